@@ -1,11 +1,12 @@
 """The command line, ``python -m tapegrad``: `main`, and the commands that are short (`tapegrad.tools.commands` has the others).
 
-Each command is a function of the parsed options, and returns the exit code.
+Each command is a function of the parsed options, and returns the exit code; its docstring is its help.
 """
 
 from __future__ import annotations
 
 import argparse
+import inspect
 import os
 import sys
 
@@ -16,8 +17,8 @@ from .tools import demo
 from .tools.commands import explanations
 from .tools.commands import reference as reference_page
 from .tools.commands import supported as supported_page
-from .tools.commands.bench import add_bench
-from .tools.commands.compare import add_commands
+from .tools.commands.bench import run_bench
+from .tools.commands.compare import run_compare
 
 EPILOG = """\
 In a program of your own:
@@ -37,32 +38,37 @@ Every command has its own --help, with examples. Results go to the standard outp
 the standard error; neither has colours, and progress is shown in terminals only.
 """
 
-DEMO = """\
-Fits the predator-prey model of Lotka and Volterra to the pelts of hares and lynxes collected from
-1900 to 1920: differential equations, stepped in a plain Python loop, and exact derivatives of it.
-Prints the parameters and their standard errors beside published ones, checks the gradient against
-a difference, tells how long calls take, and compares forward with reverse mode. The first
-run on a machine takes longer: it compiles the sweeps once.
-"""
-
-DEMO_EPILOG = """\
-examples:
-  python -m tapegrad demo
-  python -m tapegrad demo | grep alpha
-
-The model is tapegrad/demo.py; examples/lynx_hare.py of the repository draws the fit.
-
-exit codes: 0 if the result is as published, 1 if it is not
-"""
-
-
 def run_demo(options):
-    """Fit the model of `tapegrad.demo`."""
+    """Fit an ecological model to real data (a few seconds).
+
+    Fits the predator-prey model of Lotka and Volterra to the pelts of hares and lynxes collected from
+    1900 to 1920: differential equations, stepped in a plain Python loop, and exact derivatives of it.
+    Prints the parameters and their standard errors beside published ones, checks the gradient against
+    a difference, tells how long calls take, and compares forward with reverse mode. The first
+    run on a machine takes longer: it compiles the sweeps once.
+
+    examples:
+      python -m tapegrad demo
+      python -m tapegrad demo | grep alpha
+
+    The model is tapegrad/demo.py; examples/lynx_hare.py of the repository draws the fit.
+
+    exit codes: 0 if the result is as published, 1 if it is not
+    """
     return demo.demo()
 
 
-def info(options):
-    """Print versions and where compiled code is kept."""
+def run_info(options):
+    """Print versions and where compiled code is kept (for bug reports).
+
+    Prints versions and where compiled code is kept, a name and a value a line; paste it into bug reports.
+
+    examples:
+      python -m tapegrad info
+      python -m tapegrad info | grep cache_dir
+
+    exit code: 0
+    """
     facts = tg.info()
     width = max(map(len, facts))
     for name, value in facts.items():
@@ -70,20 +76,45 @@ def info(options):
     return 0
 
 
-def supported(options):
-    """Print the list of supported functions, the page docs/supported.md."""
+def run_supported(options):
+    """Print every supported and every refused function (docs/supported.md).
+
+    Prints the list of functions and primitives, made from the rules table, as Markdown.
+
+    examples:
+      python -m tapegrad supported | grep cumsum
+
+    exit code: 0
+    """
     print(supported_page.page(), end="")
     return 0
 
 
-def reference(options):
-    """Print the reference, the page docs/reference.md."""
+def run_reference(options):
+    """Print the reference, made from the docstrings (docs/reference.md).
+
+    Prints the docstrings of all public names as one page.
+
+    examples:
+      python -m tapegrad reference | less
+
+    exit code: 0
+    """
     print(reference_page.page(tg), end="")
     return 0
 
 
-def explain(options):
-    """Print what the page of errors says of one of them, or what there is."""
+def run_explain(options):
+    """Say what an error means: its cause, a program that raises it, one that does not.
+
+    Prints the paragraph of docs/errors.md about a class of errors; without NAME all classes, a line each.
+
+    examples:
+      python -m tapegrad explain GuardError
+      python -m tapegrad explain
+
+    exit codes: 0, or 2 if there is no such class
+    """
     if options.error is None:
         names = explanations.names()
         width = max(map(len, names))
@@ -107,35 +138,30 @@ def _parser():
     parser.add_argument("--version", action="version", version=f"tapegrad {tg.__version__}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND")
 
-    def add(name, run, help, description, epilog):
-        found = commands.add_parser(name, help=help, description=description, epilog=epilog, formatter_class=raw)
-        found.set_defaults(run=run)
-        return found
+    def add(run):
+        # The docstring, which `python -OO` leaves out, is the help.
+        summary, _, text = inspect.cleandoc(run.__doc__ or "").partition("\n\n")
+        description, examples, epilog = text.partition("examples:")
+        command = commands.add_parser(
+            run.__name__.removeprefix("run_"), help=summary[:1].lower() + summary[1:].rstrip("."), description=description,
+            epilog=examples + epilog, formatter_class=raw,
+        )  # fmt: skip
+        command.set_defaults(run=run)
+        return command.add_argument
 
-    add("demo", run_demo, "fit an ecological model to real data (a few seconds)", DEMO, DEMO_EPILOG)
-    add_commands(commands)
-    add_bench(commands, raw)
-    add(
-        "info", info, "print versions and where compiled code is kept (for bug reports)",
-        "Prints versions and where compiled code is kept, a name and a value a line; paste it into bug reports.",
-        "examples:\n  python -m tapegrad info\n  python -m tapegrad info | grep cache_dir\n\nexit code: 0",
-    )  # fmt: skip
-    add(
-        "supported", supported, "print every supported and every refused function (docs/supported.md)",
-        "Prints the list of functions and primitives, made from the rules table, as Markdown.",
-        "examples:\n  python -m tapegrad supported | grep cumsum\n\nexit code: 0",
-    )  # fmt: skip
-    add(
-        "reference", reference, "print the reference, made from the docstrings (docs/reference.md)",
-        "Prints the docstrings of all public names as one page.",
-        "examples:\n  python -m tapegrad reference | less\n\nexit code: 0",
-    )  # fmt: skip
-    explaining = add(
-        "explain", explain, "say what an error means: its cause, a program that raises it, one that does not",
-        "Prints the paragraph of docs/errors.md about a class of errors; without NAME all classes, a line each.",
-        "examples:\n  python -m tapegrad explain GuardError\n  python -m tapegrad explain\n\nexit codes: 0, or 2 if there is no such class",
-    )  # fmt: skip
-    explaining.add_argument("error", nargs="?", metavar="NAME", help='as the message says, or without "Error": guard')
+    add(run_demo)
+    argument = add(run_compare)
+    argument("target", metavar="FILE.py:FUNCTION", help="what to compare the modes on")
+    argument("--sizes", default="10,100,1000", help="sizes n, separated by commas (default: %(default)s)")
+    argument("--plot", metavar="FILE", help="draw the costs to this file (.png, .svg, .pdf)")
+    argument("--json", metavar="FILE", help="write the result as JSON to this file; - prints only that")
+    argument = add(run_bench)
+    argument("--seconds", type=float, default=0.5, help="to measure each function for (default: %(default)s)")
+    argument("--json", metavar="FILE", help="write the result as JSON to this file; - prints only that")
+    add(run_info)
+    add(run_supported)
+    add(run_reference)
+    add(run_explain)("error", nargs="?", metavar="NAME", help='as the message says, or without "Error": guard')
     return parser
 
 

@@ -15,12 +15,12 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from ..common.dtypes import check_derivative, check_dtype
+from ..common.dtypes import check_derivative, check_returned
 from ..common.errors import StructureError
 from ..common.tree import flatten, leaf_names, unflatten
 from ..tape.places import function_name
 from .differentiable import Differentiable
-from .dual import LEVELS_APART, Dual, as_float, check_tangent, made, running
+from .dual import LEVELS_APART, Dual, as_primal, check_tangent, made, running
 from .objects import joined
 from .record import normalise, tracked
 from .typing import Between
@@ -81,14 +81,10 @@ def _described(thing):
 
 
 def _entered(primal, what):
-    """A primal as a dual number can hold it: float, new array, tracked tensor or dual number."""
-    if isinstance(primal, Differentiable):
-        if tracked(primal):
-            return primal
-        primal = np.asarray(primal._v)
+    """An argument as a dual number can hold it."""
     if isinstance(primal, (dict, tuple, list, str, bytes)) or primal is None or callable(primal):
         raise StructureError(f"{what} is not a number or an array but {_described(primal)}")
-    return as_float(primal, what)
+    return as_primal(primal, what)
 
 
 def _parts(result, level, what):
@@ -110,18 +106,7 @@ def _parts(result, level, what):
     if isinstance(result, Differentiable):
         check_derivative(result, what)
         return (result if tracked(result) else result._v), None
-    if result is None and what.startswith("the result"):
-        raise StructureError(f"{what} is None: does the function return what it computes?")
-    if isinstance(result, (str, bytes)) or result is None or callable(result):
-        raise StructureError(
-            f"{what} is not a number or an array but of type {type(result).__name__}; "
-            "return numbers, arrays, or tuples, lists and dicts of them"
-        )
-    array = np.asarray(result)
-    if array.dtype.kind == "O":
-        raise StructureError(f"{what} is of type {type(result).__name__}, which holds Python objects, not numbers")
-    check_dtype(array, what)
-    check_derivative(result, what)
+    check_returned(result, what)
     return result, None
 
 

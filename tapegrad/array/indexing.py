@@ -30,7 +30,7 @@ from .functions import reshape, where
 from .inplace import argument_changed, assign_elements, is_argument
 from .record import apply, as_operand, plain, record_aux, recorded, tracked
 from .traces import computed
-from .views import look, note_view, root_of, span, steps_of, views_of, window_of
+from .views import address, look, note_view, root_of, span, steps_of, views_of, window_of
 
 
 def _clean(key, live=False):
@@ -57,30 +57,20 @@ def is_basic(key):
     )
 
 
-def _affine(shape, key, steps, offset=0):
-    """Strides and offset of ``a[key]``, for an array with strides `steps` whose first element is at `offset`."""
-    keys = list(key) if isinstance(key, tuple) else [key]
-    dots = next((j for j, k in enumerate(keys) if k is Ellipsis), None)
-    if dots is not None:
-        used = sum(k is not None for k in keys) - 1
-        keys[dots : dots + 1] = [slice(None)] * (len(shape) - used)
-    keys += [slice(None)] * (len(shape) - sum(k is not None for k in keys))
-    strides, axis = [], 0
-    for k in keys:
-        if k is None:
-            strides.append(0)
-            continue
-        extent, step = shape[axis], steps[axis]
-        axis += 1
-        if isinstance(k, slice):
-            start, stop, jump = k.indices(extent)
-            strides.append(jump * step)
-            # An empty slice may start outside; it reads nothing.
-            if len(range(start, stop, jump)):
-                offset += start * step
-        else:
-            offset += (int(k) + extent if k < 0 else int(k)) * step
-    return tuple(strides), offset
+def _in_order(array):
+    """`array`, or one of its shape that is stored row by row."""
+    return array if array.flags.c_contiguous else np.empty(array.shape, np.int8)
+
+
+def _affine(array, key, part):
+    """Strides and offset, in elements in the memory of `array`, of ``array[key]``, which is `part`."""
+    if part.__class__ is not np.ndarray:
+        keys = key if isinstance(key, tuple) else (key,)
+        # With an ellipsis one element is a view, too.
+        part = array[keys if any([k is Ellipsis for k in keys]) else (*keys, ...)]
+    item = array.itemsize
+    # An empty part may start anywhere; it reads nothing.
+    return tuple([s // item for s in part.strides]), (address(part) - address(array)) // item if part.size else 0
 
 
 def _positions(shape, key):
@@ -269,7 +259,8 @@ def getitem(x, key):
         selected = value[key]
         if not tracked(x):
             return note_view(x, plain(selected if isinstance(selected, np.ndarray) and selected.ndim else _boxed(selected)))
-        strides, offset = _affine(value.shape, key, c_strides(value.shape, 1))
+        array = _in_order(value)
+        strides, offset = _affine(array, key, selected if array is value else None)
         if isinstance(selected, np.ndarray):
             shape, row = selected.shape, "getitem"
         else:
@@ -326,11 +317,12 @@ def setitem(x, key, value):
             "assignment destination is read-only: a broadcast view shows each element several times; assign to a copy (.clone())"
         )
     if live is None and is_basic(key):
+        array = array if window is not None else _in_order(array)
         part = array[key]
         shape = part.shape if isinstance(part, np.ndarray) else ()
+        strides, offset = _affine(array, key, part)
         del part
-        value = _fitting(value, shape)
-        strides, offset = _affine(array.shape, key, steps, start)
+        value, offset = _fitting(value, shape), start + offset
         if isinstance(value, Differentiable) and _is_view(value, root, shape, strides, offset):
             # ``x[i:j] += 1`` has written through the view already.
             return

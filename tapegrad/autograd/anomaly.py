@@ -15,9 +15,8 @@ Recording goes the long way then: the stores of the thread say that nobody owns 
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable
-from typing import Any, TypeVar
+from contextlib import ContextDecorator
+from typing import Any
 
 import numpy as np
 
@@ -28,10 +27,8 @@ from ..tape.places import Place
 from ..tape.store import thread_state
 from .tape import Tape
 
-F = TypeVar("F", bound=Callable[..., Any])
 
-
-class detect_anomaly:
+class detect_anomaly(ContextDecorator):
     """Context manager (and decorator): raise at the operation whose result or derivative is not finite.
 
     Parameters
@@ -76,13 +73,8 @@ class detect_anomaly:
     def __exit__(self, *exc: object) -> None:
         thread_state().set_checking(self._before.pop())
 
-    def __call__(self, function: F) -> F:
-        @functools.wraps(function)
-        def wrapper(*args, **kwargs):
-            with detect_anomaly(self.inf):
-                return function(*args, **kwargs)
-
-        return wrapper  # type: ignore[return-value]
+    def _recreate_cm(self) -> detect_anomaly:
+        return detect_anomaly(self.inf)
 
     def bad(self, value: Any) -> bool:
         """Whether some number in `value` is one to be found."""

@@ -19,12 +19,12 @@ from __future__ import annotations
 
 import numpy as np
 
+from ..array.closures import partials_of
 from ..array.record import follow_forwarding, normalise
 from ..array.tensor import Tensor
 from ..common.errors import GradientError, ModifiedInPlaceError
 from ..common.memory import TRIMMED, trim
 from ..interpreter.walks import walks
-from ..rules import lang as L
 from ..tape.layout import ARRAY_LEAF, CLEARED, LEAF_MARK, MARK
 from ..tape.meta import SCALAR
 from ..tape.places import caller_place, name_of
@@ -193,6 +193,23 @@ def _marked_leaves(store, marks):
     return [entry for slot in (marks == LEAF_MARK).nonzero()[0].tolist() for entry in store.leaves_from(slot, slot)]
 
 
+def slot_on(store, t):
+    """The slot of a tracked tensor on `store`; None if it was not used there."""
+    if t._t is None:
+        return store.leaves.get(t._k)
+    return t._i if follow_forwarding(t) is store else None
+
+
+def wanted_of(store, wanted, high):
+    """The wanted tensors that lie on `store`, not above slot `high`: by slot."""
+    by_slot = {}
+    for t in wanted or ():
+        slot = slot_on(store, t)
+        if slot is not None and slot <= high:
+            by_slot.setdefault(slot, []).append(t)
+    return by_slot
+
+
 class Pass:
     """One backward pass over one store."""
 
@@ -209,14 +226,7 @@ class Pass:
         self.high = max([slot for slot, _ in roots])
         self.marks, self.count, self.low, self.cleared = walks.load().ancestors(store, [slot for slot, _ in roots])
         self.leaves = _marked_leaves(store, self.marks)
-        self.wanted = {}
-        for t in wanted or ():
-            if t._t is None:
-                slot = store.leaves.get(t._k)
-            else:
-                slot = t._i if follow_forwarding(t) is store else None
-            if slot is not None and slot <= self.high and self.marks[slot]:
-                self.wanted.setdefault(slot, []).append(t)
+        self.wanted = {slot: tensors for slot, tensors in wanted_of(store, wanted, self.high).items() if self.marks[slot]}
         self.only_wanted = wanted is not None
         self._let_go = Release(store)
 
@@ -266,36 +276,16 @@ class Pass:
 
     def _check_changed_leaf(self, slot, leaf):
         """A leaf changed after use: an error if a rule reads its old value."""
-        readers = self._scalar_readers(slot) if type(leaf._v) is float else self._array_readers(slot, leaf)
-        for reader in readers:
-            raise self._modified(leaf, reader)
-
-    def _readers(self, slot):
         for i in (slot + 1 + self.marks[slot + 1 : self.high + 1].nonzero()[0]).tolist():
             instruction = Instruction(self.store, i)
-            if instruction.row is not None and slot in instruction.operands:
-                yield instruction
-
-    def _scalar_readers(self, slot):
-        for instruction in self._readers(slot):
-            if instruction.signature is None:
-                if _reads_operand(instruction, slot):
-                    yield instruction.slot
-            else:
-                yield from self._kept(instruction, slot)
-
-    def _array_readers(self, slot, leaf):
-        for instruction in self._readers(slot):
-            yield from self._kept(instruction, slot)
-        # Its views, too, have changed.
-        memory = owner_of(leaf._v)
-        yield from (reader for reader, saved in self._saved(slot) if owner_of(saved) is memory and np.may_share_memory(saved, leaf._v))
-
-    def _kept(self, instruction, slot):
-        signature = instruction.signature
-        for k in signature.saves:
-            if k >= 0 and k in signature.slots and instruction.operands[signature.slots.index(k)] == slot:
-                yield instruction.slot
+            if instruction.row is not None and slot in instruction.operands and _reads_operand(instruction, slot):
+                raise self._modified(leaf, i)
+        if type(leaf._v) is not float:
+            # Its views, too, have changed.
+            memory = owner_of(leaf._v)
+            for reader, saved in self._saved(slot):
+                if owner_of(saved) is memory and np.may_share_memory(saved, leaf._v):
+                    raise self._modified(leaf, reader)
 
     def _modified(self, owner, reader):
         if owner.__class__ is np.ndarray:
@@ -475,13 +465,9 @@ def _copy(value):
 
 
 def _reads_operand(instruction, slot):
-    """Whether a scalar row's partials read the value of the operand in `slot`."""
-    row = instruction.row
-    names = ["x", "y", "w"][: row.arity]
-    args = [L.arg(n) for n in names]
-    slots = row.slots(row.arity)
-    read = set()
-    for k, operand in zip(slots, instruction.operands):
-        if operand:
-            read |= set(L.Expr.lift(row.partials[k](*args, L.arg("z"))).leaves())
-    return any(operand == slot and names[k] in read for k, operand in zip(slots, instruction.operands))
+    """Whether the derivative of an instruction reads the value of its operand in `slot`."""
+    row, signature = instruction.row, instruction.signature
+    if signature is not None:
+        return any(o == slot and k in signature.saves for k, o in zip(signature.slots, instruction.operands))
+    slots = dict(zip(row.slots(row.arity), instruction.operands))
+    return any(o and slots.get(leaf) == slot for k, o in slots.items() for leaf in partials_of(row)[k].leaves())

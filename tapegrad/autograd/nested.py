@@ -30,7 +30,7 @@ from ..tape.layout import ARRAY_LEAF, CLEARED, CONTINUES, SCALAR_LEAF, TRACED
 from ..tape.modes import enable_grad
 from ..tape.store import thread_state
 from .adjoint import between
-from .backward import Pass
+from .backward import Pass, slot_on
 from .passes import sweep_recorded
 from .reading import Stretch
 from .recording import check_result
@@ -308,10 +308,10 @@ class Evaluation(contextlib.ExitStack):
         live = [t for t in outputs if tracked(t)]
         store = next((follow_forwarding(t) for t in live if t._t is not None), self.store)
         for base, seed in zip(bases, seeds_of_variables):
-            slot = _slot(store, base)
+            slot = slot_on(store, base)
             if slot is not None:
                 seeds[slot] = seed._v if isinstance(seed, Differentiable) and not tracked(seed) else seed
-        roots = [_slot(store, t) for t in live]
+        roots = [slot_on(store, t) for t in live]
         if roots and seeds:
             if store.trace is None:
                 Pass(store, [(slot, None) for slot in roots], None).check()
@@ -323,7 +323,7 @@ class Evaluation(contextlib.ExitStack):
                 store.unpin()
         # A variable that was returned without being used is no operand of anything.
         own = {id(base): seed for base, seed in zip(bases, seeds_of_variables)}
-        return [seeds.get(_slot(store, t), own.get(id(t))) if tracked(t) else None for t in outputs]
+        return [seeds.get(slot_on(store, t), own.get(id(t))) if tracked(t) else None for t in outputs]
 
     # -- out ----------------------------------------------------------------------------
     def out(self, values):
@@ -399,13 +399,6 @@ def _stacked(parts, base, lanes):
 def _zeros(base, lanes=None):
     shape = np.shape(base) if lanes is None else (lanes, *np.shape(base))
     return normalise(np.zeros(shape, getattr(base, "dtype", "d")))
-
-
-def _slot(store, t):
-    """The slot of a tracked tensor on `store`; None if it was not used there."""
-    if t._t is None:
-        return store.leaves.get(t._k)
-    return t._i if follow_forwarding(t) is store else None
 
 
 # ---- the transformations ---------------------------------------------------------------
@@ -496,7 +489,21 @@ def linearize(function, primals):
         e.run()
         e.check()
         value = unflatten(e.structure, e.out(e.results))
-    return value, lambda *tangents: jvp(function, primals, tangents)[1]
+    without_duals = not running.level and not any(leaf.__class__ is Dual for leaf in e.variables + e.results)
+
+    def push(*tangents):
+        leaves, structure = flatten(tangents)
+        if not without_duals or running.level or structure != flatten(primals)[1] or any(
+            t.__class__ is Dual or np.shape(t) != np.shape(b) for t, b in zip(leaves, e.bases)
+        ):
+            return jvp(function, primals, tangents)[1]
+        live = any(tracked(t) for t in leaves)
+        seeds = [_seed(t, b) for t, b in zip(leaves, e.bases)]
+        with enable_grad():
+            pushed = e.push(e.results, seeds)
+        return unflatten(e.structure, pushed if live else e.out(pushed))
+
+    return value, push
 
 
 def _seed(seed, result):

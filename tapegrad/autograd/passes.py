@@ -14,7 +14,7 @@ from ..common.errors import GradientError
 from ..tape.modes import enable_grad
 from . import reading
 from .adjoint import between, pull
-from .backward import Pass, merge, passes_over
+from .backward import Pass, merge, passes_over, wanted_of
 from .hooks import through_hooks
 
 
@@ -98,14 +98,11 @@ class TracedPass(_Walk):
     def __init__(self, store, roots, wanted):
         self.store, self.roots = store, roots
         self.high = max(slot for slot, _ in roots)
-        self.order, self.wanted = (), {}
+        self.order = ()
         if wanted is None:
             store.trace.cannot = "it accumulates gradients with backward()"
             raise GradientError("a backward pass inside a function that is being recorded")
-        for t in wanted:
-            slot = store.leaves.get(t._k) if t._t is None else t._i if t._t is store else None
-            if slot is not None and slot <= self.high:
-                self.wanted.setdefault(slot, []).append(t)
+        self.wanted = wanted_of(store, wanted, self.high)
         if self.wanted:
             self.stretch = reading.Stretch(store)
             self.order = between(self.stretch, [slot for slot, _ in roots], self.wanted)

@@ -120,10 +120,10 @@ def call_entry(typingctx, address, handle, x, g):
 
 #: ``void f(a, b, c, d)``: the inner loop of a ufunc.
 call4 = c_function(None, "void", *["int64"] * 4)
-#: That of seven: `interpreter.steps.run`.
-call7 = c_function(None, "void", *["int64"] * 7)
+#: That of six: `interpreter.steps.run`.
+call6 = c_function(None, "void", *["int64"] * 6)
 #: ``int64 f(a, b, c)``, a kernel, and of more arguments.
-call3_int, call4_int, call5_int, call6_int = (c_function(None, "int64", *["int64"] * n) for n in (3, 4, 5, 6))
+call3_int, call4_int = (c_function(None, "int64", *["int64"] * n) for n in (3, 4))
 
 
 def _acquire(context, builder, signature, args):

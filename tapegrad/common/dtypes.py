@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from .errors import DtypeError
+from .errors import DtypeError, StructureError
 
 
 def check_dtype(array, what):
@@ -37,6 +37,23 @@ def check_derivative(thing, what):
             "positions is constant between jumps), convert a constant with float(...) or .astype(float), or return it as "
             "auxiliary data (has_aux=True)"
         )
+
+
+def check_returned(result, what, plain=False):
+    """Refuse what a function returned, no tensor, unless it is a number or an array; with `plain` it may have no derivative."""
+    if result is None:
+        raise StructureError(f"{what} is None: does the function return what it computes?")
+    if isinstance(result, (str, bytes)) or callable(result):
+        raise StructureError(
+            f"{what} is not a number or an array but of type {type(result).__name__}; return numbers, arrays, or "
+            "containers of them (with has_aux=True a pair of such, and anything else)"
+        )
+    array = np.asarray(result)
+    if array.dtype.kind == "O":
+        raise StructureError(f"{what} is of type {type(result).__name__}, which holds Python objects, not numbers")
+    check_dtype(array, what)
+    if not plain:
+        check_derivative(result, what)
 
 
 def check_class(thing, what):

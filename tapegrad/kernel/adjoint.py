@@ -27,18 +27,16 @@ from .terms import Term
 from .writing import CONCATENATE, STACK, with_flat_stacks
 
 
-def adjoint(tape, seeds=False, lanes=None):
+def adjoint(tape, lanes=None):
     """The tape of the outputs of `tape` and of its gradients.
 
     Parameters
     ----------
     tape : FinishedTape
-    seeds : bool
-        Whether the adjoints of the outputs are further arguments, one for each output that
-        depends differentiably on a wanted argument.  Without, all of them are one.
     lanes : int, optional
-        How many adjoints at a time: seeds and gradients have a first axis for them, and what does
-        not depend on the seeds is computed once.
+        How many adjoints at a time.  Those of the outputs are further arguments then, *seeds*, one for each output that
+        depends differentiably on a wanted argument; seeds and gradients have a first axis for the lanes, and what does
+        not depend on the seeds is computed once.  Without, all seeds are one.
 
     Returns
     -------
@@ -51,7 +49,7 @@ def adjoint(tape, seeds=False, lanes=None):
     NotLowered
         If a derivative is computed by Python (custom primitives), or has no row.
     """
-    return _Adjoint(with_flat_stacks(tape), seeds, lanes).run()
+    return _Adjoint(with_flat_stacks(tape), lanes).run()
 
 
 def gradient(tape):
@@ -72,13 +70,12 @@ def gradient(tape):
     NotLowered
         As of `adjoint`.
     """
-    return _Adjoint(tape, False, None, again=True).run()
+    return _Adjoint(tape, None, again=True).run()
 
 
 class _Adjoint(Derivation):
-    def __init__(self, tape, seeds, lanes, again=False):
+    def __init__(self, tape, lanes, again=False):
         super().__init__(tape, False, lanes, again)
-        self.seeds = seeds
         #: Adjoints of arrays.
         self.terms = {}
 
@@ -104,16 +101,14 @@ class _Adjoint(Derivation):
     def _seeds(self, meta):
         """The seeds of an output, one for each lane."""
         writer, lanes = self.writer, self.lanes
-        if lanes is not None:
-            shape = (lanes, *meta.shape)
-            leaf = writer.argument(laid_out(shape, meta.char), whole=meta is not SCALAR)
-            if meta is SCALAR:
-                return [Term(writer, writer.element(lane), (), "d") for lane in range(lanes)]
-            whole = Term(writer, leaf, shape, meta.char)
-            return [whole.strided(meta.shape, c_strides(meta.shape, 1), lane * meta.size) for lane in range(lanes)]
-        if self.seeds:
-            return [Term.of(writer, writer.argument(meta))]
-        return [Term(writer, writer.fixed(1.0), (), "d") if meta is SCALAR else Term(writer, 0, meta.shape, meta.char, 1.0)]
+        if lanes is None:
+            return [Term(writer, writer.fixed(1.0), (), "d") if meta is SCALAR else Term(writer, 0, meta.shape, meta.char, 1.0)]
+        shape = (lanes, *meta.shape)
+        leaf = writer.argument(laid_out(shape, meta.char), whole=meta is not SCALAR)
+        if meta is SCALAR:
+            return [Term(writer, writer.element(lane), (), "d") for lane in range(lanes)]
+        whole = Term(writer, leaf, shape, meta.char)
+        return [whole.strided(meta.shape, c_strides(meta.shape, 1), lane * meta.size) for lane in range(lanes)]
 
     def _back(self):
         """From the last instruction to the first."""

@@ -277,10 +277,10 @@ class PieceEmitter:
         for register, buffer, index in run.operands:
             where = b.ptrtoint(self.element(buffer, index), I64)
             b.store(where, b.gep(registers, [const(register)], source_etype=I64))
-        callee = b.inttoptr(const(run_address()), ir.FunctionType(ir.VoidType(), [I64] * 7).as_pointer())
+        callee = b.inttoptr(const(run_address()), ir.FunctionType(ir.VoidType(), [I64] * 6).as_pointer())
         program, registers, scratch = (b.ptrtoint(pointer, I64) for pointer in (shared.address(words)[0], registers, scratch))
         # There are no records.
-        b.call(callee, [program, registers, *[const(0)] * 4, scratch])
+        b.call(callee, [program, registers, *[const(0)] * 3, scratch])
 
     # -- loops ---------------------------------------------------------------------
     def Loop(self, loop, pieces=()):

@@ -46,6 +46,25 @@ class Undecided(Exception):
         self.condition = condition
 
 
+def choice(condition, yes, no, emit):
+    """Instructions, by `emit`, of one of two values; of these None is zero."""
+    parts = [emit(row, condition, value) for row, value in (("if_true", yes), ("if_false", no)) if value is not None]
+    return None if not parts else parts[0] if len(parts) == 1 else emit("add", *parts)
+
+
+def condition(name, args, emit, one):
+    """Instructions, by `emit`, of a condition, as a number that is 1 or 0; None if `name` is no condition.  `one` is the number 1."""
+    if name in COMPARISONS:
+        row, swapped = COMPARISONS[name]
+        return emit(row, *(args[::-1] if swapped else args))
+    if name == "ne" or name == "not":
+        return emit("subtract", one, condition("eq", args, emit, one) if name == "ne" else args[0])
+    if name == "or":
+        return emit("add", args[0], emit("if_false", *args))
+    row = {"and": "multiply", "isnan": "is_nan"}.get(name)
+    return None if row is None else emit(row, *args)
+
+
 class Template:
     """Instructions and contributions.
 
@@ -93,83 +112,44 @@ class Template:
         return self._known[key]
 
     def value(self, expr):
-        """`expr` as the number of a value, or as an expression of the constant."""
+        """`expr` as the number of a value, or as an expression of the constant; conditions are 1 or 0."""
         if expr.op == "arg" and expr.args[0] in _LEAVES:
             return _LEAVES[expr.args[0]]
         if expr.op == "select":
-            return self._select(expr, self.value)
+            chosen, *values = expr.args
+            chosen = self.value(chosen)
+            if isinstance(chosen, L.Expr):
+                return self.value(values[0 if chosen.args[0] else 1])
+            values = [None if v.is_const and v.args[0] == 0.0 else self.value(v) for v in values]
+            result = choice(chosen, *values, self.emit)
+            return L.Expr.lift(0.0) if result is None else result
         if set(expr.leaves()) <= {"c"}:
-            return expr
-        if expr.is_bool:
-            return self.condition(expr)
+            return L.Expr.lift(float(self.decide(expr))) if expr.is_bool else expr
         name = "mul" if expr.op == "mul0" and not self.absolute else expr.op
         args = [self.value(a) for a in expr.args]
+        if all(isinstance(a, L.Expr) for a in args):
+            return self.value(L.simplify(name, tuple(args)))
+        if name in ("and", "or") and any(isinstance(a, L.Expr) for a in args):
+            # One of the two is known.
+            known, other = args if isinstance(args[0], L.Expr) else args[::-1]
+            return other if (known.args[0] == 1.0) == (name == "and") else known
+        if expr.is_bool:
+            return condition(name, args, self.emit, L.Expr.lift(1.0))
         if name == "pow" and isinstance(args[1], L.Expr):
             if self.decide(L.eq(args[1], 2.0)):
                 return self.emit("multiply", args[0], args[0])
             if self.decide(L.eq(args[1], 1.0)):
                 return args[0]
-        if all(isinstance(a, L.Expr) for a in args):
-            return L.simplify(name, tuple(args))
         row = BY_NAME.get(ROW_OF.get(name, name))
         if row is None or not row.elementwise or row.arity != len(args):
             raise NotLowered(f"the derivative of {self.row.name} needs {name}, which has no row")
         return self.emit(row.name, *args)
-
-    def condition(self, expr):
-        """A condition on values as the number of a value that is 1 or 0."""
-        op = expr.op
-        if op == "select":
-            return self._select(expr, self.condition)
-        if set(expr.leaves()) <= {"c"}:
-            return L.Expr.lift(1.0 if self.decide(expr) else 0.0)
-        if op in COMPARISONS:
-            name, swapped = COMPARISONS[op]
-            left, right = (self.value(a) for a in expr.args)
-            return self.emit(name, *((right, left) if swapped else (left, right)))
-        if op == "ne":
-            return self._not(self.condition(L.Expr("eq", expr.args)))
-        if op == "isnan":
-            return self.emit("is_nan", self.value(expr.args[0]))
-        first, *rest = (self.condition(a) for a in expr.args)
-        if op == "not":
-            return self._not(first)
-        (second,) = rest
-        if isinstance(first, L.Expr):
-            first, second = second, first
-        if isinstance(second, L.Expr):
-            # One of the two is known.
-            return first if (second.args[0] == 1.0) == (op == "and") else second
-        if op == "and":
-            return self.emit("multiply", first, second)
-        return self.emit("add", first, self.emit("if_false", first, second))
-
-    def _not(self, number):
-        if isinstance(number, L.Expr):
-            return L.Expr.lift(1.0 - number.args[0])
-        return self.emit("subtract", L.Expr.lift(1.0), number)
 
     def decide(self, condition):
         """The truth of a condition on the constant."""
         if condition.key() not in self.decisions:
             raise Undecided(condition)
         return self.decisions[condition.key()]
-
-    def _select(self, expr, of):
-        """A choice between ``of(yes)`` and ``of(no)``."""
-        condition, yes, no = expr.args
-        chosen = self.condition(condition)
-        if isinstance(chosen, L.Expr):
-            return of(yes if chosen.args[0] else no)
-        return self._either(chosen, of(yes), of(no)) or L.Expr.lift(0.0)
-
-    def _either(self, chosen, yes, no):
-        """``yes`` or ``no``; None or a literal zero is zero."""
-        parts = [
-            self.emit(name, chosen, value) for name, value in (("if_true", yes), ("if_false", no))
-            if value is not None and not (isinstance(value, L.Expr) and value.is_const and value.args[0] == 0.0)
-        ]
-        return None if not parts else parts[0] if len(parts) == 1 else self.emit("add", *parts)
 
     # -- products with the adjoint ------------------------------------------------
     def product(self, partial):
@@ -178,12 +158,12 @@ class Template:
         while partial.op == "neg":
             partial, sign = partial.args[0], -sign
         if _piecewise(partial):
-            condition, yes, no = partial.args
-            chosen = self.condition(condition)
+            chosen, yes, no = partial.args
+            chosen = self.value(chosen)
             if isinstance(chosen, L.Expr):
                 product = self.product(yes if chosen.args[0] else no)
                 return product and (product[0], sign * product[1])
-            value = self._either(chosen, self._signed(self.product(yes)), self._signed(self.product(no)))
+            value = choice(chosen, self._signed(self.product(yes)), self._signed(self.product(no)), self.emit)
             return None if value is None else (value, sign)
         factor = self.value(partial)
         if isinstance(factor, L.Expr) and factor.is_const and factor.args[0] in (0.0, 1.0, -1.0):
@@ -208,7 +188,7 @@ def _partials(row, pattern):
     """(operand, partial derivative) over 'x', 'y', 'z' and the inline constant 'c'."""
     x, y, z, c = (L.arg(name) for name in "xyzc")
     if row.name == "where":
-        return [(0, row.partials[1](c, x, y, z)), (1, row.partials[2](c, x, y, z))]
+        return [(k, row.partials[k + 1](L.ne(c, 0.0), x, y, z)) for k in range(2)]
     operands = [c if pattern & FIXED_X else x, c if pattern & FIXED_Y else y][: row.arity]
     return [(k, partial(*operands, z)) for k, partial in enumerate(row.partials) if partial is not None]
 

@@ -18,7 +18,7 @@ from ..rules import lang as L
 from ..rules.shapes import promoted
 from ..tape.meta import SCALAR
 from .reasons import NotLowered
-from .templates import COMPARISONS
+from .templates import choice, condition
 
 
 class Term(RuleArray):
@@ -120,32 +120,20 @@ class Term(RuleArray):
     def _scalar(self, name, args):
         """A scalar instruction, or two where there is a choice; conditions are 1 or 0."""
         if name == "select":
-            parts = [
-                self._instruction(row, [args[0], value]) for row, value in (("if_true", args[1]), ("if_false", args[2]))
-                if value.number != 0.0
-            ]
-            return self._number(0.0) if not parts else parts[0] if len(parts) == 1 else self._instruction("add", parts)
-        if name in COMPARISONS:
-            row, swapped = COMPARISONS[name]
-            return self._instruction(row, args[::-1] if swapped else args, "c")
-        if name == "ne" or name == "not":
-            inner = self._scalar("eq", args) if name == "ne" else args[0]
-            return self._instruction("subtract", [self._number(1.0), inner], "c")
-        if name == "and":
-            return self._instruction("multiply", args, "c")
-        if name == "or":
-            return self._instruction("add", [args[0], self._instruction("if_false", args)], "c")
-        if name == "isnan":
-            return self._instruction("is_nan", args, "c")
-        return self._instruction(_row(name).name, args)
+            chosen = choice(args[0], *[None if value.number == 0.0 else value for value in args[1:]], self._instruction)
+            return self._number(0.0) if chosen is None else chosen
+        written = condition(name, args, self._instruction, self._number(1.0))
+        if written is not None:
+            return Term(self.writer, written.slot, (), "c")
+        return self._instruction(_row(name).name, *args)
 
-    def _instruction(self, name, args, char="d"):
+    def _instruction(self, name, *args):
         slots = [a.slot if a.number is None else 0 for a in args]
         constant = next((a.number for a in args if a.number is not None), 0.0)
         if len(args) == 2 and not any(slots):
             slots[0], constant = self.writer.fixed(args[0].number), args[1].number
         slot = self.writer.scalar(BY_NAME[name], *slots, *[0] * (2 - len(slots)), constant)
-        return Term(self.writer, slot, (), char)
+        return Term(self.writer, slot, (), "d")
 
     def _array(self, name, args):
         shape = _shape(args)

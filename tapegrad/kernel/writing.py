@@ -109,12 +109,12 @@ class Writer:
         """An instruction on arrays; its row says shape and dtype of the result, if they are not given.  Returns its slot."""
         if result is None:
             result = described(row, tuple([self.meta(o) for o in operands]), attrs, integer)
-        return self._entry(Entry.described(ROW, row, attrs, operands, integer, laid_out(*result)), operands)
+        return self._entry(Entry(ROW, row, attrs, operands, True, integer, laid_out(*result)), operands)
 
     def ufunc(self, function, operands, shape, char):
         """A call of a ufunc that has no derivative."""
         layout = (tuple(Operand(k) for k in range(len(operands))), {})
-        return self._entry(Entry.described(HOST, Host(function, layout), (), operands, 0, laid_out(shape, char)), operands)
+        return self._entry(Entry(HOST, Host(function, layout), (), operands, False, 0, laid_out(shape, char)), operands)
 
     def _entry(self, entry, operands):
         key = key_of(entry, operands)
@@ -153,7 +153,7 @@ def with_flat_stacks(tape):
         row, operands = item.entry.function, item.operands
         if row is CONCATENATE and all(o in numbers for o in operands):
             operands = tuple(number for o in operands for number in numbers[o])
-            item = Item(item.slot, Entry.described(ROW, STACK, (("axis", 0),), operands, 0, item.entry.meta), operands)
+            item = Item(item.slot, Entry(ROW, STACK, (("axis", 0),), operands, True, 0, item.entry.meta), operands)
             row = STACK
         if row is STACK and len(item.entry.meta.shape) == 1 and item.entry.meta.char == "d":
             numbers[item.slot] = operands

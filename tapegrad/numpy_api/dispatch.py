@@ -35,7 +35,7 @@ VALUES = {
     np.less, np.less_equal, np.greater, np.greater_equal, np.equal, np.not_equal, np.logical_and, np.logical_or,
     np.logical_not, np.logical_xor, np.isnan, np.isfinite, np.isinf, np.signbit,
 }  # fmt: skip
-#: (ufunc, name of a method) -> what stands for it on tensors, but for `reduce`; `tapegrad.numpy_api.grouping` fills it.
+#: (ufunc, name of a method) -> what stands for it on tensors; `grouping` and `reductions` fill it.
 METHODS = {}
 #: ufuncs served by a function of ours, not by the row that stands for them (or by several).
 DIRECT = {np.power: F.power, np.positive: F.clone}
@@ -86,8 +86,6 @@ def ufunc_on_tensors(self, ufunc, method, *inputs, **kwargs):
     inputs = tuple([operand(x) for x in inputs])
     if out is not None:
         return _into(ufunc, method, inputs, kwargs, out)
-    if method == "reduce" and ufunc in _REDUCE:
-        return _reduce(ufunc, inputs, kwargs)
     if (ufunc, method) in METHODS:
         return METHODS[ufunc, method](*inputs, **kwargs)
     if method == "outer" and len(inputs) == 2 and not kwargs:
@@ -192,27 +190,16 @@ def _constant(operand):
     return operand if kind is float else float(operand) if kind is int or kind is np.float64 else None
 
 
-_REDUCE = {np.add: F.sum, np.multiply: F.prod, np.maximum: F.max, np.minimum: F.min, np.logaddexp: F.logsumexp}
-
-
-def _reduce(ufunc, inputs, kwargs):
-    # ufunc.reduce reduces axis 0 unless told otherwise.
-    axis = inputs[1] if len(inputs) > 1 else kwargs.get("axis", 0)
-    left = {k: v for k, v in kwargs.items() if k not in ("axis", "keepdims") and v is not None and v is not NO_VALUE}
-    if left:
-        raise refuse(ufunc, f".reduce with {', '.join(left)}")
-    return _REDUCE[ufunc](inputs[0], axis=axis, keepdims=kwargs.get("keepdims", False))
-
-
 def _into(ufunc, method, inputs, kwargs, out):
-    """``np.add(a, b, out=t)`` and ``array += t``: refused, unless t is a constant or the array one of objects."""
+    """``np.add(a, b, out=t)``, an assignment to t, and ``array += t``: refused, unless the array is one of objects."""
     if len(out) == 1 and type(out[0]) is np.ndarray and out[0].dtype.char == "O":
         out[0][...] = in_objects(F.lift(getattr(ufunc, method)(*inputs, **kwargs)))
         return out[0]
-    if len(out) == 1 and isinstance(out[0], Differentiable) and kwargs.keys() <= {"axis", "where", "casting", "keepdims"}:
-        where = kwargs.pop("where", True)
-        kwargs.pop("casting", None)
-        result = getattr(ufunc, method)(*inputs, **kwargs)
+    if len(out) == 1 and isinstance(out[0], Differentiable):
+        where, casting = kwargs.pop("where", True), kwargs.pop("casting", "same_kind")
+        result = F.lift(getattr(ufunc, method)(*inputs, **kwargs))
+        if not np.can_cast(result.dtype, out[0].dtype, casting):
+            raise TypeError(f"Cannot cast ufunc {ufunc.__name__!r} output from {result.dtype!r} to {out[0].dtype!r} with casting rule {casting!r}")
         out[0][...] = result if where is True else F.where(where, result, out[0])
         return out[0]
     if any(isinstance(x, Differentiable) and x.requires_grad for x in (*inputs, *out)):

@@ -10,6 +10,7 @@ from ..array import functions as F
 from ..array.record import apply, guard_on, plain, record_aux, tracked
 from ..common.host_functions import host_function
 from .dispatch import NO_VALUE, implements, plain_function, refuse
+from .own_code import own_code
 
 #: NumPy's named tuples.
 _EYE = np.eye(1)
@@ -93,7 +94,7 @@ def _svd(a, full_matrices=True, compute_uv=True, hermitian=False):
             "full_matrices=False"
         )
     if hermitian:
-        return _svd_of_symmetric(a, compute_uv)
+        return own_code(np.linalg.svd)(a, full_matrices, compute_uv, True)
     packed = apply("svd", (a,))
     m, n = a.shape[-2:]
     if not compute_uv:
@@ -101,42 +102,9 @@ def _svd(a, full_matrices=True, compute_uv=True, hermitian=False):
     return _SVDResult(_rows(packed, 0, m), packed[..., m, :], F.swapaxes(_rows(packed, m + 1, m + n + 1), -1, -2))
 
 
-def _svd_of_symmetric(a, compute_uv):
-    """As NumPy: eigenvalues without their signs, descending."""
-    w, u = _eigh(a)
-    order = record_aux(_descending(), w)
-    w = F.moved_by("gather", w, F.along_axis(w.shape, -1), order)
-    s = F.ELEMENTWISE["abs"](w)
-    if not compute_uv:
-        return s
-    u = F.moved_by("gather", u, _columns(u.shape), order)
-    sign = record_aux(_signs(), w)
-    return _SVDResult(u, s, F.swapaxes(u * sign, -1, -2))
-
-
 @host_function
 def _sign_of_det(a):
     return np.linalg.slogdet(a).sign
-
-
-@host_function
-def _descending(w):
-    return np.argsort(np.abs(w), axis=-1)[..., ::-1]
-
-
-@host_function
-def _columns(order, shape):
-    return F.along_axis(shape, -1)(order[..., None, :])
-
-
-@host_function
-def _signs(w):
-    return np.sign(w)[..., None, :]
-
-
-@implements(np.linalg.svdvals)
-def _svdvals(x, /):
-    return _svd(x, compute_uv=False)
 
 
 @implements(np.linalg.qr)
@@ -194,25 +162,6 @@ def _lstsq(a, b, rcond=None):
     else:
         residuals = F.lift(np.zeros(0, x.dtype))
     return x, residuals, rank, s
-
-
-@implements(np.linalg.cond)
-def _cond(x, p=None):
-    x = F.lift(x)
-    if x.ndim < 2 or x.size == 0:
-        raise np.linalg.LinAlgError(f"cond is defined on matrices that are not empty, this array has shape {x.shape}")
-    if p is None or p in (2, -2):
-        s = _svd(x, compute_uv=False)
-        ends = s[..., 0], s[..., -1]
-        condition = ends[1] / ends[0] if p == -2 else ends[0] / ends[1]
-    else:
-        condition = np.linalg.norm(x, p, (-2, -1)) * np.linalg.norm(_inv(x), p, (-2, -1))
-    return F.where(record_aux(_undetermined(), condition, x), np.inf, condition)
-
-
-@host_function
-def _undetermined(condition, x):
-    return np.isnan(condition) & ~np.isnan(x).any((-2, -1))
 
 
 implements(np.linalg.matrix_rank)(plain_function(np.linalg.matrix_rank))

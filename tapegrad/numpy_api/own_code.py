@@ -21,16 +21,17 @@ import numpy as np
 from ..array import functions as F
 from ..array.differentiable import Differentiable
 from ..array.objects import holds_tensors
-from ..array.record import normalise, plain
+from ..array.record import guard_on, normalise, plain
 from .dispatch import FUNCTIONS, implements, refuse, values_of
 from .shaping import cast, rearranged
 
 _NAMES = """
 linalg.outer linalg.tensordot tensordot kron polyfit vander diff ediff1d gradient cov linalg.multi_dot linalg.matrix_power
-linalg.tensorinv linspace logspace ptp trapezoid cumulative_sum cumulative_prod nancumsum nancumprod
+linalg.tensorinv linalg.cond linalg.cross linspace logspace ptp trapezoid cumulative_sum cumulative_prod nancumsum nancumprod
 rollaxis ix_ vstack hstack dstack column_stack append hsplit vsplit dsplit unstack
 fliplr flipud rot90 resize fft.fftshift fft.ifftshift trim_zeros apply_along_axis apply_over_axes
-tril triu matrix_transpose linalg.matrix_transpose linalg.diagonal linalg.trace linalg.vector_norm linalg.matrix_norm
+tril triu matrix_transpose linalg.matrix_transpose linalg.diagonal linalg.trace linalg.vector_norm linalg.matrix_norm linalg.svdvals
+fix real_if_close extract
 """
 
 
@@ -99,6 +100,8 @@ _REPLACED = {
     np.broadcast: lambda *arrays: np.broadcast(*[np.broadcast_to(0.0, np.shape(a)) for a in arrays]),
     np.ndarray: (np.ndarray, Differentiable),  # of isinstance
     np._core.function_base._array_converter: _Converter,
+    np.linalg._linalg._makearray: lambda array: (F.lift(array), lambda result: result),
+    np.linalg._umath_linalg.inv: lambda array, signature: np.linalg.inv(array),
     # The frames of `dispatch` and of `_by_own_code` lie between NumPy's code and the caller.
     warnings: types.SimpleNamespace(warn=lambda text, kind=None, stacklevel=1: warnings.warn(text, kind, stacklevel + 3)),
 }
@@ -144,8 +147,7 @@ for _name in _NAMES.split():
 
 @implements(np.geomspace)
 def _geomspace(start, stop, *args, **kwargs):
-    signs = np.sign(values_of(F.lift(start))) * np.sign(values_of(F.lift(stop)))
-    if not np.all(signs > 0):
+    if not guard_on(lambda a, b: np.all(np.sign(a) * np.sign(b) > 0), F.lift(start), F.lift(stop)):
         raise ValueError("geomspace needs ends of the same sign, and neither of them 0")
     return own_code(np.geomspace)(start, stop, *args, **kwargs)
 

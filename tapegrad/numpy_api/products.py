@@ -104,14 +104,6 @@ def _cross(a, b, axisa=-1, axisb=-1, axisc=-1, axis=None):
     return F.moveaxis(product, -1, axisc)
 
 
-@implements(np.linalg.cross)
-def _linalg_cross(x1, x2, /, *, axis=-1):
-    x1, x2 = F.lift(x1), F.lift(x2)
-    if x1.shape[axis] != 3 or x2.shape[axis] != 3:
-        raise ValueError("Both input arrays must be (arrays of) 3-dimensional vectors")
-    return _cross(x1, x2, axis=axis)
-
-
 def _extended(x, before=0, after=0):
     """`x` with zeros before and after along its last axis."""
     parts = [np.zeros((*x.shape[:-1], n), x.dtype) for n in (before, after)]

@@ -18,7 +18,8 @@ from ..array import functions as F
 from ..array.differentiable import Differentiable
 from ..array.record import apply, guard_on, plain, record_aux
 from ..common.host_functions import host_function
-from .dispatch import FUNCTIONS, NO_VALUE, implements, is_given, only_defaults, refuse, value_of
+from .dispatch import FUNCTIONS, METHODS, NO_VALUE, implements, is_given, only_defaults, refuse, value_of
+from .own_code import private_code
 
 
 def _flag(keepdims):
@@ -101,45 +102,50 @@ FUNCTIONS[np.prod] = _reduction(np.prod, F.prod, 1.0, operator.mul)
 for _max, _min in ((np.max, np.min), (np.amax, np.amin)):
     FUNCTIONS[_max] = _extremum(_max, F.max, -inf, F.maximum)
     FUNCTIONS[_min] = _extremum(_min, F.min, inf, F.minimum)
+for _ufunc, _function in ((np.add, np.sum), (np.multiply, np.prod), (np.maximum, np.max), (np.minimum, np.min)):
+    # A ufunc reduces axis 0 unless told otherwise.
+    METHODS[_ufunc, "reduce"] = lambda array, axis=0, ours=FUNCTIONS[_function], **options: ours(array, axis, **options)
+
+
+def _log_of_sum(array, axis=0, keepdims=False, **others):
+    if others:
+        raise refuse(np.logaddexp, f".reduce with {', '.join(others)}")
+    return F.logsumexp(array, axis=axis, keepdims=keepdims)
+
+
+METHODS[np.logaddexp, "reduce"] = _log_of_sum
 
 
 # ---- moments --------------------------------------------------------------------------
 
 
-def _mean_of(x, axis, mask, keepdims):
-    if mask is None:
-        return F.mean(x, axis=axis, keepdims=keepdims)
+def _mean_of(x, axis, mask, keepdims, less=0):
+    """The mean of what `mask` keeps, or the sum over a number that is `less`."""
     with np.errstate(all="ignore"):
-        scale = (1.0 / _count(x, axis, mask)).astype(x.dtype)
+        scale = (1.0 / np.maximum(_count(x, axis, mask) - less, 0)).astype(x.dtype)
         scale[scale == inf] = nan
     return _dropped(F.sum(_masked(x, mask, 0.0), axis=axis, keepdims=True) * scale, axis, keepdims)
 
 
-@implements(np.mean)
-def _mean(a, axis=None, dtype=None, out=None, keepdims=False, *, where=NO_VALUE):
-    x = _checked(np.mean, a, dtype, out)
-    return _mean_of(x, axis, _mask(where, x), _flag(keepdims))
+def _var_of(x, axis, mask, keepdims, ddof):
+    return _mean_of(F.square(_masked(x - _mean_of(x, axis, mask, True), mask, 0.0)), axis, mask, keepdims, ddof)
 
 
-def _var_of(x, axis, mask, ddof, keepdims):
-    if mask is None:
-        return F.var(x, axis=axis, ddof=ddof, keepdims=keepdims)
-    deviation = _masked(x - _mean_of(x, axis, mask, True), mask, 0.0)
-    with np.errstate(all="ignore"):
-        scale = (1.0 / np.maximum(_count(x, axis, mask) - ddof, 0)).astype(x.dtype)
-        scale[scale == inf] = nan
-    return _dropped(F.sum(F.square(deviation), axis=axis, keepdims=True) * scale, axis, keepdims)
+def _std_of(x, axis, mask, keepdims, ddof):
+    # Where the variance is 0 the derivative of the root is infinite, that of the deviation 0: 0.
+    return F.sqrt(_var_of(x, axis, mask, keepdims, ddof))
 
 
-def _std_of(x, axis, mask, ddof, keepdims):
-    if mask is None:
-        return F.std(x, axis=axis, ddof=ddof, keepdims=keepdims)
-    variance = _var_of(x, axis, mask, ddof, keepdims)
-    # Where it is 0 the derivative of the root is infinite, that of the deviation 0: 0.
-    return F.sqrt(variance)
+def _mean(function, skip_nan=False):
+    def call(a, axis=None, dtype=None, out=None, keepdims=False, *, where=NO_VALUE):
+        x = _checked(function, a, dtype, out)
+        mask = _numbers(x, where) if skip_nan else _mask(where, x)
+        return F.mean(x, axis=axis, keepdims=_flag(keepdims)) if mask is None else _mean_of(x, axis, mask, _flag(keepdims))
+
+    return call
 
 
-def _moment(function, of, skip_nan=False):
+def _moment(function, ours, of, skip_nan=False):
     def call(
         a, axis=None, dtype=None, out=None, ddof=0, keepdims=False, *, where=NO_VALUE, mean=NO_VALUE,
         correction=NO_VALUE,
@@ -147,13 +153,14 @@ def _moment(function, of, skip_nan=False):
         x = _checked(function, a, dtype, out, mean=None if mean is NO_VALUE else mean)
         ddof = ddof if correction is NO_VALUE else correction
         mask = _numbers(x, where) if skip_nan else _mask(where, x)
-        return of(x, axis, mask, ddof, _flag(keepdims))
+        return ours(x, axis=axis, ddof=ddof, keepdims=_flag(keepdims)) if mask is None else of(x, axis, mask, _flag(keepdims), ddof)
 
     return call
 
 
-FUNCTIONS[np.var] = _moment(np.var, _var_of)
-FUNCTIONS[np.std] = _moment(np.std, _std_of)
+FUNCTIONS[np.mean], FUNCTIONS[np.nanmean] = _mean(np.mean), _mean(np.nanmean, True)
+FUNCTIONS[np.var], FUNCTIONS[np.nanvar] = _moment(np.var, F.var, _var_of), _moment(np.nanvar, F.var, _var_of, True)
+FUNCTIONS[np.std], FUNCTIONS[np.nanstd] = _moment(np.std, F.std, _std_of), _moment(np.nanstd, F.std, _std_of, True)
 
 
 @implements(np.average)
@@ -163,16 +170,8 @@ def _average(a, axis=None, weights=None, returned=False, *, keepdims=NO_VALUE):
         result = F.mean(x, axis=axis, keepdims=keepdims)
         total = plain(np.full(result.shape, float(_count(x, axis)), x.dtype))
         return (result, total) if returned else result
-    w = F.lift(weights)
-    if w.shape != x.shape:
-        if axis is None:
-            raise TypeError("the axis must be given when the shapes of a and weights differ")
-        axes = F.axis_tuple(axis, x.ndim)
-        if tuple(w.shape) != tuple(x.shape[k] for k in axes):
-            raise ValueError("the shape of weights must be that of a along the given axes")
-        w = F.transpose(w, tuple(np.argsort(axes).tolist())) if w.ndim > 1 else w
-        w = F.reshape(w, tuple(n if k in axes else 1 for k, n in enumerate(x.shape)))
-        w = F.broadcast_to(w, x.shape)
+    axis = axis if axis is None else F.axis_tuple(axis, x.ndim)
+    w = F.broadcast_to(private_code(np.lib._function_base_impl._weights_are_valid)(weights, x, axis), x.shape)
     total = F.sum(w, axis=axis, keepdims=keepdims)
     if guard_on(lambda total: np.any(total == 0), total):
         raise ZeroDivisionError("the weights sum to zero and cannot be normalised")
@@ -213,16 +212,6 @@ def _nan_extremum(function, plain_one, identity):
 
 FUNCTIONS[np.nanmax] = _nan_extremum(np.nanmax, np.max, -inf)
 FUNCTIONS[np.nanmin] = _nan_extremum(np.nanmin, np.min, inf)
-
-
-@implements(np.nanmean)
-def _nanmean(a, axis=None, dtype=None, out=None, keepdims=False, *, where=NO_VALUE):
-    x = _checked(np.nanmean, a, dtype, out)
-    return _mean_of(x, axis, _numbers(x, where), _flag(keepdims))
-
-
-FUNCTIONS[np.nanvar] = _moment(np.nanvar, _var_of, skip_nan=True)
-FUNCTIONS[np.nanstd] = _moment(np.nanstd, _std_of, skip_nan=True)
 
 
 # ---- scans ------------------------------------------------------------------------------

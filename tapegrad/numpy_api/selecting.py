@@ -18,6 +18,7 @@ from ..array.whole import Whole, is_whole
 from ..common.errors import LeaveTapeError
 from ..common.host_functions import host_function
 from .dispatch import FUNCTIONS, any_tracked, implements, only_defaults, plain_function, refuse, values_of
+from .own_code import own_code
 from .shaping import as_tensor, cast, rearranged, untracked
 
 # ---- picking ------------------------------------------------------------------------------
@@ -31,22 +32,8 @@ def _take(a, indices, axis=None, out=None, mode="raise"):
 
 @implements(np.take_along_axis)
 def _take_along_axis(arr, indices, axis=-1):
-    if isinstance(indices, Whole):
-        arr = as_tensor(arr) if axis is not None else F.ravel(as_tensor(arr))
-        return arr[_along(arr.shape, indices, 0 if axis is None else axis)]
-    indices = np.asarray(values_of(indices))
-    if axis is None:
-        return rearranged(lambda p: np.take_along_axis(p, indices, None), arr)
-    return rearranged(lambda p: np.take_along_axis(p, indices, axis), arr)
-
-
-def _along(shape, indices, axis):
-    """The key of the elements at `indices` along `axis`, with the other axes counted up."""
-    if len(shape) != indices.ndim:
-        raise ValueError("`indices` and `arr` must have the same number of dimensions")
-    key = list(np.ogrid[tuple(map(slice, shape))])
-    key[F.axis_index(axis, len(shape))] = indices
-    return tuple(key)
+    arr = as_tensor(arr)
+    return own_code(np.take_along_axis)(*((F.ravel(arr), indices, 0) if axis is None else (arr, indices, axis)))
 
 
 @implements(np.choose)
@@ -64,12 +51,6 @@ def _compress(condition, a, axis=None, out=None):
     only_defaults(np.compress, out=out)
     condition = np.asarray(values_of(condition))
     return rearranged(lambda p: np.compress(condition, p, axis), a)
-
-
-@implements(np.extract)
-def _extract(condition, arr):
-    condition = np.asarray(values_of(condition))
-    return rearranged(lambda p: np.extract(condition, p), arr)
 
 
 @implements(np.delete)
@@ -123,30 +104,12 @@ def _select(condlist, choicelist, default=0):
 
 @implements(np.piecewise)
 def _piecewise(x, condlist, funclist, *args, **kw):
-    # As NumPy does it: each function sees the elements of its own condition only.
     if not isinstance(x, Differentiable):
         raise refuse(np.piecewise, " where only a condition is a tensor")
     condlist = values_of(condlist)
-    if np.isscalar(condlist) or x.ndim and not isinstance(condlist[0], (list, np.ndarray)):
-        condlist = [condlist]
-    conditions = list(np.array(condlist, bool))
-    if len(funclist) == len(conditions) + 1:
-        conditions.append(~np.any(conditions, axis=0))
-    elif len(funclist) != len(conditions):
-        raise ValueError(f"with {len(conditions)} condition(s), either that many or one more function is expected")
-    result = 0.0 * x
-    for condition, function in zip(conditions, funclist):
-        if not callable(function):
-            result = F.where(condition, function, result)
-        elif condition.any():
-            values = as_tensor(function(x[condition] if x.ndim else x, *args, **kw))
-            if x.ndim == 0:
-                result = F.where(condition, values, result)
-                continue
-            rank = np.cumsum(condition.ravel()).reshape(condition.shape) - 1
-            values = F.broadcast_to(values, (int(condition.sum()),))
-            result = F.where(condition, F.take(values, np.maximum(rank, 0)), result)
-    return result
+    if x.ndim:
+        return own_code(np.piecewise)(x, condlist, funclist, *args, **kw)
+    return own_code(np.piecewise)(F.reshape(x, (1,)), np.reshape(condlist, (-1, 1)), funclist, *args, **kw)[0]
 
 
 # ---- triangles and diagonals ---------------------------------------------------------------
@@ -283,13 +246,10 @@ def _putmask(a, mask, values):
 
 @_writes(np.put_along_axis)
 def _put_along_axis(arr, indices, values, axis):
-    positions = np.arange(arr.size).reshape(arr.shape)
-    if isinstance(indices, Whole) and axis is not None:
-        arr[_along(arr.shape, indices, axis)] = as_tensor(values)
-        return
-    indices = np.asarray(values_of(indices))
-    positions = np.take_along_axis(positions, indices, axis)
-    arr[np.unravel_index(positions, arr.shape)] = as_tensor(values)
+    if axis is not None:
+        own_code(np.put_along_axis)(arr, indices, as_tensor(values), axis)
+    else:
+        arr[np.unravel_index(np.arange(arr.size)[values_of(indices)], arr.shape)] = as_tensor(values)
 
 
 # ---- plain values --------------------------------------------------------------------------

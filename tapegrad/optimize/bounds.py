@@ -8,7 +8,7 @@ from ..common.errors import OptimizationError
 from ..common.tree import flatten
 
 
-def as_bounds(bounds, layout):
+def as_bounds(bounds, layout, two_sided=False):
     """Lower and upper bound of every element of the vector.
 
     Parameters
@@ -16,6 +16,8 @@ def as_bounds(bounds, layout):
     bounds : scipy.optimize.Bounds, or sequence of (low, high), or pair of containers
         A pair for each element as in SciPy (None: no bound), an object with ``lb`` and ``ub``, or
         ``(lower, upper)`` where each has the containers of the start or is one number for all.
+    two_sided : bool
+        Whether two things are ``(lower, upper)`` for a vector, too, as SciPy's `least_squares` takes them.
 
     Raises
     ------
@@ -24,11 +26,11 @@ def as_bounds(bounds, layout):
     """
     if hasattr(bounds, "lb") and hasattr(bounds, "ub"):
         lower, upper = layout.spread(bounds.lb, "bounds.lb"), layout.spread(bounds.ub, "bounds.ub")
-    elif _pairs(bounds, layout):
+    elif _pairs(bounds, layout) and not (two_sided and layout.is_vector and len(bounds) == 2):
         pairs = list(bounds)
         lower = np.array([-np.inf if low is None else low for low, _ in pairs], np.float64)
         upper = np.array([np.inf if high is None else high for _, high in pairs], np.float64)
-    elif isinstance(bounds, (tuple, list)) and len(bounds) == 2 and not layout.is_vector:
+    elif isinstance(bounds, (tuple, list)) and len(bounds) == 2 and (two_sided or not layout.is_vector):
         lower, upper = layout.spread(bounds[0], "the lower bound"), layout.spread(bounds[1], "the upper bound")
     else:
         count = len(bounds) if hasattr(bounds, "__len__") else type(bounds).__name__

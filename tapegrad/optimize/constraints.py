@@ -32,27 +32,28 @@ def with_jacobians(constraints, layout, method):
     for k, one in enumerate(constraints):
         if isinstance(one, LinearConstraint):
             converted.append(one)
-        elif isinstance(one, dict):
+            continue
+        if isinstance(one, dict):
             if one.get("type") not in ("eq", "ineq") or not callable(one.get("fun")):
                 raise OptimizationError(f'constraint {k}: give {{"type": "eq" or "ineq", "fun": function}}, got {sorted(one)}')
-            function = VectorFunction(one["fun"], layout, one.get("args", ()), f"constraint {k}")
-            functions.append(function)
-            entry = {"type": one["type"], "fun": function.values}
-            if method not in ("cobyla", "cobyqa"):
-                entry["jac"] = _own(one["jac"], layout, one.get("args", ())) if callable(one.get("jac")) else function.jacobian
-            converted.append(entry)
+            fun, args, jac = one["fun"], one.get("args", ()), one.get("jac")
         elif isinstance(one, NonlinearConstraint):
-            function = VectorFunction(one.fun, layout, (), f"constraint {k}")
-            functions.append(function)
-            own = _own(one.jac, layout, ()) if callable(one.jac) else function.jacobian
-            # BFGS is what SciPy takes if none is given.
-            hess = of_constraint(function) if method == "trust-constr" and isinstance(one.hess, BFGS) else one.hess
-            converted.append(
-                NonlinearConstraint(function.values, one.lb, one.ub, jac=own, hess=hess, keep_feasible=one.keep_feasible)
-            )
+            fun, args, jac = one.fun, (), one.jac
         else:
             raise OptimizationError(
                 f"constraint {k} is of type {type(one).__name__}; give a dict, scipy.optimize.LinearConstraint or NonlinearConstraint"
+            )
+        function = VectorFunction(fun, layout, args, f"constraint {k}")
+        functions.append(function)
+        jacobian = _own(jac, layout, args) if callable(jac) else function.jacobian
+        if isinstance(one, dict):
+            derivative = {} if method in ("cobyla", "cobyqa") else {"jac": jacobian}
+            converted.append({"type": one["type"], "fun": function.values, **derivative})
+        else:
+            # BFGS is what SciPy takes if none is given.
+            hess = of_constraint(function) if method == "trust-constr" and isinstance(one.hess, BFGS) else one.hess
+            converted.append(
+                NonlinearConstraint(function.values, one.lb, one.ub, jac=jacobian, hess=hess, keep_feasible=one.keep_feasible)
             )
     return converted, functions
 

@@ -1,6 +1,6 @@
 """Second derivatives of an objective for SciPy's methods: Hessian products, dense and sparse Hessians.
 
-`minimize` gives the methods of a `Curvature`, `constraints` what `of_constraint` makes, as the functions that SciPy calls.
+`minimize` gives what a `Curvature` makes, `constraints` what `of_constraint` does, as the functions that SciPy calls.
 """
 
 from __future__ import annotations
@@ -28,39 +28,27 @@ class Curvature:
 
     Attributes
     ----------
-    products, hessians : int
-        How many were asked for.
+    counts : dict of str to int
+        What was asked for, by name.
     """
 
     def __init__(self, objective):
         self._function, self._like = flat(objective.function, objective.layout, objective.args), objective.like
-        self.products = self.hessians = 0
+        self.counts = {}
 
-    def _derivative(self, transformation):
-        return recorded(self._function, transformation.__name__, transformation, self._like)
+    def by(self, transformation, name):
+        """What a transformation makes of the objective, for SciPy to call; `name` is what is counted."""
+        derivative = recorded(self._function, transformation.__name__, transformation, self._like)
 
-    def product(self, x, p, *args):
-        """The product of the Hessian at `x` with `p`."""
-        self.products += 1
-        return np.asarray(self._derivative(hvp)(np.array(x), np.array(p, np.float64)))
+        def asked(x, *direction):
+            self.counts[name] = self.counts.get(name, 0) + 1
+            return derivative(np.array(x), *[np.array(p, np.float64) for p in direction])
 
-    def dense(self, x):
-        """The Hessian at `x`."""
-        self.hessians += 1
-        return np.asarray(self._derivative(hessian)(np.array(x)))
+        return asked
 
-    def sparse(self, x):
-        """The Hessian at `x`, as a SciPy sparse array."""
-        self.hessians += 1
-        return self._derivative(sparse_hessian)(np.array(x))
-
-    def as_is(self, x):
-        """The Hessian at `x` in the form in which it costs least: sparse, if there are many variables."""
-        return self.dense(x) if len(x) <= DENSE else self.sparse(x)
-
-    def counts(self):
-        """What was asked for, by name."""
-        return {name: n for name, n in (("hessian_products", self.products), ("hessians", self.hessians)) if n}
+    def hessian(self, size, any_form):
+        """The Hessian; in `any_form` sparse, if there are so many variables that it costs less."""
+        return self.by(sparse_hessian if any_form and size > DENSE else hessian, "hessians")
 
 
 class Weighted:
@@ -93,7 +81,7 @@ def of_constraint(function):
     product = recorded(weighted, "hvp", hvp, function.function)
     size = function.layout.size
 
-    def hessian(x, weights):
+    def weighted_hessian(x, weights):
         at, by = np.array(x), np.array(weights, np.float64)
 
         def times(direction):
@@ -101,4 +89,4 @@ def of_constraint(function):
 
         return LinearOperator((size, size), matvec=times, rmatvec=times, dtype=np.float64)
 
-    return hessian
+    return weighted_hessian

@@ -87,7 +87,7 @@ def least_squares(
     residuals.refuse(layout.vector, derivative=jac == "exact")
     keywords: dict[str, Any] = {"method": method, **options}
     if bounds is not None:
-        keywords["bounds"] = _two_sided(bounds, layout)
+        keywords["bounds"] = as_bounds(bounds, layout, two_sided=True)
     keywords["jac"] = _jacobian_for(jac, residuals, layout, function, args)
     try:
         solution = proved(lambda x: optimize.least_squares(residuals.values, x, **keywords), layout.vector, residuals.stands)
@@ -118,16 +118,6 @@ def _finite(residuals):
         return rows
 
     return jacobian
-
-
-def _two_sided(bounds, layout):
-    """SciPy's (lower, upper), as two vectors."""
-    if isinstance(bounds, (tuple, list)) and len(bounds) == 2 and layout.is_vector:
-        lower, upper = layout.spread(bounds[0], "the lower bound"), layout.spread(bounds[1], "the upper bound")
-        if (lower > upper).any():
-            raise OptimizationError(f"bounds={bounds}: a lower bound is above the upper one")
-        return lower, upper
-    return as_bounds(bounds, layout)
 
 
 def _result(solution, function, layout, start):
@@ -250,25 +240,27 @@ def curve_fit(
     optimize = imported("scipy.optimize")
     if not callable(f):
         raise StructureError(f"the model must be a function f(xdata, *parameters), got {type(f).__name__}")
-    if p0 is None:
-        p0 = _feasible(bounds, _parameters_of(f))
-    layout = Layout(np.atleast_1d(np.asarray(p0, np.float64)), "p0")
     model = kept(f, "model", Model)
     functions = {}
 
-    def of(data):
+    def of(data, start):
         # SciPy may hand on other data than it was given (without nan, as floats): one object in each run.
         if id(data) not in functions:
+            layout = Layout(start, "p0")
             functions[id(data)] = data, VectorFunction(model, layout, (data,), "the model's values")
             functions[id(data)][1].refuse(layout.vector)
         return functions[id(data)][1]
 
     def values(data, *parameters):
-        return of(data).values(np.array(parameters, np.float64))
+        x = np.array(parameters, np.float64)
+        return of(data, x).values(x)
 
     def rows(data, *parameters):
-        return _finite(of(data))(np.array(parameters, np.float64))
+        x = np.array(parameters, np.float64)
+        return _finite(of(data, x))(x)
 
+    if p0 is None:
+        values.__signature__ = _signature_of(f)  # type: ignore[attr-defined]  # by which SciPy chooses a start
     keywords: dict[str, Any] = {} if check_finite is None else {"check_finite": check_finite}
     if nan_policy is not None:
         keywords["nan_policy"] = nan_policy
@@ -279,29 +271,18 @@ def curve_fit(
             jac=rows if jac is None else jac, full_output=full_output, **keywords, **kwargs,
         )  # fmt: skip
 
-    fitted = fit(layout.vector)
+    fitted = fit(p0)
     return fitted if all([function.stands(fitted[0]) for _, function in functions.values()]) else fit(fitted[0])
 
 
-def _parameters_of(f):
-    """How many parameters a model has, by its signature."""
-    kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+def _signature_of(f):
+    """The signature of a model, which has to say how many parameters there are."""
     try:
-        parameters = inspect.signature(f).parameters.values()
+        signature = inspect.signature(f)
     except (TypeError, ValueError):
-        parameters = ()
-    count = len([p for p in parameters if p.kind in kinds and p.default is p.empty]) - 1
-    if count < 1 or any(p.kind is inspect.Parameter.VAR_POSITIONAL for p in parameters):
+        signature = inspect.Signature()
+    kinds = [p.kind for p in signature.parameters.values()]
+    count = kinds.count(inspect.Parameter.POSITIONAL_ONLY) + kinds.count(inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    if count < 2 or inspect.Parameter.VAR_POSITIONAL in kinds:
         raise StructureError("the signature of the model does not say how many parameters it has; give p0")
-    return count
-
-
-def _feasible(bounds, count):
-    """A start between the bounds: the middle, one from the only bound, or one."""
-    lower, upper = (bounds.lb, bounds.ub) if hasattr(bounds, "lb") else bounds
-    lower, upper = (np.broadcast_to(np.asarray(b, np.float64), count) for b in (lower, upper))
-    below, above = np.isfinite(lower), np.isfinite(upper)
-    with np.errstate(invalid="ignore"):
-        return np.select(
-            [below & above, below & (lower >= 1), above & (upper <= 1)], [(lower + upper) / 2, lower + 1.0, upper - 1.0], 1.0
-        )
+    return signature

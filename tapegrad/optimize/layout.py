@@ -1,7 +1,7 @@
 """Where an optimiser starts: numbers, arrays or containers of them, as one vector.
 
 SciPy's methods and our loops see a flat vector of float64; the user's function and
-the result have the containers and shapes of `x0`.
+the result have the containers, shapes and dtypes of `x0`.
 """
 
 from __future__ import annotations
@@ -29,6 +29,8 @@ class Layout:
         The start.
     shapes : list of tuple or None
         Of every leaf; None for a Python number.
+    dtypes : list of dtype
+        Of every leaf: float64 or float32.
     offsets : list of int
         Where each leaf begins; one more for the end.
     is_vector : bool
@@ -50,10 +52,11 @@ class Layout:
         self.names = [f"{name}{rest}" for rest in leaf_names(self.structure)]
         parts = [_floats(leaf, n) for leaf, n in zip(leaves, self.names)]
         self.shapes = [None if isinstance(leaf, numbers.Number) else np.shape(p) for leaf, p in zip(leaves, parts)]
+        self.dtypes = [p.dtype for p in parts]
         self.offsets = [0, *np.cumsum([p.size for p in parts]).tolist()]
         if not self.offsets[-1]:
             raise OptimizationError(f"{name} has no numbers: there is nothing to optimise")
-        self.vector = np.concatenate([p.reshape(-1) for p in parts])
+        self.vector = np.concatenate([p.reshape(-1) for p in parts], dtype=np.float64)
         self.is_vector = self.structure.kind is None and self.shapes[0] is not None and len(self.shapes[0]) == 1
         self._refuse_non_finite(parts)
 
@@ -68,10 +71,18 @@ class Layout:
     def size(self):
         return self.offsets[-1]
 
+    @property
+    def double(self):
+        """Whether all is float64."""
+        return all(dtype == np.float64 for dtype in self.dtypes)
+
     def leaves(self, x, number=float):
-        """The parts of vector `x`: views of it, and Python floats."""
-        spans = zip(self.shapes, self.offsets, self.offsets[1:])
-        return [number(x[a]) if shape is None else x[a:b].reshape(shape) for shape, a, b in spans]
+        """The parts of vector `x`: views of it, or float32 copies, and Python floats."""
+        spans = zip(self.shapes, self.dtypes, self.offsets, self.offsets[1:])
+        return [
+            number(x[a]) if shape is None else x[a:b].reshape(shape) if dtype == x.dtype else x[a:b].reshape(shape).astype(dtype)
+            for shape, dtype, a, b in spans
+        ]
 
     def container(self, x):
         """Vector `x` in the containers of the start (views of it, and floats)."""
@@ -122,7 +133,7 @@ class Flat:
 
 def flat(function, layout, args):
     """`function` as a function of the vector of `layout`; itself where it is one."""
-    return function if layout.is_vector and not args else Flat(function, layout, args)
+    return function if layout.is_vector and layout.double and not args else Flat(function, layout, args)
 
 
 def _array_like(x0):
@@ -146,4 +157,4 @@ def _floats(leaf, name):
         raise DtypeError(f"{name} is an array of {array.dtype}, which cannot be optimised over; pass it as .astype(float)")
     if array.dtype.kind not in "iuf":
         raise DtypeError(f"{name} has dtype {array.dtype}; give floats (of a complex number its real and imaginary parts)")
-    return np.array(array, np.float64, order="C")
+    return np.array(array, np.float32 if array.dtype.char == "f" and array.ndim else np.float64, order="C")

@@ -25,8 +25,8 @@ INTEGERS = 16
 # Reals of a state.
 (
     R_VALUE, R_TRIAL, R_NORM, R_CHANGE, R_GTOL, R_FTOL, R_RATE, R_MOMENTUM, R_BETA1, R_BETA2, R_EPSILON, R_POWER1, R_POWER2,
-    R_FIRST,
-) = range(14)  # fmt: skip
+    R_FIRST, R_ROUNDING,
+) = range(15)  # fmt: skip
 #: The line search's state comes after these (`optimize.line_search`).
 R_SEARCH = 16
 REALS = R_SEARCH + 24

@@ -17,6 +17,7 @@ import numpy as np
 from ..array.typing import Pytree
 from ..common.errors import OptimizationError
 from ..common.uninterrupted import uninterrupted
+from ..transforms.products import hvp
 from . import loops
 from .bounds import as_bounds
 from .objective import Objective
@@ -195,6 +196,7 @@ class _Drive:
             from scipy import optimize
 
             from .constraints import with_jacobians
+            from .curvature import Curvature
             from .result import finished, shaped
 
         start = time.perf_counter()
@@ -207,7 +209,11 @@ class _Drive:
             keywords["constraints"], functions = with_jacobians(constraints, layout, name)
         if self.asked_gradient:
             keywords["jac"] = self.gradient
-        second, recorded = self._second_order(keywords), (self.objective, *functions)
+        curvature, recorded = Curvature(self.objective), (self.objective, *functions)
+        if name in WITH_PRODUCTS:
+            keywords["hessp"] = curvature.by(hvp, "hessian_products")
+        elif name in WITH_HESSIAN:
+            keywords["hess"] = curvature.hessian(layout.size, any_form=name == "trust-constr")
         if callback is not None:
             keywords["callback"] = self._callback(callback)
 
@@ -221,25 +227,11 @@ class _Drive:
             g = self.gradient(solution.x)
         finally:
             self.shown.close(len(self.history), *(self.history[-1] if self.history else (np.nan, np.nan)))
-        counts = {**self.objective.counts, **second.counts(), **{f"constraint {k}": f.evaluations for k, f in enumerate(functions)}}
+        counts = {**self.objective.counts, **curvature.counts, **{f"constraint {k}": f.evaluations for k, f in enumerate(functions)}}
         return finished(
             solution, layout, any(one.proof.differs for one in recorded), start, fun=float(solution.fun), jac=shaped(layout, g), counts=counts,
             seconds={"recording": self.objective.seconds}, history=np.array(self.history).reshape(-1, 2), unit="evaluation",
         )  # fmt: skip
-
-    def _second_order(self, keywords):
-        """Give the method its Hessians, or products with them."""
-        with uninterrupted:
-            from .curvature import Curvature
-
-        curvature = Curvature(self.objective)
-        if self.name in WITH_PRODUCTS:
-            keywords["hessp"] = curvature.product
-        elif self.name == "trust-constr":
-            keywords["hess"] = curvature.as_is
-        elif self.name in WITH_HESSIAN:
-            keywords["hess"] = curvature.dense
-        return curvature
 
     def _callback(self, callback):
         """The user's callback, with `x` in its containers."""

@@ -197,8 +197,8 @@ class _Handle:
 
         self.kept, self.kernel, self._handle = kept, None, None
         self._evaluate, self._done, self._address, self._value = evaluate, DONE, data_address, np.empty(1)
-        # Else an instruction needs the interpreter, or the value is no float64.
-        if not kept.replay.why and kept.replay.outputs[0] == ((), "d"):
+        # Else an instruction needs the interpreter, or the value or an argument is no float64.
+        if not kept.replay.why and kept.replay.outputs[0] == ((), "d") and layout.double:
             count = len(layout.shapes)
             self._handle = Handle(kept.replay, [8 * a for a in layout.offsets[:count]], inputs[count:])
 

@@ -166,7 +166,8 @@ def same(plainly, replayed, derivatives):
 
 
 def _near(plainly, replayed):
-    plainly, shape = np.asarray(getattr(plainly, "_v", plainly), np.float64), np.shape(getattr(replayed, "_v", replayed))
+    plainly, shape = np.asarray(getattr(plainly, "_v", plainly)), np.shape(getattr(replayed, "_v", replayed))
+    plainly = plainly if plainly.dtype.char == "f" else plainly.astype(np.float64)
     # An array of one element is differentiated as that number.
     return (plainly.shape == shape or plainly.size == np.prod(shape) == 1) and agree(plainly.reshape(shape), replayed)
 

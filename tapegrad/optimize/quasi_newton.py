@@ -23,8 +23,6 @@ from .vectors import add_scaled, dot, project, slope_norm
 HALVINGS = 50
 #: Sufficient decrease along the projected path.
 DECREASE = 1e-4
-#: A decrease relative to the value that may be lost in rounding.
-ROUNDING = 1e-12
 #: Curvature along a pair, relative to its squared change of gradient, that could be rounding (2**-52): it is not kept.
 EPSILON = 2.2e-16
 #: How near to its bound a variable counts as at it, at most.

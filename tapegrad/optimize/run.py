@@ -12,7 +12,7 @@ from ..codegen.memory import call_entry, load_int
 from . import loop as P
 from .descent import step
 from .line_search import BROKEN, FOUND, GO_ON, L_SLOPE, L_STEP, LARGEST
-from .quasi_newton import ROUNDING, begin_step, projected, remember, searched, trial
+from .quasi_newton import begin_step, projected, remember, searched, trial
 from .vectors import slope_norm
 
 
@@ -71,7 +71,7 @@ def run(handle, history, budget, v, pairs, products, r, i):
                 # No step lowers the value: none could by more than rounding, which is a solution, or something is wrong.
                 i[P.I_PHASE] = P.NEXT
                 promised = -r[P.R_SEARCH + L_SLOPE] * r[P.R_FIRST]
-                return P.CHANGE if promised <= ROUNDING * max(abs(r[P.R_VALUE]), 1.0) else P.STUCK
+                return P.CHANGE if promised <= r[P.R_ROUNDING] * max(abs(r[P.R_VALUE]), 1.0) else P.STUCK
         else:
             value, norm, change = r[P.R_VALUE], r[P.R_NORM], r[P.R_CHANGE]
             if not searching:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
 from typing import Any
 
 import numpy as np
@@ -49,6 +50,8 @@ class State:
         self.vectors[P.XT] = layout.vector
         self.vectors[P.LOWER], self.vectors[P.UPPER] = -np.inf, np.inf
         self.reals[P.R_POWER1] = self.reals[P.R_POWER2] = 1.0
+        # A decrease relative to the value that may be lost in rounding.
+        self.reals[P.R_ROUNDING] = 1e-12 if layout.double else 1e-6
         self._history = [np.zeros((0, P.COLUMNS))]
 
     @property
@@ -85,12 +88,7 @@ class State:
 
     def copy(self) -> State:
         """The same, sharing nothing that changes."""
-        made = object.__new__(State)
-        made.method, made.layout = self.method, self.layout
-        for name in ("vectors", "pairs", "products", "reals", "integers"):
-            setattr(made, name, getattr(self, name).copy())
-        made._history = [self.history]
-        return made
+        return deepcopy(self)
 
     def __repr__(self):
         return f"State({self.method}, iterations={self.iterations}, evaluations={self.evaluations}, value={self.reals[P.R_VALUE]:.6g})"

@@ -78,7 +78,7 @@ class VectorFunction:
                 # One block for each leaf, of shape value.shape + leaf.shape.
                 parts = [np.reshape(block, (count, -1)) for block in blocks]
                 rows.append(np.concatenate(parts, axis=1) if parts else np.zeros((count, size)))
-            self._rows = key, np.concatenate(rows)
+            self._rows = key, np.concatenate(rows, dtype=np.float64)
             self._values = key, self._joined(outcome)
             self.jacobians += 1
             self._note(self._values[1], self._rows[1])

@@ -1,7 +1,7 @@
 """The entry from nopython code: value and gradient at a vector, by an executable.
 
 What nopython code needs to know of a function is one array of words, its *handle*: users' compiled code has its address
-(`transforms.replay.entry`), and so have the loops of optimisers (`optimize.point`).  They read the address of the code
+(`transforms.replay.entry`), and so has the loop of optimisers (`optimize.run`).  They read the address of the code
 that does the work from its first word, and call that, `entry` here.
 
 The inputs of the executable are parts of the vector `x`, each a number of bytes into it, and after these what is fixed; or,

@@ -81,19 +81,10 @@ class Entry:
 
     __slots__ = ("kind", "function", "attrs", "operands", "differentiable", "integer", "seen", "meta")
 
-    def __init__(self, kind, function, attrs, operands, differentiable, integer, value):
+    def __init__(self, kind, function, attrs, operands, differentiable, integer, meta, seen=None):
         self.kind, self.function, self.attrs, self.operands = kind, function, attrs, operands
-        self.differentiable, self.integer = differentiable, integer
         # Of a result only the description: a value kept here would be copied at each indexed assignment.
-        self.seen = value if kind == GUARD else None
-        self.meta = None if kind == GUARD else meta_of(value)
-
-    @classmethod
-    def described(cls, kind, function, attrs, operands, integer, meta):
-        """An entry whose result has never been computed."""
-        entry = cls(kind, function, attrs, operands, kind == ROW, integer, 0.0)
-        entry.meta = meta
-        return entry
+        self.differentiable, self.integer, self.meta, self.seen = differentiable, integer, meta, seen
 
     @property
     def name(self):
@@ -225,12 +216,13 @@ class Trace:
             for o, v in zip(operands, values)
         ])  # fmt: skip
         slot = len(store.tokens)
-        entry = self.entries[slot] = Entry(ROW, row, attrs, references, metas is not None, integer, value)
+        meta = meta_of(value)
+        self.entries[slot] = Entry(ROW, row, attrs, references, metas is not None, integer, meta)
         if value.__class__ is float:
             self.numbers[slot] = value
         if self.keeping and metas is not None:
             self.kept[slot] = (values, metas, value)
-        return entry.meta
+        return meta
 
     def record(self, row, attrs, operands, values, integer, value):
         """Note and write an operation through which no derivative passes; returns its tensor."""
@@ -261,8 +253,9 @@ class Trace:
         self._room()
         references = tuple([self._reference(t, t._v) for t in live])
         value = np.asarray(value)
-        entry = self.entries[len(self.store.tokens)] = Entry(HOST, Host(function, layout), (), references, False, 0, value)
-        t = self._write(value, entry.meta)
+        meta = meta_of(value)
+        self.entries[len(self.store.tokens)] = Entry(HOST, Host(function, layout), (), references, False, 0, meta)
+        t = self._write(value, meta)
         if not isinstance(function, np.ufunc) and _shape_may_change(function):
             self._guard(t, SHAPE, np.array(value.shape, np.int64).tobytes())
         return t
@@ -294,7 +287,7 @@ class Trace:
 
     def _guard(self, t, how, seen):
         self._room()
-        self.entries[len(self.store.tokens)] = Entry(GUARD, how, (), (t._i,), False, 0, seen)
+        self.entries[len(self.store.tokens)] = Entry(GUARD, how, (), (t._i,), False, 0, None, seen)
         self._append(None)
 
     # -- exceptions -----------------------------------------------------------------

@@ -20,6 +20,15 @@ LN2 = math.log(2.0)
 LN10 = math.log(10.0)
 
 
+def of_numpy(name, doc, *partials):
+    """A row whose value is NumPy's ufunc `name`; so are the function of that name in the language, and Python's on numbers."""
+    ufunc, python = getattr(np, name), name.replace("arc", "a")
+    elementwise(
+        name, ufunc, getattr(L, name), partials, scalar=getattr(math, python), node=python.capitalize(), numpy=(ufunc,), doc=doc
+    )
+
+
+
 # ---- arithmetic ---------------------------------------------------------------
 elementwise(
     "add", np.add, lambda x, y: x + y, (lambda x, y, z: 1.0, lambda x, y, z: 1.0),
@@ -79,10 +88,7 @@ elementwise(
     scalar=lambda x, y: x % y, node="Remainder", numpy=(np.remainder,),
     doc="x % y with the sign of y; derivative of the smooth pieces",
 )
-elementwise(
-    "fmod", np.fmod, L.fmod, (lambda x, y, z: 1.0, lambda x, y, z: -_quotient(x, y, z)),
-    scalar=math.fmod, node="Fmod", numpy=(np.fmod,), doc="x % y with the sign of x",
-)
+of_numpy("fmod", "x % y with the sign of x", lambda x, y, z: 1.0, lambda x, y, z: -_quotient(x, y, z))
 elementwise(
     "absolute", np.absolute, L.abs, (lambda x, z: L.sign(x),),
     scalar=abs, node="Abs", numpy=(np.absolute, np.fabs), doc="|x|; derivative 0 at 0",
@@ -99,44 +105,17 @@ elementwise(
     "reciprocal", np.reciprocal, lambda x: 1.0 / x, (lambda x, z: -(z * z),),
     scalar=lambda x: 1.0 / x, node="Reciprocal", numpy=(np.reciprocal,), doc="1 / x",
 )
-elementwise(
-    "sqrt", np.sqrt, L.sqrt, (lambda x, z: 0.5 / z,),
-    scalar=math.sqrt, node="Sqrt", numpy=(np.sqrt,), doc="square root; derivative +inf at 0",
-)
-elementwise(
-    "cbrt", np.cbrt, L.cbrt, (lambda x, z: 1.0 / (3.0 * z * z),), scalar=math.cbrt,
-    node="Cbrt", numpy=(np.cbrt,), doc="cube root; derivative +inf at 0",
-)
+of_numpy("sqrt", "square root; derivative +inf at 0", lambda x, z: 0.5 / z)
+of_numpy("cbrt", "cube root; derivative +inf at 0", lambda x, z: 1.0 / (3.0 * z * z))
 
 # ---- exponentials and logarithms ----------------------------------------------
-elementwise(
-    "exp", np.exp, L.exp, (lambda x, z: z,),
-    scalar=math.exp, node="Exp", numpy=(np.exp,), doc="e ** x",
-)
-elementwise(
-    "exp2", np.exp2, L.exp2, (lambda x, z: z * LN2,), scalar=math.exp2,
-    node="Exp2", numpy=(np.exp2,), doc="2 ** x",
-)
-elementwise(
-    "expm1", np.expm1, L.expm1, (lambda x, z: L.exp(x),),
-    scalar=math.expm1, node="Expm1", numpy=(np.expm1,), doc="e ** x - 1, accurate near 0",
-)
-elementwise(
-    "log", np.log, L.log, (lambda x, z: 1.0 / x,),
-    scalar=math.log, node="Log", numpy=(np.log,), doc="natural logarithm",
-)
-elementwise(
-    "log2", np.log2, L.log2, (lambda x, z: 1.0 / (x * LN2),),
-    scalar=math.log2, node="Log2", numpy=(np.log2,), doc="logarithm to base 2",
-)
-elementwise(
-    "log10", np.log10, L.log10, (lambda x, z: 1.0 / (x * LN10),),
-    scalar=math.log10, node="Log10", numpy=(np.log10,), doc="logarithm to base 10",
-)
-elementwise(
-    "log1p", np.log1p, L.log1p, (lambda x, z: 1.0 / (1.0 + x),),
-    scalar=math.log1p, node="Log1p", numpy=(np.log1p,), doc="log(1 + x), accurate near 0",
-)
+of_numpy("exp", "e ** x", lambda x, z: z)
+of_numpy("exp2", "2 ** x", lambda x, z: z * LN2)
+of_numpy("expm1", "e ** x - 1, accurate near 0", lambda x, z: L.exp(x))
+of_numpy("log", "natural logarithm", lambda x, z: 1.0 / x)
+of_numpy("log2", "logarithm to base 2", lambda x, z: 1.0 / (x * LN2))
+of_numpy("log10", "logarithm to base 10", lambda x, z: 1.0 / (x * LN10))
+of_numpy("log1p", "log(1 + x), accurate near 0", lambda x, z: 1.0 / (1.0 + x))
 
 
 def _logaddexp(x, y):
@@ -157,30 +136,12 @@ elementwise(
 )
 
 # ---- trigonometric and hyperbolic functions ------------------------------------
-elementwise(
-    "sin", np.sin, L.sin, (lambda x, z: L.cos(x),),
-    scalar=math.sin, node="Sin", numpy=(np.sin,), doc="sine",
-)
-elementwise(
-    "cos", np.cos, L.cos, (lambda x, z: -L.sin(x),),
-    scalar=math.cos, node="Cos", numpy=(np.cos,), doc="cosine",
-)
-elementwise(
-    "tan", np.tan, L.tan, (lambda x, z: 1.0 + z * z,),
-    scalar=math.tan, node="Tan", numpy=(np.tan,), doc="tangent",
-)
-elementwise(
-    "arcsin", np.arcsin, L.arcsin, (lambda x, z: 1.0 / L.sqrt((1.0 - x) * (1.0 + x)),),
-    scalar=math.asin, node="Asin", numpy=(np.arcsin,), doc="inverse sine",
-)
-elementwise(
-    "arccos", np.arccos, L.arccos, (lambda x, z: -1.0 / L.sqrt((1.0 - x) * (1.0 + x)),),
-    scalar=math.acos, node="Acos", numpy=(np.arccos,), doc="inverse cosine",
-)
-elementwise(
-    "arctan", np.arctan, L.arctan, (lambda x, z: 1.0 / (1.0 + x * x),),
-    scalar=math.atan, node="Atan", numpy=(np.arctan,), doc="inverse tangent",
-)
+of_numpy("sin", "sine", lambda x, z: L.cos(x))
+of_numpy("cos", "cosine", lambda x, z: -L.sin(x))
+of_numpy("tan", "tangent", lambda x, z: 1.0 + z * z)
+of_numpy("arcsin", "inverse sine", lambda x, z: 1.0 / L.sqrt((1.0 - x) * (1.0 + x)))
+of_numpy("arccos", "inverse cosine", lambda x, z: -1.0 / L.sqrt((1.0 - x) * (1.0 + x)))
+of_numpy("arctan", "inverse tangent", lambda x, z: 1.0 / (1.0 + x * x))
 
 
 def _over_square(a, x, y):
@@ -188,10 +149,9 @@ def _over_square(a, x, y):
     return a / radius / radius
 
 
-elementwise(
-    "arctan2", np.arctan2, L.arctan2,
-    (lambda y, x, z: _over_square(x, x, y), lambda y, x, z: -_over_square(y, x, y)),
-    scalar=math.atan2, node="Atan2", numpy=(np.arctan2,), doc="angle of the point (x, y), called as arctan2(y, x)",
+of_numpy(
+    "arctan2", "angle of the point (x, y), called as arctan2(y, x)",
+    lambda y, x, z: _over_square(x, x, y), lambda y, x, z: -_over_square(y, x, y),
 )
 elementwise(
     "hypot", np.hypot, L.hypot,
@@ -211,30 +171,12 @@ def _arcsinh_dx(x, z):
     return select(far > 1e8, 1.0 / far, 1.0 / L.sqrt(x * x + 1.0))
 
 
-elementwise(
-    "sinh", np.sinh, L.sinh, (lambda x, z: L.cosh(x),),
-    scalar=math.sinh, node="Sinh", numpy=(np.sinh,), doc="hyperbolic sine",
-)
-elementwise(
-    "cosh", np.cosh, L.cosh, (lambda x, z: L.sinh(x),),
-    scalar=math.cosh, node="Cosh", numpy=(np.cosh,), doc="hyperbolic cosine",
-)
-elementwise(
-    "tanh", np.tanh, L.tanh, (lambda x, z: _reciprocal_square(L.cosh(x)),),
-    scalar=math.tanh, node="Tanh", numpy=(np.tanh,), doc="hyperbolic tangent",
-)
-elementwise(
-    "arcsinh", np.arcsinh, L.arcsinh, (_arcsinh_dx,),
-    scalar=math.asinh, node="Asinh", numpy=(np.arcsinh,), doc="inverse hyperbolic sine",
-)
-elementwise(
-    "arccosh", np.arccosh, L.arccosh, (lambda x, z: 1.0 / (L.sqrt(x - 1.0) * L.sqrt(x + 1.0)),),
-    scalar=math.acosh, node="Acosh", numpy=(np.arccosh,), doc="inverse hyperbolic cosine",
-)
-elementwise(
-    "arctanh", np.arctanh, L.arctanh, (lambda x, z: 1.0 / ((1.0 - x) * (1.0 + x)),),
-    scalar=math.atanh, node="Atanh", numpy=(np.arctanh,), doc="inverse hyperbolic tangent",
-)
+of_numpy("sinh", "hyperbolic sine", lambda x, z: L.cosh(x))
+of_numpy("cosh", "hyperbolic cosine", lambda x, z: L.sinh(x))
+of_numpy("tanh", "hyperbolic tangent", lambda x, z: _reciprocal_square(L.cosh(x)))
+of_numpy("arcsinh", "inverse hyperbolic sine", _arcsinh_dx)
+of_numpy("arccosh", "inverse hyperbolic cosine", lambda x, z: 1.0 / (L.sqrt(x - 1.0) * L.sqrt(x + 1.0)))
+of_numpy("arctanh", "inverse hyperbolic tangent", lambda x, z: 1.0 / ((1.0 - x) * (1.0 + x)))
 
 # ---- selection -----------------------------------------------------------------
 
@@ -310,23 +252,14 @@ elementwise(
     (lambda x, z: select((x > 0.0) | L.isnan(x), 1.0, 0.0),),
     node="Relu", doc="max(x, 0); derivative 0 at 0",
 )
-elementwise(
-    "copysign", np.copysign, L.copysign,
-    (lambda x, y, z: L.sign(x) * L.sign(z), zero),
-    scalar=math.copysign, node="Copysign", numpy=(np.copysign,), doc="|x| with the sign of y",
-)
-elementwise(
-    "floor", np.floor, L.floor, (zero,), node="Floor", numpy=(np.floor,), doc="largest integer <= x; derivative 0",
-)
-elementwise(
-    "ceil", np.ceil, L.ceil, (zero,), node="Ceil", numpy=(np.ceil,), doc="smallest integer >= x; derivative 0",
-)
-elementwise(
-    "trunc", np.trunc, L.trunc, (zero,), node="Trunc", numpy=(np.trunc,), doc="x without its fraction; derivative 0",
-)
-elementwise(
-    "rint", np.rint, L.rint, (zero,), node="Round", numpy=(np.rint,), doc="nearest integer; derivative 0",
-)
+of_numpy("copysign", "|x| with the sign of y", lambda x, y, z: L.sign(x) * L.sign(z), zero)
+for _name, _node, _doc in (
+    ("floor", "Floor", "largest integer <= x; derivative 0"),
+    ("ceil", "Ceil", "smallest integer >= x; derivative 0"),
+    ("trunc", "Trunc", "x without its fraction; derivative 0"),
+    ("rint", "Round", "nearest integer; derivative 0"),
+):
+    elementwise(_name, getattr(np, _name), getattr(L, _name), (zero,), node=_node, numpy=(getattr(np, _name),), doc=_doc)
 
 
 def _floor_divide(x, y):

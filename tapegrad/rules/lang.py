@@ -40,53 +40,18 @@ class Operators:
 
     __slots__ = ()
 
-    def __add__(self, o):
-        return self._apply("add", self, o)
-
-    def __radd__(self, o):
-        return self._apply("add", o, self)
-
-    def __sub__(self, o):
-        return self._apply("sub", self, o)
-
-    def __rsub__(self, o):
-        return self._apply("sub", o, self)
-
-    def __mul__(self, o):
-        return self._apply("mul", self, o)
-
-    def __rmul__(self, o):
-        return self._apply("mul", o, self)
-
-    def __truediv__(self, o):
-        return self._apply("div", self, o)
-
-    def __rtruediv__(self, o):
-        return self._apply("div", o, self)
-
     def __neg__(self):
         return self._apply("neg", self)
 
-    def __lt__(self, o):
-        return self._apply("lt", self, o)
-
-    def __le__(self, o):
-        return self._apply("le", self, o)
-
-    def __gt__(self, o):
-        return self._apply("gt", self, o)
-
-    def __ge__(self, o):
-        return self._apply("ge", self, o)
-
-    def __and__(self, o):
-        return self._apply("and", self, o)
-
-    def __or__(self, o):
-        return self._apply("or", self, o)
-
     def __invert__(self):
         return self._apply("not", self)
+
+
+for _name in ("add", "sub", "mul", "div", "lt", "le", "gt", "ge", "and", "or"):
+    _operator = _name.replace("div", "truediv")
+    setattr(Operators, f"__{_operator}__", lambda self, o, name=_name: self._apply(name, self, o))
+    if _name in ("add", "sub", "mul", "div"):
+        setattr(Operators, f"__r{_operator}__", lambda self, o, name=_name: self._apply(name, o, self))
 
 
 class Expr(Operators):

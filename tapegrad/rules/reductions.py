@@ -42,11 +42,7 @@ def _chosen_shape(x, axis=None, keepdims=False):
     return S.reduced(x, axis, keepdims), x.char
 
 
-def _float_shape(x, axis=None, keepdims=False):
-    return S.reduced(x, axis, keepdims), S.floating(x)
-
-
-def _moment_shape(x, axis=None, ddof=0, keepdims=False):
+def _float_shape(x, axis=None, keepdims=False, ddof=0):
     return S.reduced(x, axis, keepdims), S.floating(x)
 
 
@@ -109,19 +105,29 @@ def _extremum_jvp(t, x, z, axis=None, keepdims=False):
     return L.select(hit, t / count, 0.0).sum(axis, keepdims)
 
 
-structural(
-    "max", 1, lambda x, axis=None, keepdims=False: np.maximum.reduce(x, axis, keepdims=keepdims), _extremum_vjp,
-    jvp=of_one(_extremum_jvp), forward=lambda x, axis=None, keepdims=False: x.reduce("max", axis, keepdims),
-    node="Max", doc="maximum over axes; ties share the derivative evenly", shape=_chosen_shape, effect="reduce",
-)
-structural(
-    "min", 1, lambda x, axis=None, keepdims=False: np.minimum.reduce(x, axis, keepdims=keepdims), _extremum_vjp,
-    jvp=of_one(_extremum_jvp), forward=lambda x, axis=None, keepdims=False: x.reduce("min", axis, keepdims),
-    node="Min", doc="minimum over axes; ties share the derivative evenly", shape=_chosen_shape, effect="reduce",
-)
+for _name, _ufunc in (("max", np.maximum), ("min", np.minimum)):
+    structural(
+        _name, 1, lambda x, axis=None, keepdims=False, ufunc=_ufunc: ufunc.reduce(x, axis, keepdims=keepdims), _extremum_vjp,
+        jvp=of_one(_extremum_jvp), forward=lambda x, axis=None, keepdims=False, name=_name: x.reduce(name, axis, keepdims),
+        node=_name.capitalize(), doc=f"{_name}imum over axes; ties share the derivative evenly", shape=_chosen_shape, effect="reduce",
+    )
 
 
-def _other_factors(x, axis):
+def weighted(name, value, slope, *, doc, shape, forward):
+    """Register a reduction whose tangent is the sum of the tangents times ``slope(x, z, **attrs)``."""
+
+    def vjp(g, x, z, axis=None, keepdims=False, **attrs):
+        return (L.times(spread(g, x, axis, keepdims), slope(x, z, axis=axis, keepdims=keepdims, **attrs)),)
+
+    def jvp(t, x, z, axis=None, keepdims=False, **attrs):
+        return L.times(t, slope(x, z, axis=axis, keepdims=keepdims, **attrs)).sum(axis, keepdims)
+
+    structural(
+        name, 1, value, vjp, jvp=of_one(jvp), forward=forward, node=name.capitalize(), doc=doc, shape=shape, effect="reduce",
+    )  # fmt: skip
+
+
+def _other_factors(x, z, axis, keepdims):
     """The product of all factors but each one."""
     axes = axes_of(x, axis)
     rest = [k for k in range(x.ndim) if k not in axes]
@@ -132,19 +138,10 @@ def _other_factors(x, axis):
     return others.reshape([x.shape[k] for k in order]).transpose(np.argsort(order).tolist())
 
 
-def _prod_vjp(g, x, z, axis=None, keepdims=False):
-    return (L.times(spread(g, x, axis, keepdims), _other_factors(x, axis)),)
-
-
-def _prod_jvp(t, x, z, axis=None, keepdims=False):
-    return L.times(t, _other_factors(x, axis)).sum(axis, keepdims)
-
-
-structural(
-    "prod", 1, lambda x, axis=None, keepdims=False: np.prod(x, axis=axis, keepdims=keepdims), _prod_vjp,
-    jvp=of_one(_prod_jvp), forward=lambda x, axis=None, keepdims=False: x.reduce("mul", axis, keepdims),
-    node="Prod", doc="product over axes, exact where factors are zero",
-    shape=lambda x, axis=None, keepdims=False: (S.reduced(x, axis, keepdims), S.reduced_char(np.multiply, x.char)), effect="reduce",
+weighted(
+    "prod", lambda x, axis=None, keepdims=False: np.prod(x, axis=axis, keepdims=keepdims), _other_factors,
+    forward=lambda x, axis=None, keepdims=False: x.reduce("mul", axis, keepdims), doc="product over axes, exact where factors are zero",
+    shape=lambda x, axis=None, keepdims=False: (S.reduced(x, axis, keepdims), S.reduced_char(np.multiply, x.char)),
 )
 
 
@@ -158,20 +155,10 @@ def _var_forward(x, axis=None, ddof=0, keepdims=False):
     return (rest * rest).sum(axis, keepdims) / float(max(count - ddof, 0))
 
 
-def _var_vjp(g, x, z, axis=None, ddof=0, keepdims=False):
-    scale = 2.0 * inverse(count_of(x, axis) - ddof)
-    return (L.times(spread(g, x, axis, keepdims), _centred(x, axis) * scale),)
-
-
-def _var_jvp(t, x, z, axis=None, ddof=0, keepdims=False):
-    scale = 2.0 * inverse(count_of(x, axis) - ddof)
-    return L.times(t, _centred(x, axis) * scale).sum(axis, keepdims)
-
-
-structural(
-    "var", 1, lambda x, axis=None, ddof=0, keepdims=False: np.var(x, axis=axis, ddof=ddof, keepdims=keepdims),
-    _var_vjp, jvp=of_one(_var_jvp), forward=_var_forward, node="Var", doc="variance over axes with `ddof`",
-    shape=_moment_shape, effect="reduce",
+weighted(
+    "var", lambda x, axis=None, ddof=0, keepdims=False: np.var(x, axis=axis, ddof=ddof, keepdims=keepdims),
+    lambda x, z, axis, keepdims, ddof=0: _centred(x, axis) * (2.0 * inverse(count_of(x, axis) - ddof)),
+    forward=_var_forward, doc="variance over axes with `ddof`", shape=_float_shape,
 )
 
 
@@ -194,7 +181,7 @@ def _std_jvp(t, x, z, axis=None, ddof=0, keepdims=False):
 structural(
     "std", 1, lambda x, axis=None, ddof=0, keepdims=False: np.std(x, axis=axis, ddof=ddof, keepdims=keepdims),
     _std_vjp, jvp=of_one(_std_jvp), forward=_std_forward, node="Std",
-    doc="standard deviation over axes with `ddof`; derivative 0 where it is 0", shape=_moment_shape, effect="reduce",
+    doc="standard deviation over axes with `ddof`; derivative 0 where it is 0", shape=_float_shape, effect="reduce",
 )
 
 
@@ -223,17 +210,9 @@ def _norm_forward(x, axis=None, keepdims=False):
     return _without(safe * L.sqrt((part * part).sum(axis, True)), axis, keepdims)
 
 
-def _norm_vjp(g, x, z, axis=None, keepdims=False):
-    return (L.times(spread(g, x, axis, keepdims), _direction(x, z, axis, keepdims)),)
-
-
-def _norm_jvp(t, x, z, axis=None, keepdims=False):
-    return L.times(t, _direction(x, z, axis, keepdims)).sum(axis, keepdims)
-
-
-structural(
-    "norm", 1, _norm_value, _norm_vjp, jvp=of_one(_norm_jvp), forward=_norm_forward, node="Norm",
-    doc="Euclidean norm over axes, scaled against overflow; derivative 0 at 0", shape=_float_shape, effect="reduce",
+weighted(
+    "norm", _norm_value, _direction, forward=_norm_forward,
+    doc="Euclidean norm over axes, scaled against overflow; derivative 0 at 0", shape=_float_shape,
 )
 
 
@@ -258,17 +237,9 @@ def _logsumexp_forward(x, axis=None, keepdims=False):
     return _without(L.log(L.exp(x - shift).sum(axis, True)) + shift, axis, keepdims)
 
 
-def _logsumexp_vjp(g, x, z, axis=None, keepdims=False):
-    return (L.times(spread(g, x, axis, keepdims), _shares(x, z, axis, keepdims)),)
-
-
-def _logsumexp_jvp(t, x, z, axis=None, keepdims=False):
-    return L.times(t, _shares(x, z, axis, keepdims)).sum(axis, keepdims)
-
-
-structural(
-    "logsumexp", 1, _logsumexp_value, _logsumexp_vjp, jvp=of_one(_logsumexp_jvp), forward=_logsumexp_forward, node="Logsumexp",
-    doc="log of the sum of exponentials over axes, without overflow", shape=_float_shape, effect="reduce",
+weighted(
+    "logsumexp", _logsumexp_value, _shares, forward=_logsumexp_forward,
+    doc="log of the sum of exponentials over axes, without overflow", shape=_float_shape,
 )
 
 

@@ -65,11 +65,10 @@ ROOT_PI = math.sqrt(math.pi)
 ROOT_2PI = math.sqrt(2.0 * math.pi)
 
 
-def scipy_row(name, partials, doc, node=None, refused=None):
+def scipy_row(name, partials, doc, **attributes):
     """A row whose value is SciPy's ufunc `name`; so is the function of that name in the language."""
     elementwise(
-        name, scipy_special(name), getattr(L, name), partials, node=node or name.title().replace("_", ""), doc=doc,
-        calls_scipy=True, refused=refused,
+        name, scipy_special(name), getattr(L, name), partials, node=name.title().replace("_", ""), doc=doc, calls_scipy=True, **attributes
     )
 
 

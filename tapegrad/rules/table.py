@@ -260,28 +260,19 @@ def register(row):
     return row
 
 
-def elementwise(name, value, expr, partials, *, node, doc, scalar=None, numpy=(), calls_scipy=False, refused=None):
-    """Register an element-wise row; its arity is the number of partials."""
+def elementwise(name, value, expr, partials, *, node, doc, **attributes):
+    """Register an element-wise row, with further attributes of `Row`; its arity is the number of partials."""
     constants = tuple(k for k, partial in enumerate(partials) if partial is None)
     row = Row(
-        name, len(partials), node, value, doc, scalar, expr, tuple(partials), None, tuple(numpy), constants,
-        calls_scipy=calls_scipy, refused=refused or {}, effect="elementwise",
-    )  # fmt: skip
+        name, len(partials), node, value, doc, expr=expr, partials=tuple(partials), constants=constants, effect="elementwise", **attributes
+    )
     row.shape = lambda *operands: of_elements(row, operands)
     return register(row)
 
 
-def structural(
-    name, arity, value, vjp, *, node, doc, shape, effect, jvp=None, numpy=(), constants=(), dynamic=None, linear=False, forward=None,
-    raises=False, adds=False,
-):  # fmt: skip
-    """Register a structural row."""
-    return register(
-        Row(
-            name, arity, node, value, doc, None, None, (), vjp, tuple(numpy), tuple(constants), dynamic,
-            jvp=jvp, linear=linear, forward=forward, raises=raises, shape=shape, effect=effect, adds=adds,
-        )
-    )
+def structural(name, arity, value, vjp, *, node, doc, shape, effect, **attributes):
+    """Register a structural row, with further attributes of `Row`."""
+    return register(Row(name, arity, node, value, doc, vjp=vjp, shape=shape, effect=effect, **attributes))
 
 
 @lru_cache(4096)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
+from contextlib import ContextDecorator
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from .store import thread_state
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-class _Mode:
+class _Mode(ContextDecorator):
     """A context manager and decorator that sets recording to a fixed state."""
 
     enabled = True
@@ -28,18 +28,9 @@ class _Mode:
     def __exit__(self, *exc: object) -> None:
         thread_state().set_enabled(self._before.pop())
 
-    def __call__(self, function: F) -> F:
-        @functools.wraps(function)
-        def wrapper(*args, **kwargs):
-            state = thread_state()
-            before = state.enabled
-            state.set_enabled(self.enabled)
-            try:
-                return function(*args, **kwargs)
-            finally:
-                state.set_enabled(before)
-
-        return wrapper  # type: ignore[return-value]
+    def _recreate_cm(self) -> Self:
+        # Each call of a decorated function has its own, in whatever thread it is.
+        return type(self)()
 
 
 class _Switch(_Mode):
@@ -122,6 +113,9 @@ class set_grad_enabled(_Mode):
     def __call__(self, function: F) -> F:
         thread_state().set_enabled(self._before.pop())
         return super().__call__(function)
+
+    def _recreate_cm(self) -> Self:
+        return type(self)(self.enabled)
 
 
 def is_grad_enabled() -> bool:

@@ -15,9 +15,10 @@ from typing import Any
 
 import numpy as np
 
-from ..array.record import follow_forwarding, tracked
+from ..array.record import tracked
 from ..array.tensor import Tensor
 from ..autograd.adjoint import pulled
+from ..autograd.backward import slot_on
 from ..autograd.inspect import adjoints_of, entries_of
 from ..autograd.tape import Tape
 from ..common.errors import StructureError
@@ -146,20 +147,13 @@ def explain_zero(f: Callable[..., Any], *args: Any) -> Explanation:
         LISTENERS.remove(listener)
 
 
-def _slot(store, t):
-    """The slot of a tensor on the store; None if it is not there."""
-    if t._t is None:
-        return store.leaves.get(t._k)
-    return t._i if follow_forwarding(t) is store else None
-
-
 def _explained(store, argnums, leaves, results, events):
     entries = entries_of(store)
     alive = store.leaf_at()
     rng = np.random.default_rng(0)
     adjoints = {}
     for r in results:
-        slot = _slot(store, r)
+        slot = slot_on(store, r)
         if slot is not None:
             # Random weights: what is zero for them is zero for all.
             seed = rng.uniform(0.5, 1.5, np.shape(r._v))
@@ -167,7 +161,7 @@ def _explained(store, argnums, leaves, results, events):
                 adjoints[s] = adjoints.get(s, 0.0) + g
     arguments = []
     for k, leaf in zip(argnums, leaves):
-        slot = _slot(store, leaf)
+        slot = slot_on(store, leaf)
         g = np.zeros(np.shape(leaf._v)) if slot is None else np.asarray(adjoints.get(slot, np.zeros(np.shape(leaf._v))))
         zeros = int(np.sum(g == 0))
         reasons = _reasons(store, entries, leaf, slot, adjoints, events) if zeros else []
@@ -190,7 +184,7 @@ def _reasons(store, entries, leaf, slot, adjoints, events):
         reasons += _blocked(store, e, entered, adjoints[e.slot])
     only = "" if on_the_way else "only "
     for how, place, tensors in events:
-        if any(t is leaf or _slot(store, t) in entered for t in tensors):
+        if any(t is leaf or slot_on(store, t) in entered for t in tensors):
             reasons.append(f"its value is used {only}{_left(how, place)}")
     if not reasons:
         if on_the_way:

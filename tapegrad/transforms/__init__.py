@@ -3,7 +3,7 @@
 Imports: common, rules, tape, codegen, interpreter, array, autograd, program, kernel.
 
 `functional`   `grad`, `value_and_grad`, `jit`.
-`jacobians`    `vjp`, `linearize`, `jacrev`, `jacobian`; `choosing`, which mode is cheaper.
+`jacobians`    `vjp`, `linearize`, `jacfwd`, `jacrev`, `jacobian`; `choosing`, which mode is cheaper.
 `hessians`     `hessian`, `hessian_diag`, `laplacian`; `products`, `hvp` and `gnvp`.
 `jet`          `jet`: Taylor coefficients of any order.
 `checkpoint`   computes again on the way back instead of storing.

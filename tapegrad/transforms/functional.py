@@ -13,7 +13,6 @@ import sys
 import types
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, overload
-from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -34,9 +33,6 @@ if TYPE_CHECKING:
 R = TypeVar("R", bound=Any, covariant=True)
 X = TypeVar("X", bound=Any)
 Y = TypeVar("Y", bound=Any)
-
-#: What plain functions that a transformation has returned are under `jit`.
-RECORDED: WeakKeyDictionary = WeakKeyDictionary()
 
 
 class Transformed(Generic[R]):
@@ -109,6 +105,10 @@ class Transformed(Generic[R]):
         """How calls like the last one are answered (`Replayed`), or None."""
         return None
 
+    def _asked(self, args, kwargs):
+        """What a recording is asked for (`Replayed.call`): a function, or None for what the transformation differentiates."""
+        return None
+
     def _answered(self, args, kwargs):
         """The answer the long way: `_ordinary`, or, inside of another derivative and recorded there, `_inside`."""
         if nested.is_nested(args, kwargs):
@@ -157,7 +157,7 @@ class Transformed(Generic[R]):
         >>> len(g.tape(2.0, 3.0))
         2
         """
-        return self._replayed.tape(args, kwargs)
+        return self._replayed.tape(args, kwargs, self._asked(args, kwargs))
 
     def kernel(self, *args: Any, **kwargs: Any) -> TapeKernel:
         """The kernel of the tape that answers a call with these arguments, compiled now if it is none yet.
@@ -178,7 +178,7 @@ class Transformed(Generic[R]):
         x0: float64[3]
         ...
         """
-        return self._replayed.kernel(args, kwargs)
+        return self._replayed.kernel(args, kwargs, self._asked(args, kwargs))
 
 
 class OfValues(Transformed[R]):
@@ -228,8 +228,6 @@ def options_of(function):
 
 def under_jit(function, options):
     """`function` recorded: a transformation made anew, or a `Jitted`."""
-    if type(function) is types.FunctionType and function in RECORDED:
-        function = RECORDED[function]()
     if isinstance(function, Jitted) or not isinstance(function, Transformed):
         return Jitted(getattr(function, "__wrapped__", function) if isinstance(function, Jitted) else function, options)
     (inner, *args), kwargs = function._made_of

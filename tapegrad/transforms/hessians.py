@@ -19,9 +19,9 @@ from ..array.record import normalise
 from ..array.typing import Argnums, Mode, OfFirst
 from ..autograd import nested
 from ..autograd.nested import Evaluation
-from ..autograd.recording import prepared
 from ..common.errors import OptionError
 from ..common.tree import Structure, flatten
+from ..program.ports import prepared
 from .functional import Transformed, chosen
 from .jacobians import JacobianFunction, OfDirections
 from .products import second_products
@@ -65,7 +65,7 @@ def differentiate_gradient(replayed, function):
 # ---- dense Hessians ----------------------------------------------------------------------
 
 #: Elements that an instruction of a gradient has on average, and elements of the arguments, from which on
-#: directions are carried as an axis of arrays (one replay for many) instead of by sweeps of up to 16.
+#: directions are carried as an axis of arrays (one replay for many) instead of by passes of their own.
 WIDE, ENOUGH = 48, 32
 #: Numbers that such a replay may hold.
 HELD = 1 << 24
@@ -154,33 +154,29 @@ class _Hessian(JacobianFunction):
         return blocks[0] if self._one else tuple(blocks[self._argnums_in_order.index(k)] for k in self._argnums)
 
 
+#: Rows that are mirrored at once.
+STRIP = 64
+
+
 def _symmetric(blocks):
-    """Blocks ``[i][j]``, of which ``[j][i]`` is the transpose to the last bit."""
-    result = [list(row) for row in blocks]
+    """Blocks ``[i][j]``, of which ``[j][i]`` is the transpose to the last bit: what is below the diagonal is what is above it."""
+    result = [[b if np.ndim(b) else _as_number(np.asarray(b)[()]) for b in row] for row in blocks]
     for i, row in enumerate(blocks):
-        for j in range(i + 1):
-            one, other = np.asarray(row[j]), np.asarray(blocks[j][i])
-            # Both are given as the shape of the row's argument followed by that of the column's.
-            split = _axes_of_row(blocks, i)
-            turned = np.moveaxis(other, range(other.ndim - split), range(-(other.ndim - split), 0)) if other.ndim else other
-            mean = 0.5 * (one + turned)
-            result[i][j] = _as_was(mean, row[j])
-            if i != j:
-                back = np.moveaxis(mean, range(split), range(-split, 0)) if split else mean
-                result[j][i] = _as_was(np.array(back, order="C"), blocks[j][i])
+        # Each is given as the shape of the row's argument followed by that of the column's.
+        if np.ndim(row[i]):
+            size = math.isqrt(np.size(row[i]))
+            matrix = np.array(row[i]).reshape(size, size)
+            for start in range(0, size, STRIP):
+                stop = start + STRIP
+                square = matrix[start:stop, start:stop]
+                square[...] = np.triu(square) + np.triu(square, 1).T
+                matrix[stop:, start:stop] = matrix[start:stop, stop:].T
+            result[i][i] = matrix.reshape(np.shape(row[i]))
+        for j in range(i):
+            other, split = blocks[j][i], np.ndim(blocks[j][j]) // 2
+            if np.ndim(other):
+                result[i][j] = np.array(np.moveaxis(other, range(split), range(-split, 0)), order="C")
     return result
-
-
-def _axes_of_row(blocks, i):
-    """The number of axes of argument `i`."""
-    return np.ndim(blocks[i][i]) // 2
-
-
-def _as_was(value, like):
-    value = value.astype(np.asarray(like).dtype, copy=False)
-    if value.ndim:
-        return value
-    return float(value) if value.dtype.char == "d" else value[()]
 
 
 @overload
@@ -205,7 +201,7 @@ def hessian(
         floats, or containers of them.  Also called `argnum`.
     mode : {"auto", "forward", "reverse"}
         How the recorded gradient is differentiated: forward over reverse carries a tangent
-        per element of the arguments, up to 16 in a sweep, or all as an axis of arrays where the
+        per element of the arguments, or all as an axis of arrays where the
         gradient works on long arrays; reverse over reverse an adjoint.  "auto" predicts the
         cost of both; where elements interact with few others only, directions that have nothing
         in common are joined (as in `jacobian`).
@@ -218,7 +214,7 @@ def hessian(
     -------
     callable
         Gives, for arguments of `f`, an array of shape ``x.shape + x.shape`` (a number for a
-        number), symmetric to the last bit: the mean of what was computed and its transpose.
+        number), symmetric to the last bit: what is below the diagonal is what was computed above it.
         A tuple of tuples if `argnums` is a tuple, and containers of containers for
         containers.  Its ``stats()`` says how often `f` was run, recorded and replayed; `out` is as of `jacobian`.
 
@@ -268,8 +264,9 @@ def _diagonals(recording):
         seeds = [normalise(np.zeros(p.shape, p.char)) for p in ports]
         for start in range(0, port.size, CHUNK):
             units = np.eye(min(CHUNK, port.size - start), port.size, start, port.char)
-            directions = [prepared(ports, [*seeds[:k], normalise(u.reshape(port.shape)), *seeds[k + 1 :]]) for u in units]
-            diagonals[k][start : start + CHUNK] = np.diagonal(recording.many(True, directions)[k], start)
+            directions = [prepared(recording.outputs, [*seeds[:k], normalise(u.reshape(port.shape)), *seeds[k + 1 :]]) for u in units]
+            # The matrix is symmetric: its rows are its columns.
+            diagonals[k][start : start + CHUNK] = np.diagonal(recording.many(False, directions)[k], start)
     return diagonals
 
 

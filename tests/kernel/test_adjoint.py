@@ -25,14 +25,15 @@ def test_gradients_of_programs(name):
 def test_hessians_by_the_adjoint_of_the_adjoint(name):
     function, args = PROGRAMS[name]
     first = adjoint(tape_of(function, *args))
-    second = adjoint(first, seeds=True)
+    second = adjoint(first, lanes=1)
     count = len(first.outputs)
     base = replayed(first, *args)[1:]
     rng = np.random.default_rng(3)
     direction = [rng.standard_normal(np.shape(a)) for a in args]
     active = [bool(slot and first.active[slot]) for slot, _ in first.outputs]
-    seeds = [s for s, on in zip([0.0, *direction], active) if on]
+    seeds = [np.array([s]) for s, on in zip([0.0, *direction], active) if on]
     found = replayed(second, *args, *seeds)
+    found[count:] = [lanes[0] for lanes in found[count:]]
     for b, f in zip(base, found[1:count]):
         np.testing.assert_array_equal(b, f)
     # The Hessian is symmetric: its product with the direction is the change of the gradient along it.
@@ -47,8 +48,8 @@ def test_hessians_by_the_adjoint_of_the_adjoint(name):
 
 def test_hessian_of_rosenbrock_in_closed_form():
     x = np.array([0.3, -0.7, 1.2])
-    second = adjoint(adjoint(tape_of(rosenbrock, x)), seeds=True)
-    rows = [replayed(second, x, 0.0, e)[-1] for e in np.eye(3)]
+    second = adjoint(adjoint(tape_of(rosenbrock, x)), lanes=1)
+    rows = [replayed(second, x, np.zeros(1), e[None])[-1][0] for e in np.eye(3)]
     expected = np.array([
         [1200 * x[0] ** 2 - 400 * x[1] + 2, -400 * x[0], 0],
         [-400 * x[0], 202 + 1200 * x[1] ** 2 - 400 * x[2], -400 * x[1]],
@@ -63,10 +64,10 @@ def test_pullbacks_take_their_seeds_as_arguments():
 
     x, y = np.array([0.2, 0.5]), 1.5
     tape = tg.value_and_grad(lambda x, y: function(x, y)[1], (0, 1)).tape(x, y)
-    scaled = adjoint(tape, seeds=True)
-    assert [m.shape for m in scaled.inputs] == [(2,), (), ()]
-    value, to_x, to_y = replayed(scaled, x, y, 3.0)
-    np.testing.assert_allclose(to_x, [3 * y, 3 * y], rtol=1e-15)
+    scaled = adjoint(tape, lanes=1)
+    assert [m.shape for m in scaled.inputs] == [(2,), (), (1,)]
+    value, to_x, to_y = replayed(scaled, x, y, np.array([3.0]))
+    np.testing.assert_allclose(to_x, [[3 * y, 3 * y]], rtol=1e-15)
     assert to_y == pytest.approx(3 * x.sum())
 
 

@@ -139,7 +139,7 @@ def test_refused():
         tg.optimize.root(lambda x: x[:1], [1.0, 2.0])
     with pytest.raises(OptimizationError, match="finite differences are not needed"):
         tg.optimize.least_squares(residuals, [1.0] * 3, args=(T, Y), jac="2-point")
-    with pytest.raises(OptimizationError, match="lower bound is above"):
+    with pytest.raises(OptimizationError, match="the lower one, 3.0, is above"):
         tg.optimize.least_squares(residuals, [1.0] * 3, args=(T, Y), bounds=(3, 2))
     with pytest.raises(StructureError, match="how many parameters it has; give p0"):
         tg.optimize.curve_fit(lambda t, *p: p[0] * t, T, Y)

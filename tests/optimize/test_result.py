@@ -64,3 +64,29 @@ def test_without_matplotlib(monkeypatch):
     monkeypatch.setattr(builtins, "__import__", without)
     with pytest.raises(MissingPackageError, match=r"pip install 'tapegrad\[plot\]'"):
         tg.optimize.lbfgs(rosenbrock, START).plot()
+
+
+@pytest.mark.parametrize("method", ["lbfgs", "adam", "BFGS", "SLSQP", "trust-ncg", "trust-exact"])
+def test_float32_stays_float32(method):
+    seen = set()
+
+    def f(p):
+        seen.add(getattr(p["w"], "dtype", None))
+        return np.sum((p["w"] - np.arange(3, dtype=np.float32)) ** 2) + (p["b"] - 2.0) ** 2
+
+    options = {"learning_rate": 0.05, "max_iter": 2000} if method == "adam" else {}
+    result = tg.optimize.minimize(f, {"w": np.ones(3, np.float32), "b": 1.0}, method=method, tol=1e-3, options=options)
+    assert seen == {np.dtype(np.float32)} and result.x["w"].dtype == result.jac["w"].dtype == np.float32
+    np.testing.assert_allclose(result.x["w"], np.arange(3), atol=2e-3)
+    assert result.success and result.x["b"] == pytest.approx(2.0, abs=2e-3)
+
+
+def test_float32_residuals():
+    t = np.linspace(0.0, 2.0, 20, dtype=np.float32)
+    y = 2.0 * np.exp(-t) + np.float32(0.5)
+    result = tg.optimize.least_squares(lambda p: p[0] * np.exp(-p[1] * t) + p[2] - y, np.ones(3, np.float32))
+    assert result.x.dtype == np.float32
+    np.testing.assert_allclose(result.x, [2.0, 1.0, 0.5], rtol=1e-3)
+    solution = tg.optimize.root(lambda x: x * x - np.float32(2.0), np.ones(2, np.float32))
+    assert solution.x.dtype == np.float32
+    np.testing.assert_allclose(solution.x, np.sqrt(2.0), rtol=1e-6)

@@ -178,8 +178,8 @@ def transpose(x: TensorLike, *axes: Any) -> Tensor:
             [2., 4.]])
     """
     x = lift(x)
-    if len(axes) == 1 and (axes[0] is None or isinstance(axes[0], (tuple, list))):
-        axes = axes[0]
+    if len(axes) == 1 and (axes[0] is None or isinstance(axes[0], (tuple, list, np.ndarray))):
+        axes = () if axes[0] is None else tuple(axes[0])
     if not axes:
         axes = tuple(range(x.ndim))[::-1]
     elif len(axes) == 2 and x.ndim > 2:

@@ -30,7 +30,7 @@ from .. import ir
 from .accesses import form, span
 from .rewriting import reindexed, rewrite
 
-#: Operations of a loop, and twice the elements it touches, beyond which no other joins it: longer ones are cut (`kernel.cut`).
+#: Operations, loads and stores of a loop beyond which no other joins it: longer ones are cut (`kernel.cut`).
 MOST = 1000
 
 #: Accesses to one buffer that are told apart.
@@ -115,9 +115,7 @@ class _Group:
     Attributes
     ----------
     size : int
-        Operations.
-    elements : set
-        What it touches, in terms of its counter.
+        Operations, loads and stores.
     inside : set of Loop
         In its body.
     serial : bool
@@ -132,24 +130,11 @@ class _Group:
         self.serial = any(not carry.reorder for carry in loop.carries)
         operations = [node.op for let in inside if isinstance(let, ir.Let) for node in ir.nodes(let.expr)]
         self.dear = not _PLAIN.issuperset(operations)
-        self.size = sum(op not in ("arg", "const") for op in operations)
-        self.elements = {self._element(s) for s in inside if isinstance(s, (ir.Load, ir.Store))}
-
-    def _element(self, statement):
-        index = statement.index
-        steps = frozenset((None if loop is self.loop else loop, step) for loop, step in index.steps)
-        return statement.buffer, index.base, steps, None if index.table is None else id(index.table), index.plus
-
-    def fits(self, other):
-        """Whether both as one loop would not be too long."""
-        left = MOST - self.size - other.size
-        if 2 * (len(self.elements) + len(other.elements)) <= left:
-            return True
-        return 2 * max(len(self.elements), len(other.elements)) <= left and 2 * len(self.elements | other.elements) <= left
+        self.size = sum(op not in ("arg", "const") for op in operations) + sum(isinstance(s, (ir.Load, ir.Store)) for s in inside)
 
     def suits(self, other):
-        """Whether both as one loop would be no slower than two."""
-        if not self.fits(other):
+        """Whether both as one loop would be no slower than two (``np.exp(np.cumsum(x))`` would take 1.7 times as long)."""
+        if self.size + other.size > MOST:
             return False
         return not (self.serial and other.dear and not other.serial or other.serial and self.dear and not self.serial)
 
@@ -159,7 +144,6 @@ class _Group:
         self.loop.carries += other.loop.carries
         self.inside |= other.inside
         self.size += other.size
-        self.elements |= other.elements
         self.serial |= other.serial
         self.dear |= other.dear
 
@@ -205,14 +189,13 @@ class _Placing:
         return earliest
 
     def conflicts(self, touched):
-        """For each position with an access that must stay before one of `touched`: the pairs of them, and whether
-        the second reads what the first wrote."""
+        """For each position with an access that must stay before one of `touched`: the pairs of them."""
         pairs = {}
         for buffer, index, stores in touched:
             bounds = None if index is None else span(index)
             for position, other, wrote, there in self.accesses.get(buffer, ()):
                 if (stores or wrote) and not (bounds and there and (there[1] < bounds[0] or bounds[1] < there[0])):
-                    pairs.setdefault(position, []).append((other, index, wrote and not stores))
+                    pairs.setdefault(position, []).append((other, index))
         return pairs
 
     def remember(self, touched, position):
@@ -245,14 +228,9 @@ class _Placing:
             if group.suits(new):
                 for way in ways:
                     turned = {new.loop: way}
-                    # What is read from memory one iteration after it was written keeps a loop from being vectorised.
-                    strict = not (group.serial or new.serial)
                     if all(
-                        second is not None
-                        and (at_once if strict and reads else in_order)(
-                            first, group.loop, reindexed(second, loops=turned), new.loop, inner
-                        )
-                        for first, second, reads in conflicts.get(position, ())
+                        second is not None and in_order(first, group.loop, reindexed(second, loops=turned), new.loop, inner)
+                        for first, second in conflicts.get(position, ())
                     ):
                         return position, way
         return None, None

@@ -93,30 +93,16 @@ def classes(text, weight, runs, table, bodies):
 def phases(starts, operands, runs, bodies, offsets, far, seen, score):
     """What speaks against and for each phase of each class.
 
-    Column 0 of `score` counts the values that would cross from one iteration to the next, column 1 the runs
-    that would lose an iteration, column 2 the runs that begin in that phase; the rows of class c begin at
-    ``offsets[c]``, one for each phase relative to the canonical one and one that sums iterations.  `far` is scratch with -1
-    for each instruction; `seen`, 0 for each class, counts the runs looked at for column 0.
+    Column 0 of `score` counts the values that would cross from one iteration to the next, column 1 the runs that begin in
+    that phase; the rows of class c begin at ``offsets[c]``, one for each phase relative to the canonical one.  `far` is
+    scratch with -1 for each instruction; `seen`, 0 for each class, counts the runs looked at for column 0.
     """
     score[:] = 0
     for r in range(runs.shape[0]):
         first, end, period = runs[r, 0], runs[r, 1], runs[r, 2]
         c, at = runs[r, 3], runs[r, 4]
         row = offsets[c]
-        q = (first - at) % period
-        score[row + q, 2] += 1
-        score[row + period, 0] += (end - first) // period
-        # Of the phases that begin `slack + 1` tokens after the first or later, one iteration is lost.
-        slack = (end - first) % period
-        q = (q + slack + 1) % period
-        length = period - 1 - slack
-        if length > 0:
-            score[row + q, 1] += 1
-            if q + length < period:
-                score[row + q + length, 1] -= 1
-            elif q + length > period:
-                score[row, 1] += 1
-                score[row + q + length - period, 1] -= 1
+        score[row + (first - at) % period, 1] += 1
         if operands.shape[0] == 0 or seen[c] >= SAMPLES:
             continue
         seen[c] += 1
@@ -148,25 +134,19 @@ def phases(starts, operands, runs, bodies, offsets, far, seen, score):
     for c in range(offsets.size - 1):
         for row in range(offsets[c] + 1, offsets[c] + bodies[c, 1]):
             score[row, 0] += score[row - 1, 0]
-            score[row, 1] += score[row - 1, 1]
 
 
-#: Values that may cross rather than that all iterations are lost.
-LOST = 64.0
-
-
-@compiled_on_arrays(f"void({_rows}, {_rows}, {_ints}, {_ints}, {_ints})")
-def choose(bodies, score, offsets, seen, phase):
-    """The best phase of each class: few values cross, few iterations are lost, many runs begin there."""
+@compiled_on_arrays(f"void({_rows}, {_rows}, {_ints}, {_ints})")
+def choose(bodies, score, offsets, phase):
+    """The best phase of each class: few values cross, many runs begin there."""
     for c in range(phase.size):
         row = offsets[c]
-        runs = max(seen[c], 1)
-        iterations = max(score[row + bodies[c, 1], 0], 1)
-        best, least = 0, 0.0
-        for q in range(bodies[c, 1]):
-            cost = score[row + q, 0] / runs + LOST * score[row + q, 1] / iterations
-            if q == 0 or cost < least or cost == least and score[row + q, 2] > score[row + best, 2]:
-                best, least = q, cost
+        best = 0
+        for q in range(1, bodies[c, 1]):
+            if score[row + q, 0] < score[row + best, 0] or (
+                score[row + q, 0] == score[row + best, 0] and score[row + q, 1] > score[row + best, 1]
+            ):
+                best = q
         phase[c] = best
 
 

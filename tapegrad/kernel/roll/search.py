@@ -151,12 +151,12 @@ class Search:
         runs = runs[: disjoint(text, weight, self.base, least, gain, runs, np.zeros(size, np.int8))]
         if not len(runs):
             return None
-        offsets = np.concatenate(([0], np.cumsum(bodies[:, 1] + 1)))
-        score = np.empty((offsets[-1], 3), np.int64)
+        offsets = np.concatenate(([0], np.cumsum(bodies[:, 1])))
+        score = np.empty((offsets[-1], 2), np.int64)
         seen = np.zeros(len(bodies), np.int64)
         phases(starts, self.operands, runs, bodies, offsets, self.far, seen, score)
         phase = np.empty(len(bodies), np.int64)
-        choose(bodies, score, offsets, seen, phase)
+        choose(bodies, score, offsets, phase)
         plans = np.empty((len(runs), 4), np.int64)
         plans = plans[: plan(exact, runs, phase, plans)]
         if not len(plans):

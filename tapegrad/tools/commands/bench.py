@@ -8,31 +8,15 @@ The longer measurements beside other libraries are those of the repository's ``b
 
 from __future__ import annotations
 
-import time
+from functools import partial
 
 import numpy as np
 
 from ...common.printing import table
 from ...common.uninterrupted import imported
 from ...transforms.functional import jit, value_and_grad
-from ..comparing.compare import seconds_text, write_json
+from ..comparing.compare import least, seconds_text, write_json
 from ..demo import first_guess, misfit, read_pelts
-
-DESCRIPTION = """\
-Measures value and gradient of three functions: a Python loop over numbers, a logistic
-regression on arrays, and the differential equations of the demo. Beside the plain
-evaluation stand a call of tg.value_and_grad, which runs the function; calls under tg.jit,
-by sweep and by machine code (kernel="never", "always"); and SciPy's finite differences.
-"""
-
-EPILOG = """\
-examples:
-  python -m tapegrad bench
-  python -m tapegrad bench --seconds 0.2
-  python -m tapegrad bench --json - | python -m json.tool
-
-exit codes: 0 if all gradients agree with finite differences, 1 if one does not
-"""
 
 #: How near finite differences have to be, relative to the largest component.
 TOLERANCE = 1e-4
@@ -63,17 +47,6 @@ def functions():
     ]
 
 
-def _least(call, budget):
-    """Least seconds of a call, within a budget."""
-    least, end, turns = float("inf"), time.perf_counter() + budget, 0
-    while turns < 3 or time.perf_counter() < end:
-        start = time.perf_counter()
-        call()
-        least = min(least, time.perf_counter() - start)
-        turns += 1
-    return least
-
-
 def measure(f, point, budget):
     """Seconds of each way to value and gradient, and how far finite differences are from it, as a dict."""
     approx_fprime = imported("scipy.optimize").approx_fprime
@@ -87,20 +60,27 @@ def measure(f, point, budget):
         return f(point), approx_fprime(point, f)
 
     apart = max(float(np.max(np.abs(g - gradient))) for g in (by_kernel(point)[1], differences()[1]))
-    return {
-        "inputs": point.size,
-        "value": _least(lambda: f(point), budget),
-        "plain": _least(lambda: plain(point), budget),
-        "sweep": _least(lambda: by_sweep(point), budget),
-        "kernel": _least(lambda: by_kernel(point), budget),
-        "differences": _least(differences, budget),
-        "disagreement": apart / float(np.max(np.abs(gradient))),
-    }
+    calls = {"value": f, "plain": plain, "sweep": by_sweep, "kernel": by_kernel}
+    seconds = least({name: partial(call, point) for name, call in calls.items()} | {"differences": differences}, budget)
+    return {"inputs": point.size, **seconds, "disagreement": apart / float(np.max(np.abs(gradient)))}
 
 
 def run_bench(options):
-    """The subcommand; returns the exit code."""
-    measurements = {name: measure(f, point, options.seconds / 4) for name, f, point in functions()}
+    """Measure what gradients cost on this machine (seconds).
+
+    Measures value and gradient of three functions: a Python loop over numbers, a logistic
+    regression on arrays, and the differential equations of the demo. Beside the plain
+    evaluation stand a call of tg.value_and_grad, which runs the function; calls under tg.jit,
+    by sweep and by machine code (kernel="never", "always"); and SciPy's finite differences.
+
+    examples:
+      python -m tapegrad bench
+      python -m tapegrad bench --seconds 0.2
+      python -m tapegrad bench --json - | python -m json.tool
+
+    exit codes: 0 if all gradients agree with finite differences, 1 if one does not
+    """
+    measurements = {name: measure(f, point, options.seconds) for name, f, point in functions()}
     good = all(m["disagreement"] <= TOLERANCE for m in measurements.values())
     if options.json == "-":
         print(write_json(measurements, None))
@@ -115,14 +95,3 @@ def run_bench(options):
     if options.json:
         write_json(measurements, options.json)
     return 0 if good else 1
-
-
-def add_bench(commands, formatter):
-    """Add the subcommand to those of ``python -m tapegrad``."""
-    parser = commands.add_parser(
-        "bench", help="measure what gradients cost on this machine (seconds)", description=DESCRIPTION, epilog=EPILOG,
-        formatter_class=formatter,
-    )  # fmt: skip
-    parser.add_argument("--seconds", type=float, default=0.5, help="to measure each function for (default: %(default)s)")
-    parser.add_argument("--json", metavar="FILE", help="write the result as JSON to this file; - prints only that")
-    parser.set_defaults(run=run_bench)

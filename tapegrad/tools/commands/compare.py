@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import inspect
 import runpy
 import sys
@@ -16,49 +15,9 @@ from ..comparing.compare import compare
 from ..comparing.plots import figure
 from ..comparing.scaling import axes_of, compare_scaling, make_at
 
-COMPARE = """\
-Runs the Jacobian of a function by forward mode (dual numbers; tangent sweep) and
-by reverse mode (sweep), checks that they agree, and prints passes, operations,
-times and memory, the mode to prefer and why. With several sizes it prints how
-the costs grow and where the modes cross.
-
-FUNCTION is one of
-  * a maker, whose parameters are called n, or n and m: it takes one or two sizes
-    and returns a function and the tuple of its arguments:
-
-        def make(n):
-            return lambda x: np.sum(np.sin(x) * x), (np.linspace(0.1, 0.9, n),)
-
-  * a function of one array; it is given n numbers between 0.1 and 0.9.
-"""
-
-EPILOG = """\
-examples:
-  python -m tapegrad compare examples/modes.py:many_to_one --sizes 10,100,1000
-  python -m tapegrad compare examples/modes.py:rectangle --sizes 1,10,100 --plot out.png
-
-exit codes: 0 if the modes agree, 1 if they do not, 2 if it could not be run
-"""
-
 
 class UsageError(Exception):
     """What was asked for does not exist or makes no sense."""
-
-
-def add_commands(commands):
-    """Add the subcommand to those of ``python -m tapegrad``."""
-    parser = commands.add_parser(
-        "compare",
-        help="run a function's Jacobian in every mode, side by side",
-        description=COMPARE,
-        epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.add_argument("target", metavar="FILE.py:FUNCTION", help="what to compare the modes on")
-    parser.add_argument("--sizes", default="10,100,1000", help="sizes n, separated by commas (default: %(default)s)")
-    parser.add_argument("--plot", metavar="FILE", help="draw the costs to this file (.png, .svg, .pdf)")
-    parser.add_argument("--json", metavar="FILE", help="write the result as JSON to this file; - prints only that")
-    parser.set_defaults(run=run_compare)
 
 
 def _load(target):
@@ -99,7 +58,28 @@ def _maker(function):
 
 
 def run_compare(options):
-    """The subcommand; returns the exit code."""
+    """Run a function's Jacobian in every mode, side by side.
+
+    Runs the Jacobian of a function by forward mode (dual numbers; tangent sweep) and
+    by reverse mode (sweep), checks that they agree, and prints passes, operations,
+    times and memory, the mode to prefer and why. With several sizes it prints how
+    the costs grow and where the modes cross.
+
+    FUNCTION is one of
+      * a maker, whose parameters are called n, or n and m: it takes one or two sizes
+        and returns a function and the tuple of its arguments:
+
+            def make(n):
+                return lambda x: np.sum(np.sin(x) * x), (np.linspace(0.1, 0.9, n),)
+
+      * a function of one array; it is given n numbers between 0.1 and 0.9.
+
+    examples:
+      python -m tapegrad compare examples/modes.py:many_to_one --sizes 10,100,1000
+      python -m tapegrad compare examples/modes.py:rectangle --sizes 1,10,100 --plot out.png
+
+    exit codes: 0 if the modes agree, 1 if they do not, 2 if it could not be run
+    """
     try:
         make, sizes = _maker(_load(options.target)), _sizes(options.sizes)
         if options.plot:

@@ -24,18 +24,19 @@ import numpy as np
 
 from ...array.forward import MOST_LANES, lanes_for
 from ...array.tensor import Tensor
-from ...autograd.recording import Recording
 from ...common.errors import CheckError, PerformanceWarning
 from ...common.printing import plural, table
 from ...common.tree import flatten
 from ...interpreter.plan import Signature
-from ...tape.layout import ARRAY_LEAF, FIRST_ARRAY, MARK
+from ...program.recording import Recording
+from ...tape.layout import ARRAY_LEAF, CONTINUES, FIRST_ARRAY, MARK
 from ...tape.meta import SCALAR
 from ...tape.places import function_name
 from ...transforms.choosing import predict
 from ...transforms.functional import jit
 from ...transforms.jacobians import jacfwd, jacobian, jacrev, positions
 from ...transforms.replay.directions import MOST as MOST_AT_ONCE
+from ..check import apart
 from .plots import plot_comparison
 
 #: Disagreement that is still rounding, relative to the largest entry of the Jacobian.
@@ -76,15 +77,15 @@ class Way:
 
 def _of_duals(recording, prediction):
     lanes = [lanes_for(p.size - start) for p in recording.inputs for start in range(0, p.size, MOST_LANES)]
-    return len(lanes), sum(prediction.work.operations(count, count) for count in lanes), 0
+    return len(lanes), prediction.forward.operations, 0
 
 
-def _of_sweep(forward):
-    def counted(recording, prediction):
-        cost = prediction.forward if forward else prediction.reverse
-        return cost.passes, cost.operations, footprint(recording, forward)
+def _of_tangents(recording, prediction):
+    return prediction.forward.seeds, prediction.forward.operations, 0
 
-    return counted
+
+def _of_sweeps(recording, prediction):
+    return prediction.reverse.seeds, prediction.reverse.operations, footprint(recording)
 
 
 def _of_kernel(recording, prediction):
@@ -98,16 +99,18 @@ def _workspaces(derivative):
     return sum(kernel.nbytes for kind in kinds for kept in kind.tapes for kernel in kept.kernels.made.values())
 
 
+#: The evaluation alone, which stands beside the ways.
+VALUE = Way("value", "", "f", lambda f, argnums: f, lambda recording, prediction: (0, float("nan"), 0))
 #: The way that the others are compared with.
 REFERENCE = "reverse, sweep"
 WAYS = [
     Way("forward, dual numbers", "forward", "tg.jacfwd(f)", jacfwd, _of_duals),
     Way(
         "forward, tangent sweep", "forward", 'tg.jacobian(f, mode="forward")',
-        lambda f, argnums: jacobian(f, argnums, mode="forward"), _of_sweep(True),
+        lambda f, argnums: jacobian(f, argnums, mode="forward"), _of_tangents,
     ),
     Way(
-        REFERENCE, "reverse", "tg.jacrev(f)", jacrev, _of_sweep(False),
+        REFERENCE, "reverse", "tg.jacrev(f)", jacrev, _of_sweeps,
     ),
     Way(
         "reverse, kernel", "reverse", 'tg.jit(tg.jacrev(f), kernel="always")',
@@ -255,18 +258,18 @@ def count_text(value):
     return f"{value:.0f}" if value < 1e5 else f"{value:.2e}"
 
 
+def _scaled(value, *units):
+    """A number in the first unit that it reaches, of (name, size)."""
+    name, size = next((unit for unit in units if value >= unit[1]), units[-1])
+    return f"{value / size:.3g} {name}"
+
+
 def seconds_text(value):
-    for unit, size in (("s", 1.0), ("ms", 1e-3)):
-        if value >= size:
-            return f"{value / size:.3g} {unit}"
-    return f"{value / 1e-6:.3g} us"
+    return _scaled(value, ("s", 1.0), ("ms", 1e-3), ("us", 1e-6))
 
 
 def bytes_text(value):
-    for unit, size in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
-        if value >= size:
-            return f"{value / size:.3g} {unit}"
-    return f"{value:.0f} B"
+    return _scaled(value, ("GB", 1e9), ("MB", 1e6), ("kB", 1e3), ("B", 1))
 
 
 # ---- measuring ----------------------------------------------------------------------------
@@ -288,34 +291,30 @@ def _peak(call):
             tracemalloc.stop()
 
 
-def footprint(recording, forward):
-    """Bytes of the tangents (`forward`) or adjoints of one chunk of seeds, at most: as if every seed reached everything.
+def footprint(recording):
+    """Bytes of the adjoints of one sweep, at most: as if its seed reached everything.
 
-    They come from the C library, where no memory profiler of Python sees them.  A slot's buffer is there from the slot to its
-    last reader in either direction, those of arguments and results to the end.
+    They come from the C library, where no memory profiler of Python sees them.  The buffer of an instruction or argument is there from
+    its last reader down to itself, of an argument to the end.
     """
-    from ...interpreter.lanes import last_readers
-    from ...interpreter.native import data_address, table_address
-
-    count, sources = recording.high + 1, recording.inputs if forward else recording.outputs
-    ops, nbytes, last = recording.store.records()["op"][:count], np.zeros(count, np.int64), np.zeros(count, np.int32)
-    last_readers(
-        recording.store.flush(), data_address(recording.marks), table_address(), data_address(last), recording.low, recording.high
-    )
-    for slot in np.flatnonzero((recording.marks[: len(ops)] == MARK) & (ops >= FIRST_ARRAY) & (ops < ARRAY_LEAF)).tolist():
+    records = recording.store.records()[: recording.high + 1]
+    ops, marks, count = records["op"], recording.marks, len(records)
+    nbytes, first, last = np.zeros(count, np.int64), np.arange(count), np.arange(count)
+    # Operands behind the second stand in the records before.
+    read = np.flatnonzero((marks[:count] == MARK) | (ops == CONTINUES))
+    for name in ("a", "b"):
+        np.maximum.at(last, records[name][read], read)
+    for slot in np.flatnonzero((marks[:count] == MARK) & (ops >= FIRST_ARRAY) & (ops < ARRAY_LEAF)).tolist():
         out = Signature.ALL[ops[slot] - FIRST_ARRAY].out
         nbytes[slot] = 0 if out is SCALAR else out.nbytes
-    first = np.arange(count)
     for p in recording.inputs:
         if p.slot and p.shape:
             nbytes[p.slot], first[p.slot] = p.meta.nbytes, 0
-            last[p.slot] = recording.high if forward else last[p.slot]
-    for p in recording.outputs:
-        last[p.slot] = recording.high
+    last[[p.slot for p in recording.outputs]] = recording.high
     change = np.zeros(count + 1, np.int64)
     np.add.at(change, first, nbytes)
-    np.add.at(change, np.maximum(last, first) + 1, -nbytes)
-    return recording.lanes(sum(p.size for p in sources)) * int(np.cumsum(change).max())
+    np.add.at(change, last + 1, -nbytes)
+    return int(np.cumsum(change).max())
 
 
 def _matrix(derivative, way, argnums, outputs):
@@ -331,13 +330,7 @@ def _matrix(derivative, way, argnums, outputs):
 
 def _disagreement(matrix, expected):
     """The largest difference, relative to the largest entry that is finite; inf where only one is finite."""
-    if not np.array_equal(np.isfinite(matrix), np.isfinite(expected)):
-        return float("inf")
-    good = np.isfinite(expected)
-    if not np.array_equal(matrix[~good], expected[~good], equal_nan=True):
-        return float("inf")
-    scale = float(np.max(np.abs(expected[good]), initial=0.0))
-    return float(np.max(np.abs(matrix[good] - expected[good]), initial=0.0)) / (scale or 1.0)
+    return apart(matrix, expected) / (float(np.max(np.abs(expected), initial=0.0, where=np.isfinite(expected))) or 1.0)
 
 
 def _detached(value):
@@ -391,46 +384,38 @@ def compare(f: Callable[..., Any], *args: Any, argnums: int | tuple[int, ...] = 
     >>> found.recommended, found.inputs, found.outputs
     ('reverse', 200, 1)
     >>> [(row.name, row.passes) for row in found.rows[1:]]
-    [('forward, dual numbers', 13), ('forward, tangent sweep', 13), ('reverse, sweep', 1), ('reverse, kernel', 1)]
+    [('forward, dual numbers', 13), ('forward, tangent sweep', 200), ('reverse, sweep', 1), ('reverse, kernel', 1)]
     """
     args = tuple(_detached(a) for a in args)
     name = function_name(f)
-    calls: dict[str, Callable[[], Any]] = {"value": lambda: f(*args)}
-    first: dict[str, Any] = {}
-    results: dict[str, Any] = {}
-    ways: dict[str, Any] = {}
-    derivatives = {way.name: way.make(f, argnums) for way in WAYS}
-    start = perf_counter()
-    f(*args)
-    first["value"] = perf_counter() - start
-    for way in WAYS:
-        derivative = derivatives[way.name]
+    calls: dict[Way, partial[Any]] = {}
+    first: dict[Way, float] = {}
+    results: dict[Way, Any] = {}
+    for way in (VALUE, *WAYS):
+        function = way.make(f, argnums)
         start = perf_counter()
         for _ in range(2 if way.kernel else 1):
-            result = derivative(*args)
+            result = function(*args)
         seconds = perf_counter() - start
-        if not way.kernel or derivative.stats().kernels:
-            ways[way.name], first[way.name], results[way.name] = way, seconds, result
-            calls[way.name] = partial(derivative, *args)
+        if not way.kernel or function.stats().kernels:
+            calls[way], first[way], results[way] = partial(function, *args), seconds, result
 
     recording = Recording(f, args, positions(argnums, len(args)))
     prediction = predict(recording)
-    matrices = {name: _matrix(result, ways[name], argnums, recording.outputs) for name, result in results.items()}
-    expected = matrices[REFERENCE]
-    apart = {label: _disagreement(matrix, expected) for label, matrix in matrices.items()}
-    _check(name, apart, recording)
+    matrices = {way.name: _matrix(result, way, argnums, recording.outputs) for way, result in results.items() if way.mode}
+    disagreements = {label: _disagreement(matrix, matrices[REFERENCE]) for label, matrix in matrices.items()}
+    _check(name, disagreements, recording)
     results.clear()
 
-    seconds = _least(calls, budget)
-    figures = {label: (w.mode, w.call, *w.counted(recording, prediction)) for label, w in ways.items()}
-    figures["value"] = ("", "f", 0, float("nan"), 0)
+    times = least(calls, budget)
     rows = []
-    for label, call in calls.items():
-        mode, how, passes, operations, buffers = figures[label]
+    for way, call in calls.items():
+        passes, operations, buffers = way.counted(recording, prediction)
+        peak = _peak(call) + buffers + _workspaces(call.func)
         rows.append(
             Measured(
-                label, mode, how, passes, operations, prediction.work.instructions, seconds[label], seconds[label] / seconds["value"],
-                first[label], _peak(call) + buffers + _workspaces(derivatives.get(label)), apart.get(label, float("nan")),
+                way.name, way.mode, way.call, passes, operations, prediction.work.instructions, times[way], times[way] / times[VALUE],
+                first[way], peak, disagreements.get(way.name, float("nan")),
             )
         )
     costs = prediction.forward.nanoseconds, prediction.reverse.nanoseconds
@@ -438,10 +423,10 @@ def compare(f: Callable[..., Any], *args: Any, argnums: int | tuple[int, ...] = 
     return Comparison(name, *sizes, rows, prediction.mode, _sentence(prediction), *costs)
 
 
-def _check(name, apart, recording):
+def _check(name, disagreements, recording):
     """Raise unless the ways agree."""
     char = "f" if any(p.char == "f" for p in recording.inputs + recording.outputs) else "d"
-    wrong = {label: value for label, value in apart.items() if not value <= TOLERANCE[char]}
+    wrong = {label: value for label, value in disagreements.items() if not value <= TOLERANCE[char]}
     if wrong:
         listed = ", ".join(f"{label}: {value:.1e}" for label, value in wrong.items())
         raise CheckError(
@@ -451,7 +436,7 @@ def _check(name, apart, recording):
         )
 
 
-def _least(calls, budget):
+def least(calls, budget):
     """Least seconds of each call; they take turns, so that a slow moment falls on all alike."""
     least = dict.fromkeys(calls, float("inf"))
     end, turns = perf_counter() + budget, 0
@@ -474,9 +459,9 @@ def _sentence(prediction):
     ((other, (theirs, their, _)),) = ways.items()
     call = "tg.jacrev" if prediction.mode == "reverse" else "tg.jacfwd"
     text = (
-        f"Use {prediction.mode} mode ({call}; tg.jacobian chooses it): {plural(mine.passes, 'pass')} {where} for "
+        f"Use {prediction.mode} mode ({call}; tg.jacobian chooses it): {plural(mine.seeds, 'pass')} {where} for "
         f"{plural(mine.seeds, what)} with {count_text(mine.operations)} operations, where {other} mode needs "
-        f"{plural(theirs.passes, 'pass')} for {plural(theirs.seeds, their)} with {count_text(theirs.operations)}"
+        f"{plural(theirs.seeds, 'pass')} for {plural(theirs.seeds, their)} with {count_text(theirs.operations)}"
     )
     if mine.operations >= theirs.operations:
         text += (

@@ -52,12 +52,11 @@ class Output:
 class Gathered:
     """A leaf of an answer: ``results[number][index]`` of the results of the `Plan`, whose element 0 is zero.
 
-    With an index `other`, the mean of two such; `single`: a Python float.
+    `single`: a Python float.
     """
 
     number: int
     index: np.ndarray | int
-    other: np.ndarray | int | None = None
     single: bool = False
 
 

@@ -9,8 +9,8 @@ that element goes.  Of ``x -> (x[0] * x[1], x[1])``, forward, two directions at 
     the Jacobian comes out as  [[1, 3], [2, 4]]
     so a call is               the kernel, into one array `o` with o[0] = 0; then o[[[1, 3], [2, 4]]]
 
-A Hessian is the mean of that and of its transpose, and has two such indices.  Numbers of another kind are run through the same
-function to see that the indices are right; if they are not, there is no plan (`gathered`), and calls go the long way.
+Numbers of another kind are run through the same function to see that the indices are right; if they are not, there is no plan
+(`gathered`), and calls go the long way.
 """
 
 from __future__ import annotations
@@ -64,8 +64,7 @@ class Numbered(KernelRecording):
         self._value = value
         self.runs, self.used, self.size = [], [], 1
 
-    @property
-    def store(self):
+    def visited(self):
         """Asked for by who has not chosen a mode yet: then there is no plan."""
         raise Stopped(OTHER)
 
@@ -102,8 +101,8 @@ def gathered(base, read, kernels):
         if len(set(numbered.used)) != 1:
             return None
         executable, char = numbered.used[0]
-        others = [_answer(base, read, kernels, value)[1] for value in (lambda n: n * n, np.sin)]
-        found = [_leaf(one, *more, numbered.size, char) for one, *more in zip(leaves, *others)]
+        sines = _answer(base, read, kernels, np.sin)[1]
+        found = [_leaf(*pair, numbered.size, char) for pair in zip(leaves, sines)]
     except Stopped:
         return None
     return executable, Plan([((numbered.size,), char)], numbered.runs), structure, found
@@ -115,47 +114,27 @@ def _answer(base, read, kernels, value):
     return numbered, leaves, structure
 
 
-def _leaf(numbers, squares, sines, size, char):
-    """What a leaf of the answer is, from what came out for three kinds of numbers."""
+def _leaf(numbers, sines, size, char):
+    """What a leaf of the answer is, from what came out for two kinds of numbers."""
     if hasattr(numbers, "indptr"):
-        data = _leaf(numbers.data, squares.data, sines.data, size, char)
-        return Applied(Filled(numbers), data)
+        return Applied(Filled(numbers), _leaf(numbers.data, sines.data, size, char))
     kind = type(numbers)
     if kind is not float and getattr(numbers, "dtype", np.dtype("O")).char != char:
         raise Stopped(OTHER)
-    numbers, squares, sines = (np.asarray(n, np.float64) for n in (numbers, squares, sines))
-    values = np.sin(np.arange(size)).astype(char)
-
-    def whole(index):
-        if not np.all((index >= 0) & (index < size) & (index == np.floor(index))):
-            raise Stopped(OTHER)
-        return index.astype(np.intp) if index.ndim else int(index)
-
-    try:
-        index = whole(numbers)
-        if np.array_equal(values[index], sines):
-            return _picked(index, None, char, kind is float)
-    except Stopped:
-        pass
-    # A mean of two: their sum and the sum of their squares say which.
-    total, difference = 2.0 * numbers, np.sqrt(np.maximum(4.0 * squares - 4.0 * numbers**2, 0.0))
-    index, other = whole((total + difference) / 2.0), whole((total - difference) / 2.0)
-    if not np.array_equal(0.5 * (values[index] + values[other]), sines):
+    index = np.asarray(numbers, np.float64)
+    if not np.all((index >= 0) & (index < size) & (index == np.floor(index))):
         raise Stopped(OTHER)
-    return _picked(index, other, char, kind is float)
-
-
-def _picked(index, other, char, single):
-    """What picks these elements; of a large array only those that are not zero by themselves."""
+    index = index.astype(np.intp) if index.ndim else int(index)
+    if not np.array_equal(np.sin(np.arange(size)).astype(char)[index], np.asarray(sines, np.float64)):
+        raise Stopped(OTHER)
     if np.size(index) <= LARGE:
-        return Gathered(0, index, other, single)
-    where = np.flatnonzero(index if other is None else index | other)
+        return Gathered(0, index, kind is float)
+    # Of a large array only those are picked that are not zero by themselves.
+    where = np.flatnonzero(index)
     if 4 * len(where) > index.size:
         # To pick element by element costs more than what the long way adds.
         raise Stopped(OTHER)
-    scattered = Scattered(index.shape, where, char)
-    index, other = (None if i is None else i.reshape(-1)[where] for i in (index, other))
-    return Applied(scattered, Gathered(0, index, other))
+    return Applied(Scattered(index.shape, where, char), Gathered(0, index.reshape(-1)[where]))
 
 
 class Scattered:

@@ -280,9 +280,8 @@ class Site:
         if isinstance(leaf, Applied):
             return f"{self._name('apply', leaf.function)}({self._result(leaf.leaf)})"
         if isinstance(leaf, Gathered):
-            one, *other = (f"o{leaf.number}[{self._name('index', i)}]" for i in (leaf.index, leaf.other) if i is not None)
-            value = f"0.5 * ({one} + {other[0]})" if other else one
-            return f"({value}).item()" if leaf.single else value
+            value = f"o{leaf.number}[{self._name('index', leaf.index)}]"
+            return f"{value}.item()" if leaf.single else value
         if isinstance(leaf, Output):
             where = self._own_outputs[leaf.number]
             return f"r[{where}]" if type(where) is int else where

@@ -346,7 +346,7 @@ def _items(header, seen, count, arrays, limit):
             length, filename, line = next(sizes)
             what = seen[at : at + _int(length, len(seen) - at + 1)].tobytes()
             at += length
-            entry = Entry(GUARD, _text(how), (), (), False, 0, what)
+            entry = Entry(GUARD, _text(how), (), (), False, 0, None, what)
             item = Item(slot, entry, _operands(operands), len(guards))
             guards.append(Guard(item.operands[0], how, what, _place(filename, line)))
         else:
@@ -386,8 +386,7 @@ def _item(one, slot, arrays, limit):
         layout = decoded(data, arrays, limit)
         need(type(layout) is tuple and len(layout) == 2 and type(layout[0]) is tuple and type(layout[1]) is dict, "arguments")
         function, attrs = LoadedHost(decoded_function(function, arrays, limit), layout), ()
-    entry = Entry(kind, function, attrs, (), _bool(differentiable), _signed(integer), 0.0)
-    entry.meta = _meta(meta)
+    entry = Entry(kind, function, attrs, (), _bool(differentiable), _signed(integer), _meta(meta))
     return Item(slot, entry, _operands(operands))
 
 

@@ -168,13 +168,13 @@ def test_adjoints_in_lanes(name):
     function, args = PROGRAMS[name]
     tape = tape_of(function, *args)
     seeds = np.array([1.0, -2.0, 0.5])
-    one = adjoint(tape, seeds=True)
+    one = adjoint(tape, lanes=1)
     live = len(one.inputs) > len(args)
     found = replayed(adjoint(tape, lanes=3), *args, *[seeds] * live)
     values = len(tape.outputs)
     for lane, seed in enumerate(seeds):
-        wanted = replayed(one, *args, *[seed] * live)
-        close_in_ulps([np.asarray(f)[lane] for f in found[values:]], [np.asarray(w) for w in wanted[values:]], 16)
+        wanted = replayed(one, *args, *[np.array([seed])] * live)
+        close_in_ulps([np.asarray(f)[lane] for f in found[values:]], [np.asarray(w)[0] for w in wanted[values:]], 16)
 
 
 def test_what_does_not_depend_on_the_seeds_is_computed_once():

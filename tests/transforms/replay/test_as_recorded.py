@@ -1,0 +1,111 @@
+"""The first call of a function under `jit` has just computed its values: they are the answer, and nothing is planned for a replay yet."""
+
+import numpy as np
+import pytest
+
+import tapegrad as tg
+from tapegrad.common import config
+from tapegrad.program.workspace import Workspace
+
+A = np.arange(6.0).reshape(2, 3)
+
+FUNCTIONS = {
+    "a number": lambda x: np.sum(np.sin(x) * x),
+    "an array": lambda x: np.exp(x) * A,
+    "the argument": lambda x: x,
+    "a view": lambda x: x.T,
+    "a window": lambda x: x[:, 1:],
+    "a broadcast number": lambda x: np.broadcast_to(x[0, 1], (4,)),
+    "the same array twice": lambda x: (lambda y: (y, y))(x * 2.0),
+    "containers": lambda x: {"a": (x + 1.0, [np.sum(x)]), "b": x[0, 0] * x[1, 1]},
+    "constants beside": lambda x: (np.mean(x), 2.0, A),
+    "by integers": lambda x: x[np.argmax(x, axis=0), np.argsort(x[0])] * np.sum(x > 0.5),
+    "an assignment": lambda x: (lambda y: (y.__setitem__((0, slice(None)), 1.0), y)[1])(x.copy()),
+    "a decision": lambda x: x * 2.0 if np.sum(x) > 0 else -x,
+    "a single": lambda x: np.sum(x.astype(np.float32)),
+    "an empty array": lambda x: x[:, :0],
+    "not finite": lambda x: np.log(x * 0.0) / np.sum(x * 0.0),
+}
+
+
+@pytest.fixture
+def production(monkeypatch):
+    """The tests run with `strict`, in which the first answer is a replay's."""
+    monkeypatch.setattr(config, "strict", False)
+
+
+@pytest.fixture
+def workspaces(monkeypatch):
+    made, original = [], Workspace.__init__
+
+    def counting(self, tape):
+        made.append(tape)
+        original(self, tape)
+
+    monkeypatch.setattr(Workspace, "__init__", counting)
+    return made
+
+
+def same(first, second, kinds=True):
+    """Whether two answers are of one kind, shape and dtype, with numbers that may differ in the last bits."""
+    assert not kinds or type(first) is type(second)
+    if isinstance(first, dict):
+        assert first.keys() == second.keys()
+        first, second = list(first.values()), list(second.values())
+    if isinstance(first, (tuple, list)):
+        assert len(first) == len(second)
+        for a, b in zip(first, second):
+            same(a, b, kinds)
+        return
+    assert np.shape(first) == np.shape(second) and np.asarray(first).dtype == np.asarray(second).dtype
+    assert not kinds or np.asarray(first).flags.c_contiguous
+    np.testing.assert_allclose(first, second, rtol=1e-12)
+
+
+@pytest.mark.parametrize("kernel", ["never", "auto", "always"])
+@pytest.mark.parametrize("name", FUNCTIONS)
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+def test_first_and_later_answers_are_alike(name, kernel, production):
+    f, x = FUNCTIONS[name], np.linspace(-0.5, 2.0, 6).reshape(2, 3)
+    g = tg.jit(f, kernel=kernel)
+    first, second, third = g(x), g(x), g(x)
+    same(first, second)
+    same(second, third)
+    same(first, f(x), kinds=False)
+    stats = g.stats()
+    assert stats.records == 1 and stats.runs == 0
+
+
+def test_nothing_is_laid_out_before_the_second_call(production, workspaces):
+    x = np.linspace(0.1, 1.0, 5)
+    g = tg.jit(lambda x: np.sin(x) * x, kernel="never")
+    first = g(x)
+    assert not workspaces
+    np.testing.assert_allclose(g(x), first, rtol=1e-15)
+    assert len(workspaces) == 1
+    g(x)
+    assert len(workspaces) == 1
+
+
+def test_gradients_are_swept_at_the_first_call(production, workspaces):
+    slope = tg.jit(tg.grad(lambda x: np.sum(np.sin(x))), kernel="never")
+    np.testing.assert_allclose(slope(A), np.cos(A))
+    assert len(workspaces) == 1
+
+
+def test_the_answer_is_the_callers_own(production):
+    kept = np.array([1.0, 2.0])
+    g = tg.jit(lambda x: (x, kept, x * kept), kernel="never")
+    x = np.array([3.0, 4.0])
+    for part in g(x):
+        part[...] = -1.0
+    assert x.tolist() == [3.0, 4.0] and kept.tolist() == [1.0, 2.0]
+    assert [part.tolist() for part in g(x)] == [[3.0, 4.0], [1.0, 2.0], [3.0, 8.0]]
+
+
+def test_a_second_path_is_recorded_and_answered_so_too(production, workspaces):
+    g = tg.jit(lambda x: x * 2.0 if x[0] > 0.0 else x * 3.0, kernel="never")
+    assert g(np.array([1.0])).tolist() == [2.0] and not workspaces
+    assert g(np.array([-1.0])).tolist() == [-3.0] and len(workspaces) == 1
+    assert g(np.array([-1.0])).tolist() == [-3.0] and len(workspaces) == 2
+    assert g.stats().records == 2
