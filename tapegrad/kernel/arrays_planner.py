@@ -380,7 +380,9 @@ class LoopPlanner(Products, Planner):
             value = self._cast(sym, out.char) if sym.char != out.char or sym.atom is None else sym
             if self.is_value(value.atom):
                 return self.bases[value.atom.reg]
-            return self.load(self.ref_of(value.atom))
+            ref = self.ref_of(value.atom)
+            self.body.append(load := ir.Load(ref.buffer, ref.offset))
+            return load
         atom = sym.atom
         if target is None:
             if atom is None or atom.char != out.char or self.is_value(atom):
@@ -397,12 +399,6 @@ class LoopPlanner(Products, Planner):
             # A value goes to an array of one element.
             atom = Atom(atom.reg, 0, sym.shape, (0,) * sym.ndim, atom.char)
         self.loop([sym.expr], [atom], sym.shape, [None])
-
-    def load(self, ref):
-        """The element of an ArrayRef of size 1 as a Value."""
-        load = ir.Load(ref.buffer, ref.offset)
-        self.body.append(load)
-        return load
 
     def demand(self, condition, early=True):
         """A guard that a condition holds in every element, tested before going on if `early`."""
