@@ -38,14 +38,26 @@ def rolled(columns):
     return roll.find(np.arange(len(columns.code)) if alone else columns.code, columns.pairs())
 
 
+class Stages(dict):
+    """The seconds of each stage, by name; `done` ends one."""
+
+    def __init__(self):
+        self._clock = time.perf_counter()
+
+    def done(self, stage):
+        """The stage of this name began where the one before ended, and ends now."""
+        now = time.perf_counter()
+        self[stage], self._clock = now - self._clock, now
+
+
 def lower(tape, seconds=None, limit=None):
     """The loop program of `tape`.
 
     Parameters
     ----------
     tape : FinishedTape
-    seconds : dict, optional
-        Receives the time of each stage, by name.
+    seconds : Stages, optional
+        Receives the time of each stage.
     limit : float, optional
         Of the steps that its kernel is predicted to cost, once the program is rolled.
 
@@ -60,23 +72,15 @@ def lower(tape, seconds=None, limit=None):
     TooDear
         It would cost more than `limit`.
     """
-    seconds = {} if seconds is None else seconds
-    clock = time.perf_counter()
-
-    def done(stage):
-        nonlocal clock
-        now = time.perf_counter()
-        seconds[stage], clock = now - clock, now
-
-    with without_collection():
-        flat = columns(tape)
-        done("columns")
-        structure = rolled(flat)
-        done("roll")
-        if limit is not None and (steps := compilation(flat, structure)) > limit:
-            raise TooDear(steps)
-        program = build(flat, structure)
-        done("build")
-        run_passes(program)
-        done("passes")
+    seconds = Stages() if seconds is None else seconds
+    flat = columns(tape)
+    seconds.done("columns")
+    structure = rolled(flat)
+    seconds.done("roll")
+    if limit is not None and (steps := compilation(flat, structure)) > limit:
+        raise TooDear(steps)
+    program = build(flat, structure)
+    seconds.done("build")
+    run_passes(program)
+    seconds.done("passes")
     return program
