@@ -1,9 +1,8 @@
 """Derivatives of a function as a whole: `vjp`, `linearize`, `jacfwd`, `jacrev`, `jacobian`.
 
 `jacobian` runs the function on a tape, or under `jit` replays what was recorded (`tapegrad.transforms.replay`);
-sweeps then carry up to 16 seeds at once through it: unit adjoints down
-(reverse mode, a chunk of rows of the Jacobian at a time) or unit tangents up
-(forward mode, a chunk of columns).  `vjp` and `linearize` run the function once,
+then each unit adjoint has a sweep down (reverse mode, a row of the Jacobian), or each unit tangent a pass up (forward mode, a
+column).  `vjp` and `linearize` run the function once,
 on a tape of its own, which the function they return holds.  The user's tape and
 every ``.grad`` stay as they are.
 """
@@ -20,9 +19,10 @@ from ..array.record import normalise
 from ..array.tensor import Tensor
 from ..array.typing import Argnums, Between, Mode, OfJacobian
 from ..autograd import nested
-from ..autograd.recording import Recording, as_plain
+from ..autograd.recording import as_plain
 from ..common.errors import HigherOrderError, OptionError, SeedShapeError, StructureError
 from ..common.tree import Structure, flatten, leaf_names, own, unflatten
+from ..program.recording import Recording
 from ..tape.store import thread_state
 from .captured import Captured
 from .choosing import predict
@@ -74,6 +74,17 @@ def _recorded(f, primals):
     if thread_state().enabled:
         recording.refuse_captured(f)
     return recording
+
+
+def _replayed(f, primals):
+    """The value, and what has it: recorded for a replay or, where that cannot be, on a tape."""
+    from .replay.function import Replayed  # `import tapegrad` does without it
+
+    outcome, recording = Replayed(f, tuple(range(len(primals))), scalar=False).replayed_once(primals, {})
+    if recording is None:
+        recording = _recorded(f, primals)
+        return _value(recording), recording
+    return unflatten(outcome.structure, [as_plain(v) for v in outcome.values]), recording
 
 
 def _arguments(recording, values):
@@ -177,7 +188,9 @@ def linearize(f: Callable[..., R], *primals: Any) -> tuple[R, Callable[..., R]]:
 
 def _linearize(f, primals):
     primals = own(primals)
-    before, recording = Captured(f), _recorded(f, primals)
+    before = Captured(f)
+    value, recording = _replayed(f, primals)
+    structures = [flatten(primal)[1] for primal in primals]
 
     def push(*tangents):
         if nested.is_nested(tangents, {}):
@@ -186,13 +199,13 @@ def _linearize(f, primals):
         if len(tangents) != len(primals):
             raise StructureError(f"the function was linearized at {len(primals)} arguments but got {len(tangents)} tangents")
         seeds, at = [], 0
-        for k, (tangent, structure) in enumerate(zip(tangents, recording.structures)):
+        for k, (tangent, structure) in enumerate(zip(tangents, structures)):
             ports = recording.inputs[at : at + structure.count]
             seeds += _fitted(tangent, structure, ports, f"tangent {k}", f"argument {k}")
             at += structure.count
         return unflatten(recording.structure, recording.push(seeds))
 
-    return _value(recording), push
+    return value, push
 
 
 @overload

@@ -55,6 +55,7 @@ from ...tape.places import placed_name
 from ...tape.store import thread_state
 from .answers import MISS, Miss
 from .arguments import sort_arguments
+from .directions import ReplayedRecording
 from .kept import Kept
 from .kernels import Kernels, Options
 from .running import LOG, Running
@@ -182,7 +183,7 @@ class Replayed(Running):
         """Answer a call: an `Outcome`.
 
         `backward` may also be a function that is given a `Recording` of the call
-        (`program.swept`); what it returns stands for the gradients.
+        (`program.recording`); what it returns stands for the gradients.
         """
         if self.jit is None:
             start = time.perf_counter()
@@ -305,6 +306,12 @@ class Replayed(Running):
         )
         once.derived = self.derived
         return once
+
+    def replayed_once(self, args, kwargs):
+        """The `Outcome` of one call that is recorded and replayed, and its `ReplayedRecording`; None if there can be none."""
+        recordings = []
+        outcome = self.recorded_once().call(args, kwargs, recordings.append)
+        return outcome, recordings[-1] if isinstance(recordings[-1], ReplayedRecording) else None
 
     def kept(self, args, kwargs, backward=None):
         """What is kept for a call with these arguments; recorded if there is nothing."""

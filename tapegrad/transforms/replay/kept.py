@@ -8,7 +8,7 @@ from functools import cached_property, partial
 from ...program.pool import Pool
 from ...program.status import FINE, OTHER
 from .answers import Outcome
-from .directions import KernelRecording, Stopped, lanes_of
+from .directions import KernelRecording, ReplayedRecording, Stopped, lanes_of
 
 
 class Kept(Pool):
@@ -88,9 +88,7 @@ class Kept(Pool):
             return None, at, seen
         values, gradients = [workspace.output(k) for k in range(len(tape.outputs))], None
         if callable(backward):
-            from ...program.swept import ReplayedRecording  # loads compiled code
-
-            recording = ReplayedRecording.of(workspace)
+            recording = ReplayedRecording.of(workspace, inputs)
             recording.asked = []
             gradients = backward(recording)
         elif backward:
