@@ -19,6 +19,7 @@ from numba.core.typing.templates import AbstractTemplate, AttributeTemplate, inf
 from numba.extending import overload, register_jitable
 
 from ..rules.table import BY_NAME
+from .builtins import extremum_of
 from .scalars import IN_PLACE, OPERATORS
 from .types import Token, common_dual, compiled_only, element, is_dual_array, is_real
 
@@ -54,22 +55,18 @@ def _both(function, name):
         own = compiled_only(f"array.{name}")
         overload(own, target="cpu")(implementation)
 
-        def as_function(context, args, kws=()):
-            return context.resolve_value_type(own), (args, dict(kws))
-
         class Bound(AbstractTemplate):
             key = f"tapegrad.{name}"
 
             def generic(self, args, kws):
-                function_type, arguments = as_function(self.context, (self.this, *args), kws)
-                call_type = function_type.get_call_type(self.context, *arguments)
+                call_type = self.context.resolve_value_type(own).get_call_type(self.context, (self.this, *args), dict(kws))
                 return call_type.replace(pysig=inspect.signature(implementation)).as_method()
 
         @lower_builtin(Bound.key, types.Array, types.VarArg(types.Any))
         def lower(context, builder, sig, args):
-            function_type, arguments = as_function(context.typing_context, sig.args)
-            compiled = context.get_function(function_type, function_type.get_call_type(context.typing_context, *arguments))
-            return compiled(builder, args)
+            function_type = context.typing_context.resolve_value_type(own)
+            call_type = function_type.get_call_type(context.typing_context, sig.args, {})
+            return context.get_function(function_type, call_type)(builder, args)
 
         def resolve(self, array):
             return types.BoundFunction(Bound, array) if is_dual_array(array) else None
@@ -139,15 +136,8 @@ def _prod(a):
 
 
 def _extremum(pair):
-    def extremum(a):
-        if a.size == 0:
-            raise ValueError("zero-size array to a reduction without identity")
-        extreme = a.flat[0]
-        for i in range(1, a.size):
-            extreme = pair(extreme, a.flat[i])
-        return extreme
-
-    return extremum
+    of_items = register_jitable(extremum_of(pair))
+    return lambda a: of_items(a.flat)
 
 
 def _cumsum(a):

@@ -8,6 +8,7 @@ comparisons, ``isnan``) read the value; ``int(d)`` is refused by having no entry
 from __future__ import annotations
 
 import math
+from functools import reduce
 
 import numpy as np
 from llvmlite import ir
@@ -17,7 +18,7 @@ from numba.core.typing.templates import AbstractTemplate, signature
 from numba.extending import intrinsic, overload
 
 from .scalars import lowering, template
-from .types import F64, I64, DualDType, DualType, build, common_dual, is_real, parts
+from .types import F64, I64, DualType, build, common_dual, is_real, parts
 
 
 # ---- in and out -------------------------------------------------------------------------
@@ -51,7 +52,7 @@ def component(typingctx, x, lane):
 @intrinsic
 def seeded(typingctx, token, value, lane, tangent):
     """Dual number with a tangent in one lane; in none if there is no such lane."""
-    dual = token.dual
+    dual = token.dtype
 
     def emit(context, builder, sig, args):
         _, value, lane, tangent = args
@@ -70,10 +71,10 @@ def as_dual(typingctx, token, x):
     """A number as a dual number."""
 
     def emit(context, builder, sig, args):
-        return context.cast(builder, args[1], sig.args[1], token.dual)
+        return context.cast(builder, args[1], sig.args[1], token.dtype)
 
-    if isinstance(token, DualDType) and (x == token.dual or is_real(x)):
-        return token.dual(token, x), emit
+    if isinstance(token, types.DType) and (x == token.dtype or is_real(x)):
+        return token.dtype(token, x), emit
 
 
 # ---- max and min ------------------------------------------------------------------------
@@ -83,48 +84,40 @@ class _Extremum(AbstractTemplate):
         return None if dual is None else signature(dual, *[dual] * len(args))
 
 
+def extremum_of(function):
+    """`max` or `min` of a sequence, in pairs, so that ties share here too."""
+
+    def of_items(items):
+        if len(items) == 0:
+            raise ValueError("max() or min() of an empty sequence")
+        extreme = items[0]
+        for k in range(1, len(items)):
+            extreme = function(extreme, items[k])
+        return extreme
+
+    return of_items
+
+
 def _extremum(function, name):
     pair = lowering(function, name)
 
     def lower(context, builder, sig, args):
         dual = sig.return_type
-        extreme = args[0]
-        for arg in args[1:]:
-            extreme = pair(context, builder, signature(dual, dual, dual), (extreme, arg))
-        return extreme
+        return reduce(lambda a, b: pair(context, builder, signature(dual, dual, dual), (a, b)), args)
 
     template(function, _Extremum)
     lower_builtin(function, DualType, types.VarArg(DualType))(lower)
 
-
-def _extremum_of_items(function):
-    """The builtin of one tuple, list or array: in pairs, so that ties share here too."""
-
     @overload(function, target="cpu")
     def extremum(items):
         if isinstance(items, types.BaseTuple) and len(items) > 1 and common_dual(*items) is not None:
-            names = {"function": function, "__name__": __name__}
-            each = ", ".join(f"items[{k}]" for k in range(len(items)))
-            exec(f"def of_tuple(items):\n    return function({each})\n", names)
-            return names["of_tuple"]
-        if isinstance(items, types.List) or (isinstance(items, types.Array) and items.ndim == 1):
-            if isinstance(items.dtype, DualType):
-
-                def of_items(items):
-                    if len(items) == 0:
-                        raise ValueError("max() or min() of an empty sequence")
-                    extreme = items[0]
-                    for k in range(1, len(items)):
-                        extreme = function(extreme, items[k])
-                    return extreme
-
-                return of_items
+            return lambda items: function(*items)
+        if isinstance(items, (types.List, types.Array)) and isinstance(items.dtype, DualType) and getattr(items, "ndim", 1) == 1:
+            return extremum_of(function)
 
 
 _extremum(max, "maximum")
 _extremum(min, "minimum")
-_extremum_of_items(max)
-_extremum_of_items(min)
 
 
 # ---- functions of the value alone -------------------------------------------------------

@@ -115,21 +115,6 @@ for _ty in (types.Integer, types.Float, types.Boolean, types.IntegerLiteral, typ
     lower_cast(_ty, DualType)(_real_to_dual)
 
 
-class DualDType(types.DTypeSpec, types.Opaque):
-    """Type of a dtype argument that stands for dual numbers."""
-
-    def __init__(self, dual):
-        self.dual = dual
-        super().__init__(f"dtype({dual})")
-
-    @property
-    def dtype(self):
-        return self.dual
-
-
-register_default(DualDType)(models.OpaqueModel)
-
-
 class Token:
     """Python object for a dtype of dual numbers, e.g. in ``np.zeros(n, token)`` in nopython code."""
 
@@ -139,10 +124,10 @@ class Token:
 
 @typeof_impl.register(Token)
 def _typeof_token(token, context):
-    return DualDType(token.dual)
+    return types.DType(token.dual)
 
 
-@lower_constant(DualDType)
+@lower_constant(types.DType)
 def _constant_token(context, builder, ty, token):
     return context.get_dummy_value()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
 from typing import Any
 
 import numpy as np
@@ -87,12 +88,7 @@ class State:
 
     def copy(self) -> State:
         """The same, sharing nothing that changes."""
-        made = object.__new__(State)
-        made.method, made.layout = self.method, self.layout
-        for name in ("vectors", "pairs", "products", "reals", "integers"):
-            setattr(made, name, getattr(self, name).copy())
-        made._history = [self.history]
-        return made
+        return deepcopy(self)
 
     def __repr__(self):
         return f"State({self.method}, iterations={self.iterations}, evaluations={self.evaluations}, value={self.reals[P.R_VALUE]:.6g})"

@@ -318,7 +318,7 @@ def _replay(problem, check):
         )  # fmt: skip
         for k, ours, theirs in zip(problem.argnums, gradients, there.reverse()):
             size = float(np.max(np.abs(theirs), initial=0.0))
-            worst = _apart(ours, theirs)
+            worst = apart(ours, theirs)
             where = "in another thread, " if number else ""
             check.note(
                 worst, problem.exact * (1.0 + size),
@@ -342,7 +342,7 @@ def _kernel(problem, check):
         names = ["value", *(f"gradient of argument {k}" for k in problem.argnums)]
         for what, ours, theirs in zip(names, (value, *gradients), (expected, *expected_gradients)):
             size = float(np.max(np.abs(theirs), initial=0.0, where=np.isfinite(theirs)))
-            worst = _apart(ours, theirs)
+            worst = apart(ours, theirs)
             check.note(worst, problem.exact * (1.0 + size), f"the {what} by kernel is {worst:.3g} from that by sweep")
 
 
@@ -513,7 +513,7 @@ def check(
     return report
 
 
-def _apart(ours, theirs):
+def apart(ours, theirs):
     """The largest difference of two values; what is equal, or NaN in both, does not differ, and infinity where only one is finite."""
     ours, theirs = np.asarray(ours, np.float64), np.asarray(theirs, np.float64)
     with np.errstate(invalid="ignore"):
