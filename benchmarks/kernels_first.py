@@ -59,6 +59,8 @@ NO_LOOP = "programs.irregular({}), [0.3, 0.2, 0.5, 0.7]"
 
 #: What is promised, by (function, its size).
 PROMISED = {(CHAIN, 100): ("100 instructions", 0.1), (RUNGE_KUTTA, 1000): ("RK4 of 1 000 steps", 1.0)}
+#: About the instructions of a program without loops whose compilation is promised.
+IRREGULAR = 5600
 #: Runge-Kutta steps that JAX compiles, and seconds that it may take.
 JAX_STEPS, PATIENCE = 100, 120
 
@@ -104,6 +106,8 @@ def kernels_first(quick: bool) -> Iterator[Row]:
         for name, (make, longest) in lengths.items():
             counts = [10**k for k in range(2, len(str(longest)))]
             found[name] = [fresh.run(STAGES.format(make=make.format(n)), cache) for n in counts]
+        length, stages = fresh.run(STAGES.format(make=NO_LOOP.format(IRREGULAR)), cache)
+        yield Row(f"compilation, no loop, {length:,} instructions", "within 2.5 s", sum(stages.values()), 2.5, "s", stages)
     drawn = plot(found)
     for name, points in found.items():
         length, stages = points[-1]

@@ -14,7 +14,7 @@ from time import perf_counter
 
 import numpy as np
 
-from tapegrad.autograd.recording import Recording
+from tapegrad.program.recording import Recording
 from tapegrad.transforms.choosing import NANOSECONDS, predict
 from tapegrad.transforms.jacobians import by_columns, by_rows
 

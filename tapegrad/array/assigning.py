@@ -19,7 +19,7 @@ def note_change(x):
     extras = x._extras()
     x._k = object()
     place = extras.changed = caller_place(4)
-    if extras.made is None and extras.source is None and extras.views is None and not extras.leaves:
+    if extras.made is None and extras.source is None and not extras.views and not extras.leaves:
         return
     for t in sharers(x):
         t._k = object()

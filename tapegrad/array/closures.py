@@ -46,7 +46,7 @@ def _written(expression, lines, indent):
 
     def visit(node):
         if node.op == "arg":
-            return node.args[0]
+            return "z" if node.args[0] == "z" else f"x{node.args[0]}"
         if node.op == "const":
             return f"({float(node.args[0])!r})" if math.isfinite(node.args[0]) else f"float({str(node.args[0])!r})"
         key = node.key()
@@ -62,11 +62,11 @@ def _written(expression, lines, indent):
     return visit(expression)
 
 
-def _partials(row):
-    """Name of each operand, and the partial derivative of each that has one, as an expression."""
-    names = [f"x{k}" for k in range(row.arity)]
-    operands = [arg(name) for name in (*names, "z")]
-    return names, {k: Expr.lift(row.partials[k](*operands)) for k in row.slots(row.arity)}
+@cache
+def partials_of(row):
+    """The partial derivatives of an element-wise row as expressions of its operands' positions and ``"z"``, by position."""
+    operands = [arg(k) for k in range(row.arity)]
+    return {k: Expr.lift(row.partials[k](*operands, arg("z"))) for k in row.slots(row.arity)}
 
 
 def _compiled(head, lines, tail):
@@ -87,10 +87,9 @@ def tangent_on_floats(row):
     """
     if not row.elementwise or row.scalar is None or row.constants:
         return None
-    names, partials = _partials(row)
     lines = ["    total = 0.0"]
     try:
-        for k, expression in partials.items():
+        for k, expression in partials_of(row).items():
             if not _OWN_BITS.isdisjoint(_operations(expression)):
                 return None
             lines.append(f"    if t{k} != 0.0:")
@@ -100,8 +99,23 @@ def tangent_on_floats(row):
             lines.append(f"            total += t{k} * p")
     except _Unknown:
         return None
-    head = f"def rule({', '.join(names)}, z, {', '.join(f't{k}' for k in range(row.arity))}):"
+    positions = range(row.arity)
+    head = f"def rule({', '.join(f'x{k}' for k in positions)}, z, {', '.join(f't{k}' for k in positions)}):"
     return _compiled(head, lines, "    return total")
+
+
+@cache
+def partials_on_floats(row):
+    """``rule(*operands, z)``: the partial derivatives of a row's value on floats, in the order of its operands; otherwise as `tangent_on_floats`."""
+    if not row.elementwise or row.constants:
+        return None
+    lines = []
+    try:
+        results = [_written(expression, lines, "    ") for expression in partials_of(row).values()]
+    except _Unknown:
+        return None
+    operands = ", ".join(f"x{k}" for k in range(row.arity))
+    return _compiled(f"def rule({operands}, z):", lines, f"    return ({', '.join(results)},)")
 
 
 def _operations(expression):

@@ -59,7 +59,7 @@ class Extras:
         self.source = None
         self.leaves = ()
         self.made = None
-        self.views = None
+        self.views = {}
         self.past = False
 
 

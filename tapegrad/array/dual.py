@@ -19,7 +19,6 @@ an axis for them), `_level`.
 from __future__ import annotations
 
 import threading
-from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -112,7 +111,7 @@ class Dual(Differentiable):
     def __new__(
         cls, value: TensorLike, tangent: TensorLike | None = None, *, lanes: int | None = None, level: int | None = None
     ) -> Dual:
-        value = _primal(value)
+        value = as_primal(value, "tg.Dual")
         shape = np.shape(value)
         if lanes is not None and (not isinstance(lanes, (int, np.integer)) or lanes < 1):
             raise SeedShapeError(f"lanes is the number of tangents, a positive int, not {lanes!r}")
@@ -303,11 +302,6 @@ def _carried(row, operands, primals, result, attrs, lanes, level):
     ]
     tangent = None
     if any(t is not None for t in tangents):
-        if row.elementwise and not any(map(tracked, (primal, *primals))) and not any(isinstance(t, Differentiable) for t in tangents):
-            by_slot = {k: t for k, t in zip(row.slots(len(operands)), tangents) if t is not None}
-            values = [p._v if isinstance(p, Differentiable) else p for p in primals]
-            tangent = _compiled()(row, [*values, value], by_slot, lanes)
-            return made(primal, tangent if tangent is None else normalise(tangent), lanes, level)
         wrapped = [None if t is None else Recorded(t, lanes) for t in tangents]
         with np.errstate(all="ignore"):
             carried = row.tangent(wrapped, [as_rule_takes(p, k in row.constants) for k, p in enumerate(primals)], Recorded(primal), dict(attrs))
@@ -316,25 +310,16 @@ def _carried(row, operands, primals, result, attrs, lanes, level):
     return made(primal, tangent, lanes, level)
 
 
-@cache
-def _compiled():
-    """`interpreter.single.tangent_of`, imported with the compiled code that dual numbers of scalars do without."""
-    from ..interpreter.single import tangent_of
-
-    return tangent_of
-
-
 # ---- making one --------------------------------------------------------------------
 
 
-def _primal(value):
+def as_primal(value, what):
+    """`value` as a dual number can hold it: float, new array, tracked tensor or dual number."""
     if isinstance(value, Differentiable):
-        if not tracked(value):
-            return _primal(np.asarray(value._v))
-        return value
-    if type(value) is float:
-        return value
-    return as_float(value, "tg.Dual")
+        if tracked(value):
+            return value
+        value = value._v
+    return value if type(value) is float else as_float(value, what)
 
 
 def as_float(data, what):

@@ -20,7 +20,7 @@ from ..common.errors import StructureError
 from ..common.tree import flatten, leaf_names, unflatten
 from ..tape.places import function_name
 from .differentiable import Differentiable
-from .dual import LEVELS_APART, Dual, as_float, check_tangent, made, running
+from .dual import LEVELS_APART, Dual, as_primal, check_tangent, made, running
 from .objects import joined
 from .record import normalise, tracked
 from .typing import Between
@@ -81,14 +81,10 @@ def _described(thing):
 
 
 def _entered(primal, what):
-    """A primal as a dual number can hold it: float, new array, tracked tensor or dual number."""
-    if isinstance(primal, Differentiable):
-        if tracked(primal):
-            return primal
-        primal = np.asarray(primal._v)
+    """An argument as a dual number can hold it."""
     if isinstance(primal, (dict, tuple, list, str, bytes)) or primal is None or callable(primal):
         raise StructureError(f"{what} is not a number or an array but {_described(primal)}")
-    return as_float(primal, what)
+    return as_primal(primal, what)
 
 
 def _parts(result, level, what):

@@ -48,36 +48,25 @@ def assign_elements(x, key, value):
     note_change(x)
 
 
-def _filler(value):
-    def method(self):
-        _refuse_or_record(self)
-        assign_elements(self, Ellipsis, value)
-        return self
-
-    method.__doc__ = f"Set every element to {value:g} in place; returns self."
-    return method
-
-
-def _refuse_or_record(x):
-    if recorded(x):
+def fill_(self, value):
+    """Set every element to `value` in place; returns self."""
+    if recorded(self):
         raise GradientError(
             "a tensor that requires a gradient, or a dual number, is filled in place; do it under tg.no_grad(), or write "
             "x[...] = value"
         )
-
-
-def fill_(self, value):
-    """Set every element to `value` in place; returns self."""
-    _refuse_or_record(self)
-    assign_elements(self, Ellipsis, value)
+    assign_elements(self, Ellipsis, value._v if isinstance(value, Differentiable) else value)
     return self
+
+
+def zero_(self):
+    """Set every element to 0 in place; returns self."""
+    return fill_(self, 0.0)
 
 
 def copy_(self, other):
     """Set the elements to those of `other` in place; returns self."""
-    _refuse_or_record(self)
-    assign_elements(self, Ellipsis, other._v if isinstance(other, Differentiable) else other)
-    return self
+    return fill_(self, other)
 
 
 def _operator(row):
@@ -146,4 +135,4 @@ _UPDATES = {name: _operator(BY_NAME[name]) for name in ("add", "subtract", "mult
 _SHORT = {"add_": "add", "sub_": "subtract", "mul_": "multiply", "div_": "divide"}
 attach(Differentiable, {f"__i{symbol}__": update for symbol, update in zip(("add", "sub", "mul", "truediv", "pow", "mod"), _UPDATES.values())})
 attach(Differentiable, {short: _method(name, _UPDATES[name]) for short, name in _SHORT.items()})
-attach(Differentiable, {"zero_": _filler(0.0), "fill_": fill_, "copy_": copy_})
+attach(Differentiable, {"zero_": zero_, "fill_": fill_, "copy_": copy_})

@@ -20,6 +20,7 @@ import numpy as np
 from ..common.errors import HigherOrderError
 from ..rules import BY_NAME
 from ..rules import lang as L
+from .closures import partials_of
 from .recorded import LOGICAL, row_of
 from .rule_array import RuleArray
 
@@ -215,19 +216,13 @@ def _scaled(coefficient, factor):
     return coefficient if coefficient is None or factor == 1.0 else coefficient * factor
 
 
-def _partials(row):
-    """The partial derivatives of an element-wise row as expressions of its operands' positions and ``"z"``, by position."""
-    operands = [L.arg(k) for k in range(row.arity)]
-    return {k: L.Expr.lift(row.partials[k](*operands, L.arg("z"))) for k in row.slots(row.arity)}
-
-
 @cache
 def _is_linear(row):
     """Whether an element-wise row is linear in what has a derivative: the partial derivatives read nothing but the rest."""
-    return all(set(partial.leaves()) <= set(row.constants) for partial in _partials(row).values())
+    return all(set(partial.leaves()) <= set(row.constants) for partial in partials_of(row).values())
 
 
 @cache
 def _is_product(row):
     """Whether an element-wise row is the product of its two operands: the partial derivative in each is the other."""
-    return row.arity == 2 and {k: p.args for k, p in _partials(row).items() if p.op == "arg"} == {0: (1,), 1: (0,)}
+    return row.arity == 2 and {k: p.args for k, p in partials_of(row).items() if p.op == "arg"} == {0: (1,), 1: (0,)}

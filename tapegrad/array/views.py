@@ -18,24 +18,9 @@ from ..common.errors import ModifiedInPlaceError
 from ..tape.meta import c_strides
 
 
-class Views:
-    """Weak references to the views of one tensor; noting one costs O(1) on average."""
-
-    __slots__ = ("references", "limit")
-
-    def __init__(self):
-        self.references = []
-        self.limit = 8
-
-    def add(self, view):
-        if len(self.references) >= self.limit:
-            self.references = [r for r in self.references if r() is not None]
-            self.limit = 2 * len(self.references) + 8
-        self.references.append(weakref.ref(view))
-
-    def alive(self):
-        """The views that still exist."""
-        return [v for v in (r() for r in self.references) if v is not None]
+def _living(views):
+    """The views that still exist, of weak references by id."""
+    return [v for v in (r() for r in list(views.values())) if v is not None]
 
 
 def note_view(x, view):
@@ -45,10 +30,8 @@ def note_view(x, view):
         root = x._extras().made
         if root is None or not _looks_at(root, x):
             root = x
-        extras = root._extras()
-        if extras.views is None:
-            extras.views = Views()
-        extras.views.add(view)
+        views, key = root._extras().views, id(view)
+        views[key] = weakref.ref(view, lambda _: views.pop(key, None))
         view._extras().made = root
     return view
 
@@ -72,8 +55,8 @@ def sharers(x):
     source = source_of(root)
     tensors = [root, source, *(r() for r in source._extras().leaves)]
     for t in (root, source):
-        if t._x is not None and t._x.views is not None:
-            tensors += t._x.views.alive()
+        if t._x is not None:
+            tensors += _living(t._x.views)
     return [t for t in tensors if t is not None and t is not x and t._t is None]
 
 
@@ -120,14 +103,10 @@ def root_of(x):
 def views_of(root):
     """Living views that look at the memory of `root`: list of (view, shape, strides, offset)."""
     extras = root._extras(False)
-    if extras is None or extras.views is None:
+    if extras is None:
         return []
-    views = []
-    for view in extras.views.alive():
-        window = window_of(root, view)
-        if window is not None:
-            views.append((view, view.shape, *window))
-    return views
+    windows = [(view, window_of(root, view)) for view in _living(extras.views)]
+    return [(view, view.shape, *window) for view, window in windows if window is not None]
 
 
 def span(shape, strides, offset):

@@ -19,12 +19,12 @@ from __future__ import annotations
 
 import numpy as np
 
+from ..array.closures import partials_of
 from ..array.record import follow_forwarding, normalise
 from ..array.tensor import Tensor
 from ..common.errors import GradientError, ModifiedInPlaceError
 from ..common.memory import TRIMMED, trim
 from ..interpreter.walks import walks
-from ..rules import lang as L
 from ..tape.layout import ARRAY_LEAF, CLEARED, LEAF_MARK, MARK
 from ..tape.meta import SCALAR
 from ..tape.places import caller_place, name_of
@@ -469,7 +469,5 @@ def _reads_operand(instruction, slot):
     row, signature = instruction.row, instruction.signature
     if signature is not None:
         return any(o == slot and k in signature.saves for k, o in zip(signature.slots, instruction.operands))
-    slots = [*zip(row.slots(row.arity), instruction.operands)]
-    operands = [L.arg(k) for k in range(row.arity)]
-    read = {leaf for k, o in slots if o for leaf in L.Expr.lift(row.partials[k](*operands, L.arg("z"))).leaves()}
-    return any(o == slot and k in read for k, o in slots)
+    slots = dict(zip(row.slots(row.arity), instruction.operands))
+    return any(o and slots.get(leaf) == slot for k, o in slots.items() for leaf in partials_of(row)[k].leaves())

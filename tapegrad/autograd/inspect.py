@@ -41,20 +41,6 @@ def _shape(instruction, leaves):
     return instruction.signature.out.shape if instruction.signature is not None else ()
 
 
-def _leaf_value(instruction, unchanged):
-    """What a leaf held when it was recorded; None if it is an array that is gone or was changed since."""
-    if instruction.op == SCALAR_LEAF:
-        return instruction.value
-    leaf = unchanged.get(instruction.slot)
-    return None if leaf is None else leaf._v
-
-
-def _unchanged_leaves(store):
-    """Slot -> leaf, for leaves that are alive and have not been changed in place since."""
-    leaves = ((slot, reference(), key) for slot, reference, key in store.leaf_list)
-    return {slot: leaf for slot, leaf, key in leaves if leaf is not None and leaf._k is key}
-
-
 def _summary(value):
     """A value in a few characters: a number, a short array, or its range."""
     if value is None:
@@ -76,12 +62,13 @@ def values(store):
     -------
     dict of int to float or ndarray
     """
-    leaves, stretch = _unchanged_leaves(store), Stretch(store, plain=True)
-    primals = {}
+    stretch, primals = Stretch(store, plain=True), {}
     for instruction in entries_of(store):
         slot = instruction.slot
         if instruction.is_leaf:
-            primals[slot] = _leaf_value(instruction, leaves)
+            # An array that is gone, or was changed since, is not known.
+            leaf = stretch.leaf(slot)
+            primals[slot] = instruction.value if instruction.op == SCALAR_LEAF else leaf._v if isinstance(leaf, Tensor) else None
         elif instruction.row is None:
             primals[slot] = None
         elif instruction.signature is None or instruction.signature.out.shape == ():

@@ -9,18 +9,19 @@ import numpy as np
 from ..array.record import follow_forwarding, normalise, plain
 from ..array.tensor import Tensor
 from ..common.errors import GradientError
-from ..tape.layout import LEAF_MARK
+from .adjoint import between
 from .backward import Pass
 from .clearing import second_backward_error
 from .gradients import seeds_of, tensors_of
-from .recording import Port, Sweeps
+from .reading import Stretch
+from .tangents import push
 
 
 def jvp(outputs: Any, inputs: Any, tangents: Any) -> Any:
     """Tangents of `outputs` along `tangents` of `inputs`: forward mode over the recorded tape.
 
-    The counterpart of `grad`: a compiled sweep walks the instructions upwards
-    with the values they saved, and runs no Python of yours again.  The tape stays
+    The counterpart of `grad`: the rules of the instructions are run from the inputs upwards,
+    with the values that were saved, and no Python of yours again.  The tape stays
     as it is, and no ``.grad`` is touched.
 
     Parameters
@@ -56,37 +57,35 @@ def jvp(outputs: Any, inputs: Any, tangents: Any) -> Any:
             raise GradientError(
                 f"output {k} (shape {tuple(t.shape)}) does not require grad: nothing it was computed from is on a tape"
             )
-    return tuple(plain(value) for value in sweep_forward(roots, wanted, seeds))
+    return tuple(plain(normalise(np.array(value + 0.0))) for value in sweep_forward(roots, wanted, seeds))
 
 
 def sweep_forward(outputs, inputs, seeds):
     """The tangents of tensors `outputs` for tangents `seeds` of tensors `inputs` (normalised values).
 
-    One tangent sweep for each store that the outputs lie on.
+    One walk for each store that the outputs lie on.
     """
     tangents = [None] * len(outputs)
     for k, t in enumerate(outputs):
         same = [seed for x, seed in zip(inputs, seeds) if x is t]
         if same:
             tangents[k] = sum(same[1:], same[0])
-        elif t._t is None:
-            tangents[k] = 0.0 if type(t._v) is float else np.zeros(t._v.shape, t._v.dtype)
-    rest = [k for k, value in enumerate(tangents) if value is None]
+    rest = [k for k, t in enumerate(outputs) if tangents[k] is None and t._t is not None]
     for k in rest:
         if follow_forwarding(outputs[k]).retired is not None:
             raise second_backward_error(outputs[k]._t, outputs[k]._i)
     for store in {id(outputs[k]._t): outputs[k]._t for k in rest}.values():
-        mine = [k for k in rest if outputs[k]._t is store]
-        swept = Pass(store, [(outputs[k]._i, None) for k in mine], inputs)
-        swept.check()
-        seeded = []
-        for slot, tensors in swept.wanted.items():
+        roots = [outputs[k]._i for k in rest if outputs[k]._t is store]
+        passed = Pass(store, [(slot, None) for slot in roots], inputs)
+        passed.check()
+        # An input that is itself computed counts as a leaf: nothing comes up from below it.
+        carried = {}
+        for slot, tensors in passed.wanted.items():
             parts = [seed for x, seed in zip(inputs, seeds) if any(x is t for t in tensors)]
-            seeded.append((Port(tensors[0]._v, slot), sum(parts[1:], parts[0])))
-            # An input that is itself computed counts as a leaf: nothing comes up from below it.
-            swept.marks[slot] = LEAF_MARK
-        ports, directions = [port for port, _ in seeded], [seed for _, seed in seeded]
-        results = [Port(outputs[k]._v, outputs[k]._i) for k in mine]
-        for k, value in zip(mine, Sweeps(store, swept.marks, swept.low, swept.high, ports, results).push(directions)):
-            tangents[k] = normalise(value)
-    return tangents
+            carried[slot] = sum(parts[1:], parts[0])
+        stretch = Stretch(store, plain=True)
+        push(stretch, between(stretch, roots, list(carried)), carried)
+        for k in rest:
+            if outputs[k]._t is store:
+                tangents[k] = carried.get(outputs[k]._i)
+    return [np.zeros(t.shape, t.dtype) if tangent is None else tangent for t, tangent in zip(outputs, tangents)]

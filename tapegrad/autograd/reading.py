@@ -71,19 +71,19 @@ class Stretch:
     def __init__(self, store, plain=False):
         self.store, self.plain, self.caller = store, plain, caller_frame(2)
         self._entries = store.trace.entries if store.trace is not None else {}
-        # By slot: instructions, what they read, leaves (`_leaf`), and the tensors that point there.
+        # By slot: instructions, what they read, leaves (`leaf`), and the tensors that point there.
         self._instructions, self._slots, self._leaves, self._tensors = {}, {}, {}, {}
 
-    def _at(self, slot):
+    def at(self, slot):
         """The instruction in a slot."""
         instruction = self._instructions.get(slot)
         if instruction is None:
             instruction = self._instructions[slot] = Instruction(self.store, slot)
             if instruction.is_leaf:
-                self._leaf(slot)
+                self.leaf(slot)
         return instruction
 
-    def _leaf(self, slot):
+    def leaf(self, slot):
         """The leaf in a slot; one that is gone, or was changed since, counts as a constant (False).  None: it is no leaf."""
         if slot not in self._leaves:
             self._leaves[slot] = None
@@ -95,7 +95,7 @@ class Stretch:
     # -- structure ----------------------------------------------------------------
     def operands(self, slot):
         """Slots of the operands through which a derivative passes; 0 for constants."""
-        return [o for _, o in self._entry_slots(slot)] if slot in self._entries else self._at(slot).operands
+        return [o for _, o in self._entry_slots(slot)] if slot in self._entries else self.at(slot).operands
 
     def _entry_slots(self, slot):
         slots = self._slots.get(slot)
@@ -115,7 +115,7 @@ class Stretch:
             return store.read(slot)[4] if value is None else value
         if slot in self._tensors:
             return self._tensors[slot]
-        leaf = None if slot in self._entries else self._leaf(slot)
+        leaf = None if slot in self._entries else self.leaf(slot)
         if leaf is not None and leaf is not False:
             return leaf
         if token.__class__ is float:
@@ -137,7 +137,7 @@ class Stretch:
         """The instruction at `slot` as a `Read`; None for a leaf, and what passes no derivative."""
         if slot in self._entries:
             return self._read_entry(slot)
-        instruction = self._at(slot)
+        instruction = self.at(slot)
         if instruction.row is None:
             return None
         return self._read_scalar(slot, instruction) if instruction.signature is None else self._read_array(slot, instruction)

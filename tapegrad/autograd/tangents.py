@@ -7,8 +7,11 @@ leading axis (*lanes*) that the rules do not see.
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
+from ..array.closures import partials_on_floats
 from ..array.recorded import Recorded
 from .adjoint import naming, operands_of
 
@@ -30,6 +33,8 @@ def push(stretch, order, tangents, lanes=None):
         for slot in order:
             if slot in tangents:
                 continue
+            if stretch.plain and _of_numbers(stretch, slot, tangents):
+                continue
             read = stretch.read(slot)
             if read is None or not any(o in tangents for _, o in read.slots):
                 continue
@@ -41,3 +46,26 @@ def push(stretch, order, tangents, lanes=None):
                 tangent = row.tangent(operand_tangents, *operands_of(read), read.attrs)
             if tangent is not None:
                 tangents[slot] = tangent.as_tangent(read.out, lanes).value
+
+
+def _of_numbers(stretch, slot, tangents):
+    """Whether the tangents of a number, of numbers that have some, are there now: of most rows by functions of floats."""
+    instruction = stretch.at(slot)
+    rule = partials_on_floats(instruction.row) if instruction.row is not None and instruction.signature is None else None
+    if rule is None:
+        return False
+    tokens = stretch.store.tokens
+    try:
+        partials = rule(*[tokens[o] if o else instruction.constant for o in instruction.operands], tokens[slot])
+    except (ArithmeticError, ValueError):
+        return False
+    total = None
+    for o, partial in zip(instruction.operands, partials):
+        if o in tangents and partial != 0.0:
+            part = partial * tangents[o]
+            if not math.isfinite(partial):
+                part = np.where(tangents[o] == 0.0, 0.0, part)
+            total = part if total is None else total + part
+    if total is not None:
+        tangents[slot] = total
+    return True

@@ -8,6 +8,7 @@ their arrays, and make none.
 
 from __future__ import annotations
 
+import re
 from functools import cache
 
 import numpy as np
@@ -15,7 +16,7 @@ import numpy as np
 from ..common.errors import InternalError
 from ..common.uninterrupted import imported
 from .addresses import data_address
-from .compile import Deferred, compiled, intrinsic, resolved
+from .compile import Deferred, compiled, helper, intrinsic
 
 #: Numba's name of an element -> NumPy's dtype.
 _DTYPES = {name: np.dtype(name if name != "boolean" else "?") for name in ("int64", "int32", "int8", "float64", "boolean")}
@@ -51,24 +52,14 @@ def _array(element, dimensions):
 def _parts(signature):
     """``"int64(int64, int32[::1], float64[:, ::1])"`` as the result and (element, dimensions) of each argument."""
     result, _, rest = signature.partition("(")
-    arguments, depth, word = [], 0, ""
-    for letter in rest.rstrip(")") + ",":
-        depth += (letter == "[") - (letter == "]")
-        if letter == "," and depth == 0:
-            word = word.strip()
-            element, _, axes = word.partition("[")
-            arguments.append((element, axes.count(",") + 1 if axes else 0))
-            word = ""
-        else:
-            word += letter
-    return result, arguments
+    return result, [(element, axes.count(",") + 1 if axes else 0) for element, axes in re.findall(r"(\w+)(\[[^]]*\])?", rest)]
 
 
 class _OnArrays(Deferred):
     """A function made by `compiled_on_arrays`: for calls from Python, and from compiled functions."""
 
     def __init__(self, function, run, layouts):
-        super().__init__(function, _inlined)
+        super().__init__(function, lambda function: helper(function).real)
         self._run, self._layouts = run, layouts
         self.__name__, self.__doc__ = function.__name__, function.__doc__
 
@@ -97,7 +88,7 @@ def compiled_on_arrays(signature):
 
     def decorate(function):
         names, arguments, kinds = [], [], []
-        scope = {"function": Deferred(function, _inlined)}
+        scope = {"function": helper(function)}
         for k, (element, dimensions) in enumerate(parts):
             names.append(f"a{k}")
             kinds.append(element if not dimensions else "int64")
@@ -118,7 +109,3 @@ def compiled_on_arrays(signature):
         return _OnArrays(function, run, layouts)
 
     return decorate
-
-
-def _inlined(function):
-    return imported("numba").njit(nogil=True, _nrt=False, no_cpython_wrapper=True)(resolved(function))

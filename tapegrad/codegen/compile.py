@@ -56,29 +56,17 @@ class Deferred:
 
 def intrinsic(function):
     """Decorator: `numba.extending.intrinsic`, deferred."""
-
-    def build(function):
-        return imported("numba.extending").intrinsic(function)
-
-    return Deferred(function, build)
+    return Deferred(function, lambda function: imported("numba.extending").intrinsic(function))
 
 
-def helper(function):
+def helper(function, **options):
     """Decorator: a function that compiled ones call, not called from Python."""
-
-    def build(function):
-        return imported("numba").njit(nogil=True, inline="never", no_cpython_wrapper=True, _nrt=False)(resolved(function))
-
-    return Deferred(function, build)
+    return Deferred(function, lambda f: imported("numba").njit(nogil=True, no_cpython_wrapper=True, _nrt=False, **options)(resolved(f)))
 
 
 def inlined(function):
     """Decorator: a `helper` whose code becomes part of what calls it."""
-
-    def build(function):
-        return imported("numba").njit(nogil=True, forceinline=True, no_cpython_wrapper=True, _nrt=False)(resolved(function))
-
-    return Deferred(function, build)
+    return helper(function, forceinline=True)
 
 
 @cache

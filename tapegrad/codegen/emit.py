@@ -21,8 +21,42 @@ PTR = I8.as_pointer()
 
 #: dtype character -> LLVM type in memory.
 MEMORY = {"d": F64, "f": F32, "?": I8} | {c: ir.IntType(8 * np.dtype(c).itemsize) for c in "bBhHiIlLqQ"}
+#: dtype character -> LLVM type of a value in a register.
+REGISTER = MEMORY | {"?": I1}
 
 _COMPARE = {"lt": "<", "le": "<=", "gt": ">", "ge": ">=", "eq": "==", "ne": "!="}
+
+
+def convert(b, value, char, wanted):
+    """A value of type `char` as one of type `wanted`, as NumPy's ``astype`` does."""
+    if char == wanted:
+        return value
+    target, kind, to = REGISTER[wanted], np.dtype(char).kind, np.dtype(wanted).kind
+    if to == "b":
+        zero = ir.Constant(value.type, 0)
+        return b.fcmp_unordered("!=", value, zero) if kind == "f" else b.icmp_unsigned("!=", value, zero)
+    if kind == "f":
+        if to == "f":
+            return b.fpext(value, target) if target == F64 else b.fptrunc(value, target)
+        wide = b.fptosi(value, I64)
+        return wide if target == I64 else b.trunc(wide, target)
+    if to == "f":
+        return b.sitofp(value, target) if kind == "i" else b.uitofp(value, target)
+    if value.type.width < target.width:
+        return b.sext(value, target) if kind == "i" else b.zext(value, target)
+    return value if value.type == target else b.trunc(value, target)
+
+
+def load(b, pointer, char):
+    """The element of a dtype at an address, in a register."""
+    value = b.load(b.bitcast(pointer, MEMORY[char].as_pointer()))
+    return b.icmp_unsigned("!=", value, ir.Constant(I8, 0)) if char == "?" else value
+
+
+def store(b, value, char, pointer, wanted):
+    """Store a value of one dtype as an element of another one."""
+    value = convert(b, value, char, wanted)
+    b.store(b.zext(value, I8) if wanted == "?" else value, b.bitcast(pointer, MEMORY[wanted].as_pointer()))
 
 
 class Emitter:

@@ -44,7 +44,7 @@ COMPOSED = {
 
 def needs_symbols(expr):
     """Define the addresses that the machine code of `expr` calls, before it is loaded."""
-    names = {node.op for node in _walk(expr)}
+    names = {node.op for node in L.nodes(expr)}
     for name in names | ({"zeta", "gamma"} if "polygamma" in names else set()):
         if name in SPECIAL:
             function, count = SPECIAL[name]
@@ -54,18 +54,6 @@ def needs_symbols(expr):
             from .compile import plain_address
 
             define(f"tapegrad_{name}", plain_address(compiled_function(name)))
-
-
-def _walk(expr):
-    stack, seen = [expr], set()
-    while stack:
-        node = stack.pop()
-        if id(node) in seen:
-            continue
-        seen.add(id(node))
-        yield node
-        if node.op not in ("arg", "const"):
-            stack.extend(node.args)
 
 
 @cache

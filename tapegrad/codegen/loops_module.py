@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 from llvmlite import ir
 
-from .emit import F32, F64, I1, I8, I64, MEMORY, PTR, Emitter
+from .emit import F32, F64, I1, I64, PTR, Emitter, convert, load, store
 
 
 def module(spec):
@@ -18,33 +18,6 @@ def module(spec):
     inner = _inner(made, spec)
     _kernel(made, inner, len(spec.pattern), spec.pattern)
     return made
-
-
-def _arithmetic(spec):
-    """float only if every floating argument is float."""
-    return F32 if "d" not in spec.inputs + spec.outputs and "f" in spec.inputs + spec.outputs else F64
-
-
-def _load(b, pointer, char, ftype):
-    value = b.load(b.bitcast(pointer, MEMORY[char].as_pointer()))
-    if char == "?":
-        return b.icmp_unsigned("!=", value, ir.Constant(I8, 0))
-    if char in "bhilq":
-        return b.sitofp(value, ftype)
-    if char in "BHILQ":
-        return b.uitofp(value, ftype)
-    if value.type == F32 and ftype == F64:
-        return b.fpext(value, F64)
-    return value
-
-
-def _store(b, value, pointer, char):
-    memory = MEMORY[char]
-    if value.type == I1:
-        value = b.zext(value, I8) if char == "?" else b.uitofp(value, memory)
-    elif value.type != memory:
-        value = b.fptrunc(value, memory) if memory == F32 else b.fpext(value, memory)
-    b.store(value, b.bitcast(pointer, memory.as_pointer()))
 
 
 def _combine(b, how, old, new):
@@ -70,16 +43,25 @@ def _inner(module, spec):
         function.args[k].add_attribute("noalias")
     n = function.args[nargs]
     step = {k: function.args[nargs + 1 + j] for j, k in enumerate(strided)}
-    ftype = _arithmetic(spec)
+    # float only if every floating argument is float.
+    arithmetic = "f" if "d" not in chars and "f" in chars else "d"
+    ftype = F32 if arithmetic == "f" else F64
+
+    def loaded(pointer, char):
+        value = load(b, pointer, char)
+        return value if char == "?" else convert(b, value, char, arithmetic)
+
+    def stored(value, pointer, char):
+        store(b, value, "?" if value.type == I1 else arithmetic, pointer, char)
 
     entry, head, body, done = (function.append_basic_block(name) for name in ("entry", "head", "body", "done"))
     b = ir.IRBuilder(entry)
-    constant = {k: _load(b, function.args[k], chars[k], ftype) for k in range(nin) if spec.pattern[k] == "0"}
+    constant = {k: loaded(function.args[k], chars[k]) for k in range(nin) if spec.pattern[k] == "0"}
     held = {}
     for j, how in enumerate(spec.accumulate):
         k = nin + j
         if spec.pattern[k] == "0":
-            held[k] = _load(b, function.args[k], chars[k], ftype) if how else ir.Constant(ftype, 0.0)
+            held[k] = loaded(function.args[k], chars[k]) if how else ir.Constant(ftype, 0.0)
     b.branch(head)
 
     b.position_at_end(head)
@@ -99,7 +81,7 @@ def _inner(module, spec):
         offset = b.mul(i, step[k]) if k in step else b.mul(i, ir.Constant(I64, np.dtype(chars[k]).itemsize))
         return b.gep(function.args[k], [offset], inbounds=True)
 
-    emitter = Emitter(b, lambda k: constant[k] if k in constant else _load(b, pointer(k), chars[k], ftype), ftype)
+    emitter = Emitter(b, lambda k: constant[k] if k in constant else loaded(pointer(k), chars[k]), ftype)
     results = {}
     for j, expr in enumerate(spec.exprs):
         value = emitter.emit(expr)
@@ -110,9 +92,9 @@ def _inner(module, spec):
             results[k] = _combine(b, how, carried[k], value) if how else emitter.number(expr)
         elif how:
             where = pointer(k)
-            _store(b, _combine(b, how, _load(b, where, chars[k], ftype), value), where, chars[k])
+            stored(_combine(b, how, loaded(where, chars[k]), value), where, chars[k])
         else:
-            _store(b, value, pointer(k), chars[k])
+            stored(value, pointer(k), chars[k])
     i.add_incoming(b.add(i, ir.Constant(I64, 1)), b.block)
     for k, phi in carried.items():
         phi.add_incoming(results[k], b.block)
@@ -120,7 +102,7 @@ def _inner(module, spec):
 
     b.position_at_end(done)
     for k, phi in carried.items():
-        _store(b, phi, function.args[k], chars[k])
+        stored(phi, function.args[k], chars[k])
     b.ret_void()
     return function
 

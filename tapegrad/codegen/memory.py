@@ -18,45 +18,18 @@ ir: Any = Lazily("llvmlite.ir")
 
 
 @cache
-def _i64():
-    return ir.IntType(64)
-
-
-@cache
-def _i32():
-    return ir.IntType(32)
-
-
-@cache
-def _byte():
-    return ir.IntType(8)
-
-
-@cache
-def _double():
-    return ir.DoubleType()
-
-
-@cache
-def _float():
-    return ir.FloatType()
-
-
-def _types(result, *arguments):
-    """Numba's signature of these types."""
-    types = imported("numba.core.types")
-    return getattr(types, result)(*(getattr(types, name) for name in arguments))
-
-
-def _c_type(name):
-    return {"int64": _i64, "int32": _i32, "float64": _double, "void": ir.VoidType}[name]()
+def _llvm(name):
+    """The type of LLVM that goes by this name."""
+    kinds = {"void": ir.VoidType, "float32": ir.FloatType, "float64": ir.DoubleType}
+    return kinds[name]() if name in kinds else ir.IntType(int(name[3:]))
 
 
 def _of_types(codegen, result, *arguments):
     """An intrinsic of these types, which is `codegen` in LLVM."""
 
     def typed(typingctx, *args):
-        return _types(result, *arguments), codegen
+        returned, *types = (getattr(imported("numba.core.types"), name) for name in (result, *arguments))
+        return returned(*types), codegen
 
     names = ["typingctx", *(f"a{k}" for k in range(len(arguments)))]
     typed.__signature__ = inspect.Signature([inspect.Parameter(n, inspect.Parameter.POSITIONAL_OR_KEYWORD) for n in names])
@@ -70,63 +43,64 @@ def c_function(name, result, *arguments):
     """
 
     def codegen(context, builder, signature, args):
-        kind = ir.FunctionType(_c_type(result), [_c_type(a) for a in arguments])
+        kind = ir.FunctionType(_llvm(result), [_llvm(a) for a in arguments])
         if name is None:
             function, args = builder.inttoptr(args[0], kind.as_pointer()), args[1:]
         else:
             function = builder.module.globals.get(name) or ir.Function(builder.module, kind, name)
-        value = builder.call(function, [builder.trunc(a, _i32()) if k == "int32" else a for a, k in zip(args, arguments)])
+        value = builder.call(function, [builder.trunc(a, _llvm("int32")) if k == "int32" else a for a, k in zip(args, arguments)])
         if result == "void":
             return context.get_dummy_value()
-        return builder.sext(value, _i64()) if result == "int32" else value
+        return builder.sext(value, _llvm("int64")) if result == "int32" else value
 
     address = ["int64"] if name is None else []
     return _of_types(codegen, *(k.replace("int32", "int64") for k in (result, *address, *arguments)))
 
 
-def _loader(llvm_type, numba_type, extend=None, index=()):
+def _loader(kind, extend=None, index=()):
     """An intrinsic that reads at an address; `index`: element i of the array there, a form in which LLVM vectorises loops."""
 
     def codegen(context, builder, signature, args):
-        value = builder.load(_pointer(builder, llvm_type, args))
-        return value if extend is None else getattr(builder, extend)(value, _i64())
+        value = builder.load(_pointer(builder, kind, args))
+        return value if extend is None else getattr(builder, extend)(value, _llvm("int64"))
 
-    return _of_types(codegen, numba_type, "int64", *index)
+    return _of_types(codegen, "int64" if extend else kind, "int64", *index)
 
 
-def _storer(llvm_type, numba_type, truncate=False, index=()):
+def _storer(kind, index=()):
     """An intrinsic that writes to an address; see `_loader`."""
+    short = kind in ("int8", "int32")
 
     def codegen(context, builder, signature, args):
         *place, value = args
-        builder.store(builder.trunc(value, llvm_type()) if truncate else value, _pointer(builder, llvm_type, place))
+        builder.store(builder.trunc(value, _llvm(kind)) if short else value, _pointer(builder, kind, place))
         return context.get_dummy_value()
 
-    return _of_types(codegen, "void", "int64", *index, numba_type)
+    return _of_types(codegen, "void", "int64", *index, "int64" if short else kind)
 
 
-def _pointer(builder, llvm_type, place):
+def _pointer(builder, kind, place):
     address, *index = place
-    pointer = builder.inttoptr(address, llvm_type().as_pointer())
+    pointer = builder.inttoptr(address, _llvm(kind).as_pointer())
     return builder.gep(pointer, index, inbounds=True) if index else pointer
 
 
-load_int = _loader(_i64, "int64")
-load_int32 = _loader(_i32, "int64", "sext")
-load_byte = _loader(_byte, "int64", "zext")
-load_double = _loader(_double, "float64")
-load_float = _loader(_float, "float32")
-store_int = _storer(_i64, "int64")
-store_int32 = _storer(_i32, "int64", truncate=True)
-store_byte = _storer(_byte, "int64", truncate=True)
-store_double = _storer(_double, "float64")
-store_float = _storer(_float, "float32")
-int_at = _loader(_i64, "int64", index=["int64"])
-double_at = _loader(_double, "float64", index=["int64"])
-float_at = _loader(_float, "float32", index=["int64"])
-set_int_at = _storer(_i64, "int64", index=["int64"])
-set_double_at = _storer(_double, "float64", index=["int64"])
-set_float_at = _storer(_float, "float32", index=["int64"])
+load_int = _loader("int64")
+load_int32 = _loader("int32", "sext")
+load_byte = _loader("int8", "zext")
+load_double = _loader("float64")
+load_float = _loader("float32")
+store_int = _storer("int64")
+store_int32 = _storer("int32")
+store_byte = _storer("int8")
+store_double = _storer("float64")
+store_float = _storer("float32")
+int_at = _loader("int64", index=["int64"])
+double_at = _loader("float64", index=["int64"])
+float_at = _loader("float32", index=["int64"])
+set_int_at = _storer("int64", index=["int64"])
+set_double_at = _storer("float64", index=["int64"])
+set_float_at = _storer("float32", index=["int64"])
 
 
 @intrinsic
@@ -134,10 +108,10 @@ def call_entry(typingctx, address, handle, x, g):
     """Call the entry of a handle by its address; its result and the value."""
 
     def codegen(context, builder, signature, args):
-        kind = ir.FunctionType(_i64(), [_i64()] * 4)
+        kind = ir.FunctionType(_llvm("int64"), [_llvm("int64")] * 4)
         with builder.goto_entry_block():
-            value = builder.alloca(_double())
-        status = builder.call(builder.inttoptr(args[0], kind.as_pointer()), [*args[1:], builder.ptrtoint(value, _i64())])
+            value = builder.alloca(_llvm("float64"))
+        status = builder.call(builder.inttoptr(args[0], kind.as_pointer()), [*args[1:], builder.ptrtoint(value, _llvm("int64"))])
         return context.make_tuple(builder, signature.return_type, [status, builder.load(value)])
 
     types = imported("numba.core.types")
@@ -146,20 +120,20 @@ def call_entry(typingctx, address, handle, x, g):
 
 #: ``void f(a, b, c, d)``: the inner loop of a ufunc.
 call4 = c_function(None, "void", *["int64"] * 4)
-#: That of seven: `interpreter.steps.run`.
-call7 = c_function(None, "void", *["int64"] * 7)
+#: That of six: `interpreter.steps.run`.
+call6 = c_function(None, "void", *["int64"] * 6)
 #: ``int64 f(a, b, c)``, a kernel, and of more arguments.
-call3_int, call4_int, call5_int, call6_int = (c_function(None, "int64", *["int64"] * n) for n in (3, 4, 5, 6))
+call3_int, call4_int = (c_function(None, "int64", *["int64"] * n) for n in (3, 4))
 
 
 def _acquire(context, builder, signature, args):
-    pointer = builder.inttoptr(args[0], _i64().as_pointer())
-    zero, one = ir.Constant(_i64(), 0), ir.Constant(_i64(), 1)
+    pointer = builder.inttoptr(args[0], _llvm("int64").as_pointer())
+    zero, one = ir.Constant(_llvm("int64"), 0), ir.Constant(_llvm("int64"), 1)
     return builder.extract_value(builder.cmpxchg(pointer, zero, one, "acquire", "monotonic"), 1)
 
 
 def _set_free(context, builder, signature, args):
-    builder.store_atomic(ir.Constant(_i64(), 0), builder.inttoptr(args[0], _i64().as_pointer()), "release", 8)
+    builder.store_atomic(ir.Constant(_llvm("int64"), 0), builder.inttoptr(args[0], _llvm("int64").as_pointer()), "release", 8)
     return context.get_dummy_value()
 
 

@@ -1,11 +1,9 @@
-"""The scalar switches: every element-wise row on float64 scalars, in one function a direction.
+"""The scalar switches: every element-wise row on float64 scalars, for values and for adjoints.
 
 Generated from the rules table as LLVM IR, compiled once, kept on disk::
 
     int64 values(char *records, double *words, int64 low, int64 high)
     int64 reverse(char *records, double *words, int64 high, int64 low)
-    int64 adjoints(char *records, double *words, int64 high, int64 low, char *hot)
-    int64 tangents(char *records, double *words, int64 low, int64 high, char *hot, char *marks)
 
 Each walks the records while they are scalar instructions and returns the first
 index it could not handle, or one beyond the end.  `values` computes the value of
@@ -15,15 +13,8 @@ same libm, so a replay at the recorded point gives the same bits.  `reverse` goe
 down with one adjoint a slot and serves ``backward()``: an instruction whose adjoint
 is zero is skipped, which also makes its zero absolute.
 
-The last two carry several *lanes*, adjoints or tangents of different seeds,
-as a vector of a power of two of doubles a slot.  They look only at slots whose
-byte in `hot` says that some lane is not zero, eight bytes at a time, and keep
-the words of all other slots zero: so a chunk of columns of a sparse Jacobian
-costs what it reaches.  `adjoints` takes the words of a slot and leaves zeros;
-`tangents` writes them, and visits only instructions whose mark is 1.
-
 Slot 0 stands for "no operand": its value is the record's inline constant, its
-tangent zero, its adjoint a waste bin.
+adjoint a waste bin.
 
 Opcodes are places in the table of this process, and rows may be added to it at any time: a switch is of the rows that
 there are, its key on disk names them with their opcodes and expressions, and the next row makes another switch.  At a
@@ -44,7 +35,7 @@ from .library import needs_symbols
 
 
 @cache
-def _switch(name, special, lanes, last):
+def _switch(name, special, last):
     """Address of the switch that is the function `name` of its module (`codegen.switches`).
 
     `last` is the last row of the table, which only grows: with a row more there is another switch.
@@ -63,26 +54,16 @@ def _switch(name, special, lanes, last):
     def build():
         from . import switches
 
-        return str(switches.KINDS[name](special, lanes).module())
+        return str(switches.KINDS[name](special).module())
 
-    return machine_code("\n".join([f"{name} switch, special={special}, lanes={lanes}", *lines]), build, [name])[0]
+    return machine_code("\n".join([f"{name} switch, special={special}", *lines]), build, [name])[0]
 
 
 def value_switch(special):
     """Address of the switch that computes values; `special`: the tape has rows that call SciPy."""
-    return _switch("values", special, 1, ROWS[-1])
+    return _switch("values", special, ROWS[-1])
 
 
 def reverse_switch(special):
     """Address of the switch of ``backward()``."""
-    return _switch("reverse", special, 1, ROWS[-1])
-
-
-def adjoint_switch(special, lanes):
-    """Address of the switch that carries several adjoints down."""
-    return _switch("adjoints", special, lanes, ROWS[-1])
-
-
-def tangent_switch(special, lanes):
-    """Address of the switch that carries several tangents up."""
-    return _switch("tangents", special, lanes, ROWS[-1])
+    return _switch("reverse", special, ROWS[-1])

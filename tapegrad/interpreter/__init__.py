@@ -7,9 +7,7 @@ Imports: common, rules, tape, codegen.
   `contributions` what is added to part of an adjoint.
 * One adjoint, downwards (``backward()``): `walk`, with `steps` for array instructions (`calls`, of loops); `native` is the way
   to them from Python, `access` what they all read a record with.
-* Several tangents up or adjoints down (`tangent`, on the walks in `lanes`): Jacobians, `tg.autograd.jvp`.
-* `single` is the tangent of one operation, for dual numbers.
 
-Importing `walk`, `steps`, `lanes` or `single` compiles them (or loads them from the cache): others
+Importing `walk` or `steps` compiles them (or loads them from the cache): others
 import these when they are first needed.
 """

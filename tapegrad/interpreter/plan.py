@@ -537,12 +537,10 @@ class Signature(Registered):
         Operands whose values the tape must keep (-1: the result).
     kept : tuple of (int, bool)
         The same, and whether that operand is a constant, which the user may change.
-    tangents : dict of int to TangentProgram
-        Its programs in the other direction, by set of operands (`interpreter.tangent`).
     """
 
     def __init__(self, key):
-        self.key, self.tangents = key, {}
+        self.key = key
         self.row, self.attrs, self.metas, self.mask, self.out = row, attrs, metas, mask, out = key
         planner = Planner(metas, out)
         slots = row.slots(len(metas))
@@ -562,9 +560,6 @@ class Signature(Registered):
         self.constants = planner.constants
         self.saved_bytes = sum((metas[k] if k >= 0 else out).nbytes for k in self.saves)
         self.large = self.saved_bytes >= LARGE
-        self.reads = metas[0].nbytes if row.name == "select" and out is SCALAR and mask[0] else 0
-        vector = row.name == "stack" and all(m is SCALAR for m in metas) and len(slots) == len(metas)
-        self.joins = len(metas) if vector else 0
 
     def _plan(self, planner):
         """Trace the row's rule into the steps of the program."""

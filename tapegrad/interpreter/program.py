@@ -2,8 +2,7 @@
 
 A program is a flat int64 array of steps, ``[code, length, parameters...]``.
 Registers hold addresses: 0 is the instruction's adjoint, 1 to 15 its saved
-values, 16 to 31 adjoints of operands it adds into, 32 and up temporaries.  In a
-tangent program register 0 is the address of the result's word.
+values, 16 to 31 adjoints of operands it adds into, 32 and up temporaries.
 """
 
 END = 0
@@ -22,14 +21,10 @@ ZERO_AT = 13  # reg, index reg, count, char: reg[index] = 0
 CONST = 14  # reg, address: an array that the signature owns
 RECUR = 15  # source reg, offset, factor reg, offset, target reg, char, lag, exclusive, n, 3 strides, nouter, (extent, 3 strides)*
 REPAIR = 16  # reg, offset, row and column strides of two factors, target reg, char, m, k, n, nbatch, (extent, 2 strides)*
-TANGENT = 17  # reg, operand, scalar: the address of an operand's tangent
-GIVE = 18  # reg: a whole temporary becomes the tangent of the result
 
 FIRST_SAVED = 1
 FIRST_TARGET = 16
 FIRST_TEMPORARY = 32
-#: In tangent programs: a block of zeros, the tangent of an operand that has none.
-ZEROS = 16
 REGISTERS = 256
 #: Arguments of one call.
 MOST_ARGUMENTS = 128
@@ -39,11 +34,10 @@ SCRATCH, REGISTERS_AT = 8192, 4096
 
 #: A row of `Signature.TABLE`, which the walks read, has so many words; then, in bytes from its start: the program's address,
 #: how many values are saved and how many operands there are, whether the result is a scalar, whether what is saved is large,
-#: the bytes of the result and of what is saved, and what the walks do without a program: the bytes of the array of float64 of
-#: which an element is read, or minus how many numbers become a vector (0: neither).
-ROW_WORDS = 8
+#: and the bytes of what is saved.
+ROW_WORDS = 6
 ROW_BYTES = 8 * ROW_WORDS
-ROW_PROGRAM, ROW_SAVES, ROW_OPERANDS, ROW_SCALAR, ROW_LARGE, ROW_RESULT, ROW_SAVED, ROW_DIRECT = range(0, ROW_BYTES, 8)
+ROW_PROGRAM, ROW_SAVES, ROW_OPERANDS, ROW_SCALAR, ROW_LARGE, ROW_SAVED = range(0, ROW_BYTES, 8)
 
 #: A walk returns this minus the index of a scalar instruction that its switch does not know (`codegen.scalars`).
 UNKNOWN = -(1 << 40)

@@ -33,9 +33,8 @@ class Registered:
     LOCK = remade(threading.RLock())
     #: A row of words for each number, which the compiled walks read: see `interpreter.program`.
     TABLE = np.zeros((64, P.ROW_WORDS), np.int64)
-    #: How many were ever made; by number, how many had been made when this one was.
+    #: How many were ever made.
     made = 0
-    _BORN = np.zeros(64, np.int64)
     _OUTGROWN: list[np.ndarray] = []
     _PENDING: list[ref] = []
     _FREE: list[int] = []
@@ -54,11 +53,9 @@ class Registered:
                 signature.opcode = FIRST_ARRAY + signature.number
                 cls.TABLE[signature.number] = [
                     signature.words.ctypes.data, len(signature.saves), len(signature.slots), signature.out is SCALAR,
-                    signature.large, signature.out.nbytes, signature.saved_bytes + OBJECT_BYTES,
-                    signature.reads or -signature.joins,
+                    signature.large, signature.saved_bytes + OBJECT_BYTES,
                 ]
                 cls.made += 1
-                cls._BORN[signature.number] = cls.made
                 cls._PENDING.append(ref(signature))
                 cls.ALL[signature.number] = cls.BY_KEY[key] = signature
         return signature
@@ -87,7 +84,6 @@ class Registered:
             # A sweep of another thread may still be reading the old table.
             cls._OUTGROWN.append(cls.TABLE)
             cls.TABLE = np.concatenate([cls.TABLE, np.zeros_like(cls.TABLE)])
-            cls._BORN = np.concatenate([cls._BORN, np.zeros_like(cls._BORN)])
         return number
 
     @classmethod
@@ -104,11 +100,6 @@ class Registered:
             del alive
         cls._PENDING[:] = [waiting for waiting in cls._PENDING if waiting() is not None]
         cls._limit = max(MOST, 2 * len(cls.BY_KEY))
-
-    @classmethod
-    def since(cls, count):
-        """The numbers of those made after the first `count`."""
-        return np.flatnonzero(cls._BORN > count).tolist() if cls.made > count else []
 
     @classmethod
     def compile_pending(cls):

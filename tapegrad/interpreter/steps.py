@@ -222,12 +222,9 @@ def _indexed(code, source, index, target, count, char):
             store_float(target + at, 0.0)
 
 
-@compiled("void(int64, int64, int64, int64, int64, int64, int64)")
-def run(program, regs, records, words, stride, i, scratch):
-    """Run the program of array instruction `i`; register 0 holds its adjoint.
-
-    The word (adjoint or tangent) of slot s is at ``words + stride * s``.
-    """
+@compiled("void(int64, int64, int64, int64, int64, int64)")
+def run(program, regs, records, words, i, scratch):
+    """Run the program of array instruction `i`; register 0 holds its adjoint, `words` a word for the adjoint of each slot."""
     top = P.FIRST_TEMPORARY
     p = program
     while True:
@@ -244,23 +241,23 @@ def run(program, regs, records, words, stride, i, scratch):
         elif code == P.MOVE or code == P.ADD:
             slot = operand_slot(records, i, load_int(q))
             reg, nbytes, char = load_int(q + 8), load_int(q + 16), load_int(q + 24)
-            source, target = load_int(regs + 8 * reg), load_int(words + stride * slot)
+            source, target = load_int(regs + 8 * reg), load_int(words + 8 * slot)
             if target != 0:
                 _add_into(target, source, nbytes, char)
             elif code == P.MOVE:
-                store_int(words + stride * slot, source)
+                store_int(words + 8 * slot, source)
                 store_int(regs + 8 * reg, 0)
             else:
                 target = allocate(nbytes)
                 copy_bytes(target, source, nbytes)
-                store_int(words + stride * slot, target)
+                store_int(words + 8 * slot, target)
         elif code == P.TARGET:
-            where = words + stride * operand_slot(records, i, load_int(q))
+            where = words + 8 * operand_slot(records, i, load_int(q))
             if load_int(where) == 0:
                 store_int(where, allocate_zeros(load_int(q + 16), 1))
             store_int(regs + 8 * load_int(q + 8), load_int(where))
         elif code == P.SCALAR:
-            where = words + stride * operand_slot(records, i, load_int(q))
+            where = words + 8 * operand_slot(records, i, load_int(q))
             store_double(where, load_double(where) + load_double(load_int(regs + 8 * load_int(q + 8))))
         elif code == P.FILL:
             target, count = load_int(regs + 8 * load_int(q)), load_int(q + 8)
@@ -283,21 +280,6 @@ def run(program, regs, records, words, stride, i, scratch):
             while top <= reg:
                 store_byte(scratch + top, 0)
                 top += 1
-        elif code == P.TANGENT:
-            reg, k = load_int(q), load_int(q + 8)
-            where = words + stride * operand_slot(records, i, k)
-            if load_int(q + 16) == 0:
-                where = load_int(where)
-                if where == 0:
-                    where = load_int(regs + 8 * P.ZEROS)
-            store_int(regs + 8 * reg, where)
-            while top <= reg:
-                store_byte(scratch + top, 0)
-                top += 1
-        elif code == P.GIVE:
-            reg = load_int(q)
-            store_int(words + stride * i, load_int(regs + 8 * reg))
-            store_int(regs + 8 * reg, 0)
         elif code == P.SCAN:
             _scan(regs, q)
         elif code == P.REPAIR:

@@ -24,7 +24,7 @@ from ..codegen.addresses import address_of
 from ..codegen.compile import compiled
 from ..codegen.memory import (
     call4_int,
-    call7,
+    call6,
     load_byte,
     load_double,
     load_int,
@@ -141,7 +141,7 @@ def reverse(records, adjoint, marks, high, low, switch, run, table, addresses, s
             for k in range(saved):
                 store_int(regs + 8 * (1 + k), load_int(addresses + 8 * (position + k)))
             store_int(regs, seed)
-            call7(run, load_int(row + P.ROW_PROGRAM), regs, records, adjoint, 8, i, scratch)
+            call6(run, load_int(row + P.ROW_PROGRAM), regs, records, adjoint, i, scratch)
             if scalar == 0:
                 left = load_int(regs)
                 if left != 0:

@@ -112,27 +112,36 @@ class Arrays:
         if row.effect == "view" and isinstance(operands[0], ArrayRef):
             # A window on a number repeated stays one.
             operands[0] = replace(operands[0], number=None)
-        plan = LoopPlanner(operands, entry.meta, body)
+        plan = self._planner(operands, entry.meta, body)
         if row is _ABSOLUTE:
             # Of finite factors it is the plain product.
             for o in operands:
                 if o.buffer.data is None or not np.isfinite(o.buffer.data).all():
-                    plan.demand_finite(o, self.guards)
+                    plan.demand_zero(plan.sym_of(o) * 0.0)
         if row.effect == "write":
             x, value = operands[:2]
             in_place = isinstance(x, ArrayRef) and contiguous(x.shape, x.strides, 1) and (0 in reuse or here(x, target))
             plan.room = x if in_place else target
             if in_place and isinstance(value, ArrayRef) and value.buffer is x.buffer:
                 plan.operands[1] = plan.compute(plan.operands[1])
-        plan.refusal = self.guards
         try:
             result = plan.row(row, attrs, target)
         except NotLowered as reason:
             raise NotLowered(reason.what, place) from None
         if row.raises or row is _RECURRENCE:
             # Where it is not finite the eager operation raises, or (a recurrence) zero is absolute.
-            plan.demand_finite(result, self.guards)
+            plan.demand_zero(plan.sym_of(result) * 0.0)
         return body, result
+
+    def _planner(self, operands, out, body):
+        return LoopPlanner([self._ready(o, body) for o in operands], out, body, self.guards)
+
+    def copied(self, source, target):
+        """Statements that copy one array to another of its shape, which does not overlap it."""
+        body = []
+        plan = self._planner([source], None, body)
+        plan._store(plan.operands[0], self._ready(target, body))
+        return body
 
     def _ready(self, operand, body):
         if not isinstance(operand, ArrayRef) or operand.offset.table is None:
@@ -140,8 +149,7 @@ class Arrays:
         return ArrayRef(operand.buffer, without_table(operand.offset, body), operand.shape, operand.strides, operand.char)
 
     def _host(self, entry, operands, target, body, place):
-        ufunc, plan = entry.function.ufunc, LoopPlanner(operands, entry.meta, body)
-        plan.refusal = self.guards
+        ufunc, plan = entry.function.ufunc, self._planner(operands, entry.meta, body)
         function = entry.function.function
         if isinstance(function, HostFunction) and function.name in RECOMPUTED:
             sym = RECOMPUTED[function.name](plan, *plan.operands, *function.data)
@@ -167,7 +175,7 @@ class Arrays:
         body = []
         shape = value.shape if isinstance(value, ArrayRef) else ()
         before = self.constant(np.frombuffer(seen, np.dtype(value.char)).reshape(shape or (1,)))
-        plan = LoopPlanner([self._ready(value, body), before], Meta((), (), "?", 1), body)
+        plan = self._planner([value, before], Meta((), (), "?", 1), body)
         x, y = plan.operands
         if not shape:
             y = y.reshape(())

@@ -61,11 +61,13 @@ class LoopPlanner(Products, Planner):
         The result.
     body : list of ir.Statement
         Receives the statements.
+    refusal : int
+        Number of the guard that says that the function itself has to answer.
     """
 
-    def __init__(self, operands, out, body):
+    def __init__(self, operands, out, body, refusal=0):
         super().__init__([], out)
-        self.body = body
+        self.body, self.refusal = body, refusal
         self.bases = []
         self.operands = [self.sym_of(o) for o in operands]
 
@@ -119,7 +121,7 @@ class LoopPlanner(Products, Planner):
 
     def constant(self, array, char):
         array = np.ascontiguousarray(array, char)
-        return self.sym_of(whole_constant(array))
+        return self.sym_of(whole(ir.Buffer(ir.CONSTANT, array.size, char, data=array.reshape(-1)), array.shape))
 
     # -- nests ----------------------------------------------------------------------
     def loop(self, exprs, outputs, shape, accumulate):
@@ -165,7 +167,7 @@ class LoopPlanner(Products, Planner):
         if 0 in shape:
             target = self.temporary(kept, char)
             self.loop([L.Expr.lift(_IDENTITY[how])], [target], kept, [None])
-            return self._reduced(target, result)
+            return self._sym(target).reshape(result)
         order, turned = memory_order(shape, sym.expr.leaves())
         inner = [k for k in order if shape[k] != 1]
         if math.prod(kept) == 1:
@@ -181,10 +183,7 @@ class LoopPlanner(Products, Planner):
             self.loop([L.Expr.lift(_IDENTITY[how])], [target], kept, [None])
             window = Atom(target.reg, 0, shape, [0 if k in axes else s for k, s in enumerate(target.strides)], char)
             self.loop([sym.expr], [window], shape, [how])
-        return self._reduced(target, result)
-
-    def _reduced(self, atom, shape):
-        return self._sym(Atom(atom.reg, 0, shape, c_strides(shape, ITEMSIZE[atom.char]), atom.char))
+        return self._sym(target).reshape(result)
 
     def _carried(self, sym, how, axes, char, order, turned, target):
         """Reduce with carried values, in loops inside those of the axes that stay; store in `target`."""
@@ -406,28 +405,14 @@ class LoopPlanner(Products, Planner):
         self.body.append(load)
         return load
 
-    #: Number of the guard that says that the function itself has to answer.
-    refusal = 0
+    def demand(self, condition, early=True):
+        """A guard that a condition holds in every element, tested before going on if `early`."""
+        self.demand_zero(L.select(condition, 0.0, 1.0), early)
 
-    def demand(self, condition):
-        """A guard that a condition holds in every element, tested before going on."""
-        wrong = L.select(condition, 0.0, 1.0)
-        holds = self.compute(L.eq(wrong.sum() if condition.ndim else wrong, 0.0))
-        self.body.append(ir.Guard(self.refusal, self.bases[holds.atom.reg], True, early=True))
-
-    def demand_finite(self, result, number):
-        """A guard that every element of `result` is finite."""
-        sym = self.sym_of(result)
-        if 0 in sym.shape:
-            return
-        zero = sym * 0.0
-        total = zero.sum() if sym.ndim else zero
-        holds = self.compute(L.eq(total, 0.0))
-        self.body.append(ir.Guard(number, self.bases[holds.atom.reg], True))
-
-
-def whole_constant(array):
-    return whole(ir.Buffer(ir.CONSTANT, array.size, array.dtype.char, data=array.reshape(-1)), array.shape)
+    def demand_zero(self, sym, early=False):
+        """A guard that all elements add up to zero: those of ``x * 0.0``, for one, if they are finite."""
+        holds = self.compute(L.eq(sym.sum(), 0.0))
+        self.body.append(ir.Guard(self.refusal, self.bases[holds.atom.reg], True, early))
 
 
 def around(shape, strides, at, size):

@@ -14,7 +14,6 @@ import numpy as np
 
 from ..interpreter import program as P
 from ..interpreter.plan import call_words
-from ..interpreter.symbolic import Atom, Sym
 from ..rules import lang as L
 from . import ir
 from .arrays_views import moved
@@ -45,12 +44,8 @@ class Products:
         if k == 0 or 0 in (m, n, *batch):
             return self._sym(self.temporary((*batch, m, n), char, zero=True))
         a, b = (s if s.char == char else self._cast(s, char) for s in (a.window(), b.window()))
-        left, right = a.atom, b.atom
-        left = Atom(left.reg, left.offset, (*left.shape, 1), (*left.strides, 0), char)
-        right = Atom(right.reg, right.offset, (*right.shape[:-2], 1, *right.shape[-2:]), (*right.strides[:-2], 0, *right.strides[-2:]), char)
-        lead, axis = [*batch, m, k, n], len(batch) + 1
-        products = Sym(self, lead, char, L.arg(left) * L.arg(right))
-        return self.reduce(products, "add", (axis,), False, None if m == 1 or n == 1 else True)
+        products = a.expand_dims([a.ndim]) * b.expand_dims([b.ndim - 2])
+        return self.reduce(products, "add", (products.ndim - 2,), False, None if m == 1 or n == 1 else True)
 
     def _call_places(self, atoms, inputs):
         # A program by itself: the result is in register 0, the others in registers of their own, where they begin.

@@ -22,7 +22,6 @@ from .arrays import Arrays, as_seen
 from .arrays_hosts import expression_of
 from .arrays_views import ArrayRef, without_table
 from .columns import ARGUMENT, ARRAY, ENTRIES, distinct
-from .copies import copy_array
 from .nest import LoopNode
 from .reasons import NotLowered
 from .references import Carried, Direct, Gathered, Number, Outside, Phi, References, Spilled
@@ -320,8 +319,7 @@ class Builder:
     def bring(self, value, target):
         """Copy an array or a value to an ArrayRef."""
         if isinstance(value, ArrayRef):
-            if value.buffer.size:
-                self._add(*copy_array(value, target))
+            self._add(*self.arrays.copied(value, target))
         else:
             self._add(ir.Store(target.buffer, target.offset, self._executed(value)))
 

@@ -12,9 +12,6 @@ from __future__ import annotations
 import numpy as np
 
 from ..common.errors import require
-from ..interpreter.windows import coalesce
-from . import ir
-from .arrays_views import moved, without_table
 from .columns import ELEMENT, NUMBER
 
 #: Uneven stretches of one owner are one loop over a table if there are more of them than this.
@@ -55,18 +52,3 @@ def _even(at, ranks):
         if len(parts) > _MOST:
             return [at]
     return [*parts, at[start:]]
-
-
-def copy_array(source, target):
-    """Statements that copy one ArrayRef to another of its shape, which does not overlap it."""
-    statements = []
-    extents, strides = coalesce(source.shape, (source.strides, target.strides))
-    loops = [ir.Loop(extent) for extent in extents]
-    read, write = (
-        moved(without_table(ref.offset, statements), 0, zip(loops, steps)) for ref, steps in zip((source, target), strides)
-    )
-    load = ir.Load(source.buffer, read)
-    body = [load, ir.Store(target.buffer, write, load)]
-    for loop in reversed(loops):
-        loop.body, body = body, [loop]
-    return statements + body

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ..rules import BY_NAME
-from .expand.scalars import advance, expand
+from .expand.scalars import derive
 from .reasons import NotLowered
 from .templates import Plan
 from .terms import Term
@@ -45,9 +45,10 @@ class Derivation:
             return
         w, plan = self.writer, self.plan
         w.reserve(int(plan.room[high + 1] - plan.room[low]) * (self.lanes if self.forward else 1))
-        w.count = (advance if self.forward else expand)(
-            low, high, w.ops, w.lefts, w.rights, w.constants, w.origins, w.count, self.word, plan.template, plan.pools, plan.pool,
-            plan.starts, plan.instructions, plan.literals, plan.ends, plan.contributions, *_SUMS,
+        w.count = derive(
+            int(self.forward), low, high, w.ops, w.lefts, w.rights, w.constants, w.origins, w.count, np.atleast_2d(self.word),
+            plan.template, plan.pools, plan.pool, plan.starts, plan.instructions, plan.literals, plan.ends, plan.contributions,
+            *_SUMS,
         )
 
     def term(self, word):

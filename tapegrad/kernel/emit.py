@@ -114,7 +114,7 @@ class Emission:
             for buffer in zeroed:
                 shared.zero(b, self._address(None, layout.offsets[id(buffer)]), buffer.nbytes)
             # Memory is used again by the next piece: nothing may move from one to the other.
-            shared.call(b, piece, lambda: finish, len(pieces) > 1)
+            shared.call(b, piece, finish, len(pieces) > 1)
         b.branch(finish)
         b.position_at_end(finish)
 

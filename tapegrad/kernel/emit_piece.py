@@ -3,8 +3,8 @@
 ``i1 piece(ptr inputs, ptr outputs, ptr workspace)``: whether the kernel has to end,
 because an early guard failed.
 
-Loops are tested at their end.  Counters and carried values are phis, and so is the
-least number of the guards that failed: it is a minimum without a branch, so that
+Loops are tested at their end.  Counters and carried values are phis, and the
+least number of the guards that failed becomes one: it is a minimum without a branch, so that
 loops with guards are still vectorised.  Every buffer has a type of its own in
 LLVM's type-based alias analysis, which says that no two of them overlap: within
 a piece that is so (see `kernel.plan`), and memory used again is used again in
@@ -18,11 +18,11 @@ import re
 import numpy as np
 from llvmlite import ir
 
-from ..codegen.emit import I1, I8, I32, I64, MEMORY
+from ..codegen.emit import I1, I8, I32, I64, MEMORY, REGISTER, convert
 from ..interpreter.native import run_address
 from . import ir as K
 from .cut import CutLoop, is_number
-from .emit_values import POINTER, REGISTER, convert, emit_let, number, reordered_nodes
+from .emit_values import POINTER, emit_let, number, reordered_nodes
 
 PIECE = ir.FunctionType(I1, [POINTER] * 3)
 #: No guard has failed; greater than any number of a guard.
@@ -89,14 +89,14 @@ class Shared:
         return f"piece{self.count}"
 
     def call(self, b, piece, stop, apart=True):
-        """Call a piece, in code of its own if it stands apart; if it ends early, go on at the block of `stop`."""
+        """Call a piece, in code of its own if it stands apart; if it ends early, go on at the block `stop`."""
         function = PieceEmitter(self, piece).function
         if apart:
             function.attributes.add("noinline")
         ended = b.call(function, b.function.args)
         if piece.stops:
             on = b.function.append_basic_block("on")
-            b.cbranch(ended, stop(), on)
+            b.cbranch(ended, stop, on)
             b.position_at_end(on)
 
 
@@ -117,19 +117,19 @@ class PieceEmitter:
         body = self.function.append_basic_block("body")
         self.b = ir.IRBuilder(body)
         self.values, self.counters, self.bases, self.pending = {}, {}, {}, []
-        self.failed, self.depth, self.stop = None, 0, None
+        self.failed, self.depth, self.stop = None, 0, self.function.append_basic_block("stop")
+        ir.IRBuilder(self.stop).ret(ir.Constant(I1, 1))
         if piece.guards:
-            self.failed = self._load(self.workspace, I32, "guards")
+            self.failed = ir.IRBuilder(self.entry).alloca(I32)
+            self._guards_from_memory()
         for item in piece.items:
             if isinstance(item, CutLoop):
                 self.Loop(item.loop, item.pieces)
             else:
                 self.statement(item)
         if piece.guards:
-            self._store(self.failed, self.workspace, "guards")
+            self._guards_to_memory()
         self.b.ret(ir.Constant(I1, 0))
-        if self.stop is not None:
-            ir.IRBuilder(self.stop).ret(ir.Constant(I1, 1))
         ir.IRBuilder(self.entry).branch(body)
 
     # -- memory -------------------------------------------------------------------
@@ -142,6 +142,12 @@ class PieceEmitter:
 
     def _store(self, value, address, tag):
         self.b.store(value, address).set_metadata("tbaa", self.shared.tag(tag))
+
+    def _guards_from_memory(self):
+        self.b.store(self._load(self.workspace, I32, "guards"), self.failed)
+
+    def _guards_to_memory(self):
+        self._store(self.b.load(self.failed), self.workspace, "guards")
 
     def _at(self, offset):
         return self.b.gep(self.workspace, [const(offset)], inbounds=True, source_etype=I8)
@@ -253,20 +259,15 @@ class PieceEmitter:
         bad = b.not_(value) if guard.seen else value
         number = ir.Constant(I32, guard.number) if isinstance(guard.number, int) else b.trunc(self.position(guard.number), I32)
         if not guard.early:
-            failed = b.select(bad, number, NONE)
-            self.failed = b.select(b.icmp_signed("<", failed, self.failed), failed, self.failed)
+            failed, before = b.select(bad, number, NONE), b.load(self.failed)
+            b.store(b.select(b.icmp_signed("<", failed, before), failed, before), self.failed)
             return
         broken, on = self.function.append_basic_block("broken"), self.function.append_basic_block("on")
         b.cbranch(bad, broken, on)
         b.position_at_end(broken)
         self._store(number, self.workspace, "guards")
-        b.branch(self._stop())
+        b.branch(self.stop)
         b.position_at_end(on)
-
-    def _stop(self):
-        if self.stop is None:
-            self.stop = self.function.append_basic_block("stop")
-        return self.stop
 
     def Run(self, run):
         b, plan, shared = self.b, self.plan, self.shared
@@ -276,44 +277,44 @@ class PieceEmitter:
         for register, buffer, index in run.operands:
             where = b.ptrtoint(self.element(buffer, index), I64)
             b.store(where, b.gep(registers, [const(register)], source_etype=I64))
-        callee = b.inttoptr(const(run_address()), ir.FunctionType(ir.VoidType(), [I64] * 7).as_pointer())
+        callee = b.inttoptr(const(run_address()), ir.FunctionType(ir.VoidType(), [I64] * 6).as_pointer())
         program, registers, scratch = (b.ptrtoint(pointer, I64) for pointer in (shared.address(words)[0], registers, scratch))
         # There are no records.
-        b.call(callee, [program, registers, *[const(0)] * 4, scratch])
+        b.call(callee, [program, registers, *[const(0)] * 3, scratch])
 
     # -- loops ---------------------------------------------------------------------
-    def _open(self, loop):
-        """The head of a loop: its phis, and the number of its last iteration."""
-        b = self.b
-        inits = [self.value(c.init) for c in loop.carries]
-        first, last = const(0), None
+    def Loop(self, loop, pieces=()):
+        """A loop; if its body is cut into `pieces`, each iteration calls them, and others see its counter and guards in memory."""
+        b, guarded = self.b, pieces and self.piece.guards
+        if guarded:
+            self._guards_to_memory()
+        first, last, inits = const(0), const(0 if loop.ragged else loop.extent), [self.value(c.init) for c in loop.carries]
         if loop.ragged:
             extents, kept = self.shared.address(np.asarray(loop.extent, np.int64))
             extent = self._load(b.gep(extents, [self.position(loop.which)], source_etype=I64), I64, "tables", True)
             first = self._load(self._word(("ragged", id(loop))), I64, "words")
             last = b.add(first, extent, flags=("nsw",))
-        else:
-            last = const(loop.extent)
-        before, head = b.block, self.function.append_basic_block("loop")
+        before, head, after = b.block, self.function.append_basic_block("loop"), self.function.append_basic_block("after")
         b.branch(head)
         b.position_at_end(head)
-        counter = b.phi(I64)
-        counter.add_incoming(first, before)
-        self.counters[id(loop)] = counter
-        phis = []
-        for carry, init in zip(loop.carries, inits):
-            phi = b.phi(REGISTER[carry.char])
-            phi.add_incoming(init, before)
-            phis.append(phi)
-        return head, counter, last, phis
-
-    def _close(self, loop, head, counter, last, phis):
-        b = self.b
+        counter = self.counters[id(loop)] = b.phi(I64)
+        phis = [b.phi(REGISTER[carry.char]) for carry in loop.carries]
+        for phi, begin in zip((counter, *phis), (first, *inits)):
+            phi.add_incoming(begin, before)
+        if pieces and id(loop) in self.plan.slots:
+            self._store(counter, self._word(id(loop)), "words")
+        self.depth += not pieces
+        for carry, phi in zip(loop.carries, phis):
+            self.define(carry, phi)
+        for piece in pieces:
+            self.shared.call(b, piece, self.stop)
+        for statement in () if pieces else loop.body:
+            self.statement(statement)
+        self.depth -= not pieces
         following = b.add(counter, const(1), flags=("nuw", "nsw"))
-        for phi, carry in zip(phis, loop.carries):
-            phi.add_incoming(convert(b, self.value(carry.next), carry.next.char, carry.char), b.block)
-        counter.add_incoming(following, b.block)
-        after = self.function.append_basic_block("after")
+        carried = [convert(b, self.value(carry.next), carry.next.char, carry.char) for carry in loop.carries]
+        for phi, value in zip((counter, *phis), (following, *carried)):
+            phi.add_incoming(value, b.block)
         again = b.cbranch(b.icmp_signed("<", following, last), head, after)
         # A sum waits for the one before it, unless there are several.
         several = any(c.reorder for c in loop.carries)
@@ -322,32 +323,8 @@ class PieceEmitter:
         b.position_at_end(after)
         if loop.ragged:
             self._store(last, self._word(("ragged", id(loop))), "words")
-
-    def Loop(self, loop, pieces=()):
-        """A loop; if its body is cut into `pieces`, each iteration calls them, and others see its counter and guards in memory."""
-        guarded = not pieces and any(isinstance(s, K.Guard) and not s.early for s in K.walk(loop.body))
-        if pieces and self.piece.guards:
-            self._store(self.failed, self.workspace, "guards")
-        frame = self._open(loop)
-        if pieces and id(loop) in self.plan.slots:
-            self._store(frame[1], self._word(id(loop)), "words")
         if guarded:
-            failed = self.b.phi(I32)
-            failed.add_incoming(self.failed, frame[1].incomings[0][1])
-            self.failed = failed
-        self.depth += not pieces
-        for carry, phi in zip(loop.carries, frame[3]):
-            self.define(carry, phi)
-        for piece in pieces:
-            self.shared.call(self.b, piece, self._stop)
-        for statement in () if pieces else loop.body:
-            self.statement(statement)
-        self.depth -= not pieces
-        if guarded:
-            failed.add_incoming(self.failed, self.b.block)
-        self._close(loop, *frame)
-        if pieces and self.piece.guards:
-            self.failed = self._load(self.workspace, I32, "guards")
+            self._guards_from_memory()
         if not self.depth:
             pending, self.pending = self.pending, []
             for value in pending:

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import numpy as np
 from llvmlite import ir
 
-from ..codegen.emit import F32, F64, I1, I64, MEMORY, Emitter
+from ..codegen.emit import F32, F64, I1, I64, REGISTER, Emitter, convert
 from .emit_tanh import tanh
 from .ir import Let, arithmetic, nodes
 
 POINTER = ir.PointerType()
-#: dtype character -> type of a value in a register.
-REGISTER = MEMORY | {"?": I1}
 
 
 def number(value, char):
@@ -19,26 +16,6 @@ def number(value, char):
     if char in "df":
         return ir.Constant(REGISTER[char], float(value))
     return ir.Constant(REGISTER[char], bool(value) if char == "?" else int(value))
-
-
-def convert(b, value, char, wanted):
-    """A value of type `char` as one of type `wanted`, as NumPy's ``astype`` does."""
-    if char == wanted:
-        return value
-    target, kind, to = REGISTER[wanted], np.dtype(char).kind, np.dtype(wanted).kind
-    if to == "b":
-        zero = ir.Constant(value.type, 0)
-        return b.fcmp_unordered("!=", value, zero) if kind == "f" else b.icmp_unsigned("!=", value, zero)
-    if kind == "f":
-        if to == "f":
-            return b.fpext(value, target) if target == F64 else b.fptrunc(value, target)
-        wide = b.fptosi(value, I64)
-        return wide if target == I64 else b.trunc(wide, target)
-    if to == "f":
-        return b.sitofp(value, target) if kind == "i" else b.uitofp(value, target)
-    if value.type.width < target.width:
-        return b.sext(value, target) if kind == "i" else b.zext(value, target)
-    return value if value.type == target else b.trunc(value, target)
 
 
 class FloatEmitter(Emitter):

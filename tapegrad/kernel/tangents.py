@@ -93,16 +93,14 @@ class _Tangents(Derivation):
         writer, entry, row = self.writer, item.entry, item.entry.function
         slots = row.slots(len(item.operands))
         attrs = row.keywords(entry.attrs, entry.integer)
-        flat = row is STACK and len(entry.meta.shape) == 1
+        flat = row is STACK and all(o < 0 or self.tape.metas[o] is SCALAR for o in item.operands)
         operands = () if flat else [Term.of(writer, o) for o in item.operands]
         for lane in range(self.lanes):
-            tangents = [self._of(lane, item.operands[k]) for k in slots]
-            if not any(t is not None for t in tangents):
-                continue
             if flat:
-                slot, _ = self.stacked([0 if t is None else t.reference() for t in tangents], (), entry.meta.char)
-                tangent = Term.of(writer, slot)
+                slot, _ = self.stacked([int(self.word[lane, o]) if o > 0 else 0 for o in item.operands], (), entry.meta.char)
+                tangent = Term.of(writer, slot) if slot else None
             else:
+                tangents = [self._of(lane, item.operands[k]) for k in slots]
                 tangent = row.tangent(tangents, operands, Term.of(writer, item.slot), attrs)
             if tangent is None:
                 continue

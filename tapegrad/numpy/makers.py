@@ -18,7 +18,8 @@ from ..array.objects import PLAIN, holds_tensors, in_objects, joined, operand
 from ..array.record import normalise, plain
 from ..numpy_api.dispatch import FUNCTIONS
 from ..numpy_api.lists import taking_lists
-from ..numpy_api.shaping import cast, rearranged
+from ..numpy_api.own_code import private_code
+from ..numpy_api.shaping import cast
 from ..tape.store import thread_state
 
 
@@ -97,7 +98,7 @@ def fromiter(iterable, dtype, count=-1, **options):
 
 
 class Joiner:
-    """``np.r_`` and ``np.c_``: NumPy's own object arranges positions where there are tensors."""
+    """``np.r_`` and ``np.c_``: of tensors by NumPy's code for them."""
 
     def __init__(self, source):
         self.source, self.__doc__ = source, source.__doc__
@@ -106,9 +107,7 @@ class Joiner:
         parts = key if isinstance(key, tuple) else (key,)
         if not holds_tensors(parts):
             return fillable(self.source[key])
-        text = parts[:1] if isinstance(parts[0], str) else ()
-        arrays = [self.source[p] if isinstance(p, slice) else operand(p) for p in parts[len(text) :]]
-        return rearranged(lambda *positions: self.source[(*text, *positions)], *arrays)
+        return private_code(type(self.source).__getitem__)(self.source, key)
 
     def __len__(self):
         return 0

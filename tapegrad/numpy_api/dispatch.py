@@ -191,14 +191,15 @@ def _constant(operand):
 
 
 def _into(ufunc, method, inputs, kwargs, out):
-    """``np.add(a, b, out=t)`` and ``array += t``: refused, unless t is a constant or the array one of objects."""
+    """``np.add(a, b, out=t)``, an assignment to t, and ``array += t``: refused, unless the array is one of objects."""
     if len(out) == 1 and type(out[0]) is np.ndarray and out[0].dtype.char == "O":
         out[0][...] = in_objects(F.lift(getattr(ufunc, method)(*inputs, **kwargs)))
         return out[0]
-    if len(out) == 1 and isinstance(out[0], Differentiable) and kwargs.keys() <= {"axis", "where", "casting", "keepdims"}:
-        where = kwargs.pop("where", True)
-        kwargs.pop("casting", None)
-        result = getattr(ufunc, method)(*inputs, **kwargs)
+    if len(out) == 1 and isinstance(out[0], Differentiable):
+        where, casting = kwargs.pop("where", True), kwargs.pop("casting", "same_kind")
+        result = F.lift(getattr(ufunc, method)(*inputs, **kwargs))
+        if not np.can_cast(result.dtype, out[0].dtype, casting):
+            raise TypeError(f"Cannot cast ufunc {ufunc.__name__!r} output from {result.dtype!r} to {out[0].dtype!r} with casting rule {casting!r}")
         out[0][...] = result if where is True else F.where(where, result, out[0])
         return out[0]
     if any(isinstance(x, Differentiable) and x.requires_grad for x in (*inputs, *out)):

@@ -65,12 +65,6 @@ DIRECT[np.conjugate] = F.clone
 # ---- functions --------------------------------------------------------------------------
 
 
-@implements(np.fix)
-def _fix(x, out=None):
-    only_defaults(np.fix, out=out)
-    return F.trunc(x)
-
-
 def _round(a, decimals=0, out=None):
     only_defaults(np.round, out=out)
     if not decimals:
@@ -113,11 +107,6 @@ def _real(val):
 @implements(np.imag)
 def _imag(val):
     return plain(np.zeros(val.shape, val.dtype))
-
-
-@implements(np.real_if_close)
-def _real_if_close(a, tol=100):
-    return a
 
 
 @implements(np.unwrap)

@@ -107,11 +107,6 @@ def _sign_of_det(a):
     return np.linalg.slogdet(a).sign
 
 
-@implements(np.linalg.svdvals)
-def _svdvals(x, /):
-    return _svd(x, compute_uv=False)
-
-
 @implements(np.linalg.qr)
 def _qr(a, mode="reduced"):
     a = F.lift(a)

@@ -21,7 +21,7 @@ import numpy as np
 from ..array import functions as F
 from ..array.differentiable import Differentiable
 from ..array.objects import holds_tensors
-from ..array.record import normalise, plain
+from ..array.record import guard_on, normalise, plain
 from .dispatch import FUNCTIONS, implements, refuse, values_of
 from .shaping import cast, rearranged
 
@@ -30,7 +30,8 @@ linalg.outer linalg.tensordot tensordot kron polyfit vander diff ediff1d gradien
 linalg.tensorinv linalg.cond linalg.cross linspace logspace ptp trapezoid cumulative_sum cumulative_prod nancumsum nancumprod
 rollaxis ix_ vstack hstack dstack column_stack append hsplit vsplit dsplit unstack
 fliplr flipud rot90 resize fft.fftshift fft.ifftshift trim_zeros apply_along_axis apply_over_axes
-tril triu matrix_transpose linalg.matrix_transpose linalg.diagonal linalg.trace linalg.vector_norm linalg.matrix_norm
+tril triu matrix_transpose linalg.matrix_transpose linalg.diagonal linalg.trace linalg.vector_norm linalg.matrix_norm linalg.svdvals
+fix real_if_close extract
 """
 
 
@@ -146,8 +147,7 @@ for _name in _NAMES.split():
 
 @implements(np.geomspace)
 def _geomspace(start, stop, *args, **kwargs):
-    signs = np.sign(values_of(F.lift(start))) * np.sign(values_of(F.lift(stop)))
-    if not np.all(signs > 0):
+    if not guard_on(lambda a, b: np.all(np.sign(a) * np.sign(b) > 0), F.lift(start), F.lift(stop)):
         raise ValueError("geomspace needs ends of the same sign, and neither of them 0")
     return own_code(np.geomspace)(start, stop, *args, **kwargs)
 

@@ -53,12 +53,6 @@ def _compress(condition, a, axis=None, out=None):
     return rearranged(lambda p: np.compress(condition, p, axis), a)
 
 
-@implements(np.extract)
-def _extract(condition, arr):
-    condition = np.asarray(values_of(condition))
-    return rearranged(lambda p: np.extract(condition, p), arr)
-
-
 @implements(np.delete)
 def _delete(arr, obj, axis=None):
     obj = values_of(obj)

@@ -19,5 +19,5 @@ A tape is replayed:
 `stream`       what a replay does, laid out as words when a workspace is made.
 `walk`         the compiled replay: values and guards forward, adjoints backward.
 `values`       the program that computes the value of one array entry.
-`swept`        many directions through what was replayed (Jacobians).
+`recording`    any adjoints of what a call computed, swept back (rows of Jacobians); `ports`, its inputs and outputs.
 """

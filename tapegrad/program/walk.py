@@ -18,7 +18,7 @@ from ..codegen.compile import compiled
 from ..codegen.memory import (
     allocate,
     call4_int,
-    call7,
+    call6,
     copy_bytes,
     differ,
     load_double,
@@ -28,6 +28,7 @@ from ..codegen.memory import (
     store_double,
     store_int,
 )
+from ..interpreter import native
 from ..interpreter.access import SIZE
 from ..interpreter.program import REGISTERS_AT
 from ..interpreter.program import UNKNOWN as NOT_KNOWN
@@ -89,7 +90,7 @@ def forward(p):
             count = load_int(at + 24)
             for k in range(count):
                 store_int(regs + 8 * load_int(at + 32 + 16 * k), load_int(at + 40 + 16 * k))
-            call7(run, load_int(at + 8), regs, records, 0, 0, load_int(at + 16), scratch)
+            call6(run, load_int(at + 8), regs, records, 0, load_int(at + 16), scratch)
             at += 32 + 16 * count
         elif code == COMPARE:
             how, x, y = load_int(at + 16), load_double(load_int(at + 24)), load_double(load_int(at + 32))
@@ -228,3 +229,10 @@ def replay(p):
     """Inputs, values and guards; then, with ``p[P_BACKWARD]``, the gradients."""
     enter(p)
     return resume(p)
+
+
+def checked(p, why):
+    """Raise if compiled code has stopped at an instruction that it does not know: `why` it stopped, with the parameters `p`."""
+    if why == UNKNOWN:
+        native.steps().free_all(*p[[P_RECORDS, P_ADJOINT, P_MARKS, P_TABLE, P_HIGH]].tolist())
+        native.refuse_unknown(int(p[P_RECORDS]), NOT_KNOWN - int(p[P_STOPPED]))

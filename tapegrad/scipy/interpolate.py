@@ -176,13 +176,11 @@ class CubicSpline(PiecewisePolynomial):
             ppoly = _interpolate.CubicSpline(x, y, axis, bc_type, extrapolate)
             super().__init__(ppoly.c, ppoly.x, ppoly.extrapolate, ppoly.axis, ppoly)
             return
-        x, y = array(x), array(y)
-        _check(x, y, axis)
-        axis = axis % y.ndim
+        # SciPy refuses what cannot be.
+        plain = _interpolate.CubicSpline(value(x), value(y), axis, _plain(bc_type), extrapolate)
+        x, y, axis = array(x), array(y), plain.axis
         y = np.moveaxis(y, axis, 0) if axis else y
-        ends = _conditions(bc_type, y, axis)
-        if extrapolate is None:
-            extrapolate = "periodic" if ends[0] == "periodic" else True
+        ends = [_NAMED.get(bc, bc) if isinstance(bc, str) else bc for bc in ([bc_type] * 2 if isinstance(bc_type, str) else bc_type)]
         n = x.shape[0]
         dx = x[1:] - x[:-1]
         wide = np.reshape(dx, (n - 1,) + (1,) * (y.ndim - 1))
@@ -190,58 +188,18 @@ class CubicSpline(PiecewisePolynomial):
         s = _slopes(x, dx, wide, y, slope, ends)
         t = (s[:-1] + s[1:] - 2.0 * slope) / wide
         c = np.stack([t / wide, (slope - s[:-1]) / wide - t, s[:-1], y[:-1]])
-        super().__init__(c, x, extrapolate, axis)
+        super().__init__(c, x, plain.extrapolate, axis)
 
 
-def _check(x, y, axis):
-    if x.ndim != 1:
-        raise ValueError("`x` must be 1-dimensional.")
-    if x.shape[0] < 2:
-        raise ValueError("`x` must contain at least 2 elements.")
-    if not -y.ndim <= axis < y.ndim or x.shape[0] != y.shape[axis]:
-        raise ValueError(f"The length of `y` along `axis`={axis} doesn't match the length of `x`")
-    for name, numbers in (("x", x), ("y", y)):
-        if not np.isfinite(value(numbers)).all():
-            raise ValueError(f"`{name}` must contain only finite values.")
-    if np.any(np.diff(value(x)) <= 0):
-        raise ValueError("`x` must be strictly increasing sequence.")
+#: Conditions by name that are derivatives: order and value.
+_NAMED = {"clamped": (1, 0.0), "natural": (2, 0.0)}
 
 
-def _conditions(bc_type, y, axis):
-    """The condition of each end: a name, or ``(order, value)``."""
-    if isinstance(bc_type, str):
-        if bc_type == "periodic" and not np.allclose(value(y[0]), value(y[-1]), rtol=1e-15, atol=1e-15):
-            raise ValueError(
-                f"The first and last `y` point along axis {axis} must be identical (within machine precision) when "
-                "bc_type='periodic'."
-            )
-        bc_type = (bc_type, bc_type)
-    elif len(bc_type) != 2:
-        raise ValueError("`bc_type` must contain 2 elements to specify start and end conditions.")
-    elif any(isinstance(bc, str) and bc == "periodic" for bc in bc_type):
-        raise ValueError(
-            "'periodic' `bc_type` is defined for both curve ends and cannot be used with other boundary conditions."
-        )
-    return [_condition(bc, tuple(y.shape[1:])) for bc in bc_type]
-
-
-def _condition(bc, shape):
-    if isinstance(bc, str):
-        if bc in ("clamped", "natural"):
-            return (1 if bc == "clamped" else 2, np.zeros(shape))
-        if bc not in ("not-a-knot", "periodic"):
-            raise ValueError(f"bc_type={bc} is not allowed.")
-        return bc
-    try:
-        order, derivative = bc
-    except (TypeError, ValueError) as error:
-        raise ValueError("A specified derivative value must be given in the form (order, value).") from error
-    if order not in (1, 2):
-        raise ValueError("The specified derivative order must be 1 or 2.")
-    derivative = array(derivative)
-    if tuple(derivative.shape) != shape:
-        raise ValueError(f"`deriv_value` shape {tuple(derivative.shape)} is not the expected one {shape}.")
-    return (order, derivative)
+def _plain(condition):
+    """The condition of an end, or a pair of them, with the numbers in place of tensors."""
+    if isinstance(condition, (list, tuple)):
+        return tuple(map(_plain, condition))
+    return condition if isinstance(condition, (str, int)) else value(condition)
 
 
 def _slopes(x, dx, wide, y, slope, ends):
@@ -290,7 +248,7 @@ def _end(bc, h, h2, w, w2, slope, slope2, sign):
         d = w + w2
         return h2, h + h2, ((w + 2.0 * d) * w2 * slope + w * w * slope2) / d
     order, derivative = bc
-    derivative = np.expand_dims(derivative, 0)
+    derivative = np.broadcast_to(array(derivative), slope.shape)
     if order == 1:
         return one, 0.0 * one, derivative
     return 2.0 * h, h, 3.0 * slope * w - sign * 0.5 * derivative * w * w

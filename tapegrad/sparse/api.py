@@ -59,7 +59,7 @@ class _Sparse(OfDirections):
         return self._ordinary(args, kwargs)
 
     def _ordinary(self, args, kwargs):
-        return self._recorded().call(args, kwargs, self._reading(args, kwargs)).gradients
+        return self._recorded().call(args, kwargs, self._asked(args, kwargs)).gradients
 
     def _recorded(self):
         """What answers calls, of a tape in any case."""

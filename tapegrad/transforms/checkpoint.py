@@ -27,10 +27,11 @@ from ..array.record import normalise
 from ..autograd.custom.calls import results_of
 from ..autograd.custom.primitives import Primitive
 from ..autograd.nested import Evaluation
-from ..autograd.recording import Recording, check_result, differentiating, input_of, refuse_captured, refuse_outer
+from ..autograd.recording import check_result, differentiating, input_of, refuse_captured, refuse_outer
 from ..autograd.tape import Tape
 from ..common.errors import GradientError, StructureError
 from ..common.tree import flatten, leaf_names, unflatten
+from ..program.recording import Recording
 from ..tape.modes import enable_grad
 from ..tape.places import function_name
 from ..tape.store import thread_state
@@ -187,8 +188,12 @@ class _Segment(Primitive):
         return tuple(gradients.get(k) for k in range(len(likes)))
 
     def _push(self, tangents, result, *leaves, layout):
-        recording = self._recorded(leaves, layout, result)
-        return _packed(recording.push(_seeds([tangents[k] for k in _wanted(leaves)], recording.inputs)))
+        wanted = _wanted(leaves)
+        with Evaluation(_as_it_was(layout), leaves, wanted, {}) as e:
+            with layout.states.restored():
+                e.run()
+            self._check_values(e.results, result)
+            return _packed(e.out(e.push(e.results, [tangents[k] for k in wanted])))
 
 
 def _on_leaves(function, layout):

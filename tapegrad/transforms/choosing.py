@@ -1,11 +1,10 @@
 """Which mode is cheaper for the Jacobian of a recorded function, predicted before anything is run.
 
-The prediction counts what a sweep does: chunks of seeds, and between inputs and
-outputs scalar instructions for each chunk, array instructions, their elements and
-the multiplications of matrix routines for each seed, as if every seed reached all
+The prediction counts what is done for each seed, of which there is one for each element of the inputs (forward mode) or of the
+outputs (reverse mode): between inputs and outputs scalar instructions, array instructions, their elements and
+the multiplications of matrix routines, as if every seed reached all
 of them.  Five constants make nanoseconds of these counts.  Nothing is timed, so two runs choose
-alike; modes that cost the same are a tie, which reverse mode wins (down the tape
-there is no search for last readers).
+alike; modes that cost the same are a tie, which reverse mode wins (it computes no values again).
 """
 
 from __future__ import annotations
@@ -15,13 +14,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..interpreter.plan import Signature
-from ..tape.layout import ARRAY_LEAF, FIRST_ARRAY, MARK
+from ..tape.layout import ARRAY_LEAF, FIRST_ARRAY
+from ..tape.meta import SCALAR
 
 #: Nanoseconds of each count.  `python -m benchmarks choice` says whether they choose well.
 NANOSECONDS = {
-    "chunk": 15000.0,  # one sweep over the tape: to make ready, to seed, to collect
-    "scalar": 10.0,  # a scalar instruction, or the read of one element, in a chunk: all its seeds at once
-    "array": 28.0,  # an array instruction, for each seed
+    "pass": 5000.0,  # what Python does for one pass over the tape (to make ready, to seed, to collect), or for an eighth of an instruction
+    "scalar": 5.0,  # a scalar instruction
+    "array": 40.0,  # an array instruction
     "element": 0.14,  # an element that it reads or writes
     "flop": 0.03,  # a multiplication in a matrix routine
 }
@@ -35,30 +35,29 @@ class Work:
     arrays: int
     elements: int
     flops: int
-    reads: int = 0
 
     @property
     def instructions(self):
         """How many instructions there are."""
-        return self.scalars + self.reads + self.arrays
+        return self.scalars + self.arrays
 
-    def operations(self, seeds, lanes):
-        """Scalar operations on the derivatives of `seeds` seeds, where scalar instructions work on all lanes of a chunk."""
-        return -(-seeds // lanes) * lanes * self.scalars + seeds * (self.elements + self.flops)
+    @property
+    def operations(self):
+        """Scalar operations on the derivatives of one seed."""
+        return self.scalars + self.elements + self.flops
 
 
 def work(recording):
     """The `Work` of a `Recording`."""
-    ops = recording.store.records()["op"][: recording.high + 1]
-    ops = ops[recording.marks[: len(ops)] == MARK]
+    ops = recording.visited()
     scalars = int(np.count_nonzero(ops < FIRST_ARRAY))
-    arrays = reads = elements = flops = 0
+    arrays = elements = flops = 0
     numbers, counts = np.unique(ops[(ops >= FIRST_ARRAY) & (ops < ARRAY_LEAF)] - FIRST_ARRAY, return_counts=True)
     for number, count in zip(numbers.tolist(), counts.tolist()):
         signature = Signature.ALL[number]
         row, first = signature.row, signature.metas[0]
-        if signature.reads:
-            reads += count
+        if row.effect == "view" and signature.out is SCALAR:
+            # The read of one element: in a replay of most functions it is an argument.
             continue
         arrays += count
         if row.effect == "product":
@@ -66,9 +65,11 @@ def work(recording):
         elif row.effect == "dense" and row.primitive is None:
             # Matrix routines of about as many multiplications as their first operand has elements, times its last extent.
             flops += count * first.size * first.shape[-1]
+        elif row.effect == "view":
+            elements += count * signature.out.size
         else:
             elements += count * max(signature.out.size, *(m.size for m in signature.metas))
-    return Work(scalars, arrays, elements, flops, reads)
+    return Work(scalars, arrays, elements, flops)
 
 
 @dataclass(frozen=True)
@@ -77,8 +78,8 @@ class Cost:
 
     Attributes
     ----------
-    seeds, lanes, passes : int
-        Seeds to carry, seeds carried at once, sweeps over the tape.
+    seeds : int
+        Seeds to carry, each in a pass over the tape.
     operations : int
         Scalar operations on tangents or adjoints.
     nanoseconds : float
@@ -86,8 +87,6 @@ class Cost:
     """
 
     seeds: int
-    lanes: int
-    passes: int
     operations: int
     nanoseconds: float
 
@@ -103,16 +102,15 @@ class Prediction:
     reason: str
 
 
-def _cost(recording, work, ports):
+def _cost(work, ports, at_once):
     seeds = sum(p.size for p in ports)
-    lanes = recording.lanes(seeds)
-    passes = -(-seeds // lanes)
-    counts = {
-        "chunk": passes, "scalar": passes * (work.scalars + work.reads),
-        "array": seeds * work.arrays, "element": seeds * work.elements, "flop": seeds * work.flops,
-    }  # fmt: skip
-    time = sum(NANOSECONDS[name] * count for name, count in counts.items())
-    return Cost(seeds, lanes, passes, work.operations(seeds, lanes), time)
+    counts = {"element": seeds * work.elements, "flop": seeds * work.flops}
+    if at_once:
+        # Python goes from instruction to instruction, with all seeds.
+        counts["pass"] = 8 * work.instructions
+    else:
+        counts |= {"pass": seeds, "scalar": seeds * work.scalars, "array": seeds * work.arrays}
+    return Cost(seeds, seeds * work.operations, sum(NANOSECONDS[name] * count for name, count in counts.items()))
 
 
 def predict(recording):
@@ -127,10 +125,11 @@ def predict(recording):
     Prediction
     """
     counted = work(recording)
-    forward, reverse = (_cost(recording, counted, ports) for ports in (recording.inputs, recording.outputs))
+    forward = _cost(counted, recording.inputs, recording.at_once)
+    reverse = _cost(counted, recording.outputs, False)
     mode = "forward" if forward.nanoseconds < reverse.nanoseconds else "reverse"
     texts = {
-        name: f"{name} mode needs {_number(c.passes)} pass{'es' if c.passes != 1 else ''} of {c.lanes} for "
+        name: f"{name} mode needs {_number(c.seeds)} pass{'es' if c.seeds != 1 else ''} for "
         f"{_number(c.seeds)} {what}, about {_number(c.operations)} operations, {_number(c.nanoseconds / 1e3)} µs"
         for name, what, c in (("forward", "inputs", forward), ("reverse", "outputs", reverse))
     }

@@ -105,6 +105,10 @@ class Transformed(Generic[R]):
         """How calls like the last one are answered (`Replayed`), or None."""
         return None
 
+    def _asked(self, args, kwargs):
+        """What a recording is asked for (`Replayed.call`): a function, or None for what the transformation differentiates."""
+        return None
+
     def _answered(self, args, kwargs):
         """The answer the long way: `_ordinary`, or, inside of another derivative and recorded there, `_inside`."""
         if nested.is_nested(args, kwargs):
@@ -153,7 +157,7 @@ class Transformed(Generic[R]):
         >>> len(g.tape(2.0, 3.0))
         2
         """
-        return self._replayed.tape(args, kwargs)
+        return self._replayed.tape(args, kwargs, self._asked(args, kwargs))
 
     def kernel(self, *args: Any, **kwargs: Any) -> TapeKernel:
         """The kernel of the tape that answers a call with these arguments, compiled now if it is none yet.
@@ -174,7 +178,7 @@ class Transformed(Generic[R]):
         x0: float64[3]
         ...
         """
-        return self._replayed.kernel(args, kwargs)
+        return self._replayed.kernel(args, kwargs, self._asked(args, kwargs))
 
 
 class OfValues(Transformed[R]):

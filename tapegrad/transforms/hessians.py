@@ -19,9 +19,9 @@ from ..array.record import normalise
 from ..array.typing import Argnums, Mode, OfFirst
 from ..autograd import nested
 from ..autograd.nested import Evaluation
-from ..autograd.recording import prepared
 from ..common.errors import OptionError
 from ..common.tree import Structure, flatten
+from ..program.ports import prepared
 from .functional import Transformed, chosen
 from .jacobians import JacobianFunction, OfDirections
 from .products import second_products
@@ -65,7 +65,7 @@ def differentiate_gradient(replayed, function):
 # ---- dense Hessians ----------------------------------------------------------------------
 
 #: Elements that an instruction of a gradient has on average, and elements of the arguments, from which on
-#: directions are carried as an axis of arrays (one replay for many) instead of by sweeps of up to 16.
+#: directions are carried as an axis of arrays (one replay for many) instead of by passes of their own.
 WIDE, ENOUGH = 48, 32
 #: Numbers that such a replay may hold.
 HELD = 1 << 24
@@ -201,7 +201,7 @@ def hessian(
         floats, or containers of them.  Also called `argnum`.
     mode : {"auto", "forward", "reverse"}
         How the recorded gradient is differentiated: forward over reverse carries a tangent
-        per element of the arguments, up to 16 in a sweep, or all as an axis of arrays where the
+        per element of the arguments, or all as an axis of arrays where the
         gradient works on long arrays; reverse over reverse an adjoint.  "auto" predicts the
         cost of both; where elements interact with few others only, directions that have nothing
         in common are joined (as in `jacobian`).
@@ -264,8 +264,9 @@ def _diagonals(recording):
         seeds = [normalise(np.zeros(p.shape, p.char)) for p in ports]
         for start in range(0, port.size, CHUNK):
             units = np.eye(min(CHUNK, port.size - start), port.size, start, port.char)
-            directions = [prepared(ports, [*seeds[:k], normalise(u.reshape(port.shape)), *seeds[k + 1 :]]) for u in units]
-            diagonals[k][start : start + CHUNK] = np.diagonal(recording.many(True, directions)[k], start)
+            directions = [prepared(recording.outputs, [*seeds[:k], normalise(u.reshape(port.shape)), *seeds[k + 1 :]]) for u in units]
+            # The matrix is symmetric: its rows are its columns.
+            diagonals[k][start : start + CHUNK] = np.diagonal(recording.many(False, directions)[k], start)
     return diagonals
 
 

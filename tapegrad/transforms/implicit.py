@@ -226,32 +226,25 @@ def _name(function):
     return getattr(function, "__qualname__", repr(function))
 
 
-def _chosen(solver, default):
+def _chosen(solver, function, by_method):
     """``solve(solution, x0, arguments)``, as `_Solution` calls it, for what the user gave: a function, the name of a method, or None.
 
-    `default` is one of the three classes `_By...` below: called it solves with a method, and its `function` is what the
-    user's own solver is handed.
+    The user's own solver is handed ``function(x, *arguments)`` of x; ``by_method(solution, x0, arguments, method)`` solves otherwise.
     """
     if callable(solver):
-        return lambda solution, x0, arguments: solver(lambda x: default.function(solution, x, arguments), x0)
-    return lambda solution, x0, arguments: default(solution, x0, arguments, solver)
+        return lambda solution, x0, arguments: solver(lambda x: function(x, *arguments), x0)
+    return lambda solution, x0, arguments: by_method(solution, x0, arguments, solver)
 
 
-class _ByScipy:
-    """Roots by `scipy.optimize.root`, with exact Jacobians."""
-
-    @staticmethod
-    def function(solution, x, arguments):
-        return solution.residual(x, *arguments)
-
-    def __call__(self, solution, x0, arguments, method):
-        optimize = imported("scipy.optimize")
-        parameters = flatten(arguments)[0]
-        exact = {"jac": lambda x: solution.by_x(np.array(x), *parameters)} if method in (None, "hybr", "lm") else {}
-        return optimize.root(
-            lambda x: solution.of_vector(np.array(x), *parameters), solution.vector(x0), method=method or "hybr",
-            tol=1e-13 if method in (None, "hybr", "lm") else None, **exact,
-        )  # fmt: skip
+def _by_scipy(solution, x0, arguments, method):
+    """A root by `scipy.optimize.root`, with exact Jacobians."""
+    optimize = imported("scipy.optimize")
+    parameters = flatten(arguments)[0]
+    exact = {"jac": lambda x: solution.by_x(np.array(x), *parameters)} if method in (None, "hybr", "lm") else {}
+    return optimize.root(
+        lambda x: solution.of_vector(np.array(x), *parameters), solution.vector(x0), method=method or "hybr",
+        tol=1e-13 if exact else None, **exact,
+    )  # fmt: skip
 
 
 def root(
@@ -306,27 +299,7 @@ def root(
     >>> round(sqrt(4.0), 9), round(tg.grad(sqrt)(4.0), 9), round(tg.grad(tg.grad(sqrt))(4.0), 9)
     (2.0, 0.25, -0.03125)
     """
-    return _Solution(f, _chosen(solver, _ByScipy()), linear, tol, _name(f))(x0, args)
-
-
-class _ByIteration:
-    """Fixed points by iteration."""
-
-    def __init__(self, g):
-        self.g = g
-
-    def function(self, solution, x, arguments):
-        return self.g(x, *arguments)
-
-    def __call__(self, solution, x0, arguments, method):
-        if method is not None:
-            raise OptionError(f"solver={method!r}: give a function solver(g, x0), or none")
-        x = solution.vector(x0)
-        for _ in range(ITERATIONS):
-            before, x = x, np.array(solution.vector(self.g(solution.container(x), *arguments)), float)
-            if not np.max(np.abs(x - before), initial=0.0) > CHANGE * max(1.0, np.max(np.abs(x), initial=0.0)):
-                break
-        return solution.container(x)
+    return _Solution(f, _chosen(solver, f, _by_scipy), linear, tol, _name(f))(x0, args)
 
 
 def fixed_point(
@@ -370,33 +343,17 @@ def fixed_point(
             raise StructureError(f"{_name(g)} returns shapes {shapes[1]} for an x of shapes {shapes[0]}; they have to be the same")
         return [b - a for a, b in zip(old, new)]
 
-    return _Solution(residual, _chosen(solver, _ByIteration(g)), linear, tol, _name(g))(x0, args)
+    def by_iteration(solution, x0, arguments, method):
+        if method is not None:
+            raise OptionError(f"solver={method!r}: give a function solver(g, x0), or none")
+        x = solution.vector(x0)
+        for _ in range(ITERATIONS):
+            before, x = x, np.array(solution.vector(g(solution.container(x), *arguments)), float)
+            if not np.max(np.abs(x - before), initial=0.0) > CHANGE * max(1.0, np.max(np.abs(x), initial=0.0)):
+                break
+        return solution.container(x)
 
-
-class _ByMinimizing:
-    """Minima by `scipy.optimize.minimize`, and Newton steps behind it: the derivative is as good as the solution."""
-
-    def __init__(self, objective):
-        self.objective = objective
-
-    def function(self, solution, x, arguments):
-        return self.objective(x, *arguments)
-
-    def __call__(self, solution, x0, arguments, method):
-        optimize = imported("scipy.optimize")
-        def objective(x, *parameters):
-            return self.objective(solution.container(x), *unflatten(solution.arguments, list(parameters)))
-
-        parameters, both = flatten(arguments)[0], value_and_grad(objective)
-        minimum = optimize.minimize(
-            lambda x: both(np.array(x), *parameters), solution.vector(x0), jac=True, method=method or "BFGS"
-        )
-        better = _ByScipy()(solution, solution.container(minimum.x), arguments, None)
-        if float(np.max(np.abs(better.fun), initial=0.0)) < float(np.max(np.abs(both(minimum.x, *parameters)[1]), initial=0.0)):
-            # Newton steps may lead away to another stationary point.
-            if both(better.x, *parameters)[0] <= minimum.fun + 1e-9 * max(1.0, abs(minimum.fun)):
-                return better
-        return minimum
+    return _Solution(residual, _chosen(solver, g, by_iteration), linear, tol, _name(g))(x0, args)
 
 
 def argmin(
@@ -434,5 +391,23 @@ def argmin(
     >>> np.round(tg.derivative(ridge)(1.0), 9)      # x = 3 / (1 + w)
     array([-0.75, -0.75])
     """
-    slope = grad(f)
-    return _Solution(lambda x, *args: slope(x, *args), _chosen(solver, _ByMinimizing(f)), linear, tol, _name(f))(x0, args)
+
+    def by_minimizing(solution, x0, arguments, method):
+        """By `scipy.optimize.minimize`, and Newton steps behind it: the derivative is as good as the solution."""
+        optimize = imported("scipy.optimize")
+
+        def objective(x, *parameters):
+            return f(solution.container(x), *unflatten(solution.arguments, list(parameters)))
+
+        parameters, both = flatten(arguments)[0], value_and_grad(objective)
+        minimum = optimize.minimize(
+            lambda x: both(np.array(x), *parameters), solution.vector(x0), jac=True, method=method or "BFGS"
+        )
+        better = _by_scipy(solution, solution.container(minimum.x), arguments, None)
+        if float(np.max(np.abs(better.fun), initial=0.0)) < float(np.max(np.abs(both(minimum.x, *parameters)[1]), initial=0.0)):
+            # Newton steps may lead away to another stationary point.
+            if both(better.x, *parameters)[0] <= minimum.fun + 1e-9 * max(1.0, abs(minimum.fun)):
+                return better
+        return minimum
+
+    return _Solution(grad(f), _chosen(solver, f, by_minimizing), linear, tol, _name(f))(x0, args)

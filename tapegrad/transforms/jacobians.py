@@ -1,9 +1,8 @@
 """Derivatives of a function as a whole: `vjp`, `linearize`, `jacfwd`, `jacrev`, `jacobian`.
 
 `jacobian` runs the function on a tape, or under `jit` replays what was recorded (`tapegrad.transforms.replay`);
-sweeps then carry up to 16 seeds at once through it: unit adjoints down
-(reverse mode, a chunk of rows of the Jacobian at a time) or unit tangents up
-(forward mode, a chunk of columns).  `vjp` and `linearize` run the function once,
+then each unit adjoint has a sweep down (reverse mode, a row of the Jacobian), or each unit tangent a pass up (forward mode, a
+column).  `vjp` and `linearize` run the function once,
 on a tape of its own, which the function they return holds.  The user's tape and
 every ``.grad`` stay as they are.
 """
@@ -20,9 +19,10 @@ from ..array.record import normalise
 from ..array.tensor import Tensor
 from ..array.typing import Argnums, Between, Mode, OfJacobian
 from ..autograd import nested
-from ..autograd.recording import Recording, as_plain
+from ..autograd.recording import as_plain
 from ..common.errors import HigherOrderError, OptionError, SeedShapeError, StructureError
 from ..common.tree import flatten, leaf_names, own, unflatten
+from ..program.recording import Recording
 from ..tape.store import thread_state
 from .captured import Captured
 from .choosing import predict
@@ -74,6 +74,17 @@ def _recorded(f, primals):
     if thread_state().enabled:
         recording.refuse_captured(f)
     return recording
+
+
+def _replayed(f, primals):
+    """The value, and what has it: recorded for a replay or, where that cannot be, on a tape."""
+    from .replay.function import Replayed  # `import tapegrad` does without it
+
+    outcome, recording = Replayed(f, tuple(range(len(primals))), scalar=False).replayed_once(primals, {})
+    if recording is None:
+        recording = _recorded(f, primals)
+        return _value(recording), recording
+    return unflatten(outcome.structure, [as_plain(v) for v in outcome.values]), recording
 
 
 def _arguments(recording, values):
@@ -180,7 +191,9 @@ def linearize(f: Callable[..., R], *primals: Any) -> tuple[R, Callable[..., R]]:
 
 def _linearize(f, primals):
     primals = own(primals)
-    before, recording = Captured(f), _recorded(f, primals)
+    before = Captured(f)
+    value, recording = _replayed(f, primals)
+    structures = [flatten(primal)[1] for primal in primals]
 
     def push(*tangents):
         if nested.is_nested(tangents, {}):
@@ -189,13 +202,13 @@ def _linearize(f, primals):
         if len(tangents) != len(primals):
             raise StructureError(f"the function was linearized at {len(primals)} arguments but got {len(tangents)} tangents")
         seeds, at = [], 0
-        for k, (tangent, structure) in enumerate(zip(tangents, recording.structures)):
+        for k, (tangent, structure) in enumerate(zip(tangents, structures)):
             ports = recording.inputs[at : at + structure.count]
             seeds += _fitted(tangent, structure, ports, f"tangent {k}", f"argument {k}")
             at += structure.count
         return unflatten(recording.structure, recording.push(seeds))
 
-    return _value(recording), push
+    return value, push
 
 
 @overload
@@ -322,12 +335,12 @@ class OfDirections(Transformed[Any]):
             )
         return written(self._answered(args, kwargs), out)
 
-    def _reading(self, args, kwargs):
+    def _asked(self, args, kwargs):
         structure = flatten((args, kwargs))[1]
         return lambda recording: self._read(recording, structure)
 
     def _ordinary(self, args, kwargs):
-        return self._replayed.call(args, kwargs, self._reading(args, kwargs)).gradients
+        return self._replayed.call(args, kwargs, self._asked(args, kwargs)).gradients
 
     def _planned(self, kept, structure):
         return of_directions(kept, lambda recording: self._read(recording, structure))
@@ -335,14 +348,6 @@ class OfDirections(Transformed[Any]):
     def _structures(self, structure):
         """Those of the arguments that are differentiated."""
         return [structure.parts[0].parts[k] for k in self._argnums_in_order]
-
-    def tape(self, *args, **kwargs):
-        """The finished tape of the function that answers a call with these arguments."""
-        return self._replayed.tape(args, kwargs, self._reading(args, kwargs))
-
-    def kernel(self, *args, **kwargs):
-        """The kernel of its columns or rows, several at a time, compiled now if there is none yet; see `grad`."""
-        return self._replayed.kernel(args, kwargs, self._reading(args, kwargs))
 
 
 class JacobianFunction(OfDirections):
@@ -369,17 +374,13 @@ class JacobianFunction(OfDirections):
     def _blocks(self, recording):
         """Blocks ``[output][input]`` by the mode that was asked for, or is cheaper."""
         mode = self._mode
-        compressed = recording.compressed()
-        if compressed is not None:
-            forward, reverse = compressed
-            one = {"forward": forward, "reverse": reverse}.get(mode) if mode != "auto" else min(
-                (c for c in compressed if c is not None), key=lambda c: c.count
-            )
-            if one is not None:
-                if self._explain:
-                    way = "forward mode: its columns have" if one is forward else "reverse mode: its rows have"
-                    print(f"{way} {one.count} colours, each of which shares no place in the Jacobian")
-                return _from_colours(recording, one, one is forward)
+        ways = [c for c in recording.compressed() or () if c is not None and mode in ("auto", "forward" if c.forward else "reverse")]
+        if ways:
+            one = min(ways, key=lambda c: c.count)
+            if self._explain:
+                way = "forward mode: its columns have" if one.forward else "reverse mode: its rows have"
+                print(f"{way} {one.count} colours, each of which shares no place in the Jacobian")
+            return _from_colours(recording, one)
         if recording.primitive:
             # Its rules run in Python, row by row.
             if self._explain:
@@ -468,13 +469,13 @@ class _FromTheEnd(JacobianFunction):
     def __init__(self, function, argnums, mode, explain):
         super().__init__(function, 0, mode, explain)
         #: By the number of arguments.
-        self._asked, self._counted = argnums, {}
+        self._numbers, self._counted = argnums, {}
 
     def _with(self, args):
         if len(args) not in self._counted:
-            numbers = positions(self._asked, len(args))
+            numbers = positions(self._numbers, len(args))
             (function, _, *how), _ = self._made_of
-            made = JacobianFunction(function, numbers if isinstance(self._asked, (tuple, list)) else numbers[0], *how)
+            made = JacobianFunction(function, numbers if isinstance(self._numbers, (tuple, list)) else numbers[0], *how)
             made._replayed.stats = self._replayed.stats
             self._counted[len(args)] = made
         return self._counted[len(args)]
@@ -511,8 +512,9 @@ def _shaped(block, output, argument):
     return block if block.ndim else block[()]
 
 
-def _from_colours(recording, compressed, forward):
+def _from_colours(recording, compressed):
     """Blocks ``[output][input]`` from one seed per colour."""
+    forward = compressed.forward
     results = recording.many(forward, compressed.seeds)
     blocks = [[None] * len(recording.inputs) for _ in recording.outputs]
     for t, row in enumerate(compressed.places):

@@ -13,16 +13,17 @@ import pytest
 
 import tapegrad as tg
 from tapegrad.array.record import apply
-from tapegrad.autograd.recording import Recording
 from tapegrad.codegen import compile, loops, scalars
 from tapegrad.common import config
 from tapegrad.common.errors import InternalError
 from tapegrad.program import walk
+from tapegrad.program.recording import Recording
 from tapegrad.program.workspace import Workspace
 from tapegrad.rules import BY_NAME, ROWS, by_opcode, table
 from tapegrad.rules import lang as L
 from tapegrad.rules.table import elementwise
 from tapegrad.tape.layout import FIRST_ARRAY
+from tapegrad.transforms.replay.directions import ReplayedRecording
 
 #: A program that adds a row of its own, a function of slope `argv[1]`, sweeps it back, and replays it.
 PROGRAM = """
@@ -131,17 +132,27 @@ def test_a_sweep_ends_at_an_unknown_instruction(f):
     assert x.grad is None
 
 
-@pytest.mark.parametrize("lanes", [1, 4])
-@pytest.mark.parametrize("way", ["_upward", "_downward"])
-@pytest.mark.parametrize("f", [at_scalars, among_arrays])
-def test_a_sweep_of_several_seeds_ends_at_an_unknown_instruction(f, way, lanes):
+def recorded(f):
+    """What ran on a tape, and its records."""
     recording = Recording(f, (0.5,), (0,))
-    said = unknown(recording.store.records())
-    sweep = recording.sweep(way == "_upward", lanes)
-    sweep.seed_units((recording.inputs if way == "_upward" else recording.outputs)[0].slot, recording.inputs[0].meta, 0, 1, 0)
+    return recording, recording.store.records()
+
+
+def replayed(f):
+    """What a workspace has replayed, and its records."""
+    workspace, x = Workspace(tg.grad(f).tape(0.5)), [np.array(0.5)]
+    assert workspace.run(x, False) == -1
+    return ReplayedRecording.of(workspace, x), workspace.records
+
+
+@pytest.mark.parametrize("way", [lambda recording: recording.rows(), lambda recording: recording.pull([1.0])])
+@pytest.mark.parametrize("made", [recorded, replayed])
+@pytest.mark.parametrize("f", [at_scalars, among_arrays])
+def test_a_sweep_of_several_seeds_ends_at_an_unknown_instruction(f, made, way):
+    recording, records = made(f)
+    said = unknown(records)
     with pytest.raises(InternalError, match=said):
-        sweep.run()
-    sweep.close()
+        way(recording)
 
 
 @pytest.mark.parametrize("f", [at_scalars, among_arrays])
@@ -221,14 +232,15 @@ def test_the_key_of_a_loop_has_the_vector_functions_by_name_and_width(monkeypatc
     assert len(found) == 3
 
 
-@pytest.mark.parametrize("name", ["values", "reverse", "adjoints", "tangents"])
-def test_the_key_of_a_switch_has_rows_of_ones_own_with_their_expressions(more_rows, monkeypatch, name):
+@pytest.mark.parametrize("special", [False, True])
+@pytest.mark.parametrize("name", ["values", "reverse"])
+def test_the_key_of_a_switch_has_rows_of_ones_own_with_their_expressions(more_rows, monkeypatch, name, special):
     found = []
     for slope in (None, 2.0, 3.0, 2.0):
         del ROWS[len(ROWS) - (slope is not None and "slanted" in BY_NAME) :]
         BY_NAME.pop("slanted", None)
         last = ROWS[-1] if slope is None else slanted("slanted", slope)
-        found.append(keys_of(monkeypatch, scalars, lambda last=last: scalars._switch.__wrapped__(name, False, 1, last)))
+        found.append(keys_of(monkeypatch, scalars, lambda last=last: scalars._switch.__wrapped__(name, special, last)))
     assert len(set(found)) == 3 and found[1] == found[3]
 
 

@@ -112,7 +112,8 @@ def test_two_thousand_shapes():
         (-x).sum().backward()
     assert len(Signature.ALL) < before[0] + 4 * MOST
     assert Signature._next < rows + 4 * MOST
-    assert len(meta._KNOWN) < before[1] + 4 * MOST
+    # Twice as many as live may wait.
+    assert len(meta._KNOWN) < 2 * before[1] + 4 * MOST
 
 
 def test_functions_of_many_shapes():

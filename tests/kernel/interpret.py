@@ -154,7 +154,7 @@ class Interpreter:
             registers[register] = array.ctypes.data + array.itemsize * self.position(index)
         words = np.ascontiguousarray(run.program, np.int64)
         steps = native.steps()
-        steps.run(words.ctypes.data, registers.ctypes.data, 0, 0, 0, 0, scratch.ctypes.data)
+        steps.run(words.ctypes.data, registers.ctypes.data, 0, 0, 0, scratch.ctypes.data)
 
 
 class _Stopped(Exception):

@@ -9,8 +9,8 @@ from tapegrad.autograd import nested
 from tapegrad.common.tree import flatten
 from tapegrad.kernel.adjoint import adjoint, gradient
 from tapegrad.kernel.tangents import tangents
-from tapegrad.program.swept import ReplayedRecording
 from tapegrad.program.workspace import Workspace
+from tapegrad.transforms.replay.directions import ReplayedRecording
 from tests.kernel.adjoint_programs import PROGRAMS, rosenbrock
 from tests.kernel.agreement import arguments, close_in_ulps, replayed, tape_of
 
@@ -19,7 +19,7 @@ def hessians(tape, *args):
     """The Hessian by columns and by rows, each as one matrix, from sweeps over a gradient's tape."""
     workspace = Workspace(tape)
     assert workspace.run(arguments(args), False) == -1
-    recording = ReplayedRecording.of(workspace)
+    recording = ReplayedRecording.of(workspace, arguments(args))
     return [np.concatenate(parts, axis=1) for parts in (recording.columns(), recording.rows())]
 
 

@@ -137,3 +137,32 @@ def test_imaginary_part_is_zero():
 def test_refused(name, call, word):
     with pytest.raises(tg.errors.UnsupportedFunctionError, match=word):
         call(leaf([1.0, 2.0, 3.0]))
+
+
+INTO = {
+    "call": lambda x, out: np.multiply(x, 3.0, out=out), "positional": lambda x, out: np.sin(x, out), "where": lambda x, out: np.multiply(x, x, out=out, where=M > 0),
+    "part": lambda x, out: np.exp(x[0], out=out[1]), "reduce": lambda x, out: np.add.reduce(x, 0, out=out[2]), "broadcast": lambda x, out: np.add(x[0], 1.0, out=out),
+    "accumulate": lambda x, out: np.add.accumulate(x, axis=1, out=out), "twice": lambda x, out: np.add(np.multiply(x, x, out=out), x, out=out),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", INTO)
+def test_a_ufunc_writes_into_a_tensor(name):
+    def written(x, zeros=tg.zeros):
+        out = zeros((3, 4)) + 0.5
+        INTO[name](x, out)
+        return out * 1.0
+
+    check(written, M, reference=lambda x: written(x, np.zeros))
+
+
+def test_what_does_not_fit_into_a_tensor_is_refused_as_by_numpy():
+    for out in (np.zeros((3, 4), np.int64), np.zeros(4)):
+        with pytest.raises((TypeError, ValueError)) as theirs:
+            np.multiply(M, 1.5, out=out.copy())
+        for x in (leaf(M), tg.tensor(M)):
+            with pytest.raises(TypeError if theirs.type is np._core._exceptions._UFuncOutputCastingError else ValueError):
+                np.multiply(x, 1.5, out=tg.tensor(out))
+    count = tg.tensor([1, 2])
+    count += 1
+    assert count.dtype == np.int64 and count.tolist() == [2, 3]

@@ -88,7 +88,7 @@ def by_program(name, attrs, x, out):
     scratch = np.zeros(8192, np.uint8)
     registers = scratch[4096:].view(np.int64)
     registers[0], registers[program.registers[0]] = out.ctypes.data, x.ctypes.data
-    steps.run(program.words.ctypes.data, registers.ctypes.data, 0, 0, 0, 0, scratch.ctypes.data)
+    steps.run(program.words.ctypes.data, registers.ctypes.data, 0, 0, 0, scratch.ctypes.data)
     return out
 
 

@@ -233,7 +233,7 @@ def run(example, planner, tangents):
     for k, reg in planner.tangents.items():
         registers[reg] = tangents[row.slots(len(operands)).index(k)].ctypes.data
     record = np.frombuffer(bytearray(ARRAY_RECORD.pack(0, 0, 0, 0, 0.0, example.integer or 0)), np.uint8)
-    steps.run(words.ctypes.data, registers.ctypes.data, record.ctypes.data, 0, 0, 0, scratch.ctypes.data)
+    steps.run(words.ctypes.data, registers.ctypes.data, record.ctypes.data, 0, 0, scratch.ctypes.data)
     return result
 
 

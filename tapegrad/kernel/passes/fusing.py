@@ -133,7 +133,7 @@ class _Group:
         self.size = sum(op not in ("arg", "const") for op in operations) + sum(isinstance(s, (ir.Load, ir.Store)) for s in inside)
 
     def suits(self, other):
-        """Whether both as one loop would be no slower than two."""
+        """Whether both as one loop would be no slower than two (``np.exp(np.cumsum(x))`` would take 1.7 times as long)."""
         if self.size + other.size > MOST:
             return False
         return not (self.serial and other.dear and not other.serial or other.serial and self.dear and not self.serial)
@@ -189,14 +189,13 @@ class _Placing:
         return earliest
 
     def conflicts(self, touched):
-        """For each position with an access that must stay before one of `touched`: the pairs of them, and whether
-        the second reads what the first wrote."""
+        """For each position with an access that must stay before one of `touched`: the pairs of them."""
         pairs = {}
         for buffer, index, stores in touched:
             bounds = None if index is None else span(index)
             for position, other, wrote, there in self.accesses.get(buffer, ()):
                 if (stores or wrote) and not (bounds and there and (there[1] < bounds[0] or bounds[1] < there[0])):
-                    pairs.setdefault(position, []).append((other, index, wrote and not stores))
+                    pairs.setdefault(position, []).append((other, index))
         return pairs
 
     def remember(self, touched, position):
@@ -229,14 +228,9 @@ class _Placing:
             if group.suits(new):
                 for way in ways:
                     turned = {new.loop: way}
-                    # What is read from memory one iteration after it was written keeps a loop from being vectorised.
-                    strict = not (group.serial or new.serial)
                     if all(
-                        second is not None
-                        and (at_once if strict and reads else in_order)(
-                            first, group.loop, reindexed(second, loops=turned), new.loop, inner
-                        )
-                        for first, second, reads in conflicts.get(position, ())
+                        second is not None and in_order(first, group.loop, reindexed(second, loops=turned), new.loop, inner)
+                        for first, second in conflicts.get(position, ())
                     ):
                         return position, way
         return None, None

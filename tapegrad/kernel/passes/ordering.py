@@ -5,38 +5,33 @@ only keeps.  But a sum that a loop adds up is a long chain of additions, and if 
 stands first, no store of the gradient leaves the processor before the chain is through.
 So in a program that LLVM writes out without loops (`SMALL`) what only values need goes to the end.
 
-The loop forward often ends with what the way back begins with.  Such a loop is peeled: its last iteration is
-written out behind it, and of that the gradient takes what it needs::
+::
 
-    for i in range(9) with a0 from 0.0:        a1 = x0[8]
-        a1 = x0[i]                             for i in range(9):
-        a2 = a0 + a1 * a1                          ...
-        next a0 = a2                               y1[-i + 8] = ...     the gradient
-    y0[0] = a2                                 for i in range(8) with a0 from 0.0:
-    for i in range(9) with ... from a1:            ...
-        ...                                    a2 = a0 + a1 * a1
+    for i in range(9) with a0 from 0.0:        for i in range(9):
+        ...                                        ...
+        a2 = a0 + a1 * a1                          y1[-i + 8] = ...     the gradient
+        next a0 = a2                           for i in range(9) with a0 from 0.0:
+    y0[0] = a2                                     ...
+    for i in range(9):                             a2 = a0 + a1 * a1
+        ...                                        next a0 = a2
         y1[-i + 8] = ...                       y0[0] = a2               the value
+
 """
 
 from __future__ import annotations
 
 from .. import ir
 from ..cut import costs
-from .peeling import without_last
 from .rewriting import written
-from .simplifying import simplify
 
 #: Cost of a loop, all iterations together, up to which LLVM writes it out.
 SMALL = 240
-#: Statements of a loop that is peeled, at most.
-MOST = 24
 
 
 def order(program):
     """Put what outputs marked `finite`, the gradients, need before all else, in place."""
     if not any(buffer.finite for buffer in program.outputs) or not _small(program):
         return program
-    _peel(program)
     first, last, wanted = [], [], set()
     for top in reversed(program.body):
         inside = list(ir.walk([top]))
@@ -66,20 +61,3 @@ def _small(program):
             return False
     return True
 
-
-def _peel(program):
-    """Peel loops of which more is used after them than what they carry."""
-    body, used, new = [], set(), {}
-    for top in reversed(program.body):
-        if isinstance(top, ir.Loop) and _peelable(top) and not used.isdisjoint({*top.body} - {carry.next for carry in top.carries}):
-            body += reversed(without_last(top, 1, new))
-        else:
-            body.append(top)
-        used.update(value for statement in ir.walk([top]) for value in ir.operands(statement))
-    if new:
-        program.body = body[::-1]
-        simplify(program, new)
-
-
-def _peelable(loop):
-    return 1 < loop.extent and len(loop.body) <= MOST and not any(isinstance(s, ir.Loop) for s in loop.body)

@@ -57,7 +57,7 @@ def _peeled(body, new):
             continue
         apart = _apart(before, statement) if before is not None else 0
         if apart:
-            parts[before], parts[statement] = _without_first(before, apart, new), without_last(statement, apart, new)
+            parts[before], parts[statement] = _without_first(before, apart, new), _without_last(statement, apart, new)
         # A loop is peeled once.
         before = None if apart else statement
     if parts:
@@ -108,7 +108,7 @@ def _without_first(loop, count, new):
     return result
 
 
-def without_last(loop, count, new):
+def _without_last(loop, count, new):
     """A loop over all but the last iterations of `loop`, and these by themselves."""
     copying = _Copying(new)
     result = [copying.loop(loop, loop.extent - count, 0, [carry.init for carry in loop.carries])]

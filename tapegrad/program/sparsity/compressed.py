@@ -12,9 +12,8 @@ from functools import cached_property
 import numpy as np
 
 from ...array.record import normalise
-from ...autograd.recording import prepared
 from ...common.errors import require
-from ..swept import inputs_of, outputs_of
+from ..ports import inputs_of, outputs_of, prepared
 from . import colouring
 from .elements import TooLarge
 from .pattern import pattern

@@ -25,10 +25,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from ...autograd.recording import pieces_of
 from ...tape.layout import ARRAY_LEAF
 from ...tape.meta import SCALAR
-from ..swept import inputs_of
+from ..ports import inputs_of, pieces_of
 from ..trace import ROW
 
 

@@ -24,12 +24,12 @@ import numpy as np
 
 from ...array.forward import MOST_LANES, lanes_for
 from ...array.tensor import Tensor
-from ...autograd.recording import Recording
 from ...common.errors import CheckError, PerformanceWarning
 from ...common.printing import plural, table
 from ...common.tree import flatten
 from ...interpreter.plan import Signature
-from ...tape.layout import ARRAY_LEAF, FIRST_ARRAY, MARK
+from ...program.recording import Recording
+from ...tape.layout import ARRAY_LEAF, CONTINUES, FIRST_ARRAY, MARK
 from ...tape.meta import SCALAR
 from ...tape.places import function_name
 from ...transforms.choosing import predict
@@ -77,15 +77,15 @@ class Way:
 
 def _of_duals(recording, prediction):
     lanes = [lanes_for(p.size - start) for p in recording.inputs for start in range(0, p.size, MOST_LANES)]
-    return len(lanes), sum(prediction.work.operations(count, count) for count in lanes), 0
+    return len(lanes), prediction.forward.operations, 0
 
 
-def _of_sweep(forward):
-    def counted(recording, prediction):
-        cost = prediction.forward if forward else prediction.reverse
-        return cost.passes, cost.operations, footprint(recording, forward)
+def _of_tangents(recording, prediction):
+    return prediction.forward.seeds, prediction.forward.operations, 0
 
-    return counted
+
+def _of_sweeps(recording, prediction):
+    return prediction.reverse.seeds, prediction.reverse.operations, footprint(recording)
 
 
 def _of_kernel(recording, prediction):
@@ -107,10 +107,10 @@ WAYS = [
     Way("forward, dual numbers", "forward", "tg.jacfwd(f)", jacfwd, _of_duals),
     Way(
         "forward, tangent sweep", "forward", 'tg.jacobian(f, mode="forward")',
-        lambda f, argnums: jacobian(f, argnums, mode="forward"), _of_sweep(True),
+        lambda f, argnums: jacobian(f, argnums, mode="forward"), _of_tangents,
     ),
     Way(
-        REFERENCE, "reverse", "tg.jacrev(f)", jacrev, _of_sweep(False),
+        REFERENCE, "reverse", "tg.jacrev(f)", jacrev, _of_sweeps,
     ),
     Way(
         "reverse, kernel", "reverse", 'tg.jit(tg.jacrev(f), kernel="always")',
@@ -291,34 +291,30 @@ def _peak(call):
             tracemalloc.stop()
 
 
-def footprint(recording, forward):
-    """Bytes of the tangents (`forward`) or adjoints of one chunk of seeds, at most: as if every seed reached everything.
+def footprint(recording):
+    """Bytes of the adjoints of one sweep, at most: as if its seed reached everything.
 
-    They come from the C library, where no memory profiler of Python sees them.  A slot's buffer is there from the slot to its
-    last reader in either direction, those of arguments and results to the end.
+    They come from the C library, where no memory profiler of Python sees them.  The buffer of an instruction or argument is there from
+    its last reader down to itself, of an argument to the end.
     """
-    from ...interpreter.lanes import last_readers
-    from ...interpreter.native import data_address, table_address
-
-    count, sources = recording.high + 1, recording.inputs if forward else recording.outputs
-    ops, nbytes, last = recording.store.records()["op"][:count], np.zeros(count, np.int64), np.zeros(count, np.int32)
-    last_readers(
-        recording.store.flush(), data_address(recording.marks), table_address(), data_address(last), recording.low, recording.high
-    )
-    for slot in np.flatnonzero((recording.marks[: len(ops)] == MARK) & (ops >= FIRST_ARRAY) & (ops < ARRAY_LEAF)).tolist():
+    records = recording.store.records()[: recording.high + 1]
+    ops, marks, count = records["op"], recording.marks, len(records)
+    nbytes, first, last = np.zeros(count, np.int64), np.arange(count), np.arange(count)
+    # Operands behind the second stand in the records before.
+    read = np.flatnonzero((marks[:count] == MARK) | (ops == CONTINUES))
+    for name in ("a", "b"):
+        np.maximum.at(last, records[name][read], read)
+    for slot in np.flatnonzero((marks[:count] == MARK) & (ops >= FIRST_ARRAY) & (ops < ARRAY_LEAF)).tolist():
         out = Signature.ALL[ops[slot] - FIRST_ARRAY].out
         nbytes[slot] = 0 if out is SCALAR else out.nbytes
-    first = np.arange(count)
     for p in recording.inputs:
         if p.slot and p.shape:
             nbytes[p.slot], first[p.slot] = p.meta.nbytes, 0
-            last[p.slot] = recording.high if forward else last[p.slot]
-    for p in recording.outputs:
-        last[p.slot] = recording.high
+    last[[p.slot for p in recording.outputs]] = recording.high
     change = np.zeros(count + 1, np.int64)
     np.add.at(change, first, nbytes)
-    np.add.at(change, np.maximum(last, first) + 1, -nbytes)
-    return recording.lanes(sum(p.size for p in sources)) * int(np.cumsum(change).max())
+    np.add.at(change, last + 1, -nbytes)
+    return int(np.cumsum(change).max())
 
 
 def _matrix(derivative, way, argnums, outputs):
@@ -388,7 +384,7 @@ def compare(f: Callable[..., Any], *args: Any, argnums: int | tuple[int, ...] = 
     >>> found.recommended, found.inputs, found.outputs
     ('reverse', 200, 1)
     >>> [(row.name, row.passes) for row in found.rows[1:]]
-    [('forward, dual numbers', 13), ('forward, tangent sweep', 13), ('reverse, sweep', 1), ('reverse, kernel', 1)]
+    [('forward, dual numbers', 13), ('forward, tangent sweep', 200), ('reverse, sweep', 1), ('reverse, kernel', 1)]
     """
     args = tuple(_detached(a) for a in args)
     name = function_name(f)
@@ -463,9 +459,9 @@ def _sentence(prediction):
     ((other, (theirs, their, _)),) = ways.items()
     call = "tg.jacrev" if prediction.mode == "reverse" else "tg.jacfwd"
     text = (
-        f"Use {prediction.mode} mode ({call}; tg.jacobian chooses it): {plural(mine.passes, 'pass')} {where} for "
+        f"Use {prediction.mode} mode ({call}; tg.jacobian chooses it): {plural(mine.seeds, 'pass')} {where} for "
         f"{plural(mine.seeds, what)} with {count_text(mine.operations)} operations, where {other} mode needs "
-        f"{plural(theirs.passes, 'pass')} for {plural(theirs.seeds, their)} with {count_text(theirs.operations)}"
+        f"{plural(theirs.seeds, 'pass')} for {plural(theirs.seeds, their)} with {count_text(theirs.operations)}"
     )
     if mine.operations >= theirs.operations:
         text += (

@@ -1,14 +1,26 @@
-"""Directional derivatives by kernels: a Jacobian's columns or rows, several at a time.
+"""Directional derivatives through a finished tape: a Jacobian's columns or rows.
 
-A `KernelRecording` answers by kernels (`kernel.of_tape`) what `program.swept.ReplayedRecording`
-answers by sweeps.
+A `ReplayedRecording` has what a workspace has replayed, and answers for adjoints of the results by sweeps back, for tangents of
+the arguments by running the tape of its tangents (`kernel.tangents`).  A `KernelRecording` answers both by kernels
+(`kernel.of_tape`), several directions at a time.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
+from functools import cached_property
+
 import numpy as np
 
+from ...array.record import normalise
+from ...autograd.recording import as_plain
+from ...kernel.reasons import NotLowered, faults_are_reasons
+from ...program.ports import inputs_of, outputs_of, prepared
+from ...program.recording import Sweeps, along, transposed
 from ...program.status import FINE, OTHER
+
+#: Elements that arguments or results have at least for the Jacobian to be worth compressing.
+ENOUGH = 16
 
 #: Directions that one call carries at most, and instructions of a kernel's tape from which on they are fewer.
 MOST, LONG = 8, 1 << 19
@@ -26,19 +38,6 @@ class Stopped(Exception):
     def __init__(self, status):
         super().__init__(f"status {status}")
         self.status = status
-
-
-def answered(kernels, inputs, backward):
-    """What `backward` makes of a `KernelRecording`, and the status; None unless that is fine."""
-    if kernels.recording is None:
-        return None, OTHER
-    recording = KernelRecording(kernels.recording, inputs, kernels)
-    try:
-        result = backward(recording)
-    except Stopped as stopped:
-        return None, stopped.status
-    # If nothing was asked, no kernel has looked at the guards.
-    return (result, FINE) if recording.asked else (None, OTHER)
 
 
 class KernelRecording:
@@ -64,7 +63,7 @@ class KernelRecording:
         something else, or a derivative is not finite.
     """
 
-    primitive = ""
+    at_once, primitive = False, ""
 
     def __init__(self, base, arguments, kernels=None):
         self.base, self.arguments, self.kernels = base, arguments, kernels
@@ -85,7 +84,7 @@ class KernelRecording:
         return self.many(False, None)
 
     def many(self, forward, directions, kernel=None):
-        """As `Recording.many`; without directions, for all unit vectors.  By `kernel`, or the one that there is."""
+        """As `ReplayedRecording.many`.  By `kernel`, or the one that there is."""
         sources, targets = (self.inputs, self.outputs) if forward else (self.outputs, self.inputs)
         count = sum(p.size for p in sources) if directions is None else len(directions)
         arrays = [np.zeros((count, p.size), p.char) for p in targets]
@@ -125,6 +124,105 @@ class KernelRecording:
             return stopped.status, None
 
 
+class ReplayedRecording(Sweeps):
+    """The replay that a workspace holds.
+
+    Parameters
+    ----------
+    workspace : Workspace
+    arguments : list of ndarray
+        At which it was replayed.
+    """
+
+    def __init__(self, workspace, arguments):
+        self.tape = tape = workspace.tape
+        self._workspace, self.arguments, self.structure = workspace, arguments, tape.structure
+        self.inputs, self.outputs = inputs_of(tape), outputs_of(tape)
+        #: What has been asked: whether forward, the directions (None: all unit vectors), how many, and the answer.
+        self.asked = []
+
+    @classmethod
+    def of(cls, workspace, arguments):
+        """The recording of a workspace, made once."""
+        if workspace.recording is None:
+            workspace.recording = cls(workspace, arguments)
+        workspace.recording.arguments = arguments
+        return workspace.recording
+
+    def compressed(self):
+        """Compressions of its Jacobian by columns and by rows, or None."""
+        return self._compressed
+
+    @cached_property
+    def _compressed(self):
+        enough = min(sum(p.size for p in ports) for ports in (self.inputs, self.outputs)) >= ENOUGH
+        return self.tape.compressions.worth if enough else None
+
+    def visited(self):
+        """Opcodes of the instructions between inputs and outputs."""
+        workspace = self._workspace
+        return workspace.records["op"][workspace.marks[: len(workspace.records)] != 0]
+
+    def _laid_out(self):
+        gradients = [g for g in self._workspace.gradients if g is not None]
+        return self._workspace.parameters.copy(), gradients, self._workspace
+
+    def columns(self):
+        """For each output an array (inputs, elements of the output)."""
+        return self.many(True, None)
+
+    def rows(self):
+        """For each input an array (outputs, elements of the input)."""
+        return self.many(False, None)
+
+    def push(self, tangents):
+        """The tangents of the outputs for one tangent of each input (normalised values)."""
+        pushed = self._pushed([prepared(self.inputs, tangents)])
+        return [as_plain(normalise(r.reshape(p.shape))) for p, r in zip(self.outputs, pushed)]
+
+    def many(self, forward, directions):
+        """Arrays (directions, elements) of the outputs (`forward`) or inputs, for directions of the others, or all unit vectors."""
+        if forward:
+            answer = self._pushed(directions)
+        else:
+            answer = super().rows() if directions is None else super().many(False, directions)
+        count = sum(p.size for p in (self.inputs if forward else self.outputs)) if directions is None else len(directions)
+        self.asked.append((forward, directions, count, answer))
+        return answer
+
+    @cached_property
+    def _tangents(self):
+        """The replay of the tape of its tangents, one direction at a time; None if there is no such tape."""
+        from ...kernel.tangents import tangents  # loads compiled code, which `import tapegrad` does without
+        from ...program.replayed import Replay
+
+        try:
+            with faults_are_reasons():
+                made = tangents(self.tape)
+        except NotLowered:
+            return None
+        replay = Replay(replace(made, outputs=made.outputs[len(self.tape.outputs) :]), False)
+        replay.values, replay.lanes = 0, 1
+        return replay
+
+    def _pushed(self, directions):
+        if self._tangents is not None:
+            recording = KernelRecording(self, self.arguments)
+            try:
+                answer = recording.many(True, directions, self._tangents)
+            except Stopped:
+                answer = None
+            if answer is not None and all(np.isfinite(part).all() for part in answer):
+                # What nothing arrives at is not -0.
+                return [part + np.zeros((), part.dtype) for part in answer]
+        # Zero is absolute in a sweep back, of which nothing is made that could not be.
+        columns = transposed(super().rows(), self.outputs)
+        if directions is None:
+            return columns
+        count = len(directions)
+        return along(columns, np.concatenate([s.reshape(count, -1) for s in seeds_of(self.inputs, directions, 0, count, count)], axis=1))
+
+
 def seeds_of(ports, directions, start, stop, lanes):
     """Seeds for `ports`: directions `start` to `stop`, of all unit vectors if none are given."""
     return _units(ports, start, stop, lanes) if directions is None else _seeds(ports, directions[start:stop], lanes)
@@ -145,7 +243,7 @@ def _units(ports, start, stop, lanes):
 
 
 def _seeds(ports, directions, lanes):
-    """Seeds for `ports` from directions by slot (`recording.prepared`)."""
+    """Seeds for `ports` from directions by slot (`ports.prepared`)."""
     arrays_of_seeds = [np.zeros((lanes, p.size), p.char) for p in ports]
     for lane, (numbers, values, arrays) in enumerate(directions):
         by_slot = dict(zip(np.asarray(numbers).tolist(), np.asarray(values).tolist())) | dict(arrays)

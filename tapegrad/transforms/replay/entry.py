@@ -135,7 +135,11 @@ def _typed(x, g, data=()):
             raise TypingError(f"argument {k + 2} of a function compiled by tapegrad must be a number or a C-contiguous float64 array, not {a}")
 
 
-@register_jitable
+# The checks are few instructions; a call would save all of the caller's registers, and pass its arrays in memory.  So they are
+# inlined by Numba, not by LLVM.
+
+
+@register_jitable(inline="always")
 def _fit(handle, x, g):
     """Raise unless the function is for `x` and `g`."""
     if load_int(handle + 8 * H_VERSION) != VERSION:
@@ -152,7 +156,7 @@ def _fit(handle, x, g):
         raise ShapeError("x and g are the same array: the gradient would be written over the point")
 
 
-@register_jitable
+@register_jitable(inline="always")
 def _answered(handle, place, g):
     """The value at the inputs at `place`; the gradient goes into `g`."""
     status, value = call_entry(load_int(handle + 8 * H_ENTRY), handle, place, g.ctypes.data)
@@ -163,33 +167,14 @@ def _answered(handle, place, g):
     return value
 
 
-# The checks are few instructions; a call would save all of the caller's registers, and pass its arrays in memory.
-# They are written out, for in functions of their own, though inlined, a step of descent takes 1.7 times as long.
 @overload_method(COMPILED, "__call__", jit_options={"forceinline": True})
 def _call(self, x, g):
     _typed(x, g)
-    dimensions = x.ndim
 
     def call(self, x, g):
         handle = _handle(self)
-        if load_int(handle + 8 * H_VERSION) != VERSION:
-            raise GuardError("this function was compiled with another version of tapegrad: remove Numba's cache of it")
-        fits = load_int(handle + 8 * H_AXES) == dimensions
-        if fits:
-            shape = load_int(handle + 8 * H_SHAPE)
-            for k in range(dimensions):
-                extent = load_int(shape + 8 * k)
-                fits = fits and x.shape[k] == extent and g.shape[k] == extent
-        if not fits:
-            raise ShapeError("x and g must have the shape of the x0 that was given to tg.compile")
-        if x.ctypes.data == g.ctypes.data and x.size != 0:
-            raise ShapeError("x and g are the same array: the gradient would be written over the point")
-        status, value = call_entry(load_int(handle + 8 * H_ENTRY), handle, x.ctypes.data, g.ctypes.data)
-        if status != DONE:
-            # Numba loses exceptions inside prange: `check` finds them.
-            g[...] = float("nan")
-            raise GuardError(status - 1, handle)
-        return value
+        _fit(handle, x, g)
+        return _answered(handle, x.ctypes.data, g)
 
     return call
 

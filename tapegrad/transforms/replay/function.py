@@ -43,9 +43,7 @@ that has to be recorded at nearly every call is run plainly from then on, and on
 from __future__ import annotations
 
 import itertools
-import math
 import time
-from collections import Counter
 
 from ...autograd import nested
 from ...common import config
@@ -57,8 +55,9 @@ from ...tape.places import placed_name
 from ...tape.store import thread_state
 from .answers import MISS, Miss
 from .arguments import sort_arguments
+from .directions import ReplayedRecording
 from .kept import Kept
-from .kernels import Making, Options
+from .kernels import Kernels, Options
 from .running import LOG, Running
 from .surroundings import Surroundings
 
@@ -66,51 +65,8 @@ from .surroundings import Surroundings
 LIMIT, KINDS = 64, 256
 #: Kinds that are answered the short way.
 RECENT = 4
-#: Visits after which a path that is not the first becomes a kernel.
-VISITS = 3
 #: Counts uses of tapes and kinds: what has not been used for longest goes first.
 _CLOCK = itertools.count(1)
-
-
-class Kernels(Making):
-    """The kernels of one tape, and when they are made.
-
-    Parameters
-    ----------
-    tape, options
-        As of `Making`.
-    first : bool
-        Whether the tape is that of a function's first path.
-
-    Attributes
-    ----------
-    visits : Counter
-        Calls answered by interpreter, by key.
-    """
-
-    def __init__(self, tape, options, first=False):
-        super().__init__(tape, options)
-        self.first, self.visits = first, Counter()
-        self._due = 1 if options.kernel == "always" else options.visits if first else max(VISITS, options.visits)
-
-    def left(self, key):
-        """After how many more calls by interpreter a kernel is made (inf: never, or it is there)."""
-        if self.options.kernel == "never" or self.reason or key in self.made:
-            return math.inf
-        return max(0, self._due - self.visits[key])
-
-    def visited(self, key):
-        """Note a call answered by interpreter; whether it is time to `promote`."""
-        self.visits[key] += 1
-        return self.left(key) == 0
-
-
-    def directions(self):
-        """The key of the directions that were asked for last; raises `NotLowered` if none were."""
-        keys = [key for key in self.visits if isinstance(key, tuple)]
-        if not keys:
-            raise NotLowered("it is not computed by directions through this tape")
-        return keys[-1]
 
 
 class _Node:
@@ -250,7 +206,7 @@ class Replayed(Running):
         """Answer a call: an `Outcome`.
 
         `backward` may also be a function that is given a `Recording` of the call
-        (`program.swept`); what it returns stands for the gradients.
+        (`program.recording`); what it returns stands for the gradients.
         """
         if self.jit is None:
             start = time.perf_counter()
@@ -373,6 +329,12 @@ class Replayed(Running):
         )
         once.derived = self.derived
         return once
+
+    def replayed_once(self, args, kwargs):
+        """The `Outcome` of one call that is recorded and replayed, and its `ReplayedRecording`; None if there can be none."""
+        recordings = []
+        outcome = self.recorded_once().call(args, kwargs, recordings.append)
+        return outcome, recordings[-1] if isinstance(recordings[-1], ReplayedRecording) else None
 
     def kept(self, args, kwargs, backward=None):
         """What is kept for a call with these arguments; recorded if there is nothing."""

@@ -8,7 +8,7 @@ from functools import cached_property, partial
 from ...program.pool import Pool
 from ...program.status import FINE, OTHER
 from .answers import Outcome
-from .directions import KernelRecording, answered, lanes_of
+from .directions import KernelRecording, ReplayedRecording, Stopped, lanes_of
 
 
 class Kept(Pool):
@@ -60,8 +60,15 @@ class Kept(Pool):
     def by_kernel(self, inputs, backward):
         """The answer of a kernel, or None, and its status; `backward` as of `Replayed.call`."""
         if callable(backward):
-            result, status = answered(self.kernels, inputs, backward)
-            return (Outcome(None, self.tape.structure, result, self.tape) if status == FINE else None), status
+            if self.kernels.recording is None:
+                return None, OTHER
+            recording = KernelRecording(self.kernels.recording, inputs, self.kernels)
+            try:
+                result = backward(recording)
+            except Stopped as stopped:
+                return None, stopped.status
+            # If nothing was asked, no kernel has looked at the guards.
+            return (Outcome(None, self.tape.structure, result, self.tape), FINE) if recording.asked else (None, OTHER)
         kernel = self.kernels.get(backward)
         status, results = (OTHER, None) if kernel is None else kernel.answer(inputs)
         if results is None:
@@ -79,9 +86,7 @@ class Kept(Pool):
             return None, at, seen
         values, gradients = [workspace.output(k) for k in range(len(tape.outputs))], None
         if callable(backward):
-            from ...program.swept import ReplayedRecording  # loads compiled code
-
-            recording = ReplayedRecording.of(workspace)
+            recording = ReplayedRecording.of(workspace, inputs)
             recording.asked = []
             gradients = backward(recording)
         elif backward:

@@ -1,4 +1,4 @@
-"""How a recorded tape becomes machine code, and when that is right; when it does, says `transforms.replay.function`.
+"""When a recorded tape becomes machine code, how, and when that is right.
 
 A kernel is used once it has given the same numbers as the interpreter at one point; a tape that cannot be lowered stays with
 the interpreter.
@@ -7,7 +7,9 @@ the interpreter.
 from __future__ import annotations
 
 import logging
+import math
 import threading
+from collections import Counter
 from dataclasses import dataclass
 
 import numpy as np
@@ -23,6 +25,8 @@ LOG = logging.getLogger("tapegrad")
 POLICIES = ("auto", "always", "never")
 #: Predicted seconds of a compilation above which "auto" leaves a tape to the sweeps.
 SECONDS = 2.0
+#: Visits after which a path that is not the first becomes a kernel.
+VISITS = 3
 #: How much a kernel may differ from the sweep at the point of comparison, relative to the largest entry.
 TOLERANCE = 1e-7
 #: The same in float32, which has half the digits, and of which long sums lose more.
@@ -63,7 +67,7 @@ def checked_policy(policy):
     return policy
 
 
-class Making:
+class Kernels:
     """The kernels of one tape.
 
     There may be several, by *key*: False for its values, True for values and gradients, and
@@ -73,9 +77,13 @@ class Making:
     ----------
     tape : FinishedTape
     options : Options
+    first : bool
+        Whether the tape is that of a function's first path.
 
     Attributes
     ----------
+    visits : Counter
+        Calls answered by interpreter, by key.
     made : dict
         Kernels by key.
     recording : ReplayedRecording or None
@@ -84,15 +92,34 @@ class Making:
         Why there is no kernel and will be none, unless `make` is asked for one; empty otherwise.
     """
 
-    def __init__(self, tape, options):
+    def __init__(self, tape, options, first=False):
         self.tape, self.options = tape, options
         self.reason, self.recording = "", None
-        self.made, self._untried = {}, {}
+        self.made, self._untried, self.visits = {}, {}, Counter()
+        self._due = 1 if options.kernel == "always" else options.visits if first else max(VISITS, options.visits)
         self._lock = remade(threading.Lock())
 
     def get(self, key):
         """The kernel for `key`, or None."""
         return self.made.get(key)
+
+    def left(self, key):
+        """After how many more calls by interpreter a kernel is made (inf: never, or it is there)."""
+        if self.options.kernel == "never" or self.reason or key in self.made:
+            return math.inf
+        return max(0, self._due - self.visits[key])
+
+    def visited(self, key):
+        """Note a call answered by interpreter; whether it is time to `promote`."""
+        self.visits[key] += 1
+        return self.left(key) == 0
+
+    def directions(self):
+        """The key of the directions that were asked for last; raises `NotLowered` if none were."""
+        keys = [key for key in self.visits if isinstance(key, tuple)]
+        if not keys:
+            raise NotLowered("it is not computed by directions through this tape")
+        return keys[-1]
 
     def promote(self, key, answer, expected, stats, name):
         """Make a kernel, and use it if it gives at a point what the interpreter does.

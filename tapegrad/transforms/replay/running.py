@@ -16,13 +16,14 @@ import numpy as np
 
 from ...array.record import normalise, tracked
 from ...array.tensor import Tensor
-from ...autograd.recording import Recording, captured_message, refuse_captured, refuse_outer
+from ...autograd.recording import captured_message, refuse_captured, refuse_outer
 from ...autograd.tape import Tape
 from ...common.errors import GradientError, NestingError, PathWarning, StructureError
 from ...common.tree import flatten, of_one, unflatten
 from ...common.uninterrupted import remade
 from ...kernel.reasons import NotLowered
 from ...program.finish import finish
+from ...program.recording import Recording
 from ...program.trace import ROW, Trace
 from ...tape.modes import enable_grad
 from ...tape.places import placed_name

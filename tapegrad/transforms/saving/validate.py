@@ -18,7 +18,7 @@ from ...common.host_functions import HostFunction
 from ...program.trace import FAILS, GUARD, HOST, ROW, SHAPE, Operand, ResultOf, parts_of
 from ...rules import BY_NAME
 from ...rules.scalars import scalar_rows
-from ...tape.layout import ARRAY_LEAF, CONTINUES, FIRST_ARRAY, SCALAR_LEAF, TRACED
+from ...tape.layout import ARRAY_LEAF, CONTINUES, SCALAR_LEAF, TRACED
 from ...tape.meta import SCALAR, meta_of
 from .abstract import planned
 from .archive import CHARS, need
@@ -74,7 +74,6 @@ class _Check:
         tape, ops = self.tape, self.ops
         need(ops[0] == 0 and ops.count(0) == 1, "the first record")
         used = [slot for slot in tape.leaves if slot]
-        need(len(set(used)) == len(used), "an argument read twice")
         need(sorted(used) == [k for k, op in enumerate(ops) if op == ARRAY_LEAF], "array arguments")
         for meta in tape.inputs:
             need(meta is SCALAR or meta.char in "df", "an argument that is not of a float dtype")
@@ -89,20 +88,14 @@ class _Check:
         need(len(set(slots)) == len(slots), "a leaf that is two elements")
 
     def _scalars(self):
-        """Scalar instructions: rows of the switch, on scalars that come earlier."""
-        tape = self.tape
-        known = {row.opcode: row for row in scalar_rows(True)}
-        lefts, rights = tape.records["a"].tolist(), tape.records["b"].tolist()
-        special = False
-        for k, op in enumerate(self.ops):
-            if op in (0, SCALAR_LEAF, ARRAY_LEAF, CONTINUES, TRACED):
-                need(not lefts[k] and not rights[k], "operands of a leaf")
-                continue
-            need(op < FIRST_ARRAY and op in known, f"the row of record {k}, which is no scalar one")
-            special = special or known[op].calls_scipy
-            for slot in (lefts[k], rights[k]):
-                need(slot < k and (not slot or tape.metas[slot] is SCALAR), f"operand {slot} of record {k}")
-        tape.special = special
+        """Scalar instructions: rows of the switch, on numbers (which come earlier: `save._records`)."""
+        records = self.tape.records
+        other = np.isin(records["op"], [0, SCALAR_LEAF, ARRAY_LEAF, CONTINUES, TRACED])
+        operands = np.stack([records["a"], records["b"]])
+        need(not operands[:, other].any(), "operands of a leaf")
+        need(np.isin(records["op"][~other], [row.opcode for row in scalar_rows(True)]).all(), "a record of a row that is no scalar one")
+        numbers = np.array([slot == 0 or meta is SCALAR for slot, meta in enumerate(self.tape.metas)])
+        need(numbers[operands[:, ~other]].all(), "a scalar instruction on an array")
 
     def _entry(self, item):
         """Check one entry; returns how many records before it hold further operands."""

@@ -19,8 +19,7 @@ from tapegrad.kernel.of_tape import TapeKernel
 from tapegrad.kernel.pipeline import rolled
 from tapegrad.optimize.proof import EVALUATIONS
 from tapegrad.transforms.replay import kernels
-from tapegrad.transforms.replay.function import VISITS, Kernels
-from tapegrad.transforms.replay.kernels import Options, checked_policy
+from tapegrad.transforms.replay.kernels import VISITS, Kernels, Options, checked_policy
 from tests.threads import in_threads
 
 

@@ -1,0 +1,292 @@
+"""The derivatives of what one call computed, for any adjoints of its results: rows of Jacobians, and products with them.
+
+`Sweeps` runs the reverse sweep (`program.walk`), once for each row, over what there is: the tape on which a
+function ran (`Recording`), or a workspace that has replayed one (`transforms.replay.directions`).
+"""
+
+from __future__ import annotations
+
+import threading
+from functools import cached_property
+
+import numpy as np
+
+from ..array.record import normalise
+from ..array.tensor import Tensor, tensor
+from ..autograd.adjoint import between
+from ..autograd.backward import Pass
+from ..autograd.gradients import grad
+from ..autograd.reading import Stretch
+from ..autograd.recording import as_plain, check_result, differentiating, input_of, refuse_captured, refuse_outer
+from ..autograd.tangents import push
+from ..autograd.tape import Tape
+from ..common.dtypes import readable
+from ..common.errors import ModifiedInPlaceError, require
+from ..common.tree import flatten, leaf_names, unflatten
+from ..interpreter import program as P
+from ..interpreter.plan import Signature
+from ..interpreter.walks import walks
+from ..tape.layout import ARRAY_LEAF, FIRST_ARRAY, MARK
+from ..tape.meta import SCALAR
+from ..tape.modes import enable_grad
+from .ports import Port, prepared
+
+_NO_NUMBERS = np.zeros(0, np.int64), np.zeros(0)
+
+
+class Sweeps:
+    """What has been computed, swept back.
+
+    Attributes
+    ----------
+    inputs, outputs : list of Port
+        The leaves of the arguments and of the result.
+    structure : Structure
+        Of the result.
+    primitive : str
+        The custom primitive whose rules run in Python, at which the compiled sweeps cannot stop.
+    prediction : Prediction or None
+        What `transforms.choosing.predict` said, once it was asked.
+    """
+
+    #: Whether forward mode carries all seeds at once, from instruction to instruction in Python.
+    at_once, primitive, prediction = False, "", None
+    inputs: list
+    outputs: list
+
+    def check(self):
+        """Raise if something that a sweep reads has changed since."""
+
+    def compressed(self):
+        """What makes a sparse Jacobian cheaper (`tapegrad.program.sparsity.compressed`): nothing is known."""
+        return None
+
+    def _laid_out(self):
+        """Parameters of `program.walk`, the gradients that they say are written, and what these words refer to."""
+        raise NotImplementedError
+
+    @cached_property
+    def _room(self):
+        return *self._laid_out(), threading.Lock()
+
+    def rows(self):
+        """For each input an array (outputs, elements of the input)."""
+        return self._swept(self._units(), sum(p.size for p in self.outputs))
+
+    def pull(self, cotangents):
+        """The adjoints of the inputs for one adjoint of each output (normalised values)."""
+        rows = self._swept([prepared(self.outputs, cotangents)], 1)
+        return [as_plain(normalise(r.reshape(p.shape))) for p, r in zip(self.inputs, rows)]
+
+    def many(self, forward, directions):
+        """For each input an array (directions, elements of the input), for directions of the outputs as `ports.prepared` makes them."""
+        require(not forward, "a recording is only swept back")
+        return self._swept(directions, len(directions))
+
+    def _units(self):
+        """The unit vectors of all outputs, as directions."""
+        for p in self.outputs:
+            unit = np.zeros(p.shape, p.char)
+            for k in range(p.size):
+                if not p.slot:
+                    yield *_NO_NUMBERS, []
+                elif p.meta is SCALAR:
+                    yield np.array([p.slot]), np.ones(1), []
+                else:
+                    unit.flat[k] = 1.0
+                    yield *_NO_NUMBERS, [(p.slot, unit)]
+                    unit.flat[k] = 0.0
+
+    def _swept(self, directions, count):
+        """For each input an array (`count`, elements of the input), from directions of the outputs."""
+        self.check()
+        parameters, gradients, _, lock = self._room
+        matrices = [np.zeros((count, p.size), p.char) for p in self.inputs]
+        for k, (numbers, values, arrays) in enumerate(directions):
+            if len(numbers) or arrays:
+                with lock:
+                    self._sweep(parameters, numbers, values, arrays)
+                    for rows, gradient in zip(matrices, gradients):
+                        rows[k] = gradient.reshape(-1)
+        return matrices
+
+    def _sweep(self, parameters, numbers, values, arrays):
+        from . import walk as W  # loads compiled code
+
+        native, count = walks.load(), len(numbers)
+        address = native.data_address
+        words = np.zeros(1 + 3 * (count + len(arrays)), np.int64)
+        words[0] = count + len(arrays)
+        words[1 : 1 + 3 * count : 3], words[2 : 2 + 3 * count : 3] = numbers, address(values) + 8 * np.arange(count)
+        for k, (slot, seed) in enumerate(arrays, count):
+            words[1 + 3 * k : 4 + 3 * k] = slot, address(seed), seed.nbytes
+        Signature.compile_pending()
+        parameters[W.P_SEEDS], parameters[W.P_TABLE] = address(words), native.table_address()
+        W.checked(parameters, W.backward(address(parameters)))
+
+
+class Recording(Sweeps):
+    """One call of a function, run on a tape of its own.
+
+    Parameters
+    ----------
+    f : callable
+    args : tuple
+        All positional arguments.
+    argnums : tuple of int
+        Which of them are inputs to differentiate with respect to: numbers, arrays, or containers of them.
+    kwargs : dict
+        Passed on.
+
+    Attributes
+    ----------
+    structures : list of Structure
+        Of each argument.
+    """
+
+    at_once = True
+
+    def __init__(self, f, args, argnums, kwargs=None):
+        args = list(args)
+        leaves = []
+        self.structures = []
+        for k in argnums:
+            parts, structure = flatten(args[k])
+            parts = [input_of(p, f"argument {k}{name}") for p, name in zip(parts, leaf_names(structure))]
+            args[k] = unflatten(structure, parts)
+            self.structures.append(structure)
+            leaves += parts
+        keys = [leaf._k for leaf in leaves]
+        with enable_grad(), Tape() as tape, differentiating(leaves):
+            result = f(*args, **(kwargs or {}))
+        self.store = store = tape.store
+        refuse_outer(store)
+        results, self.structure = flatten(result)
+        for output, name in zip(results, leaf_names(self.structure)):
+            check_result(output, tape.store, f"the result{name}")
+        # A leaf that was changed in place is another leaf to the store.
+        self.inputs = [Port(leaf._v, store.enter(leaf)) for leaf in leaves]
+        self.outputs = [self._output(output) for output in results]
+        roots = sorted({p.slot for p in self.outputs if p.interior})
+        if roots:
+            swept = Pass(store, [(slot, None) for slot in roots], None)
+            swept.check()
+            self.check, self.marks, self.low = swept.check, swept.marks, swept.low
+        else:
+            self.marks, self.low = walks.load().new_marks(store), 1
+        self.high = max([1, *(p.slot for p in self.inputs + self.outputs)])
+        self.primitive = self._primitive()
+        if self.primitive:
+            if [leaf._k for leaf in leaves] != keys:
+                raise ModifiedInPlaceError(
+                    f"the function changes an argument in place and calls the custom primitive {self.primitive!r}; "
+                    "let it change a copy"
+                )
+            self._tensors = leaves, results
+
+    def refuse_captured(self, function):
+        """Raise if the function used a tensor that requires a gradient, and is no argument."""
+        refuse_captured(self.store, {p.slot for p in self.inputs}, function)
+
+    def visited(self):
+        """Opcodes of the instructions between inputs and outputs."""
+        ops = self.store.records()["op"][: self.high + 1]
+        return ops[self.marks[: len(ops)] == MARK]
+
+    def _primitive(self):
+        ops = self.visited()
+        numbers = np.unique(ops[(ops >= FIRST_ARRAY) & (ops < ARRAY_LEAF)]) - FIRST_ARRAY
+        return next((Signature.ALL[k].row.name for k in numbers.tolist() if Signature.ALL[k].in_python), "")
+
+    def _output(self, result):
+        if not isinstance(result, Tensor):
+            return Port(normalise(readable(np.asarray(result))), 0)
+        if result._t is not None:
+            return Port(result._v, result._i, True)
+        return Port(result._v, self.store.leaves.get(result._k, 0) if result._r else 0)
+
+    # -- reverse mode --------------------------------------------------------------
+    def _laid_out(self):
+        from ..codegen.scalars import reverse_switch
+        from . import walk as W  # loads compiled code
+
+        native, store = walks.load(), self.store
+        address = native.data_address
+        records, count = store.flush(), self.high + 1
+        gradients = [np.zeros(p.shape, p.char) for p in self.inputs]
+        whole, single, own = [], [], {p.slot for p in self.inputs}
+        for p, gradient in zip(self.inputs, gradients):
+            whole += [address(gradient), gradient.nbytes, 0 if p.meta is SCALAR else p.slot]
+            single += [address(gradient), p.slot] if p.meta is SCALAR else []
+        arrays = np.flatnonzero(store.records()["op"][:count] == ARRAY_LEAF).tolist()
+        for slot in set(arrays) - own:
+            # What arrives at other leaves goes nowhere.
+            whole += [0, 0, slot]
+        delivered = np.array([len(whole) // 3, *whole, len(single) // 2, *single], np.int64)
+        adjoint, scratch, saved = np.zeros(count), np.empty(P.SCRATCH, np.uint8), store.saved(self.low, self.high)
+        p = np.zeros(W.PARAMETERS, np.int64)
+        p[W.P_RECORDS], p[W.P_ADJOINT], p[W.P_SLOTS] = records, address(adjoint), count
+        p[W.P_MARKS], p[W.P_HIGH], p[W.P_LOW] = address(self.marks), self.high, self.low
+        p[W.P_SWITCH], p[W.P_RUN] = reverse_switch(store.special), native.run_address() if Signature.ALL else 0
+        p[W.P_SAVED], p[W.P_SCRATCH], p[W.P_GRADIENTS] = address(saved), address(scratch), address(delivered)
+        return p, gradients, (delivered, adjoint, scratch, saved)
+
+    def _swept(self, directions, count):
+        """As of `Sweeps`; where a rule runs in Python, by ordinary backward passes."""
+        if not self.primitive:
+            return super()._swept(directions, count)
+        leaves, results = self._tensors
+        matrices = [np.zeros((count, p.size), p.char) for p in self.inputs]
+        for k, (numbers, values, arrays) in enumerate(directions):
+            seeds = {**dict(zip(numbers.tolist(), values.tolist())), **dict(arrays)}
+            of = {p.slot: t for p, t in zip(self.outputs, results)}
+            if seeds:
+                roots = [of[slot] for slot in seeds]
+                gradients = grad(roots, leaves, [tensor(seed) for seed in seeds.values()], retain_graph=True, allow_unused=True)
+                for rows, g in zip(matrices, gradients):
+                    if g is not None:
+                        rows[k] = np.ravel(g._v)
+        return matrices
+
+    # -- forward mode ----------------------------------------------------------------
+    def columns(self):
+        """For each output an array (inputs, elements of the output)."""
+        if self.primitive:
+            return transposed(self.rows(), self.outputs)
+        total = sum(p.size for p in self.inputs)
+        seeds, begin = [], 0
+        for p in self.inputs:
+            units = np.zeros((total, p.size), p.char)
+            units[begin + np.arange(p.size), np.arange(p.size)] = 1.0
+            seeds.append(units.reshape(total, *p.shape))
+            begin += p.size
+        return self._pushed(seeds, total)
+
+    def push(self, tangents):
+        """The tangents of the outputs for one tangent of each input (normalised values)."""
+        if self.primitive:
+            pushed = along(transposed(self.rows(), self.outputs), np.concatenate([np.ravel(t) for t in tangents])[None])
+        else:
+            pushed = self._pushed([np.asarray(t)[None] for t in tangents], 1)
+        return [as_plain(normalise(r.reshape(p.shape))) for p, r in zip(self.outputs, pushed)]
+
+    def _pushed(self, seeds, lanes):
+        """For each output an array (lanes, elements of the output), by the rules of the instructions, from the inputs upwards."""
+        self.check()
+        stretch, carried = Stretch(self.store, plain=True), {p.slot: seed for p, seed in zip(self.inputs, seeds)}
+        push(stretch, between(stretch, [p.slot for p in self.outputs if p.interior], list(carried)), carried, lanes)
+        tangents = [carried.get(p.slot) for p in self.outputs]
+        # What nothing arrives at is not -0.
+        return [np.zeros((lanes, p.size), p.char) + (0.0 if t is None else np.reshape(t, (lanes, p.size))) for p, t in zip(self.outputs, tangents)]
+
+
+def transposed(rows, outputs):
+    """For each output an array (inputs, elements of the output), of what `rows` has for each input."""
+    ends = np.cumsum([0, *(p.size for p in outputs)])
+    whole = np.concatenate(rows, axis=1) if rows else np.zeros((ends[-1], 0))
+    return [np.array(whole[begin:end].T, p.char) for p, begin, end in zip(outputs, ends, ends[1:])]
+
+
+def along(columns, directions):
+    """For each output an array (directions, elements of the output), from its columns; zero times anything is zero."""
+    return [np.array([d[d != 0.0] @ c[d != 0.0] for d in directions], c.dtype) for c in columns]
