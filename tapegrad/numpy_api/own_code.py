@@ -90,7 +90,7 @@ class _Names:
         self._module = module
 
     def __getattr__(self, name):
-        vars(self)[name] = thing = _replaced(getattr(self._module, name))
+        vars(self)[name] = thing = _replaced(name, getattr(self._module, name))
         return thing
 
 
@@ -100,15 +100,20 @@ _REPLACED = {
     **{function: _making(function) for function in (np.zeros, np.ones, np.empty, np.eye)},
     np.broadcast: lambda *arrays: np.broadcast(*[np.broadcast_to(0.0, np.shape(a)) for a in arrays]),
     np.ndarray: (np.ndarray, Differentiable),  # of isinstance
-    np._core.function_base._array_converter: _Converter,
-    np.linalg._linalg._makearray: lambda array: (F.lift(array), lambda result: result),
-    np.linalg._umath_linalg.inv: lambda array, signature: np.linalg.inv(array),
     # The frames of `dispatch` and of `_by_own_code` lie between NumPy's code and the caller.
     warnings: types.SimpleNamespace(warn=lambda text, kind=None, stacklevel=1: warnings.warn(text, kind, stacklevel + 3)),
 }
+#: The same for what has no public name, by the name that it has there.
+_REPLACED_BY_NAME = {
+    "_array_converter": _Converter,
+    "_makearray": lambda array: (F.lift(array), lambda result: result),
+    "inv": lambda array, signature: np.linalg.inv(array),
+}
 
 
-def _replaced(thing):
+def _replaced(name, thing):
+    if name in _REPLACED_BY_NAME and not hasattr(thing, "_implementation"):
+        return _REPLACED_BY_NAME[name]
     if isinstance(thing, types.ModuleType) and thing.__name__.startswith("numpy"):
         return _Names(thing)
     if isinstance(thing, types.FunctionType) and thing.__module__.startswith("numpy"):
@@ -129,7 +134,7 @@ def private_code(function):
         names = _NAMESPACES.get(there["__name__"])
         if names is None:
             names = _NAMESPACES[there["__name__"]] = {}
-            names.update({name: _replaced(thing) for name, thing in there.items()})
+            names.update({name: _replaced(name, thing) for name, thing in there.items()})
     made = types.FunctionType(function.__code__, names, function.__name__, function.__defaults__, function.__closure__)
     made.__kwdefaults__ = function.__kwdefaults__
     return made
