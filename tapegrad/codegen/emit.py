@@ -68,27 +68,27 @@ class Emitter:
     operand : callable
         ``operand(key) -> ir.Value`` for the expression's ``arg`` leaves.
     ftype : ir.Type
-        Type of the arithmetic: double or float.
+        Type of the arithmetic: double, float, or 64-bit integers, which wrap and have few operations (`kernel.ir.arithmetic`).
     """
 
     def __init__(self, builder, operand, ftype=F64):
         self.b = builder
         self.operand = operand
-        self.ftype = ftype
+        self.ftype, self.integral = ftype, ftype == I64
         self.done = {}
 
     # -- entry -------------------------------------------------------------
     def number(self, expr):
-        """The expression as a floating value (booleans become 0 or 1)."""
+        """The expression as a number (booleans become 0 or 1)."""
         value = self.emit(L.Expr.lift(expr))
-        return self.b.uitofp(value, self.ftype) if value.type == I1 else value
+        return (self.b.zext if self.integral else self.b.uitofp)(value, self.ftype) if value.type == I1 else value
 
     def truth(self, expr):
         """The expression as an i1 (numbers are compared with zero)."""
         value = self.emit(expr)
         if value.type == I1:
             return value
-        return self.b.fcmp_unordered("!=", value, ir.Constant(self.ftype, 0.0))
+        return (self.b.icmp_signed if self.integral else self.b.fcmp_unordered)("!=", value, ir.Constant(self.ftype, 0))
 
     def emit(self, expr):
         """The expression as a value of its own type, emitted once."""
@@ -106,7 +106,7 @@ class Emitter:
     def _emit(self, expr):
         op, args, b = expr.op, expr.args, self.b
         if op == "const":
-            return ir.Constant(self.ftype, args[0])
+            return ir.Constant(self.ftype, int(args[0]) if self.integral else args[0])
         if op == "arg":
             return self.operand(args[0])
         if op == "select":
@@ -116,7 +116,7 @@ class Emitter:
             return b.select(condition, self.number(args[1]), self.number(args[2]))
         if op in _COMPARE:
             x, y = self.number(args[0]), self.number(args[1])
-            compare = b.fcmp_unordered if op == "ne" else b.fcmp_ordered
+            compare = b.icmp_signed if self.integral else b.fcmp_unordered if op == "ne" else b.fcmp_ordered
             return compare(_COMPARE[op], x, y)
         if op == "and":
             return b.and_(self.truth(args[0]), self.truth(args[1]))
@@ -128,6 +128,10 @@ class Emitter:
             expanded = COMPOSED[op](*args)
             return self.emit(expanded)
         values = [self.number(a) for a in args]
+        if self.integral:
+            if op == "abs":
+                return b.select(b.icmp_signed("<", values[0], ir.Constant(I64, 0)), b.neg(values[0]), values[0])
+            return ir.Constant(I1, 0) if op == "isnan" else getattr(b, op)(*values)
         if op == "isnan":
             return b.fcmp_unordered("uno", values[0], values[0])
         if op in ("add", "sub", "mul", "div"):

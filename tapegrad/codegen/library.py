@@ -13,7 +13,7 @@ from .symbols import capsule, define
 
 #: Functions with an LLVM intrinsic that is exact.
 INTRINSICS = {"sqrt": "sqrt", "abs": "fabs", "floor": "floor", "ceil": "ceil", "trunc": "trunc", "rint": "rint",
-              "copysign": "copysign"}
+              "copysign": "copysign", "maximum": "maximum", "minimum": "minimum"}
 
 #: Functions of the C library, by their names there.
 LIBM = {

@@ -160,11 +160,11 @@ class Arrays:
 
     # -- guards ----------------------------------------------------------------------
     def same(self, value, seen):
-        """Statements that compare `value` with the bytes that a guard saw, and the Value that says so.
+        """Statements that compare an array with the bytes that a guard saw, and the Value that says so.
 
         Parameters
         ----------
-        value : ArrayRef or Value
+        value : ArrayRef
         seen : bytes
 
         Returns
@@ -173,18 +173,10 @@ class Arrays:
         holds : ir.Value of type '?'
         """
         body = []
-        shape = value.shape if isinstance(value, ArrayRef) else ()
-        before = self.constant(np.frombuffer(seen, np.dtype(value.char)).reshape(shape or (1,)))
+        before = self.constant(np.frombuffer(seen, np.dtype(value.char)).reshape(value.shape))
         plan = self._planner([value, before], Meta((), (), "?", 1), body)
-        x, y = plan.operands
-        if not shape:
-            y = y.reshape(())
-        if 0 in shape:
-            body.append(holds := ir.Let(L.Expr("lt", (L.Expr.lift(0.0), L.Expr.lift(1.0))), "?"))
-            return body, holds
-        count = L.select(as_seen(x, y, value.char), 0.0, 1.0)
-        total = count.sum() if shape else count
-        return body, plan.deliver(L.eq(total, 0.0), None)
+        differ = L.select(as_seen(*plan.operands, value.char), 0.0, 1.0)
+        return body, plan.deliver(L.eq(differ.sum(), 0.0), None)
 
 
 def as_seen(x, y, char):

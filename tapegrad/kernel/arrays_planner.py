@@ -25,6 +25,7 @@ from functools import partial
 
 import numpy as np
 
+from ..codegen.loops import IDENTITY
 from ..common.errors import require
 from ..interpreter.plan import Planner
 from ..interpreter.symbolic import ITEMSIZE, Atom, Sym, contiguous
@@ -38,8 +39,6 @@ from .arrays_nest import Nest, arithmetic, memory_order
 from .arrays_products import Products
 from .arrays_views import ArrayRef, added, here, moved, whole, window
 from .reasons import NotLowered
-
-_IDENTITY = {"add": 0.0, "mul": 1.0, "max": -math.inf, "min": math.inf}
 
 
 def _combined(how, total, x):
@@ -166,7 +165,7 @@ class LoopPlanner(Products, Planner):
             raise NotLowered(f"{how} over integers has no machine code")
         if 0 in shape:
             target = self.temporary(kept, char)
-            self.loop([L.Expr.lift(_IDENTITY[how])], [target], kept, [None])
+            self.loop([L.Expr.lift(IDENTITY[how])], [target], kept, [None])
             return self._sym(target).reshape(result)
         order, turned = memory_order(shape, sym.expr.leaves())
         inner = [k for k in order if shape[k] != 1]
@@ -180,7 +179,7 @@ class LoopPlanner(Products, Planner):
             self._carried(sym, how, axes, char, order, turned, target)
         else:
             # The innermost axis stays: rows are added up in memory.
-            self.loop([L.Expr.lift(_IDENTITY[how])], [target], kept, [None])
+            self.loop([L.Expr.lift(IDENTITY[how])], [target], kept, [None])
             window = Atom(target.reg, 0, shape, [0 if k in axes else s for k, s in enumerate(target.strides)], char)
             self.loop([sym.expr], [window], shape, [how])
         return self._sym(target).reshape(result)
@@ -191,7 +190,7 @@ class LoopPlanner(Products, Planner):
         nest = Nest(self, shape, [k for k in order if k not in axes] + [k for k in order if k in axes], turned)
         wide = "d" if char == "f" and how in ("add", "mul") else char
         depth = sum(1 for k, n in enumerate(shape) if n != 1 and k not in axes)
-        before = ir.constant(_IDENTITY[how], wide)
+        before = ir.constant(IDENTITY[how], wide)
         nest.insert(depth, before)
         for loop in nest.chain[depth:]:
             before = ir.Carry(before, reorder=True)
@@ -209,7 +208,7 @@ class LoopPlanner(Products, Planner):
         def step(before, x, _):
             return _combined(how, before, x)
 
-        return self._along(sym, None, axis, _IDENTITY[how], step, exclusive, how)
+        return self._along(sym, None, axis, IDENTITY[how], step, exclusive, how)
 
     def _recurred(self, sym, factors, axis, lag, exclusive):
         if lag:
@@ -381,7 +380,9 @@ class LoopPlanner(Products, Planner):
             value = self._cast(sym, out.char) if sym.char != out.char or sym.atom is None else sym
             if self.is_value(value.atom):
                 return self.bases[value.atom.reg]
-            return self.load(self.ref_of(value.atom))
+            ref = self.ref_of(value.atom)
+            self.body.append(load := ir.Load(ref.buffer, ref.offset))
+            return load
         atom = sym.atom
         if target is None:
             if atom is None or atom.char != out.char or self.is_value(atom):
@@ -398,12 +399,6 @@ class LoopPlanner(Products, Planner):
             # A value goes to an array of one element.
             atom = Atom(atom.reg, 0, sym.shape, (0,) * sym.ndim, atom.char)
         self.loop([sym.expr], [atom], sym.shape, [None])
-
-    def load(self, ref):
-        """The element of an ArrayRef of size 1 as a Value."""
-        load = ir.Load(ref.buffer, ref.offset)
-        self.body.append(load)
-        return load
 
     def demand(self, condition, early=True):
         """A guard that a condition holds in every element, tested before going on if `early`."""

@@ -9,14 +9,15 @@ after another (`kernel.cut`, `kernel.emit_piece`).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from llvmlite import ir
 
-from ..codegen.emit import I1, I8, I32, I64
+from ..codegen.emit import I8, I32, I64
 from ..codegen.vector_math import vectorise_calls
 from ..program.handle import H_SWEEP
 from ..program.status import FINE, NOT_FINITE
+from ..rules import lang as L
 from . import ir as K
 from .cut import buffers, costs, cut
 from .emit_piece import NONE, Shared, const, loop_names
@@ -26,6 +27,8 @@ from .trampoline import LIMIT, emit_entry
 
 #: Bytes of temporaries up to which memory is not used again, so that loops may share a function.
 _SMALL = 1 << 16
+#: In the place of the number of a guard: an output is not finite.  Greater than any, and less than `NONE`.
+LAST = 2**31 - 2
 
 
 @dataclass(frozen=True)
@@ -70,6 +73,7 @@ class Emission:
     """
 
     def __init__(self, program, options):
+        program = replace(program, body=[*program.body, *_finite(program)])
         temporary = sum(b.nbytes for b in buffers(program.body) if b.role == K.TEMPORARY)
         cost = costs(program.body)
         self.size = sum(cost[id(s)] for s in program.body)
@@ -125,43 +129,20 @@ class Emission:
             number = b.load(self.main.args[2], typ=I32)
             b.cbranch(b.icmp_signed("!=", number, NONE), failed, fine)
             b.position_at_end(failed)
-            b.ret(b.sext(number, I64))
+            b.ret(b.select(b.icmp_signed("==", number, ir.Constant(I32, LAST)), const(NOT_FINITE), b.sext(number, I64)))
             b.position_at_end(fine)
-        bad = ir.Constant(I1, 0)
-        for buffer in self.program.outputs:
-            if buffer.finite and buffer.size:
-                bad = b.or_(bad, b.call(_not_finite(b.module, buffer.char), [self._address(buffer), const(buffer.size)]))
-        b.ret(b.select(bad, const(NOT_FINITE), const(FINE)))
+        b.ret(const(FINE))
 
 
-#: Type in whose bits a float is looked at, the bits of its exponent, and the lowest of these.
-_EXPONENT = {"d": (I64, 0x7FF0 << 48, 1 << 52), "f": (I32, 0x7F80 << 16, 1 << 23)}
-
-
-def _not_finite(module, char):
-    """``i1 function(ptr, n)``: whether some of n > 0 elements is not finite.
-
-    An exponent of all ones, and no other, carries into the sign when one is added.  In integers that costs no latency
-    of additions, however long the row, and no place in the floating point units.
-    """
-    name = f"not_finite_{char}"
-    if name in module.globals:
-        return module.globals[name]
-    type_, exponent, lowest = _EXPONENT[char]
-    function = ir.Function(module, ir.FunctionType(I1, [POINTER, I64]), name)
-    function.linkage = "internal"
-    entry, loop, after = (function.append_basic_block(n) for n in ("entry", "loop", "after"))
-    ir.IRBuilder(entry).branch(loop)
-    b = ir.IRBuilder(loop)
-    i, signs = b.phi(I64), b.phi(type_)
-    i.add_incoming(const(0), entry)
-    signs.add_incoming(ir.Constant(type_, 0), entry)
-    x = b.load(b.gep(function.args[0], [i], inbounds=True, source_etype=type_), typ=type_)
-    carried = b.add(b.and_(x, ir.Constant(type_, exponent)), ir.Constant(type_, lowest))
-    following, signs_ = b.add(i, const(1), flags=("nuw", "nsw")), b.or_(signs, carried)
-    i.add_incoming(following, loop)
-    signs.add_incoming(signs_, loop)
-    b.cbranch(b.icmp_signed("<", following, function.args[1]), loop, after)
-    b.position_at_end(after)
-    b.ret(b.icmp_signed("<", signs_, ir.Constant(type_, 0)))
-    return function
+def _finite(program):
+    """Statements that test the outputs that have to be finite."""
+    statements = []
+    for buffer in program.outputs:
+        if buffer.finite and buffer.size:
+            loop = K.Loop(buffer.size)
+            element, carry = K.Load(buffer, K.Index(0, ((loop, 1),))), K.Carry(K.constant(1.0, "?"), reorder=True)
+            # What is finite, times zero, is zero.
+            carry.next = K.Let(L.arg(carry) & L.eq(L.arg(element) * 0.0, 0.0), "?")
+            loop.body, loop.carries = [element, carry.next], [carry]
+            statements += [carry.init, loop, K.Guard(LAST, carry.next, True)]
+    return statements

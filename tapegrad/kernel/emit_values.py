@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from llvmlite import ir
 
-from ..codegen.emit import F32, F64, I1, I64, REGISTER, Emitter, convert
+from ..codegen.emit import REGISTER, Emitter, convert
 from .emit_tanh import tanh
 from .ir import Let, arithmetic, nodes
 
@@ -18,8 +18,8 @@ def number(value, char):
     return ir.Constant(REGISTER[char], bool(value) if char == "?" else int(value))
 
 
-class FloatEmitter(Emitter):
-    """Expressions in double or float.
+class LetEmitter(Emitter):
+    """Expressions of a `Let`.
 
     Parameters
     ----------
@@ -27,7 +27,7 @@ class FloatEmitter(Emitter):
     operand : callable
         ``operand(value) -> ir.Value`` of the value's own type.
     char : str
-        'd' or 'f'.
+        In what it computes: 'd', 'f' or 'q'.
     always : tuple of str
         Flags of all arithmetic.
     reordered : set of int
@@ -35,7 +35,7 @@ class FloatEmitter(Emitter):
     """
 
     def __init__(self, builder, operand, char, always, reordered):
-        super().__init__(builder, self._own, F64 if char == "d" else F32)
+        super().__init__(builder, self._own, REGISTER[char])
         self.read, self.char, self.always, self.reordered = operand, char, always, reordered
 
     def _own(self, value):
@@ -43,54 +43,12 @@ class FloatEmitter(Emitter):
         return register if value.char == "?" else convert(self.b, register, value.char, self.char)
 
     def _emit(self, expr):
-        if expr.op in ("maximum", "minimum"):
-            # NaN if either is, and vectorised also where it is a reduction.
-            signature = ir.FunctionType(self.ftype, [self.ftype] * 2)
-            function = self.b.module.declare_intrinsic(f"llvm.{expr.op}", [self.ftype], signature)
-            return self.b.call(function, [self.number(a) for a in expr.args])
         if expr.op == "tanh":
             return self._in_double([self.number(expr.args[0])], lambda xs: tanh(self.b, *xs))
         return super()._emit(expr)
 
     def flags(self, expr):
         return self.always if id(expr) not in self.reordered else tuple(dict.fromkeys(("reassoc", *self.always)))
-
-
-class IntegerEmitter(Emitter):
-    """Expressions in 64-bit integers, which wrap; the operations are those of `ir.arithmetic`."""
-
-    def __init__(self, builder, operand):
-        super().__init__(builder, lambda value: operand(value) if value.char == "?" else convert(builder, operand(value), value.char, "q"), I64)
-
-    def number(self, expr):
-        value = self.emit(expr)
-        return self.b.zext(value, I64) if value.type == I1 else value
-
-    def truth(self, expr):
-        value = self.emit(expr)
-        return value if value.type == I1 else self.b.icmp_signed("!=", value, ir.Constant(I64, 0))
-
-    _COMPARE = {"lt": "<", "le": "<=", "gt": ">", "ge": ">=", "eq": "==", "ne": "!="}
-
-    def _emit(self, expr):
-        op, args, b, zero = expr.op, expr.args, self.b, ir.Constant(I64, 0)
-        if op == "const":
-            return ir.Constant(I64, int(args[0]))
-        if op == "isnan":
-            return ir.Constant(I1, 0)
-        if op in ("add", "sub", "mul"):
-            return getattr(b, op)(*map(self.number, args))
-        if op == "neg":
-            return b.neg(self.number(args[0]))
-        if op in ("abs", "sign"):
-            x = self.number(args[0])
-            negative = b.icmp_signed("<", x, zero)
-            if op == "abs":
-                return b.select(negative, b.neg(x), x)
-            return b.select(negative, ir.Constant(I64, -1), b.zext(b.icmp_signed("!=", x, zero), I64))
-        if op in self._COMPARE:
-            return b.icmp_signed(self._COMPARE[op], *map(self.number, args))
-        return super()._emit(expr)
 
 
 def emit_let(b, let, operand, always=(), reordered=frozenset()):
@@ -101,7 +59,7 @@ def emit_let(b, let, operand, always=(), reordered=frozenset()):
     if expr.op == "arg":
         return convert(b, operand(expr.args[0]), expr.args[0].char, char)
     how = arithmetic(let)
-    emitter = IntegerEmitter(b, operand) if how == "q" else FloatEmitter(b, operand, how, always, reordered)
+    emitter = LetEmitter(b, operand, how, always, reordered)
     if char == "?":
         return emitter.truth(expr)
     return convert(b, emitter.number(expr), how, char)

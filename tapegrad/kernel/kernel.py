@@ -8,7 +8,6 @@ owns its code and everything whose address is in it; when it is collected, both 
 from __future__ import annotations
 
 import weakref
-from time import perf_counter
 
 import llvmlite.binding as llvm
 import numpy as np
@@ -19,7 +18,7 @@ from ..common.uninterrupted import uninterrupted
 from ..interpreter.native import data_address
 from ..program.executable import LINE, Executable
 from .emit import FINE, NOT_FINITE, Emission, Options
-from .pipeline import without_collection
+from .pipeline import Stages
 
 __all__ = ["FINE", "NOT_FINITE", "Kernel", "Options"]
 
@@ -34,6 +33,8 @@ class Kernel(Executable):
     ----------
     program : LoopProgram
     options : Options
+    seconds : Stages, optional
+        Receives the time of each stage of compilation: emit, optimise, generate.
 
     Attributes
     ----------
@@ -43,32 +44,29 @@ class Kernel(Executable):
         Of the entry from nopython code, or 0.
     nbytes : int
         Of the workspace it wants, aligned to 64 bytes.
-    seconds : dict
-        Time of each stage of compilation: emit, optimise, generate.
+    seconds : Stages
     """
 
     @uninterrupted
-    @without_collection()
-    def __init__(self, program, options=Options()):
+    def __init__(self, program, options=Options(), seconds=None):
         self.program, self.options = program, options
-        times = [perf_counter()]
+        self.seconds = seconds = Stages() if seconds is None else seconds
         emission = Emission(program, options)
         for let in emission.lets:
             needs_symbols(let.expr)
         know_symbols()
         self._text = emission.text
         self.nbytes, self._keeps, self.size = emission.nbytes, emission.keeps, emission.size
-        times.append(perf_counter())
+        seconds.done("emit")
         target, module = self._optimised()
-        times.append(perf_counter())
+        seconds.done("optimise")
         self._engine = engine = llvm.create_mcjit_compiler(module, target)
         # Closed when the kernel goes; by itself the engine might go in the middle of anything.
         weakref.finalize(self, _close, engine).atexit = False
         engine.finalize_object()
         self.address = engine.get_function_address("kernel")
         self.entry = engine.get_function_address("entry") if emission.entry else 0
-        times.append(perf_counter())
-        self.seconds = dict(zip(("emit", "optimise", "generate"), np.diff(times).tolist()))
+        seconds.done("generate")
         #: Flat; a kernel of a tape has the shapes of that.
         self.inputs, self.outputs = ([((b.size,), b.char) for b in buffers] for buffers in (program.inputs, program.outputs))
         self.keep(1)

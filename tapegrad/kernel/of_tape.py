@@ -8,7 +8,6 @@ and the call is answered by the sweep.
 
 from __future__ import annotations
 
-import time
 from dataclasses import replace
 
 from ..array.record import normalise
@@ -19,8 +18,7 @@ from .emit import Options
 from .kernel import Kernel
 from .passes.halving import halve
 from .passes.ordering import order
-from .pipeline import lower, without_collection
-from .prediction import affordable
+from .pipeline import Stages, lower, without_collection
 from .tangents import tangents
 
 
@@ -46,7 +44,7 @@ class TapeKernel(Kernel):
         Of derivatives in several directions, see `gradients`.
     whole : FinishedTape
         What is compiled: `tape`, or its adjoint.
-    seconds : dict
+    seconds : Stages
         Time of each stage: adjoint, columns, roll, build, emit, optimise, generate.
 
     Raises
@@ -59,21 +57,19 @@ class TapeKernel(Kernel):
 
     @without_collection()
     def __init__(self, tape, gradients=True, options=Options(), limit=None):
-        seconds = {}
-        clock = time.perf_counter()
+        seconds = Stages()
         self.tape, self.gradients = tape, bool(gradients)
         self.forward, self.lanes = gradients if isinstance(gradients, tuple) else (False, None)
         self.whole = self._derived()
-        seconds["adjoint"] = time.perf_counter() - clock
-        program = lower(self.whole, seconds, None if limit is None else affordable(limit))
+        seconds.done("adjoint")
+        program = lower(self.whole, seconds, limit)
         if options.symmetric:
             halve(program)
         self.values = 0 if self.lanes else len(tape.outputs)
         for buffer in program.outputs[self.values :]:
             buffer.finite = buffer.char in "df"
         order(program)
-        super().__init__(program, options)
-        self.seconds = seconds | self.seconds
+        super().__init__(program, options, seconds)
         self.inputs = [(meta.shape, meta.char) for meta in self.whole.inputs]
         self.outputs = [described(output) for output in self.whole.outputs]
 

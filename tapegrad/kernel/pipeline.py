@@ -12,6 +12,7 @@ from . import roll
 from .build import build
 from .columns import columns
 from .passes import run_passes
+from .prediction import TooDear, compilation
 
 #: Instructions up to which a program is not rolled, if most are of arrays.
 _SHORT = 300
@@ -37,16 +38,28 @@ def rolled(columns):
     return roll.find(np.arange(len(columns.code)) if alone else columns.code, columns.pairs())
 
 
-def lower(tape, seconds=None, check=None):
+class Stages(dict):
+    """The seconds of each stage, by name; `done` ends one."""
+
+    def __init__(self):
+        self._clock = time.perf_counter()
+
+    def done(self, stage):
+        """The stage of this name began where the one before ended, and ends now."""
+        now = time.perf_counter()
+        self[stage], self._clock = now - self._clock, now
+
+
+def lower(tape, seconds=None, limit=None):
     """The loop program of `tape`.
 
     Parameters
     ----------
     tape : FinishedTape
-    seconds : dict, optional
-        Receives the time of each stage, by name.
-    check : callable, optional
-        ``check(columns, structure)`` is called once the program is rolled, and may raise.
+    seconds : Stages, optional
+        Receives the time of each stage.
+    limit : float, optional
+        Of the steps that its kernel is predicted to cost, once the program is rolled.
 
     Returns
     -------
@@ -56,24 +69,18 @@ def lower(tape, seconds=None, check=None):
     ------
     NotLowered
         Some instruction cannot be machine code; the message names it.
+    TooDear
+        It would cost more than `limit`.
     """
-    seconds = {} if seconds is None else seconds
-    clock = time.perf_counter()
-
-    def done(stage):
-        nonlocal clock
-        now = time.perf_counter()
-        seconds[stage], clock = now - clock, now
-
-    with without_collection():
-        flat = columns(tape)
-        done("columns")
-        structure = rolled(flat)
-        done("roll")
-        if check is not None:
-            check(flat, structure)
-        program = build(flat, structure)
-        done("build")
-        run_passes(program)
-        done("passes")
+    seconds = Stages() if seconds is None else seconds
+    flat = columns(tape)
+    seconds.done("columns")
+    structure = rolled(flat)
+    seconds.done("roll")
+    if limit is not None and (steps := compilation(flat, structure)) > limit:
+        raise TooDear(steps)
+    program = build(flat, structure)
+    seconds.done("build")
+    run_passes(program)
+    seconds.done("passes")
     return program

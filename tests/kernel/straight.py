@@ -3,7 +3,7 @@
 import numpy as np
 
 from tapegrad.kernel import ir
-from tapegrad.kernel.arrays import Arrays
+from tapegrad.kernel.arrays import Arrays, as_seen
 from tapegrad.kernel.arrays_views import ArrayRef, whole
 from tapegrad.program.trace import FAILS, GUARD, SHAPE
 from tapegrad.rules import ROWS
@@ -111,7 +111,13 @@ class _Straight:
                 self.body.append(value)
             self.body.append(ir.Guard(number, value, bool(guard.seen[0])))
         elif guard.how not in (SHAPE, FAILS):
-            statements, holds = self.arrays.same(value, guard.seen)
+            if isinstance(value, ArrayRef):
+                statements, holds = self.arrays.same(value, guard.seen)
+            else:
+                data = np.frombuffer(guard.seen, np.dtype(value.char))
+                before = ir.Load(ir.Buffer(ir.CONSTANT, 1, value.char, data=data), ir.Index())
+                holds = ir.Let(as_seen(L.arg(value), L.arg(before), value.char), "?")
+                statements = [before, holds]
             self.body += [*statements, ir.Guard(number, holds, True)]
 
 

@@ -8,7 +8,7 @@ import pytest
 import tapegrad as tg
 from tapegrad.kernel.adjoint import adjoint
 from tapegrad.kernel.ir import Loop, walk
-from tapegrad.kernel.pipeline import lower
+from tapegrad.kernel.pipeline import Stages, lower
 from tapegrad.kernel.reasons import NotLowered
 from tests.kernel.lowered import tape_of
 
@@ -18,7 +18,7 @@ def rosenbrock(x):
 
 
 def test_the_time_of_each_stage_is_told():
-    seconds = {}
+    seconds = Stages()
     lower(tape_of(rosenbrock, np.linspace(0.1, 1.0, 40)), seconds)
     assert list(seconds) == ["columns", "roll", "build", "passes"]
     assert all(time > 0.0 for time in seconds.values())
