@@ -110,11 +110,11 @@ class Stretch:
     def tensor(self, slot, value=None, meta=None):
         """A tensor that points to `slot`; of an array slot `value` is its value, and `meta` the description of that, if it is known."""
         store = self.store
-        token = store.tokens[slot]
-        if self.plain:
-            return store.read(slot)[4] if value is None else value
         if slot in self._tensors:
             return self._tensors[slot]
+        if self.plain:
+            return store.read(slot)[4] if value is None else value
+        token = store.tokens[slot]
         leaf = None if slot in self._entries else self.leaf(slot)
         if leaf is not None and leaf is not False:
             return leaf
