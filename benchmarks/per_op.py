@@ -1,13 +1,17 @@
 """What it costs to record one operation, beside NumPy alone and PyTorch.
 
 The operands are tracked, so the operation is computed and recorded; its
-result is dropped, and what dropping costs is part of the time.  The rows
+result is dropped, and what dropping costs is part of the time.  These rows
 promise nothing: they show what a single line of a user's program costs.
+
+Then what it costs under `jit`: the first call of a new function without a kernel, over the instructions of the tape that it
+leaves. Under a second derivative most of these are what the derivative inside has recorded.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from time import process_time
 
 import numpy as np
 
@@ -44,6 +48,41 @@ def plain(value) -> np.ndarray:
     return np.asarray(value.detach().numpy() if hasattr(value, "detach") else value)
 
 
+VECTOR = np.linspace(0.1, 1.0, 14)
+
+
+def function() -> Callable:
+    """A new function of a vector."""
+
+    def f(x):
+        y = x
+        for _ in range(100):
+            y = np.sin(y) * x + 0.5 * y
+            y = y - x / (1.0 + y * y)
+            y = np.exp(-y) * np.sqrt(y * y + 1.0)
+        return np.sum(y)
+
+    return f
+
+
+def of_gradient() -> Callable:
+    """A new function, of the gradient of such a one."""
+    f = function()
+    return lambda x: np.sum(tg.grad(f)(x) ** 2)
+
+
+def microseconds(make: Callable[[], Callable], repeats: int) -> tuple[float, int]:
+    """For each instruction of the tape, the least of several first calls; and how many there are."""
+    times = []
+    for _ in range(repeats):
+        g = tg.jit(make(), kernel="never")
+        start = process_time()
+        g(VECTOR)
+        times.append(process_time() - start)
+    count = len(g.tape(VECTOR))
+    return min(times) / count * 1e6, count
+
+
 @benchmark(name="per_op")
 def per_op(quick: bool) -> Iterator[Row]:
     """Microseconds per recorded operation on arrays of 4 and of 10^4 elements."""
@@ -75,3 +114,6 @@ def per_op(quick: bool) -> Iterator[Row]:
             # NumPy alone computes the value and records nothing: it is no competitor.
             detail = {"NumPy alone": str(each.pop("NumPy"))} | ({"PyTorch": "not installed"} if torch is None else {})
             yield Row(f"{name}, {size} elements", measured=each["tapegrad"].minimum * 1e6, unit="us", detail=detail, times=each)
+    for what, make, limit in (("an array operation", function, 8.0), ("an array operation under a second derivative", of_gradient, 15.0)):
+        taken, count = microseconds(make, 5 if quick else 30)
+        yield Row(f"recording {what}, vectors of 14", f"at most {limit:g} us", taken, limit, "us", {"instructions": count})

@@ -18,7 +18,6 @@ MODULES = (
     "scalar_sweep",
     "train_step",
     "per_op",
-    "recording",
     "element_access",
     "array_of_numbers",
     "numpy_names",

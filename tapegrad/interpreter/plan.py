@@ -54,7 +54,6 @@ class Planner:
         self.targets = P.FIRST_TARGET
         #: Registers that point into the buffer of another one: they are not owned, so not freed or given away.
         self.inside = set()
-        self.tangents = {}  # operand number -> register of its tangent
         self._saved_atoms = {}
 
     # -- operands ---------------------------------------------------------------
@@ -66,12 +65,6 @@ class Planner:
     def operand(self, k):
         """The value of operand `k` (-1: the result), kept only if it is read."""
         return Operand(self, k, self.metas[k] if k >= 0 else self.out)
-
-    def tangent(self, k):
-        """The tangent of operand `k`, C-contiguous; whoever runs the program fills the register."""
-        meta = self.metas[k]
-        self.tangents[k] = reg = self._register()
-        return self._sym(Atom(reg, 0, meta.shape, c_strides(meta.shape, meta.itemsize), meta.char))
 
     def saved_atom(self, k):
         """The window of the saved value of operand `k` (-1: the result), which the tape keeps from now on."""

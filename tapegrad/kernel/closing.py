@@ -42,13 +42,11 @@ class _Closing:
     def __init__(self, writer, results):
         self.writer, self.tape, self.results = writer, writer.tape, results
         self.leaves = [slot for whole, _, parts in writer.inputs for slot in ([whole] if whole else []) + [s for _, s in parts]]
-        self.inputs = writer.inputs
         self.count = count = writer.count
         self.ops, self.lefts, self.rights, self.constants = (
             np.ascontiguousarray(c[:count]) for c in (writer.ops, writer.lefts, writer.rights, writer.constants)
         )
-        self.items = [(item.slot, item.entry, item.operands) for item in self.tape.items]
-        self.items += [(slot, *made) for slot, made in writer.entries.items()]
+        self.items = [*self.tape.items, *writer.entries]
 
     def run(self):
         self._number_values()
@@ -130,35 +128,28 @@ class _Closing:
         for slot, at in zip(arrays.tolist(), new[arrays].tolist()):
             metas[at] = writer.meta(slot)
         operands = _slots_by(new, self.operands).tolist()
-        slots = new[[slot for slot, *_ in self.items]].tolist() if self.items else ()
         starts = self.starts.tolist()
         items = [
-            Item(slot, entry, tuple(operands[low:high]))
-            for slot, (_, entry, _), low, high in zip(slots, self.items, starts, starts[1:]) if slot
+            Item(number(item.slot), item.entry, tuple(operands[low:high]), item.number)
+            for item, low, high in zip(self.items, starts, starts[1:]) if new[item.slot]
         ]
         items.sort(key=lambda item: item.slot)
-        renumbered = {}
-        for item in tape.items:
-            if item.entry.kind == GUARD:
-                renumbered[number(item.slot)] = item.number
-        for item in items:
-            item.number = renumbered.get(item.slot, -1)
         asked = self.results if writer.again else (*tape.outputs, *self.results)
         outputs = [(number(slot), what) if slot else (0, what) for slot, what in asked]
         leaves = [number(slot) if slot else 0 for slot in tape.leaves]
         elements = list(tape.elements)
-        for k, (whole, _, parts) in enumerate(self.inputs, len(tape.inputs)):
+        for k, (whole, _, parts) in enumerate(writer.inputs, len(tape.inputs)):
             leaves.append(number(whole))
             elements += [(k, position, slot) for position, slot in parts]
         at = new[[slot for _, _, slot in elements]].tolist() if elements else ()
         elements = [(k, position, slot) for (k, position, _), slot in zip(elements, at)]
         origins = np.asarray(tape.origins)[source]
         return FinishedTape(
-            records=records, inputs=[*tape.inputs, *(meta for _, meta, _ in self.inputs)], leaves=leaves, elements=elements,
+            records=records, inputs=[*tape.inputs, *(meta for _, meta, _ in writer.inputs)], leaves=leaves, elements=elements,
             items=items, constants=writer.values,
             guards=[Guard(number(g.slot), g.how, g.seen, g.place) for g in tape.guards],
             outputs=outputs, metas=metas, origins=origins, code_runs=list(tape.code_runs),
-            special=tape.special or not special.isdisjoint(present), wanted=(*tape.wanted, *[False] * len(self.inputs)),
+            special=tape.special or not special.isdisjoint(present), wanted=(*tape.wanted, *[False] * len(writer.inputs)),
             cuts=list(tape.cuts), structure=tape.structure, forward_only=not writer.again,
         )
 
@@ -169,13 +160,10 @@ def _slots_by(table, operands):
 
 
 def columns_of(items, count):
-    """Operands of items in columns: where those of each start, they, and the number of the item of each slot.
-
-    `items` are triples whose first is the slot and whose last are the operands.
-    """
+    """Operands of items in columns: where those of each start, they, and the number of the item of each slot."""
     starts = np.zeros(len(items) + 1, np.int64)
-    starts[1:] = np.cumsum([len(operands) for *_, operands in items])
-    operands = np.fromiter((o for *_, slots in items for o in slots), np.int32, int(starts[-1]))
+    starts[1:] = np.cumsum([len(item.operands) for item in items])
+    operands = np.fromiter((o for item in items for o in item.operands), np.int32, int(starts[-1]))
     item_of = np.full(count, -1, np.int32)
-    item_of[[slot for slot, *_ in items]] = np.arange(len(items))
+    item_of[[item.slot for item in items]] = np.arange(len(items))
     return starts, operands, item_of

@@ -22,7 +22,7 @@ import numpy as np
 
 from ..common.host_functions import HostFunction
 from ..program.trace import GUARD, HOST, ROW, SHAPE
-from ..rules.table import ROWS
+from ..rules.table import FIRST_ROW, ROWS
 from ..tape.layout import ARRAY_LEAF, FIRST_ARRAY, SCALAR_LEAF
 from ..tape.meta import meta_of
 from .reasons import NotLowered
@@ -155,40 +155,34 @@ def columns(tape):
 
     outside = _Outside()
     reference = np.where(present, number_of, 0)
-    _leaves(tape, outside, reference, op)
+    is_number = _leaves(tape, outside, reference, op)
     constants = _constants(tape, outside)
 
     # How many operands each instruction has.
-    arity = np.ones(int(op[scalar].max(initial=0)) + 1, np.int64)
-    for row in ROWS:
-        if row.opcode < len(arity):
-            arity[row.opcode] = row.arity
-    count = np.zeros(len(slots), np.int64)
     is_scalar = scalar[slots]
-    scalar_ops = op[slots[is_scalar]]
-    count[is_scalar] = arity[scalar_ops]
+    at = slots[is_scalar]
+    own = np.array([row.arity for row in ROWS])[op[at] - FIRST_ROW]
+    count = np.zeros(len(slots), np.int64)
+    count[is_scalar] = own
     numbers = number_of[item_slots]
     count[numbers] = [len(item.operands) for item in tape.items]
     first = np.concatenate([[0], np.cumsum(count)])
 
     operands = np.zeros(first[-1], np.int64)
     code = np.zeros(len(slots), np.int32)
-    at = slots[is_scalar]
     starts = first[:-1][is_scalar]
     fixed = np.zeros(len(at), np.int64)
     a, b = records["a"][at].astype(np.int64), records["b"][at].astype(np.int64)
-    own = arity[scalar_ops]
     inline = _inline(records["constant"][at], (own == 3) | (own == 2) & ((a == 0) | (b == 0)), outside)
     zero = outside.add(NUMBER, 0, 0, np.zeros(1))[0]
     missing = np.where(own == 3, zero, inline)
-    is_number = _numbers(outside)
     for k, slot in ((0, a), (1, b)):
         has = own > k
         refs = np.where(slot == 0, missing, reference[slot])
         operands[(starts + k + (own == 3))[has]] = refs[has]
-        fixed |= np.where(has & (refs < 0) & is_number[np.minimum(refs, -1)], 1 << k, 0)
+        fixed |= (has & is_number[slot]) << k
     operands[starts[own == 3]] = inline[own == 3]
-    code[is_scalar] = 4 * scalar_ops + fixed
+    code[is_scalar] = 4 * op[at] + fixed
 
     integer = np.zeros(len(slots), np.int64)
     item_of = np.full(len(slots), -1, np.int64)
@@ -207,17 +201,19 @@ def columns(tape):
 
 
 def _leaves(tape, outside, reference, op):
-    """References to leaves."""
+    """References to leaves; returns for each slot whether it is a number, as 0 is, which stands for the inline constant."""
+    # What the function captured is a constant.
+    captured = op == SCALAR_LEAF
     if tape.elements:
         which, at, slots = np.array(tape.elements, np.int64).T
         reference[slots] = outside.add(ELEMENT, which, at, np.zeros(len(slots)))
-    elements = {slot for _, _, slot in tape.elements}
+        captured[slots] = False
     for k, slot in enumerate(tape.leaves):
         if slot:
             reference[slot] = outside.add(ARGUMENT, k, 0, np.zeros(1))[0]
-    # What the function captured is a constant.
-    captured = [slot for slot in np.flatnonzero(op == SCALAR_LEAF).tolist() if slot not in elements]
     reference[captured] = outside.add(NUMBER, 0, 0, tape.records["value"][captured])
+    captured[0] = True
+    return captured
 
 
 def _constants(tape, outside):
@@ -238,12 +234,6 @@ def _inline(values, used, outside):
     references = outside.add(NUMBER, 0, 0, bits.view(np.float64))
     result[used] = references[inverse]
     return result
-
-
-def _numbers(outside):
-    """Whether a reference from outside is a number; indexed by the reference itself."""
-    kinds = outside.finish()[0]
-    return (kinds == NUMBER)[::-1]
 
 
 def _description(tape, item):

@@ -83,7 +83,7 @@ def cut(program, limit, single_loops=False, cost=None):
     cost : dict, optional
         The `costs` of the program.
     """
-    return _cut(program.body, costs(program.body) if cost is None else cost, limit, single_loops)
+    return _cut(program.body, cost or costs(program.body), limit, single_loops)
 
 
 def _cut(body, cost, limit, single_loops):

@@ -19,7 +19,6 @@ from .kernel import Kernel
 from .passes.halving import halve
 from .passes.ordering import order
 from .pipeline import Stages, lower, without_collection
-from .prediction import affordable
 from .tangents import tangents
 
 
@@ -63,7 +62,7 @@ class TapeKernel(Kernel):
         self.forward, self.lanes = gradients if isinstance(gradients, tuple) else (False, None)
         self.whole = self._derived()
         seconds.done("adjoint")
-        program = lower(self.whole, seconds, None if limit is None else affordable(limit))
+        program = lower(self.whole, seconds, limit)
         if options.symmetric:
             halve(program)
         self.values = 0 if self.lanes else len(tape.outputs)

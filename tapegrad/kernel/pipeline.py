@@ -12,6 +12,7 @@ from . import roll
 from .build import build
 from .columns import columns
 from .passes import run_passes
+from .prediction import TooDear, compilation
 
 #: Instructions up to which a program is not rolled, if most are of arrays.
 _SHORT = 300
@@ -49,7 +50,7 @@ class Stages(dict):
         self[stage], self._clock = now - self._clock, now
 
 
-def lower(tape, seconds=None, check=None):
+def lower(tape, seconds=None, limit=None):
     """The loop program of `tape`.
 
     Parameters
@@ -57,8 +58,8 @@ def lower(tape, seconds=None, check=None):
     tape : FinishedTape
     seconds : Stages, optional
         Receives the time of each stage.
-    check : callable, optional
-        ``check(columns, structure)`` is called once the program is rolled, and may raise.
+    limit : float, optional
+        Of the steps that its kernel is predicted to cost, once the program is rolled.
 
     Returns
     -------
@@ -68,14 +69,16 @@ def lower(tape, seconds=None, check=None):
     ------
     NotLowered
         Some instruction cannot be machine code; the message names it.
+    TooDear
+        It would cost more than `limit`.
     """
     seconds = Stages() if seconds is None else seconds
     flat = columns(tape)
     seconds.done("columns")
     structure = rolled(flat)
     seconds.done("roll")
-    if check is not None:
-        check(flat, structure)
+    if limit is not None and (steps := compilation(flat, structure)) > limit:
+        raise TooDear(steps)
     program = build(flat, structure)
     seconds.done("build")
     run_passes(program)

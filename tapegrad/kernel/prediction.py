@@ -54,14 +54,3 @@ def compilation(columns, structure):
             loops += 1
             stack += body
     return int(KERNEL + LINE * lines + LOOP * (loops + arrays))
-
-
-def affordable(steps):
-    """A check for `pipeline.lower`: raises `TooDear` if a kernel would cost more than `steps`."""
-
-    def check(columns, structure):
-        needed = compilation(columns, structure)
-        if needed > steps:
-            raise TooDear(needed)
-
-    return check

@@ -36,8 +36,8 @@ class Writer:
     ----------
     ops, lefts, rights, constants, origins : ndarray
         Columns, of which the first `count` entries are used.
-    entries : dict of int to (Entry, tuple of int)
-        What is made: entry and operands by slot.
+    entries : list of Item
+        What is made.
     values : list
         Floats and arrays, named by negative numbers from -1; those of the tape first.
     inputs : list of (int, Meta, list of (int, int))
@@ -54,7 +54,7 @@ class Writer:
             np.ascontiguousarray(records[name]) for name in ("op", "a", "b", "constant")
         )
         self.origins = np.arange(self.count, dtype=np.int32)
-        self.entries, self.values, self.inputs = {}, list(tape.constants), []
+        self.entries, self.values, self.inputs = [], list(tape.constants), []
         self.metas = {}
         self.origin = 0
         self._numbers = {}
@@ -123,7 +123,7 @@ class Writer:
             for _ in range(continuations(entry, operands) if self.again else 0):
                 self.metas[self._append(CONTINUES, 0, 0, 0.0)] = None
             slot = self._known[key] = self._append(TRACED, 0, 0, 0.0)
-            self.entries[slot] = (entry, operands)
+            self.entries.append(Item(slot, entry, operands))
             self.metas[slot] = entry.meta
         return slot
 

@@ -15,6 +15,7 @@ import types
 import warnings
 from collections.abc import Hashable
 from functools import cache
+from threading import RLock
 
 import numpy as np
 
@@ -115,17 +116,20 @@ def _replaced(thing):
     return _REPLACED.get(thing, thing) if isinstance(thing, Hashable) else thing
 
 
+#: Module -> its names as replaced.  They refer to each other, so nobody has them before all are made.
 _NAMESPACES = {}
+_making_names = RLock()
 
 
 @cache
 def private_code(function):
     """The code of a Python function inside of NumPy, for tensors."""
     there = function.__globals__
-    names = _NAMESPACES.get(there["__name__"])
-    if names is None:
-        names = _NAMESPACES[there["__name__"]] = {}
-        names.update({name: _replaced(thing) for name, thing in there.items()})
+    with _making_names:
+        names = _NAMESPACES.get(there["__name__"])
+        if names is None:
+            names = _NAMESPACES[there["__name__"]] = {}
+            names.update({name: _replaced(thing) for name, thing in there.items()})
     made = types.FunctionType(function.__code__, names, function.__name__, function.__defaults__, function.__closure__)
     made.__kwdefaults__ = function.__kwdefaults__
     return made

@@ -21,7 +21,7 @@ from ..array.typing import Argnums, Between, Mode, OfJacobian
 from ..autograd import nested
 from ..autograd.recording import as_plain
 from ..common.errors import HigherOrderError, OptionError, SeedShapeError, StructureError
-from ..common.tree import flatten, leaf_names, own, unflatten
+from ..common.tree import Structure, flatten, leaf_names, own, unflatten
 from ..program.recording import Recording
 from ..tape.store import thread_state
 from .captured import Captured
@@ -89,11 +89,8 @@ def _replayed(f, primals):
 
 def _arguments(recording, values):
     """Values of the inputs as a tuple with one entry per argument."""
-    arguments, at = [], 0
-    for structure in recording.structures:
-        arguments.append(unflatten(structure, values[at : at + structure.count]))
-        at += structure.count
-    return tuple(arguments)
+    structures = tuple(recording.structures)
+    return unflatten(Structure(tuple, (None,) * len(structures), structures), values)
 
 
 def vjp(f: Callable[..., R], *primals: Any) -> tuple[R, Callable[[Any], tuple[Any, ...]]]:

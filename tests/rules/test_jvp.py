@@ -13,9 +13,10 @@ from tapegrad.array.recorded import Recorded
 from tapegrad.array.rule_array import accumulated
 from tapegrad.interpreter import program as P
 from tapegrad.interpreter.plan import Planner, Signature
+from tapegrad.interpreter.symbolic import Atom
 from tapegrad.rules import BY_NAME, ROWS
 from tapegrad.tape.layout import ARRAY_RECORD
-from tapegrad.tape.meta import meta_of
+from tapegrad.tape.meta import c_strides, meta_of
 from tests.rules.checker import generator
 from tests.rules.examples_of_rows import ELEMENTWISE, Example, elementwise_example, examples_of
 
@@ -178,11 +179,24 @@ def described(example):
     return tuple(meta_of(normalise(np.asarray(o))) for o in example.operands), meta_of(normalise(example.value))
 
 
+class TangentPlanner(Planner):
+    """Plans a JVP: the tangents of the operands are C-contiguous, and in registers of their own, which are filled before it runs."""
+
+    def __init__(self, metas, out):
+        super().__init__(metas, out)
+        self.tangents = {}
+
+    def tangent(self, k):
+        meta = self.metas[k]
+        self.tangents[k] = reg = self._register()
+        return self._sym(Atom(reg, 0, meta.shape, c_strides(meta.shape, meta.itemsize), meta.char))
+
+
 def planned(example, chosen):
     """The plan of a JVP that writes the tangent of the result to register 0; None if it is zero."""
     row = example.row
     metas, out = described(example)
-    planner = Planner(metas, out)
+    planner = TangentPlanner(metas, out)
     operands = [planner.operand(k) for k in range(len(metas))]
     attrs = dict(example.attrs)
     if row.dynamic:

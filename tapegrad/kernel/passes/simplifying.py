@@ -114,31 +114,23 @@ class _Walk:
         if load in self.new:
             return
         buffer, index = load.buffer, load.index
-        # The outermost body in which this element is the same, and in whose loops nothing is written to it.
         least = max((self.scopes[loop].depth for loop, _ in index.steps), default=0)
         if index.plus is not None:
             # A guard before it in the loop may be what makes this a place in memory.
             least = self.scope.depth
-        target = self.scope
-        while target.depth > least and buffer not in target.writes:
-            target = target.outer
-        scope = self.scope
+        # What the bodies around know still holds if no loop between writes it.  `target` becomes the outermost of them in which
+        # this element is the same.
+        scope = target = self.scope
         while True:
             value = scope.memory.get(buffer, index)
             if value is not None:
                 self.new[load] = value
                 return
-            if scope is target:
+            if scope.outer is None or buffer in scope.writes:
                 break
+            if scope.depth > least:
+                target = scope.outer
             scope = scope.outer
-        # What the bodies around know still holds if no loop between writes it.
-        outer = target
-        while outer.outer is not None and buffer not in outer.writes:
-            outer = outer.outer
-            value = outer.memory.get(buffer, index)
-            if value is not None:
-                self.new[load] = value
-                return
         self.place(load, target)
         target.memory.put(buffer, index, load)
 

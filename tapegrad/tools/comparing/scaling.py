@@ -70,7 +70,11 @@ class Scaling:
 
     def along(self, axis: str) -> list[Point]:
         """The points that differ in `axis` only, by size."""
-        return _along(self.points, self.axes, axis)
+        if len(self.axes) == 1:
+            return self.points
+        other = "m" if axis == "n" else "n"
+        middle = self.points[0 if axis == "n" else -1].size(other)
+        return sorted((p for p in self.points if p.size(other) == middle), key=lambda p: p.size(axis) or 0)
 
     def __str__(self):
         head = (
@@ -131,14 +135,6 @@ class Scaling:
             If matplotlib is not installed (``pip install tapegrad[plot]``).
         """
         plot_scaling([self], path, measure)
-
-
-def _along(points, axes, axis):
-    if len(axes) == 1:
-        return points
-    other = "m" if axis == "n" else "n"
-    middle = points[0].size(other) if axis == "n" else points[-1].size(other)
-    return sorted((p for p in points if p.size(other) == middle), key=lambda p: p.size(axis))
 
 
 def _crossover(points, axis, measure):
@@ -216,10 +212,10 @@ def compare_scaling(make_f: Callable[..., Any], sizes: Any, argnums: int | tuple
     >>> import numpy as np, tapegrad as tg
     >>> def make(n):
     ...     return lambda x: np.tanh(np.ones((64, n)) @ x), (np.linspace(0.1, 0.9, n),)
-    >>> found = tg.compare_scaling(make, [1, 256], budget=0.0)
+    >>> found = tg.compare_scaling(make, [1, 1024], budget=0.0)
     >>> [point.comparison.recommended for point in found.points]
     ['forward', 'reverse']
-    >>> 1 < found.crossovers["n"]["predicted"] < 256
+    >>> 1 < found.crossovers["n"]["predicted"] < 1024
     True
     """
     axes = axes_of(make_f)
@@ -235,7 +231,7 @@ def compare_scaling(make_f: Callable[..., Any], sizes: Any, argnums: int | tuple
     for at in grid:
         f, args = make_at(make_f, at)
         points.append(Point(at[0], at[1] if len(at) > 1 else None, compare(f, *args, argnums=argnums, budget=budget)))
-    crossovers = {
-        axis: {measure: _crossover(_along(points, axes, axis), axis, measure) for measure in MEASURES} for axis in axes
-    }
-    return Scaling(function_name(make_f), axes, points, crossovers)
+    scaling = Scaling(function_name(make_f), axes, points, {})
+    for axis in axes:
+        scaling.crossovers[axis] = {measure: _crossover(scaling.along(axis), axis, measure) for measure in MEASURES}
+    return scaling

@@ -69,15 +69,8 @@ RECENT = 4
 _CLOCK = itertools.count(1)
 
 
-class _Node:
-    """The tapes that agree so far; `recent` is one of them."""
-
-    def __init__(self):
-        self.children, self.recent = {}, None
-
-
-class Kind(_Node):
-    """The tapes of one kind of calls, at most `LIMIT`: the root of a tree whose branches are what guards saw.
+class Kind:
+    """The tapes of one kind of calls, at most `LIMIT`: a tree whose branches are what guards saw.
 
     Attributes
     ----------
@@ -93,8 +86,7 @@ class Kind(_Node):
     """
 
     def __init__(self):
-        super().__init__()
-        self.tapes, self.missed, self.used, self.captures, self.keeping = [], None, 0, "", 0
+        self.tapes, self.recent, self.missed, self.used, self.captures, self.keeping = [], None, None, 0, "", 0
 
     def add(self, kept):
         """Keep a tape; of too many the one goes that was not used for longest."""
@@ -103,20 +95,10 @@ class Kind(_Node):
                 # It was used last, although a call of its site does not say so.
                 self.recent.used = next(_CLOCK)
             self.tapes.remove(min(self.tapes, key=lambda k: k.used))
-            self.children = {}
-            for other in self.tapes:
-                self._insert(other)
         self.tapes.append(kept)
-        self._insert(kept)
         for other in self.tapes:
             other.links = {}
         self.prefer(kept)
-
-    def _insert(self, kept):
-        node = self
-        for guard in kept.tape.guards:
-            node = node.children.setdefault(guard.seen, _Node())
-            node.recent = kept
 
     def prefer(self, kept):
         """Note that `kept` was used now, and try it first next time."""
@@ -124,13 +106,8 @@ class Kind(_Node):
 
     def after(self, kept, guard, seen):
         """A tape that agrees with `kept` before its guard of this number and saw `seen` there, or None."""
-        node = self
-        for saw in (*(earlier.seen for earlier in kept.tape.guards[:guard]), seen):
-            # Meanwhile another thread may have dropped `kept`.
-            node = node.children.get(saw)
-            if node is None:
-                return None
-        return node.recent
+        path = (*kept.seen[:guard], seen)
+        return next((other for other in reversed(self.tapes) if other.seen[: guard + 1] == path), None)
 
 
 class Replayed(Running):

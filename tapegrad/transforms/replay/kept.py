@@ -23,6 +23,8 @@ class Kept(Pool):
 
     Attributes
     ----------
+    seen : tuple of bytes
+        What its guards saw.
     site : callable or None
         Answers calls that are like an earlier one (`Site.call`).
     swept : bool
@@ -37,7 +39,7 @@ class Kept(Pool):
         super().__init__(tape)
         self.kernels, self.name, self.used = kernels, name, 0
         self.site, self.swept, self.made_for = None, False, None
-        self.links = {}
+        self.links, self.seen = {}, tuple(guard.seen for guard in tape.guards)
 
     @cached_property
     def replay(self):

@@ -43,9 +43,9 @@ def test_what_is_written_is_what_is_returned(name, kernel):
         answer = values(expected(x))
         out = np.full(answer.shape, np.nan, answer.dtype)
         assert g(x, out=out) is out
-        # Also what is zero.
-        np.testing.assert_allclose(out, answer, rtol=1e-5 if dtype == np.float32 else 1e-12, atol=1e-14)
-        np.testing.assert_array_equal(out, values(g(x)))
+        # Also what is zero; the next call may be the first one by a kernel.
+        for other in (answer, values(g(x))):
+            np.testing.assert_allclose(out, other, rtol=1e-5 if dtype == np.float32 else 1e-12, atol=1e-14)
     if kernel is None:
         # The short way: no call went the long way but those before there was a kernel.
         assert g.stats().kernel_calls >= 6 and g.stats().records == 1
