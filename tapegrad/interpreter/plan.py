@@ -383,11 +383,13 @@ class Planner:
 
     def _write_at(self, source, index, target, add):
         """Write `source` (None: zero) to flat positions of the C-contiguous window `target`, or add it there."""
-        where = self._index(index), target.reg, index.size, P.CHARS[target.char]
         require(source is None or index.size == source.size, f"{index.size} positions for something else")
+        if not index.size:
+            return
+        where = self._index(index), target.reg, index.size, P.CHARS[target.char]
         if not add:
             self.step(P.ZERO_AT, where[1], where[0], *where[2:])
-        if source is None or not source.size:
+        if source is None:
             return
         if source.char != target.char:
             source = self._cast(source, target.char)
