@@ -15,6 +15,7 @@ import types
 import warnings
 from collections.abc import Hashable
 from functools import cache
+from operator import index as as_index
 from threading import RLock
 
 import numpy as np
@@ -28,7 +29,7 @@ from .shaping import cast, rearranged
 
 _NAMES = """
 linalg.outer linalg.tensordot tensordot kron polyfit vander diff ediff1d gradient cov linalg.multi_dot linalg.matrix_power
-linalg.tensorinv linalg.cond linalg.cross linspace logspace ptp trapezoid cumulative_sum cumulative_prod nancumsum nancumprod
+linalg.tensorinv linalg.cond linalg.cross logspace ptp trapezoid cumulative_sum cumulative_prod nancumsum nancumprod
 rollaxis ix_ vstack hstack dstack column_stack append hsplit vsplit dsplit unstack
 fliplr flipud rot90 resize fft.fftshift fft.ifftshift trim_zeros apply_along_axis apply_over_axes
 tril triu matrix_transpose linalg.matrix_transpose linalg.diagonal linalg.trace linalg.vector_norm linalg.matrix_norm linalg.svdvals
@@ -152,6 +153,23 @@ def _by_own_code(function):
 for _name in _NAMES.split():
     _place, _, _last = _name.rpartition(".")
     _by_own_code(getattr(getattr(np, _place) if _place else np, _last))
+
+
+@implements(np.linspace)
+def _linspace(start, stop, num=50, endpoint=True, retstep=False, dtype=None, axis=0, *, device=None):
+    # NumPy's code looks whether a step is zero, which would be a decision about values.
+    if (num := as_index(num)) < 0:
+        raise ValueError(f"Number of samples, {num}, must be non-negative.")
+    # Numbers stay what they are: Python floats are weak beside arrays, NumPy's are not.
+    start, stop = (v if isinstance(v, (float, np.generic)) or np.shape(v) == () else F.lift(v) for v in (start, stop))
+    delta, gaps = stop - start, num - 1 if endpoint else num
+    step = delta / float(gaps) if gaps > 0 else delta * np.nan
+    counts = np.arange(num, dtype=delta.dtype).reshape((-1,) + (1,) * delta.ndim)
+    values = (step * counts if gaps > 0 else delta * counts) + start
+    if endpoint and num > 1:
+        values = np.concatenate([values[:-1], np.broadcast_to(cast(F.lift(stop), values.dtype), delta.shape)[None]])
+    values = np.moveaxis(values if dtype is None else cast(values, dtype), 0, axis)
+    return (values, step) if retstep else values
 
 
 @implements(np.geomspace)

@@ -89,8 +89,8 @@ class Captured(Walk):
         name = self.difference(self.again(restored))
         if name is not None:
             raise ModifiedInPlaceError(
-                f"{name!r}, which {function_name(self.function)!r} reads, has changed {when}. Pass {name!r} as an argument, or "
-                "change it after the derivative has been taken"
+                f"{name!r}, which {function_name(self.function)!r} reads, has changed (modified by an inplace operation, or bound "
+                f"anew) {when}. Pass {name!r} as an argument, or change it after the derivative has been taken"
             )
         return restored
 

@@ -308,9 +308,11 @@ class Replayed(Running):
         return once
 
     def replayed_once(self, args, kwargs):
-        """The `Outcome` of one call that is recorded and replayed, and its `ReplayedRecording`; None if there can be none."""
-        recordings = []
-        outcome = self.recorded_once().call(args, kwargs, recordings.append)
+        """The `Outcome` of one call that is recorded and replayed, and its `ReplayedRecording`, with arrays of its own; None if there
+        can be none."""
+        recordings, once = [], self.recorded_once()
+        once.apart = True
+        outcome = once.call(args, kwargs, recordings.append)
         return outcome, recordings[-1] if isinstance(recordings[-1], ReplayedRecording) else None
 
     def kept(self, args, kwargs, backward=None):

@@ -75,6 +75,8 @@ class Running:
     derived : object or None
         If `function` is a derivative that is made of the tape of another function: that is its ``function``, and
         ``of(tape, structure)`` makes the tape, for arguments of this structure.
+    apart : bool
+        Whether a recording has copies of the arrays that the function captured, and not these themselves.
     """
 
     def __init__(self, function, argnums, has_aux, scalar, captures, adjoints, jit, stats):
@@ -82,7 +84,7 @@ class Running:
         self.captures, self.adjoints, self.jit, self.plain = captures, adjoints, jit, ""
         self.lock, self.turn = remade(threading.RLock()), remade(threading.RLock())
         #: Whether somebody is to be told that the function is run plainly: not if nobody has put it under `jit`.
-        self.silent, self.stats = stats is not None, stats or Stats()
+        self.silent, self.stats, self.apart = stats is not None, stats or Stats(), False
         self.spending, self.surroundings, self.derived = Spending.of(function), None, None
         #: Of the last calls up to the last that had to be recorded, why they had to be, "" if not; and how many came after it.
         self.causes, self.quiet, self.changed = [], 0, ""
@@ -101,7 +103,7 @@ class Running:
         start = time.perf_counter()
         enabled = thread_state().enabled
         with Tape() as tape, enable_grad():
-            trace = Trace(tape.store, self.surroundings.read, any(map(is_reordered, static)))
+            trace = Trace(tape.store, {} if self.apart else self.surroundings.read, any(map(is_reordered, static)))
             trace.keeping = kind.keeping
             args, kwargs = unflatten(structure, with_inputs(leaves, static, inputs, lambda value, _: trace.enter(value)))
             wanted = [mark[-1] for mark in static if is_input(mark)]
