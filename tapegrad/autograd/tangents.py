@@ -7,12 +7,14 @@ leading axis (*lanes*) that the rules do not see.
 
 from __future__ import annotations
 
-import math
+from functools import cache
 
 import numpy as np
 
 from ..array.closures import partials_on_floats
 from ..array.recorded import Recorded
+from ..rules import by_opcode
+from ..tape.layout import FIRST_ARRAY, SCALAR_LEAF
 from .adjoint import naming, operands_of
 
 
@@ -29,11 +31,10 @@ def push(stretch, order, tangents, lanes=None):
         those of all slots that depend on them.
     lanes : int, optional
     """
+    numbers = _Numbers(stretch, order) if stretch.plain and order else None
     with np.errstate(all="ignore"):
         for slot in order:
-            if slot in tangents:
-                continue
-            if stretch.plain and _of_numbers(stretch, slot, tangents):
+            if slot in tangents or numbers is not None and numbers.push(slot, tangents):
                 continue
             read = stretch.read(slot)
             if read is None or not any(o in tangents for _, o in read.slots):
@@ -48,24 +49,41 @@ def push(stretch, order, tangents, lanes=None):
                 tangents[slot] = tangent.as_tangent(read.out, lanes).value
 
 
-def _of_numbers(stretch, slot, tangents):
-    """Whether the tangents of a number, of numbers that have some, are there now: of most rows by functions of floats."""
-    instruction = stretch.at(slot)
-    rule = partials_on_floats(instruction.row) if instruction.row is not None and instruction.signature is None else None
-    if rule is None:
-        return False
-    tokens = stretch.store.tokens
-    try:
-        partials = rule(*[tokens[o] if o else instruction.constant for o in instruction.operands], tokens[slot])
-    except (ArithmeticError, ValueError):
-        return False
-    total = None
-    for o, partial in zip(instruction.operands, partials):
-        if o in tangents and partial != 0.0:
-            part = partial * tangents[o]
-            if not math.isfinite(partial):
-                part = np.where(tangents[o] == 0.0, 0.0, part)
-            total = part if total is None else total + part
-    if total is not None:
-        tangents[slot] = total
-    return True
+class _Numbers:
+    """The scalar instructions of a tape: of most rows the tangents are found by functions of floats."""
+
+    def __init__(self, stretch, order):
+        self.tokens, records = stretch.store.tokens, stretch.store.records()[: order[-1] + 1]
+        self.ops, self.lefts, self.rights, self.constants = (records[name].tolist() for name in ("op", "a", "b", "constant"))
+
+    def push(self, slot, tangents):
+        """Whether the tangent of a slot, if it has one, is there now."""
+        op = self.ops[slot]
+        rule, arity = _rule(op) if op < FIRST_ARRAY else (None, 0)
+        if rule is None:
+            return False
+        slots = (self.lefts[slot], self.rights[slot])[:arity]
+        if not any(o in tangents for o in slots):
+            return True
+        tokens = self.tokens
+        try:
+            partials = rule(*[tokens[o] if o else self.constants[slot] for o in slots], tokens[slot])
+        except (ArithmeticError, ValueError):
+            return False
+        total = None
+        for o, partial in zip(slots, partials):
+            if partial != 0.0 and o in tangents:
+                part = partial * tangents[o]
+                if partial - partial != 0.0:
+                    part = np.where(tangents[o] == 0.0, 0.0, part)
+                total = part if total is None else total + part
+        if total is not None:
+            tangents[slot] = total
+        return True
+
+
+@cache
+def _rule(op):
+    """The partial derivatives of a scalar instruction on floats, or None, and how many operands that takes."""
+    row = by_opcode(op) if op not in (0, SCALAR_LEAF) else None
+    return (None, 0) if row is None else (partials_on_floats(row), row.arity)

@@ -13,7 +13,6 @@ import numpy as np
 
 from ..array.record import normalise
 from ..array.tensor import Tensor, tensor
-from ..autograd.adjoint import between
 from ..autograd.backward import Pass
 from ..autograd.gradients import grad
 from ..autograd.reading import Stretch
@@ -274,7 +273,7 @@ class Recording(Sweeps):
         """For each output an array (lanes, elements of the output), by the rules of the instructions, from the inputs upwards."""
         self.check()
         stretch, carried = Stretch(self.store, plain=True), {p.slot: seed for p, seed in zip(self.inputs, seeds)}
-        push(stretch, between(stretch, [p.slot for p in self.outputs if p.interior], list(carried)), carried, lanes)
+        push(stretch, np.flatnonzero(self.marks[: self.high + 1] == MARK).tolist(), carried, lanes)
         tangents = [carried.get(p.slot) for p in self.outputs]
         # What nothing arrives at is not -0.
         return [np.zeros((lanes, p.size), p.char) + (0.0 if t is None else np.reshape(t, (lanes, p.size))) for p, t in zip(self.outputs, tangents)]
