@@ -30,6 +30,9 @@ from ..tape.meta import SCALAR
 from ..tape.modes import enable_grad
 from .ports import Port, prepared
 
+#: Words of the tangents that one walk carries, at most (2**25 are 256 MB).
+MOST_WORDS = 1 << 25
+
 _NO_NUMBERS = np.zeros(0, np.int64), np.zeros(0)
 
 
@@ -252,14 +255,22 @@ class Recording(Sweeps):
         """For each output an array (inputs, elements of the output)."""
         if self.primitive:
             return transposed(self.rows(), self.outputs)
-        total = sum(p.size for p in self.inputs)
-        seeds, begin = [], 0
-        for p in self.inputs:
-            units = np.zeros((total, p.size), p.char)
-            units[begin + np.arange(p.size), np.arange(p.size)] = 1.0
-            seeds.append(units.reshape(total, *p.shape))
-            begin += p.size
-        return self._pushed(seeds, total)
+        total, most, parts = sum(p.size for p in self.inputs), self._lanes(), []
+        for start in range(0, total, most):
+            lanes, seeds, begin = min(most, total - start), [], -start
+            for p in self.inputs:
+                # Row k is the unit vector start + k of all inputs.
+                seeds.append(np.eye(lanes, p.size, -begin, p.char).reshape(lanes, *p.shape))
+                begin += p.size
+            parts.append(self._pushed(seeds, lanes))
+        return [np.concatenate(rows) for rows in zip(*parts)] or [np.zeros((0, p.size), p.char) for p in self.outputs]
+
+    def _lanes(self):
+        """How many tangents one walk carries: those of all its results are kept until its end."""
+        ops = self.visited()
+        numbers, counts = np.unique(ops[(ops >= FIRST_ARRAY) & (ops < ARRAY_LEAF)] - FIRST_ARRAY, return_counts=True)
+        arrays = sum(count * Signature.ALL[k].out.size for k, count in zip(numbers.tolist(), counts.tolist()))
+        return max(1, MOST_WORDS // max(1, arrays + int(np.count_nonzero(ops < FIRST_ARRAY))))
 
     def push(self, tangents):
         """The tangents of the outputs for one tangent of each input (normalised values)."""

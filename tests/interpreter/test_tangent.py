@@ -412,3 +412,23 @@ def test_a_vector_made_of_numbers_keeps_what_is_not_finite():
         for mode in ("forward", "reverse"):
             found = tg.jacobian(f, mode=mode)(np.array([1.0, 0.0, 0.0]))
             np.testing.assert_array_equal(found, [[1.0, 0.0, 0.0], [0.0, np.inf, 0.0], [0.0, 0.0, np.inf]])
+
+
+def test_tangents_of_many_inputs_are_carried_in_bounded_memory(monkeypatch):
+    """Walks upwards keep the tangents of all results: so many inputs at a time as there is room for."""
+    from tapegrad.program import recording as module
+
+    def f(x, y):
+        return np.sin(x) * y[0] + np.cumsum(x), np.sum(y)
+
+    args = np.linspace(0.1, 0.7, 7), np.array([2.0, 3.0, 4.0])
+    recording = Recording(f, args, (0, 1))
+    expected, pushed, walks = recording.columns(), Recording._pushed, []
+    monkeypatch.setattr(Recording, "_pushed", lambda self, seeds, lanes: walks.append(lanes) or pushed(self, seeds, lanes))
+    # Five results have 7 elements, for cumsum is of a vector of its own; y[0] and the sum of y are numbers.
+    monkeypatch.setattr(module, "MOST_WORDS", 4 * 37)
+    for one, other in zip(recording.columns(), expected):
+        np.testing.assert_array_equal(one, other)
+    assert walks == [4, 4, 2]
+    monkeypatch.setattr(module, "MOST_WORDS", 1)
+    assert all(map(np.array_equal, recording.columns(), expected)) and walks[3:] == [1] * 10
