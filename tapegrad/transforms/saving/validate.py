@@ -26,12 +26,9 @@ from .archive import CHARS, need
 _RESHAPE = BY_NAME["reshape"]
 
 
-def check(tape, limit):
-    """Raise `TapeFileError` unless `tape` can be replayed, with values of at most `limit` bytes; completes it."""
-    _Check(tape, limit).run()
+class Validation:
+    """Of a tape that is to be replayed, with values of at most `limit` bytes."""
 
-
-class _Check:
     def __init__(self, tape, limit):
         self.tape, self.limit = tape, limit
         self.items = {item.slot: item for item in tape.items}
@@ -40,6 +37,7 @@ class _Check:
         self.known = set()
 
     def run(self):
+        """Raise `TapeFileError` unless it can be; completes it."""
         tape = self.tape
         metas = [i.entry.meta for i in tape.items if i.entry.kind != GUARD] + list(tape.inputs)
         nbytes = tape.records.nbytes + sum(m.nbytes for m in metas)
