@@ -22,12 +22,16 @@ __getattr__ = own_names("scipy.linalg")
 _mirror = mirror("scipy.linalg")
 
 
-def _square(a, check_finite=True):
+def _matrix(a, check_finite, square=False):
     a = array(a)
-    if a.ndim < 2 or a.shape[-1] != a.shape[-2]:
-        raise ValueError(f"expected square matrix, got shape {tuple(a.shape)}")
+    if a.ndim < 2 or square and a.shape[-1] != a.shape[-2]:
+        raise ValueError(f"expected {'square ' * square}matrix, got shape {tuple(a.shape)}")
     finite(check_finite, a)
     return a
+
+
+def _square(a, check_finite):
+    return _matrix(a, check_finite, True)
 
 
 def _right(a, b, check_finite):
@@ -211,14 +215,6 @@ def eigvalsh(
         a, b, lower=lower, eigvals_only=True, check_finite=check_finite, subset_by_index=subset_by_index,
         subset_by_value=subset_by_value,
     )  # fmt: skip
-
-
-def _matrix(a, check_finite):
-    a = array(a)
-    if a.ndim < 2:
-        raise ValueError(f"expected matrix, got shape {tuple(a.shape)}")
-    finite(check_finite, a)
-    return a
 
 
 @_mirror
