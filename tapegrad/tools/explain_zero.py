@@ -142,7 +142,7 @@ def _explained(store, argnums, leaves, results, events):
     arguments = []
     for k, leaf in zip(argnums, leaves):
         slot = slot_on(store, leaf)
-        g = np.zeros(np.shape(leaf._v)) if slot is None else np.asarray(adjoints.get(slot, np.zeros(np.shape(leaf._v))))
+        g = np.asarray(adjoints.get(slot, np.zeros(np.shape(leaf._v))))
         zeros = int(np.sum(g == 0))
         reasons = _reasons(store, entries, leaf, slot, adjoints, events) if zeros else []
         arguments.append(Argument(k, g.size, zeros, reasons))
@@ -151,13 +151,10 @@ def _explained(store, argnums, leaves, results, events):
 
 def _reasons(store, entries, leaf, slot, adjoints, events):
     """Why nothing, or not all, comes back to the leaf in `slot` (None: it was never recorded)."""
-    if slot is None:
-        entered = set()
-    else:
-        entered = {slot}
-        for e in entries:
-            if not entered.isdisjoint(e.operands):
-                entered.add(e.slot)
+    entered = {slot} - {None}
+    for e in entries:
+        if not entered.isdisjoint(e.operands):
+            entered.add(e.slot)
     on_the_way = [e for e in entries if e.row is not None and e.slot in adjoints and not entered.isdisjoint(e.operands)]
     reasons = []
     for e in on_the_way:
@@ -167,10 +164,7 @@ def _reasons(store, entries, leaf, slot, adjoints, events):
         if any(t is leaf or slot_on(store, t) in entered for t in tensors):
             reasons.append(f"its value is used {only}{_left(how, place)}")
     if not reasons:
-        if on_the_way:
-            reasons.append("several contributions to it cancel")
-        else:
-            reasons.append("the result does not depend on it")
+        return ["several contributions to it cancel" if on_the_way else "the result does not depend on it"]
     return list(dict.fromkeys(reasons))
 
 

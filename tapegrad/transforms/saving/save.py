@@ -66,13 +66,10 @@ def to_bytes(tape):
     arrays = []
     header = _header(tape, arrays)
     records = np.zeros((len(tape.records), 4), np.int64)
-    ops = tape.records["op"].tolist()
     names = {}
-    for k, op in enumerate(ops):
-        code = _CODES.get(op)
-        if code is None:
-            code = names.setdefault(ROWS[op - FIRST_ROW].name, len(names))
-        records[k, 0] = code
+    records[:, 0] = [
+        _CODES[op] if op in _CODES else names.setdefault(ROWS[op - FIRST_ROW].name, len(names)) for op in tape.records["op"].tolist()
+    ]
     records[:, 1], records[:, 2] = tape.records["a"], tape.records["b"]
     header["rows"] = list(names)
     header["files"], records[:, 3], header["runs"] = _places(tape)
@@ -103,16 +100,13 @@ def save(tape, path):
 def _header(tape, arrays):
     items = []
     for item in tape.items:
-        if item.entry.kind != GUARD:
-            try:
-                items.append(_encoded_item(item, arrays))
-            except TapeFileError as error:
-                raise TapeFileError(
-                    f"the tape cannot be saved: {item.entry.name} in slot {item.slot}, recorded at "
-                    f"{tape.place(item.slot)}: {said_by(error)}"
-                ) from None
-        else:
-            items.append([item.slot, GUARD, item.entry.function, list(item.operands)])
+        try:
+            items.append(_encoded_item(item, arrays))
+        except TapeFileError as error:
+            raise TapeFileError(
+                f"the tape cannot be saved: {item.entry.name} in slot {item.slot}, recorded at "
+                f"{tape.place(item.slot)}: {said_by(error)}"
+            ) from None
     constants = [c if type(c) is float else encoded(c, arrays) for c in tape.constants]
     outputs = []
     for slot, found in tape.outputs:
@@ -132,6 +126,8 @@ def _header(tape, arrays):
 
 def _encoded_item(item, arrays):
     entry = item.entry
+    if entry.kind == GUARD:
+        return [item.slot, GUARD, entry.function, list(item.operands)]
     if entry.kind == ROW:
         if BY_NAME.get(entry.function.name) is not entry.function:
             raise TapeFileError("the rule of a custom primitive is Python code, which is not written to files")
