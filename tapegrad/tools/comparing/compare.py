@@ -339,8 +339,7 @@ def _detached(value):
 @contextlib.contextmanager
 def on_purpose():
     """Plain calls are what is measured: nobody is told to put them under `jit`."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", PerformanceWarning)
+    with warnings.catch_warnings(action="ignore", category=PerformanceWarning):
         yield
 
 

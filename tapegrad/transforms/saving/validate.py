@@ -103,11 +103,9 @@ class Validation:
         need(None not in metas, f"the operands {operands}")
         if entry.kind == GUARD:
             need(len(operands) == 1 and operands[0] > 0, "a guard on a constant")
-            if entry.function == SHAPE:
-                need(entry.seen == np.array(metas[0].shape, np.int64).tobytes(), "another shape was seen")
-                return 0
-            if entry.function == FAILS:
-                need(entry.seen == b"\0", "a failure was seen")
+            if entry.function in (SHAPE, FAILS):
+                expected = np.array(metas[0].shape, np.int64).tobytes() if entry.function == SHAPE else b"\0"
+                need(entry.seen == expected, "another shape was seen, or a failure")
                 return 0
             truth = entry.function == "bool"
             need(not truth or metas[0].size == 1, "the truth of an array")
