@@ -493,10 +493,7 @@ def _keep(store, signature, operands, values, value):
 
 def _all_scalars(metas):
     """Whether all operands are float64 scalars or single booleans."""
-    for m in metas:
-        if m is not SCALAR and not (m.shape == () and m.char == "?"):
-            return False
-    return True
+    return all([m is SCALAR or m.shape == () and m.char == "?" for m in metas])
 
 
 if config.strict:
