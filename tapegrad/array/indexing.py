@@ -190,7 +190,7 @@ _ONE_ELEMENT = (("shape", ()), ("strides", ()))
 
 
 def getitem(x, key):
-    """``x[key]`` recorded."""
+    """``x[key]`` recorded; of a tensor `_ELEMENT` stands between it and the user's code."""
     value = x._v
     kind = type(key)
     if (kind is int or kind is tuple) and (x._t is not None or x._r) and type(value) is not float:
@@ -209,7 +209,7 @@ def getitem(x, key):
                 t = plain(selected)
                 t._t, t._i, t._k = store, slot, store.tokens[slot]
                 return t
-            t = apply(_SELECT, (x,), _ONE_ELEMENT, selected, offset)
+            t = apply(_SELECT, (x,), _ONE_ELEMENT, selected, offset, 4)
             if t._t is not None and t._t.trace is None:
                 if kind is int:
                     # Found by the vector's description alone from now on, in the short way below.
@@ -236,7 +236,7 @@ def getitem(x, key):
             shape, row = selected.shape, "getitem"
         else:
             shape, row, selected = (), "select", _boxed(selected)
-        view = apply(row, (x,), (("shape", shape), ("strides", strides)), value=selected, integer=offset)
+        view = apply(row, (x,), (("shape", shape), ("strides", strides)), value=selected, integer=offset, depth=4)
         return note_view(x, view) if shape else view
     if not tracked(x):
         return plain(_boxed(value[key]))
