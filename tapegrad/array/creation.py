@@ -228,6 +228,13 @@ def from_numpy(array: NDArray[Any]) -> Tensor:
     return made
 
 
+def _form(x):
+    """Shape and dtype of `x`."""
+    x = registry.objects.operand(x)
+    array = x if isinstance(x, Differentiable) else np.asarray(x)
+    return tuple(array.shape), array.dtype
+
+
 def _like(name: str, maker: Callable[[Any], Any]) -> Like:
     def function(x: TensorLike, *, requires_grad: bool = False, dtype: DTypeLike | None = None) -> Tensor:
         """As `{base}`, with the shape and dtype of `x`.
@@ -250,10 +257,8 @@ def _like(name: str, maker: Callable[[Any], Any]) -> Like:
         >>> tg.{name}([1.0, 2.0]).shape
         (2,)
         """
-        x = registry.objects.operand(x)
-        shape = tuple(x.shape) if isinstance(x, Differentiable) else np.shape(x)
-        kind = dtype or (x.dtype if isinstance(x, Differentiable) else np.asarray(x).dtype)
-        return _made(maker(shape), requires_grad, kind)
+        shape, kind = _form(x)
+        return _made(maker(shape), requires_grad, dtype or kind)
 
     return named(function, name, base=name[:-5])
 
@@ -287,12 +292,11 @@ def full_like(x: TensorLike, fill_value: TensorLike, *, requires_grad: bool = Fa
     >>> tg.full_like([1.0, 2.0], 3.0)
     tensor([3., 3.])
     """
-    x, fill_value = registry.objects.operand(x), registry.objects.operand(fill_value)
+    (shape, kind), fill_value = _form(x), registry.objects.operand(fill_value)
     if isinstance(fill_value, Differentiable) and fill_value.requires_grad:
-        return broadcast_to(fill_value, tuple(np.shape(getattr(x, "_v", x))))
-    kind = dtype or (x.dtype if isinstance(x, Differentiable) else np.asarray(x).dtype)
+        return broadcast_to(fill_value, shape)
     value = fill_value._let_out("a constant") if isinstance(fill_value, Differentiable) else fill_value
-    return _made(np.full(tuple(np.shape(getattr(x, "_v", x))), value, kind), requires_grad)
+    return _made(np.full(shape, value, dtype or kind), requires_grad)
 
 
 @overload

@@ -99,7 +99,7 @@ def _parts(result, level, what):
                 return made(primal, None, result._lanes, result._level), tangent
             inner, moved = _parts(result._d, level, what)
             if moved is not None or tangent is not None:
-                tangent = _zeros(primal, None) if tangent is None else tangent
+                tangent = zeros_of(primal, None) if tangent is None else tangent
                 tangent = made(tangent, moved, result._lanes, result._level)
             return made(primal, inner, result._lanes, result._level), tangent
         return result, None
@@ -110,7 +110,7 @@ def _parts(result, level, what):
     return result, None
 
 
-def _zeros(value, lanes):
+def zeros_of(value, lanes):
     """A zero tangent of `value`."""
     array = np.asarray(value._v if isinstance(value, Differentiable) else value)
     shape = array.shape if lanes is None else (lanes, *array.shape)
@@ -127,7 +127,7 @@ def _pass(function, arguments, level, lanes, what):
     leaves, structure = flatten(function(*arguments))
     pairs = [_parts(leaf, level, f"{what}{name}") for leaf, name in zip(leaves, leaf_names(structure))]
     values = [_given_out(value) for value, _ in pairs]
-    return values, [_given_out(_zeros(value, lanes) if tangent is None else tangent) for value, tangent in pairs], structure
+    return values, [_given_out(zeros_of(value, lanes) if tangent is None else tangent) for value, tangent in pairs], structure
 
 
 def jvp(f: Callable[..., R], primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[R, R]:

@@ -23,12 +23,15 @@ import numpy as np
 from ..common.errors import DtypeError, GradientError
 from ..common.host_functions import host_function
 from ..common.registry import attach, registry
+from ..common.tree import parts_of
 from ..rules import BY_NAME
 from ..tape.meta import c_strides
 from .differentiable import Differentiable
 from .functions import reshape, where
 from .inplace import argument_changed, assign_elements, is_argument
+from .operators import recording
 from .record import apply, as_operand, plain, record_aux, recorded, tracked
+from .tensor import Tensor
 from .traces import computed
 from .views import address, look, note_view, root_of, span, steps_of, views_of, window_of
 
@@ -102,11 +105,6 @@ def _is_live(key):
     # A single truth value adds an axis: that is guarded.
     live = [k for k in key if k.__class__ is whole]
     return bool(live) and all([k.ndim or k.dtype != bool for k in live]) and not any([type(k) in (bool, np.bool) for k in key])
-
-
-def _operands(key):
-    """The tensors in a key."""
-    return [k for k in (key if isinstance(key, tuple) else (key,)) if isinstance(k, Differentiable)]
 
 
 def live_positions(shape, key, steps, start=0, distinct=0):
@@ -189,36 +187,12 @@ def _indexed(*operands):
 
 _SELECT = BY_NAME["select"]
 _ONE_ELEMENT = (("shape", ()), ("strides", ()))
-_frame = sys._getframe
 
 
 def getitem(x, key):
-    """``x[key]`` recorded."""
+    """``x[key]`` recorded; of a tensor `_ELEMENT` stands between it and the user's code."""
     value = x._v
     kind = type(key)
-    if kind is int and type(value) is not float:
-        store = x._t
-        if store is not None and store.ident == get_ident() and store.trace is None:
-            # An element of a vector on a live tape is written as the operators write theirs.
-            signature = store.signatures.get(x._m)
-            tokens = store.tokens
-            index = len(tokens)
-            if signature is not None and index < store.limit:
-                selected = value.item(key)
-                frame = _frame(1)
-                if frame.f_code is not store.code:
-                    store.note_code(frame)
-                store.ops.append(signature.opcode)
-                store.lefts.append((x._i, 0, key + 0.0 if key >= 0 else key + float(len(value))))
-                store.rights.append(0)
-                store.offsets.append(frame.f_lasti)
-                t = registry.Tensor()
-                t._k = token = 1.0 * selected
-                tokens.append(token)
-                t._v = selected
-                t._t = store
-                t._i = index
-                return t
     if (kind is int or kind is tuple) and (x._t is not None or x._r) and type(value) is not float:
         # One element of a float64 array, in a loop: the shortest way.
         keys = (key,) if kind is int else key
@@ -228,23 +202,20 @@ def getitem(x, key):
             for k, extent in zip(keys, value.shape):
                 offset = offset * extent + (k if k >= 0 else k + extent)
             store = x._t
-            if store is None or store.trace is None or store.ident != get_ident():
-                t = apply(_SELECT, (x,), _ONE_ELEMENT, selected, offset)
-                store = t._t
-                if kind is int and store is not None and store.trace is None:
-                    # Found by the vector's description alone from now on, in the short way above.
-                    store.signatures[x._m] = store.signatures[_SELECT, _ONE_ELEMENT, (x._m,), (True,)]
-                return t
             # Read again in a recording it is the same value: a finished tape would have it once anyway.
-            read = store.trace.read
+            read = {} if store is None or store.trace is None or store.ident != get_ident() else store.trace.read
             slot = read.get((x._i, offset))
-            if slot is None:
-                t = apply(_SELECT, (x,), _ONE_ELEMENT, selected, offset)
-                if t._t is store:
-                    read[x._i, offset] = t._i
+            if slot is not None:
+                t = plain(selected)
+                t._t, t._i, t._k = store, slot, store.tokens[slot]
                 return t
-            t = plain(selected)
-            t._t, t._i, t._k = store, slot, store.tokens[slot]
+            t = apply(_SELECT, (x,), _ONE_ELEMENT, selected, offset, 4)
+            if t._t is not None and t._t.trace is None:
+                if kind is int:
+                    # Found by the vector's description alone from now on, in the short way below.
+                    t._t.signatures[x._m] = t._t.signatures[_SELECT, _ONE_ELEMENT, (x._m,), (True,)]
+            elif t._t is store:
+                read[x._i, offset] = t._i
             return t
     if type(value) is float:
         if key == () or key is Ellipsis:
@@ -252,7 +223,7 @@ def getitem(x, key):
         value = np.asarray(value)
     live, key = key if _is_live(key) else None, _clean(key, live=True)
     if live is not None:
-        selected = computed(value.__getitem__, (key,), (x, *_operands(live)))
+        selected = computed(value.__getitem__, (key,), (x, *parts_of(live, Differentiable)))
         positions, shape = live_positions(value.shape, live, c_strides(value.shape, 1))
         return apply("gather", (x, positions), (("shape", shape),), value=_boxed(selected))
     if is_basic(key):
@@ -265,7 +236,7 @@ def getitem(x, key):
             shape, row = selected.shape, "getitem"
         else:
             shape, row, selected = (), "select", _boxed(selected)
-        view = apply(row, (x,), (("shape", shape), ("strides", strides)), value=selected, integer=offset)
+        view = apply(row, (x,), (("shape", shape), ("strides", strides)), value=selected, integer=offset, depth=4)
         return note_view(x, view) if shape else view
     if not tracked(x):
         return plain(_boxed(value[key]))
@@ -330,10 +301,10 @@ def setitem(x, key, value):
         _write(root, value, shape, strides, offset)
     else:
         index = np.arange(root.size)
-        index = computed(look(index, array.shape, steps, start).__getitem__, (key,), _operands(live))
+        index = computed(look(index, array.shape, steps, start).__getitem__, (key,), [*parts_of(live, Differentiable)])
         index = np.array(index, np.int64, order="C")
         index.flags.writeable = False
-        computed(_check_distinct, (index, x), _operands(live))
+        computed(_check_distinct, (index, x), [*parts_of(live, Differentiable)])
         value, positions = _fitting(value, index.shape), index.reshape(-1)
         if live is not None:
             positions, _ = live_positions(array.shape, live, steps, start, root.size)
@@ -416,4 +387,16 @@ def _check_distinct(index, x):
             )
 
 
+#: An element of a vector on a live tape, once `getitem` has recorded one, is written as the operators write theirs.
+_ELEMENT = """
+def __getitem__(self, key):
+    store, vector = self._t, self._v
+    if type(key) is int and type(vector) is not float and store is not None and store.ident == get_ident() and store.trace is None:
+        signature = store.signatures.get(self._m)
+        if signature is not None:
+            value = vector.item(key)
+"""
+_POSITION = "(self._i, 0, key + 0.0 if key >= 0 else key + float(len(vector)))"
+
 attach(Differentiable, {"__getitem__": getitem, "__setitem__": setitem})
+attach(Tensor, {"__getitem__": recording("__getitem__", _ELEMENT, {"getitem": getitem}, "getitem(self, key)", "signature.opcode", _POSITION)})

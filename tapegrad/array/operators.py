@@ -23,9 +23,9 @@ from .differentiable import Differentiable
 from .record import apply, record_nondiff
 from .tensor import Parameter, Tensor
 
-#: Source of the scalar operators.  Written out per operator because a call of a
-#: Python function costs as much as a tenth of the whole operation.  What follows the
-#: computation of `value` is the same in all.  The token (`tape.store`) is the number again, as a new object: that takes an
+#: Source of the operations on numbers (`recording`): of these operators, of an element of a vector (`indexing`), and of NumPy's
+#: functions (`numpy_api.dispatch`).  Written out for each because a call of a Python function costs as much as a tenth of the
+#: whole operation.  What follows the computation of `value` is the same in all.  The token (`tape.store`) is the number again, as a new object: that takes an
 #: operator 3 % of its time, a bare object and a list of values 12 %, a weak reference to the tensor 28 %.
 _APPEND = """
             tokens = store.tokens
@@ -33,7 +33,7 @@ _APPEND = """
             if index >= store.limit:
                 store.make_room()
                 return {slow}
-            frame = _frame(1)
+            frame = {frame}
             if frame.f_code is not store.code:
                 store.note_code(frame)
             store.ops.append({opcode})
@@ -220,35 +220,38 @@ def _install_operators():
     methods |= {f"__{name}__": _logical(function) for name, function in _LOGICAL.items()}
     methods |= {name: globals()[name] for name in ("__neg__", "__pos__", "__abs__", "__pow__", "__divmod__", "__rdivmod__", "__invert__")}
     attach(Differentiable, methods)
+    fast = {}
     for method, symbol in (("add", "+"), ("sub", "-"), ("mul", "*"), ("truediv", "/")):
         row = BY_NAME[_ROWS[method]]
-        scope = {**_SCOPE, "row": row}
         for reflected in (False, True):
-            full = f"__{'r' if reflected else ''}{method}__"
-            order = "other, self" if reflected else "self, other"
-            source = (_FAST_PATH.rstrip() + _APPEND).format(
-                method=full,
-                symbol=symbol,
-                own="y" if reflected else "x",
-                theirs="x" if reflected else "y",
-                order=order,
-                slow=f"binary(row, {order})",
-                left="operand" if reflected else "self._i",
-                right="self._i" if reflected else "operand",
-                opcode=row.opcode,
-            )
-            attach(Tensor, {full: _compiled(source, scope, full)})
+            name, order = f"__{'r' if reflected else ''}{method}__", "other, self" if reflected else "self, other"
+            own, theirs, left, right = ("y", "x", "operand", "self._i") if reflected else ("x", "y", "self._i", "operand")
+            fast[name] = recording(
+                name, _FAST_PATH, {"row": row}, f"binary(row, {order})", row.opcode, left, right,
+                method=name, symbol=symbol, own=own, theirs=theirs, order=order,
+            )  # fmt: skip
     opcodes = {"square": BY_NAME["power2"].opcode, "power": BY_NAME["power"].opcode}
-    source = (_POWER.rstrip() + _APPEND).format(slow="power(self, other)", opcode="opcode", left="self._i", right="right", **opcodes)
-    attach(Tensor, {"__pow__": _compiled(source, {**_SCOPE, "power": __pow__}, "__pow__")})
-    for name, method, value in (("negative", "__neg__", "-x"), ("absolute", "__abs__", "abs(x)")):
-        source = (_UNARY.rstrip() + _APPEND).format(
-            method=method, value=value, slow="long(self)", opcode=BY_NAME[name].opcode, left="self._i", right="0"
-        )
-        attach(Tensor, {method: _compiled(source, {**_SCOPE, "long": globals()[method]}, method)})
+    fast["__pow__"] = recording("__pow__", _POWER, {"power": __pow__}, "power(self, other)", "opcode", "self._i", "right", **opcodes)
+    for row, name, value in (("negative", "__neg__", "-x"), ("absolute", "__abs__", "abs(x)")):
+        fast[name] = recording(name, _UNARY, {"long": globals()[name]}, "long(self)", BY_NAME[row].opcode, "self._i", method=name, value=value)
+    attach(Tensor, fast)
 
 
-def _compiled(source, scope, name):
+def recording(name, head, scope, slow, opcode, left, right="0", frame="_frame(1)", **parts):
+    """The function `name` whose source is `head`, which computes `value` if it can, and the recording of that (`_APPEND`).
+
+    Parameters
+    ----------
+    name, head : str
+    scope : dict
+        What the source refers to, besides what is the same in all.
+    slow, opcode, left, right, frame : str
+        Expressions: the answer where `value` was not computed, what is recorded, and the frame of the user's code.
+    **parts : str
+        What `head` has in braces.
+    """
+    source = (head.rstrip() + _APPEND).format(slow=slow, opcode=opcode, left=left, right=right, frame=frame, **parts)
+    scope = {**_SCOPE, **scope}
     exec(compile(source, f"{PACKAGE}<operators>", "exec"), scope)
     return scope[name]
 

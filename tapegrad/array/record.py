@@ -316,19 +316,13 @@ def record_aux(function, *operands):
     values = [o._v if isinstance(o, Differentiable) else o for o in operands]
     value = computed(function, [np.asarray(v) for v in values], operands)
     trace = trace_of(operands)
-    return value if trace is None else trace.host(function, list(map(below, operands)), {}, value)
+    return value if trace is None else trace.host(function, list(map(below, operands)), {}, np.asarray(value))
 
 
 def guard_on(function, *operands):
     """``function(*values)``, on which Python code is about to decide: a functional recording guards the outcome."""
-    check_classes(function, operands)
-    values = [np.asarray(o._v if isinstance(o, Differentiable) else o) for o in operands]
-    value = computed(function, values, operands)
-    trace = trace_of(operands)
-    if trace is not None:
-        outcome = trace.host(function, list(map(below, operands)), {}, np.asarray(value))
-        trace.exact(outcome, "a decision")
-    return value
+    outcome = record_aux(function, *operands)
+    return outcome._let_out("a decision") if isinstance(outcome, Differentiable) else outcome
 
 
 def refuse_operand(row, k):
@@ -499,10 +493,7 @@ def _keep(store, signature, operands, values, value):
 
 def _all_scalars(metas):
     """Whether all operands are float64 scalars or single booleans."""
-    for m in metas:
-        if m is not SCALAR and not (m.shape == () and m.char == "?"):
-            return False
-    return True
+    return all([m is SCALAR or m.shape == () and m.char == "?" for m in metas])
 
 
 if config.strict:

@@ -18,6 +18,7 @@ import numpy as np
 
 from ..common.errors import DtypeError, GradientError
 from ..common.registry import attach, registry
+from ..common.tree import parts_of
 from .differentiable import Differentiable
 from .indexing import is_basic, setitem
 from .inplace import argument_changed, is_argument
@@ -105,26 +106,12 @@ def _assigned(array, key, value):
 def is_whole(things):
     """Whether there are live integers among things in lists, tuples and dicts, and nothing else that may carry a derivative."""
     some = False
-    for thing in _differentiable(things):
+    for thing in parts_of(things, Differentiable):
         if thing.__class__ is Whole:
             some = True
         elif thing._t is not None or thing._r or thing._is_dual:
             return False
     return some
-
-
-def _differentiable(things):
-    for thing in things:
-        if isinstance(thing, Differentiable):
-            yield thing
-        elif isinstance(thing, (list, tuple)):
-            yield from _differentiable(thing)
-        elif isinstance(thing, dict):
-            yield from _differentiable(thing.values())
-        elif isinstance(thing, slice):
-            yield from _differentiable((thing.start, thing.stop, thing.step))
-        elif isinstance(thing, np.ndarray) and thing.dtype.char == "O":
-            yield from _differentiable(thing.ravel().tolist())
 
 
 def _settled(thing):
@@ -163,7 +150,7 @@ def by_numpy(function, args, kwargs):
         # Its loop raises (integers to negative powers), the operator's host function may.
         function = operator.pow
     args, kwargs = _settled(tuple(args)), _settled(kwargs)
-    whole = [t for t in _differentiable((args, kwargs)) if t.__class__ is Whole]
+    whole = [t for t in parts_of((args, kwargs), Differentiable) if t.__class__ is Whole]
     if kwargs.get("out") is not None or getattr(function, "__name__", "") == "at":
         # NumPy writes to an array of the function's own.
         return function(*_content(args), **_content(kwargs))

@@ -45,9 +45,6 @@ def seeds_of(outputs, grads, what, recorded=False):
         raise SeedShapeError(f"{len(outputs)} outputs but {len(grads)} {what}; give one seed (or None) for each output")
     seeds = []
     for k, (output, grad) in enumerate(zip(outputs, grads)):
-        if grad is None and output._t is not None and type(output._v) is float:
-            seeds.append(1.0)
-            continue
         if not output.requires_grad:
             raise GradientError(
                 f"element {k} of tensors does not require grad and does not have a grad_fn: nothing it was computed "
@@ -130,8 +127,7 @@ def backward(
         for k, t in enumerate(wanted):
             if not t.requires_grad:
                 raise GradientError(f"inputs[{k}] does not require grad")
-    retain = bool(create_graph if retain_graph is None else retain_graph)
-    result = sweep_recorded(roots, seeds, wanted) if create_graph else sweep_back(roots, seeds, retain, wanted)
+    result = sweep_recorded(roots, seeds, wanted) if create_graph else sweep_back(roots, seeds, bool(retain_graph), wanted)
     if wanted is None:
         for leaf, value in result.leaves:
             accumulate(leaf, value)
@@ -196,11 +192,10 @@ def grad(
                 "before computing the outputs"
             )
     seeds = seeds_of(roots, grad_outputs, "grad_outputs", create_graph)
-    retain = bool(create_graph if retain_graph is None else retain_graph)
     if create_graph:
         result = sweep_recorded(roots, seeds, wanted, allow_unused)
     else:
-        result = sweep_back(roots, seeds, retain, wanted, allow_unused)
+        result = sweep_back(roots, seeds, bool(retain_graph), wanted, allow_unused)
     for t, value in result.retained_alive():
         accumulate(t, value)
     return tuple(as_tensor(result.requested[id(t)]) if id(t) in result.requested else None for t in wanted)

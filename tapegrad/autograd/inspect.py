@@ -24,8 +24,7 @@ from .tangents import push
 
 def instructions(store):
     """The instructions of a store in order (`instruction.Instruction`), leaves not included."""
-    entries = (Instruction(store, slot) for slot in range(1, len(store.tokens)))
-    return [i for i in entries if i.row is not None]
+    return [i for i in entries_of(store) if i.row is not None]
 
 
 def entries_of(store):
@@ -64,24 +63,21 @@ def values(store):
     """
     stretch, primals = Stretch(store, plain=True), {}
     for instruction in entries_of(store):
-        slot = instruction.slot
+        slot, value = instruction.slot, None
         if instruction.is_leaf:
             # An array that is gone, or was changed since, is not known.
             leaf = stretch.leaf(slot)
-            primals[slot] = instruction.value if instruction.op == SCALAR_LEAF else leaf._v if isinstance(leaf, Tensor) else None
-        elif instruction.row is None:
-            primals[slot] = None
-        elif instruction.signature is None or instruction.signature.out.shape == ():
-            primals[slot] = instruction.value
-        else:
-            read = None if instruction.cleared else stretch.read(slot)
-            primals[slot] = None if read is None else read.result
-            if primals[slot] is None and read is not None:
-                of = dict(read.slots)
-                operands = [primals.get(of.get(k)) if v is None else v for k, v in enumerate(read.operands)]
-                if all(v is not None for v in operands):
-                    with np.errstate(all="ignore"):
-                        primals[slot] = normalise(read.row.value(*operands, **read.attrs))
+            value = instruction.value if instruction.op == SCALAR_LEAF else leaf._v if isinstance(leaf, Tensor) else None
+        elif instruction.row is not None and (instruction.signature is None or instruction.signature.out.shape == ()):
+            value = instruction.value
+        elif instruction.row is not None and not instruction.cleared:
+            read = stretch.read(slot)
+            of, value = dict(read.slots), read.result
+            operands = [primals.get(of.get(k)) if v is None else v for k, v in enumerate(read.operands)]
+            if value is None and all(v is not None for v in operands):
+                with np.errstate(all="ignore"):
+                    value = normalise(read.row.value(*operands, **read.attrs))
+        primals[slot] = value
     return primals
 
 
@@ -212,16 +208,13 @@ def _tangents(entries, leaves, seeds):
     by_leaf = {id(t): v for t, v in seeds.items()}
     tangents, stretch = {}, Stretch(entries[0].store, plain=True)
     for instruction in entries:
-        slot = instruction.slot
-        shape = _shape(instruction, leaves)
         if instruction.is_leaf:
-            tangents[slot] = np.zeros(shape) + by_leaf.get(id(leaves.get(slot)), 0.0)
-            continue
-        _refuse_cleared(instruction)
-        push(stretch, [slot], tangents)
-        tangents.setdefault(slot, np.zeros(shape))
+            tangents[instruction.slot] = np.zeros(_shape(instruction, leaves)) + by_leaf.get(id(leaves.get(instruction.slot)), 0.0)
+        else:
+            _refuse_cleared(instruction)
+    push(stretch, [i.slot for i in entries], tangents)
     # What is no number below zero is printed without a sign.
-    return {slot: tangent + 0.0 for slot, tangent in tangents.items()}
+    return {i.slot: tangents.get(i.slot, np.zeros(_shape(i, leaves))) + 0.0 for i in entries}
 
 
 class Path(Sequence):
@@ -309,7 +302,5 @@ def leaves_of(y):
 
     marks = native.new_marks(store)
     marks[y._i] = MARK
-    _, _, cleared = native.mark(store, marks, y._i, 1)
-    if cleared >= 0:
-        _refuse_cleared(Instruction(store, cleared))
+    native.mark(store, marks, y._i, 1)
     return [leaf for slot, leaf in store.leaf_at().items() if marks[slot]]

@@ -19,7 +19,7 @@ import numpy as np
 
 from ..array.differentiable import Differentiable, below
 from ..array.dual import Dual, made, running
-from ..array.forward import jvp
+from ..array.forward import jvp, zeros_of
 from ..array.objects import operand
 from ..array.record import apply, follow_forwarding, nesting_error, normalise, tracked
 from ..array.tensor import Tensor, tensor
@@ -183,13 +183,11 @@ class Evaluation(contextlib.ExitStack):
 
     def check(self, which=None):
         """Refuse results without derivative among the first `which`."""
-        for k, (result, name) in enumerate(zip(self.results, leaf_names(self.structure))):
-            if which is None or k < which:
-                what = f"the result{name}"
-                if isinstance(result, Differentiable):
-                    check_derivative(result, what)
-                else:
-                    check_result(result, None, what)
+        for result, name in zip(self.results[:which], leaf_names(self.structure)):
+            if isinstance(result, Differentiable):
+                check_derivative(result, f"the result{name}")
+            else:
+                check_result(result, None, f"the result{name}")
 
     def refuse_duals(self):
         """Refuse dual numbers that the function has from elsewhere than its arguments."""
@@ -214,47 +212,15 @@ class Evaluation(contextlib.ExitStack):
         results, seeds : list
             Tensors, dual numbers or plain values; seeds as the results, after that axis.
         """
-        total = [None] * len(self.variables)
-        for result, seed in zip(results, seeds):
-            for k, part in enumerate(self._pulled(result, seed, lanes)):
-                if part is not None:
-                    total[k] = part if total[k] is None else total[k] + part
-        return [_zeros(v, lanes) if t is None else t for t, v in zip(total, self.bases)]
-
-    def _pulled(self, result, seed, lanes):
-        level = max(getattr(root, "_level", 0) if root.__class__ is Dual else 0 for root in (result, seed))
-        if not level:
-            return self._swept(result, seed, lanes)
-        primal, moved, count = _split(result, level)
-        weight, turned, other = _split(seed, level)
-        count = other if count is None else count
-        values = self._pulled(primal, weight, lanes)
-        tangents = [None] * len(values)
-        for root, cotangent, of in ((moved, weight, "result"), (primal, turned, "seed")):
-            if root is None or cotangent is None:
-                continue
-            if count is None:
-                adjoints = self._pulled(root, cotangent, lanes)
-            else:
-                rows = [
-                    self._pulled(root[j] if of == "result" else root, cotangent[j] if of == "seed" else cotangent, lanes)
-                    for j in range(count)
-                ]
-                adjoints = [_stacked(parts, v, lanes) for parts, v in zip(zip(*rows), self.bases)]
-            tangents = [f if t is None else t if f is None else t + f for t, f in zip(tangents, adjoints)]
-        return [
-            None if v is None and t is None else made(_zeros(b, lanes) if v is None else v, t, count, level)
-            for v, t, b in zip(values, tangents, self.bases)
-        ]
-
-    def _swept(self, result, seed, lanes):
         bases = self.bases
-        if not tracked(result):
-            return [None] * len(bases)
-        if isinstance(seed, Differentiable) and not tracked(seed):
-            seed = seed._v
-        requested = sweep_recorded([result], [seed], bases, lanes=lanes).requested
-        return [requested.get(id(b)) for b in bases]
+
+        def swept(results, seeds):
+            pairs = [(r, s) for r, s in zip(results, seeds) if tracked(r) and s is not None]
+            weights = [s._v if isinstance(s, Differentiable) and not tracked(s) else s for _, s in pairs]
+            requested = sweep_recorded([r for r, _ in pairs], weights, bases, lanes=lanes).requested
+            return [requested.get(id(b)) for b in bases]
+
+        return _filled(_through(swept, bases, results, seeds, lanes), bases, lanes)
 
     # -- forward mode -----------------------------------------------------------------
     def push(self, outputs, tangents, lanes=None):
@@ -267,33 +233,12 @@ class Evaluation(contextlib.ExitStack):
         tangents : list
             One per variable, with a leading axis of extent `lanes` if given.
         """
-        pushed = self._pushed(outputs, tangents, lanes)
-        return [_zeros(below(t), lanes) if tangent is None else tangent for t, tangent in zip(outputs, pushed)]
+        bases = [below(t) for t in outputs]
 
-    def _pushed(self, outputs, tangents, lanes):
-        level = max((v._level for v in (*outputs, *tangents) if v.__class__ is Dual), default=0)
-        if not level:
+        def pushed(outputs, tangents):
             return self.carried(outputs, tangents, lambda *walk: push(*walk, lanes))
-        primals, moved, counts = zip(*(_split(t, level) for t in outputs))
-        straight, turned, others = zip(*(_split(t, level) for t in tangents))
-        count = next((c for c in (*counts, *others) if c is not None), None)
 
-        def part(j):
-            """The tangent of this level, or its lane `j`: of the outputs' tangents, and along the tangents of the directions."""
-            parts = []
-            if any(m is not None for m in moved):
-                parts.append(self._pushed([0.0 if m is None else m if j is None else m[j] for m in moved], straight, lanes))
-            if any(t is not None for t in turned):
-                turns = [_zeros(b, lanes) if t is None else t if j is None else t[j] for t, b in zip(turned, self.bases)]
-                parts.append(self._pushed(primals, turns, lanes))
-            return [a if b is None else b if a is None else a + b for a, b in zip(parts[0], parts[-1])] if len(parts) > 1 else parts[0]
-
-        values, rows = self._pushed(primals, straight, lanes), [part(j) for j in ([None] if count is None else range(count))]
-        of_level = rows[0] if count is None else [_stacked(parts, below(p), lanes) for parts, p in zip(zip(*rows), primals)]
-        return [
-            None if v is None and t is None else made(_zeros(below(p), lanes) if v is None else v, t, count, level)
-            for v, t, p in zip(values, of_level, primals)
-        ]
+        return _filled(_through(pushed, bases, outputs, tangents, lanes), bases, lanes)
 
     def carried(self, outputs, seeds_of_variables, walk):
         """What a walk up the tape carries from the variables to `outputs` (tensors and plain values): None where nothing arrives.
@@ -301,6 +246,7 @@ class Evaluation(contextlib.ExitStack):
         Parameters
         ----------
         outputs, seeds_of_variables : list
+            None is zero.
         walk : callable
             ``walk(stretch, order, carried)`` as `tangents.push`: `carried` has the seeds by slot.
         """
@@ -309,7 +255,7 @@ class Evaluation(contextlib.ExitStack):
         store = next((follow_forwarding(t) for t in live if t._t is not None), self.store)
         for base, seed in zip(bases, seeds_of_variables):
             slot = slot_on(store, base)
-            if slot is not None:
+            if slot is not None and seed is not None:
                 seeds[slot] = seed._v if isinstance(seed, Differentiable) and not tracked(seed) else seed
         roots = [slot_on(store, t) for t in live]
         if roots and seeds:
@@ -350,10 +296,8 @@ class Evaluation(contextlib.ExitStack):
             b._t is not None and b._t is not store for b in self.bases
         ):
             return False
-        for result in self.results:
-            for part in parts_of(result):
-                if isinstance(part, Tensor) and part._t is not None and part._t is not store:
-                    return False
+        if any(isinstance(p, Tensor) and p._t is not None and p._t is not store for result in self.results for p in parts_of(result)):
+            return False
         for slot, reference, _ in reversed(store.leaf_list):
             if slot < start:
                 break
@@ -362,25 +306,46 @@ class Evaluation(contextlib.ExitStack):
                 return False
         records = store.records()[start:]
         ops = records["op"]
-        if (ops >= CLEARED).any():
-            return False
-        computed = (ops != SCALAR_LEAF) & (ops != ARRAY_LEAF) & (ops != TRACED)
-        for name in ("a", "b"):
-            operands = records[name][computed]
-            if ((operands > 0) & (operands < start)).any():
-                return False
-        continued = records[ops == CONTINUES]
-        words = continued.view(np.int64).reshape(-1, 4)[:, 2:] if len(continued) else np.zeros((0, 2), np.int64)
-        if ((words > 0) & (words < start)).any():
-            return False
-        entries = store.trace.entries if store.trace is not None else {}
-        return not any(
-            0 < o < start for slot in (np.flatnonzero(ops == TRACED) + start).tolist() for o in entries[slot].operands
-        )
+        computed = records[(ops != SCALAR_LEAF) & (ops != ARRAY_LEAF) & (ops != TRACED)]
+        continued = records[ops == CONTINUES].view(np.int64).reshape(-1, 4)[:, 2:]
+        entries = [store.trace.entries[slot].operands for slot in (np.flatnonzero(ops == TRACED) + start).tolist()]
+        operands = np.concatenate([computed["a"], computed["b"], continued.ravel(), *entries])
+        return not ((ops >= CLEARED).any() or ((operands > 0) & (operands < start)).any())
 
 
 def _plain(value):
     return value.copy() if isinstance(value, np.ndarray) else value
+
+
+def _through(linear, targets, operands, seeds, lanes):
+    """``linear(operands, seeds)``, for which no dual number may be among these: linear in the seeds, one for each of `targets`.
+
+    A dual number is taken apart: the tangent of what comes out is that of the operands' tangents, and that along the
+    tangents of the seeds.  None is zero everywhere.
+    """
+    level = max((v._level for v in (*operands, *seeds) if v.__class__ is Dual), default=0)
+    if not level:
+        return linear(operands, seeds)
+    primals, moved, counts = zip(*(_split(o, level) for o in operands))
+    straight, turned, others = zip(*(_split(s, level) for s in seeds))
+    count = next((c for c in (*counts, *others) if c is not None), None)
+
+    def tangents(lane):
+        moved_here, turned_here = ([p if p is None or lane is None else p[lane] for p in parts] for parts in (moved, turned))
+        of_operands = _through(linear, targets, moved_here, straight, lanes)
+        of_seeds = _through(linear, targets, primals, turned_here, lanes)
+        return [a if b is None else b if a is None else a + b for a, b in zip(of_operands, of_seeds)]
+
+    values = _through(linear, targets, primals, straight, lanes)
+    if count is None:
+        carried = tangents(None)
+    else:
+        rows = zip(*map(tangents, range(count)))
+        carried = [None if all(p is None for p in parts) else np.stack(_filled(parts, [t] * count, lanes)) for parts, t in zip(rows, targets)]
+    return [
+        None if v is None and c is None else made(zeros_of(t, lanes) if v is None else v, c, count, level)
+        for v, c, t in zip(values, carried, targets)
+    ]
 
 
 def _split(value, level):
@@ -390,15 +355,9 @@ def _split(value, level):
     return value, None, None
 
 
-def _stacked(parts, base, lanes):
-    if all(p is None for p in parts):
-        return None
-    return np.stack([_zeros(base, lanes) if p is None else p for p in parts])
-
-
-def _zeros(base, lanes=None):
-    shape = np.shape(base) if lanes is None else (lanes, *np.shape(base))
-    return normalise(np.zeros(shape, getattr(base, "dtype", "d")))
+def _filled(values, targets, lanes):
+    """`values` with zeros, in the shapes of `targets`, for None."""
+    return [zeros_of(t, lanes) if v is None else v for v, t in zip(values, targets)]
 
 
 # ---- the transformations ---------------------------------------------------------------

@@ -43,6 +43,11 @@ def sweep_recorded(roots, seeds, wanted, allow_unused=True, lanes=None):
 class _Walk:
     """What passes over both kinds of store have in common: `store`, `roots`, `high`, `wanted` (slot -> tensors)."""
 
+    def _find(self, bottoms):
+        """Find what lies on the way from slots `bottoms` up to the roots."""
+        self.stretch = reading.Stretch(self.store)
+        self.order = between(self.stretch, [slot for slot, _ in self.roots], bottoms)
+
     def reaches(self):
         """ids of the wanted tensors that this pass reaches."""
         return {id(t) for slot in set(self.order) & set(self.wanted) for t in self.wanted[slot]}
@@ -67,12 +72,8 @@ class RecordedPass(_Walk, Pass):
 
     def __init__(self, store, roots, wanted):
         Pass.__init__(self, store, roots, wanted)
-        self.order = ()
         self.leaf_slots = {slot for slot, _, _ in self.leaves}
-        bottoms = set(self.wanted) if wanted is not None else self.leaf_slots
-        if bottoms:
-            self.stretch = reading.Stretch(store)
-            self.order = between(self.stretch, [slot for slot, _ in self.roots], bottoms)
+        self._find(self.leaf_slots if wanted is None else self.wanted)
 
     def run(self, result, lanes=None):
         if not self.order:
@@ -98,14 +99,11 @@ class TracedPass(_Walk):
     def __init__(self, store, roots, wanted):
         self.store, self.roots = store, roots
         self.high = max(slot for slot, _ in roots)
-        self.order = ()
         if wanted is None:
             store.trace.cannot = "it accumulates gradients with backward()"
             raise GradientError("a backward pass inside a function that is being recorded")
         self.wanted = wanted_of(store, wanted, self.high)
-        if self.wanted:
-            self.stretch = reading.Stretch(store)
-            self.order = between(self.stretch, [slot for slot, _ in roots], self.wanted)
+        self._find(self.wanted)
 
     def check(self):
         """Nothing is ever cleared here, and every change in place is an instruction."""

@@ -6,12 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from ..array.record import follow_forwarding, normalise, plain
+from ..array.record import normalise, plain
 from ..array.tensor import Tensor
 from ..common.errors import GradientError
 from .adjoint import between
-from .backward import Pass
-from .clearing import second_backward_error
+from .backward import Pass, stores_of
 from .gradients import seeds_of, tensors_of
 from .reading import Stretch
 from .tangents import push
@@ -71,10 +70,7 @@ def sweep_forward(outputs, inputs, seeds):
         if same:
             tangents[k] = sum(same[1:], same[0])
     rest = [k for k, t in enumerate(outputs) if tangents[k] is None and t._t is not None]
-    for k in rest:
-        if follow_forwarding(outputs[k]).retired is not None:
-            raise second_backward_error(outputs[k]._t, outputs[k]._i)
-    for store in {id(outputs[k]._t): outputs[k]._t for k in rest}.values():
+    for store in stores_of([outputs[k] for k in rest]):
         roots = [outputs[k]._i for k in rest if outputs[k]._t is store]
         passed = Pass(store, [(slot, None) for slot in roots], inputs)
         passed.check()

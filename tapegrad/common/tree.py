@@ -117,3 +117,20 @@ def leaf_names(structure, name=""):
         at = f"[{key!r}]" if structure.kind is dict else f".{key}" if key is not None else f"[{k}]"
         names += leaf_names(part, name + at)
     return names
+
+
+def parts_of(thing, kinds):
+    """What is one of `kinds` in lists, tuples, dicts, slices and arrays of objects, each as often as it stands there."""
+    if isinstance(thing, kinds):
+        yield thing
+        return
+    if isinstance(thing, slice):
+        thing = thing.start, thing.stop, thing.step
+    elif isinstance(thing, dict):
+        thing = thing.values()
+    elif isinstance(thing, np.ndarray) and thing.dtype.char == "O":
+        thing = thing.ravel().tolist()
+    elif not isinstance(thing, (list, tuple)):
+        return
+    for part in thing:
+        yield from parts_of(part, kinds)

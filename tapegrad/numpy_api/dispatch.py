@@ -10,14 +10,13 @@ plain arrays, where the derivative would be lost.
 from __future__ import annotations
 
 import math
-import sys
-from _thread import get_ident
 
 import numpy as np
 
 from ..array import functions as F
 from ..array.differentiable import Differentiable
 from ..array.objects import in_objects, joined, operand
+from ..array.operators import recording
 from ..array.record import apply, normalise, plain, record_nondiff, trace_of, tracked
 from ..array.tensor import Tensor
 from ..array.traces import computed
@@ -25,6 +24,7 @@ from ..array.whole import Whole, by_numpy, is_whole
 from ..common.errors import LeaveTapeError, UnsupportedFunctionError
 from ..common.observers import LISTENERS, notify
 from ..common.registry import attach
+from ..common.tree import parts_of
 from ..rules import BY_FUNCTION, BY_NAME
 from ..rules.special import SCIPY_UFUNCS
 from .lists import CODE
@@ -126,62 +126,39 @@ def _power(x, y):
 
 
 _OF_ONE, _OF_TWO = _on_numbers(1), {**_on_numbers(2), np.power: (BY_NAME["power"].opcode, _power)}
-_frame = sys._getframe
 
 
+#: ``Tensor.__array_ufunc__``: a short way for numbers on a live tape of this thread; all else goes to `ufunc_on_tensors`.
+_ON_NUMBERS = """
 def ufunc_on_numbers(self, ufunc, method, x, *others, **kwargs):
-    """``Tensor.__array_ufunc__``: a short way for numbers on a live tape of this thread; all else goes to `ufunc_on_tensors`.
-
-    It is written out because a call of a Python function costs as much as a tenth of the whole.
-    """
-    store = self._t
+    store, value = self._t, None
     if store is not None and store.ident == get_ident() and not kwargs:
-        tokens = store.tokens
-        index = len(tokens)
-        value = None
         try:
             if not others:
                 # Beside a call NumPy has no method of such an ufunc that takes one operand; to compare the name costs 30 ns.
-                opcode, function = _OF_ONE[ufunc]
+                opcode, function = of_one[ufunc]
                 number = self._v
                 if type(number) is float:
                     value = function(number)
                     left, right = self._i, 0
             elif method == "__call__":
-                opcode, function = _OF_TWO[ufunc]
+                opcode, function = of_two[ufunc]
                 (y,) = others
                 if type(x) is Tensor and x._t is store:
                     number, left = x._v, x._i
                 else:
-                    number = left = _constant(x)
+                    number = left = constant(x)
                 if type(y) is Tensor and y._t is store:
                     other, right = y._v, y._i
                 else:
-                    other = right = _constant(y)
+                    other = right = constant(y)
                 if type(number) is float and type(other) is float:
                     value = function(number, other)
         except (KeyError, ArithmeticError, ValueError):
             # Another ufunc, or Python has no value where NumPy has one.
             pass
-        if value is not None and index < store.limit:
-            frame = _frame(1)
-            if frame.f_code is not store.code:
-                if frame.f_code is CODE:
-                    frame = frame.f_back
-                if frame.f_code is not store.code:
-                    store.note_code(frame)
-            store.ops.append(opcode)
-            store.lefts.append(left)
-            store.rights.append(right)
-            store.offsets.append(frame.f_lasti)
-            t = Tensor()
-            t._k = token = 1.0 * value
-            tokens.append(token)
-            t._v = value
-            t._t = store
-            t._i = index
-            return t
-    return ufunc_on_tensors(self, ufunc, method, x, *others, **kwargs)
+        if value is not None:
+"""
 
 
 def _constant(operand):
@@ -242,7 +219,7 @@ def plain_function(function):
             raise refuse(function, " with the argument out=")
         if LISTENERS:
             notify(name_of(function), *args)
-        operands = list(_flat((args, list(kwargs.values()))))
+        operands = list(parts_of((args, kwargs), Differentiable))
         result = computed(
             lambda *args: function(*args, **{k: values_of(v, False) for k, v in kwargs.items()}), values_of(args, False), operands
         )
@@ -250,14 +227,6 @@ def plain_function(function):
         return _wrap(result) if trace is None or function in _ABOUT_SHAPES else trace.host(function, args, kwargs, result)
 
     return call
-
-
-def _flat(things):
-    for thing in things:
-        if isinstance(thing, (list, tuple)):
-            yield from _flat(thing)
-        else:
-            yield thing
 
 
 def values_of(thing, constant=True):
@@ -303,11 +272,7 @@ FUNCTIONS = {
 
 def any_tracked(thing):
     """Whether something in nested lists, tuples and dicts carries a derivative."""
-    if isinstance(thing, Differentiable):
-        return tracked(thing)
-    if isinstance(thing, (list, tuple)):
-        return any(any_tracked(x) for x in thing)
-    return isinstance(thing, dict) and any_tracked(list(thing.values()))
+    return any(map(tracked, parts_of(thing, Differentiable)))
 
 
 def implements(*functions):
@@ -367,5 +332,9 @@ def _ufunc_on_integers(self, ufunc, method, *inputs, **kwargs):
 
 
 attach(Whole, {"__array_ufunc__": _ufunc_on_integers})
+_SCOPE = {"of_one": _OF_ONE, "of_two": _OF_TWO, "constant": _constant, "CODE": CODE, "long": ufunc_on_tensors}
+_SLOW = "long(self, ufunc, method, x, *others, **kwargs)"
+_CALLER = "frame.f_back if (frame := _frame(1)).f_code is CODE else frame"
+ufunc_on_numbers = recording("ufunc_on_numbers", _ON_NUMBERS, _SCOPE, _SLOW, "opcode", "left", "right", _CALLER)
 attach(Tensor, {"__array_ufunc__": ufunc_on_numbers})
 attach(Differentiable, {"__array_ufunc__": ufunc_on_tensors, "__array_function__": function_on_tensors})

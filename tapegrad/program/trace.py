@@ -34,6 +34,7 @@ from ..autograd.custom.calls import Call
 from ..common.dtypes import check_class, readable
 from ..common.errors import require
 from ..common.host_functions import HostFunction, host_function
+from ..common.tree import parts_of
 from ..rules import BY_NAME
 from ..tape.layout import ARRAY_LEAF, SCALAR_LEAF, TRACED
 from ..tape.meta import meta_of
@@ -479,17 +480,6 @@ def _array_of(number, dtype):
     except OverflowError:
         # Only comparisons know numbers that do not fit.
         return np.asarray(number)
-
-
-def parts_of(value, kinds):
-    """What is one of `kinds` among arguments in lists, tuples and dicts, each as often as it stands there."""
-    if isinstance(value, kinds):
-        yield value
-    elif isinstance(value, (list, tuple)):
-        for part in value:
-            yield from parts_of(part, kinds)
-    elif isinstance(value, dict):
-        yield from parts_of(list(value.values()), kinds)
 
 
 def _replaced(value, live):

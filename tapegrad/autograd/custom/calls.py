@@ -8,6 +8,7 @@ from ...array.differentiable import Differentiable
 from ...array.record import normalise, plain, tracked
 from ...common.errors import LeaveTapeError, RuleError
 from ...common.registry import registry
+from ...common.tree import parts_of as things_of
 from ...tape.meta import SCALAR
 from ...tape.watch import sealed
 
@@ -60,9 +61,8 @@ class Output:
 
     __slots__ = ("shape", "dtype", "start", "stop", "value")
 
-    def __init__(self, array, start):
+    def __init__(self, array, start, differentiable):
         self.shape, self.dtype = array.shape, array.dtype
-        differentiable = array.dtype.kind == "f"
         self.start, self.stop = start, start + (array.size if differentiable else 0)
         self.value = None if differentiable else array
 
@@ -72,21 +72,14 @@ registry.Call = Call
 
 def refuse_hidden(name, args, static):
     """Raise for tensors inside of containers or in keyword arguments, whose derivative would be lost."""
-
-    def hidden(thing):
-        if isinstance(thing, (list, tuple, dict)):
-            items = thing.values() if isinstance(thing, dict) else thing
-            return any(tracked(x) or hidden(x) for x in items)
-        return isinstance(thing, np.ndarray) and thing.dtype.char == "O" and hidden(thing.ravel().tolist())
-
     for key, value in static.items():
-        if tracked(value) or hidden(value):
+        if any(map(tracked, things_of(value, Differentiable))):
             raise LeaveTapeError(
                 f"{name}: the keyword argument {key!r} holds a tensor that requires a gradient; keyword arguments are "
                 "static. Pass it by position"
             )
     for k, value in enumerate(args):
-        if hidden(value):
+        if not isinstance(value, Differentiable) and any(map(tracked, things_of(value, Differentiable))):
             raise LeaveTapeError(
                 f"{name}: argument {k} is a {type(value).__name__} that holds a tensor that requires a gradient; pass "
                 "each tensor as an argument of its own, or join them with np.stack"

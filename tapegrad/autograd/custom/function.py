@@ -88,19 +88,8 @@ class FunctionPrimitive(Primitive[Any]):
         context = Context(needed)
         inputs = handed(arguments, None)
         output = self._forward(context, inputs)
-        plain_results = context._plain_results
-        several = type(output) if type(output) in (tuple, list) else None
-        listed = list(output) if several else [output]
-        results = self._note_results(call, output)
-        for k, part in enumerate(listed):
-            if any(part is p for p in plain_results):
-                call.outputs[k].value = results[k]
-        if plain_results:
-            at = 0
-            for o in call.outputs:
-                size = 0 if o.value is not None else int(np.prod(o.shape))
-                o.start, o.stop, at = at, at + size, at + size
-        call.context = _settled(context, inputs, listed, call, arguments)
+        results = self._note_results(call, output, context._plain_results)
+        call.context = _settled(context, inputs, list(output) if call.several else [output], call, arguments)
         return results
 
     def _keeps(self, call):

@@ -117,9 +117,9 @@ class Primitive(Generic[R]):
         """Run the function; notes its results in `call` and returns them as arrays."""
         return self._note_results(call, self.function(*handed(arguments, self.function), **call.static))
 
-    def _note_results(self, call, output):
+    def _note_results(self, call, output, plain_results=()):
         call.several = type(output) if type(output) in (tuple, list) else None
-        results, at = [], 0
+        results, outputs = [], []
         for k, part in enumerate(output if call.several else (output,)):
             which = f"result {k} of {self.name}" if call.several else f"the result of {self.name}"
             if tracked(part):
@@ -136,10 +136,8 @@ class Primitive(Generic[R]):
             if array.dtype.char == "e":
                 raise DtypeError(f"{which} has dtype float16, which cannot carry a derivative; use float32 or float64")
             results.append(array)
-        outputs = []
-        for array in results:
-            outputs.append(Output(array, at))
-            at = outputs[-1].stop
+            differentiable = array.dtype.kind == "f" and not any(part is p for p in plain_results)
+            outputs.append(Output(array, outputs[-1].stop if outputs else 0, differentiable))
         call.outputs = tuple(outputs)
         return results
 
@@ -294,8 +292,25 @@ class Primitive(Generic[R]):
 
     # -- forward ------------------------------------------------------------------------
     def _tangent(self, tangents, *rest, **attrs):
-        # Of the attributes the rule needs none: what is static is in the call.
-        return tangent(self, tangents, rest[:-1], rest[-1])
+        """The tangent of the result, for `Row.tangent`: `rest` are the `Call`, the operands and the result, in the rules' language.
+
+        Of the attributes the rule needs none: what is static is in the call.
+        """
+        *operands, result = rest
+        call = operands[0].a.item()
+        arguments, value = call.arguments([call, *map(_unwrapped, operands[1:])]), _unwrapped(result)
+        lanes = next((t.lanes for t in tangents if getattr(t, "lanes", None) is not None), None)
+
+        def one(pick):
+            picked = [None if type(p) is Fixed or tangents[p - 1] is None else pick(tangents[p - 1]) for p in call.template]
+            pushed = self.push(call, arguments, picked, value)
+            parts = [np.zeros(o.shape, o.dtype) if t is None else t for t, o in zip(pushed, call.outputs) if o.value is None]
+            return packed(parts) if call.several else parts[0]
+
+        if lanes is None:
+            return type(result)(one(_unwrapped))
+        rows = [one(lambda t, j=j: t.a[j] if t.lanes is not None else t.a) for j in range(lanes)]
+        return type(result)(np.stack(rows), lanes)
 
     def push(self, call, arguments, tangents, result):
         """The tangent of each result (None: of one without derivative), from one tangent per argument.
@@ -346,44 +361,6 @@ class Primitive(Generic[R]):
                 raise RuleError(f"{name} returned a tangent of shape {np.shape(t)} for result {j} of shape {o.shape}")
             checked.append(t)
         return checked
-
-
-def tangent(primitive, tangents, operands, result):
-    """The tangent of the result of a custom primitive, for `Row.tangent`.
-
-    Parameters
-    ----------
-    primitive : Primitive
-    tangents : sequence
-        One per operand after the first, in the rules' language; None where zero.
-    operands : sequence
-        The `Call` and the operands, in the rules' language.
-    result
-        The value of the instruction.
-
-    Returns
-    -------
-    In the rules' language.
-    """
-    call = operands[0].a.item()
-    values = [call, *(_unwrapped(o) for o in operands[1:])]
-    arguments, value = call.arguments(values), _unwrapped(result)
-    lanes = next((t.lanes for t in tangents if getattr(t, "lanes", None) is not None), None)
-
-    def one(pick):
-        picked = [None if type(p) is Fixed or tangents[p - 1] is None else pick(tangents[p - 1]) for p in call.template]
-        result_tangents = primitive.push(call, arguments, picked, value)
-        parts = [
-            t if t is not None else np.zeros(o.shape, o.dtype)
-            for t, o in zip(result_tangents, call.outputs)
-            if o.value is None
-        ]
-        return packed(parts) if call.several else parts[0]
-
-    if lanes is None:
-        return type(result)(one(_unwrapped))
-    rows = [one(lambda t, j=j: t.a[j] if t.lanes is not None else t.a) for j in range(lanes)]
-    return type(result)(np.stack(rows), lanes)
 
 
 def _unwrapped(operand):

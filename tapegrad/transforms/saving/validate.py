@@ -15,7 +15,8 @@ import numpy as np
 
 from ...common.errors import REPORT, TapeFileError, said_by
 from ...common.host_functions import HostFunction
-from ...program.trace import FAILS, GUARD, HOST, ROW, SHAPE, Operand, ResultOf, parts_of
+from ...common.tree import parts_of
+from ...program.trace import FAILS, GUARD, HOST, ROW, SHAPE, Operand, ResultOf
 from ...rules import BY_NAME
 from ...rules.scalars import scalar_rows
 from ...tape.layout import ARRAY_LEAF, CONTINUES, SCALAR_LEAF, TRACED
