@@ -263,8 +263,8 @@ def test_long_tape():
     x = np.array([0.3, 0.5, 0.7])
     recording = Recording(f, (x,), (0,))
     assert len(recording.store) > 400_000
-    forward = np.stack(list(recording.columns()), 1)[..., 0].T
-    np.testing.assert_allclose(forward, recording.rows()[0], rtol=1e-10, atol=1e-300)
+    forward = np.stack(list(recording.many(True, None)), 1)[..., 0].T
+    np.testing.assert_allclose(forward, recording.many(False, None)[0], rtol=1e-10, atol=1e-300)
 
 
 def test_the_number_of_python_calls_does_not_depend_on_the_length_of_the_tape():
@@ -277,8 +277,8 @@ def test_the_number_of_python_calls_does_not_depend_on_the_length_of_the_tape():
 
         x = np.array([0.3, 0.4])
         recording, replayed = Recording(f, (x,), (0,)), Replayed(f, (0,), scalar=False).replayed_once((x,), {})[1]
-        recording.rows(), replayed.columns(), replayed.rows()
-        return calls(lambda: (recording.rows(), replayed.columns(), replayed.rows()))
+        recording.many(False, None), replayed.many(True, None), replayed.many(False, None)
+        return calls(lambda: (recording.many(False, None), replayed.many(True, None), replayed.many(False, None)))
 
     assert counted(1000) == counted(10)
 
@@ -300,7 +300,7 @@ def test_buffers_of_all_lanes_are_freed():
 
     def step():
         for _ in range(30):
-            short.columns(), short.rows()
+            short.many(True, None), short.many(False, None)
             recording.pull([np.ones(p.shape) if p.shape else 1.0 for p in recording.outputs])
 
     step()
@@ -423,12 +423,12 @@ def test_tangents_of_many_inputs_are_carried_in_bounded_memory(monkeypatch):
 
     args = np.linspace(0.1, 0.7, 7), np.array([2.0, 3.0, 4.0])
     recording = Recording(f, args, (0, 1))
-    expected, pushed, walks = recording.columns(), Recording._pushed, []
+    expected, pushed, walks = recording.many(True, None), Recording._pushed, []
     monkeypatch.setattr(Recording, "_pushed", lambda self, seeds, lanes: walks.append(lanes) or pushed(self, seeds, lanes))
-    # Five results have 7 elements, for cumsum is of a vector of its own; y[0] and the sum of y are numbers.
-    monkeypatch.setattr(module, "MOST_WORDS", 4 * 37)
-    for one, other in zip(recording.columns(), expected):
+    # Five results have 7 elements, for cumsum is of a vector of its own; each slot has room for a number.
+    monkeypatch.setattr(module, "MOST_WORDS", 4 * (37 + recording.high))
+    for one, other in zip(recording.many(True, None), expected):
         np.testing.assert_array_equal(one, other)
     assert walks == [4, 4, 2]
     monkeypatch.setattr(module, "MOST_WORDS", 1)
-    assert all(map(np.array_equal, recording.columns(), expected)) and walks[3:] == [1] * 10
+    assert all(map(np.array_equal, recording.many(True, None), expected)) and walks[3:] == [1] * 10
