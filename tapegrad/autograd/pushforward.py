@@ -86,6 +86,6 @@ def sweep_forward(outputs, inputs, seeds):
         stretch = Stretch(store, plain=True)
         tangent = push(stretch, between(stretch, roots, list(carried)), carried, 1)
         for k in rest:
-            if outputs[k]._t is store and tangent(outputs[k]._i) is not None:
-                tangents[k] = tangent(outputs[k]._i)[0]
-    return [np.zeros(t.shape, t.dtype) if tangent is None else tangent for t, tangent in zip(outputs, tangents)]
+            if outputs[k]._t is store:
+                tangents[k] = tangent(outputs[k]._i)
+    return [np.zeros(t.shape, t.dtype) if part is None else np.reshape(part, t.shape) for t, part in zip(outputs, tangents)]

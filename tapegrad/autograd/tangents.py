@@ -13,7 +13,7 @@ from ..array.recorded import Recorded
 from ..interpreter.plan import Signature
 from ..interpreter.walks import walks
 from ..rules import by_opcode
-from ..tape.layout import ARRAY_LEAF, ARRAY_RECORD, FIRST_ARRAY, SCALAR_LEAF
+from ..tape.layout import ARRAY_LEAF, ARRAY_RECORD, FIRST_ARRAY
 from ..tape.meta import SCALAR
 from .adjoint import naming, operands_of
 from .instruction import Instruction
@@ -105,17 +105,14 @@ class _Numbers:
         """Of which instructions compiled code can do with two partial derivatives, and these."""
         records, known, partials = self.store.records(), np.zeros(len(self.order), np.bool_), np.zeros((len(self.order), 2))
         visited = records[self.order]
-        for op in np.unique(visited["op"]).tolist():
-            row = by_opcode(op) if op < FIRST_ARRAY and op not in (0, SCALAR_LEAF) else None
-            if row is None or row.constants:
-                continue
-            of = visited["op"] == op
-            those = visited[of]
-            sides = [np.where(those[side] > 0, records["value"][those[side]], those["constant"]) for side in "ab"[: row.arity]]
-            for k in range(row.arity):
-                unit = [Recorded(np.ones(len(those))) if j == k else None for j in range(row.arity)]
-                partial = row.tangent(unit, [Recorded(side) for side in sides], Recorded(those["value"]), {})
-                if partial is not None:
-                    partials[of, k] = partial.a
-            known |= of
+        for row in map(by_opcode, np.unique(visited["op"][visited["op"] < FIRST_ARRAY]).tolist()):
+            if not row.constants:
+                of = visited["op"] == row.opcode
+                those, known = visited[of], known | of
+                sides = [np.where(those[side] > 0, records["value"][those[side]], those["constant"]) for side in "ab"[: row.arity]]
+                for k in range(row.arity):
+                    unit = [Recorded(np.ones(len(those))) if j == k else None for j in range(row.arity)]
+                    partial = row.tangent(unit, [Recorded(side) for side in sides], Recorded(those["value"]), {})
+                    if partial is not None:
+                        partials[of, k] = partial.a
         return known, partials

@@ -20,7 +20,7 @@ from ..autograd.recording import as_plain, check_result, differentiating, input_
 from ..autograd.tangents import push
 from ..autograd.tape import Tape
 from ..common.dtypes import readable
-from ..common.errors import ModifiedInPlaceError, require
+from ..common.errors import ModifiedInPlaceError
 from ..common.tree import flatten, leaf_names, unflatten
 from ..interpreter import program as P
 from ..interpreter.plan import Signature
@@ -177,7 +177,7 @@ class Recording(Sweeps):
         else:
             self.marks, self.low = walks.load().new_marks(store), 1
         self.high = max([1, *(p.slot for p in self.inputs + self.outputs)])
-        self.primitive = self._primitive()
+        self.primitive = next((s.row.name for s in self._signatures() if s.in_python), "")
         if self.primitive:
             if [leaf._k for leaf in leaves] != keys:
                 raise ModifiedInPlaceError(
@@ -195,10 +195,9 @@ class Recording(Sweeps):
         ops = self.store.records()["op"][: self.high + 1]
         return ops[self.marks[: len(ops)] == MARK]
 
-    def _primitive(self):
+    def _signatures(self):
         ops = self.visited()
-        numbers = np.unique(ops[(ops >= FIRST_ARRAY) & (ops < ARRAY_LEAF)]) - FIRST_ARRAY
-        return next((Signature.ALL[k].row.name for k in numbers.tolist() if Signature.ALL[k].in_python), "")
+        return [Signature.ALL[op - FIRST_ARRAY] for op in ops[(ops >= FIRST_ARRAY) & (ops < ARRAY_LEAF)].tolist()]
 
     def _output(self, result):
         if not isinstance(result, Tensor):
@@ -254,7 +253,6 @@ class Recording(Sweeps):
 
     def many(self, forward, directions):
         """Arrays (directions, elements) of the outputs, for all unit vectors (`forward`); or of the inputs, as `_swept`."""
-        require(directions is None or not forward, "a recording is pushed along all unit vectors")
         return self._columns() if forward else self._swept(directions)
 
     # -- forward mode ----------------------------------------------------------------
@@ -270,9 +268,7 @@ class Recording(Sweeps):
 
     def _lanes(self):
         """How many tangents one walk carries: those of all its results are kept until its end."""
-        ops = self.visited()
-        arrays = sum(Signature.ALL[op - FIRST_ARRAY].out.size for op in ops[(ops >= FIRST_ARRAY) & (ops < ARRAY_LEAF)].tolist())
-        return max(1, MOST_WORDS // (arrays + self.high))
+        return max(1, MOST_WORDS // (sum(s.out.size for s in self._signatures()) + self.high))
 
     def push(self, tangents):
         """The tangents of the outputs for one tangent of each input (normalised values)."""
