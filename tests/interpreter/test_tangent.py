@@ -432,3 +432,72 @@ def test_tangents_of_many_inputs_are_carried_in_bounded_memory(monkeypatch):
     assert walks == [4, 4, 2]
     monkeypatch.setattr(module, "MOST_WORDS", 1)
     assert all(map(np.array_equal, recording.many(True, None), expected)) and walks[3:] == [1] * 10
+
+
+def test_rows_of_many_outputs_are_one_call_in_python(monkeypatch):
+    from tapegrad.program import recording as module
+
+    def f(x, single):
+        y = np.sin(x) * x[0]
+        return y, y[1], 3.0, x, np.ones(2), single * single, np.sum(y)
+
+    args = np.linspace(0.1, 0.7, 5), np.array([0.5, 2.0], np.float32)
+    recording = Recording(f, args, (0, 1))
+    rows = recording.many(False, None)
+    ends = np.cumsum([0, *(p.size for p in recording.outputs)])
+    columns = np.concatenate([c.T for c in recording.many(True, None)])
+    for i, p in enumerate(recording.inputs):
+        begin = sum(q.size for q in recording.inputs[:i])
+        np.testing.assert_allclose(rows[i], columns[:, begin : begin + p.size], rtol=1e-6 if p.char == "f" else 1e-14)
+        assert rows[i].dtype.char == p.char and not rows[i][ends[2]].any() and not rows[i][ends[4] : ends[5]].any()
+    np.testing.assert_array_equal(rows[0][ends[3] : ends[4]], np.eye(5))
+    np.testing.assert_array_equal(rows[1][ends[5] : ends[6]], np.diag(2 * args[1]))
+
+    def counted(length):
+        short = Recording(lambda x: np.sin(x) * x, (np.linspace(0.1, 1.0, length),), (0,))
+        short.many(False, None)
+        return calls(lambda: short.many(False, None))
+
+    assert counted(300) == counted(3)
+    # Between two compiled calls Python may be interrupted.
+    monkeypatch.setattr(module, "MOST_SLOTS", 1)
+    assert all(map(np.array_equal, recording.many(False, None), rows))
+
+
+def test_tangents_of_numbers_go_up_without_a_rule_each():
+    def f(x, length=50):
+        t = x[1]
+        for _ in range(length):
+            t = t * 0.9 + np.sin(x[0]) / x[1]
+        return np.stack([t, x[0] * t])
+
+    def counted(length):
+        recording = Recording(f, (np.array([0.3, 0.7]), length), (0,))
+        recording.many(True, None)
+        return calls(lambda: recording.many(True, None))
+
+    # Of `x[0]` and `x[1]` there are more.
+    elements = counted(2) - counted(1)
+    assert elements < 40 and counted(51) - counted(1) == 50 * elements
+    x, h = np.array([0.3, 0.7]), 1e-6
+    (columns,) = Recording(f, (x,), (0,)).many(True, None)
+    for k, step in enumerate(h * np.eye(2)):
+        np.testing.assert_allclose(columns[k], (f(x + step) - f(x - step)) / (2 * h), rtol=1e-7)
+
+
+def test_zero_is_absolute_in_tangents_of_numbers():
+    def f(x):
+        # A partial derivative that is infinite, and a tangent that is zero; and the other way round.
+        return np.stack([np.sqrt(x[0]) * 0.0, np.sqrt(x[0]), x[1] * np.sqrt(x[0]), np.where(x[1] > 0.0, x[1], np.log(x[0]))])
+
+    with np.errstate(all="ignore"):
+        (columns,) = Recording(f, (np.array([0.0, 2.0]),), (0,)).many(True, None)
+    np.testing.assert_array_equal(columns, [[0.0, np.inf, np.inf, 0.0], [0.0, 0.0, 0.0, 1.0]])
+
+
+def test_tangents_start_at_numbers_in_between():
+    x = tg.tensor(0.5, requires_grad=True)
+    y = np.sin(x)
+    z = y * x + y
+    (pushed,) = tg.autograd.jvp(z, [y, x], [2.0, 3.0])
+    assert pushed.item() == pytest.approx(2.0 * (0.5 + 1.0) + 3.0 * np.sin(0.5))
