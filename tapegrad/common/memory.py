@@ -18,12 +18,7 @@ TRIMMED = 64 << 20
 @cache
 def _malloc_trim():
     """glibc's ``malloc_trim``, or None elsewhere."""
-    if not sys.platform.startswith("linux"):
-        return None
-    try:
-        return ctypes.CDLL(None).malloc_trim
-    except (AttributeError, OSError):
-        return None
+    return getattr(ctypes.CDLL(None), "malloc_trim", None) if sys.platform.startswith("linux") else None
 
 
 def trim():

@@ -139,6 +139,8 @@ class Recording(Sweeps):
         Which of them are inputs to differentiate with respect to: numbers, arrays, or containers of them.
     kwargs : dict
         Passed on.
+    plain : bool
+        Whether results that depend on nothing may be of any dtype.
 
     Attributes
     ----------
@@ -148,7 +150,7 @@ class Recording(Sweeps):
 
     at_once = True
 
-    def __init__(self, f, args, argnums, kwargs=None):
+    def __init__(self, f, args, argnums, kwargs=None, plain=False):
         args = list(args)
         leaves = []
         self.structures = []
@@ -165,7 +167,7 @@ class Recording(Sweeps):
         refuse_outer(store)
         results, self.structure = flatten(result)
         for output, name in zip(results, leaf_names(self.structure)):
-            check_result(output, tape.store, f"the result{name}")
+            check_result(output, tape.store, f"the result{name}", plain=plain)
         # A leaf that was changed in place is another leaf to the store.
         self.inputs = [Port(leaf._v, store.enter(leaf)) for leaf in leaves]
         self.outputs = [self._output(output) for output in results]

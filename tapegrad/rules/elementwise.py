@@ -40,7 +40,7 @@ elementwise(
 )
 elementwise(
     "multiply", np.multiply, lambda x, y: x * y, (lambda x, y, z: y, lambda x, y, z: x),
-    scalar=lambda x, y: x * y, node="Mul", numpy=(np.multiply,), doc="x * y",
+    scalar=lambda x, y: x * y, node="Mul", numpy=(np.multiply,), doc="x * y", silent="the other factor is 0",
 )
 elementwise(
     "divide", np.divide, lambda x, y: x / y, (lambda x, y, z: 1.0 / y, lambda x, y, z: -(z / y)),
@@ -200,16 +200,19 @@ def _min(x, y):
 
 elementwise(
     "maximum", np.maximum, _max, (lambda x, y, z: _pick(x, y, _larger(x, y)), lambda x, y, z: _pick(y, x, _larger(y, x))),
-    scalar=lambda x, y: x if x >= y or x != x else y, node="Maximum", numpy=(np.maximum,), doc="the larger of x and y; a tie shares the derivative evenly",
+    scalar=lambda x, y: x if x >= y or x != x else y, node="Maximum", numpy=(np.maximum,),
+    doc="the larger of x and y; a tie shares the derivative evenly", silent="the other operand is larger",
 )
 elementwise(
     "minimum", np.minimum, _min, (lambda x, y, z: _pick(x, y, _larger(y, x)), lambda x, y, z: _pick(y, x, _larger(x, y))),
-    scalar=lambda x, y: x if x <= y or x != x else y, node="Minimum", numpy=(np.minimum,), doc="the smaller of x and y; a tie shares the derivative evenly",
+    scalar=lambda x, y: x if x <= y or x != x else y, node="Minimum", numpy=(np.minimum,),
+    doc="the smaller of x and y; a tie shares the derivative evenly", silent="the other operand is smaller",
 )
 elementwise(
     "where", lambda c, x, y: np.where(c, x, y), lambda c, x, y: select(c, x, y),
     (None, lambda c, x, y, z: select(c, 1.0, 0.0), lambda c, x, y, z: select(c, 0.0, 1.0)),
     node="Where", doc="x where the condition holds, else y; the branch not taken gets a derivative of exactly 0",
+    silent="the other branch of the condition is taken",
 )
 elementwise(
     "clip", np.clip, lambda x, lo, hi: _min(_max(x, lo), hi),
@@ -218,7 +221,7 @@ elementwise(
         lambda x, lo, hi, z: select((x < lo) & (lo <= hi), 1.0, 0.0),
         lambda x, lo, hi, z: select((x > hi) | ((x <= hi) & (lo > hi)), 1.0, 0.0),
     ),
-    node="Clamp", doc="x limited to [lo, hi]; derivative 1 on the closed interval",
+    node="Clamp", doc="x limited to [lo, hi]; derivative 1 on the closed interval", silent="the operand is outside of the bounds",
 )
 
 # ---- functions of statistics and learning ----------------------------------------
@@ -250,7 +253,7 @@ elementwise(
 elementwise(
     "relu", lambda x: np.maximum(x, 0), lambda x: select(x > 0.0, x, select(L.isnan(x), x, 0.0)),
     (lambda x, z: select((x > 0.0) | L.isnan(x), 1.0, 0.0),),
-    node="Relu", doc="max(x, 0); derivative 0 at 0",
+    node="Relu", doc="max(x, 0); derivative 0 at 0", silent="the operand is not positive",
 )
 of_numpy("copysign", "|x| with the sign of y", lambda x, y, z: L.sign(x) * L.sign(z), zero)
 for _name, _node, _doc in (
@@ -337,13 +340,13 @@ elementwise(
     "fmax", np.fmax, lambda x, y: select(L.isnan(y) | (x >= y), x, y),
     (lambda x, y, z: _only_if(x, y, _larger(x, y)), lambda x, y, z: _only_if(y, x, _larger(y, x))),
     scalar=lambda x, y: x if y != y or x >= y else y,
-    node="Fmax", numpy=(np.fmax,), doc="the larger of x and y, NaN ignored; a tie shares the derivative evenly",
+    node="Fmax", numpy=(np.fmax,), doc="the larger of x and y, NaN ignored; a tie shares the derivative evenly", silent="the other operand is larger",
 )
 elementwise(
     "fmin", np.fmin, lambda x, y: select(L.isnan(y) | (x <= y), x, y),
     (lambda x, y, z: _only_if(x, y, _larger(y, x)), lambda x, y, z: _only_if(y, x, _larger(x, y))),
     scalar=lambda x, y: x if y != y or x <= y else y,
-    node="Fmin", numpy=(np.fmin,), doc="the smaller of x and y, NaN ignored; a tie shares the derivative evenly",
+    node="Fmin", numpy=(np.fmin,), doc="the smaller of x and y, NaN ignored; a tie shares the derivative evenly", silent="the other operand is smaller",
 )
 elementwise(
     "heaviside", np.heaviside, lambda x, h: select(x < 0.0, 0.0, select(x > 0.0, 1.0, select(L.eq(x, 0.0), h, x))),

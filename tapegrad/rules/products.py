@@ -44,7 +44,7 @@ def _product_shape(a, b):
 
 structural(
     "matmul", 2, np.matmul, _matmul_vjp, jvp=_matmul_jvp, forward=lambda a, b: a.product(b), node="Mm", numpy=(np.matmul,),
-    doc="matrix product with NumPy's broadcasting", shape=_product_shape, effect="product",
+    doc="matrix product with NumPy's broadcasting", shape=_product_shape, effect="product", silent="it is multiplied by 0",
 )
 
 

@@ -105,11 +105,12 @@ def _extremum_jvp(t, x, z, axis=None, keepdims=False):
     return L.select(hit, t / count, 0.0).sum(axis, keepdims)
 
 
-for _name, _ufunc in (("max", np.maximum), ("min", np.minimum)):
+for _name, _ufunc, _other in (("max", np.maximum, "largest"), ("min", np.minimum, "smallest")):
     structural(
         _name, 1, lambda x, axis=None, keepdims=False, ufunc=_ufunc: ufunc.reduce(x, axis, keepdims=keepdims), _extremum_vjp,
         jvp=of_one(_extremum_jvp), forward=lambda x, axis=None, keepdims=False, name=_name: x.reduce(name, axis, keepdims),
         node=_name.capitalize(), doc=f"{_name}imum over axes; ties share the derivative evenly", shape=_chosen_shape, effect="reduce",
+        silent=f"another element is the {_other}",
     )
 
 

@@ -107,6 +107,8 @@ class Row:
         a row is not in the table.
     raises : bool
         Whether `value` raises ``LinAlgError`` at some values; its loop inside NumPy gives NaN there.
+    silent : str
+        What it means, in words, if no derivative comes back to an operand, where the row can say more than that it is 0.
     opcode : int
         Position in the table, counted from `FIRST_ROW`.
     scalar_instruction : bool
@@ -135,6 +137,7 @@ class Row:
     shape: Callable | None = None
     effect: str = "dense"
     adds: bool = False
+    silent: str = ""
     opcode: int = field(default=0, init=False)
     scalar_instruction: bool = field(init=False)
 

@@ -76,14 +76,10 @@ class PiecewisePolynomial:
         piece = np.clip(np.searchsorted(knots, points, "right") - 1, 0, len(knots) - 2)
         trailing = len(self.c.shape) - 2
         local = np.reshape(x - self.x[piece], points.shape + (1,) * trailing)
-        degree = self.c.shape[0] - 1
-        result = None
-        for k in range(degree - nu + 1):
-            factor = float(math.perm(degree - k, nu))
-            term = self.c[k][piece] if factor == 1.0 else factor * self.c[k][piece]
-            result = term if result is None else result * local + term
-        if result is None:
-            result = 0.0 * self.c[0][piece] * local
+        c = (self.derivative(nu) if nu else self).c
+        result = c[0][piece]
+        for coefficients in c[1:]:
+            result = result * local + coefficients[piece]
         if not extrapolate:
             inside = (points >= knots[0]) & (points <= knots[-1])
             result = np.where(np.reshape(inside, inside.shape + (1,) * trailing), result, np.nan)

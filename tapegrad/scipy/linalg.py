@@ -7,6 +7,7 @@ LAPACK routine that does not change the result are accepted and have no effect.
 from __future__ import annotations
 
 from functools import cache
+from math import factorial
 
 import numpy as np
 
@@ -21,12 +22,16 @@ __getattr__ = own_names("scipy.linalg")
 _mirror = mirror("scipy.linalg")
 
 
-def _square(a, check_finite=True):
+def _matrix(a, check_finite, square=False):
     a = array(a)
-    if a.ndim < 2 or a.shape[-1] != a.shape[-2]:
-        raise ValueError(f"expected square matrix, got shape {tuple(a.shape)}")
+    if a.ndim < 2 or square and a.shape[-1] != a.shape[-2]:
+        raise ValueError(f"expected {'square ' * square}matrix, got shape {tuple(a.shape)}")
     finite(check_finite, a)
     return a
+
+
+def _square(a, check_finite):
+    return _matrix(a, check_finite, True)
 
 
 def _right(a, b, check_finite):
@@ -212,14 +217,6 @@ def eigvalsh(
     )  # fmt: skip
 
 
-def _matrix(a, check_finite):
-    a = array(a)
-    if a.ndim < 2:
-        raise ValueError(f"expected matrix, got shape {tuple(a.shape)}")
-    finite(check_finite, a)
-    return a
-
-
 @_mirror
 def svd(a, full_matrices=True, compute_uv=True, overwrite_a=False, check_finite=True, lapack_driver="gesdd"):
     """Singular value decomposition ``U, s, Vh``; tensors that are not square need ``full_matrices=False``."""
@@ -303,16 +300,6 @@ def toeplitz(c, r=None):
 #: (N. Higham, "The scaling and squaring method for the matrix exponential revisited", 2005, table 2.3).
 _PADE = {3: 1.495585217958292e-2, 5: 2.539398330063230e-1, 7: 9.504178996162932e-1, 9: 2.097847961257068e0}
 _PADE_13 = 5.371920351148152
-_COEFFICIENTS = {
-    3: (120, 60, 12, 1),
-    5: (30240, 15120, 3360, 420, 30, 1),
-    7: (17297280, 8648640, 1995840, 277200, 25200, 1512, 56, 1),
-    9: (17643225600, 8821612800, 2075673600, 302702400, 30270240, 2162160, 110880, 3960, 90, 1),
-    13: (
-        64764752532480000, 32382376266240000, 7771770303897600, 1187353796428800, 129060195264000, 10559470521600,
-        670442572800, 33522128640, 1323241920, 40840800, 960960, 16380, 182, 1,
-    ),
-}  # fmt: skip
 
 
 @_mirror
@@ -365,22 +352,14 @@ def expm(A):
 
 def _pade(a, eye, order):
     """Denominator and numerator of the approximant of `order`."""
-    b = [float(c) for c in _COEFFICIENTS[order]]
+    b = [float(factorial(2 * order - k) // (factorial(k) * factorial(order - k))) for k in range(order + 1)]
     powers = [eye, a @ a]
-    while len(powers) <= min(order // 2, 3 if order == 13 else 4):
+    while len(powers) <= order // 2:
         powers.append(powers[-1] @ powers[1])
-
-    def both(first):
-        if order < 13:
-            return _combined(b[first::2], powers)
-        return powers[3] @ _combined(b[first + 8 :: 2], powers[1:]) + _combined(b[first : first + 8 : 2], powers)
-
-    odd, even = a @ both(1), both(0)
+    odd, even = a @ _combined(b[1::2], powers), _combined(b[::2], powers)
     return even - odd, even + odd
 
 
 def _combined(factors, matrices):
-    total = factors[0] * matrices[0]
-    for factor, matrix in zip(factors[1:], matrices[1:], strict=True):
-        total = total + factor * matrix
-    return total
+    terms = [factor * matrix for factor, matrix in zip(factors, matrices, strict=True)]
+    return sum(terms[1:], terms[0])

@@ -245,12 +245,10 @@ def _value(problem, check):
             )
         if not ours.size:
             continue
-        with np.errstate(invalid="ignore"):
-            error = np.abs(np.asarray(ours, np.float64) - theirs)
         same = (ours == theirs) | (np.isnan(ours) & np.isnan(theirs))
-        error = np.where(same, 0.0, error)
         allowed = problem.value_atol + problem.value_rtol * np.where(np.isfinite(theirs), np.abs(theirs), 0.0)
         with np.errstate(invalid="ignore"):
+            error = np.where(same, 0.0, np.abs(np.asarray(ours, np.float64) - theirs))
             ratio = np.where(np.isnan(error), np.inf, error / allowed)
         at = np.unravel_index(np.argmax(ratio), error.shape)
         index = f", index {tuple(map(int, at))}" if at else ""
@@ -308,7 +306,8 @@ def _replay(problem, check):
     g(*problem.points)
     for number in range(2):
         moved = problem.nearby(2e-2 if problem.single else 1e-3)
-        gradients = g(*moved) if number == 0 else _in_a_thread(g, moved)
+        with ThreadPoolExecutor(1) as another:
+            gradients = another.submit(g, *moved).result() if number else g(*moved)
         there = problem.at(moved, number, problem.rtol)
         way = there.ways[0]
         ours, theirs = _dot(gradients, way), there.difference(way)
@@ -316,14 +315,9 @@ def _replay(problem, check):
             abs(ours - theirs), problem.rtol * there.scale(ours, theirs),
             f"replayed at another point: {ours:.10g} instead of {theirs:.10g} by central differences",
         )  # fmt: skip
+        how = f"replayed {'in another thread, ' if number else ''}at another point,"
         for k, ours, theirs in zip(problem.argnums, gradients, there.reverse()):
-            size = float(np.max(np.abs(theirs), initial=0.0))
-            worst = apart(ours, theirs)
-            where = "in another thread, " if number else ""
-            check.note(
-                worst, problem.exact * (1.0 + size),
-                f"the gradient of argument {k}, replayed {where}at another point, is {worst:.3g} from that of a plain run there",
-            )  # fmt: skip
+            _alike(problem, check, f"the gradient of argument {k}, {how}", ours, "that of a plain run there", theirs)
 
 
 def _kernel(problem, check):
@@ -341,9 +335,14 @@ def _kernel(problem, check):
         (value, gradients), (expected, expected_gradients) = compiled(*moved), swept(*moved)
         names = ["value", *(f"gradient of argument {k}" for k in problem.argnums)]
         for what, ours, theirs in zip(names, (value, *gradients), (expected, *expected_gradients)):
-            size = float(np.max(np.abs(theirs), initial=0.0, where=np.isfinite(theirs)))
-            worst = apart(ours, theirs)
-            check.note(worst, problem.exact * (1.0 + size), f"the {what} by kernel is {worst:.3g} from that by sweep")
+            _alike(problem, check, f"the {what} by kernel", ours, "that by sweep", theirs)
+
+
+def _alike(problem, check, what, ours, other, theirs):
+    """Two ways to the same number or array."""
+    size = float(np.max(np.abs(theirs), initial=0.0, where=np.isfinite(theirs)))
+    worst = apart(ours, theirs)
+    check.note(worst, problem.exact * (1.0 + size), f"{what} is {worst:.3g} from {other}")
 
 
 def _second(problem, check):
@@ -358,22 +357,10 @@ def _second(problem, check):
             total = total + np.sum(g * d)
         return total
 
-    def by_recorded_gradient(u, v):
-        leaves = [leaf_of(p) for p in points]
-        with Tape():
-            y = f(*leaves)
-            for way in (u, v):
-                if not (isinstance(y, Tensor) and y.requires_grad):
-                    return 0.0
-                gradients = grad(y, leaves, create_graph=True, allow_unused=True)
-                live = [(g, d) for g, d in zip(gradients, way) if g is not None]
-                y = dot(*zip(*live)) if live else 0.0
-            return float(_plain(y))
-
     for d, v in enumerate(problem.ways):
         u = [problem.rng.standard_normal(np.shape(p)) for p in points]
         u, v = problem.like_points(u), problem.like_points(v)
-        ours = by_recorded_gradient(u, v)
+        ours = float(dot(recorded(lambda *x, u=u: dot(recorded(f, numbers)(*x), u), numbers)(*points), v))
         measured = problem.difference(v, lambda moved, u=u: _dot(problem.at(moved, 0, None).reverse(), u))
         size = problem.scale(ours, measured)
         check.note(
@@ -386,16 +373,8 @@ def _second(problem, check):
             "a gradient of tangents": dot(recorded(lambda *x, u=u: jvp(f, x, tuple(u))[1], numbers)(*points), v),
         }
         for name, other in ways.items():
-            other = float(other)
-            check.note(
-                abs(ours - other), problem.exact * size,
-                f"direction {d}: {ours:.12g} by a gradient of a gradient, {other:.12g} by {name}",
-            )  # fmt: skip
-
-
-def _in_a_thread(function, args):
-    with ThreadPoolExecutor(1) as apart:
-        return apart.submit(function, *args).result()
+            text = f"direction {d}: {ours:.12g} by a gradient of a gradient, {float(other):.12g} by {name}"
+            check.note(abs(ours - float(other)), problem.exact * size, text)
 
 
 def _same(problem, check, d, way, tangents):

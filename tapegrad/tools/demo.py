@@ -19,6 +19,7 @@ from __future__ import annotations
 import csv
 import sys
 import time
+from functools import partial
 from importlib import resources
 
 import numpy as np
@@ -26,7 +27,7 @@ import numpy as np
 from ..optimize import lbfgs
 from ..transforms.functional import grad, jit, value_and_grad
 from ..transforms.hessians import hessian
-from .comparing.compare import compare, on_purpose
+from .comparing.compare import compare, least, on_purpose
 from .comparing.compare import seconds_text as text
 
 NAMES = ("alpha", "beta", "gamma", "delta", "hares in 1900", "lynxes in 1900", "scatter of hares", "scatter of lynxes")
@@ -138,14 +139,10 @@ def slopes(hares, lynxes):
     return float(grad(misfit)(point, hares, lynxes) @ direction), float(ahead - behind) / (2 * h)
 
 
-def _clock(call, repeats=1):
-    """What `call` gives, and the least seconds it took."""
-    least = np.inf
-    for _ in range(repeats):
-        start = time.perf_counter()
-        result = call()
-        least = min(least, time.perf_counter() - start)
-    return result, least
+def _clock(call, *args):
+    """What a call gives, and the seconds it took."""
+    start = time.perf_counter()
+    return call(*args), time.perf_counter() - start
 
 
 @on_purpose()
@@ -157,12 +154,10 @@ def demo():
     print(f"of {STEPS_PER_YEAR * (len(years) - 1)} Runge-Kutta steps, fitted by tg.optimize.lbfgs.\n", flush=True)
 
     plain, gradient = value_and_grad(misfit), jit(value_and_grad(misfit))
-    _, at_every_call = _clock(lambda: plain(start, hares, lynxes), 3)
-    _, first = _clock(lambda: gradient(start, hares, lynxes))
-    _, warm = _clock(lambda: gradient(start, hares, lynxes), 20)
-    _, value_seconds = _clock(lambda: misfit(start, hares, lynxes), 5)
-    (result, covariance), whole = _clock(lambda: fit(hares, lynxes))
-    _, again = _clock(lambda: lbfgs(misfit, start, args=(hares, lynxes), gtol=1e-5), 3)
+    _, first = _clock(gradient, start, hares, lynxes)
+    (result, covariance), whole = _clock(fit, hares, lynxes)
+    calls = {f: partial(f, start, hares, lynxes) for f in (plain, gradient, misfit)}
+    seconds = least(calls | {lbfgs: partial(lbfgs, misfit, start, args=(hares, lynxes), gtol=1e-5)}, 0.0)
 
     values = np.exp(result.x)
     errors = values * np.sqrt(np.diag(covariance))
@@ -174,11 +169,11 @@ def demo():
 
     by_tape, by_difference = slopes(hares, lynxes)
     print(f"slope at the start along a random direction: {by_tape:.8g}, by a central difference {by_difference:.8g}\n")
-    print(f"value and gradient   plain      {text(at_every_call):>8}  (the value alone in plain Python: {text(value_seconds)})")
+    print(f"value and gradient   plain      {text(seconds[plain]):>8}  (the value alone in plain Python: {text(seconds[misfit])})")
     print(f"under tg.jit         first call {text(first):>8}  (the function runs once, is recorded and compiled)")
-    print(f"                     warm       {text(warm):>8}")
+    print(f"                     warm       {text(seconds[gradient]):>8}")
     print(f"fit                  first      {text(whole):>8}  (with the standard errors, from tg.hessian)")
-    print(f"                     warm       {text(again):>8}\n", flush=True)
+    print(f"                     warm       {text(seconds[lbfgs]):>8}\n", flush=True)
     print(compare(misfit, start, hares, lynxes, budget=0.2))
 
     if result.success and as_published(result) and abs(by_tape / by_difference - 1) < 1e-5:

@@ -27,20 +27,6 @@ from ..rules.table import zero
 from ..tape.places import caller_place
 from .check import differentiable, flat, leaf_of
 
-#: Rows of which only one operand, or part of one, counts at a point; why nothing comes back to the others.
-_BRANCHES = {
-    "where": "the other branch of the condition is taken", "relu": "the operand is not positive",
-    "clip": "the operand is outside of the bounds", "maximum": "the other operand is larger",
-    "minimum": "the other operand is smaller", "fmax": "the other operand is larger",
-    "fmin": "the other operand is smaller", "multiply": "the other factor is 0", "matmul": "it is multiplied by 0",
-    "max": "another element is the largest", "min": "another element is the smallest",
-}  # fmt: skip
-#: Rows whose derivative underflows far out.
-_SATURATE = {
-    "sigmoid", "tanh", "exp", "exp2", "expm1", "softplus", "erf", "erfc", "arctan", "softmax", "log_softmax",
-    "logsumexp", "ndtr", "relu6",
-}  # fmt: skip
-
 
 @dataclass
 class Argument:
@@ -81,19 +67,6 @@ class Explanation:
         return "\n".join(map(str, self.arguments))
 
     __repr__ = __str__
-
-
-class _Listener:
-    """Notes where values of tracked tensors leave the tape."""
-
-    def __init__(self):
-        self.ident = get_ident()
-        self.events = []  # (how, place, tensors)
-
-    def __call__(self, how, operands):
-        tensors = [t for t in operands if isinstance(t, Tensor) and tracked(t)]
-        if tensors and get_ident() == self.ident:
-            self.events.append((how, str(caller_place(3)), tensors))
 
 
 def explain_zero(f: Callable[..., Any], *args: Any) -> Explanation:
@@ -137,12 +110,19 @@ def explain_zero(f: Callable[..., Any], *args: Any) -> Explanation:
     for k in argnums:
         full[k] = leaf_of(args[k]._v if isinstance(args[k], Tensor) else args[k])
     leaves = [full[k] for k in argnums]
-    listener = _Listener()
+    ident, events = get_ident(), []
+
+    def listener(how, operands):
+        """Notes where values of tracked tensors leave the tape."""
+        tensors = [t for t in operands if isinstance(t, Tensor) and tracked(t)]
+        if tensors and get_ident() == ident:
+            events.append((how, str(caller_place(3)), tensors))
+
     LISTENERS.append(listener)
     try:
         with Tape() as tape:
             results = [r for r in flat(f(*full)) if isinstance(r, Tensor) and tracked(r)]
-            return _explained(tape.store, argnums, leaves, results, listener.events)
+            return _explained(tape.store, argnums, leaves, results, events)
     finally:
         LISTENERS.remove(listener)
 
@@ -162,7 +142,7 @@ def _explained(store, argnums, leaves, results, events):
     arguments = []
     for k, leaf in zip(argnums, leaves):
         slot = slot_on(store, leaf)
-        g = np.zeros(np.shape(leaf._v)) if slot is None else np.asarray(adjoints.get(slot, np.zeros(np.shape(leaf._v))))
+        g = np.asarray(adjoints.get(slot, np.zeros(np.shape(leaf._v))))
         zeros = int(np.sum(g == 0))
         reasons = _reasons(store, entries, leaf, slot, adjoints, events) if zeros else []
         arguments.append(Argument(k, g.size, zeros, reasons))
@@ -171,13 +151,10 @@ def _explained(store, argnums, leaves, results, events):
 
 def _reasons(store, entries, leaf, slot, adjoints, events):
     """Why nothing, or not all, comes back to the leaf in `slot` (None: it was never recorded)."""
-    if slot is None:
-        entered = set()
-    else:
-        entered = {slot}
-        for e in entries:
-            if not entered.isdisjoint(e.operands):
-                entered.add(e.slot)
+    entered = {slot} - {None}
+    for e in entries:
+        if not entered.isdisjoint(e.operands):
+            entered.add(e.slot)
     on_the_way = [e for e in entries if e.row is not None and e.slot in adjoints and not entered.isdisjoint(e.operands)]
     reasons = []
     for e in on_the_way:
@@ -187,10 +164,7 @@ def _reasons(store, entries, leaf, slot, adjoints, events):
         if any(t is leaf or slot_on(store, t) in entered for t in tensors):
             reasons.append(f"its value is used {only}{_left(how, place)}")
     if not reasons:
-        if on_the_way:
-            reasons.append("several contributions to it cancel")
-        else:
-            reasons.append("the result does not depend on it")
+        return ["several contributions to it cancel" if on_the_way else "the result does not depend on it"]
     return list(dict.fromkeys(reasons))
 
 
@@ -216,19 +190,16 @@ def _blocked(store, e, entered, g):
             continue
         size = 1 if c is None else c.size
         count = size if c is None else int(np.sum(np.asarray(c) == 0))
-        name = e.row.name
         of = "" if size == 1 else f" in {count} of {size} elements"
         if e.row.elementwise and e.row.partials[k] is zero:
             why = "it is constant between jumps, so its derivative is 0"
         elif e.row.primitive is not None:
             why = f"its rule gives 0{of}"
-        elif name in _BRANCHES:
-            why = f"{_BRANCHES[name]}{of}"
-        elif name in _SATURATE:
-            why = f"it is saturated{of}: its derivative underflows to 0"
+        elif e.row.silent:
+            why = f"{e.row.silent}{of}"
         elif e.row.effect in ("view", "move"):
             why = f"{count} of {size} elements are not read"
         else:
-            why = f"its derivative is 0{of}"
-        reasons.append(f"{name} at {place}: {why}")
+            why = f"it is stationary, or saturated{of}: its derivative is 0, or underflows to 0"
+        reasons.append(f"{e.row.name} at {place}: {why}")
     return reasons

@@ -27,12 +27,9 @@ from ..array.record import normalise
 from ..autograd.custom.calls import results_of
 from ..autograd.custom.primitives import Primitive
 from ..autograd.nested import Evaluation
-from ..autograd.recording import check_result, differentiating, input_of, refuse_captured, refuse_outer
-from ..autograd.tape import Tape
 from ..common.errors import GradientError, StructureError
 from ..common.tree import flatten, leaf_names, unflatten
 from ..program.recording import Recording
-from ..tape.modes import enable_grad
 from ..tape.places import function_name
 from ..tape.store import thread_state
 from .captured import Captured
@@ -135,28 +132,19 @@ class _Segment(Primitive):
         return _packed(values)
 
     def _values(self, function, leaves, layout):
-        """Run the function on tensors, as on the way back; its results as plain values."""
-        variables = {k: input_of(leaves[k], f"argument {k}") for k in _wanted(leaves)}
-        with enable_grad(), Tape() as tape, differentiating(list(variables.values())):
-            results, layout.result = flatten(function(*[variables.get(k, leaf) for k, leaf in enumerate(leaves)]))
-        refuse_outer(tape.store)
-        if layout.enabled:
-            refuse_captured(tape.store, {tape.store.leaves.get(t._k) for t in variables.values()}, self.checkpointed)
-        for result, name in zip(results, leaf_names(layout.result)):
-            check_result(result, tape.store, f"the result{name} of {self.name}", plain=True)
-        return [r._v if isinstance(r, Differentiable) else r for r in results]
+        """Run the function as on the way back; its results as plain values."""
+        recording = self._recorded(function, leaves, layout)
+        layout.result = recording.structure
+        return [p.value for p in recording.outputs]
 
-    # -- again ------------------------------------------------------------------------
-    def _recorded(self, leaves, layout, result):
-        """The call made again, on a tape of its own."""
-        function = _as_it_was(layout)
-        with layout.states.restored():
-            recording = Recording(function, leaves, _wanted(leaves))
+    def _recorded(self, function, leaves, layout):
+        """A call, on a tape of its own."""
+        recording = Recording(function, leaves, _wanted(leaves), plain=True)
         if layout.enabled:
             recording.refuse_captured(self.checkpointed)
-        self._check_values([p.value for p in recording.outputs], result)
         return recording
 
+    # -- again ------------------------------------------------------------------------
     def _check_values(self, values, result):
         """Raise if the values are not those of the call."""
         results = result if isinstance(result, (tuple, list)) else [result]
@@ -168,7 +156,10 @@ class _Segment(Primitive):
             )
 
     def _pull(self, adjoints, result, *leaves, layout):
-        recording = self._recorded(leaves, layout, result)
+        function = _as_it_was(layout)
+        with layout.states.restored():
+            recording = self._recorded(function, leaves, layout)
+        self._check_values([p.value for p in recording.outputs], result)
         adjoints = adjoints if isinstance(adjoints, tuple) else (adjoints,)
         gradients = dict(zip(_wanted(leaves), recording.pull(_seeds(adjoints, recording.outputs))))
         return tuple(gradients.get(k) for k in range(len(leaves)))

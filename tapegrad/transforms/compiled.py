@@ -105,11 +105,8 @@ class Compiled:
         ShapeError, DtypeError
             If an array is not as `x0` was.
         """
-        for name, a in (("x", x), ("g", g)):
-            if not isinstance(a, np.ndarray) or a.dtype != np.float64 or not a.flags.carray and (name == "g" or not a.flags.c_contiguous):
-                raise DtypeError(f"{name} must be a C-contiguous float64 array" + (" that can be written to" if name == "g" else ""))
-            if a.shape != self.shape:
-                raise ShapeError(f"{name} has the shape {a.shape}, the function was compiled for {self.shape}")
+        _fits("x", x, self.shape)
+        _fits("g", g, self.shape, " that can be written to", "CARRAY")
         data = self._checked_data(data)
         for other in (x, *data):
             if np.may_share_memory(other, g) and x.size:
@@ -141,11 +138,9 @@ class Compiled:
             if shape is None and isinstance(array, (int, float, np.integer, np.floating)):
                 arrays.append(np.array(array, np.float64))
                 continue
-            expected = "a number" if shape is None else f"a C-contiguous float64 array of the shape {shape}"
-            if shape is None or not isinstance(array, np.ndarray) or array.dtype != np.float64 or not array.flags.c_contiguous:
-                raise DtypeError(f"argument {k + 2} must be {expected}, as when the function was compiled")
-            if array.shape != shape:
-                raise ShapeError(f"argument {k + 2} has the shape {array.shape}, the function was compiled for {shape}")
+            if shape is None:
+                raise DtypeError(f"argument {k + 2} must be a number, as when the function was compiled")
+            _fits(f"argument {k + 2}", array, shape, f" of the shape {shape}, as when the function was compiled")
             arrays.append(array)
         return arrays
 
@@ -161,6 +156,14 @@ class Compiled:
 
     def __repr__(self):
         return f"Compiled(shape={self.shape}, instructions={len(self.tape)})"
+
+
+def _fits(name, array, shape, words="", flag="C_CONTIGUOUS"):
+    """Refuse what is no float64 array of `shape` whose memory is as `flag` says; `words` say what else it has to be."""
+    if not isinstance(array, np.ndarray) or array.dtype != np.float64 or not array.flags[flag]:
+        raise DtypeError(f"{name} must be a C-contiguous float64 array{words}")
+    if array.shape != shape:
+        raise ShapeError(f"{name} has the shape {array.shape}, the function was compiled for {shape}")
 
 
 def _recorded(function, x0, data):

@@ -21,7 +21,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
 
@@ -43,7 +43,7 @@ LinearSolver: TypeAlias = Literal["dense", "gmres", "bicgstab", "cg"]
 TOLERANCE = 1e-6
 #: Iterations of `fixed_point`, and the relative change at which it stops.
 ITERATIONS, CHANGE = 10_000, 1e-14
-LINEAR = ("dense", "gmres", "bicgstab", "cg")
+LINEAR = get_args(LinearSolver)
 
 
 def _returned(result, name):

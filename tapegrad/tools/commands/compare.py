@@ -10,27 +10,23 @@ from pathlib import Path
 
 import numpy as np
 
-from ...common.errors import CheckError, TapegradError
+from ...common.errors import CheckError, OptionError, TapegradError
 from ..comparing.compare import compare
 from ..comparing.plots import figure
 from ..comparing.scaling import axes_of, compare_scaling, make_at
-
-
-class UsageError(Exception):
-    """What was asked for does not exist or makes no sense."""
 
 
 def _load(target):
     """The function that FILE.py:FUNCTION names."""
     path, colon, name = target.rpartition(":")
     if not colon or not path or not name:
-        raise UsageError(f"{target!r} is not of the form FILE.py:FUNCTION, as in examples/modes.py:many_to_one")
+        raise OptionError(f"{target!r} is not of the form FILE.py:FUNCTION, as in examples/modes.py:many_to_one")
     if not Path(path).is_file():
-        raise UsageError(f"there is no file {path}")
+        raise OptionError(f"there is no file {path}")
     namespace = runpy.run_path(path, run_name=Path(path).stem)
     if not callable(namespace.get(name)):
         functions = sorted(k for k, v in namespace.items() if inspect.isfunction(v) and v.__module__ == Path(path).stem)
-        raise UsageError(f"{path} has no function {name}; it has {', '.join(functions) or 'none'}")
+        raise OptionError(f"{path} has no function {name}; it has {', '.join(functions) or 'none'}")
     return namespace[name]
 
 
@@ -40,7 +36,7 @@ def _sizes(text):
     except ValueError:
         sizes = [0]
     if sizes[0] < 1:
-        raise UsageError(f"--sizes {text}: whole numbers from 1 on, separated by commas, as in 10,100,1000")
+        raise OptionError(f"--sizes {text}: whole numbers from 1 on, separated by commas, as in 10,100,1000")
     return sizes
 
 
@@ -101,7 +97,7 @@ def run_compare(options):
         raise
     except CheckError as error:
         return _failed(error, 1)
-    except (UsageError, TapegradError, OSError) as error:
+    except (TapegradError, OSError) as error:
         return _failed(error, 2)
     except Exception:
         # An error of the user's own code: where it is matters.

@@ -109,8 +109,7 @@ def answer(function):
     """
     own = _ARGUMENTS.get(function.__name__)
     for args in _OTHERS if own is None else (own,):
-        with warnings.catch_warnings(), np.errstate(all="ignore"):
-            warnings.simplefilter("ignore")
+        with warnings.catch_warnings(action="ignore"), np.errstate(all="ignore"):
             try:
                 function(*[a.copy() if isinstance(a, np.ndarray) else a for a in args])
             except (TypeError, ValueError, IndexError, AttributeError, np.linalg.LinAlgError):

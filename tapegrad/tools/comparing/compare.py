@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from ...array.forward import MOST_LANES, lanes_for
+from ...array.forward import MOST_LANES
 from ...array.tensor import Tensor
 from ...common.errors import CheckError, PerformanceWarning
 from ...common.printing import plural, table
@@ -76,8 +76,7 @@ class Way:
 
 
 def _of_duals(recording, prediction):
-    lanes = [lanes_for(p.size - start) for p in recording.inputs for start in range(0, p.size, MOST_LANES)]
-    return len(lanes), prediction.forward.operations, 0
+    return sum(-(-p.size // MOST_LANES) for p in recording.inputs), prediction.forward.operations, 0
 
 
 def _of_tangents(recording, prediction):
@@ -89,8 +88,7 @@ def _of_sweeps(recording, prediction):
 
 
 def _of_kernel(recording, prediction):
-    passes = -(-prediction.reverse.seeds // MOST_AT_ONCE)
-    return passes, prediction.reverse.operations, 0
+    return -(-prediction.reverse.seeds // MOST_AT_ONCE), prediction.reverse.operations, 0
 
 
 def _workspaces(derivative):
@@ -341,8 +339,7 @@ def _detached(value):
 @contextlib.contextmanager
 def on_purpose():
     """Plain calls are what is measured: nobody is told to put them under `jit`."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", PerformanceWarning)
+    with warnings.catch_warnings(action="ignore", category=PerformanceWarning):
         yield
 
 

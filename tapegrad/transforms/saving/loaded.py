@@ -15,13 +15,10 @@ class LoadedTape(FinishedTape):
     def _run(self, arguments, backward):
         try:
             return super()._run(arguments, backward)
-        except (TapegradError, np.linalg.LinAlgError, MemoryError) as error:
-            if not isinstance(error, InternalError):
-                raise
-            broken = error
         except Exception as error:
-            broken = error
-        raise TapeFileError(f"the loaded tape cannot be run: {type(broken).__name__}: {said_by(broken).removesuffix(REPORT)}") from broken
+            if isinstance(error, (TapegradError, np.linalg.LinAlgError, MemoryError)) and not isinstance(error, InternalError):
+                raise
+            raise TapeFileError(f"the loaded tape cannot be run: {type(error).__name__}: {said_by(error).removesuffix(REPORT)}") from error
 
 
 class LoadedHost(Host):

@@ -66,13 +66,10 @@ def to_bytes(tape):
     arrays = []
     header = _header(tape, arrays)
     records = np.zeros((len(tape.records), 4), np.int64)
-    ops = tape.records["op"].tolist()
     names = {}
-    for k, op in enumerate(ops):
-        code = _CODES.get(op)
-        if code is None:
-            code = names.setdefault(ROWS[op - FIRST_ROW].name, len(names))
-        records[k, 0] = code
+    records[:, 0] = [
+        _CODES[op] if op in _CODES else names.setdefault(ROWS[op - FIRST_ROW].name, len(names)) for op in tape.records["op"].tolist()
+    ]
     records[:, 1], records[:, 2] = tape.records["a"], tape.records["b"]
     header["rows"] = list(names)
     header["files"], records[:, 3], header["runs"] = _places(tape)
@@ -103,16 +100,13 @@ def save(tape, path):
 def _header(tape, arrays):
     items = []
     for item in tape.items:
-        if item.entry.kind != GUARD:
-            try:
-                items.append(_encoded_item(item, arrays))
-            except TapeFileError as error:
-                raise TapeFileError(
-                    f"the tape cannot be saved: {item.entry.name} in slot {item.slot}, recorded at "
-                    f"{tape.place(item.slot)}: {said_by(error)}"
-                ) from None
-        else:
-            items.append([item.slot, GUARD, item.entry.function, list(item.operands)])
+        try:
+            items.append(_encoded_item(item, arrays))
+        except TapeFileError as error:
+            raise TapeFileError(
+                f"the tape cannot be saved: {item.entry.name} in slot {item.slot}, recorded at "
+                f"{tape.place(item.slot)}: {said_by(error)}"
+            ) from None
     constants = [c if type(c) is float else encoded(c, arrays) for c in tape.constants]
     outputs = []
     for slot, found in tape.outputs:
@@ -132,6 +126,8 @@ def _header(tape, arrays):
 
 def _encoded_item(item, arrays):
     entry = item.entry
+    if entry.kind == GUARD:
+        return [item.slot, GUARD, entry.function, list(item.operands)]
     if entry.kind == ROW:
         if BY_NAME.get(entry.function.name) is not entry.function:
             raise TapeFileError("the rule of a custom primitive is Python code, which is not written to files")
@@ -236,11 +232,11 @@ def load_tape(path: str | os.PathLike[str], max_bytes: int = MAX_BYTES) -> Finis
 
 def from_bytes(data, max_bytes=MAX_BYTES):
     """The tape of the bytes of a file; see `load_tape`."""
-    from .validate import check
+    from .validate import Validation
 
     try:
         tape = _decoded(data, max_bytes)
-        check(tape, max_bytes)
+        Validation(tape, max_bytes).run()
         return tape
     except Exception as error:
         what = said_by(error) if isinstance(error, TapeFileError) else f"{type(error).__name__}: {said_by(error)}"
@@ -305,7 +301,7 @@ def _decoded(data, max_bytes):
         else:
             outputs.append((0, decoded(found["constant"], arrays, 1 << 62)))
     tape = LoadedTape(
-        records=records, inputs=inputs, leaves=leaves, elements=[tuple(_int(w, LARGEST) for w in e) for e in header["elements"]],
+        records=records, inputs=inputs, leaves=leaves, elements=[tuple(_int(w) for w in e) for e in header["elements"]],
         items=items, constants=[_constant(c, arrays) for c in header["constants"]], guards=guards, outputs=outputs,
         metas=metas, origins=list(range(count)), code_runs=runs,
         special=any(BY_NAME[name].calls_scipy for name in header["rows"]), wanted=tuple(_bool(w) for w in header["wanted"]),
@@ -386,7 +382,7 @@ def _item(one, slot, arrays, limit):
         layout = decoded(data, arrays, limit)
         need(type(layout) is tuple and len(layout) == 2 and type(layout[0]) is tuple and type(layout[1]) is dict, "arguments")
         function, attrs = LoadedHost(decoded_function(function, arrays, limit), layout), ()
-    entry = Entry(kind, function, attrs, (), _bool(differentiable), _signed(integer), _meta(meta))
+    entry = Entry(kind, function, attrs, (), _bool(differentiable), _int(integer, least=1 - LARGEST), _meta(meta))
     return Item(slot, entry, _operands(operands))
 
 
@@ -396,13 +392,8 @@ def _is_attribute(thing):
     return numbers or thing is None or type(thing) in (bool, int, float, str)
 
 
-def _int(thing, stop):
-    need(type(thing) is int and 0 <= thing < stop, f"the number {thing!r}")
-    return thing
-
-
-def _signed(thing):
-    need(type(thing) is int and abs(thing) < LARGEST, f"the number {thing!r}")
+def _int(thing, stop=LARGEST, least=0):
+    need(type(thing) is int and least <= thing < stop, f"the number {thing!r}")
     return thing
 
 
@@ -418,7 +409,7 @@ def _text(thing):
 
 def _operands(operands):
     need(type(operands) is list, "operands")
-    return tuple(_signed(o) for o in operands)
+    return tuple(_int(o, least=1 - LARGEST) for o in operands)
 
 
 def _meta(found):
@@ -428,7 +419,7 @@ def _meta(found):
     order = shape.pop() if shape and type(shape[-1]) is list else list(range(len(shape)))
     need(all(type(k) is int for k in order) and sorted(order) == list(range(len(shape))), f"the order of axes {order!r}")
     need(type(char) is str and len(char) == 1 and char in CHARS and len(shape) <= AXES, f"the dtype {char!r}")
-    shape = tuple(_int(n, LARGEST) for n in shape)
+    shape = tuple(_int(n) for n in shape)
     need(math.prod(shape) < LARGEST, "an array that large")
     if order == sorted(order):
         return c_array(shape, char)

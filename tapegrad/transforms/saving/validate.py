@@ -26,12 +26,9 @@ from .archive import CHARS, need
 _RESHAPE = BY_NAME["reshape"]
 
 
-def check(tape, limit):
-    """Raise `TapeFileError` unless `tape` can be replayed, with values of at most `limit` bytes; completes it."""
-    _Check(tape, limit).run()
+class Validation:
+    """Of a tape that is to be replayed, with values of at most `limit` bytes."""
 
-
-class _Check:
     def __init__(self, tape, limit):
         self.tape, self.limit = tape, limit
         self.items = {item.slot: item for item in tape.items}
@@ -40,6 +37,7 @@ class _Check:
         self.known = set()
 
     def run(self):
+        """Raise `TapeFileError` unless it can be; completes it."""
         tape = self.tape
         metas = [i.entry.meta for i in tape.items if i.entry.kind != GUARD] + list(tape.inputs)
         nbytes = tape.records.nbytes + sum(m.nbytes for m in metas)
@@ -105,11 +103,9 @@ class _Check:
         need(None not in metas, f"the operands {operands}")
         if entry.kind == GUARD:
             need(len(operands) == 1 and operands[0] > 0, "a guard on a constant")
-            if entry.function == SHAPE:
-                need(entry.seen == np.array(metas[0].shape, np.int64).tobytes(), "another shape was seen")
-                return 0
-            if entry.function == FAILS:
-                need(entry.seen == b"\0", "a failure was seen")
+            if entry.function in (SHAPE, FAILS):
+                expected = np.array(metas[0].shape, np.int64).tobytes() if entry.function == SHAPE else b"\0"
+                need(entry.seen == expected, "another shape was seen, or a failure")
                 return 0
             truth = entry.function == "bool"
             need(not truth or metas[0].size == 1, "the truth of an array")

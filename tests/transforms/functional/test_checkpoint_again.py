@@ -178,7 +178,7 @@ class Layer:
 
 
 def refused(name, function, change):
-    with pytest.raises(ModifiedInPlaceError, match=f"^{re.escape(repr(name))}, which .* has changed between the call .* as an argument"):
+    with pytest.raises(ModifiedInPlaceError, match=f"^{re.escape(repr(name))}, which .* has changed .* between the call .* as an argument"):
         through(function, change)
 
 
