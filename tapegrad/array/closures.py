@@ -104,20 +104,6 @@ def tangent_on_floats(row):
     return _compiled(head, lines, "    return total")
 
 
-@cache
-def partials_on_floats(row):
-    """``rule(*operands, z)``: the partial derivatives of a row's value on floats, in the order of its operands; otherwise as `tangent_on_floats`."""
-    if not row.elementwise or row.constants:
-        return None
-    lines = []
-    try:
-        results = [_written(expression, lines, "    ") for expression in partials_of(row).values()]
-    except _Unknown:
-        return None
-    operands = ", ".join(f"x{k}" for k in range(row.arity))
-    return _compiled(f"def rule({operands}, z):", lines, f"    return ({', '.join(results)},)")
-
-
 def _operations(expression):
     if expression.op in ("arg", "const"):
         return set()

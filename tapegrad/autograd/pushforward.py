@@ -78,10 +78,10 @@ def sweep_forward(outputs, inputs, seeds):
         carried = {}
         for slot, tensors in passed.wanted.items():
             parts = [seed for x, seed in zip(inputs, seeds) if any(x is t for t in tensors)]
-            carried[slot] = sum(parts[1:], parts[0])
+            carried[slot] = np.asarray(sum(parts[1:], parts[0]))[None]
         stretch = Stretch(store, plain=True)
-        push(stretch, between(stretch, roots, list(carried)), carried)
+        tangent = push(stretch, between(stretch, roots, list(carried)), carried, 1)
         for k in rest:
             if outputs[k]._t is store:
-                tangents[k] = carried.get(outputs[k]._i)
-    return [np.zeros(t.shape, t.dtype) if tangent is None else tangent for t, tangent in zip(outputs, tangents)]
+                tangents[k] = tangent(outputs[k]._i)
+    return [np.zeros(t.shape, t.dtype) if part is None else np.reshape(part, t.shape) for t, part in zip(outputs, tangents)]

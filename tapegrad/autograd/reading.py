@@ -13,6 +13,8 @@ functional recordings  array instructions are entries of the trace, which keeps
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import numpy as np
 
 from ..array.record import plain
@@ -182,6 +184,7 @@ class Stretch:
         return Read(entry.function, operands, self.tensor(slot, value, entry.meta), attrs, entry.integer, slots, metas, entry.meta)
 
 
+@lru_cache(1024)
 def like(meta):
     """An array of a description that costs no memory, for a value that no rule reads."""
     return np.broadcast_to(np.full((), np.nan, meta.char), meta.shape)

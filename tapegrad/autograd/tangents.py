@@ -7,15 +7,16 @@ leading axis (*lanes*) that the rules do not see.
 
 from __future__ import annotations
 
-from functools import cache
-
 import numpy as np
 
-from ..array.closures import partials_on_floats
 from ..array.recorded import Recorded
+from ..interpreter.plan import Signature
+from ..interpreter.walks import walks
 from ..rules import by_opcode
-from ..tape.layout import FIRST_ARRAY, SCALAR_LEAF
+from ..tape.layout import ARRAY_LEAF, ARRAY_RECORD, FIRST_ARRAY
+from ..tape.meta import SCALAR
 from .adjoint import naming, operands_of
+from .instruction import Instruction
 
 
 def push(stretch, order, tangents, lanes=None):
@@ -28,62 +29,90 @@ def push(stretch, order, tangents, lanes=None):
         The slots to visit, ascending (`adjoint.between`).
     tangents : dict of int to (float, ndarray, Tensor or Dual)
         Those of the lowest slots, with a leading axis of extent `lanes` if given; at the end
-        those of all slots that depend on them.
+        those of all slots that a rule was called for, too.
     lanes : int, optional
+
+    Returns
+    -------
+    callable
+        Gives the tangent of any slot, or None.
     """
-    numbers = _Numbers(stretch, order) if stretch.plain and order else None
+    numbers = _Numbers(stretch, order, tangents, lanes) if stretch.plain and order and lanes else None
+    carried = tangents.get if numbers is None else numbers.carried
     with np.errstate(all="ignore"):
-        for slot in order:
-            if slot in tangents or numbers is not None and numbers.push(slot, tangents):
-                continue
-            read = stretch.read(slot)
-            if read is None or not any(o in tangents for _, o in read.slots):
+        for slot in order if numbers is None else numbers.others():
+            read = None if slot in tangents else stretch.read(slot)
+            if read is None:
                 continue
             row, of = read.row, dict(read.slots)
-            operand_tangents = [
-                Recorded(tangents[of[k]], lanes) if of.get(k) in tangents else None for k in row.slots(len(read.operands))
-            ]
+            parts = [carried(of.get(k, 0)) for k in row.slots(len(read.operands))]
+            if all(part is None for part in parts):
+                continue
             with naming(row, stretch, slot):
-                tangent = row.tangent(operand_tangents, *operands_of(read), read.attrs)
+                tangent = row.tangent([None if part is None else Recorded(part, lanes) for part in parts], *operands_of(read), read.attrs)
             if tangent is not None:
                 tangents[slot] = tangent.as_tangent(read.out, lanes).value
+                if numbers is not None and read.out is SCALAR:
+                    numbers.matrix[slot - numbers.base] = tangents[slot]
+    return carried
 
 
 class _Numbers:
-    """The scalar instructions of a tape: of most rows the tangents are found by functions of floats."""
+    """The tangents of the numbers on a tape, in one array, through which compiled code goes by their partial derivatives.
 
-    def __init__(self, stretch, order):
-        self.tokens, records = stretch.store.tokens, stretch.store.records()[: order[-1] + 1]
-        self.ops, self.lefts, self.rights, self.constants = (records[name].tolist() for name in ("op", "a", "b", "constant"))
+    Attributes
+    ----------
+    matrix : ndarray
+        Row k has those of slot ``base + k``, row 0 zeros for whatever is below.
+    """
 
-    def push(self, slot, tangents):
-        """Whether the tangent of a slot, if it has one, is there now."""
-        op = self.ops[slot]
-        rule, arity = _rule(op) if op < FIRST_ARRAY else (None, 0)
-        if rule is None:
-            return False
-        slots = (self.lefts[slot], self.rights[slot])[:arity]
-        if not any(o in tangents for o in slots):
-            return True
-        tokens = self.tokens
-        try:
-            partials = rule(*[tokens[o] if o else self.constants[slot] for o in slots], tokens[slot])
-        except (ArithmeticError, ValueError):
-            return False
-        total = None
-        for o, partial in zip(slots, partials):
-            if partial != 0.0 and o in tangents:
-                part = partial * tangents[o]
-                if partial - partial != 0.0:
-                    part = np.where(tangents[o] == 0.0, 0.0, part)
-                total = part if total is None else total + part
-        if total is not None:
-            tangents[slot] = total
-        return True
+    def __init__(self, stretch, order, tangents, lanes):
+        self.store, self.tangents = stretch.store, tangents
+        # A slot with a tangent of its own keeps it.
+        self.order = np.array([slot for slot in order if slot not in tangents], np.int64)
+        self.base = min([order[0], *tangents]) - 1
+        self.matrix = np.zeros((max([order[-1], *tangents]) + 1 - self.base, lanes))
+        for slot, seed in tangents.items():
+            if seed.ndim == 1:
+                self.matrix[slot - self.base] = seed
 
+    def carried(self, slot):
+        """The tangent of a slot, or None."""
+        rows = self.matrix[max(slot - self.base, 0) :]
+        return self.tangents.get(slot, rows[0] if len(rows) and rows[0].any() else None)
 
-@cache
-def _rule(op):
-    """The partial derivatives of a scalar instruction on floats, or None, and how many operands that takes."""
-    row = by_opcode(op) if op not in (0, SCALAR_LEAF) else None
-    return (None, 0) if row is None else (partials_on_floats(row), row.arity)
+    def others(self):
+        """Walk up, and give the slots whose rule has to be called."""
+        from ..interpreter.walk import upwards  # compiled code
+
+        address, order, at = walks.load().data_address, self.order, 0
+        records, (known, partials) = self.store.flush(), self._partials()
+        words = address(known), address(partials), address(self.matrix), self.matrix.shape[1], self.base
+        while (at := upwards(records, address(order), at, len(order), *words)) < len(order):
+            slot = int(order[at])
+            op, source, *_, offset = self.store.read(slot, ARRAY_RECORD)
+            signature, tangent = Signature.ALL[op - FIRST_ARRAY] if FIRST_ARRAY <= op < ARRAY_LEAF else None, self.carried(source)
+            if signature and signature.row.name == "select" and signature.out is SCALAR and tangent is not None:
+                self.matrix[slot - self.base] = tangent.reshape(len(tangent), -1)[:, offset]
+            elif signature and signature.row.name == "stack" and set(signature.metas) == {SCALAR}:
+                slots = np.array(Instruction(self.store, slot).operands) - self.base
+                self.tangents[slot] = self.matrix[np.maximum(slots, 0)].T
+            else:
+                yield slot
+            at += 1
+
+    def _partials(self):
+        """Of which instructions compiled code can do with two partial derivatives, and these."""
+        records, known, partials = self.store.records(), np.zeros(len(self.order), np.bool_), np.zeros((len(self.order), 2))
+        visited = records[self.order]
+        for row in map(by_opcode, np.unique(visited["op"][visited["op"] < FIRST_ARRAY]).tolist()):
+            if not row.constants:
+                of = visited["op"] == row.opcode
+                those, known = visited[of], known | of
+                sides = [np.where(those[side] > 0, records["value"][those[side]], those["constant"]) for side in "ab"[: row.arity]]
+                for k in range(row.arity):
+                    unit = [Recorded(np.ones(len(those))) if j == k else None for j in range(row.arity)]
+                    partial = row.tangent(unit, [Recorded(side) for side in sides], Recorded(those["value"]), {})
+                    if partial is not None:
+                        partials[of, k] = partial.a
+        return known, partials

@@ -1,6 +1,6 @@
 """The walks over a tape, compiled by Numba.
 
-Importing this module compiles (or loads from the cache) five functions; that
+Importing this module compiles (or loads from the cache) six functions; that
 happens at the first backward pass, not when tapegrad is imported.
 
 `pack`      writes staged instructions into records.
@@ -13,6 +13,7 @@ happens at the first backward pass, not when tapegrad is imported.
             Runs of scalar instructions go to one generated switch
             (`codegen.scalars`), array instructions to `interpreter.steps.run`.
 `straight`  both, of the sweep that nobody watches.
+`upwards`   pushes the tangents of numbers from operands to results.
 
 The adjoint of every slot is one 8-byte word: the number itself for a scalar
 slot, the address of a malloc'ed C-contiguous buffer (0: none yet) for an array.
@@ -220,3 +221,25 @@ def straight(records, adjoint, marks, root, table, switch, run, scratch, saved, 
         return low
     at = reverse(records, adjoint, marks, root, low, switch, run, table, 0, scratch, 0)
     return at if at < 0 else 0
+
+
+@compiled("int64(int64, int64, int64, int64, int64, int64, int64, int64, int64)")
+def upwards(records, order, at, count, known, partials, tangents, lanes, base):
+    """Push tangents up the slots in ``order[at:count]``, as long as their partial derivatives are `known`; returns how far.
+
+    The `tangents` of a number are a row of `lanes`, and follow those of the slot before; what is at or below `base` has none.
+    """
+    while at < count and load_byte(known + at) != 0:
+        i = load_int(order + 8 * at)
+        target = tangents + 8 * lanes * (i - base)
+        for k in range(2):
+            partial = load_double(partials + 16 * at + 8 * k)
+            source = tangents + 8 * lanes * max(load_int32(records + SIZE * i + 4 + 4 * k) - base, 0)
+            # Zero is absolute, on either side.
+            if partial != 0.0:
+                for lane in range(0, 8 * lanes, 8):
+                    tangent = load_double(source + lane)
+                    if tangent != 0.0:
+                        store_double(target + lane, load_double(target + lane) + partial * tangent)
+        at += 1
+    return at

@@ -59,6 +59,20 @@ def prepared(ports, seeds):
     return np.array([s for s, _ in numbers], np.int64), np.array([v for _, v in numbers]), arrays
 
 
+def units(ports, start, stop, lanes):
+    """For each port an array (lanes, *its shape): the unit vectors `start` to `stop` of all of them as one vector."""
+    units, begin = [], 0
+    for p in ports:
+        seeds = np.zeros((lanes, p.size), p.char)
+        first, last = max(start, begin), min(stop, begin + p.size)
+        if first < last:
+            at = np.arange(first, last)
+            seeds[at - start, at - begin] = 1.0
+        units.append(seeds.reshape(lanes, *p.shape))
+        begin += p.size
+    return units
+
+
 def inputs_of(tape):
     """The arguments of a tape that are differentiated, as ports, in order."""
     elements = {}

@@ -20,7 +20,7 @@ from ..autograd.recording import as_plain, check_result, differentiating, input_
 from ..autograd.tangents import push
 from ..autograd.tape import Tape
 from ..common.dtypes import readable
-from ..common.errors import ModifiedInPlaceError, require
+from ..common.errors import ModifiedInPlaceError
 from ..common.tree import flatten, leaf_names, unflatten
 from ..interpreter import program as P
 from ..interpreter.plan import Signature
@@ -28,12 +28,13 @@ from ..interpreter.walks import walks
 from ..tape.layout import ARRAY_LEAF, FIRST_ARRAY, MARK
 from ..tape.meta import SCALAR
 from ..tape.modes import enable_grad
-from .ports import Port, prepared
+from .ports import Port, prepared, units
 
 #: Words of the tangents that one walk carries, at most (2**25 are 256 MB).
 MOST_WORDS = 1 << 25
 
-_NO_NUMBERS = np.zeros(0, np.int64), np.zeros(0)
+#: Slots that the sweeps of one compiled call pass at most, if there are several: between calls Python may be interrupted.
+MOST_SLOTS = 1 << 24
 
 
 class Sweeps:
@@ -71,60 +72,59 @@ class Sweeps:
     def _room(self):
         return *self._laid_out(), threading.Lock()
 
-    def rows(self):
-        """For each input an array (outputs, elements of the input)."""
-        return self._swept(self._units(), sum(p.size for p in self.outputs))
-
     def pull(self, cotangents):
         """The adjoints of the inputs for one adjoint of each output (normalised values)."""
-        rows = self._swept([prepared(self.outputs, cotangents)], 1)
+        rows = self._swept([prepared(self.outputs, cotangents)])
         return [as_plain(normalise(r.reshape(p.shape))) for p, r in zip(self.inputs, rows)]
 
-    def many(self, forward, directions):
-        """For each input an array (directions, elements of the input), for directions of the outputs as `ports.prepared` makes them."""
-        require(not forward, "a recording is only swept back")
-        return self._swept(directions, len(directions))
+    def _matrices(self, directions):
+        count = sum(p.size for p in self.outputs) if directions is None else len(directions)
+        return count, [np.zeros((count, p.size), p.char) for p in self.inputs]
 
-    def _units(self):
-        """The unit vectors of all outputs, as directions."""
-        for p in self.outputs:
-            unit = np.zeros(p.shape, p.char)
-            for k in range(p.size):
-                if not p.slot:
-                    yield *_NO_NUMBERS, []
-                elif p.meta is SCALAR:
-                    yield np.array([p.slot]), np.ones(1), []
-                else:
-                    unit.flat[k] = 1.0
-                    yield *_NO_NUMBERS, [(p.slot, unit)]
-                    unit.flat[k] = 0.0
-
-    def _swept(self, directions, count):
-        """For each input an array (`count`, elements of the input), from directions of the outputs."""
-        self.check()
-        parameters, gradients, _, lock = self._room
-        matrices = [np.zeros((count, p.size), p.char) for p in self.inputs]
-        for k, (numbers, values, arrays) in enumerate(directions):
-            if len(numbers) or arrays:
-                with lock:
-                    self._sweep(parameters, numbers, values, arrays)
-                    for rows, gradient in zip(matrices, gradients):
-                        rows[k] = gradient.reshape(-1)
-        return matrices
-
-    def _sweep(self, parameters, numbers, values, arrays):
+    def _swept(self, directions):
+        """For each input an array (directions, its elements), for directions of the outputs (`ports.prepared`), or all unit vectors."""
         from . import walk as W  # loads compiled code
 
-        native, count = walks.load(), len(numbers)
+        self.check()
+        parameters, gradients, _, lock = self._room
+        native = walks.load()
         address = native.data_address
-        words = np.zeros(1 + 3 * (count + len(arrays)), np.int64)
-        words[0] = count + len(arrays)
-        words[1 : 1 + 3 * count : 3], words[2 : 2 + 3 * count : 3] = numbers, address(values) + 8 * np.arange(count)
-        for k, (slot, seed) in enumerate(arrays, count):
-            words[1 + 3 * k : 4 + 3 * k] = slot, address(seed), seed.nbytes
+        count, matrices = self._matrices(directions)
+        copies = np.array([len(gradients), *(w for m, g in zip(matrices, gradients) for w in (address(m), address(g), g.nbytes))])
+        words, _seeds = self._units(address) if directions is None else _words(directions, address)
         Signature.compile_pending()
-        parameters[W.P_SEEDS], parameters[W.P_TABLE] = address(words), native.table_address()
-        W.checked(parameters, W.backward(address(parameters)))
+        with lock:
+            parameters[W.P_SEEDS], parameters[W.P_TABLE] = address(words), native.table_address()
+            most = max(1, MOST_SLOTS // int(parameters[W.P_SLOTS]))
+            for start in range(0, count, most):
+                W.checked(parameters, W.rows(address(parameters), start, min(start + most, count), address(copies)))
+        return matrices
+
+    def _units(self, address):
+        """The seeds of `walk.rows` for the unit vectors of all outputs, and the arrays they are in."""
+        words, ones = [np.zeros(0, np.int64)], []
+        for p in self.outputs:
+            # Every unit vector is a window of zeros around one 1.
+            one = np.zeros(2 * p.size, p.char)
+            one[p.size - 1 : p.size] = 1.0
+            lists = np.zeros((p.size, 4 if p.slot else 1), np.int64)
+            if p.slot:
+                lists[:] = 1, p.slot, address(one), 0 if p.meta is SCALAR else one.nbytes // 2
+                lists[:, 2] += np.arange(p.size)[::-1] * one.itemsize
+            words.append(lists.reshape(-1))
+            ones.append(one)
+        return np.concatenate(words), ones
+
+
+def _words(directions, address):
+    """The seeds of `walk.rows` for these directions, and what they are in."""
+    words = []
+    for numbers, values, arrays in directions:
+        first = address(values)
+        seeds = [(slot, first + 8 * k, 0) for k, slot in enumerate(numbers.tolist())]
+        seeds += [(slot, address(seed), seed.nbytes) for slot, seed in arrays]
+        words += [len(seeds), *(word for seed in seeds for word in seed)]
+    return np.array(words, np.int64), directions
 
 
 class Recording(Sweeps):
@@ -179,7 +179,7 @@ class Recording(Sweeps):
         else:
             self.marks, self.low = walks.load().new_marks(store), 1
         self.high = max([1, *(p.slot for p in self.inputs + self.outputs)])
-        self.primitive = self._primitive()
+        self.primitive = next((s.row.name for s in self._signatures() if s.in_python), "")
         if self.primitive:
             if [leaf._k for leaf in leaves] != keys:
                 raise ModifiedInPlaceError(
@@ -197,10 +197,9 @@ class Recording(Sweeps):
         ops = self.store.records()["op"][: self.high + 1]
         return ops[self.marks[: len(ops)] == MARK]
 
-    def _primitive(self):
+    def _signatures(self):
         ops = self.visited()
-        numbers = np.unique(ops[(ops >= FIRST_ARRAY) & (ops < ARRAY_LEAF)]) - FIRST_ARRAY
-        return next((Signature.ALL[k].row.name for k in numbers.tolist() if Signature.ALL[k].in_python), "")
+        return [Signature.ALL[op - FIRST_ARRAY] for op in ops[(ops >= FIRST_ARRAY) & (ops < ARRAY_LEAF)].tolist()]
 
     def _output(self, result):
         if not isinstance(result, Tensor):
@@ -235,12 +234,14 @@ class Recording(Sweeps):
         p[W.P_SAVED], p[W.P_SCRATCH], p[W.P_GRADIENTS] = address(saved), address(scratch), address(delivered)
         return p, gradients, (delivered, adjoint, scratch, saved)
 
-    def _swept(self, directions, count):
+    def _swept(self, directions):
         """As of `Sweeps`; where a rule runs in Python, by ordinary backward passes."""
         if not self.primitive:
-            return super()._swept(directions, count)
+            return super()._swept(directions)
         leaves, results = self._tensors
-        matrices = [np.zeros((count, p.size), p.char) for p in self.inputs]
+        count, matrices = self._matrices(directions)
+        if directions is None:
+            directions = (prepared(self.outputs, [u[0, ...] for u in units(self.outputs, k, k + 1, 1)]) for k in range(count))
         for k, (numbers, values, arrays) in enumerate(directions):
             seeds = {**dict(zip(numbers.tolist(), values.tolist())), **dict(arrays)}
             of = {p.slot: t for p, t in zip(self.outputs, results)}
@@ -252,32 +253,29 @@ class Recording(Sweeps):
                         rows[k] = np.ravel(g._v)
         return matrices
 
+    def many(self, forward, directions):
+        """Arrays (directions, elements) of the outputs, for all unit vectors (`forward`); or of the inputs, as `_swept`."""
+        return self._columns() if forward else self._swept(directions)
+
     # -- forward mode ----------------------------------------------------------------
-    def columns(self):
+    def _columns(self):
         """For each output an array (inputs, elements of the output)."""
         if self.primitive:
-            return transposed(self.rows(), self.outputs)
+            return transposed(self._swept(None), self.outputs)
         total, most, parts = sum(p.size for p in self.inputs), self._lanes(), []
         for start in range(0, total, most):
-            lanes, seeds, begin = min(most, total - start), [], -start
-            for p in self.inputs:
-                # Row k is the unit vector start + k of all inputs.
-                seeds.append(np.eye(lanes, p.size, -begin, p.char).reshape(lanes, *p.shape))
-                begin += p.size
-            parts.append(self._pushed(seeds, lanes))
+            lanes = min(most, total - start)
+            parts.append(self._pushed(units(self.inputs, start, start + lanes, lanes), lanes))
         return [np.concatenate(rows) for rows in zip(*parts)] or [np.zeros((0, p.size), p.char) for p in self.outputs]
 
     def _lanes(self):
         """How many tangents one walk carries: those of all its results are kept until its end."""
-        ops = self.visited()
-        numbers, counts = np.unique(ops[(ops >= FIRST_ARRAY) & (ops < ARRAY_LEAF)] - FIRST_ARRAY, return_counts=True)
-        arrays = sum(count * Signature.ALL[k].out.size for k, count in zip(numbers.tolist(), counts.tolist()))
-        return max(1, MOST_WORDS // max(1, arrays + int(np.count_nonzero(ops < FIRST_ARRAY))))
+        return max(1, MOST_WORDS // (sum(s.out.size for s in self._signatures()) + self.high))
 
     def push(self, tangents):
         """The tangents of the outputs for one tangent of each input (normalised values)."""
         if self.primitive:
-            pushed = along(transposed(self.rows(), self.outputs), np.concatenate([np.ravel(t) for t in tangents])[None])
+            pushed = along(transposed(self._swept(None), self.outputs), np.concatenate([np.ravel(t) for t in tangents])[None])
         else:
             pushed = self._pushed([np.asarray(t)[None] for t in tangents], 1)
         return [as_plain(normalise(r.reshape(p.shape))) for p, r in zip(self.outputs, pushed)]
@@ -286,8 +284,8 @@ class Recording(Sweeps):
         """For each output an array (lanes, elements of the output), by the rules of the instructions, from the inputs upwards."""
         self.check()
         stretch, carried = Stretch(self.store, plain=True), {p.slot: seed for p, seed in zip(self.inputs, seeds)}
-        push(stretch, np.flatnonzero(self.marks[: self.high + 1] == MARK).tolist(), carried, lanes)
-        tangents = [carried.get(p.slot) for p in self.outputs]
+        tangent = push(stretch, np.flatnonzero(self.marks[: self.high + 1] == MARK).tolist(), carried, lanes)
+        tangents = [tangent(p.slot) for p in self.outputs]
         # What nothing arrives at is not -0.
         return [np.zeros((lanes, p.size), p.char) + (0.0 if t is None else np.reshape(t, (lanes, p.size))) for p, t in zip(self.outputs, tangents)]
 

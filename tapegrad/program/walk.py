@@ -54,7 +54,7 @@ COMPARISONS = {"less": 0, "less_equal": 1, "greater": 2, "greater_equal": 3, "eq
 # P_ADJOINT, P_SLOTS          a word for the adjoint of each slot; how many slots there are
 # P_MARKS, P_HIGH, P_LOW      a byte for each slot that the way back visits; the first and the last of these slots
 # P_TABLE, P_SAVED            the signatures; the addresses of saved values (as of `interpreter.walk.reverse`)
-# P_SEEDS                     (slot, address of the seed, bytes of an array or 0), after their number
+# P_SEEDS                     (slot, address of the seed, bytes of an array or 0), after their number; of `rows` one list after another
 # P_INPUTS                    addresses of the arguments' data: written at each call
 # P_ELEMENTS                  (argument, position, slot), after their number
 # P_ARRAYS                    (argument, where it is copied to, bytes), after their number
@@ -140,24 +140,26 @@ def enter(p):
     store_int(p + 8 * P_AT, 0)
 
 
-@compiled("void(int64)")
+@compiled("int64(int64)")
 def seed(p):
-    """Zero the adjoints, but for the seeds."""
+    """Zero the adjoints, but for the seeds; returns the highest slot of these, above which there is nothing to sweep."""
     adjoint = load_int(p + 8 * P_ADJOINT)
     for k in range(load_int(p + 8 * P_SLOTS)):
         store_int(adjoint + 8 * k, 0)
     # Seeds: (slot, address, nbytes of an array or 0); each slot once.
     at = load_int(p + 8 * P_SEEDS)
-    count = load_int(at)
+    count, highest = load_int(at), 0
     at += 8
     for _ in range(count):
-        word, seed, nbytes = adjoint + 8 * load_int(at), load_int(at + 8), load_int(at + 16)
+        slot, seed, nbytes = load_int(at), load_int(at + 8), load_int(at + 16)
+        word, highest = adjoint + 8 * slot, max(highest, slot)
         if nbytes == 0:
             store_double(word, load_double(word) + load_double(seed))
         else:
             store_int(word, allocate(nbytes))
             copy_bytes(load_int(word), seed, nbytes)
         at += 24
+    return highest
 
 
 @compiled("int64(int64, int64, int64)")
@@ -206,11 +208,29 @@ def deliver(p):
 @compiled("int64(int64)")
 def backward(p):
     """Sweep back from the seeds, and bring the gradients out; returns what `sweep` does."""
-    seed(p)
-    why = sweep(p, load_int(p + 8 * P_HIGH), load_int(p + 8 * P_LOW))
+    why = sweep(p, seed(p), load_int(p + 8 * P_LOW))
     if why == DONE:
         deliver(p)
     return why
+
+
+@compiled("int64(int64, int64, int64, int64)")
+def rows(p, start, stop, copies):
+    """`backward` for lists of seeds that follow one another at ``p[P_SEEDS]``, which is moved on; returns what `sweep` does.
+
+    The gradients become the rows from `start` to `stop` of matrices of zeros.  `copies`: (matrix, gradient, bytes), after their number.
+    """
+    for row in range(start, stop):
+        seeds = load_int(p + 8 * P_SEEDS)
+        if load_int(seeds) != 0:
+            why = backward(p)
+            if why != DONE:
+                return why
+            for k in range(load_int(copies)):
+                at = copies + 8 + 24 * k
+                copy_bytes(load_int(at) + row * load_int(at + 16), load_int(at + 8), load_int(at + 16))
+        store_int(p + 8 * P_SEEDS, seeds + 8 + 24 * load_int(seeds))
+    return DONE
 
 
 @compiled("int64(int64)")

@@ -255,7 +255,7 @@ def _diagonals(recording):
     compressed = None if recording.primitive else recording.compressed()
     if recording.primitive or compressed is not None and compressed[0] is not None:
         colours = None if recording.primitive else compressed[0]
-        rows = recording.columns() if colours is None else recording.many(True, colours.seeds)
+        rows = recording.many(True, None if colours is None else colours.seeds)
         for k, begin in enumerate(ends[:-1]):
             elements = np.arange(ports[k].size)
             diagonals[k][:] = rows[k][begin + elements if colours is None else colours.colour[begin + elements], elements]

@@ -530,13 +530,13 @@ def by_columns(recording):
     ends = np.cumsum([p.size for p in recording.inputs])
     return [
         [_shaped(columns[end - argument.size : end].T, output, argument) for argument, end in zip(recording.inputs, ends)]
-        for output, columns in zip(recording.outputs, recording.columns())
+        for output, columns in zip(recording.outputs, recording.many(True, None))
     ]
 
 
 def by_rows(recording):
     """Blocks ``[output][input]`` by reverse sweeps."""
-    ends, rows = np.cumsum([p.size for p in recording.outputs]), recording.rows()
+    ends, rows = np.cumsum([p.size for p in recording.outputs]), recording.many(False, None)
     return [
         [_shaped(r[end - output.size : end], output, argument) for r, argument in zip(rows, recording.inputs)]
         for output, end in zip(recording.outputs, ends)

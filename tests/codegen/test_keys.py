@@ -70,7 +70,7 @@ def gradients(f, x):
     g = tg.grad(f)
     recording = Recording(f, (x,), (0,))
     return [leaf.grad.item(), g(x), g(x), g(x), tg.jit(tg.grad(f), kernel="always")(x),
-            recording.columns()[0].item(), recording.rows()[0].item(), tg.jvp(f, (x,), (1.0,))[1]]  # fmt: skip
+            recording.many(True, None)[0].item(), recording.many(False, None)[0].item(), tg.jvp(f, (x,), (1.0,))[1]]  # fmt: skip
 
 
 def test_a_row_that_is_added_after_the_first_sweep_is_in_the_next(more_rows):
@@ -145,7 +145,7 @@ def replayed(f):
     return ReplayedRecording.of(workspace, x), workspace.records
 
 
-@pytest.mark.parametrize("way", [lambda recording: recording.rows(), lambda recording: recording.pull([1.0])])
+@pytest.mark.parametrize("way", [lambda recording: recording.many(False, None), lambda recording: recording.pull([1.0])])
 @pytest.mark.parametrize("made", [recorded, replayed])
 @pytest.mark.parametrize("f", [at_scalars, among_arrays])
 def test_a_sweep_of_several_seeds_ends_at_an_unknown_instruction(f, made, way):

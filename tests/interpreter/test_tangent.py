@@ -263,8 +263,8 @@ def test_long_tape():
     x = np.array([0.3, 0.5, 0.7])
     recording = Recording(f, (x,), (0,))
     assert len(recording.store) > 400_000
-    forward = np.stack(list(recording.columns()), 1)[..., 0].T
-    np.testing.assert_allclose(forward, recording.rows()[0], rtol=1e-10, atol=1e-300)
+    forward = np.stack(list(recording.many(True, None)), 1)[..., 0].T
+    np.testing.assert_allclose(forward, recording.many(False, None)[0], rtol=1e-10, atol=1e-300)
 
 
 def test_the_number_of_python_calls_does_not_depend_on_the_length_of_the_tape():
@@ -277,8 +277,8 @@ def test_the_number_of_python_calls_does_not_depend_on_the_length_of_the_tape():
 
         x = np.array([0.3, 0.4])
         recording, replayed = Recording(f, (x,), (0,)), Replayed(f, (0,), scalar=False).replayed_once((x,), {})[1]
-        recording.rows(), replayed.columns(), replayed.rows()
-        return calls(lambda: (recording.rows(), replayed.columns(), replayed.rows()))
+        recording.many(False, None), replayed.many(True, None), replayed.many(False, None)
+        return calls(lambda: (recording.many(False, None), replayed.many(True, None), replayed.many(False, None)))
 
     assert counted(1000) == counted(10)
 
@@ -300,7 +300,7 @@ def test_buffers_of_all_lanes_are_freed():
 
     def step():
         for _ in range(30):
-            short.columns(), short.rows()
+            short.many(True, None), short.many(False, None)
             recording.pull([np.ones(p.shape) if p.shape else 1.0 for p in recording.outputs])
 
     step()
@@ -423,12 +423,81 @@ def test_tangents_of_many_inputs_are_carried_in_bounded_memory(monkeypatch):
 
     args = np.linspace(0.1, 0.7, 7), np.array([2.0, 3.0, 4.0])
     recording = Recording(f, args, (0, 1))
-    expected, pushed, walks = recording.columns(), Recording._pushed, []
+    expected, pushed, walks = recording.many(True, None), Recording._pushed, []
     monkeypatch.setattr(Recording, "_pushed", lambda self, seeds, lanes: walks.append(lanes) or pushed(self, seeds, lanes))
-    # Five results have 7 elements, for cumsum is of a vector of its own; y[0] and the sum of y are numbers.
-    monkeypatch.setattr(module, "MOST_WORDS", 4 * 37)
-    for one, other in zip(recording.columns(), expected):
+    # Five results have 7 elements, for cumsum is of a vector of its own; each slot has room for a number.
+    monkeypatch.setattr(module, "MOST_WORDS", 4 * (37 + recording.high))
+    for one, other in zip(recording.many(True, None), expected):
         np.testing.assert_array_equal(one, other)
     assert walks == [4, 4, 2]
     monkeypatch.setattr(module, "MOST_WORDS", 1)
-    assert all(map(np.array_equal, recording.columns(), expected)) and walks[3:] == [1] * 10
+    assert all(map(np.array_equal, recording.many(True, None), expected)) and walks[3:] == [1] * 10
+
+
+def test_rows_of_many_outputs_are_one_call_in_python(monkeypatch):
+    from tapegrad.program import recording as module
+
+    def f(x, single):
+        y = np.sin(x) * x[0]
+        return y, y[1], 3.0, x, np.ones(2), single * single, np.sum(y)
+
+    args = np.linspace(0.1, 0.7, 5), np.array([0.5, 2.0], np.float32)
+    recording = Recording(f, args, (0, 1))
+    rows = recording.many(False, None)
+    ends = np.cumsum([0, *(p.size for p in recording.outputs)])
+    columns = np.concatenate([c.T for c in recording.many(True, None)])
+    for i, p in enumerate(recording.inputs):
+        begin = sum(q.size for q in recording.inputs[:i])
+        np.testing.assert_allclose(rows[i], columns[:, begin : begin + p.size], rtol=1e-6 if p.char == "f" else 1e-14)
+        assert rows[i].dtype.char == p.char and not rows[i][ends[2]].any() and not rows[i][ends[4] : ends[5]].any()
+    np.testing.assert_array_equal(rows[0][ends[3] : ends[4]], np.eye(5))
+    np.testing.assert_array_equal(rows[1][ends[5] : ends[6]], np.diag(2 * args[1]))
+
+    def counted(length):
+        short = Recording(lambda x: np.sin(x) * x, (np.linspace(0.1, 1.0, length),), (0,))
+        short.many(False, None)
+        return calls(lambda: short.many(False, None))
+
+    assert counted(300) == counted(3)
+    # Between two compiled calls Python may be interrupted.
+    monkeypatch.setattr(module, "MOST_SLOTS", 1)
+    assert all(map(np.array_equal, recording.many(False, None), rows))
+
+
+def test_tangents_of_numbers_go_up_without_a_rule_each():
+    def f(x, length=50):
+        t = x[1]
+        for _ in range(length):
+            t = t * 0.9 + np.sin(x[0]) / x[1]
+        return np.stack([t, x[0] * t])
+
+    def counted(length):
+        recording = Recording(f, (np.array([0.3, 0.7]), length), (0,))
+        recording.many(True, None)
+        return calls(lambda: recording.many(True, None))
+
+    # Of `x[0]` and `x[1]` there are more.
+    elements = counted(2) - counted(1)
+    assert elements < 40 and counted(51) - counted(1) == 50 * elements
+    x, h = np.array([0.3, 0.7]), 1e-6
+    (columns,) = Recording(f, (x,), (0,)).many(True, None)
+    for k, step in enumerate(h * np.eye(2)):
+        np.testing.assert_allclose(columns[k], (f(x + step) - f(x - step)) / (2 * h), rtol=1e-7)
+
+
+def test_zero_is_absolute_in_tangents_of_numbers():
+    def f(x):
+        # A partial derivative that is infinite, and a tangent that is zero; and the other way round.
+        return np.stack([np.sqrt(x[0]) * 0.0, np.sqrt(x[0]), x[1] * np.sqrt(x[0]), np.where(x[1] > 0.0, x[1], np.log(x[0]))])
+
+    with np.errstate(all="ignore"):
+        (columns,) = Recording(f, (np.array([0.0, 2.0]),), (0,)).many(True, None)
+    np.testing.assert_array_equal(columns, [[0.0, np.inf, np.inf, 0.0], [0.0, 0.0, 0.0, 1.0]])
+
+
+def test_tangents_start_at_numbers_in_between():
+    x = tg.tensor(0.5, requires_grad=True)
+    y = np.sin(x)
+    z = y * x + y
+    (pushed,) = tg.autograd.jvp(z, [y, x], [2.0, 3.0])
+    assert pushed.item() == pytest.approx(2.0 * (0.5 + 1.0) + 3.0 * np.sin(0.5))

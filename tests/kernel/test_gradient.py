@@ -20,7 +20,7 @@ def hessians(tape, *args):
     workspace = Workspace(tape)
     assert workspace.run(arguments(args), False) == -1
     recording = ReplayedRecording.of(workspace, arguments(args))
-    return [np.concatenate(parts, axis=1) for parts in (recording.columns(), recording.rows())]
+    return [np.concatenate(parts, axis=1) for parts in (recording.many(forward, None) for forward in (True, False))]
 
 
 def differences(tape, args, step=1e-5):

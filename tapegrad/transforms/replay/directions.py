@@ -15,7 +15,7 @@ import numpy as np
 from ...array.record import normalise
 from ...autograd.recording import as_plain
 from ...kernel.reasons import NotLowered, faults_are_reasons
-from ...program.ports import inputs_of, outputs_of, prepared
+from ...program.ports import inputs_of, outputs_of, prepared, units
 from ...program.recording import Sweeps, along, transposed
 from ...program.status import FINE, OTHER
 
@@ -59,7 +59,7 @@ class KernelRecording:
     Raises
     ------
     Stopped
-        From `columns`, `rows` and `many`: there is no kernel for so many directions, a guard saw
+        From `many`: there is no kernel for so many directions, a guard saw
         something else, or a derivative is not finite.
     """
 
@@ -74,14 +74,6 @@ class KernelRecording:
     def compressed(self):
         """Compressions of the Jacobian (`ReplayedRecording.compressed`)."""
         return self.base.compressed()
-
-    def columns(self):
-        """Forward mode: for each output an array (inputs, elements of the output)."""
-        return self.many(True, None)
-
-    def rows(self):
-        """Reverse mode: for each input an array (outputs, elements of the input)."""
-        return self.many(False, None)
 
     def many(self, forward, directions, kernel=None):
         """As `ReplayedRecording.many`.  By `kernel`, or the one that there is."""
@@ -167,14 +159,6 @@ class ReplayedRecording(Sweeps):
         gradients = [g for g in self._workspace.gradients if g is not None]
         return self._workspace.parameters.copy(), gradients, self._workspace
 
-    def columns(self):
-        """For each output an array (inputs, elements of the output)."""
-        return self.many(True, None)
-
-    def rows(self):
-        """For each input an array (outputs, elements of the input)."""
-        return self.many(False, None)
-
     def push(self, tangents):
         """The tangents of the outputs for one tangent of each input (normalised values)."""
         pushed = self._pushed([prepared(self.inputs, tangents)])
@@ -182,10 +166,7 @@ class ReplayedRecording(Sweeps):
 
     def many(self, forward, directions):
         """Arrays (directions, elements) of the outputs (`forward`) or inputs, for directions of the others, or all unit vectors."""
-        if forward:
-            answer = self._pushed(directions)
-        else:
-            answer = super().rows() if directions is None else super().many(False, directions)
+        answer = self._pushed(directions) if forward else self._swept(directions)
         count = sum(p.size for p in (self.inputs if forward else self.outputs)) if directions is None else len(directions)
         self.asked.append((forward, directions, count, answer))
         return answer
@@ -216,7 +197,7 @@ class ReplayedRecording(Sweeps):
                 # What nothing arrives at is not -0.
                 return [part + np.zeros((), part.dtype) for part in answer]
         # Zero is absolute in a sweep back, of which nothing is made that could not be.
-        columns = transposed(super().rows(), self.outputs)
+        columns = transposed(self._swept(None), self.outputs)
         if directions is None:
             return columns
         count = len(directions)
@@ -225,21 +206,7 @@ class ReplayedRecording(Sweeps):
 
 def seeds_of(ports, directions, start, stop, lanes):
     """Seeds for `ports`: directions `start` to `stop`, of all unit vectors if none are given."""
-    return _units(ports, start, stop, lanes) if directions is None else _seeds(ports, directions[start:stop], lanes)
-
-
-def _units(ports, start, stop, lanes):
-    """Seeds for `ports`: the unit vectors `start` to `stop` of all of them as one vector."""
-    units, begin = [], 0
-    for p in ports:
-        seeds = np.zeros((lanes, p.size), p.char)
-        first, last = max(start, begin), min(stop, begin + p.size)
-        if first < last:
-            at = np.arange(first, last)
-            seeds[at - start, at - begin] = 1.0
-        units.append(seeds.reshape(lanes, *p.shape))
-        begin += p.size
-    return units
+    return units(ports, start, stop, lanes) if directions is None else _seeds(ports, directions[start:stop], lanes)
 
 
 def _seeds(ports, directions, lanes):
