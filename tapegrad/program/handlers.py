@@ -12,21 +12,24 @@ from __future__ import annotations
 
 import contextlib
 import dis
+from bisect import bisect_left
+from operator import attrgetter
 
 from ..tape.places import PACKAGE
 
 #: What a floating-point operation may raise outside of replays.
 ERRORS = (FloatingPointError, ZeroDivisionError, OverflowError, Warning)
-#: Code objects by id: themselves, their instructions by offset and their entries; ().
+#: Code objects by id: themselves, and their instructions and entries, or None.
 _KNOWN: dict = {}
 MOST = 4096
 _LOADS = ("LOAD_GLOBAL", "LOAD_NAME", "LOAD_FAST", "LOAD_DEREF", "LOAD_CLASSDEREF", "LOAD_FAST_CHECK", "LOAD_FAST_BORROW")
+_PAIRS = ("LOAD_FAST_LOAD_FAST", "LOAD_FAST_BORROW_LOAD_FAST_BORROW")
 _ATTRIBUTES = ("LOAD_ATTR", "LOAD_METHOD")
 _NOTHING = ("NOP", "CACHE", "RESUME", "PRECALL", "EXTENDED_ARG", "PUSH_NULL", "COPY_FREE_VARS", "NOT_TAKEN")
 
 
 def guarded_code(code):
-    """``(instructions by offset, their order, entries)`` of a code object that has entries in its exception table, else None."""
+    """``(instructions, entries)`` of a code object that has entries in its exception table, else None."""
     known = _KNOWN.get(id(code))
     if known is None:
         if len(_KNOWN) >= MOST:
@@ -38,7 +41,7 @@ def guarded_code(code):
 
 def _looked_at(code):
     instructions = [i for i in dis.get_instructions(code) if i.opname not in _NOTHING]
-    return instructions, {i.offset: k for k, i in enumerate(instructions)}, _entries(code)
+    return instructions, _entries(code)
 
 
 def _entries(code):
@@ -78,7 +81,7 @@ def catcher(frame, base):
     return None
 
 
-def _caught(frame, instructions, order, entries):
+def _caught(frame, instructions, entries):
     """What catches one of `ERRORS` that the current instruction of `frame` raises."""
     offsets, seen = [frame.f_lasti], set()
     while offsets:
@@ -87,10 +90,8 @@ def _caught(frame, instructions, order, entries):
         if entry is None or entry[2] in seen:
             continue
         seen.add(entry[2])
-        position = order.get(entry[2])
-        if position is None:
-            position = next(k for k, i in enumerate(instructions) if i.offset >= entry[2])
-        what, raised_at = _handler(frame, instructions, order, position)
+        position = _at(instructions, entry[2])
+        what, raised_at = _handler(frame, instructions, position)
         if what is None and instructions[min(position + 1, len(instructions) - 1)].opname == "WITH_EXCEPT_START":
             what = _suppressed(frame, instructions, entry[0])
         if what is not None:
@@ -100,7 +101,7 @@ def _caught(frame, instructions, order, entries):
     return None
 
 
-def _handler(frame, instructions, order, position):
+def _handler(frame, instructions, position):
     """What the handler at `position` catches of `ERRORS` (None: nothing), and the offsets at which it raises again."""
     if instructions[position].opname == "CLEANUP_THROW":
         return None, []
@@ -115,8 +116,7 @@ def _handler(frame, instructions, order, position):
             for part in parts:
                 if _could_catch(_resolved(frame, part)):
                     return f"except {'.'.join(part)}", []
-            jump = instructions[after + 1]
-            position = order[_target(instructions, order, jump)]
+            position = _at(instructions, instructions[after + 1].argval)
             names = _checked(instructions, position)
     # A `finally`, a `with`, or the end of a handler: does it come to an end without raising again?
     raised, seen, todo = [], set(), [position]
@@ -133,7 +133,7 @@ def _handler(frame, instructions, order, position):
                 return "finally: return", []
         elif one.opname != "RAISE_VARARGS":
             if "JUMP" in one.opname or one.opname in ("FOR_ITER", "SEND"):
-                todo.append(order[_target(instructions, order, one)])
+                todo.append(_at(instructions, one.argval))
             if one.opname not in ("JUMP_FORWARD", "JUMP_BACKWARD", "JUMP_BACKWARD_NO_INTERRUPT"):
                 todo.append(k + 1)
     return None, raised
@@ -144,9 +144,22 @@ def _is_with(instructions, position):
     return any(i.opname == "WITH_EXCEPT_START" for i in instructions[position : position + 3])
 
 
-def _target(instructions, order, jump):
-    target = jump.argval
-    return target if target in order else next(i.offset for i in instructions if i.offset >= target)
+def _at(instructions, offset):
+    """The position of the first instruction at or behind an offset."""
+    return bisect_left(instructions, offset, key=attrgetter("offset"))
+
+
+def _loads(one, names):
+    """Add what an instruction loads to dotted names; whether it loads something."""
+    if one.opname in _LOADS:
+        names.append((one.argval,))
+    elif one.opname in _ATTRIBUTES and names:
+        names[-1] += (one.argval,)
+    elif one.opname in _PAIRS:
+        names += [(name,) for name in one.argval]
+    else:
+        return False
+    return True
 
 
 def _checked(instructions, position):
@@ -156,13 +169,7 @@ def _checked(instructions, position):
         one = instructions[k]
         if one.opname in ("CHECK_EXC_MATCH", "CHECK_EG_MATCH"):
             return names, k
-        if one.opname in _LOADS:
-            names.append((one.argval,))
-        elif one.opname in _ATTRIBUTES and names:
-            names[-1] += (one.argval,)
-        elif one.opname == "LOAD_FAST_LOAD_FAST" or one.opname == "LOAD_FAST_BORROW_LOAD_FAST_BORROW":
-            names += [(name,) for name in one.argval]
-        elif one.opname == "LOAD_CONST" or one.opname in ("BUILD_TUPLE", "COPY"):
+        if _loads(one, names) or one.opname in ("LOAD_CONST", "BUILD_TUPLE", "COPY"):
             pass
         elif any(i.opname in ("CHECK_EXC_MATCH", "CHECK_EG_MATCH") for i in instructions[k : k + 8]) and one.opname in ("CALL", "BINARY_SUBSCR", "BINARY_OP"):
             # Classes that are computed: nobody knows which.
@@ -195,18 +202,11 @@ def _could_catch(classes):
 def _suppressed(frame, instructions, start):
     """``with suppress(...)`` of such a class, if that is the context manager of the block that starts at `start`."""
     names = []
-    for one in reversed([i for i in instructions if i.offset < start][-24:]):
-        if one.opname in _LOADS:
-            names.append((one.argval, *reversed(attributes)) if (attributes := _following(instructions, one)) else (one.argval,))
+    for one in [i for i in instructions if i.offset < start][-24:]:
+        if not _loads(one, names):
+            # Attributes of what it gives belong to no name.
+            names.append(("",))
     things = [_resolved(frame, name) for name in names]
     if contextlib.suppress in things and any(isinstance(t, (type, tuple)) and t is not contextlib.suppress and _could_catch(t) for t in things):
         return "with suppress(...)"
     return None
-
-
-def _following(instructions, load):
-    attributes, k = [], instructions.index(load) + 1
-    while k < len(instructions) and instructions[k].opname in _ATTRIBUTES:
-        attributes.append(instructions[k].argval)
-        k += 1
-    return attributes[::-1]
