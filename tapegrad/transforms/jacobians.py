@@ -511,18 +511,15 @@ def _shaped(block, output, argument):
 
 def _from_colours(recording, compressed):
     """Blocks ``[output][input]`` from one seed per colour."""
-    forward = compressed.forward
-    results = recording.many(forward, compressed.seeds)
-    blocks = [[None] * len(recording.inputs) for _ in recording.outputs]
-    for t, row in enumerate(compressed.places):
-        values = results[t].reshape(-1)
-        for s, (straight, turned, at) in enumerate(row):
-            j, i = (t, s) if forward else (s, t)
-            output, argument = recording.outputs[j], recording.inputs[i]
-            block = np.zeros(output.size * argument.size, values.dtype)
-            block[straight if forward else turned] = values[at]
-            blocks[j][i] = _shaped(block.reshape(output.size, argument.size), output, argument)
-    return blocks
+    results = np.concatenate(recording.many(compressed.forward, compressed.seeds), axis=1)
+    collected, seeded = compressed.coordinates
+    outputs, inputs = (np.cumsum([p.size for p in ports]) for ports in (recording.outputs, recording.inputs))
+    whole = np.zeros((outputs[-1], inputs[-1]), results.dtype)
+    whole[(collected, seeded) if compressed.forward else (seeded, collected)] = results[compressed.colour[seeded], collected]
+    return [
+        [_shaped(block, output, argument) for argument, block in zip(recording.inputs, np.split(rows, inputs[:-1], axis=1))]
+        for output, rows in zip(recording.outputs, np.split(whole, outputs[:-1]))
+    ]
 
 
 def by_columns(recording):

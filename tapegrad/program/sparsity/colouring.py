@@ -48,14 +48,7 @@ def columns(structure):
 
 def symmetric(structure):
     """Star colours of the vertices of the graph of a symmetric CSR array (the diagonal counts for nothing)."""
-    return _best(colour_star, np.diff(structure.indptr), (*_without_diagonal(structure),))
-
-
-def _without_diagonal(structure):
-    rows = np.repeat(np.arange(structure.shape[0]), np.diff(structure.indptr))
-    off = rows != structure.indices
-    starts = np.concatenate([[0], np.cumsum(np.bincount(rows[off], minlength=structure.shape[0]))])
-    return starts, structure.indices[off]
+    return _best(colour_star, np.diff(structure.indptr), (structure.indptr, structure.indices))
 
 
 def alone(structure, colour):

@@ -55,20 +55,10 @@ class Compressed:
             directions.append(prepared(self.sources, seeds))
         return directions
 
-    @cached_property
-    def places(self):
-        """For each target and source: positions in their dense block, in that of the transpose, and in what comes back."""
-        positions, down = [], 0
-        for target in self.targets:
-            across, row = 0, []
-            for source in self.sources:
-                block = self.structure[down : down + target.size, across : across + source.size].tocoo()
-                at = self.colour[across + block.col] * target.size + block.row
-                row.append((block.row * source.size + block.col, block.col * target.size + block.row, at))
-                across += source.size
-            positions.append(row)
-            down += target.size
-        return positions
+    @property
+    def coordinates(self):
+        """The element that is collected and the one that is seeded, of each entry."""
+        return coordinates(self.structure)
 
 
 class Compressions:
@@ -99,12 +89,16 @@ class Compressions:
         turned = self.structure.T.tocsr()
         return Compressed(turned, colouring.columns(turned), self.outputs, self.inputs, False)
 
+    @property
+    def _least(self):
+        """The fewest colours that either can have: as many as the fullest row, or column, has entries."""
+        structure = self.structure
+        return {"columns": np.diff(structure.indptr).max(initial=0), "rows": np.bincount(structure.indices).max(initial=0)}
+
     @cached_property
     def better(self):
         """Columns or rows, whichever take fewer directions."""
-        structure = self.structure
-        # No colouring has fewer colours than the fullest row has entries.
-        least = {"columns": np.diff(structure.indptr).max(initial=0), "rows": np.bincount(structure.indices).max(initial=0)}
+        least = self._least
         first, other = sorted(least, key=least.get)
         compressed = getattr(self, first)
         if least[other] < compressed.count and getattr(self, other).count < compressed.count:
@@ -120,8 +114,7 @@ class Compressions:
         """A sparse array of the pattern, the `Compressed` for a mode, and where in what comes back the entries are."""
         result = self._jacobians.get(mode)
         if result is None:
-            way = {"auto": "better", "forward": "columns", "reverse": "rows"}[mode]
-            way = getattr(self, way)
+            way = getattr(self, {"auto": "better", "forward": "columns", "reverse": "rows"}[mode])
             rows, columns = coordinates(self.structure)
             if way.forward:
                 positions = way.colour[columns] * self.structure.shape[0] + rows
@@ -141,11 +134,9 @@ class Compressions:
         self.__dict__["structure"] = structure
         if 0 in structure.shape:
             return None
-        compressed = []
-        for name, least, size in (
-            ("columns", np.diff(structure.indptr), structure.shape[1]), ("rows", np.bincount(structure.indices), structure.shape[0]),
-        ):  # fmt: skip
-            made = getattr(self, name) if int(least.max(initial=0)) * WORTH <= size else None
+        compressed, least = [], self._least
+        for name, size in zip(("columns", "rows"), structure.shape[::-1]):
+            made = getattr(self, name) if least[name] * WORTH <= size else None
             compressed.append(made if made is not None and made.count * WORTH <= size else None)
         return None if compressed == [None, None] else tuple(compressed)
 

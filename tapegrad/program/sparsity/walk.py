@@ -92,6 +92,7 @@ def colour_columns(count, order, by_column, rows, by_row, columns, colour, taken
 def colour_star(count, order, starts, neighbours, colour, taken):
     """Greedy star colours of a graph: neighbours differ, and no path of four vertices has two colours only.
 
+    A vertex that is its own neighbour asks for nothing more.
     (Gebremedhin, Manne and Pothen, "What color is your Jacobian?", SIAM Review 47 (2005), algorithm 4.1.)
     """
     for k in range(count):
