@@ -211,11 +211,11 @@ def compare_scaling(make_f: Callable[..., Any], sizes: Any, argnums: int | tuple
     --------
     >>> import numpy as np, tapegrad as tg
     >>> def make(n):
-    ...     return lambda x: np.tanh(np.ones((20, n)) @ x), (np.linspace(0.1, 0.9, n),)
-    >>> found = tg.compare_scaling(make, [1, 256], budget=0.0)
+    ...     return lambda x: np.tanh(np.ones((400, n)) @ x), (np.linspace(0.1, 0.9, n),)
+    >>> found = tg.compare_scaling(make, [1, 1000], budget=0.0)
     >>> [point.comparison.recommended for point in found.points]
     ['forward', 'reverse']
-    >>> 1 < found.crossovers["n"]["predicted"] < 256
+    >>> 1 < found.crossovers["n"]["predicted"] < 1000
     True
     """
     axes = axes_of(make_f)
