@@ -71,6 +71,14 @@ def test_asserts_of_what_tests_have_in_common_are_kept_without_debugging(name):
     assert "@pytest_ar" in vars(importlib.import_module(f"tests.{name}"))
 
 
-def test_no_private_module_of_another_library_is_imported():
+def test_no_private_module_of_another_library_is_imported_or_reached():
     private = re.compile(r"^\s*(from (numpy|scipy)[\w.]*\._\w|from (numpy|scipy)[\w.]* import _\w|import (numpy|scipy)[\w.]*\._\w)", re.MULTILINE)
     assert not [str(path.relative_to(PACKAGE)) for path in FILES if private.search(path.read_text(encoding="utf-8"))]
+    reached = re.compile(r"(np|numpy|scipy)(\.\w+)*\._(?!_)\w+")
+    found = [
+        f"{path.relative_to(PACKAGE)}:{node.lineno}"
+        for path in FILES
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Attribute) and reached.fullmatch(ast.unparse(node))
+    ]
+    assert not found

@@ -27,6 +27,7 @@ axes, windows and positions behind it; what does not depend on a lane is compute
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 
 import numpy as np
 
@@ -40,7 +41,7 @@ from ..tape.meta import c_strides
 _REDUCTIONS = {"add": "sum", "mul": "prod", "max": "max", "min": "min"}
 
 
-class RuleArray(L.Operators):
+class RuleArray(L.Operators, ABC):
     """What every store has in common: the operations, as calls of rows.
 
     Attributes
@@ -63,6 +64,7 @@ class RuleArray(L.Operators):
     _PRODUCT = "absolute_matmul"
 
     # -- what a store says --------------------------------------------------------------
+    @abstractmethod
     def _call(self, name, operands, attrs=(), integer=0, compute=None):
         """The result of a row, with the lanes of this.
 
@@ -76,19 +78,18 @@ class RuleArray(L.Operators):
         compute : callable, optional
             The value on plain arrays where that of the row is not quite meant: it would raise, or is slower.
         """
-        raise NotImplementedError
 
+    @abstractmethod
     def constant(self, array):
         """A constant array in the dtype of this."""
-        raise NotImplementedError
 
+    @abstractmethod
     def cast(self, char):
         """This in another dtype."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _lift(self, number):
         """A number, or what is a rule's array already, as one of this store."""
-        raise NotImplementedError
 
     def own(self):
         """This as it is, whatever becomes of the memory it may look at."""

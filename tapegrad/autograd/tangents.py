@@ -92,7 +92,7 @@ class _Numbers:
             slot = int(order[at])
             op, source, *_, offset = self.store.read(slot, ARRAY_RECORD)
             signature, tangent = Signature.ALL[op - FIRST_ARRAY] if FIRST_ARRAY <= op < ARRAY_LEAF else None, self.carried(source)
-            if signature and signature.row.name == "select" and signature.out is SCALAR and tangent is not None:
+            if signature and signature.row.dynamic == "offset" and signature.out is SCALAR and tangent is not None:
                 self.matrix[slot - self.base] = tangent.reshape(len(tangent), -1)[:, offset]
             elif signature and signature.row.name == "stack" and set(signature.metas) == {SCALAR}:
                 slots = np.array(Instruction(self.store, slot).operands) - self.base

@@ -17,15 +17,13 @@ counters ``i, j, k, ...`` by depth, buffers ``x`` (inputs), ``y`` (outputs), ``t
 
 from __future__ import annotations
 
-import ast
-
 import numpy as np
 
 from ..rules.lang import nodes
 
-_INFIX = {"add": "+", "sub": "-", "mul": "*", "div": "/", "lt": "<", "le": "<=", "gt": ">", "ge": ">=", "eq": "==", "ne": "!=",
-          "and": "and", "or": "or"}  # fmt: skip
-_PREFIX = {"neg": "-", "not": "not "}
+_INFIX = {"add": (" + ", 4), "sub": (" - ", 4), "mul": (" * ", 5), "div": (" / ", 5), "lt": (" < ", 3), "le": (" <= ", 3),
+          "gt": (" > ", 3), "ge": (" >= ", 3), "eq": (" == ", 3), "ne": (" != ", 3), "and": (" and ", 2), "or": (" or ", 1)}  # fmt: skip
+_PREFIX = {"neg": ("-", 6), "not": ("not ", 2.5)}
 _LETTERS = {"input": "x", "output": "y", "temporary": "t", "constant": "c"}
 _COUNTERS = "ijklmnopqrs"
 
@@ -34,21 +32,31 @@ def expression(expr, name):
     """An expression in Python's notation; `name` gives the text of an operand."""
     done = {}
     for node in nodes(expr):
-        if node.op == "const":
-            text = repr(node.args[0])
-        elif node.op == "arg":
-            text = name(node.args[0])
-        else:
-            args = [done[id(a)] for a in node.args]
-            if node.op in _INFIX:
-                text = f"({args[0]} {_INFIX[node.op]} {args[1]})"
-            elif node.op in _PREFIX:
-                text = f"({_PREFIX[node.op]}{args[0]})"
-            else:
-                text = f"{node.op}({', '.join(args)})"
-        done[id(node)] = text
-    # Without the parentheses that are not needed.
-    return ast.unparse(ast.parse(done[id(expr)], mode="eval"))
+        done[id(node)] = _node(node, [done[id(a)] for a in node.args] if node.op not in ("arg", "const") else (), name)
+    return done[id(expr)][0]
+
+
+def _node(node, args, name):
+    """Text and binding strength of a node."""
+    if node.op == "const":
+        return repr(node.args[0]), 9 if node.args[0] >= 0.0 else 6
+    if node.op == "arg":
+        return name(node.args[0]), 9
+    if node.op in _INFIX:
+        sign, strength = _INFIX[node.op]
+        # A comparison of comparisons is not a chain.
+        first = strength + 0.5 * (strength == 3)
+        left, right = _bound(args[0], first), _bound(args[1], strength + 1)
+        return left + sign + right, strength
+    if node.op in _PREFIX:
+        sign, strength = _PREFIX[node.op]
+        return sign + _bound(args[0], strength), strength
+    return f"{node.op}({', '.join(text for text, _ in args)})", 9
+
+
+def _bound(arg, strength):
+    text, own = arg
+    return text if own >= strength else f"({text})"
 
 
 class _Listing:

@@ -9,6 +9,7 @@ plain arrays, where the derivative would be lost.
 
 from __future__ import annotations
 
+import inspect
 import math
 
 import numpy as np
@@ -168,16 +169,24 @@ def _constant(operand):
 
 
 def _into(ufunc, method, inputs, kwargs, out):
-    """``np.add(a, b, out=t)``, an assignment to t, and ``array += t``: refused, unless the array is one of objects."""
+    """``np.add(a, b, out=t)`` is an assignment to t if that is a tensor or an array of objects; ``array += t`` is refused."""
     if len(out) == 1 and type(out[0]) is np.ndarray and out[0].dtype.char == "O":
         out[0][...] = in_objects(F.lift(getattr(ufunc, method)(*inputs, **kwargs)))
         return out[0]
     if len(out) == 1 and isinstance(out[0], Differentiable):
-        where, casting = kwargs.pop("where", True), kwargs.pop("casting", "same_kind")
+        where = kwargs.pop("where", True) if method == "__call__" else True
+        target, casting = ..., kwargs.pop("casting", "same_kind")
+        if where is not True:
+            # Elsewhere nothing is computed, so nothing there can warn or spoil a derivative.
+            mask = np.broadcast_to(where, out[0].shape)
+            if not np.any(mask):
+                return out[0]
+            if mask.ndim:
+                target, inputs = mask, [np.broadcast_to(x, out[0].shape)[mask] for x in inputs]
         result = F.lift(getattr(ufunc, method)(*inputs, **kwargs))
         if not np.can_cast(result.dtype, out[0].dtype, casting):
             raise TypeError(f"Cannot cast ufunc {ufunc.__name__!r} output from {result.dtype!r} to {out[0].dtype!r} with casting rule {casting!r}")
-        out[0][...] = result if where is True else F.where(where, result, out[0])
+        out[0][target] = result
         return out[0]
     if any(isinstance(x, Differentiable) and x.requires_grad for x in (*inputs, *out)):
         raise LeaveTapeError(
@@ -193,7 +202,7 @@ def _into(ufunc, method, inputs, kwargs, out):
 # ---- functions ------------------------------------------------------------------
 
 #: What NumPy's signatures have where nothing was given.
-NO_VALUE = np._NoValue
+NO_VALUE = inspect.signature(np.mean).parameters["keepdims"].default
 
 
 def is_given(argument):

@@ -1,6 +1,7 @@
 """``np.einsum`` as matrix products.
 
-NumPy reads the subscripts and gives each axis a letter.  Repeated letters of an operand become diagonals; operands
+The subscripts become lists of labels (letters, integers or, for what an ellipsis
+stands for, tuples).  Repeated labels of an operand become diagonals; operands
 are contracted in pairs, in the order `np.einsum_path` finds, each pair as one
 batched matrix product of transposed and reshaped operands.
 """
@@ -13,9 +14,72 @@ from string import ascii_letters
 import numpy as np
 
 from ..array import functions as F
-from .own_code import private_code
 
-READER = np._core.einsumfunc
+
+def parse(operands):
+    """``(tensors, their labels, labels of the result)`` from the arguments of ``np.einsum``.
+
+    Both forms are understood: a subscripts string with operands, and operands
+    that alternate with lists of integers.
+    """
+    if not operands:
+        raise ValueError("must specify the einstein sum subscripts string and at least one operand")
+    if isinstance(operands[0], str):
+        terms, arrow, result = operands[0].replace(" ", "").partition("->")
+        tensors = [F.lift(x) for x in operands[1:]]
+        terms = [_letters(t) for t in terms.split(",")]
+        result = _letters(result) if arrow else None
+    else:
+        pairs = len(operands) // 2
+        tensors = [F.lift(operands[2 * k]) for k in range(pairs)]
+        terms = [list(operands[2 * k + 1]) for k in range(pairs)]
+        result = list(operands[-1]) if len(operands) % 2 else None
+    if len(terms) != len(tensors):
+        raise ValueError(f"einsum() got {len(terms)} subscripts terms for {len(tensors)} operands")
+    dots = 0
+    for tensor, term in zip(tensors, terms):
+        named = sum(label is not Ellipsis for label in term)
+        if term.count(Ellipsis) > 1 or named > tensor.ndim or Ellipsis not in term and named != tensor.ndim:
+            raise ValueError(f"einsum() subscripts {term} do not fit an operand of {tensor.ndim} dimensions")
+        if Ellipsis in term:
+            dots = max(dots, tensor.ndim - named)
+    labels = [_expanded(term, tensor.ndim - len(term) + 1) for tensor, term in zip(tensors, terms)]
+    if result is None:
+        every = [label for term in terms for label in term if label is not Ellipsis]
+        once = sorted(label for label in set(every) if every.count(label) == 1)
+        result = [Ellipsis, *once]
+    elif dots and Ellipsis not in result:
+        raise ValueError("einsum() output has no ellipsis, but the dimensions of one are broadcast")
+    result = _expanded(result, dots)
+    subscripts = {label for term in labels for label in term}
+    for label in result:
+        if result.count(label) > 1 or label not in subscripts:
+            why = "twice" if label in subscripts else "but no operand has it"
+            raise ValueError(f"einsum() output includes the subscript {label!r} {why}")
+    return tensors, labels, result
+
+
+def _letters(text):
+    labels = []
+    while text:
+        if text.startswith("..."):
+            labels.append(Ellipsis)
+            text = text[3:]
+        elif text[0] in ascii_letters:
+            labels.append(text[0])
+            text = text[1:]
+        else:
+            raise ValueError(f"einsum() does not know the subscript {text[0]!r}; only letters and '...' are valid")
+    return labels
+
+
+def _expanded(term, dots):
+    """`term` with its ellipsis replaced by `dots` labels; the last is the same in all terms."""
+    return [
+        label
+        for entry in term
+        for label in ([("...", k) for k in range(-dots, 0)] if entry is Ellipsis else [entry])
+    ]
 
 
 def einsum(*operands, optimize=False):
@@ -33,11 +97,9 @@ def einsum(*operands, optimize=False):
     -------
     Tensor
     """
-    terms, result, tensors = private_code(READER._parse_einsum_input)(operands)
-    labels, result, extents = [list(term) for term in terms.split(",")], list(result), {}
+    tensors, labels, result = parse(operands)
+    extents = {}
     for tensor, term in zip(tensors, labels):
-        if len(term) != tensor.ndim:
-            raise ValueError(f"einsum() subscripts {''.join(term)!r} do not fit an operand of {tensor.ndim} dimensions")
         for label, extent in zip(term, tensor.shape):
             if extents.setdefault(label, extent) != extent and 1 not in (extent, extents[label]):
                 raise ValueError(
@@ -45,9 +107,6 @@ def einsum(*operands, optimize=False):
                 )
             if extent != 1:
                 extents[label] = extent
-    named = operands[0] if isinstance(operands[0], str) else [READER.einsum_symbols[k] for s in operands[1::2] for k in s if k is not Ellipsis]
-    if any(label not in named and label not in result for label in extents):
-        raise ValueError("einsum() output has no ellipsis, but the dimensions of one are broadcast")
     left = [_diagonal(tensor, term) for tensor, term in zip(tensors, labels)]
     for group in _order(left, result, extents, optimize):
         # A group of one is a sum, of more than two a chain of pairs.

@@ -19,7 +19,6 @@ from ..array.differentiable import Differentiable
 from ..array.record import apply, guard_on, plain, record_aux
 from ..common.host_functions import host_function
 from .dispatch import FUNCTIONS, METHODS, NO_VALUE, implements, is_given, only_defaults, refuse, value_of
-from .own_code import private_code
 
 
 def _flag(keepdims):
@@ -170,8 +169,15 @@ def _average(a, axis=None, weights=None, returned=False, *, keepdims=NO_VALUE):
         result = F.mean(x, axis=axis, keepdims=keepdims)
         total = plain(np.full(result.shape, float(_count(x, axis)), x.dtype))
         return (result, total) if returned else result
-    axis = axis if axis is None else F.axis_tuple(axis, x.ndim)
-    w = F.broadcast_to(private_code(np.lib._function_base_impl._weights_are_valid)(weights, x, axis), x.shape)
+    w = F.lift(weights)
+    if w.shape != x.shape:
+        if axis is None:
+            raise TypeError("the axis must be given when the shapes of a and weights differ")
+        axes = F.axis_tuple(axis, x.ndim)
+        if tuple(w.shape) != tuple(x.shape[k] for k in axes):
+            raise ValueError("the shape of weights must be that of a along the given axes")
+        w = F.transpose(w, tuple(np.argsort(axes).tolist())) if w.ndim > 1 else w
+        w = F.broadcast_to(F.reshape(w, tuple(n if k in axes else 1 for k, n in enumerate(x.shape))), x.shape)
     total = F.sum(w, axis=axis, keepdims=keepdims)
     if guard_on(lambda total: np.any(total == 0), total):
         raise ZeroDivisionError("the weights sum to zero and cannot be normalised")

@@ -7,6 +7,7 @@ function ran (`Recording`), or a workspace that has replayed one (`transforms.re
 from __future__ import annotations
 
 import threading
+from abc import ABC, abstractmethod
 from functools import cached_property
 
 import numpy as np
@@ -37,7 +38,7 @@ MOST_WORDS = 1 << 25
 MOST_SLOTS = 1 << 24
 
 
-class Sweeps:
+class Sweeps(ABC):
     """What has been computed, swept back.
 
     Attributes
@@ -57,16 +58,16 @@ class Sweeps:
     inputs: list
     outputs: list
 
-    def check(self):
+    def check(self):  # noqa: B027  (a replay keeps what it reads)
         """Raise if something that a sweep reads has changed since."""
 
     def compressed(self):
         """What makes a sparse Jacobian cheaper (`tapegrad.program.sparsity.compressed`): nothing is known."""
         return None
 
+    @abstractmethod
     def _laid_out(self):
         """Parameters of `program.walk`, the gradients that they say are written, and what these words refer to."""
-        raise NotImplementedError
 
     @cached_property
     def _room(self):

@@ -72,3 +72,10 @@ def test_expressions_keep_their_order_of_operations():
         "select(x < 1.0 or not y > 2.0, exp(x), -1.5)": L.select((x < 1.0) | ~(y > 2.0), L.exp(x), -1.5),
     }  # fmt: skip
     assert {text: expression(expr, str) for text, expr in cases.items()} == {text: text for text in cases}
+
+
+def test_an_expression_may_be_deep():
+    expr = L.arg(0)
+    for _ in range(2000):
+        expr = L.sin(expr) * L.arg(1) + 1.0
+    assert expression(expr, lambda k: f"a{k}").count("sin(") == 2000
