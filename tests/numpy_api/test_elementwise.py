@@ -142,7 +142,7 @@ def test_refused(name, call, word):
 INTO = {
     "call": lambda x, out: np.multiply(x, 3.0, out=out), "positional": lambda x, out: np.sin(x, out), "where": lambda x, out: np.multiply(x, x, out=out, where=M > 0),
     "part": lambda x, out: np.exp(x[0], out=out[1]), "reduce": lambda x, out: np.add.reduce(x, 0, out=out[2]), "broadcast": lambda x, out: np.add(x[0], 1.0, out=out),
-    "where it is defined": lambda x, out: np.log(x, out=out, where=M > 0), "nowhere": lambda x, out: np.log(x, out=out, where=False),
+    "where it is defined": lambda x, out: np.log(x, out=out, where=M > 0), "nowhere": lambda x, out: np.log(x, out=np.multiply(x, 2.0, out=out), where=False),
     "accumulate": lambda x, out: np.add.accumulate(x, axis=1, out=out), "twice": lambda x, out: np.add(np.multiply(x, x, out=out), x, out=out),
 }  # fmt: skip
 
