@@ -215,7 +215,7 @@ _ABOUT_SHAPES = {
     getattr(np, name)
     for name in (
         "shape ndim size can_cast common_type diag_indices_from iscomplexobj isrealobj may_share_memory result_type "
-        "shares_memory tril_indices_from triu_indices_from empty_like"
+        "shares_memory tril_indices_from triu_indices_from empty_like zeros_like ones_like einsum_path"
     ).split()
 }  # fmt: skip
 
@@ -226,7 +226,7 @@ def plain_function(function):
     def call(*args, **kwargs):
         if kwargs.get("out") is not None:
             raise refuse(function, " with the argument out=")
-        if LISTENERS:
+        if LISTENERS and function not in _ABOUT_SHAPES:
             notify(name_of(function), *args)
         operands = list(parts_of((args, kwargs), Differentiable))
         result = computed(
@@ -327,7 +327,7 @@ _AS_TENSORS = _ABOUT_SHAPES | {
     for name in (
         "reshape ravel transpose swapaxes matrix_transpose moveaxis rollaxis squeeze expand_dims atleast_1d atleast_2d atleast_3d "
         "broadcast_to broadcast_arrays concatenate stack vstack hstack dstack column_stack split array_split hsplit vsplit dsplit "
-        "unstack diagonal flip fliplr flipud take take_along_axis where nonzero sum copy zeros_like ones_like "
+        "unstack diagonal flip fliplr flipud take take_along_axis where nonzero sum copy "
         "copyto put place putmask put_along_axis fill_diagonal"
     ).split()
 }  # fmt: skip

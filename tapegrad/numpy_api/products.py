@@ -12,10 +12,11 @@ from operator import index as as_index
 import numpy as np
 
 from ..array import functions as F
+from ..array.differentiable import Differentiable
 from ..array.record import guard_on, tracked
 from .dispatch import DIRECT, implements, only_defaults, refuse, value_of
-from .einsum import einsum
 from .elementwise import all_finite
+from .own_code import own_code
 from .shaping import as_tensor
 
 # ---- inner and outer ---------------------------------------------------------------
@@ -82,7 +83,9 @@ def _vdot(a, b, /):
 @implements(np.einsum)
 def _einsum(*operands, out=None, optimize=False, dtype=None, order="K", casting="safe"):
     only_defaults(np.einsum, out=out, dtype=dtype)
-    return einsum(*operands, optimize=optimize)
+    # The code in Python reads subscripts more freely than what is compiled.
+    np.einsum(*[np.zeros((1,) * np.ndim(x)) if isinstance(x, (Differentiable, np.ndarray)) else x for x in operands])
+    return own_code(np.einsum)(*operands, optimize=True if optimize is False else optimize)
 
 
 @implements(np.cross)

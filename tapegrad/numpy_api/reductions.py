@@ -242,9 +242,6 @@ FUNCTIONS[np.cumsum] = _scan(np.cumsum, F.cumsum)
 FUNCTIONS[np.cumprod] = _scan(np.cumprod, cumprod)
 
 
-FUNCTIONS[np.count_nonzero] = lambda a, axis=None, *, keepdims=False: np.count_nonzero(
-    np.asarray(value_of(a)), axis=axis, keepdims=keepdims
-)
 
 
 # ---- order statistics -------------------------------------------------------------------

@@ -8,6 +8,8 @@ without a derivative gives plain values.
 
 from __future__ import annotations
 
+from operator import attrgetter
+
 import numpy as np
 
 from ..array import functions as F
@@ -19,6 +21,7 @@ from ..common.errors import LeaveTapeError
 from ..common.host_functions import host_function
 from .dispatch import FUNCTIONS, any_tracked, implements, only_defaults, plain_function, refuse, values_of
 from .own_code import own_code
+from .refused import WITHOUT_DERIVATIVE
 from .shaping import as_tensor, cast, rearranged, untracked
 
 # ---- picking ------------------------------------------------------------------------------
@@ -254,13 +257,7 @@ def _put_along_axis(arr, indices, values, axis):
 
 # ---- plain values --------------------------------------------------------------------------
 
-#: Functions whose results are piecewise constant, or do not depend on values at all.
-for _name in (
-    "all allclose any argmax argmin argpartition argsort argwhere array2string array_equal array_equiv array_repr "
-    "array_str can_cast common_type count_nonzero diag_indices_from digitize flatnonzero isclose iscomplex iscomplexobj "
-    "isin isneginf isposinf isreal isrealobj lexsort may_share_memory min_scalar_type nanargmax nanargmin "
-    "ravel_multi_index result_type searchsorted shares_memory tril_indices_from triu_indices_from unravel_index"
-).split():
-    _function = getattr(np, _name)
-    FUNCTIONS[_function] = plain_function(_function)
-
+for _name in WITHOUT_DERIVATIVE:
+    _function = attrgetter(_name.partition(".")[2])(np)
+    if not isinstance(_function, np.ufunc):
+        FUNCTIONS.setdefault(_function, plain_function(_function))
