@@ -8,7 +8,7 @@ from ..array import functions as F
 from ..array.differentiable import Differentiable
 from ..array.record import guard_on, plain, record_aux
 from ..common.host_functions import host_function
-from .dispatch import DIRECT, FUNCTIONS, VALUES, implements, only_defaults, refuse, value_of
+from .dispatch import DIRECT, FUNCTIONS, VALUES, implements, refuse, value_of
 
 VALUES.update((np.isnat,))
 
@@ -65,8 +65,7 @@ DIRECT[np.conjugate] = F.clone
 # ---- functions --------------------------------------------------------------------------
 
 
-def _round(a, decimals=0, out=None):
-    only_defaults(np.round, out=out)
+def _round(a, decimals=0):
     if not decimals:
         return F.rint(a)
     # As NumPy rounds; the derivative is 0.

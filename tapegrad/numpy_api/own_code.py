@@ -34,7 +34,7 @@ linalg.tensorinv linalg.cond linalg.cross logspace ptp trapezoid cumulative_sum 
 rollaxis ix_ vstack hstack dstack column_stack append hsplit vsplit dsplit unstack
 fliplr flipud rot90 resize fft.fftshift fft.ifftshift trim_zeros apply_along_axis apply_over_axes
 tril triu matrix_transpose linalg.matrix_transpose linalg.diagonal linalg.trace linalg.vector_norm linalg.matrix_norm linalg.svdvals
-fix real_if_close extract einsum_path block atleast_1d atleast_2d atleast_3d
+fix real_if_close extract corrcoef einsum_path block atleast_1d atleast_2d atleast_3d
 """
 
 

@@ -28,8 +28,7 @@ from .shaping import as_tensor, cast, rearranged, untracked
 
 
 @implements(np.take)
-def _take(a, indices, axis=None, out=None, mode="raise"):
-    only_defaults(np.take, out=out)
+def _take(a, indices, axis=None, mode="raise"):
     return F.take(as_tensor(a), indices if isinstance(indices, Whole) else values_of(indices), axis, mode)
 
 
@@ -40,8 +39,7 @@ def _take_along_axis(arr, indices, axis=-1):
 
 
 @implements(np.choose)
-def _choose(a, choices, out=None, mode="raise"):
-    only_defaults(np.choose, out=out)
+def _choose(a, choices, mode="raise"):
     a = np.asarray(values_of(a))
     choices = list(choices)
     # Numbers are weak here, as nowhere else in this file.
@@ -50,8 +48,7 @@ def _choose(a, choices, out=None, mode="raise"):
 
 
 @implements(np.compress)
-def _compress(condition, a, axis=None, out=None):
-    only_defaults(np.compress, out=out)
+def _compress(condition, a, axis=None):
     condition = np.asarray(values_of(condition))
     return rearranged(lambda p: np.compress(condition, p, axis), a)
 
@@ -129,8 +126,7 @@ def _diagflat(v, k=0):
 
 
 @implements(np.trace)
-def _trace(a, offset=0, axis1=0, axis2=1, dtype=None, out=None):
-    only_defaults(np.trace, out=out)
+def _trace(a, offset=0, axis1=0, axis2=1, dtype=None):
     if not any_tracked(a):
         return untracked(lambda v: np.trace(v, offset, axis1, axis2, dtype), a)
     return F.trace(a if dtype is None else cast(a, dtype), offset, axis1, axis2)

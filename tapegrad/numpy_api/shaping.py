@@ -16,7 +16,7 @@ from ..array import functions as F
 from ..array.objects import holds_tensors
 from ..array.record import normalise, plain, trace_of
 from ..common.errors import DtypeError, UnsupportedFunctionError
-from .dispatch import any_tracked, implements, only_defaults, refuse, values_of
+from .dispatch import any_tracked, implements, refuse, values_of
 
 #: What NumPy takes for an array, as a tensor.
 as_tensor = F.lift
@@ -177,9 +177,7 @@ def _meshgrid(*xi, copy=True, sparse=False, indexing="xy"):
 # ---- joining ----------------------------------------------------------------------------
 
 
-def _concatenated(function, join, arrays, out, dtype, casting):
-    only_defaults(function, out=out)
-    result = join([as_tensor(a) for a in arrays])
+def _cast_by(result, dtype, casting):
     if dtype is None:
         return result
     if not np.can_cast(result.dtype, dtype, casting):
@@ -188,13 +186,13 @@ def _concatenated(function, join, arrays, out, dtype, casting):
 
 
 @implements(np.concatenate)
-def _concatenate(arrays, /, axis=0, out=None, *, dtype=None, casting="same_kind"):
-    return _concatenated(np.concatenate, lambda a: F.concatenate(a, axis), arrays, out, dtype, casting)
+def _concatenate(arrays, /, axis=0, *, dtype=None, casting="same_kind"):
+    return _cast_by(F.concatenate(arrays, axis), dtype, casting)
 
 
 @implements(np.stack)
-def _stack(arrays, axis=0, out=None, *, dtype=None, casting="same_kind"):
-    return _concatenated(np.stack, lambda a: F.stack(a, axis), arrays, out, dtype, casting)
+def _stack(arrays, axis=0, *, dtype=None, casting="same_kind"):
+    return _cast_by(F.stack(arrays, axis), dtype, casting)
 
 
 @implements(np.lib.stride_tricks.sliding_window_view)
