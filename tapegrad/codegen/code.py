@@ -16,6 +16,7 @@ import threading
 
 from ..common.config import cache_dir, package_hash, warn_no_cache
 from ..common.uninterrupted import remade, uninterrupted
+from ..common.waiting import waiting
 from .host import identity
 
 _LOCK = remade(threading.RLock())
@@ -82,7 +83,9 @@ def machine_code(key, build, symbols):
 
         code = _load(digest)
         if code is None:
-            code = object_code(build())
+            kept = f"kept in {cache_dir()}; python -m tapegrad warm compiles all of them now"
+            with waiting("functions", f"compiling functions of its own, once for this machine ({kept})"):
+                code = object_code(build())
             COUNTS["compiled"] += 1
             _keep(digest, code)
         else:
