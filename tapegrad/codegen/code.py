@@ -16,6 +16,7 @@ import threading
 
 from ..common.config import cache_dir, package_hash, warn_no_cache
 from ..common.uninterrupted import remade, uninterrupted
+from ..common.waiting import waiting
 from .host import identity
 
 _LOCK = remade(threading.RLock())
@@ -79,7 +80,12 @@ def machine_code(key, build, symbols):
     with uninterrupted, _LOCK:
         from .llvm import linked, object_code
 
-        return linked(kept(key, lambda: object_code(build()), COUNTS), symbols)
+        def made():
+            where = f"kept in {cache_dir()}; python -m tapegrad warm compiles all of them now"
+            with waiting("functions", f"compiling functions of its own, once for this machine ({where})"):
+                return object_code(build())
+
+        return linked(kept(key, made, COUNTS), symbols)
 
 
 def kept(key, build, counts):
