@@ -153,11 +153,11 @@ class ReplayedRecording(Sweeps):
     def visited(self):
         """Opcodes of the instructions between inputs and outputs."""
         workspace = self._workspace
-        return workspace.records["op"][workspace.marks[: len(workspace.records)] != 0]
+        return workspace.records["op"][workspace.sweep.marks[: len(workspace.records)] != 0]
 
-    def _laid_out(self):
-        gradients = [g for g in self._workspace.gradients if g is not None]
-        return self._workspace.parameters.copy(), gradients, self._workspace
+    @property
+    def _backward(self):
+        return self._workspace.sweep
 
     def push(self, tangents):
         """The tangents of the outputs for one tangent of each input (normalised values)."""
