@@ -77,17 +77,39 @@ def machine_code(key, build, symbols):
     list of int
         Their addresses, valid for the life of the process.
     """
-    digest = hashlib.sha256(f"{identity()}\n{package_hash()}\n{key}".encode()).hexdigest()
     with uninterrupted, _LOCK:
         from .llvm import linked, object_code
 
-        code = _load(digest)
-        if code is None:
-            kept = f"kept in {cache_dir()}; python -m tapegrad warm compiles all of them now"
-            with waiting("functions", f"compiling functions of its own, once for this machine ({kept})"):
-                code = object_code(build())
-            COUNTS["compiled"] += 1
-            _keep(digest, code)
-        else:
-            COUNTS["loaded"] += 1
-        return linked(code, symbols)
+        def made():
+            where = f"kept in {cache_dir()}; python -m tapegrad warm compiles all of them now"
+            with waiting("functions", f"compiling functions of its own, once for this machine ({where})"):
+                return object_code(build())
+
+        return linked(kept(key, made, COUNTS), symbols)
+
+
+def kept(key, build, counts):
+    """Object code by key, from the cache or made now.
+
+    Parameters
+    ----------
+    key : str
+        As of `machine_code`.
+    build : callable
+        Makes the object code.
+    counts : dict
+        As `COUNTS`, receives what happened.
+
+    Returns
+    -------
+    bytes
+    """
+    digest = hashlib.sha256(f"{identity()}\n{package_hash()}\n{key}".encode()).hexdigest()
+    code = _load(digest)
+    if code is None:
+        code = build()
+        counts["compiled"] += 1
+        _keep(digest, code)
+    else:
+        counts["loaded"] += 1
+    return code

@@ -17,7 +17,7 @@ from __future__ import annotations
 import numpy as np
 
 from ..array.functions.shapes import JOIN
-from ..array.rule_array import accumulated
+from ..interpreter.rule_array import accumulated
 from ..program.trace import GUARD
 from ..rules import BY_NAME
 from ..tape.meta import SCALAR, c_strides, laid_out

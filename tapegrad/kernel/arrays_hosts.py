@@ -86,11 +86,11 @@ def _nonzero_along(plan, mask, axis):
     ones = L.select(held, 1.0, 0.0)
     plan.demand(L.eq(ones.sum(), float(count)))
     # Each goes to the place of its rank; what is not picked goes to one place at the end.
-    rank = plan.scan(ones, 0, "add", False, True)
+    rank = ones.scan(0) - ones
     at = L.select(held, L.select(rank < float(count), rank, float(count)), float(count))
     target = plan.temporary((count + 1,), "l")
-    plan._write_at(plan.constant(np.unravel_index(np.arange(size), mask.shape)[axis], "l"), plan.compute(at, "l"), target, False)
-    return plan._sym(target).narrow(0, 0, count)
+    plan.write_at(plan.constant(np.unravel_index(np.arange(size), mask.shape)[axis], "l"), plan.compute(at, "l"), target, False)
+    return plan.sym(target).narrow(0, 0, count)
 
 
 #: Functions of `tapegrad.common.host_functions` by name: ``(planner, *operands, *data)``; None if NumPy has to be called after all,
