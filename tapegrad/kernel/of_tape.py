@@ -88,10 +88,8 @@ class TapeKernel(Kernel):
         return replace(derived, outputs=derived.outputs[len(self.tape.outputs) :])
 
     def results(self, arrays):
-        """Values (floats and arrays; constants as they are) and gradients (None if not wanted) of the `arrays` of `answer`."""
-        values = [self.value(arrays, k) for k in range(self.values)]
-        rest = iter(arrays[self.values :])
-        return values, [next(rest) if wanted else None for wanted in self.tape.wanted] if self.gradients else None
+        """Values (floats and arrays; constants as they are) and gradients of the `arrays` of `answer`."""
+        return [self.value(arrays, k) for k in range(self.values)], arrays[self.values :] if self.gradients else None
 
     def value(self, arrays, k):
         """Value `k` of the `arrays` of `answer`."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import copy
 import math
-import threading
 from abc import ABC, abstractmethod
 from functools import cached_property
 
@@ -19,13 +18,12 @@ from ..array.tensor import Tensor, tensor
 from ..autograd.backward import Pass
 from ..autograd.gradients import grad
 from ..autograd.reading import Stretch
-from ..autograd.recording import as_plain, check_result, differentiating, input_of, refuse_captured, refuse_outer
+from ..autograd.recording import as_plain, check_result, differentiable, differentiating, refuse_captured, refuse_outer
 from ..autograd.tangents import push
 from ..autograd.tape import Tape
 from ..common.dtypes import readable
 from ..common.errors import ModifiedInPlaceError
 from ..common.tree import flatten, leaf_names, unflatten
-from ..interpreter import program as P
 from ..interpreter.plan import Signature
 from ..interpreter.walks import walks
 from ..tape.layout import ARRAY_LEAF, FIRST_ARRAY, MARK
@@ -36,9 +34,6 @@ from .ports import Port, prepared, units
 
 #: Words of the tangents that one walk carries, at most (2**25 are 256 MB).
 MOST_WORDS = 1 << 25
-
-#: Slots that the sweeps of one compiled call pass at most, if there are several: between calls Python may be interrupted.
-MOST_SLOTS = 1 << 24
 
 
 class Sweeps(ABC):
@@ -84,67 +79,29 @@ class Sweeps(ABC):
         """What makes a sparse Jacobian cheaper (`tapegrad.program.sparsity.compressed`): nothing is known."""
         return None
 
+    @property
     @abstractmethod
-    def _laid_out(self):
-        """Parameters of `program.walk`, the gradients that they say are written, and what these words refer to."""
-
-    @cached_property
-    def _room(self):
-        return *self._laid_out(), threading.Lock()
+    def _backward(self):
+        """The `Backward` of what has been computed."""
 
     def pull(self, cotangents):
         """The adjoints of the inputs for one adjoint of each output (normalised values)."""
         rows = self._swept([prepared(self.outputs, cotangents)])
         return [as_plain(normalise(r.reshape(p.shape))) for p, r in zip(self.inputs, rows)]
 
-    def _matrices(self, directions):
-        count = sum(p.size for p in self.outputs) if directions is None else len(directions)
-        return count, [np.zeros((count, p.size), p.char) for p in self.inputs]
+    def _count(self, directions):
+        return sum(p.size for p in self.outputs) if directions is None else len(directions)
 
     def _swept(self, directions):
         """For each input an array (directions, its elements), for directions of the outputs (`ports.prepared`), or all unit vectors."""
-        from . import walk as W  # loads compiled code
+        from .backward import seeds_of, seeds_of_units  # loads compiled code
 
         self.check()
-        parameters, gradients, _, lock = self._room
-        native = walks.load()
-        address = native.data_address
-        count, matrices = self._matrices(directions)
-        copies = np.array([len(gradients), *(w for m, g in zip(matrices, gradients) for w in (address(m), address(g), g.nbytes))])
-        words, _seeds = self._units(address) if directions is None else _words(directions, address)
-        Signature.compile_pending()
-        with lock:
-            parameters[W.P_SEEDS], parameters[W.P_TABLE] = address(words), native.table_address()
-            most = max(1, MOST_SLOTS // int(parameters[W.P_SLOTS]))
-            for start in range(0, count, most):
-                W.checked(parameters, W.rows(address(parameters), start, min(start + most, count), address(copies)))
-        return matrices
-
-    def _units(self, address):
-        """The seeds of `walk.rows` for the unit vectors of all outputs, and the arrays they are in."""
-        words, ones = [np.zeros(0, np.int64)], []
-        for p in self.outputs:
-            # Every unit vector is a window of zeros around one 1.
-            one = np.zeros(2 * p.size, p.char)
-            one[p.size - 1 : p.size] = 1.0
-            lists = np.zeros((p.size, 4 if p.slot else 1), np.int64)
-            if p.slot:
-                lists[:] = 1, p.slot, address(one), 0 if p.meta is SCALAR else one.nbytes // 2
-                lists[:, 2] += np.arange(p.size)[::-1] * one.itemsize
-            words.append(lists.reshape(-1))
-            ones.append(one)
-        return np.concatenate(words), ones
-
-
-def _words(directions, address):
-    """The seeds of `walk.rows` for these directions, and what they are in."""
-    words = []
-    for numbers, values, arrays in directions:
-        first = address(values)
-        seeds = [(slot, first + 8 * k, 0) for k, slot in enumerate(numbers.tolist())]
-        seeds += [(slot, address(seed), seed.nbytes) for slot, seed in arrays]
-        words += [len(seeds), *(word for seed in seeds for word in seed)]
-    return np.array(words, np.int64), directions
+        if directions is None:
+            seeds, _ones = seeds_of_units(self.outputs)
+        else:
+            seeds = seeds_of(directions)
+        return self._backward.rows(seeds, self._count(directions))
 
 
 class Recording(Sweeps):
@@ -176,7 +133,8 @@ class Recording(Sweeps):
         self.structures = []
         for k in argnums:
             parts, structure = flatten(args[k])
-            parts = [input_of(p, f"argument {k}{name}") for p, name in zip(parts, leaf_names(structure))]
+            named = zip(parts, leaf_names(structure))
+            parts = [tensor(differentiable(p, f"argument {k}{name}"), requires_grad=True) for p, name in named]
             args[k] = unflatten(structure, parts)
             self.structures.append(structure)
             leaves += parts
@@ -230,37 +188,22 @@ class Recording(Sweeps):
         return Port(result._v, self.store.leaves.get(result._k, 0) if result._r else 0)
 
     # -- reverse mode --------------------------------------------------------------
-    def _laid_out(self):
-        from ..codegen.scalars import reverse_switch
-        from . import walk as W  # loads compiled code
+    @cached_property
+    def _backward(self):
+        from .backward import Backward  # loads compiled code
 
-        native, store = walks.load(), self.store
-        address = native.data_address
-        records, count = store.flush(), self.high + 1
-        gradients = [np.zeros(p.shape, p.char) for p in self.inputs]
-        whole, single, own = [], [], {p.slot for p in self.inputs}
-        for p, gradient in zip(self.inputs, gradients):
-            whole += [address(gradient), gradient.nbytes, 0 if p.meta is SCALAR else p.slot]
-            single += [address(gradient), p.slot] if p.meta is SCALAR else []
-        arrays = np.flatnonzero(store.records()["op"][:count] == ARRAY_LEAF).tolist()
-        for slot in set(arrays) - own:
-            # What arrives at other leaves goes nowhere.
-            whole += [0, 0, slot]
-        delivered = np.array([len(whole) // 3, *whole, len(single) // 2, *single], np.int64)
-        adjoint, scratch, saved = np.zeros(count), np.empty(P.SCRATCH, np.uint8), store.saved(self.low, self.high)
-        p = np.zeros(W.PARAMETERS, np.int64)
-        p[W.P_RECORDS], p[W.P_ADJOINT], p[W.P_SLOTS] = records, address(adjoint), count
-        p[W.P_MARKS], p[W.P_HIGH], p[W.P_LOW] = address(self.marks), self.high, self.low
-        p[W.P_SWITCH], p[W.P_RUN] = reverse_switch(store.special), native.run_address() if Signature.ALL else 0
-        p[W.P_SAVED], p[W.P_SCRATCH], p[W.P_GRADIENTS] = address(saved), address(scratch), address(delivered)
-        return p, gradients, (delivered, adjoint, scratch, saved)
+        store, own = self.store, {p.slot for p in self.inputs}
+        others = set(np.flatnonzero(store.records()["op"][: self.high + 1] == ARRAY_LEAF).tolist()) - own
+        backward = Backward(self.high + 1, self.marks, self.high, self.low, store.saved(self.low, self.high), self.inputs, others)
+        backward.over(store.flush(), store.special)
+        return backward
 
     def _swept(self, directions):
         """As of `Sweeps`; where a rule runs in Python, by ordinary backward passes."""
         if not self.primitive:
             return super()._swept(directions)
-        leaves, results = self._tensors
-        count, matrices = self._matrices(directions)
+        (leaves, results), count = self._tensors, self._count(directions)
+        matrices = [np.zeros((count, p.size), p.char) for p in self.inputs]
         if directions is None:
             directions = (prepared(self.outputs, [u[0, ...] for u in units(self.outputs, k, k + 1, 1)]) for k in range(count))
         for k, (numbers, values, arrays) in enumerate(directions):
@@ -288,7 +231,7 @@ class Recording(Sweeps):
         """Rows of the Jacobian from those of a cut and its columns, or None if some are not finite: zero is absolute."""
         ports = [Port(0.0 if meta is SCALAR else np.zeros(meta.shape, meta.char), slot) for slot, meta in cut.values]
         lower = copy.copy(self)
-        lower.__dict__.pop("_room", None)
+        lower.__dict__.pop("_backward", None)
         # A leaf has the slot of its first reader, or later.
         lower.outputs, lower.high = ports, max([cut.position, *(p.slot for p in self.inputs)])
         rows, columns = lower._swept(None), self._pushed(units(ports, 0, cut.width, cut.width), cut.width, ports, cut.position)

@@ -168,11 +168,11 @@ class ReplayedRecording(Sweeps):
         return self._workspace.records
 
     def between(self):
-        return np.flatnonzero(self._workspace.marks[: len(self._workspace.records)])
+        return np.flatnonzero(self._workspace.sweep.marks[: len(self._workspace.records)])
 
-    def _laid_out(self):
-        gradients = [g for g in self._workspace.gradients if g is not None]
-        return self._workspace.parameters.copy(), gradients, self._workspace
+    @property
+    def _backward(self):
+        return self._workspace.sweep
 
     def push(self, tangents):
         """The tangents of the outputs for one tangent of each input (normalised values)."""

@@ -92,7 +92,7 @@ class Kept(Pool):
             recording.asked = []
             gradients = backward(recording)
         elif backward:
-            gradients = [None if g is None else g.copy() for g in workspace.gradients]
+            gradients = [g.copy() for g in workspace.gradients]
         outcome = Outcome(values, tape.structure, gradients, tape)
         stats.sweeps += count
         stats.seconds["replay"] += count * (time.perf_counter() - start)
@@ -111,7 +111,7 @@ class Kept(Pool):
         kernels = self.kernels
         if not callable(backward):
             if kernels.visited(backward):
-                expected = [*outcome.values, *(g for g in outcome.gradients or () if g is not None)]
+                expected = [*outcome.values, *(outcome.gradients or ())]
                 kernels.promote(backward, lambda kernel: kernel.answer(inputs), expected, stats, self.name)
         else:
             recording = workspace.recording
