@@ -4,10 +4,8 @@ import numpy as np
 import pytest
 
 from tapegrad.array.record import apply
-from tapegrad.kernel.adjoint import adjoint
-from tapegrad.kernel.reasons import NotLowered
 from tapegrad.rules import BY_NAME
-from tests.kernel.agreement import check, tape_of
+from tests.kernel.agreement import check
 from tests.rules.examples_of_rows import DOMAINS, ELEMENTWISE, drawn, numbered
 from tests.transforms.replay.rows import moved, weighted
 

@@ -7,6 +7,7 @@ import tapegrad as tg
 from tests.rules.examples_of_rows import numbered
 from tests.transforms.replay.rows import result_of
 
+
 def first_of_each():
     """One example for each row."""
     found = {}

@@ -5,7 +5,6 @@ import pytest
 
 import tapegrad as tg
 from tapegrad.kernel.adjoint import adjoint
-from tapegrad.kernel.reasons import NotLowered
 from tapegrad.kernel.tangents import tangents
 from tests.kernel.adjoint_programs import PROGRAMS, rosenbrock
 from tests.kernel.agreement import close_in_ulps, replayed, tape_of
