@@ -48,9 +48,9 @@ COMPARISONS = {
     operator.lt: "<", operator.le: "<=", operator.gt: ">", operator.ge: ">=", operator.eq: "==", operator.ne: "!=",
 }
 
-#: Functions of `math`; Numba does not know ``math.cbrt``.
+#: Functions of `math`: values of rows on numbers, but for two that Numba does not know, and others.
 FUNCTIONS = {
-    **{row.scalar: row.name for row in BY_NAME.values() if row.scalar in vars(math).values() and row.scalar not in (None, math.cbrt)},
+    **{row.scalar: row.name for row in BY_NAME.values() if getattr(row.scalar, "__module__", "") == "math" and row.name not in ("cbrt", "fmod")},
     math.fabs: "absolute", math.degrees: "rad2deg", math.radians: "deg2rad", math.hypot: "hypot", math.erfc: "erfc", math.gamma: "gamma",
     math.lgamma: "lgamma", pow: "power",
 }  # fmt: skip
