@@ -1,8 +1,8 @@
 """Machine code of the library: come with the package (`codegen.pack`), kept on disk, or made now.
 
 It is found by a digest of all that it was made of: what is computed (each user of `machine_code` says; CONTRIBUTING.md lists them)
-and all sources of the package; on the disk in a folder of what made it, Python, Numba, llvmlite and the processor.  Nothing there
-can be stale, and nothing random is in the key.  A file that cannot be read back whole is ignored and written again.
+and all sources of the package; on the disk, by a file's name, also of what made it: Python, Numba, llvmlite and the processor.
+Nothing there can be stale, and nothing random is in the key.  A file that cannot be read back whole is ignored and written again.
 
 Kept is the object code as LLVM made it; LLVM links it (`codegen.llvm`).
 """
@@ -10,14 +10,14 @@ Kept is the object code as LLVM made it; LLVM links it (`codegen.llvm`).
 from __future__ import annotations
 
 import hashlib
-import os
 import threading
 from functools import cache
 
-from ..common.config import cache_dir, package_hash, warn_no_cache
+from ..common.config import cache_dir, package_hash
 from ..common.uninterrupted import remade, uninterrupted
 from ..common.waiting import waiting
 from . import pack
+from .disk import alone, read, write
 from .host import versions
 
 _LOCK = remade(threading.RLock())
@@ -27,7 +27,7 @@ COUNTS = {"compiled": 0, "loaded": 0}
 
 
 def _path(digest):
-    return cache_dir() / "objects" / _makers() / f"{digest}.o"
+    return cache_dir() / "objects" / digest[:2] / f"{digest}.{_makers()}.o"
 
 
 @cache
@@ -49,29 +49,7 @@ def _opened(digest, data):
 
 def _load(digest):
     """Code kept under `digest`, or None."""
-    try:
-        return _opened(digest, _path(digest).read_bytes())
-    except OSError:
-        return None
-
-
-def _keep(digest, code):
-    """Write code so that no reader can see half of it."""
-    import tempfile
-
-    path = _path(digest)
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handle, temporary = tempfile.mkstemp(dir=path.parent)
-        try:
-            with os.fdopen(handle, "wb") as file:
-                file.write(sealed(digest, code))
-            os.replace(temporary, path)
-        except OSError:
-            os.unlink(temporary)
-            raise
-    except OSError as error:
-        warn_no_cache(str(cache_dir()), error.strerror or str(error))
+    return _opened(digest, read(_path(digest)) or b"")
 
 
 def machine_code(key, build, symbols):
@@ -122,9 +100,13 @@ def kept(key, build, counts):
     digest = hashlib.sha256(f"{package_hash()}\n{key}".encode()).hexdigest()
     code = _opened(digest, pack.packed(digest)) or _load(digest)
     if code is None:
-        code = build()
-        counts["compiled"] += 1
-        _keep(digest, code)
-    else:
-        counts["loaded"] += 1
+        with alone(_path(digest).parent):
+            # Another process may have made it meanwhile.
+            code = _load(digest)
+            if code is None:
+                code = build()
+                counts["compiled"] += 1
+                write(_path(digest), sealed(digest, code))
+                return code
+    counts["loaded"] += 1
     return code

@@ -112,7 +112,7 @@ def write(path, levels):
             # They meet in the middle: what one has made, the other finds.
             working = [subprocess.Popen([*command, end, folder / "level"], env=environment) for end in ("--first", "--last")]
             require(not any([process.wait() for process in working]), f"the code for {level or 'this processor'} was not made")
-            packs[(folder / "level").read_text()] = {code.stem: code.read_bytes() for code in sorted(folder.glob("objects/*/*.o"))}
+            packs[(folder / "level").read_text()] = {code.name.partition(".")[0]: code.read_bytes() for code in sorted(folder.glob("objects/*/*.o"))}
     pack.write(path, packs)
 
 
