@@ -75,15 +75,22 @@ def object_code(text):
     return machine.emit_object(optimise(text, machine))
 
 
-def linked(code, names):
-    """Addresses of functions of object code, linked by LLVM."""
+def engine_of(code, machine, places=()):
+    """An engine with object code in it; `places`: pairs of a name that the code has from outside, and the address of that."""
     know_symbols()
-    machine = target_machine()
-    empty = llvm.parse_assembly("")
-    empty.triple = machine.triple
-    engine = llvm.create_mcjit_compiler(empty, machine)
+    names = llvm.parse_assembly("\n".join(f"@{name} = external global i8" for name, _ in places))
+    names.triple = machine.triple
+    engine = llvm.create_mcjit_compiler(names, machine)
+    for name, address in places:
+        engine.add_global_mapping(names.get_global_variable(name), address)
     engine.add_object_file(llvm.ObjectFileRef.from_data(code))
     engine.finalize_object()
+    return engine
+
+
+def linked(code, names):
+    """Addresses of functions of object code, linked by LLVM."""
+    engine = engine_of(code, target_machine())
     _ENGINES.append(engine)
     addresses = [engine.get_function_address(name) for name in names]
     if not all(addresses):

@@ -66,8 +66,8 @@ class Emission:
         Of the workspace.
     entry : bool
         Whether there is an entry from nopython code.
-    keeps : list
-        What has to live as long as the code.
+    keeps, tables
+        As of `kernel.emit_piece.Shared`.
     size : int
         Cost of all statements, about in instructions.
     """
@@ -91,7 +91,7 @@ class Emission:
         self._end()
         if entry:
             emit_entry(module, main, layout.nbytes, H_SWEEP, len(program.inputs) > 1)
-        self.module, self.nbytes, self.keeps = module, layout.nbytes, shared.keeps
+        self.module, self.nbytes, self.keeps, self.tables = module, layout.nbytes, shared.keeps, shared.tables
         self.text = loop_names(vectorise_calls(str(module)))
         self.lets = [s for s in K.walk(program.body) if isinstance(s, K.Let)]
 

@@ -19,6 +19,7 @@ import numpy as np
 from llvmlite import ir
 
 from ..codegen.emit import I1, I8, I32, I64, MEMORY, REGISTER, convert
+from ..codegen.symbols import define
 from ..interpreter.native import run_address
 from . import ir as K
 from .cut import CutLoop, is_number
@@ -42,12 +43,14 @@ class Shared:
     Attributes
     ----------
     keeps : list
-        Arrays whose addresses are in the code.
+        What has to live as long as the code.
+    tables : dict of str to ndarray
+        The arrays that the code reads, by the names that stand for their addresses in it.
     """
 
     def __init__(self, module, program, plan, options, size):
         self.module, self.plan, self.options = module, plan, options
-        self.keeps = []
+        self.keeps, self.tables = [], {}
         self._tags, self._addresses = {}, {}
         self._root = module.add_metadata(["tapegrad kernel"])
         self.nothing = module.add_metadata([])
@@ -74,10 +77,20 @@ class Shared:
         """Address of a constant array, which is kept as long as the code; and the array."""
         entry = self._addresses.get(id(array))
         if entry is None:
-            kept = np.ascontiguousarray(array)
-            self.keeps += [array, kept]
-            entry = self._addresses[id(array)] = const(kept.ctypes.data).inttoptr(POINTER), kept
+            kept, name = np.ascontiguousarray(array), f"table{len(self.tables)}"
+            self.keeps.append(array)
+            self.tables[name] = kept
+            place = ir.GlobalVariable(self.module, ir.ArrayType(I8, kept.nbytes), name)
+            # llvmlite before 0.46 gives it the type of a pointer to the array.
+            place.type = POINTER
+            entry = self._addresses[id(array)] = place, kept
         return entry
+
+    def run(self):
+        """The function that runs array programs (`interpreter.steps.run`)."""
+        define("tapegrad_run", run_address())
+        kind = ir.FunctionType(ir.VoidType(), [I64] * 6)
+        return self.module.globals.get("tapegrad_run") or ir.Function(self.module, kind, "tapegrad_run")
 
     def zero(self, b, address, nbytes):
         """Set memory to zero."""
@@ -277,10 +290,9 @@ class PieceEmitter:
         for register, buffer, index in run.operands:
             where = b.ptrtoint(self.element(buffer, index), I64)
             b.store(where, b.gep(registers, [const(register)], source_etype=I64))
-        callee = b.inttoptr(const(run_address()), ir.FunctionType(ir.VoidType(), [I64] * 6).as_pointer())
         program, registers, scratch = (b.ptrtoint(pointer, I64) for pointer in (shared.address(words)[0], registers, scratch))
         # There are no records.
-        b.call(callee, [program, registers, *[const(0)] * 3, scratch])
+        b.call(shared.run(), [program, registers, *[const(0)] * 3, scratch])
 
     # -- loops ---------------------------------------------------------------------
     def Loop(self, loop, pieces=()):

@@ -1,19 +1,19 @@
 """A kernel: machine code of a loop program, ready to be called with arrays, and its life.
 
-Kernels belong to one tape: they are compiled in memory, never kept on disk, so that
-addresses of tables and of array programs can stand in the code.  A `Kernel`
-owns its code and everything whose address is in it; when it is collected, both go.
+The code is kept on disk by its text, in which tables of constants and positions have names and no addresses: a program
+that was compiled before is loaded, whatever its tables hold.  A `Kernel` owns its code and these tables; when it
+is collected, both go.
 """
 
 from __future__ import annotations
 
 import weakref
 
-import llvmlite.binding as llvm
 import numpy as np
 
+from ..codegen.code import kept
 from ..codegen.library import needs_symbols
-from ..codegen.llvm import know_symbols, new_target_machine, optimise
+from ..codegen.llvm import engine_of, new_target_machine, optimise
 from ..common.uninterrupted import uninterrupted
 from ..interpreter.native import data_address
 from ..program.executable import LINE, Executable
@@ -21,6 +21,9 @@ from .emit import FINE, NOT_FINITE, Emission, Options
 from .pipeline import Stages
 
 __all__ = ["FINE", "NOT_FINITE", "Kernel", "Options"]
+
+#: How many kernels were compiled, and how many loaded from the disk, since import.
+COUNTS = {"compiled": 0, "loaded": 0}
 
 #: Size from which on optimisation is light.
 _LARGE = 20_000
@@ -34,7 +37,7 @@ class Kernel(Executable):
     program : LoopProgram
     options : Options
     seconds : Stages, optional
-        Receives the time of each stage of compilation: emit, optimise, generate.
+        Receives the time of each stage of compilation: emit, optimise (or, if it is on disk, read), generate.
 
     Attributes
     ----------
@@ -47,35 +50,41 @@ class Kernel(Executable):
     seconds : Stages
     """
 
-    @uninterrupted
     def __init__(self, program, options=Options(), seconds=None):
         self.program, self.options = program, options
         self.seconds = seconds = Stages() if seconds is None else seconds
         emission = Emission(program, options)
         for let in emission.lets:
             needs_symbols(let.expr)
-        know_symbols()
         self._text = emission.text
-        self.nbytes, self._keeps, self.size = emission.nbytes, emission.keeps, emission.size
+        self.nbytes, self._keeps, self.size = emission.nbytes, (emission.keeps, emission.tables), emission.size
+        self._level = 3 if self.size <= _LARGE else 1
         seconds.done("emit")
-        target, module = self._optimised()
-        seconds.done("optimise")
-        self._engine = engine = llvm.create_mcjit_compiler(module, target)
-        # Closed when the kernel goes; by itself the engine might go in the middle of anything.
-        weakref.finalize(self, _close, engine).atexit = False
-        engine.finalize_object()
-        self.address = engine.get_function_address("kernel")
-        self.entry = engine.get_function_address("entry") if emission.entry else 0
+        with uninterrupted:
+            code = kept(f"kernel {self._level} {self._text}", self._compiled, COUNTS)
+            if "optimise" not in seconds:
+                seconds.done("optimise")
+            places = [(name, data_address(table)) for name, table in emission.tables.items()]
+            self._engine = engine = engine_of(code, new_target_machine(self._level), places)
+            # Closed when the kernel goes; by itself the engine might go in the middle of anything.
+            weakref.finalize(self, _close, engine).atexit = False
+            self.address = engine.get_function_address("kernel")
+            self.entry = engine.get_function_address("entry") if emission.entry else 0
         seconds.done("generate")
         #: Flat; a kernel of a tape has the shapes of that.
         self.inputs, self.outputs = ([((b.size,), b.char) for b in buffers] for buffers in (program.inputs, program.outputs))
         self.keep(1)
 
     def _optimised(self):
-        level = 3 if self.size <= _LARGE else 1
-        target = new_target_machine(level)
+        target = new_target_machine(self._level)
         # Vectors in straight-line code took 97 % of the time for 900 instructions, and made a Runge-Kutta step slower.
-        return target, optimise(self._text, target, level, straight=False)
+        return target, optimise(self._text, target, self._level, straight=False)
+
+    def _compiled(self):
+        """Its object code."""
+        target, module = self._optimised()
+        self.seconds.done("optimise")
+        return target.emit_object(module)
 
     def keep(self, count):
         """Keep the memory of so many calls at a time; further ones get theirs for themselves."""

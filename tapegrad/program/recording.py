@@ -6,6 +6,8 @@ function ran (`Recording`), or a workspace that has replayed one (`transforms.re
 
 from __future__ import annotations
 
+import copy
+import math
 from abc import ABC, abstractmethod
 from functools import cached_property
 
@@ -25,7 +27,9 @@ from ..common.tree import flatten, leaf_names, unflatten
 from ..interpreter.plan import Signature
 from ..interpreter.walks import walks
 from ..tape.layout import ARRAY_LEAF, FIRST_ARRAY, MARK
+from ..tape.meta import SCALAR
 from ..tape.modes import enable_grad
+from .cuts import Cut
 from .ports import Port, prepared, units
 
 #: Words of the tangents that one walk carries, at most (2**25 are 256 MB).
@@ -43,14 +47,30 @@ class Sweeps(ABC):
         Of the result.
     primitive : str
         The custom primitive whose rules run in Python, at which the compiled sweeps cannot stop.
+    high : int
+        The last slot of the tape that a sweep may read.
+    widest : float
+        Numbers that a cut has at most at which the Jacobian may be multiplied out.
     prediction : Prediction or None
         What `transforms.choosing.predict` said, once it was asked.
     """
 
     #: Whether forward mode carries all seeds at once, from instruction to instruction in Python.
-    at_once, primitive, prediction = False, "", None
+    at_once, primitive, prediction, widest = False, "", None, math.inf
     inputs: list
     outputs: list
+
+    @abstractmethod
+    def records(self):
+        """The records of the tape, and more."""
+
+    @abstractmethod
+    def between(self):
+        """The slots of the instructions between inputs and outputs, ascending."""
+
+    def visited(self):
+        """Opcodes of the instructions between inputs and outputs."""
+        return self.records()["op"][self.between()]
 
     def check(self):  # noqa: B027  (a replay keeps what it reads)
         """Raise if something that a sweep reads has changed since."""
@@ -82,6 +102,7 @@ class Sweeps(ABC):
         else:
             seeds = seeds_of(directions)
         return self._backward.rows(seeds, self._count(directions))
+
 
 class Recording(Sweeps):
     """One call of a function, run on a tape of its own.
@@ -149,10 +170,11 @@ class Recording(Sweeps):
         """Raise if the function used a tensor that requires a gradient, and is no argument."""
         refuse_captured(self.store, {p.slot for p in self.inputs}, function)
 
-    def visited(self):
-        """Opcodes of the instructions between inputs and outputs."""
-        ops = self.store.records()["op"][: self.high + 1]
-        return ops[self.marks[: len(ops)] == MARK]
+    def records(self):
+        return self.store.records()
+
+    def between(self):
+        return np.flatnonzero(self.marks[: self.high + 1] == MARK)
 
     def _signatures(self):
         ops = self.visited()
@@ -196,8 +218,28 @@ class Recording(Sweeps):
         return matrices
 
     def many(self, forward, directions):
-        """Arrays (directions, elements) of the outputs, for all unit vectors (`forward`); or of the inputs, as `_swept`."""
+        """Arrays (directions, elements) of the outputs, for all unit vectors (`forward`); or of the inputs, as `_swept`.
+
+        If `forward` is a `Cut`, those of the inputs for all unit vectors, multiplied out of the derivatives of both of its sides.
+        """
+        if isinstance(forward, Cut):
+            product = self._product(forward)
+            return self._swept(None) if product is None else product
         return self._columns() if forward else self._swept(directions)
+
+    def _product(self, cut):
+        """Rows of the Jacobian from those of a cut and its columns, or None if some are not finite: zero is absolute."""
+        ports = [Port(0.0 if meta is SCALAR else np.zeros(meta.shape, meta.char), slot) for slot, meta in cut.values]
+        lower = copy.copy(self)
+        lower.__dict__.pop("_backward", None)
+        # A leaf has the slot of its first reader, or later.
+        lower.outputs, lower.high = ports, max([cut.position, *(p.slot for p in self.inputs)])
+        rows, columns = lower._swept(None), self._pushed(units(ports, 0, cut.width, cut.width), cut.width, ports, cut.position)
+        if not all(np.isfinite(part).all() for part in (*rows, *columns)):
+            return None
+        left = np.concatenate(columns, axis=1).T
+        # BLAS takes twice as long for a single row and column.
+        return [np.asarray(left * part if cut.width == 1 else left @ part, part.dtype) for part in rows]
 
     # -- forward mode ----------------------------------------------------------------
     def _columns(self):
@@ -222,11 +264,15 @@ class Recording(Sweeps):
             pushed = self._pushed([np.asarray(t)[None] for t in tangents], 1)
         return [as_plain(normalise(r.reshape(p.shape))) for p, r in zip(self.outputs, pushed)]
 
-    def _pushed(self, seeds, lanes):
-        """For each output an array (lanes, elements of the output), by the rules of the instructions, from the inputs upwards."""
+    def _pushed(self, seeds, lanes, sources=None, position=0):
+        """For each output an array (lanes, elements of the output), by the rules of the instructions behind `position`.
+
+        The seeds are those of the inputs, or of other `sources`.
+        """
         self.check()
-        stretch, carried = Stretch(self.store, plain=True), {p.slot: seed for p, seed in zip(self.inputs, seeds)}
-        tangent = push(stretch, np.flatnonzero(self.marks[: self.high + 1] == MARK).tolist(), carried, lanes)
+        stretch, carried = Stretch(self.store, plain=True), {p.slot: seed for p, seed in zip(sources or self.inputs, seeds)}
+        between = self.between()
+        tangent = push(stretch, between[between > position].tolist(), carried, lanes)
         tangents = [tangent(p.slot) for p in self.outputs]
         # What nothing arrives at is not -0.
         return [np.zeros((lanes, p.size), p.char) + (0.0 if t is None else np.reshape(t, (lanes, p.size))) for p, t in zip(self.outputs, tangents)]

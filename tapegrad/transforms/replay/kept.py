@@ -8,7 +8,7 @@ from functools import cached_property, partial
 from ...program.pool import Pool
 from ...program.status import FINE, OTHER
 from .answers import Outcome
-from .directions import KernelRecording, ReplayedRecording, Stopped, lanes_of
+from .directions import KernelRecording, ReplayedRecording, Stopped, key_of
 
 
 class Kept(Pool):
@@ -117,7 +117,7 @@ class Kept(Pool):
             recording = workspace.recording
             asked, recording.asked = recording.asked, []
             for forward, directions, count, results in asked:
-                key = (forward, lanes_of(self.tape, count))
+                key = key_of(self.tape, forward, count)
                 kernels.recording = kernels.recording or recording
                 if kernels.visited(key) and not recording.primitive:
                     there = KernelRecording(kernels.recording, inputs, kernels)
