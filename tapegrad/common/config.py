@@ -3,6 +3,7 @@
 The environment variable ``TAPEGRAD_CACHE_DIR`` names the cache directory; by
 default it is the user's cache folder.  A directory that cannot be written is
 reported once on the logger ``tapegrad`` and code is then kept in memory only.
+``TAPEGRAD_CACHE_BYTES`` (and the variable `cache_bytes`) says how many bytes may be in it: what has not been used for longest is dropped.
 ``TAPEGRAD_KERNEL`` (and the variable `kernel`) says when tapes become machine code, ``TAPEGRAD_STRICT`` (and `strict`)
 what becomes of faults of tapegrad itself while that is done, and ``TAPEGRAD_QUIET`` (and `quiet`) whether it is said what a call
 waits for.
@@ -29,6 +30,12 @@ strict = os.environ.get("TAPEGRAD_STRICT") == "1"
 #: Whether nothing is written to standard error when a call waits long for tapegrad (`common.waiting`).
 quiet = os.environ.get("TAPEGRAD_QUIET") == "1"
 
+#: Bytes of compiled code on disk, at most (`codegen.disk`).
+cache_bytes = int(os.environ.get("TAPEGRAD_CACHE_BYTES") or 1 << 30)
+
+#: As tapegrad's own tests want it: what only some systems have is not used (`codegen.disk`, `codegen.vector_math`, `common.memory`).
+portable = os.environ.get("TAPEGRAD_PORTABLE") == "1"
+
 
 def cache_dir():
     """The directory for compiled code (may not exist yet), as a `Path`."""
@@ -46,7 +53,7 @@ def cache_dir():
 
 @cache
 def package_hash():
-    """A digest of Python's version and platform, and of all sources of the package, by name and content."""
+    """A digest of all sources of the package, by name and content."""
     here = str(Path(__file__).parents[1])
     folders, paths = [here], []
     while folders:
@@ -56,9 +63,9 @@ def package_hash():
                     paths.append(entry.path)
                 elif entry.is_dir() and entry.name != "__pycache__":
                     folders.append(entry.path)
-    digest = hashlib.sha256(f"{sys.version} {sys.platform}".encode())
+    digest = hashlib.sha256()
     for path in sorted(paths):
-        digest.update(path[len(here) :].encode() + b"\0")
+        digest.update(path[len(here) :].replace(os.sep, "/").encode() + b"\0")
         # Every first gradient waits for this: Python's own files would take longer.
         file = os.open(path, os.O_RDONLY | getattr(os, "O_BINARY", 0))
         try:

@@ -141,8 +141,8 @@ class Template:
             if self.decide(L.eq(args[1], 1.0)):
                 return args[0]
         row = BY_NAME.get(ROW_OF.get(name, name))
-        if row is None or not row.elementwise or row.arity != len(args):
-            raise NotLowered(f"the derivative of {self.row.name} needs {name}, which has no row")
+        if row is None or self.absolute and name in L.COMPILED_BINARY:
+            raise NotLowered(f"the derivative of {self.row.name} needs {name}, which has no {'derivative of its own' if row else 'row'}")
         return self.emit(row.name, *args)
 
     def decide(self, condition):
@@ -240,7 +240,7 @@ class Plan:
 
     def __init__(self, tape, writer, forward):
         self.tape, self.constants, self.forward, self.absolute = tape, writer.constants, forward, writer.again
-        ops, active = writer.ops, tape.active
+        ops, active = writer.ops[: writer.first], tape.active
         self.template = np.full(len(ops), -1, np.int32)
         self.pools = np.zeros(len(ops), np.int64)
         self._pool, self._filled = [], 0
