@@ -7,8 +7,8 @@ from pathlib import Path
 import tapegrad as tg
 
 PACKAGE = Path(tg.__file__).parent
-#: What a row says of its derivative, and the two methods that ask it.
-RULES = {"partials", "vjp", "jvp", "forward", "contributions", "tangent"}
+#: What a row says of its derivative, and the three methods that ask it.
+RULES = {"partials", "vjp", "jvp", "forward", "contributions", "tangent", "computed"}
 #: How a row is called where it is asked.
 ROWS = {"row", "function"}
 

@@ -8,7 +8,7 @@ Imports: common, rules, tape, codegen, interpreter.
 `whole`            integers and booleans of a recording; `traces`, what a recording is told of errors.
 `objects`          NumPy's arrays of objects, and lists, that hold tensors.
 `indexing`, `inplace`, `assigning`, `views`, `creation`   are what their names say.
-`rule_array`       the language that rules are written in; `recorded`, on arrays, tensors and dual numbers; `series`, on power series; `closures`, on floats.
+`recorded`         the language that rules are written in, on arrays, tensors and dual numbers; `series`, on power series; `closures`, on floats.
 `forward`          `jvp`, `derivative`, `jacfwd`.
 `typing`           types for annotations; `typed_methods`, what type checkers are told of methods.
 """

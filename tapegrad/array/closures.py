@@ -1,7 +1,7 @@
 """Partial derivatives of element-wise rows as Python functions of floats.
 
 Dual numbers of scalars call them for every operation, where running a rule through
-`tapegrad.array.rule_array.RuleArray` would cost several times the operation itself.  They are
+`tapegrad.interpreter.rule_array.RuleArray` would cost several times the operation itself.  They are
 written out from the same traced expressions as the machine code of the sweeps.
 """
 

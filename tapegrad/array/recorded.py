@@ -1,4 +1,4 @@
-"""The rules' language (`rule_array`) on values: arrays and numbers, with NumPy at once; tensors and dual numbers, recorded.
+"""The rules' language (`interpreter.rule_array`) on values: arrays and numbers, with NumPy at once; tensors and dual numbers, recorded.
 
 Who runs a rule on them does so under ``np.errstate(all="ignore")``: what is not finite is no news in a derivative.
 """
@@ -8,11 +8,11 @@ from __future__ import annotations
 import numpy as np
 
 from ..common.errors import HigherOrderError
+from ..interpreter.rule_array import RuleArray, lanes_of
 from ..rules import BY_NAME
 from ..rules import lang as L
 from .differentiable import Differentiable, below
 from .record import apply, normalise, record_aux, trace_of, tracked
-from .rule_array import RuleArray, lanes_of
 from .views import note_view
 
 #: Names of the rules' language -> row that gives the value.

@@ -1,4 +1,4 @@
-"""The rules' language (`rule_array`) on truncated power series: Taylor coefficients of any order from first derivatives.
+"""The rules' language (`interpreter.rule_array`) on truncated power series: Taylor coefficients of any order from first derivatives.
 
 A row says how a result z = f(x, y) changes with its operands: ``z' = f_x x' + f_y y'`` (`Row.tangent`).  With series in the
 place of numbers this is a recurrence: the coefficient of order k of z' is k + 1 times that of order k + 1 of z, and f_x and f_y,
@@ -18,11 +18,11 @@ from functools import cache
 import numpy as np
 
 from ..common.errors import HigherOrderError
+from ..interpreter.rule_array import RuleArray
 from ..rules import BY_NAME
 from ..rules import lang as L
 from .closures import partials_of
 from .recorded import LOGICAL, row_of
-from .rule_array import RuleArray
 
 
 class Calls(dict):

@@ -1,7 +1,7 @@
 """The reverse sweep with tensors: the gradient is written on the tape that is walked.
 
 What the compiled sweep does with numbers is done here with the rules' language on
-tensors (`tapegrad.array.rule_array`), so each contribution to an adjoint is an instruction of
+tensors (`tapegrad.interpreter.rule_array`), so each contribution to an adjoint is an instruction of
 its own, with derivatives of its own.  The walk is a loop over slots, not a recursion,
 and visits what lies between the roots and the wanted slots only.
 
@@ -14,10 +14,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..array import rule_array
 from ..array.record import normalise
 from ..array.recorded import Recorded, as_rule_takes
 from ..common.errors import GradientError, HigherOrderError, ModifiedInPlaceError, TapegradError, noted, said_by
+from ..interpreter import rule_array
 from ..rules import BY_NAME
 from .reading import Stretch, like
 

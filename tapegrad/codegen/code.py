@@ -15,6 +15,7 @@ import threading
 
 from ..common.config import cache_dir, package_hash
 from ..common.uninterrupted import remade, uninterrupted
+from ..common.waiting import waiting
 from .disk import alone, read, write
 from .host import identity
 
@@ -59,7 +60,12 @@ def machine_code(key, build, symbols):
     with uninterrupted, _LOCK:
         from .llvm import linked, object_code
 
-        return linked(kept(key, lambda: object_code(build()), COUNTS), symbols)
+        def made():
+            where = f"kept in {cache_dir()}; python -m tapegrad warm compiles all of them now"
+            with waiting("functions", f"compiling functions of its own, once for this machine ({where})"):
+                return object_code(build())
+
+        return linked(kept(key, made, COUNTS), symbols)
 
 
 def kept(key, build, counts):

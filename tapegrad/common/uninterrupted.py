@@ -12,10 +12,12 @@ held back: Python has no means for that.)
 
 A fork waits until no other thread is inside, and holds the compiler locks of Numba and LLVM meanwhile, so the child has them
 free.  Other locks of ours are kept for so short a time, or guard so little, that the child just gets them anew: `remade`.
+The end of the process waits, too: LLVM must not go while a thread is in it.
 """
 
 from __future__ import annotations
 
+import atexit
 import os
 import signal
 import sys
@@ -220,3 +222,15 @@ def _in_child():
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_child=_in_child)
+
+
+@atexit.register
+def _at_exit():
+    """Wait until no other thread is inside; none comes in any more."""
+    while True:
+        while _others():
+            time.sleep(0.001)
+        _GATE.acquire()
+        if not _others():
+            return
+        _GATE.release()

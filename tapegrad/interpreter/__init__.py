@@ -2,9 +2,9 @@
 
 Imports: common, rules, tape, codegen.
 
-* Planning: `symbolic` are the arrays that a rule is handed, `plan` the signature of an instruction and its
-  backward program (`program` says what that is made of), `windows` how its loops run over memory,
-  `contributions` what is added to part of an adjoint.
+* `rule_array` is the language that rules are written in, whatever holds the numbers.
+* Planning: `symbolic` are the arrays that a rule is handed, `planner` what becomes of them, `plan` the signature of an
+  instruction and its backward program (`program` says what that is made of), `windows` how its loops run over memory.
 * One adjoint, downwards (``backward()``): `walk`, with `steps` for array instructions (`calls`, of loops); `native` is the way
   to them from Python, `access` what they all read a record with.
 

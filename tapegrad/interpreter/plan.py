@@ -15,16 +15,16 @@ import struct
 
 import numpy as np
 
-from ..codegen.matrices import CORES, MatrixLoop
 from ..common.errors import InternalError, require
 from ..rules import lang as L
 from ..rules.shapes import inside
 from ..tape.meta import SCALAR, c_strides
 from . import program as P
-from .contributions import Scattered, Windowed
+from .planner import Planner, call_words
 from .registered import Registered
+from .rule_array import Scattered, Windowed
 from .symbolic import ITEMSIZE, Atom, Sym
-from .windows import aligned, aligned_shape, coalesce, fits, longest_inside, renumber
+from .windows import aligned, aligned_shape, coalesce, fits, longest_inside, renumber, within
 
 #: Saved values of at least this many bytes are let go during the sweep.
 LARGE = 1 << 18
@@ -37,12 +37,10 @@ class Dynamic:
         return "DYNAMIC"
 
 
-class Planner:
+class Steps(Planner):
     """Collects the steps of one program."""
 
     DYNAMIC = Dynamic()
-    #: Functions of the language that are computed at once, not in fused loops: the rule reads what they give more than once.
-    eager = frozenset()
 
     def __init__(self, metas, out):
         self.metas, self.out = metas, out
@@ -60,7 +58,7 @@ class Planner:
     def seed(self):
         """The adjoint of the instruction, always C-contiguous."""
         shape, char = self.out.shape, self.out.char
-        return self._sym(Atom(0, 0, shape, c_strides(shape, ITEMSIZE[char]), char))
+        return self.sym(Atom(0, 0, shape, c_strides(shape, ITEMSIZE[char]), char))
 
     def operand(self, k):
         """The value of operand `k` (-1: the result), kept only if it is read."""
@@ -77,35 +75,48 @@ class Planner:
             atom = self._saved_atoms[k] = Atom(reg, 0, meta.shape, meta.strides, meta.char)
         return atom
 
-    def _sym(self, atom):
-        return Sym(self, atom.shape, atom.char, L.arg(atom))
-
-    # -- steps ------------------------------------------------------------------
+    # -- memory -----------------------------------------------------------------
     def step(self, code, *parameters):
         self.words += [code, len(parameters), *parameters]
 
-    def _register(self):
+    def register(self):
         require(self.temporaries < P.REGISTERS, "a rule has too many temporaries")
         self.temporaries += 1
         return self.temporaries - 1
 
     def temporary(self, shape, char, zero=False):
-        """A new contiguous buffer; returns its window."""
-        reg = self._register()
+        reg = self.register()
         nbytes = max(1, int(math.prod(shape))) * ITEMSIZE[char]
         require(nbytes < 1 << 48 and min(shape, default=0) >= 0, f"an array of shape {tuple(shape)} in between")
         self.step(P.ALLOC, reg, nbytes, int(zero))
         return Atom(reg, 0, shape, c_strides(shape, ITEMSIZE[char]), char)
 
-    def shifted(self, reg, itemsize):
-        """A register that points into the buffer of `reg`, by the dynamic attribute times `itemsize`."""
-        new = self._register()
-        self.step(P.SHIFT, new, reg, itemsize)
-        self.inside.add(new)
-        return new
+    def constant(self, array, char):
+        # It lives as long as the program.
+        array = np.ascontiguousarray(array, char)
+        self.constants.append(array)
+        reg = self.register()
+        self.step(P.CONST, reg, array.ctypes.data)
+        return self.sym(Atom(reg, 0, array.shape, array.strides, char))
 
+    def part(self, atom, shape, strides, offset):
+        item = ITEMSIZE[atom.char]
+        if offset is self.DYNAMIC:
+            if not atom.contiguous:
+                return None
+            # A register that points into the buffer of another one.
+            reg = self.register()
+            self.step(P.SHIFT, reg, atom.reg, item)
+            self.inside.add(reg)
+            return Atom(reg, atom.offset, shape, [s * item for s in strides], atom.char)
+        inside(atom.size, shape, strides, offset)
+        if atom.contiguous or 0 in shape:
+            return Atom(atom.reg, atom.offset + offset * item, shape, [s * item for s in strides], atom.char)
+        window = within(atom.shape, atom.strides, shape, strides, offset)
+        return window and Atom(atom.reg, atom.offset + window[0], shape, window[1], atom.char)
+
+    # -- steps ------------------------------------------------------------------
     def loop(self, exprs, outputs, shape, accumulate):
-        """One fused loop over `shape`: expression j into window ``outputs[j]``."""
         from ..codegen.loops import LoopSpec
 
         if 0 in shape:
@@ -133,41 +144,51 @@ class Planner:
         self.kernels.append((len(self.words) + 2, spec))
         self.step(P.CALL, *call_words(0, 0, [(a.reg, a.offset) for a in args], [n], inner, outer, strides))
 
-    def compute(self, sym, char=None):
-        """`sym` in a buffer of its own."""
-        return self._cast(sym, char or sym.char)
-
-    def reduce(self, sym, how, axes, keepdims):
+    def reduced(self, sym, how, axes, kept):
         from ..codegen.loops import IDENTITY
 
         char = sym.char if sym.char in "df" else "d"
-        kept = [1 if k in axes else n for k, n in enumerate(sym.shape)]
         atom = self.temporary(kept, char, zero=how == "add")
         if how != "add":
             bits = struct.unpack("q", struct.pack("d", IDENTITY[how]))[0]
-            self.step(P.FILL, atom.reg, max(1, int(np.prod(kept, dtype=np.int64))), bits, P.CHARS[char])
-        window = Atom(atom.reg, 0, sym.shape, [0 if k in axes else s for k, s in enumerate(atom.strides)], char)
-        self.accumulate(sym, window, how)
-        result = self._sym(atom)
-        return result if keepdims else result.reshape([n for k, n in enumerate(sym.shape) if k not in axes])
+            self.step(P.FILL, atom.reg, max(1, math.prod(kept)), bits, P.CHARS[char])
+        self.accumulate(sym, Atom(atom.reg, 0, sym.shape, [0 if k in axes else s for k, s in enumerate(atom.strides)], char), how)
+        return self.sym(atom)
 
     def accumulate(self, sym, window, how):
         """Reduce `sym` into `window`, which has stride 0 along the axes that go."""
         self.loop([sym.expr], [window], sym.shape, [how])
 
-    def matmul(self, a, b, absolute):
-        """Matrix product with NumPy's broadcasting, through NumPy's own loop; `absolute`: zero times anything is zero."""
-        if a.ndim == 1:
-            return self._drop(self.matmul(a.expand_dims([0]), b, absolute), -2 if b.ndim > 1 else -1)
-        if b.ndim == 1:
-            return self._drop(self.matmul(a, b.expand_dims([1]), absolute), -1)
-        char = "d" if "d" in (a.char, b.char) or a.char not in "df" or b.char not in "df" else "f"
-        return self._matmul(a, b, char, absolute)
+    def scanned(self, sym, axis, how):
+        return self._lines(P.SCAN, [sym], axis, [P.HOW[how]])
 
-    def _matmul(self, a, b, char, absolute):
-        """A product of stacks of matrices."""
-        a, b = (self._matrix(s, char) for s in (a, b))
-        (product,) = self.matrices("matmul", a, b)
+    def recurred(self, sym, factors, axis, lag):
+        return self._lines(P.RECUR, [sym, factors], axis, [int(lag)])
+
+    def _lines(self, code, syms, axis, how):
+        """A step along one axis, for each position in the others."""
+        atoms = [s.window().atom for s in syms]
+        shape, char = atoms[0].shape, atoms[0].char
+        out = self.temporary(shape, char)
+        if 0 not in shape:
+            words = [word for a in atoms for word in (a.reg, a.offset)]
+            atoms.append(out)
+            words += [out.reg, P.CHARS[char], *how, shape[axis], *(a.strides[axis] for a in atoms), len(shape) - 1]
+            for k, extent in enumerate(shape):
+                if k != axis:
+                    words += [extent, *(a.strides[k] for a in atoms)]
+            self.step(code, *words)
+        return self.sym(out)
+
+    def call_places(self, atoms, inputs):
+        return [(x.reg, x.offset) for x in atoms]
+
+    def call(self, spec, words, places, atoms, inputs):
+        self.kernels.append((len(self.words) + 2, spec))
+        self.step(P.CALL, *words)
+
+    def product(self, a, b, char, absolute):
+        a, b, product = self.called_product(a, b, char)
         if absolute and 0 not in product.shape and a.shape[-1]:
             # BLAS knows no absolute zero; a result that is not finite is computed again.
             batch = product.shape[:-2]
@@ -179,234 +200,46 @@ class Planner:
             self.step(P.REPAIR, *words)
         return product
 
-    def matrices(self, name, *syms):
-        """The results of a function of stacks of matrices (`codegen.matrices`)."""
-        inputs, outputs = CORES[name]
-        char = "d" if any(s.char != "f" for s in syms) else "f"
-        syms = [self._in_memory(s if s.char == char else self._cast(s, char)) for s in syms]
-        extents, batches = {}, []
-        for sym, names in zip(syms, inputs):
-            split = sym.ndim - len(names)
-            require(split >= 0, f"{name} of a shape {sym.shape}")
-            batches.append(sym.shape[:split])
-            for letter, extent in zip(names, sym.shape[split:]):
-                require(extents.setdefault(letter, extent) == extent, f"{name} of shapes {[s.shape for s in syms]}")
-        if "p" in "".join(outputs):
-            extents["p"] = min(extents.values())  # (m, n) -> p
-        batch = np.broadcast_shapes(*batches)
-        if name == "det" and extents["n"] == 0:
-            return [self.constant(np.ones(batch), char)]
-        empty = 0 in batch or 0 in extents.values()
-        results = [self.temporary((*batch, *(extents[letter] for letter in names)), char, zero=empty) for names in outputs]
-        if not empty:
-            spec = MatrixLoop(name, char)
-            atoms = [*(s.atom for s in syms), *results]
-            splits = [len(x.shape) - len(names) for x, names in zip(atoms, (*inputs, *outputs))]
-            dims, strides = coalesce(
-                batch, [aligned_shape(x.shape[:k], x.strides[:k], batch) for x, k in zip(atoms, splits)]
-            )
-            *outer, count = dims or [1]
-            steps = [s[-1] if s else 0 for s in strides]
-            for x, k in zip(atoms, splits):
-                steps += x.strides[k:]
-            addresses = self._call_places(atoms, len(syms))
-            words = call_words(0, spec.data(), addresses, [count, *extents.values()], steps, outer, strides)
-            self._call_step(spec, words, addresses, atoms, len(syms))
-        return [self._sym(x) for x in results]
-
-    def _in_memory(self, sym):
-        """`sym` as a window on memory."""
-        return sym.window()
-
-    def _call_places(self, atoms, inputs):
-        """Register and offset of each operand and result; of `atoms` the first are `inputs`."""
-        return [(x.reg, x.offset) for x in atoms]
-
-    def _call_step(self, spec, words, places, atoms, inputs):
-        self.kernels.append((len(self.words) + 2, spec))
-        self.step(P.CALL, *words)
-
-    def constant(self, array, char):
-        """A constant array, which lives as long as the program."""
-        array = np.ascontiguousarray(array, char)
-        self.constants.append(array)
-        reg = self._register()
-        self.step(P.CONST, reg, array.ctypes.data)
-        return self._sym(Atom(reg, 0, array.shape, array.strides, char))
-
-    def _drop(self, sym, axis):
-        shape = list(sym.shape)
-        del shape[axis]
-        return sym.reshape(shape)
-
-    def _matrix(self, sym, char):
-        """`sym` as a window that BLAS takes: one unit stride, no negative or zero one."""
-        if sym.char != char:
-            sym = self._cast(sym, char)
+    # -- positions --------------------------------------------------------------
+    def _whole(self, sym):
+        """`sym` from the start of its buffer, without gaps."""
         sym = sym.window()
-        item = ITEMSIZE[char]
-        (m, n), (row, col) = sym.shape[-2:], sym.atom.strides[-2:]
-        good = (col == item and row >= n * item) or (row == item and col >= m * item)
-        return sym if good and min(sym.atom.strides[:-2], default=0) >= 0 else sym.own()
-
-    def _cast(self, sym, char):
-        atom = self.temporary(sym.shape, char)
-        self.loop([sym.expr], [atom], sym.shape, [None])
-        return self._sym(atom)
-
-    def scan(self, sym, axis, how, reverse, exclusive):
-        if sym.char not in "df":
-            sym = self._cast(sym, "d")
-        if reverse:
-            return self._scanned(sym.flip([axis]), axis % sym.ndim, how, exclusive).flip([axis])
-        return self._scanned(sym, axis % sym.ndim, how, exclusive)
-
-    def _scanned(self, sym, axis, how, exclusive):
-        sym = sym.window()
-        out = self.temporary(sym.shape, sym.char)
-        if 0 not in sym.shape:
-            source = sym.atom
-            words = [source.reg, source.offset, out.reg, P.CHARS[sym.char], P.HOW[how], int(exclusive),
-                     sym.shape[axis], source.strides[axis], out.strides[axis], sym.ndim - 1]
-            for k, extent in enumerate(sym.shape):
-                if k != axis:
-                    words += [extent, source.strides[k], out.strides[k]]
-            self.step(P.SCAN, *words)
-        return self._sym(out)
-
-    def recur(self, sym, factors, axis, reverse, lag, exclusive):
-        shape = np.broadcast_shapes(sym.shape, factors.shape)
-        char = "f" if sym.char == factors.char == "f" else "d"
-        axis %= len(shape)
-        sym, factors = (s.broadcast_to(shape) for s in (sym, factors))
-        sym, factors = (s if s.char == char else self._cast(s, char) for s in (sym, factors))
-        if reverse:
-            return self._recurred(sym.flip([axis]), factors.flip([axis]), axis, lag, exclusive).flip([axis])
-        return self._recurred(sym, factors, axis, lag, exclusive)
-
-    def _recurred(self, sym, factors, axis, lag, exclusive):
-        shape, char = sym.shape, sym.char
-        out = self.temporary(shape, char)
-        if 0 not in shape:
-            atoms = [sym.window().atom, factors.window().atom, out]
-            words = [atoms[0].reg, atoms[0].offset, atoms[1].reg, atoms[1].offset, out.reg, P.CHARS[char], int(lag),
-                     int(exclusive), shape[axis], *(a.strides[axis] for a in atoms), len(shape) - 1]
-            for k, extent in enumerate(shape):
-                if k != axis:
-                    words += [extent, *(a.strides[k] for a in atoms)]
-            self.step(P.RECUR, *words)
-        return self._sym(out)
-
-    def gather(self, sym, index, shape):
-        require(index.size == math.prod(shape), f"{index.size} positions for the shape {shape}")
-        sym = sym.window()
-        if not sym.atom.whole:
-            sym = sym.own()
-        out = self.temporary(shape, sym.char)
-        if index.size:
-            self.step(P.GATHER, sym.atom.reg, self._index(index), out.reg, index.size, P.CHARS[sym.char])
-        return self._sym(out)
+        return sym if sym.atom.whole else sym.own()
 
     def _index(self, index):
         atom = index.window().atom
         require(atom.whole and atom.char in "lq", f"an index map must be a contiguous int64 array, not {atom}")
         return atom.reg
 
-    def assemble(self, char, shape, parts):
-        """Zeros of `shape` with windows written in order (see `Sym.assemble`)."""
-        size = math.prod(shape)
-        first, window, strides, _ = parts[0] if parts else (None,) * 4
-        if isinstance(first, Sym) and window == shape and strides is None and first.char == char:
-            whole, parts = self.changed(first.broadcast_to(shape)).atom, parts[1:]
-        else:
-            # Windows with the strides of the whole stand side by side.
-            boxes = sum(math.prod(window) for _, window, strides, _ in parts if strides is None)
-            covered = boxes >= size or any(math.prod(window) == size for _, window, _, _ in parts)
-            whole = self.temporary(shape, char, zero=not covered)
-        for value, window, strides, offset in parts:
-            target = self._window(whole.reg, size, window, c_strides(shape, 1) if strides is None else strides, offset, char)
-            self.loop([value.expr if isinstance(value, Sym) else L.Expr.lift(value)], [target], window, [None])
-        return self._sym(whole)
+    def gather(self, sym, index, shape):
+        require(index.size == math.prod(shape), f"{index.size} positions for the shape {shape}")
+        sym = self._whole(sym)
+        out = self.temporary(shape, sym.char)
+        if index.size:
+            self.step(P.GATHER, sym.atom.reg, self._index(index), out.reg, index.size, P.CHARS[sym.char])
+        return self.sym(out)
 
-    def changed(self, sym):
-        """A copy of `sym`, to be changed."""
-        return sym.own()
-
-    def strided(self, sym, shape, strides, offset):
-        """The window on a window (see `Sym.strided`); where a dynamic one is, the recording has seen."""
-        if not sym.atom.whole:
-            sym = sym.own()
-        return self._sym(self._window(sym.atom.reg, sym.size, shape, strides, offset, sym.char))
-
-    def _window(self, reg, size, shape, strides, offset, char):
-        """A window on the buffer of a register, which has `size` elements."""
-        item = ITEMSIZE[char]
-        if offset is self.DYNAMIC:
-            reg, offset = self.shifted(reg, item), 0
-        else:
-            inside(size, shape, strides, offset)
-        return Atom(reg, offset * item, shape, [s * item for s in strides], char)
-
-    def put_at(self, sym, index, value):
-        """A copy of `sym` with `value` at flat positions (see `Sym.put_at`)."""
-        copy = self.changed(sym)
-        self._write_at(value, index, copy.atom, False)
-        return copy
-
-    def added_window(self, sym, other, strides, offset):
-        """A copy of `sym` with `other` added into a window (see `Sym.add_window`)."""
-        copy = self.changed(sym)
-        self._add_window(other, copy.atom.reg, copy.size, strides, offset, copy.char)
-        return copy
-
-    def added_at(self, sym, other, index):
-        """A copy of `sym` with `other` added at flat positions (see `Sym.add_at`)."""
-        copy = self.changed(sym)
-        self._write_at(other, index, copy.atom, True)
-        return copy
-
-    def placed(self, sym, shape, strides, offset):
-        """Zeros with `sym` added into a window (see `Sym.placed`)."""
-        whole = self.temporary(shape, sym.char, zero=True)
-        self._add_window(sym, whole.reg, math.prod(shape), strides, offset, sym.char)
-        return self._sym(whole)
-
-    def scattered(self, sym, index, shape):
-        """Zeros with `sym` added at flat positions (see `Sym.scattered`)."""
-        whole = self.temporary(shape, sym.char, zero=True)
-        self._write_at(sym, index, whole, True)
-        return self._sym(whole)
-
-    def _add_window(self, source, reg, size, strides, offset, char):
-        """Add `source` into a window of the buffer in `reg`, of `size` elements."""
-        self.loop([source.expr], [self._window(reg, size, source.shape, strides, offset, char)], source.shape, ["add"])
-
-    def _write_at(self, source, index, target, add):
-        """Write `source` (None: zero) to flat positions of the C-contiguous window `target`, or add it there."""
-        require(source is None or index.size == source.size, f"{index.size} positions for something else")
+    def write_at(self, source, index, target, add):
+        require(index.size == source.size or source.nothing, f"{index.size} positions for something else")
+        require(target.offset == 0, f"the window {target}, written at positions")
         if not index.size:
             return
         where = self._index(index), target.reg, index.size, P.CHARS[target.char]
         if not add:
             self.step(P.ZERO_AT, where[1], where[0], *where[2:])
-        if source is None:
-            return
-        if source.char != target.char:
-            source = self._cast(source, target.char)
-        source = source.window()
-        if not source.atom.whole:
-            source = source.own()
-        self.step(P.SCATTER, source.atom.reg, *where)
+        if not source.nothing:
+            self.step(P.SCATTER, self._whole(source.cast(target.char)).atom.reg, *where)
 
     def zeroed(self, sym, shape, strides, offset):
-        window = sym.strided(shape, strides, offset)
+        """The adjoint itself with a window set to zero (see `RuleArray.zeroed`)."""
         require(sym.atom.reg == 0 and sym.atom.whole, "only the adjoint itself is zeroed in part")
-        self.loop([L.Expr.lift(0.0)], [window.atom], shape, [None])
+        self.loop([L.Expr.lift(0.0)], [self.part(sym.atom, shape, strides, offset)], shape, [None])
         return sym
 
     def zeroed_at(self, sym, index):
+        """The adjoint itself with flat positions set to zero (see `RuleArray.zeroed_at`)."""
         require(sym.atom.reg == 0 and sym.atom.whole, "only the adjoint itself is zeroed in part")
-        self._write_at(None, index, sym.atom, False)
+        self.write_at(Sym(self, (), sym.char, L.Expr.lift(0.0)), index, sym.atom, False)
         return sym
 
     # -- the end ----------------------------------------------------------------
@@ -475,24 +308,14 @@ class Planner:
         self.targets += 1
         require(reg < P.FIRST_TEMPORARY, "a rule scatters too many contributions")
         self.step(P.TARGET, k, reg, meta.nbytes)
-        return reg
+        return Atom(reg, 0, meta.shape, c_strides(meta.shape, meta.itemsize), meta.char)
 
     def _place(self, k, part, meta):
         require(tuple(part.shape) == meta.shape, f"a contribution of shape {part.shape} for an operand of shape {meta.shape}")
-        self._add_window(part.source, self._target(k, meta), meta.size, part.strides, part.offset, meta.char)
+        self.add_into(self._target(k, meta), part.source, part.strides, part.offset)
 
     def _scatter(self, k, scattered, meta):
-        target = Atom(self._target(k, meta), 0, meta.shape, c_strides(meta.shape, meta.itemsize), meta.char)
-        self._write_at(scattered.source, scattered.index, target, True)
-
-
-def call_words(loop, data, places, dims, steps, outer, strides):
-    """The words of a call: loop and data, (register, offset) of each argument, what the loop is told, and the dimensions around it."""
-    require(len(places) <= P.MOST_ARGUMENTS, f"a loop over {len(places)} arrays")
-    words = [loop, data, len(places), *(word for place in places for word in place), len(dims), *dims, len(steps), *steps, len(outer)]
-    for d, extent in enumerate(outer):
-        words += [extent, *(s[d] for s in strides)]
-    return words
+        self.write_at(scattered.source, scattered.index, self._target(k, meta), True)
 
 
 class Operand(Sym):
@@ -537,7 +360,7 @@ class Signature(Registered):
     def __init__(self, key):
         self.key = key
         self.row, self.attrs, self.metas, self.mask, self.out = row, attrs, metas, mask, out = key
-        planner = Planner(metas, out)
+        planner = Steps(metas, out)
         slots = row.slots(len(metas))
         self.slots = slots
         self.in_python = row.primitive is not None
@@ -564,7 +387,7 @@ class Signature(Registered):
         g = planner.seed()
         kwargs = dict(attrs)
         if row.dynamic:
-            kwargs[row.dynamic] = Planner.DYNAMIC
+            kwargs[row.dynamic] = Steps.DYNAMIC
         contributions = row.contributions(g, operands, result, [s for s, m in zip(slots, mask) if m], kwargs)
         active = [c if m else None for c, m in zip(contributions, mask)]
         planner.deliver(active, [metas[s] for s in slots])

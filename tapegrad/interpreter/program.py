@@ -14,12 +14,12 @@ SCALAR = 6  # operand, reg: add one double to a scalar operand's adjoint
 FILL = 7  # reg, count, value bits, char
 SHIFT = 8  # reg, source reg, bytes: source plus the dynamic attribute times bytes
 CALL = 9  # loop, data, nargs, (reg, offset)*, ndims, dims*, nsteps, steps*, nbatch, (extent, strides*)*
-SCAN = 10  # source reg, offset, target reg, char, how, exclusive, n, source stride, target stride, nouter, (extent, s, t)*
+SCAN = 10  # source reg, offset, target reg, char, how, n, source stride, target stride, nouter, (extent, s, t)*
 SCATTER = 11  # source reg, index reg, target reg, count, char: target[index] += source
 GATHER = 12  # source reg, index reg, target reg, count, char: target = source[index]
 ZERO_AT = 13  # reg, index reg, count, char: reg[index] = 0
 CONST = 14  # reg, address: an array that the signature owns
-RECUR = 15  # source reg, offset, factor reg, offset, target reg, char, lag, exclusive, n, 3 strides, nouter, (extent, 3 strides)*
+RECUR = 15  # source reg, offset, factor reg, offset, target reg, char, lag, n, 3 strides, nouter, (extent, 3 strides)*
 REPAIR = 16  # reg, offset, row and column strides of two factors, target reg, char, m, k, n, nbatch, (extent, 2 strides)*
 
 FIRST_SAVED = 1
@@ -38,6 +38,12 @@ SCRATCH, REGISTERS_AT = 8192, 4096
 ROW_WORDS = 6
 ROW_BYTES = 8 * ROW_WORDS
 ROW_PROGRAM, ROW_SAVES, ROW_OPERANDS, ROW_SCALAR, ROW_LARGE, ROW_SAVED = range(0, ROW_BYTES, 8)
+
+#: Words of a reverse sweep, addresses unless said otherwise: the records, the scalar switch of adjoints, `interpreter.steps.run`, the
+#: signatures, the addresses of what has been saved (`native.locate`); a word for the adjoint of each slot, a byte for each slot that is
+#: visited, scratch memory; how many slots there are.  Whoever needs more words has them behind these (`program.walk`).
+W_RECORDS, W_SWITCH, W_RUN, W_TABLE, W_SAVED, W_ADJOINT, W_MARKS, W_SCRATCH, W_SLOTS = range(9)
+WORDS = 9
 
 #: A walk returns this minus the index of a scalar instruction that its switch does not know (`codegen.scalars`).
 UNKNOWN = -(1 << 40)

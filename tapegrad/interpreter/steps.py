@@ -67,19 +67,17 @@ def _single(x):
 
 
 @helper
-def _scan_line(source, target, char, how, exclusive, n, s, t):
+def _scan_line(source, target, char, how, n, s, t):
     total = float(how)  # the identity: 0 for sums, 1 for products
     for _ in range(n):
         x = load_double(source) if char == 0 else float(load_float(source))
-        after = total * x if how == 1 else total + x
+        total = total * x if how == 1 else total + x
         if char != 0:
-            after = _single(after)
-        y = total if exclusive else after
+            total = _single(total)
         if char == 0:
-            store_double(target, y)
+            store_double(target, total)
         else:
-            store_float(target, y)
-        total = after
+            store_float(target, total)
         source += s
         target += t
 
@@ -88,9 +86,9 @@ def _scan_line(source, target, char, how, exclusive, n, s, t):
 def _scan(regs, p):
     source = load_int(regs + 8 * load_int(p)) + load_int(p + 8)
     target = load_int(regs + 8 * load_int(p + 16))
-    char, how, exclusive, n = load_int(p + 24), load_int(p + 32), load_int(p + 40), load_int(p + 48)
-    s, t, nouter = load_int(p + 56), load_int(p + 64), load_int(p + 72)
-    outer = p + 80
+    char, how, n = load_int(p + 24), load_int(p + 32), load_int(p + 40)
+    s, t, nouter = load_int(p + 48), load_int(p + 56), load_int(p + 64)
+    outer = p + 72
     lines = 1
     for d in range(nouter):
         lines *= load_int(outer + 24 * d)
@@ -102,7 +100,7 @@ def _scan(regs, p):
             rest //= extent
             a += q * load_int(outer + 24 * d + 8)
             b += q * load_int(outer + 24 * d + 16)
-        _scan_line(a, b, char, how, exclusive, n, s, t)
+        _scan_line(a, b, char, how, n, s, t)
 
 
 @helper
@@ -161,8 +159,8 @@ def _recur(regs, p):
     source = load_int(regs + 8 * load_int(p)) + load_int(p + 8)
     factor = load_int(regs + 8 * load_int(p + 16)) + load_int(p + 24)
     target = load_int(regs + 8 * load_int(p + 32))
-    char, lag, exclusive, n = load_int(p + 40), load_int(p + 48), load_int(p + 56), load_int(p + 64)
-    nouter, outer = load_int(p + 96), p + 104
+    char, lag, n = load_int(p + 40), load_int(p + 48), load_int(p + 56)
+    nouter, outer = load_int(p + 88), p + 96
     lines = 1
     for d in range(nouter):
         lines *= load_int(outer + 32 * d)
@@ -189,19 +187,18 @@ def _recur(regs, p):
             total = x + moved
             if char != 0:
                 total = _single(total)
-            y = carry if exclusive else total
             carry = total
             if lag != 0:
                 carry = 0.0 if f == 0.0 or total == 0.0 else f * total
                 if char != 0:
                     carry = _single(carry)
             if char == 0:
-                store_double(c, y)
+                store_double(c, total)
             else:
-                store_float(c, y)
-            a += load_int(p + 72)
-            b += load_int(p + 80)
-            c += load_int(p + 88)
+                store_float(c, total)
+            a += load_int(p + 64)
+            b += load_int(p + 72)
+            c += load_int(p + 80)
 
 
 @helper
@@ -300,10 +297,12 @@ def run(program, regs, records, words, i, scratch):
             release(load_int(regs + 8 * reg))
 
 
-@compiled("void(int64, int64, int64, int64, int64)")
-def free_all(records, adjoint, marks, table, high):
-    """Free the array adjoints at or below `high`."""
-    for i in range(high, 0, -1):
+@compiled("void(int64)")
+def free_all(words):
+    """Free the array adjoints of a sweep."""
+    records, adjoint = load_int(words + 8 * P.W_RECORDS), load_int(words + 8 * P.W_ADJOINT)
+    marks, table = load_int(words + 8 * P.W_MARKS), load_int(words + 8 * P.W_TABLE)
+    for i in range(load_int(words + 8 * P.W_SLOTS) - 1, 0, -1):
         op = load_int32(records + SIZE * i)
         if load_byte(marks + i) == 0 or op < FIRST_ARRAY or op > ARRAY_LEAF:
             continue

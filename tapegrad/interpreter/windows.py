@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from ..rules import lang as L
 
 #: An innermost dimension shorter than this costs more in calls of its loop than in the loop.
@@ -27,6 +29,55 @@ def renumber(expr, numbers):
         return renumbered
 
     return visit(expr)
+
+
+def contiguous(shape, strides, itemsize):
+    """Whether elements lie in C order without gaps (the strides of unit axes do not matter)."""
+    expected = itemsize
+    if 0 in shape:
+        return True
+    for extent, stride in zip(reversed(shape), reversed(strides)):
+        if extent != 1:
+            if stride != expected:
+                return False
+            expected *= extent
+    return True
+
+
+def within(own, strides, shape, steps, offset):
+    """The window of an array that is not contiguous, if there is one, from that of one that is.
+
+    Parameters
+    ----------
+    own, strides : sequence of int
+        Of the array.
+    shape, steps : sequence of int
+        Of the window: `steps` and `offset` are in elements, in C order.
+    offset : int
+
+    Returns
+    -------
+    (int, list of int) or None
+        Offset and steps of the window in the units of `strides`; None if it is no window.
+    """
+    # Each step in C order must be one step along the axes of the array, wherever it begins.
+    start = np.unravel_index(offset, own)
+    reach = [[int(s), int(s)] for s in start]
+    jumps = []
+    for n, step in zip(shape, steps):
+        if n == 1:
+            jumps.append(0)
+            continue
+        stop = np.unravel_index(offset + step * (n - 1), own)
+        change = [int(b - a) for a, b in zip(start, stop)]
+        if any(c % (n - 1) for c in change):
+            return None
+        for r, c in zip(reach, change):
+            r[c > 0] += c
+        jumps.append(sum(c // (n - 1) * s for c, s in zip(change, strides)))
+    if any(low < 0 or high >= n for (low, high), n in zip(reach, own)):
+        return None
+    return sum(int(i) * s for i, s in zip(start, strides)), jumps
 
 
 def fits(own, shape):

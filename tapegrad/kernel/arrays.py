@@ -34,7 +34,7 @@ from dataclasses import replace
 import numpy as np
 
 from ..common.host_functions import HostFunction
-from ..interpreter.symbolic import contiguous
+from ..interpreter.windows import contiguous
 from ..program.trace import HOST
 from ..rules import BY_NAME
 from ..rules import lang as L

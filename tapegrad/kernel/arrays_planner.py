@@ -1,7 +1,7 @@
 """Rules traced into loop nests.
 
-`LoopPlanner` stands where the planners of the sweeps do (`interpreter.plan`, `program.values`):
-a row's rule is called with symbolic arrays, and what it does to them becomes
+`LoopPlanner` is the planner (`interpreter.planner`) that writes loop nests, where those of sweeps and values
+(`interpreter.plan`, `program.values`) write steps: a row's rule is called with symbolic arrays, and what it does to them becomes
 statements.  A register stands for a buffer and where in it an array begins, or for a
 single value; windows (`Atom`) have strides in bytes, as in the sweeps.
 
@@ -27,8 +27,9 @@ import numpy as np
 
 from ..codegen.loops import IDENTITY
 from ..common.errors import require
-from ..interpreter.plan import Planner
-from ..interpreter.symbolic import ITEMSIZE, Atom, Sym, contiguous
+from ..interpreter.planner import Planner
+from ..interpreter.symbolic import ITEMSIZE, Atom, Sym
+from ..interpreter.windows import contiguous
 from ..program.values import ELEMENTARY
 from ..rules import lang as L
 from ..rules.lang import nodes
@@ -37,7 +38,7 @@ from ..tape.meta import c_strides
 from . import ir
 from .arrays_nest import Nest, arithmetic, memory_order
 from .arrays_products import Products
-from .arrays_views import ArrayRef, added, here, moved, whole, window
+from .arrays_views import ArrayRef, here, moved, whole, window
 from .reasons import NotLowered
 
 
@@ -65,8 +66,7 @@ class LoopPlanner(Products, Planner):
     """
 
     def __init__(self, operands, out, body, refusal=0):
-        super().__init__([], out)
-        self.body, self.refusal = body, refusal
+        self.out, self.body, self.refusal = out, body, refusal
         self.bases = []
         self.operands = [self.sym_of(o) for o in operands]
 
@@ -78,12 +78,12 @@ class LoopPlanner(Products, Planner):
     def sym_of(self, operand):
         """The symbolic array of an ArrayRef or Value."""
         if not isinstance(operand, ArrayRef):
-            return self._sym(Atom(self._base(operand), 0, (), (), operand.char))
+            return self.sym(Atom(self._base(operand), 0, (), (), operand.char))
         if operand.number is not None:
             return Sym(self, operand.shape, operand.char, L.Expr.lift(operand.number))
         item = ITEMSIZE[operand.char]
         reg = self._base((operand.buffer, operand.offset))
-        return self._sym(Atom(reg, 0, operand.shape, [s * item for s in operand.strides], operand.char))
+        return self.sym(Atom(reg, 0, operand.shape, [s * item for s in operand.strides], operand.char))
 
     def ref_of(self, atom):
         """The ArrayRef of a window in memory."""
@@ -94,14 +94,9 @@ class LoopPlanner(Products, Planner):
     def is_value(self, atom):
         return isinstance(self.bases[atom.reg], ir.Value)
 
-    def _in_memory(self, sym):
-        """`sym` as a window on a buffer."""
+    def in_memory(self, sym):
         sym = sym.window()
-        if not self.is_value(sym.atom):
-            return sym
-        atom = self.temporary(sym.shape, sym.char)
-        self.loop([sym.expr], [atom], sym.shape, [None])
-        return self._sym(atom)
+        return self.fresh(sym) if self.is_value(sym.atom) else sym
 
     def temporary(self, shape, char, zero=False, like=()):
         """A new buffer; returns its window, C-contiguous or laid out as the first of the windows `like` that has every axis."""
@@ -115,12 +110,20 @@ class LoopPlanner(Products, Planner):
                 strides[axis] *= -1
         atom = Atom(self._base((buffer, ir.Index())), offset, shape, strides, char)
         if zero:
-            self.loop([L.Expr.lift(0.0)], [atom], shape, [None])
+            self._filled(atom, 0.0)
         return atom
+
+    def _filled(self, atom, number):
+        self.loop([L.Expr.lift(number)], [atom], atom.shape, [None])
 
     def constant(self, array, char):
         array = np.ascontiguousarray(array, char)
         return self.sym_of(whole(ir.Buffer(ir.CONSTANT, array.size, char, data=array.reshape(-1)), array.shape))
+
+    def part(self, atom, shape, strides, offset):
+        offset = offset if isinstance(offset, ir.Index) else ir.Index(offset)
+        ref = window(self.ref_of(atom), shape, strides, offset, self.body)
+        return ref and self.sym_of(ref).atom
 
     # -- nests ----------------------------------------------------------------------
     def loop(self, exprs, outputs, shape, accumulate):
@@ -137,14 +140,13 @@ class LoopPlanner(Products, Planner):
             nest.store(output, value)
 
     # -- what rules ask for ----------------------------------------------------------
-    def _cast(self, sym, char):
+    def compute(self, sym, char=None):
         """`sym` computed: a single value, or a buffer of its own."""
-        if sym.size == 1:
-            value = Nest(self, sym.shape, ()).value(sym.expr, arithmetic(sym.expr, char))
-            return self._single(self._as(value, char), sym.shape)
-        atom = self.temporary(sym.shape, char)
-        self.loop([sym.expr], [atom], sym.shape, [None])
-        return self._sym(atom)
+        char = char or sym.char
+        if sym.size != 1:
+            return self.fresh(sym, char)
+        value = Nest(self, sym.shape, ()).value(sym.expr, arithmetic(sym.expr, char))
+        return self._single(self._as(value, char), sym.shape)
 
     def _as(self, value, char):
         if value.char != char:
@@ -153,36 +155,29 @@ class LoopPlanner(Products, Planner):
         return value
 
     def _single(self, value, shape):
-        return self._sym(Atom(self._base(value), 0, shape, (0,) * len(shape), value.char))
+        return self.sym(Atom(self._base(value), 0, shape, (0,) * len(shape), value.char))
 
-    def reduce(self, sym, how, axes, keepdims, carried=None):
-        """Reduce over `axes`; `carried` says whether in a value, not in memory (None: if the innermost axis is reduced)."""
+    def reduced(self, sym, how, axes, kept, carried=None):
+        """`carried` says whether in a value, not in memory (None: if the innermost axis is reduced)."""
         shape = sym.shape
-        kept = tuple(1 if k in axes else n for k, n in enumerate(shape))
-        result = kept if keepdims else tuple(n for k, n in enumerate(shape) if k not in axes)
         char = sym.char if sym.char in "df" else self.out.char if self.out.char in "lqLQ" else "d"
         if char not in "df" and how not in ("add", "mul"):
             raise NotLowered(f"{how} over integers has no machine code")
-        if 0 in shape:
-            target = self.temporary(kept, char)
-            self.loop([L.Expr.lift(IDENTITY[how])], [target], kept, [None])
-            return self._sym(target).reshape(result)
         order, turned = memory_order(shape, sym.expr.leaves())
         inner = [k for k in order if shape[k] != 1]
-        if math.prod(kept) == 1:
-            total = self._carried(sym, how, axes, char, order, turned, None)
-            return self._single(self._as(total, char), result)
+        if 0 not in shape and math.prod(kept) == 1:
+            return self._single(self._as(self._carried(sym, how, axes, char, order, turned, None), char), kept)
         target = self.temporary(kept, char)
         if carried is None:
             carried = bool(inner) and inner[-1] in axes and shape[inner[-1]] > 3
-        if carried:
+        if carried and 0 not in shape:
             self._carried(sym, how, axes, char, order, turned, target)
         else:
             # The innermost axis stays: rows are added up in memory.
-            self.loop([L.Expr.lift(IDENTITY[how])], [target], kept, [None])
+            self._filled(target, IDENTITY[how])
             window = Atom(target.reg, 0, shape, [0 if k in axes else s for k, s in enumerate(target.strides)], char)
             self.loop([sym.expr], [window], shape, [how])
-        return self._sym(target).reshape(result)
+        return self.sym(target)
 
     def _carried(self, sym, how, axes, char, order, turned, target):
         """Reduce with carried values, in loops inside those of the axes that stay; store in `target`."""
@@ -204,22 +199,16 @@ class LoopPlanner(Products, Planner):
             nest.bodies[depth].append(ir.Store(self.bases[target.reg][0], nest.index(target, axes), total))
         return total
 
-    def _scanned(self, sym, axis, how, exclusive):
-        def step(before, x, _):
-            return _combined(how, before, x)
+    def scanned(self, sym, axis, how):
+        return self._along(sym, None, axis, IDENTITY[how], lambda before, x, _: _combined(how, before, x))
 
-        return self._along(sym, None, axis, IDENTITY[how], step, exclusive, how)
+    def recurred(self, sym, factors, axis, lag):
+        if not lag:
+            return self._along(sym, factors, axis, 0.0, lambda before, x, f: x + f * before)
+        # Carried is the factor times what came before.
+        return self._along(sym, factors, axis, 0.0, lambda before, x, f: (x + before) if f is None else (x + before) * f, after=True)
 
-    def _recurred(self, sym, factors, axis, lag, exclusive):
-        if lag:
-            # Carried is the factor times what came before.
-            def step(before, x, f):
-                return (x + before) if f is None else (x + before) * f
-
-            return self._along(sym, factors, axis, 0.0, step, exclusive, None, after=True)
-        return self._along(sym, factors, axis, 0.0, lambda before, x, f: x + f * before, exclusive, None)
-
-    def _along(self, sym, factors, axis, start, step, exclusive, how, after=False):
+    def _along(self, sym, factors, axis, start, step, after=False):
         """A scan along one axis: carried in a value if that axis is the last, else in a row in memory.
 
         `step` makes what is carried; with `after`, what is stored is the step without its factor.
@@ -228,7 +217,7 @@ class LoopPlanner(Products, Planner):
         atoms = [*sym.expr.leaves(), *(factors.expr.leaves() if factors is not None else ())]
         out = self.temporary(shape, char, like=atoms)
         if 0 in shape:
-            return self._sym(out)
+            return self.sym(out)
         order, turned = memory_order(shape, atoms)
         order = [k for k in order if shape[k] != 1]
         alone, last = shape[axis] == 1, bool(order) and order[-1] == axis
@@ -236,7 +225,7 @@ class LoopPlanner(Products, Planner):
         if not last and not alone:
             kept = [1 if k == axis else n for k, n in enumerate(shape)]
             row = self.temporary(kept, char)
-            self.loop([L.Expr.lift(start)], [row], kept, [None])
+            self._filled(row, start)
         nest = Nest(self, shape, order, turned - {axis})
         if row is not None:
             before = ir.Load(self.bases[row.reg][0], nest.index(row))
@@ -258,46 +247,43 @@ class LoopPlanner(Products, Planner):
             nest.store(row, carried)
         elif last:
             before.next = carried
-        nest.store(out, before if exclusive else total)
-        return self._sym(out)
+        nest.store(out, total)
+        return self.sym(out)
 
     # -- positions -------------------------------------------------------------------
     def _positions(self, index, shape):
-        atom = self._in_memory(index).reshape(shape).atom
+        atom = self.in_memory(index).reshape(shape).atom
         require(atom.char in "lqiLQI", f"positions are of dtype {atom.char!r}")
         return atom
 
-    def _ordered(self, sym):
+    def ordered(self, sym):
         """`sym` in memory, in C order without gaps."""
-        sym = self._in_memory(sym)
-        if not contiguous(sym.shape, sym.atom.strides, ITEMSIZE[sym.char]):
-            sym = self._sym(self._fresh(sym))
-        return sym.reshape((sym.size,))
+        sym = self.in_memory(sym)
+        return sym if sym.atom.contiguous else self.fresh(sym)
 
     def gather(self, sym, index, shape):
         shape = tuple(shape)
-        source = self._ordered(sym).atom
+        source = self.ordered(sym).atom
         positions = self._positions(index, shape)
         single = math.prod(shape) == 1
         out = None if single else self.temporary(shape, sym.char)
         if 0 in shape:
-            return self._sym(out)
+            return self.sym(out)
         nest = Nest(self, shape, range(len(shape)))
         load = ir.Load(*nest.at(source, positions))
         nest.add(load)
         if single:
             return self._single(load, shape)
         nest.store(out, load)
-        return self._sym(out)
+        return self.sym(out)
 
-    def _write_at(self, source, index, target, add):
-        shape = index.shape if source is None else source.shape
+    def write_at(self, source, index, target, add):
+        shape = source.shape if source.size == index.size else index.shape
         if 0 in shape:
             return
         positions = self._positions(index, shape)
         nest = Nest(self, shape, range(len(shape)))
-        expr = L.Expr.lift(0.0) if source is None else source.expr
-        value = nest.value(expr, arithmetic(expr, target.char))
+        value = nest.value(source.expr, arithmetic(source.expr, target.char))
         buffer, at = nest.at(target, positions)
         if add:
             before = ir.Load(buffer, at)
@@ -305,69 +291,43 @@ class LoopPlanner(Products, Planner):
             nest.add(before, value)
         nest.add(ir.Store(buffer, at, value))
 
-    def _fresh(self, sym, like=()):
-        """A copy of `sym` in a buffer of its own."""
-        atom = self.temporary(sym.shape, sym.char, like=like)
-        self.loop([sym.expr], [atom], sym.shape, [None])
-        return atom
-
     # -- windows ----------------------------------------------------------------------
-    def _window(self, reg, size, shape, strides, offset, char):
-        buffer, start = self.bases[reg]
-        if isinstance(offset, ir.Index):
-            start = added(start, offset, self.body)
-        else:
-            start = moved(start, offset)
-        return Atom(self._base((buffer, start)), 0, shape, [s * ITEMSIZE[char] for s in strides], char)
-
-    def strided(self, sym, shape, strides, offset):
-        sym = self._in_memory(sym)
-        offset = offset if isinstance(offset, ir.Index) else ir.Index(offset)
-        ref = window(self.ref_of(sym.atom), shape, strides, offset)
-        return self.sym_of(ref or window(self.ref_of(self._fresh(sym)), shape, strides, offset))
-
     #: Where the first operand goes that is to be changed, an ArrayRef; None: to a new buffer.
     room = None
 
     def changed(self, sym):
         room, self.room = self.room, None
         if room is None:
-            return self._sym(self._fresh(sym))
+            return self.fresh(sym)
         self._store(sym, room)
         return self.sym_of(room)
 
     def placed(self, sym, shape, strides, offset):
-        target, size = self.temporary(shape, sym.char), math.prod(shape)
-        once = distinct(sym.shape, strides)
-        for start, count in around(sym.shape, strides, offset, size) if once else [(0, size)]:
-            self.loop([L.Expr.lift(0.0)], [self._window(target.reg, count, (count,), (1,), start, sym.char)], (count,), [None])
-        part = self._window(target.reg, size, sym.shape, strides, offset, sym.char)
-        self.loop([sym.expr], [part], sym.shape, [None if once else "add"])
-        return self._sym(target)
+        if not distinct(sym.shape, strides):
+            return super().placed(sym, shape, strides, offset)
+        whole = self.temporary(shape, sym.char)
+        for start, count in around(sym.shape, strides, offset, whole.size):
+            self._filled(self.part(whole, (count,), (1,), start), 0.0)
+        self.loop([sym.expr], [self.part(whole, sym.shape, strides, offset)], sym.shape, [None])
+        return self.sym(whole)
 
     # -- the instruction ------------------------------------------------------------------
     def row(self, row, attrs, target):
         """The value of a row."""
         operands, out = self.operands, self.out
-        if row.elementwise:
-            value = row.expr(*operands)
-            if out.char not in "df" and not all(map(ir.integral, nodes(value.expr))):
-                return self.called(partial(row.value, **attrs), target)
-            if value.atom is not None and target is None and out.shape:
-                # A copy stays as it is when the operand is written to.
-                value = self._sym(self._fresh(value.broadcast_to(out.shape)))
-            return self.deliver(value, target)
-        self.eager = ELEMENTARY
-        if row.linear:
-            result = Sym(self, out.shape, out.char, L.Expr.lift(0.0))
-            zero = row.adds and row.effect == "write" and operands[0].expr.is_const and operands[0].expr.args[0] == 0.0
-            tangents = [None if zero and k == 0 else operands[k] for k in row.slots(len(operands))]
-            return self.deliver(row.jvp(tangents, *operands, result, **attrs), target)
-        if row.forward is None:
+        if not row.elementwise:
+            self.eager = ELEMENTARY
+        elif out.char not in "df" and not all(map(ir.integral, nodes(row.expr(*operands).expr))):
+            return self.called(partial(row.value, **attrs), target)
+        value = row.computed(operands, Sym(self, out.shape, out.char, L.Expr.lift(0.0)), attrs)
+        if value is None:
             if row.dynamic:
                 raise NotLowered(f"{row.name} is computed by calling NumPy")
             return self.called(partial(row.value, **attrs), target)
-        return self.deliver(row.forward(*operands, **attrs), target)
+        if row.elementwise and value.atom is not None and target is None and out.shape:
+            # A copy stays as it is when the operand is written to.
+            value = self.fresh(value.broadcast_to(out.shape))
+        return self.deliver(value, target)
 
     def deliver(self, sym, target):
         """`sym` as the result: an ArrayRef or Value, written to `target` if there is one."""
@@ -377,7 +337,7 @@ class LoopPlanner(Products, Planner):
         if sym.shape != out.shape:
             sym = sym.reshape(out.shape) if sym.size == 1 and sym.ndim > len(out.shape) else sym.broadcast_to(out.shape)
         if target is None and out.shape == ():
-            value = self._cast(sym, out.char) if sym.char != out.char or sym.atom is None else sym
+            value = self.compute(sym, out.char) if sym.char != out.char or sym.atom is None else sym
             if self.is_value(value.atom):
                 return self.bases[value.atom.reg]
             ref = self.ref_of(value.atom)
@@ -386,7 +346,8 @@ class LoopPlanner(Products, Planner):
         atom = sym.atom
         if target is None:
             if atom is None or atom.char != out.char or self.is_value(atom):
-                atom = self._fresh(Sym(self, out.shape, out.char, sym.expr), sym.expr.leaves())
+                atom = self.temporary(out.shape, out.char, like=sym.expr.leaves())
+                self.loop([sym.expr], [atom], out.shape, [None])
             return self.ref_of(atom)
         self._store(sym, target)
         return target

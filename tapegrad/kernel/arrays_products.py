@@ -13,7 +13,7 @@ from dataclasses import replace
 import numpy as np
 
 from ..interpreter import program as P
-from ..interpreter.plan import call_words
+from ..interpreter.planner import call_words
 from ..rules import lang as L
 from . import ir
 from .arrays_views import moved
@@ -30,54 +30,43 @@ _BATCH, _EXTENTS, _STRIDES, _OUTER = 12, slice(13, 16), slice(20, 26), 26
 class Products:
     """The part of `LoopPlanner` for matrices."""
 
-    def _matmul(self, a, b, char, absolute):
+    def product(self, a, b, char, absolute):
         (m, k), n = a.shape[-2:], b.shape[-1]
         batch = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
         vector = m == 1 or n == 1
-        if 0 in (m, k, n, *batch) or vector or max(m, k, n) <= TINY:
-            return self._product(a, b, batch, char)
-        return super()._matmul(a, b, char, False)
+        if 0 in (m, k, n, *batch):
+            return self.sym(self.temporary((*batch, m, n), char, zero=True))
+        if vector or max(m, k, n) <= TINY:
+            a, b = (s.window().cast(char) for s in (a, b))
+            products = a.expand_dims([a.ndim]) * b.expand_dims([b.ndim - 2])
+            return self.reduced(products, "add", (products.ndim - 2,), (*batch, m, 1, n), None if vector else True).reshape((*batch, m, n))
+        return self.called_product(a, b, char)[2]
 
-    def _product(self, a, b, batch, char):
-        """A matrix product as a reduction of all products."""
-        (m, k), n = a.shape[-2:], b.shape[-1]
-        if k == 0 or 0 in (m, n, *batch):
-            return self._sym(self.temporary((*batch, m, n), char, zero=True))
-        a, b = (s if s.char == char else self._cast(s, char) for s in (a.window(), b.window()))
-        products = a.expand_dims([a.ndim]) * b.expand_dims([b.ndim - 2])
-        return self.reduce(products, "add", (products.ndim - 2,), False, None if m == 1 or n == 1 else True)
-
-    def _call_places(self, atoms, inputs):
+    def call_places(self, atoms, inputs):
         # A program by itself: the result is in register 0, the others in registers of their own, where they begin.
         saved = [P.FIRST_SAVED + k for k in range(len(atoms) - 1)]
         return [(register, 0) for register in (*saved[:inputs], 0, *saved[inputs:])]
 
-    def _call_step(self, spec, words, places, atoms, inputs):
+    def call(self, spec, words, places, atoms, inputs):
         program = np.array([P.CALL, len(words), spec.address(), *words[1:], P.END, 0], np.int64)
-        run = self._run(program, [(register, x) for (register, _), x in zip(places, atoms)], inputs, spec, spec.name)
+        refs = [self.ref_of(atom) for atom in atoms]
+        operands = sorted(((register, ref.buffer, ref.offset) for (register, _), ref in zip(places, refs)), key=lambda each: each[0] != 0)
+        reads, writes = {ref.buffer for ref in refs[:inputs]}, {ref.buffer for ref in refs[inputs:]}
+        self.body.append(run := ir.Run(program, operands, reads, writes, spec, spec.name))
         if spec.name == "matmul" and program[_BATCH] == 1 and program[_OUTER] == 0:
             run.product = tuple(program[_EXTENTS].tolist())
 
     def called(self, function, target):
         """A call of a function of the operands, in Python."""
-        operands = [self._ordered(s).reshape(s.shape) for s in self.operands]
+        operands = [self.ordered(s) for s in self.operands]
         if len(operands) > P.FIRST_TARGET - P.FIRST_SAVED - 1:
             raise NotLowered(f"NumPy is called with {len(operands)} operands")
         spec = Called(function, [(s.shape, s.char) for s in operands], (self.out.shape, self.out.char))
         atoms = [*(s.atom for s in operands), self.temporary(self.out.shape, self.out.char), self.temporary((), "d")]
-        places = self._call_places(atoms, len(operands))
-        self._call_step(spec, call_words(0, spec.data(), places, [1], [], [], []), places, atoms, len(operands))
-        self.demand(L.eq(self._sym(atoms[-1]), 1.0))
-        return self.deliver(self._sym(atoms[-2]), target)
-
-    def _run(self, program, places, inputs, keeps, name):
-        """A Run; `places` are (register, window), what it reads first."""
-        refs = [(reg, self.ref_of(atom)) for reg, atom in places]
-        listed = [(reg, ref.buffer, ref.offset) for reg, ref in refs]
-        listed.sort(key=lambda triple: triple[0] != 0)
-        reads, writes = {ref.buffer for _, ref in refs[:inputs]}, {ref.buffer for _, ref in refs[inputs:]}
-        self.body.append(ir.Run(program, listed, reads, writes, keeps, name))
-        return self.body[-1]
+        places = self.call_places(atoms, len(operands))
+        self.call(spec, call_words(0, spec.data(), places, [1], [], [], []), places, atoms, len(operands))
+        self.demand(L.eq(self.sym(atoms[-1]), 1.0))
+        return self.deliver(self.sym(atoms[-2]), target)
 
 
 def strides(run):

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..common.errors import require
-from ..interpreter.symbolic import contiguous
+from ..interpreter.windows import contiguous, within
 from ..rules import lang as L
 from ..tape.meta import c_strides
 from . import ir
@@ -93,36 +93,18 @@ def without_table(index, body):
 
 # ---- views --------------------------------------------------------------------------------
 
-def window(x, shape, strides, offset):
+def window(x, shape, strides, offset, body):
     """The window of `x` whose elements have these strides and offset (an `ir.Index`) in C order, or None if it is none."""
     if 0 in shape:
         return ArrayRef(x.buffer, ir.Index(), shape, c_strides(shape, 1), x.char)
     if contiguous(x.shape, x.strides, 1):
-        if x.offset.plus is not None and offset.plus is not None:
-            return None
-        return ArrayRef(x.buffer, added(x.offset, offset, []), shape, tuple(strides), x.char)
+        return ArrayRef(x.buffer, added(x.offset, offset, body), shape, tuple(strides), x.char)
     if offset.plus is not None:
         return None
-    # Each step in C order must be one step along the axes of x, wherever it begins.
-    counts = [*shape, *(loop.total for loop, _ in offset.steps)]
-    steps = [*strides, *(c for _, c in offset.steps)]
-    start = np.unravel_index(offset.base, x.shape)
-    reach = [[int(s), int(s)] for s in start]
-    turned = []
-    for n, step in zip(counts, steps):
-        if n == 1:
-            turned.append((0,) * x.ndim)
-            continue
-        stop = np.unravel_index(offset.base + step * (n - 1), x.shape)
-        change = [int(b - a) for a, b in zip(start, stop)]
-        if any(c % (n - 1) for c in change):
-            return None
-        for r, c in zip(reach, change):
-            r[c > 0] += c
-        turned.append(tuple(c // (n - 1) for c in change))
-    if any(low < 0 or high >= n for (low, high), n in zip(reach, x.shape)):
+    loops, coefficients = zip(*offset.steps) if offset.steps else ((), ())
+    inside = within(x.shape, x.strides, (*shape, *(loop.total for loop in loops)), (*strides, *coefficients), offset.base)
+    if inside is None:
         return None
-    jumps = [int(sum(c * s for c, s in zip(change, x.strides))) for change in turned]
-    base = int(sum(i * s for i, s in zip(start, x.strides)))
-    loops = [(loop, c) for (loop, _), c in zip(offset.steps, jumps[len(shape) :])]
-    return ArrayRef(x.buffer, moved(x.offset, base, loops), shape, tuple(jumps[: len(shape)]), x.char)
+    base, jumps = inside
+    ndim = len(shape)
+    return ArrayRef(x.buffer, moved(x.offset, base, zip(loops, jumps[ndim:])), shape, tuple(jumps[:ndim]), x.char)

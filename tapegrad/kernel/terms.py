@@ -1,4 +1,4 @@
-"""The rules' language (`array.rule_array`) on values that do not exist yet: rules write derivative instructions.
+"""The rules' language (`interpreter.rule_array`) on values that do not exist yet: rules write derivative instructions.
 
 Each operation on a `Term` is at once an instruction of a `Writer`: one on float64 scalars a scalar instruction, any other an
 entry.  Nothing is computed, only shapes and dtypes are followed.  Products are plain, for what is
@@ -12,7 +12,7 @@ import math
 import numpy as np
 
 from ..array.recorded import LOGICAL, row_of, value_function
-from ..array.rule_array import RuleArray
+from ..interpreter.rule_array import RuleArray
 from ..rules import BY_NAME
 from ..rules import lang as L
 from ..rules.shapes import promoted

@@ -25,6 +25,7 @@ from numba.core.untyped_passes import MakeFunctionToJitFunction
 
 from ..common.errors import UnsupportedInNumbaError
 from ..common.uninterrupted import uninterrupted
+from ..common.waiting import waiting
 from . import arrays  # noqa: F401  (registers operations)
 from .broadcast import BroadcastPass
 from .rewrite import VARIANT, dual_pass
@@ -37,7 +38,7 @@ class Uninterrupted(Compiler):
     """Numba's compiler; Ctrl-C waits until it has finished (`uninterrupted`), and until it knows what is registered with Numba."""
 
     __init__ = uninterrupted(Compiler.__init__)
-    compile_extra = uninterrupted(Compiler.compile_extra)
+    compile_extra = uninterrupted(waiting("numba", "compiling derivatives of functions by Numba")(Compiler.compile_extra))
 
 
 @cache

@@ -28,7 +28,7 @@ from ..common.registry import attach
 from ..common.tree import parts_of
 from ..rules import BY_FUNCTION, BY_NAME
 from ..rules.special import SCIPY_UFUNCS
-from .lists import CODE
+from .lists import CODE, parameters
 from .refused import REFUSED
 
 #: ufuncs whose results carry no derivative; they give plain values.
@@ -183,11 +183,7 @@ def _into(ufunc, method, inputs, kwargs, out):
                 return out[0]
             if mask.ndim:
                 target, inputs = mask, [np.broadcast_to(x, out[0].shape)[mask] for x in inputs]
-        result = F.lift(getattr(ufunc, method)(*inputs, **kwargs))
-        if not np.can_cast(result.dtype, out[0].dtype, casting):
-            raise TypeError(f"Cannot cast ufunc {ufunc.__name__!r} output from {result.dtype!r} to {out[0].dtype!r} with casting rule {casting!r}")
-        out[0][target] = result
-        return out[0]
+        return _assigned(ufunc, getattr(ufunc, method)(*inputs, **kwargs), out[0], target, casting)
     if any(isinstance(x, Differentiable) and x.requires_grad for x in (*inputs, *out)):
         raise LeaveTapeError(
             f"np.{ufunc.__name__} with out= (or `array += tensor`) would write a tracked value into plain memory and "
@@ -197,6 +193,17 @@ def _into(ufunc, method, inputs, kwargs, out):
     targets = tuple(np.asarray(value_of(x)) for x in out)
     getattr(ufunc, method)(*values, **kwargs, out=targets)
     return out[0]
+
+
+def _assigned(function, result, out, target=..., casting="same_kind"):
+    """`out`, a tensor, with a result of NumPy's `function` written to it."""
+    result = F.lift(result)
+    if not np.can_cast(result.dtype, out.dtype, casting):
+        raise TypeError(
+            f"Cannot cast the output of {function.__name__!r} from {result.dtype!r} to {out.dtype!r} with casting rule {casting!r}"
+        )
+    out[target] = result
+    return out
 
 
 # ---- functions ------------------------------------------------------------------
@@ -215,7 +222,7 @@ _ABOUT_SHAPES = {
     getattr(np, name)
     for name in (
         "shape ndim size can_cast common_type diag_indices_from iscomplexobj isrealobj may_share_memory result_type "
-        "shares_memory tril_indices_from triu_indices_from empty_like"
+        "shares_memory tril_indices_from triu_indices_from empty_like zeros_like ones_like einsum_path"
     ).split()
 }  # fmt: skip
 
@@ -224,9 +231,7 @@ def plain_function(function):
     """A NumPy function that looks only at shapes or gives values without derivative."""
 
     def call(*args, **kwargs):
-        if kwargs.get("out") is not None:
-            raise refuse(function, " with the argument out=")
-        if LISTENERS:
+        if LISTENERS and function not in _ABOUT_SHAPES:
             notify(name_of(function), *args)
         operands = list(parts_of((args, kwargs), Differentiable))
         result = computed(
@@ -258,25 +263,14 @@ def only_defaults(function, **arguments):
         raise refuse(function, f" with the argument {', '.join(named)}=")
 
 
-def _clip(a, a_min=NO_VALUE, a_max=NO_VALUE, out=None, *, min=NO_VALUE, max=NO_VALUE):
-    only_defaults(np.clip, out=out)
+def _clip(a, a_min=NO_VALUE, a_max=NO_VALUE, *, min=NO_VALUE, max=NO_VALUE):
     low = a_min if a_min is not NO_VALUE else min
     high = a_max if a_max is not NO_VALUE else max
     return F.clip(a, None if low is NO_VALUE else low, None if high is NO_VALUE else high)
 
 
-def _product(numpy_function, function):
-    def call(a, b, out=None):
-        only_defaults(numpy_function, out=out)
-        return function(a, b)
-
-    return call
-
-
-#: NumPy's functions that are no ufuncs -> what stands for them on tensors; the other modules of this package add theirs.
-FUNCTIONS = {
-    np.clip: _clip, np.dot: _product(np.dot, F.dot), np.outer: _product(np.outer, F.outer),
-}  # fmt: skip
+#: NumPy's functions that are no ufuncs -> what stands for them on tensors, without ``out=``; the other modules of this package add theirs.
+FUNCTIONS = {np.clip: _clip, np.dot: F.dot, np.outer: F.outer}
 
 
 def any_tracked(thing):
@@ -307,7 +301,15 @@ def function_on_tensors(self, function, types, args, kwargs):
             raise refuse(function)
         # Constants have no derivative to lose.
         ours = plain_function(function)
-    return ours(*args, **kwargs)
+    out = kwargs.pop("out", None)
+    if len(args) > 2 and "out" in (names := parameters(function)[: len(args)]):
+        k = names.index("out")
+        out, args = args[k], (*args[:k], *args[k + 1 :])
+    if out is None:
+        return ours(*args, **kwargs)
+    if not isinstance(out, Differentiable):
+        raise refuse(function, " with the argument out=")
+    return _assigned(function, ours(*args, **kwargs), out)
 
 
 def _with_joined(thing):
@@ -327,7 +329,7 @@ _AS_TENSORS = _ABOUT_SHAPES | {
     for name in (
         "reshape ravel transpose swapaxes matrix_transpose moveaxis rollaxis squeeze expand_dims atleast_1d atleast_2d atleast_3d "
         "broadcast_to broadcast_arrays concatenate stack vstack hstack dstack column_stack split array_split hsplit vsplit dsplit "
-        "unstack diagonal flip fliplr flipud take take_along_axis where nonzero sum copy zeros_like ones_like "
+        "unstack diagonal flip fliplr flipud take take_along_axis where nonzero sum copy "
         "copyto put place putmask put_along_axis fill_diagonal"
     ).split()
 }  # fmt: skip

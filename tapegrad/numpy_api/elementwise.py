@@ -8,7 +8,7 @@ from ..array import functions as F
 from ..array.differentiable import Differentiable
 from ..array.record import guard_on, plain, record_aux
 from ..common.host_functions import host_function
-from .dispatch import DIRECT, FUNCTIONS, VALUES, implements, only_defaults, plain_function, refuse, value_of
+from .dispatch import DIRECT, FUNCTIONS, VALUES, implements, refuse, value_of
 
 VALUES.update((np.isnat,))
 
@@ -65,8 +65,7 @@ DIRECT[np.conjugate] = F.clone
 # ---- functions --------------------------------------------------------------------------
 
 
-def _round(a, decimals=0, out=None):
-    only_defaults(np.round, out=out)
+def _round(a, decimals=0):
     if not decimals:
         return F.rint(a)
     # As NumPy rounds; the derivative is 0.
@@ -117,6 +116,3 @@ def _unwrap(p, discont=None, axis=-1, *, period=2 * np.pi):
     # Whole periods are added: constants between jumps.
     return p + record_aux(_periods(discont, axis, period), p)
 
-
-for _function in (np.isposinf, np.isneginf, np.isreal, np.iscomplex):
-    FUNCTIONS[_function] = plain_function(_function)

@@ -39,16 +39,14 @@ def taking_lists(function):
                 break
         return function(*args, **kwargs)
 
-    names = () if isinstance(function, np.ufunc) else _parameters(function)
+    names = () if isinstance(function, np.ufunc) else parameters(function)
     return call
 
 
-def _parameters(function):
+@functools.cache
+def parameters(function):
     """The names of the parameters of a function that can be given by position."""
-    try:
-        parameters = inspect.signature(function).parameters.values()
-    except ValueError:  # no signature before NumPy 2.4
-        return ("arrays",) if function in (np.concatenate, np.lexsort) else ()
+    parameters = inspect.signature(function).parameters.values()
     return [p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
 
 

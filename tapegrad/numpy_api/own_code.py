@@ -25,6 +25,7 @@ from ..array.differentiable import Differentiable
 from ..array.objects import holds_tensors
 from ..array.record import guard_on, normalise, plain
 from .dispatch import FUNCTIONS, implements, refuse, values_of
+from .einsum import contracted
 from .shaping import cast, rearranged
 
 _NAMES = """
@@ -33,7 +34,7 @@ linalg.tensorinv linalg.cond linalg.cross logspace ptp trapezoid cumulative_sum 
 rollaxis ix_ vstack hstack dstack column_stack append hsplit vsplit dsplit unstack
 fliplr flipud rot90 resize fft.fftshift fft.ifftshift trim_zeros apply_along_axis apply_over_axes
 tril triu matrix_transpose linalg.matrix_transpose linalg.diagonal linalg.trace linalg.vector_norm linalg.matrix_norm linalg.svdvals
-fix real_if_close extract
+fix real_if_close extract corrcoef einsum_path block atleast_1d atleast_2d atleast_3d
 """
 
 
@@ -107,6 +108,8 @@ _REPLACED = {
 #: The same for what has no public name, by the name that it has there.
 _REPLACED_BY_NAME = {
     "_array_converter": _Converter,
+    "_concatenate": np.concatenate,
+    "c_einsum": contracted,
     "_makearray": lambda array: (F.lift(array), lambda result: result),
     "inv": lambda array, signature: np.linalg.inv(array),
 }

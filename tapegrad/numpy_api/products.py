@@ -12,10 +12,11 @@ from operator import index as as_index
 import numpy as np
 
 from ..array import functions as F
+from ..array.differentiable import Differentiable
 from ..array.record import guard_on, tracked
 from .dispatch import DIRECT, implements, only_defaults, refuse, value_of
-from .einsum import einsum
 from .elementwise import all_finite
+from .own_code import own_code
 from .shaping import as_tensor
 
 # ---- inner and outer ---------------------------------------------------------------
@@ -80,9 +81,11 @@ def _vdot(a, b, /):
 
 
 @implements(np.einsum)
-def _einsum(*operands, out=None, optimize=False, dtype=None, order="K", casting="safe"):
-    only_defaults(np.einsum, out=out, dtype=dtype)
-    return einsum(*operands, optimize=optimize)
+def _einsum(*operands, optimize=False, dtype=None, order="K", casting="safe"):
+    only_defaults(np.einsum, dtype=dtype)
+    # The code in Python reads subscripts more freely than what is compiled.
+    np.einsum(*[np.zeros((1,) * np.ndim(x)) if isinstance(x, (Differentiable, np.ndarray)) else x for x in operands])
+    return own_code(np.einsum)(*operands, optimize=True if optimize is False else optimize)
 
 
 @implements(np.cross)
@@ -217,22 +220,4 @@ def _interp(x, xp, fp, left=None, right=None, period=None):
 def _picked(x, positions):
     return F.take(x, positions) if np.ndim(positions) else x[int(positions)]
 
-
-# ---- differences ----------------------------------------------------------------------
-
-
-# ---- covariances ------------------------------------------------------------------------
-
-
-@implements(np.corrcoef)
-def _corrcoef(x, y=None, rowvar=True, *, dtype=None):
-    only_defaults(np.corrcoef, dtype=dtype)
-    c = np.cov(F.lift(x), y, rowvar)
-    if c.ndim == 0:
-        return c / c
-    deviation = np.sqrt(F.diagonal(c))
-    return F.clip(c / F.expand_dims(deviation, 1) / F.expand_dims(deviation, 0), -1.0, 1.0)
-
-
-# ---- chains of matrices --------------------------------------------------------------------
 

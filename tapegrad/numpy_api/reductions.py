@@ -25,12 +25,12 @@ def _flag(keepdims):
     return keepdims is not NO_VALUE and bool(keepdims)
 
 
-def _checked(function, x, dtype=None, out=None, **others):
+def _checked(function, x, dtype=None, **others):
     """`x` as a tensor; refuses arguments that are not supported."""
     x = F.lift(x)
     if dtype is not None and np.dtype(dtype) == x.dtype:
         dtype = None
-    only_defaults(function, dtype=dtype, out=out, **others)
+    only_defaults(function, dtype=dtype, **others)
     return x
 
 
@@ -71,8 +71,8 @@ def _initial(initial, x):
 
 
 def _reduction(function, ours, identity, combine, skip_nan=False):
-    def call(a, axis=None, dtype=None, out=None, keepdims=False, initial=NO_VALUE, where=NO_VALUE):
-        x = _checked(function, a, dtype, out)
+    def call(a, axis=None, dtype=None, keepdims=False, initial=NO_VALUE, where=NO_VALUE):
+        x = _checked(function, a, dtype)
         mask = _numbers(x, where) if skip_nan else _mask(where, x)
         result = ours(_masked(x, mask, identity), axis=axis, keepdims=_flag(keepdims))
         return combine(result, _initial(initial, x)) if is_given(initial) else result
@@ -81,8 +81,8 @@ def _reduction(function, ours, identity, combine, skip_nan=False):
 
 
 def _extremum(function, ours, identity, combine):
-    def call(a, axis=None, out=None, keepdims=False, initial=NO_VALUE, where=NO_VALUE):
-        x = _checked(function, a, None, out)
+    def call(a, axis=None, keepdims=False, initial=NO_VALUE, where=NO_VALUE):
+        x = _checked(function, a)
         mask = _mask(where, x)
         has_initial = is_given(initial) and initial is not None
         if mask is not None and not has_initial:
@@ -136,8 +136,8 @@ def _std_of(x, axis, mask, keepdims, ddof):
 
 
 def _mean(function, skip_nan=False):
-    def call(a, axis=None, dtype=None, out=None, keepdims=False, *, where=NO_VALUE):
-        x = _checked(function, a, dtype, out)
+    def call(a, axis=None, dtype=None, keepdims=False, *, where=NO_VALUE):
+        x = _checked(function, a, dtype)
         mask = _numbers(x, where) if skip_nan else _mask(where, x)
         return F.mean(x, axis=axis, keepdims=_flag(keepdims)) if mask is None else _mean_of(x, axis, mask, _flag(keepdims))
 
@@ -146,10 +146,10 @@ def _mean(function, skip_nan=False):
 
 def _moment(function, ours, of, skip_nan=False):
     def call(
-        a, axis=None, dtype=None, out=None, ddof=0, keepdims=False, *, where=NO_VALUE, mean=NO_VALUE,
+        a, axis=None, dtype=None, ddof=0, keepdims=False, *, where=NO_VALUE, mean=NO_VALUE,
         correction=NO_VALUE,
     ):  # fmt: skip
-        x = _checked(function, a, dtype, out, mean=None if mean is NO_VALUE else mean)
+        x = _checked(function, a, dtype, mean=None if mean is NO_VALUE else mean)
         ddof = ddof if correction is NO_VALUE else correction
         mask = _numbers(x, where) if skip_nan else _mask(where, x)
         return ours(x, axis=axis, ddof=ddof, keepdims=_flag(keepdims)) if mask is None else of(x, axis, mask, _flag(keepdims), ddof)
@@ -202,10 +202,10 @@ FUNCTIONS[np.nanprod] = _reduction(np.nanprod, F.prod, 1.0, operator.mul, skip_n
 
 
 def _nan_extremum(function, plain_one, identity):
-    def call(a, axis=None, out=None, keepdims=False, initial=NO_VALUE, where=NO_VALUE):
-        x = _checked(function, a, None, out)
+    def call(a, axis=None, keepdims=False, initial=NO_VALUE, where=NO_VALUE):
+        x = _checked(function, a)
         mask = _numbers(x)
-        result = FUNCTIONS[plain_one](_masked(x, mask, identity), axis, None, keepdims, initial, where)
+        result = FUNCTIONS[plain_one](_masked(x, mask, identity), axis, keepdims, initial, where)
         if mask is not None and not is_given(initial):
             empty = _count(x, axis, mask) == 0
             if empty.any():
@@ -232,8 +232,8 @@ def cumprod(x, axis=None):
 
 
 def _scan(function, ours):
-    def call(a, axis=None, dtype=None, out=None):
-        return ours(_checked(function, a, dtype, out), axis)
+    def call(a, axis=None, dtype=None):
+        return ours(_checked(function, a, dtype), axis)
 
     return call
 
@@ -242,9 +242,6 @@ FUNCTIONS[np.cumsum] = _scan(np.cumsum, F.cumsum)
 FUNCTIONS[np.cumprod] = _scan(np.cumprod, cumprod)
 
 
-FUNCTIONS[np.count_nonzero] = lambda a, axis=None, *, keepdims=False: np.count_nonzero(
-    np.asarray(value_of(a)), axis=axis, keepdims=keepdims
-)
 
 
 # ---- order statistics -------------------------------------------------------------------
@@ -337,10 +334,10 @@ def _ranked(values, order, n, position):
 
 def _quantile(function, scale, skip_nan=False):
     def call(
-        a, q, axis=None, out=None, overwrite_input=False, method="linear", keepdims=False, *, weights=None,
+        a, q, axis=None, overwrite_input=False, method="linear", keepdims=False, *, weights=None,
         interpolation=None,
     ):  # fmt: skip
-        x = _checked(function, a, None, out, weights=weights, interpolation=interpolation)
+        x = _checked(function, a, None, weights=weights, interpolation=interpolation)
         single = x.dtype != np.float64 and not isinstance(q, Differentiable)
         dtype = function(np.zeros(2, x.dtype), q).dtype if single else x.dtype
         if scale != 1.0:
@@ -352,8 +349,8 @@ def _quantile(function, scale, skip_nan=False):
 
 
 def _median(function, skip_nan=False):
-    def call(a, axis=None, out=None, overwrite_input=False, keepdims=False):
-        x = _checked(function, a, None, out)
+    def call(a, axis=None, overwrite_input=False, keepdims=False):
+        x = _checked(function, a)
         return _quantiles(function, x, 0.5, axis, "linear", _flag(keepdims), skip_nan)
 
     return call

@@ -16,7 +16,6 @@ def _by_name(reasons):
 
 REFUSED = _by_name({
     "complex numbers are not supported, and the angle of a real number is a step (np.where(x < 0, np.pi, 0.0))": "angle",
-    "it has no rule yet": "einsum_path",
     "its result is complex, and complex numbers are not supported yet": (
         "fft.fft fft.fft2 fft.fftn fft.hfft fft.ifft fft.ifft2 fft.ifftn fft.ihfft fft.irfft fft.irfft2 fft.irfftn "
         "fft.rfft fft.rfft2 fft.rfftn sort_complex"
@@ -53,7 +52,7 @@ WITHOUT_DERIVATIVE = _by_name({
     ),
     "text is for reading": "array2string array_repr array_str",
     "it depends on shapes and dtypes only": (
-        "can_cast common_type empty_like iscomplexobj isrealobj may_share_memory min_scalar_type ndim ones_like "
+        "can_cast common_type einsum_path empty_like iscomplexobj isrealobj may_share_memory min_scalar_type ndim ones_like "
         "result_type shape shares_memory size zeros_like"
     ),
     "every element is the fill value; a tensor as fill value is differentiated": "full_like",

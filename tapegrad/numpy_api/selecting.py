@@ -8,6 +8,8 @@ without a derivative gives plain values.
 
 from __future__ import annotations
 
+from operator import attrgetter
+
 import numpy as np
 
 from ..array import functions as F
@@ -19,14 +21,14 @@ from ..common.errors import LeaveTapeError
 from ..common.host_functions import host_function
 from .dispatch import FUNCTIONS, any_tracked, implements, only_defaults, plain_function, refuse, values_of
 from .own_code import own_code
+from .refused import WITHOUT_DERIVATIVE
 from .shaping import as_tensor, cast, rearranged, untracked
 
 # ---- picking ------------------------------------------------------------------------------
 
 
 @implements(np.take)
-def _take(a, indices, axis=None, out=None, mode="raise"):
-    only_defaults(np.take, out=out)
+def _take(a, indices, axis=None, mode="raise"):
     return F.take(as_tensor(a), indices if isinstance(indices, Whole) else values_of(indices), axis, mode)
 
 
@@ -37,8 +39,7 @@ def _take_along_axis(arr, indices, axis=-1):
 
 
 @implements(np.choose)
-def _choose(a, choices, out=None, mode="raise"):
-    only_defaults(np.choose, out=out)
+def _choose(a, choices, mode="raise"):
     a = np.asarray(values_of(a))
     choices = list(choices)
     # Numbers are weak here, as nowhere else in this file.
@@ -47,8 +48,7 @@ def _choose(a, choices, out=None, mode="raise"):
 
 
 @implements(np.compress)
-def _compress(condition, a, axis=None, out=None):
-    only_defaults(np.compress, out=out)
+def _compress(condition, a, axis=None):
     condition = np.asarray(values_of(condition))
     return rearranged(lambda p: np.compress(condition, p, axis), a)
 
@@ -126,8 +126,7 @@ def _diagflat(v, k=0):
 
 
 @implements(np.trace)
-def _trace(a, offset=0, axis1=0, axis2=1, dtype=None, out=None):
-    only_defaults(np.trace, out=out)
+def _trace(a, offset=0, axis1=0, axis2=1, dtype=None):
     if not any_tracked(a):
         return untracked(lambda v: np.trace(v, offset, axis1, axis2, dtype), a)
     return F.trace(a if dtype is None else cast(a, dtype), offset, axis1, axis2)
@@ -254,13 +253,7 @@ def _put_along_axis(arr, indices, values, axis):
 
 # ---- plain values --------------------------------------------------------------------------
 
-#: Functions whose results are piecewise constant, or do not depend on values at all.
-for _name in (
-    "all allclose any argmax argmin argpartition argsort argwhere array2string array_equal array_equiv array_repr "
-    "array_str can_cast common_type count_nonzero diag_indices_from digitize flatnonzero isclose iscomplex iscomplexobj "
-    "isin isneginf isposinf isreal isrealobj lexsort may_share_memory min_scalar_type nanargmax nanargmin "
-    "ravel_multi_index result_type searchsorted shares_memory tril_indices_from triu_indices_from unravel_index"
-).split():
-    _function = getattr(np, _name)
-    FUNCTIONS[_function] = plain_function(_function)
-
+for _name in WITHOUT_DERIVATIVE:
+    _function = attrgetter(_name.partition(".")[2])(np)
+    if not isinstance(_function, np.ufunc):
+        FUNCTIONS.setdefault(_function, plain_function(_function))

@@ -16,7 +16,7 @@ from ..array import functions as F
 from ..array.objects import holds_tensors
 from ..array.record import normalise, plain, trace_of
 from ..common.errors import DtypeError, UnsupportedFunctionError
-from .dispatch import any_tracked, implements, only_defaults, refuse, values_of
+from .dispatch import any_tracked, implements, refuse, values_of
 
 #: What NumPy takes for an array, as a tensor.
 as_tensor = F.lift
@@ -149,19 +149,6 @@ def _transpose(a, axes=None):
     return F.transpose(a, axes if axes is None else _sizes(axes))
 
 
-def _atleast(function, least, shape):
-    @implements(function)
-    def call(*arys):
-        arrays = [as_tensor(a) for a in arys]
-        arrays = [a if a.ndim >= least else F.reshape(a, shape(a.shape)) for a in arrays]
-        return arrays[0] if len(arrays) == 1 else tuple(arrays)
-
-
-_atleast(np.atleast_1d, 1, lambda s: (1,))
-_atleast(np.atleast_2d, 2, lambda s: (1, *s) if s else (1, 1))
-_atleast(np.atleast_3d, 3, lambda s: (*s, 1) if len(s) == 2 else (1, *s, 1) if s else (1, 1, 1))
-
-
 @implements(np.broadcast_to)
 def _broadcast_to(array, shape, subok=False):
     return F.broadcast_to(array, _sizes(shape))
@@ -190,9 +177,7 @@ def _meshgrid(*xi, copy=True, sparse=False, indexing="xy"):
 # ---- joining ----------------------------------------------------------------------------
 
 
-def _concatenated(function, join, arrays, out, dtype, casting):
-    only_defaults(function, out=out)
-    result = join([as_tensor(a) for a in arrays])
+def _cast_by(result, dtype, casting):
     if dtype is None:
         return result
     if not np.can_cast(result.dtype, dtype, casting):
@@ -201,30 +186,13 @@ def _concatenated(function, join, arrays, out, dtype, casting):
 
 
 @implements(np.concatenate)
-def _concatenate(arrays, /, axis=0, out=None, *, dtype=None, casting="same_kind"):
-    return _concatenated(np.concatenate, lambda a: F.concatenate(a, axis), arrays, out, dtype, casting)
+def _concatenate(arrays, /, axis=0, *, dtype=None, casting="same_kind"):
+    return _cast_by(F.concatenate(arrays, axis), dtype, casting)
 
 
 @implements(np.stack)
-def _stack(arrays, axis=0, out=None, *, dtype=None, casting="same_kind"):
-    return _concatenated(np.stack, lambda a: F.stack(a, axis), arrays, out, dtype, casting)
-
-
-@implements(np.block)
-def _block(arrays):
-    leaves = []
-
-    def number(thing):
-        if isinstance(thing, list):
-            return [number(x) for x in thing]
-        leaves.append(thing)
-        return len(leaves) - 1
-
-    def look_up(numbers, positions):
-        return [look_up(n, positions) for n in numbers] if isinstance(numbers, list) else positions[numbers]
-
-    numbers = number(arrays)
-    return rearranged(lambda *positions: np.block(look_up(numbers, positions)), *leaves)
+def _stack(arrays, axis=0, *, dtype=None, casting="same_kind"):
+    return _cast_by(F.stack(arrays, axis), dtype, casting)
 
 
 @implements(np.lib.stride_tricks.sliding_window_view)
@@ -247,16 +215,6 @@ def _astype(x, dtype, /, *, copy=True, device=None):
     if x.dtype == np.dtype(dtype):
         return F.clone(x) if copy else x
     return F.astype(x, dtype)
-
-
-def _like(function):
-    @implements(function)
-    def call(a, *args, **kwargs):
-        return plain(normalise(function(np.asarray(values_of(a, False)), *args, **kwargs)))
-
-
-for _function in (np.zeros_like, np.ones_like, np.empty_like):
-    _like(_function)
 
 
 @implements(np.full_like)
@@ -285,17 +243,3 @@ def _array(object, dtype=None, *args, copy=None, order=None, subok=False, ndmin=
         result = cast(result, dtype)
     return result if result.ndim >= ndmin else F.reshape(result, (1,) * (ndmin - result.ndim) + tuple(result.shape))
 
-
-@implements(np.shape)
-def _shape(a):
-    return tuple(np.shape(values_of(a, False)))
-
-
-@implements(np.ndim)
-def _ndim(a):
-    return np.ndim(values_of(a, False))
-
-
-@implements(np.size)
-def _size(a, axis=None):
-    return np.size(values_of(a, False), axis)

@@ -25,7 +25,8 @@ from ..codegen.addresses import data_address
 from ..codegen.ufuncs import inner_loop
 from ..common.uninterrupted import imported
 from ..interpreter import program as P
-from ..interpreter.plan import Planner, call_words
+from ..interpreter.plan import Steps
+from ..interpreter.planner import call_words
 from ..interpreter.symbolic import ITEMSIZE, Atom, Sym
 from ..interpreter.windows import aligned, coalesce, longest_inside
 from ..rules import lang as L
@@ -42,7 +43,7 @@ class Unplanned(Exception):
     """There is no program for this entry."""
 
 
-class ValuePlanner(Planner):
+class ValuePlanner(Steps):
     """Collects the steps of one value program; register 0 is the result, operands have registers of their own."""
 
     def __init__(self, metas, out):
@@ -54,7 +55,7 @@ class ValuePlanner(Planner):
     def _operand(self, meta):
         if meta.char not in ITEMSIZE:
             raise Unplanned(meta.char)
-        return self._sym(Atom(self._register(), 0, meta.shape, meta.strides, meta.char))
+        return self.sym(Atom(self.register(), 0, meta.shape, meta.strides, meta.char))
 
     def ufunc(self, function, *syms):
         """The result, by the inner loop of a ufunc."""
@@ -63,13 +64,13 @@ class ValuePlanner(Planner):
         if not types or function.nout != 1 or not self.result.whole:
             raise Unplanned(f"{function.__name__} of {chars}")
         self._elements(inner_loop(function, types[0]), [*(s.window().atom for s in syms), self.result], self.out.shape)
-        return self._sym(self.result)
+        return self.sym(self.result)
 
     def accumulate(self, sym, window, how):
-        atom = (sym if sym.char == window.char else self._cast(sym, window.char)).window().atom
+        atom = sym.cast(window.char).window().atom
         # The axes of longest stride outermost.
         order = sorted(range(sym.ndim), key=lambda k: (-abs(atom.strides[k]), k))
-        turned = [self._sym(a).transpose(order).atom for a in (window, atom, window)]
+        turned = [self.sym(a).transpose(order).atom for a in (window, atom, window)]
         self._elements(inner_loop(_REDUCE[how], f"{2 * atom.char}->{atom.char}"), turned, turned[0].shape)
 
     def _elements(self, loop, atoms, shape):
@@ -87,7 +88,7 @@ class ValuePlanner(Planner):
         """Make `sym` the result."""
         out = self.out
         if not isinstance(sym, Sym):
-            sym = self._sym(self.result)._apply("add", L.Expr.lift(float(sym)), 0.0)
+            sym = Sym(self, (), out.char, L.Expr.lift(float(sym)))
         if sym.shape != out.shape:
             sym = sym.broadcast_to(out.shape)
         atom = sym.atom
@@ -124,7 +125,7 @@ class ValueProgram:
     @lru_cache(MOST)
     def of_row(cls, row, attrs, metas, out):
         """The program of a row, or None if NumPy has to be called."""
-        return cls._planned(lambda plan: _row(plan, row, dict(attrs)), metas, out)
+        return cls._planned(lambda plan: _row(plan, row, attrs), metas, out)
 
     @classmethod
     @lru_cache(MOST)
@@ -159,18 +160,14 @@ def _row(plan, row, attrs):
             char = plan.out.char
             if char not in "df" and any(s.char != char for s in operands):
                 raise Unplanned(row.name)
-            return plan.ufunc(function, *(s if s.char == char else plan._cast(s, char) for s in operands))
+            return plan.ufunc(function, *(s.cast(char) for s in operands))
         if plan.out.char not in "df":
             raise Unplanned(row.name)
-        return row.expr(*operands)
-    if any(s.char not in "df" for k, s in enumerate(operands) if k not in row.constants):
+    else:
+        if any(s.char not in "df" for k, s in enumerate(operands) if k not in row.constants):
+            raise Unplanned(row.name)
+        plan.eager = ELEMENTARY
+    value = row.computed(operands, plan.sym(plan.result), row.keywords(attrs, plan.DYNAMIC))
+    if value is None:
         raise Unplanned(row.name)
-    plan.eager = ELEMENTARY
-    if row.dynamic:
-        attrs[row.dynamic] = plan.DYNAMIC
-    if row.linear:
-        tangents = [operands[k] for k in row.slots(len(operands))]
-        return row.jvp(tangents, *operands, plan._sym(plan.result), **attrs)
-    if row.forward is None:
-        raise Unplanned(row.name)
-    return row.forward(*operands, **attrs)
+    return value

@@ -170,6 +170,17 @@ class Row:
         """Positions of the operands, out of `count`, that can carry a derivative."""
         return _slots(self.constants, count)
 
+    def computed(self, operands, result, attrs):
+        """The value of the result by the rules of the row; None if they do not say it (only `value` does).
+
+        Works on whatever it is given, as `contributions` does; of the `result` only shape and dtype are read.
+        """
+        if self.elementwise:
+            return self.expr(*operands)
+        if self.linear:
+            return self.jvp([operands[k] for k in self.slots(len(operands))], *operands, result, **attrs)
+        return None if self.forward is None else self.forward(*operands, **attrs)
+
     def contributions(self, g, operands, result, wanted, attrs):
         """What the adjoint `g` of the result adds to the adjoints of the operands.
 

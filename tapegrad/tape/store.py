@@ -29,6 +29,7 @@ cleared     number of instructions whose values a backward pass has released;
 live_rows   of a retired store: the rows of the tensors that still point to it.
 pinned      how many sweeps are running over the store (a hook may record, and
             even start another): it does not move meanwhile.
+began       when room was made for the first time, or 0.0: a recording that takes long says how far it is.
 due         number of slots from which on it is to forget what nobody needs: the capacity that it has, or had before it
             grew because it was pinned.
 trace       of a functional recording (`tapegrad.transforms.replay`): what a replay needs
@@ -45,6 +46,7 @@ backward pass has used up is *retired*; tensors that still point to it raise.
 from __future__ import annotations
 
 import threading
+import time
 import weakref
 from _thread import get_ident
 from bisect import bisect_left, bisect_right
@@ -52,6 +54,7 @@ from bisect import bisect_left, bisect_right
 import numpy as np
 
 from ..common.registry import registry
+from ..common.waiting import say
 from .layout import ARRAY_LEAF, ARRAY_RECORD, CONTINUATION, CONTINUES, FIRST_ARRAY, RECORD, SCALAR_LEAF
 from .places import PACKAGE, Place
 from .watch import Exposure, Watched
@@ -79,7 +82,7 @@ class Store:
 
     __slots__ = (
         "ident", "buffer", "view", "address", "capacity", "limit", "ops", "lefts", "rights", "offsets", "tokens", "objects", "savers",
-        "leaves", "leaf_list", "watched", "signatures", "most_signatures", "due", "code", "code_is_ours", "code_runs",
+        "leaves", "leaf_list", "watched", "signatures", "most_signatures", "began", "due", "code", "code_is_ours", "code_runs",
         "in_python", "hooks", "node_hooks", "pre_hooks", "retained", "nbytes", "byte_limit", "thread", "explicit", "forward",
         "retired", "live_rows", "special", "others", "pinned", "cleared", "clearings", "trace", "calling", "__weakref__",
     )  # fmt: skip
@@ -128,6 +131,7 @@ class Store:
         self.special = False
         self.others = 0
         self.pinned = 0
+        self.began = 0.0
         self.ident = self.thread.quick_ident
 
     def resize(self, capacity):
@@ -172,7 +176,16 @@ class Store:
             if not store.pinned:
                 store.due = store.capacity
         store._stage(len(store.tokens))
+        store._tell(time.perf_counter())
         return store
+
+    def _tell(self, now):
+        """Say how long the recording is, after two seconds of it, after four, and so on."""
+        self.began = self.began or now
+        turn = int(now - self.began).bit_length()
+        if turn > 1:
+            advice = "; a long loop over numbers is compiled by tg.njit_grad" if turn == 2 else ""
+            say(("recording", turn), f"recording, {len(self):,} instructions after {now - self.began:.0f} s{advice}")
 
     def let_go(self):
         """Drop saved values that no tensor can reach."""
@@ -348,6 +361,7 @@ class Store:
         else:
             self.watched.born = Exposure.count
         self.others = self.cleared = 0
+        self.began = 0.0
         if self.clearings:
             self.clearings.clear()
         if self.in_python or self.hooks or self.node_hooks or self.pre_hooks or self.retained:

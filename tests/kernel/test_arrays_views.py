@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tapegrad.interpreter.symbolic import contiguous
+from tapegrad.interpreter.windows import contiguous
 from tapegrad.kernel import ir
 from tapegrad.kernel.arrays_planner import LoopPlanner
 from tapegrad.kernel.arrays_views import ArrayRef, added, moved, whole, without_table

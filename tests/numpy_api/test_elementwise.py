@@ -144,6 +144,9 @@ INTO = {
     "part": lambda x, out: np.exp(x[0], out=out[1]), "reduce": lambda x, out: np.add.reduce(x, 0, out=out[2]), "broadcast": lambda x, out: np.add(x[0], 1.0, out=out),
     "where it is defined": lambda x, out: np.log(x, out=out, where=M > 0), "nowhere": lambda x, out: np.log(x, out=np.multiply(x, 2.0, out=out), where=False),
     "accumulate": lambda x, out: np.add.accumulate(x, axis=1, out=out), "twice": lambda x, out: np.add(np.multiply(x, x, out=out), x, out=out),
+    "sum": lambda x, out: np.sum(x, 0, out=out[1]), "sum by position": lambda x, out: np.sum(x, 0, None, out[2]), "clip": lambda x, out: np.clip(x, 0.9, 1.5, out=out),
+    "round": lambda x, out: np.round(x, 1, out), "cumsum": lambda x, out: np.cumsum(x, 1, out=out), "median": lambda x, out: np.median(x, 0, out[0]), "stack": lambda x, out: np.stack([x[0], x[2]], out=out[:2]),
+    "of constants": lambda x, out: np.multiply(np.sum(M, 0, out=out[1]), x[0], out=out[0]),
 }  # fmt: skip
 
 
@@ -158,6 +161,9 @@ def test_a_ufunc_writes_into_a_tensor(name):
 
 
 def test_what_does_not_fit_into_a_tensor_is_refused_as_by_numpy():
+    for out, error in ((tg.zeros(5), ValueError), (tg.tensor(np.zeros(4, np.int64)), TypeError)):
+        with pytest.raises(error):
+            np.sum(leaf(M), 0, out=out)
     for out in (np.zeros((3, 4), np.int64), np.zeros(4)):
         with pytest.raises((TypeError, ValueError)) as theirs:
             np.multiply(M, 1.5, out=out.copy())

@@ -206,17 +206,28 @@ def test_polyfit_warns_as_numpy_does():
     assert full[2] == 3 and full[4] == np.polyfit(X7, X7 ** 2, 2, full=True)[4]
 
 
+def test_corrcoef_in_another_dtype():
+    t = leaf(M)
+    single = np.corrcoef(t, dtype="f")
+    assert single.dtype == np.float32 and np.allclose(single.detach().numpy(), np.corrcoef(M), atol=1e-6)
+    (single * WEIGHTS).sum().backward()
+    double = leaf(M)
+    (np.corrcoef(double) * WEIGHTS).sum().backward()
+    np.testing.assert_allclose(t.grad.numpy(), double.grad.numpy(), atol=1e-5)
+
+
 def test_cov_warns_as_numpy_does():
     with pytest.warns(RuntimeWarning, match="Degrees of freedom"), np.errstate(all="ignore"):
         np.cov(leaf(np.ones((2, 1))))
 
 
+WEIGHTS = np.array([[0.3, -1.0, 0.5], [0.2, 0.9, -0.4], [1.1, 0.6, 0.7]])
 out = np.empty((3, 3))
 REFUSED = {
     "einsum out": lambda t: np.einsum("ij,jk", t, t, out=out), "einsum dtype": lambda t: np.einsum("ij,jk", t, t, dtype="f"), "dot out": lambda t: np.dot(t, t, out=out),
     "outer out": lambda t: np.outer(t, t, out=out), "matmul axes": lambda t: np.matmul(t, t, axes=[(0, 1)] * 3), "matmul dtype": lambda t: np.matmul(t, t, dtype="f"),
     "multi_dot out": lambda t: np.linalg.multi_dot([t, t], out=out),
-    "corrcoef dtype": lambda t: np.corrcoef(t, dtype="f"), "interp knots": lambda t: np.interp(0.5, t[0], [1, 2, 3]),
+    "interp knots": lambda t: np.interp(0.5, t[0], [1, 2, 3]),
     "vecdot axis": lambda t: np.vecdot(t, t, axis=0), "polyval poly1d": lambda t: np.polyval(np.poly1d([1, 2]), t),
 }  # fmt: skip
 

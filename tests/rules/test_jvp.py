@@ -10,9 +10,9 @@ from hypothesis.extra import numpy as hnp
 
 from tapegrad.array.record import normalise
 from tapegrad.array.recorded import Recorded
-from tapegrad.array.rule_array import accumulated
 from tapegrad.interpreter import program as P
-from tapegrad.interpreter.plan import Planner, Signature
+from tapegrad.interpreter.plan import Signature, Steps
+from tapegrad.interpreter.rule_array import accumulated
 from tapegrad.interpreter.symbolic import Atom
 from tapegrad.rules import BY_NAME, ROWS
 from tapegrad.tape.layout import ARRAY_RECORD
@@ -179,7 +179,7 @@ def described(example):
     return tuple(meta_of(normalise(np.asarray(o))) for o in example.operands), meta_of(normalise(example.value))
 
 
-class TangentPlanner(Planner):
+class TangentPlanner(Steps):
     """Plans a JVP: the tangents of the operands are C-contiguous, and in registers of their own, which are filled before it runs."""
 
     def __init__(self, metas, out):
@@ -188,8 +188,8 @@ class TangentPlanner(Planner):
 
     def tangent(self, k):
         meta = self.metas[k]
-        self.tangents[k] = reg = self._register()
-        return self._sym(Atom(reg, 0, meta.shape, c_strides(meta.shape, meta.itemsize), meta.char))
+        self.tangents[k] = reg = self.register()
+        return self.sym(Atom(reg, 0, meta.shape, c_strides(meta.shape, meta.itemsize), meta.char))
 
 
 def planned(example, chosen):
@@ -200,7 +200,7 @@ def planned(example, chosen):
     operands = [planner.operand(k) for k in range(len(metas))]
     attrs = dict(example.attrs)
     if row.dynamic:
-        attrs[row.dynamic] = Planner.DYNAMIC
+        attrs[row.dynamic] = Steps.DYNAMIC
     tangents = [planner.tangent(k) if k in chosen else None for k in row.slots(len(metas))]
     found = row.tangent(tangents, operands, planner.operand(-1), attrs)
     if found is None:

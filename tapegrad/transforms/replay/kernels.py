@@ -11,20 +11,22 @@ import math
 import threading
 from collections import Counter
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
 from ...common import config
 from ...common.errors import OptionError
 from ...common.uninterrupted import remade, uninterrupted
+from ...common.waiting import Later, waiting
 from ...kernel import prediction
 from ...kernel.reasons import NotLowered, faults_are_reasons
 
 LOG = logging.getLogger("tapegrad")
 
 POLICIES = ("auto", "always", "never")
-#: Predicted seconds of a compilation above which "auto" leaves a tape to the sweeps.
-SECONDS = 2.0
+#: Predicted seconds of a compilation above which "auto" has another thread compile while sweeps answer, and above which it does not compile.
+SECONDS, MOST = 2.0, 30.0
 #: Visits after which a path that is not the first becomes a kernel.
 VISITS = 3
 #: How much a kernel may differ from the sweep at the point of comparison, relative to the largest entry.
@@ -86,6 +88,8 @@ class Kernels:
         Calls answered by interpreter, by key.
     made : dict
         Kernels by key.
+    coming : dict
+        By key what another thread compiles (`Later`).
     recording : ReplayedRecording or None
         One that was swept in directions for which there are kernels now.
     reason : str
@@ -95,7 +99,7 @@ class Kernels:
     def __init__(self, tape, options, first=False):
         self.tape, self.options = tape, options
         self.reason, self.recording = "", None
-        self.made, self._untried, self.visits = {}, {}, Counter()
+        self.made, self.coming, self._untried, self.visits = {}, {}, {}, Counter()
         self._due = 1 if options.kernel == "always" else options.visits if first else max(VISITS, options.visits)
         self._lock = remade(threading.Lock())
 
@@ -104,8 +108,9 @@ class Kernels:
         return self.made.get(key)
 
     def left(self, key):
-        """After how many more calls by interpreter a kernel is made (inf: never, or it is there)."""
-        if self.options.kernel == "never" or self.reason or key in self.made:
+        """After how many more calls by interpreter a kernel is made (inf: never, or it is there, or another thread is at it)."""
+        coming = self.coming.get(key)
+        if self.options.kernel == "never" or self.reason or key in self.made or coming is not None and coming.working:
             return math.inf
         return max(0, self._due - self.visits[key])
 
@@ -140,12 +145,15 @@ class Kernels:
         fault = None
         try:
             with faults_are_reasons():
-                kernel = self._untried.pop(key, None) or self._compiled(key, self._limit())
+                kernel = self._untried.get(key) or self._begun(key)
+                if kernel is None:
+                    return
+                self._untried[key] = kernel
                 _, results = answer(kernel)
             if results is None:
                 # A gradient that is not finite here, or a guard at its very edge: try at another point.
-                self._untried[key] = kernel
                 return
+            del self._untried[key]
             stats.seconds["kernel"] += sum(kernel.seconds.values())
             if all(map(agree, results, expected)):
                 self.made[key] = kernel
@@ -170,6 +178,22 @@ class Kernels:
                 self.made[key] = self._compiled(key, None)
         return self.made[key]
 
+    def _begun(self, key):
+        """The kernel for `key`, made now if that is quick; or None, while another thread makes it."""
+        coming = self.coming.get(key)
+        if coming is not None and coming.working:
+            return None
+        self.coming.pop(key, None)
+        kernel = None if coming is None else coming.result()
+        if kernel is None:
+            try:
+                return self._compiled(key, self._limit(SECONDS))
+            except prediction.TooDear as dear:
+                if dear.steps > MOST * prediction.STEPS_A_SECOND:
+                    raise
+                self.coming[key] = Later(partial(self._compiled, key, self._limit(MOST)))
+        return kernel
+
     def _compiled(self, key, limit):
         with uninterrupted:
             # These import llvmlite, which a process without kernels does not load.
@@ -177,13 +201,14 @@ class Kernels:
             from ...kernel.of_tape import TapeKernel
 
         options = Options(fastmath=self.options.fastmath, symmetric=self.options.symmetric)
-        return TapeKernel(self.tape, key, options, limit)
+        with waiting("kernel", f"compiling a kernel of {len(self.tape):,} instructions (tg.jit(..., kernel='never') does without)"):
+            return TapeKernel(self.tape, key, options, limit)
 
-    def _limit(self):
+    def _limit(self, seconds):
         """Steps that a compilation may take."""
         if self.options.kernel == "always":
             return None
-        steps, before = SECONDS * prediction.STEPS_A_SECOND, prediction.derivation(self.tape)
+        steps, before = seconds * prediction.STEPS_A_SECOND, prediction.derivation(self.tape)
         if before > steps:
             raise prediction.TooDear(before)
         return steps - before

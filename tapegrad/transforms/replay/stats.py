@@ -65,7 +65,9 @@ class Stats:
     def waiting(self):
         """When kernels come of tapes that are replayed by sweep so far: a line each."""
         calls = [kernels.left(key) for kernels in self.kernels_of for key in list(kernels.visits)]
-        return [f"kernel after {max(1, left)} more calls on this path" for left in calls if left < math.inf]
+        coming = [coming for kernels in self.kernels_of for coming in list(kernels.coming.values()) if coming.working]
+        lines = [f"kernel after {max(1, left)} more calls on this path" for left in calls if left < math.inf]
+        return lines + ["kernel when another thread has compiled it"] * len(coming)
 
     @property
     def replays(self) -> int:

@@ -11,7 +11,7 @@ import math
 
 import numpy as np
 
-from ...interpreter.plan import Planner
+from ...interpreter.plan import Steps
 from ...interpreter.symbolic import ITEMSIZE, Atom
 from ...rules.shapes import of_scipy
 from ...tape.meta import SCALAR, Meta
@@ -21,7 +21,7 @@ from .archive import need
 _STRONG = Meta((), (), "d", 8)
 
 
-class Dry(Planner):
+class Dry(Steps):
     """A planner whose programs are not run, and take at most `limit` bytes in between."""
 
     def __init__(self, metas, out, limit):
@@ -34,14 +34,14 @@ class Dry(Planner):
         need(self.limit >= 0, f"it takes an array of shape {tuple(shape)} in between, more than the limit; raise max_bytes")
         return atom
 
-    def _register(self):
+    def register(self):
         # There are as many as it takes.
         self.temporaries += 1
         return self.temporaries - 1
 
     def values(self):
         """All operands, of which the program of a value reads each."""
-        return [self._sym(Atom(self._register(), 0, m.shape, m.strides, m.char)) for m in self.metas]
+        return [self.sym(Atom(self.register(), 0, m.shape, m.strides, m.char)) for m in self.metas]
 
 
 def planned(row, metas, attrs, integer, out, limit, differentiable):
@@ -80,11 +80,7 @@ def planned(row, metas, attrs, integer, out, limit, differentiable):
     if row.elementwise:
         return
     plan = Dry(metas, out, limit)
-    operands = plan.values()
-    if row.linear:
-        row.jvp([operands[k] for k in row.slots(len(metas))], *operands, plan.operand(-1), **attrs)
-    elif row.forward is not None:
-        row.forward(*operands, **attrs)
+    row.computed(plan.values(), plan.operand(-1), attrs)
     if differentiable and out.char in "df":
         plan, wanted = Dry(metas, out, limit), [k for k in row.slots(len(metas)) if metas[k].char in "df"]
         operands = [plan.operand(k) for k in range(len(metas))]

@@ -5,7 +5,7 @@ import pytest
 
 import tapegrad as tg
 from tapegrad.array.recorded import Recorded, uniform
-from tapegrad.interpreter.contributions import Windowed
+from tapegrad.interpreter.rule_array import Windowed
 from tests.rules.checker import generator
 
 

@@ -126,7 +126,7 @@ def test_what_does_not_roll_costs_more():
     assert 1.8 < price(lambda x: irregular(x, 3000), x)[1] / straight < 2.2
 
 
-def test_what_takes_long_to_compile_stays_with_the_sweep(monkeypatch):
+def test_what_takes_too_long_to_compile_stays_with_the_sweep(monkeypatch):
     """It is looked at once, nothing is compiled, and why is said, with the way out."""
     compiled, looks = [], []
     monkeypatch.setattr("tapegrad.kernel.kernel.Emission", lambda *args, real=Emission: (compiled.append(1), real(*args))[1])
@@ -134,14 +134,16 @@ def test_what_takes_long_to_compile_stays_with_the_sweep(monkeypatch):
     x = np.linspace(0.1, 0.9, 20)
     looked, whole = price(irregular, x)
     looks.clear()
-    monkeypatch.setattr(kernels, "SECONDS", (looked + whole) / prediction.STEPS_A_SECOND * 0.99)
+    limit = (looked + whole) / prediction.STEPS_A_SECOND * 0.99
+    monkeypatch.setattr(kernels, "SECONDS", limit), monkeypatch.setattr(kernels, "MOST", limit)
     g = called(9, x, irregular)
     assert len(looks) == 1 and not compiled and g.stats().kernels == 0 and g.stats().sweeps == 8
     (reason,) = g.stats().not_lowered
     assert "is predicted to take" in reason and "tg.jit(..., kernel='always')" in reason and f"by sweep: {reason}" in str(g.stats())
     # Where looking alone takes as long, nothing is looked at.
     looks.clear()
-    monkeypatch.setattr(kernels, "SECONDS", looked / prediction.STEPS_A_SECOND * 0.99)
+    limit = looked / prediction.STEPS_A_SECOND * 0.99
+    monkeypatch.setattr(kernels, "SECONDS", limit), monkeypatch.setattr(kernels, "MOST", limit)
     assert called(3, x, irregular).stats().kernels == 0 and not looks
     monkeypatch.setattr(kernels, "SECONDS", (looked + whole) / prediction.STEPS_A_SECOND * 1.01)
     short = np.linspace(0.1, 0.9, 20)

@@ -8,11 +8,13 @@ written once, as a call of a *row* of the table: ``x.flip(axes)`` is the row ``f
 ===========  ===================================  ===========================================================================
 store        class                                a call of a row
 ===========  ===================================  ===========================================================================
-none         `recorded.Recorded` of arrays        is computed by NumPy at once
+none         `array.recorded.Recorded` of arrays  is computed by NumPy at once
 live         the same of tensors, dual numbers    is recorded (or carried forward) as if the user had written it, so what a
                                                   rule computes can be differentiated again
-series       `series.Series`                      is computed on the coefficients of power series, by the row's own rule
-abstract     `tapegrad.kernel.terms.Term`         is an instruction of a new tape: the row says shape and dtype (`Row.shape`)
+series       `array.series.Series`                is computed on the coefficients of power series, by the row's own rule
+abstract     `kernel.terms.Term`                  is an instruction of a new tape: the row says shape and dtype (`Row.shape`)
+planned      `symbolic.Sym`                       grows an expression, changes a window, or is a step of a program or a loop of a
+                                                  kernel (`planner`)
 ===========  ===================================  ===========================================================================
 
 A store says how a row is called (`_call`), how an element-wise operation is done (`_apply`), what a constant is, and little
@@ -21,7 +23,9 @@ besides.  A new operation is written here, and there in all of them.
 *Lanes*: an operand may have one leading axis of several tangents or adjoints, which the rule does not see.  Operations count
 axes, windows and positions behind it; what does not depend on a lane is computed once.
 
-(`tapegrad.interpreter.symbolic.Sym` offers the same language to plan programs of loops; there nothing is an instruction.)
+What a rule adds to *part* of its operand's adjoint, a window or single positions, it says by `RuleArray.place` and
+`RuleArray.scatter`; whoever accumulates adjoints decides whether that becomes zeros with the part in them, or an addition to what
+is known already (`Windowed`, `Scattered`).
 """
 
 from __future__ import annotations
@@ -31,7 +35,6 @@ from abc import ABC, abstractmethod
 
 import numpy as np
 
-from ..interpreter.contributions import Scattered, Windowed, fills, once
 from ..rules import lang as L
 from ..rules.linalg import results
 from ..rules.shapes import axes_of
@@ -132,6 +135,10 @@ class RuleArray(L.Operators, ABC):
         return self
 
     # -- products and matrices ---------------------------------------------------------------
+    def product(self, other):
+        """The matrix product as NumPy computes it: zero times infinity is NaN."""
+        return self._call("matmul", (self, other))
+
     def __matmul__(self, other):
         x, y = self, other
         if x.lanes is None and y.lanes is None:
@@ -244,13 +251,13 @@ class RuleArray(L.Operators, ABC):
     def _window(self, name, operands, shape, strides, offset, compute=None):
         """A row on a window of this."""
         attrs = (("shape", self._front(shape)), ("strides", self._steps(strides, self.size)))
-        return self._call(name, operands, attrs, int(offset), compute)
+        return self._call(name, operands, attrs, offset, compute)
 
     # -- parts of arrays ------------------------------------------------------------------------
     def place(self, shape, strides, offset):
         """Contribution: this array added into a window of zeros of `shape`."""
         source, strides = once(self, strides)
-        return source.reshape(shape) if fills(source, shape, strides, offset) else Windowed(source, shape, strides, int(offset))
+        return source.reshape(shape) if fills(source, shape, strides, offset) else Windowed(source, shape, strides, offset)
 
     def scatter(self, index, shape):
         """Contribution: this array added at flat positions `index` of zeros of `shape`."""
@@ -259,7 +266,7 @@ class RuleArray(L.Operators, ABC):
     def placed(self, shape, strides, offset):
         """`place` as an array that the rule may go on with."""
         attrs = (("shape", self._front(shape)), ("strides", self._steps(strides, math.prod(shape))))
-        return self._call("place", (self,), attrs, int(offset))
+        return self._call("place", (self,), attrs, offset)
 
     def scattered(self, index, shape):
         """`scatter` as an array that the rule may go on with."""
@@ -431,3 +438,42 @@ def lanes_of(operands):
         if isinstance(x, RuleArray) and x.lanes is not None:
             return x.lanes
     return None
+
+
+class Windowed:
+    """A contribution that is added into a window of its operand's adjoint."""
+
+    def __init__(self, source, shape, strides, offset):
+        self.source, self.shape, self.strides, self.offset = source, tuple(shape), tuple(strides), offset
+
+    def joined(self, adjoint, source):
+        """The `adjoint` (None: zero) with this contribution, whose array is by now `source`."""
+        if adjoint is None:
+            return source.placed(self.shape, self.strides, self.offset)
+        return adjoint.add_window(source, self.strides, self.offset)
+
+
+class Scattered:
+    """A contribution that is added at positions of its operand's adjoint."""
+
+    def __init__(self, source, index, shape):
+        self.source, self.index, self.shape = source, index, tuple(shape)
+
+    def joined(self, adjoint, source):
+        """As `Windowed.joined`."""
+        return source.scattered(self.index, self.shape) if adjoint is None else adjoint.add_at(source, self.index)
+
+
+def once(x, strides):
+    """`x` summed over the axes along which a window stays where it is, and the strides of the others."""
+    repeated = [k for k, (n, s) in enumerate(zip(x.shape, strides)) if s == 0 and n != 1]
+    if repeated and x.size:
+        x, strides = x.reduce("add", repeated), [s for k, s in enumerate(strides) if k not in repeated]
+    return x, tuple(strides)
+
+
+def fills(x, shape, strides, offset):
+    """Whether a window that `x` is written to is all of an array of `shape`, in order."""
+    if offset or x.size != math.prod(shape):
+        return False
+    return all(s == c for n, s, c in zip(x.shape, strides, c_strides(x.shape, 1)) if n != 1)

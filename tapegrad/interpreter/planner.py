@@ -1,0 +1,253 @@
+"""The planner: what the rules' language does to symbolic arrays (`interpreter.symbolic`), in memory.
+
+A program of a sweep or of a replay (`interpreter.plan`, `program.values`) and a kernel (`kernel.arrays_planner`) are planned by
+the same operations.  These are written here once, over what differs, the abstract methods: where memory comes from, and how one
+loop, one reduction, one scan, one indexed walk and one call of a matrix function are written down.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+
+import numpy as np
+
+from ..codegen.matrices import CORES, MatrixLoop
+from ..common.errors import require
+from ..rules import lang as L
+from ..tape.meta import c_strides
+from .program import MOST_ARGUMENTS
+from .symbolic import ITEMSIZE, Sym
+from .windows import aligned_shape, coalesce
+
+
+class Planner(ABC):
+    """Collects what computes symbolic arrays."""
+
+    #: Functions of the language that are computed at once, not in fused loops: the rule reads what they give more than once.
+    eager = frozenset()
+
+    # -- what differs ---------------------------------------------------------------
+    @abstractmethod
+    def temporary(self, shape, char, zero=False):
+        """A new contiguous buffer; returns its window."""
+
+    @abstractmethod
+    def constant(self, array, char):
+        """A constant array."""
+
+    @abstractmethod
+    def part(self, atom, shape, strides, offset):
+        """The window on a window whose elements have these strides and offset in its C order, or None if it is none."""
+
+    @abstractmethod
+    def loop(self, exprs, outputs, shape, accumulate):
+        """One fused loop over `shape`: expression j into window ``outputs[j]``, or accumulated there."""
+
+    @abstractmethod
+    def reduced(self, sym, how, axes, kept):
+        """`sym` reduced over `axes`, which stay with extent 1 as in the shape `kept`."""
+
+    @abstractmethod
+    def scanned(self, sym, axis, how):
+        """The cumulative sum or product along an axis."""
+
+    @abstractmethod
+    def recurred(self, sym, factors, axis, lag):
+        """The recurrence of `RuleArray.recur`, of two arrays of one shape and dtype."""
+
+    @abstractmethod
+    def gather(self, sym, index, shape):
+        """The elements at flat positions `index`, in `shape`."""
+
+    @abstractmethod
+    def write_at(self, source, index, target, add):
+        """Write `source` to flat positions of the C-contiguous window `target`, or add it there."""
+
+    @abstractmethod
+    def call(self, spec, words, places, atoms, inputs):
+        """One call of a loop of NumPy's or LAPACK's; of the windows `atoms` the first `inputs` are read."""
+
+    @abstractmethod
+    def call_places(self, atoms, inputs):
+        """Register and offset of each of `atoms`."""
+
+    @abstractmethod
+    def product(self, a, b, char, absolute):
+        """A product of stacks of matrices, of at least two axes each; `absolute`: zero times anything is zero."""
+
+    # -- memory ---------------------------------------------------------------------
+    def sym(self, atom):
+        """What a window holds."""
+        return Sym(self, atom.shape, atom.char, L.arg(atom))
+
+    def fresh(self, sym, char=None):
+        """`sym` in a buffer of its own."""
+        atom = self.temporary(sym.shape, char or sym.char)
+        self.loop([sym.expr], [atom], sym.shape, [None])
+        return self.sym(atom)
+
+    def compute(self, sym, char=None):
+        """`sym` computed, whatever becomes of the memory that it reads."""
+        return self.fresh(sym, char)
+
+    def in_memory(self, sym):
+        """`sym` as a window on memory."""
+        return sym.window()
+
+    def changed(self, sym):
+        """A copy of `sym` without gaps, to be changed."""
+        return self.fresh(sym)
+
+    # -- windows --------------------------------------------------------------------
+    def strided(self, sym, shape, strides, offset):
+        """The window on a window (see `RuleArray.strided`); where a dynamic one is, the recording has seen."""
+        sym = self.in_memory(sym)
+        return self.sym(self.part(sym.atom, shape, strides, offset) or self.part(self.fresh(sym).atom, shape, strides, offset))
+
+    def assemble(self, char, shape, parts):
+        """Zeros of `shape` with windows written in order (see `RuleArray.assemble`)."""
+        size = math.prod(shape)
+        first, window, strides, _ = parts[0] if parts else (None,) * 4
+        if isinstance(first, Sym) and window == shape and strides is None and first.char == char:
+            whole, parts = self.changed(first.broadcast_to(shape)).atom, parts[1:]
+        else:
+            # Windows with the strides of the whole stand side by side.
+            boxes = sum(math.prod(window) for _, window, strides, _ in parts if strides is None)
+            covered = boxes >= size or any(math.prod(window) == size for _, window, _, _ in parts)
+            whole = self.temporary(shape, char, zero=not covered)
+        for value, window, strides, offset in parts:
+            target = self.part(whole, window, c_strides(shape, 1) if strides is None else strides, offset)
+            self.loop([value.expr if isinstance(value, Sym) else L.Expr.lift(value)], [target], window, [None])
+        return self.sym(whole)
+
+    def placed(self, sym, shape, strides, offset):
+        """Zeros with `sym` added into a window (see `RuleArray.placed`)."""
+        whole = self.temporary(shape, sym.char, zero=True)
+        self.add_into(whole, sym, strides, offset)
+        return self.sym(whole)
+
+    def added_window(self, sym, other, strides, offset):
+        """A copy of `sym` with `other` added into a window (see `RuleArray.add_window`)."""
+        if sym.nothing:
+            return self.placed(other, sym.shape, strides, offset)
+        copy = self.changed(sym)
+        self.add_into(copy.atom, other, strides, offset)
+        return copy
+
+    def add_into(self, whole, source, strides, offset):
+        """Add `source` into a window of the C-contiguous window `whole`."""
+        self.loop([source.expr], [self.part(whole, source.shape, strides, offset)], source.shape, ["add"])
+
+    # -- positions ------------------------------------------------------------------
+    def scattered(self, sym, index, shape):
+        """Zeros with `sym` added at flat positions (see `RuleArray.scattered`)."""
+        whole = self.temporary(shape, sym.char, zero=True)
+        self.write_at(sym, index, whole, True)
+        return self.sym(whole)
+
+    def added_at(self, sym, other, index):
+        """A copy of `sym` with `other` added at flat positions (see `RuleArray.add_at`)."""
+        if sym.nothing:
+            return self.scattered(other, index, sym.shape)
+        copy = self.changed(sym)
+        self.write_at(other, index, copy.atom, True)
+        return copy
+
+    def put_at(self, sym, value, index):
+        """A copy of `sym` with `value` at flat positions (see `RuleArray.put_at`)."""
+        copy = self.changed(sym)
+        self.write_at(value, index, copy.atom, False)
+        return copy
+
+    # -- along axes -----------------------------------------------------------------
+    def reduce(self, sym, how, axes, keepdims):
+        """`sym` reduced over `axes` (see `RuleArray.reduce`)."""
+        result = self.reduced(sym, how, axes, tuple(1 if k in axes else n for k, n in enumerate(sym.shape)))
+        return result if keepdims else result.reshape([n for k, n in enumerate(sym.shape) if k not in axes])
+
+    def scan(self, sym, axis, how):
+        """The cumulative sum or product along an axis, in floating point."""
+        return self.scanned(sym if sym.char in "df" else self.compute(sym, "d"), axis, how)
+
+    def recur(self, sym, factors, axis, reverse, lag):
+        """The recurrence of `RuleArray.recur`."""
+        shape = np.broadcast_shapes(sym.shape, factors.shape)
+        char = "f" if sym.char == factors.char == "f" else "d"
+        sym, factors = (s.broadcast_to(shape).cast(char) for s in (sym, factors))
+        if reverse:
+            return self.recurred(sym.flip([axis]), factors.flip([axis]), axis, lag).flip([axis])
+        return self.recurred(sym, factors, axis, lag)
+
+    # -- matrices -------------------------------------------------------------------
+    def matmul(self, a, b, absolute):
+        """Matrix product with NumPy's broadcasting; `absolute`: zero times anything is zero."""
+        if a.ndim == 1:
+            return _without(self.matmul(a.expand_dims([0]), b, absolute), -2 if b.ndim > 1 else -1)
+        if b.ndim == 1:
+            return _without(self.matmul(a, b.expand_dims([1]), absolute), -1)
+        char = "d" if "d" in (a.char, b.char) or a.char not in "df" or b.char not in "df" else "f"
+        return self.product(a, b, char, absolute)
+
+    def called_product(self, a, b, char):
+        """A product of stacks of matrices by NumPy's loop, which calls BLAS; returns the factors as they are read, and the product."""
+        factors = [_for_blas(s.cast(char).window()) for s in (a, b)]
+        return *factors, self.matrices("matmul", *factors)[0]
+
+    def matrices(self, name, *syms):
+        """The results of a function of stacks of matrices (`codegen.matrices`)."""
+        inputs, outputs = CORES[name]
+        char = "d" if any(s.char != "f" for s in syms) else "f"
+        syms = [self.in_memory(s.cast(char)) for s in syms]
+        extents, batches = {}, []
+        for sym, names in zip(syms, inputs):
+            split = sym.ndim - len(names)
+            require(split >= 0, f"{name} of a shape {sym.shape}")
+            batches.append(sym.shape[:split])
+            for letter, extent in zip(names, sym.shape[split:]):
+                require(extents.setdefault(letter, extent) == extent, f"{name} of shapes {[s.shape for s in syms]}")
+        if "p" in "".join(outputs):
+            extents["p"] = min(extents.values())  # (m, n) -> p
+        batch = np.broadcast_shapes(*batches)
+        if name == "det" and extents["n"] == 0:
+            return [self.constant(np.ones(batch), char)]
+        empty = 0 in batch or 0 in extents.values()
+        results = [self.temporary((*batch, *(extents[letter] for letter in names)), char, zero=empty) for names in outputs]
+        if not empty:
+            spec = MatrixLoop(name, char)
+            atoms = [*(s.atom for s in syms), *results]
+            splits = [len(x.shape) - len(names) for x, names in zip(atoms, (*inputs, *outputs))]
+            dims, strides = coalesce(
+                batch, [aligned_shape(x.shape[:k], x.strides[:k], batch) for x, k in zip(atoms, splits)]
+            )
+            *outer, count = dims or [1]
+            steps = [s[-1] if s else 0 for s in strides]
+            for x, k in zip(atoms, splits):
+                steps += x.strides[k:]
+            places = self.call_places(atoms, len(syms))
+            words = call_words(0, spec.data(), places, [count, *extents.values()], steps, outer, strides)
+            self.call(spec, words, places, atoms, len(syms))
+        return [self.sym(x) for x in results]
+
+
+def call_words(loop, data, places, dims, steps, outer, strides):
+    """The words of a call: loop and data, (register, offset) of each argument, what the loop is told, and the dimensions around it."""
+    require(len(places) <= MOST_ARGUMENTS, f"a loop over {len(places)} arrays")
+    words = [loop, data, len(places), *(word for place in places for word in place), len(dims), *dims, len(steps), *steps, len(outer)]
+    for d, extent in enumerate(outer):
+        words += [extent, *(s[d] for s in strides)]
+    return words
+
+
+def _without(sym, axis):
+    shape = list(sym.shape)
+    del shape[axis]
+    return sym.reshape(shape)
+
+
+def _for_blas(sym):
+    """A window that BLAS takes: one unit stride, no negative or zero one."""
+    item = ITEMSIZE[sym.char]
+    (m, n), (row, col) = sym.shape[-2:], sym.atom.strides[-2:]
+    good = (col == item and row >= n * item) or (row == item and col >= m * item)
+    return sym if good and min(sym.atom.strides[:-2], default=0) >= 0 else sym.own()
