@@ -27,14 +27,14 @@ kernel = os.environ.get("TAPEGRAD_KERNEL", "auto")
 #: every result that is recorded is compared with its description (`tape.meta.checked`, from the import on).
 strict = os.environ.get("TAPEGRAD_STRICT") == "1"
 
+#: Whether nothing is written to standard error when a call waits long for tapegrad (`common.waiting`).
+quiet = os.environ.get("TAPEGRAD_QUIET") == "1"
+
 #: Bytes of compiled code on disk, at most (`codegen.disk`).
 cache_bytes = int(os.environ.get("TAPEGRAD_CACHE_BYTES") or 1 << 30)
 
 #: As tapegrad's own tests want it: what only some systems have is not used (`codegen.disk`, `codegen.vector_math`, `common.memory`).
 portable = os.environ.get("TAPEGRAD_PORTABLE") == "1"
-
-#: Whether nothing is written to standard error when a call waits long for tapegrad (`common.waiting`).
-quiet = os.environ.get("TAPEGRAD_QUIET") == "1"
 
 
 def cache_dir():

@@ -50,7 +50,6 @@ class Kernel(Executable):
     seconds : Stages
     """
 
-    @uninterrupted
     def __init__(self, program, options=Options(), seconds=None):
         self.program, self.options = program, options
         self.seconds = seconds = Stages() if seconds is None else seconds
@@ -61,15 +60,16 @@ class Kernel(Executable):
         self.nbytes, self._keeps, self.size = emission.nbytes, (emission.keeps, emission.tables), emission.size
         self._level = 3 if self.size <= _LARGE else 1
         seconds.done("emit")
-        code = kept(f"kernel {self._level} {self._text}", self._compiled, COUNTS)
-        if "optimise" not in seconds:
-            seconds.done("optimise")
-        places = [(name, data_address(table)) for name, table in emission.tables.items()]
-        self._engine = engine = engine_of(code, new_target_machine(self._level), places)
-        # Closed when the kernel goes; by itself the engine might go in the middle of anything.
-        weakref.finalize(self, _close, engine).atexit = False
-        self.address = engine.get_function_address("kernel")
-        self.entry = engine.get_function_address("entry") if emission.entry else 0
+        with uninterrupted:
+            code = kept(f"kernel {self._level} {self._text}", self._compiled, COUNTS)
+            if "optimise" not in seconds:
+                seconds.done("optimise")
+            places = [(name, data_address(table)) for name, table in emission.tables.items()]
+            self._engine = engine = engine_of(code, new_target_machine(self._level), places)
+            # Closed when the kernel goes; by itself the engine might go in the middle of anything.
+            weakref.finalize(self, _close, engine).atexit = False
+            self.address = engine.get_function_address("kernel")
+            self.entry = engine.get_function_address("entry") if emission.entry else 0
         seconds.done("generate")
         #: Flat; a kernel of a tape has the shapes of that.
         self.inputs, self.outputs = ([((b.size,), b.char) for b in buffers] for buffers in (program.inputs, program.outputs))

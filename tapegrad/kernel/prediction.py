@@ -12,7 +12,9 @@ constant       steps       of
 `DERIVE_ARRAY` 4 000       the same of an instruction on arrays (40 us)
 `KERNEL`       800 000     a kernel of nothing (8 ms)
 `LINE`         17 500      an instruction of the rolled program (0.18 ms)
-`LOOP`         100 000     a loop of the rolled program, or an instruction on arrays (1 ms)
+`LOOP`         100 000     a loop of the rolled program (1 ms)
+`ARRAY`        50 000      an instruction on arrays that goes element by element (0.5 ms), another one (2 ms), a product of
+               to 1.4 M    matrices (14 ms), of those that are not turns of a loop
 =============  ==========  ==================================================================
 
 So code that rolls costs what its loops and their bodies do, and code that does not is
@@ -25,6 +27,7 @@ from __future__ import annotations
 STEPS_A_SECOND = 100_000_000
 DERIVE, DERIVE_ARRAY = 130, 4000
 KERNEL, LINE, LOOP = 800_000, 17_500, 100_000
+ARRAY = {"elementwise": 50_000, "product": 1_400_000, "": 200_000}
 
 
 class TooDear(Exception):
@@ -42,15 +45,16 @@ def derivation(tape):
 
 def compilation(columns, structure):
     """Steps of a kernel of the rolled program."""
-    arrays = loops = lines = 0
+    steps = KERNEL
     stack = list(structure.nodes)
     while stack:
         node = stack.pop()
         body = getattr(node, "body", None)
         if body is None:
-            lines += 1
-            arrays += columns.item[node.members[0]] >= 0
+            item = columns.item[node.members[0]]
+            function = columns.tape.items[item].entry.function if item >= 0 else None
+            steps += LINE if item < 0 else ARRAY.get(getattr(function, "effect", ""), ARRAY[""])
         else:
-            loops += 1
+            steps += LOOP
             stack += body
-    return int(KERNEL + LINE * lines + LOOP * (loops + arrays))
+    return steps

@@ -27,6 +27,7 @@ from ..common.tree import flatten, leaf_names, unflatten
 from ..interpreter.plan import Signature
 from ..interpreter.walks import walks
 from ..tape.layout import ARRAY_LEAF, FIRST_ARRAY, MARK
+from ..tape.meta import SCALAR
 from ..tape.modes import enable_grad
 from .cuts import Cut
 from .ports import Port, prepared, units
@@ -230,7 +231,7 @@ class Recording(Sweeps):
         """Rows of the Jacobian from those of a cut and its columns, or None if some are not finite: zero is absolute."""
         ports = [Port(0.0 if meta is SCALAR else np.zeros(meta.shape, meta.char), slot) for slot, meta in cut.values]
         lower = copy.copy(self)
-        lower.__dict__.pop("_room", None)
+        lower.__dict__.pop("_backward", None)
         # A leaf has the slot of its first reader, or later.
         lower.outputs, lower.high = ports, max([cut.position, *(p.slot for p in self.inputs)])
         rows, columns = lower._swept(None), self._pushed(units(ports, 0, cut.width, cut.width), cut.width, ports, cut.position)
