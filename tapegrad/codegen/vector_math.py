@@ -14,6 +14,7 @@ import re
 import sys
 from functools import cache
 
+from ..common.config import portable
 from .host import features
 from .symbols import VECTORS
 
@@ -30,7 +31,7 @@ _SETS = {"sse2": ("b", 2), "avx2": ("d", 4), "avx512f": ("e", 8)}
 @cache
 def available():
     """Vector variants per function: ``{"exp": [("_ZGVdN4v_exp", 4), ...]}``; empty without libmvec."""
-    if sys.platform != "linux" or os.uname().machine != "x86_64":
+    if portable or sys.platform != "linux" or os.uname().machine != "x86_64":
         return {}
     try:
         library = ctypes.CDLL(VECTORS)
