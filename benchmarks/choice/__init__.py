@@ -1,8 +1,8 @@
-"""Whether `tg.jacobian` chooses the cheaper mode, on fifty functions.
+"""Whether `tg.jacobian` chooses the cheapest way, on fifty functions.
 
 The choice is made for all of them before anything is timed, from their tapes
-alone.  Then both modes are timed as `tg.jacobian` runs them once a function is
-recorded: sweeps, and bringing the result out.  ``python -m benchmarks.choice``
+alone.  Then both modes, and the product at a cut where there is a narrow one, are timed as `tg.jacobian` runs them once a function
+is recorded: sweeps, and bringing the result out.  ``python -m benchmarks.choice``
 prints the whole table.
 """
 
@@ -37,26 +37,29 @@ class Outcome:
     #: Cost of forward mode over that of reverse mode.
     predicted: float
     measured: float
-
-    @property
-    def lost(self) -> float:
-        """What the chosen mode costs over the cheaper one."""
-        return max(1.0, self.measured if self.choice == "forward" else 1.0 / self.measured)
+    #: What the chosen way costs over the cheapest one.
+    lost: float
 
 
-def measure(recording: Recording, repeats: int, budget: float) -> list[float]:
-    """Seconds of both modes, forward first: the least of several runs that take turns, for `budget` seconds at least."""
-    modes, best = (by_columns, by_rows), [np.inf, np.inf]
-    for mode in modes:
-        mode(recording)
+def by_product(recording: Recording) -> object:
+    """Blocks multiplied out at a cut, which is looked for."""
+    return by_rows(recording, predict(recording, True).cut)
+
+
+def measure(recording: Recording, ways: list[str], repeats: int, budget: float) -> dict[str, float]:
+    """Seconds of each way: the least of several runs that take turns, for `budget` seconds at least."""
+    calls = {"forward": by_columns, "reverse": by_rows, "product": by_product}
+    best = dict.fromkeys(ways, np.inf)
+    for way in ways:
+        calls[way](recording)
     end, turns = perf_counter() + budget, 0
     while turns < repeats or perf_counter() < end:
-        for k, mode in enumerate(modes):
-            # The first run of a turn finds the caches full of the other's data.
+        for way in ways:
+            # The first run of a turn finds the caches full of the others' data.
             for _ in range(3):
                 start = perf_counter()
-                mode(recording)
-                best[k] = min(best[k], perf_counter() - start)
+                calls[way](recording)
+                best[way] = min(best[way], perf_counter() - start)
         turns += 1
     return best
 
@@ -64,14 +67,16 @@ def measure(recording: Recording, repeats: int, budget: float) -> list[float]:
 def outcomes(quick: bool = False) -> list[Outcome]:
     """Choose for every function, then time both modes of each."""
     recordings = {name: Recording(f, (point,), (0,)) for name, (_, f, point) in FUNCTIONS.items()}
-    chosen = {name: predict(recording) for name, recording in recordings.items()}
+    chosen = {name: predict(recording, True) for name, recording in recordings.items()}
     found = []
     for name, recording in recordings.items():
         prediction = chosen[name]
-        forward, reverse = measure(recording, 3 if quick else 10, 0.02 if quick else 0.2)
+        ways = ["forward", "reverse", *["product"] * (prediction.product is not None)]
+        taken = measure(recording, ways, 3 if quick else 10, 0.02 if quick else 0.2)
         sizes = prediction.forward.seeds, prediction.reverse.seeds
         ratio = prediction.forward.nanoseconds / prediction.reverse.nanoseconds
-        found.append(Outcome(name, FUNCTIONS[name].structure, *sizes, prediction.mode, ratio, forward / reverse))
+        measured, lost = taken["forward"] / taken["reverse"], taken[prediction.mode] / min(taken.values())
+        found.append(Outcome(name, FUNCTIONS[name].structure, *sizes, prediction.mode, ratio, measured, lost))
     return found
 
 

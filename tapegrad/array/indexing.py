@@ -13,10 +13,8 @@ Views of `y` see the change, as in NumPy (`tapegrad.array.views`).
 
 from __future__ import annotations
 
-import math
 import sys
 from _thread import get_ident
-from functools import lru_cache
 
 import numpy as np
 
@@ -27,10 +25,10 @@ from ..common.tree import parts_of
 from ..rules import BY_NAME
 from ..tape.meta import c_strides
 from .differentiable import Differentiable
-from .functions import reshape, where
+from .functions import broadcast_to, concatenate, frozen, moved_by, positions_of, ravel, reshape, where
 from .inplace import argument_changed, assign_elements, is_argument
 from .operators import recording
-from .record import apply, as_operand, plain, record_aux, recorded, tracked
+from .record import apply, as_operand, guard_on, normalise, plain, record_aux, recorded, tracked
 from .tensor import Tensor
 from .traces import computed
 from .views import address, look, note_view, root_of, span, steps_of, views_of, window_of
@@ -76,27 +74,6 @@ def _affine(array, key, part):
     return tuple([s // item for s in part.strides]), (address(part) - address(array)) // item if part.size else 0
 
 
-def _positions(shape, key):
-    """Flat positions of the elements ``a[key]``; read-only, so that nobody need watch them."""
-    positions = np.array(_all_positions(shape)[key], np.int64, order="C", copy=None)
-    positions.flags.writeable = False
-    return positions
-
-
-#: Elements up to which the positions of an array are kept for the next time, and for how many shapes.
-FEW, SHAPES = 1 << 16, 16
-
-
-@lru_cache(maxsize=SHAPES)
-def _small_positions(shape):
-    return np.arange(math.prod(shape)).reshape(shape)
-
-
-def _all_positions(shape):
-    """The flat position of each element of an array of `shape`."""
-    return _small_positions(shape) if math.prod(shape) <= FEW else np.arange(math.prod(shape)).reshape(shape)
-
-
 def _is_live(key):
     """Whether integers of a recording stand in `key`, of more than a slice."""
     whole = registry.Whole
@@ -107,7 +84,7 @@ def _is_live(key):
     return bool(live) and all([k.ndim or k.dtype != bool for k in live]) and not any([type(k) in (bool, np.bool) for k in key])
 
 
-def live_positions(shape, key, steps, start=0, distinct=0):
+def live_positions(shape, key, steps, start=0):
     """Flat positions of ``a[key]``, computed from the live integers in `key`: a live tensor of one axis, and the shape of ``a[key]``.
 
     Parameters
@@ -117,8 +94,6 @@ def live_positions(shape, key, steps, start=0, distinct=0):
     key
     steps, start : tuple of int, int
         Where its elements are.
-    distinct : int
-        If not 0, no position may occur twice, of this many.
     """
     key = [_settled(k) for k in (key if isinstance(key, tuple) else (key,))]
     key = [k for one in key for k in (nonzero(one) if getattr(one, "dtype", None) == np.dtype(bool) else (one,))]
@@ -140,7 +115,7 @@ def live_positions(shape, key, steps, start=0, distinct=0):
         before = together[0]
         lead = before if dots > before else before - 1 + len(shape) - used
     trail = base.ndim - ndim - lead
-    data = tuple([int(shape[a]) for a in axes]), tuple([int(steps[a]) for a in axes]), trail, distinct
+    data = tuple([int(shape[a]) for a in axes]), tuple([int(steps[a]) for a in axes]), trail
     result = np.broadcast_shapes(base.shape, *[key[j].shape + (1,) * trail for j in arrays])
     return record_aux(_indexed(*data), base, *[key[j] for j in arrays]), result
 
@@ -172,15 +147,13 @@ def _settled(k):
 @host_function
 def _indexed(*operands):
     """Flat positions ``base + sum(index * step)``; negative indices count from the end, and all are looked at."""
-    total, *indices, extents, steps, trail, distinct = operands
+    total, *indices, extents, steps, trail = operands
     for index, extent, step in zip(indices, extents, steps):
         if index.size and (index.min() < -extent or index.max() >= extent):
             raise IndexError(f"an index is out of bounds for an axis of size {extent}")
         index = np.where(index < 0, index + extent, index).astype(np.int64)
         total = total + (index * step).reshape(index.shape + (1,) * trail)
     total = total.reshape(-1)
-    if distinct and total.size > 1 and len(np.unique(total)) < total.size:
-        raise IndexError("an element is assigned to twice")
     total.flags.writeable = False
     return total
 
@@ -225,29 +198,23 @@ def getitem(x, key):
     if live is not None:
         selected = computed(value.__getitem__, (key,), (x, *parts_of(live, Differentiable)))
         positions, shape = live_positions(value.shape, live, c_strides(value.shape, 1))
-        return apply("gather", (x, positions), (("shape", shape),), value=_boxed(selected))
+        return apply("gather", (x, positions), (("shape", shape),), value=normalise(selected))
     if is_basic(key):
         selected = value[key]
         if not tracked(x):
-            return note_view(x, plain(selected if isinstance(selected, np.ndarray) and selected.ndim else _boxed(selected)))
+            return note_view(x, plain(normalise(selected)))
         array = _in_order(value)
         strides, offset = _affine(array, key, selected if array is value else None)
         if isinstance(selected, np.ndarray):
             shape, row = selected.shape, "getitem"
         else:
-            shape, row, selected = (), "select", _boxed(selected)
+            shape, row, selected = (), "select", normalise(selected)
         view = apply(row, (x,), (("shape", shape), ("strides", strides)), value=selected, integer=offset, depth=4)
         return note_view(x, view) if shape else view
     if not tracked(x):
-        return plain(_boxed(value[key]))
-    index = _positions(value.shape, key)
-    return apply("gather", (x, index.reshape(-1)), (("shape", index.shape),), value=_boxed(value[key]))
-
-
-def _boxed(value):
-    if isinstance(value, np.float64) or isinstance(value, np.ndarray) and value.ndim == 0 and value.dtype.char == "d":
-        return float(value)
-    return np.asarray(value)
+        return plain(normalise(value[key]))
+    index = frozen(positions_of(value.shape)[key])
+    return apply("gather", (x, index.reshape(-1)), (("shape", index.shape),), value=normalise(value[key]))
 
 
 def setitem(x, key, value):
@@ -300,16 +267,34 @@ def setitem(x, key, value):
         del array
         _write(root, value, shape, strides, offset)
     else:
-        index = np.arange(root.size)
-        index = computed(look(index, array.shape, steps, start).__getitem__, (key,), [*parts_of(live, Differentiable)])
-        index = np.array(index, np.int64, order="C")
-        index.flags.writeable = False
-        computed(_check_distinct, (index, x), [*parts_of(live, Differentiable)])
+        index = look(np.arange(root.size), array.shape, steps, start)
+        index = frozen(computed(index.__getitem__, (key,), [*parts_of(live, Differentiable)]))
         value, positions = _fitting(value, index.shape), index.reshape(-1)
         if live is not None:
-            positions, _ = live_positions(array.shape, live, steps, start, root.size)
+            positions, _ = live_positions(array.shape, live, steps, start)
         del array
-        _write(root, value, index.shape, index=index, positions=positions)
+        if index.size > 1 and guard_on(_repeats(root.size), positions):
+            # What is written to an element last stays there, as in NumPy.
+            both = concatenate([ravel(root), ravel(broadcast_to(value, index.shape))])
+            value = moved_by("gather", both, _written_last(root.shape), positions)
+            _write(root, value, root.shape, c_strides(root.shape, 1))
+        else:
+            _write(root, value, index.shape, index=index, positions=positions)
+
+
+@host_function
+def _repeats(positions, count):
+    """Whether a position, of so many that there are, occurs twice."""
+    flat = np.sort(positions)
+    return (flat[1:] == flat[:-1]).any()
+
+
+@host_function
+def _written_last(positions, shape):
+    """Where in an array of `shape`, and what is assigned to `positions` of it, each element then is."""
+    places = positions_of(shape).copy()
+    places.reshape(-1)[positions] = places.size + np.arange(positions.size)
+    return frozen(places)
 
 
 def _references(root):
@@ -375,16 +360,6 @@ def _fitting(value, shape):
     if own != shape and np.broadcast_shapes(own, shape) != tuple(shape):
         raise ValueError(f"could not broadcast input of shape {own} into the indexed part of shape {tuple(shape)}")
     return value
-
-
-def _check_distinct(index, x):
-    if index.size > 1:
-        flat = np.sort(index, axis=None)
-        if (flat[1:] == flat[:-1]).any():
-            raise IndexError(
-                f"assignment to a tensor of shape {tuple(x.shape)} names an element twice; which value stays is not "
-                "defined, so it has no derivative. Use distinct indices"
-            )
 
 
 #: An element of a vector on a live tape, once `getitem` has recorded one, is written as the operators write theirs.

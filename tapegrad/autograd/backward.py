@@ -306,7 +306,7 @@ class Pass:
     # -- the sweep -------------------------------------------------------------------
     def run(self, result, retain):
         store, marks = self.store, self.marks
-        sweep = walks.load().Sweep(store, marks, self.high)
+        sweep = walks.load().Sweep(self.high + 1, marks).over_store(store)
         place = caller_place()
         store.pinned += 1
         try:
@@ -334,23 +334,15 @@ class Pass:
             raise
         finally:
             store.unpin()
-            sweep.close()
             if not retain:
                 self._clear(place)
 
     def _go(self, sweep, high, low, retain):
         """Sweep a stretch, letting go of large saved values as it passes them."""
         if self.store.thread.checking is not None:
-            return self._checked(sweep, high, low, retain)
-        sweep.locate(high, low)
-        while True:
-            at = sweep.run(high, low, not retain)
-            if at >= 0:
-                return
-            self._let_go(-1 - at)
-            high = -2 - at
-            if high < low:
-                return
+            self._checked(sweep, high, low, retain)
+        else:
+            sweep.go(high, low, None if retain else self._let_go)
 
     def _checked(self, sweep, high, low, retain):
         """Sweep a stretch one instruction at a time, and look at what each hands to its operands."""
@@ -361,9 +353,7 @@ class Pass:
             instruction = Instruction(self.store, slot)
             signature = instruction.signature
             adjoint = self._adjoint(sweep, slot, SCALAR if signature is None else signature.out) if instruction.row else None
-            sweep.locate(slot, slot)
-            if sweep.run(slot, slot, not retain) < 0:
-                self._let_go(slot)
+            sweep.go(slot, slot, None if retain else self._let_go)
             if adjoint is None or checking.bad(adjoint):
                 continue
             for k, operand in enumerate(instruction.operands):

@@ -7,11 +7,10 @@ import contextlib
 import numpy as np
 
 from ..array.differentiable import Differentiable
-from ..array.dual import Dual
+from ..array.dual import Dual, as_float
 from ..array.record import follow_forwarding, nesting_error, tracked
-from ..array.tensor import tensor
-from ..common.dtypes import check_derivative, check_returned
-from ..common.errors import HigherOrderError, NestingError
+from ..common.dtypes import check_class, check_derivative, check_returned
+from ..common.errors import DtypeError, HigherOrderError, NestingError, StructureError
 from ..tape.places import function_name, name_of
 from ..tape.store import thread_state
 
@@ -37,14 +36,22 @@ def as_plain(value):
     return np.float64(value) if type(value) is float else value
 
 
-def input_of(value, what):
-    """A leaf with a copy of `value`."""
-    if tracked(value):
-        raise HigherOrderError(
-            f"{what} is a tensor that requires a gradient: the derivative of this function is computed by a sweep and "
-            "would not be recorded. Pass its value (x.detach()), or use forward mode (tg.jvp, tg.jacfwd) outside"
-        )
-    return tensor(value, requires_grad=True)
+def differentiable(leaf, what):
+    """An argument to be differentiated as a float, or as a new array of floats; an error if it is none."""
+    if isinstance(leaf, Differentiable):
+        if tracked(leaf):
+            raise HigherOrderError(
+                f"{what} is {'a dual number' if leaf.__class__ is Dual else 'a tensor that requires a gradient'}: the derivative of this "
+                "function is computed by a sweep and would not be recorded, so derivatives of derivatives cannot be nested here. Pass its "
+                "value (x.detach()), or use forward mode inside (tg.grad(tg.derivative(f)))"
+            )
+        leaf = leaf._v
+    if not isinstance(leaf, (int, float, np.ndarray, np.generic)) or leaf is True or leaf is False:
+        raise StructureError(f"{what} is of type {type(leaf).__name__}, which cannot be differentiated")
+    check_class(leaf, what)
+    if isinstance(leaf, np.ndarray) and type(leaf) not in (np.ndarray, np.memmap):
+        raise DtypeError(f"{what} is an array of class {type(leaf).__name__}; pass np.asarray(a), a plain array")
+    return as_float(leaf, what)
 
 
 @contextlib.contextmanager

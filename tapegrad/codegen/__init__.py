@@ -19,7 +19,7 @@ from functions to machine code
     `python_api`        CPython's functions, by which they read objects; `addresses`, where the memory of an array is.
 
 from LLVM to addresses
-    `code`              machine code by key, from the disk or made now.
+    `code`              machine code by key, from the disk or made now; `disk`, the files.
     `llvm`              LLVM itself: from text to object code, from that to addresses.
     `symbols`           names of the functions outside that it calls; `ufuncs`, addresses of the loops inside NumPy's and SciPy's.
     `host`              the processor and the versions that it depends on.

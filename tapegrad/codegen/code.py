@@ -11,12 +11,12 @@ Kept is the object code as LLVM made it; LLVM links it (`codegen.llvm`).
 from __future__ import annotations
 
 import hashlib
-import os
 import threading
 
-from ..common.config import cache_dir, package_hash, warn_no_cache
+from ..common.config import cache_dir, package_hash
 from ..common.uninterrupted import remade, uninterrupted
 from ..common.waiting import waiting
+from .disk import alone, read, write
 from .host import identity
 
 _LOCK = remade(threading.RLock())
@@ -31,31 +31,11 @@ def _path(digest):
 
 def _load(digest):
     """Code kept under `digest`, or None."""
-    try:
-        data = _path(digest).read_bytes()
-    except OSError:
+    data = read(_path(digest))
+    if data is None:
         return None
     check, code = data[:32], data[32:]
     return code if hashlib.sha256(code).digest() == check else None
-
-
-def _keep(digest, code):
-    """Write code so that no reader can see half of it."""
-    import tempfile
-
-    path = _path(digest)
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handle, temporary = tempfile.mkstemp(dir=path.parent)
-        try:
-            with os.fdopen(handle, "wb") as file:
-                file.write(hashlib.sha256(code).digest() + code)
-            os.replace(temporary, path)
-        except OSError:
-            os.unlink(temporary)
-            raise
-    except OSError as error:
-        warn_no_cache(str(cache_dir()), error.strerror or str(error))
 
 
 def machine_code(key, build, symbols):
@@ -107,9 +87,13 @@ def kept(key, build, counts):
     digest = hashlib.sha256(f"{identity()}\n{package_hash()}\n{key}".encode()).hexdigest()
     code = _load(digest)
     if code is None:
-        code = build()
-        counts["compiled"] += 1
-        _keep(digest, code)
-    else:
-        counts["loaded"] += 1
+        with alone(_path(digest).parent):
+            # Another process may have made it meanwhile.
+            code = _load(digest)
+            if code is None:
+                code = build()
+                counts["compiled"] += 1
+                write(_path(digest), hashlib.sha256(code).digest() + code)
+                return code
+    counts["loaded"] += 1
     return code

@@ -3,6 +3,7 @@
 The environment variable ``TAPEGRAD_CACHE_DIR`` names the cache directory; by
 default it is the user's cache folder.  A directory that cannot be written is
 reported once on the logger ``tapegrad`` and code is then kept in memory only.
+``TAPEGRAD_CACHE_BYTES`` (and the variable `cache_bytes`) says how many bytes may be in it: what has not been used for longest is dropped.
 ``TAPEGRAD_KERNEL`` (and the variable `kernel`) says when tapes become machine code, ``TAPEGRAD_STRICT`` (and `strict`)
 what becomes of faults of tapegrad itself while that is done, and ``TAPEGRAD_QUIET`` (and `quiet`) whether it is said what a call
 waits for.
@@ -28,6 +29,12 @@ strict = os.environ.get("TAPEGRAD_STRICT") == "1"
 
 #: Whether nothing is written to standard error when a call waits long for tapegrad (`common.waiting`).
 quiet = os.environ.get("TAPEGRAD_QUIET") == "1"
+
+#: Bytes of compiled code on disk, at most (`codegen.disk`).
+cache_bytes = int(os.environ.get("TAPEGRAD_CACHE_BYTES") or 1 << 30)
+
+#: As tapegrad's own tests want it: what only some systems have is not used (`codegen.disk`, `codegen.vector_math`, `common.memory`).
+portable = os.environ.get("TAPEGRAD_PORTABLE") == "1"
 
 
 def cache_dir():

@@ -8,6 +8,7 @@ to be told when a value is let go or replaced.
 from __future__ import annotations
 
 import ctypes
+import struct
 import sys
 import sysconfig
 from bisect import bisect_left, bisect_right
@@ -176,115 +177,35 @@ def dead_values(store, marks):
     return _ranges(store, marks, 1, len(store.tokens) - 1, 0)
 
 
-#: Scratch memory of sweeps that have ended; a sweep in a hook of another takes its own.
-_SCRATCH = []
-
-
-#: The most slots for which the memory of a sweep is kept for the next one.
-MOST_KEPT = 1 << 16
-_ROOMS = []
-
-
-class Room:
-    """Memory for the reverse sweep of one call: adjoints, marks and scratch, for up to `size` slots; kept in `_ROOMS`."""
-
-    def __init__(self, size):
-        self.size = size
-        self.adjoint = np.zeros(size)
-        self.words = self.adjoint.view(np.int64)
-        self.marks = np.zeros(size + 16, np.uint8)
-        self.scratch = np.empty(P.SCRATCH, np.uint8)
-        self.addresses = tuple(data_address(array) for array in (self.adjoint, self.marks, self.scratch))
-
-    @classmethod
-    def of(cls, count):
-        """One for `count` slots."""
-        if _ROOMS and (room := _ROOMS.pop()).size >= count:
-            return room
-        return cls(max(count, 1024))
-
-    def close(self):
-        """Give it back."""
-        if self.size <= MOST_KEPT:
-            _ROOMS.append(self)
-
-
-def swept(store, root, leaves, let_go, least=0):
-    """The adjoints of `leaves` (slots and values) by a sweep from the number at slot `root`; None if it may not be made so.
-
-    The adjoint of a leaf that it does not come to is None.
-
-    It is one that nobody watches: the caller has seen that there are no hooks, and no rules in Python.  A store
-    of which something that a rule reads has been cleared, or was changed in place, is left to `autograd.backward`, which says so.
+class Sweep:
+    """A reverse sweep laid out: its words (`program.W_RECORDS` ...), and the memory that they refer to.
 
     Parameters
     ----------
-    let_go : callable
-        ``let_go(store)`` is called with the slot of each instruction whose large saved values the sweep has passed.
-    least : int
-        With fewer instructions than that it is not made.
-    """
-    records, table = store.flush(), table_address()
-    room = Room.of(root + 1)
-    adjoint, marks, scratch = room.addresses
-    try:
-        Signature.compile_pending()
-        switch, run = reverse_switch(store.special), run_address() if Signature.ALL else 0
-        try:
-            low = walk.straight(records, adjoint, marks, root, table, switch, run, scratch, 1 if store.savers else 0, least)
-            if low > 0:
-                if store.watched.slots and first_changed(store.watched, room.marks, low, root) >= 0:
-                    return None
-                saved, at, release = table_of_saved(store), root, None
-                locate(store, saved, marks, low, root)
-                saved_at = data_address(saved)
-                while at >= low:
-                    at = walk.reverse(records, adjoint, marks, at, low, switch, run, table, saved_at, scratch, 1)
-                    if at >= 0:
-                        break
-                    refuse_unknown(records, at)
-                    if release is None:
-                        release = let_go(store)
-                    release(-1 - at)
-                    at = -2 - at
-            elif low == -1:
-                return None
-            else:
-                refuse_unknown(records, low)
-            gradients = []
-            for slot, value in leaves:
-                if slot > root or not room.marks.item(slot):
-                    gradients.append(None)
-                elif type(value) is float:
-                    gradients.append(room.adjoint.item(slot))
-                elif not room.words.item(slot):
-                    gradients.append(np.zeros(value.shape, value.dtype))
-                else:
-                    gradient = np.empty(value.shape, value.dtype)
-                    address, room.words[slot] = room.words.item(slot), 0
-                    steps().take(data_address(gradient), address, gradient.nbytes)
-                    gradients.append(gradient)
-        except BaseException:
-            steps().free_all(records, adjoint, marks, table, root)
-            raise
-        return gradients
-    finally:
-        room.close()
+    count : int
+        How many slots it has room for.
+    marks : ndarray, optional
+        A byte for each, behind which there is room for a word.
+    words : int
+        How many words there are.
 
-
-class Adjoints:
-    """The adjoints of a reverse sweep, one word per slot.
-
-    Parameters
+    Attributes
     ----------
     adjoint : ndarray of float64
-        A scalar's adjoint, or the address of an array's.
+        One word per slot: a scalar's adjoint, or the address of an array's.
     """
 
-    def __init__(self, adjoint):
-        self.adjoint = adjoint
-        self.words = adjoint.view(np.int64)
+    def __init__(self, count, marks=None, words=P.WORDS):
+        self.adjoint = np.zeros(count)
+        self.words = self.adjoint.view(np.int64)
+        self.marks = np.zeros(count + 16, np.uint8) if marks is None else marks
+        self.scratch, self.saved, self.store = np.empty(P.SCRATCH, np.uint8), None, None
+        p = self.parameters = np.zeros(words, np.int64)
+        p[P.W_ADJOINT], p[P.W_MARKS], p[P.W_SCRATCH] = map(data_address, (self.adjoint, self.marks, self.scratch))
+        p[P.W_SLOTS] = count
+        self.pointer = data_address(p)
 
+    # -- adjoints ------------------------------------------------------------------
     def add(self, slot, value):
         """Add `value` (float or C-contiguous ndarray) to the adjoint of `slot`."""
         if type(value) is float:
@@ -320,7 +241,7 @@ class Adjoints:
 
     def take(self, slot, shape, dtype):
         """The adjoint of an array slot, given away by the sweep."""
-        address = int(self.words[slot])
+        address = self.words.item(slot)
         if not address:
             return np.zeros(shape, dtype)
         result = np.empty(shape, dtype)
@@ -328,52 +249,91 @@ class Adjoints:
         steps().take(data_address(result), address, result.nbytes)
         return result
 
-
-class Sweep(Adjoints):
-    """One reverse sweep in progress over one store: adjoints, marks, scratch.
-
-    Attributes
-    ----------
-    adjoint : ndarray of float64
-        One word per slot: a scalar adjoint, or the address of an array's.
-    """
-
-    def __init__(self, store, marks, high):
-        self.store = store
-        self.marks = marks
-        self.high = high
-        super().__init__(np.zeros(high + 1))
-        try:
-            self.scratch = _SCRATCH.pop()
-        except IndexError:
-            self.scratch = np.empty(P.SCRATCH, np.uint8)
-        self._addresses = (data_address(self.adjoint), data_address(marks))
-        self._saved = table_of_saved(store)
-        self._scratch_address = data_address(self.scratch)
-        self.switch = reverse_switch(store.special)
-        self.array_run = run_address() if Signature.ALL else 0
+    # -- sweeping ------------------------------------------------------------------
+    def over(self, records, special):
+        """Write where the records are (a hook may have recorded, and so moved them), and the code for what is on them."""
         Signature.compile_pending()
+        run = run_address() if Signature.ALL else 0
+        _WHERE.pack_into(self.parameters, 0, records, reverse_switch(special), run, table_address())
 
-    def locate(self, high, low):
-        """Find what the instructions from `high` to `low` have saved, before they are swept; again if a user's code ran since then."""
-        locate(self.store, self._saved, self._addresses[1], low, high)
+    def over_store(self, store):
+        """`over` the records of a store."""
+        self.store, self.saved = store, None
+        self.over(store.flush(), store.special)
+        return self
 
-    def run(self, high, low, stop_at_large):
-        """Sweep from `high` to `low`, whose saved values are located; returns the next slot to visit."""
-        adjoint, marks = self._addresses
-        # A hook may have recorded, and so moved the records.
-        at = walk.reverse(
-            self.store.flush(), adjoint, marks, high, low, self.switch, self.array_run, table_address(), data_address(self._saved),
-            self._scratch_address, stop_at_large,
-        )
+    def go(self, high, low, let_go=None):
+        """Sweep from `high` to `low`; `let_go` is called with each slot on the way whose saved values are large."""
+        store = self.store
+        if self.saved is None:
+            self.saved = table_of_saved(store)
+            self.parameters[P.W_SAVED] = data_address(self.saved)
+        # Again before each stretch: a user's code may have run since the last one.
+        self.over(store.flush(), store.special)
+        locate(store, self.saved, self.parameters.item(P.W_MARKS), low, high)
+        while (at := self.run(high, low, let_go is not None)) < 0:
+            let_go(-1 - at)
+            high = -2 - at
+
+    def run(self, high, low, stop_at_large=False):
+        """Sweep from `high` to `low`, whose saved values are located; as of `walk.reverse`."""
+        at = walk.reverse(self.pointer, high, low, stop_at_large)
         refuse_unknown(self.store.address, at)
         return at
 
     def free_all(self):
         """Free the adjoints of a sweep that was broken off."""
-        adjoint, marks = self._addresses
-        steps().free_all(self.store.flush(), adjoint, marks, table_address(), self.high)
+        if self.store is not None:
+            self.over(self.store.flush(), self.store.special)
+        steps().free_all(self.pointer)
 
-    def close(self):
-        """Give the scratch memory back."""
-        _SCRATCH.append(self.scratch)
+
+_WHERE = struct.Struct("4q")
+#: The most slots for which the memory of a sweep is kept for the next one.
+MOST_KEPT = 1 << 16
+_KEPT = []
+
+
+def swept(store, root, leaves, let_go, least=0):
+    """The adjoints of `leaves` (slots and values) by a sweep from the number at slot `root`; None if it may not be made so.
+
+    The adjoint of a leaf that it does not come to is None.
+
+    It is one that nobody watches: the caller has seen that there are no hooks, and no rules in Python.  A store
+    of which something that a rule reads has been cleared, or was changed in place, is left to `autograd.backward`, which says so.
+
+    Parameters
+    ----------
+    let_go : callable
+        ``let_go(store)`` is called with the slot of each instruction whose large saved values the sweep has passed.
+    least : int
+        With fewer instructions than that it is not made.
+    """
+    sweep = _KEPT.pop() if _KEPT else None
+    if sweep is None or len(sweep.adjoint) <= root:
+        sweep = Sweep(max(root + 1, 1024))
+    sweep.over_store(store).parameters[P.W_SLOTS] = root + 1
+    try:
+        try:
+            low = walk.straight(sweep.pointer, root, 1 if store.savers else 0, least)
+            if low == -1 or low > 0 and store.watched.slots and first_changed(store.watched, sweep.marks, low, root) >= 0:
+                return None
+            if low > 0:
+                sweep.go(root, low, let_go(store))
+            refuse_unknown(store.address, low)
+            gradients = []
+            for slot, value in leaves:
+                if slot > root or not sweep.marks.item(slot):
+                    gradients.append(None)
+                elif type(value) is float:
+                    gradients.append(sweep.adjoint.item(slot))
+                else:
+                    gradients.append(sweep.take(slot, value.shape, value.dtype))
+        except BaseException:
+            sweep.free_all()
+            raise
+        return gradients
+    finally:
+        if len(sweep.adjoint) <= MOST_KEPT:
+            sweep.store = sweep.saved = None
+            _KEPT.append(sweep)

@@ -297,10 +297,12 @@ def run(program, regs, records, words, i, scratch):
             release(load_int(regs + 8 * reg))
 
 
-@compiled("void(int64, int64, int64, int64, int64)")
-def free_all(records, adjoint, marks, table, high):
-    """Free the array adjoints at or below `high`."""
-    for i in range(high, 0, -1):
+@compiled("void(int64)")
+def free_all(words):
+    """Free the array adjoints of a sweep."""
+    records, adjoint = load_int(words + 8 * P.W_RECORDS), load_int(words + 8 * P.W_ADJOINT)
+    marks, table = load_int(words + 8 * P.W_MARKS), load_int(words + 8 * P.W_TABLE)
+    for i in range(load_int(words + 8 * P.W_SLOTS) - 1, 0, -1):
         op = load_int32(records + SIZE * i)
         if load_byte(marks + i) == 0 or op < FIRST_ARRAY or op > ARRAY_LEAF:
             continue

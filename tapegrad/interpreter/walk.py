@@ -98,15 +98,16 @@ def locate(records, marks, table, savers, first, end, objects, addresses, number
             store_int(addresses + 8 * k, address)
 
 
-@compiled("int64(int64, int64, int64, int64, int64, int64, int64, int64, int64, int64, int64)")
-def reverse(records, adjoint, marks, high, low, switch, run, table, addresses, scratch, stop_at_large):
-    """Sweep marked instructions from `high` down to `low`.
+@compiled("int64(int64, int64, int64, int64)")
+def reverse(words, high, low, stop_at_large):
+    """Sweep marked instructions from `high` down to `low`, as the `words` of a sweep say (`program.W_RECORDS` ...).
 
-    `switch` and `run` are the addresses of the scalar switch and of `interpreter.steps.run`, `addresses` is that of
-    the table that `locate` fills.
     Returns ``low - 1`` at the end; or, with `stop_at_large`, ``-1 - i`` as soon
     as it has visited an instruction `i` whose saved values are large; or ``UNKNOWN - i``.
     """
+    records, adjoint, marks = load_int(words + 8 * P.W_RECORDS), load_int(words + 8 * P.W_ADJOINT), load_int(words + 8 * P.W_MARKS)
+    switch, run, table = load_int(words + 8 * P.W_SWITCH), load_int(words + 8 * P.W_RUN), load_int(words + 8 * P.W_TABLE)
+    addresses, scratch = load_int(words + 8 * P.W_SAVED), load_int(words + 8 * P.W_SCRATCH)
     regs = scratch + P.REGISTERS_AT
     i = high
     while i >= low:
@@ -200,26 +201,27 @@ def mark(records, marks, table, high, pending, refuse):
     return (count << 32) | lowest
 
 
-@compiled("int64(int64, int64, int64, int64, int64, int64, int64, int64, int64, int64)")
-def straight(records, adjoint, marks, root, table, switch, run, scratch, saved, least):
+@compiled("int64(int64, int64, int64, int64)")
+def straight(words, root, saved, least):
     """Begin a sweep from the number at slot `root`: clear adjoints and marks up to there, mark its ancestors, seed it.
 
     If nothing is `saved`, sweep at once.  Returns 0 if that is done, else the lowest ancestor; -1 if one was cleared, or if there
     are fewer than `least`; or ``UNKNOWN - i``.
     """
+    adjoint, marks = load_int(words + 8 * P.W_ADJOINT), load_int(words + 8 * P.W_MARKS)
     for i in range(root + 1):
         store_int(adjoint + 8 * i, 0)
     for i in range(root // 8 + 2):
         store_int(marks + 8 * i, 0)
     store_byte(marks + root, MARK)
-    packed = mark(records, marks, table, root, 1, 1)
+    packed = mark(load_int(words + 8 * P.W_RECORDS), marks, load_int(words + 8 * P.W_TABLE), root, 1, 1)
     if packed < 0 or packed >> 32 < least:
         return -1
     low = packed & 0xFFFFFFFF
     store_double(adjoint + 8 * root, 1.0)
     if saved:
         return low
-    at = reverse(records, adjoint, marks, root, low, switch, run, table, 0, scratch, 0)
+    at = reverse(words, root, low, 0)
     return at if at < 0 else 0
 
 

@@ -49,7 +49,7 @@ def adjoint(tape, lanes=None):
     NotLowered
         If a derivative is computed by Python (custom primitives), or has no row.
     """
-    return _Adjoint(with_flat_stacks(tape), lanes).run()
+    return Adjoint(with_flat_stacks(tape), lanes).run()
 
 
 def gradient(tape):
@@ -70,33 +70,43 @@ def gradient(tape):
     NotLowered
         As of `adjoint`.
     """
-    return _Adjoint(tape, None, again=True).run()
+    return Adjoint(tape, None, again=True).run()
 
 
-class _Adjoint(Derivation):
-    def __init__(self, tape, lanes, again=False):
-        super().__init__(tape, False, lanes, again)
+class Adjoint(Derivation):
+    """The walk from the results to the arguments."""
+
+    def __init__(self, tape, lanes, again=False, writer=None):
+        super().__init__(tape, False, lanes, again, writer)
         #: Adjoints of arrays.
         self.terms = {}
 
     def run(self):
-        tape, writer = self.tape, self.writer
+        """The finished tape."""
+        tape = self.tape
         roots = [(slot, meta) for slot, meta in tape.outputs if slot and tape.active[slot]]
-        seeds = [self._seeds(meta) for _, meta in roots]
-        writer.reserve(int(self.plan.room[-1]) * len(seeds[0] if seeds else (0,)))
+        seeds = list(zip(*[self._seeds(meta) for _, meta in roots])) or [()] * (self.lanes or 1)
+        return close(self.writer, self._pulled(roots, seeds, len(tape.records) - 1))
+
+    def down(self, cut, seeds):
+        """Slots and descriptions (or constants) of what arrives at the arguments from a cut; `seeds` of each lane, None for zero."""
+        return self._pulled(cut.values, seeds, cut.position)
+
+    def _pulled(self, roots, seeds, high):
+        """What arrives at the arguments from the `roots`, with their seeds of each lane, of which none is above `high`."""
+        self.writer.reserve(int(self.plan.room[high + 1]) * len(seeds))
         gradients = []
-        for lane in range(self.lanes or 1):
+        for of_lane in seeds:
             self.word[:], self.terms = 0, {}
-            for (slot, meta), of_root in zip(roots, seeds):
-                self._add(slot, meta, of_root[lane])
-            self._back()
+            for (slot, meta), seed in zip(roots, of_lane):
+                if seed is not None:
+                    self._add(slot, meta, seed)
+            self._back(high)
             gradients.append(self._gradients())
         if self.lanes is None:
-            results = [self._result(*pair) for pair in gradients[0]]
-        else:
-            of_arguments = [([slot for slot, _ in lanes], lanes[0][1]) for lanes in zip(*gradients)]
-            results = [self.stacked(slots, meta.shape, meta.char) for slots, meta in of_arguments]
-        return close(writer, results)
+            return [self._result(*pair) for pair in gradients[0]]
+        of_arguments = [([slot for slot, _ in lanes], lanes[0][1]) for lanes in zip(*gradients)]
+        return [self.stacked(slots, meta.shape, meta.char) for slots, meta in of_arguments]
 
     def _seeds(self, meta):
         """The seeds of an output, one for each lane."""
@@ -110,10 +120,12 @@ class _Adjoint(Derivation):
         whole = Term(writer, leaf, shape, meta.char)
         return [whole.strided(meta.shape, c_strides(meta.shape, 1), lane * meta.size) for lane in range(lanes)]
 
-    def _back(self):
-        """From the last instruction to the first."""
-        tape, high = self.tape, len(self.tape.records) - 1
+    def _back(self, high):
+        """From the instruction `high` to the first."""
+        tape = self.tape
         for item in reversed(tape.items):
+            if item.slot > high:
+                continue
             self.scalars(item.slot + 1, high)
             high = item.slot - 1
             if tape.active[item.slot]:

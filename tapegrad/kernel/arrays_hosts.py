@@ -68,16 +68,17 @@ def _taken(plan, at, shape, axis, mode):
 
 
 def _indexed(plan, *operands):
-    base, *indices, extents, steps, trail, distinct = operands
+    base, *indices, extents, steps, trail = operands
     total = base
     for index, extent, step in zip(indices, extents, steps):
         total = total + _within(plan, index, extent, step).expand_dims(range(index.ndim, index.ndim + trail))
     total = plan.compute(total, "l")
-    total = total.reshape((total.size,))
-    if distinct and total.size > 1:
-        counts = plan.scattered(plan.constant(np.ones(total.size), "d"), total, (distinct,))
-        plan.demand(L.eq(plan.gather(counts, total, (total.size,)), 1.0))
-    return total
+    return total.reshape((total.size,))
+
+
+def _repeats(plan, at, count):
+    counts = plan.scattered(plan.constant(np.ones(at.size), "d"), at, (count,))
+    return L.ne(plan.gather(counts, at, (at.size,)).sum(), float(at.size))
 
 
 def _nonzero_along(plan, mask, axis):
@@ -97,5 +98,5 @@ def _nonzero_along(plan, mask, axis):
 #: as it is for the others.  What is cast is delivered in its own dtype.
 RECOMPUTED = {
     "truth": _truth, "cast": lambda plan, x, *_: x, "all_finite": _all_finite, "at_classes": _at_classes, "taken": _taken,
-    "indexed": _indexed, "nonzero_along": _nonzero_along,
+    "indexed": _indexed, "repeats": _repeats, "nonzero_along": _nonzero_along,
 }  # fmt: skip

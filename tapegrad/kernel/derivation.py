@@ -26,6 +26,8 @@ class Derivation:
         How many at a time.
     again : bool
         As of `Writer`.
+    writer : Writer, optional
+        Which it shares with another walk.
 
     Attributes
     ----------
@@ -33,9 +35,9 @@ class Derivation:
         Slots of the adjoints or tangents (a row for each lane) of scalars, 0 where there is none.
     """
 
-    def __init__(self, tape, forward, lanes, again=False):
+    def __init__(self, tape, forward, lanes, again=False, writer=None):
         self.tape, self.forward, self.lanes = tape, forward, lanes
-        self.writer = Writer(tape, interleaved=forward, again=again)
+        self.writer = writer or Writer(tape, interleaved=forward, again=again)
         self.word = np.zeros((lanes, len(tape.records)) if forward else len(tape.records), np.int64)
         self.plan = Plan(tape, self.writer, forward)
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ..array.record import normalise
+from ..program.cuts import Cut
 from ..program.executable import described
 from ..tape.meta import SCALAR
 from .adjoint import adjoint
@@ -19,6 +20,7 @@ from .kernel import Kernel
 from .passes.halving import halve
 from .passes.ordering import order
 from .pipeline import Stages, lower, without_collection
+from .product import product
 from .tangents import tangents
 
 
@@ -28,10 +30,11 @@ class TapeKernel(Kernel):
     Parameters
     ----------
     tape : FinishedTape
-    gradients : bool or (bool, int)
+    gradients : bool or (bool, int) or (Cut, int)
         Whether the gradients of the wanted arguments are computed too.  Or derivatives in several directions: whether forward
         (tangents of the outputs for directions of the wanted inputs, else adjoints of these for adjoints of the outputs), and
-        how many at a time, the first axis of directions and of results; without values.
+        how many at a time, the first axis of directions and of results; without values.  Or the whole Jacobian, multiplied out at
+        a cut: adjoints of the wanted inputs for all unit vectors of the outputs, and how many these are.
     options : kernel.emit.Options
     limit : float, optional
         Of the steps that its compilation is predicted to take (`kernel.prediction`).
@@ -77,15 +80,16 @@ class TapeKernel(Kernel):
         """The tape that is compiled."""
         if not self.lanes:
             return adjoint(self.tape) if self.gradients else self.tape
-        derived = tangents(self.tape, self.lanes) if self.forward else adjoint(self.tape, lanes=self.lanes)
+        if isinstance(self.forward, Cut):
+            derived = product(self.tape, self.forward)
+        else:
+            derived = tangents(self.tape, self.lanes) if self.forward else adjoint(self.tape, lanes=self.lanes)
         # The values themselves are not asked for.
         return replace(derived, outputs=derived.outputs[len(self.tape.outputs) :])
 
     def results(self, arrays):
-        """Values (floats and arrays; constants as they are) and gradients (None if not wanted) of the `arrays` of `answer`."""
-        values = [self.value(arrays, k) for k in range(self.values)]
-        rest = iter(arrays[self.values :])
-        return values, [next(rest) if wanted else None for wanted in self.tape.wanted] if self.gradients else None
+        """Values (floats and arrays; constants as they are) and gradients of the `arrays` of `answer`."""
+        return [self.value(arrays, k) for k in range(self.values)], arrays[self.values :] if self.gradients else None
 
     def value(self, arrays, k):
         """Value `k` of the `arrays` of `answer`."""
@@ -97,7 +101,8 @@ class TapeKernel(Kernel):
     def __str__(self):
         what = "values and gradients" if self.gradients else "values"
         if self.lanes:
-            what = f"{self.lanes} {'tangents' if self.forward else 'adjoints'}"
+            kind = "rows at a cut" if isinstance(self.forward, Cut) else "tangents" if self.forward else "adjoints"
+            what = f"{self.lanes} {kind}"
         stages = ", ".join(f"{stage} {1e3 * t:.1f} ms" for stage, t in self.seconds.items())
         return f"Kernel({what} of {len(self.tape)} instructions, workspace {self.nbytes} bytes; {stages})"
 

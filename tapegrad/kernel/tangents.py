@@ -37,29 +37,46 @@ def tangents(tape, lanes=1):
     NotLowered
         If a derivative is computed by Python (custom primitives), or has no row.
     """
-    return _Tangents(with_flat_stacks(tape), lanes).run()
+    return Tangents(with_flat_stacks(tape), lanes).run()
 
 
-class _Tangents(Derivation):
-    def __init__(self, tape, lanes):
-        super().__init__(tape, True, lanes)
+class Tangents(Derivation):
+    """The walk from the arguments to the results."""
+
+    def __init__(self, tape, lanes, writer=None):
+        super().__init__(tape, True, lanes, writer=writer)
         #: Tangents of arrays.
         self.terms = [{} for _ in range(lanes)]
 
     def run(self):
-        tape, writer = self.tape, self.writer
+        """The finished tape."""
         self._enter()
+        return close(self.writer, self._pushed(1))
+
+    def up(self, cut, seeds):
+        """Slots and descriptions (or constants) of what arrives at the outputs from a cut; `seeds` of each lane, None for zero."""
+        for lane, of_lane in enumerate(seeds):
+            for (slot, meta), seed in zip(cut.values, of_lane):
+                if seed is not None and meta is SCALAR:
+                    self.word[lane, slot] = seed.slot
+                elif seed is not None:
+                    self.terms[lane][slot] = seed
+        return self._pushed(cut.position + 1)
+
+    def _pushed(self, low):
+        """What arrives at the outputs, by the instructions from `low` on."""
+        tape, writer = self.tape, self.writer
         writer.reserve(int(self.plan.room[-1]) * self.lanes)
-        low = 1
         for item in tape.items:
+            if item.slot < low:
+                continue
             self.scalars(low, item.slot - 1)
             low = item.slot + 1
             if tape.active[item.slot]:
                 self._item(item)
         self.scalars(low, len(tape.records) - 1)
         writer.origin = len(tape.records) - 1
-        results = [self._result(slot, meta) for slot, meta in tape.outputs]
-        return close(writer, results)
+        return [self._result(slot, meta) for slot, meta in tape.outputs]
 
     def _enter(self):
         """Leaves for the tangents of the arguments."""

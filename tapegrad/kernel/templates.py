@@ -240,7 +240,7 @@ class Plan:
 
     def __init__(self, tape, writer, forward):
         self.tape, self.constants, self.forward, self.absolute = tape, writer.constants, forward, writer.again
-        ops, active = writer.ops, tape.active
+        ops, active = writer.ops[: writer.first], tape.active
         self.template = np.full(len(ops), -1, np.int32)
         self.pools = np.zeros(len(ops), np.int64)
         self._pool, self._filled = [], 0

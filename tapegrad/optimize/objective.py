@@ -128,7 +128,7 @@ class Objective:
         outcome = self.proof.evaluate(x)
         self._adopt(x, None if self.proof.differs else outcome.tape)
         value = np.asarray(outcome.values[0], float).item()
-        for part, a, b in zip((p for p in outcome.gradients if p is not None), self.layout.offsets, self.layout.offsets[1:]):
+        for part, a, b in zip(outcome.gradients, self.layout.offsets, self.layout.offsets[1:]):
             g[a:b] = np.reshape(part, -1)
         self.counts["evaluations"] += 1
         self.counts["replays"] += self.replayed.stats.replays > replays

@@ -17,7 +17,7 @@ A tape is replayed:
 `executable`   what answers a call, with one signature; `replayed`, a replay as one; `status`, what they return.
 `enter`        the compiled way into one for objects of Python; `handle`, for nopython code.
 `stream`       what a replay does, laid out as words when a workspace is made.
-`walk`         the compiled replay: values and guards forward, adjoints backward.
+`walk`         the compiled replay: values and guards forward, adjoints backward; `backward`, the way back laid out.
 `values`       the program that computes the value of one array entry.
 `recording`    any adjoints of what a call computed, swept back (rows of Jacobians); `ports`, its inputs and outputs.
 """

@@ -93,7 +93,7 @@ class Callable:
             self.kept.give(workspace)
             raise GuardError(f"the recorded path does not hold here: {self.guards[missed]}; record the function at this point")
         values = [workspace.output(k) for k in range(len(self.outputs))]
-        gradients = [_number(g) for g in workspace.gradients if g is not None] if backward else None
+        gradients = [_number(g) for g in workspace.gradients] if backward else None
         self.kept.give(workspace)
         return unflatten(self.structure, values), gradients
 

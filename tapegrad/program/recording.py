@@ -6,7 +6,8 @@ function ran (`Recording`), or a workspace that has replayed one (`transforms.re
 
 from __future__ import annotations
 
-import threading
+import copy
+import math
 from abc import ABC, abstractmethod
 from functools import cached_property
 
@@ -17,25 +18,22 @@ from ..array.tensor import Tensor, tensor
 from ..autograd.backward import Pass
 from ..autograd.gradients import grad
 from ..autograd.reading import Stretch
-from ..autograd.recording import as_plain, check_result, differentiating, input_of, refuse_captured, refuse_outer
+from ..autograd.recording import as_plain, check_result, differentiable, differentiating, refuse_captured, refuse_outer
 from ..autograd.tangents import push
 from ..autograd.tape import Tape
 from ..common.dtypes import readable
 from ..common.errors import ModifiedInPlaceError
 from ..common.tree import flatten, leaf_names, unflatten
-from ..interpreter import program as P
 from ..interpreter.plan import Signature
 from ..interpreter.walks import walks
 from ..tape.layout import ARRAY_LEAF, FIRST_ARRAY, MARK
 from ..tape.meta import SCALAR
 from ..tape.modes import enable_grad
+from .cuts import Cut
 from .ports import Port, prepared, units
 
 #: Words of the tangents that one walk carries, at most (2**25 are 256 MB).
 MOST_WORDS = 1 << 25
-
-#: Slots that the sweeps of one compiled call pass at most, if there are several: between calls Python may be interrupted.
-MOST_SLOTS = 1 << 24
 
 
 class Sweeps(ABC):
@@ -49,14 +47,30 @@ class Sweeps(ABC):
         Of the result.
     primitive : str
         The custom primitive whose rules run in Python, at which the compiled sweeps cannot stop.
+    high : int
+        The last slot of the tape that a sweep may read.
+    widest : float
+        Numbers that a cut has at most at which the Jacobian may be multiplied out.
     prediction : Prediction or None
         What `transforms.choosing.predict` said, once it was asked.
     """
 
     #: Whether forward mode carries all seeds at once, from instruction to instruction in Python.
-    at_once, primitive, prediction = False, "", None
+    at_once, primitive, prediction, widest = False, "", None, math.inf
     inputs: list
     outputs: list
+
+    @abstractmethod
+    def records(self):
+        """The records of the tape, and more."""
+
+    @abstractmethod
+    def between(self):
+        """The slots of the instructions between inputs and outputs, ascending."""
+
+    def visited(self):
+        """Opcodes of the instructions between inputs and outputs."""
+        return self.records()["op"][self.between()]
 
     def check(self):  # noqa: B027  (a replay keeps what it reads)
         """Raise if something that a sweep reads has changed since."""
@@ -65,67 +79,29 @@ class Sweeps(ABC):
         """What makes a sparse Jacobian cheaper (`tapegrad.program.sparsity.compressed`): nothing is known."""
         return None
 
+    @property
     @abstractmethod
-    def _laid_out(self):
-        """Parameters of `program.walk`, the gradients that they say are written, and what these words refer to."""
-
-    @cached_property
-    def _room(self):
-        return *self._laid_out(), threading.Lock()
+    def _backward(self):
+        """The `Backward` of what has been computed."""
 
     def pull(self, cotangents):
         """The adjoints of the inputs for one adjoint of each output (normalised values)."""
         rows = self._swept([prepared(self.outputs, cotangents)])
         return [as_plain(normalise(r.reshape(p.shape))) for p, r in zip(self.inputs, rows)]
 
-    def _matrices(self, directions):
-        count = sum(p.size for p in self.outputs) if directions is None else len(directions)
-        return count, [np.zeros((count, p.size), p.char) for p in self.inputs]
+    def _count(self, directions):
+        return sum(p.size for p in self.outputs) if directions is None else len(directions)
 
     def _swept(self, directions):
         """For each input an array (directions, its elements), for directions of the outputs (`ports.prepared`), or all unit vectors."""
-        from . import walk as W  # loads compiled code
+        from .backward import seeds_of, seeds_of_units  # loads compiled code
 
         self.check()
-        parameters, gradients, _, lock = self._room
-        native = walks.load()
-        address = native.data_address
-        count, matrices = self._matrices(directions)
-        copies = np.array([len(gradients), *(w for m, g in zip(matrices, gradients) for w in (address(m), address(g), g.nbytes))])
-        words, _seeds = self._units(address) if directions is None else _words(directions, address)
-        Signature.compile_pending()
-        with lock:
-            parameters[W.P_SEEDS], parameters[W.P_TABLE] = address(words), native.table_address()
-            most = max(1, MOST_SLOTS // int(parameters[W.P_SLOTS]))
-            for start in range(0, count, most):
-                W.checked(parameters, W.rows(address(parameters), start, min(start + most, count), address(copies)))
-        return matrices
-
-    def _units(self, address):
-        """The seeds of `walk.rows` for the unit vectors of all outputs, and the arrays they are in."""
-        words, ones = [np.zeros(0, np.int64)], []
-        for p in self.outputs:
-            # Every unit vector is a window of zeros around one 1.
-            one = np.zeros(2 * p.size, p.char)
-            one[p.size - 1 : p.size] = 1.0
-            lists = np.zeros((p.size, 4 if p.slot else 1), np.int64)
-            if p.slot:
-                lists[:] = 1, p.slot, address(one), 0 if p.meta is SCALAR else one.nbytes // 2
-                lists[:, 2] += np.arange(p.size)[::-1] * one.itemsize
-            words.append(lists.reshape(-1))
-            ones.append(one)
-        return np.concatenate(words), ones
-
-
-def _words(directions, address):
-    """The seeds of `walk.rows` for these directions, and what they are in."""
-    words = []
-    for numbers, values, arrays in directions:
-        first = address(values)
-        seeds = [(slot, first + 8 * k, 0) for k, slot in enumerate(numbers.tolist())]
-        seeds += [(slot, address(seed), seed.nbytes) for slot, seed in arrays]
-        words += [len(seeds), *(word for seed in seeds for word in seed)]
-    return np.array(words, np.int64), directions
+        if directions is None:
+            seeds, _ones = seeds_of_units(self.outputs)
+        else:
+            seeds = seeds_of(directions)
+        return self._backward.rows(seeds, self._count(directions))
 
 
 class Recording(Sweeps):
@@ -157,7 +133,8 @@ class Recording(Sweeps):
         self.structures = []
         for k in argnums:
             parts, structure = flatten(args[k])
-            parts = [input_of(p, f"argument {k}{name}") for p, name in zip(parts, leaf_names(structure))]
+            named = zip(parts, leaf_names(structure))
+            parts = [tensor(differentiable(p, f"argument {k}{name}"), requires_grad=True) for p, name in named]
             args[k] = unflatten(structure, parts)
             self.structures.append(structure)
             leaves += parts
@@ -193,10 +170,11 @@ class Recording(Sweeps):
         """Raise if the function used a tensor that requires a gradient, and is no argument."""
         refuse_captured(self.store, {p.slot for p in self.inputs}, function)
 
-    def visited(self):
-        """Opcodes of the instructions between inputs and outputs."""
-        ops = self.store.records()["op"][: self.high + 1]
-        return ops[self.marks[: len(ops)] == MARK]
+    def records(self):
+        return self.store.records()
+
+    def between(self):
+        return np.flatnonzero(self.marks[: self.high + 1] == MARK)
 
     def _signatures(self):
         ops = self.visited()
@@ -210,37 +188,22 @@ class Recording(Sweeps):
         return Port(result._v, self.store.leaves.get(result._k, 0) if result._r else 0)
 
     # -- reverse mode --------------------------------------------------------------
-    def _laid_out(self):
-        from ..codegen.scalars import reverse_switch
-        from . import walk as W  # loads compiled code
+    @cached_property
+    def _backward(self):
+        from .backward import Backward  # loads compiled code
 
-        native, store = walks.load(), self.store
-        address = native.data_address
-        records, count = store.flush(), self.high + 1
-        gradients = [np.zeros(p.shape, p.char) for p in self.inputs]
-        whole, single, own = [], [], {p.slot for p in self.inputs}
-        for p, gradient in zip(self.inputs, gradients):
-            whole += [address(gradient), gradient.nbytes, 0 if p.meta is SCALAR else p.slot]
-            single += [address(gradient), p.slot] if p.meta is SCALAR else []
-        arrays = np.flatnonzero(store.records()["op"][:count] == ARRAY_LEAF).tolist()
-        for slot in set(arrays) - own:
-            # What arrives at other leaves goes nowhere.
-            whole += [0, 0, slot]
-        delivered = np.array([len(whole) // 3, *whole, len(single) // 2, *single], np.int64)
-        adjoint, scratch, saved = np.zeros(count), np.empty(P.SCRATCH, np.uint8), store.saved(self.low, self.high)
-        p = np.zeros(W.PARAMETERS, np.int64)
-        p[W.P_RECORDS], p[W.P_ADJOINT], p[W.P_SLOTS] = records, address(adjoint), count
-        p[W.P_MARKS], p[W.P_HIGH], p[W.P_LOW] = address(self.marks), self.high, self.low
-        p[W.P_SWITCH], p[W.P_RUN] = reverse_switch(store.special), native.run_address() if Signature.ALL else 0
-        p[W.P_SAVED], p[W.P_SCRATCH], p[W.P_GRADIENTS] = address(saved), address(scratch), address(delivered)
-        return p, gradients, (delivered, adjoint, scratch, saved)
+        store, own = self.store, {p.slot for p in self.inputs}
+        others = set(np.flatnonzero(store.records()["op"][: self.high + 1] == ARRAY_LEAF).tolist()) - own
+        backward = Backward(self.high + 1, self.marks, self.high, self.low, store.saved(self.low, self.high), self.inputs, others)
+        backward.over(store.flush(), store.special)
+        return backward
 
     def _swept(self, directions):
         """As of `Sweeps`; where a rule runs in Python, by ordinary backward passes."""
         if not self.primitive:
             return super()._swept(directions)
-        leaves, results = self._tensors
-        count, matrices = self._matrices(directions)
+        (leaves, results), count = self._tensors, self._count(directions)
+        matrices = [np.zeros((count, p.size), p.char) for p in self.inputs]
         if directions is None:
             directions = (prepared(self.outputs, [u[0, ...] for u in units(self.outputs, k, k + 1, 1)]) for k in range(count))
         for k, (numbers, values, arrays) in enumerate(directions):
@@ -255,8 +218,28 @@ class Recording(Sweeps):
         return matrices
 
     def many(self, forward, directions):
-        """Arrays (directions, elements) of the outputs, for all unit vectors (`forward`); or of the inputs, as `_swept`."""
+        """Arrays (directions, elements) of the outputs, for all unit vectors (`forward`); or of the inputs, as `_swept`.
+
+        If `forward` is a `Cut`, those of the inputs for all unit vectors, multiplied out of the derivatives of both of its sides.
+        """
+        if isinstance(forward, Cut):
+            product = self._product(forward)
+            return self._swept(None) if product is None else product
         return self._columns() if forward else self._swept(directions)
+
+    def _product(self, cut):
+        """Rows of the Jacobian from those of a cut and its columns, or None if some are not finite: zero is absolute."""
+        ports = [Port(0.0 if meta is SCALAR else np.zeros(meta.shape, meta.char), slot) for slot, meta in cut.values]
+        lower = copy.copy(self)
+        lower.__dict__.pop("_backward", None)
+        # A leaf has the slot of its first reader, or later.
+        lower.outputs, lower.high = ports, max([cut.position, *(p.slot for p in self.inputs)])
+        rows, columns = lower._swept(None), self._pushed(units(ports, 0, cut.width, cut.width), cut.width, ports, cut.position)
+        if not all(np.isfinite(part).all() for part in (*rows, *columns)):
+            return None
+        left = np.concatenate(columns, axis=1).T
+        # BLAS takes twice as long for a single row and column.
+        return [np.asarray(left * part if cut.width == 1 else left @ part, part.dtype) for part in rows]
 
     # -- forward mode ----------------------------------------------------------------
     def _columns(self):
@@ -281,11 +264,15 @@ class Recording(Sweeps):
             pushed = self._pushed([np.asarray(t)[None] for t in tangents], 1)
         return [as_plain(normalise(r.reshape(p.shape))) for p, r in zip(self.outputs, pushed)]
 
-    def _pushed(self, seeds, lanes):
-        """For each output an array (lanes, elements of the output), by the rules of the instructions, from the inputs upwards."""
+    def _pushed(self, seeds, lanes, sources=None, position=0):
+        """For each output an array (lanes, elements of the output), by the rules of the instructions behind `position`.
+
+        The seeds are those of the inputs, or of other `sources`.
+        """
         self.check()
-        stretch, carried = Stretch(self.store, plain=True), {p.slot: seed for p, seed in zip(self.inputs, seeds)}
-        tangent = push(stretch, np.flatnonzero(self.marks[: self.high + 1] == MARK).tolist(), carried, lanes)
+        stretch, carried = Stretch(self.store, plain=True), {p.slot: seed for p, seed in zip(sources or self.inputs, seeds)}
+        between = self.between()
+        tangent = push(stretch, between[between > position].tolist(), carried, lanes)
         tangents = [tangent(p.slot) for p in self.outputs]
         # What nothing arrives at is not -0.
         return [np.zeros((lanes, p.size), p.char) + (0.0 if t is None else np.reshape(t, (lanes, p.size))) for p, t in zip(self.outputs, tangents)]

@@ -117,7 +117,7 @@ class Replay(Executable):
             for k, (slot, meta) in enumerate(self.tape.outputs) if slot
         ]  # fmt: skip
         copied += [(k, data_address(a), a.nbytes) for k, a in self._constants.items()]
-        gradients = [g for g in workspace.gradients if g is not None] if self.gradients else []
+        gradients = workspace.gradients if self.gradients else []
         copied += [(self.values + k, data_address(g), g.nbytes) for k, g in enumerate(gradients)]
         finite = [(data_address(step.target), step.target.size, step.target.itemsize) for step in workspace.delicate]
         words = [workspace.pointer, self.gradients, len(self.tape.guards), len(copied), *sum(copied, ()), len(finite), *sum(finite, ())]
@@ -131,7 +131,7 @@ class Replay(Executable):
         try:
             status = workspace.run(inputs, self.gradients)
             if status < 0:
-                gradients = [g for g in workspace.gradients if g is not None] if self.gradients else []
+                gradients = workspace.gradients if self.gradients else []
                 values = [workspace.value_array(slot) if slot else self._constants.get(k) for k, (slot, _) in enumerate(self.tape.outputs)]
                 for target, source in zip(outputs, values + gradients):
                     if source is not None:

@@ -302,28 +302,3 @@ class Layout:
 
 def _itself(value):
     return value
-
-
-def all_readers(tape):
-    """Slots -> the slots of the items and instructions that read them, ascending; of slots that an item reads."""
-    readers = {}
-    for item in tape.items:
-        for o in item.operands:
-            if o > 0:
-                readers.setdefault(o, []).append(item.slot)
-    if not readers:
-        return readers
-    records = tape.records
-    among = np.zeros(len(records), bool)
-    among[list(readers)] = True
-    scalar = (records["op"] > SCALAR_LEAF) & (records["op"] < ARRAY_LEAF)
-    touched = set()
-    for column in ("a", "b"):
-        operands = records[column]
-        slots = np.flatnonzero(scalar & among[np.where(scalar, operands, 0)])
-        for slot, o in zip(slots.tolist(), operands[slots].tolist()):
-            readers[o].append(slot)
-            touched.add(o)
-    for o in touched:
-        readers[o].sort()
-    return readers

@@ -28,9 +28,8 @@ from ..codegen.memory import (
     store_double,
     store_int,
 )
-from ..interpreter import native
 from ..interpreter.access import SIZE
-from ..interpreter.program import REGISTERS_AT
+from ..interpreter.program import REGISTERS_AT, W_ADJOINT, W_RECORDS, W_RUN, W_SCRATCH, W_SLOTS, WORDS
 from ..interpreter.program import UNKNOWN as NOT_KNOWN
 from ..interpreter.walk import reverse
 from ..tape.layout import VALUE
@@ -46,26 +45,21 @@ COLLECT = 6  # address, count, addresses of doubles
 #: Ufunc -> comparison of a COMPARE step.
 COMPARISONS = {"less": 0, "less_equal": 1, "greater": 2, "greater_equal": 3, "equal": 4, "not_equal": 5}
 
-# Parameters of a replay: addresses, unless said otherwise.
+# Parameters of a replay: behind the words of a sweep (`interpreter.program.W_RECORDS` ...) addresses, unless said otherwise.
 #
-# P_STREAM, P_RECORDS         the stream, the records (scalars and their values)
-# P_VALUES, P_SWITCH          the scalar switches, of values and of adjoints (`codegen.scalars`)
-# P_RUN, P_SCRATCH            `interpreter.steps.run`, and its scratch memory
-# P_ADJOINT, P_SLOTS          a word for the adjoint of each slot; how many slots there are
-# P_MARKS, P_HIGH, P_LOW      a byte for each slot that the way back visits; the first and the last of these slots
-# P_TABLE, P_SAVED            the signatures; the addresses of saved values (as of `interpreter.walk.reverse`)
+# P_HIGH, P_LOW               the first and the last slot that the way back visits
 # P_SEEDS                     (slot, address of the seed, bytes of an array or 0), after their number; of `rows` one list after another
+# P_GRADIENTS                 (target, bytes, slot), after their number; then (target, slot) of elements, after theirs
+# P_AT, P_STOPPED             the word of the stream to go on at; the number of the guard, host step or slot it stopped at
+# P_STREAM, P_VALUES          the stream; the scalar switch of values (`codegen.scalars`)
 # P_INPUTS                    addresses of the arguments' data: written at each call
 # P_ELEMENTS                  (argument, position, slot), after their number
 # P_ARRAYS                    (argument, where it is copied to, bytes), after their number
-# P_GRADIENTS                 (target, bytes, slot), after their number; then (target, slot) of elements, after theirs
-# P_AT, P_STOPPED             the word of the stream to go on at; the number of the guard, host step or slot it stopped at
 # P_BACKWARD                  whether gradients are wanted
 (
-    P_STREAM, P_RECORDS, P_VALUES, P_RUN, P_SCRATCH, P_ADJOINT, P_SLOTS, P_MARKS, P_HIGH, P_LOW, P_SWITCH, P_TABLE,
-    P_SAVED, P_SEEDS, P_INPUTS, P_ELEMENTS, P_ARRAYS, P_GRADIENTS, P_AT, P_STOPPED, P_BACKWARD,
-) = range(21)  # fmt: skip
-PARAMETERS = 21
+    P_HIGH, P_LOW, P_SEEDS, P_GRADIENTS, P_AT, P_STOPPED, P_STREAM, P_VALUES, P_INPUTS, P_ELEMENTS, P_ARRAYS, P_BACKWARD,
+) = range(WORDS, WORDS + 12)  # fmt: skip
+PARAMETERS = WORDS + 12
 
 #: What `replay` returns; UNKNOWN: at a scalar instruction that the switch does not know.
 DONE, AT_HOST, AT_GUARD, UNKNOWN = 0, 1, 2, 4
@@ -74,8 +68,8 @@ DONE, AT_HOST, AT_GUARD, UNKNOWN = 0, 1, 2, 4
 @compiled("int64(int64)")
 def forward(p):
     """Go on with the stream at word ``p[P_AT]``; returns why it stopped, and at what in ``p[P_STOPPED]``."""
-    stream, records = load_int(p + 8 * P_STREAM), load_int(p + 8 * P_RECORDS)
-    values, run, scratch = load_int(p + 8 * P_VALUES), load_int(p + 8 * P_RUN), load_int(p + 8 * P_SCRATCH)
+    stream, records = load_int(p + 8 * P_STREAM), load_int(p + 8 * W_RECORDS)
+    values, run, scratch = load_int(p + 8 * P_VALUES), load_int(p + 8 * W_RUN), load_int(p + 8 * W_SCRATCH)
     regs = scratch + REGISTERS_AT
     at = stream + 8 * load_int(p + 8 * P_AT)
     while True:
@@ -123,7 +117,7 @@ def forward(p):
 @compiled("void(int64)")
 def enter(p):
     """Bring the inputs to their slots."""
-    records, inputs = load_int(p + 8 * P_RECORDS), load_int(p + 8 * P_INPUTS)
+    records, inputs = load_int(p + 8 * W_RECORDS), load_int(p + 8 * P_INPUTS)
     at = load_int(p + 8 * P_ELEMENTS)
     count = load_int(at)
     at += 8
@@ -143,8 +137,8 @@ def enter(p):
 @compiled("int64(int64)")
 def seed(p):
     """Zero the adjoints, but for the seeds; returns the highest slot of these, above which there is nothing to sweep."""
-    adjoint = load_int(p + 8 * P_ADJOINT)
-    for k in range(load_int(p + 8 * P_SLOTS)):
+    adjoint = load_int(p + 8 * W_ADJOINT)
+    for k in range(load_int(p + 8 * W_SLOTS)):
         store_int(adjoint + 8 * k, 0)
     # Seeds: (slot, address, nbytes of an array or 0); each slot once.
     at = load_int(p + 8 * P_SEEDS)
@@ -165,11 +159,7 @@ def seed(p):
 @compiled("int64(int64, int64, int64)")
 def sweep(p, high, low):
     """Sweep back from `high` to `low`; returns `DONE`, or `UNKNOWN`."""
-    at = reverse(
-        load_int(p + 8 * P_RECORDS), load_int(p + 8 * P_ADJOINT), load_int(p + 8 * P_MARKS), high, low,
-        load_int(p + 8 * P_SWITCH), load_int(p + 8 * P_RUN), load_int(p + 8 * P_TABLE), load_int(p + 8 * P_SAVED),
-        load_int(p + 8 * P_SCRATCH), 0,
-    )
+    at = reverse(p, high, low, 0)
     if at < low - 1:
         store_int(p + 8 * P_STOPPED, NOT_KNOWN - at)
         return UNKNOWN
@@ -179,7 +169,7 @@ def sweep(p, high, low):
 @compiled("void(int64)")
 def deliver(p):
     """Bring the gradients out."""
-    adjoint = load_int(p + 8 * P_ADJOINT)
+    adjoint = load_int(p + 8 * W_ADJOINT)
     # Gradients: (target, nbytes, slot of the array or 0), then elements (target, slot).
     at = load_int(p + 8 * P_GRADIENTS)
     count = load_int(at)
@@ -249,10 +239,3 @@ def replay(p):
     """Inputs, values and guards; then, with ``p[P_BACKWARD]``, the gradients."""
     enter(p)
     return resume(p)
-
-
-def checked(p, why):
-    """Raise if compiled code has stopped at an instruction that it does not know: `why` it stopped, with the parameters `p`."""
-    if why == UNKNOWN:
-        native.steps().free_all(*p[[P_RECORDS, P_ADJOINT, P_MARKS, P_TABLE, P_HIGH]].tolist())
-        native.refuse_unknown(int(p[P_RECORDS]), NOT_KNOWN - int(p[P_STOPPED]))

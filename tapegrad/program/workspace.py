@@ -19,15 +19,17 @@ from functools import cached_property
 import numpy as np
 
 from ..array.record import normalise
+from ..codegen.scalars import value_switch
 from ..common.errors import noted, require
 from ..interpreter import native
 from ..interpreter import program as P
 from ..interpreter import walk as sweep_walk
-from ..interpreter.plan import Signature
 from ..tape.layout import RECORD, VALUE
 from ..tape.meta import SCALAR, meta_of
 from . import walk as W
-from .stream import Layout, all_readers
+from .backward import Backward, listed, seeds_of
+from .ports import inputs_of, outputs_of, prepared
+from .stream import Layout
 from .trace import FAILS, GUARD, SHAPE
 
 
@@ -118,52 +120,38 @@ class Workspace(Layout):
 
     @cached_property
     def _readers(self):
-        return all_readers(self.tape)
+        """Slots -> the slots of the items that read them, ascending.  (Other instructions read and give numbers, which have no buffers.)"""
+        readers = {}
+        for item in self.tape.items:
+            for o in item.operands:
+                if o > 0:
+                    readers.setdefault(o, []).append(item.slot)
+        return readers
 
     # -- parameters ------------------------------------------------------------------
     def _finish(self):
-        tape = self.tape
-        count = len(self.records)
-        self.stream, self.saved = np.array(self.stream, np.int64), np.array(self.saved, np.int64)
-        self.adjoint = np.zeros(count)
-        self.scratch = np.empty(P.SCRATCH, np.uint8)
-        self.marks, high, low = self._marks()
+        tape, address = self.tape, native.data_address
+        self.stream = np.array(self.stream, np.int64)
+        self.sweep = Backward(len(self.records), *self._marks(), np.array(self.saved, np.int64), inputs_of(tape))
+        self.sweep.over(self.address, tape.special)
+        self.gradients, self.pointer = self.sweep.gradients, self.sweep.pointer
+        outputs = outputs_of(tape)
+        #: The way back starts from a 1 in each result.
+        self._ones = prepared(outputs, [np.ones(port.shape, port.char) for port in outputs])
+        self._seeds = seeds_of([self._ones])
         self.inputs = np.zeros(max(1, len(tape.inputs)), np.int64)
-        self.elements = np.array([len(tape.elements), *(w for e in tape.elements for w in e)], np.int64)
-        arrays = [(k, native.data_address(self.arrays[s]), self.arrays[s].nbytes) for k, s in enumerate(tape.leaves) if s]
-        self.copied = np.array([len(arrays), *(w for a in arrays for w in a)], np.int64)
-        self.gradients = [np.zeros(m.shape, np.dtype(m.char)) if w else None for m, w in zip(tape.inputs, tape.wanted)]
-        self.seeds = [np.ones(np.shape(m) if m is None else m.shape, "d" if m is None else m.char) for m in self._output_metas()]
-        self.seeded = self._seeding()
-        self.delivered = np.array(self._delivery(), np.int64)
-        from ..codegen.scalars import reverse_switch, value_switch
-
-        p = self.parameters = np.zeros(W.PARAMETERS, np.int64)
-        address = native.data_address
-        p[W.P_STREAM], p[W.P_RECORDS] = address(self.stream), self.address
-        p[W.P_VALUES], p[W.P_SWITCH] = value_switch(tape.special), reverse_switch(tape.special)
-        p[W.P_RUN], p[W.P_SCRATCH] = native.run_address() if tape.items else 0, address(self.scratch)
-        p[W.P_ADJOINT], p[W.P_SLOTS] = address(self.adjoint), count
-        p[W.P_MARKS], p[W.P_HIGH], p[W.P_LOW] = address(self.marks), high, low
-        p[W.P_SAVED] = address(self.saved)
-        p[W.P_INPUTS], p[W.P_ELEMENTS] = address(self.inputs), address(self.elements)
-        p[W.P_ARRAYS], p[W.P_GRADIENTS] = address(self.copied), address(self.delivered)
-        p[W.P_SEEDS] = address(self.seeded)
-        self.pointer = address(p)
-        Signature.compile_pending()
-        self._table = None
-        #: This replay as a `Recording` (`program.swept`), made when it is first wanted.
+        self.elements = np.array(listed(tape.elements), np.int64)
+        arrays = [(k, self._addresses[s], self.arrays[s].nbytes) for k, s in enumerate(tape.leaves) if s]
+        self.copied = np.array(listed(arrays), np.int64)
+        p = self.parameters = self.sweep.parameters
+        p[P.W_RUN] = native.run_address() if tape.items else 0
+        p[W.P_STREAM], p[W.P_VALUES], p[W.P_SEEDS] = address(self.stream), value_switch(tape.special), address(self._seeds)
+        p[W.P_INPUTS], p[W.P_ELEMENTS], p[W.P_ARRAYS] = map(address, (self.inputs, self.elements, self.copied))
+        #: This replay as a `Recording` (`transforms.replay.directions`), made when it is first wanted.
         self.recording = None
-        self.refresh()
-
-    def refresh(self):
-        """The signatures' table may have moved."""
-        if self._table is not Signature.TABLE:
-            self._table = Signature.TABLE
-            self.parameters[W.P_TABLE] = native.table_address()
 
     def _marks(self):
-        """What a backward sweep visits: active ancestors of the outputs, leaves excepted; its first and last slot."""
+        """What a backward sweep visits: active ancestors of the outputs, leaves excepted; their first and last slot."""
         tape = self.tape
         count = len(self.records)
         marks = np.zeros(count + 16, np.uint8)
@@ -177,35 +165,7 @@ class Workspace(Layout):
             sweep_walk.mark(self.address, native.data_address(marks), native.table_address(), max(roots), len(roots), 0)
         marks[marks == 2] = 0
         marked = np.flatnonzero(marks)
-        return marks, (int(marked[-1]) if len(marked) else 0), (int(marked[0]) if len(marked) else 1)
-
-    def _output_metas(self):
-        """Descriptions of the outputs that depend on a wanted argument, else None."""
-        return [m if slot and self.tape.active[slot] else None for slot, m in self.tape.outputs]
-
-    def _seeding(self):
-        words = []
-        for k, meta in enumerate(self._output_metas()):
-            slot = self.tape.outputs[k][0]
-            if slot in words[::3]:
-                # Returned twice: its seed counts twice.
-                first = next(j for j in range(k) if self.tape.outputs[j][0] == slot)
-                self.seeds[first] += 1.0
-            elif meta is not None and meta.size:
-                words += [slot, native.data_address(self.seeds[k]), 0 if meta is SCALAR else meta.nbytes]
-        return np.array([len(words) // 3, *words], np.int64)
-
-    def _delivery(self):
-        tape = self.tape
-        whole, single = [], []
-        for k, gradient in enumerate(self.gradients):
-            if gradient is not None:
-                slot = tape.leaves[k]
-                whole += [native.data_address(gradient), gradient.nbytes, slot if slot and tape.active[slot] else 0]
-        for k, position, slot in tape.elements:
-            if self.gradients[k] is not None:
-                single += [native.data_address(self.gradients[k]) + 8 * position, slot]
-        return [len(whole) // 3, *whole, len(single) // 2, *single]
+        return marks, *((int(marked[-1]), int(marked[0])) if len(marked) else (0, 1))
 
     # -- running -------------------------------------------------------------------
     def run(self, arguments, backward):
@@ -222,9 +182,9 @@ class Workspace(Layout):
         inputs = self.inputs
         for k, a in enumerate(arguments):
             inputs[k] = native.data_address(a)
-        self.refresh()
         p = self.parameters
-        p[W.P_INPUTS] = native.data_address(inputs)
+        # The signatures' table may have moved.
+        p[W.P_INPUTS], p[P.W_TABLE] = native.data_address(inputs), native.table_address()
         p[W.P_BACKWARD] = backward and not self.in_python
         why = W.replay(self.pointer)
         while why == W.AT_HOST:
@@ -232,7 +192,7 @@ class Workspace(Layout):
             if not host.run():
                 return self._failure(host.slot, self._refused(host))
             why = W.resume(self.pointer)
-        self._known(why)
+        self.sweep.checked(why)
         if self.delicate:
             number = int(p[W.P_STOPPED]) if why != W.DONE else -1
             failure = self._failure(self._guard_slots[number] if why != W.DONE else len(self.records), number)
@@ -262,42 +222,26 @@ class Workspace(Layout):
         """The sweep, stopped at custom primitives, whose rules are called."""
         p, at = self.parameters, int(self.parameters[W.P_HIGH])
         W.seed(self.pointer)
-        adjoints = native.Adjoints(self.adjoint)
         try:
-            at = self._rules(adjoints, at)
+            at = self._rules(self.sweep, at)
         except BaseException:
-            self._free(adjoints)
+            self.sweep.free_all()
             raise
         if at >= int(p[W.P_LOW]):
-            self._known(W.sweep(self.pointer, at, int(p[W.P_LOW])))
+            self.sweep.checked(W.sweep(self.pointer, at, int(p[W.P_LOW])))
         W.deliver(self.pointer)
 
-    def _free(self, adjoints):
-        """Free the adjoints of a sweep that was broken off."""
-        native.steps().free_all(
-            self.address, native.data_address(self.adjoint), native.data_address(self.marks), native.table_address(),
-            int(self.parameters[W.P_HIGH]),
-        )
-        for slot in self.tape.leaves:
-            adjoints.drop(slot)
-
-    def _known(self, why):
-        """Raise if compiled code stopped at an instruction that it does not know."""
-        if why == W.UNKNOWN:
-            self._free(native.Adjoints(self.adjoint))
-            native.refuse_unknown(self.address, P.UNKNOWN - int(self.parameters[W.P_STOPPED]))
-
-    def _rules(self, adjoints, at):
+    def _rules(self, sweep, at):
         """Sweep from `at` to the lowest custom primitive; returns the slot below it."""
         for item in reversed(self.in_python):
             slot, operands = item.slot, item.operands[1:]
-            if not self.marks[slot]:
+            if not sweep.marks[slot]:
                 continue
             if at > slot:
-                self._known(W.sweep(self.pointer, at, slot + 1))
+                sweep.checked(W.sweep(self.pointer, at, slot + 1))
             at = slot - 1
             meta = self._metas[slot]
-            g = float(self.adjoint[slot]) if meta is SCALAR else adjoints.take(slot, meta.shape, np.dtype(meta.char))
+            g = float(sweep.adjoint[slot]) if meta is SCALAR else sweep.take(slot, meta.shape, np.dtype(meta.char))
             if not np.any(g):
                 # Zero is absolute: a rule may multiply by what is not finite.
                 continue
@@ -310,7 +254,7 @@ class Workspace(Layout):
             for k, c in gradients.items():
                 o = item.operands[k]
                 if o > 0 and self.tape.active[o]:
-                    adjoints.add(o, float(c) if self._metas[o] is SCALAR else np.array(c, np.dtype(self._metas[o].char), order="C"))
+                    sweep.add(o, float(c) if self._metas[o] is SCALAR else np.array(c, np.dtype(self._metas[o].char), order="C"))
         return at
 
     def seen_at(self, number):

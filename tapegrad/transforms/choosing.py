@@ -1,10 +1,14 @@
-"""Which mode is cheaper for the Jacobian of a recorded function, predicted before anything is run.
+"""Which way is cheaper to the Jacobian of a recorded function, predicted before anything is run.
 
 The prediction counts what is done for each seed, of which there is one for each element of the inputs (forward mode) or of the
 outputs (reverse mode): between inputs and outputs scalar instructions, array instructions, their elements and
 the multiplications of matrix routines, as if every seed reached all
 of them.  Five constants make nanoseconds of these counts.  Nothing is timed, so two runs choose
 alike; modes that cost the same are a tie, which reverse mode wins (it computes no values again).
+
+The third way is the *product* of the Jacobians of both sides of the narrowest cut (`program.cuts`), if that is narrower than
+inputs and outputs: a seed goes down from each of its numbers, and one up, so that each of them goes through everything once; then
+they are multiplied.
 """
 
 from __future__ import annotations
@@ -14,6 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..interpreter.plan import Signature
+from ..program.cuts import Cut, narrowest
 from ..tape.layout import ARRAY_LEAF, FIRST_ARRAY
 from ..tape.meta import SCALAR
 
@@ -25,6 +30,9 @@ NANOSECONDS = {
     "element": 0.14,  # an element that it reads or writes
     "flop": 0.03,  # a multiplication in a matrix routine
 }
+
+#: Passes in whose time a cut is found, and what is on both sides of it counted.
+LOOKING = 400
 
 
 @dataclass(frozen=True)
@@ -47,13 +55,13 @@ class Work:
         return self.scalars + self.elements + self.flops
 
 
-def work(recording):
-    """The `Work` of a `Recording`."""
-    ops = recording.visited()
+def work(ops):
+    """The `Work` of instructions with these opcodes (`Sweeps.visited`)."""
     scalars = int(np.count_nonzero(ops < FIRST_ARRAY))
     arrays = elements = flops = 0
-    numbers, counts = np.unique(ops[(ops >= FIRST_ARRAY) & (ops < ARRAY_LEAF)] - FIRST_ARRAY, return_counts=True)
-    for number, count in zip(numbers.tolist(), counts.tolist()):
+    counts = np.bincount(ops[(ops >= FIRST_ARRAY) & (ops < ARRAY_LEAF)] - FIRST_ARRAY)
+    for number in np.flatnonzero(counts).tolist():
+        count = int(counts[number])
         signature = Signature.ALL[number]
         row, first = signature.row, signature.metas[0]
         if row.effect == "view" and signature.out is SCALAR:
@@ -93,48 +101,73 @@ class Cost:
 
 @dataclass(frozen=True)
 class Prediction:
-    """The predicted costs of both modes, the cheaper one, and why in a sentence."""
+    """The predicted costs of both modes and of the product at a cut (None: there is no narrow one), the cheapest, and why."""
 
     work: Work
     forward: Cost
     reverse: Cost
+    product: Cost | None
+    cut: Cut | None
     mode: str
     reason: str
 
 
-def _cost(work, ports, at_once):
-    seeds = sum(p.size for p in ports)
+def _cost(work, seeds, at_once):
     counts = {"element": seeds * work.elements, "flop": seeds * work.flops}
     if at_once:
-        # Python makes ready, calls the rule of each array instruction, for all seeds, and has arrays of all scalar ones made.
-        counts |= {"pass": 100 + 80 * work.arrays, "scalar": (250 + seeds) * work.scalars}
+        # Python makes ready, calls the rule of each array instruction, for all seeds, and has arrays of all scalar ones made; NumPy
+        # goes through the elements several times, in memory that is new.
+        counts |= {"pass": 80 + 65 * work.arrays, "scalar": (250 + seeds) * work.scalars, "element": 8 * seeds * work.elements}
     else:
         counts |= {"pass": 20 + seeds, "scalar": seeds * work.scalars, "array": seeds * work.arrays}
     return Cost(seeds, seeds * work.operations, sum(NANOSECONDS[name] * count for name, count in counts.items()))
 
 
-def predict(recording):
+def predict(recording, thorough=False):
     """Which mode will be cheaper for the Jacobian of a recorded function.
 
     Parameters
     ----------
     recording : Recording
+    thorough : bool
+        Whether a cut is looked for even where there is a cheaper way in any case.
 
     Returns
     -------
     Prediction
     """
-    counted = work(recording)
-    forward = _cost(counted, recording.inputs, recording.at_once)
-    reverse = _cost(counted, recording.outputs, False)
-    mode = "forward" if forward.nanoseconds < reverse.nanoseconds else "reverse"
-    texts = {
-        name: f"{name} mode needs {_number(c.seeds)} pass{'es' if c.seeds != 1 else ''} for "
-        f"{_number(c.seeds)} {what}, about {_number(c.operations)} operations, {_number(c.nanoseconds / 1e3)} µs"
-        for name, what, c in (("forward", "inputs", forward), ("reverse", "outputs", reverse))
+    counted, (inputs, outputs) = work(recording.visited()), (sum(p.size for p in ports) for ports in (recording.inputs, recording.outputs))
+    ways = {
+        "reverse": (_cost(counted, outputs, False), "reverse mode", "outputs"),
+        "forward": (_cost(counted, inputs, recording.at_once), "forward mode", "inputs"),
     }
-    other = "reverse" if mode == "forward" else "forward"
-    return Prediction(counted, forward, reverse, mode, f"{mode} mode is expected to be cheaper: {texts[mode]}; {texts[other]}")
+    # What runs the function at each call looks for the cut at each call: a small one is done before.
+    looking = LOOKING * NANOSECONDS["pass"] * recording.at_once
+    cut = narrowest(recording) if thorough or looking < min(cost.nanoseconds for cost, *_ in ways.values()) else None
+    if cut is not None and not 0 < cut.width < min(inputs, outputs, recording.widest + 1):
+        cut = None
+    if cut is not None:
+        ways["product"] = _of_product(recording, cut, inputs * outputs, looking), "the product at a cut", "numbers on each side"
+    # Of those that cost the same the first.
+    order = sorted(ways, key=lambda mode: ways[mode][0].nanoseconds)
+    texts = [
+        f"{name} needs {_number(c.seeds)} pass{'es' if c.seeds != 1 else ''} for {_number(c.seeds)} {what}, about "
+        f"{_number(c.operations)} operations, {_number(c.nanoseconds / 1e3)} µs"
+        for c, name, what in map(ways.get, order)
+    ]
+    costs = {mode: cost for mode, (cost, *_) in ways.items()}
+    reason = f"{ways[order[0]][1]} is expected to be cheaper: {'; '.join(texts)}"
+    return Prediction(counted, costs["forward"], costs["reverse"], costs.get("product"), cut, order[0], reason)
+
+
+def _of_product(recording, cut, size, looking):
+    """What the product at a cut costs: to look for it, sweeps on both sides, and `size` sums of products."""
+    between = recording.between()
+    ops = recording.records()["op"]
+    lower, upper = (work(ops[between[side]]) for side in (between <= cut.position, between > cut.position))
+    down, up = _cost(lower, cut.width, False), _cost(upper, cut.width, recording.at_once)
+    nanoseconds = looking + NANOSECONDS["element"] * size + NANOSECONDS["flop"] * size * cut.width
+    return Cost(cut.width, down.operations + up.operations + size * cut.width, down.nanoseconds + up.nanoseconds + nanoseconds)
 
 
 def _number(value):

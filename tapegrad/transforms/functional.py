@@ -373,7 +373,7 @@ class _ValueAndGrad(Transformed[Any]):
             # What nearly all calls are.
             return _number(gradients[0])
         structures = [flatten(args[k])[1] for k in self._argnums_in_order]
-        return self._contained(structures, [_number(g) for g in gradients if g is not None])
+        return self._contained(structures, [_number(g) for g in gradients])
 
 
 class _Grad(_ValueAndGrad):

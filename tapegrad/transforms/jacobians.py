@@ -2,7 +2,7 @@
 
 `jacobian` runs the function on a tape, or under `jit` replays what was recorded (`tapegrad.transforms.replay`);
 then each unit adjoint has a sweep down (reverse mode, a row of the Jacobian), or each unit tangent a pass up (forward mode, a
-column).  `vjp` and `linearize` run the function once,
+column); or both have from where the function is narrow, and the Jacobian is a product (`program.cuts`).  `vjp` and `linearize` run the function once,
 on a tape of its own, which the function they return holds.  The user's tape and
 every ``.grad`` stay as they are.
 """
@@ -266,7 +266,8 @@ def jacobian(
     mode : {"auto", "forward", "reverse"}
         Forward mode carries one tangent per element of the inputs over the tape,
         reverse mode one adjoint per element of the outputs.  "auto" predicts the
-        cost of both from the recorded tape (`tapegrad.transforms.choosing`); `tg.compare` runs both.
+        cost of both from the recorded tape (`tapegrad.transforms.choosing`), and that of multiplying
+        the Jacobian out where few numbers connect inputs and outputs; `tg.compare` runs them all.
     explain : bool
         Print the mode taken and the reason.
     kernel : None
@@ -383,14 +384,16 @@ class JacobianFunction(OfDirections):
             if self._explain:
                 print(f"reverse mode: the rules of the custom primitive {recording.primitive!r} run in Python")
             return by_rows(recording)
-        if mode == "auto" or self._explain:
+        if mode in ("auto", "product") or self._explain:
             if recording.prediction is None:
-                recording.prediction = predict(recording)
+                recording.prediction = predict(recording, mode == "product")
             prediction = recording.prediction
             mode = prediction.mode if mode == "auto" else mode
             if self._explain:
                 print(prediction.reason if self._mode == "auto" else f"{mode} mode was asked for; {prediction.reason}")
-        return by_columns(recording) if mode == "forward" else by_rows(recording)
+        if mode == "forward":
+            return by_columns(recording)
+        return by_rows(recording, recording.prediction.cut if mode == "product" else False)
 
 
 @overload
@@ -531,9 +534,9 @@ def by_columns(recording):
     ]
 
 
-def by_rows(recording):
-    """Blocks ``[output][input]`` by reverse sweeps."""
-    ends, rows = np.cumsum([p.size for p in recording.outputs]), recording.many(False, None)
+def by_rows(recording, cut=False):
+    """Blocks ``[output][input]`` by reverse sweeps, or multiplied out at a `Cut`."""
+    ends, rows = np.cumsum([p.size for p in recording.outputs]), recording.many(cut, None)
     return [
         [_shaped(r[end - output.size : end], output, argument) for r, argument in zip(rows, recording.inputs)]
         for output, end in zip(recording.outputs, ends)

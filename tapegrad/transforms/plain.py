@@ -15,14 +15,13 @@ from ..array.record import normalise, plain, tracked
 from ..array.tensor import Tensor
 from ..autograd.backward import sweep_back, sweep_straight
 from ..autograd.hooks import accumulate
-from ..autograd.recording import check_result, refuse_captured, refuse_outer
+from ..autograd.recording import check_result, differentiable, refuse_captured, refuse_outer
 from ..common.dtypes import readable
 from ..common.errors import NonScalarOutputError, StructureError
 from ..common.tree import LEAF, flatten, leaf_names, unflatten
 from ..tape.meta import meta_of
 from ..tape.places import placed_name
 from ..tape.store import LARGEST_REUSED, Store, thread_state
-from .replay.arguments import differentiable
 
 
 def value_and_gradients(function, args, kwargs, argnums, has_aux=False, scalar=True):

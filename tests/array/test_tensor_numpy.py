@@ -211,8 +211,10 @@ def test_assignment_of_broadcast_values():
         put(leaf(A), 0, np.ones(2))
     with pytest.raises(IndexError):
         put(leaf(A), 5, 1.0)
-    with pytest.raises(IndexError, match="twice"):
-        put(leaf(A), [0, 0], 1.0)
+    check(lambda x, v: put(x, [0, 0], v), A, 2.0)
+    check(lambda x, v: put(x, [1, 0, 1, -1], v), A, np.arange(12.0).reshape(4, 3))
+    check(lambda x, v: put(x, ([0, 1, 0], [2, 1, 2]), v), A, np.array([1.0, 2.0, 3.0]))
+    check(lambda x, v: put(x[1], [2, 0, 2], v), A, np.array([1.0, 2.0, 3.0]))
     with pytest.raises(tg.errors.GradientError, match="leaf"):
         leaf(A)[0] = 1.0
     with pytest.raises(tg.errors.DtypeError):

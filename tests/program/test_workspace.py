@@ -93,6 +93,6 @@ def test_only_ancestors_of_the_result_are_swept():
     tape = g.tape(x, y)
     workspace = W.Workspace(tape)
     names = str(tape).splitlines()[1:-1]
-    swept = [names[slot - 1].split()[1] for slot in np.flatnonzero(workspace.marks)]
+    swept = [names[slot - 1].split()[1] for slot in np.flatnonzero(workspace.sweep.marks)]
     assert swept == ["multiply", "multiply"]
     assert g(x, y)[1].tolist() == [6.0, 4.0]

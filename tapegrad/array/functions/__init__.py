@@ -19,7 +19,7 @@ from .copies import *
 from .elementwise import *
 from .elementwise import ELEMENTWISE, power
 from .gathers import *
-from .gathers import along_axis, frozen, moved, moved_by
+from .gathers import along_axis, frozen, moved, moved_by, positions_of
 from .groups import *
 from .groups import segment_max, segment_mean, segment_min, segment_sum
 from .products import *

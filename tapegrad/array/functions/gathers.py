@@ -6,6 +6,7 @@ Each is a gather, whose index map NumPy makes from an array of positions.
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 from operator import index as as_index
 from typing import TYPE_CHECKING, Literal
 
@@ -25,13 +26,13 @@ if TYPE_CHECKING:
 def moved(row, x, function):
     """A gather whose index map is `function` applied to the array of positions."""
     x = lift(x)
-    index = frozen(function(_positions(x.shape)))
+    index = frozen(function(positions_of(x.shape)))
     return apply(row, (x, index.reshape(-1)), (("shape", index.shape),))
 
 
 def frozen(positions):
     """An index map: a C-contiguous int64 array that nobody changes."""
-    index = np.array(positions, np.int64, order="C")
+    index = np.array(positions, np.int64, order="C", copy=None)
     index.flags.writeable = False
     return index
 
@@ -134,14 +135,24 @@ def take(x: TensorLike, indices: TensorLike, axis: int | None = None, mode: Lite
 
 @host_function
 def _taken(at, shape, axis, mode):
-    return frozen(np.take(_positions(shape), at, axis, mode=mode))
+    return frozen(np.take(positions_of(shape), at, axis, mode=mode))
 
 
-def _positions(shape):
+#: Elements up to which the positions of an array are kept for the next time, and for how many shapes.
+FEW, SHAPES = 1 << 16, 16
+
+
+@lru_cache(maxsize=SHAPES)
+def _small_positions(shape):
     return np.arange(math.prod(shape)).reshape(shape)
+
+
+def positions_of(shape):
+    """The flat position of each element of an array of `shape`; nobody changes them."""
+    return _small_positions(shape) if math.prod(shape) <= FEW else np.arange(math.prod(shape)).reshape(shape)
 
 
 @host_function
 def along_axis(order, shape, axis):
     """The index map of ``np.take_along_axis`` in an array of this shape."""
-    return frozen(np.take_along_axis(_positions(shape), order, axis))
+    return frozen(np.take_along_axis(positions_of(shape), order, axis))

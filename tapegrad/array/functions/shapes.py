@@ -13,7 +13,7 @@ import numpy as np
 
 from ...common.errors import UnsupportedFunctionError
 from ...tape.meta import c_strides
-from ..record import apply
+from ..record import apply, normalise
 from ..typing import Axis, TensorLike
 from ..views import note_view
 from .arguments import axis_index, axis_tuple, chosen_axes, lift
@@ -51,11 +51,7 @@ def _reshaped(row, x, value):
     if value is x._v and type(value) is not float:
         # NumPy gave the array itself (nothing to squeeze): a view of it, so that writes are seen.
         value = value[...]
-    return note_view(x, apply(row, (x,), (("shape", value.shape),), value=_scalar(value)))
-
-
-def _scalar(value):
-    return float(value) if value.ndim == 0 and value.dtype.char == "d" else value
+    return note_view(x, apply(row, (x,), (("shape", value.shape),), value=normalise(value)))
 
 
 def ravel(x: TensorLike, order: str = "C") -> Tensor:
@@ -363,7 +359,7 @@ def view(row, x, value, strides, offset):
     """Record `value`, the window of `x` with these strides and offset (in elements of `x` in C order), as a view of it."""
     value = np.asarray(value)
     attrs = (("shape", value.shape), ("strides", tuple(strides)))
-    return note_view(x, apply(row, (x,), attrs, value=_scalar(value), integer=offset))
+    return note_view(x, apply(row, (x,), attrs, value=normalise(value), integer=offset))
 
 
 def diagonal(x: TensorLike, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Tensor:

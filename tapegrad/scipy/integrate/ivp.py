@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import math
-import warnings
 
 import numpy as np
 
 from ...common.errors import UnsupportedFunctionError
 from ...common.uninterrupted import Lazily
+from ...tape.modes import no_grad
 from ..mirrors import array, constant, differentiable, value
-from .runge_kutta import TOO_SMALL, Stepper, classical_step
+from .runge_kutta import Constant, Segment, classical_step
 
 _integrate = Lazily("scipy.integrate")
-_optimize = Lazily("scipy.optimize")
-
-FINISHED = "The solver successfully reached the end of the integration interval."
 
 
 class OdeSolution:
@@ -58,7 +55,7 @@ def solve_ivp(
     Differentiable in `y0`, `args`, the ends of `t_span`, `t_eval`, and in
     tensors that `fun` itself holds.  With plain arguments it is SciPy's (after one
     call of `fun` that looks for tensors in the result), and with tensors it takes
-    the same steps: their sizes are decided by detached values, so the derivative
+    the same steps: SciPy chooses them on plain numbers, and they are taken again with tensors, so the derivative
     is that of the accepted steps.  It differs from the derivative of the exact
     solution by about the tolerance.
 
@@ -111,7 +108,7 @@ def solve_ivp(
     """
     name = method if isinstance(method, str) else getattr(method, "__name__", str(method))
     if not differentiable(t_span, y0, t_eval, args) and name != "RK4":
-        first = fun(float(t_span[0]), _initial(y0)[:, None] if vectorized else _initial(y0), *(args or ()))
+        first = fun(float(t_span[0]), array(y0)[:, None] if vectorized else array(y0), *(args or ()))
         if not differentiable(first):
             return _integrate.solve_ivp(
                 fun, t_span, y0, method, t_eval, dense_output, events, vectorized, args, **options
@@ -125,148 +122,80 @@ def solve_ivp(
             "solve_ivp with tensors takes no events=: the time of an event depends on the solution. Find it on plain "
             "numbers, and end t_span there"
         )
-    t0, tf = t_span
-    t0, tf, y0 = _time(t0), _time(tf), _initial(y0)
-    start, stop = float(value(t0)), float(value(tf))
-    calls = [0]
+    start, stop = (float(value(t)) for t in t_span)
+    t0, tf, y0 = _time(t_span[0]), _time(t_span[1]), array(y0)
+    times = None if t_eval is None else array(t_eval)
 
-    def wrapped(t, y):
-        calls[0] += 1
-        slope = array(fun(t, np.expand_dims(y, 1) if vectorized else y, *(args or ())))
+    def slope(t, y):
+        dydt = array(fun(t, np.expand_dims(y, 1) if vectorized else y, *(args or ())))
         if vectorized:
-            slope = np.reshape(slope, (-1,))
-        if tuple(slope.shape) != tuple(y.shape):
-            raise ValueError(f"`fun` returned shape {tuple(slope.shape)}, `y` has shape {tuple(y.shape)}")
-        return slope
+            dydt = np.reshape(dydt, (-1,))
+        if tuple(dydt.shape) != tuple(y.shape):
+            raise ValueError(f"`fun` returned shape {tuple(dydt.shape)}, `y` has shape {tuple(y.shape)}")
+        return dydt
 
-    times = _evaluation_times(t_eval, start, stop)
-    max_step, first_step, rtol, atol = _options(options, abs(stop - start), y0.shape[0])
-    if name == "RK4":
+    def on_numbers(t, y):
+        with no_grad():
+            return value(slope(t, y))
+
+    options = {key: None if v is None else constant(v, "solve_ivp", key, "it chooses the steps") for key, v in options.items()}
+    # Of fixed steps SciPy only looks at the arguments.
+    fixed = name == "RK4"
+    max_step = options.pop("max_step", np.inf) if fixed else None
+    theirs = _integrate.solve_ivp(
+        (lambda t, y: 0.0 * y) if fixed else on_numbers, (start, stop), value(y0), "RK45" if fixed else method,
+        None if times is None else value(times), True, **options,
+    )  # fmt: skip
+    if fixed:
         if dense_output:
             raise UnsupportedFunctionError("solve_ivp with method='RK4' has no dense_output; pass t_eval")
-        ts, ys = _fixed(wrapped, t0, tf, y0, t_eval, times, max_step)
-        return _result(ts, ys, None, calls[0], None)
-
-    stepper = Stepper(getattr(_integrate, name), wrapped, t0, y0, tf, max_step, first_step, rtol, atol)
-    ts, ys, sol, failed = _adaptive(stepper, t_eval, times, dense_output)
-    return _result(ts, ys, sol, calls[0], failed)
-
-
-def _adaptive(stepper, t_eval, times, dense_output):
-    """Times, values there, continuous solution (or None), and why it could not go on (None: it could)."""
-    ts, ys = ([stepper.t], [stepper.y]) if t_eval is None else ([], [])
-    t_eval = None if t_eval is None else array(t_eval)
-    nodes, segments, taken, failed = [stepper.now], [], 0, None
-    size, running = stepper.y.shape[0], True
-    while running:
-        segment = stepper.stand() if stepper.done or not size else stepper.step()
-        if segment is None:
-            failed = TOO_SMALL
-            break
-        running = not stepper.done and bool(size)
-        if dense_output:
-            segments.append(segment)
-            nodes.append(stepper.now)
-        if t_eval is None:
-            ts.append(stepper.t)
-            ys.append(stepper.y)
-            continue
-        upto = int(np.sum((times - stepper.now) * stepper.direction <= 0))
-        if upto > taken:
-            ts.append(t_eval[taken:upto])
-            ys.append(segment(t_eval[taken:upto]))
-            taken = upto
-    sol = OdeSolution(np.array(nodes), segments) if dense_output else None
-    if t_eval is not None:
-        return _concatenated(ts), np.concatenate(ys, axis=1) if ys else [], sol, failed
-    return _stacked(ts), np.stack(ys, axis=1), sol, failed
+        theirs.nfev, ts, ys = _fixed(slope, t0, tf, y0, times, max_step)
+        return _result(theirs, ts, np.stack(ys, axis=1), None)
+    nodes, t, y, segments, ts, ys = theirs.sol.ts, t0, y0, [], [t0], [y0]
+    table, f = getattr(_integrate, name), slope(t0, y0)
+    for node in nodes[1:]:
+        new = tf if node == stop else t0 + (node - start)
+        segments.append(Segment(slope, t, y, f, new, table) if start != stop and y0.size else Constant(y, y + (new - t) * f))
+        t, y, f = new, segments[-1].end, segments[-1].slope
+        ts.append(t)
+        ys.append(y)
+    sol = OdeSolution(nodes, segments)
+    if times is None:
+        ts, ys = _stacked(ts), np.stack(ys, axis=1)
+    else:
+        # Where the steps became too small, there is nothing behind the last one.
+        ts = times[: int(np.sum((value(times) - nodes[-1]) * (1.0 if stop >= start else -1.0) <= 0))]
+        ys = sol(ts) if len(ts) else []
+    return _result(theirs, ts, ys, sol if dense_output else None)
 
 
-def _result(ts, ys, sol, nfev, failed):
-    return _optimize.OptimizeResult(
-        t=ts, y=ys, sol=sol, t_events=None, y_events=None, nfev=nfev, njev=0, nlu=0, status=-1 if failed else 0,
-        message=failed or FINISHED, success=not failed,
-    )  # fmt: skip
+def _result(theirs, ts, ys, sol):
+    """SciPy's result with these times, values and continuous solution."""
+    theirs.update(t=ts, y=ys, sol=sol)
+    return theirs
 
 
 def _time(t):
     return t if differentiable(t) else float(t)
 
 
-def _initial(y0):
-    y0 = array(y0)
-    if y0.ndim != 1:
-        raise ValueError("`y0` must be 1-dimensional.")
-    if not np.isfinite(value(y0)).all():
-        raise ValueError("All components of the initial state `y0` must be finite.")
-    return y0
-
-
 def _stacked(ts):
     return np.stack(ts) if differentiable(ts) else np.array(ts)
 
 
-def _concatenated(ts):
-    return np.concatenate(ts) if ts else []
-
-
-def _evaluation_times(t_eval, start, stop):
-    if t_eval is None:
-        return None
-    times = value(array(t_eval))
-    if times.ndim != 1:
-        raise ValueError("`t_eval` must be 1-dimensional.")
-    if np.any(times < min(start, stop)) or np.any(times > max(start, stop)):
-        raise ValueError("Values in `t_eval` are not within `t_span`.")
-    d = np.diff(times)
-    if (stop > start and np.any(d <= 0)) or (stop < start and np.any(d >= 0)):
-        raise ValueError("Values in `t_eval` are not properly sorted.")
-    return times
-
-
-def _options(options, span, n):
-    values = {}
-    for name, default in (("max_step", np.inf), ("first_step", None), ("rtol", 1e-3), ("atol", 1e-6)):
-        option = options.pop(name, default)
-        values[name] = None if option is None else constant(option, "solve_ivp", name, "it chooses the steps")
-    if options:
-        warnings.warn(f"These options have no effect on an explicit method: {', '.join(options)}", stacklevel=3)
-    max_step, first_step, rtol, atol = values.values()
-    if max_step <= 0:
-        raise ValueError("`max_step` must be positive.")
-    if first_step is not None and first_step <= 0:
-        raise ValueError("`first_step` must be positive.")
-    if first_step is not None and first_step > span:
-        raise ValueError("`first_step` exceeds bounds.")
-    smallest = 100 * np.finfo(float).eps
-    if np.any(rtol < smallest):
-        warnings.warn(f"At least one element of `rtol` is too small. Setting to {smallest}.", stacklevel=3)
-        rtol = np.maximum(rtol, smallest)
-    if atol.ndim > 0 and atol.shape != (n,):
-        raise ValueError("`atol` has wrong shape.")
-    if np.any(atol < 0):
-        raise ValueError("`atol` must be positive.")
-    return float(max_step), None if first_step is None else float(first_step), rtol, atol
-
-
-def _fixed(fun, t0, tf, y, t_eval, times, max_step):
+def _fixed(fun, t0, tf, y, times, max_step):
     """The classical method with equal steps of at most `max_step`, between the times that are asked for."""
-    if not math.isfinite(max_step):
-        raise ValueError("method='RK4' takes fixed steps: pass max_step=, the largest size")
-    ends = [tf] if t_eval is None else [array(t_eval)[k] for k in range(len(times))]
-    ts, ys = ([t0], [y]) if t_eval is None else ([], [])
-    t = t0
-    for end in ends:
-        width = end - t
+    if not 0.0 < max_step < np.inf:
+        raise ValueError("method='RK4' takes fixed steps: pass max_step=, the largest size, which must be positive")
+    ts, ys, calls, t = [t0], [y], 0, t0
+    for end in [tf] if times is None else [times[k] for k in range(len(times))]:
+        width, origin = end - t, t
         count = max(1, math.ceil(abs(float(value(width))) / max_step * (1 - 1e-12)))
-        origin = t
         for k in range(count):
             y = classical_step(fun, t, y, width / count)
             t = end if k + 1 == count else origin + width * ((k + 1) / count)
-            if t_eval is None:
+            calls += 4
+            if times is None or k + 1 == count:
                 ts.append(t)
                 ys.append(y)
-        if t_eval is not None:
-            ts.append(t)
-            ys.append(y)
-    return (array(t_eval) if t_eval is not None else _stacked(ts)), np.stack(ys, axis=1)
+    return (calls, _stacked(ts), ys) if times is None else (calls, times, ys[1:])

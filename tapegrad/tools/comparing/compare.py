@@ -27,14 +27,14 @@ from ...array.tensor import Tensor
 from ...common.errors import CheckError, PerformanceWarning
 from ...common.printing import plural, table
 from ...common.tree import flatten
-from ...interpreter.plan import Signature
+from ...program.cuts import described, last_readers
 from ...program.recording import Recording
-from ...tape.layout import ARRAY_LEAF, CONTINUES, FIRST_ARRAY, MARK
+from ...tape.layout import FIRST_ARRAY
 from ...tape.meta import SCALAR
 from ...tape.places import function_name
 from ...transforms.choosing import predict
 from ...transforms.functional import jit
-from ...transforms.jacobians import jacfwd, jacobian, jacrev, positions
+from ...transforms.jacobians import JacobianFunction, jacfwd, jacobian, jacrev, positions
 from ...transforms.replay.directions import MOST as MOST_AT_ONCE
 from ..check import apart
 from .plots import plot_comparison
@@ -55,7 +55,7 @@ class Way:
     Attributes
     ----------
     name : str
-    mode : {"forward", "reverse"}
+    mode : {"forward", "reverse", "product"}
     call : str
         How a user asks for it.
     make : callable
@@ -64,7 +64,8 @@ class Way:
         ``counted(recording, prediction)``: passes, scalar operations, and bytes of
         buffers that Python does not see.
     kernel : bool
-        Whether it is machine code, made at the second call; the line is left out where there is none.
+        Whether it is machine code, made at the second call; the line is left out where there is none.  (That of a product is where no
+        cut is narrower than inputs and outputs.)
     """
 
     name: str
@@ -91,6 +92,10 @@ def _of_kernel(recording, prediction):
     return -(-prediction.reverse.seeds // MOST_AT_ONCE), prediction.reverse.operations, 0
 
 
+def _of_product(recording, prediction):
+    return 2 * prediction.product.seeds, prediction.product.operations, footprint(recording)
+
+
 def _workspaces(derivative):
     """Bytes of the workspaces of all kernels of a derivative."""
     kinds = derivative._replayed.kinds.values() if hasattr(derivative, "_replayed") else ()
@@ -113,6 +118,10 @@ WAYS = [
     Way(
         "reverse, kernel", "reverse", 'tg.jit(tg.jacrev(f), kernel="always")',
         lambda f, argnums: jit(jacrev(f, argnums), kernel="always"), _of_kernel, True,
+    ),
+    Way(
+        "product at a cut", "product", "tg.jacobian(f)",
+        lambda f, argnums: JacobianFunction(f, argnums, "product", False), _of_product,
     ),
 ]  # fmt: skip
 
@@ -179,12 +188,14 @@ class Comparison:
         Numbers that go in and come out.
     rows : list of Measured
         The evaluation first, then the ways.
-    recommended : {"forward", "reverse"}
+    recommended : {"forward", "reverse", "product"}
     reason : str
         One sentence.
     forward_cost, reverse_cost : float
         Predicted nanoseconds of the sweeps (`tapegrad.transforms.choosing`), on which the
         recommendation rests.
+    product_cost : float or None
+        The same of the product at a cut, if there is a narrow one.
     """
 
     function: str
@@ -195,6 +206,7 @@ class Comparison:
     reason: str
     forward_cost: float
     reverse_cost: float
+    product_cost: float | None
 
     def row(self, name: str) -> Measured:
         """The line of a way, by its name."""
@@ -295,15 +307,11 @@ def footprint(recording):
     They come from the C library, where no memory profiler of Python sees them.  The buffer of an instruction or argument is there from
     its last reader down to itself, of an argument to the end.
     """
-    records = recording.store.records()[: recording.high + 1]
-    ops, marks, count = records["op"], recording.marks, len(records)
-    nbytes, first, last = np.zeros(count, np.int64), np.arange(count), np.arange(count)
-    # Operands behind the second stand in the records before.
-    read = np.flatnonzero((marks[:count] == MARK) | (ops == CONTINUES))
-    for name in ("a", "b"):
-        np.maximum.at(last, records[name][read], read)
-    for slot in np.flatnonzero((marks[:count] == MARK) & (ops >= FIRST_ARRAY) & (ops < ARRAY_LEAF)).tolist():
-        out = Signature.ALL[ops[slot] - FIRST_ARRAY].out
+    records, between, last = recording.records(), recording.between(), last_readers(recording)
+    count = len(last)
+    nbytes, first, last = np.zeros(count, np.int64), np.arange(count), np.maximum(last, np.arange(count))
+    for slot in between[records["op"][between] >= FIRST_ARRAY].tolist():
+        out = described(records, slot)
         nbytes[slot] = 0 if out is SCALAR else out.nbytes
     for p in recording.inputs:
         if p.slot and p.shape:
@@ -362,7 +370,8 @@ def compare(f: Callable[..., Any], *args: Any, argnums: int | tuple[int, ...] = 
     -------
     Comparison
         Prints as a table: evaluation, forward mode (dual numbers; tangent sweep
-        over the tape) and reverse mode (sweep; kernel), with passes, operations,
+        over the tape), reverse mode (sweep; kernel) and, where few numbers connect
+        inputs and outputs, the product of both sides; with passes, operations,
         instructions, time, first call, peak memory and disagreement, and the mode
         to prefer with the reason.  It also has `plot`, `to_dict` and `to_json`.
 
@@ -388,7 +397,11 @@ def compare(f: Callable[..., Any], *args: Any, argnums: int | tuple[int, ...] = 
     calls: dict[Way, partial[Any]] = {}
     first: dict[Way, float] = {}
     results: dict[Way, Any] = {}
+    recording = Recording(f, args, positions(argnums, len(args)))
+    prediction = predict(recording, True)
     for way in (VALUE, *WAYS):
+        if way.mode == "product" and prediction.product is None:
+            continue
         function = way.make(f, argnums)
         start = perf_counter()
         for _ in range(2 if way.kernel else 1):
@@ -397,8 +410,6 @@ def compare(f: Callable[..., Any], *args: Any, argnums: int | tuple[int, ...] = 
         if not way.kernel or function.stats().kernels:
             calls[way], first[way], results[way] = partial(function, *args), seconds, result
 
-    recording = Recording(f, args, positions(argnums, len(args)))
-    prediction = predict(recording)
     matrices = {way.name: _matrix(result, way, argnums, recording.outputs) for way, result in results.items() if way.mode}
     disagreements = {label: _disagreement(matrix, matrices[REFERENCE]) for label, matrix in matrices.items()}
     _check(name, disagreements, recording)
@@ -415,9 +426,10 @@ def compare(f: Callable[..., Any], *args: Any, argnums: int | tuple[int, ...] = 
                 first[way], peak, disagreements.get(way.name, float("nan")),
             )
         )
+    product = None if prediction.product is None else prediction.product.nanoseconds
     costs = prediction.forward.nanoseconds, prediction.reverse.nanoseconds
     sizes = prediction.forward.seeds, prediction.reverse.seeds
-    return Comparison(name, *sizes, rows, prediction.mode, _sentence(prediction), *costs)
+    return Comparison(name, *sizes, rows, prediction.mode, _sentence(prediction), *costs, product_cost=product)
 
 
 def _check(name, disagreements, recording):
@@ -449,17 +461,23 @@ def least(calls, budget):
 def _sentence(prediction):
     """The recommendation and its reason: counts first."""
     ways = {
-        "forward": (prediction.forward, "input", "up the tape"),
-        "reverse": (prediction.reverse, "output", "down the tape"),
+        "forward": (prediction.forward, "forward mode", "tg.jacfwd", "input", "up the tape"),
+        "reverse": (prediction.reverse, "reverse mode", "tg.jacrev", "output", "down the tape"),
+        "product": (prediction.product, "a product at a cut", "tg.jacobian", "number of the cut", "down from it and up"),
     }
-    mine, what, where = ways.pop(prediction.mode)
-    ((other, (theirs, their, _)),) = ways.items()
-    call = "tg.jacrev" if prediction.mode == "reverse" else "tg.jacfwd"
+    mine, name, call, what, where = ways.pop(prediction.mode)
+    if prediction.mode != "product":
+        del ways["product"]
+        call += "; tg.jacobian chooses it"
+    others = [
+        f"{other} needs {plural(theirs.seeds, 'pass')} for {plural(theirs.seeds, their)} with {count_text(theirs.operations)}"
+        for theirs, other, _, their, _ in ways.values()
+    ]
     text = (
-        f"Use {prediction.mode} mode ({call}; tg.jacobian chooses it): {plural(mine.seeds, 'pass')} {where} for "
-        f"{plural(mine.seeds, what)} with {count_text(mine.operations)} operations, where {other} mode needs "
-        f"{plural(theirs.seeds, 'pass')} for {plural(theirs.seeds, their)} with {count_text(theirs.operations)}"
+        f"Use {name} ({call}): {plural(mine.seeds, 'pass')} {where} for {plural(mine.seeds, what)} with "
+        f"{count_text(mine.operations)} operations, where {' and '.join(others)}"
     )
+    theirs = min((cost for cost, *_ in ways.values()), key=lambda cost: cost.operations)
     if mine.operations >= theirs.operations:
         text += (
             f"; the operations alone do not decide it, but what comes with them: predicted "

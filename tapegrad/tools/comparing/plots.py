@@ -56,9 +56,10 @@ def plot_scaling(scalings, path, measure="seconds"):
     for axes, (scaling, axis) in zip(all_axes, panels):
         points = scaling.along(axis)
         sizes = [point.size(axis) for point in points]
-        names = [row.name for row in points[0].comparison.rows if row.mode]
-        for name in names:
-            values = [getattr(point.comparison.row(name), measure) for point in points]
+        # What there is at all sizes.
+        rows = [{row.name: row for row in point.comparison.rows if row.mode} for point in points]
+        for name in [name for name in rows[0] if all(name in of_point for of_point in rows)]:
+            values = [getattr(of_point[name], measure) for of_point in rows]
             axes.plot(sizes, values, marker="o", label=name)
         crossing = scaling.crossovers[axis]["seconds" if measure == "seconds" else "operations"]
         if crossing is not None:

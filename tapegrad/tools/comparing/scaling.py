@@ -17,6 +17,8 @@ from .plots import plot_scaling
 
 #: What is compared between the modes.
 MEASURES = ("operations", "predicted", "seconds")
+#: What is recommended, in words.
+WORDS = {"forward": "forward mode", "reverse": "reverse mode", "product": "a product at a cut"}
 FORWARD, REVERSE = "forward, tangent sweep", "reverse, sweep"
 
 
@@ -105,10 +107,8 @@ class Scaling:
             f"by {what} at {axis} = {crossings[key]:.3g}" if crossings[key] is not None else f"never by {what}"
             for key, what in (("operations", "operations"), ("predicted", "predicted cost"), ("seconds", "time"))
         )
-        if crossings["predicted"] is None:
-            what = f"{points[0].comparison.recommended} mode is preferred throughout"
-        else:
-            what = f"{points[0].comparison.recommended} mode gives way to {points[-1].comparison.recommended} mode"
+        first, last = (WORDS[points[k].comparison.recommended] for k in (0, -1))
+        what = f"{first} is preferred throughout" if crossings["predicted"] is None else f"{first} gives way to {last}"
         return f"Along {axis}{fixed}, {what}; equal {said}."
 
     def to_dict(self) -> dict[str, Any]:

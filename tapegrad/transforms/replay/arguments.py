@@ -15,11 +15,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from ...array.differentiable import Differentiable
 from ...array.dual import Dual
 from ...array.tensor import Tensor
-from ...common.dtypes import check_class, check_dtype, readable
-from ...common.errors import DtypeError, HigherOrderError, StructureError
+from ...autograd.recording import differentiable
+from ...common.dtypes import check_class
 from ...common.exact import exact
 from ...common.tree import flatten, leaf_names, unflatten
 
@@ -80,37 +79,6 @@ def _differentiated(structure, argnums):
     for k, count in enumerate(counts):
         flags += [k in argnums] * count
     return flags + [False] * (structure.count - len(flags))
-
-
-def differentiable(leaf, what):
-    """An argument to be differentiated as a float or a float array; an error if it is none."""
-    kind = type(leaf)
-    if isinstance(leaf, Differentiable):
-        if leaf.__class__ is Dual or leaf.requires_grad:
-            raise HigherOrderError(
-                f"{what} is {'a dual number' if leaf.__class__ is Dual else 'a tensor that requires a gradient'}: the derivative of this "
-                "function is computed by a sweep and would not be recorded, so derivatives of derivatives cannot be nested here. Pass its "
-                "value (x.detach()), or use forward mode inside (tg.grad(tg.derivative(f)))"
-            )
-        leaf = leaf._v
-        kind = type(leaf)
-    if kind is float or kind is int:
-        return float(leaf)
-    if isinstance(leaf, np.ndarray) and leaf.dtype.kind in "iub":
-        raise DtypeError(f"{what} is an array of {leaf.dtype}, which has no derivative; pass it as .astype(float)")
-    if isinstance(leaf, (np.integer, np.bool)):
-        raise DtypeError(f"{what} is a number of {leaf.dtype}, which has no derivative; pass it as float(...)")
-    if isinstance(leaf, (np.ndarray, np.generic)):
-        check_class(leaf, what)
-        if isinstance(leaf, np.ndarray) and kind not in (np.ndarray, np.memmap):
-            raise DtypeError(f"{what} is an array of class {kind.__name__}; pass np.asarray(a), a plain array")
-        check_dtype(np.asarray(leaf), what)
-        if leaf.dtype.char not in "df":
-            raise DtypeError(f"{what} has dtype {leaf.dtype}, which cannot be differentiated; use float64 or float32")
-        return readable(np.asarray(leaf))
-    if isinstance(leaf, int) and kind is not bool:
-        return float(leaf)
-    raise StructureError(f"{what} is of type {kind.__name__}, which cannot be differentiated")
 
 
 def argument_name(k, structure):

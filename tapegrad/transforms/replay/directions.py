@@ -15,6 +15,7 @@ import numpy as np
 from ...array.record import normalise
 from ...autograd.recording import as_plain
 from ...kernel.reasons import NotLowered, faults_are_reasons
+from ...program.cuts import Cut
 from ...program.ports import inputs_of, outputs_of, prepared, units
 from ...program.recording import Sweeps, along, transposed
 from ...program.status import FINE, OTHER
@@ -24,12 +25,17 @@ ENOUGH = 16
 
 #: Directions that one call carries at most, and instructions of a kernel's tape from which on they are fewer.
 MOST, LONG = 8, 1 << 19
+#: Numbers that a cut has at most at which a Jacobian is multiplied out by a tape.
+WIDEST = 16
 
 
-def lanes_of(tape, count):
-    """How many directions a kernel carries at once, out of `count`: as many in each of as few calls as may be."""
-    most = max(1, min(MOST, LONG // len(tape.records)))
-    return -(-count // -(-count // most)) if count else 1
+def key_of(tape, forward, count):
+    """The key of the kernel for `count` directions: whether forward (or the cut), and how many it carries at once.
+
+    They are as many in each of as few calls as may be.
+    """
+    most = count if isinstance(forward, Cut) else max(1, min(MOST, LONG // len(tape.records)))
+    return forward, -(-count // -(-count // most)) if count else 1
 
 
 class Stopped(Exception):
@@ -77,8 +83,11 @@ class KernelRecording:
 
     def many(self, forward, directions, kernel=None):
         """As `ReplayedRecording.many`.  By `kernel`, or the one that there is."""
-        sources, targets = (self.inputs, self.outputs) if forward else (self.outputs, self.inputs)
+        sources, targets = (self.inputs, self.outputs) if forward is True else (self.outputs, self.inputs)
         count = sum(p.size for p in sources) if directions is None else len(directions)
+        if isinstance(forward, Cut):
+            kernel = self._kernel(forward, count)[0] if kernel is None else kernel
+            return [part.reshape(count, p.size) for p, part in zip(targets, self._run(kernel, [], targets, count))]
         arrays = [np.zeros((count, p.size), p.char) for p in targets]
         if not count:
             return arrays
@@ -94,11 +103,11 @@ class KernelRecording:
 
     def _kernel(self, forward, count):
         """What answers so many directions, and how many at once."""
-        lanes = lanes_of(self.kernels.tape, count)
-        kernel = self.kernels.get((forward, lanes))
+        key = key_of(self.kernels.tape, forward, count)
+        kernel = self.kernels.get(key)
         if kernel is None:
             raise Stopped(OTHER)
-        return kernel, lanes
+        return kernel, key[1]
 
     def _run(self, kernel, seeds, targets, lanes):
         """The derivatives of `targets` along these seeds."""
@@ -129,9 +138,9 @@ class ReplayedRecording(Sweeps):
     def __init__(self, workspace, arguments):
         self.tape = tape = workspace.tape
         self._workspace, self.arguments, self.structure = workspace, arguments, tape.structure
-        self.inputs, self.outputs = inputs_of(tape), outputs_of(tape)
-        #: What has been asked: whether forward, the directions (None: all unit vectors), how many, and the answer.
-        self.asked = []
+        self.inputs, self.outputs, self.high = inputs_of(tape), outputs_of(tape), len(tape.records) - 1
+        #: What has been asked: whether forward or the cut, the directions (None: all unit vectors), how many, and the answer.
+        self.asked, self._replays = [], {}
 
     @classmethod
     def of(cls, workspace, arguments):
@@ -150,53 +159,70 @@ class ReplayedRecording(Sweeps):
         enough = min(sum(p.size for p in ports) for ports in (self.inputs, self.outputs)) >= ENOUGH
         return self.tape.compressions.worth if enough else None
 
-    def visited(self):
-        """Opcodes of the instructions between inputs and outputs."""
-        workspace = self._workspace
-        return workspace.records["op"][workspace.marks[: len(workspace.records)] != 0]
+    @property
+    def widest(self):
+        """As of `Sweeps`: in the tape of a product there is a copy of each instruction for each number of the cut."""
+        return min(WIDEST, LONG // len(self.tape.records))
 
-    def _laid_out(self):
-        gradients = [g for g in self._workspace.gradients if g is not None]
-        return self._workspace.parameters.copy(), gradients, self._workspace
+    def records(self):
+        return self._workspace.records
+
+    def between(self):
+        return np.flatnonzero(self._workspace.sweep.marks[: len(self._workspace.records)])
+
+    @property
+    def _backward(self):
+        return self._workspace.sweep
 
     def push(self, tangents):
         """The tangents of the outputs for one tangent of each input (normalised values)."""
-        pushed = self._pushed([prepared(self.inputs, tangents)])
+        pushed = self._answered(True, [prepared(self.inputs, tangents)])
         return [as_plain(normalise(r.reshape(p.shape))) for p, r in zip(self.outputs, pushed)]
 
     def many(self, forward, directions):
         """Arrays (directions, elements) of the outputs (`forward`) or inputs, for directions of the others, or all unit vectors."""
-        answer = self._pushed(directions) if forward else self._swept(directions)
-        count = sum(p.size for p in (self.inputs if forward else self.outputs)) if directions is None else len(directions)
-        self.asked.append((forward, directions, count, answer))
+        answer = self._answered(forward, directions)
+        sources = self.inputs if forward is True else self.outputs
+        self.asked.append((forward, directions, sum(p.size for p in sources) if directions is None else len(directions), answer))
         return answer
 
-    @cached_property
-    def _tangents(self):
-        """The replay of the tape of its tangents, one direction at a time; None if there is no such tape."""
-        from ...kernel.tangents import tangents  # loads compiled code, which `import tapegrad` does without
-        from ...program.replayed import Replay
-
-        try:
-            with faults_are_reasons():
-                made = tangents(self.tape)
-        except NotLowered:
-            return None
-        replay = Replay(replace(made, outputs=made.outputs[len(self.tape.outputs) :]), False)
-        replay.values, replay.lanes = 0, 1
-        return replay
-
-    def _pushed(self, directions):
-        if self._tangents is not None:
-            recording = KernelRecording(self, self.arguments)
-            try:
-                answer = recording.many(True, directions, self._tangents)
-            except Stopped:
-                answer = None
-            if answer is not None and all(np.isfinite(part).all() for part in answer):
-                # What nothing arrives at is not -0.
-                return [part + np.zeros((), part.dtype) for part in answer]
+    def _answered(self, forward, directions):
+        answer = self._derived(forward, directions) if forward else None
+        if answer is not None:
+            return answer
         # Zero is absolute in a sweep back, of which nothing is made that could not be.
+        return self._along(directions) if forward is True else self._swept(directions)
+
+    def _replay(self, forward):
+        """The replay of the tape of its tangents, one direction at a time, or of its product at a cut; None if there is no such tape."""
+        if forward not in self._replays:
+            from ...kernel.product import product  # loads compiled code, which `import tapegrad` does without
+            from ...kernel.tangents import tangents
+            from ...program.replayed import Replay
+
+            try:
+                with faults_are_reasons():
+                    made = product(self.tape, forward) if isinstance(forward, Cut) else tangents(self.tape)
+            except NotLowered:
+                self._replays[forward] = None
+            else:
+                replay = self._replays[forward] = Replay(replace(made, outputs=made.outputs[len(self.tape.outputs) :]), False)
+                replay.values, replay.lanes = 0, 1
+        return self._replays[forward]
+
+    def _derived(self, forward, directions):
+        """What the replay of a derived tape gives, or None: there is none, or it is not finite."""
+        replay = self._replay(forward)
+        if replay is None:
+            return None
+        try:
+            answer = KernelRecording(self, self.arguments).many(forward, directions, replay)
+        except Stopped:
+            return None
+        # What nothing arrives at is not -0.
+        return [part + np.zeros((), part.dtype) for part in answer] if all(np.isfinite(part).all() for part in answer) else None
+
+    def _along(self, directions):
         columns = transposed(self._swept(None), self.outputs)
         if directions is None:
             return columns

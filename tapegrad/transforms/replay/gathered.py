@@ -64,7 +64,7 @@ class Numbered(KernelRecording):
         self._value = value
         self.runs, self.used, self.size = [], [], 1
 
-    def visited(self):
+    def records(self):
         """Asked for by who has not chosen a mode yet: then there is no plan."""
         raise Stopped(OTHER)
 

@@ -8,7 +8,7 @@ from functools import cached_property, partial
 from ...program.pool import Pool
 from ...program.status import FINE, OTHER
 from .answers import Outcome
-from .directions import KernelRecording, ReplayedRecording, Stopped, lanes_of
+from .directions import KernelRecording, ReplayedRecording, Stopped, key_of
 
 
 class Kept(Pool):
@@ -92,7 +92,7 @@ class Kept(Pool):
             recording.asked = []
             gradients = backward(recording)
         elif backward:
-            gradients = [None if g is None else g.copy() for g in workspace.gradients]
+            gradients = [g.copy() for g in workspace.gradients]
         outcome = Outcome(values, tape.structure, gradients, tape)
         stats.sweeps += count
         stats.seconds["replay"] += count * (time.perf_counter() - start)
@@ -111,13 +111,13 @@ class Kept(Pool):
         kernels = self.kernels
         if not callable(backward):
             if kernels.visited(backward):
-                expected = [*outcome.values, *(g for g in outcome.gradients or () if g is not None)]
+                expected = [*outcome.values, *(outcome.gradients or ())]
                 kernels.promote(backward, lambda kernel: kernel.answer(inputs), expected, stats, self.name)
         else:
             recording = workspace.recording
             asked, recording.asked = recording.asked, []
             for forward, directions, count, results in asked:
-                key = (forward, lanes_of(self.tape, count))
+                key = key_of(self.tape, forward, count)
                 kernels.recording = kernels.recording or recording
                 if kernels.visited(key) and not recording.primitive:
                     there = KernelRecording(kernels.recording, inputs, kernels)

@@ -305,3 +305,25 @@ def test_exit_codes(program, monkeypatch, capsys, target, sizes, code, message):
     monkeypatch.chdir(program.parent)
     assert main(["compare", target, "--sizes", sizes]) == code
     assert message in capsys.readouterr().err
+
+
+def test_where_there_is_a_waist_there_is_a_line_for_the_product():
+    def through(x):
+        return np.exp(-np.sum(x * x) * np.linspace(0.0, 1.0, len(x)))
+
+    found = tg.compare(through, np.linspace(0.0, 0.1, 600), budget=0.0)
+    assert [row.name for row in found.rows] == [*NAMES, "product at a cut"] and found.recommended == "product"
+    product, sweep = found.rows[-1], found.row("reverse, sweep")
+    assert product.passes == 2 and product.operations < sweep.operations and product.disagreement < 1e-12
+    assert found.product_cost < min(found.forward_cost, found.reverse_cost)
+    assert "Use a product at a cut (tg.jacobian): 1 pass down from it and up for 1 number of the cut" in found.reason
+    # With as many numbers in the middle as there are inputs there is none.
+    assert tg.compare(lambda x: x * np.sum(x), np.ones(3), budget=0.0).product_cost is None
+
+
+def test_pictures_of_what_there_is_at_all_sizes(tmp_path):
+    pytest.importorskip("matplotlib")
+    found = tg.compare_scaling(lambda n: (lambda x: np.sum(x) * np.ones(7), (np.ones(n),)), [1, 9], budget=0.0)
+    assert [len(point.comparison.rows) for point in found.points] == [5, 6]
+    found.plot(tmp_path / "some.svg")
+    assert "product" not in (tmp_path / "some.svg").read_text()

@@ -1,0 +1,124 @@
+"""Files of compiled code: written whole or not at all, read by many processes at once, and bounded in bytes together.
+
+What is in a file is its reader's to judge: a disk may lose bytes and flip them.  Several processes that want the same code, and
+find none, make it one after another, so that the first one makes it and the others read it.  When there is too much, what
+has not been used for longest goes: the time of a file's last change is that of its use, to a day.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import time
+from contextlib import contextmanager, suppress
+
+from ..common import config
+
+#: Into how many folders names are spread: one of them that has more than its share tells that there may be too much.
+FOLDERS = 256
+#: Seconds after which a file that is used is marked as used again, and after which nobody waits any longer for another process.
+_DAY, _PATIENCE = 86_400, 60.0
+#: Of each thread, whether it has a folder for itself.
+_OWN = threading.local()
+
+
+def read(path):
+    """The bytes of a file, or None if it cannot be read."""
+    try:
+        with open(path, "rb") as file:
+            data, used = file.read(), os.fstat(file.fileno()).st_mtime
+    except OSError:
+        return None
+    if time.time() - used > _DAY:
+        # On a disk that is only read nothing is dropped, either.
+        with suppress(OSError):
+            os.utime(path)
+    return data
+
+
+def write(path, data):
+    """Write a file so that no reader can see half of it; what cannot be written is said once."""
+    import tempfile
+
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, temporary = tempfile.mkstemp(dir=path.parent)
+        try:
+            with os.fdopen(handle, "wb") as file:
+                file.write(data)
+            os.replace(temporary, path)
+        except OSError:
+            os.unlink(temporary)
+            raise
+    except OSError as error:
+        config.warn_no_cache(str(config.cache_dir()), error.strerror or str(error))
+    else:
+        _bound(path.parent)
+
+
+def _bound(folder):
+    """Drop what was not used for longest, if there may be too much since something was written into this folder."""
+    if sum(size for _, size, _ in _files(folder)) > config.cache_bytes / FOLDERS:
+        files = sorted(_files(config.cache_dir() / "objects"))
+        total = sum(size for _, size, _ in files)
+        if total > config.cache_bytes:
+            for _, size, path in files:
+                if total <= 0.75 * config.cache_bytes:
+                    break
+                # Another process may have dropped it, too.
+                with suppress(OSError):
+                    os.unlink(path)
+                total -= size
+
+
+def _files(folder):
+    """The files in a folder and the folders in it: when they were used, how large they are, and where."""
+    for where, _, names in os.walk(folder):
+        for name in names:
+            # It may be gone already.
+            with suppress(OSError):
+                status = os.stat(path := os.path.join(where, name))
+                yield status.st_mtime, status.st_size, path
+
+
+@contextmanager
+def alone(folder):
+    """Let no other process, and no other thread, be in here with this folder at the same time.
+
+    One that stands still is not waited for for ever, and where the system or the file system has no such locks all go on at once:
+    what they make is the same.
+    """
+    handle = None
+    # Who makes code may need other code for that, and waits for nobody then.
+    if sys.platform != "win32" and not config.portable and not getattr(_OWN, "folder", None):
+        with suppress(OSError):
+            folder.mkdir(parents=True, exist_ok=True)
+            handle = os.open(folder, os.O_RDONLY)
+    if handle is None:
+        yield
+        return
+    _OWN.folder = folder
+    try:
+        _wait(handle)
+        yield
+    finally:
+        _OWN.folder = None
+        # The lock goes with it, as it does when the process is killed.
+        os.close(handle)
+
+
+def _wait(handle):
+    """Lock an open folder, or let it be."""
+    import fcntl
+
+    end = time.monotonic() + _PATIENCE
+    while time.monotonic() < end:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            time.sleep(0.01)
+        except OSError:
+            return
+        else:
+            return
