@@ -30,7 +30,9 @@ NOT_MEASURED = {
     "reference.md": ("about 1e-10 times the third derivative", "about ten times a second", "more than two seconds"),
     "saving.md": ("(1 GiB unless you say otherwise)",),
     "tape.md": ("is 32 bytes",),
-    "waiting.md": ("If that is more than two seconds", "more than thirty seconds", "after two seconds", "takes 32 bytes", "kept, 32 bytes"),
+    "waiting.md": (
+        "If that is more than two seconds", "more than thirty seconds", "after two seconds", "takes 32 bytes", "kept, 32 bytes", "at most 1 GiB",
+    ),
 }
 
 

@@ -14,6 +14,7 @@ import time
 from contextlib import contextmanager, suppress
 
 from ..common import config
+from ..common.waiting import waiting
 
 #: Into how many folders names are spread: one of them that has more than its share tells that there may be too much.
 FOLDERS = 256
@@ -100,7 +101,8 @@ def alone(folder):
         return
     _OWN.folder = folder
     try:
-        _wait(handle)
+        with waiting("processes", "waiting for another process, which compiles the same"):
+            _wait(handle)
         yield
     finally:
         _OWN.folder = None
