@@ -48,6 +48,12 @@ def available():
     return by_name
 
 
+@cache
+def names():
+    """The vector functions that code may call, in order."""
+    return sorted(name for variants in available().values() for name, _ in variants)
+
+
 def vectorise_calls(text):
     """Add the vector variants to the calls of C functions in the text of a module."""
     variants = available()
