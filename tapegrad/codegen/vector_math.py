@@ -14,6 +14,7 @@ import re
 import sys
 from functools import cache
 
+from ..common.config import portable
 from .host import features
 from .symbols import VECTORS
 
@@ -30,7 +31,7 @@ _SETS = {"sse2": ("b", 2), "avx2": ("d", 4), "avx512f": ("e", 8)}
 @cache
 def available():
     """Vector variants per function: ``{"exp": [("_ZGVdN4v_exp", 4), ...]}``; empty without libmvec."""
-    if sys.platform != "linux" or os.uname().machine != "x86_64":
+    if portable or sys.platform != "linux" or os.uname().machine != "x86_64":
         return {}
     try:
         library = ctypes.CDLL(VECTORS)
@@ -46,12 +47,6 @@ def available():
         if variants:
             by_name[name] = variants
     return by_name
-
-
-@cache
-def names():
-    """The vector functions that code may call, in order."""
-    return sorted(name for variants in available().values() for name, _ in variants)
 
 
 def vectorise_calls(text):
