@@ -18,18 +18,16 @@ import os
 import sys
 import types
 from functools import cache, cached_property
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ..common.errors import require
 from ..common.uninterrupted import imported
 from .symbols import define
 
 #: How many functions were compiled and loaded since import.
 COUNTS = {"compiled": 0, "loaded": 0}
 
-#: Functions made by `compiled` -> the Python function, address of it as C calls it, and how others do: its name, kinds of result and arguments.
+#: Functions made by `compiled` -> address as C calls it, and what compiled functions call: its name, kinds of result and arguments.
 _MADE = {}
 
 #: Function of Numba's, types of arguments -> signature.
@@ -112,8 +110,9 @@ def helper(function):
 
         return lowered.result(*arguments), codegen
 
-    kinds = [inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD) for name in ("typingctx", *inspect.signature(function).parameters)]
-    typed.__signature__ = inspect.Signature(kinds)
+    own = inspect.signature(function)
+    context = inspect.Parameter("typingctx", inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    typed.__signature__ = own.replace(parameters=[context, *own.parameters.values()])
     return Deferred(function, lambda _: intrinsic(typed).real)
 
 
@@ -122,7 +121,7 @@ def _called(made):
     """A compiled function as one that another calls, by its name."""
     from .memory import c_function
 
-    return c_function(*_MADE[made][2:]).real
+    return c_function(*_MADE[made][1:]).real
 
 
 def resolved(function):
@@ -162,22 +161,22 @@ def compiled(signature):
     def decorate(function):
         from .code import machine_code
 
-        key = f"numba {_numba()} {function.__module__}.{function.__qualname__} {signature} {_source(function.__module__)}"
-        symbol = f"{function.__name__}.{hashlib.sha256(key.encode()).hexdigest()[:16]}"
+        key = f"numba {_options()} {function.__module__}.{function.__qualname__} {signature} {_source(function.__module__)}"
+        symbol = f"tapegrad_{function.__name__}_{hashlib.sha256(key.encode()).hexdigest()[:16]}"
         built = []
 
         def build():
             built.append(True)
             return _module(function, signature, symbol)
 
-        call, plain = machine_code(key, build, [f"{symbol}.call", symbol])
+        call, plain = machine_code(key, build, [f"{symbol}_call", symbol])
         COUNTS["compiled" if built else "loaded"] += 1
         method = _Method(function.__name__.encode(), call, _FASTCALL, (function.__doc__ or "").encode())
         # CPython's description of the function is looked at when the function goes, which may be last of all.
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(method))
         made = _new_function(ctypes.byref(method), None, None)
         result, _, arguments = signature.replace("object", "int64").rstrip(")").partition("(")
-        _MADE[made] = function, plain, symbol, result, *filter(None, arguments.split(", "))
+        _MADE[made] = plain, symbol, result, *filter(None, arguments.split(", "))
         define(symbol, plain)
         return made
 
@@ -186,7 +185,7 @@ def compiled(signature):
 
 def plain_address(function):
     """Address of the machine code of a function made by `compiled`, as C would call it."""
-    return _MADE[function][1]
+    return _MADE[function][0]
 
 
 class _Method(ctypes.Structure):
@@ -199,13 +198,9 @@ _new_function = ctypes.pythonapi.PyCFunction_NewEx
 _new_function.argtypes, _new_function.restype = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p], ctypes.py_object
 
 
-@cache
-def _numba():
-    """Numba's version, without importing it, and the options that it is given by the environment."""
-    with open(os.path.join(os.path.dirname(find_spec("numba").origin), "_version.py"), encoding="utf-8") as file:
-        version = file.read()
-    options = {name: value for name, value in os.environ.items() if name.startswith("NUMBA_") and name not in _OTHERS}
-    return f"{version} {sorted(options.items())}"
+def _options():
+    """The options that Numba is given by the environment."""
+    return sorted((name, value) for name, value in os.environ.items() if name.startswith("NUMBA_") and name not in _OTHERS)
 
 
 class _Lowered(NamedTuple):
@@ -226,8 +221,9 @@ def _pipeline():
         def define_pipelines(self):
             passes = machinery.PassManager("functions of numbers")
             for each in (
-                untyped.TranslateByteCode, untyped.FixupArgs, untyped.IRProcessing, untyped.ReconstructSSA,
-                typed.NopythonTypeInference, typed.PreLowerStripPhis, typed.NoPythonSupportedFeatureValidation, typed.IRLegalization, typed.NativeLowering, typed.NoPythonBackend,
+                untyped.TranslateByteCode, untyped.FixupArgs, untyped.IRProcessing, untyped.ReconstructSSA, typed.NopythonTypeInference,
+                typed.PreLowerStripPhis, typed.NoPythonSupportedFeatureValidation, typed.IRLegalization, typed.NativeLowering,
+                typed.NoPythonBackend,
             ):  # fmt: skip
                 passes.add_pass(each, each.__name__)
             passes.finalize()
@@ -288,7 +284,6 @@ def _module(function, signature, symbol):
     for each in module.functions:
         if not each.is_declaration and not each.name.startswith(symbol):
             each.linkage = "internal"
-        require(not (each.is_declaration and each.name.startswith(("_Z", "NRT_"))), f"{function.__name__} needs {each.name} of Numba's own")
     return str(module)
 
 
@@ -316,7 +311,7 @@ def _entry(signature, symbol, native):
         "declare void @Py_IncRef(ptr)", "@_Py_NoneStruct = external global i8",
         f"define {out} @{symbol}({given[2:]}) {{", "  %result = alloca i64", "  %exception = alloca ptr",
         f"  call i32 @{native}(ptr %result, ptr %exception{given})", f"  %value = load {out}, ptr %result", f"  ret {out} %value", "}",
-        f"define ptr @{symbol}.call(ptr %self, ptr %args, i64 %n) {{", "  %result = alloca i64", "  %exception = alloca ptr",
+        f"define ptr @{symbol}_call(ptr %self, ptr %args, i64 %n) {{", "  %result = alloca i64", "  %exception = alloca ptr",
         f"  %good = icmp eq i64 %n, {len(kinds)}", "  br i1 %good, label %read, label %bad",
         "bad:", "  call i32 @PyErr_BadArgument()", "  ret ptr null", "read:",
     ]  # fmt: skip
