@@ -1,9 +1,8 @@
-"""Machine code of the library, kept on disk.
+"""Machine code of the library: come with the package (`codegen.pack`), kept on disk, or made now.
 
-The cache is keyed by a digest of all that the code was made of: what is computed (each user
-of `machine_code` says; CONTRIBUTING.md lists them), all sources of the package, Python, llvmlite and
-the processor.  Nothing in it can be stale, and nothing random is in the key.  A file that
-cannot be read back whole is ignored and written again.
+It is found by a digest of all that it was made of: what is computed (each user of `machine_code` says; CONTRIBUTING.md lists them)
+and all sources of the package; on the disk, by a file's name, also of what made it: Python, Numba, llvmlite and the processor.
+Nothing there can be stale, and nothing random is in the key.  A file that cannot be read back whole is ignored and written again.
 
 Kept is the object code as LLVM made it; LLVM links it (`codegen.llvm`).
 """
@@ -12,12 +11,14 @@ from __future__ import annotations
 
 import hashlib
 import threading
+from functools import cache
 
 from ..common.config import cache_dir, package_hash
 from ..common.uninterrupted import remade, uninterrupted
 from ..common.waiting import waiting
+from . import pack
 from .disk import alone, read, write
-from .host import identity
+from .host import versions
 
 _LOCK = remade(threading.RLock())
 
@@ -25,17 +26,35 @@ _LOCK = remade(threading.RLock())
 COUNTS = {"compiled": 0, "loaded": 0}
 
 
+def digest_of(key):
+    """What code is found by: a digest of the sources, and of what it computes."""
+    return hashlib.sha256(f"{package_hash()}\n{key}".encode()).hexdigest()
+
+
 def _path(digest):
-    return cache_dir() / "objects" / digest[:2] / f"{digest}.o"
+    return cache_dir() / "objects" / digest[:2] / f"{digest}.{_makers()}.o"
+
+
+@cache
+def _makers():
+    """A digest of what makes code, and of the processor that it is for."""
+    return hashlib.sha256(f"{versions()}\n{pack.level()}".encode()).hexdigest()[:32]
+
+
+def sealed(digest, code):
+    """Code as it is kept: with a digest of it and of the digest that it is kept under."""
+    return hashlib.sha256(digest.encode() + code).digest() + code
+
+
+def _opened(digest, data):
+    """The code in what was `sealed`, or None."""
+    code = data[32:]
+    return code if sealed(digest, code) == data else None
 
 
 def _load(digest):
     """Code kept under `digest`, or None."""
-    data = read(_path(digest))
-    if data is None:
-        return None
-    check, code = data[:32], data[32:]
-    return code if hashlib.sha256(code).digest() == check else None
+    return _opened(digest, read(_path(digest)) or b"")
 
 
 def machine_code(key, build, symbols):
@@ -44,8 +63,7 @@ def machine_code(key, build, symbols):
     Parameters
     ----------
     key : str
-        What the module computes; with the digest of the package and
-        `host.identity` it identifies the module.
+        What the module computes; with the digest of the package it identifies the module.
     build : callable
         Makes the module's text; called only if it is not in the cache.
         What it calls is found as `codegen.symbols` says.
@@ -84,8 +102,8 @@ def kept(key, build, counts):
     -------
     bytes
     """
-    digest = hashlib.sha256(f"{identity()}\n{package_hash()}\n{key}".encode()).hexdigest()
-    code = _load(digest)
+    digest = digest_of(key)
+    code = _opened(digest, pack.packed(digest)) or _load(digest)
     if code is None:
         with alone(_path(digest).parent):
             # Another process may have made it meanwhile.
@@ -93,7 +111,7 @@ def kept(key, build, counts):
             if code is None:
                 code = build()
                 counts["compiled"] += 1
-                write(_path(digest), hashlib.sha256(code).digest() + code)
+                write(_path(digest), sealed(digest, code))
                 return code
     counts["loaded"] += 1
     return code

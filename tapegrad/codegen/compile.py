@@ -17,7 +17,6 @@ import os
 import sys
 import types
 from functools import cache, cached_property
-from importlib.util import find_spec
 from pathlib import Path
 
 from ..common.uninterrupted import imported
@@ -112,7 +111,7 @@ def compiled(signature):
     def decorate(function):
         from .code import machine_code
 
-        key = f"numba {_numba()} {function.__module__}.{function.__qualname__} {signature} {_source(function.__module__)}"
+        key = f"numba {_options()} {function.__module__}.{function.__qualname__} {signature} {_source(function.__module__)}"
         built = []
 
         def build():
@@ -146,13 +145,9 @@ _new_function = ctypes.pythonapi.PyCFunction_NewEx
 _new_function.argtypes, _new_function.restype = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p], ctypes.py_object
 
 
-@cache
-def _numba():
-    """Numba's version, without importing it, and the options that it is given by the environment."""
-    with open(os.path.join(os.path.dirname(find_spec("numba").origin), "_version.py"), encoding="utf-8") as file:
-        version = file.read()
-    options = {name: value for name, value in os.environ.items() if name.startswith("NUMBA_") and name not in _OTHERS}
-    return f"{version} {sorted(options.items())}"
+def _options():
+    """The options that Numba is given by the environment."""
+    return sorted((name, value) for name, value in os.environ.items() if name.startswith("NUMBA_") and name not in _OTHERS)
 
 
 def _module(function, signature):

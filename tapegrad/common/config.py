@@ -54,7 +54,7 @@ def cache_dir():
 
 @cache
 def package_hash():
-    """A digest of Python's version and platform, and of all sources of the package, by name and content."""
+    """A digest of all sources of the package, by name and content."""
     here = str(Path(__file__).parents[1])
     folders, paths = [here], []
     while folders:
@@ -64,9 +64,9 @@ def package_hash():
                     paths.append(entry.path)
                 elif entry.is_dir() and entry.name != "__pycache__":
                     folders.append(entry.path)
-    digest = hashlib.sha256(f"{sys.version} {sys.platform}".encode())
+    digest = hashlib.sha256()
     for path in sorted(paths):
-        digest.update(path[len(here) :].encode() + b"\0")
+        digest.update(path[len(here) :].replace(os.sep, "/").encode() + b"\0")
         # Every first gradient waits for this: Python's own files would take longer.
         file = os.open(path, os.O_RDONLY | getattr(os, "O_BINARY", 0))
         try:
