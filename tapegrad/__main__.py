@@ -19,6 +19,7 @@ from .tools.commands import reference as reference_page
 from .tools.commands import supported as supported_page
 from .tools.commands.bench import run_bench
 from .tools.commands.compare import run_compare
+from .tools.commands.warm import run_warm
 
 EPILOG = """\
 In a program of your own:
@@ -158,6 +159,7 @@ def _parser():
     argument = add(run_bench)
     argument("--seconds", type=float, default=0.5, help="to measure each function for (default: %(default)s)")
     argument("--json", metavar="FILE", help="write the result as JSON to this file; - prints only that")
+    add(run_warm)
     add(run_info)
     add(run_supported)
     add(run_reference)

@@ -31,8 +31,8 @@ def digest_of(key):
     return hashlib.sha256(f"{package_hash()}\n{key}".encode()).hexdigest()
 
 
-def _path(digest):
-    return cache_dir() / "objects" / digest[:2] / f"{digest}.{_makers()}.o"
+def _path(digest, ending):
+    return cache_dir() / "objects" / digest[:2] / f"{digest}.{_makers()}.{ending}"
 
 
 @cache
@@ -48,13 +48,7 @@ def sealed(digest, code):
 
 def _opened(digest, data):
     """The code in what was `sealed`, or None."""
-    code = data[32:]
-    return code if sealed(digest, code) == data else None
-
-
-def _load(digest):
-    """Code kept under `digest`, or None."""
-    return _opened(digest, read(_path(digest)) or b"")
+    return data[32:] if data is not None and sealed(digest, data[32:]) == data else None
 
 
 def machine_code(key, build, symbols):
@@ -86,7 +80,7 @@ def machine_code(key, build, symbols):
         return linked(kept(key, made, COUNTS), symbols)
 
 
-def kept(key, build, counts):
+def kept(key, build, counts, ending="o"):
     """Object code by key, from the cache or made now.
 
     Parameters
@@ -97,21 +91,24 @@ def kept(key, build, counts):
         Makes the object code.
     counts : dict
         As `COUNTS`, receives what happened.
+    ending : str
+        Of the file: ``o``, or ``kernel``.
 
     Returns
     -------
     bytes
     """
     digest = digest_of(key)
-    code = _opened(digest, pack.packed(digest)) or _load(digest)
+    path = _path(digest, ending)
+    code = _opened(digest, pack.packed(digest)) or _opened(digest, read(path))
     if code is None:
-        with alone(_path(digest).parent):
+        with alone(path.parent):
             # Another process may have made it meanwhile.
-            code = _load(digest)
+            code = _opened(digest, read(path))
             if code is None:
                 code = build()
                 counts["compiled"] += 1
-                write(_path(digest), sealed(digest, code))
+                write(path, sealed(digest, code))
                 return code
     counts["loaded"] += 1
     return code

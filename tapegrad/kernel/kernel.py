@@ -61,7 +61,7 @@ class Kernel(Executable):
         self._level = 3 if self.size <= _LARGE else 1
         seconds.done("emit")
         with uninterrupted:
-            code = kept(f"kernel {self._level} {self._text}", self._compiled, COUNTS)
+            code = kept(f"kernel {self._level} {self._text}", self._compiled, COUNTS, "kernel")
             if "optimise" not in seconds:
                 seconds.done("optimise")
             places = [(name, data_address(table)) for name, table in emission.tables.items()]
