@@ -1,6 +1,6 @@
 """Numbers and arrays that carry derivatives: tensors, dual numbers, and the functions of this library on them.
 
-Imports: common, rules, tape, codegen, interpreter.
+Imports: common, rules, tape, interpreter.
 
 `differentiable`   what tensors and dual numbers have in common; `tensor`, `dual`, the two classes.
 `record`           one operation becomes a value and an instruction; `operators`, the fast path of Python's operators.

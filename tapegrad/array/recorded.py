@@ -34,10 +34,6 @@ def row_of(name):
 
 def value_function(name):
     """NumPy function for an element-wise operation of the rules' language."""
-    if name in L.COMPILED_BINARY:
-        from ..codegen.library import compiled_function
-
-        return np.vectorize(compiled_function(name), otypes=[float])
     return LOGICAL.get(name) or row_of(name).value
 
 
@@ -150,8 +146,8 @@ def elementwise(name, values):
     if name in LOGICAL:
         return record_aux(value_function(name), *map(_undifferentiated, values))
     row = row_of(name)
-    if row is None:
-        raise HigherOrderError(f"the derivative of {name} in its first argument cannot be differentiated again")
+    if name in L.COMPILED_BINARY and isinstance(values[0], Differentiable):
+        raise HigherOrderError(f"{name}, the derivative of gammainc in its first argument, cannot be differentiated again in that")
     if len(values) == 2 and not row.constants:
         return apply(row, values)
     if name == "select":

@@ -116,8 +116,8 @@ class Series(RuleArray):
             value = compute(*(o.first for o in operands))
             if all(o.term is None for o in operands) or key[0] in LOGICAL:
                 result = Series(value, self.table)
-            elif row is None:
-                raise HigherOrderError(f"{key[0]}, which a derivative of it is written with, has no series: no row gives its derivative")
+            elif any(operands[k].term is not None for k in row.refused):
+                raise HigherOrderError(f"{key[0]}, which a derivative of it is written with, has no series: {'; '.join(row.refused.values())}")
             else:
                 result = series_of(row, operands, value, attrs, self.table)
             self.table[key] = result, operands

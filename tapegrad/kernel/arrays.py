@@ -156,7 +156,7 @@ class Arrays:
             if sym is not None:
                 return plan.deliver(sym, target)
         expr = ufunc and expression_of(ufunc, {o.char for o in operands}, entry.meta.char)
-        return plan.deliver(expr(*plan.operands), target) if expr else plan.called(entry.function, target)
+        return plan.deliver(expr(*plan.operands), target) if expr else plan.called(entry.function, target, place)
 
     # -- guards ----------------------------------------------------------------------
     def same(self, value, seen):

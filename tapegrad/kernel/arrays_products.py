@@ -56,11 +56,11 @@ class Products:
         if spec.name == "matmul" and program[_BATCH] == 1 and program[_OUTER] == 0:
             run.product = tuple(program[_EXTENTS].tolist())
 
-    def called(self, function, target):
-        """A call of a function of the operands, in Python."""
+    def called(self, function, target, place=None):
+        """A call of a function of the operands, in Python; `place`: where it was recorded, for errors."""
         operands = [self.ordered(s) for s in self.operands]
         if len(operands) > P.FIRST_TARGET - P.FIRST_SAVED - 1:
-            raise NotLowered(f"NumPy is called with {len(operands)} operands")
+            raise NotLowered(f"NumPy is called with {len(operands)} operands", place)
         spec = Called(function, [(s.shape, s.char) for s in operands], (self.out.shape, self.out.char))
         atoms = [*(s.atom for s in operands), self.temporary(self.out.shape, self.out.char), self.temporary((), "d")]
         places = self.call_places(atoms, len(operands))

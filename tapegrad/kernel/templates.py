@@ -141,8 +141,8 @@ class Template:
             if self.decide(L.eq(args[1], 1.0)):
                 return args[0]
         row = BY_NAME.get(ROW_OF.get(name, name))
-        if row is None or not row.elementwise or row.arity != len(args):
-            raise NotLowered(f"the derivative of {self.row.name} needs {name}, which has no row")
+        if row is None or self.absolute and name in L.COMPILED_BINARY:
+            raise NotLowered(f"the derivative of {self.row.name} needs {name}, which has no {'derivative of its own' if row else 'row'}")
         return self.emit(row.name, *args)
 
     def decide(self, condition):

@@ -125,7 +125,7 @@ class Term(RuleArray):
         written = condition(name, args, self._instruction, self._number(1.0))
         if written is not None:
             return Term(self.writer, written.slot, (), "c")
-        return self._instruction(_row(name).name, *args)
+        return self._instruction(_row(name, self.writer.again).name, *args)
 
     def _instruction(self, name, *args):
         slots = [a.slot if a.number is None else 0 for a in args]
@@ -157,7 +157,7 @@ class Term(RuleArray):
             char = condition.like or "d" if both else _result([yes, no])
             return Term(self.writer, self.writer.entry(BY_NAME["where"], slots, result=(shape, char)), shape, char)
         char = _result(args)
-        return Term(self.writer, self.writer.entry(_row(name), slots, result=(shape, char)), shape, char)
+        return Term(self.writer, self.writer.entry(_row(name, self.writer.again), slots, result=(shape, char)), shape, char)
 
     def _condition(self):
         """A condition on scalars as one bool."""
@@ -191,10 +191,10 @@ def _decides(one, other):
     return _shape((one, other)) == one.shape and _result([one, other]) == one.char
 
 
-def _row(name):
+def _row(name, again):
     row = row_of(name)
-    if row is None:
-        raise NotLowered(f"a derivative needs {name}, which has no row")
+    if row is None or again and name in L.COMPILED_BINARY:
+        raise NotLowered(f"a derivative needs {name}, which has no {'derivative of its own' if row else 'row'}")
     return row
 
 

@@ -278,15 +278,31 @@ def any_tracked(thing):
     return any(map(tracked, parts_of(thing, Differentiable)))
 
 
-def implements(*functions):
-    """Decorator: the function stands for these functions of NumPy when they are called on tensors."""
+def implements(*functions, plainly=False):
+    """Decorator: the function stands for these functions of NumPy when they are called on tensors.
+
+    With `plainly` NumPy itself is called where none of them carries a derivative.
+    """
 
     def register(ours):
         for function in functions:
-            FUNCTIONS[function] = ours
+            FUNCTIONS[function] = _where_tracked(function, ours) if plainly else ours
         return ours
 
     return register
+
+
+def _where_tracked(function, ours):
+    def call(*args, **kwargs):
+        if any_tracked((args, kwargs)):
+            return ours(*args, **kwargs)
+        result = function(*values_of(args), **{name: values_of(value) for name, value in kwargs.items()})
+        if not isinstance(result, tuple):
+            return F.lift(np.asarray(result))
+        parts = map(F.lift, result)
+        return type(result)(*parts) if hasattr(result, "_fields") else tuple(parts)
+
+    return call
 
 
 def function_on_tensors(self, function, types, args, kwargs):

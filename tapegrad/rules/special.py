@@ -10,6 +10,7 @@ import math
 
 import numpy as np
 
+from ..common.registry import registry
 from ..common.uninterrupted import imported
 from . import lang as L
 from .table import elementwise
@@ -123,6 +124,17 @@ def _gamma_density(a, x):
     return L.select((a > 20.0) & (L.abs(off) < 0.7), large, small)
 
 
+def gammainc_da_value(a, x):
+    """The derivative of ``gammainc(a, x)`` in `a`."""
+    return registry.walks.gammainc_da(a, x)
+
+
+elementwise(
+    "gammainc_da", gammainc_da_value, L.gammainc_da,
+    (None, lambda a, x, z: L.select(L.eq(x, 0.0) & (a > 1.0), 0.0, _gamma_density(a, x) * (L.log(x) - L.digamma(a)))),
+    node="GammaincDa", doc="derivative of gammainc in its order, which is a constant here", calls_scipy=True,
+    refused={0: "gammainc has no second derivative in its order"},
+)
 scipy_row(
     "gammainc", (lambda a, x, z: L.gammainc_da(a, x), lambda a, x, z: _gamma_density(a, x)),
     "regularised lower incomplete gamma function",

@@ -7,9 +7,6 @@ import tapegrad as tg
 from tests.rules.examples_of_rows import numbered
 from tests.transforms.replay.rows import result_of
 
-#: Rows that no machine code computes, or whose derivative none does: they run by sweep.
-SWEPT = {"gammainc": "needs gammainc_da", "gammaincc": "needs gammainc_da"}
-
 
 def first_of_each():
     """One example for each row."""
@@ -39,11 +36,9 @@ def checked(example):
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("example", first_of_each())
 def test_row(example):
-    found, name = checked(example), example.row.name
-    if found is not None and name in SWEPT:
-        assert SWEPT[name] in found.remark and "recorded at" in found.remark and "test_rows.py" in found.remark
-    else:
-        assert found is None or found.passed and not found.remark, found
+    found = checked(example)
+    # A remark would say that there is no kernel: there is none for no row.
+    assert found is None or found.passed and not found.remark, found
 
 
 @pytest.mark.long

@@ -52,7 +52,7 @@ DOMAINS = {
     **dict.fromkeys("is_less is_less_equal is_equal if_true if_false".split(), (ANY, ANY)),
     "is_nan": (ANY,),
     "clip": (ANY, (-1.0, -0.5), (0.5, 1.0)),
-    "polygamma": (None, POSITIVE),
+    **dict.fromkeys("polygamma gammainc_da".split(), (None, POSITIVE)),
 }
 ELEMENTWISE = [row.name for row in ROWS if row.elementwise]
 
@@ -60,7 +60,7 @@ ELEMENTWISE = [row.name for row in ROWS if row.elementwise]
 def drawn(rng, domain, shape, name=None, position=None):
     """Values of the domain, away from the kinks at integers."""
     if domain is None:
-        if name in ("polygamma", "ldexp", "jv", "yv", "iv", "ive"):
+        if name in ("polygamma", "gammainc_da", "ldexp", "jv", "yv", "iv", "ive"):
             return np.full(shape, 2.0)
         return rng.integers(0, 2, shape).astype(bool)
     values = np.asarray(rng.uniform(*domain, shape))

@@ -88,7 +88,7 @@ if TYPE_CHECKING:
         log2 = log_expit = log_ndtr = logit = ndtr = ndtri = neg = negate = negative = rad2deg = reciprocal = relu = rint = \
         round = sigmoid = sign = sin = sinc = sinh = softplus = sqrt = square = tan = tanh = trunc = y0 = y1 = _unary
     absolute_product = add = arctan2 = atan2 = beta = betaln = copysign = div = divide = floor_divide = fmax = fmin = \
-        fmod = gammainc = gammaincc = heaviside = hypot = if_false = if_true = is_equal = is_less = is_less_equal = iv = \
+        fmod = gammainc = gammainc_da = gammaincc = heaviside = hypot = if_false = if_true = is_equal = is_less = is_less_equal = iv = \
         ive = jv = kl_div = ldexp = logaddexp = logaddexp2 = maximum = minimum = mod = mul = multiply = rel_entr = \
         remainder = sub = subtract = true_divide = xlog1py = xlogy = yv = _binary
 
