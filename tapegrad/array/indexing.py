@@ -23,6 +23,7 @@ from ..common.host_functions import host_function
 from ..common.registry import attach, registry
 from ..common.tree import parts_of
 from ..rules import BY_NAME
+from ..rules.transposed import look
 from ..tape.meta import c_strides
 from .differentiable import Differentiable
 from .functions import broadcast_to, concatenate, frozen, moved_by, positions_of, ravel, reshape, where
@@ -31,7 +32,7 @@ from .operators import recording
 from .record import apply, as_operand, guard_on, normalise, plain, record_aux, recorded, tracked
 from .tensor import Tensor
 from .traces import computed
-from .views import address, look, note_view, root_of, span, steps_of, views_of, window_of
+from .views import address, note_view, root_of, span, steps_of, views_of, window_of
 
 
 def _clean(key, live=False):

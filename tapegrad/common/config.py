@@ -33,7 +33,8 @@ quiet = os.environ.get("TAPEGRAD_QUIET") == "1"
 #: Bytes of compiled code on disk, at most (`codegen.disk`).
 cache_bytes = int(os.environ.get("TAPEGRAD_CACHE_BYTES") or 1 << 30)
 
-#: As tapegrad's own tests want it: what only some systems have is not used (`codegen.disk`, `codegen.vector_math`, `common.memory`).
+#: As tapegrad's own tests want it, and for systems where something of that does not work: what only some systems have is not used.
+#: These are libmvec (`codegen.vector_math`), ``malloc_trim`` (`common.memory`) and locks on folders (`codegen.disk`).
 portable = os.environ.get("TAPEGRAD_PORTABLE") == "1"
 
 

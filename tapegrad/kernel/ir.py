@@ -280,6 +280,10 @@ def constant(number, char="d"):
 _OF_INTEGERS = {"arg", "const", "add", "sub", "mul", "neg", "abs", "sign", "isnan", "select", *L.COMPARISONS, *L.LOGIC}
 
 
+#: Operations that cost next to nothing, and gain little from being vectorised.
+CHEAP = {"arg", "const", "add", "sub", "mul", "neg", "abs", "select", *L.COMPARISONS, *L.LOGIC}
+
+
 def arithmetic(let):
     """In what a `Let` computes: 'd', 'f' or 'q'.
 

@@ -29,7 +29,10 @@ _NOTHING = ("NOP", "CACHE", "RESUME", "PRECALL", "EXTENDED_ARG", "PUSH_NULL", "C
 
 
 def guarded_code(code):
-    """``(instructions, entries)`` of a code object that has entries in its exception table, else None."""
+    """``(instructions, entries)`` of a code object that has entries in its exception table, else None.
+
+    An entry is (first offset, offset behind the last, offset of the handler).
+    """
     known = _KNOWN.get(id(code))
     if known is None:
         if len(_KNOWN) >= MOST:
@@ -41,25 +44,7 @@ def guarded_code(code):
 
 def _looked_at(code):
     instructions = [i for i in dis.get_instructions(code) if i.opname not in _NOTHING]
-    return instructions, _entries(code)
-
-
-def _entries(code):
-    """(first offset, offset behind the last, offset of the handler) of the exception table, as CPython's ``exception_handling_notes.txt``."""
-    table, entries = iter(code.co_exceptiontable), []
-
-    def number(byte):
-        value = byte & 63
-        while byte & 64:
-            byte = next(table)
-            value = value << 6 | byte & 63
-        return value
-
-    for byte in table:
-        start = 2 * number(byte)
-        length, target, _ = 2 * number(next(table)), 2 * number(next(table)), number(next(table))
-        entries.append((start, start + length, target))
-    return entries
+    return instructions, [(e.start, e.end, e.target) for e in dis.Bytecode(code).exception_entries]
 
 
 def catcher(frame, base):

