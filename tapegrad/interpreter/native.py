@@ -31,6 +31,7 @@ if sysconfig.get_config_var("Py_GIL_DISABLED"):
 
 
 @cache
+@cache
 def steps():
     """The compiled steps of array instructions, imported when a tape first has some."""
     from . import steps
@@ -263,13 +264,16 @@ class Sweep:
         return self
 
     def go(self, high, low, let_go=None):
+        """`stretch`, where a user's code may have run since the last one."""
+        self.over(self.store.flush(), self.store.special)
+        self.stretch(high, low, let_go)
+
+    def stretch(self, high, low, let_go=None):
         """Sweep from `high` to `low`; `let_go` is called with each slot on the way whose saved values are large."""
         store = self.store
         if self.saved is None:
             self.saved = table_of_saved(store)
             self.parameters[P.W_SAVED] = data_address(self.saved)
-        # Again before each stretch: a user's code may have run since the last one.
-        self.over(store.flush(), store.special)
         locate(store, self.saved, self.parameters.item(P.W_MARKS), low, high)
         while (at := self.run(high, low, let_go is not None)) < 0:
             let_go(-1 - at)
@@ -319,7 +323,7 @@ def swept(store, root, leaves, let_go, least=0):
             if low == -1 or low > 0 and store.watched.slots and first_changed(store.watched, sweep.marks, low, root) >= 0:
                 return None
             if low > 0:
-                sweep.go(root, low, let_go(store))
+                sweep.stretch(root, low, let_go(store))
             refuse_unknown(store.address, low)
             gradients = []
             for slot, value in leaves:

@@ -21,7 +21,10 @@ class _Mode(ContextDecorator):
 
     def __enter__(self) -> Self:
         state = thread_state()
-        self._before = [*getattr(self, "_before", []), state.enabled]
+        try:
+            self._before.append(state.enabled)
+        except AttributeError:
+            self._before = [state.enabled]
         state.set_enabled(self.enabled)
         return self
 
