@@ -19,6 +19,7 @@ from .tools.commands import reference as reference_page
 from .tools.commands import supported as supported_page
 from .tools.commands.bench import run_bench
 from .tools.commands.compare import run_compare
+from .tools.commands.warm import run_warm
 
 EPILOG = """\
 In a program of your own:
@@ -44,8 +45,8 @@ def run_demo(options):
     Fits the predator-prey model of Lotka and Volterra to the pelts of hares and lynxes collected from
     1900 to 1920: differential equations, stepped in a plain Python loop, and exact derivatives of it.
     Prints the parameters and their standard errors beside published ones, checks the gradient against
-    a difference, tells how long calls take, and compares forward with reverse mode. The first
-    run on a machine takes longer: it compiles the sweeps once.
+    a difference, tells how long calls take, and compares forward with reverse mode. Where tapegrad
+    has not been compiled yet (see warm), the first run takes longer: it compiles what it needs, once.
 
     examples:
       python -m tapegrad demo
@@ -158,6 +159,7 @@ def _parser():
     argument = add(run_bench)
     argument("--seconds", type=float, default=0.5, help="to measure each function for (default: %(default)s)")
     argument("--json", metavar="FILE", help="write the result as JSON to this file; - prints only that")
+    add(run_warm)
     add(run_info)
     add(run_supported)
     add(run_reference)

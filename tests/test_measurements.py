@@ -25,11 +25,14 @@ NOT_MEASURED = {
     "README.md": ("[ten minutes](docs/start.md)",),
     "index.md": ("[Ten minutes](start.md)",),
     "start.md": ("# Ten minutes",),
-    "kernels.md": ("0 times infinity", "predicted to take more than two seconds"),
+    "kernels.md": ("0 times infinity", "[more than two seconds](waiting.md)", "[more than two seconds](waiting.md#what-is-compiled-and-when)"),
     "optimisation.md": ("About ten times a second", "about ten times a second"),
     "reference.md": ("about 1e-10 times the third derivative", "about ten times a second", "more than two seconds"),
     "saving.md": ("(1 GiB unless you say otherwise)",),
     "tape.md": ("is 32 bytes",),
+    "waiting.md": (
+        "If that is more than two seconds", "more than thirty seconds", "after two seconds", "takes 32 bytes", "kept, 32 bytes", "at most 1 GiB",
+    ),
 }
 
 

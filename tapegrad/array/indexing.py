@@ -23,6 +23,7 @@ from ..common.host_functions import host_function
 from ..common.registry import attach, registry
 from ..common.tree import parts_of
 from ..rules import BY_NAME
+from ..rules.transposed import look
 from ..tape.meta import c_strides
 from .differentiable import Differentiable
 from .functions import broadcast_to, concatenate, frozen, moved_by, positions_of, ravel, reshape, where
@@ -31,7 +32,7 @@ from .operators import recording
 from .record import apply, as_operand, guard_on, normalise, plain, record_aux, recorded, tracked
 from .tensor import Tensor
 from .traces import computed
-from .views import address, look, note_view, root_of, span, steps_of, views_of, window_of
+from .views import address, note_view, root_of, span, steps_of, views_of, window_of
 
 
 def _clean(key, live=False):
@@ -227,6 +228,8 @@ def setitem(x, key, value):
         raise value.refused("integers of a recorded function are put into a tensor of integers; make that an array with .copy()")
     live = live if recorded(root, value) else None
     key = _clean(key, live=live is not None)
+    if type(x._v) is float and not (key == () or key is Ellipsis):
+        raise IndexError("a 0-d tensor takes only the indices () and ...")
     if not recorded(root, value):
         assign_elements(x, key, value._v if isinstance(value, Differentiable) else value)
         return
@@ -239,8 +242,6 @@ def setitem(x, key, value):
         raise argument_changed()
     array = x._v
     if type(array) is float:
-        if not (key == () or key is Ellipsis):
-            raise IndexError("a 0-d tensor takes only the indices () and ...")
         # A dual number stays one, whatever is assigned.
         root._become(where(True, _fitting(value, ()), x))
         return

@@ -116,12 +116,6 @@ def span(shape, strides, offset):
     return low, high
 
 
-def look(array, shape, strides, offset):
-    """The window of a C-contiguous array."""
-    item = array.itemsize
-    return np.ndarray(shape, array.dtype, array, offset * item, [s * item for s in strides])
-
-
 def steps_of(x, window):
     """Strides of the elements of `x` and position of the first: in its root, or in `x` itself."""
     return (c_strides(x.shape, 1), 0) if window is None else window

@@ -92,25 +92,13 @@ def _middle(box, others):
 
 
 def _arrange(layers):
-    """Order and positions within the layers."""
-    for layer in layers:
-        for k, box in enumerate(layer):
-            box.x = float(k)
-    for turn in range(ORDERING):
-        down = turn % 2 == 0
+    """Order and positions within the layers: each box goes near the middle of its neighbours above, below, and in the end of both."""
+    for turn in range(ORDERING + PLACING):
+        down, both = turn % 2 == 0, turn >= ORDERING
         for layer in layers if down else reversed(layers):
-            layer.sort(key=lambda b: _middle(b, b.above if down else b.below))
-            for k, box in enumerate(layer):
-                box.x = k - len(layer) / 2
-    for layer in layers:
-        x = -sum(b.width + GAP for b in layer) / 2
-        for box in layer:
-            box.x = x + box.width / 2
-            x += box.width + GAP
-    for _ in range(PLACING):
-        for layer in layers:
             for box in layer:
-                box.x = _middle(box, [*box.above, *box.below])
+                box.x = _middle(box, [*box.above, *box.below] if both else box.above if down else box.below)
+            layer.sort(key=lambda b: b.x)
             _apart(layer)
 
 

@@ -19,8 +19,8 @@ from functions to machine code
     `python_api`        CPython's functions, by which they read objects; `addresses`, where the memory of an array is.
 
 from LLVM to addresses
-    `code`              machine code by key, from the disk or made now; `disk`, the files.
+    `code`              machine code by key: come with the package (`pack`), from the disk (`disk`), or made now.
     `llvm`              LLVM itself: from text to object code, from that to addresses.
     `symbols`           names of the functions outside that it calls; `ufuncs`, addresses of the loops inside NumPy's and SciPy's.
-    `host`              the processor and the versions that it depends on.
+    `host`              the processor that code is made for, and the versions of what makes it.
 """

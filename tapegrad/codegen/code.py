@@ -1,9 +1,8 @@
-"""Machine code of the library, kept on disk.
+"""Machine code of the library: come with the package (`codegen.pack`), kept on disk, or made now.
 
-The cache is keyed by a digest of all that the code was made of: what is computed (each user
-of `machine_code` says; CONTRIBUTING.md lists them), all sources of the package, Python, llvmlite and
-the processor.  Nothing in it can be stale, and nothing random is in the key.  A file that
-cannot be read back whole is ignored and written again.
+It is found by a digest of all that it was made of: what is computed (each user of `machine_code` says; CONTRIBUTING.md lists them)
+and all sources of the package; on the disk, by a file's name, also of what made it: Python, Numba, llvmlite and the processor.
+Nothing there can be stale, and nothing random is in the key.  A file that cannot be read back whole is ignored and written again.
 
 Kept is the object code as LLVM made it; LLVM links it (`codegen.llvm`).
 """
@@ -12,12 +11,14 @@ from __future__ import annotations
 
 import hashlib
 import threading
+from functools import cache
 
 from ..common.config import cache_dir, package_hash
 from ..common.uninterrupted import remade, uninterrupted
 from ..common.waiting import waiting
+from . import pack
 from .disk import alone, read, write
-from .host import identity
+from .host import versions
 
 _LOCK = remade(threading.RLock())
 
@@ -25,17 +26,29 @@ _LOCK = remade(threading.RLock())
 COUNTS = {"compiled": 0, "loaded": 0}
 
 
-def _path(digest):
-    return cache_dir() / "objects" / digest[:2] / f"{digest}.o"
+def digest_of(key):
+    """What code is found by: a digest of the sources, and of what it computes."""
+    return hashlib.sha256(f"{package_hash()}\n{key}".encode()).hexdigest()
 
 
-def _load(digest):
-    """Code kept under `digest`, or None."""
-    data = read(_path(digest))
-    if data is None:
-        return None
-    check, code = data[:32], data[32:]
-    return code if hashlib.sha256(code).digest() == check else None
+def _path(digest, ending):
+    return cache_dir() / "objects" / digest[:2] / f"{digest}.{_makers()}.{ending}"
+
+
+@cache
+def _makers():
+    """A digest of what makes code, and of the processor that it is for."""
+    return hashlib.sha256(f"{versions()}\n{pack.level()}".encode()).hexdigest()[:32]
+
+
+def sealed(digest, code):
+    """Code as it is kept: with a digest of it and of the digest that it is kept under."""
+    return hashlib.sha256(digest.encode() + code).digest() + code
+
+
+def _opened(digest, data):
+    """The code in what was `sealed`, or None."""
+    return data[32:] if data is not None and sealed(digest, data[32:]) == data else None
 
 
 def machine_code(key, build, symbols):
@@ -44,8 +57,7 @@ def machine_code(key, build, symbols):
     Parameters
     ----------
     key : str
-        What the module computes; with the digest of the package and
-        `host.identity` it identifies the module.
+        What the module computes; with the digest of the package it identifies the module.
     build : callable
         Makes the module's text; called only if it is not in the cache.
         What it calls is found as `codegen.symbols` says.
@@ -68,7 +80,7 @@ def machine_code(key, build, symbols):
         return linked(kept(key, made, COUNTS), symbols)
 
 
-def kept(key, build, counts):
+def kept(key, build, counts, ending="o"):
     """Object code by key, from the cache or made now.
 
     Parameters
@@ -79,21 +91,24 @@ def kept(key, build, counts):
         Makes the object code.
     counts : dict
         As `COUNTS`, receives what happened.
+    ending : str
+        Of the file: ``o``, or ``kernel``.
 
     Returns
     -------
     bytes
     """
-    digest = hashlib.sha256(f"{identity()}\n{package_hash()}\n{key}".encode()).hexdigest()
-    code = _load(digest)
+    digest = digest_of(key)
+    path = _path(digest, ending)
+    code = _opened(digest, pack.packed(digest)) or _opened(digest, read(path))
     if code is None:
-        with alone(_path(digest).parent):
+        with alone(path.parent):
             # Another process may have made it meanwhile.
-            code = _load(digest)
+            code = _opened(digest, read(path))
             if code is None:
                 code = build()
                 counts["compiled"] += 1
-                write(_path(digest), hashlib.sha256(code).digest() + code)
+                write(path, sealed(digest, code))
                 return code
     counts["loaded"] += 1
     return code

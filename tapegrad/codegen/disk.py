@@ -14,6 +14,7 @@ import time
 from contextlib import contextmanager, suppress
 
 from ..common import config
+from ..common.waiting import waiting
 
 #: Into how many folders names are spread: one of them that has more than its share tells that there may be too much.
 FOLDERS = 256
@@ -59,11 +60,11 @@ def write(path, data):
 
 def _bound(folder):
     """Drop what was not used for longest, if there may be too much since something was written into this folder."""
-    if sum(size for _, size, _ in _files(folder)) > config.cache_bytes / FOLDERS:
-        files = sorted(_files(config.cache_dir() / "objects"))
-        total = sum(size for _, size, _ in files)
+    if sum(size for _, size, _ in files(folder)) > config.cache_bytes / FOLDERS:
+        oldest = sorted(files(config.cache_dir() / "objects"))
+        total = sum(size for _, size, _ in oldest)
         if total > config.cache_bytes:
-            for _, size, path in files:
+            for _, size, path in oldest:
                 if total <= 0.75 * config.cache_bytes:
                     break
                 # Another process may have dropped it, too.
@@ -72,7 +73,7 @@ def _bound(folder):
                 total -= size
 
 
-def _files(folder):
+def files(folder):
     """The files in a folder and the folders in it: when they were used, how large they are, and where."""
     for where, _, names in os.walk(folder):
         for name in names:
@@ -100,7 +101,8 @@ def alone(folder):
         return
     _OWN.folder = folder
     try:
-        _wait(handle)
+        with waiting("processes", "waiting for another process, which compiles the same"):
+            _wait(handle)
         yield
     finally:
         _OWN.folder = None

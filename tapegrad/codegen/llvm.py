@@ -9,6 +9,7 @@ from llvmlite.binding.newpassmanagers import NewPassManager
 
 from ..common.errors import InternalError
 from . import symbols
+from .host import target
 from .vector_math import available
 
 #: Engines own the machine code that LLVM has linked; that of rows lives as long as the process.
@@ -16,7 +17,7 @@ _ENGINES = []
 
 
 def new_target_machine(level):
-    """A target machine of the host at an optimisation level; an engine made with it owns it."""
+    """A machine to make code for (`host.target`) at an optimisation level; an engine made with it owns it."""
     # llvmlite >= 0.45 initialises LLVM itself and refuses the call.
     try:
         llvm.initialize()
@@ -24,17 +25,13 @@ def new_target_machine(level):
         pass
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
-    return llvm.Target.from_default_triple().create_target_machine(
-        cpu=llvm.get_host_cpu_name(),
-        features=llvm.get_host_cpu_features().flatten(),
-        opt=level,
-        jit=True,
-    )
+    cpu, features, _ = target()
+    return llvm.Target.from_default_triple().create_target_machine(cpu=cpu, features=features, opt=level, jit=True)
 
 
 @cache
 def target_machine():
-    """The host's target machine at optimisation level 3, kept for the life of the process."""
+    """The machine at optimisation level 3, kept for the life of the process."""
     return new_target_machine(3)
 
 
@@ -70,9 +67,11 @@ def know_symbols():
 
 
 def object_code(text):
-    """Object code of the text of a module, fully optimised for this processor."""
+    """Object code of the text of a module, fully optimised for the processor that code is made for."""
     machine = target_machine()
-    return machine.emit_object(optimise(text, machine))
+    module = optimise(text, machine)
+    symbols.require_known(each.name for each in (*module.functions, *module.global_variables) if each.is_declaration)
+    return machine.emit_object(module)
 
 
 def engine_of(code, machine, places=()):

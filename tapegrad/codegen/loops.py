@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from .code import machine_code
 from .library import needs_symbols
-from .vector_math import available, vectorise_calls
+from .vector_math import vectorise_calls
 
 #: accumulation -> its identity
 IDENTITY = {"add": 0.0, "mul": 1.0, "max": float("-inf"), "min": float("inf")}
@@ -65,6 +65,6 @@ class LoopSpec:
 
                 return vectorise_calls(str(module(self)))
 
-            (address,) = machine_code(f"loop {key} {available()}", build, ["kernel"])
+            (address,) = machine_code(f"loop {key}", build, ["kernel"])
             _ADDRESSES[key] = address
         return address

@@ -14,6 +14,7 @@ import re
 import sys
 from functools import cache
 
+from ..common.config import portable
 from .host import features
 from .symbols import VECTORS
 
@@ -21,7 +22,7 @@ from .symbols import VECTORS
 CANDIDATES = {
     "exp": 1, "log": 1, "sin": 1, "cos": 1, "tan": 1, "pow": 2, "exp2": 1, "expm1": 1, "log2": 1, "log10": 1,
     "log1p": 1, "cbrt": 1, "asin": 1, "acos": 1, "atan": 1, "sinh": 1, "cosh": 1, "asinh": 1, "acosh": 1, "atanh": 1,
-    "atan2": 2, "hypot": 2, "erf": 1,
+    "tanh": 1, "atan2": 2, "hypot": 2, "erf": 1,
 }  # fmt: skip
 #: Instruction set -> letter in the vector name, lanes of float64.
 _SETS = {"sse2": ("b", 2), "avx2": ("d", 4), "avx512f": ("e", 8)}
@@ -30,7 +31,7 @@ _SETS = {"sse2": ("b", 2), "avx2": ("d", 4), "avx512f": ("e", 8)}
 @cache
 def available():
     """Vector variants per function: ``{"exp": [("_ZGVdN4v_exp", 4), ...]}``; empty without libmvec."""
-    if sys.platform != "linux" or os.uname().machine != "x86_64":
+    if portable or sys.platform != "linux" or os.uname().machine != "x86_64":
         return {}
     try:
         library = ctypes.CDLL(VECTORS)

@@ -33,7 +33,8 @@ quiet = os.environ.get("TAPEGRAD_QUIET") == "1"
 #: Bytes of compiled code on disk, at most (`codegen.disk`).
 cache_bytes = int(os.environ.get("TAPEGRAD_CACHE_BYTES") or 1 << 30)
 
-#: As tapegrad's own tests want it: what only some systems have is not used (`codegen.disk`, `codegen.vector_math`, `common.memory`).
+#: As tapegrad's own tests want it, and for systems where something of that does not work: what only some systems have is not used.
+#: These are libmvec (`codegen.vector_math`), ``malloc_trim`` (`common.memory`) and locks on folders (`codegen.disk`).
 portable = os.environ.get("TAPEGRAD_PORTABLE") == "1"
 
 
@@ -53,7 +54,7 @@ def cache_dir():
 
 @cache
 def package_hash():
-    """A digest of Python's version and platform, and of all sources of the package, by name and content."""
+    """A digest of all sources of the package, by name and content."""
     here = str(Path(__file__).parents[1])
     folders, paths = [here], []
     while folders:
@@ -63,9 +64,9 @@ def package_hash():
                     paths.append(entry.path)
                 elif entry.is_dir() and entry.name != "__pycache__":
                     folders.append(entry.path)
-    digest = hashlib.sha256(f"{sys.version} {sys.platform}".encode())
+    digest = hashlib.sha256()
     for path in sorted(paths):
-        digest.update(path[len(here) :].encode() + b"\0")
+        digest.update(path[len(here) :].replace(os.sep, "/").encode() + b"\0")
         # Every first gradient waits for this: Python's own files would take longer.
         file = os.open(path, os.O_RDONLY | getattr(os, "O_BINARY", 0))
         try:

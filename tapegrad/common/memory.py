@@ -11,6 +11,8 @@ import ctypes
 import sys
 from functools import cache
 
+from .config import portable
+
 #: Bytes let go between two requests (a request costs about a millisecond).
 TRIMMED = 64 << 20
 
@@ -18,7 +20,7 @@ TRIMMED = 64 << 20
 @cache
 def _malloc_trim():
     """glibc's ``malloc_trim``, or None elsewhere."""
-    return getattr(ctypes.CDLL(None), "malloc_trim", None) if sys.platform.startswith("linux") else None
+    return None if portable or sys.platform != "linux" else getattr(ctypes.CDLL(None), "malloc_trim", None)
 
 
 def trim():

@@ -65,6 +65,6 @@ the loop program
 
 machine code
     `cut`          pieces of bounded size; `plan`, where everything lies.
-    `emit`         the LLVM module; `emit_piece`, `emit_values`, `emit_tanh`; `trampoline`, the entry from nopython code.
+    `emit`         the LLVM module; `emit_piece`, `emit_values`; `trampoline`, the entry from nopython code.
     `kernel`       the compiled code, its life, and how it is called (`program.executable`).
 """

@@ -6,17 +6,15 @@ import math
 
 import numpy as np
 
+from ..array.recorded import LOGICAL
 from ..rules import BY_FUNCTION
 from ..rules import lang as L
 from . import ir
 
-_COMPARISONS = {
-    "less": lambda x, y: x < y, "less_equal": lambda x, y: x <= y, "greater": lambda x, y: x > y,
-    "greater_equal": lambda x, y: x >= y, "equal": L.eq, "not_equal": L.ne,
-}  # fmt: skip
-_LOGIC = {"logical_and": lambda x, y: x & y, "logical_or": lambda x, y: x | y, "logical_not": lambda x: ~x}
+#: By the names of ufuncs: what is the same for all dtypes, for truth values, for floats.
+_OF_ALL = {ufunc.__name__: L.function(name) for name, ufunc in LOGICAL.items() if name != "isnan"}
 _OF_TRUTH = {
-    "bitwise_and": _LOGIC["logical_and"], "bitwise_or": _LOGIC["logical_or"], "invert": _LOGIC["logical_not"],
+    "bitwise_and": L.function("and"), "bitwise_or": L.function("or"), "invert": L.logical_not,
     "logical_xor": L.ne, "bitwise_xor": L.ne,
 }  # fmt: skip
 _OF_FLOATS = {
@@ -34,7 +32,7 @@ def expression_of(ufunc, chars, out):
         integral = out in "df" or all(map(ir.integral, L.nodes(row.expr(*map(L.arg, range(row.arity))))))
         return row.expr if "?" not in chars and integral else None
     special = _OF_TRUTH if chars == {"?"} else _OF_FLOATS if chars <= set("df") else {}
-    return (_COMPARISONS | _LOGIC | special).get(ufunc.__name__)
+    return (_OF_ALL | special).get(ufunc.__name__)
 
 
 def _truth(plan, x):

@@ -1,9 +1,8 @@
 """One nest of loops over the elements of arrays.
 
 There is one loop for each axis that is longer than 1.  They stand in the order of the
-memory of the *leading* array, the first one given that has every axis (else in C order), and
-run up its memory: so arrays that lie alike are walked by nests that are alike, and can be
-fused.  (Nests are not flattened for the same reason; the passes flatten what is left.)
+memory of the *leading* array, the first one given that has every axis (else in C order): so arrays that lie alike are
+walked by nests that are alike, and can be fused.  (Nests are not flattened for the same reason; the passes flatten what is left.)
 
 What does not depend on the counter of a loop is loaded outside of it.
 """
@@ -16,22 +15,13 @@ from . import ir
 from .arrays_views import added, moved
 
 
-def leading(shape, atoms):
-    """Strides of the first window of `atoms` that has every axis of `shape`, or None."""
+def memory_order(shape, atoms):
+    """Axes in the order in which the leading one of `atoms` lies in memory, outermost first."""
     for atom in atoms:
         strides = aligned(atom, shape)
         if all(s for s, n in zip(strides, shape) if n != 1):
-            return strides
-    return None
-
-
-def memory_order(shape, atoms):
-    """Axes in the order in which the leading one of `atoms` lies in memory, outermost first, and those that run down."""
-    strides = leading(shape, atoms)
-    if strides is None:
-        return list(range(len(shape))), set()
-    order = sorted(range(len(shape)), key=lambda k: (-abs(strides[k]), k))
-    return order, {k for k, s in enumerate(strides) if s < 0 and shape[k] != 1}
+            return sorted(range(len(shape)), key=lambda k: (-abs(strides[k]), k))
+    return list(range(len(shape)))
 
 
 class Nest:
@@ -43,8 +33,6 @@ class Nest:
     shape : tuple of int
     order : sequence of int
         Axes, outermost first.
-    turned : set of int
-        Axes walked from the end.
 
     Attributes
     ----------
@@ -56,8 +44,8 @@ class Nest:
         By axis.
     """
 
-    def __init__(self, plan, shape, order, turned=()):
-        self.plan, self.shape, self.turned = plan, tuple(shape), turned
+    def __init__(self, plan, shape, order):
+        self.plan, self.shape = plan, tuple(shape)
         self.bodies, self.chain, self.loops = [plan.body], [], [None] * len(shape)
         for axis in order:
             if shape[axis] != 1:
@@ -70,22 +58,15 @@ class Nest:
     @classmethod
     def over(cls, plan, shape, atoms):
         """The nest in the order of memory of the first of `atoms` that has every axis."""
-        return cls(plan, shape, *memory_order(shape, atoms))
+        return cls(plan, shape, memory_order(shape, atoms))
 
-    def index(self, atom, without=()):
-        """Where the element of a window is; it stays where it is along the axes `without`."""
-        item, base, steps = ITEMSIZE[atom.char], atom.offset, []
-        for axis, (loop, stride) in enumerate(zip(self.loops, aligned(atom, self.shape))):
-            if loop is None or axis in without:
-                continue
-            stride //= item
-            if axis in self.turned:
-                base += stride * (self.shape[axis] - 1) * item
-                stride = -stride
-            if stride:
-                steps.append((loop, stride))
+    def index(self, atom):
+        """Where the element of a window is."""
+        item = ITEMSIZE[atom.char]
+        strides = aligned(atom, self.shape)
+        steps = [(loop, stride // item) for loop, stride in zip(self.loops, strides) if loop is not None and stride]
         steps.sort(key=lambda step: self.chain.index(step[0]))
-        return moved(self.plan.bases[atom.reg][1], base // item, steps)
+        return moved(self.plan.bases[atom.reg][1], atom.offset // item, steps)
 
     def add(self, *statements):
         """Append to the innermost body."""

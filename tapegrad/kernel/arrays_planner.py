@@ -100,15 +100,9 @@ class LoopPlanner(Products, Planner):
 
     def temporary(self, shape, char, zero=False, like=()):
         """A new buffer; returns its window, C-contiguous or laid out as the first of the windows `like` that has every axis."""
-        buffer, item, offset = ir.Buffer(ir.TEMPORARY, math.prod(shape), char), ITEMSIZE[char], 0
-        order, turned = memory_order(shape, like)
-        strides = [0] * len(shape)
-        for axis, step in zip(order, c_strides([shape[k] for k in order], 1)):
-            strides[axis] = step * item
-            if axis in turned:
-                offset += strides[axis] * (shape[axis] - 1)
-                strides[axis] *= -1
-        atom = Atom(self._base((buffer, ir.Index())), offset, shape, strides, char)
+        buffer, order = ir.Buffer(ir.TEMPORARY, math.prod(shape), char), memory_order(shape, like)
+        strides = dict(zip(order, c_strides([shape[k] for k in order], ITEMSIZE[char])))
+        atom = Atom(self._base((buffer, ir.Index())), 0, shape, [strides[axis] for axis in range(len(shape))], char)
         if zero:
             self._filled(atom, 0.0)
         return atom
@@ -163,15 +157,15 @@ class LoopPlanner(Products, Planner):
         char = sym.char if sym.char in "df" else self.out.char if self.out.char in "lqLQ" else "d"
         if char not in "df" and how not in ("add", "mul"):
             raise NotLowered(f"{how} over integers has no machine code")
-        order, turned = memory_order(shape, sym.expr.leaves())
+        order = memory_order(shape, sym.expr.leaves())
         inner = [k for k in order if shape[k] != 1]
         if 0 not in shape and math.prod(kept) == 1:
-            return self._single(self._as(self._carried(sym, how, axes, char, order, turned, None), char), kept)
+            return self._single(self._as(self._carried(sym, how, axes, char, order, None), char), kept)
         target = self.temporary(kept, char)
         if carried is None:
             carried = bool(inner) and inner[-1] in axes and shape[inner[-1]] > 3
         if carried and 0 not in shape:
-            self._carried(sym, how, axes, char, order, turned, target)
+            self._carried(sym, how, axes, char, order, target)
         else:
             # The innermost axis stays: rows are added up in memory.
             self._filled(target, IDENTITY[how])
@@ -179,10 +173,10 @@ class LoopPlanner(Products, Planner):
             self.loop([sym.expr], [window], shape, [how])
         return self.sym(target)
 
-    def _carried(self, sym, how, axes, char, order, turned, target):
+    def _carried(self, sym, how, axes, char, order, target):
         """Reduce with carried values, in loops inside those of the axes that stay; store in `target`."""
         shape = sym.shape
-        nest = Nest(self, shape, [k for k in order if k not in axes] + [k for k in order if k in axes], turned)
+        nest = Nest(self, shape, [k for k in order if k not in axes] + [k for k in order if k in axes])
         wide = "d" if char == "f" and how in ("add", "mul") else char
         depth = sum(1 for k, n in enumerate(shape) if n != 1 and k not in axes)
         before = ir.constant(IDENTITY[how], wide)
@@ -196,17 +190,18 @@ class LoopPlanner(Products, Planner):
         for loop in nest.chain[depth:]:
             loop.carries[-1].next = total
         if target is not None:
-            nest.bodies[depth].append(ir.Store(self.bases[target.reg][0], nest.index(target, axes), total))
+            nest.bodies[depth].append(ir.Store(self.bases[target.reg][0], nest.index(target), total))
         return total
 
     def scanned(self, sym, axis, how):
         return self._along(sym, None, axis, IDENTITY[how], lambda before, x, _: _combined(how, before, x))
 
     def recurred(self, sym, factors, axis, lag):
-        if not lag:
-            return self._along(sym, factors, axis, 0.0, lambda before, x, f: x + f * before)
-        # Carried is the factor times what came before.
-        return self._along(sym, factors, axis, 0.0, lambda before, x, f: (x + before) if f is None else (x + before) * f, after=True)
+        def lagging(before, x, f):
+            # Carried is the factor times what came before.
+            return (x + before) if f is None else (x + before) * f
+
+        return self._along(sym, factors, axis, 0.0, lagging if lag else lambda before, x, f: x + f * before, after=lag)
 
     def _along(self, sym, factors, axis, start, step, after=False):
         """A scan along one axis: carried in a value if that axis is the last, else in a row in memory.
@@ -218,15 +213,14 @@ class LoopPlanner(Products, Planner):
         out = self.temporary(shape, char, like=atoms)
         if 0 in shape:
             return self.sym(out)
-        order, turned = memory_order(shape, atoms)
-        order = [k for k in order if shape[k] != 1]
+        order = [k for k in memory_order(shape, atoms) if shape[k] != 1]
         alone, last = shape[axis] == 1, bool(order) and order[-1] == axis
         row = None
         if not last and not alone:
             kept = [1 if k == axis else n for k, n in enumerate(shape)]
             row = self.temporary(kept, char)
             self._filled(row, start)
-        nest = Nest(self, shape, order, turned - {axis})
+        nest = Nest(self, shape, order)
         if row is not None:
             before = ir.Load(self.bases[row.reg][0], nest.index(row))
             nest.add(before)

@@ -39,7 +39,8 @@ class Products:
         if vector or max(m, k, n) <= TINY:
             a, b = (s.window().cast(char) for s in (a, b))
             products = a.expand_dims([a.ndim]) * b.expand_dims([b.ndim - 2])
-            return self.reduced(products, "add", (products.ndim - 2,), (*batch, m, 1, n), None if vector else True).reshape((*batch, m, n))
+            total = self.reduced(products, "add", (products.ndim - 2,), (*batch, m, 1, n), None if vector else True)
+            return total.reshape((*batch, m, n))
         return self.called_product(a, b, char)[2]
 
     def call_places(self, atoms, inputs):
@@ -50,7 +51,8 @@ class Products:
     def call(self, spec, words, places, atoms, inputs):
         program = np.array([P.CALL, len(words), spec.address(), *words[1:], P.END, 0], np.int64)
         refs = [self.ref_of(atom) for atom in atoms]
-        operands = sorted(((register, ref.buffer, ref.offset) for (register, _), ref in zip(places, refs)), key=lambda each: each[0] != 0)
+        operands = [(register, ref.buffer, ref.offset) for (register, _), ref in zip(places, refs)]
+        operands.sort(key=lambda operand: operand[0] != 0)
         reads, writes = {ref.buffer for ref in refs[:inputs]}, {ref.buffer for ref in refs[inputs:]}
         self.body.append(run := ir.Run(program, operands, reads, writes, spec, spec.name))
         if spec.name == "matmul" and program[_BATCH] == 1 and program[_OUTER] == 0:

@@ -150,7 +150,7 @@ class _Closing:
             guards=[Guard(number(g.slot), g.how, g.seen, g.place) for g in tape.guards],
             outputs=outputs, metas=metas, origins=origins, code_runs=list(tape.code_runs),
             special=tape.special or not special.isdisjoint(present), wanted=(*tape.wanted, *[False] * len(writer.inputs)),
-            cuts=list(tape.cuts), structure=tape.structure, forward_only=not writer.again,
+            structure=tape.structure, forward_only=not writer.again,
         )
 
 

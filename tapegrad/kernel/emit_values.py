@@ -5,7 +5,6 @@ from __future__ import annotations
 from llvmlite import ir
 
 from ..codegen.emit import REGISTER, Emitter, convert
-from .emit_tanh import tanh
 from .ir import Let, arithmetic, nodes
 
 POINTER = ir.PointerType()
@@ -41,11 +40,6 @@ class LetEmitter(Emitter):
     def _own(self, value):
         register = self.read(value)
         return register if value.char == "?" else convert(self.b, register, value.char, self.char)
-
-    def _emit(self, expr):
-        if expr.op == "tanh":
-            return self._in_double([self.number(expr.args[0])], lambda xs: tanh(self.b, *xs))
-        return super()._emit(expr)
 
     def flags(self, expr):
         return self.always if id(expr) not in self.reordered else tuple(dict.fromkeys(("reassoc", *self.always)))

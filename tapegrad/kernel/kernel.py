@@ -65,7 +65,7 @@ class Kernel(Executable):
         self._levels = self._chosen()
         seconds.done("emit")
         with uninterrupted:
-            code = kept(f"kernel {self._levels} {self._text}", self._compiled, COUNTS)
+            code = kept(f"kernel {self._levels} {self._text}", self._compiled, COUNTS, "kernel")
             if "optimise" not in seconds:
                 seconds.done("optimise")
             places = [(name, data_address(table)) for name, table in emission.tables.items()]

@@ -25,11 +25,11 @@ from numba.core.imputils import lower_builtin
 from numba.core.typing import npydecl
 from numba.core.typing.templates import AbstractTemplate, infer_global, signature
 
+from ..array.closures import partials_of
 from ..codegen.emit import Emitter
 from ..codegen.library import needs_symbols
 from ..codegen.llvm import know_symbols
 from ..rules import elementwise, special  # noqa: F401  (they fill the table)
-from ..rules import lang as L
 from ..rules.table import BY_FUNCTION, BY_NAME
 from .types import F64, I32, DualType, build, common_dual, element, parts
 
@@ -48,19 +48,12 @@ COMPARISONS = {
     operator.lt: "<", operator.le: "<=", operator.gt: ">", operator.ge: ">=", operator.eq: "==", operator.ne: "!=",
 }
 
-#: Functions of `math` whose name is not the row's.
-_MATH_NAMES = {
-    "acos": "arccos", "asin": "arcsin", "atan": "arctan", "atan2": "arctan2", "acosh": "arccosh", "asinh": "arcsinh",
-    "atanh": "arctanh", "fabs": "absolute", "degrees": "rad2deg", "radians": "deg2rad", "pow": "power",
+#: Functions of `math`: values of rows on numbers, but for two that Numba does not know, and others.
+FUNCTIONS = {
+    **{row.scalar: row.name for row in BY_NAME.values() if getattr(row.scalar, "__module__", "") == "math" and row.name not in ("cbrt", "fmod")},
+    math.fabs: "absolute", math.degrees: "rad2deg", math.radians: "deg2rad", math.hypot: "hypot", math.erfc: "erfc", math.gamma: "gamma",
+    math.lgamma: "lgamma", pow: "power",
 }  # fmt: skip
-_MATH = (
-    "exp expm1 exp2 log log2 log10 log1p sqrt sin cos tan asin acos atan atan2 sinh cosh tanh asinh acosh atanh "
-    "fabs degrees radians pow hypot copysign erf erfc gamma lgamma"
-).split()
-
-
-FUNCTIONS = {getattr(math, name): _MATH_NAMES.get(name, name) for name in _MATH}
-FUNCTIONS[pow] = "power"
 #: NumPy's ufuncs that both Numba and the table know.
 UFUNCS = {
     f: BY_FUNCTION[f].name for f in npydecl.supported_ufuncs
@@ -120,15 +113,11 @@ def template(function, cls, **attributes):
 def partials(name):
     """The partial derivatives of a row as expressions over operands 0, 1, ... and the result 'z'."""
     row = BY_NAME[name]
-    operands = [L.arg(k) for k in range(row.arity)]
-    expressions = []
-    for partial in row.partials:
-        expr = None if partial is None else L.Expr.lift(partial(*operands, L.arg("z")))
-        if expr is not None:
-            needs_symbols(expr)
-        expressions.append(expr)
+    expressions = partials_of(row)
+    for expr in expressions.values():
+        needs_symbols(expr)
     know_symbols()
-    return tuple(expressions)
+    return [expressions.get(k) for k in range(row.arity)]
 
 
 @cache

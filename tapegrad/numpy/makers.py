@@ -68,7 +68,7 @@ def full_like(a, fill_value, *args, **kwargs):
 def joining(function):
     """``np.array`` and its kin, which also take tensors, and lists that hold tensors; a tensor itself is copied only by ``np.array``."""
 
-    name = "object" if function is np.array else "a"
+    name, ours = "object" if function is np.array else "a", FUNCTIONS.get(function, FUNCTIONS[np.asarray])
 
     @functools.wraps(function, updated=())
     def call(*args, **kwargs):
@@ -76,8 +76,7 @@ def joining(function):
         kind = thing.__class__
         plain = PLAIN.issuperset(map(type, thing)) if kind is list or kind is tuple else kind in PLAIN
         if not plain and (kind is not np.ndarray or thing.dtype.char == "O") and holds_tensors(thing):
-            whole = FUNCTIONS[np.array](thing, *args[1:], **{key: value for key, value in kwargs.items() if key != name})
-            return np.copy(whole) if whole is thing and function is np.array and kwargs.get("copy", True) else whole
+            return ours(thing, *args[1:], **{key: value for key, value in kwargs.items() if key != name})
         array = function(*args, **kwargs)
         if array is thing or not (running.level or thread_state().tapes):  # as in `fillable`, whose call costs as much as all this
             return array

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import inspect
 import math
+from operator import attrgetter
 
 import numpy as np
 
@@ -29,13 +30,10 @@ from ..common.tree import parts_of
 from ..rules import BY_FUNCTION, BY_NAME
 from ..rules.special import SCIPY_UFUNCS
 from .lists import CODE, parameters
-from .refused import REFUSED
+from .refused import REFUSED, WITHOUT_DERIVATIVE
 
 #: ufuncs whose results carry no derivative; they give plain values.
-VALUES = {
-    np.less, np.less_equal, np.greater, np.greater_equal, np.equal, np.not_equal, np.logical_and, np.logical_or,
-    np.logical_not, np.logical_xor, np.isnan, np.isfinite, np.isinf, np.signbit,
-}  # fmt: skip
+VALUES = {function for name in WITHOUT_DERIVATIVE if isinstance(function := attrgetter(name.partition(".")[2])(np), np.ufunc)}
 #: (ufunc, name of a method) -> what stands for it on tensors; `grouping` and `reductions` fill it.
 METHODS = {}
 #: ufuncs served by a function of ours, not by the row that stands for them (or by several).
@@ -278,15 +276,31 @@ def any_tracked(thing):
     return any(map(tracked, parts_of(thing, Differentiable)))
 
 
-def implements(*functions):
-    """Decorator: the function stands for these functions of NumPy when they are called on tensors."""
+def implements(*functions, plainly=False):
+    """Decorator: the function stands for these functions of NumPy when they are called on tensors.
+
+    With `plainly` NumPy itself is called where none of them carries a derivative.
+    """
 
     def register(ours):
         for function in functions:
-            FUNCTIONS[function] = ours
+            FUNCTIONS[function] = _where_tracked(function, ours) if plainly else ours
         return ours
 
     return register
+
+
+def _where_tracked(function, ours):
+    def call(*args, **kwargs):
+        if any_tracked((args, kwargs)):
+            return ours(*args, **kwargs)
+        result = function(*values_of(args), **{name: values_of(value) for name, value in kwargs.items()})
+        if not isinstance(result, tuple):
+            return F.lift(np.asarray(result))
+        parts = map(F.lift, result)
+        return type(result)(*parts) if hasattr(result, "_fields") else tuple(parts)
+
+    return call
 
 
 def function_on_tensors(self, function, types, args, kwargs):

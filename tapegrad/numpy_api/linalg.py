@@ -7,7 +7,7 @@ from math import prod
 import numpy as np
 
 from ..array import functions as F
-from ..array.record import apply, guard_on, plain, record_aux, tracked
+from ..array.record import apply, guard_on, record_aux
 from ..common.host_functions import host_function
 from .dispatch import NO_VALUE, implements, refuse
 from .own_code import own_code
@@ -22,9 +22,8 @@ def _rows(packed, start, stop):
     return packed[..., start:stop, :]
 
 
-@implements(np.linalg.inv)
-def _inv(a):
-    return apply("inv", (a,))
+for _name in ("inv", "det"):
+    implements(getattr(np.linalg, _name))(lambda a, name=_name: apply(name, (a,)))
 
 
 @implements(np.linalg.solve)
@@ -49,19 +48,9 @@ def _tensorsolve(a, b, axes=None):
     return F.reshape(_solve(F.reshape(a, (prod(old), prod(old))), F.ravel(b)), old)
 
 
-@implements(np.linalg.det)
-def _det(a):
-    return apply("det", (a,))
-
-
-@implements(np.linalg.slogdet)
+@implements(np.linalg.slogdet, plainly=True)
 def _slogdet(a):
-    a = F.lift(a)
-    if not tracked(a):
-        return _SlogdetResult(*(F.lift(part) for part in np.linalg.slogdet(a._v)))
-    sign = record_aux(_sign_of_det(), a)
-    logarithm = apply("logabsdet", (a,))
-    return _SlogdetResult(F.lift(sign), F.lift(logarithm))
+    return _SlogdetResult(F.lift(record_aux(_sign_of_det(), a)), apply("logabsdet", (a,)))
 
 
 @implements(np.linalg.cholesky)
@@ -76,18 +65,14 @@ def _eigh(a, UPLO="L"):
     return _EighResult(packed[..., 0, :], _rows(packed, 1, n + 1))
 
 
-@implements(np.linalg.eigvalsh)
+@implements(np.linalg.eigvalsh, plainly=True)
 def _eigvalsh(a, UPLO="L"):
-    a = F.lift(a)
-    return _eigh(a, UPLO)[0] if tracked(a) else plain(np.linalg.eigvalsh(a._v, UPLO))
+    return _eigh(a, UPLO)[0]
 
 
-@implements(np.linalg.svd)
+@implements(np.linalg.svd, plainly=True)
 def _svd(a, full_matrices=True, compute_uv=True, hermitian=False):
     a = F.lift(a)
-    if not tracked(a):
-        result = np.linalg.svd(a._v, full_matrices, compute_uv, hermitian)
-        return _SVDResult(*(F.lift(part) for part in result)) if compute_uv else F.lift(result)
     if compute_uv and full_matrices and a.ndim >= 2 and a.shape[-1] != a.shape[-2]:
         raise refuse(
             np.linalg.svd, " with full_matrices=True (the added vectors are any basis of the rest of the space); pass "
@@ -107,12 +92,9 @@ def _sign_of_det(a):
     return np.linalg.slogdet(a).sign
 
 
-@implements(np.linalg.qr)
+@implements(np.linalg.qr, plainly=True)
 def _qr(a, mode="reduced"):
     a = F.lift(a)
-    if not tracked(a):
-        result = np.linalg.qr(a._v, mode)
-        return type(result)(*(F.lift(part) for part in result)) if isinstance(result, tuple) and mode != "raw" else _lifted(result)
     if mode not in ("reduced", "r"):
         raise refuse(np.linalg.qr, f" with mode={mode!r} (only the reduced factors are determined by the matrix)")
     if a.ndim < 2:
@@ -126,10 +108,6 @@ def _qr(a, mode="reduced"):
         q, r = _qr(a[..., :m])
         r = F.concatenate([r, F.matmul(F.swapaxes(q, -1, -2), a[..., m:])], -1)
     return r if mode == "r" else _QRResult(q, r)
-
-
-def _lifted(result):
-    return tuple(F.lift(part) for part in result) if isinstance(result, tuple) else F.lift(result)
 
 
 @implements(np.linalg.pinv)

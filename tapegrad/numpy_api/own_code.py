@@ -54,6 +54,11 @@ def _converting(function):
     return convert
 
 
+# With ``like=`` NumPy asks a tensor to make one.
+for _function in (np.array, np.asarray, np.asanyarray, np.ascontiguousarray, np.asfortranarray):
+    FUNCTIONS[_function] = lambda *args, function=_function, **kwargs: F.lift(_converting(function)(*args, **kwargs))
+
+
 def _making(function):
     """`function`, which makes a new array, as a constant tensor if it is one of floats."""
 

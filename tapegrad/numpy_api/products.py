@@ -22,22 +22,8 @@ from .shaping import as_tensor
 # ---- inner and outer ---------------------------------------------------------------
 
 
-def _vecdot(x1, x2):
-    return F.sum(F.lift(x1) * F.lift(x2), axis=-1)
-
-
-def _matvec(x1, x2):
-    x1, x2 = F.lift(x1), F.lift(x2)
-    return F.matmul(x1, F.expand_dims(x2, -1))[..., 0]
-
-
-def _vecmat(x1, x2):
-    x1, x2 = F.lift(x1), F.lift(x2)
-    return F.matmul(F.expand_dims(x1, -2), x2)[..., 0, :]
-
-
-def _checked(name, function, smallest):
-    """`function` with the extents of its core dimensions checked: products would broadcast them."""
+def _product_of(name, subscripts, smallest):
+    """``np.vecdot`` and its like as sums of products, with the extents of their core dimensions checked: sums would broadcast them."""
 
     def call(x1, x2):
         x1, x2 = F.lift(x1), F.lift(x2)
@@ -46,23 +32,19 @@ def _checked(name, function, smallest):
         column = -2 if smallest == (1, 2) else -1
         if x1.shape[-1] != x2.shape[column]:
             raise ValueError(f"{name}: the extents {x1.shape[-1]} and {x2.shape[column]} of a core dimension differ")
-        return function(x1, x2)
+        return np.einsum(subscripts, x1, x2)
 
     return call
 
 
-_CHECKED = {
-    "vecdot": _checked("vecdot", _vecdot, (1, 1)),
-    "matvec": _checked("matvec", _matvec, (2, 1)),
-    "vecmat": _checked("vecmat", _vecmat, (1, 2)),
-}
-DIRECT.update({getattr(np, name): function for name, function in _CHECKED.items()})
+DIRECT[np.vecdot] = _product_of("vecdot", "...i,...i->...", (1, 1))
+DIRECT[np.matvec] = _product_of("matvec", "...ij,...j->...i", (2, 1))
+DIRECT[np.vecmat] = _product_of("vecmat", "...i,...ij->...j", (1, 2))
 
 
 @implements(np.linalg.vecdot)
 def _linalg_vecdot(x1, x2, /, *, axis=-1):
-    x1, x2 = F.lift(x1), F.lift(x2)
-    return _CHECKED["vecdot"](F.moveaxis(x1, axis, -1), F.moveaxis(x2, axis, -1))
+    return np.vecdot(F.moveaxis(x1, axis, -1), F.moveaxis(x2, axis, -1))
 
 
 implements(np.linalg.matmul)(F.matmul)

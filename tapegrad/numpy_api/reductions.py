@@ -41,6 +41,16 @@ def _mask(where, x):
     return np.broadcast_to(np.asarray(value_of(where)).astype(bool), x.shape)
 
 
+def _kept(function, x, where=NO_VALUE):
+    """The places of `x` that a function combines: not left out, and numbers for one that ignores what is none; None if all are."""
+    mask = _mask(where, x)
+    if function.__name__.startswith("nan"):
+        numbers = guard_on(lambda x: ~np.isnan(x), x)
+        mask = numbers if mask is None else numbers & mask
+        mask = None if mask.all() else mask
+    return mask
+
+
 def _masked(x, mask, identity):
     return x if mask is None else F.where(mask, x, np.asarray(identity, x.dtype))
 
@@ -70,10 +80,10 @@ def _initial(initial, x):
     return initial if isinstance(initial, Differentiable) else x.dtype.type(initial)
 
 
-def _reduction(function, ours, identity, combine, skip_nan=False):
+def _reduction(function, ours, identity, combine):
     def call(a, axis=None, dtype=None, keepdims=False, initial=NO_VALUE, where=NO_VALUE):
         x = _checked(function, a, dtype)
-        mask = _numbers(x, where) if skip_nan else _mask(where, x)
+        mask = _kept(function, x, where)
         result = ours(_masked(x, mask, identity), axis=axis, keepdims=_flag(keepdims))
         return combine(result, _initial(initial, x)) if is_given(initial) else result
 
@@ -135,31 +145,31 @@ def _std_of(x, axis, mask, keepdims, ddof):
     return F.sqrt(_var_of(x, axis, mask, keepdims, ddof))
 
 
-def _mean(function, skip_nan=False):
+def _mean(function):
     def call(a, axis=None, dtype=None, keepdims=False, *, where=NO_VALUE):
         x = _checked(function, a, dtype)
-        mask = _numbers(x, where) if skip_nan else _mask(where, x)
+        mask = _kept(function, x, where)
         return F.mean(x, axis=axis, keepdims=_flag(keepdims)) if mask is None else _mean_of(x, axis, mask, _flag(keepdims))
 
     return call
 
 
-def _moment(function, ours, of, skip_nan=False):
+def _moment(function, ours, of):
     def call(
         a, axis=None, dtype=None, ddof=0, keepdims=False, *, where=NO_VALUE, mean=NO_VALUE,
         correction=NO_VALUE,
     ):  # fmt: skip
         x = _checked(function, a, dtype, mean=None if mean is NO_VALUE else mean)
         ddof = ddof if correction is NO_VALUE else correction
-        mask = _numbers(x, where) if skip_nan else _mask(where, x)
+        mask = _kept(function, x, where)
         return ours(x, axis=axis, ddof=ddof, keepdims=_flag(keepdims)) if mask is None else of(x, axis, mask, _flag(keepdims), ddof)
 
     return call
 
 
-FUNCTIONS[np.mean], FUNCTIONS[np.nanmean] = _mean(np.mean), _mean(np.nanmean, True)
-FUNCTIONS[np.var], FUNCTIONS[np.nanvar] = _moment(np.var, F.var, _var_of), _moment(np.nanvar, F.var, _var_of, True)
-FUNCTIONS[np.std], FUNCTIONS[np.nanstd] = _moment(np.std, F.std, _std_of), _moment(np.nanstd, F.std, _std_of, True)
+FUNCTIONS[np.mean], FUNCTIONS[np.nanmean] = _mean(np.mean), _mean(np.nanmean)
+FUNCTIONS[np.var], FUNCTIONS[np.nanvar] = _moment(np.var, F.var, _var_of), _moment(np.nanvar, F.var, _var_of)
+FUNCTIONS[np.std], FUNCTIONS[np.nanstd] = _moment(np.std, F.std, _std_of), _moment(np.nanstd, F.std, _std_of)
 
 
 @implements(np.average)
@@ -188,23 +198,14 @@ def _average(a, axis=None, weights=None, returned=False, *, keepdims=NO_VALUE):
 # ---- ignoring what is not a number -------------------------------------------------------
 
 
-def _numbers(x, where=NO_VALUE):
-    """The places that are numbers and not left out; None if all are."""
-    mask = guard_on(lambda x: ~np.isnan(x), x)
-    extra = _mask(where, x)
-    if extra is not None:
-        mask = mask & extra
-    return None if mask.all() else mask
-
-
-FUNCTIONS[np.nansum] = _reduction(np.nansum, F.sum, 0.0, operator.add, skip_nan=True)
-FUNCTIONS[np.nanprod] = _reduction(np.nanprod, F.prod, 1.0, operator.mul, skip_nan=True)
+FUNCTIONS[np.nansum] = _reduction(np.nansum, F.sum, 0.0, operator.add)
+FUNCTIONS[np.nanprod] = _reduction(np.nanprod, F.prod, 1.0, operator.mul)
 
 
 def _nan_extremum(function, plain_one, identity):
     def call(a, axis=None, keepdims=False, initial=NO_VALUE, where=NO_VALUE):
         x = _checked(function, a)
-        mask = _numbers(x)
+        mask = _kept(function, x)
         result = FUNCTIONS[plain_one](_masked(x, mask, identity), axis, keepdims, initial, where)
         if mask is not None and not is_given(initial):
             empty = _count(x, axis, mask) == 0
@@ -255,7 +256,7 @@ _INTERPOLATING = {
 _NEIGHBOUR = {"lower": 0.0, "higher": 1.0, "midpoint": 0.5}
 
 
-def _quantiles(function, x, q, axis, method, keepdims, skip_nan=False):
+def _quantiles(function, x, q, axis, method, keepdims):
     """Quantiles `q` of `x`: the two neighbours in a stable sort, and a point between them.
 
     The derivative goes to the elements that the sort puts there, of equal ones to
@@ -279,6 +280,7 @@ def _quantiles(function, x, q, axis, method, keepdims, skip_nan=False):
     if n == 0:
         raise IndexError(f"np.{function.__name__} of nothing: the axis is empty")
     missing = guard_on(_missing(order, n), x)
+    skip_nan = function.__name__.startswith("nan")
     counts = (n - missing) if skip_nan else np.full(len(lines), n)
     bad = (counts == 0) if skip_nan else missing > 0
     wide = points.reshape(-1, 1)
@@ -332,7 +334,7 @@ def _ranked(values, order, n, position):
     return F.frozen(np.take_along_axis(places, ranking, 1)[np.arange(len(places)), position].reshape(-1))
 
 
-def _quantile(function, scale, skip_nan=False):
+def _quantile(function, scale):
     def call(
         a, q, axis=None, overwrite_input=False, method="linear", keepdims=False, *, weights=None,
         interpolation=None,
@@ -342,25 +344,25 @@ def _quantile(function, scale, skip_nan=False):
         dtype = function(np.zeros(2, x.dtype), q).dtype if single else x.dtype
         if scale != 1.0:
             q = q / scale if isinstance(q, Differentiable) else np.asarray(q, float) / scale
-        quantiles = _quantiles(function, x, q, axis, method, _flag(keepdims), skip_nan)
+        quantiles = _quantiles(function, x, q, axis, method, _flag(keepdims))
         return F.astype(quantiles, dtype) if quantiles.dtype == np.float32 != dtype else quantiles
 
     return call
 
 
-def _median(function, skip_nan=False):
+def _median(function):
     def call(a, axis=None, overwrite_input=False, keepdims=False):
         x = _checked(function, a)
-        return _quantiles(function, x, 0.5, axis, "linear", _flag(keepdims), skip_nan)
+        return _quantiles(function, x, 0.5, axis, "linear", _flag(keepdims))
 
     return call
 
 
-FUNCTIONS[np.quantile], FUNCTIONS[np.nanquantile] = _quantile(np.quantile, 1.0), _quantile(np.nanquantile, 1.0, True)
+FUNCTIONS[np.quantile], FUNCTIONS[np.nanquantile] = _quantile(np.quantile, 1.0), _quantile(np.nanquantile, 1.0)
 FUNCTIONS[np.percentile], FUNCTIONS[np.nanpercentile] = (
-    _quantile(np.percentile, 100.0), _quantile(np.nanpercentile, 100.0, True),
+    _quantile(np.percentile, 100.0), _quantile(np.nanpercentile, 100.0),
 )  # fmt: skip
-FUNCTIONS[np.median], FUNCTIONS[np.nanmedian] = _median(np.median), _median(np.nanmedian, True)
+FUNCTIONS[np.median], FUNCTIONS[np.nanmedian] = _median(np.median), _median(np.nanmedian)
 
 
 # ---- norms --------------------------------------------------------------------------------

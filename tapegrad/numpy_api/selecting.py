@@ -15,7 +15,6 @@ import numpy as np
 from ..array import functions as F
 from ..array.differentiable import Differentiable
 from ..array.indexing import nonzero
-from ..array.record import tracked
 from ..array.whole import Whole, is_whole
 from ..common.errors import LeaveTapeError
 from ..common.host_functions import host_function
@@ -115,27 +114,25 @@ def _piecewise(x, condlist, funclist, *args, **kw):
 # ---- triangles and diagonals ---------------------------------------------------------------
 
 
-@implements(np.diag)
+@implements(np.diag, plainly=True)
 def _diag(v, k=0):
-    return F.diag(as_tensor(v), k) if any_tracked(v) else untracked(lambda a: np.diag(a, k), v)
+    return F.diag(as_tensor(v), k)
 
 
-@implements(np.diagflat)
+@implements(np.diagflat, plainly=True)
 def _diagflat(v, k=0):
-    return F.diag(F.ravel(v), k) if any_tracked(v) else untracked(lambda a: np.diagflat(a, k), v)
+    return F.diag(F.ravel(v), k)
 
 
-@implements(np.trace)
+@implements(np.trace, plainly=True)
 def _trace(a, offset=0, axis1=0, axis2=1, dtype=None):
-    if not any_tracked(a):
-        return untracked(lambda v: np.trace(v, offset, axis1, axis2, dtype), a)
     return F.trace(a if dtype is None else cast(a, dtype), offset, axis1, axis2)
 
 
 # ---- sorting -------------------------------------------------------------------------------
 
 
-@implements(np.sort)
+@implements(np.sort, plainly=True)
 def _sort(a, axis=-1, kind=None, order=None, *, stable=None):
     only_defaults(np.sort, order=order)
     if stable is not None:
@@ -143,7 +140,7 @@ def _sort(a, axis=-1, kind=None, order=None, *, stable=None):
     return _permuted(a, axis, _sorted, kind)
 
 
-@implements(np.partition)
+@implements(np.partition, plainly=True)
 def _partition(a, kth, axis=-1, kind="introselect", order=None):
     only_defaults(np.partition, order=order)
     kth = np.asarray(values_of(kth))
@@ -166,8 +163,6 @@ def _permuted(a, axis, index_map, *data):
         a, axis = F.ravel(a), -1
     if a.ndim == 0:
         raise np.exceptions.AxisError(axis, 0)
-    if not tracked(a):
-        return untracked(lambda v: np.ravel(v)[index_map(axis, *data)(v)], a)
     return F.moved_by("gather", a, index_map(axis, *data), a)
 
 

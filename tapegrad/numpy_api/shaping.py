@@ -13,7 +13,6 @@ import inspect
 import numpy as np
 
 from ..array import functions as F
-from ..array.objects import holds_tensors
 from ..array.record import normalise, plain, trace_of
 from ..common.errors import DtypeError, UnsupportedFunctionError
 from .dispatch import any_tracked, implements, refuse, values_of
@@ -233,13 +232,3 @@ def _full(shape, fill_value, dtype=None, order="C", **device):
         return plain(normalise(np.full(shape, values_of(fill_value), dtype, order, **device)))
     fill_value = as_tensor(fill_value)
     return F.clone(F.broadcast_to(cast(fill_value, dtype or fill_value.dtype), _sizes(shape)))
-
-
-@implements(np.array, np.asarray, np.asanyarray, np.ascontiguousarray, np.asfortranarray)
-def _array(object, dtype=None, *args, copy=None, order=None, subok=False, ndmin=0, **device):
-    # Only np.array(..., like=tensor) comes here: the way to make an array of tensors.
-    result = as_tensor(object) if holds_tensors(object) else plain(normalise(np.array(object, dtype)))
-    if dtype is not None:
-        result = cast(result, dtype)
-    return result if result.ndim >= ndmin else F.reshape(result, (1,) * (ndmin - result.ndim) + tuple(result.shape))
-

@@ -26,7 +26,7 @@ from __future__ import annotations
 import os
 from array import array
 from bisect import bisect_right
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -93,8 +93,6 @@ class FinishedTape(Callable):
         Description of the value of each slot.
     wanted : tuple of bool
         Which arguments will be differentiated.
-    cuts : list of (str, Place)
-        Where the derivative was cut on purpose.
     forward_only : bool
         Whether it is a derivative made into a tape (`kernel.adjoint`), which is replayed forward only.
     """
@@ -112,7 +110,6 @@ class FinishedTape(Callable):
     code_runs: list
     special: bool
     wanted: tuple
-    cuts: list = field(default_factory=list)
     structure: object = None
     forward_only: bool = False
 
@@ -389,7 +386,7 @@ class _Finisher:
             records=self.records, inputs=list(trace.input_metas), leaves=leaves, elements=element_list, items=self.items,
             constants=self.constants, guards=self.guards, outputs=outputs, metas=self.metas,
             origins=self.origins[:count].copy(), code_runs=list(trace.store.code_runs), special=trace.store.special,
-            wanted=self.wanted, cuts=trace.cuts,
+            wanted=self.wanted,
         )
 
 

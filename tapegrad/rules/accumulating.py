@@ -8,8 +8,9 @@ from __future__ import annotations
 import numpy as np
 
 from . import shapes as S
+from .shaping import assigned_shape
 from .table import structural
-from .transposed import distinct
+from .transposed import distinct, look, window_positions
 
 
 def add_window_value(x, v, shape=(), strides=(), offset=0):
@@ -17,13 +18,10 @@ def add_window_value(x, v, shape=(), strides=(), offset=0):
     result = np.array(x, order="C")
     if 0 in shape:
         return result
-    flat = result.reshape(-1)
     if distinct(shape, strides):
-        np.lib.stride_tricks.as_strided(flat[offset:], shape, [s * result.itemsize for s in strides])[...] += v
+        look(result, shape, strides, offset)[...] += v
         return result
-    positions = np.arange(result.size)[offset:]
-    positions = np.lib.stride_tricks.as_strided(positions, shape, [s * positions.itemsize for s in strides])
-    return add_at_value(result, np.broadcast_to(v, shape), positions)
+    return add_at_value(result, np.broadcast_to(v, shape), window_positions(shape, strides) + offset)
 
 
 def add_at_value(x, v, index):
@@ -31,11 +29,6 @@ def add_at_value(x, v, index):
     result = np.array(x, order="C")
     np.add.at(result.reshape(-1), np.ravel(index), np.ravel(v))
     return result
-
-
-def _window_shape(x, v, shape=(), strides=(), offset=0):
-    S.inside(x.size, S.fitting(v, shape), strides, offset)
-    return x.shape, x.char
 
 
 def _add_window_jvp(tangents, x, v, z, shape=(), strides=(), offset=0):
@@ -50,7 +43,7 @@ structural(
     "add_window", 2, add_window_value,
     lambda g, x, v, z, shape=(), strides=(), offset=0: (g, g.strided(shape, strides, offset)),
     jvp=_add_window_jvp, linear=True, node="AddWindow", doc="x with v added into a strided window", dynamic="offset",
-    shape=_window_shape, effect="write", adds=True,
+    shape=assigned_shape, effect="write", adds=True,
 )
 
 

@@ -9,6 +9,7 @@ derivative 0 everywhere.  Derivatives are those of Abramowitz & Stegun,
 from __future__ import annotations
 
 import math
+import operator
 
 import numpy as np
 
@@ -20,36 +21,32 @@ LN2 = math.log(2.0)
 LN10 = math.log(10.0)
 
 
-def of_numpy(name, doc, *partials):
-    """A row whose value is NumPy's ufunc `name`; so are the function of that name in the language, and Python's on numbers."""
+def of_numpy(name, doc, *partials, expr=None, **attributes):
+    """A row whose value is NumPy's ufunc `name`; so are, if no others are given, the function in the language, and Python's on numbers."""
     ufunc, python = getattr(np, name), name.replace("arc", "a")
-    elementwise(
-        name, ufunc, getattr(L, name), partials, scalar=getattr(math, python), node=python.capitalize(), numpy=(ufunc,), doc=doc
-    )
+    attributes = {"scalar": getattr(math, python, None), "node": python.capitalize(), "numpy": (ufunc,), **attributes}
+    elementwise(name, ufunc, expr or getattr(L, name), partials, doc=doc, **attributes)
 
+
+def of_operator(name, operator, doc, *partials, **attributes):
+    """A row whose value is NumPy's ufunc `name`, and one of Python's operators in the language and on numbers."""
+    of_numpy(name, doc, *partials, expr=operator, scalar=operator, **attributes)
+
+
+def one(*_):
+    return 1.0
+
+
+def minus_one(*_):
+    return -1.0
 
 
 # ---- arithmetic ---------------------------------------------------------------
-elementwise(
-    "add", np.add, lambda x, y: x + y, (lambda x, y, z: 1.0, lambda x, y, z: 1.0),
-    scalar=lambda x, y: x + y, node="Add", numpy=(np.add,), doc="x + y",
-)
-elementwise(
-    "subtract", np.subtract, lambda x, y: x - y, (lambda x, y, z: 1.0, lambda x, y, z: -1.0),
-    scalar=lambda x, y: x - y, node="Sub", numpy=(np.subtract,), doc="x - y",
-)
-elementwise(
-    "multiply", np.multiply, lambda x, y: x * y, (lambda x, y, z: y, lambda x, y, z: x),
-    scalar=lambda x, y: x * y, node="Mul", numpy=(np.multiply,), doc="x * y", silent="the other factor is 0",
-)
-elementwise(
-    "divide", np.divide, lambda x, y: x / y, (lambda x, y, z: 1.0 / y, lambda x, y, z: -(z / y)),
-    scalar=lambda x, y: x / y, node="Div", numpy=(np.divide,), doc="x / y",
-)
-elementwise(
-    "negative", np.negative, lambda x: -x, (lambda x, z: -1.0,),
-    scalar=lambda x: -x, node="Neg", numpy=(np.negative,), doc="-x",
-)
+of_operator("add", operator.add, "x + y", one, one)
+of_operator("subtract", operator.sub, "x - y", one, minus_one, node="Sub")
+of_operator("multiply", operator.mul, "x * y", lambda x, y, z: y, lambda x, y, z: x, node="Mul", silent="the other factor is 0")
+of_operator("divide", operator.truediv, "x / y", lambda x, y, z: 1.0 / y, lambda x, y, z: -(z / y), node="Div")
+of_operator("negative", operator.neg, "-x", minus_one, node="Neg")
 
 
 def _power_dx(x, y, z):
@@ -61,9 +58,8 @@ def _power_dy(x, y, z):
     return select(L.eq(z, 0.0), 0.0, z * L.log(x))
 
 
-elementwise(
-    "power", np.power, L.pow, (_power_dx, _power_dy), scalar=math.pow,
-    node="Pow", numpy=(np.power,), doc="x ** y; derivative 0 where y = 0, and in y where x ** y = 0",
+of_numpy(
+    "power", "x ** y; derivative 0 where y = 0, and in y where x ** y = 0", _power_dx, _power_dy, expr=L.pow, scalar=math.pow, node="Pow",
 )
 elementwise(
     "power2", np.square, lambda x: x * x, (lambda x, z: 2.0 * x,),
@@ -82,29 +78,15 @@ def _quotient(x, y, z):
     return L.rint((x - z) / y)
 
 
-elementwise(
-    "remainder", np.remainder, _remainder,
-    (lambda x, y, z: 1.0, lambda x, y, z: -_quotient(x, y, z)),
-    scalar=lambda x, y: x % y, node="Remainder", numpy=(np.remainder,),
-    doc="x % y with the sign of y; derivative of the smooth pieces",
+of_numpy(
+    "remainder", "x % y with the sign of y; derivative of the smooth pieces", one, lambda x, y, z: -_quotient(x, y, z),
+    expr=_remainder, scalar=operator.mod,
 )
-of_numpy("fmod", "x % y with the sign of x", lambda x, y, z: 1.0, lambda x, y, z: -_quotient(x, y, z))
-elementwise(
-    "absolute", np.absolute, L.abs, (lambda x, z: L.sign(x),),
-    scalar=abs, node="Abs", numpy=(np.absolute, np.fabs), doc="|x|; derivative 0 at 0",
-)
-elementwise(
-    "sign", np.sign, L.sign, (zero,),
-    node="Sign", numpy=(np.sign,), doc="sign of x; derivative 0",
-)
-elementwise(
-    "square", np.square, lambda x: x * x, (lambda x, z: 2.0 * x,),
-    scalar=lambda x: x * x, node="Pow", numpy=(np.square,), doc="x ** 2",
-)
-elementwise(
-    "reciprocal", np.reciprocal, lambda x: 1.0 / x, (lambda x, z: -(z * z),),
-    scalar=lambda x: 1.0 / x, node="Reciprocal", numpy=(np.reciprocal,), doc="1 / x",
-)
+of_numpy("fmod", "x % y with the sign of x", one, lambda x, y, z: -_quotient(x, y, z))
+of_numpy("absolute", "|x|; derivative 0 at 0", lambda x, z: L.sign(x), expr=L.abs, scalar=abs, node="Abs", numpy=(np.absolute, np.fabs))
+of_numpy("sign", "sign of x; derivative 0", zero)
+of_operator("square", lambda x: x * x, "x ** 2", lambda x, z: 2.0 * x, node="Pow")
+of_operator("reciprocal", lambda x: 1.0 / x, "1 / x", lambda x, z: -(z * z))
 of_numpy("sqrt", "square root; derivative +inf at 0", lambda x, z: 0.5 / z)
 of_numpy("cbrt", "cube root; derivative +inf at 0", lambda x, z: 1.0 / (3.0 * z * z))
 
@@ -124,16 +106,12 @@ def _logaddexp(x, y):
     return select(L.eq(x, y), x + LN2, big + L.log1p(L.exp(small - big)))
 
 
-def _share(x, y, scale=1.0):
+def _share(x, y, z, scale=1.0):
     # Equal infinities have no difference.  (Equal numbers have one, whose derivative counts at second order.)
     return select(L.eq(x, y) & L.isnan(x - y), 0.5, L.sigmoid((x - y) * scale))
 
 
-elementwise(
-    "logaddexp", np.logaddexp, _logaddexp,
-    (lambda x, y, z: _share(x, y), lambda x, y, z: _share(y, x)),
-    node="Logaddexp", numpy=(np.logaddexp,), doc="log(e**x + e**y) without overflow",
-)
+of_numpy("logaddexp", "log(e**x + e**y) without overflow", _share, lambda x, y, z: _share(y, x, z), expr=_logaddexp)
 
 # ---- trigonometric and hyperbolic functions ------------------------------------
 of_numpy("sin", "sine", lambda x, z: L.cos(x))
@@ -153,10 +131,9 @@ of_numpy(
     "arctan2", "angle of the point (x, y), called as arctan2(y, x)",
     lambda y, x, z: _over_square(x, x, y), lambda y, x, z: -_over_square(y, x, y),
 )
-elementwise(
-    "hypot", np.hypot, L.hypot,
-    (lambda x, y, z: select(L.eq(z, 0.0), 0.0, x / z), lambda x, y, z: select(L.eq(z, 0.0), 0.0, y / z)),
-    node="Hypot", numpy=(np.hypot,), doc="sqrt(x**2 + y**2); derivative 0 at the origin",
+of_numpy(
+    "hypot", "sqrt(x**2 + y**2); derivative 0 at the origin", lambda x, y, z: select(L.eq(z, 0.0), 0.0, x / z),
+    lambda x, y, z: select(L.eq(z, 0.0), 0.0, y / z), scalar=None,
 )
 
 
@@ -198,15 +175,13 @@ def _min(x, y):
     return select(L.isnan(x) | (x <= y), x, y)
 
 
-elementwise(
-    "maximum", np.maximum, _max, (lambda x, y, z: _pick(x, y, _larger(x, y)), lambda x, y, z: _pick(y, x, _larger(y, x))),
-    scalar=lambda x, y: x if x >= y or x != x else y, node="Maximum", numpy=(np.maximum,),
-    doc="the larger of x and y; a tie shares the derivative evenly", silent="the other operand is larger",
+of_numpy(
+    "maximum", "the larger of x and y; a tie shares the derivative evenly", lambda x, y, z: _pick(x, y, _larger(x, y)),
+    lambda x, y, z: _pick(y, x, _larger(y, x)), expr=_max, scalar=lambda x, y: x if x >= y or x != x else y, silent="the other operand is larger",
 )
-elementwise(
-    "minimum", np.minimum, _min, (lambda x, y, z: _pick(x, y, _larger(y, x)), lambda x, y, z: _pick(y, x, _larger(x, y))),
-    scalar=lambda x, y: x if x <= y or x != x else y, node="Minimum", numpy=(np.minimum,),
-    doc="the smaller of x and y; a tie shares the derivative evenly", silent="the other operand is smaller",
+of_numpy(
+    "minimum", "the smaller of x and y; a tie shares the derivative evenly", lambda x, y, z: _pick(x, y, _larger(y, x)),
+    lambda x, y, z: _pick(y, x, _larger(x, y)), expr=_min, scalar=lambda x, y: x if x <= y or x != x else y, silent="the other operand is smaller",
 )
 elementwise(
     "where", lambda c, x, y: np.where(c, x, y), lambda c, x, y: select(c, x, y),
@@ -256,13 +231,10 @@ elementwise(
     node="Relu", doc="max(x, 0); derivative 0 at 0", silent="the operand is not positive",
 )
 of_numpy("copysign", "|x| with the sign of y", lambda x, y, z: L.sign(x) * L.sign(z), zero)
-for _name, _node, _doc in (
-    ("floor", "Floor", "largest integer <= x; derivative 0"),
-    ("ceil", "Ceil", "smallest integer >= x; derivative 0"),
-    ("trunc", "Trunc", "x without its fraction; derivative 0"),
-    ("rint", "Round", "nearest integer; derivative 0"),
-):
-    elementwise(_name, getattr(np, _name), getattr(L, _name), (zero,), node=_node, numpy=(getattr(np, _name),), doc=_doc)
+of_numpy("floor", "largest integer <= x; derivative 0", zero, scalar=None)
+of_numpy("ceil", "smallest integer >= x; derivative 0", zero, scalar=None)
+of_numpy("trunc", "x without its fraction; derivative 0", zero, scalar=None)
+of_numpy("rint", "nearest integer; derivative 0", zero, node="Round")
 
 
 def _floor_divide(x, y):
@@ -275,10 +247,7 @@ def _floor_divide(x, y):
     return select(L.eq(y, 0.0), x / y, select(L.eq(quotient, 0.0), L.copysign(0.0, x / y), whole))
 
 
-elementwise(
-    "floor_divide", np.floor_divide, _floor_divide, (zero, zero),
-    scalar=lambda x, y: x // y, node="FloorDivide", numpy=(np.floor_divide,), doc="x // y; derivative 0",
-)
+of_numpy("floor_divide", "x // y; derivative 0", zero, zero, expr=_floor_divide, scalar=operator.floordiv, node="FloorDivide")
 elementwise(
     "clone", np.positive, lambda x: x, (lambda x, z: 1.0,), scalar=lambda x: x, node="Clone", doc="a copy of x",
 )
@@ -292,18 +261,17 @@ def _logaddexp2(x, y):
     return select(L.eq(x, y), x + 1.0, big + L.log1p(L.exp2(small - big)) * (1.0 / LN2))
 
 
-elementwise(
-    "logaddexp2", np.logaddexp2, _logaddexp2,
-    (lambda x, y, z: _share(x, y, LN2), lambda x, y, z: _share(y, x, LN2)),
-    node="Logaddexp2", numpy=(np.logaddexp2,), doc="log2(2**x + 2**y) without overflow",
+of_numpy(
+    "logaddexp2", "log2(2**x + 2**y) without overflow", lambda x, y, z: _share(x, y, z, LN2), lambda x, y, z: _share(y, x, z, LN2),
+    expr=_logaddexp2,
 )
-elementwise(
-    "deg2rad", np.deg2rad, lambda x: x * (math.pi / 180.0), (lambda x, z: math.pi / 180.0,),
-    node="Deg2Rad", numpy=(np.deg2rad, np.radians), doc="degrees to radians",
+of_numpy(
+    "deg2rad", "degrees to radians", lambda x, z: math.pi / 180.0, expr=lambda x: x * (math.pi / 180.0), node="Deg2Rad",
+    numpy=(np.deg2rad, np.radians),
 )
-elementwise(
-    "rad2deg", np.rad2deg, lambda x: x * (180.0 / math.pi), (lambda x, z: 180.0 / math.pi,),
-    node="Rad2Deg", numpy=(np.rad2deg, np.degrees), doc="radians to degrees",
+of_numpy(
+    "rad2deg", "radians to degrees", lambda x, z: 180.0 / math.pi, expr=lambda x: x * (180.0 / math.pi), node="Rad2Deg",
+    numpy=(np.rad2deg, np.degrees),
 )
 
 
@@ -336,22 +304,20 @@ def _only_if(x, y, larger):
     return select(L.isnan(y), select(L.isnan(x), 0.5, 1.0), larger)
 
 
-elementwise(
-    "fmax", np.fmax, lambda x, y: select(L.isnan(y) | (x >= y), x, y),
-    (lambda x, y, z: _only_if(x, y, _larger(x, y)), lambda x, y, z: _only_if(y, x, _larger(y, x))),
-    scalar=lambda x, y: x if y != y or x >= y else y,
-    node="Fmax", numpy=(np.fmax,), doc="the larger of x and y, NaN ignored; a tie shares the derivative evenly", silent="the other operand is larger",
+of_numpy(
+    "fmax", "the larger of x and y, NaN ignored; a tie shares the derivative evenly", lambda x, y, z: _only_if(x, y, _larger(x, y)),
+    lambda x, y, z: _only_if(y, x, _larger(y, x)), expr=lambda x, y: select(L.isnan(y) | (x >= y), x, y),
+    scalar=lambda x, y: x if y != y or x >= y else y, silent="the other operand is larger",
 )
-elementwise(
-    "fmin", np.fmin, lambda x, y: select(L.isnan(y) | (x <= y), x, y),
-    (lambda x, y, z: _only_if(x, y, _larger(y, x)), lambda x, y, z: _only_if(y, x, _larger(x, y))),
-    scalar=lambda x, y: x if y != y or x <= y else y,
-    node="Fmin", numpy=(np.fmin,), doc="the smaller of x and y, NaN ignored; a tie shares the derivative evenly", silent="the other operand is smaller",
+of_numpy(
+    "fmin", "the smaller of x and y, NaN ignored; a tie shares the derivative evenly", lambda x, y, z: _only_if(x, y, _larger(y, x)),
+    lambda x, y, z: _only_if(y, x, _larger(x, y)), expr=lambda x, y: select(L.isnan(y) | (x <= y), x, y),
+    scalar=lambda x, y: x if y != y or x <= y else y, silent="the other operand is smaller",
 )
-elementwise(
-    "heaviside", np.heaviside, lambda x, h: select(x < 0.0, 0.0, select(x > 0.0, 1.0, select(L.eq(x, 0.0), h, x))),
-    (zero, lambda x, h, z: select(L.eq(x, 0.0), 1.0, 0.0)),
-    node="Heaviside", numpy=(np.heaviside,), doc="step from 0 to 1 with value h at 0; derivative 0 in x, and 1 in h at x = 0",
+of_numpy(
+    "heaviside", "step from 0 to 1 with value h at 0; derivative 0 in x, and 1 in h at x = 0",
+    zero, lambda x, h, z: select(L.eq(x, 0.0), 1.0, 0.0),
+    expr=lambda x, h: select(x < 0.0, 0.0, select(x > 0.0, 1.0, select(L.eq(x, 0.0), h, x))),
 )
 
 

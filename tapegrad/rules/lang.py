@@ -164,7 +164,7 @@ def simplify(op, args):
     return Expr(op, args)
 
 
-def _function(name):
+def function(name):
     """The function `name` of the language: it asks its first operand that is not a plain number to apply it."""
 
     def apply(*args):
@@ -178,13 +178,13 @@ def _function(name):
 
 
 for _name in UNARY + BINARY + SCIPY_UNARY + SCIPY_BINARY + COMPILED_BINARY:
-    globals()[_name] = _function(_name)
+    globals()[_name] = function(_name)
 
-eq = _function("eq")
-ne = _function("ne")
-logical_not = _function("not")
-_select = _function("select")
-absolute_product = _function("mul0")
+eq = function("eq")
+ne = function("ne")
+logical_not = function("not")
+_select = function("select")
+absolute_product = function("mul0")
 
 
 def select(condition, yes, no):

@@ -244,25 +244,8 @@ weighted(
 )
 
 
-def _cumsum_value(x, axis=None):
-    return np.cumsum(x, axis=axis)
-
-
-def _cumsum_vjp(g, x, z, axis=None):
-    if axis is None:
-        return (g.scan(0, "add", reverse=True).reshape(x.shape),)
-    return (g.scan(axis, "add", reverse=True),)
-
-
-def _cumsum_jvp(t, x, z, axis=None):
-    return t.reshape(z.shape).scan(0) if axis is None else t.scan(axis)
-
-
-def _cumsum_shape(x, axis=None):
-    return (x.size,) if axis is None else S.along(x, axis), S.reduced_char(np.add, x.char)
-
-
 structural(
-    "cumsum", 1, _cumsum_value, _cumsum_vjp, jvp=of_one(_cumsum_jvp), linear=True, node="Cumsum", doc="cumulative sum along an axis",
-    shape=_cumsum_shape, effect="scan",
+    "cumsum", 1, lambda x, axis=0: np.cumsum(x, axis=axis), lambda g, x, z, axis=0: (g.scan(axis, "add", reverse=True),),
+    jvp=of_one(lambda t, x, z, axis=0: t.scan(axis)), linear=True, node="Cumsum", doc="cumulative sum along an axis",
+    shape=lambda x, axis=0: (S.along(x, axis), S.reduced_char(np.add, x.char)), effect="scan",
 )

@@ -16,6 +16,7 @@ from ..common.errors import require
 from . import shapes as S
 from .table import structural
 from .tangents import of_one, tangent_of_parts
+from .transposed import look
 
 
 def logical_view(x, shape, strides, offset):
@@ -214,14 +215,14 @@ structural(
 
 
 def _assigned(x, v, shape, strides, offset):
-    x = np.ascontiguousarray(x).copy()
-    np.lib.stride_tricks.as_strided(
-        x.reshape(-1)[offset:], shape, [s * x.itemsize for s in strides]
-    )[...] = v
+    x = np.array(x, order="C")
+    if 0 not in shape:
+        look(x, shape, strides, offset)[...] = v
     return x
 
 
-def _assigned_shape(x, v, shape=(), strides=(), offset=0):
+def assigned_shape(x, v, shape=(), strides=(), offset=0):
+    """Shape and dtype of `x` with something written to a window of it."""
     S.inside(x.size, S.fitting(v, shape), strides, offset)
     return x.shape, x.char
 
@@ -239,7 +240,7 @@ def _assign_jvp(tangents, x, v, z, shape=(), strides=(), offset=0):
 
 structural(
     "setitem", 2, lambda x, v, shape=(), strides=(), offset=0: _assigned(x, v, shape, strides, offset), _assign_vjp,
-    jvp=_assign_jvp, linear=True, node="CopySlices", doc="x with x[i:j] = v", dynamic="offset", shape=_assigned_shape, effect="write",
+    jvp=_assign_jvp, linear=True, node="CopySlices", doc="x with x[i:j] = v", dynamic="offset", shape=assigned_shape, effect="write",
 )
 
 

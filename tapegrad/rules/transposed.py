@@ -41,17 +41,19 @@ def distinct(shape, strides):
     return True
 
 
+def look(array, shape, strides, offset):
+    """The window of a C-contiguous array, for reading and writing."""
+    return np.ndarray(shape, array.dtype, array, offset * array.itemsize, [s * array.itemsize for s in strides])
+
+
 def place_value(x, shape=(), strides=(), offset=0):
     """Zeros of `shape` with `x` added into the window of these strides and offset (in elements)."""
     x = np.asarray(x)
     result = np.zeros(shape, x.dtype)
     if not x.size:
         return result
-    window = np.lib.stride_tricks.as_strided(
-        result.reshape(-1)[offset:], x.shape, [s * result.itemsize for s in strides]
-    )
     if distinct(x.shape, strides):
-        window[...] = x
+        look(result, x.shape, strides, offset)[...] = x
         return result
     return scatter_value(x, window_positions(x.shape, strides) + offset, shape)
 

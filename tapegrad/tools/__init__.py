@@ -1,10 +1,11 @@
 """What looks at the rest: checks, comparisons, explanations, the demonstration, the commands of the shell.
 
-Imports: common, rules, tape, codegen, array, numpy_api, autograd, program, transforms, scipy, optimize.
+Imports: common, rules, tape, codegen, interpreter, array, numpy_api, autograd, program, transforms, scipy, optimize.
 
 `check`          `tg.check`: is the value right, are the derivatives?
 `explain_zero`   why a derivative is zero.
 `comparing`      every mode side by side, measured and predicted.
 `info`           what this installation is made of.
+`ahead`          all machine code that is nobody's in particular; `building`, how a wheel gets it.
 `demo`           the model of hares and lynxes; `commands`, what ``python -m tapegrad`` offers beside it.
 """

@@ -14,7 +14,7 @@ def info() -> dict[str, str]:
     Returns
     -------
     dict
-        Versions, platform, CPU, cache directory, and where vectorised functions come from; strings only.
+        Versions, platform, CPU, cache directory and what is in it, and where vectorised functions come from; strings only.
 
     Examples
     --------
@@ -24,9 +24,14 @@ def info() -> dict[str, str]:
     """
     from importlib.metadata import version
 
+    from ..codegen.disk import files
     from ..codegen.host import cpu_name
     from ..codegen.vector_math import available
 
+    kept = []
+    for what, ending in (("functions", ".o"), ("kernels", ".kernel")):
+        sizes = [size for _, size, path in files(cache_dir() / "objects") if path.endswith(ending)]
+        kept.append(f"{len(sizes)} files of {what}, {sum(sizes):,} bytes")
     return {
         "tapegrad": __version__,
         "python": platform.python_version(),
@@ -37,5 +42,6 @@ def info() -> dict[str, str]:
         "numba": version("numba"),
         "llvmlite": version("llvmlite"),
         "cache_dir": str(cache_dir()),
+        "on_disk": "; ".join(kept),
         "vector_math": f"libmvec, {len(available())} functions" if available() else "none: calls of libm",
     }

@@ -29,7 +29,7 @@ print(json.dumps({
 
 def run(cache):
     """What the program prints, and its log lines."""
-    environment = os.environ | {"TAPEGRAD_CACHE_DIR": str(cache)}
+    environment = os.environ | {"TAPEGRAD_CACHE_DIR": str(cache), "TAPEGRAD_QUIET": "1"}
     ended = subprocess.run([sys.executable, "-c", PROGRAM], env=environment, capture_output=True, text=True)
     assert ended.returncode == 0, ended.stderr
     return json.loads(ended.stdout), [line for line in ended.stderr.splitlines() if line]

@@ -165,7 +165,7 @@ def test_a_replay_ends_at_an_unknown_instruction(f):
         workspace.run([x], True)
     assert walk.backward(workspace.pointer) == walk.UNKNOWN
     with pytest.raises(InternalError, match=said):
-        workspace._known(walk.UNKNOWN)
+        workspace.sweep.checked(walk.UNKNOWN)
 
 
 def test_a_replay_in_nopython_code_ends_at_an_unknown_instruction():

@@ -160,7 +160,7 @@ def _moves():
             yield name, (x, flat), dict(shape=shape[::-1])
         if not n:
             continue
-        yield "cumsum", (x,), dict(axis=None)
+        yield "cumsum", (x,), dict(axis=0)
         yield "cumsum", (x,), dict(axis=n - 1)
         yield "concatenate", (x, x, np.ones((1, *shape[1:]))), dict(axis=0)
         yield "concatenate", (x, x), dict(axis=n - 1)

@@ -25,7 +25,6 @@ from __future__ import annotations
 from bisect import bisect_left
 
 from ...common.errors import require
-from ...rules import lang as L
 from .. import ir
 from .accesses import form, span
 from .rewriting import reindexed, rewrite
@@ -105,10 +104,6 @@ def _distinct(table):
     return len(set(table.tolist())) == len(table)
 
 
-#: Operations that gain little from being vectorised.
-_PLAIN = {"arg", "const", "add", "sub", "mul", "neg", "abs", "select", "and", "or", "not", *L.COMPARISONS}
-
-
 class _Group:
     """A loop that others may join.
 
@@ -129,7 +124,7 @@ class _Group:
         self.inside = {statement for statement in inside[1:] if isinstance(statement, ir.Loop)}
         self.serial = any(not carry.reorder for carry in loop.carries)
         operations = [node.op for let in inside if isinstance(let, ir.Let) for node in ir.nodes(let.expr)]
-        self.dear = not _PLAIN.issuperset(operations)
+        self.dear = not ir.CHEAP.issuperset(operations)
         self.size = sum(op not in ("arg", "const") for op in operations) + sum(isinstance(s, (ir.Load, ir.Store)) for s in inside)
 
     def suits(self, other):

@@ -37,9 +37,6 @@ MOST = 6
 #: Iterations outside of the storing loop, at most, that are checked to compute the same.
 PEELED = 4
 
-#: Operations that are cheap enough.
-CHEAP = {"arg", "const", "add", "sub", "mul", "neg", "abs", "select", "not", "and", "or", *L.COMPARISONS}
-
 
 @dataclass(eq=False)
 class _Temporary:
@@ -111,7 +108,7 @@ class _Recomputing:
                 continue
             about = self.temporaries.setdefault(buffer, _Temporary())
             simple = index is not None and index.table is None and index.plus is None
-            if not simple or depth > 1 or loop is not None and loop.ragged or buffer.zeroed:
+            if not simple or depth > 1 or loop is not None and loop.ragged:
                 about.odd = True
             elif not stores:
                 about.loads.append((statement, loop, position))
@@ -267,7 +264,7 @@ class _Trial:
         if not isinstance(value, ir.Let):
             raise _Cost
         operations = [node.op for node in ir.nodes(value.expr)]
-        if not CHEAP.issuperset(operations):
+        if not ir.CHEAP.issuperset(operations):
             raise _Cost
         self.spend(sum(op not in ("arg", "const") for op in operations))
         expr = rebuilt(value.expr, lambda operand: L.arg(self.value(operand)))

@@ -80,18 +80,13 @@ class Elements:
         of, tape = self._of, self.tape
         items = {item.slot: item for item in tape.items}
         ops, lefts, rights = (tape.records[name].tolist() for name in ("op", "a", "b"))
-        last = self._last_readers(ops, lefts, rights, items)
         sources, targets = [], []
         for slot, active in enumerate(tape.active.tolist()):
             if not active or slot in of:
                 continue
             if slot in items:
-                item = items[slot]
-                if item.entry.kind == ROW:
-                    of[slot] = self._item(item)
-                for o in item.operands:
-                    if o > 0 and last[o] == slot:
-                        of.pop(o, None)
+                if items[slot].entry.kind == ROW:
+                    of[slot] = self._item(items[slot])
             elif 1 < ops[slot] < ARRAY_LEAF:
                 a, b = of.get(lefts[slot], -1), of.get(rights[slot], -1)
                 if a < 0 or a == b:
@@ -103,20 +98,6 @@ class Elements:
                     self.count += 1
                 of[slot] = a
         self._edges(np.array(sources, np.int64), np.array(targets, np.int64))
-
-    def _last_readers(self, ops, lefts, rights, items):
-        """For each slot the last item that reads it; then its numbers are forgotten, unless a scalar or an output has them."""
-        last = [0] * len(ops)
-        for item in items.values():
-            for o in item.operands:
-                if o > 0 and item.slot > last[o]:
-                    last[o] = item.slot
-        for slot, _ in self.tape.outputs:
-            last[slot] = 0
-        for slot, op in enumerate(ops):
-            if 1 < op < ARRAY_LEAF:
-                last[lefts[slot]] = last[rights[slot]] = 0
-        return last
 
     def _grown(self, by):
         self.size += by

@@ -4,21 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from ...array.functions import axis_index
+from ...array.functions import axis_index, part
 from ...common.uninterrupted import Lazily
 from ...numpy_api.own_code import private_code
 from ..mirrors import array, constant, mirror, value
 
 _mirror = mirror("scipy.integrate")
 _integrate = Lazily("scipy.integrate")
-
-
-def _part(y, axis, *bounds):
-    return y[(slice(None),) * axis + (slice(*bounds),)]
-
-
-def _element(y, axis, k):
-    return y[(slice(None),) * axis + (k,)]
 
 
 def _spacing(x, y, axis):
@@ -30,7 +22,7 @@ def _spacing(x, y, axis):
         raise ValueError("If given, shape of x must be 1-D or the same as y.")
     if x.shape[axis] != y.shape[axis]:
         raise ValueError("If given, length of x along axis must be the same as y.")
-    return _part(x, axis, 1, None) - _part(x, axis, None, -1)
+    return part(x, axis, 1, None) - part(x, axis, None, -1)
 
 
 @_mirror
@@ -39,7 +31,7 @@ def trapezoid(y, x=None, dx=1.0, axis=-1):
     y = array(y)
     axis = axis_index(axis, y.ndim)
     d = array(dx) if x is None else _spacing(x, y, axis)
-    return np.sum(d * (_part(y, axis, 1, None) + _part(y, axis, None, -1)) / 2.0, axis=axis)
+    return np.sum(d * (part(y, axis, 1, None) + part(y, axis, None, -1)) / 2.0, axis=axis)
 
 
 @_mirror
@@ -53,7 +45,7 @@ def cumulative_trapezoid(y, x=None, dx=1.0, axis=-1, initial=None):
     if y.shape[axis] == 0:
         raise ValueError("At least one point is required along `axis`.")
     d = array(dx) if x is None else _spacing(x, y, axis)
-    sums = np.cumsum(d * (_part(y, axis, 1, None) + _part(y, axis, None, -1)) / 2.0, axis=axis)
+    sums = np.cumsum(d * (part(y, axis, 1, None) + part(y, axis, None, -1)) / 2.0, axis=axis)
     if initial is None:
         return sums
     if np.ndim(initial) or initial != 0:
@@ -79,21 +71,21 @@ def simpson(y, x=None, *, dx=1.0, axis=-1):
         if not value(widths).all():
             raise ValueError("simpson: neighbouring points x are equal, where the rule is not differentiable")
     if count == 2:
-        return 0.5 * _element(widths, axis, 0) * (_element(y, axis, 0) + _element(y, axis, 1))
+        return 0.5 * np.take(widths, 0, axis) * (np.take(y, 0, axis) + np.take(y, 1, axis))
     even = count % 2 == 0
     stop = count - 1 - even
-    h0, h1 = _part(widths, axis, 0, stop, 2), _part(widths, axis, 1, stop, 2)
+    h0, h1 = part(widths, axis, 0, stop, 2), part(widths, axis, 1, stop, 2)
     total = h0 + h1
-    left, middle, right = (_part(y, axis, k, stop - 1 + k, 2) for k in range(3))
+    left, middle, right = (part(y, axis, k, stop - 1 + k, 2) for k in range(3))
     parts = left * (2.0 - h1 / h0) + middle * (total * total / (h0 * h1)) + right * (2.0 - h0 / h1)
     integral = np.sum(total / 6.0 * parts, axis=axis)
     if not even:
         return integral
-    a, b = _element(widths, axis, -2), _element(widths, axis, -1)
+    a, b = np.take(widths, -2, axis), np.take(widths, -1, axis)
     alpha = (2.0 * b * b + 3.0 * a * b) / (6.0 * (a + b))
     beta = (b * b + 3.0 * a * b) / (6.0 * a)
     eta = b * b * b / (6.0 * a * (a + b))
-    return integral + alpha * _element(y, axis, -1) + beta * _element(y, axis, -2) - eta * _element(y, axis, -3)
+    return integral + alpha * np.take(y, -1, axis) + beta * np.take(y, -2, axis) - eta * np.take(y, -3, axis)
 
 
 def fixed_quad(func, a, b, args=(), n=5):

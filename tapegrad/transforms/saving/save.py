@@ -5,7 +5,7 @@ member                  what
 ======================  ==========================================================================
 ``checksum``            SHA-256 of all others
 ``header``              JSON as bytes: version, names of the rows used, entries, constants, guards, outputs (`_header`)
-``records``             the scalar part of every record: row (its number in the header), operands, line
+``records``             the scalar part of every record: row (its number in the header), operands
 ``numbers``             value and inline constant of every record
 ``seen``                what guards saw, one after the other
 ``array_0`` ...         constants
@@ -40,7 +40,7 @@ from .archive import AXES, CHARS, LARGEST, need, packed, unpacked
 from .literals import decoded, decoded_function, encoded, encoded_function
 from .loaded import LoadedHost, LoadedTape
 
-FORMAT, VERSION = "tapegrad tape", 3
+FORMAT, VERSION = "tapegrad tape", 4
 #: Codes of records that are no row.
 _CODES = {0: -1, SCALAR_LEAF: -2, ARRAY_LEAF: -3, TRACED: -4, CONTINUES: -5}
 _KINDS = {kind.__name__: kind for kind in (dict, list, tuple, np.ndarray)}
@@ -65,14 +65,14 @@ def to_bytes(tape):
     """
     arrays = []
     header = _header(tape, arrays)
-    records = np.zeros((len(tape.records), 4), np.int64)
+    records = np.zeros((len(tape.records), 3), np.int64)
     names = {}
     records[:, 0] = [
         _CODES[op] if op in _CODES else names.setdefault(ROWS[op - FIRST_ROW].name, len(names)) for op in tape.records["op"].tolist()
     ]
     records[:, 1], records[:, 2] = tape.records["a"], tape.records["b"]
     header["rows"] = list(names)
-    header["files"], records[:, 3], header["runs"] = _places(tape)
+    header["files"], header["runs"] = _places(tape)
     numbers = np.stack([tape.records["value"], tape.records["constant"]], axis=1)
     traced = np.isin(records[:, 0], [-4, -5])
     records[traced, 1:3] = 0
@@ -120,7 +120,6 @@ def _header(tape, arrays):
         "inputs": [_encoded_meta(m) for m in tape.inputs], "leaves": list(tape.leaves),
         "elements": [list(map(int, e)) for e in tape.elements], "wanted": list(map(bool, tape.wanted)),
         "guards": [[len(g.seen), g.place.filename, g.place.line] for g in tape.guards],
-        "cuts": [[how, place.filename, place.line] for how, place in tape.cuts],
     }
 
 
@@ -172,19 +171,16 @@ def _encoded_structure(structure):
 
 
 def _places(tape):
-    """File names, the line of every slot, and the runs of slots that share a file: [first slot, file]."""
-    files, runs, lines = {}, [], np.zeros(len(tape.records), np.int64)
-    known = {}
+    """File names, and where the place changes: [slot, file, line]."""
+    files, runs, known = {}, [], {}
     for slot in range(1, len(tape.records)):
         place = tape.place(slot)
-        key = (place.code, place.offset)
-        found = known.get(key)
-        if found is None:
-            found = known[key] = (files.setdefault(place.filename, len(files)), place.line)
-        file, lines[slot] = found
-        if not runs or runs[-1][1] != file:
-            runs.append([slot, file])
-    return list(files), lines, runs
+        where = known.get((place.code, place.offset))
+        if where is None:
+            where = known[place.code, place.offset] = [files.setdefault(place.filename, len(files)), place.line]
+        if not runs or runs[-1][1:] != where:
+            runs.append([slot, *where])
+    return list(files), runs
 
 
 # ---- reading ---------------------------------------------------------------------------
@@ -244,14 +240,14 @@ def from_bytes(data, max_bytes=MAX_BYTES):
 
 
 class _Source:
-    """Stands for the code object of a source file whose lines are known: bytecode offsets are lines."""
+    """Stands for the code object of one line of a source file."""
 
-    def __init__(self, filename):
-        self.co_filename, self.co_firstlineno, self.lines = filename, 1, set()
+    def __init__(self, filename, line):
+        self.co_filename, self.co_firstlineno = filename, line
 
     def co_lines(self):
         """As of a code object."""
-        return [(line, line + 1, line) for line in sorted(self.lines)]
+        return ()
 
 
 def _opened(data, max_bytes):
@@ -262,7 +258,7 @@ def _opened(data, max_bytes):
     need(OBJECTS * len(text) <= max_bytes, f"its header has {len(text)} bytes, which become up to {OBJECTS} times as many; raise max_bytes")
     header = json.loads(text.decode())
     need(type(header) is dict and header.get("format") == FORMAT, "it does not say that it is one")
-    version = header.get("version", VERSION - 1)
+    version = header.get("version", 2)
     need(version == VERSION, f"it is of version {version!r} of the format, this tapegrad reads version {VERSION}; save the tape again")
     return members, header
 
@@ -276,9 +272,9 @@ def _decoded(data, max_bytes):
     need(set(members) == {"header", "records", "numbers", "seen", *(f"array_{k}" for k in range(len(arrays)))}, "its members")
     table, numbers, seen = members["records"], members["numbers"], members["seen"]
     count = len(table)
-    need(table.dtype.char == "l" and table.shape == (count, 4) and count > 0, "its records")
+    need(table.dtype.char == "l" and table.shape == (count, 3) and count > 0, "its records")
     need(numbers.dtype.char == "d" and numbers.shape == (count, 2) and seen.dtype.char == "B" and seen.ndim == 1, "its records")
-    runs = _runs(header, table[:, 3].tolist())
+    runs = _runs(header, count)
     records = _records(header, table, numbers)
     inputs = [_meta(m) for m in header["inputs"]]
     need(all(list(m.strides) == list(c_strides(m.shape, m.itemsize)) for m in inputs), "an input that is not in C order")
@@ -305,29 +301,25 @@ def _decoded(data, max_bytes):
         items=items, constants=[_constant(c, arrays) for c in header["constants"]], guards=guards, outputs=outputs,
         metas=metas, origins=list(range(count)), code_runs=runs,
         special=any(BY_NAME[name].calls_scipy for name in header["rows"]), wanted=tuple(_bool(w) for w in header["wanted"]),
-        cuts=[(_text(how), _place(file, line)) for how, file, line in header["cuts"]],
     )
     tape.structure = None if header["structure"] is None and len(outputs) != 1 else _structure(header["structure"])
     return tape
 
 
 def _place(filename, line):
-    """The place of a guard or cut."""
-    source = _Source(_text(filename))
+    """A place in a source file."""
     need(type(line) is int and 0 <= line < LINES, "a line")
-    source.lines.add(line)
-    return Place(source, line)
+    return Place(_Source(_text(filename), line), 0)
 
 
-def _runs(header, lines):
-    """The source file of each run of slots, with the lines that it has there."""
-    sources = [_Source(_text(name)) for name in header["files"]]
-    runs = [(_int(slot, len(lines)), sources[_int(file, len(sources))]) for slot, file in header["runs"]]
-    need(all(0 <= line < LINES for line in lines), "a line")
-    firsts = [slot for slot, _ in runs]
-    need(firsts == sorted(set(firsts)), "its places")
-    for (slot, source), stop in zip(runs, [*firsts[1:], len(lines)]):
-        source.lines.update(lines[slot:stop])
+def _runs(header, count):
+    """The place of each run of slots."""
+    files, known, runs = list(map(_text, header["files"])), {}, []
+    for slot, file, line in header["runs"]:
+        if (file, line) not in known:
+            known[file, line] = _place(files[_int(file, len(files))], line).code
+        runs.append((_int(slot, count), known[file, line]))
+    need(all(a < b for (a, _), (b, _) in zip(runs, runs[1:])), "its places")
     return runs
 
 
@@ -361,9 +353,8 @@ def _records(header, table, numbers):
     codes = table[:, 0].tolist()
     need(all(code in opcodes for code in codes), "its rows")
     need((table[:, 1:3] >= 0).all() and (table[:, 1:3] < np.arange(len(table))[:, None].clip(1)).all(), "an operand that comes later")
-    need((table[:, 3] >= 0).all() and (table[:, 3] < LINES).all(), "a line")
     records["op"] = [opcodes[code] for code in codes]
-    records["a"], records["b"], records["offset"] = table[:, 1], table[:, 2], table[:, 3]
+    records["a"], records["b"] = table[:, 1], table[:, 2]
     records["value"], records["constant"] = numbers[:, 0], numbers[:, 1]
     return records
 

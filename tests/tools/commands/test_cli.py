@@ -18,7 +18,7 @@ def run(*arguments):
 def test_help_names_the_commands_and_shows_a_program(arguments):
     ended = run(*arguments)
     assert ended.returncode == 0 and ended.stderr == ""
-    for word in ("demo", "compare", "bench", "info", "import tapegrad as tg", "backward()"):
+    for word in ("demo", "compare", "bench", "warm", "info", "import tapegrad as tg", "backward()"):
         assert word in ended.stdout
 
 
@@ -52,7 +52,7 @@ def test_version():
     assert ended.stdout == f"tapegrad {tg.__version__}\n"
 
 
-@pytest.mark.parametrize("command", ["demo", "compare", "bench", "info", "supported"])
+@pytest.mark.parametrize("command", ["demo", "compare", "bench", "warm", "info", "supported"])
 def test_help_of_every_command_has_examples_and_exit_codes(command, capsys):
     with pytest.raises(SystemExit) as ended:
         main([command, "--help"])

@@ -176,11 +176,11 @@ def finished():
 """
 
 
-def run(program, **options):
+def run(program):
     """What a process does, with an exit code and without a word."""
     process = subprocess.Popen(
         [sys.executable, "-X", "faulthandler", "-c", PROGRAM + textwrap.dedent(program)],
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}, **options,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
     )  # fmt: skip
     out, err = process.communicate(timeout=300)
     return process.returncode, out, err

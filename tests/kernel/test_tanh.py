@@ -1,10 +1,11 @@
-"""tanh as arithmetic: digits everywhere, limits, and vectors in the code of a layer."""
+"""tanh: digits everywhere, limits, and vectors in the code of a layer."""
 
 import re
 
 import numpy as np
 import pytest
 
+from tapegrad.codegen.vector_math import available
 from tapegrad.kernel.kernel import Kernel
 from tapegrad.kernel.pipeline import lower
 from tapegrad.rules import lang as L
@@ -45,13 +46,10 @@ def test_limits():
     np.testing.assert_array_equal(np.signbit(found[:2]), [False, True])
 
 
-def test_tanh_in_a_loop_becomes_vectors_without_a_library():
+@pytest.mark.skipif("tanh" not in available(), reason="no vectors of tanh in this libm")
+def test_tanh_in_a_loop_becomes_vectors():
     def layer(x):
         return np.sum(np.tanh(x) * x)
 
     text = Kernel(lower(tape_of(layer, np.linspace(-1.0, 1.0, 1000)))).llvm()
-    assert not re.findall(r"call [^\n]*@(?:_ZGV\w*|exp|expm1|tanh|cosh)\(", text)
-    # The exponent is put together once, in each copy of the loop; and by vectors.
-    wide = re.findall(r"fdiv <(\d+) x double>", text)
-    shifts = re.findall(r"shl <(\d+) x i64>", text)
-    assert wide and len(shifts) == len(wide)
+    assert re.findall(r"call <\d+ x double> @_ZGV\w*_tanh\(", text)

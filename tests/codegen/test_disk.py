@@ -1,0 +1,135 @@
+"""Files of compiled code: bounded in bytes, made by one process while others wait, and whatever happens to them."""
+
+import os
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+
+from tapegrad.codegen import code, disk
+from tapegrad.common import config
+from tests.codegen.on_disk import files, kept_here  # noqa: F401
+
+needs_locks = pytest.mark.skipif(config.portable, reason="there are no locks on folders then")
+
+
+def in_all():
+    return sum(path.stat().st_size for path in files(config.cache_dir()))
+
+
+def make(key, content=b"x" * 1000):
+    counts = {"compiled": 0, "loaded": 0}
+    made = code.kept(key, lambda: content, counts)
+    assert made == content
+    return counts["compiled"]
+
+
+def used(days):
+    """The last use of what is kept, and of nothing newer, was some days ago."""
+    for path in files(config.cache_dir()):
+        if path.stat().st_mtime > time.time() - 10:
+            os.utime(path, times=(time.time() - 86_400 * days,) * 2)
+
+
+def test_there_are_never_more_bytes_than_may_be(kept_here, monkeypatch):  # noqa: F811
+    monkeypatch.setattr(config, "cache_bytes", 30_000)
+    for k in range(100):
+        assert make(f"number {k}") == 1 and in_all() <= 30_000
+    assert in_all() > 15_000
+    assert make("number 99") == 0
+
+
+def test_what_was_not_used_for_longest_goes(kept_here, monkeypatch):  # noqa: F811
+    for name in ("old", "older", "old and used"):
+        make(name)
+        used({"old": 3, "older": 5, "old and used": 9}[name])
+    assert make("old and used") == 0  # it is read
+    monkeypatch.setattr(config, "cache_bytes", 4000)
+    make("another")
+    assert len(files(config.cache_dir())) == 2  # three quarters of the bytes are less than three files
+    assert [make(name) for name in ("old and used", "another")] == [0, 0]
+
+
+def test_nothing_is_kept_where_nothing_may_be(kept_here, monkeypatch):  # noqa: F811
+    monkeypatch.setattr(config, "cache_bytes", 0)
+    assert [make("one"), make("one")] == [1, 1] and not files(config.cache_dir())
+
+
+def test_the_number_of_bytes_is_one_of_the_environment():
+    said = subprocess.run(
+        [sys.executable, "-c", "from tapegrad.common import config; print(config.cache_bytes)"],
+        env=os.environ | {"TAPEGRAD_CACHE_BYTES": "12345"}, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert said.stdout == "12345\n"
+
+
+@pytest.mark.parametrize("where", ["read", "written", "both"])
+def test_a_disk_that_fails_is_survived(kept_here, monkeypatch, caplog, where):  # noqa: F811
+    def fails(*_, **__):
+        raise OSError(28, "No space left on device")
+
+    config.warn_no_cache.cache_clear()
+    make("before")
+    if where != "written":
+        monkeypatch.setattr("builtins.open", fails)
+    if where != "read":
+        monkeypatch.setattr(os, "replace", fails)
+    assert make("before") == (where != "written") and make("now") == 1 and make("more") == 1
+    said = ["No space left on device" in record.getMessage() for record in caplog.records if record.name == "tapegrad"]
+    assert said == ([] if where == "read" else [True])
+    monkeypatch.undo()
+    assert not [path for path in files(config.cache_dir()) if path.suffix not in (".o", ".kernel")]
+
+
+@needs_locks
+def test_what_several_threads_want_is_made_once(kept_here):  # noqa: F811
+    made = []
+
+    def build():
+        made.append(None)
+        time.sleep(0.05)
+        return b"code"
+
+    def want():
+        assert code.kept("wanted by several", build, {"compiled": 0, "loaded": 0}) == b"code"
+
+    threads = [threading.Thread(target=want) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(made) == 1
+
+
+def test_code_may_need_other_code_of_the_same_folder(tmp_path):
+    with disk.alone(tmp_path), disk.alone(tmp_path):
+        pass
+
+
+HOLDER = """
+import sys, time
+from pathlib import Path
+from tapegrad.codegen import disk
+with disk.alone(Path(sys.argv[1])):
+    print("in", flush=True)
+    time.sleep(600)
+"""
+
+
+@needs_locks
+@pytest.mark.parametrize("killed", [True, False])
+def test_nobody_waits_for_ever_for_another_process(tmp_path, monkeypatch, killed):
+    monkeypatch.setattr(disk, "_PATIENCE", 600.0 if killed else 0.3)
+    holder = subprocess.Popen([sys.executable, "-c", HOLDER, str(tmp_path)], stdout=subprocess.PIPE, text=True)
+    try:
+        assert holder.stdout.readline() == "in\n"
+        if killed:
+            holder.kill()
+        with disk.alone(tmp_path):
+            pass
+    finally:
+        holder.kill()
+        holder.wait()
+        holder.stdout.close()
