@@ -18,6 +18,7 @@ class _Mode(ContextDecorator):
     """A context manager and decorator that sets recording to a fixed state."""
 
     enabled = True
+    _before: list[bool]
 
     def __enter__(self) -> Self:
         state = thread_state()
