@@ -12,6 +12,7 @@ object is built when a function that uses it has to be compiled.
 from __future__ import annotations
 
 import ctypes
+import gc
 import hashlib
 import inspect
 import os
@@ -257,6 +258,9 @@ def _lowered(function, arguments, result=None):
     # Before the compiler asks for what is new to Numba.
     plain = resolved(function)
     _CALLED.append([])
+    # Numba makes many objects, which stay: to search them all for garbage takes a quarter of the time.
+    collecting = gc.isenabled()
+    gc.disable()
     context.resolve_function_type = resolved_once
     try:
         with imported("numba.core.compiler_lock").global_compiler_lock:
@@ -264,6 +268,8 @@ def _lowered(function, arguments, result=None):
     finally:
         context.resolve_function_type = resolve
         called = _CALLED.pop()
+        if collecting:
+            gc.enable()
     return _Lowered(made.fndesc, made.signature.return_type, "\n".join(map(str, modules)), tuple(called))
 
 
