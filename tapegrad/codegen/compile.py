@@ -28,7 +28,7 @@ from .symbols import define
 #: How many functions were compiled and loaded since import.
 COUNTS = {"compiled": 0, "loaded": 0}
 
-#: Functions made by `compiled` -> address as C calls it, and what compiled functions call: its name, kinds of result and arguments.
+#: Functions made by `compiled` -> address as C calls it; name and signature, by which compiled functions call it.
 _MADE = {}
 
 #: Function of Numba's, types of arguments -> signature.
@@ -120,9 +120,9 @@ def helper(function):
 @cache
 def _called(made):
     """A compiled function as one that another calls, by its name."""
-    from .memory import c_function
-
-    return c_function(*_MADE[made][1:]).real
+    _, symbol, signature = _MADE[made]
+    arguments, result = imported("numba.core.sigutils").normalize_signature(signature)
+    return imported("numba.core.types").ExternalFunction(symbol, result(*arguments))
 
 
 def resolved(function):
@@ -176,8 +176,7 @@ def compiled(signature):
         # CPython's description of the function is looked at when the function goes, which may be last of all.
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(method))
         made = _new_function(ctypes.byref(method), None, None)
-        result, _, arguments = signature.replace("object", "int64").rstrip(")").partition("(")
-        _MADE[made] = plain, symbol, result, *filter(None, arguments.split(", "))
+        _MADE[made] = plain, symbol, signature.replace("object", "int64")
         define(symbol, plain)
         return made
 
