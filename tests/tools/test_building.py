@@ -122,7 +122,7 @@ def installed(tmp_path_factory):
     assert re.search(r"-py3-none-(?!any)\w+\.whl$", made.name), said
     venv.create(folder / "venv", with_pip=True)
     python = folder / "venv" / ("Scripts" if os.name == "nt" else "bin") / "python"
-    subprocess.run([python, "-m", "pip", "install", "--quiet", made], cwd=folder, check=True)
+    subprocess.run([python, "-m", "pip", "install", "--quiet", made], cwd=folder / "venv", env=environment(Path.home()), check=True)
     return python, folder
 
 
