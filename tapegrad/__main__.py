@@ -45,8 +45,8 @@ def run_demo(options):
     Fits the predator-prey model of Lotka and Volterra to the pelts of hares and lynxes collected from
     1900 to 1920: differential equations, stepped in a plain Python loop, and exact derivatives of it.
     Prints the parameters and their standard errors beside published ones, checks the gradient against
-    a difference, tells how long calls take, and compares forward with reverse mode. The first
-    run on a machine takes longer: it compiles the sweeps once.
+    a difference, tells how long calls take, and compares forward with reverse mode. Where tapegrad
+    has not been compiled yet (see warm), the first run takes longer: it compiles what it needs, once.
 
     examples:
       python -m tapegrad demo

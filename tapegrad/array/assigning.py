@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..common.dtypes import check_class, check_dtype, readable
+from ..common.dtypes import plain_array
 from ..common.errors import GradientError
 from ..common.registry import registry
 from ..tape.meta import meta_of
@@ -37,9 +37,7 @@ def refuse_computed(x):
 def assign_value(x, value):
     """Replace the whole value of `x` (the setter of ``.data``)."""
     value = registry.objects.operand(value)
-    check_class(value, ".data")
-    value = normalise(readable(np.array(value._v if isinstance(value, Differentiable) else value)))
-    check_dtype(np.asarray(value), ".data")
+    value = normalise(plain_array(value._v if isinstance(value, Differentiable) else value, ".data"))
     if np.shape(value) != x.shape:
         raise ValueError(f"the new value of shape {np.shape(value)} does not fit a tensor of shape {tuple(x.shape)}")
     refuse_computed(x)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar, overload
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from ..common.dtypes import check_class, check_dtype, readable
+from ..common.dtypes import plain_array
 from ..common.registry import registry
 from ..tape.watch import expose
 from .differentiable import Differentiable
@@ -56,10 +56,7 @@ def manual_seed(seed: int) -> np.random.Generator:
 
 
 def _made(array, requires_grad, dtype=None):
-    check_class(array, "a tensor")
-    array = np.asarray(array, dtype=dtype)
-    check_dtype(array, "a tensor")
-    return rebuilt(Tensor, normalise(readable(array)), requires_grad, None)
+    return rebuilt(Tensor, normalise(plain_array(array, "a tensor", dtype=dtype, copy=None)), requires_grad, None)
 
 
 def _shape(size):

@@ -249,11 +249,7 @@ class Differentiable(Methods):
         return bool(np.any(self == value))
 
     def __format__(self, spec: str) -> str:
-        if not spec:
-            return repr(self) if self.shape else format_number(self._v, spec)
-        if self.shape:
-            raise TypeError(f"unsupported format string {spec!r} for a tensor of shape {tuple(self.shape)}")
-        return format_number(self._v, spec)
+        return format_number(self._v, spec) if spec or not self.shape else repr(self)
 
     def _extras(self, make=True):
         # Fast-path tensors leave the slot unset.

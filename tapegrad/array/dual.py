@@ -23,12 +23,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..common.dtypes import check_class, check_dtype, readable
+from ..common.dtypes import plain_array
 from ..common.errors import DtypeError, LeaveTapeError, SeedShapeError, StructureError
 from ..common.printing import format_tensor
 from ..common.registry import registry
 from ..tape.meta import meta_of
-from ..tape.places import name_of
+from ..tape.places import called
 from ..tape.watch import sealed
 from . import record as _record
 from .closures import tangent_on_floats
@@ -140,10 +140,7 @@ class Dual(Differentiable):
 
     @property
     def tangent(self) -> Any:
-        if self._d is not None:
-            return self._d
-        shape = self.shape if self._lanes is None else (self._lanes, *self.shape)
-        return normalise(np.zeros(shape, self.dtype))
+        return zeros_of(self, self._lanes) if self._d is None else self._d
 
     @property
     def lanes(self) -> int | None:
@@ -171,10 +168,8 @@ class Dual(Differentiable):
         return plain(sealed(self._v))
 
     def _refuse(self, how, instead):
-        name = name_of(self)
-        which = f"{name!r}" if name else f"one of shape {tuple(self.shape)}"
         raise LeaveTapeError(
-            f"{how} on a dual number ({which}) would drop its tangent without a word. To drop it on purpose use "
+            f"{how} on a dual number ({called(self, 'one')}) would drop its tangent without a word. To drop it on purpose use "
             f"`.item()` or `.detach()`; {instead}"
         )
 
@@ -227,6 +222,13 @@ def made(value, tangent, lanes, level):
     d._d, d._lanes, d._level = tangent, lanes, level
     d._m = d._x = None
     return d
+
+
+def zeros_of(value, lanes):
+    """A zero tangent of `value`."""
+    array = np.asarray(value._v if isinstance(value, Differentiable) else value)
+    shape = array.shape if lanes is None else (lanes, *array.shape)
+    return normalise(np.zeros(shape, array.dtype if array.dtype.kind == "f" else np.float64))
 
 
 def level_of(thing):
@@ -327,9 +329,7 @@ def as_float(data, what):
 
     Python ints, also in lists, count as floats; arrays of integers do not.
     """
-    check_class(data, what)
-    array = readable(np.array(data))
-    check_dtype(array, what)
+    array = plain_array(data, what)
     if array.dtype.kind in "iub":
         if isinstance(data, (np.ndarray, np.generic)):
             raise DtypeError(

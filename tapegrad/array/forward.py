@@ -20,7 +20,7 @@ from ..common.errors import StructureError
 from ..common.tree import flatten, leaf_names, unflatten
 from ..tape.places import function_name
 from .differentiable import Differentiable
-from .dual import LEVELS_APART, Dual, as_primal, check_tangent, made, running
+from .dual import LEVELS_APART, Dual, as_primal, check_tangent, made, running, zeros_of
 from .objects import joined
 from .record import normalise, tracked
 from .typing import Between
@@ -108,13 +108,6 @@ def _parts(result, level, what):
         return (result if tracked(result) else result._v), None
     check_returned(result, what)
     return result, None
-
-
-def zeros_of(value, lanes):
-    """A zero tangent of `value`."""
-    array = np.asarray(value._v if isinstance(value, Differentiable) else value)
-    shape = array.shape if lanes is None else (lanes, *array.shape)
-    return normalise(np.zeros(shape, array.dtype if array.dtype.kind == "f" else np.float64))
 
 
 def _given_out(thing):

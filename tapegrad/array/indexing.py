@@ -228,6 +228,8 @@ def setitem(x, key, value):
         raise value.refused("integers of a recorded function are put into a tensor of integers; make that an array with .copy()")
     live = live if recorded(root, value) else None
     key = _clean(key, live=live is not None)
+    if type(x._v) is float and not (key == () or key is Ellipsis):
+        raise IndexError("a 0-d tensor takes only the indices () and ...")
     if not recorded(root, value):
         assign_elements(x, key, value._v if isinstance(value, Differentiable) else value)
         return
@@ -240,8 +242,6 @@ def setitem(x, key, value):
         raise argument_changed()
     array = x._v
     if type(array) is float:
-        if not (key == () or key is Ellipsis):
-            raise IndexError("a 0-d tensor takes only the indices () and ...")
         # A dual number stays one, whatever is assigned.
         root._become(where(True, _fitting(value, ()), x))
         return

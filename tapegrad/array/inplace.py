@@ -40,8 +40,6 @@ def assign_elements(x, key, value):
     """``x[key] = value`` outside the tape."""
     refuse_computed(x)
     if type(x._v) is float:
-        if not (key == () or key is Ellipsis):
-            raise IndexError("a 0-d tensor takes only the indices () and ...")
         assign_value(x, value)
         return
     x._v[key] = value

@@ -26,13 +26,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import DTypeLike
 
-from ..common.dtypes import check_class, check_dtype, readable
+from ..common.dtypes import plain_array
 from ..common.errors import DtypeError, GradientError, LeaveTapeError
 from ..common.observers import LISTENERS, RemovableHandle, notify
 from ..common.printing import format_tensor
 from ..common.registry import registry
 from ..tape.meta import meta_of
-from ..tape.places import name_of
+from ..tape.places import called
 from ..tape.watch import sealed
 from .assigning import assign_value
 from .differentiable import Differentiable
@@ -75,10 +75,8 @@ class Tensor(Differentiable):
     # -- leaving the tape -------------------------------------------------------
     def _refuse(self, how, instead):
         if self.requires_grad:
-            name = name_of(self)
-            which = f"{name!r}" if name else f"a tensor of shape {tuple(self.shape)}"
             raise LeaveTapeError(
-                f"{how} on {which}, which requires a gradient, would cut the derivative without a word. "
+                f"{how} on {called(self, 'a tensor')}, which requires a gradient, would cut the derivative without a word. "
                 f"To leave the tape on purpose use `.item()` or `.detach()`; {instead}"
             )
 
@@ -384,11 +382,7 @@ def tensor(data: TensorLike, requires_grad: bool = False, dtype: DTypeLike | Non
         data = np.array(whole._let_out("tg.tensor()"))
     if type(data) is int and requires_grad:
         data = float(data)
-    check_class(data, "tg.tensor")
-    value = readable(np.array(data, dtype=dtype))
-    check_dtype(value, "tg.tensor")
-    value = normalise(value)
-    return rebuilt(Tensor, value, requires_grad, None)
+    return rebuilt(Tensor, normalise(plain_array(data, "tg.tensor", dtype=dtype)), requires_grad, None)
 
 
 registry.Tensor = Tensor

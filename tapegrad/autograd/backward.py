@@ -339,6 +339,8 @@ class Pass:
 
     def _go(self, sweep, high, low, retain):
         """Sweep a stretch, letting go of large saved values as it passes them."""
+        # A hook may have recorded.
+        sweep.over(self.store.flush(), self.store.special)
         if self.store.thread.checking is not None:
             self._checked(sweep, high, low, retain)
         else:

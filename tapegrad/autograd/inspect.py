@@ -14,9 +14,9 @@ from ..array.record import follow_forwarding, normalise
 from ..array.tensor import Tensor
 from ..common.errors import ClearedTapeError, SeedShapeError
 from ..common.printing import table
-from ..tape.layout import CONTINUES, MARK, SCALAR_LEAF
+from ..tape.layout import CONTINUES, SCALAR_LEAF
 from ..tape.places import name_of
-from .adjoint import pull, pulled
+from .adjoint import between, pull, pulled
 from .instruction import Instruction
 from .reading import Stretch
 from .tangents import push
@@ -260,26 +260,23 @@ def paths(store, y, x, limit=10_000):
     entries = {i.slot: i for i in entries_of(store) if bottom <= i.slot <= top}
     names = {s: i.row.name for s, i in entries.items() if i.row} | _leaf_names(leaves)
     # Only slots that depend on x can lie on a path; without this, dead ends could take for ever.
-    between = {bottom}
-    for slot, instruction in entries.items():
-        if not between.isdisjoint(instruction.operands):
-            between.add(slot)
+    on_the_way = set(between(Stretch(store, plain=True), [top], [bottom]))
     edges = {}
 
     def edges_of(slot):
         if slot not in edges:
             instruction = entries[slot]
             _refuse_cleared(instruction)
-            if any(_shape(entries[s], leaves) != () for s in (slot, *instruction.operands) if s in between):
+            if any(_shape(entries[s], leaves) != () for s in (slot, *instruction.operands) if s in on_the_way):
                 raise ValueError(
                     f"paths are listed for scalar instructions; %{slot} ({instruction.row.name}) has arrays"
                 )
             partials = zip(instruction.operands, pulled(store, slot, np.asarray(1.0)))
-            edges[slot] = [(s, float(c)) for s, c in partials if s in between and c is not None]
+            edges[slot] = [(s, float(c)) for s, c in partials if s in on_the_way and c is not None]
         return edges[slot]
 
     result = []
-    stack = [((top,), ())] if top in between else []
+    stack = [((top,), ())] if top in on_the_way else []
     while stack:
         slots, partials = stack.pop()
         if slots[-1] == bottom:
@@ -298,9 +295,6 @@ def leaves_of(y):
     store = follow_forwarding(y)
     if store.retired is not None:
         raise ClearedTapeError(f"the tape of this tensor was cleared at {store.retired}")
-    from ..interpreter import native
-
-    marks = native.new_marks(store)
-    marks[y._i] = MARK
-    native.mark(store, marks, y._i, 1)
-    return [leaf for slot, leaf in store.leaf_at().items() if marks[slot]]
+    leaves = store.leaf_at()
+    reached = set(between(Stretch(store, plain=True), [y._i], list(leaves)))
+    return [leaf for slot, leaf in leaves.items() if slot in reached]

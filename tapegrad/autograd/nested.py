@@ -18,8 +18,8 @@ import contextlib
 import numpy as np
 
 from ..array.differentiable import Differentiable, below
-from ..array.dual import Dual, made, running
-from ..array.forward import jvp, zeros_of
+from ..array.dual import Dual, made, running, zeros_of
+from ..array.forward import jvp
 from ..array.objects import operand
 from ..array.record import apply, follow_forwarding, nesting_error, normalise, tracked
 from ..array.tensor import Tensor, tensor

@@ -13,19 +13,28 @@ from __future__ import annotations
 
 import ctypes
 import hashlib
+import inspect
 import os
 import sys
 import types
 from functools import cache, cached_property
 from pathlib import Path
+from typing import Any, NamedTuple
 
 from ..common.uninterrupted import imported
+from .symbols import define
 
 #: How many functions were compiled and loaded since import.
 COUNTS = {"compiled": 0, "loaded": 0}
 
-#: Functions made by `compiled` -> (the Python function, address of it as C calls it).
+#: Functions made by `compiled` -> address as C calls it, and what compiled functions call: its name, kinds of result and arguments.
 _MADE = {}
+
+#: Function of Numba's, types of arguments -> signature.
+_RESOLVED = {}
+
+#: What each function that is being lowered has called so far.
+_CALLED = []
 
 #: Variables of Numba's that say nothing about code.
 _OTHERS = frozenset(["NUMBA_CACHE_DIR", "NUMBA_NUM_THREADS", "NUMBA_THREADING_LAYER"])
@@ -58,31 +67,72 @@ def intrinsic(function):
     return Deferred(function, lambda function: imported("numba.extending").intrinsic(function))
 
 
-def helper(function, **options):
-    """Decorator: a function that compiled ones call, not called from Python."""
-    return Deferred(function, lambda f: imported("numba").njit(nogil=True, no_cpython_wrapper=True, _nrt=False, **options)(resolved(f)))
+def _better(order):
+    """`min` or `max` of two numbers: Numba's own are functions that it would compile."""
+
+    def typed(typingctx, a, b):
+        kind = typingctx.unify_types(a, b)
+
+        def codegen(context, builder, signature, args):
+            first, second = (context.cast(builder, value, given, kind) for value, given in zip(args, signature.args))
+            compare = builder.icmp_signed if kind in imported("numba.core.types").integer_domain else builder.fcmp_ordered
+            return builder.select(compare(order, second, first), second, first)
+
+        return kind(a, b), codegen
+
+    return intrinsic(typed)
 
 
-def inlined(function):
-    """Decorator: a `helper` whose code becomes part of what calls it."""
-    return helper(function, forceinline=True)
+def _number(name):
+    """`int` or `float` of a number, for the same reason."""
+
+    def typed(typingctx, a):
+        kind = getattr(imported("numba.core.types"), name)
+        return kind(a), lambda context, builder, signature, args: context.cast(builder, args[0], signature.args[0], kind)
+
+    return intrinsic(typed)
+
+
+#: What stands for Python's own functions.
+_BUILTINS = {"min": _better("<"), "max": _better(">"), "int": _number("int64"), "float": _number("float64")}
+
+
+def helper(function):
+    """Decorator: a function that compiled ones call, not called from Python; typed and lowered once, whoever calls it."""
+
+    def typed(typingctx, *arguments):
+        lowered = _lowered(function, arguments)
+
+        def codegen(context, builder, signature, args):
+            _CALLED[-1].append(lowered)
+            native = context.declare_function(builder.module, lowered.fndesc)
+            return context.call_conv.call_function(builder, native, signature.return_type, signature.args, args)[1]
+
+        return lowered.result(*arguments), codegen
+
+    own = inspect.signature(function)
+    context = inspect.Parameter("typingctx", inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    typed.__signature__ = own.replace(parameters=[context, *own.parameters.values()])
+    return Deferred(function, lambda _: intrinsic(typed).real)
 
 
 @cache
-def _called(function):
-    """A compiled function as one that another calls."""
-    return helper(function).real
+def _called(made):
+    """A compiled function as one that another calls, by its name."""
+    from .memory import c_function
+
+    return c_function(*_MADE[made][1:]).real
 
 
 def resolved(function):
     """`function` with the Numba objects in place of what stands for them among its globals."""
     scope = dict(function.__globals__)
     for name in function.__code__.co_names:
-        value = scope.get(name)
+        value = scope.get(name, _BUILTINS.get(name))
         if isinstance(value, Deferred):
             scope[name] = value.real
         elif isinstance(value, types.BuiltinFunctionType) and value in _MADE:
-            scope[name] = _called(_MADE[value][0])
+            scope[name] = _called(value)
     made = types.FunctionType(function.__code__, scope, function.__name__, function.__defaults__, function.__closure__)
     made.__qualname__ = function.__qualname__
     return made
@@ -112,19 +162,22 @@ def compiled(signature):
         from .code import machine_code
 
         key = f"numba {_options()} {function.__module__}.{function.__qualname__} {signature} {_source(function.__module__)}"
+        symbol = f"tapegrad_{function.__name__}_{hashlib.sha256(key.encode()).hexdigest()[:16]}"
         built = []
 
         def build():
             built.append(True)
-            return _module(function, signature)
+            return _module(function, signature, symbol)
 
-        call, plain = machine_code(key, build, ["call", "plain"])
+        call, plain = machine_code(key, build, [f"{symbol}_call", symbol])
         COUNTS["compiled" if built else "loaded"] += 1
         method = _Method(function.__name__.encode(), call, _FASTCALL, (function.__doc__ or "").encode())
         # CPython's description of the function is looked at when the function goes, which may be last of all.
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(method))
         made = _new_function(ctypes.byref(method), None, None)
-        _MADE[made] = function, plain
+        result, _, arguments = signature.replace("object", "int64").rstrip(")").partition("(")
+        _MADE[made] = plain, symbol, result, *filter(None, arguments.split(", "))
+        define(symbol, plain)
         return made
 
     return decorate
@@ -132,7 +185,7 @@ def compiled(signature):
 
 def plain_address(function):
     """Address of the machine code of a function made by `compiled`, as C would call it."""
-    return _MADE[function][1]
+    return _MADE[function][0]
 
 
 class _Method(ctypes.Structure):
@@ -150,23 +203,87 @@ def _options():
     return sorted((name, value) for name, value in os.environ.items() if name.startswith("NUMBA_") and name not in _OTHERS)
 
 
-def _module(function, signature):
-    """LLVM IR of a function, with `plain` for C and `call` for CPython."""
-    llvm, numba = imported("llvmlite.binding"), imported("numba")
-    dispatcher = numba.njit(nogil=True, _nrt=False)(resolved(function))
-    dispatcher.compile(signature.replace("object", "int64"))
-    (result,) = dispatcher.overloads.values()
-    module = llvm.parse_assembly(result.library.get_llvm_str())
-    for each in module.functions:
-        if each.name == result.fndesc.llvm_func_name:
-            each.name = "native"
-        elif not each.is_declaration:
-            # Numba's own entries, which need its runtime, and helpers: dropped when nobody calls them.
-            each.linkage = "internal"
-    entry = llvm.parse_assembly(_entry(signature))
+class _Lowered(NamedTuple):
+    """A function in LLVM IR, as Numba lowers it: its own, and what it calls."""
+
+    fndesc: Any
+    result: Any
+    text: str
+    called: tuple
+
+
+@cache
+def _pipeline():
+    """Numba's compiler with what functions of numbers need of it: they are typed and lowered, and neither rewritten nor optimised."""
+    machinery, untyped, typed = (imported(f"numba.core.{name}") for name in ("compiler_machinery", "untyped_passes", "typed_passes"))
+
+    class Compiler(imported("numba.core.compiler").CompilerBase):
+        def define_pipelines(self):
+            passes = machinery.PassManager("functions of numbers")
+            for each in (
+                untyped.TranslateByteCode, untyped.FixupArgs, untyped.IRProcessing, untyped.ReconstructSSA, typed.NopythonTypeInference,
+                typed.PreLowerStripPhis, typed.NoPythonSupportedFeatureValidation, typed.IRLegalization, typed.NativeLowering,
+                typed.NoPythonBackend,
+            ):  # fmt: skip
+                passes.add_pass(each, each.__name__)
+            passes.finalize()
+            return [passes]
+
+    return Compiler
+
+
+@cache
+def _lowered(function, arguments, result=None):
+    """A function for arguments of these types of Numba's."""
+    compiler, target = imported("numba.core.compiler"), imported("numba.core.registry").cpu_target
+    library, modules = target.target_context.codegen().create_library(function.__name__), []
+    # It is not optimised, nor made machine code of, by Numba.
+    library.add_ir_module = modules.append
+    flags = compiler.Flags()
+    flags.no_compile = flags.no_cpython_wrapper = flags.no_cfunc_wrapper = True
+    flags.error_model = "numpy"
+    context, resolve = target.typing_context, target.typing_context.resolve_function_type
+    unliteral = imported("numba.core.types").unliteral
+
+    def resolved_once(called, given, keywords):
+        """What a call returns: asked once for these types, whatever the constants are."""
+        key = called, tuple(map(unliteral, given))
+        if keywords:
+            return resolve(called, given, keywords)
+        if key not in _RESOLVED:
+            _RESOLVED[key] = resolve(*key, {})
+        return _RESOLVED[key]
+
+    # Before the compiler asks for what is new to Numba.
+    plain = resolved(function)
+    _CALLED.append([])
+    context.resolve_function_type = resolved_once
+    try:
+        with imported("numba.core.compiler_lock").global_compiler_lock:
+            made = _pipeline()(target.typing_context, target.target_context, library, arguments, result, flags, {}).compile_extra(plain)
+    finally:
+        context.resolve_function_type = resolve
+        called = _CALLED.pop()
+    return _Lowered(made.fndesc, made.signature.return_type, "\n".join(map(str, modules)), tuple(called))
+
+
+def _module(function, signature, symbol):
+    """LLVM IR of a function, for C and others by its `symbol`, and for CPython."""
+    llvm, sigutils = imported("llvmlite.binding"), imported("numba.core.sigutils")
+    own = _lowered(function, *sigutils.normalize_signature(signature.replace("object", "int64")))
+    module, entry = llvm.parse_assembly(own.text), llvm.parse_assembly(_entry(signature, symbol, own.fndesc.llvm_func_name))
     entry.triple, entry.data_layout = module.triple, module.data_layout
+    waiting, linked = [*own.called], {own.fndesc.llvm_func_name}
+    while waiting:
+        lowered = waiting.pop()
+        if lowered.fndesc.llvm_func_name not in linked:
+            linked.add(lowered.fndesc.llvm_func_name)
+            module.link_in(llvm.parse_assembly(lowered.text))
+            waiting += lowered.called
     module.link_in(entry)
-    module.get_function("native").linkage = "internal"
+    for each in module.functions:
+        if not each.is_declaration and not each.name.startswith(symbol):
+            each.linkage = "internal"
     return str(module)
 
 
@@ -178,8 +295,8 @@ _NUMBERS = {
 }
 
 
-def _entry(signature):
-    """IR of ``PyObject *call(PyObject *self, PyObject **args, Py_ssize_t n)``, and of ``plain(...)`` for C."""
+def _entry(signature, symbol, native):
+    """IR of ``PyObject *call(PyObject *self, PyObject **args, Py_ssize_t n)``, and of `symbol` for C."""
     result, _, rest = signature.partition("(")
     arguments = [name.strip() for name in rest.rstrip(")").split(",") if name.strip()]
     kinds = [_NUMBERS[name] for name in arguments]
@@ -190,11 +307,11 @@ def _entry(signature):
     locked = "object" in (result, *arguments)
     lines += [
         "declare ptr @PyErr_Occurred()", "declare i32 @PyErr_BadArgument()", "declare ptr @PyEval_SaveThread()",
-        f"declare i32 @native(ptr, ptr{''.join(f', {kind}' for kind, *_ in kinds)})", "declare void @PyEval_RestoreThread(ptr)",
+        f"declare i32 @{native}(ptr, ptr{''.join(f', {kind}' for kind, *_ in kinds)})", "declare void @PyEval_RestoreThread(ptr)",
         "declare void @Py_IncRef(ptr)", "@_Py_NoneStruct = external global i8",
-        f"define {out} @plain({given[2:]}) {{", "  %result = alloca i64", "  %exception = alloca ptr",
-        f"  call i32 @native(ptr %result, ptr %exception{given})", f"  %value = load {out}, ptr %result", f"  ret {out} %value", "}",
-        "define ptr @call(ptr %self, ptr %args, i64 %n) {", "  %result = alloca i64", "  %exception = alloca ptr",
+        f"define {out} @{symbol}({given[2:]}) {{", "  %result = alloca i64", "  %exception = alloca ptr",
+        f"  call i32 @{native}(ptr %result, ptr %exception{given})", f"  %value = load {out}, ptr %result", f"  ret {out} %value", "}",
+        f"define ptr @{symbol}_call(ptr %self, ptr %args, i64 %n) {{", "  %result = alloca i64", "  %exception = alloca ptr",
         f"  %good = icmp eq i64 %n, {len(kinds)}", "  br i1 %good, label %read, label %bad",
         "bad:", "  call i32 @PyErr_BadArgument()", "  ret ptr null", "read:",
     ]  # fmt: skip
@@ -204,7 +321,7 @@ def _entry(signature):
     lines += [
         "  %error = call ptr @PyErr_Occurred()", "  %fine = icmp eq ptr %error, null", "  br i1 %fine, label %run, label %raised",
         "raised:", "  ret ptr null", "run:", "" if locked else "  %thread = call ptr @PyEval_SaveThread()",
-        f"  call i32 @native(ptr %result, ptr %exception{given})", "" if locked else "  call void @PyEval_RestoreThread(ptr %thread)",
+        f"  call i32 @{native}(ptr %result, ptr %exception{given})", "" if locked else "  call void @PyEval_RestoreThread(ptr %thread)",
     ]  # fmt: skip
     if result == "void":
         lines += ["  call void @Py_IncRef(ptr @_Py_NoneStruct)", "  ret ptr @_Py_NoneStruct", "}"]

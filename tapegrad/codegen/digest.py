@@ -8,7 +8,7 @@ does, for each step is invertible in it.
 
 from __future__ import annotations
 
-from .compile import compiled, inlined
+from .compile import compiled, helper
 from .memory import allocate, copy_bytes, int_at, load_int, release, set_int_at, store_int
 
 #: Words that a round takes.
@@ -19,13 +19,13 @@ P1, P2, P3, P4 = (
 )
 
 
-@inlined
+@helper
 def _round(lane, word):
     turned = lane + word * P2
     return ((turned << 31) | ((turned >> 33) & 0x7FFFFFFF)) * P1
 
 
-@inlined
+@helper
 def _merged(hashed, lane):
     return (hashed ^ _round(0, lane)) * P1 + P4
 

@@ -84,3 +84,14 @@ def readable(array):
     if array.dtype.isnative and array.flags.aligned:
         return array
     return array.astype(array.dtype.newbyteorder("="))
+
+
+def plain_array(data, what, **options):
+    """`data` as an array that compiled loops can read, a new one unless `options` of ``np.array`` say otherwise.
+
+    Refuses what calculates in its own way, and dtypes that cannot be differentiated beside.
+    """
+    check_class(data, what)
+    array = readable(np.array(data, **options))
+    check_dtype(array, what)
+    return array

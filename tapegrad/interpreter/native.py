@@ -122,20 +122,13 @@ def table_of_saved(store):
 
 
 def locate(store, saved, marks, low, high):
-    """Find what the marked instructions from `low` to `high` have saved; `marks` is an address, 0: what all of them have."""
+    """Find what the marked instructions from `low` to `high` have saved; `marks` is an address."""
     savers, addresses = store.savers, data_address(saved)
     first, end = bisect_left(savers, low), bisect_right(savers, high)
     if first < end:
         walk.locate(
             store.flush(), marks, table_address(), savers, first, end, store.objects, addresses, addresses + saved.nbytes // 2
         )
-
-
-def saved_by(store, low, high):
-    """The table of what all instructions from `low` to `high` have saved."""
-    saved = table_of_saved(store)
-    locate(store, saved, 0, low, high)
-    return saved
 
 
 def first_changed(watched, marks, low, high):
@@ -262,15 +255,19 @@ class Sweep:
         self.over(store.flush(), store.special)
         return self
 
-    def go(self, high, low, let_go=None):
-        """Sweep from `high` to `low`; `let_go` is called with each slot on the way whose saved values are large."""
-        store = self.store
+    def reads(self, saved):
+        """Let it read saved values at these addresses."""
+        self.saved, self.parameters[P.W_SAVED] = saved, data_address(saved)
+
+    def locate(self, high, low):
+        """Find what the instructions of a store from `high` to `low` have saved; again if a user's code has run since then."""
         if self.saved is None:
-            self.saved = table_of_saved(store)
-            self.parameters[P.W_SAVED] = data_address(self.saved)
-        # Again before each stretch: a user's code may have run since the last one.
-        self.over(store.flush(), store.special)
-        locate(store, self.saved, self.parameters.item(P.W_MARKS), low, high)
+            self.reads(table_of_saved(self.store))
+        locate(self.store, self.saved, self.parameters.item(P.W_MARKS), low, high)
+
+    def go(self, high, low, let_go=None):
+        """Sweep a store from `high` to `low`; `let_go` is called with each slot on the way whose saved values are large."""
+        self.locate(high, low)
         while (at := self.run(high, low, let_go is not None)) < 0:
             let_go(-1 - at)
             high = -2 - at
@@ -309,7 +306,10 @@ def swept(store, root, leaves, let_go, least=0):
     least : int
         With fewer instructions than that it is not made.
     """
-    sweep = _KEPT.pop() if _KEPT else None
+    try:
+        sweep = _KEPT.pop()
+    except IndexError:
+        sweep = None
     if sweep is None or len(sweep.adjoint) <= root:
         sweep = Sweep(max(root + 1, 1024))
     sweep.over_store(store).parameters[P.W_SLOTS] = root + 1

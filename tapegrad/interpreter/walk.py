@@ -76,7 +76,7 @@ def pack(records, base, count, ops, lefts, rights, offsets, tokens):
 
 @compiled("void(int64, int64, int64, object, int64, int64, object, int64, int64)")
 def locate(records, marks, table, savers, first, end, objects, addresses, numbers):
-    """Find the values that instructions have saved: of ``savers[first:end]`` those that are marked, or all if `marks` is 0.
+    """Find the values that instructions have saved: of ``savers[first:end]`` those that are marked.
 
     `addresses` has a word for each of the `objects`: the address of an array's data, or, of a float, that of
     its double among the `numbers`.  It is 0 for what no walk reads: values let go, and what rules in Python keep.
@@ -85,7 +85,7 @@ def locate(records, marks, table, savers, first, end, objects, addresses, number
         i = as_int(list_item(savers, j))
         op = load_int32(records + SIZE * i)
         # A saver whose recording was interrupted gave its slot to the next one.
-        if op < FIRST_ARRAY or op >= ARRAY_LEAF or (marks != 0 and load_byte(marks + i) == 0):
+        if op < FIRST_ARRAY or op >= ARRAY_LEAF or load_byte(marks + i) == 0:
             continue
         position = load_int(records + SIZE * i + CONSTANT)
         for k in range(position, position + load_int(table + P.ROW_BYTES * (op - FIRST_ARRAY) + P.ROW_SAVES)):

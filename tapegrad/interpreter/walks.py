@@ -37,10 +37,6 @@ class Walks:
             self._native, self.pack = native, native.pack
         return self._native
 
-    def saved(self, store: Any, low: int, high: int) -> Any:
-        """See `native.saved_by`."""
-        return self.load().saved_by(store, low, high)
-
     def digest(self, address: int, nbytes: int) -> int:
         """See `codegen.digest.digest`."""
         if self._digest is None:

@@ -86,8 +86,8 @@ class Emission:
         main.linkage = "internal" if entry else ""
         self.program, self.b = program, ir.IRBuilder(main.append_basic_block("entry"))
         self.main = main
-        self._begin(layout, shared)
-        self._pieces(pieces, layout, shared)
+        self._begin(layout)
+        self._pieces(pieces, shared)
         self._end()
         if entry:
             emit_entry(module, main, layout.nbytes, H_SWEEP, len(program.inputs) > 1)
@@ -95,28 +95,17 @@ class Emission:
         self.text = loop_names(vectorise_calls(str(module)))
         self.lets = [s for s in K.walk(program.body) if isinstance(s, K.Let)]
 
-    def _address(self, buffer, offset=None):
-        b = self.b
-        if offset is not None:
-            return b.gep(self.main.args[2], [const(offset)], source_etype=I8)
-        return b.load(b.gep(self.main.args[1], [const(buffer.number)], source_etype=POINTER), typ=POINTER)
-
-    def _begin(self, layout, shared):
-        b = self.b
-        b.store(NONE, self.main.args[2])
+    def _begin(self, layout):
+        b, workspace = self.b, self.main.args[2]
+        b.store(NONE, workspace)
         for key, offset in layout.slots.items():
             if isinstance(key, tuple):
-                b.store(const(0), self._address(None, offset))
-        for buffer in self.program.outputs:
-            if buffer.zeroed:
-                shared.zero(b, self._address(buffer), buffer.nbytes)
+                b.store(const(0), b.gep(workspace, [const(offset)], source_etype=I8))
 
-    def _pieces(self, pieces, layout, shared):
+    def _pieces(self, pieces, shared):
         b = self.b
         finish = self.main.append_basic_block("finish")
-        for piece, zeroed in zip(pieces, layout.zeroed):
-            for buffer in zeroed:
-                shared.zero(b, self._address(None, layout.offsets[id(buffer)]), buffer.nbytes)
+        for piece in pieces:
             # Memory is used again by the next piece: nothing may move from one to the other.
             shared.call(b, piece, finish, len(pieces) > 1)
         b.branch(finish)

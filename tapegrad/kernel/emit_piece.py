@@ -92,11 +92,6 @@ class Shared:
         kind = ir.FunctionType(ir.VoidType(), [I64] * 6)
         return self.module.globals.get("tapegrad_run") or ir.Function(self.module, kind, "tapegrad_run")
 
-    def zero(self, b, address, nbytes):
-        """Set memory to zero."""
-        memset = self.module.declare_intrinsic("llvm.memset", [POINTER, I64])
-        b.call(memset, [address, ir.Constant(I8, 0), const(nbytes), ir.Constant(I1, 0)])
-
     def new_name(self):
         self.count += 1
         return f"piece{self.count}"

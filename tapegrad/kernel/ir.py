@@ -60,8 +60,6 @@ class Buffer:
         Which input or output.
     data : ndarray or None
         Elements of a constant.
-    zeroed : bool
-        Whether a temporary or output has to be all zeros when the kernel begins.
     finite : bool
         Whether the kernel reports an output that is not finite in every element.
     """
@@ -71,7 +69,6 @@ class Buffer:
     char: str = "d"
     number: int = 0
     data: np.ndarray | None = None
-    zeroed: bool = False
     finite: bool = False
 
     @property

@@ -76,8 +76,8 @@ class _Listing:
         name = self.names.get(id(buffer))
         if name is None:
             name = self.names[id(buffer)] = self._new(_LETTERS[buffer.role])
-            marks = "".join(f", {mark}" for mark in ("zeroed", "finite") if getattr(buffer, mark))
-            self.heads.append(f"{name}: {np.dtype(buffer.char)}[{buffer.size}]{marks}{_data(buffer.data)}")
+            mark = ", finite" if buffer.finite else ""
+            self.heads.append(f"{name}: {np.dtype(buffer.char)}[{buffer.size}]{mark}{_data(buffer.data)}")
         return name
 
     def value(self, value):

@@ -39,8 +39,6 @@ class Plan:
         Of the registers of array programs; `scratch` follows.
     offsets : dict of id to int
         Of the temporaries.
-    zeroed : list of list of Buffer
-        For each piece, the temporaries that have to be zero before it.
     """
 
     nbytes: int = 0
@@ -48,7 +46,6 @@ class Plan:
     run: int = 0
     scratch: int = 0
     offsets: dict = field(default_factory=dict)
-    zeroed: list = field(default_factory=list)
 
 
 def _aligned(nbytes):
@@ -84,7 +81,7 @@ def assign_offsets(intervals):
 
 def plan(pieces, program):
     """The `Plan` of a program cut into `pieces`."""
-    layout = Plan(nbytes=8, zeroed=[[] for _ in pieces])
+    layout = Plan(nbytes=8)
 
     def word(key):
         layout.slots[key] = layout.nbytes
@@ -102,9 +99,7 @@ def plan(pieces, program):
     base = _aligned(layout.nbytes)
     alive = list(lives(pieces).values())
     offsets, top = assign_offsets([(buffer.nbytes, first, last) for buffer, first, last in alive])
-    for (buffer, first, _), offset in zip(alive, offsets):
+    for (buffer, _, _), offset in zip(alive, offsets):
         layout.offsets[id(buffer)] = base + offset
-        if buffer.zeroed:
-            layout.zeroed[first].append(buffer)
     layout.nbytes = base + top
     return layout

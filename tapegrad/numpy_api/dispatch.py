@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import inspect
 import math
+from operator import attrgetter
 
 import numpy as np
 
@@ -29,13 +30,10 @@ from ..common.tree import parts_of
 from ..rules import BY_FUNCTION, BY_NAME
 from ..rules.special import SCIPY_UFUNCS
 from .lists import CODE, parameters
-from .refused import REFUSED
+from .refused import REFUSED, WITHOUT_DERIVATIVE
 
 #: ufuncs whose results carry no derivative; they give plain values.
-VALUES = {
-    np.less, np.less_equal, np.greater, np.greater_equal, np.equal, np.not_equal, np.logical_and, np.logical_or,
-    np.logical_not, np.logical_xor, np.isnan, np.isfinite, np.isinf, np.signbit,
-}  # fmt: skip
+VALUES = {function for name in WITHOUT_DERIVATIVE if isinstance(function := attrgetter(name.partition(".")[2])(np), np.ufunc)}
 #: (ufunc, name of a method) -> what stands for it on tensors; `grouping` and `reductions` fill it.
 METHODS = {}
 #: ufuncs served by a function of ours, not by the row that stands for them (or by several).

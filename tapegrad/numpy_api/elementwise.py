@@ -8,9 +8,7 @@ from ..array import functions as F
 from ..array.differentiable import Differentiable
 from ..array.record import guard_on, plain, record_aux
 from ..common.host_functions import host_function
-from .dispatch import DIRECT, FUNCTIONS, VALUES, implements, refuse, value_of
-
-VALUES.update((np.isnat,))
+from .dispatch import DIRECT, FUNCTIONS, implements, refuse, value_of
 
 
 def _array(x):
@@ -30,8 +28,6 @@ def modf(x):
     """Fraction and integer part of x; the derivative of the integer part is 0."""
     x = F.lift(x)
     whole = F.trunc(x)
-    if guard_on(all_finite(), x):
-        return x - whole, whole
     infinite = record_aux(np.isinf, x)
     return F.where(infinite, 0.0, x) - F.where(infinite, 0.0, whole), whole
 

@@ -13,7 +13,7 @@ from ..array.record import guard_on
 from ..array.whole import Whole
 from ..common.errors import LeaveTapeError
 from ..common.host_functions import host_function
-from .dispatch import METHODS, any_tracked, implements, only_defaults, plain_function, values_of
+from .dispatch import METHODS, any_tracked, implements, plain_function, values_of
 
 
 @implements(np.bincount)
@@ -53,14 +53,12 @@ def _running(values, axis, largest):
     return F.along_axis(values.shape, axis)(np.maximum.accumulate(np.where(new, order, 0), axis))
 
 
-def _extremes(ufunc, array, axis=0, dtype=None):
-    only_defaults(ufunc.accumulate, dtype=dtype)
+def _extremes(ufunc, array, axis=0):
     array = F.lift(array)
     return F.moved_by("gather", array, _running(F.axis_index(axis, array.ndim), ufunc is np.maximum), array)
 
 
-def _reduceat(array, indices, axis=0, dtype=None):
-    only_defaults(np.add.reduceat, dtype=dtype)
+def _reduceat(array, indices, axis=0):
     moved = F.moveaxis(F.lift(array), axis, 0)
     starts = np.asarray(values_of(indices))
     # NumPy looks at the arguments.
@@ -72,16 +70,8 @@ def _reduceat(array, indices, axis=0, dtype=None):
     return F.moveaxis(sums, 0, axis)
 
 
-def _accumulated(function, ufunc):
-    def call(array, axis=0, dtype=None):
-        only_defaults(ufunc.accumulate, dtype=dtype)
-        return function(array, axis=axis)
-
-    return call
-
-
-METHODS[np.add, "accumulate"] = _accumulated(F.cumsum, np.add)
-METHODS[np.multiply, "accumulate"] = _accumulated(lambda array, axis: np.cumprod(array, axis), np.multiply)
+METHODS[np.add, "accumulate"] = lambda array, axis=0: F.cumsum(array, axis)
+METHODS[np.multiply, "accumulate"] = lambda array, axis=0: np.cumprod(array, axis)
 METHODS[np.add, "reduceat"] = _reduceat
 for _ufunc in (np.maximum, np.minimum):
     METHODS[_ufunc, "accumulate"] = lambda *args, ufunc=_ufunc, **kwargs: _extremes(ufunc, *args, **kwargs)

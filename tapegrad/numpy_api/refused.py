@@ -43,7 +43,7 @@ REFUSED = _by_name({
 WITHOUT_DERIVATIVE = _by_name({
     "the imaginary part of a real number is 0": "imag",
     "a truth value is piecewise constant": (
-        "all allclose any array_equal array_equiv equal greater greater_equal isclose iscomplex isfinite isin isinf isnan "
+        "all allclose any array_equal array_equiv equal greater greater_equal isclose iscomplex isfinite isin isinf isnan isnat "
         "isneginf isposinf isreal less less_equal logical_and logical_not logical_or logical_xor not_equal signbit"
     ),
     "positions are integers": (

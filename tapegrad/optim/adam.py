@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from ..common.errors import OptimizationError
-from .optimizer import Optimizer, Params, put
+from .optimizer import Optimizer, Params
 
 
 class Adam(Optimizer):
@@ -39,9 +39,6 @@ class Adam(Optimizer):
     True
     """
 
-    #: Whether weights decay by themselves, apart from the gradient.
-    decoupled = False
-
     def __init__(
         self, params: Params, lr: float = 1e-3, betas: tuple[float, float] = (0.9, 0.999), eps: float = 1e-8,
         weight_decay: float = 0.0, amsgrad: bool = False, *, maximize: bool = False,
@@ -56,15 +53,8 @@ class Adam(Optimizer):
             if not 0.0 <= beta < 1.0:
                 raise OptimizationError(f"betas[{k}]={beta!r} must be from 0 to below 1")
 
-    def _update(self, p, value, g, group, state):
+    def _changed(self, value, g, group, state):
         beta1, beta2 = group["betas"]
-        if group["maximize"]:
-            g = -g
-        if group["weight_decay"]:
-            if self.decoupled:
-                value = value * (1.0 - group["lr"] * group["weight_decay"])
-            else:
-                g = g + group["weight_decay"] * value
         if not state:
             state.update(step=0, exp_avg=np.zeros_like(value), exp_avg_sq=np.zeros_like(value))
         state["step"] += 1
@@ -74,7 +64,7 @@ class Adam(Optimizer):
             square = state["max_exp_avg_sq"] = np.maximum(state.get("max_exp_avg_sq", 0.0), square)
         size = group["lr"] / (1.0 - beta1 ** state["step"])
         spread = np.sqrt(square) / math.sqrt(1.0 - beta2 ** state["step"]) + group["eps"]
-        put(p, value - size * (mean / spread))
+        return value - size * (mean / spread)
 
 
 class AdamW(Adam):

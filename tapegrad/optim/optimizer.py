@@ -49,6 +49,9 @@ class Optimizer:
     0.1
     """
 
+    #: Whether weights decay by themselves, apart from the gradient.
+    decoupled = False
+
     def __init__(self, params: Params, defaults: dict[str, Any]) -> None:
         self.defaults = defaults
         self.state: dict[Tensor, dict[str, Any]] = {}
@@ -121,10 +124,17 @@ class Optimizer:
             for group in self.param_groups:
                 for p in group["params"]:
                     if p.grad is not None:
-                        self._update(p, value_of(p), value_of(p.grad), group, self.state.setdefault(p, {}))
+                        value, g, decay = value_of(p), value_of(p.grad), group.get("weight_decay")
+                        g = -g if group.get("maximize") else g
+                        if decay and self.decoupled:
+                            value = value * (1.0 - group["lr"] * decay)
+                        elif decay:
+                            g = g + decay * value
+                        put(p, self._changed(value, g, group, self.state.setdefault(p, {})))
         return loss
 
-    def _update(self, p, value, g, group, state):
+    def _changed(self, value, g, group, state):
+        """What a parameter becomes; `g` points upwards, weights that decay by themselves have done so."""
         raise NotImplementedError(f"{type(self).__name__} does not say how it changes a parameter")
 
     # -- keeping ---------------------------------------------------------------------

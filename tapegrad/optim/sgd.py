@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..common.errors import OptimizationError
-from .optimizer import Optimizer, Params, put
+from .optimizer import Optimizer, Params
 
 
 class SGD(Optimizer):
@@ -48,15 +48,11 @@ class SGD(Optimizer):
         if group["nesterov"] and (group["momentum"] <= 0 or group["dampening"] != 0):
             raise OptimizationError("nesterov=True needs momentum above 0 and no dampening")
 
-    def _update(self, p, value, g, group, state):
-        if group["maximize"]:
-            g = -g
-        if group["weight_decay"]:
-            g = g + group["weight_decay"] * value
+    def _changed(self, value, g, group, state):
         momentum = group["momentum"]
         if momentum:
             velocity = state.get("momentum_buffer")
             velocity = g.copy() if velocity is None else momentum * velocity + (1.0 - group["dampening"]) * g
             state["momentum_buffer"] = velocity
             g = g + momentum * velocity if group["nesterov"] else velocity
-        put(p, value - group["lr"] * g)
+        return value - group["lr"] * g

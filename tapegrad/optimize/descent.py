@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import math
 
-from ..codegen.compile import inlined
+from ..codegen.compile import helper
 from . import loop as P
 from .vectors import project
 
 
-@inlined
+@helper
 def step(v, r, i):
     """The trial point from the current one."""
     # The velocity, or Adam's first moment; Adam's second one.

@@ -58,11 +58,9 @@ class Layout:
             raise OptimizationError(f"{name} has no numbers: there is nothing to optimise")
         self.vector = np.concatenate([p.reshape(-1) for p in parts], dtype=np.float64)
         self.is_vector = self.structure.kind is None and self.shapes[0] is not None and len(self.shapes[0]) == 1
-        for one, part in zip(self.names, parts):
-            bad = np.argwhere(~np.isfinite(part))
-            if len(bad):
-                at = f"[{', '.join(map(str, bad[0]))}]" if part.ndim else ""
-                raise OptimizationError(f"{one}{at} is {part[tuple(bad[0])]}; start from finite numbers")
+        bad = np.flatnonzero(~np.isfinite(self.vector))
+        if len(bad):
+            raise OptimizationError(f"{self.name_of(bad[0])} is {self.vector[bad[0]]}; start from finite numbers")
 
     @property
     def size(self):

@@ -61,8 +61,9 @@ def cubic(a, fa, ga, b, fb, gb):
     The closed form of the paper's section 4, scaled against overflow.
     """
     theta = 3.0 * (fa - fb) / (b - a) + ga + gb
-    size = max(abs(theta), abs(ga), abs(gb))
-    inside = max(0.0, (theta / size) ** 2 - ga / size * (gb / size))
+    size = max(max(abs(theta), abs(ga)), abs(gb))
+    theta_size = theta / size
+    inside = max(0.0, theta_size * theta_size - ga / size * (gb / size))
     gamma = size * math.sqrt(inside)
     if b > a:
         gamma = -gamma

@@ -84,7 +84,7 @@ def run(handle, history, budget, v, pairs, products, r, i):
             if i[P.I_ITERATIONS] > 0:
                 if searching and r[P.R_SEARCH + L_STEP] >= LARGEST:
                     return P.ENDLESS
-                if change <= r[P.R_FTOL] * max(abs(value), abs(value + r[P.R_CHANGE]), 1.0):
+                if change <= r[P.R_FTOL] * max(max(abs(value), abs(value + r[P.R_CHANGE])), 1.0):
                     return P.CHANGE
             if i[P.I_ITERATIONS] >= i[P.I_LIMIT]:
                 return P.LIMIT

@@ -10,6 +10,7 @@ from ..interpreter import native
 from ..interpreter import program as P
 from ..tape.meta import SCALAR
 from . import walk as W
+from .ports import count_of
 
 #: Slots that the sweeps of one compiled call pass at most, if there are several: between calls Python may be interrupted.
 MOST_SLOTS = 1 << 24
@@ -26,8 +27,6 @@ class Backward(native.Sweep):
         A byte for each that is visited, and a few more.
     high, low : int
         The first and the last of these.
-    saved : ndarray of int64
-        Addresses of the values that the sweep reads.
     inputs : list of Port
     others : sequence of int
         Leaves that are arrays and no inputs: what arrives there goes nowhere.
@@ -38,19 +37,19 @@ class Backward(native.Sweep):
         Of the inputs: each sweep writes them.
     """
 
-    def __init__(self, count, marks, high, low, saved, inputs, others=()):
+    def __init__(self, count, marks, high, low, inputs, others=()):
         super().__init__(count, marks, W.PARAMETERS)
         address, p = native.data_address, self.parameters
-        self.gradients, self.saved, self._lock = [np.zeros(port.shape, port.char) for port in inputs], saved, threading.Lock()
+        self.gradients, self._lock = [np.zeros(port.shape, port.char) for port in inputs], threading.Lock()
         whole, single = [(0, 0, slot) for slot in others], []
         for port, gradient in zip(inputs, self.gradients):
             whole.append((address(gradient), gradient.nbytes, 0 if port.meta is SCALAR else port.slot))
             single += [(address(gradient) + 8 * begin, slot) for begin, _, slot, meta in port.pieces if meta is SCALAR]
         self._leaves, self._delivered = [slot for _, _, slot in whole if slot], np.array(listed(whole) + listed(single), np.int64)
-        p[P.W_SAVED], p[W.P_GRADIENTS], p[W.P_HIGH], p[W.P_LOW] = address(saved), address(self._delivered), high, low
+        p[W.P_GRADIENTS], p[W.P_HIGH], p[W.P_LOW] = address(self._delivered), high, low
 
     def rows(self, seeds, count):
-        """For each input an array (count, its elements), for `count` lists of seeds (`seeds_of`), one after the other."""
+        """For each input an array (count, its elements), for `count` lists of `seeds` (`seeds_of`), one after the other."""
         address, p = native.data_address, self.parameters
         matrices = [np.zeros((count, g.size), g.dtype) for g in self.gradients]
         copies = np.array(listed([(address(m), address(g), g.nbytes) for m, g in zip(matrices, self.gradients)]), np.int64)
@@ -76,14 +75,23 @@ class Backward(native.Sweep):
             self.drop(slot)
 
 
-def seeds_of(directions):
-    """The words of seeds, for directions of the outputs (`ports.prepared`), to whose arrays they refer."""
+def seeds_of(outputs, directions):
+    """The words of seeds, for `directions` of the outputs, and the arrays to which they refer."""
+    arrays = {}
+    for port, seeds in zip(outputs, directions):
+        if port.slot:
+            # What is a result twice has the sum of both.
+            seeds = np.array(seeds, port.char, order="C")
+            arrays[port.slot] = port, (arrays[port.slot][1] + seeds if port.slot in arrays else seeds)
+    parts = []
+    for slot, (port, seeds) in arrays.items():
+        nbytes = seeds.itemsize * port.size
+        there = seeds.reshape(len(seeds), -1).any(axis=1).tolist()
+        parts.append((slot, native.data_address(seeds), nbytes, 0 if port.meta is SCALAR else nbytes, there))
     words = []
-    for numbers, values, arrays in directions:
-        first = native.data_address(values)
-        seeds = [(slot, first + 8 * k, 0) for k, slot in enumerate(numbers.tolist())]
-        words += listed([*seeds, *((slot, native.data_address(seed), seed.nbytes) for slot, seed in arrays)])
-    return np.array(words, np.int64)
+    for k in range(count_of(outputs, directions)):
+        words += listed([(slot, first + k * step, nbytes) for slot, first, step, nbytes, there in parts if there[k]])
+    return np.array(words, np.int64), arrays
 
 
 def seeds_of_units(outputs):

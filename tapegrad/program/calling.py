@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from ..array.record import normalise
 from ..common.errors import GradientError, GuardError, ShapeError
 from ..common.registry import registry
 from ..common.tree import unflatten
@@ -93,7 +94,7 @@ class Callable:
             self.kept.give(workspace)
             raise GuardError(f"the recorded path does not hold here: {self.guards[missed]}; record the function at this point")
         values = [workspace.output(k) for k in range(len(self.outputs))]
-        gradients = [_number(g) for g in workspace.gradients] if backward else None
+        gradients = [normalise(g.copy()) for g in workspace.gradients] if backward else None
         self.kept.give(workspace)
         return unflatten(self.structure, values), gradients
 
@@ -110,7 +111,3 @@ class Callable:
                 )
             arrays.append(np.ascontiguousarray(a, meta.char).reshape(meta.shape))
         return arrays
-
-
-def _number(gradient):
-    return float(gradient) if gradient.ndim == 0 and gradient.dtype.char == "d" else gradient.copy()

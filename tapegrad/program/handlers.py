@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import dis
+import functools
 from bisect import bisect_left
 from operator import attrgetter
 
@@ -19,30 +20,15 @@ from ..tape.places import PACKAGE
 
 #: What a floating-point operation may raise outside of replays.
 ERRORS = (FloatingPointError, ZeroDivisionError, OverflowError, Warning)
-#: Code objects by id: themselves, and their instructions and entries, or None.
-_KNOWN: dict = {}
-MOST = 4096
 _LOADS = ("LOAD_GLOBAL", "LOAD_NAME", "LOAD_FAST", "LOAD_DEREF", "LOAD_CLASSDEREF", "LOAD_FAST_CHECK", "LOAD_FAST_BORROW")
 _PAIRS = ("LOAD_FAST_LOAD_FAST", "LOAD_FAST_BORROW_LOAD_FAST_BORROW")
 _ATTRIBUTES = ("LOAD_ATTR", "LOAD_METHOD")
 _NOTHING = ("NOP", "CACHE", "RESUME", "PRECALL", "EXTENDED_ARG", "PUSH_NULL", "COPY_FREE_VARS", "NOT_TAKEN")
 
 
-def guarded_code(code):
-    """``(instructions, entries)`` of a code object that has entries in its exception table, else None.
-
-    An entry is (first offset, offset behind the last, offset of the handler).
-    """
-    known = _KNOWN.get(id(code))
-    if known is None:
-        if len(_KNOWN) >= MOST:
-            _KNOWN.clear()
-        # The code object is kept, so that its id stays its own.
-        known = _KNOWN[id(code)] = (code, _looked_at(code) if code.co_exceptiontable else None)
-    return known[1]
-
-
+@functools.lru_cache(4096)
 def _looked_at(code):
+    """The instructions of a code object, and its exception table: (first offset, offset behind the last, offset of the handler)."""
     instructions = [i for i in dis.get_instructions(code) if i.opname not in _NOTHING]
     return instructions, [(e.start, e.end, e.target) for e in dis.Bytecode(code).exception_entries]
 
@@ -56,8 +42,7 @@ def catcher(frame, base):
     while frame is not None and frame.f_code is not base:
         code = frame.f_code
         if code.co_exceptiontable and not code.co_filename.startswith(PACKAGE):
-            known = guarded_code(code)
-            text = known and _caught(frame, *known)
+            text = _caught(frame, *_looked_at(code))
             if text:
                 while frame is not None and frame.f_code is not base:
                     frame = frame.f_back

@@ -1,7 +1,7 @@
 """Inputs and outputs of a tape, and what a sweep is seeded with.
 
-An argument may be on a tape as a whole, or element by element, or both: a `Port` says by which slots.  A *direction* of some
-ports is what goes to these: slots and values of numbers, and pairs of a slot and an array.
+An argument may be on a tape as a whole, or element by element, or both: a `Port` says by which slots.  *Directions* of some
+ports are a list with an array (directions, *shape) for each of them.
 """
 
 from __future__ import annotations
@@ -17,18 +17,17 @@ class Port:
 
     Parameters
     ----------
-    value : float or ndarray
+    meta : Meta
+        The description of its value.
     slot : int
         0: it is not on the tape as a whole.
-    interior : bool
-        Whether it is a computed result.
     elements : sequence of (int, int)
         Flat position and slot of each element that the tape reads by itself.
+    value : float or ndarray, optional
     """
 
-    def __init__(self, value, slot, interior=False, elements=()):
-        self.value, self.slot, self.interior = value, slot, interior
-        self.meta = SCALAR if type(value) is float else meta_of(value)
+    def __init__(self, meta, slot, elements=(), value=None):
+        self.meta, self.slot, self.value = meta, slot, value
         self.shape, self.size = self.meta.shape, self.meta.size
         self.char = self.meta.char if self.meta.char in "df" else "d"
         self.elements = sorted(elements)
@@ -46,17 +45,11 @@ def pieces_of(ports):
     return sorted(pieces, key=lambda piece: piece[0])
 
 
-def prepared(ports, seeds):
-    """One direction, from one seed per port: slots and values of the numbers that are not zero, and (slot, array) pairs."""
-    by_slot = {}
-    for p, seed in zip(ports, seeds):
-        numbers = np.ravel(seed).tolist() if p.elements else [seed]
-        for begin, _, slot, meta in p.pieces:
-            part = float(numbers[begin]) if meta is SCALAR else seed
-            by_slot[slot] = part if slot not in by_slot else by_slot[slot] + part
-    numbers = [(slot, seed) for slot, seed in by_slot.items() if type(seed) is float and seed]
-    arrays = [(slot, seed) for slot, seed in by_slot.items() if type(seed) is not float and seed.any()]
-    return np.array([s for s, _ in numbers], np.int64), np.array([v for _, v in numbers]), arrays
+def count_of(ports, directions):
+    """How many directions of `ports` there are; None stands for all unit vectors."""
+    if directions is None:
+        return sum(p.size for p in ports)
+    return len(directions[0]) if directions else 1
 
 
 def units(ports, start, stop, lanes):
@@ -79,7 +72,7 @@ def inputs_of(tape):
     for k, position, slot in tape.elements:
         elements.setdefault(k, []).append((position, slot))
     return [
-        Port(_like(meta), tape.leaves[k], elements=elements.get(k, ()))
+        Port(meta, tape.leaves[k], elements.get(k, ()))
         for k, meta in enumerate(tape.inputs)
         if tape.wanted[k]
     ]
@@ -89,16 +82,11 @@ def outputs_of(tape):
     """The results of a tape, as ports."""
     ports = []
     for slot, description in tape.outputs:
-        value = _like(description) if slot else _constant(description)
-        ports.append(Port(value, slot if slot and tape.active[slot] else 0))
+        meta = description if slot else _constant(description)
+        ports.append(Port(meta, slot if slot and tape.active[slot] else 0))
     return ports
-
-
-def _like(meta):
-    """A value of this description, which nobody reads."""
-    return 0.0 if meta is SCALAR else np.zeros(meta.shape, np.dtype(meta.char))
 
 
 def _constant(value):
     array = np.asarray(getattr(value, "_v", value))
-    return normalise(array) if array.dtype.kind in "biuf" else 0.0
+    return meta_of(normalise(array)) if array.dtype.kind in "biuf" else SCALAR

@@ -27,10 +27,10 @@ from ..common.tree import flatten, leaf_names, unflatten
 from ..interpreter.plan import Signature
 from ..interpreter.walks import walks
 from ..tape.layout import ARRAY_LEAF, FIRST_ARRAY, MARK
-from ..tape.meta import SCALAR
+from ..tape.meta import meta_of
 from ..tape.modes import enable_grad
 from .cuts import Cut
-from .ports import Port, prepared, units
+from .ports import Port, count_of, units
 
 #: Words of the tangents that one walk carries, at most (2**25 are 256 MB).
 MOST_WORDS = 1 << 25
@@ -86,22 +86,34 @@ class Sweeps(ABC):
 
     def pull(self, cotangents):
         """The adjoints of the inputs for one adjoint of each output (normalised values)."""
-        rows = self._swept([prepared(self.outputs, cotangents)])
-        return [as_plain(normalise(r.reshape(p.shape))) for p, r in zip(self.inputs, rows)]
+        return _single(self.inputs, self._swept([np.asarray(c)[None] for c in cotangents]))
 
-    def _count(self, directions):
-        return sum(p.size for p in self.outputs) if directions is None else len(directions)
+    def push(self, tangents):
+        """The tangents of the outputs for one tangent of each input (normalised values)."""
+        return _single(self.outputs, self._pushed([np.asarray(t)[None] for t in tangents]))
+
+    @abstractmethod
+    def _pushed(self, directions):
+        """For each output an array (directions, its elements), for directions of the inputs, or all unit vectors."""
+
+    def _pushed_by_rows(self, directions):
+        """The same by sweeps back: zero is absolute in these, of which nothing is made that could not be."""
+        rows, ends = self._swept(None), np.cumsum([0, *(p.size for p in self.outputs)])
+        whole = np.concatenate(rows, axis=1) if rows else np.zeros((ends[-1], 0))
+        columns = [np.array(whole[begin:end].T, p.char) for p, begin, end in zip(self.outputs, ends, ends[1:])]
+        if directions is None:
+            return columns
+        along = np.concatenate([d.reshape(len(d), -1) for d in directions], axis=1)
+        # Zero times anything is zero.
+        return [np.array([d[d != 0.0] @ c[d != 0.0] for d in along], c.dtype) for c in columns]
 
     def _swept(self, directions):
-        """For each input an array (directions, its elements), for directions of the outputs (`ports.prepared`), or all unit vectors."""
+        """For each input an array (directions, its elements), for directions of the outputs (`ports`), or all unit vectors."""
         from .backward import seeds_of, seeds_of_units  # loads compiled code
 
         self.check()
-        if directions is None:
-            seeds, _ones = seeds_of_units(self.outputs)
-        else:
-            seeds = seeds_of(directions)
-        return self._backward.rows(seeds, self._count(directions))
+        seeds, _arrays = seeds_of_units(self.outputs) if directions is None else seeds_of(self.outputs, directions)
+        return self._backward.rows(seeds, count_of(self.outputs, directions))
 
 
 class Recording(Sweeps):
@@ -118,11 +130,6 @@ class Recording(Sweeps):
         Passed on.
     plain : bool
         Whether results that depend on nothing may be of any dtype.
-
-    Attributes
-    ----------
-    structures : list of Structure
-        Of each argument.
     """
 
     at_once = True
@@ -130,13 +137,11 @@ class Recording(Sweeps):
     def __init__(self, f, args, argnums, kwargs=None, plain=False):
         args = list(args)
         leaves = []
-        self.structures = []
         for k in argnums:
             parts, structure = flatten(args[k])
             named = zip(parts, leaf_names(structure))
             parts = [tensor(differentiable(p, f"argument {k}{name}"), requires_grad=True) for p, name in named]
             args[k] = unflatten(structure, parts)
-            self.structures.append(structure)
             leaves += parts
         keys = [leaf._k for leaf in leaves]
         with enable_grad(), Tape() as tape, differentiating(leaves):
@@ -147,9 +152,9 @@ class Recording(Sweeps):
         for output, name in zip(results, leaf_names(self.structure)):
             check_result(output, tape.store, f"the result{name}", plain=plain)
         # A leaf that was changed in place is another leaf to the store.
-        self.inputs = [Port(leaf._v, store.enter(leaf)) for leaf in leaves]
+        self.inputs = [Port(meta_of(leaf._v), store.enter(leaf)) for leaf in leaves]
         self.outputs = [self._output(output) for output in results]
-        roots = sorted({p.slot for p in self.outputs if p.interior})
+        roots = sorted({result._i for result in results if getattr(result, "_t", None) is not None})
         if roots:
             swept = Pass(store, [(slot, None) for slot in roots], None)
             swept.check()
@@ -182,10 +187,10 @@ class Recording(Sweeps):
 
     def _output(self, result):
         if not isinstance(result, Tensor):
-            return Port(normalise(readable(np.asarray(result))), 0)
-        if result._t is not None:
-            return Port(result._v, result._i, True)
-        return Port(result._v, self.store.leaves.get(result._k, 0) if result._r else 0)
+            value, slot = normalise(readable(np.asarray(result))), 0
+        else:
+            value, slot = result._v, result._i if result._t is not None else self.store.leaves.get(result._k, 0) if result._r else 0
+        return Port(meta_of(value), slot, value=value)
 
     # -- reverse mode --------------------------------------------------------------
     @cached_property
@@ -194,24 +199,22 @@ class Recording(Sweeps):
 
         store, own = self.store, {p.slot for p in self.inputs}
         others = set(np.flatnonzero(store.records()["op"][: self.high + 1] == ARRAY_LEAF).tolist()) - own
-        backward = Backward(self.high + 1, self.marks, self.high, self.low, store.saved(self.low, self.high), self.inputs, others)
-        backward.over(store.flush(), store.special)
+        backward = Backward(self.high + 1, self.marks, self.high, self.low, self.inputs, others)
+        backward.over_store(store).locate(self.high, self.low)
         return backward
 
     def _swept(self, directions):
         """As of `Sweeps`; where a rule runs in Python, by ordinary backward passes."""
         if not self.primitive:
             return super()._swept(directions)
-        (leaves, results), count = self._tensors, self._count(directions)
+        (leaves, results), count = self._tensors, count_of(self.outputs, directions)
         matrices = [np.zeros((count, p.size), p.char) for p in self.inputs]
-        if directions is None:
-            directions = (prepared(self.outputs, [u[0, ...] for u in units(self.outputs, k, k + 1, 1)]) for k in range(count))
-        for k, (numbers, values, arrays) in enumerate(directions):
-            seeds = {**dict(zip(numbers.tolist(), values.tolist())), **dict(arrays)}
-            of = {p.slot: t for p, t in zip(self.outputs, results)}
-            if seeds:
-                roots = [of[slot] for slot in seeds]
-                gradients = grad(roots, leaves, [tensor(seed) for seed in seeds.values()], retain_graph=True, allow_unused=True)
+        for k in range(count):
+            seeds = units(self.outputs, k, k + 1, 1) if directions is None else [d[k : k + 1] for d in directions]
+            roots = [(t, tensor(s[0, ...])) for p, t, s in zip(self.outputs, results, seeds) if p.slot and s.any()]
+            if roots:
+                tensors, seeds = zip(*roots)
+                gradients = grad(tensors, leaves, seeds, retain_graph=True, allow_unused=True)
                 for rows, g in zip(matrices, gradients):
                     if g is not None:
                         rows[k] = np.ravel(g._v)
@@ -225,16 +228,16 @@ class Recording(Sweeps):
         if isinstance(forward, Cut):
             product = self._product(forward)
             return self._swept(None) if product is None else product
-        return self._columns() if forward else self._swept(directions)
+        return self._pushed(directions) if forward else self._swept(directions)
 
     def _product(self, cut):
         """Rows of the Jacobian from those of a cut and its columns, or None if some are not finite: zero is absolute."""
-        ports = [Port(0.0 if meta is SCALAR else np.zeros(meta.shape, meta.char), slot) for slot, meta in cut.values]
+        ports = [Port(meta, slot) for slot, meta in cut.values]
         lower = copy.copy(self)
         lower.__dict__.pop("_backward", None)
         # A leaf has the slot of its first reader, or later.
         lower.outputs, lower.high = ports, max([cut.position, *(p.slot for p in self.inputs)])
-        rows, columns = lower._swept(None), self._pushed(units(ports, 0, cut.width, cut.width), cut.width, ports, cut.position)
+        rows, columns = lower._swept(None), self._pushed_behind(cut.position, ports, units(ports, 0, cut.width, cut.width))
         if not all(np.isfinite(part).all() for part in (*rows, *columns)):
             return None
         left = np.concatenate(columns, axis=1).T
@@ -242,35 +245,26 @@ class Recording(Sweeps):
         return [np.asarray(left * part if cut.width == 1 else left @ part, part.dtype) for part in rows]
 
     # -- forward mode ----------------------------------------------------------------
-    def _columns(self):
-        """For each output an array (inputs, elements of the output)."""
+    def _pushed(self, directions):
         if self.primitive:
-            return transposed(self._swept(None), self.outputs)
+            return self._pushed_by_rows(directions)
+        if directions is not None:
+            return self._pushed_behind(0, self.inputs, directions)
         total, most, parts = sum(p.size for p in self.inputs), self._lanes(), []
         for start in range(0, total, most):
-            lanes = min(most, total - start)
-            parts.append(self._pushed(units(self.inputs, start, start + lanes, lanes), lanes))
+            stop = min(start + most, total)
+            parts.append(self._pushed_behind(0, self.inputs, units(self.inputs, start, stop, stop - start)))
         return [np.concatenate(rows) for rows in zip(*parts)] or [np.zeros((0, p.size), p.char) for p in self.outputs]
 
     def _lanes(self):
         """How many tangents one walk carries: those of all its results are kept until its end."""
         return max(1, MOST_WORDS // (sum(s.out.size for s in self._signatures()) + self.high))
 
-    def push(self, tangents):
-        """The tangents of the outputs for one tangent of each input (normalised values)."""
-        if self.primitive:
-            pushed = along(transposed(self._swept(None), self.outputs), np.concatenate([np.ravel(t) for t in tangents])[None])
-        else:
-            pushed = self._pushed([np.asarray(t)[None] for t in tangents], 1)
-        return [as_plain(normalise(r.reshape(p.shape))) for p, r in zip(self.outputs, pushed)]
-
-    def _pushed(self, seeds, lanes, sources=None, position=0):
-        """For each output an array (lanes, elements of the output), by the rules of the instructions behind `position`.
-
-        The seeds are those of the inputs, or of other `sources`.
-        """
+    def _pushed_behind(self, position, sources, seeds):
+        """The tangents of the outputs, as of `_pushed`, for directions of the `sources`, by the rules of the instructions behind `position`."""
+        lanes = count_of(sources, seeds)
         self.check()
-        stretch, carried = Stretch(self.store, plain=True), {p.slot: seed for p, seed in zip(sources or self.inputs, seeds)}
+        stretch, carried = Stretch(self.store, plain=True), {p.slot: seed for p, seed in zip(sources, seeds)}
         between = self.between()
         tangent = push(stretch, between[between > position].tolist(), carried, lanes)
         tangents = [tangent(p.slot) for p in self.outputs]
@@ -278,13 +272,6 @@ class Recording(Sweeps):
         return [np.zeros((lanes, p.size), p.char) + (0.0 if t is None else np.reshape(t, (lanes, p.size))) for p, t in zip(self.outputs, tangents)]
 
 
-def transposed(rows, outputs):
-    """For each output an array (inputs, elements of the output), of what `rows` has for each input."""
-    ends = np.cumsum([0, *(p.size for p in outputs)])
-    whole = np.concatenate(rows, axis=1) if rows else np.zeros((ends[-1], 0))
-    return [np.array(whole[begin:end].T, p.char) for p, begin, end in zip(outputs, ends, ends[1:])]
-
-
-def along(columns, directions):
-    """For each output an array (directions, elements of the output), from its columns; zero times anything is zero."""
-    return [np.array([d[d != 0.0] @ c[d != 0.0] for d in directions], c.dtype) for c in columns]
+def _single(ports, parts):
+    """The only direction of each port, in its shape."""
+    return [as_plain(normalise(part.reshape(p.shape))) for p, part in zip(ports, parts)]

@@ -65,7 +65,7 @@ class Replay(Executable):
     count : int
         Workspaces: how many threads can be inside at a time, by compiled code; others wait.
     pool : Pool, optional
-        Where these come from, and go to at `close`.
+        Where these come from.
 
     Attributes
     ----------
@@ -85,13 +85,14 @@ class Replay(Executable):
             for k, (slot, what) in enumerate(tape.outputs) if not slot and self.outputs[k][0] != (0,)
         }  # fmt: skip
         self._workspaces = [self._pool.take() for _ in range(count)]
-        self.why = self._only_python()
-        if not self.why:
+        self.why = self._only_python(self._workspaces[0])
+        if self.why:
+            self._pool.pool += self._workspaces
+        else:
             self._blocks = [self._block(workspace) for workspace in self._workspaces]
             self._publish(plain_address(code), [data_address(block) for block in self._blocks])
 
-    def _only_python(self):
-        workspace = self._workspaces[0]
+    def _only_python(self, workspace):
         for step in workspace.hosts:
             return f"{step.name} at {self.tape.place(step.slot)} is computed by NumPy"
         for item in workspace.in_python:
@@ -102,13 +103,6 @@ class Replay(Executable):
         if not all(step.target.dtype.char in "df" and step.target.flags.c_contiguous for step in workspace.delicate):
             return "a result that has to be finite is not one piece of floats"
         return ""
-
-    def close(self):
-        """Give the workspaces back: nobody calls it any more."""
-        self.pointer = 0
-        for workspace in self._workspaces:
-            self._pool.give(workspace)
-        self._workspaces = []
 
     def _block(self, workspace):
         """The words of a block."""

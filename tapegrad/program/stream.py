@@ -158,7 +158,7 @@ class Layout:
         of_number = item.entry.function == "bool" and self._metas[slot].char != "?"
         if of_number or not value.flags.c_contiguous:
             # The truth of a number: compared with zero.  Of an array, what was seen is in C order.
-            function, name, char = (np.bool_, "bool", "?") if of_number else (_itself, "copy", value.dtype)
+            function, name, char = (np.bool_, "bool", "?") if of_number else (np.asarray, "copy", value.dtype)
             target = self.arrays[item.slot] = np.zeros(() if of_number else value.shape, char)
             self._host(function, [slot], target, name, item.slot)
             address = native.data_address(target)
@@ -298,7 +298,3 @@ class Layout:
             record["a"], record["b"] = group[:2]
             raw = self.records.view(np.int64).reshape(-1, RECORD.size // 8)
             raw[slot - 1 - number, 2:4] = group[2:]
-
-
-def _itself(value):
-    return value

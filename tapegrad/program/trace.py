@@ -38,7 +38,7 @@ from ..common.tree import parts_of
 from ..rules import BY_NAME
 from ..tape.layout import ARRAY_LEAF, SCALAR_LEAF, TRACED
 from ..tape.meta import meta_of
-from ..tape.places import PACKAGE, caller_place
+from ..tape.places import PACKAGE, caller_frame, caller_place
 from .handlers import ERRORS, catcher
 
 #: Kinds of entries.
@@ -313,10 +313,7 @@ class Trace:
 
     def failed(self, error, row, operands, values, attrs=(), integer=0):
         """NumPy has raised `error`, which the function may catch: that it does is part of the path."""
-        frame = sys._getframe(1)
-        while frame.f_code.co_filename.startswith(PACKAGE) and frame.f_back is not None:
-            frame = frame.f_back
-        self.notice(frame)
+        self.notice(caller_frame())
         if isinstance(error, ERRORS):
             return
         if row is not None and row.raises and isinstance(error, np.linalg.LinAlgError):
@@ -334,9 +331,7 @@ class Trace:
 
     def _append(self, token):
         store = self.store
-        frame = store.calling or sys._getframe(2)
-        while frame.f_code.co_filename.startswith(PACKAGE) and frame.f_back is not None:
-            frame = frame.f_back
+        frame = store.calling or caller_frame()
         if frame.f_code is not store.code:
             store.note_code(frame)
         store.ops.append(TRACED)

@@ -28,7 +28,7 @@ from ..tape.layout import RECORD, VALUE
 from ..tape.meta import SCALAR, meta_of
 from . import walk as W
 from .backward import Backward, listed, seeds_of
-from .ports import inputs_of, outputs_of, prepared
+from .ports import inputs_of, outputs_of
 from .stream import Layout
 from .trace import FAILS, GUARD, SHAPE
 
@@ -132,13 +132,13 @@ class Workspace(Layout):
     def _finish(self):
         tape, address = self.tape, native.data_address
         self.stream = np.array(self.stream, np.int64)
-        self.sweep = Backward(len(self.records), *self._marks(), np.array(self.saved, np.int64), inputs_of(tape))
+        self.sweep = Backward(len(self.records), *self._marks(), inputs_of(tape))
         self.sweep.over(self.address, tape.special)
+        self.sweep.reads(np.array(self.saved, np.int64))
         self.gradients, self.pointer = self.sweep.gradients, self.sweep.pointer
         outputs = outputs_of(tape)
         #: The way back starts from a 1 in each result.
-        self._ones = prepared(outputs, [np.ones(port.shape, port.char) for port in outputs])
-        self._seeds = seeds_of([self._ones])
+        self._seeds, self._ones = seeds_of(outputs, [np.ones((1, *port.shape), port.char) for port in outputs])
         self.inputs = np.zeros(max(1, len(tape.inputs)), np.int64)
         self.elements = np.array(listed(tape.elements), np.int64)
         arrays = [(k, self._addresses[s], self.arrays[s].nbytes) for k, s in enumerate(tape.leaves) if s]

@@ -8,6 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from . import shapes as S
+from .shaping import assigned_shape
 from .table import structural
 from .transposed import distinct, look, window_positions
 
@@ -30,11 +31,6 @@ def add_at_value(x, v, index):
     return result
 
 
-def _window_shape(x, v, shape=(), strides=(), offset=0):
-    S.inside(x.size, S.fitting(v, shape), strides, offset)
-    return x.shape, x.char
-
-
 def _add_window_jvp(tangents, x, v, z, shape=(), strides=(), offset=0):
     to_x, to_v = tangents
     if to_v is None:
@@ -47,7 +43,7 @@ structural(
     "add_window", 2, add_window_value,
     lambda g, x, v, z, shape=(), strides=(), offset=0: (g, g.strided(shape, strides, offset)),
     jvp=_add_window_jvp, linear=True, node="AddWindow", doc="x with v added into a strided window", dynamic="offset",
-    shape=_window_shape, effect="write", adds=True,
+    shape=assigned_shape, effect="write", adds=True,
 )
 
 

@@ -221,7 +221,8 @@ def _assigned(x, v, shape, strides, offset):
     return x
 
 
-def _assigned_shape(x, v, shape=(), strides=(), offset=0):
+def assigned_shape(x, v, shape=(), strides=(), offset=0):
+    """Shape and dtype of `x` with something written to a window of it."""
     S.inside(x.size, S.fitting(v, shape), strides, offset)
     return x.shape, x.char
 
@@ -239,7 +240,7 @@ def _assign_jvp(tangents, x, v, z, shape=(), strides=(), offset=0):
 
 structural(
     "setitem", 2, lambda x, v, shape=(), strides=(), offset=0: _assigned(x, v, shape, strides, offset), _assign_vjp,
-    jvp=_assign_jvp, linear=True, node="CopySlices", doc="x with x[i:j] = v", dynamic="offset", shape=_assigned_shape, effect="write",
+    jvp=_assign_jvp, linear=True, node="CopySlices", doc="x with x[i:j] = v", dynamic="offset", shape=assigned_shape, effect="write",
 )
 
 

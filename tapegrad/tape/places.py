@@ -107,3 +107,9 @@ def name_of(thing):
                         return name
         frame = frame.f_back
     return None
+
+
+def called(tensor, otherwise):
+    """What a message calls a tensor: the name of a variable bound to it, or `otherwise` and its shape."""
+    name = name_of(tensor)
+    return f"{name!r}" if name else f"{otherwise} of shape {tuple(tensor.shape)}"

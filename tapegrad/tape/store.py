@@ -320,10 +320,6 @@ class Store:
         offset = self.read(slot)[3]
         return Place(self.code_runs[run][1], offset) if run >= 0 else Place(None, 0)
 
-    def saved(self, low, high):
-        """Where the values are that instructions from `low` to `high` have saved, for a walk that starts now: their addresses, by position."""
-        return registry.walks.saved(self, low, high)
-
     def memory(self):
         """Bytes held: records, tokens, saved values (each array once)."""
         saved = {id(v): v.nbytes for v in self.objects if hasattr(v, "nbytes")}

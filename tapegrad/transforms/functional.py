@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, overload
 import numpy as np
 
 from ..array.differentiable import Differentiable
+from ..array.record import normalise
 from ..array.typing import Argnums, KernelPolicy, OfFirst, OfFirstTwo, OfSecond, Unknown
 from ..autograd import nested
 from ..common.errors import OptionError, StructureError
@@ -339,12 +340,6 @@ def chosen(argnums, argnum, kernel=None):
     return argnum
 
 
-def _number(gradient):
-    if type(gradient) is float:
-        return gradient
-    return float(gradient) if gradient.ndim == 0 and gradient.dtype.char == "d" else gradient
-
-
 class _ValueAndGrad(Transformed[Any]):
     _has_value = True
 
@@ -371,9 +366,9 @@ class _ValueAndGrad(Transformed[Any]):
         """Gradients of the wanted arguments, in their containers."""
         if len(gradients) == 1 and self._one and type(args[self._argnums[0]]) in (float, np.ndarray):
             # What nearly all calls are.
-            return _number(gradients[0])
+            return normalise(gradients[0])
         structures = [flatten(args[k])[1] for k in self._argnums_in_order]
-        return self._contained(structures, [_number(g) for g in gradients])
+        return self._contained(structures, list(map(normalise, gradients)))
 
 
 class _Grad(_ValueAndGrad):

@@ -21,7 +21,7 @@ from ..autograd import nested
 from ..autograd.nested import Evaluation
 from ..common.errors import OptionError
 from ..common.tree import Structure, flatten
-from ..program.ports import prepared
+from ..program.ports import units
 from .functional import Transformed, chosen
 from .jacobians import JacobianFunction, OfDirections
 from .products import second_products
@@ -261,12 +261,11 @@ def _diagonals(recording):
             diagonals[k][:] = rows[k][begin + elements if colours is None else colours.colour[begin + elements], elements]
         return diagonals
     for k, port in enumerate(ports):
-        seeds = [normalise(np.zeros(p.shape, p.char)) for p in ports]
         for start in range(0, port.size, CHUNK):
-            units = np.eye(min(CHUNK, port.size - start), port.size, start, port.char)
-            directions = [prepared(recording.outputs, [*seeds[:k], normalise(u.reshape(port.shape)), *seeds[k + 1 :]]) for u in units]
+            stop = min(start + CHUNK, port.size)
             # The matrix is symmetric: its rows are its columns.
-            diagonals[k][start : start + CHUNK] = np.diagonal(recording.many(False, directions)[k], start)
+            directions = units(recording.outputs, ends[k] + start, ends[k] + stop, stop - start)
+            diagonals[k][start:stop] = np.diagonal(recording.many(False, directions)[k], start)
     return diagonals
 
 

@@ -21,7 +21,7 @@ from ..array.typing import Argnums, Between, Mode, OfJacobian
 from ..autograd import nested
 from ..autograd.recording import as_plain
 from ..common.errors import HigherOrderError, OptionError, SeedShapeError, StructureError
-from ..common.tree import Structure, flatten, leaf_names, own, unflatten
+from ..common.tree import flatten, leaf_names, own, unflatten
 from ..program.recording import Recording
 from ..tape.store import thread_state
 from .captured import Captured
@@ -87,12 +87,6 @@ def _replayed(f, primals):
     return unflatten(outcome.structure, [as_plain(v) for v in outcome.values]), recording
 
 
-def _arguments(recording, values):
-    """Values of the inputs as a tuple with one entry per argument."""
-    structures = tuple(recording.structures)
-    return unflatten(Structure(tuple, (None,) * len(structures), structures), values)
-
-
 def vjp(f: Callable[..., R], *primals: Any) -> tuple[R, Callable[[Any], tuple[Any, ...]]]:
     """The value of a function, and a function that pulls adjoints back through it.
 
@@ -142,7 +136,7 @@ def _vjp(f, primals):
             recording.check()
             return nested.vjp(before.as_it_was(_RUN_AGAIN), primals)[1](cotangent)
         seeds = _fitted(cotangent, recording.structure, recording.outputs, "the cotangent", "the value")
-        return _arguments(recording, recording.pull(seeds))
+        return unflatten(flatten(primals)[1], recording.pull(seeds))
 
     return _value(recording), pullback
 

@@ -17,6 +17,7 @@ PACKAGE = Path(tapegrad.__file__).parent
 #: File -> what it asks about the system, or takes from it.
 ASKED = {
     "codegen/disk.py": {"fcntl", "sys.platform"},  # locks on folders
+    "codegen/host.py": {"sys.platform"},  # what made code
     "codegen/memory.py": {"os.name"},  # what C calls to let another thread run
     "codegen/symbols.py": {"libmvec"},
     "codegen/vector_math.py": {"ctypes.CDLL", "os.uname", "sys.platform"},  # libmvec

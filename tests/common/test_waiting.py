@@ -1,6 +1,8 @@
 """What a call waits for is said once it has waited long, and another thread makes what nobody waits for."""
 
 import os
+import subprocess
+import sys
 import threading
 import time
 
@@ -134,3 +136,43 @@ def test_a_child_does_not_wait_for_the_thread_that_it_does_not_have():
             os._exit(2)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0 and later.working
     go_on.set()
+
+
+# -- what is waited for -------------------------------------------------------------------------
+PROGRAM = """
+import sys
+from tapegrad.common import waiting
+waiting.PATIENCE = 0.0
+import numpy as np
+import tapegrad as tg
+
+def after(what, call):
+    print(what, file=sys.stderr)
+    call()
+
+x = tg.tensor(2.0, requires_grad=True)
+after("first", lambda: (x * x).backward())
+after("loops", lambda: tg.grad(lambda x: np.sum(np.sin(x)))(np.ones(3)))
+g = tg.jit(tg.grad(lambda x: np.sum([np.sin(x[k % 5] * k) ** (k % 7) for k in range(300)])), kernel="always")
+after("kernel", lambda: g(np.ones(5)))
+after("numba", lambda: tg.njit_grad(lambda x: x[0] * x[1])(np.ones(2)))
+after("again", lambda: tg.njit_grad(lambda x: x[0] + x[1])(np.ones(2)))
+"""
+
+
+@pytest.mark.parametrize("quiet", ["", "1"])
+def test_compilations_are_said_to_who_waits_for_them(quiet, tmp_path):
+    environment = os.environ | {"TAPEGRAD_CACHE_DIR": str(tmp_path), "TAPEGRAD_QUIET": quiet}
+    ended = subprocess.run([sys.executable, "-c", PROGRAM], env=environment, capture_output=True, text=True, timeout=300)
+    assert ended.returncode == 0 and ended.stdout == "", ended.stderr
+    said = {
+        "first": f"tapegrad: compiling functions of its own, once for this machine (kept in {tmp_path}; python -m tapegrad warm compiles all of them now)",
+        "kernel": "tapegrad: compiling a kernel of ",
+        "numba": "tapegrad: compiling derivatives of functions by Numba",
+    }
+    lines = ended.stderr.splitlines()
+    for what in ("first", "loops", "kernel", "numba", "again"):
+        assert lines.pop(0) == what
+        if not quiet and what in said:
+            assert lines.pop(0).startswith(said[what])
+    assert not lines

@@ -71,7 +71,9 @@ def test_only_the_marked_instructions_of_a_stretch_are_located():
     expected[at : at + 2] = [data_address(o) for o in store.objects[at : at + 2]]
     assert addresses == expected
 
-    addresses = native.saved_by(store, 1, third._i)
+    sweep = native.Sweep(third._i + 1, np.ones(third._i + 17, np.uint8)).over_store(store)
+    sweep.locate(third._i, 1)
+    addresses = sweep.saved
     for k, thing in enumerate(store.objects):
         if type(thing) is float:
             at = len(store.objects) + k

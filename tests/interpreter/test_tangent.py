@@ -423,8 +423,8 @@ def test_tangents_of_many_inputs_are_carried_in_bounded_memory(monkeypatch):
 
     args = np.linspace(0.1, 0.7, 7), np.array([2.0, 3.0, 4.0])
     recording = Recording(f, args, (0, 1))
-    expected, pushed, walks = recording.many(True, None), Recording._pushed, []
-    monkeypatch.setattr(Recording, "_pushed", lambda self, seeds, lanes: walks.append(lanes) or pushed(self, seeds, lanes))
+    expected, pushed, walks = recording.many(True, None), Recording._pushed_behind, []
+    monkeypatch.setattr(Recording, "_pushed_behind", lambda self, *how: walks.append(len(how[-1][0])) or pushed(self, *how))
     # Five results have 7 elements, for cumsum is of a vector of its own; each slot has room for a number.
     monkeypatch.setattr(module, "MOST_WORDS", 4 * (37 + recording.high))
     for one, other in zip(recording.many(True, None), expected):

@@ -78,8 +78,6 @@ class Interpreter:
                 array = array.reshape(-1)
                 assert array.dtype == np.dtype(buffer.char) and array.size == buffer.size, (buffer, array.dtype, array.size)
                 self.arrays[id(buffer)] = array
-                if buffer.zeroed:
-                    array[...] = 0
         self.program = program
 
     def array(self, buffer):
@@ -92,7 +90,7 @@ class Interpreter:
                 assert buffer.role == ir.TEMPORARY, "an input or output that the program does not list"
                 dtype = np.dtype(buffer.char)
                 waste = np.nan if dtype.kind == "f" else 1 if dtype.kind == "b" else 77
-                found = np.full(buffer.size, 0 if buffer.zeroed else waste, dtype)
+                found = np.full(buffer.size, waste, dtype)
             self.arrays[id(buffer)] = found
         return found
 

@@ -40,6 +40,12 @@ class Writer:
     def store(self, value, buffer, base=0, *steps, table=None):
         return self.add(ir.Store(buffer, at(base, *steps, table=table), value))
 
+    def zero(self, *buffers):
+        """Zeros in all elements of buffers."""
+        for buffer in buffers:
+            with self.loop(buffer.size) as i:
+                self.store(self.let(0.0, buffer.char), buffer, 0, (i, 1))
+
     def guard(self, value, seen=True, early=False):
         """A condition, or a number that is the one in these bytes, or that was loaded."""
         self.guards += 1
@@ -84,8 +90,8 @@ def constant(array):
     return ir.Buffer(ir.CONSTANT, array.size, array.dtype.char, data=array)
 
 
-def temporary(size, char="d", **marks):
-    return ir.Buffer(ir.TEMPORARY, size, char, **marks)
+def temporary(size, char="d"):
+    return ir.Buffer(ir.TEMPORARY, size, char)
 
 
 a = L.arg
@@ -94,7 +100,8 @@ a = L.arg
 def rosenbrock(n):
     """Value and gradient of the sum of ``100 (x[i+1] - x[i]**2)**2 + (1 - x[i])**2``."""
     w = Writer()
-    x, value, gradient = w.input(n), w.output(1), w.output(n, zeroed=True)
+    x, value, gradient = w.input(n), w.output(1), w.output(n)
+    w.store(w.let(0.0), gradient, n - 1)
     with w.loop(n - 1, w.let(0.0)) as i:
         x0, x1 = w.load(x, 0, (i, 1)), w.load(x, 1, (i, 1))
         t = w.let(a(x1) - a(x0) * a(x0))

@@ -20,8 +20,9 @@ class _Maker:
         w, rng = self.w, self.rng
         self.sources = [w.input(_SIZE), w.input(_SIZE, "f"), w.input(_SIZE, "?"), constant(rng.normal(size=_SIZE))]
         self.small = w.input(_SIZE, "q")
-        self.outputs = [w.output(_SIZE, zeroed=True), w.output(_SIZE, "f", zeroed=True), w.output(_SIZE, "q", zeroed=True)]
-        self.scratch = [temporary(_SIZE, zeroed=True), temporary(_SIZE, zeroed=True), temporary(_SIZE, "f", zeroed=True)]
+        self.outputs = [w.output(_SIZE), w.output(_SIZE, "f"), w.output(_SIZE, "q")]
+        self.scratch = [temporary(_SIZE), temporary(_SIZE), temporary(_SIZE, "f")]
+        w.zero(*self.outputs, *self.scratch)
         self.values, self.loops, self.budget = [w.let(0.5), w.let(2.0, "f")], [], 60
 
     def pick(self, things):

@@ -107,14 +107,15 @@ def test_constants_in_memory_and_in_the_code():
     np.testing.assert_array_equal(found, [4.0, 0.25, 1.5, 4.0])
 
 
-def test_temporaries_share_memory_and_zeroed_ones_are_zero():
+def test_temporaries_share_memory_also_those_of_zeros():
     n = 5000  # large enough that memory is used again
     w = Writer()
     x, y = w.input(n), w.output(n)
     last = x
     for k in range(6):
         target = y if k == 5 else temporary(n)
-        sums = temporary(n, zeroed=True)
+        sums = temporary(n)
+        w.zero(sums)
         with w.loop(n // 2) as i:
             w.store(w.load(last, 0, (i, 2)), sums, 0, (i, 2))
         with w.loop(n) as i:

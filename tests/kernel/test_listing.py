@@ -12,26 +12,28 @@ def test_loops_indices_and_buffers():
     assert str(rosenbrock(50)) == """\
 x0: float64[50]
 y0: float64[1]
-y1: float64[50], zeroed
+y1: float64[50]
 
 a0 = 0.0
-for i in range(49) with a1 from a0:
-    a2 = x0[i]
-    a3 = x0[i + 1]
-    a4 = a3 - a2 * a2
-    a5 = 1.0 - a2
-    a6 = a1 + (100.0 * (a4 * a4) + a5 * a5)
-    next a1 = a6
-y0[0] = a6
+y1[49] = a0
+a1 = 0.0
+for i in range(49) with a2 from a1:
+    a3 = x0[i]
+    a4 = x0[i + 1]
+    a5 = a4 - a3 * a3
+    a6 = 1.0 - a3
+    a7 = a2 + (100.0 * (a5 * a5) + a6 * a6)
+    next a2 = a7
+y0[0] = a7
 for i in range(49):
-    a7 = x0[-i + 48]
-    a8 = x0[-i + 49]
-    a9 = 200.0 * (a8 - a7 * a7)
-    a10 = y1[-i + 49]
-    a11 = a10 + a9
-    y1[-i + 49] = a11
-    a12 = -2.0 * (1.0 - a7) - 2.0 * (a7 * a9)
-    y1[-i + 48] = a12"""
+    a8 = x0[-i + 48]
+    a9 = x0[-i + 49]
+    a10 = 200.0 * (a9 - a8 * a8)
+    a11 = y1[-i + 49]
+    a12 = a11 + a10
+    y1[-i + 49] = a12
+    a13 = -2.0 * (1.0 - a8) - 2.0 * (a8 * a10)
+    y1[-i + 48] = a13"""
 
 
 def test_ragged_loops_tables_guards_and_array_programs():

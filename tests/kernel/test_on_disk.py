@@ -8,6 +8,7 @@ import pytest
 
 import tapegrad as tg
 from tapegrad.codegen import code
+from tapegrad.common import config
 from tapegrad.kernel import kernel
 from tests.codegen.on_disk import KERNELS, ended, files, filled, kept_here, start  # noqa: F401
 
@@ -24,7 +25,9 @@ def test_a_later_process_loads_what_an_earlier_one_has_compiled(filled, seed):  
 def test_processes_that_begin_at_once_compile_each_kernel_once(filled):  # noqa: F811
     said = [ended(process) for process in [start(KERNELS, filled[0], 100, 110) for _ in range(8)]]
     assert all(each["values"] == said[0]["values"] for each in said)
-    assert sum(each["kernels"]["compiled"] for each in said) == 11
+    compiled = sum(each["kernels"]["compiled"] for each in said)
+    # Without locks each may compile what it does not find.
+    assert compiled == 11 or config.portable and 11 < compiled <= 88
     assert sum(each["helpers"]["compiled"] for each in said) == 0
 
 
@@ -42,7 +45,7 @@ def test_tables_are_not_in_the_code(kept_here):  # noqa: F811
 def test_another_processor_has_code_of_its_own(kept_here, monkeypatch):  # noqa: F811
     x, counts = np.linspace(0.1, 0.8, 6), dict(kernel.COUNTS)
     for processor in ("here", "elsewhere", "here"):
-        monkeypatch.setattr(code, "identity", lambda processor=processor: processor)
+        monkeypatch.setattr(code, "_makers", lambda processor=processor: processor)
         made = tg.value_and_grad(lambda x: np.sum(x * x * x)).kernel(x)
         np.testing.assert_allclose(made.answer([x])[1][1], 3 * x * x, rtol=1e-14)
     assert [kernel.COUNTS[what] - counts[what] for what in ("compiled", "loaded")] == [2, 1]

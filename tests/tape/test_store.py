@@ -1,14 +1,16 @@
 """Records: how instructions are staged, packed and read back."""
 
+import re
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 import tapegrad as tg
 from tapegrad.tape.layout import ARRAY_RECORD, CONTINUATION, RECORD
-from tapegrad.tape.store import RECORD_DTYPE
+from tapegrad.tape.store import RECORD_DTYPE, STAGED
 
 PROGRAM = """
 import sys
@@ -80,3 +82,50 @@ def test_a_scalar_instruction_takes_less_than_150_bytes():
         for _ in range(200_000):
             y = y * 0.999
     assert tape.memory()["total"] < 150 * len(tape)
+
+
+# -- long recordings ---------------------------------------------------------------------------
+@pytest.fixture
+def clock(monkeypatch):
+    """A clock that the test turns, and what was said first for each reason."""
+    said, now = {}, [0.0]
+    monkeypatch.setattr("tapegrad.tape.store.time", SimpleNamespace(perf_counter=lambda: now[0] + 100.0))
+    monkeypatch.setattr("tapegrad.tape.store.say", said.setdefault)
+    return now, said
+
+
+def loop(turns, now, each):
+    """So many instructions, of so many seconds each."""
+    x = y = tg.tensor(0.5, requires_grad=True)
+    for _ in range(turns):
+        now[0] += each
+        y = y * x
+    return y
+
+
+def test_a_long_recording_says_how_long_it_is_after_two_seconds_and_after_four(clock):
+    now, said = clock
+    with tg.Tape():
+        loop(200_000, now, 5.0 / 200_000)
+    assert set(said) == {("recording", 2), ("recording", 3)}
+    first, later = said.values()
+    count = re.fullmatch(r"recording, ([\d,]+) instructions after 2 s; a long loop over numbers is compiled by tg.njit_grad", first)[1]
+    # Looked at is whenever staged instructions are packed.
+    assert 80_000 < int(count.replace(",", "")) <= 80_000 + 2 * STAGED
+    assert re.fullmatch(r"recording, 1[\d,]+ instructions after [45] s", later)
+
+
+def test_short_recordings_say_nothing_however_many_there_are(clock):
+    now, said = clock
+    for _ in range(5):
+        tg.grad(lambda x: loop(20_000, now, 1.0 / 20_000) * x)(1.0)
+        loop(20_000, now, 1.0 / 20_000).backward()
+    assert now[0] > 9.0 and not said
+
+
+def test_to_look_at_the_clock_costs_nothing_an_instruction(clock, monkeypatch):
+    looks = []
+    monkeypatch.setattr("tapegrad.tape.store.time", SimpleNamespace(perf_counter=lambda: looks.append(1) or 1.0))
+    with tg.Tape():
+        loop(200_000, [0.0], 0.0)
+    assert len(looks) < 20

@@ -24,7 +24,7 @@ from ...array.differentiable import Differentiable
 from ...array.objects import joined
 from ...array.record import apply, normalise, plain, trace_of, tracked
 from ...array.traces import computed
-from ...common.dtypes import check_class, check_dtype, readable
+from ...common.dtypes import plain_array
 from ...common.errors import DtypeError, HigherOrderError, MissingRuleError, RuleError, noted
 from ...rules.table import Row
 from ...tape.places import function_name
@@ -130,9 +130,7 @@ class Primitive(Generic[R]):
             if part is None or isinstance(part, (str, dict, tuple, list)):
                 raise RuleError(f"{which} is not a number or an array but {type(part).__name__}")
             # A copy: the tape keeps it, and the function may return its argument or a buffer it uses again.
-            check_class(part, which)
-            array = readable(np.array(part._v if isinstance(part, Differentiable) else part, order="C"))
-            check_dtype(array, which)
+            array = plain_array(part._v if isinstance(part, Differentiable) else part, which, order="C")
             if array.dtype.char == "e":
                 raise DtypeError(f"{which} has dtype float16, which cannot carry a derivative; use float32 or float64")
             results.append(array)
@@ -279,16 +277,13 @@ class Primitive(Generic[R]):
 
     def _argument(self, k):
         try:
-            names = list(inspect.signature(self._signed()).parameters)[self._skipped :]
+            names = list(inspect.signature(self.function).parameters)[self._skipped :]
             return f"argument {k} ({names[k]!r})"
         except (ValueError, TypeError, IndexError):
             return f"argument {k}"
 
     #: Leading parameters of the function that are not arguments of a call.
     _skipped = 0
-
-    def _signed(self):
-        return self.function
 
     # -- forward ------------------------------------------------------------------------
     def _tangent(self, tangents, *rest, **attrs):

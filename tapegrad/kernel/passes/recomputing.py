@@ -108,7 +108,7 @@ class _Recomputing:
                 continue
             about = self.temporaries.setdefault(buffer, _Temporary())
             simple = index is not None and index.table is None and index.plus is None
-            if not simple or depth > 1 or loop is not None and loop.ragged or buffer.zeroed:
+            if not simple or depth > 1 or loop is not None and loop.ragged:
                 about.odd = True
             elif not stores:
                 about.loads.append((statement, loop, position))

@@ -53,7 +53,6 @@ def rename(program):
             # Others read what was copied last.
             top.body[0].index = ir.Index(top.extent - 1)
             kept.append(top.body[0])
-        target.zeroed |= source.zeroed
         last[target] = max(last[source], last[target]) if goes_on else last[source]
         read[target], first[target] = max(read[source], read[target]), first[source]
         uses[target] += uses.pop(source)

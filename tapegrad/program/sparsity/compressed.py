@@ -11,9 +11,8 @@ from functools import cached_property
 
 import numpy as np
 
-from ...array.record import normalise
 from ...common.errors import require
-from ..ports import inputs_of, outputs_of, prepared
+from ..ports import inputs_of, outputs_of
 from . import colouring
 from .elements import TooLarge
 from .pattern import pattern
@@ -48,12 +47,8 @@ class Compressed:
     def seeds(self):
         """One direction for each colour, as `Recording.many` takes them."""
         ends = np.cumsum([p.size for p in self.sources])
-        directions = []
-        for c in range(self.count):
-            parts = np.split((self.colour == c).astype(float), ends[:-1])
-            seeds = [normalise(v.reshape(p.shape).astype(p.char)) for v, p in zip(parts, self.sources)]
-            directions.append(prepared(self.sources, seeds))
-        return directions
+        parts = np.split(self.colour == np.arange(self.count)[:, None], ends[:-1], axis=1)
+        return [part.reshape(self.count, *p.shape).astype(p.char) for part, p in zip(parts, self.sources)]
 
     @property
     def coordinates(self):

@@ -13,7 +13,7 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from .elements import Elements, TooLarge
-from .walk import collect, spread_bits, spread_lists
+from .walk import spread_bits, spread_lists
 
 #: Columns that an element has in its list, on average, at most.
 LENGTH = 32
@@ -72,24 +72,21 @@ def by_lists(graph, starts, sources):
 
 def by_bits(graph, starts, sources, most=None):
     """Rows and columns of the pattern, by bit sets; more than `most` are `TooLarge`."""
-    rows, columns = len(graph.results), graph.columns
+    columns = graph.columns
     words = max(1, min(WORDS, -(-columns // 64), MEMORY // (8 * graph.count + 8)))
-    bits = np.zeros((graph.count, words), np.int64)
-    results = np.ascontiguousarray(graph.results)
-    found_rows, found_columns = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
-    total = 0
+    bits, live = np.zeros((graph.count, words), np.int64), np.flatnonzero(graph.results >= 0)
+    entries, total = [np.zeros((2, 0), np.int64)], 0
     for low in range(0, columns, 64 * words):
         bits[:] = 0
         # The first elements are those of the arguments, one for each column.
         at = np.arange(min(64 * words, columns - low))
         bits[low + at, at // 64] = np.left_shift(np.int64(1), at % 64)
         spread_bits(graph.count, words, starts.ctypes.data, sources.ctypes.data, bits.ctypes.data)
-        count = collect(rows, words, results.ctypes.data, bits.ctypes.data, 0, 0)
-        total += count
+        of_results = bits[graph.results[live]]
+        row, word = np.nonzero(of_results)
+        which, bit = np.nonzero(np.unpackbits(of_results[row, word].astype("<i8").view(np.uint8).reshape(-1, 8), axis=1, bitorder="little"))
+        entries.append(np.stack([live[row[which]], low + 64 * word[which] + bit]))
+        total += len(which)
         if most is not None and total > most:
             raise TooLarge
-        coordinates = np.empty((2, count), np.int64)
-        collect(rows, words, results.ctypes.data, bits.ctypes.data, coordinates[0].ctypes.data, coordinates[1].ctypes.data)
-        found_rows.append(coordinates[0])
-        found_columns.append(coordinates[1] + low)
-    return np.concatenate(found_rows), np.concatenate(found_columns)
+    return np.concatenate(entries, axis=1)

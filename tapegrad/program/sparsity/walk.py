@@ -46,28 +46,6 @@ def spread_bits(count, words, starts, sources, bits):
                 set_int_at(mine, w, int_at(mine, w) | int_at(theirs, w))
 
 
-@compiled("int64(int64, int64, int64, int64, int64, int64)")
-def collect(count, words, results, bits, rows, columns):
-    """How many bits are set in the elements `results`; with addresses `rows` and `columns` they are written there, too."""
-    total = 0
-    for r in range(count):
-        e = int_at(results, r)
-        if e < 0:
-            continue
-        mine = bits + 8 * words * e
-        for w in range(words):
-            word = int_at(mine, w)
-            if word == 0:
-                continue
-            for b in range(64):
-                if (word >> b) & 1:
-                    if rows != 0:
-                        set_int_at(rows, total, r)
-                        set_int_at(columns, total, 64 * w + b)
-                    total += 1
-    return total
-
-
 @compiled("void(int64, int64, int64, int64, int64, int64, int64, int64)")
 def colour_columns(count, order, by_column, rows, by_row, columns, colour, taken):
     """Greedy colours such that columns of one colour share no row (Curtis, Powell and Reid).

@@ -12,12 +12,10 @@ from functools import cached_property
 
 import numpy as np
 
-from ...array.record import normalise
-from ...autograd.recording import as_plain
 from ...kernel.reasons import NotLowered, faults_are_reasons
 from ...program.cuts import Cut
-from ...program.ports import inputs_of, outputs_of, prepared, units
-from ...program.recording import Sweeps, along, transposed
+from ...program.ports import count_of, inputs_of, outputs_of, units
+from ...program.recording import Sweeps
 from ...program.status import FINE, OTHER
 
 #: Elements that arguments or results have at least for the Jacobian to be worth compressing.
@@ -84,7 +82,7 @@ class KernelRecording:
     def many(self, forward, directions, kernel=None):
         """As `ReplayedRecording.many`.  By `kernel`, or the one that there is."""
         sources, targets = (self.inputs, self.outputs) if forward is True else (self.outputs, self.inputs)
-        count = sum(p.size for p in sources) if directions is None else len(directions)
+        count = count_of(sources, directions)
         if isinstance(forward, Cut):
             kernel = self._kernel(forward, count)[0] if kernel is None else kernel
             return [part.reshape(count, p.size) for p, part in zip(targets, self._run(kernel, [], targets, count))]
@@ -174,24 +172,21 @@ class ReplayedRecording(Sweeps):
     def _backward(self):
         return self._workspace.sweep
 
-    def push(self, tangents):
-        """The tangents of the outputs for one tangent of each input (normalised values)."""
-        pushed = self._answered(True, [prepared(self.inputs, tangents)])
-        return [as_plain(normalise(r.reshape(p.shape))) for p, r in zip(self.outputs, pushed)]
-
     def many(self, forward, directions):
         """Arrays (directions, elements) of the outputs (`forward`) or inputs, for directions of the others, or all unit vectors."""
         answer = self._answered(forward, directions)
         sources = self.inputs if forward is True else self.outputs
-        self.asked.append((forward, directions, sum(p.size for p in sources) if directions is None else len(directions), answer))
+        self.asked.append((forward, directions, count_of(sources, directions), answer))
         return answer
 
     def _answered(self, forward, directions):
         answer = self._derived(forward, directions) if forward else None
         if answer is not None:
             return answer
-        # Zero is absolute in a sweep back, of which nothing is made that could not be.
-        return self._along(directions) if forward is True else self._swept(directions)
+        return self._pushed_by_rows(directions) if forward is True else self._swept(directions)
+
+    def _pushed(self, directions):
+        return self._answered(True, directions)
 
     def _replay(self, forward):
         """The replay of the tape of its tangents, one direction at a time, or of its product at a cut; None if there is no such tape."""
@@ -222,29 +217,9 @@ class ReplayedRecording(Sweeps):
         # What nothing arrives at is not -0.
         return [part + np.zeros((), part.dtype) for part in answer] if all(np.isfinite(part).all() for part in answer) else None
 
-    def _along(self, directions):
-        columns = transposed(self._swept(None), self.outputs)
-        if directions is None:
-            return columns
-        count = len(directions)
-        return along(columns, np.concatenate([s.reshape(count, -1) for s in seeds_of(self.inputs, directions, 0, count, count)], axis=1))
-
 
 def seeds_of(ports, directions, start, stop, lanes):
-    """Seeds for `ports`: directions `start` to `stop`, of all unit vectors if none are given."""
-    return units(ports, start, stop, lanes) if directions is None else _seeds(ports, directions[start:stop], lanes)
-
-
-def _seeds(ports, directions, lanes):
-    """Seeds for `ports` from directions by slot (`ports.prepared`)."""
-    arrays_of_seeds = [np.zeros((lanes, p.size), p.char) for p in ports]
-    for lane, (numbers, values, arrays) in enumerate(directions):
-        by_slot = dict(zip(np.asarray(numbers).tolist(), np.asarray(values).tolist())) | dict(arrays)
-        for p, seeds in zip(ports, arrays_of_seeds):
-            # What is read as a whole and by elements has its seed in both places; what is a result twice, the sum of both.
-            if p.slot:
-                seeds[lane] = np.ravel(by_slot.pop(p.slot, 0.0))
-            else:
-                for position, slot in p.elements:
-                    seeds[lane, position] = by_slot.get(slot, 0.0)
-    return [seeds.reshape(lanes, *p.shape) for p, seeds in zip(ports, arrays_of_seeds)]
+    """Seeds for `ports`: directions `start` to `stop`, of all unit vectors if none are given, and zeros."""
+    if directions is None:
+        return units(ports, start, stop, lanes)
+    return [np.concatenate([d[start:stop], np.zeros((lanes - stop + start, *p.shape), p.char)], dtype=p.char) for p, d in zip(ports, directions)]

@@ -29,10 +29,9 @@ POLICIES = ("auto", "always", "never")
 SECONDS, MOST = 2.0, 30.0
 #: Visits after which a path that is not the first becomes a kernel.
 VISITS = 3
-#: How much a kernel may differ from the sweep at the point of comparison, relative to the largest entry.
-TOLERANCE = 1e-7
-#: The same in float32, which has half the digits, and of which long sums lose more.
-TOLERANCE_OF_FLOAT32 = 1e-2
+#: How much a kernel may differ from the sweep at the point of comparison, relative to the largest entry: float32 has half the digits,
+#: and long sums lose more of them.
+TOLERANCE = {"d": 1e-7, "f": 1e-2}
 
 
 @dataclass(frozen=True)
@@ -214,8 +213,8 @@ class Kernels:
         return steps - before
 
 
-def agree(one, other):
-    """Whether two arrays of results are the same but for rounding."""
+def agree(one, other, tolerance=TOLERANCE):
+    """Whether two arrays of results are the same but for rounding: up to a `tolerance` by dtype, relative to the largest entry."""
     one = np.asarray(one)
     other = np.asarray(getattr(other, "_v", other))
     if other.dtype.kind not in "biuf":
@@ -224,5 +223,5 @@ def agree(one, other):
     if one.dtype.kind != "f":
         return np.array_equal(one, other)
     scale = np.max(np.abs(other), initial=0.0, where=np.isfinite(other))
-    tolerance = TOLERANCE if one.dtype.char == "d" else TOLERANCE_OF_FLOAT32
-    return bool(np.allclose(one, other, rtol=tolerance, atol=tolerance * scale, equal_nan=True))
+    relative = tolerance[one.dtype.char]
+    return bool(np.allclose(one, other, rtol=relative, atol=relative * scale, equal_nan=True))

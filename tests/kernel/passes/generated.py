@@ -23,8 +23,9 @@ class Generated:
         self.random = np.random.default_rng(seed)
         self.w = w = Writer()
         self.inputs = [w.input(SIZE) for _ in range(2)]
-        self.outputs = [w.output(SIZE, zeroed=True)] + [w.output(SIZE) for _ in range(2)]
-        self.temporaries = [ir.Buffer(ir.TEMPORARY, SIZE, zeroed=True) for _ in range(2)]
+        self.outputs = [w.output(SIZE) for _ in range(3)]
+        self.temporaries = [ir.Buffer(ir.TEMPORARY, SIZE) for _ in range(2)]
+        w.zero(self.outputs[0], *self.temporaries)
         self.constants = [constant(self.random.normal(size=SIZE))]
         self.tables = [self.random.permutation(SIZE), self.random.integers(0, SIZE, SIZE)]
         self.scalars = [w.load(self.inputs[0], 3), w.let(1.5)]
@@ -119,9 +120,10 @@ class Windows:
         self.random = draw = np.random.default_rng(seed)
         self.w = w = Writer()
         inputs = [w.input(SIZE) for _ in range(2)]
-        outputs = [w.output(SIZE, zeroed=True) for _ in range(2)]
-        temporaries = [ir.Buffer(ir.TEMPORARY, SIZE, zeroed=True) for _ in range(2)]
-        sums, written = w.output(SIZE, zeroed=True), []
+        outputs = [w.output(SIZE) for _ in range(2)]
+        temporaries = [ir.Buffer(ir.TEMPORARY, SIZE) for _ in range(2)]
+        sums, written = w.output(SIZE), []
+        w.zero(*outputs, *temporaries, sums)
         extents = [SIZE - 1, SIZE - 1, SIZE - 1, SIZE - 2, SIZE]
         for number in range(int(draw.integers(2, 7))):
             extent = int(draw.choice(extents))

@@ -25,7 +25,7 @@ def chain(*shifts, make=lambda u: 2.0 * u):
     w = Writer()
     source, y = w.input(N + 4), w.output(N + 4)
     for shift in shifts:
-        target = ir.Buffer(ir.TEMPORARY, N + 4, zeroed=True)
+        target = w.output(N + 4)
         with w.loop(N) as i:
             w.store(w.let(make(a(w.load(source, 2 + shift, (i, 1))))), target, 2, (i, 1))
         source = target
@@ -45,7 +45,7 @@ def test_serial_loops_read_what_was_stored_before():
     for shift, expected in ((-1, 1), (0, 1), (1, 2)):
         w = Writer()
         x, z = w.input(N), w.output(1)
-        t = ir.Buffer(ir.TEMPORARY, N + 2, zeroed=True)
+        t = w.output(N + 2)
         with w.loop(N) as i:
             w.store(w.let(2.0 * a(w.load(x, 0, (i, 1)))), t, 1, (i, 1))
         with w.loop(N, w.let(0.0)) as j:

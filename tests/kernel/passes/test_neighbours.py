@@ -20,7 +20,7 @@ def extents(program):
 def windows(shift, extent=N - 1, between=None, sums=False, reorder=True):
     """One loop writes ``y[i]``, the next adds to ``y[i + shift]``."""
     w = Writer()
-    x, y, z = w.input(N + 2), w.output(N + 4, zeroed=True), w.output(2)
+    x, y, z = w.input(N + 2), w.output(N + 4), w.output(2)
     inits = [w.let(0.25), w.let(0.5)] if sums else []
     with w.loop(N - 1, *inits[:1], reorder=reorder) as i:
         u = w.let(2.0 * a(w.load(x, 0, (i, 1))))
@@ -82,7 +82,7 @@ def test_accesses_that_meet_in_different_iterations():
     """One of two reads the element before the other."""
     w = Writer()
     x, y = w.input(N), w.output(N)
-    t = ir.Buffer(ir.TEMPORARY, N, zeroed=True)
+    t = w.output(N)
     with w.loop(N - 1) as i:
         w.store(w.load(x, 0, (i, 1)), t, 0, (i, 1))
     with w.loop(N - 1) as j:

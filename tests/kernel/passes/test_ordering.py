@@ -95,7 +95,7 @@ def drawn(seed, size=6):
     random = np.random.default_rng(seed)
     pick = lambda values: values[int(random.integers(len(values)))]
     w = Writer()
-    x, outputs = w.input(size), [w.output(size, zeroed=True, finite=bool(k % 2)) for k in range(4)]
+    x, outputs = w.input(size), [w.output(size, finite=bool(k % 2)) for k in range(4)]
     values, places = [w.load(x), w.let(1.5)], [iter(range(size)) for _ in outputs]
 
     def statement(values, *step):

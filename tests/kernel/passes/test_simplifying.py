@@ -32,7 +32,7 @@ def test_common_loads_and_expressions_are_shared():
 def test_a_store_between_loads_counts():
     """The second load of an element sees what was stored; a store to another element is no obstacle."""
     w = Writer()
-    x, y, t = w.input(N), w.output(3 * N), temporary(N + 1, zeroed=True)
+    x, y, t = w.input(N), w.output(3 * N), w.output(N + 1)
     with w.loop(N) as i:
         first = w.load(t, 0, (i, 1))
         w.store(w.load(x, 0, (i, 1)), t, 1, (i, 1))
@@ -63,7 +63,7 @@ def test_invariants_leave_loops():
 
 def test_what_a_loop_changes_stays_in_it():
     w = Writer()
-    x, y, t = w.input(N), w.output(N), temporary(1, zeroed=True)
+    x, y, t = w.input(N), w.output(N), w.output(1)
     with w.loop(N) as i:
         total = w.let(a(w.load(t)) + a(w.load(x, 0, (i, 1))))
         w.store(total, t)

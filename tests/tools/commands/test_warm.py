@@ -44,7 +44,7 @@ def test_everything_is_compiled_and_a_line_on_terminals_says_how_far_it_is(parts
     assert re.fullmatch(rf"2 compiled, 0 there before, \d+ s: {re.escape(str(tmp_path))}\n", out)
     assert bool(err) == terminal
     if terminal:
-        assert "2/2 [" in err if installed else err == "\r0/2 a\r1/2 b\n"
+        assert "2/2 [" in err if installed else err == f"\r0/2 {'a':60}\r1/2 {'b':60}\n"
     assert main(["warm"]) == 0 and "2 compiled, 2 there before" in capsys.readouterr().out
 
 
