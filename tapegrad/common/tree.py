@@ -108,6 +108,13 @@ def of_one(structure, ndim):
     return Structure(structure.kind, structure.keys, tuple(parts))
 
 
+def alike(one, other):
+    """Whether two structures differ in nothing but lists for tuples."""
+    sequences = (list, tuple)
+    same = one.kind is other.kind or one.kind in sequences and other.kind in sequences
+    return same and one.keys == other.keys and len(one.parts) == len(other.parts) and all(map(alike, one.parts, other.parts))
+
+
 def leaf_names(structure, name=""):
     """The path of every leaf as text: ``['w']['bias']``, in order."""
     if structure.kind is None:

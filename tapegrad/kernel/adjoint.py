@@ -121,7 +121,7 @@ class Adjoint(Derivation):
         return [whole.strided(meta.shape, c_strides(meta.shape, 1), lane * meta.size) for lane in range(lanes)]
 
     def _back(self, high):
-        """From the instruction `high` to the first."""
+        """Add to the adjoints what all instructions contribute, from `high` (the last one of the tape, or that of a cut) back to the first."""
         tape = self.tape
         for item in reversed(tape.items):
             if item.slot > high:

@@ -98,7 +98,8 @@ def extremum_of(function):
     return of_items
 
 
-def _extremum(function, name):
+def _register_extremum(function, name):
+    """Make Numba know `max` or `min` of dual numbers: of several arguments, and of one tuple, list or vector."""
     pair = lowering(function, name)
 
     def lower(context, builder, sig, args):
@@ -116,8 +117,8 @@ def _extremum(function, name):
             return extremum_of(function)
 
 
-_extremum(max, "maximum")
-_extremum(min, "minimum")
+_register_extremum(max, "maximum")
+_register_extremum(min, "minimum")
 
 
 # ---- functions of the value alone -------------------------------------------------------

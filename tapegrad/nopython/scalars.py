@@ -175,7 +175,7 @@ def call(context, builder, function, tys, values):
 
 
 def lowering(function, name):
-    """Lowering of `function` as the row `name`."""
+    """What computes `function` of dual numbers, with the partials of the row `name`, in the form that `lower_builtin` registers."""
 
     def lower(context, builder, sig, args):
         dual = sig.return_type

@@ -137,7 +137,7 @@ _making_names = RLock()
 
 @cache
 def private_code(function):
-    """The code of a Python function inside of NumPy, for tensors."""
+    """A copy of a Python function of NumPy's, or of SciPy's, in which ``asarray`` and its like (`_REPLACED`) keep tensors as tensors."""
     there = function.__globals__
     with _making_names:
         names = _NAMESPACES.get(there["__name__"])

@@ -16,13 +16,13 @@ from __future__ import annotations
 X, G, XT, GT, D, LOWER, UPPER, SCRATCH = range(8)
 VECTORS = 8
 
-# Integers of a state.
+# Integers of a state.  I_FINAL: without bounds 1 while the trial point is the one to be taken, with bounds how often the step was halved.
 (
     I_PHASE, I_ITERATIONS, I_EVALUATIONS, I_LIMIT, I_BOUNDED, I_KIND, I_PAIRS, I_HEAD, I_STARTED, I_FINAL, I_ROWS,
 ) = range(11)  # fmt: skip
 INTEGERS = 16
 
-# Reals of a state.
+# Reals of a state.  R_FIRST: the first step of a search; what it promised tells a search that ended in rounding from one that is stuck.
 (
     R_VALUE, R_TRIAL, R_NORM, R_CHANGE, R_GTOL, R_FTOL, R_RATE, R_MOMENTUM, R_BETA1, R_BETA2, R_EPSILON, R_POWER1, R_POWER2,
     R_FIRST, R_ROUNDING,

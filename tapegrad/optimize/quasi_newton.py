@@ -44,7 +44,10 @@ def remember(v, pairs, products, i):
 
 @helper
 def two_loop(v, pairs, products, i):
-    """Choose the direction; returns the slope along it (for held variables before projection)."""
+    """Choose the direction; returns the slope along it (for held variables before projection).
+
+    Row 0 of `products` is scratch, row 1 holds the curvature of each pair.
+    """
     x, g, d, lower, upper = v[P.X], v[P.G], v[P.D], v[P.LOWER], v[P.UPPER]
     # Variables at a bound that the gradient pushes against are held.
     held, alphas, curvatures = v[P.SCRATCH], products[0], products[1]

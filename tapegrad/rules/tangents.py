@@ -14,7 +14,8 @@ def of_one(rule):
     Parameters
     ----------
     rule : callable
-        ``rule(t, *operands, z, **attrs)``, with the tangent of that operand.
+        ``rule(t, *operands, z, **attrs)``; `t` is the only entry of `tangents`, which has one for each differentiable operand, and
+        never None.
 
     Returns
     -------

@@ -117,7 +117,7 @@ class PiecewisePolynomial:
         return polynomial if nu == 1 else polynomial.antiderivative(nu - 1)
 
     def integrate(self, a, b, extrapolate=None):
-        """The integral from `a` to `b`; differentiable in both ends."""
+        """The integral from `a` to `b`, both of shape (); differentiable in both ends and in what the polynomial is made of."""
         if self._ppoly is not None and not differentiable(a, b):
             return self._ppoly.integrate(a, b, extrapolate)
         extrapolate = self.extrapolate if extrapolate is None else extrapolate

@@ -40,7 +40,7 @@ MIRRORS = {
 def differentiable(*things):
     """Whether one of the things, or something in a list or dict of them, stands for an array without being one.
 
-    These are tensors, and whatever else takes part in NumPy's functions by the
+    These are tensors, whether or not they require a gradient, and whatever else takes part in NumPy's functions by the
     protocol ``__array_function__``; plain numbers and arrays go to SciPy.
     """
     for thing in things:

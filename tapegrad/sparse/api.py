@@ -15,7 +15,7 @@ import numpy as np
 from ..array.typing import Argnums, Mode
 from ..autograd import nested
 from ..common.errors import GradientError, HigherOrderError, OptionError, SeedShapeError, StructureError
-from ..common.tree import flatten, leaf_names, unflatten
+from ..common.tree import alike, flatten, leaf_names, unflatten
 from ..common.uninterrupted import imported
 from ..transforms.functional import Transformed, chosen
 from ..transforms.hessians import differentiate_gradient
@@ -93,7 +93,7 @@ class _SparseJacobian(_Sparse):
         return known.jacobian(self._mode)
 
 
-def _number_or_sum(results):
+def _total(results):
     total = 0.0
     for r in results:
         total = total + (np.sum(r) if np.ndim(r) else r)
@@ -101,7 +101,10 @@ def _number_or_sum(results):
 
 
 class _Weighted:
-    """The sum of the results of a function, each times its weight: the last argument (`weighted`), or 1."""
+    """The results of a function as one number: their sum, each times its weight.
+
+    The weights are the last argument (`weighted`: a Lagrangian, for `sparse_hessian`), or 1 (for `sparsity`).
+    """
 
     def __init__(self, function, weighted):
         functools.update_wrapper(self, function, updated=())
@@ -109,11 +112,11 @@ class _Weighted:
 
     def __call__(self, *args, **kwargs):
         if not self.weighted:
-            return _number_or_sum(flatten(self.function(*args, **kwargs))[0])
+            return _total(flatten(self.function(*args, **kwargs))[0])
         *args, weights = args
         results, structure = flatten(self.function(*args, **kwargs))
         weights, weights_structure = flatten(weights)
-        if len(weights) != len(results):
+        if len(weights) != len(results) or len(results) > 1 and not alike(weights_structure, structure):
             raise StructureError(
                 f"the weights are {weights_structure}, but the function returns {structure}; give one weight for each result"
             )
@@ -123,7 +126,7 @@ class _Weighted:
                     f"the weights of the result{name} have the shape {np.shape(w)}, the result has {np.shape(r)}: it takes one weight "
                     "for each number"
                 )
-        return _number_or_sum([w * r for w, r in zip(weights, results)])
+        return _total([w * r for w, r in zip(weights, results)])
 
 
 class _SparseHessian(_Sparse):

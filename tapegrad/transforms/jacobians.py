@@ -21,7 +21,7 @@ from ..array.typing import Argnums, Between, Mode, OfJacobian
 from ..autograd import nested
 from ..autograd.recording import as_plain
 from ..common.errors import HigherOrderError, OptionError, SeedShapeError, StructureError
-from ..common.tree import flatten, leaf_names, own, unflatten
+from ..common.tree import alike, flatten, leaf_names, own, unflatten
 from ..program.recording import Recording
 from ..tape.store import thread_state
 from .captured import Captured
@@ -45,7 +45,7 @@ def _fitted(container, structure, ports, what, of):
         seed_structure = structure
     if len(leaves) != len(ports):
         raise SeedShapeError(f"{what}: {of} has {len(ports)} parts but the seed has {len(leaves)}")
-    if seed_structure != structure and not _alike(seed_structure, structure):
+    if seed_structure != structure and not alike(seed_structure, structure):
         raise StructureError(f"{what} is {seed_structure} but {of} is {structure}")
     seeds = []
     for p, seed, name in zip(ports, leaves, leaf_names(structure)):
@@ -56,13 +56,6 @@ def _fitted(container, structure, ports, what, of):
             raise SeedShapeError(f"{what}{name} is of dtype {seed.dtype}; give floats")
         seeds.append(normalise(np.array(seed, p.char, order="C")))
     return seeds
-
-
-def _alike(one, other):
-    """Whether two structures differ in nothing but lists for tuples."""
-    sequences = (list, tuple)
-    same = one.kind is other.kind or one.kind in sequences and other.kind in sequences
-    return same and one.keys == other.keys and len(one.parts) == len(other.parts) and all(map(_alike, one.parts, other.parts))
 
 
 def _value(recording):

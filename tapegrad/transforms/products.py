@@ -17,7 +17,7 @@ from ..array.typing import Argnums, OfFirst
 from ..autograd import nested
 from ..autograd.nested import Evaluation
 from ..common.errors import SeedShapeError, StructureError
-from ..common.tree import Structure, flatten, leaf_names, unflatten
+from ..common.tree import Structure, alike, flatten, leaf_names, unflatten
 from .functional import OfValues, Transformed, chosen
 from .replay.answers import MISS
 
@@ -27,7 +27,7 @@ X = TypeVar("X", bound=Any)
 def _directions(direction, bases, structure):
     """Tangents of the variables, and how many directions there are (None: one, without an axis for it)."""
     tangents, own_structure = flatten(direction)
-    if len(tangents) != len(bases):
+    if len(tangents) != len(bases) or len(bases) > 1 and not alike(own_structure, structure):
         raise StructureError(f"the direction is {own_structure}, but the arguments to differentiate are {structure}")
     shapes = [(np.shape(v), tuple(np.shape(b))) for v, b in zip(tangents, bases)]
     if all(v == b for v, b in shapes):

@@ -170,6 +170,9 @@ def test_the_hessian_of_a_lagrangian():
         lagrangian(x, {"band": np.ones(3), "norm": 2.5, "linear": 1.0})
     with pytest.raises(tg.errors.StructureError, match="one weight for each result"):
         lagrangian(x, 1.0)
+    # In another order they would go to other results of the same shape.
+    with pytest.raises(tg.errors.StructureError, match="one weight for each result"):
+        lagrangian(x, {"band": w["band"], "linear": 1.0, "norm": 2.5})
     with pytest.raises(tg.errors.StructureError, match="last, the weights"):
         lagrangian(x)
 

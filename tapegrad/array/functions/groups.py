@@ -157,6 +157,7 @@ def _positions(ids, width, num):
 
 @host_function
 def _counts(ids, num, char):
+    """How many rows each group has; 1 for an empty one, whose sum of 0 is divided by it."""
     return np.maximum(np.bincount(_checked(ids, num), minlength=num), 1).astype(char)
 
 

@@ -223,7 +223,7 @@ class Elements:
         self._edges(np.ravel(chain[:-1]), np.ravel(chain[1:]))
         for k, g in inputs.items():
             g = lined(g)
-            # With a lag it is the factor of the element before.
+            # With `lag`, y[k] = b[k] + f[k - 1] * y[k - 1]: a factor (operand 1) has a part in the element after its own, and in those behind.
             sources, targets = (g[:-1], chain[1:]) if lag and k == 1 else (g, chain)
             live = sources >= 0
             self._edges(sources[live], targets[live])

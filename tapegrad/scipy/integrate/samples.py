@@ -115,4 +115,5 @@ def fixed_quad(func, a, b, args=(), n=5):
     tensor(4.0000)
     """
     n = int(constant(n, "fixed_quad", "n", "the order is an integer"))
+    # `mirrors` look at the arguments; `func` may hold tensors that these do not show.
     return private_code(_integrate.fixed_quad)(func, a, b, args, n)
