@@ -12,6 +12,7 @@ object is built when a function that uses it has to be compiled.
 from __future__ import annotations
 
 import ctypes
+import gc
 import hashlib
 import inspect
 import os
@@ -27,7 +28,7 @@ from .symbols import define
 #: How many functions were compiled and loaded since import.
 COUNTS = {"compiled": 0, "loaded": 0}
 
-#: Functions made by `compiled` -> address as C calls it, and what compiled functions call: its name, kinds of result and arguments.
+#: Functions made by `compiled` -> address as C calls it; name and signature, by which compiled functions call it.
 _MADE = {}
 
 #: Function of Numba's, types of arguments -> signature.
@@ -119,9 +120,9 @@ def helper(function):
 @cache
 def _called(made):
     """A compiled function as one that another calls, by its name."""
-    from .memory import c_function
-
-    return c_function(*_MADE[made][1:]).real
+    _, symbol, signature = _MADE[made]
+    arguments, result = imported("numba.core.sigutils").normalize_signature(signature)
+    return imported("numba.core.types").ExternalFunction(symbol, result(*arguments))
 
 
 def resolved(function):
@@ -175,8 +176,7 @@ def compiled(signature):
         # CPython's description of the function is looked at when the function goes, which may be last of all.
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(method))
         made = _new_function(ctypes.byref(method), None, None)
-        result, _, arguments = signature.replace("object", "int64").rstrip(")").partition("(")
-        _MADE[made] = plain, symbol, result, *filter(None, arguments.split(", "))
+        _MADE[made] = plain, symbol, signature.replace("object", "int64")
         define(symbol, plain)
         return made
 
@@ -257,6 +257,9 @@ def _lowered(function, arguments, result=None):
     # Before the compiler asks for what is new to Numba.
     plain = resolved(function)
     _CALLED.append([])
+    # Numba makes many objects, which stay: to search them all for garbage takes a quarter of the time.
+    collecting = gc.isenabled()
+    gc.disable()
     context.resolve_function_type = resolved_once
     try:
         with imported("numba.core.compiler_lock").global_compiler_lock:
@@ -264,6 +267,8 @@ def _lowered(function, arguments, result=None):
     finally:
         context.resolve_function_type = resolve
         called = _CALLED.pop()
+        if collecting:
+            gc.enable()
     return _Lowered(made.fndesc, made.signature.return_type, "\n".join(map(str, modules)), tuple(called))
 
 

@@ -2,6 +2,9 @@
 
 import ctypes
 import gc
+import itertools
+import math
+import struct
 import sys
 
 import pytest
@@ -66,3 +69,55 @@ def test_what_describes_a_function_to_cpython_outlives_every_module():
     address = ctypes.c_void_p.from_address(id(same) + at_definition).value
     (method,) = (o for o in gc.get_objects() if type(o) is compile._Method and ctypes.addressof(o) == address)
     assert not [o for o in gc.get_referrers(method) if isinstance(o, (list, dict))] and sys.getrefcount(method) > 2
+
+
+def with_doubled(a):
+    return doubled(a) + 1
+
+
+def with_both(a):
+    return combined(doubled(a), a)
+
+
+def test_a_helper_is_lowered_once_and_a_compiled_function_called_by_its_name():
+    compile._module(with_doubled, "int64(int64)", "tapegrad_with_doubled")
+    before = compile._lowered.cache_info().misses
+    text = compile._module(with_both, "int64(int64)", "tapegrad_with_both")
+    assert compile._lowered.cache_info().misses - before == 1
+    name = compile._MADE[combined][1]
+    assert f"@{name}(" in text and not [line for line in text.splitlines() if line.startswith("define") and name in line]
+
+
+@compiled("float64(float64, float64)")
+def least(a, b):
+    return min(a, b)
+
+
+@compiled("float64(float64, int64)")
+def greatest(a, b):
+    return max(a, b)
+
+
+@compiled("int64(float64, int64)")
+def whole(a, k):
+    return int(a) + int(float(k))
+
+
+@compiled("float64(float64, float64)")
+def quotient(a, b):
+    return a / b
+
+
+NUMBERS = [-2.5, -0.0, 0.0, 1.0, 3.75, math.inf, -math.inf, math.nan]
+
+
+@pytest.mark.parametrize("a, b", itertools.product(NUMBERS, NUMBERS))
+def test_numbers_are_compared_as_python_does(a, b):
+    assert struct.pack("d", least(a, b)) == struct.pack("d", min(a, b))
+    if math.isfinite(b):
+        assert struct.pack("d", greatest(a, int(b))) == struct.pack("d", float(max(a, int(b))))
+
+
+def test_numbers_are_converted_and_divided():
+    assert [whole(a, 3) for a in (-2.5, 2.5, 0.0)] == [1, 5, 3]
+    assert quotient(1.0, 0.0) == math.inf and quotient(-1.0, 0.0) == -math.inf and math.isnan(quotient(0.0, 0.0))
