@@ -20,7 +20,7 @@ from ..common.registry import attach, registry
 from ..rules import BY_NAME
 from ..tape.places import PACKAGE
 from .differentiable import Differentiable
-from .record import apply, record_nondiff
+from .record import apply, plain, record_nondiff
 from .tensor import Parameter, Tensor
 
 #: Source of the operations on numbers (`recording`): of these operators, of an element of a vector (`indexing`), and of NumPy's
@@ -126,6 +126,9 @@ _NUMBERS = _KNOWN - {np.ndarray}
 
 def _binary(row, a, b):
     """What an operator gives for a row of two operands, where the fast path does not serve."""
+    if a.__class__ is float and b.__class__ is Tensor and b._t is None and not b._r and b._v.__class__ is np.ndarray and b._v.ndim:
+        # A gradient times a number, for each parameter at each step of an optimiser.
+        return plain(row.value(a, b._v))
     if (a.__class__ in _KNOWN or _accepts(a)) and (b.__class__ in _KNOWN or _accepts(b)):
         return apply(row, (a, b), depth=4)
     return NotImplemented
