@@ -223,14 +223,5 @@ def _in_child():
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_child=_in_child)
 
-
-@atexit.register
-def _at_exit():
-    """Wait until no other thread is inside; none comes in any more."""
-    while True:
-        while _others():
-            time.sleep(0.001)
-        _GATE.acquire()
-        if not _others():
-            return
-        _GATE.release()
+# The locks are not given back: nobody comes in any more.
+atexit.register(_before_fork)

@@ -180,12 +180,9 @@ class Steps(Planner):
             self.step(code, *words)
         return self.sym(out)
 
-    def call_places(self, atoms, inputs):
-        return [(x.reg, x.offset) for x in atoms]
-
-    def call(self, spec, words, places, atoms, inputs):
+    def call(self, spec, atoms, inputs, *around):
         self.kernels.append((len(self.words) + 2, spec))
-        self.step(P.CALL, *words)
+        self.step(P.CALL, *call_words(0, spec.data(), [(x.reg, x.offset) for x in atoms], *around))
 
     def product(self, a, b, char, absolute):
         a, b, product = self.called_product(a, b, char)

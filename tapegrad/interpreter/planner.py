@@ -65,12 +65,8 @@ class Planner(ABC):
         """Write `source` to flat positions of the C-contiguous window `target`, or add it there."""
 
     @abstractmethod
-    def call(self, spec, words, places, atoms, inputs):
-        """One call of a loop of NumPy's or LAPACK's; of the windows `atoms` the first `inputs` are read."""
-
-    @abstractmethod
-    def call_places(self, atoms, inputs):
-        """Register and offset of each of `atoms`."""
+    def call(self, spec, atoms, inputs, *around):
+        """A call of a loop of NumPy's or LAPACK's; of the windows `atoms` the first `inputs` are read (`around`: see `call_words`)."""
 
     @abstractmethod
     def product(self, a, b, char, absolute):
@@ -190,7 +186,7 @@ class Planner(ABC):
         return self.product(a, b, char, absolute)
 
     def called_product(self, a, b, char):
-        """A product of stacks of matrices by NumPy's loop, which calls BLAS; returns the factors as they are read, and the product."""
+        """A product of stacks of matrices by NumPy's loop, which calls BLAS: the factors as they are read, and the product."""
         factors = [_for_blas(s.cast(char).window()) for s in (a, b)]
         return *factors, self.matrices("matmul", *factors)[0]
 
@@ -224,16 +220,15 @@ class Planner(ABC):
             steps = [s[-1] if s else 0 for s in strides]
             for x, k in zip(atoms, splits):
                 steps += x.strides[k:]
-            places = self.call_places(atoms, len(syms))
-            words = call_words(0, spec.data(), places, [count, *extents.values()], steps, outer, strides)
-            self.call(spec, words, places, atoms, len(syms))
+            self.call(spec, atoms, len(syms), [count, *extents.values()], steps, outer, strides)
         return [self.sym(x) for x in results]
 
 
 def call_words(loop, data, places, dims, steps, outer, strides):
-    """The words of a call: loop and data, (register, offset) of each argument, what the loop is told, and the dimensions around it."""
+    """The words of a call: loop and data, (register, offset) of each argument, what the loop is told, the dimensions around."""
     require(len(places) <= MOST_ARGUMENTS, f"a loop over {len(places)} arrays")
-    words = [loop, data, len(places), *(word for place in places for word in place), len(dims), *dims, len(steps), *steps, len(outer)]
+    words = [loop, data, len(places), *(word for place in places for word in place)]
+    words += [len(dims), *dims, len(steps), *steps, len(outer)]
     for d, extent in enumerate(outer):
         words += [extent, *(s[d] for s in strides)]
     return words

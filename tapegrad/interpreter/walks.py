@@ -37,14 +37,15 @@ class Walks:
             self._native, self.pack = native, native.pack
         return self._native
 
-    def digest(self, address: int, nbytes: int) -> int:
-        """See `codegen.digest.digest`."""
+    def digest(self, array: Any) -> int:
+        """See `codegen.digest.digest`: of a C-contiguous array."""
         if self._digest is None:
             with uninterrupted:
+                from ..codegen.addresses import data_address
                 from ..codegen.digest import digest
 
-                self._digest = digest
-        return self._digest(address, nbytes)
+                self._digest = lambda array: digest(data_address(array), array.nbytes)
+        return self._digest(array)
 
     def gammainc_da(self, a: Any, x: Any) -> Any:
         """The value of the row of that name: the function of `codegen.gamma` on arrays."""

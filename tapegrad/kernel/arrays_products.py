@@ -43,15 +43,14 @@ class Products:
             return total.reshape((*batch, m, n))
         return self.called_product(a, b, char)[2]
 
-    def call_places(self, atoms, inputs):
+    def call(self, spec, atoms, inputs, *around):
         # A program by itself: the result is in register 0, the others in registers of their own, where they begin.
-        saved = [P.FIRST_SAVED + k for k in range(len(atoms) - 1)]
-        return [(register, 0) for register in (*saved[:inputs], 0, *saved[inputs:])]
-
-    def call(self, spec, words, places, atoms, inputs):
-        program = np.array([P.CALL, len(words), spec.address(), *words[1:], P.END, 0], np.int64)
+        registers = [*range(P.FIRST_SAVED, P.FIRST_SAVED + len(atoms) - 1)]
+        registers.insert(inputs, 0)
+        words = call_words(spec.address(), spec.data(), [(register, 0) for register in registers], *around)
+        program = np.array([P.CALL, len(words), *words, P.END, 0], np.int64)
         refs = [self.ref_of(atom) for atom in atoms]
-        operands = [(register, ref.buffer, ref.offset) for (register, _), ref in zip(places, refs)]
+        operands = [(register, ref.buffer, ref.offset) for register, ref in zip(registers, refs)]
         operands.sort(key=lambda operand: operand[0] != 0)
         reads, writes = {ref.buffer for ref in refs[:inputs]}, {ref.buffer for ref in refs[inputs:]}
         self.body.append(run := ir.Run(program, operands, reads, writes, spec, spec.name))
@@ -65,8 +64,7 @@ class Products:
             raise NotLowered(f"NumPy is called with {len(operands)} operands", place)
         spec = Called(function, [(s.shape, s.char) for s in operands], (self.out.shape, self.out.char))
         atoms = [*(s.atom for s in operands), self.temporary(self.out.shape, self.out.char), self.temporary((), "d")]
-        places = self.call_places(atoms, len(operands))
-        self.call(spec, call_words(0, spec.data(), places, [1], [], [], []), places, atoms, len(operands))
+        self.call(spec, atoms, len(operands), [1], [], [], [])
         self.demand(L.eq(self.sym(atoms[-1]), 1.0))
         return self.deliver(self.sym(atoms[-2]), target)
 

@@ -17,6 +17,7 @@ from ..codegen.llvm import engine_of, new_target_machine, optimise
 from ..common.uninterrupted import uninterrupted
 from ..interpreter.native import data_address
 from ..program.executable import LINE, Executable
+from . import ir
 from .emit import FINE, NOT_FINITE, Emission, Options
 from .pipeline import Stages
 
@@ -25,8 +26,11 @@ __all__ = ["FINE", "NOT_FINITE", "Kernel", "Options"]
 #: How many kernels were compiled, and how many loaded from the disk, since import.
 COUNTS = {"compiled": 0, "loaded": 0}
 
-#: Size from which on optimisation is light.
-_LARGE = 20_000
+#: Size from which on optimisation is light, and that of straight-line code from which on there is none: it took a quarter of
+#: the compilation, and the code of 980 to 41 900 instructions was as fast without.
+_LARGE, _STRAIGHT = 20_000, 2_000
+#: Of the steps of straight-line code at most so many are in loops.
+_IN_LOOPS = 0.2
 
 
 class Kernel(Executable):
@@ -58,14 +62,14 @@ class Kernel(Executable):
             needs_symbols(let.expr)
         self._text = emission.text
         self.nbytes, self._keeps, self.size = emission.nbytes, (emission.keeps, emission.tables), emission.size
-        self._level = 3 if self.size <= _LARGE else 1
+        self._levels = self._chosen()
         seconds.done("emit")
         with uninterrupted:
-            code = kept(f"kernel {self._level} {self._text}", self._compiled, COUNTS, "kernel")
+            code = kept(f"kernel {self._levels} {self._text}", self._compiled, COUNTS, "kernel")
             if "optimise" not in seconds:
                 seconds.done("optimise")
             places = [(name, data_address(table)) for name, table in emission.tables.items()]
-            self._engine = engine = engine_of(code, new_target_machine(self._level), places)
+            self._engine = engine = engine_of(code, new_target_machine(self._levels[1]), places)
             # Closed when the kernel goes; by itself the engine might go in the middle of anything.
             weakref.finalize(self, _close, engine).atexit = False
             self.address = engine.get_function_address("kernel")
@@ -75,10 +79,18 @@ class Kernel(Executable):
         self.inputs, self.outputs = ([((b.size,), b.char) for b in buffers] for buffers in (program.inputs, program.outputs))
         self.keep(1)
 
+    def _chosen(self):
+        """The levels of LLVM's passes, and of its code generation."""
+        if self.size > _STRAIGHT and not (self.options.fastmath or self.options.entry):
+            body = self.program.body
+            if _steps([s for s in body if isinstance(s, ir.Loop)]) <= _IN_LOOPS * _steps(body):
+                return 0, 1
+        return (3, 3) if self.size <= _LARGE else (1, 1)
+
     def _optimised(self):
-        target = new_target_machine(self._level)
+        target = new_target_machine(self._levels[1])
         # Vectors in straight-line code took 97 % of the time for 900 instructions, and made a Runge-Kutta step slower.
-        return target, optimise(self._text, target, self._level, straight=False)
+        return target, optimise(self._text, target, self._levels[0], straight=False)
 
     def _compiled(self):
         """Its object code."""
@@ -109,5 +121,10 @@ class Kernel(Executable):
 
 
 @uninterrupted
+def _steps(body):
+    """Statements that are run."""
+    return sum(s.total * _steps(s.body) if isinstance(s, ir.Loop) else 1 for s in body)
+
+
 def _close(engine):
     engine.close()

@@ -146,7 +146,8 @@ class Workspace(Layout):
         p = self.parameters = self.sweep.parameters
         p[P.W_RUN] = native.run_address() if tape.items else 0
         p[W.P_STREAM], p[W.P_VALUES], p[W.P_SEEDS] = address(self.stream), value_switch(tape.special), address(self._seeds)
-        p[W.P_INPUTS], p[W.P_ELEMENTS], p[W.P_ARRAYS] = map(address, (self.inputs, self.elements, self.copied))
+        self._inputs_at = address(self.inputs)
+        p[W.P_ELEMENTS], p[W.P_ARRAYS] = address(self.elements), address(self.copied)
         #: This replay as a `Recording` (`transforms.replay.directions`), made when it is first wanted.
         self.recording = None
 
@@ -184,7 +185,7 @@ class Workspace(Layout):
             inputs[k] = native.data_address(a)
         p = self.parameters
         # The signatures' table may have moved.
-        p[W.P_INPUTS], p[P.W_TABLE] = native.data_address(inputs), native.table_address()
+        p[W.P_INPUTS], p[P.W_TABLE] = self._inputs_at, native.table_address()
         p[W.P_BACKWARD] = backward and not self.in_python
         why = W.replay(self.pointer)
         while why == W.AT_HOST:

@@ -18,10 +18,14 @@ class _Mode(ContextDecorator):
     """A context manager and decorator that sets recording to a fixed state."""
 
     enabled = True
+    _before: list[bool]
 
     def __enter__(self) -> Self:
         state = thread_state()
-        self._before = [*getattr(self, "_before", []), state.enabled]
+        try:
+            self._before.append(state.enabled)
+        except AttributeError:
+            self._before = [state.enabled]
         state.set_enabled(self.enabled)
         return self
 

@@ -32,8 +32,7 @@ def stamp(array):
     """
     if array.nbytes <= SHORT:
         return array.tobytes()
-    flat = np.ascontiguousarray(array)
-    return registry.walks.digest(flat.ctypes.data, flat.nbytes).to_bytes(8, "little", signed=True)
+    return registry.walks.digest(np.ascontiguousarray(array)).to_bytes(8, "little", signed=True)
 
 
 def owner_of(array):

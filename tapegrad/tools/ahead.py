@@ -30,7 +30,6 @@ from ..interpreter.registered import Registered
 from ..program.values import ValueProgram
 from ..rules import ROWS
 from ..rules import lang as L
-from ..tape.meta import meta_of
 
 _PACKAGE = Path(__file__).parents[1]
 #: A vector, a matrix and a number; by how many operands a row has, which it is given.
@@ -81,17 +80,21 @@ def everything():
 def _functions(calls):
     for call, x in itertools.product(calls, (_ARRAYS["v"], _ARRAYS["m"])):
         call(tensor(x, requires_grad=True))
-    Registered.compile_pending()
+    _loops()
 
 
 def _elementwise(row):
-    """The loops of sweeps, and of values where NumPy has none."""
     slots = row.slots(row.arity)
     for layout, tracked in itertools.product(_LAYOUTS[row.arity], itertools.product((True, False), repeat=len(slots))):
         on = dict(zip(slots, tracked))
-        operands = [tensor(_ARRAYS[a], requires_grad=on[k]) if k in on else _CONSTANTS.get(row.name, 2.0) for k, a in enumerate(layout)]
-        result = apply(row, operands)
-        ValueProgram.of_row(row, (), tuple(meta_of(getattr(o, "_v", o)) for o in operands), meta_of(result._v))
+        apply(row, [tensor(_ARRAYS[a], requires_grad=on[k]) if k in on else _CONSTANTS.get(row.name, 2.0) for k, a in enumerate(layout)])
+    _loops()
+
+
+def _loops():
+    """The loops for what has been recorded: of sweeps, and of values where NumPy has none."""
+    for row, attrs, metas, _, out in list(Registered.BY_KEY):
+        ValueProgram.of_row(row, attrs, metas, out)
     Registered.compile_pending()
 
 

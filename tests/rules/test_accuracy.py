@@ -87,6 +87,7 @@ ORDERS = {
     "yv": [(0.0, 1.3, 0.548519729980776), (2.0, 0.01, 2546479.081558727), (2.5, 7.3, -0.28728769723488234), (10.0, 30.2, -0.13411233446993817)],
     "iv": [(0.0, 1.3, 0.797329314979269), (2.0, 0.01, 0.00250004166686198), (2.5, 7.3, 140.32635811413462), (10.0, 30.2, 186400277990.77686)],
     "ive": [(0.0, 1.3, -0.18312732488893121), (2.0, 0.01, 0.002462790110590318), (2.5, 7.3, -0.0004913204270902888), (10.0, 30.2, 0.00052833124383376)],
+    "gammainc_da": [(0.5, 0.3, 0.5795956980995894), (2.0, 0.01, -0.04977925537700125), (3.7, 5.2, 0.05461031350230022), (30.0, 28.5, -0.0025399013069588856)],
 }
 
 #: Larger relative errors than 1e-14, and why.
@@ -94,7 +95,7 @@ LOOSER = {
     **dict.fromkeys("erfc log_ndtr ndtr".split(), 1e-12),  # exp(-x**2) at large x: the rounding of x**2 alone does that
     **dict.fromkeys("erfcx sinc lgamma gamma".split(), 1e-13),  # a difference of terms, or a zero nearby
     **dict.fromkeys("i0 i1 i0e i1e j0 j1 y0 y1".split(), 2e-14),
-    **dict.fromkeys("jv yv iv ive".split(), 1e-12),
+    **dict.fromkeys("jv yv iv ive gammainc_da".split(), 1e-12),
     **dict.fromkeys("gammainc gammaincc beta betaln".split(), 1e-12),
     "power": 2e-13,  # the power itself, at large exponents
     "erfinv": 2e-14, "erfcinv": 1e-13, "ndtri": 2e-14,
@@ -136,7 +137,7 @@ def test_orders(name):
     np.testing.assert_allclose(gradient(lambda t: apply(name, (order, t)), x), expected, rtol=LOOSER[name], atol=0)
 
 
-@pytest.mark.parametrize("name", ORDERS)
+@pytest.mark.parametrize("name", [name for name in ORDERS if hasattr(special, name)])
 def test_a_tracked_order_is_refused(name):
     with pytest.raises(UnsupportedFunctionError, match="order"):
         getattr(special, name)(leaf(1.5), 2.0)

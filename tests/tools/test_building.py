@@ -92,8 +92,8 @@ PROGRAMS = {
     "README": re.search(r"```python\n(.*?)```", (ROOT / "README.md").read_text(encoding="utf-8"), re.DOTALL)[1],
     "network": NETWORK,
 }
-#: Its loss divides by the number of images: such a loop is made for this number.
-OF_THE_USER = {"network"}
+#: What has a loop over arrays that is made for a number of the user's: of images, by which the loss is divided, of elements that are stacked.
+OF_THE_USER = {"network", "hessian of a loop", "README"}
 
 COUNT = """
 from tapegrad.codegen import code, compile
