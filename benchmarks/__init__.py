@@ -12,6 +12,7 @@
 * `in_docs`: the numbers of the README and of `docs/`, filled in from the results;
 * one file per benchmark, named in `registry.MODULES`, and gradients written by hand as their measure;
 * `__main__`: the command, which runs each benchmark in a process of its own;
+* `compile_helpers`: the command that says what each compiled function costs to compile;
 * `gradbench`: the tool for the public suite GradBench.
 
 To add a benchmark, write a file with a function decorated by

@@ -2,17 +2,19 @@
 
 A new process with an empty cache makes them all.  "optimise" is a part of "LLVM".  A helper has no LLVM of its own: it is linked into
 what calls it.
+
+    python -m benchmarks.compile_helpers              # of all modules
+    python -m benchmarks.compile_helpers tapegrad.interpreter.steps
 """
 
 from __future__ import annotations
 
+import sys
 import tempfile
-from collections.abc import Iterator
 
 from . import fresh
-from .registry import Row, benchmark
-from .timing import seconds
 
+KINDS = ("reading", "typing", "lowering", "optimise", "LLVM")
 PROGRAM = """
 import json, time
 from collections import defaultdict
@@ -60,20 +62,38 @@ event.register("numba:run_pass", Passes())
 
 from tapegrad.tools.ahead import everything
 for name, part in everything():
-    if name.startswith("tapegrad."):
+    if name in {modules!r} or not {modules!r} and name.startswith("tapegrad."):
         part()
 print(json.dumps(costs))
 """
 
 
-@benchmark(name="compile_helpers")
-def compile_helpers(quick: bool) -> Iterator[Row]:
-    """What each compiled function of tapegrad takes to compile, the longest first."""
+def costs(*modules: str) -> dict[str, dict[str, float]]:
+    """Seconds by function and kind, of all modules with compiled functions or of some.
+
+    Parameters
+    ----------
+    *modules : str
+
+    Returns
+    -------
+    dict
+    """
     with tempfile.TemporaryDirectory() as cache:
-        costs = fresh.run(PROGRAM, cache)
-    totals = {name: sum(cost for kind, cost in parts.items() if kind != "optimise") for name, parts in costs.items()}
-    kinds = ("reading", "typing", "lowering", "optimise", "LLVM")
-    sums = {kind: seconds(sum(parts.get(kind, 0.0) for parts in costs.values())) for kind in kinds}
-    yield Row("all of them", measured=sum(totals.values()), unit="s", detail={"functions": len(totals), **sums})
+        found = fresh.run(PROGRAM.format(modules=modules), cache)
+    assert isinstance(found, dict)
+    return found
+
+
+def main(modules: list[str]) -> None:
+    """Print the table, the longest first."""
+    found = costs(*modules)
+    found["all of them"] = {kind: sum(parts.get(kind, 0.0) for parts in found.values()) for kind in KINDS}
+    totals = {name: sum(cost for kind, cost in parts.items() if kind != "optimise") for name, parts in found.items()}
+    print(*(f"{kind:>9}" for kind in ("seconds", *KINDS)))
     for name in sorted(totals, key=totals.__getitem__, reverse=True):
-        yield Row(name, measured=totals[name], unit="s", detail={kind: seconds(cost) for kind, cost in costs[name].items()})
+        print(*(f"{cost:9.3f}" for cost in (totals[name], *(found[name].get(kind, 0.0) for kind in KINDS))), f" {name}")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -29,7 +29,6 @@ MODULES = (
     "memory_flat",
     "tape_capacity",
     "first_call",
-    "compile_helpers",
     "nopython_duals",
     "plain_calls",
     "replay_sweep",

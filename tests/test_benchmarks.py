@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarks import optimisation, plots, registry, report
+from benchmarks import compile_helpers, optimisation, plots, registry, report
 from benchmarks.registry import Disagreement, Missing, Row, check_agreement, each, ratio
 from benchmarks.timing import Time
 
@@ -324,3 +324,13 @@ def test_every_benchmark_has_a_summary_and_its_module_says_what_it_measures():
         module = sys.modules[bench.function.__module__]
         assert bench.name == name and len(bench.summary) > 20
         assert len(module.__doc__) > 60, name
+
+
+def test_what_a_compiled_function_costs_is_told_by_stage(capsys):
+    compile_helpers.main(["tapegrad.codegen.addresses"])
+    head, everything, *rows = capsys.readouterr().out.splitlines()
+    assert head.split() == ["seconds", *compile_helpers.KINDS] and everything.endswith("all of them")
+    costs = {row.split()[-1]: [float(cost) for cost in row.split()[:-1]] for row in rows}
+    assert {"tapegrad.codegen.addresses.data_address", "tapegrad.codegen.addresses.address_of"} <= costs.keys()
+    total, reading, typing, lowering, optimise, in_llvm = costs["tapegrad.codegen.addresses.data_address"]
+    assert min(typing, lowering, in_llvm) > 0.0 and optimise <= in_llvm and total == pytest.approx(reading + typing + lowering + in_llvm, abs=0.005)

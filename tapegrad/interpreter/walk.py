@@ -22,7 +22,7 @@ slot, the address of a malloc'ed C-contiguous buffer (0: none yet) for an array.
 from __future__ import annotations
 
 from ..codegen.addresses import address_of
-from ..codegen.compile import compiled
+from ..codegen.compile import compiled, helper
 from ..codegen.memory import (
     call4_int,
     call6,
@@ -155,13 +155,9 @@ def reverse(words, high, low, stop_at_large):
     return low - 1
 
 
-@compiled("int64(int64, int64, int64, int64, int64, int64)")
-def mark(records, marks, table, high, pending, refuse):
-    """Mark the ancestors of the `pending` marked roots at or below `high`.
-
-    Returns ``count << 32 | lowest``: how many instructions are marked, and the
-    lowest of them; or, with `refuse`, ``-1 - i`` if it met the cleared instruction `i`.
-    """
+@helper
+def marked(records, marks, table, high, pending, refuse):
+    """What `mark` does, as a part of what calls it."""
     count, lowest = 0, high
     i = high
     while i > 0 and pending > 0:
@@ -199,6 +195,16 @@ def mark(records, marks, table, high, pending, refuse):
                     pending += 1
         i -= 1
     return (count << 32) | lowest
+
+
+@compiled("int64(int64, int64, int64, int64, int64, int64)")
+def mark(records, marks, table, high, pending, refuse):
+    """Mark the ancestors of the `pending` marked roots at or below `high`.
+
+    Returns ``count << 32 | lowest``: how many instructions are marked, and the
+    lowest of them; or, with `refuse`, ``-1 - i`` if it met the cleared instruction `i`.
+    """
+    return marked(records, marks, table, high, pending, refuse)
 
 
 @compiled("int64(int64, int64, int64, int64)")

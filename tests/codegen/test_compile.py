@@ -111,7 +111,7 @@ def quotient(a, b):
 NUMBERS = [-2.5, -0.0, 0.0, 1.0, 3.75, math.inf, -math.inf, math.nan]
 
 
-@pytest.mark.parametrize("a, b", itertools.product(NUMBERS, NUMBERS))
+@pytest.mark.parametrize("a, b", list(itertools.product(NUMBERS, NUMBERS)))
 def test_numbers_are_compared_as_python_does(a, b):
     assert struct.pack("d", least(a, b)) == struct.pack("d", min(a, b))
     if math.isfinite(b):
