@@ -13,7 +13,7 @@ import pytest
 
 import tapegrad as tg
 from tapegrad.array.record import apply
-from tapegrad.codegen import compile, loops, scalars
+from tapegrad.codegen import code, compile, host, pack, scalars
 from tapegrad.common import config
 from tapegrad.common.errors import InternalError
 from tapegrad.program import walk
@@ -222,14 +222,21 @@ def keys_of(monkeypatch, module, make):
     return key
 
 
-def test_the_key_of_a_loop_has_the_vector_functions_by_name_and_width(monkeypatch):
+def test_code_is_kept_for_the_vector_functions_that_there_are_by_name_and_width(monkeypatch):
     found = set()
     for variants in ([("_ZGVbN2v_exp", 2)], [("_ZGVbN2v_exp", 2), ("_ZGVdN4v_exp", 4)], None):
-        monkeypatch.setattr(loops, "_ADDRESSES", {})
-        monkeypatch.setattr(loops, "available", lambda variants=variants: {"exp": variants} if variants else {})
-        spec = loops.LoopSpec((L.exp(L.arg(0)),), "d", "d", "cc", (None,))
-        found.add(keys_of(monkeypatch, loops, spec.address))
+        monkeypatch.setattr(pack, "available", lambda variants=variants: {"exp": variants} if variants else {})
+        found.add(code._makers.__wrapped__())
     assert len(found) == 3
+
+
+@pytest.mark.parametrize("module, name, value", [
+    (sys, "version", "3.99"), (host.llvmlite, "__version__", "9.9"), (pack, "target", lambda: ("another", "", "x86_64-unknown-linux-gnu")),
+])  # fmt: skip
+def test_code_is_kept_for_what_made_it_and_runs_it(monkeypatch, module, name, value):
+    before = code._makers.__wrapped__()
+    monkeypatch.setattr(module, name, value)
+    assert code._makers.__wrapped__() != before
 
 
 @pytest.mark.parametrize("special", [False, True])
