@@ -18,11 +18,11 @@ import inspect
 import os
 import sys
 import types
-from functools import cache, cached_property
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ..common.uninterrupted import imported
+from ..common.uninterrupted import cached_property, imported
 from .symbols import define
 
 #: How many functions were compiled and loaded since import.

@@ -18,6 +18,7 @@ The end of the process waits, too: LLVM must not go while a thread is in it.
 from __future__ import annotations
 
 import atexit
+import functools
 import os
 import signal
 import sys
@@ -163,6 +164,15 @@ def remade(lock):
             _ROOM = 2 * len(_REMADE) + 64
         _REMADE.append(weakref.ref(lock))
     return lock
+
+
+class cached_property(functools.cached_property):
+    """As in Python from 3.12 on; before, it has a lock, which is held while the property is made."""
+
+    def __init__(self, function):
+        super().__init__(function)
+        if hasattr(self, "lock"):
+            remade(self.lock)
 
 
 def _compiler_locks():

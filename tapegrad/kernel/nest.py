@@ -15,12 +15,12 @@ count 6 and ``runs = [[0, 0, 0, 1, 1, 1], [0, 1, 2, 3, 4, 5]]``; what reads elem
 
 from __future__ import annotations
 
-from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
 
 from ..common.errors import require
+from ..common.uninterrupted import cached_property
 from . import ir
 from .roll.structure import Line
 

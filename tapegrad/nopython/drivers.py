@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 from numba.core import types
 from numba.extending import overload, register_jitable
 
 from ..common.errors import UnsupportedInNumbaError
+from ..common.uninterrupted import cached_property
 from .builtins import as_dual, component, primal, seeded
 from .compile import dual_dispatcher, fingerprint, result_type
 from .types import DualType, Token, compiled_only, contains_dual, element, is_real

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import os
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -15,7 +14,7 @@ from ..array.record import normalise
 from ..common.errors import GradientError, GuardError, ShapeError
 from ..common.registry import registry
 from ..common.tree import unflatten
-from ..common.uninterrupted import uninterrupted
+from ..common.uninterrupted import cached_property, uninterrupted
 from .pool import Pool
 
 

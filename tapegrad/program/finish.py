@@ -27,12 +27,12 @@ import os
 from array import array
 from bisect import bisect_right
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 
 from ..autograd import draw
 from ..common.errors import require
+from ..common.uninterrupted import cached_property
 from ..rules.table import BY_NAME
 from ..tape.layout import ARRAY_LEAF, CONTINUES, SCALAR_LEAF, TRACED
 from ..tape.meta import SCALAR

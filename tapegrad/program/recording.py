@@ -9,7 +9,6 @@ from __future__ import annotations
 import copy
 import math
 from abc import ABC, abstractmethod
-from functools import cached_property
 
 import numpy as np
 
@@ -24,6 +23,7 @@ from ..autograd.tape import Tape
 from ..common.dtypes import readable
 from ..common.errors import ModifiedInPlaceError
 from ..common.tree import flatten, leaf_names, unflatten
+from ..common.uninterrupted import cached_property
 from ..interpreter.plan import Signature
 from ..interpreter.walks import walks
 from ..tape.layout import ARRAY_LEAF, FIRST_ARRAY, MARK

@@ -14,13 +14,12 @@ entry the instruction of its adjoint.  `run` then writes the addresses of the ar
 
 from __future__ import annotations
 
-from functools import cached_property
-
 import numpy as np
 
 from ..array.record import normalise
 from ..codegen.scalars import value_switch
 from ..common.errors import noted, require
+from ..common.uninterrupted import cached_property
 from ..interpreter import native
 from ..interpreter import program as P
 from ..interpreter import walk as sweep_walk

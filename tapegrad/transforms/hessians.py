@@ -21,6 +21,7 @@ from ..autograd import nested
 from ..autograd.nested import Evaluation
 from ..common.errors import OptionError
 from ..common.tree import Structure, flatten
+from ..common.uninterrupted import cached_property
 from ..program.ports import units
 from .functional import Transformed, chosen
 from .jacobians import JacobianFunction, OfDirections
@@ -107,7 +108,7 @@ class _Hessian(JacobianFunction):
         #: Shapes and dtypes of arguments for which all rows come from one replay.
         self._wide = set()
 
-    @functools.cached_property
+    @cached_property
     def _rows(self):
         """All rows in one replay."""
         from .replay.function import Replayed

@@ -2,6 +2,7 @@
 
 import ast
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -13,7 +14,7 @@ from pathlib import Path
 import pytest
 
 import tapegrad
-from tapegrad.common.uninterrupted import remade, uninterrupted
+from tapegrad.common.uninterrupted import cached_property, remade, uninterrupted
 
 PACKAGE = Path(tapegrad.__file__).parent
 LIBRARIES = ("numba", "scipy", "llvmlite.")
@@ -379,3 +380,33 @@ def test_whole_programs(name):
         [sys.executable, "-c", textwrap.dedent(PROGRAMS[name])], capture_output=True, text=True, timeout=300, cwd=PACKAGE.parent
     )
     assert ended.returncode == 0 and "finished after" in ended.stdout, ended.stderr[-2000:]
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there are no forks here")
+def test_a_property_that_another_thread_is_making_is_made_by_the_child():
+    inside, go_on = threading.Event(), threading.Event()
+
+    class Thing:
+        wait = True
+
+        @cached_property
+        def number(self):
+            inside.set()
+            return self.wait and go_on.wait(30)
+
+    thread = threading.Thread(target=lambda: Thing().number)
+    thread.start()
+    inside.wait(30)
+
+    def work():
+        Thing.wait = False
+        assert Thing().number is False
+
+    code = in_child(work)
+    go_on.set(), thread.join()
+    assert code == 0
+
+
+def test_all_properties_that_are_kept_are_of_this_kind():
+    sources = [path for path in PACKAGE.rglob("*.py") if path.name != "uninterrupted.py"]
+    assert not [path.name for path in sources if re.search(r"functools.*cached_property", path.read_text(encoding="utf-8"))]

@@ -7,9 +7,10 @@ knows which instructions of the original it stands for; `Repeat` is a loop.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
+
+from ...common.uninterrupted import cached_property
 
 #: A loop that stands for so many instructions or less each time is written out.
 STRAIGHT = 12

@@ -7,11 +7,10 @@ guards hold wherever it is replayed, so the pattern does, too.
 
 from __future__ import annotations
 
-from functools import cached_property
-
 import numpy as np
 
 from ...common.errors import require
+from ...common.uninterrupted import cached_property
 from ..ports import inputs_of, outputs_of
 from . import colouring
 from .elements import TooLarge

@@ -8,10 +8,10 @@ the arguments by running the tape of its tangents (`kernel.tangents`).  A `Kerne
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import cached_property
 
 import numpy as np
 
+from ...common.uninterrupted import cached_property
 from ...kernel.reasons import NotLowered, faults_are_reasons
 from ...program.cuts import Cut
 from ...program.ports import count_of, inputs_of, outputs_of, units

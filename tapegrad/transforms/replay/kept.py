@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
-from functools import cached_property, partial
+from functools import partial
 
+from ...common.uninterrupted import cached_property
 from ...program.pool import Pool
 from ...program.status import FINE, OTHER
 from .answers import Outcome
