@@ -11,6 +11,7 @@ object is built when a function that uses it has to be compiled.
 
 from __future__ import annotations
 
+import copy
 import ctypes
 import gc
 import hashlib
@@ -242,7 +243,8 @@ def _lowered(function, arguments, result=None):
     flags = compiler.Flags()
     flags.no_compile = flags.no_cpython_wrapper = flags.no_cfunc_wrapper = True
     flags.error_model = "numpy"
-    context, resolve = target.typing_context, target.typing_context.resolve_function_type
+    # One of our own: what others compile meanwhile is typed as ever.
+    context, resolve = copy.copy(target.typing_context), target.typing_context.resolve_function_type
     unliteral = imported("numba.core.types").unliteral
 
     def resolved_once(called, given, keywords):
@@ -263,9 +265,8 @@ def _lowered(function, arguments, result=None):
     context.resolve_function_type = resolved_once
     try:
         with imported("numba.core.compiler_lock").global_compiler_lock:
-            made = _pipeline()(target.typing_context, target.target_context, library, arguments, result, flags, {}).compile_extra(plain)
+            made = _pipeline()(context, target.target_context, library, arguments, result, flags, {}).compile_extra(plain)
     finally:
-        context.resolve_function_type = resolve
         called = _CALLED.pop()
         if collecting:
             gc.enable()

@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from .folding import choose, classes, fold, phases, plan
 from .runs import disjoint, find_runs
 from .structure import Structure, iterations
 
@@ -145,6 +144,10 @@ class Search:
         size = text.size
         least, gain, share = stage
         runs = runs[(runs[:, 3] >= least) & (runs[:, 4] >= gain)]
+        if not len(runs):
+            return None
+        from .folding import choose, classes, fold, phases, plan  # loads compiled code
+
         bodies = np.empty((len(runs), 3), np.int64)
         bodies = bodies[: classes(text, weight, runs, _table(len(runs)), bodies)]
         runs = runs[bodies[runs[:, 3], 2] >= share * weight[-1]]
