@@ -14,12 +14,13 @@ import time
 from contextlib import contextmanager, suppress
 
 from ..common import config
+from ..common.uninterrupted import uninterrupted
 from ..common.waiting import waiting
 
 #: Into how many folders names are spread: one of them that has more than its share tells that there may be too much.
 FOLDERS = 256
 #: Seconds after which a file that is used is marked as used again, and after which nobody waits any longer for another process.
-_DAY, _PATIENCE = 86_400, 60.0
+_DAY, _PATIENCE = 86_400, 20.0
 #: Of each thread, whether it has a folder for itself.
 _OWN = threading.local()
 
@@ -111,11 +112,11 @@ def alone(folder):
 
 
 def _wait(handle):
-    """Lock an open folder, or let it be."""
+    """Lock an open folder, or let it be: nobody who presses Ctrl-C waits for other processes."""
     import fcntl
 
     end = time.monotonic() + _PATIENCE
-    while time.monotonic() < end:
+    while time.monotonic() < end and not uninterrupted.awaited:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

@@ -31,7 +31,10 @@ strict = os.environ.get("TAPEGRAD_STRICT") == "1"
 quiet = os.environ.get("TAPEGRAD_QUIET") == "1"
 
 #: Bytes of compiled code on disk, at most (`codegen.disk`).
-cache_bytes = int(os.environ.get("TAPEGRAD_CACHE_BYTES") or 1 << 30)
+try:
+    cache_bytes = int(os.environ.get("TAPEGRAD_CACHE_BYTES") or 1 << 30)
+except ValueError:
+    raise ValueError(f"TAPEGRAD_CACHE_BYTES is {os.environ['TAPEGRAD_CACHE_BYTES']!r}; give a number of bytes, as 1000000000") from None
 
 #: As tapegrad's own tests want it, and for systems where something of that does not work: what only some systems have is not used.
 #: These are libmvec (`codegen.vector_math`), ``malloc_trim`` (`common.memory`) and locks on folders (`codegen.disk`).

@@ -65,6 +65,11 @@ class _Uninterrupted(ContextDecorator):
         if self._depth and me == threading.main_thread().ident:
             self._let_go()
 
+    @property
+    def awaited(self):
+        """Whether a signal has come, and waits for the end."""
+        return bool(self._came)
+
     def _note(self, number, frame):
         # Not the frame: it would keep LLVM's objects alive after the end.
         if number not in self._came:

@@ -1,6 +1,7 @@
 """Files of compiled code: bounded in bytes, made by one process while others wait, and whatever happens to them."""
 
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -10,6 +11,7 @@ import pytest
 
 from tapegrad.codegen import code, disk
 from tapegrad.common import config
+from tapegrad.common.uninterrupted import uninterrupted
 from tests.codegen.on_disk import files, kept_here  # noqa: F401
 
 needs_locks = pytest.mark.skipif(config.portable, reason="there are no locks on folders then")
@@ -63,6 +65,8 @@ def test_the_number_of_bytes_is_one_of_the_environment():
         env=os.environ | {"TAPEGRAD_CACHE_BYTES": "12345"}, capture_output=True, text=True, check=True,
     )  # fmt: skip
     assert said.stdout == "12345\n"
+    said = subprocess.run([sys.executable, "-c", "import tapegrad"], env=os.environ | {"TAPEGRAD_CACHE_BYTES": "1GB"}, capture_output=True, text=True)
+    assert said.stderr.endswith("ValueError: TAPEGRAD_CACHE_BYTES is '1GB'; give a number of bytes, as 1000000000\n")
 
 
 @pytest.mark.parametrize("where", ["read", "written", "both"])
@@ -130,6 +134,29 @@ def test_nobody_waits_for_ever_for_another_process(tmp_path, monkeypatch, killed
         with disk.alone(tmp_path):
             pass
     finally:
+        holder.kill()
+        holder.wait()
+        holder.stdout.close()
+
+
+@needs_locks
+@pytest.mark.skipif(sys.platform == "win32", reason="there is no such signal")
+def test_who_presses_ctrl_c_does_not_wait_for_another_process(tmp_path, monkeypatch):
+    monkeypatch.setattr(disk, "_PATIENCE", 600.0)
+    holder = subprocess.Popen([sys.executable, "-c", HOLDER, str(tmp_path)], stdout=subprocess.PIPE, text=True)
+    seen = []
+    before = signal.signal(signal.SIGINT, lambda *_: seen.append("interrupted"))
+    try:
+        assert holder.stdout.readline() == "in\n"
+        timer = threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT))
+        timer.start()
+        with uninterrupted:
+            with disk.alone(tmp_path):
+                assert not seen
+        timer.join()
+        assert seen == ["interrupted"]
+    finally:
+        signal.signal(signal.SIGINT, before)
         holder.kill()
         holder.wait()
         holder.stdout.close()
