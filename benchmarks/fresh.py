@@ -31,7 +31,7 @@ print(json.dumps(time.perf_counter() - start))
 """
 
 
-def run(program: str, cache: str, *, bytecode: bool = True, patience: float | None = None) -> Any:
+def run(program: str, cache: str, *, bytecode: bool = True, patience: float | None = None, where: str | Path = ROOT) -> Any:
     """Run a program in a new interpreter.
 
     Parameters
@@ -44,6 +44,8 @@ def run(program: str, cache: str, *, bytecode: bool = True, patience: float | No
         Keep Python's bytecode there too, as an installed package has it.
     patience : float, optional
         Seconds that it may take.
+    where : path, optional
+        The folder from which it imports `tapegrad`.
 
     Returns
     -------
@@ -57,12 +59,20 @@ def run(program: str, cache: str, *, bytecode: bool = True, patience: float | No
     subprocess.TimeoutExpired
         If it takes longer than `patience`.
     """
-    environment = os.environ | {"TAPEGRAD_CACHE_DIR": cache}
+    environment = os.environ | {"TAPEGRAD_CACHE_DIR": cache, "TAPEGRAD_QUIET": "1"}
+    if where != ROOT:
+        environment["PYTHONPATH"] = str(where)
     if bytecode:
         environment["PYTHONPYCACHEPREFIX"] = os.path.join(cache, "bytecode")
         environment.pop("PYTHONDONTWRITEBYTECODE", None)
     command = [sys.executable, "-c", program]
-    ended = subprocess.run(command, env=environment, cwd=ROOT, capture_output=True, text=True, check=False, timeout=patience)
+    ended = subprocess.run(command, env=environment, cwd=where, capture_output=True, text=True, check=False, timeout=patience)
     if ended.returncode != 0:
         raise RuntimeError((ended.stderr.strip() or f"ended with code {ended.returncode}").splitlines()[-1])
     return json.loads(ended.stdout)
+
+
+def forget_kernels(cache: str) -> None:
+    """Drop what was kept of users' functions: the next process compiles their kernels."""
+    for path in Path(cache).rglob("*.kernel"):
+        path.unlink()
