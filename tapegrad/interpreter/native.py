@@ -31,7 +31,6 @@ if sysconfig.get_config_var("Py_GIL_DISABLED"):
 
 
 @cache
-@cache
 def steps():
     """The compiled steps of array instructions, imported when a tape first has some."""
     from . import steps

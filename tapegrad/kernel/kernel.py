@@ -120,11 +120,11 @@ class Kernel(Executable):
         return target.emit_assembly(module)
 
 
-@uninterrupted
 def _steps(body):
     """Statements that are run."""
     return sum(s.total * _steps(s.body) if isinstance(s, ir.Loop) else 1 for s in body)
 
 
+@uninterrupted
 def _close(engine):
     engine.close()

@@ -1,10 +1,12 @@
 """Kernels called with arrays."""
 
+import signal
+
 import numba
 import numpy as np
 
 from tapegrad.codegen.memory import call3_int
-from tapegrad.kernel.kernel import FINE, NOT_FINITE, Kernel
+from tapegrad.kernel.kernel import FINE, NOT_FINITE, Kernel, _close
 from tapegrad.rules import lang as L
 from tests.kernel.compare import called
 from tests.kernel.programs import Writer, a, rosenbrock, temporary
@@ -104,3 +106,19 @@ def test_threads_have_workspaces_of_their_own():
 
     in_threads(work, 4)
     assert not wrong
+
+
+def test_ctrl_c_does_not_break_off_that_code_is_let_go():
+    seen = []
+
+    class Engine:
+        def close(self):
+            signal.raise_signal(signal.SIGINT)
+            seen.append("closed")
+
+    before = signal.signal(signal.SIGINT, lambda *_: seen.append("interrupted"))
+    try:
+        _close(Engine())
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert seen == ["closed", "interrupted"]

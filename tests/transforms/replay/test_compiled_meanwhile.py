@@ -111,14 +111,20 @@ def test_always_is_compiled_at_once(held):
     assert g.stats().kernels == 1 and held[1] == [threading.current_thread()]
 
 
-def test_why_there_is_none_is_known_at_the_next_call(monkeypatch):
+def fails_there(monkeypatch, error):
+    """Kernels are compiled by another thread, and it fails."""
+
     def fail(tape, key, options, limit):
         if threading.current_thread() is threading.main_thread():
             return TapeKernel(tape, key, options, limit)
-        raise NotLowered("it is Tuesday")
+        raise error
 
     monkeypatch.setattr(kernels, "SECONDS", 0.01)
     monkeypatch.setattr("tapegrad.kernel.of_tape.TapeKernel", fail)
+
+
+def test_why_there_is_none_is_known_at_the_next_call(monkeypatch):
+    fails_there(monkeypatch, NotLowered("it is Tuesday"))
     g = tg.jit(tg.grad(short))
     g(X), compiled(g)
     assert not g.stats().not_lowered
@@ -128,14 +134,8 @@ def test_why_there_is_none_is_known_at_the_next_call(monkeypatch):
 
 
 def test_faults_of_ours_are_no_errors_of_the_caller_s(monkeypatch):
-    def fail(tape, key, options, limit):
-        if threading.current_thread() is threading.main_thread():
-            return TapeKernel(tape, key, options, limit)
-        raise IndexError("broken")
-
-    monkeypatch.setattr(kernels, "SECONDS", 0.01)
     monkeypatch.setattr(config, "strict", False)
-    monkeypatch.setattr("tapegrad.kernel.of_tape.TapeKernel", fail)
+    fails_there(monkeypatch, IndexError("broken"))
     g = tg.jit(tg.grad(short))
     g(X), compiled(g), g(X)
     (reason,) = g.stats().not_lowered
