@@ -1,0 +1,252 @@
+"""`scan`, `fori_loop`, `while_loop`, `cond`, `switch`, `map`, `associative_scan`: with the names and arguments of `jax.lax`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ...array.differentiable import Differentiable
+from ...array.functions import concatenate
+from ...common.errors import StructureError
+from ...common.tree import flatten, unflatten
+from . import plain
+
+
+def scan(
+    f: Callable[[Any, Any], tuple[Any, Any]], init: Any, xs: Any = None, length: int | None = None, reverse: bool = False,
+    memory: int | None = None,
+) -> tuple[Any, Any]:
+    """Carry a state along the first axis of arrays: ``for x in xs: carry, y = f(carry, x)``.
+
+    Parameters
+    ----------
+    f : callable
+        ``f(carry, x) -> (carry, y)``; the carry keeps its container, its shapes and dtypes.
+    init : number, array, or container of them
+        The first carry.
+    xs : array or container of arrays, optional
+        ``f`` gets one element along the first axis of each; None without.
+    length : int, optional
+        Number of turns, where there are no `xs`.
+    reverse : bool
+        Whether to go from the last element to the first.
+    memory : int, optional
+        Bytes that reverse mode may keep; what does not fit is computed again.
+
+    Returns
+    -------
+    carry, ys
+        The last carry, and the results, each with a first axis for the turns (None, where `f` returns None).
+
+    Raises
+    ------
+    StructureError
+        The carry that `f` returns does not fit the one it was given; arrays of `xs` have first axes of different lengths.
+
+    Examples
+    --------
+    >>> import numpy as np, tapegrad as tg
+    >>> total, sums = tg.scan(lambda s, x: (s + x, s + x), 0.0, np.array([1.0, 2.0, 3.0]))
+    >>> print(total, sums)
+    6.0 [1. 3. 6.]
+    """
+    leaves, structure, turns = plain.turns_of(xs, length)
+    return plain.scan(f, init, leaves, structure, turns, reverse)
+
+
+def while_loop(cond: Callable[[Any], Any], body: Callable[[Any], Any], init: Any, memory: int | None = None) -> Any:
+    """Carry a state for as long as a condition holds: ``while cond(value): value = body(value)``.
+
+    Differentiable in both modes, without a bound on the number of turns.
+
+    Parameters
+    ----------
+    cond : callable
+        ``cond(value)``, true or false.
+    body : callable
+        ``body(value) -> value``, which keeps its container, its shapes and dtypes.
+    init : number, array, or container of them
+    memory : int, optional
+        Bytes that reverse mode may keep; what does not fit is computed again.
+
+    Returns
+    -------
+    value
+        The first one for which the condition does not hold.
+
+    Examples
+    --------
+    >>> import tapegrad as tg
+    >>> root = lambda a: tg.while_loop(lambda x: abs(x * x - a) > 1e-12, lambda x: 0.5 * (x + a / x), a)
+    >>> print(f"{tg.grad(root)(2.0):.6f} {0.5 / 2**0.5:.6f}")
+    0.353553 0.353553
+    """
+    return plain.while_loop(cond, body, init)
+
+
+def fori_loop(lower: int, upper: int, body: Callable[[Any, Any], Any], init: Any) -> Any:
+    """Carry a state through ``for i in range(lower, upper): value = body(i, value)``.
+
+    Parameters
+    ----------
+    lower, upper : int
+    body : callable
+        ``body(i, value) -> value``, which keeps its container, its shapes and dtypes.
+    init : number, array, or container of them
+
+    Returns
+    -------
+    value
+
+    Examples
+    --------
+    >>> import tapegrad as tg
+    >>> power = lambda x: tg.fori_loop(0, 3, lambda i, p: p * x, 1.0)
+    >>> tg.grad(power)(2.0)
+    12.0
+    """
+    count = max(0, int(upper) - int(lower))
+    value, _ = scan(lambda value, i: (body(i, value), None), init, np.arange(int(lower), int(lower) + count))
+    return value
+
+
+def cond(pred: Any, true_fun: Callable[..., Any], false_fun: Callable[..., Any], *operands: Any) -> Any:
+    """``true_fun(*operands) if pred else false_fun(*operands)``: one instruction that holds both.
+
+    Parameters
+    ----------
+    pred : bool, number or tensor
+    true_fun, false_fun : callable
+        Return containers of the same kind, with arrays of the same shapes and dtypes.
+    *operands : number, array, or container of them
+
+    Returns
+    -------
+    number, array, or container of them
+
+    Examples
+    --------
+    >>> import tapegrad as tg
+    >>> relu = lambda x: tg.cond(x > 0, lambda x: x, lambda x: 0.0 * x, x)
+    >>> tg.grad(relu)(3.0), tg.grad(relu)(-3.0)
+    (1.0, 0.0)
+    """
+    return true_fun(*operands) if pred else false_fun(*operands)
+
+
+def switch(index: Any, branches: Sequence[Callable[..., Any]], *operands: Any) -> Any:
+    """``branches[index](*operands)``; an index outside of the branches is that of the nearest one.
+
+    Parameters
+    ----------
+    index : int, or tensor without derivative
+    branches : sequence of callable
+        Return containers of the same kind, with arrays of the same shapes and dtypes.
+    *operands : number, array, or container of them
+
+    Returns
+    -------
+    number, array, or container of them
+
+    Examples
+    --------
+    >>> import tapegrad as tg
+    >>> f = lambda x: tg.switch(2, [lambda x: x, lambda x: x * x, lambda x: x * x * x], x)
+    >>> tg.grad(f)(2.0)
+    12.0
+    """
+    if not branches:
+        raise StructureError("switch needs at least one branch")
+    return branches[min(max(int(index), 0), len(branches) - 1)](*operands)
+
+
+def map(f: Callable[[Any], Any], xs: Any) -> Any:  # noqa: A001  (its name in jax.lax)
+    """`f` of each element along the first axis of `xs`, results with a first axis for them.
+
+    Parameters
+    ----------
+    f : callable
+    xs : array or container of arrays
+
+    Returns
+    -------
+    array or container of arrays
+
+    Examples
+    --------
+    >>> import numpy as np, tapegrad as tg
+    >>> tg.map(lambda x: x * x, np.array([1.0, 2.0, 3.0]))
+    array([1., 4., 9.])
+    """
+    return scan(lambda carry, x: (carry, f(x)), (), xs)[1]
+
+
+def associative_scan(fn: Callable[[Any, Any], Any], elems: Any, reverse: bool = False, axis: int = 0) -> Any:
+    """All partial results of an associative operation along an axis, in about twice log2(n) calls of `fn` on arrays.
+
+    Parameters
+    ----------
+    fn : callable
+        ``fn(a, b)`` of containers like `elems`, element by element along `axis`; associative.
+    elems : array or container of arrays
+        Of one length along `axis`.
+    reverse : bool
+        Whether to begin at the end.
+    axis : int
+
+    Returns
+    -------
+    container like `elems`
+        ``elems[0]``, ``fn(elems[0], elems[1])``, ...
+
+    References
+    ----------
+    G. E. Blelloch: Prefix sums and their applications. Carnegie Mellon University, CMU-CS-90-190 (1990).
+
+    Examples
+    --------
+    >>> import numpy as np, tapegrad as tg
+    >>> tg.associative_scan(lambda a, b: a * b, np.array([1.0, 2.0, 3.0, 4.0]))
+    array([ 1.,  2.,  6., 24.])
+    """
+    leaves, structure = flatten(elems)
+    leaves = [np.moveaxis(leaf, axis, 0) for leaf in leaves]
+    if len({len(leaf) for leaf in leaves}) != 1:
+        raise StructureError(f"associative_scan goes along one axis of arrays of one length, not of {sorted({len(x) for x in leaves})}")
+
+    def combined(a, b):
+        moved = [unflatten(structure, [np.moveaxis(x, 0, axis) for x in side]) for side in (a, b)]
+        return [np.moveaxis(x, axis, 0) for x in plain.fitting(flatten(moved[0]), fn(*moved), "fn")]
+
+    backwards = slice(None, None, -1)
+    leaves = [leaf[backwards] for leaf in leaves] if reverse else leaves
+    leaves = _prefixes(combined, leaves)
+    leaves = [leaf[backwards] for leaf in leaves] if reverse else leaves
+    return unflatten(structure, [np.moveaxis(leaf, 0, axis) for leaf in leaves])
+
+
+def _prefixes(combined, leaves):
+    count = len(leaves[0])
+    if count < 2:
+        return leaves
+    pairs = combined([x[: count - 1 : 2] for x in leaves], [x[1::2] for x in leaves])
+    odd = _prefixes(combined, pairs)
+    rest = [x[2::2] for x in leaves]
+    if len(rest[0]):
+        rest = combined([x[: len(rest[0])] for x in odd], rest)
+    even = [_joined([x[:1], y]) for x, y in zip(leaves, rest)]
+    return [_woven(x, y) for x, y in zip(even, odd)]
+
+
+def _joined(parts):
+    return concatenate(parts) if any(isinstance(part, Differentiable) for part in parts) else np.concatenate(parts)
+
+
+def _woven(even, odd):
+    """The elements of two arrays in turns."""
+    whole = _joined([even, odd])
+    order = np.empty(len(whole), np.int64)
+    order[::2], order[1::2] = np.arange(len(even)), len(even) + np.arange(len(odd))
+    return whole[order]

@@ -1,0 +1,88 @@
+"""Loops on plain numbers and arrays: the Python loops that they stand for, so that a debugger steps through them."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ...array.differentiable import Differentiable
+from ...array.functions import stack
+from ...common.errors import StructureError
+from ...common.tree import flatten, leaf_names, unflatten
+
+
+def described(leaf):
+    """Shape and dtype of a leaf, as text."""
+    return f"{np.shape(leaf)} {getattr(leaf, 'dtype', None) or type(leaf).__name__}"
+
+
+def fitting(before, after, what):
+    """The leaves of `after`, a carry that the body gave; raises if it is no container like `before`, or its arrays have other shapes.
+
+    Parameters
+    ----------
+    before : (list, Structure)
+    after : object
+    what : str
+        How the body is named in messages.
+    """
+    leaves, structure = flatten(after)
+    if structure != before[1]:
+        raise StructureError(f"{what} returned the carry {structure} for the carry {before[1]}; return a container like the one it was given")
+    for name, one, other in zip(leaf_names(structure), before[0], leaves):
+        if np.shape(one) != np.shape(other):
+            raise StructureError(
+                f"{what} changes the shape of the carry{name}: it was {described(one)} and is {described(other)}; a carry keeps its shape"
+            )
+    return leaves
+
+
+def turns_of(xs, length):
+    """Leaves and structure of `xs`, and the number of turns; raises if the leaves disagree."""
+    leaves, structure = ([], None) if xs is None else flatten(xs)
+    for name, leaf in zip(leaf_names(structure) if leaves else (), leaves):
+        if np.ndim(leaf) == 0:
+            raise StructureError(f"xs{name} is a number; scan takes arrays, and goes along their first axis")
+        if length is None:
+            length = len(leaf)
+        elif len(leaf) != length:
+            raise StructureError(f"xs{name} has {len(leaf)} elements along its first axis, and there are {length} turns")
+    if length is None:
+        raise StructureError("without xs scan does not know how many turns there are: give length=")
+    return leaves, structure, int(length)
+
+
+def stacked(results):
+    """The results of all turns, each leaf with a first axis for the turns; None stays None."""
+    leaves, structures = zip(*map(flatten, results))
+    other = next((s for s in structures if s != structures[0]), None)
+    if other is not None:
+        raise StructureError(f"the body returned the result {structures[0]} in one turn and {other} in another; return one kind of container")
+    return unflatten(structures[0], [_joined(parts) for parts in zip(*leaves)])
+
+
+def _joined(parts):
+    if all(part is None for part in parts):
+        return None
+    return stack(parts) if any(isinstance(part, Differentiable) for part in parts) else np.stack(parts)
+
+
+def scan(f, init, leaves, structure, turns, reverse):
+    """`api.scan` turn by turn."""
+    carry, before, results = init, flatten(init), [None] * turns
+    for k in reversed(range(turns)) if reverse else range(turns):
+        x = None if structure is None else unflatten(structure, [leaf[k] for leaf in leaves])
+        pair = f(carry, x)
+        if type(pair) is not tuple or len(pair) != 2:
+            raise StructureError(f"the body of a scan returns a pair, (carry, result), not {type(pair).__name__}; the result may be None")
+        carry, results[k] = pair
+        fitting(before, carry, "the body of the scan")
+    return carry, stacked(results) if turns else None
+
+
+def while_loop(condition, body, init):
+    """`api.while_loop` turn by turn."""
+    value, before = init, flatten(init)
+    while condition(value):
+        value = body(value)
+        fitting(before, value, "the body of the while loop")
+    return value
