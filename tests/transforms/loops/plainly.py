@@ -13,9 +13,9 @@ import tapegrad as tg
 
 
 def leaves_of(thing):
-    """The leaves of a container, in order."""
+    """The leaves of a container, in order; those of a dict by its keys, as JAX has them."""
     if isinstance(thing, dict):
-        return [leaf for value in thing.values() for leaf in leaves_of(value)]
+        return [leaf for key in sorted(thing, key=str) for leaf in leaves_of(thing[key])]
     if isinstance(thing, (list, tuple)):
         return [leaf for value in thing for leaf in leaves_of(value)]
     if dataclasses.is_dataclass(thing):

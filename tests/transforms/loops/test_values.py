@@ -6,7 +6,6 @@ import pytest
 import tapegrad as tg
 from tests.near import near
 from tests.transforms.loops import plainly
-
 from tests.transforms.loops.cases import CASES, of
 
 EXACT = dict(rtol=1e-12, atol=1e-12)
