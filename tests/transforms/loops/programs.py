@@ -278,8 +278,7 @@ def summed(thing):
     """The floats of a container, each with a weight."""
     result = 0.0
     for k, leaf in enumerate(leaf for leaf in plainly.leaves_of(thing) if leaf is not None):
-        kind = getattr(leaf, "dtype", type(leaf))
-        if not np.issubdtype(kind if isinstance(leaf, np.ndarray) or hasattr(leaf, "dtype") else type(leaf), np.integer):
+        if type(leaf) is not int and getattr(leaf, "dtype", None) != np.int64:
             result = result + (1.0 - 0.3 * k) * np.sum(leaf)
     return result
 
@@ -331,20 +330,29 @@ class Dual:
     def __init__(self, value, slope):
         self.value, self.slope = value, slope
 
+    # (An array does its elements one by one.)
     def __add__(self, other):
+        if isinstance(other, np.ndarray):
+            return NotImplemented
         return Dual(self.value + other.value, self.slope + other.slope) if isinstance(other, Dual) else Dual(self.value + other, self.slope)
 
     def __mul__(self, other):
+        if isinstance(other, np.ndarray):
+            return NotImplemented
         if isinstance(other, Dual):
             return Dual(self.value * other.value, self.value * other.slope + self.slope * other.value)
         return Dual(self.value * other, self.slope * other)
 
     def __truediv__(self, other):
+        if isinstance(other, np.ndarray):
+            return NotImplemented
         return self * (1.0 / other if not isinstance(other, Dual) else other.reciprocal())
+
+    def __sub__(self, other):
+        return NotImplemented if isinstance(other, np.ndarray) else self + (-other)
 
     __radd__, __rmul__ = __add__, __mul__
     __neg__ = lambda self: self * -1.0
-    __sub__ = lambda self, other: self + (-other)
     __rsub__ = lambda self, other: -self + other
     __rtruediv__ = lambda self, other: self.reciprocal() * other
 
