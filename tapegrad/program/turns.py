@@ -77,9 +77,10 @@ def _keep(p, turn, row, width):
     """Keep the carry before this turn, if it is the turn of one that is kept."""
     capacity, stride = load_int(p + 8 * T_CAPACITY), load_int(p + 8 * T_STRIDE)
     turn -= load_int(p + 8 * T_START)
-    if capacity == 0 or turn % stride != 0:
-        return
     kept, store = load_int(p + 8 * T_KEPT), load_int(p + 8 * T_STORE)
+    # A turn that met a new path begins again, and has been kept.
+    if capacity == 0 or turn != kept * stride:
+        return
     if kept == capacity:
         for k in range(1, (kept + 1) // 2):
             copy_bytes(store + k * width, store + 2 * k * width, width)
@@ -87,7 +88,7 @@ def _keep(p, turn, row, width):
         stride *= 2
         store_int(p + 8 * T_STRIDE, stride)
         store_int(p + 8 * T_KEPT, kept)
-        if turn % stride != 0:
+        if turn != kept * stride:
             return
     copy_bytes(store + kept * width, row, width)
     store_int(p + 8 * T_KEPT, kept + 1)
@@ -154,6 +155,8 @@ def pull(p):
             return UNKNOWN
         for k in range(count):
             set_double_at(sums, k, double_at(sums, k) + double_at(part, k))
+            # Another path may not use it.
+            set_double_at(part, k, 0.0)
     return MORE
 
 
