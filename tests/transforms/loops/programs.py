@@ -33,8 +33,8 @@ SIZE, WIDTH = 4, 3
 XS = {n: np.round(np.cos(1.3 * np.arange(n) + n), 2) for n in range(7)}
 ROWS = np.round(np.sin(np.arange(5.0 * WIDTH)).reshape(5, WIDTH), 2)
 TABLE = np.array([0.7, -0.4, 1.1])
-#: How deep loops stand in one another, at most, and how far conditions are from their edge, at least.
-DEPTH, MARGIN = 3, 1e-6
+#: How deep loops stand in one another, one of these, and how far conditions are from their edge, at least.
+DEPTHS, MARGIN = (1, 1, 2, 2, 3), 1e-6
 #: What results may be off by, of the largest number.
 TOLERANCE = 1e-9
 
@@ -46,7 +46,7 @@ class Writer:
     """Writes the lines of one program; names are never used again, so an inner function may read all that stand around it."""
 
     def __init__(self, rng):
-        self.rng, self.count, self.forms = rng, 0, collections.Counter()
+        self.rng, self.count, self.forms, self.depth = rng, 0, collections.Counter(), rng.choice(DEPTHS)
 
     def name(self, letter):
         self.count += 1
@@ -105,7 +105,7 @@ class Writer:
 
     def statement(self, names, depth):
         forms = ["scalar"] * 3 + ["vector"] * 2 + ["branch"]
-        if depth < DEPTH:
+        if depth < self.depth:
             forms += ["scan"] * 3 + ["while_loop"] * 2 + ["fori_loop", "cond", "cond", "switch", "map", "associative_scan"]
         form = self.rng.choice(forms)
         self.forms[form] += 1
@@ -198,7 +198,7 @@ class Writer:
             taken, inner = [*taken, f"{v} = {element}"], [v]
         elif what == "pair":
             taken, inner = [*taken, f"{x}, {v} = {element}['x'], {element}['row']"], [x, v]
-        lines, inside = self.block([*names, *parts, *inner], depth + 1, self.rng.randint(1, 3))
+        lines, inside = self.block([*names, *parts, *inner], depth + 1, self.rng.randint(0, 2))
         result = self.results(inside) if what in ("rows", "pair", "vector") or turns else "None"
         name, body = self.function(f"carry, {element}", [*taken, *lines], f"{self.filled(parts, text, inside, True)}, {result}")
         whole = self.name("r")
@@ -209,7 +209,7 @@ class Writer:
 
     def of_while_loop(self, names, depth):
         parts, text = self.carry()
-        lines, inside = self.block([*names, *parts], depth + 1, self.rng.randint(1, 2))
+        lines, inside = self.block([*names, *parts], depth + 1, self.rng.randint(0, 2))
         t, limit = self.name("s"), self.atom([*names])
         # Each turn adds at least 0.4, so it ends.
         condition = f"lambda both: both[0] < 1.5 + np.sin({limit})"
@@ -223,7 +223,7 @@ class Writer:
     def of_fori_loop(self, names, depth):
         parts, text = self.carry()
         k = self.name("k")
-        lines, inside = self.block([*names, *parts, k], depth + 1, self.rng.randint(1, 2))
+        lines, inside = self.block([*names, *parts, k], depth + 1, self.rng.randint(0, 2))
         name, body = self.function(f"{k}, carry", [*self.taken(parts, text, "carry"), *lines], self.filled(parts, text, inside, True))
         lower = self.rng.randint(-1, 2)
         whole = self.name("r")
@@ -303,7 +303,7 @@ def made(seed):
     rng = random.Random(f"loops {seed}")
     writer = Writer(rng)
     names = [f"s_{k}" for k in range(SIZE)] + ["v_"]
-    lines, after = writer.block(names, 0, rng.randint(2, 5))
+    lines, after = writer.block(names, 0, rng.randint(1, 4))
     while not writer.forms.keys() - {"scalar", "vector", "branch"}:
         more, made_now = writer.statement(after, 0)
         lines, after = lines + more, after + made_now
@@ -528,15 +528,19 @@ def main(arguments=None):
     parser.add_argument("--count", type=int, default=1000)
     parser.add_argument("--first", type=int, default=0, help="the number of the first")
     parser.add_argument("--ways", nargs="*", choices=list(WAYS), help="in which they are run, all of them in each")
-    parser.add_argument("--sources", type=int, default=1, help="how many programs of each verdict are printed")
+    parser.add_argument("--sources", type=int, default=1, help="how many programs of each verdict are printed, the shortest ones")
     options = parser.parse_args(arguments)
-    verdicts, forms = collections.Counter(), collections.Counter()
+    verdicts, forms, faults = collections.Counter(), collections.Counter(), []
     for number, program in enumerate(programs(options.seed, options.count, options.first), options.first):
         outcome = run(program, options.ways, every=options.ways is not None)
         verdicts[outcome.verdict] += 1
         forms += program.forms
-        if outcome.verdict not in ("right", "edge") and verdicts[outcome.verdict] <= options.sources:
-            print(f"{outcome.verdict}, --first {number}: {outcome.text}\n\n{program.source}\n{'-' * 80}", flush=True)
+        if outcome.verdict not in ("right", "edge"):
+            print(f"{outcome.verdict}, --first {number} --count 1: {outcome.text}", flush=True)
+            faults.append((len(program.source), number, outcome, program.source))
+    for verdict in verdicts:
+        for _, number, outcome, source in sorted(f for f in faults if f[2].verdict == verdict)[: options.sources]:
+            print(f"{'-' * 80}\n{verdict}, --first {number} --count 1: {outcome.text}\n\n{source}")
     print(", ".join(f"{count} {verdict}" for verdict, count in verdicts.items()))
     print(", ".join(f"{count} {form}" for form, count in forms.most_common()))
     return int(bool(verdicts.keys() - {"right", "edge"}))
