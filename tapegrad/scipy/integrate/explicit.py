@@ -30,7 +30,7 @@ class RungeKutta(Method):
     def started(self, t, y, f, size):
         return {"f": f, "slopes": np.zeros((len(self.table.B) + 1, len(y)))}
 
-    def attempt(self, state, end, cut):
+    def attempt(self, state, end, size, cut):
         table, (t, y) = self.table, (state["t"], state["y"])
         h = end - t
         slopes = self._stages(t, y, h, [state["f"]], table.A[1:], table.C[1:])

@@ -12,12 +12,13 @@ from ...common.uninterrupted import Lazily
 from ..mirrors import array, constant, differentiable, finite, value
 from . import events as happenings
 from .explicit import DormandPrince853, RungeKutta, classical
+from .stiff import BDF, Radau
 from .stepping import Problem, flag
 
 _integrate, _optimize = Lazily("scipy.integrate"), Lazily("scipy.optimize")
 
-METHODS = {"RK45": RungeKutta, "RK23": RungeKutta, "DOP853": DormandPrince853}
-IMPLICIT = ()
+METHODS = {"RK45": RungeKutta, "RK23": RungeKutta, "DOP853": DormandPrince853, "BDF": BDF, "Radau": Radau}
+IMPLICIT = ("BDF", "Radau")
 #: SciPy's words, by status.
 MESSAGES = {
     -1: "Required step size is less than spacing between numbers.",
@@ -207,7 +208,7 @@ def _problem(fun, t_span, y0, name, times, happening, vectorized, args, options)
         slope, start, stop, 1.0 if forward else -1.0, np.maximum(options.get("rtol", 1e-3), 100 * np.finfo(float).eps),
         options.get("atol", 1e-6), float(options.get("max_step", np.inf)), together, ways, limits,
     )  # fmt: skip
-    return problem, options.get("first_step"), jac
+    return problem, options.get("first_step"), (lambda t, y: jac(t, y, *args)) if callable(jac) else jac
 
 
 def _reached(problem, times, last):

@@ -115,8 +115,8 @@ class Method(ABC):
         """What the method keeps of a state that nothing was done with."""
 
     @abstractmethod
-    def attempt(self, state, end, cut):
-        """Try a step to the time `end`, which is that of the interval where `cut` holds.
+    def attempt(self, state, end, size, cut):
+        """Try a step of a size to the time `end`, which is that of the interval where `cut` holds.
 
         Returns
         -------
@@ -167,7 +167,7 @@ class Method(ABC):
         end = t + problem.direction * size
         cut = problem.direction * stop_gradient(end - problem.stop) > 0
         end = np.where(cut, problem.stop, end)
-        accepted, always, taken = self.attempt(state, end, cut)
+        accepted, always, taken = self.attempt(state, end, size, cut)
         accepted = np.logical_and(accepted, size >= least)
         taken |= {"t": end, "t_old": t, "y_old": state["y"]}
         new = state | always | {name: np.where(accepted, value, state[name]) for name, value in taken.items()}
