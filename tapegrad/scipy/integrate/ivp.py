@@ -6,10 +6,9 @@ import numpy as np
 
 from ...array.functions import stack
 from ...autograd.custom import stop_gradient
-from ...autograd.nested import current_trace
-from ...common.errors import UnsupportedFunctionError
+from ...common.errors import ConvergenceError, UnsupportedFunctionError
 from ...common.uninterrupted import Lazily
-from ..mirrors import array, constant, differentiable, finite, value
+from ..mirrors import array, constant, differentiable, finite, plainly, value
 from . import events as happenings
 from .explicit import DormandPrince853, RungeKutta, classical
 from .stiff import BDF, Radau
@@ -171,6 +170,76 @@ def solve_ivp(
     return _result(end, calls, ts, np.transpose(ys), sol if dense_output else None, met)
 
 
+def odeint(
+    func, y0, t, args=(), Dfun=None, col_deriv=0, full_output=0, ml=None, mu=None, rtol=None, atol=None, tcrit=None, h0=0.0, hmax=0.0,
+    hmin=0.0, ixpr=0, mxstep=0, mxhnil=0, mxordn=12, mxords=5, printmessg=0, tfirst=False,
+):  # fmt: skip
+    """Solve ``dy/dt = func(y, t, *args)``, with `y0` at the first of the times `t`.
+
+    With plain arguments it is SciPy's; with tensors it takes the steps of `solve_ivp` with the method
+    DOP853 and these tolerances, not those of LSODA.  For stiff problems use `solve_ivp` with BDF or Radau.
+
+    Parameters
+    ----------
+    func : callable
+        ``func(y, t, *args)``, or ``func(t, y, *args)`` with `tfirst`; gives (n,).
+    y0 : array-like, shape (n,)
+    t : array-like, shape (m,)
+        Differentiable, as are `y0`, `args` and what `func` itself holds.
+    args : tuple
+    rtol, atol : float or array-like, optional
+        1.49e-8 by default.
+    h0, hmax : float
+        The first and the largest size of a step; 0, if they are chosen.
+    tfirst : bool
+    full_output, tcrit
+        For plain numbers only.
+    Dfun, col_deriv, ml, mu, hmin, ixpr, mxstep, mxhnil, mxordn, mxords, printmessg
+        Of LSODA; tensors do not use them.
+
+    Returns
+    -------
+    Tensor or ndarray, shape (m, n)
+
+    Raises
+    ------
+    ConvergenceError
+        A step becomes too small.
+    UnsupportedFunctionError
+        For options that are for plain numbers only.
+
+    Examples
+    --------
+    >>> import numpy as np, tapegrad as tg
+    >>> from tapegrad.scipy.integrate import odeint
+    >>> end = lambda k: odeint(lambda y, t: -k * y, [1.0], [0.0, 2.0])[-1, 0]
+    >>> print(f"{tg.grad(end)(0.5):.6f} {-2 * np.exp(-1):.6f}")
+    -0.735759 -0.735759
+    """
+    start, times = np.reshape(array(y0), (-1,)) if np.ndim(y0) == 0 else array(y0), array(t)
+    slope = func if tfirst else lambda t, y, *args: func(y, t, *args)
+    if not differentiable(y0, t, args) and not differentiable(slope(float(times[0]), start, *args)):
+        return _integrate.odeint(
+            func, y0, t, args, Dfun, col_deriv, full_output, ml, mu, rtol, atol, tcrit, h0, hmax, hmin, ixpr, mxstep, mxhnil, mxordn,
+            mxords, printmessg, tfirst,
+        )  # fmt: skip
+    if full_output or tcrit is not None:
+        raise UnsupportedFunctionError("odeint of tensors has no full_output= and no tcrit=; solve_ivp reports what it did")
+    ahead = np.diff(times)
+    if not (np.all(ahead >= 0) or np.all(ahead <= 0)):
+        raise ValueError("The values in t must be monotonically increasing or monotonically decreasing; repeated values are allowed.")
+    options = {"rtol": 1.49012e-8 if rtol is None else rtol, "atol": 1.49012e-8 if atol is None else atol}
+    options |= {name: size for name, size in (("first_step", h0), ("max_step", hmax)) if size}
+    problem, first_step, _ = _problem(slope, (times[0], times[-1]), start, "DOP853", None, None, False, tuple(args), options)
+    if problem.start == problem.stop:
+        return np.stack([start] * len(times))
+    method = DormandPrince853(problem, "DOP853")
+    end, (_, states) = method.at_times(method.start(start, first_step), times)
+    if end["failed"] > 0:
+        raise ConvergenceError(f"odeint: {MESSAGES[-1]} Stiff problems are for solve_ivp with method='BDF' or 'Radau'")
+    return states
+
+
 def _problem(fun, t_span, y0, name, times, happening, vectorized, args, options):
     """The problem, the first size and the Jacobian that were given; raises for what SciPy refuses."""
     jac = options.pop("jac", None) if name in IMPLICIT else None
@@ -216,11 +285,6 @@ def _reached(problem, times, last):
     return int(np.sum(flag(problem.direction * stop_gradient(last - times) >= 0)))
 
 
-def _number(thing):
-    """A number as an int, unless it may differ in a replay of what is being recorded."""
-    return thing if current_trace() is not None else int(value(thing))
-
-
 def _result(end, calls, t, y, sol=None, met=None):
     """The result as SciPy returns it."""
     status = -1 if end["failed"] > 0 else 1 if end["ended"] > 0 else 0
@@ -228,7 +292,7 @@ def _result(end, calls, t, y, sol=None, met=None):
     if met is not None:
         times, states = ([_joined([pair[k] for pair in pairs]) for pairs in met] for k in range(2))
     return _optimize.OptimizeResult(
-        t=_joined(t), y=y, sol=sol, t_events=times, y_events=states, nfev=_number(calls), njev=_number(end["njev"]), nlu=_number(end["nlu"]),
+        t=_joined(t), y=y, sol=sol, t_events=times, y_events=states, nfev=_count(calls), njev=_count(end["njev"]), nlu=_count(end["nlu"]),
         status=status, message=MESSAGES[status], success=status >= 0,
     )  # fmt: skip
 
@@ -236,7 +300,12 @@ def _result(end, calls, t, y, sol=None, met=None):
 def _joined(parts):
     """A list of numbers or arrays, of which some may be tensors, as an array; one of plain numbers where it has no derivative."""
     whole = (stack(parts) if differentiable(*parts) else np.array(parts, float)) if isinstance(parts, list) else parts
-    return value(whole) if current_trace() is None and not getattr(whole, "requires_grad", True) else whole
+    return plainly(whole)
+
+
+def _count(number):
+    number = plainly(number)
+    return int(number) if isinstance(number, float) else number
 
 
 def _nowhere(problem, y0, times, dense_output):
