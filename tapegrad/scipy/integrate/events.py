@@ -12,7 +12,6 @@ import numpy as np
 from ...array.forward import jvp
 from ...autograd.custom import stop_gradient
 from ...common.errors import OptionError
-from ...transforms.loops.api import fori_loop
 from ..mirrors import array, value
 
 #: Halvings after which an interval is as short as it can be.
@@ -38,15 +37,13 @@ def located(event, solution, start, stop):
     def along(t):
         return event(t, solution(t))
 
-    def halved(_, bracket):
-        low, at_low, high = bracket
-        middle = 0.5 * (low + high)
+    low, time = stop_gradient((start, stop))
+    at_low = stop_gradient(along(low))
+    for _ in range(HALVINGS):
+        middle = 0.5 * (low + time)
         at_middle = stop_gradient(along(middle))
         before = at_low * at_middle <= 0
-        return np.where(before, low, middle), np.where(before, at_low, at_middle), np.where(before, middle, high)
-
-    start, stop = stop_gradient((start, stop))
-    _, _, time = fori_loop(0, HALVINGS, halved, (start, stop_gradient(along(start)), stop))
+        low, at_low, time = np.where(before, low, middle), np.where(before, at_low, at_middle), np.where(before, middle, time)
     left = stop_gradient(along(time))
     for _ in range(2):
         at, rate = jvp(along, (time,), (np.ones(()),))

@@ -14,7 +14,7 @@ import numpy as np
 
 from ...autograd.custom import stop_gradient
 from ...common.uninterrupted import imported
-from ...transforms.loops.api import fori_loop
+from ...transforms.loops.api import scan
 from ..mirrors import value
 from .stepping import LEAST, MOST, SAFETY, Method, combined, norm
 
@@ -91,27 +91,30 @@ def classical(problem, y, times):
 
     Between the `times` that are asked for; with none the steps.
     """
-    fun, t, most = problem.slope, problem.start, problem.max_step
+    slope, start, most = problem.slope, problem.start, problem.max_step
     if not 0.0 < most < np.inf:
         raise ValueError("method='RK4' takes fixed steps: pass max_step=, the largest size, which must be positive")
 
-    def step(t, y, h):
-        k1 = fun(t, y)
-        k2 = fun(t + 0.5 * h, y + 0.5 * h * k1)
-        k3 = fun(t + 0.5 * h, y + 0.5 * h * k2)
-        k4 = fun(t + h, y + h * k3)
-        return y + h * (k1 + 2.0 * k2 + 2.0 * k3 + k4) / 6.0
+    def step(y, at):
+        t, h = at
+        k1 = slope(t, y)
+        k2 = slope(t + 0.5 * h, y + 0.5 * h * k1)
+        k3 = slope(t + 0.5 * h, y + 0.5 * h * k2)
+        k4 = slope(t + h, y + h * k3)
+        y = y + h * (k1 + 2.0 * k2 + 2.0 * k3 + k4) / 6.0
+        return y, y
 
-    ts, ys, calls = [t], [y], 0
+    ts, hs, counts = [], [], [0]
     for end in [problem.stop] if times is None else [times[k] for k in range(len(times))]:
-        width = end - t
+        width = end - start
         count = max(1, math.ceil(abs(float(value(width))) / most * (1 - 1e-12)))
-        h, calls = width / count, calls + 4 * count
-        if times is None:
-            for k in range(count):
-                ys.append(step(t + k * h, ys[-1], h))
-                ts.append(end if k + 1 == count else t + (k + 1) * h)
-        else:
-            ys.append(fori_loop(0, count, lambda k, y, t=t, h=h: step(t + k * h, y, h), ys[-1]))
-        t = end
-    return (ts, ys, calls) if times is None else (times, ys[1:], calls)
+        ts.append(start + width * (np.arange(count) / count))
+        hs.append(width / count * np.ones(count))
+        counts.append(counts[-1] + count)
+        start = end
+    _, states = scan(step, y, (np.concatenate(ts), np.concatenate(hs)))
+    if times is None:
+        times, states = np.concatenate([*ts, np.reshape(start, (1,))]), np.concatenate([np.expand_dims(y, 0), states])
+    else:
+        states = states[np.array(counts[1:]) - 1]
+    return times, np.transpose(states), 4.0 * counts[-1]

@@ -136,17 +136,15 @@ def solve_ivp(
         if dense_output or events:
             raise UnsupportedFunctionError("solve_ivp with method='RK4' has no dense_output and no events; pass t_eval")
         ts, ys, calls = classical(problem, y0, times)
-        return _result(FINISHED, calls, ts, np.stack(ys, axis=1))
+        return _result(FINISHED, calls, ts, ys)
     if y0.size == 0 or problem.start == problem.stop:
         return _nowhere(problem, y0, times, dense_output)
     method = METHODS[name](problem, name, jac)
     state = method.start(y0, first_step)
     if times is not None and not dense_output and events is None:
-        end, (steps, ys) = method.at_times(state, np.concatenate([times, np.reshape(problem.stop, (1,))]))
+        end = method.at_times(state, times)
         kept = _reached(problem, times, end["t"]) if end["failed"] > 0 else len(times)
-        between = np.concatenate([np.zeros(1), steps[:kept]])
-        calls = end["nfev"] + method.dense_calls * np.sum(flag(between[1:] > between[:-1]))
-        return _result(end, calls, times[:kept], np.transpose(ys[:kept]) if kept else [])
+        return _result(end, end["nfev"], times[:kept], np.transpose(end["outputs"][:kept]) if kept else [])
     interpolated = dense_output or times is not None or events is not None
     end, count, steps = method.all_steps(state, interpolated)
     ts, ys, segments = np.reshape(problem.start, (1,)), np.expand_dims(y0, 0), []
@@ -234,10 +232,10 @@ def odeint(
     if problem.start == problem.stop:
         return np.stack([start] * len(times))
     method = DormandPrince853(problem, "DOP853")
-    end, (_, states) = method.at_times(method.start(start, first_step), times)
+    end = method.at_times(method.start(start, first_step), times)
     if end["failed"] > 0:
         raise ConvergenceError(f"odeint: {MESSAGES[-1]} Stiff problems are for solve_ivp with method='BDF' or 'Radau'")
-    return states
+    return end["outputs"]
 
 
 def _problem(fun, t_span, y0, name, times, happening, vectorized, args, options):

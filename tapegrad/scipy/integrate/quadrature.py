@@ -17,9 +17,8 @@ import numpy as np
 from ...autograd.custom import stop_gradient
 from ...common.errors import UnsupportedFunctionError
 from ...common.uninterrupted import Lazily
-from ...transforms.loops.api import map as mapped
 from ...transforms.loops.api import while_loop
-from ..mirrors import constant, differentiable, plainly, value
+from ..mirrors import array, constant, differentiable, plainly, value
 from .stepping import flag
 
 _integrate = Lazily("scipy.integrate")
@@ -117,7 +116,9 @@ def quad(func, a, b, args=(), full_output=0, epsabs=1.49e-8, epsrel=1.49e-8, lim
     integrals, errors = _estimates(integrand, np.zeros(1), 1.0)
     first = {"starts": 0.0, "widths": 1.0, "integrals": integrals[0], "errors": errors[0]}
     parts = {name: np.where(numbers == 0, number, 0.0) for name, number in first.items()} | {"count": 1.0}
-    parts = while_loop(goes_on, halved, parts)
+    # Most integrands need no more, and then no loop is recorded.
+    if goes_on(parts):
+        parts = while_loop(goes_on, halved, parts)
     error = np.sum(parts["errors"])
     if error > allowed(parts):
         warnings.warn(
@@ -146,8 +147,7 @@ def _estimates(integrand, starts, width):
     """Integrals over parts of a width, and estimates of their errors."""
     nodes, of_gauss, of_kronrod = rule()
     points = np.expand_dims(starts, 1) + width * (0.5 + 0.5 * nodes)
-    values = mapped(lambda u: np.reshape(integrand(u), ()), np.reshape(points, (-1,)))
-    values = np.reshape(values, (len(starts), len(nodes)))
+    values = array([[np.reshape(integrand(points[i, k]), ()) for k in range(len(nodes))] for i in range(len(starts))])
     integrals = 0.5 * width * (values @ of_kronrod)
     whole = stop_gradient(values)
     mean = np.expand_dims(whole @ of_kronrod, 1) / 2

@@ -3,7 +3,7 @@
 A loop carries the state of a method as a dict of numbers and arrays whose shapes do not change: time `t` and
 solution `y`, those of the step before (`t_old`, `y_old`), the `size` of the step to try (without its sign), and what the method keeps.
 `Method.trial` is a turn of the loop: it attempts a step, and takes it or makes it smaller.  How many turns there are
-is for the loop to find out, and depends on the numbers; a turn itself decides by `np.where`, so that every turn does the same.
+is for the loop to find out, and depends on the numbers; a turn itself decides by `np.where`, but for whether the step is taken.
 
 What is chosen from error estimates (sizes, orders, whether a step is taken) is detached: the derivative is that of the
 steps that were taken, as if their sizes had been given.  But the interval ends where it ends: the last step goes to `stop`,
@@ -26,6 +26,7 @@ import numpy as np
 
 from ...autograd.custom import stop_gradient
 from ...transforms.loops.api import scan, while_loop
+from ..mirrors import value
 
 #: By how much a step may grow or shrink from one to the next, and how careful its choice is.
 MOST, LEAST, SAFETY = 10.0, 0.2, 0.9
@@ -150,66 +151,70 @@ class Method(ABC):
         size = self.problem.first_size(self.order, t, y, f) if first_step is None else first_step
         state = {
             "t": t, "y": y, "t_old": t, "y_old": y, "size": size, "rejected": 0.0, "failed": 0.0, "steps": 0.0, "njev": 0.0, "nlu": 0.0,
-            "nfev": 1.0 if first_step is not None else 2.0, "ended": 0.0, **self.started(t, y, f, size),
+            "nfev": 1.0 if first_step is not None else 2.0, "ended": 0.0, "trials": 0.0, **self.started(t, y, f, size),
         }  # fmt: skip
         if problem.events is not None:
             state |= {"events": problem.events(t, y), "met": np.zeros(len(problem.limits))}
         return state
 
-    def trial(self, state):
-        """The state after one more attempt at a step."""
+    def goes_on(self, state):
+        """Whether there is a step to try."""
+        left = self.problem.direction * stop_gradient(self.problem.stop - state["t"]) > 0
+        return np.logical_and(left, state["failed"] + state["ended"] < 1)
+
+    def trial(self, state, times=None):
+        """The state after one more attempt at a step; with `times`, its `outputs` there are filled in."""
         problem, t = self.problem, state["t"]
-        at = stop_gradient(t)
         # Ten times the distance from t to the next number.
-        least = 10.0 * np.exp2(np.floor(np.log2(np.maximum(np.abs(at), 1e-290))) - 52.0)
+        least = 10.0 * np.exp2(np.floor(np.log2(np.maximum(np.abs(stop_gradient(t)), 1e-290))) - 52.0)
         size = np.where(state["rejected"] > 0, state["size"], np.maximum(np.minimum(state["size"], problem.max_step), least))
-        failed = size < least
         end = t + problem.direction * size
         cut = problem.direction * stop_gradient(end - problem.stop) > 0
         end = np.where(cut, problem.stop, end)
         accepted, always, taken = self.attempt(state, end, size, cut)
-        accepted = np.logical_and(accepted, size >= least)
-        taken |= {"t": end, "t_old": t, "y_old": state["y"]}
-        new = state | always | {name: np.where(accepted, value, state[name]) for name, value in taken.items()}
-        new |= {"rejected": 1.0 - flag(accepted), "failed": flag(failed), "steps": state["steps"] + flag(accepted)}
+        new = state | always | {"trials": state["trials"] + 1.0}
+        # Two paths of the body: what was computed for a step that is not taken, finite or not, has no part in the derivative.
+        if not np.logical_and(accepted, size >= least):
+            return new | {"rejected": 1.0, "failed": flag(size < least)}
+        new |= taken | {"t": end, "t_old": t, "y_old": state["y"], "rejected": 0.0, "steps": state["steps"] + 1.0}
         if problem.events is not None:
-            new["events"] = problem.events(new["t"], new["y"])
-            met = np.logical_and(problem.crossed(*stop_gradient((state["events"], new["events"]))), accepted)
+            new["events"] = problem.events(end, new["y"])
+            met = problem.crossed(*stop_gradient((state["events"], new["events"])))
             new["met"] = state["met"] + flag(met)
             new["ended"] = np.max(flag(np.logical_and(met, new["met"] >= problem.limits)))
+        if times is not None:
+            ahead = np.logical_or(state["steps"] < 1, problem.direction * stop_gradient(times - t) > 0)
+            within = np.logical_and(ahead, problem.direction * stop_gradient(times - end) <= 0)
+            outputs = self.between(self.segment(new), np.where(within, times, end))
+            new["outputs"] = np.where(np.expand_dims(within, 1), outputs, state["outputs"])
+            new["nfev"] = new["nfev"] + self.dense_calls * np.max(flag(within), initial=0.0)
         return new
 
-    def until(self, state, enough, trial=None):
-        """The state when `enough` holds of it, or no step can be taken any more."""
-
-        def goes_on(state):
-            left = self.problem.direction * stop_gradient(self.problem.stop - state["t"]) > 0
-            return np.logical_and(left, state["failed"] + state["ended"] + flag(enough(state)) < 1)
-
-        return while_loop(goes_on, trial or self.trial, state)
-
     def at_times(self, state, times):
-        """The last state, and the solution at times in the order of the integration, which ends with the interval."""
-
-        def behind(t):
-            return lambda state: np.logical_and(state["steps"] > 0, self.problem.direction * stop_gradient(state["t"] - t) >= 0)
-
-        def to(state, t):
-            state = self.until(state, behind(t))
-            return state, (state["steps"], self.between(self.segment(state), t))
-
-        return scan(to, state, times)
+        """The last state, with the solution at some times as `outputs`, shape (m, n)."""
+        outputs = np.zeros((len(times), len(state["y"])))
+        return while_loop(self.goes_on, lambda state: self.trial(state, times), state | {"outputs": outputs})
 
     def all_steps(self, state, interpolated):
         """The last state, the number of steps, and their times, solutions, events and interpolants, with a first axis for the steps."""
-        # How many there are is counted first, without derivatives.
-        end = self.until(stop_gradient(state), lambda state: False, lambda state: stop_gradient(self.trial(state)))
-        count = int(end["steps"])
+        # How many attempts there are is counted first, without derivatives.
+        counting = self.undifferentiated()
+        end = while_loop(self.goes_on, lambda state: stop_gradient(counting.trial(state)), stop_gradient(state))
 
-        def step(state, k):
-            state = self.until(state, lambda state: state["steps"] > k)
-            result = {name: state[name] for name in ("t", "y", "events") if name in state}
+        def attempted(state, _):
+            state = self.trial(state)
+            result = {name: state[name] for name in ("t", "y", "rejected", "events") if name in state}
             return state, result | ({"segment": self.segment(state)} if interpolated else {})
 
-        _, steps = scan(step, state, np.arange(float(count)))
-        return end, count, steps
+        trials = int(end["trials"])
+        end, results = scan(attempted, state, length=trials)
+        if not trials:
+            return end, 0, None
+        taken = np.flatnonzero(value(results.pop("rejected")) == 0)
+        segments = results.pop("segment", {})
+        steps = {name: result[taken] for name, result in results.items()}
+        return end, len(taken), steps | {"segment": {name: part[taken] for name, part in segments.items()}}
+
+    def undifferentiated(self):
+        """The same method, for values only."""
+        return self

@@ -15,18 +15,17 @@ Ordinary Differential Equations II" (1996), IV.8.  Constants and decisions are t
 from __future__ import annotations
 
 from abc import abstractmethod
+from copy import copy
 
 import numpy as np
 
 from ...array.functions import stack
 from ...autograd.custom import stop_gradient
 from ...transforms.jacobians import jacfwd
-from ...transforms.loops.api import cond, while_loop
+from ...transforms.loops.api import cond
 from ..mirrors import array
 from .stepping import LEAST, MOST, SAFETY, Method, flag, norm
 
-#: How many times the equations of a step are corrected for their derivatives, which are exact up to this order.
-CORRECTIONS = 2
 #: The smallest error that a step size is computed from.
 TINY = 1e-100
 
@@ -34,6 +33,8 @@ TINY = 1e-100
 class Implicit(Method):
     """A method whose steps solve equations with the Jacobian of the slope."""
 
+    #: How many times the equations of a step are corrected for their derivatives, which are exact up to this order.
+    corrections = 2
     #: Iterations of Newton's method in a step.
     iterations: int
 
@@ -41,6 +42,11 @@ class Implicit(Method):
         super().__init__(problem, name, jac)
         self.jac, self.constant = jac, jac is not None and not callable(jac)
         self.tolerance = max(10 * np.finfo(float).eps / problem.rtol, min(0.03, problem.rtol**0.5))
+
+    def undifferentiated(self):
+        other = copy(self)
+        other.corrections = 0
+        return other
 
     def exact(self, t, y):
         """The Jacobian of the slope, by its derivative."""
@@ -79,30 +85,31 @@ class Implicit(Method):
 
     def _newton(self, step, J, lu):
         """The solution of the equations of a step: a dict of its `x`, `turns`, `rate`, and `status`, 1 where it was found."""
-        inverse = np.linalg.inv(self.matrix(J, lu))
-
-        def turn(now):
-            change = np.reshape(inverse @ np.reshape(stop_gradient(step["residual"](now["x"])), (-1,)), np.shape(now["x"]))
-            width, first = norm(change / step["scale"]), now["turns"] < 1
-            rate = np.where(first, 0.0, width / np.where(first, 1.0, now["width"]))
-            gap = np.maximum(1.0 - rate, 1e-300)
-            ahead = rate ** (self.iterations - now["turns"]) / gap * width
-            fits = np.logical_and(width < np.inf, np.logical_and(rate < 1, ahead <= self.tolerance))
-            fits = np.logical_or(fits, np.logical_and(first, width < np.inf))
-            near = np.logical_and(np.logical_not(first), rate / gap * width < self.tolerance)
-            status = np.where(fits, flag(np.logical_or(width == 0, near)), -1.0)
-            return {
-                "x": np.where(fits, now["x"] + change, now["x"]), "turns": now["turns"] + 1.0, "width": width, "rate": rate, "status": status,
-            }  # fmt: skip
-
-        start = {"x": stop_gradient(step["guess"]), "turns": 0.0, "width": 1.0, "rate": 0.0, "status": 0.0}
-        return while_loop(lambda now: np.logical_and(now["status"] == 0, now["turns"] < self.iterations), turn, start)
+        inverse, tolerance = np.linalg.inv(self.matrix(J, lu)), self.tolerance
+        x, status, turns, width, rate = stop_gradient(step["guess"]), 0.0, 0.0, 1.0, 0.0
+        for k in range(self.iterations):
+            # Where the iteration has come to an end, the rest of it is without effect.
+            runs, before = status == 0, width
+            change = np.reshape(inverse @ np.reshape(stop_gradient(step["residual"](x)), (-1,)), np.shape(x))
+            width = norm(change / step["scale"])
+            fits, near = width < np.inf, width == 0
+            if k:
+                rate = np.where(runs, width / before, rate)
+                gap = np.maximum(1.0 - rate, 1e-300)
+                fits = np.logical_and(rate < 1, rate ** (self.iterations - k) / gap * width <= tolerance)
+                near = np.logical_or(near, rate / gap * width < tolerance)
+            x = np.where(np.logical_and(runs, fits), x + change, x)
+            turns = turns + flag(runs)
+            status = np.where(runs, np.where(fits, flag(near), -1.0), status)
+        return {"x": x, "turns": turns, "rate": rate, "status": status}
 
     def corrected(self, residual, x, matrix):
-        """The solution x of the equations, with its derivatives."""
+        """The solution x of the equations, with its derivatives; `matrix` gives that of minus the residual."""
+        if not self.corrections:
+            return x
         left = stop_gradient(residual(x))
-        inverse = np.linalg.inv(stop_gradient(matrix))
-        for _ in range(CORRECTIONS):
+        inverse = np.linalg.inv(matrix())
+        for _ in range(self.corrections):
             x = x + np.reshape(inverse @ np.reshape(residual(x) - left, (-1,)), np.shape(x))
         return x
 
@@ -185,7 +192,7 @@ class BDF(Implicit):
     def finished(self, state, step, solved, safety, always):
         order = state["order"]
         new = step["predicted"] + solved["x"]
-        d = self.corrected(step["residual"], solved["x"], self.matrix(self.exact(step["end"], new), step["with"]))
+        d = self.corrected(step["residual"], solved["x"], lambda: self.matrix(self.exact(step["end"], new), step["with"]))
         new, scale, lower, higher = step["predicted"] + d, self.problem.scale(new), order - 1, order + 1
         flat, D = stop_gradient(d), stop_gradient(step["D"])
         error = norm(np.sum(flag(NUMBERS == order) * ERRORS) * flat / scale)
@@ -282,9 +289,12 @@ class Radau(Implicit):
     def finished(self, state, step, solved, safety, always):
         problem, (t, y, h, end) = self.problem, (state["t"], state["y"], step["h"], step["end"])
         stages, width, size = self.T @ solved["x"], step["with"], np.abs(step["with"])
-        at = [self.exact(t + c * h, y + stages[k]) for k, c in enumerate(self.nodes.tolist())]
-        rows = [np.concatenate([width * float(-self.A[j, k]) * at[k] for k in range(3)], axis=1) for j in range(3)]
-        matrix = np.eye(3 * len(y)) + np.concatenate(rows)
+
+        def matrix():
+            at = [self.exact(t + c * h, y + stages[k]) for k, c in enumerate(self.nodes.tolist())]
+            rows = [np.concatenate([width * float(-self.A[j, k]) * at[k] for k in range(3)], axis=1) for j in range(3)]
+            return np.eye(3 * len(y)) + np.concatenate(rows)
+
         Z = self.corrected(lambda Z: h * (self.A @ self._slopes(t, y, h, Z)) - Z, stages, matrix)
         new = y + Z[2]
         scale, f = problem.scale(y, new), stop_gradient(problem.slope(end, new))
@@ -292,10 +302,8 @@ class Radau(Implicit):
         inverse = np.linalg.inv(self.real / state["lu"] * np.eye(len(f)) - state["J"])
         first = inverse @ (state["f"] + ends)
         again = np.logical_and(state["erred"] > 0, norm(first / scale) > 1)
-        calls, better = cond(
-            again, lambda: (1.0, inverse @ (stop_gradient(problem.slope(t, y + first)) + ends)), lambda: (0.0, first)
-        )
-        error = norm(better / scale)
+        better = inverse @ (stop_gradient(problem.slope(t, y + first)) + ends)
+        error = norm(np.where(again, better, first) / scale)
         converged = solved["status"] > 0
         accepted = np.logical_and(converged, error <= 1)
         known = np.logical_and(np.logical_and(step["size_old"] > 0, step["error_old"] > 0), error > 0)
@@ -311,7 +319,7 @@ class Radau(Implicit):
         refused = np.where(converged, np.fmax(LEAST, safety * factor), 0.5)
         always |= {
             "size": size * np.where(accepted, grown, refused), "lu": np.where(kept, state["lu"], 0.0), "J": J,
-            "njev": state["njev"] + flag(renewed), "nfev": state["nfev"] + flag(converged) * calls + flag(accepted),
+            "njev": state["njev"] + flag(renewed), "nfev": state["nfev"] + flag(np.logical_and(converged, again)) + flag(accepted),
             "fresh": np.where(np.logical_and(accepted, not self.constant), flag(renewed), state["fresh"]),
             "erred": np.where(accepted, 0.0, np.maximum(state["erred"], flag(converged))), "begun": step["begun"],
             "size_old": np.where(accepted, step["begun"], step["size_old"]), "error_old": np.where(accepted, error, step["error_old"]),
