@@ -86,6 +86,11 @@ def combined(factors, arrays):
     return reduce(add, [array if factor == 1.0 else float(factor) * array for factor, array in zip(factors, arrays) if factor])
 
 
+def _ended(state):
+    """The state after a loop: numbers that count and report have no derivative."""
+    return {name: part if name in ("t", "y", "outputs") else stop_gradient(part) for name, part in state.items()}
+
+
 def flag(condition):
     """1 where a condition holds, and 0."""
     return np.where(condition, 1.0, 0.0)
@@ -193,7 +198,7 @@ class Method(ABC):
     def at_times(self, state, times):
         """The last state, with the solution at some times as `outputs`, shape (m, n)."""
         outputs = np.zeros((len(times), len(state["y"])))
-        return while_loop(self.goes_on, lambda state: self.trial(state, times), state | {"outputs": outputs})
+        return _ended(while_loop(self.goes_on, lambda state: self.trial(state, times), state | {"outputs": outputs}))
 
     def all_steps(self, state, interpolated):
         """The last state, the number of steps, and their times, solutions, events and interpolants, with a first axis for the steps."""
@@ -206,14 +211,14 @@ class Method(ABC):
             result = {name: state[name] for name in ("t", "y", "rejected", "events") if name in state}
             return state, result | ({"segment": self.segment(state)} if interpolated else {})
 
-        trials = int(end["trials"])
-        end, results = scan(attempted, state, length=trials)
+        trials = int(stop_gradient(end["trials"]))
         if not trials:
-            return end, 0, None
+            return _ended(end), 0, None
+        end, results = scan(attempted, state, length=trials)
         taken = np.flatnonzero(value(results.pop("rejected")) == 0)
         segments = results.pop("segment", {})
         steps = {name: result[taken] for name, result in results.items()}
-        return end, len(taken), steps | {"segment": {name: part[taken] for name, part in segments.items()}}
+        return _ended(end), len(taken), steps | {"segment": {name: part[taken] for name, part in segments.items()}}
 
     def undifferentiated(self):
         """The same method, for values only."""
