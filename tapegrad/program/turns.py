@@ -184,7 +184,6 @@ def advance(p):
     why = MORE
     while turn < limit:
         row = rows + (turn & 1) * width
-        _keep(p, turn - begin, row, width)
         store_int(bases + 8 * CARRY, row)
         store_int(bases + 8 * NEXT, rows + (1 - (turn & 1)) * width)
         store_int(bases + 8 * ELEMENT, load_int(p + 8 * T_XS) + turn * load_int(p + 8 * T_XSTEP))
@@ -203,6 +202,8 @@ def advance(p):
         if tried == paths or status != FINE:
             why = NO_PATH if tried == paths else UNKNOWN
             break
+        # Not before a path is known: a turn that is begun again would be kept twice.
+        _keep(p, turn - begin, row, width)
         if turn - begin < logged:
             store_byte(load_int(p + 8 * T_LOG) + turn - begin, recent)
         turn += 1
