@@ -234,7 +234,8 @@ class Workspace(Layout):
     def _rules(self, sweep, at):
         """Sweep from `at` to the lowest custom primitive; returns the slot below it."""
         for item in reversed(self.in_python):
-            slot, operands = item.slot, item.operands[1:]
+            slot = item.slot
+            operands = item.operands[1 : 1 + self.calls[slot].count]
             if not sweep.marks[slot]:
                 continue
             if at > slot:

@@ -92,6 +92,14 @@ class FunctionPrimitive(Primitive[Any]):
         call.context = _settled(context, inputs, list(output) if call.several else [output], call, arguments)
         return results
 
+    def _run(self, call, arguments):
+        return self._forward(Context(call.context.needs_input_grad), arguments)
+
+    def kept(self, call):
+        others = [name for name in vars(call.context) if not name.startswith("_") and name != "needs_input_grad"]
+        arrays = any(kind == "array" for kind, _ in call.context._saved)
+        return f"ctx.{[*others, 'saved_tensors'][0]} holds what forward computed" if others or arrays else ""
+
     def _keeps(self, call):
         kept = {0}
         for kind, item in call.context._saved:

@@ -115,7 +115,14 @@ class Primitive(Generic[R]):
 
     def _compute(self, call, arguments, needed):
         """Run the function; notes its results in `call` and returns them as arrays."""
-        return self._note_results(call, self.function(*handed(arguments, self.function), **call.static))
+        return self._note_results(call, self._run(call, handed(arguments, self.function)))
+
+    def _run(self, call, arguments):
+        return self.function(*arguments, **call.static)
+
+    def kept(self, call):
+        """What a rule is handed besides arguments and result that may be other at other points, in words; empty if nothing is."""
+        return ""
 
     def _note_results(self, call, output, plain_results=()):
         call.several = type(output) if type(output) in (tuple, list) else None
@@ -150,12 +157,24 @@ class Primitive(Generic[R]):
             return call.several(tensors) if call.several else tensors[0]
         value = packed(floats) if call.several else normalise(floats[0])
         attrs = (("keeps", self._keeps(call)),)
-        whole = apply(self.row, (call, *operands), attrs, value=value)
+        live = [] if trace is None or not self.replayed else self._through(trace, call, operands, value)
+        whole = apply(self.row, (call, *operands, *live), attrs, value=value)
         return unpacked(whole, call)
+
+    def _through(self, trace, call, operands, value):
+        """The value of the instruction as instructions of the recording, in a list; empty if Python is to be called for it."""
+
+        def body():
+            output = self._run(call, call.arguments([call, *operands]))
+            return packed(list(map(joined, output))) if call.several else joined(output)
+
+        why = self.kept(call)
+        live, call.why = ([], why) if why else trace.through(body, value)
+        return live
 
     def _keeps(self, call):
         """Operands whose values the instruction keeps: all, and the result."""
-        return (*range(max((t for t in call.template if type(t) is not Fixed), default=0) + 1), -1)
+        return (*range(call.count + 1), -1)
 
     def _recomputed(self, call, *values, keeps=()):
         """The value computed again (for listings, where the tape did not keep it)."""
