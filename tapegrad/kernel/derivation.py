@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from ..common.errors import said_by
 from ..program.through import Rules
 from ..rules import BY_NAME
 from ..tape.meta import c_strides
@@ -77,9 +78,12 @@ class Derivation:
 
         It is written in where it is a tape.  Else Python is called for it, which gives first derivatives.
         """
-        writer, rules = self.writer, Rules.of(item.entry)
+        writer, rules, slots = self.writer, Rules.of(item.entry), tuple(slots)
         inputs = [*(seed.reference() for seed in seeds), *item.operands[1 : 1 + rules.call.count], item.slot]
-        tape = rules.tape(self.forward, slots)
+        try:
+            tape = rules.tape(self.forward, slots)
+        except Exception as error:
+            raise NotLowered(f"its rule cannot be called ({type(error).__name__}: {said_by(error)})") from error
         if not isinstance(tape, str):
             written = writer.written(tape, inputs)
         elif writer.again:

@@ -18,11 +18,11 @@ from ..array.tensor import Tensor
 from ..autograd.custom.calls import Fixed, packed
 from ..autograd.recording import refuse_outer
 from ..autograd.tape import Tape
-from ..common.errors import said_by
+from ..common.errors import require, said_by
 from ..tape.meta import meta_of
 from ..tape.modes import enable_grad
 from .finish import finish
-from .trace import Trace, not_in_instructions
+from .trace import ROW, Trace, not_in_instructions
 
 
 class Rules:
@@ -51,63 +51,78 @@ class Rules:
         self.metas = [None, *map(meta_of, values)]
         self._tapes = {}
 
-    def pulled(self, wanted, recorded=True):
-        """The function of ``(g, *operands, result)`` that gives what is added to the adjoints of the operands `wanted`."""
-
-        def vjp(g, *values):
-            *operands, result = values
-            parts = self.primitive.pull(g, [self.call, *operands], result, wanted, self.metas, recorded)
-            return [parts.get(k) for k in wanted]
-
-        return vjp
-
-    def pushed(self, varied):
-        """The function of ``(*tangents, *operands, result)`` that gives the tangent of the result, for tangents of the operands `varied`."""
-
-        def jvp(*values):
-            call, tangents, (*operands, result) = self.call, dict(zip(varied, values)), values[len(varied) :]
-            along = [None if type(t) is Fixed else tangents.get(t) for t in call.template]
-            parts = self.primitive.push(call, call.arguments([call, *operands]), along, result)
-            parts = [np.zeros(o.shape, o.dtype) if t is None else t for t, o in zip(parts, call.outputs)]
-            return [packed(parts) if call.several else parts[0]]
-
-        return jvp
-
     def tape(self, forward, slots):
-        """The finished tape of one of these, or why there is none; made once."""
-        # The operand that is the value has no part in it.
-        key = forward, tuple(k for k in slots if k <= self.call.count)
-        if key not in self._tapes:
-            self._tapes[key] = self._recorded(*key)
-        return self._tapes[key]
+        """The finished tape of a rule, or why there is none; made once.
+
+        Of the VJP a tape of ``(g, *operands, result)`` that gives what is added to the adjoints of the operands `slots`; of the JVP
+        (`forward`) one of ``(*tangents, *operands, result)``, for tangents of these operands, that gives the tangent of the result.
+        """
+        if (forward, slots) not in self._tapes:
+            self._tapes[forward, slots] = self._recorded(forward, slots)
+        return self._tapes[forward, slots]
 
     def called(self, forward, slots):
-        """The same as a function in Python that gives one vector of float64 numbers, and the descriptions of its parts."""
-        function, metas = (self.pushed(slots), [self.metas[-1]]) if forward else (self.pulled(slots, False), [self.metas[k] for k in slots])
+        """The rule as a function in Python that gives one vector of float64 numbers; and the descriptions of its parts."""
+        metas = [self.metas[-1]] if forward else [self.metas[k] for k in slots]
 
         def rule(*values):
-            parts = zip(function(*values), metas)
+            call, count = self.call, self.call.count
+            if self.primitive.kept(call):
+                # What the function leaves behind at these operands.
+                value, call = self.primitive.again(call, values[-1 - count : -1], [True] * count)
+                require(value.tobytes() == np.asarray(values[-1]).tobytes(), "the function gives another value now")
+            parts = zip(self._run(forward, slots, call, values, False), metas)
             return np.concatenate([np.zeros(m.size) if p is None else np.ravel(p) for p, m in parts], dtype=float)
 
-        rule.__name__ = self.primitive._rule_name("jvp" if forward else "vjp")
+        rule.__name__ = f"{self.named(forward)} in Python"
         return rule, metas
+
+    @classmethod
+    def in_python(cls, tape):
+        """What of the calls in a tape Python is called for, and why; as far as it was asked for: a line each."""
+        lines = []
+        for item in tape.items:
+            if item.entry.kind == ROW and item.entry.function.primitive is not None:
+                rules = cls.of(item.entry)
+                reasons = [(rules.primitive.name, rules.call.why)] if rules.call.why else []
+                reasons += [(rules.named(forward), why) for (forward, _), why in rules._tapes.items() if isinstance(why, str)]
+                lines += [f"{name} at {tape.place(item.slot)}: {why}" for name, why in reasons]
+        return lines
+
+    def named(self, forward):
+        """The rule in words."""
+        return self.primitive.rule_name("jvp" if forward else "vjp")
 
     def value(self, *operands):
         """The value by a call of the function."""
         return self.primitive.again(self.call, operands, [True] * len(operands))[0]
 
+    def _run(self, forward, slots, call, values, recorded=True):
+        """What the rule gives, in a list."""
+        seeds, operands, result = values[: -1 - call.count], [call, *values[-1 - call.count : -1]], values[-1]
+        if not forward:
+            contributions = self.primitive.pull(*seeds, operands, result, slots, self.metas, recorded)
+            return [contributions.get(k) for k in slots]
+        tangents = dict(zip(slots, seeds))
+        along = [None if type(t) is Fixed else tangents.get(t) for t in call.template]
+        parts = self.primitive.push(call, call.arguments(operands), along, result)
+        parts = [np.zeros(o.shape, o.dtype) if t is None else t for t, o in zip(parts, call.outputs)]
+        return [packed(parts) if call.several else parts[0]]
+
     def _recorded(self, forward, slots):
-        rng = np.random.default_rng(0)
+        rng, call = np.random.default_rng(0), self.call
         seeds = [self.metas[k] for k in slots] if forward else [self.metas[-1]]
         values = [*(normalise(np.array(rng.standard_normal(m.shape), m.char)) for m in seeds), *self.values]
-        live, at_once = (self.pushed(slots),) * 2 if forward else (self.pulled(slots), self.pulled(slots, False))
+        expected = self._run(forward, slots, call, values, False)
+        if self.primitive.kept(call):
+            return self.primitive.kept(call)
         try:
             with enable_grad(), Tape() as tape:
                 trace = Trace(tape.store, self.captured)
                 trace.keeping = 1
-                results = live(*map(trace.enter, values))
+                results = self._run(forward, slots, call, [*map(trace.enter, values)])
             refuse_outer(tape.store)
-            why = trace.cannot or not_in_instructions(trace.entries.items(), results, at_once(*values))
+            why = trace.cannot or not_in_instructions(trace.entries.items(), results, expected)
             if why or trace.captured_leaves():
                 return why or "it uses a tensor that requires a gradient, and is no argument"
             return finish(trace, [r if r is None or isinstance(r, Tensor) else normalise(np.array(r)) for r in results], [False] * len(values))

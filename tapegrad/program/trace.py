@@ -272,6 +272,8 @@ class Trace:
         try:
             with no_grad():
                 result = body()
+                if isinstance(result, Tensor) and result._i < start:
+                    result = self.apart(result)
             why = self.cannot or not_in_instructions(list(self.entries.items()), [result], [value], start)
         except Exception as error:
             why = f"{type(error).__name__}: {said_by(error)}"

@@ -110,14 +110,14 @@ class FunctionPrimitive(Primitive[Any]):
         return tuple(sorted(kept))
 
     # -- rules ------------------------------------------------------------------------
-    def _rule_name(self, kind):
+    def rule_name(self, kind):
         return f"{self.name}.{'backward' if kind == 'vjp' else 'jvp'}"
 
     def _context(self, call, arguments, result):
         results = None if result is None else parts_of(result, call)
         return _View(call.context, arguments, results)
 
-    def _has_rule(self, kind):
+    def has_rule(self, kind):
         name = "backward" if kind == "vjp" else "jvp"
         return getattr(self.cls, name) is not getattr(Function, name)
 
@@ -133,20 +133,20 @@ class FunctionPrimitive(Primitive[Any]):
             kept.append("saved_tensors")
         if recorded and kept:
             raise HigherOrderError(
-                f"{self._rule_name('vjp')} gives first derivatives only: ctx.{kept[0]} holds what forward computed, through which "
+                f"{self.rule_name('vjp')} gives first derivatives only: ctx.{kept[0]} holds what forward computed, through which "
                 "no second derivative passes. Save arguments and results only, and compute the rest in backward"
             )
         return super()._cotangents(call, arguments, parts, result, likes, recorded)
 
     def _run_vjp(self, call, arguments, parts, result):
         context = self._context(call, arguments, result)
-        with noted(f"raised in {self._rule_name('vjp')}"):
+        with noted(f"raised in {self.rule_name('vjp')}"):
             cotangents = self.cls.backward(context, *handed(parts, None))
         return self._counted(cotangents, len(call.template), "vjp")
 
     def _run_jvp(self, call, arguments, tangents, result):
         context = self._context(call, arguments, result)
-        with noted(f"raised in {self._rule_name('jvp')}"):
+        with noted(f"raised in {self.rule_name('jvp')}"):
             output = self.cls.jvp(context, *handed(tangents, None))
         return self._result_tangents(call, output)
 
