@@ -61,7 +61,7 @@ class Products:
         """A call of a function of the operands, in Python; `place`: where it was recorded, for errors."""
         operands = [self.ordered(s) for s in self.operands]
         if len(operands) > P.FIRST_TARGET - P.FIRST_SAVED - 1:
-            raise NotLowered(f"NumPy is called with {len(operands)} operands", place)
+            raise NotLowered(f"{getattr(function, '__name__', 'NumPy')} is called with {len(operands)} operands", place)
         spec = Called(function, [(s.shape, s.char) for s in operands], (self.out.shape, self.out.char))
         atoms = [*(s.atom for s in operands), self.temporary(self.out.shape, self.out.char), self.temporary((), "d")]
         self.call(spec, atoms, len(operands), [1], [], [], [])

@@ -206,7 +206,7 @@ def _computed(item):
     if value:
         return Item(item.slot, Entry(ROW, _CLONE, (), value, False, 0, meta), value)
     layout = tuple(Operand(k) for k in range(len(operands))), {}
-    return Item(item.slot, Entry(HOST, Host(rules.value, layout), (), operands, False, 0, meta), operands)
+    return Item(item.slot, Entry(HOST, Host(rules.computed(), layout), (), operands, False, 0, meta), operands)
 
 
 def _leaves(tape, outside, reference, op):

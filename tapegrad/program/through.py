@@ -93,9 +93,14 @@ class Rules:
         """The rule in words."""
         return self.primitive.rule_name("jvp" if forward else "vjp")
 
-    def value(self, *operands):
-        """The value by a call of the function."""
-        return self.primitive.again(self.call, operands, [True] * len(operands))[0]
+    def computed(self):
+        """The function in Python that gives the value, of operands."""
+
+        def value(*operands):
+            return self.primitive.again(self.call, operands, [True] * len(operands))[0]
+
+        value.__name__ = self.primitive.name
+        return value
 
     def _run(self, forward, slots, call, values, recorded=True):
         """What the rule gives, in a list."""
