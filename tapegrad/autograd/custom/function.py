@@ -92,7 +92,7 @@ class FunctionPrimitive(Primitive[Any]):
         call.context = _settled(context, inputs, list(output) if call.several else [output], call, arguments)
         return results
 
-    def _run(self, call, arguments):
+    def _output(self, call, arguments):
         return self._forward(Context(call.context.needs_input_grad), arguments)
 
     def kept(self, call):

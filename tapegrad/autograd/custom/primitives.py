@@ -116,9 +116,9 @@ class Primitive(Generic[R]):
 
     def _compute(self, call, arguments, needed):
         """Run the function; notes its results in `call` and returns them as arrays."""
-        return self._note_results(call, self._run(call, handed(arguments, self.function)))
+        return self._note_results(call, self._output(call, handed(arguments, self.function)))
 
-    def _run(self, call, arguments):
+    def _output(self, call, arguments):
         return self.function(*arguments, **call.static)
 
     def kept(self, call):
@@ -166,7 +166,7 @@ class Primitive(Generic[R]):
         """The value of the instruction as instructions of the recording, in a list; empty if Python is to be called for it."""
 
         def body():
-            output = self._run(call, call.arguments([call, *operands]))
+            output = self._output(call, call.arguments([call, *operands]))
             return packed(list(map(joined, output))) if call.several else joined(output)
 
         why = self.kept(call)
