@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..common.errors import said_by
-from ..program.through import Rules
+from ..program.through import Rules, Uncallable
 from ..rules import BY_NAME
 from ..tape.meta import c_strides
 from .expand.scalars import derive
@@ -80,14 +79,11 @@ class Derivation:
         """
         writer, rules, slots = self.writer, Rules.of(item.entry), tuple(slots)
         inputs = [*(seed.reference() for seed in seeds), *item.operands[1 : 1 + rules.call.count], item.slot]
-        try:
-            tape = rules.tape(self.forward, slots)
-        except Exception as error:
-            raise NotLowered(f"its rule cannot be called ({type(error).__name__}: {said_by(error)})") from error
+        tape = rules.tape(self.forward, slots)
         if not isinstance(tape, str):
             written = writer.written(tape, inputs)
-        elif writer.again:
-            raise NotLowered(f"its rule runs in Python, and gives first derivatives: {tape}")
+        elif writer.again or isinstance(tape, Uncallable):
+            raise NotLowered(f"{rules.named(self.forward)} runs in Python, and gives first derivatives: {tape}")
         else:
             function, metas = rules.called(self.forward, slots)
             whole = Term.of(writer, writer.host(function, tuple(inputs), (sum(m.size for m in metas),), "d"))

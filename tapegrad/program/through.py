@@ -89,6 +89,19 @@ class Rules:
                 lines += [f"{name} at {tape.place(item.slot)}: {why}" for name, why in reasons]
         return lines
 
+    @classmethod
+    def closed(cls, tape, seen=()):
+        """Whether the rules of all calls in a tape are tapes without decisions, and so on for what is called there."""
+        for item in tape.items:
+            if item.entry.kind == ROW and item.entry.function.primitive is not None and item.entry.function not in seen:
+                rules = cls.of(item.entry)
+                slots = tuple(k for k, m in enumerate(rules.metas) if 0 < k <= rules.call.count and m.char in "df")
+                for forward in (False, True):
+                    part = rules.tape(forward, slots)
+                    if isinstance(part, str) or part.guards or not cls.closed(part, (*seen, item.entry.function)):
+                        return False
+        return True
+
     def named(self, forward):
         """The rule in words."""
         return self.primitive.rule_name("jvp" if forward else "vjp")
@@ -118,7 +131,10 @@ class Rules:
         rng, call = np.random.default_rng(0), self.call
         seeds = [self.metas[k] for k in slots] if forward else [self.metas[-1]]
         values = [*(normalise(np.array(rng.standard_normal(m.shape), m.char)) for m in seeds), *self.values]
-        expected = self._run(forward, slots, call, values, False)
+        try:
+            expected = self._run(forward, slots, call, values, False)
+        except Exception as error:
+            return Uncallable(_said(error))
         if self.primitive.kept(call):
             return self.primitive.kept(call)
         try:
@@ -127,9 +143,17 @@ class Rules:
                 trace.keeping = 1
                 results = self._run(forward, slots, call, [*map(trace.enter, values)])
             refuse_outer(tape.store)
-            why = trace.cannot or not_in_instructions(trace.entries.items(), results, expected)
+            why = trace.cannot or not_in_instructions(trace.entries, results, expected)
             if why or trace.captured_leaves():
                 return why or "it uses a tensor that requires a gradient, and is no argument"
             return finish(trace, [r if r is None or isinstance(r, Tensor) else normalise(np.array(r)) for r in results], [False] * len(values))
         except Exception as error:
-            return f"{type(error).__name__}: {said_by(error)}"
+            return _said(error)
+
+
+class Uncallable(str):
+    """Why there is no rule at all: it is missing, or raises."""
+
+
+def _said(error):
+    return f"{type(error).__name__}: {said_by(error)}"

@@ -277,7 +277,7 @@ class Trace:
                 result = body()
                 if isinstance(result, Tensor) and result._i < start:
                     result = self.apart(result)
-            why = self.cannot or not_in_instructions(list(self.entries.items()), [result], [value], start)
+            why = self.cannot or not_in_instructions(self.entries, [result], [value], start)
         except Exception as error:
             why = f"{type(error).__name__}: {said_by(error)}"
         self.cannot, self.unkept, self.cuts = before
@@ -418,8 +418,12 @@ def not_in_instructions(entries, results, values, start=0):
     for result, value in zip(results, values):
         if (result is None) is not (value is None) or result is not None and not _same(*(np.asarray(getattr(r, "_v", r)) for r in (result, value))):
             return "it does not compute the same on tensors"
-    looked = next((e.function for slot, e in entries if slot >= start and e.kind == GUARD and e.function not in DECISIONS), "")
-    return f"it looks at a number ({looked})" if looked else ""
+    for slot, entry in entries.items():
+        if slot >= start and entry.kind == GUARD and entry.function not in DECISIONS:
+            what = entries.get(entry.operands[0])
+            if what is None or (what.meta.char, what.meta.size) != ("?", 1):
+                return f"it looks at a number ({entry.function})"
+    return ""
 
 
 def _caller_of_ours(frame):

@@ -43,11 +43,15 @@ class Primitive(Generic[R]):
 
     #: Whether a replay may call the function again at another point.
     replayed = True
+    #: Why the function is not recorded on tensors, but called: empty if that is tried.
+    closed = ""
 
     def __init__(self, function: Callable[..., R], name: str | None = None) -> None:
         self.function = function
         functools.update_wrapper(self, function)
         self.name = name or function_name(function)
+        if hasattr(function, "py_func"):
+            self.closed = "it is compiled by Numba"
         self.vjp_rule: Callable[..., Any] | None = None
         self.jvp_rule: Callable[..., Any] | None = None
         self.row = self._row()
@@ -169,7 +173,7 @@ class Primitive(Generic[R]):
             output = self._output(call, call.arguments([call, *operands]))
             return packed(list(map(joined, output))) if call.several else joined(output)
 
-        why = self.kept(call)
+        why = self.closed or self.kept(call)
         live, call.why = ([], why) if why else trace.through(body, value)
         return live
 
