@@ -127,10 +127,14 @@ class FunctionPrimitive(Primitive[Any]):
     def _without_rules(self):
         return f"{self.name} has neither a backward nor a jvp method; write backward(ctx, *gradients)"
 
-    def _cotangents(self, call, arguments, parts, result, likes, recorded=False):
+    def _numbers(self, call):
+        """The names in the context of what may depend on the values of arguments."""
         kept = [name for name, value in vars(call.context).items() if not name.startswith("_") and _is_number(value)]
-        if any(kind == "array" and _is_number(item) for kind, item in call.context._saved):
-            kept.append("saved_tensors")
+        saved = any(kind == "array" and _is_number(item) for kind, item in call.context._saved)
+        return [*kept, "saved_tensors"] if saved else kept
+
+    def _cotangents(self, call, arguments, parts, result, likes, recorded=False):
+        kept = self._numbers(call)
         if recorded and kept:
             raise HigherOrderError(
                 f"{self.rule_name('vjp')} gives first derivatives only: ctx.{kept[0]} holds what forward computed, through which "
@@ -151,7 +155,7 @@ class FunctionPrimitive(Primitive[Any]):
         return self._result_tangents(call, output)
 
     def push(self, call, arguments, tangents, result):
-        if any(isinstance(x, Differentiable) and tracked(x) for x in (*arguments, result)):
+        if self._numbers(call) and any(isinstance(x, Differentiable) and tracked(x) for x in (*arguments, result)):
             self._refuse_second()
         return super().push(call, arguments, tangents, result)
 
