@@ -80,12 +80,17 @@ class Layout:
 
 def _described(leaf, what):
     """Shape and dtype of a leaf; an integer of Python is one of 64 bits."""
-    value = below(leaf)._v if isinstance(leaf, Differentiable) else leaf
-    array = np.asarray(value)
+    array = value_of(leaf)
     if array.dtype.kind not in "bif" or array.dtype.char == "e":
         kind = array.dtype if array.dtype.kind != "O" else type(leaf).__name__
         raise DtypeError(f"{what} is of {kind}; a loop carries numbers and arrays of floats, integers and booleans")
     return array.shape, array.dtype.char
+
+
+def value_of(x):
+    """The value of a number, array, tensor or dual number, as an array."""
+    x = below(x)
+    return np.asarray(x._v if isinstance(x, Differentiable) else x)
 
 
 def as_dtype(x, char):
