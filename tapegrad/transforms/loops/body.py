@@ -21,6 +21,7 @@ from ...common.errors import DtypeError, NestingError, StructureError
 from ...common.host_functions import HostFunction
 from ...common.tree import flatten, leaf_names, unflatten
 from ...program.finish import finish
+from ...program.through import Rules
 from ...program.trace import Trace
 from ...tape.meta import meta_of
 from ...tape.modes import enable_grad
@@ -274,7 +275,7 @@ class _Recorder:
         trace.parameters()
         vectors = [self.carry.pack(leaves), layout.pack([leaf for leaf in results if leaf is not None])]
         finished = finish(trace, vectors, [True] * len(trace.input_slots))
-        if trace.cannot:
+        if trace.cannot or not Rules.closed(finished):
             raise Unrecordable
         constants = tuple(None if slot else np.array(getattr(v, "_v", v), np.float64) for v, (slot, _) in zip(vectors, finished.outputs))
         return finished, trace.places, constants, (after, layout, [leaf is None for leaf in results]), bool(stops)
