@@ -57,12 +57,12 @@ class Path:
         ]  # fmt: skip
         return cls(replace(tape, outputs=[output for output, _ in kept]), inputs, [place for _, place in kept], fixed, stops)
 
-    def running(self, generation, constants=()):
+    def running(self, generation):
         """The words of this path by the interpreter (0) or by a kernel (1), and what they refer to, to be kept."""
         executable = self._executables.get(generation)
         if executable is None:
             executable = self._executables[generation] = self._executable(generation)
-        constants = [*constants, *self.constants]
+        constants = self.constants
         words = [executable.pointer, self.stops, len(self.inputs), *sum(self.inputs, ()), len(self.outputs), *sum(self.outputs, ())]
         words.append(len(constants))
         for base, offset, array in constants:
@@ -144,8 +144,8 @@ class Loop:
         self.carry, self.captured, self.element, self.result, self.rows = carry, captured, element, result, rows
         self.bounded, self.reverse, self.capacity, self.room, self.name = bounded, reverse, capacity, room, name
         self.paths, self.lock = [], remade(threading.RLock())
-        #: Tables that compiled code has been told, which may still be in use, and for how many captured values.
-        self._kept, self._captures = [], {}
+        #: Tables that compiled code has been told, which may still be in use.
+        self._kept = []
         #: Whether there was a way back: whoever calls it by address finds it prepared.
         self.backward = False
         self.outputs = carry + rows * result
@@ -234,18 +234,15 @@ class Loop:
         from ...program import turns as T
 
         at = T.S_TABLES + T.TABLE * (2 * generation + back)
-        if self.words[at] == len(paths) and self._captures.get(at) == self.captured:
+        if self.words[at] == len(paths):
             return
-        # Of captured values that a path does not use the adjoints are zero.
-        zeros = [(T.CAPTURED_BAR, 0, np.zeros(self.captured))] if back and self.captured else []
-        parts = [path.running(generation, zeros) for path in paths]
+        parts = [path.running(generation) for path in paths]
         table = np.array([data_address(words) for words, *_ in parts], np.int64)
         self._kept.append((parts, table))
         # Who runs meanwhile sees the old paths: the new table begins with them.
         self.words[at + 1] = data_address(table) if len(table) else 0
         self.words[at + 2] = max((len(words) for words, *_ in parts), default=1) + 2
         self.words[at] = len(paths)
-        self._captures[at] = self.captured
 
     def instructions(self):
         """How long a turn is, about."""
