@@ -43,6 +43,7 @@ MODULES = (
     "higher_order",
     "sparse",
     "custom_rules",
+    "loops",
 )
 
 PEERS = {
