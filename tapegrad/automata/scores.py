@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from ..array import functions as F
+from ..array.functions.gathers import frozen
 from ..array.record import apply, guard_on, record_aux
 from ..autograd.custom import primitive
 from .graph import Graph, made, scalar_graph
@@ -201,4 +202,4 @@ def _best_arcs(values, plan: Plan, marked):
 
 def gather(weights, arcs):
     """The weights of these arcs."""
-    return apply("gather", (weights, arcs), (("shape", arcs.shape),))
+    return apply("gather", (weights, frozen(arcs)), (("shape", arcs.shape),))

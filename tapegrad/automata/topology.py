@@ -150,7 +150,9 @@ class Topology:
         while len(names) == 1 or at != first:
             at = int(self.source[arcs[at]])
             names.append(str(at))
-        return " -> ".join(names[::-1])
+        names.reverse()
+        left_out = [f"({len(names) - 13} nodes)"] if len(names) > 20 else []
+        return " -> ".join([*names[:8], *left_out, *names[-5:]] if left_out else names)
 
     def difference(self, other):
         """What is not the same in another topology, in words; None if nothing is."""
