@@ -128,7 +128,8 @@ class Graph:
                 raise GraphError(f"arc {number}: its {name} is node {node}, and the graph has {len(nodes)} nodes (the first is 0)")
         olabel = ilabel if olabel is None else olabel
         for name, label in (("ilabel", ilabel), ("olabel", olabel)):
-            checked_labels(label, f"arc {number}: its {name}")
+            if not isinstance(label, int) or label < EPSILON:
+                checked_labels(label, f"arc {number}: its {name}")
         if isinstance(weight, Differentiable):
             raise GraphError(f"arc {number}: its weight is a tensor; give those of all arcs at once, set_weights(np.stack([...]))")
         if weight != weight:

@@ -182,7 +182,7 @@ def checked_labels(labels, what):
     """Labels as int64; an error for one below that of nothing."""
     array = np.asarray(labels)
     if array.size and array.dtype.kind not in "iu":
-        raise GraphError(f"{what} is {array.ravel()[0]!r}: labels are integers")
+        raise GraphError(f"{what} is {array.ravel()[0].item()!r}: labels are integers")
     if array.size and array.min() < EPSILON:
         raise GraphError(f"{what} is {int(array.min())}: labels are 0, 1, 2, ..., and epsilon, which is {EPSILON}")
     return words(array)
