@@ -94,7 +94,8 @@ def draw(
     Examples
     --------
     >>> from tapegrad import automata
-    >>> figure = automata.draw(automata.linear_graph(2, 2), isymbols="ab")  # doctest: +SKIP
+    >>> automata.draw(automata.linear_graph(2, 2), isymbols="ab")  # doctest: +SKIP
+    <Figure size 432x192 with 1 Axes>
     """
     try:
         figures, patches = imported("matplotlib.figure"), imported("matplotlib.patches")

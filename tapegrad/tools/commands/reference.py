@@ -82,6 +82,7 @@ def _signature(member):
         return "(...)"
 
     def unquoted(annotation):
+        annotation = getattr(annotation, "__forward_arg__", annotation)
         return _Plain(annotation) if isinstance(annotation, str) else annotation
 
     parameters = [p.replace(annotation=unquoted(p.annotation)) for p in signature.parameters.values()]
