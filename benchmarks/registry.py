@@ -42,6 +42,7 @@ MODULES = (
     "gradbench_by_hand",
     "higher_order",
     "sparse",
+    "automata",
 )
 
 PEERS = {
