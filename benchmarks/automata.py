@@ -83,7 +83,8 @@ def automata_(quick: bool) -> Iterator[Row]:
     if "PyTorch" in taken:
         goal = "" if quick else "at most 1.5 times"
         detail = {"arcs": both.num_arcs(), "nodes": both.num_nodes()}
-        yield ratio(f"score and gradient of a graph of {times} times and a target of {length}, beside PyTorch's CTC", goal, None if quick else 1.5, taken, "PyTorch", **detail)
+        what = f"score and gradient of a graph of {times} times and a target of {length}, beside PyTorch's CTC"
+        yield ratio(what, goal, None if quick else 1.5, taken, "PyTorch", **detail)
         yield ratio("the whole CTC loss with its gradient, composition and all, beside PyTorch's", "", None,
                     {"tapegrad": taken["tapegrad, loss"], "PyTorch": taken["PyTorch"]}, "PyTorch")  # fmt: skip
     small, large = (50, 500) if quick else (250, 2500)

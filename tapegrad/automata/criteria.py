@@ -180,7 +180,7 @@ def crf_loss(
         own = _labels(labels, scores.shape[1])
         if len(own) != len(scores):
             raise ShapeError(f"crf_loss: a target of {len(own)} labels for {len(scores)} times; it has one for each")
-        return _against_all(scores, chain(own), bigrams)
+        return _against_all(scores, chain(own, len(own)), bigrams)
 
     bigrams = transition_graph(transitions, start)
     return _each(one, emissions, target)
@@ -207,7 +207,7 @@ def _constant(topology):
 def _emissions(scores):
     """The graph of all sequences of labels."""
     times, labels = scores.shape
-    return made(chain(np.tile(np.arange(labels), times), labels), as_weights(scores))
+    return made(chain(np.tile(np.arange(labels), times), times), as_weights(scores))
 
 
 def _each(one: Callable[[Any, ArrayLike], Any], scores, targets):

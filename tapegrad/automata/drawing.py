@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ..common.errors import MissingPackageError
+from ..common.errors import GraphError, MissingPackageError
 from ..common.uninterrupted import imported
 from .graph import EPSILON, Graph
 
@@ -20,7 +20,10 @@ def _names(graph: Graph, isymbols, osymbols, digits):
     """What is written at each arc."""
 
     def name(label, symbols):
-        return "ε" if label == EPSILON else str(label) if symbols is None else symbols[label]
+        try:
+            return "ε" if label == EPSILON else str(label) if symbols is None else symbols[label]
+        except LookupError:
+            raise GraphError(f"the symbols have no name for label {label}") from None
 
     osymbols = isymbols if osymbols is None else osymbols
     for arc in graph:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import wraps
 from operator import index
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -16,8 +17,10 @@ from ..array.typing import ArrayLike, TensorLike
 from ..autograd.gradients import backward as sweep
 from ..common.errors import DtypeError, GradientError, GraphError, ShapeError
 from ..common.host_functions import host_function
-from .topology import Topology, checked_labels
+from .topology import LABELS, Topology, checked_labels
 from .walks import EPSILON
+
+T = TypeVar("T", bound=Callable[..., Any])
 
 
 class Arc(NamedTuple):
@@ -128,7 +131,7 @@ class Graph:
                 raise GraphError(f"arc {number}: its {name} is node {node}, and the graph has {len(nodes)} nodes (the first is 0)")
         olabel = ilabel if olabel is None else olabel
         for name, label in (("ilabel", ilabel), ("olabel", olabel)):
-            if not isinstance(label, int) or label < EPSILON:
+            if not isinstance(label, int) or not EPSILON <= label < LABELS:
                 checked_labels(label, f"arc {number}: its {name}")
         if isinstance(weight, Differentiable):
             raise GraphError(f"arc {number}: its weight is a tensor; give those of all arcs at once, set_weights(np.stack([...]))")
@@ -175,23 +178,18 @@ class Graph:
         GraphError
             One is NaN.
         """
-        size = int(np.size(weights)) if not isinstance(weights, Differentiable) else weights.size
-        if size != self.num_arcs():
-            raise ShapeError(f"set_weights: {size} weights for {self.num_arcs()} arcs")
-        given = isinstance(weights, Differentiable)
-        if not given:
-            weights = np.array(weights, np.float64).reshape(-1)
-        nan = int(guard_on(_first_nan(), weights))
+        numbers = as_weights(weights)
+        if numbers.size != self.num_arcs():
+            raise ShapeError(f"set_weights: {numbers.size} weights for {self.num_arcs()} arcs")
+        nan = int(guard_on(_first_nan(), numbers))
         if nan >= 0:
-            raise GraphError(f"set_weights: the weight of arc {nan}, {self._named(nan)}, is NaN")
-        if given:
-            self._weights = as_weights(weights if self._flag else weights.detach())
+            arc = f"{self.topology.source[nan]} -> {self.topology.target[nan]}"
+            raise GraphError(f"set_weights: the weight of arc {nan}, {arc}, is NaN")
+        if isinstance(weights, Differentiable):
+            self._weights = numbers if self._flag else numbers.detach()
             self.weights()
         else:
-            self._numbers, self._weights = weights.tolist(), None
-
-    def _named(self, arc):
-        return f"{self.topology.source[arc]} -> {self.topology.target[arc]}"
+            self._numbers, self._weights = np.asarray(numbers).tolist(), None
 
     def item(self) -> float:
         """The weight of the only arc.
@@ -203,7 +201,7 @@ class Graph:
         """
         if self.num_arcs() != 1:
             raise GraphError(f"item() is of a graph with one arc, and this one has {self.num_arcs()}")
-        return float(self.values[0])
+        return float(self.values[0] if self._weights is None else self._weights.item())
 
     # -- derivatives ------------------------------------------------------------------------------
     @property
@@ -322,10 +320,26 @@ def made(topology: Topology, weights: Any) -> Graph:
 
 def as_weights(numbers: TensorLike) -> Any:
     """Numbers as the weights of arcs: a flat tensor of float64."""
+    if not isinstance(numbers, Differentiable):
+        array = np.asarray(numbers)
+        if array.dtype.kind not in "fiub":
+            raise DtypeError(f"weights of dtype {array.dtype}: they are numbers")
+        return plain(array.astype(np.float64).reshape(-1))
     flat = F.reshape(numbers, (-1,))
-    if flat.dtype.kind != "f":
-        raise DtypeError(f"weights of dtype {flat.dtype}: they are floats")
     return flat if flat.dtype == np.float64 else F.astype(flat, np.float64)
+
+
+def of_graphs(function: T) -> T:
+    """Decorator: what is called with anything else than graphs and labels says so."""
+
+    @wraps(function)
+    def called(*things, **options):
+        for k, thing in enumerate(things):
+            if not isinstance(thing, (Graph, int)):
+                raise GraphError(f"{function.__name__}: argument {k} is no graph but {type(thing).__name__}")
+        return function(*things, **options)
+
+    return called
 
 
 def scalar_graph(weight: TensorLike, calc_grad: bool = True) -> Graph:
@@ -385,17 +399,15 @@ def linear_graph(m: int, n: int, weights: TensorLike | None = None, calc_grad: b
     if index(m) < 0 or index(n) < 0:
         raise GraphError(f"linear_graph of {m} steps and {n} labels: neither can be below 0")
     graph = Graph(calc_grad)
-    graph._topology, graph._start = chain(np.tile(np.arange(n), m), n), None
+    graph._topology, graph._start = chain(np.tile(np.arange(n), m), m), None
     graph.set_weights(np.zeros(m * n) if weights is None else weights)
     return graph
 
 
-def chain(labels: ArrayLike, width: int = 1) -> Topology:
-    """Steps that read one label each, or one of `width`."""
-    labels = checked_labels(labels, "a label")
-    steps = len(labels) // max(width, 1)
-    nodes = np.arange(steps + 1)
-    source = np.repeat(nodes[:-1], width)
+def chain(labels: ArrayLike, steps: int) -> Topology:
+    """Steps that each read one of as many labels."""
+    labels, nodes = checked_labels(labels, "a label"), np.arange(steps + 1)
+    source = np.repeat(nodes[:-1], len(labels) // max(steps, 1))
     return Topology(nodes == 0, nodes == steps, source, source + 1, labels, labels)
 
 

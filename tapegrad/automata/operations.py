@@ -6,12 +6,14 @@ operands, gathered, or sums of two of them, so derivatives go back by scattering
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from ..array import functions as F
 from ..array.record import guard_on
 from ..common.errors import GraphError
-from .graph import Graph, made
+from .graph import Graph, made, of_graphs
 from .scores import gather
 from .topology import Topology, reaching, words
 from .walks import ARCS, EPSILON, NODES, pass_over, search
@@ -52,6 +54,7 @@ def backward(graph: Graph, retain_graph: bool = False) -> None:
 # -- weights ----------------------------------------------------------------------------------------
 
 
+@of_graphs
 def negate(graph: Graph) -> Graph:
     """The same arcs with weights of the other sign.
 
@@ -72,6 +75,7 @@ def negate(graph: Graph) -> Graph:
     return made(graph.topology, -graph.weights())
 
 
+@of_graphs
 def add(first: Graph, second: Graph) -> Graph:
     """The sum of the weights of two graphs of the same nodes, arcs and labels.
 
@@ -97,6 +101,7 @@ def add(first: Graph, second: Graph) -> Graph:
     return made(_common("add", first, second), first.weights() + second.weights())
 
 
+@of_graphs
 def subtract(first: Graph, second: Graph) -> Graph:
     """The difference of the weights of two graphs of the same nodes, arcs and labels.
 
@@ -133,6 +138,7 @@ def _common(name, first, second):
 # -- copies -------------------------------------------------------------------------------------------
 
 
+@of_graphs
 def clone(graph: Graph) -> Graph:
     """The same graph again; derivatives by it reach the original.
 
@@ -153,6 +159,7 @@ def clone(graph: Graph) -> Graph:
     return made(graph.topology, graph.weights() + 0.0)
 
 
+@of_graphs
 def project_input(graph: Graph) -> Graph:
     """The graph that writes what it reads.
 
@@ -177,6 +184,7 @@ def project_input(graph: Graph) -> Graph:
     return made(t.replaced(olabel=t.ilabel), graph.weights() + 0.0)
 
 
+@of_graphs
 def project_output(graph: Graph) -> Graph:
     """The graph that reads what it writes.
 
@@ -204,12 +212,13 @@ def project_output(graph: Graph) -> Graph:
 # -- of languages ----------------------------------------------------------------------------------------
 
 
-def union(*graphs: Graph) -> Graph:
+def union(*graphs: Graph | Sequence[Graph]) -> Graph:
     """What any of the graphs accepts.
 
     Parameters
     ----------
     *graphs : Graph
+        Or one list of them.
 
     Returns
     -------
@@ -223,16 +232,18 @@ def union(*graphs: Graph) -> Graph:
     >>> automata.union(g, g)
     <Graph of 4 nodes and 4 arcs>
     """
-    return _joined(graphs, np.concatenate([np.zeros(0, bool), *(g.topology.start for g in graphs)]),
-                   np.concatenate([np.zeros(0, bool), *(g.topology.accept for g in graphs)]), [])  # fmt: skip
+    graphs = _listed(*graphs)
+    start, accept = (np.concatenate([np.zeros(0, bool), *(getattr(g.topology, name) for g in graphs)]) for name in ("start", "accept"))
+    return _joined(graphs, start, accept, [])
 
 
-def concat(*graphs: Graph) -> Graph:
+def concat(*graphs: Graph | Sequence[Graph]) -> Graph:
     """Sequences that the graphs accept one after the other.
 
     Parameters
     ----------
     *graphs : Graph
+        Or one list of them.
 
     Returns
     -------
@@ -246,6 +257,7 @@ def concat(*graphs: Graph) -> Graph:
     >>> automata.concat(g, g)
     <Graph of 4 nodes and 5 arcs>
     """
+    graphs = _listed(*graphs)
     if not graphs:
         return made(Topology([True], [True], [], [], [], []), np.zeros(0))
     first = _first_nodes(graphs)
@@ -258,6 +270,7 @@ def concat(*graphs: Graph) -> Graph:
     return _joined(graphs, start & (number == 0), accept & (number == len(graphs) - 1), joints)
 
 
+@of_graphs
 def closure(graph: Graph) -> Graph:
     """Any number of sequences that the graph accepts, one after the other; also none.
 
@@ -286,6 +299,16 @@ def closure(graph: Graph) -> Graph:
     return _joined([graph, own], ends, ends, joints)
 
 
+def _listed(*graphs):
+    """Graphs that were given one by one, or as a list."""
+    return _listed(*graphs[0]) if len(graphs) == 1 and isinstance(graphs[0], (list, tuple)) else _each_a_graph(*graphs)
+
+
+@of_graphs
+def _each_a_graph(*graphs):
+    return graphs
+
+
 def _first_nodes(graphs):
     return np.cumsum([0, *(g.num_nodes() for g in graphs)])
 
@@ -309,6 +332,7 @@ def _joined(graphs, start, accept, joints):
     return made(t, F.concatenate([*(g.weights() for g in graphs), np.zeros(len(none))]))
 
 
+@of_graphs
 def remove(graph: Graph, ilabel: int = EPSILON, olabel: int | None = None) -> Graph:
     """The graph without the arcs of a label: what follows such an arc follows where it came from.
 
@@ -363,6 +387,7 @@ def remove(graph: Graph, ilabel: int = EPSILON, olabel: int | None = None) -> Gr
     return made(left, gather(weights, arcs))
 
 
+@of_graphs
 def compose(first: Graph, second: Graph) -> Graph:
     """The transducer that reads what `first` reads, and writes what `second` makes of what `first` writes.
 
@@ -404,6 +429,7 @@ def _of_each(weights, arcs):
     return gather(weights, arcs)
 
 
+@of_graphs
 def intersect(first: Graph, second: Graph) -> Graph:
     """What both graphs accept: `compose` of acceptors.
 

@@ -16,7 +16,7 @@ from ..array import functions as F
 from ..array.functions.gathers import frozen
 from ..array.record import apply, guard_on, record_aux
 from ..autograd.custom import primitive
-from .graph import Graph, made, scalar_graph
+from .graph import Graph, made, of_graphs, scalar_graph
 from .topology import Plan, Topology, reaching
 from .walks import against, along, best, forward
 
@@ -83,6 +83,7 @@ def total(topology: Topology, weights: Any) -> Any:
     return log_scores(F.concatenate([weights, np.zeros(behind)]), plan=plan)[-1]
 
 
+@of_graphs
 def forward_score(graph: Graph) -> Graph:
     """The log of the sum, over all paths, of the exponential of their weights.
 
@@ -115,6 +116,7 @@ def forward_score(graph: Graph) -> Graph:
     return made(_SCALAR, F.reshape(total(graph.topology, graph.weights()), (1,)))
 
 
+@of_graphs
 def viterbi_score(graph: Graph) -> Graph:
     """The weight of the best path.
 
@@ -146,6 +148,7 @@ def viterbi_score(graph: Graph) -> Graph:
     return made(_SCALAR, F.reshape(score if accepted else score - np.inf, (1,)))
 
 
+@of_graphs
 def viterbi_path(graph: Graph) -> Graph:
     """The best path, as a graph that has no other; of equals the one found first.
 

@@ -178,11 +178,14 @@ def reaching(count, source, target, ends):
     return mark > 0
 
 
+#: One more than the largest label.
+LABELS = 1 << 62
+
+
 def checked_labels(labels, what):
-    """Labels as int64; an error for one below that of nothing."""
+    """Labels as int64; an error for what is none."""
     array = np.asarray(labels)
-    if array.size and array.dtype.kind not in "iu":
-        raise GraphError(f"{what} is {array.ravel()[0].item()!r}: labels are integers")
-    if array.size and array.min() < EPSILON:
-        raise GraphError(f"{what} is {int(array.min())}: labels are 0, 1, 2, ..., and epsilon, which is {EPSILON}")
+    if array.size and (array.dtype.kind not in "iu" or array.min() < EPSILON or array.max() >= LABELS):
+        wrong = next(n for n in array.ravel().tolist() if not isinstance(n, int) or not EPSILON <= n < LABELS)
+        raise GraphError(f"{what} is {wrong!r}: labels are integers, 0, 1, 2, ..., and epsilon, which is {EPSILON}")
     return words(array)

@@ -83,7 +83,13 @@ def test_numpys_integers_are_integers():
     (lambda g: g.set_weights([1.0, np.nan, 2.0]), GraphError, "the weight of arc 1, 1 -> 2, is NaN"),
     (lambda g: g.set_weights(tg.tensor([1.0, 2.0, np.nan], requires_grad=True)), GraphError, "the weight of arc 2, 0 -> 2, is NaN"),
     (lambda g: g.set_weights([1.0]), ShapeError, "1 weights for 3 arcs"),
-    (lambda g: g.set_weights(["a", "b", "c"]), ValueError, "convert string"),
+    (lambda g: g.set_weights(["a", "b", "c"]), tg.errors.DtypeError, "dtype <U1"),
+    (lambda g: g.set_weights([1j, 0, 0]), tg.errors.DtypeError, "complex"),
+    (lambda g: g.add_arc(0, 1, 10**30), GraphError, "arc 3: its ilabel is 1000000000000000000000000000000: labels are"),
+    (lambda g: automata.compose(g, np.zeros(3)), GraphError, "compose: argument 1 is no graph but ndarray"),
+    (lambda g: automata.forward_score(tg.tensor(1.0)), GraphError, "forward_score: argument 0 is no graph but Tensor"),
+    (lambda g: automata.union([g, 1.0]), GraphError, "argument 1 is no graph but float"),
+    (lambda g: automata.dot(g, isymbols="ab"), GraphError, "no name for label 2"),
     (lambda g: g.out(3), GraphError, "there is no node 3"),
     (lambda g: g.into(-1), GraphError, "there is no node -1"),
     (lambda g: g.item(), GraphError, "this one has 3"),
@@ -101,6 +107,24 @@ def test_wrong_input_is_named_and_leaves_the_graph_as_it_was(call, kind, words):
         call(g)
     assert automata.equal(g, triangle())
     assert g.num_arcs() == 3
+
+
+def test_graphs_may_come_in_a_list():
+    a, b = automata.linear_graph(1, 2), automata.linear_graph(2, 3)
+    assert automata.equal(automata.union([a, b]), automata.union(a, b))
+    assert automata.equal(automata.concat((a, b)), automata.concat(a, b))
+    assert automata.concat().num_nodes() == 1 and automata.union([]).num_nodes() == 0
+
+
+def test_steps_without_labels_lead_nowhere():
+    assert automata.linear_graph(2, 0).num_nodes() == 3
+    assert automata.forward_score(automata.linear_graph(2, 0)).item() == -np.inf
+    assert automata.forward_score(automata.linear_graph(0, 2)).item() == 0.0
+
+
+def test_weights_may_be_integers_or_float32():
+    for dtype in (int, bool, np.float32):
+        assert automata.linear_graph(1, 2, np.array([0, 1], dtype)).weights().dtype == np.float64
 
 
 def test_removing_pairs_of_labels():
