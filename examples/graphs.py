@@ -37,7 +37,7 @@ def edits():
     """A transducer that writes what it reads, or something else at a cost of 1 for each letter."""
     graph, nothing = automata.Graph(calc_grad=False), automata.epsilon
     node = graph.add_node(start=True, accept=True)
-    for x, y, cost in [(1, 1, 0), (2, 2, 0), (1, 2, 1), (2, 1, 1), (1, nothing, 1), (nothing, 1, 1)]:
+    for x, y, cost in [(1, 1, 0), (2, 2, 0), (1, 2, 1), (2, 1, 1), (1, nothing, 1), (nothing, 1, 1), (2, nothing, 1), (nothing, 2, 1)]:
         graph.add_arc(node, node, x, y, -cost)
     return graph
 

@@ -98,27 +98,28 @@ def draw(
     --------
     >>> from tapegrad import automata
     >>> automata.draw(automata.linear_graph(2, 2), isymbols="ab")  # doctest: +SKIP
-    <Figure size 432x192 with 1 Axes>
+    <Figure size 432x120 with 1 Axes>
     """
     try:
         figures, patches = imported("matplotlib.figure"), imported("matplotlib.patches")
     except ImportError as error:
         raise MissingPackageError("draw needs matplotlib; automata.dot(graph) gives text for Graphviz without") from error
     places, t = _places(graph), graph.topology
-    low, high = places.min(axis=0, initial=0.0), places.max(axis=0, initial=0.0)
-    width, height = high - low + (1.2, 1.6)
-    figure = figures.Figure(figsize=(1.2 * width, 1.2 * height), layout="constrained")
-    axes = figure.add_subplot()
-    axes.set(xlim=(low[0] - 0.6, high[0] + 0.6), ylim=(low[1] - 0.8, high[1] + 0.8), aspect="equal")
-    axes.axis("off")
     texts = defaultdict(list)
     for arc, text in _names(graph, isymbols, osymbols, digits):
         texts[arc.source, arc.target].append(text)
+    # Loops stand above their nodes, with what is written at them.
+    lines = max([len(parts) for (source, target), parts in texts.items() if source == target], default=0)
+    low, high = places.min(axis=0, initial=0.0) - (0.6, 0.5), places.max(axis=0, initial=0.0) + (0.6, 0.5 + 0.12 * lines)
+    figure = figures.Figure(figsize=1.2 * (high - low))
+    axes = figure.add_axes((0.0, 0.0, 1.0, 1.0))
+    axes.set(xlim=(low[0], high[0]), ylim=(low[1], high[1]))
+    axes.axis("off")
     for (source, target), parts in texts.items():
         _arrow(axes, patches, places, source, target, "\n".join(parts), (target, source) in texts)
     for node, (x, y) in enumerate(places):
-        for radius in (_RADIUS, 0.8 * _RADIUS)[: 1 + t.accept[node]]:
-            axes.add_patch(patches.Circle((x, y), radius, facecolor="white", edgecolor="black", linewidth=2.4 if t.start[node] else 1.0, zorder=3))
+        for radius, width in [(_RADIUS, 1.0 + 1.4 * t.start[node]), (0.78 * _RADIUS, 1.0)][: 1 + t.accept[node]]:
+            axes.add_patch(patches.Circle((x, y), radius, facecolor="white", edgecolor="black", linewidth=width, zorder=3))
         axes.text(x, y, str(node), ha="center", va="center", fontsize=9, zorder=4)
     if path is not None:
         figure.savefig(path, dpi=120)
