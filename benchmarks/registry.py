@@ -44,6 +44,7 @@ MODULES = (
     "sparse",
     "custom_rules",
     "loops",
+    "automata",
 )
 
 PEERS = {
