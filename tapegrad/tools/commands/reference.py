@@ -29,7 +29,10 @@ _MODULES = {
     "implicit": ("argmin", "fixed_point", "root"),
     "optimize": None,
     "optim": None,
+    "optim.lr_scheduler": ("LRScheduler",),
+    "nn": ("Dropout", "Embedding", "LayerNorm", "Linear", "Module", "ModuleList", "Sequential"),
     "nn.functional": None,
+    "nn.utils": None,
     "errors": (),
 }
 
@@ -53,7 +56,7 @@ def public(tg):
     >>> from tapegrad.tools.commands import reference
     >>> import tapegrad
     >>> [title for title, names in reference.public(tapegrad)]
-    ['tg', 'tg.autograd', 'tg.implicit', 'tg.optimize', 'tg.optim', 'tg.nn.functional', 'tg.errors']
+    ['tg', 'tg.autograd', 'tg.implicit', 'tg.optimize', 'tg.optim', 'tg.optim.lr_scheduler', 'tg.nn', 'tg.nn.functional', 'tg.nn.utils', 'tg.errors']
     """
     modules = [("tg", [(n, getattr(tg, n)) for n in tg.__all__ if not isinstance(getattr(tg, n), types.ModuleType)])]
     for module, names in _MODULES.items():
