@@ -148,5 +148,5 @@ class Methods:
         repeat_interleave = tril = triu = rot90 = clamp = clamp_min = clamp_max = rsqrt = frac = sgn = lerp = addcmul = addcdiv = \
         eq = ne = lt = le = gt = ge = where = masked_fill = masked_select = gather = scatter = scatter_add = index_add = \
         index_copy = index_fill = topk = mm = bmm = mv = ger = addmm = baddbmm = tensordot = cross = det = logdet = inverse = \
-        cholesky = dist = to = cpu = type_as = long = int = bool = nelement = ndimension = is_floating_point = new_zeros = \
+        cholesky = dist = to = cpu = type_as = long = int = bool = numel = nelement = dim = ndimension = is_floating_point = new_zeros = \
         new_ones = new_full = uniform_ = normal_ = _torch

@@ -91,10 +91,6 @@ class Module:
         once = {id(p): (name, p) for name, p in reversed([*self._named((Parameter,), prefix)])}
         return reversed([*once.values()])
 
-    def named_buffers(self, prefix: str = "") -> Iterator[tuple[str, Tensor]]:
-        """Dotted names and tensors that belong to the state and are not learned."""
-        return self._named((Tensor,), prefix)
-
     def children(self) -> Iterator[Module]:
         """Layers that are attributes of this one."""
         return (part for _, part in self.named_children())
@@ -106,10 +102,6 @@ class Module:
     def parameters(self) -> Iterator[Parameter]:
         """All parameters, for an optimiser."""
         return (p for _, p in self.named_parameters())
-
-    def buffers(self) -> Iterator[Tensor]:
-        """All tensors that belong to the state and are not learned."""
-        return (b for _, b in self.named_buffers())
 
     def register_buffer(self, name: str, tensor: Tensor) -> None:
         """Make `tensor` an attribute that belongs to the state and is not learned."""
@@ -247,27 +239,6 @@ class LayerNorm(Module):
         return functional.layer_norm(x, self.normalized_shape, self.weight, self.bias, self.eps)
 
 
-class Embedding(Module):
-    """Rows of a table of weights.
-
-    Parameters
-    ----------
-    num_embeddings, embedding_dim : int
-
-    Examples
-    --------
-    >>> import tapegrad as tg
-    >>> tg.nn.Embedding(10, 3)([2, 7]).shape
-    (2, 3)
-    """
-
-    def __init__(self, num_embeddings: int, embedding_dim: int) -> None:
-        self.weight = Parameter(creation.randn(num_embeddings, embedding_dim))
-
-    def forward(self, x: TensorLike) -> Tensor:
-        return self.weight[x]
-
-
 class Dropout(Module):
     """Zeros in place of elements, with probability `p`, while `training`.
 
@@ -369,6 +340,3 @@ def __getattr__(name: str) -> Any:
     if name not in (layers := dict(rows_of("Layers"))):
         raise absent("tg.nn", name)
     return type(name, (Of,), {"name": layers[name], "__doc__": f"``tg.nn.functional.{layers[name]}`` as a layer.", "__module__": __name__})
-
-
-__all__ = ["Dropout", "Embedding", "LayerNorm", "Linear", "Module", "ModuleList", "Sequential"]

@@ -6,7 +6,6 @@ expression that it is. What it is a row of (a function, a method of tensors and 
 
 from __future__ import annotations
 
-import inspect
 import math
 import re
 import types
@@ -49,17 +48,18 @@ def _names(section):
     return {name: meaning for names, meaning in rows_of(section) for name in names.split(", ")}
 
 
-_TENSORS, _FUNCTIONS, _FUNCTIONAL = map(calls_of, ("Tensors", "Functions", "tg.nn.functional"))
-_NUMPY, _IN_PLACE, _DTYPES, _MISSING = map(_names, ("NumPy's functions", "In place", "Dtypes", "Not offered"))
+_TENSORS = calls_of("Tensors")
+_NUMPY, _IN_PLACE, _MISSING = map(_names, ("NumPy's functions", "In place", "Not offered"))
 
 
 @cache
 def function_of(call: str, expression: str) -> Callable[..., Any]:
-    """The function that a row is."""
-    name, _, parameters = call.partition("(")
+    """The function that a row is; numbers and arrays are taken as tensors."""
+    lifted = "".join(f"{name} = lift({name}); " for name in re.findall(r"\b(?:x[12]?|input)\b", call.partition("(")[2]))
+    made: dict[str, Any] = {}
     # Of this file: what it records belongs to the line that calls it.
-    function = eval(compile(f"lambda {parameters[:-1]}: {expression}", __file__, "eval"), _SCOPE)
-    function.__name__ = function.__qualname__ = name
+    exec(compile(f"def {call}: {lifted}return {expression}", __file__, "exec"), _SCOPE, made)
+    (function,) = made.values()
     function.__doc__ = f"PyTorch's name of ``{expression}``."
     return function
 
@@ -68,27 +68,45 @@ def _in_place(name):
     return lambda x, *args, **kwargs: x.copy_(getattr(x, name[:-1])(*args, **kwargs))
 
 
-#: Names of methods -> what makes them.
-METHODS = {
-    **{name: (method_of, name) for name, operand in _NUMPY.items() if operand == "of an array"},
-    **{name: (_in_place, name) for name in _IN_PLACE},
-    **{name: (function_of, *row) for name, row in _TENSORS.items()},
+#: Of tensors ("t") and modules: name -> what makes it, of what.
+MADE: dict[str, dict[str, tuple[Any, ...]]] = {
+    "t": {
+        **{name: (method_of, name) for name, operand in _NUMPY.items() if operand == "of an array"},
+        **{name: (_in_place, name) for name in _IN_PLACE},
+        **{name: (function_of, *row) for name, row in _TENSORS.items()},
+    },
+    "tg": {
+        **{name: (method_of, name) for name in _NUMPY},
+        **{name: (function_of, *row) for name, row in (_TENSORS | calls_of("Functions")).items()},
+        **{name: (getattr, np, meaning[3:]) for name, meaning in _names("Dtypes").items()},
+    },
+    "tg.nn.functional": {name: (function_of, *row) for name, row in calls_of("tg.nn.functional").items()},
 }
 
 
+def getter(module: str) -> Callable[[str], Any]:
+    """``__getattr__`` of a module that has PyTorch's names."""
+
+    def get(name: str) -> Any:
+        if name not in MADE.get(module, ()):
+            raise absent(module, name)
+        maker, *row = MADE[module][name]
+        return maker(*row)
+
+    return get
+
+
 class Method:
-    """A method that is made when it is first asked for; of one that is not offered what is raised says what to write."""
+    """A method that is made when it is asked for; of one that is not offered what is raised says what to write."""
+
+    made = staticmethod(cache(getter("t")))
 
     def __init__(self, name):
-        self.name, self.function = name, None
+        self.name = name
 
     def __get__(self, instance, owner):
-        if self.name not in METHODS:
-            raise absent("t", self.name)
-        if self.function is None:
-            maker, *row = METHODS[self.name]
-            self.function = maker(*row)
-        return self.function if instance is None else types.MethodType(self.function, instance)
+        function = self.made(self.name)
+        return function if instance is None else types.MethodType(function, instance)
 
 
 def absent(module: str, name: str) -> AttributeError:
@@ -98,36 +116,5 @@ def absent(module: str, name: str) -> AttributeError:
     return AttributeError(f"{what} has no attribute {name!r}{f'; write {known}' if known else ''}", name=name)
 
 
-def getter(module: str) -> Callable[[str], Any]:
-    """``__getattr__`` of a module that has PyTorch's names."""
-    rows = {"tg": _TENSORS | _FUNCTIONS, "tg.nn.functional": _FUNCTIONAL}.get(module, {})
-
-    def get(name: str) -> Any:
-        if name in rows and name[-1] != "_" and (module != "tg" or name not in _DTYPES):
-            return _lifted(*rows[name])
-        if module == "tg" and name in _DTYPES:
-            return getattr(np, _DTYPES[name][3:])
-        if module == "tg" and name in _NUMPY:
-            return method_of(name)
-        raise absent(module, name)
-
-    return get
-
-
-@cache
-def _lifted(call, expression):
-    """The function of a row with its first operands made tensors, so that it takes numbers and arrays as well."""
-    function = function_of(call, expression)
-    count = len({"x", "input", "x1", "x2"}.intersection(inspect.signature(function).parameters))
-
-    def lifted(*args, **kwargs):
-        return function(*map(lift, args[:count]), *args[count:], **kwargs)
-
-    lifted.__name__ = lifted.__qualname__ = function.__name__
-    lifted.__doc__, lifted.__signature__ = function.__doc__, inspect.signature(function)
-    return lifted
-
-
-attach(Differentiable, {
-    name: Method(name) for name in (*METHODS, *(key[2:] for key in _MISSING if key[:2] == "t.")) if not hasattr(Differentiable, name)
-})  # fmt: skip
+_ASKED = (*MADE["t"], *(name[2:] for name in _MISSING if name[:2] == "t."))
+attach(Differentiable, {name: Method(name) for name in _ASKED if not hasattr(Differentiable, name)})

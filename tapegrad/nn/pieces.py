@@ -51,11 +51,6 @@ def _positions(index):
     return index
 
 
-def cut(index):
-    """The key of the elements of a source that belong to `index`."""
-    return tuple([slice(n) for n in np.shape(index)])
-
-
 def put(x, key, value, add=False):
     """A copy of `x` with a value set, or added, at `key`."""
     result = F.clone(x)
@@ -83,11 +78,6 @@ def to(x, *kinds, copy=False):
     return F.clone(x) if copy else x
 
 
-def between(x, low, high):
-    """`x` kept within bounds, with derivative 0 at the bounds themselves."""
-    return F.where((x <= low) | (x >= high), np.clip(np.asarray(x.detach()), low, high), x)
-
-
 def kept(x, p):
     """Each element with probability ``1 - p``, else 0; scaled so that the mean stays."""
     if not 0.0 <= p <= 1.0:
@@ -110,9 +100,8 @@ def standardised(x, shape, weight, bias, eps):
 def padded(x, pad, mode, value):
     """`x` with edges, given in pairs from the last axis on."""
     pairs = [(0, 0)] * (x.ndim - len(pad) // 2) + [tuple(pad[k : k + 2]) for k in range(len(pad) - 2, -1, -2)]
-    if mode == "constant":
-        return np.pad(x, pairs, constant_values=value)
-    return np.pad(x, pairs, {"replicate": "edge", "circular": "wrap"}.get(mode, mode))
+    modes = {"replicate": "edge", "circular": "wrap"}
+    return np.pad(x, pairs, modes.get(mode, mode), **({"constant_values": value} if mode == "constant" else {}))
 
 
 def huber(d, delta):

@@ -1,4 +1,4 @@
-"""Gradients kept small between ``backward()`` and ``step()``."""
+"""Gradients kept small between ``backward()`` and ``step()``; what of ``torch.nn.utils`` is not here says what to write."""
 
 from __future__ import annotations
 
@@ -9,13 +9,10 @@ import numpy as np
 from ..array.tensor import Tensor, tensor
 from ..common.errors import NonFiniteError
 from ..tape.modes import no_grad
+from .names import getter
 
-__all__ = ["clip_grad_norm_", "clip_grad_value_"]
-
-
-def _gradients(parameters):
-    parameters = [parameters] if isinstance(parameters, Tensor) else parameters
-    return [p.grad for p in parameters if p.grad is not None]
+__all__ = ["clip_grad_norm_"]
+__getattr__ = getter("tg.nn.utils")
 
 
 def clip_grad_norm_(
@@ -49,9 +46,9 @@ def clip_grad_norm_(
     >>> w = tg.Parameter([3.0, 4.0])
     >>> (w * w).sum().backward()
     >>> tg.nn.utils.clip_grad_norm_([w], 5.0), w.grad
-    (tensor(10.), tensor([3., 4.]))
+    (tensor(10.), tensor([3.0000, 4.0000]))
     """
-    gradients = _gradients(parameters)
+    gradients = [p.grad for p in ([parameters] if isinstance(parameters, Tensor) else parameters) if p.grad is not None]
     norms = [np.linalg.norm(np.ravel(g.detach().numpy()), norm_type) for g in gradients]
     total = float(np.linalg.norm(norms, norm_type)) if norms else 0.0
     if error_if_nonfinite and not np.isfinite(total):
@@ -61,30 +58,3 @@ def clip_grad_norm_(
         for g in gradients if not scale >= 1.0 else ():
             g.mul_(scale)
     return tensor(total)
-
-
-def clip_grad_value_(parameters: Tensor | Iterable[Tensor], clip_value: float) -> None:
-    """Limit each element of the gradients to ``[-clip_value, clip_value]``.
-
-    Parameters
-    ----------
-    parameters : Tensor, or iterable of Tensor
-        Their ``.grad`` is changed in place.
-    clip_value : float
-
-    Returns
-    -------
-    None
-
-    Examples
-    --------
-    >>> import tapegrad as tg
-    >>> w = tg.Parameter([3.0, -4.0])
-    >>> (w * w).sum().backward()
-    >>> tg.nn.utils.clip_grad_value_([w], 7.0)
-    >>> w.grad
-    tensor([ 6., -7.])
-    """
-    with no_grad():
-        for g in _gradients(parameters):
-            g.clamp_(-clip_value, clip_value)

@@ -64,16 +64,15 @@ def __getattr__(name: str) -> Any:
     if name not in (rows := calls_of("Schedules")):
         raise absent("tg.optim.lr_scheduler", name)
     rate = function_of(rows[name][0].replace("(", "(lr, t, ", 1), rows[name][1])
-    options = list(inspect.signature(rate).parameters.values())[2:]
-    signature = inspect.Signature([*options, inspect.Parameter("last_epoch", inspect.Parameter.POSITIONAL_OR_KEYWORD, default=-1)])
+    signature = inspect.signature(rate)
 
-    def init(self, optimizer, *args, **kwargs):
-        bound = signature.bind(*args, **kwargs)
-        bound.apply_defaults()
-        vars(self).update(bound.arguments)
-        LRScheduler.__init__(self, optimizer, self.last_epoch)
+    def init(self, optimizer, *args, last_epoch=-1, **kwargs):
+        options = signature.bind(None, None, *args, **kwargs)
+        options.apply_defaults()
+        vars(self).update(options.arguments)
+        LRScheduler.__init__(self, optimizer, last_epoch)
 
     def at(self, lr, t):
-        return rate(lr, t, *[vars(self)[p.name] for p in options])
+        return rate(lr, t, *[vars(self)[option] for option in [*signature.parameters][2:]])
 
     return type(name, (LRScheduler,), {"__init__": init, "rate": at, "__doc__": f"The rate is ``{rows[name][1]}``.", "__module__": __name__})

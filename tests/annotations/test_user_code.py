@@ -17,7 +17,7 @@ import pytest
 import tapegrad as tg
 from tapegrad.array import functions, typed_methods
 from tapegrad.array.differentiable import Differentiable
-from tapegrad.nn.names import METHODS, Method
+from tapegrad.nn.names import MADE, Method
 from tapegrad.tools.commands import reference
 from tests.annotations import held, user_code
 
@@ -79,7 +79,7 @@ def put_on_traced():
     return {
         n: f for n, f in vars(Differentiable).items()
         if inspect.isfunction(f) and f.__module__ != "tapegrad.array.differentiable" and n not in functions.INNER
-        or isinstance(f, property) and f.fget.__module__ != "tapegrad.array.differentiable" or isinstance(f, Method) and n in METHODS
+        or isinstance(f, property) and f.fget.__module__ != "tapegrad.array.differentiable" or isinstance(f, Method) and n in MADE["t"]
     }  # fmt: skip
 
 

@@ -92,7 +92,9 @@ def rnn(path):
         optimizer.zero_grad()
         loss = F.smooth_l1_loss(model(x), target)
         loss.backward()
-        nn.utils.clip_grad_value_(model.parameters(), 0.05)
+        with torch.no_grad():
+            for p in model.parameters():
+                p.grad.clamp_(-0.05, 0.05)
         optimizer.step()
         scheduler.step()
         losses += [loss.item(), optimizer.param_groups[0]["lr"]]
@@ -101,6 +103,15 @@ def rnn(path):
     other = RNN(2, 5)
     other.load_state_dict(torch.load(path))
     return losses, other(x), [p.grad for p in model.parameters()], torch.load(path + ".scheduler")["last_epoch"]
+
+
+class Table(nn.Module):
+    def __init__(self, words, width):
+        super().__init__()
+        self.weight = nn.Parameter(numbers(words, width, seed=3))
+
+    def forward(self, x):
+        return F.embedding(x, self.weight)
 
 
 class Attention(nn.Module):
@@ -122,10 +133,7 @@ class Attention(nn.Module):
 
 
 def attention(path):
-    table = nn.Embedding(11, 4)
-    with torch.no_grad():
-        table.weight.copy_(numbers(11, 4, seed=3))
-    model = nn.Sequential(table, start(Attention(4, 2)), nn.LeakyReLU(0.1), nn.Flatten(), nn.Linear(20, 2))
+    model = nn.Sequential(Table(11, 4), start(Attention(4, 2)), nn.LeakyReLU(0.1), nn.Flatten(), nn.Linear(20, 2))
     with torch.no_grad():
         model[-1].weight.copy_(numbers(2, 20, seed=5))
         model[-1].bias.fill_(0.1)

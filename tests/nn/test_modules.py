@@ -224,8 +224,6 @@ def test_first_weights_are_in_the_range_of_pytorch():
     layer = tg.nn.Linear(100, 50, dtype="float32")
     for p in layer.parameters():
         assert p.dtype == np.float32 and abs(plain(p)).max() <= 0.1 and abs(plain(p)).max() > 0.08
-    table = tg.nn.Embedding(100, 50)
-    assert abs(plain(table.weight).std() - 1.0) < 0.05
     with pytest.raises(ShapeError, match="last axes"):
         tg.nn.LayerNorm(3)(tg.ones(2, 4))
 
@@ -254,7 +252,7 @@ def test_files():
         tg.save(tg.nn.Linear(1, 1), io.BytesIO())
 
 
-@pytest.mark.parametrize("module, thing", [("t", tg.tensor([1.0])), ("tg", tg), ("tg.nn", tg.nn), ("tg.nn.functional", tg.nn.functional), ("tg.optim", tg.optim), ("tg.optim.lr_scheduler", tg.optim.lr_scheduler)])
+@pytest.mark.parametrize("module, thing", [("t", tg.tensor([1.0])), ("tg", tg), ("tg.nn", tg.nn), ("tg.nn.utils", tg.nn.utils), ("tg.nn.functional", tg.nn.functional), ("tg.optim", tg.optim), ("tg.optim.lr_scheduler", tg.optim.lr_scheduler)])
 def test_a_name_that_is_missing_says_what_to_write(module, thing):
     missing = {name: meaning for row, meaning in names.rows_of("Not offered") for name in row.split(", ")}
     mine = {name.rpartition(".")[2]: meaning for name, meaning in missing.items() if name.rpartition(".")[0] == module}

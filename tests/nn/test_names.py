@@ -39,7 +39,7 @@ CALLS = {
     "mm": [((M, N), {})], "bmm": [((B, C), {})], "mv": [((M, V), {})], "ger": [((V, W), {})], "addmm": [((RNG.normal(size=(3, 2)), M, N), {}), ((W[:2], M, N), {"beta": 0.5, "alpha": 2})],
     "baddbmm": [((RNG.normal(size=(2, 3, 5)), B, C), {"alpha": 2}), ((np.ones((2, 3, 5)), B, C), {"beta": 3})], "tensordot": [((B, C, ([0, 2], [0, 1])), {}), ((M, N), {"dims": 1})],
     "cross": [((S, D), {"dim": -1}), ((S, D), {"dim": 0})], "det": [((S,), {})], "logdet": [((D,), {})], "inverse": [((D,), {})], "cholesky": [((D,), {})], "dist": [((M, T), {})],
-    "cpu": [((M,), {})], "type_as": [((M, T), {})], "nelement": [((B,), {})], "ndimension": [((B,), {})], "is_floating_point": [((B,), {})],
+    "cpu": [((M,), {})], "type_as": [((M, T), {})], "nelement": [((B,), {})], "ndimension": [((B,), {})], "numel": [((B,), {})], "dim": [((B,), {})], "is_floating_point": [((B,), {})],
     "new_zeros": [((M, 2, 3), {}), ((M, (2,)), {})], "new_ones": [((M, 2, 3), {})], "new_full": [((M, (2, 2), 5.0), {})], "bool": [((M * MASK,), {})],
     "argmax": [((M,), {}), ((M,), {"dim": 1}), ((M,), {"dim": 0, "keepdim": True})], "argmin": [((M, 1), {}), ((M,), {"dim": -1})], "argsort": [((M,), {}), ((M,), {"dim": 0})], "argwhere": [((M * MASK,), {})],
     "any": [((MASK,), {}), ((M > 1,), {"dim": 1})], "all": [((MASK,), {"dim": 0, "keepdim": True})], **{name: [((M / (M > -1),), {})] for name in ("isnan", "isinf", "isfinite")},

@@ -30,7 +30,7 @@ _MODULES = {
     "optimize": None,
     "optim": None,
     "optim.lr_scheduler": ("LRScheduler",),
-    "nn": ("Dropout", "Embedding", "LayerNorm", "Linear", "Module", "ModuleList", "Sequential"),
+    "nn": ("Dropout", "LayerNorm", "Linear", "Module", "ModuleList", "Sequential"),
     "nn.functional": None,
     "nn.utils": None,
     "errors": (),
