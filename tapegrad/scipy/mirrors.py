@@ -30,9 +30,9 @@ MIRRORS = {
     "scipy.integrate": ("cumulative_trapezoid", "fixed_quad", "simpson", "solve_ivp", "trapezoid"),
     "scipy.interpolate": ("CubicSpline",),
     "scipy.stats": (
-        "bernoulli", "beta", "binom", "cauchy", "chi2", "dirichlet", "expon", "gamma", "geom", "halfnorm", "invgamma",
-        "laplace", "logistic", "lognorm", "multivariate_normal", "nbinom", "norm", "poisson", "t", "truncnorm",
-        "uniform", "weibull_min",
+        "bernoulli", "beta", "betabinom", "binom", "cauchy", "chi2", "dirichlet", "expon", "gamma", "gaussian_kde", "geom", "gumbel_l",
+        "gumbel_r", "halfnorm", "invgamma", "laplace", "logistic", "lognorm", "multinomial", "multivariate_normal", "nbinom", "norm",
+        "pareto", "poisson", "rayleigh", "skewnorm", "t", "truncnorm", "uniform", "vonmises", "weibull_min", "wishart",
     ),
 }  # fmt: skip
 
