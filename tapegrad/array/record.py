@@ -148,7 +148,8 @@ def choose_store(operands):
         if store.retired is not None or store is chosen:
             continue
         if chosen is not None and (chosen.trace is not None or store.trace is not None):
-            raise nesting_error("an operand of an operation")
+            chosen = _innermost(chosen, store)
+            continue
         if chosen is not None:
             raise TapeMismatchError(
                 "the operands were recorded on two different tapes; compute them under the same `with tg.Tape()` "
@@ -160,12 +161,22 @@ def choose_store(operands):
     return chosen
 
 
+def _innermost(*stores):
+    """Of stores of which one is recorded on, the one of a body (`Trace.depth`) that may use tensors of the others."""
+    deepest = max(stores, key=lambda store: store.trace.depth if store.trace is not None else 0)
+    if deepest.trace is None or not deepest.trace.depth:
+        raise nesting_error("an operand of an operation")
+    return deepest
+
+
 def slot_of(store, t):
     """The slot of tensor `t` on `store` (0: a constant)."""
     if t._t is None:
         return store.enter(t) if t._r else 0
     if t._t is store:
         return t._i
+    if store.trace is not None and store.trace.depth:
+        return store.trace.captured_slot(t)
     # Its own store is used up: an instruction that says so when it is needed.
     slot = store.write(CLEARED, len(store.clearings))
     store.clearings.append(t._t.retired)

@@ -7,12 +7,15 @@ from .differentiable import below
 
 
 def trace_of(operands):
-    """The trace of a functional recording that one of the operands belongs to, or None."""
+    """The trace of a functional recording that one of the operands belongs to, of the innermost one if there are several, or None."""
+    chosen = None
     for o in operands:
         o = below(o)
-        if isinstance(o, registry.Tensor) and o._t is not None and o._t.trace is not None:
-            return o._t.trace
-    return None
+        if isinstance(o, registry.Tensor) and o._t is not None:
+            trace = o._t.trace
+            if trace is not None and (chosen is None or trace.depth > chosen.depth):
+                chosen = trace
+    return chosen
 
 
 def failed(error, row, operands, values=(), attrs=(), integer=0):

@@ -72,6 +72,10 @@ class Planner(ABC):
     def product(self, a, b, char, absolute):
         """A product of stacks of matrices, of at least two axes each; `absolute`: zero times anything is zero."""
 
+    @abstractmethod
+    def ordered(self, sym):
+        """`sym` in memory, in C order without gaps."""
+
     # -- memory ---------------------------------------------------------------------
     def sym(self, atom):
         """What a window holds."""
@@ -222,6 +226,28 @@ class Planner(ABC):
                 steps += x.strides[k:]
             self.call(spec, atoms, len(syms), [count, *extents.values()], steps, outer, strides)
         return [self.sym(x) for x in results]
+
+
+    def by_python(self, function, name, syms, shape, char, certain=False):
+        """What a function of Python makes of arrays in order (`python_calls.Called`), and whether it has."""
+        from .python_calls import Called  # loads compiled code
+
+        spec = Called(function, name, [(s.shape, s.char) for s in syms], (shape, char), certain)
+        result, done = self.temporary(shape, char), self.temporary((), "d")
+        self.call(spec, [*(s.atom for s in syms), result, done], len(syms), [1], [], [], [])
+        return self.sym(result), self.sym(done)
+
+    def looped(self, row, syms, program):
+        """The result of a row that runs a loop (`rules.loops`)."""
+        attrs = {"program": program}
+
+        def fill(*arrays):
+            *arrays, result = arrays
+            result[...] = row.value(*arrays, **attrs)
+            return True
+
+        syms = [self.ordered(s.cast("d")) for s in syms]
+        return self.by_python(fill, row.name, syms, *row.shape(*syms, **attrs), certain=True)[0]
 
 
 def call_words(loop, data, places, dims, steps, outer, strides):

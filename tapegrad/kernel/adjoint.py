@@ -27,7 +27,7 @@ from .terms import Term
 from .writing import CONCATENATE, STACK, with_flat_stacks
 
 
-def adjoint(tape, lanes=None):
+def adjoint(tape, lanes=None, again=False):
     """The tape of the outputs of `tape` and of its gradients.
 
     Parameters
@@ -37,6 +37,8 @@ def adjoint(tape, lanes=None):
         How many adjoints at a time.  Those of the outputs are further arguments then, *seeds*, one for each output that
         depends differentiably on a wanted argument; seeds and gradients have a first axis for the lanes, and what does
         not depend on the seeds is computed once.  Without, all seeds are one.
+    again : bool
+        Whether the result will be differentiated again: then zero is absolute in its products, and the gradients are its only outputs.
 
     Returns
     -------
@@ -49,7 +51,7 @@ def adjoint(tape, lanes=None):
     NotLowered
         If a derivative is computed by Python (custom primitives), or has no row.
     """
-    return Adjoint(with_flat_stacks(tape), lanes).run()
+    return Adjoint(with_flat_stacks(tape), lanes, again).run()
 
 
 def gradient(tape):

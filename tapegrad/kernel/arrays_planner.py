@@ -14,7 +14,7 @@ scan, recurrence   a carried value along the last axis, else a row in memory
 gather, scatter    a nest over the positions: elements whose number is loaded
 matrix product     loops for products with vectors and of tiny matrices, else BLAS (`Run`)
 inverse, ...       LAPACK (`Run`)
-any other          a call of NumPy (`Run`, `kernel.calls`)
+any other          a call of NumPy (`Run`, `interpreter.python_calls`)
 =================  ========================================================================
 """
 

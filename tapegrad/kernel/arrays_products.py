@@ -14,10 +14,10 @@ import numpy as np
 
 from ..interpreter import program as P
 from ..interpreter.planner import call_words
+from ..program.stream import Host
 from ..rules import lang as L
 from . import ir
 from .arrays_views import moved
-from .calls import Called
 from .reasons import NotLowered
 
 #: Matrix products with no extent above this are loops.
@@ -62,11 +62,15 @@ class Products:
         operands = [self.ordered(s) for s in self.operands]
         if len(operands) > P.FIRST_TARGET - P.FIRST_SAVED - 1:
             raise NotLowered(f"NumPy is called with {len(operands)} operands", place)
-        spec = Called(function, [(s.shape, s.char) for s in operands], (self.out.shape, self.out.char))
-        atoms = [*(s.atom for s in operands), self.temporary(self.out.shape, self.out.char), self.temporary((), "d")]
-        self.call(spec, atoms, len(operands), [1], [], [], [])
-        self.demand(L.eq(self.sym(atoms[-1]), 1.0))
-        return self.deliver(self.sym(atoms[-2]), target)
+        name = getattr(function, "__name__", "a function")
+
+        def fill(*arrays):
+            *arrays, result = arrays
+            return Host(function, [a.copy() for a in arrays], result, name, 0).run()
+
+        result, done = self.by_python(fill, name, operands, self.out.shape, self.out.char)
+        self.demand(L.eq(done, 1.0))
+        return self.deliver(result, target)
 
 
 def strides(run):

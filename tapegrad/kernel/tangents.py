@@ -16,7 +16,7 @@ from .terms import Term
 from .writing import STACK, with_flat_stacks
 
 
-def tangents(tape, lanes=1):
+def tangents(tape, lanes=1, again=False):
     """The tape of the outputs of `tape` and of their tangents.
 
     Parameters
@@ -24,6 +24,8 @@ def tangents(tape, lanes=1):
     tape : FinishedTape
     lanes : int
         How many tangents at a time.
+    again : bool
+        Whether the result will be differentiated again: then zero is absolute in its products.
 
     Returns
     -------
@@ -37,21 +39,22 @@ def tangents(tape, lanes=1):
     NotLowered
         If a derivative is computed by Python (custom primitives), or has no row.
     """
-    return Tangents(with_flat_stacks(tape), lanes).run()
+    return Tangents(with_flat_stacks(tape), lanes, again).run()
 
 
 class Tangents(Derivation):
     """The walk from the arguments to the results."""
 
-    def __init__(self, tape, lanes, writer=None):
-        super().__init__(tape, True, lanes, writer=writer)
+    def __init__(self, tape, lanes, again=False, writer=None):
+        super().__init__(tape, True, lanes, again, writer)
         #: Tangents of arrays.
         self.terms = [{} for _ in range(lanes)]
 
     def run(self):
         """The finished tape."""
         self._enter()
-        return close(self.writer, self._pushed(1))
+        pushed = self._pushed(1)
+        return close(self.writer, [*self.tape.outputs, *pushed] if self.writer.again else pushed)
 
     def up(self, cut, seeds):
         """Slots and descriptions (or constants) of what arrives at the outputs from a cut; `seeds` of each lane, None for zero."""

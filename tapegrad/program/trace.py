@@ -112,6 +112,9 @@ class Trace:
         Whether some argument was not C-contiguous: the recording sees a copy that is.
     """
 
+    #: 0; of the body of a loop, how many bodies it is inside of, and 1: what it finds outside becomes an argument of its tape.
+    depth = 0
+
     def __init__(self, store, captured=None, reordered=False):
         self.store, self.reordered = store, reordered
         store.trace = self
@@ -352,9 +355,13 @@ class Trace:
     def _reference(self, operand, value):
         if isinstance(operand, Tensor) and operand._t is self.store:
             return operand._i
-        if tracked(operand) and (operand._t is not None or operand.__class__ is Dual):
-            raise nesting_error("an operand of an operation")
+        if tracked(operand) and (operand._t is not None or operand.__class__ is Dual or self.depth):
+            return self.captured_slot(operand)
         return -1 - self._constant(value)
+
+    def captured_slot(self, operand):
+        """The slot of a number of another recording: there is none."""
+        raise nesting_error("an operand of an operation")
 
     def _constant(self, value):
         """The number of a constant: a float, an array the function captured, or a copy of any other array."""

@@ -14,8 +14,10 @@ import scipy.special as special
 import tapegrad as tg
 import tapegrad.scipy.linalg as scipy_linalg
 from tapegrad.array.record import apply
+from tapegrad.common.tree import flatten
 from tapegrad.rules.scans import recurrence_value
 from tapegrad.scipy.integrate.runge_kutta import moved
+from tapegrad.transforms.loops import running
 from tests.rules.checker import generator
 
 RNG = generator(6)
@@ -149,6 +151,31 @@ def recurrence_cases():
                 lambda b, f, k=k: apply("recurrence", (b, f), tuple(k.items())), operands,
                 lambda b, f, k=k: recurrence_value(b, f, **k),
             )  # fmt: skip
+
+
+def scanned(c, k, v):
+    """A loop with a captured value, results and two paths."""
+
+    def body(carry, x):
+        return (np.sin(carry) * k + x, carry * x) if (carry * carry).sum() > 1.0 else (carry * 1.3 + k, carry - x)
+
+    # Nothing is kept for the way back: all of the row's result has a derivative.
+    last, results = running.loop(lambda carry, x: (*body(carry, x), False), c, ([v], flatten(v)[1]), len(v), False, 0, "body")
+    return last + results.sum(0)
+
+
+def pulled(c, k, v):
+    """The way back of that loop."""
+    return tg.grad(lambda c, k, v: scanned(c, k, v).sum(), argnums=(0, 1, 2))(c, k, v)[1]
+
+
+def counted(x):
+    """A loop that ends when its condition says so."""
+
+    def turn(y, _):
+        return (y * 1.5 + x, None, False) if (y * y).sum() < 50.0 else (y, None, True)
+
+    return running.loop(turn, x * 0.1, None, None, False, 0, "body")[0]
 
 
 def placement_cases():
@@ -317,5 +344,7 @@ CASES = {
     "runge_kutta_stage": [
         (lambda y, h, k: moved(y, h, (0.5,), [k]), (V, np.array(0.3), V**2), lambda y, h, k: y + h * 0.5 * k)
     ],
+    "loop": [(scanned, (V[:3] * 0.2, V[2:], C[0, :, :3])), (counted, (V,))],
+    "loop_pull": [(pulled, (V[:3] * 0.2, V[2:], C[0, :, :3]))],
     "pinv": [(np.linalg.pinv, (M,)), (np.linalg.pinv, (STACK,))],
 }  # fmt: skip

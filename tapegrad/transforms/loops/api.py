@@ -10,7 +10,7 @@ import numpy as np
 from ...array.differentiable import Differentiable
 from ...array.functions import concatenate
 from ...common.errors import StructureError
-from ...common.tree import flatten, unflatten
+from ...common.tree import flatten, parts_of, unflatten
 from . import plain
 
 
@@ -53,7 +53,15 @@ def scan(
     6.0 [1. 3. 6.]
     """
     leaves, structure, turns = plain.turns_of(xs, length)
-    return plain.scan(f, init, leaves, structure, turns, reverse)
+    parts = None if structure is None else (leaves, structure)
+
+    def turn(carry, x):
+        return *plain.pair(f(carry, x)), False
+
+    def in_python(watch):
+        return plain.scan(f, init, leaves, structure, turns, reverse, watch)
+
+    return _looped(turn, init, parts, turns, reverse, memory, "the body of the scan", in_python)
 
 
 def while_loop(cond: Callable[[Any], Any], body: Callable[[Any], Any], init: Any, memory: int | None = None) -> Any:
@@ -83,7 +91,33 @@ def while_loop(cond: Callable[[Any], Any], body: Callable[[Any], Any], init: Any
     >>> print(f"{tg.grad(root)(2.0):.6f} {0.5 / 2**0.5:.6f}")
     0.353553 0.353553
     """
-    return plain.while_loop(cond, body, init)
+
+
+    def turn(carry, _):
+        return (body(carry), None, False) if cond(carry) else (carry, None, True)
+
+    def in_python(watch):
+        return plain.while_loop(cond, body, init, watch), None
+
+    return _looped(turn, init, None, None, False, memory, "the body of the while loop", in_python)[0]
+
+
+def _looped(turn, init, xs, turns, reverse, memory, name, in_python):
+    """A loop as one instruction, if there is something to differentiate; else in Python."""
+    if not any(isinstance(part, Differentiable) for part in parts_of((init, xs and xs[0]), Differentiable)):
+        try:
+            return in_python(True)
+        except plain.Met:
+            pass
+    if turns != 0:
+        from .body import Unrecordable
+        from .running import loop
+
+        try:
+            return loop(turn, init, xs, turns, reverse, memory, name)
+        except Unrecordable:
+            pass
+    return in_python(False)
 
 
 def fori_loop(lower: int, upper: int, body: Callable[[Any, Any], Any], init: Any) -> Any:

@@ -1,0 +1,151 @@
+"""Loops on tensors: the body is recorded once for each path, and the loop is one instruction."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ...array.differentiable import Differentiable
+from ...array.dual import Dual
+from ...array.functions import concatenate, reshape
+from ...array.record import apply
+from ...common import config
+from ...common.errors import GradientError
+from ...common.tree import flatten, parts_of, unflatten
+from ...kernel.reasons import NotLowered
+from .body import Layout, Promoted, Unrecordable, as_float64, recorded
+from .loop import Loop, Path
+
+
+def loop(function, init, xs, turns, reverse, memory, name):
+    """The last carry, and the results of all turns, of a loop on tensors.
+
+    Parameters
+    ----------
+    function : callable
+        ``function(carry, element) -> carry, result, stops``.
+    init : object
+    xs : (list, Structure) or None
+        Leaves, and the container they are in.
+    turns : int or None
+        None: until `function` says that it stops.
+    reverse : bool
+    memory : int or None
+    name : str
+
+    Raises
+    ------
+    Unrecordable
+        The body cannot be recorded.
+    """
+    leaves, structure = flatten(init)
+    if any(isinstance(part, Dual) for part in parts_of((leaves, xs and xs[0]), Differentiable)):
+        raise Unrecordable
+    chars = {}
+    while True:
+        try:
+            return _Call(function, leaves, structure, chars, xs, turns, reverse, memory, name).run()
+        except Promoted as promoted:
+            chars |= promoted.chars
+        except NotLowered:
+            raise Unrecordable from None
+
+
+class _Call:
+    def __init__(self, function, leaves, structure, chars, xs, turns, reverse, memory, name):
+        self.function, self.name, self.turns, self.captures = function, name, turns, []
+        self.carry = Layout.of(unflatten(structure, leaves), "the carry")
+        self.carry.leaves = [(shape, chars.get(k, char)) for k, (shape, char) in enumerate(self.carry.leaves)]
+        self.start = self.carry.pack(leaves)
+        self.element, rows = None, np.zeros((turns or 0, 0))
+        if xs is not None:
+            elements = [leaf[0] if len(leaf) else np.zeros(leaf.shape[1:], leaf.dtype) for leaf in xs[0]]
+            self.element = Layout.of(unflatten(xs[1], elements), "an element of xs")
+            rows = _rows(xs[0], turns)
+        self.rows, self.results = rows, None
+        self.reverse, self.memory = reverse, memory
+        self.loop = None
+
+    def run(self):
+        start, rows = _value(self.start), _value(self.rows)
+        self._meet(start, 0, rows)
+        z = self.loop.run(start, self._captured(), rows, lambda carry, turn: self._meet(carry, turn, rows))
+        captured = _packed([tensor for tensor, _ in self.captures])
+        whole = apply("loop", (self.start, captured, self.rows), (("program", self.loop),), value=z)
+        loop = self.loop
+        carry = unflatten(self.carry.structure, self.carry.unpack(whole[: loop.carry]))
+        layout, missing = self.results
+        if not self.turns:
+            return carry, None
+        results = layout.unpack(reshape(whole[loop.carry : loop.outputs], (loop.rows, loop.result))) if layout.leaves else []
+        results = iter(results)
+        return carry, unflatten(layout.structure, [None if gone else next(results) for gone in missing])
+
+    def _captured(self):
+        return np.concatenate([np.reshape(np.asarray(_value(tensor), np.float64), -1) for tensor, _ in self.captures] or [np.zeros(0)])
+
+    def _meet(self, carry, turn, rows):
+        """Record the path of this turn; returns the captured values, which may be more now."""
+        from ...program import turns as T
+
+        if self.loop is not None and len(self.loop.paths) == config.paths:
+            raise GradientError(
+                f"{self.name} has taken {config.paths} paths, and takes another one in turn {turn}: it decides on values by `if`. Write such a choice "
+                "with tg.cond or np.where, or raise tg.config.paths"
+            )
+        element = rows[len(rows) - 1 - turn if self.reverse else turn] if self.element is not None else np.zeros(0)
+        tape, places, constants, (leaves, results, missing), stops = recorded(
+            self.function, self.carry, self.element, (np.array(carry), np.array(element)), self.captures, self.name
+        )
+        if self.loop is None:
+            self.results = results, missing
+            self._begin(results.size)
+        inputs = [(base, 0) for base, layout in ((T.CARRY, self.carry), (T.ELEMENT, self.element)) if layout is not None and layout.size]
+        inputs += [(T.CAPTURED, 8 * at) for at in places]
+        outputs, kept, fixed = [], [], []
+        for base, output, constant in zip((T.NEXT, T.RESULT), tape.outputs, constants):
+            if constant is None:
+                kept.append(output)
+                outputs.append((base, 0))
+            elif constant.size:
+                fixed.append((base, 0, np.ascontiguousarray(constant)))
+        tape.outputs[:] = kept
+        self.loop.paths.append(Path(tape, inputs, outputs, fixed, stops))
+        values = self._captured()
+        self.loop.captured = len(values)
+        return values
+
+    def _begin(self, width):
+        carry = self.carry.size
+        rows = (config.memory if self.memory is None else self.memory) // (8 * carry) if carry else 0
+        if self.turns is not None and self.turns <= rows:
+            capacity = self.turns
+        else:
+            # The other half is for what is computed again.
+            capacity = rows // 2 if self.turns is not None else min(rows // 2, UNKNOWN)
+        element, bounded = self.element.size if self.element is not None else 0, self.turns is not None
+        self.loop = Loop(carry, 0, element, width, self.turns or 0, bounded, self.reverse, capacity, max(2, rows // 2), self.name)
+
+
+#: Carries that are kept where the number of turns is not known: of more turns, every second, fourth, ... one.
+UNKNOWN = 1024
+
+
+def _value(x):
+    return np.asarray(x._v) if isinstance(x, Differentiable) else np.asarray(x)
+
+
+def _packed(tensors):
+    parts = [reshape(as_float64(tensor), (-1,)) for tensor in tensors]
+    return parts[0] if len(parts) == 1 else concatenate(parts) if parts else np.zeros(0)
+
+
+def _rows(leaves, turns):
+    """The leaves side by side, a row for each turn."""
+    parts = [as_float64(leaf) for leaf in leaves]
+    if any(isinstance(part, Differentiable) for part in parts):
+        parts = [reshape(part, (turns, part.size // turns if turns else 0)) for part in parts]
+        return parts[0] if len(parts) == 1 else concatenate(parts, axis=1)
+    parts = [part.reshape(turns, part.size // turns if turns else 0) for part in parts]
+    return np.ascontiguousarray(parts[0]) if len(parts) == 1 else np.concatenate(parts, axis=1)
+
+
