@@ -264,6 +264,10 @@ def apply(row, operands, attrs=(), value=None, integer=0, depth=3):
         for k in row.refused:
             if flags[k] and enabled:
                 refuse_operand(row, k)
+        trace = trace_of(operands)
+        if trace is not None and trace.depth:
+            # Positions that a body has computed choose from what stands outside: that is read inside.
+            operands = [trace.here(o) if on and o._t is not trace.store else o for o, on in zip(operands, flags)]
         flags = [flags[k] for k in row.slots(len(operands))]
         if True not in flags:
             return without_derivative(row, operands, values, attrs, value, integer)

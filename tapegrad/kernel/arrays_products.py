@@ -59,10 +59,9 @@ class Products:
 
     def called(self, function, target, place=None):
         """A call of a function of the operands, in Python; `place`: where it was recorded, for errors."""
-        operands = [self.ordered(s) for s in self.operands]
+        operands, name = [self.ordered(s) for s in self.operands], getattr(function, "__name__", "NumPy")
         if len(operands) > P.FIRST_TARGET - P.FIRST_SAVED - 1:
-            raise NotLowered(f"NumPy is called with {len(operands)} operands", place)
-        name = getattr(function, "__name__", "a function")
+            raise NotLowered(f"{name} is called with {len(operands)} operands", place)
 
         def fill(*arrays):
             *arrays, result = arrays

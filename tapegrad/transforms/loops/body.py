@@ -21,6 +21,7 @@ from ...common.errors import DtypeError, NestingError, StructureError
 from ...common.host_functions import HostFunction
 from ...common.tree import flatten, leaf_names, unflatten
 from ...program.finish import finish
+from ...program.through import Rules
 from ...program.trace import Trace
 from ...tape.meta import meta_of
 from ...tape.modes import enable_grad
@@ -79,12 +80,17 @@ class Layout:
 
 def _described(leaf, what):
     """Shape and dtype of a leaf; an integer of Python is one of 64 bits."""
-    value = below(leaf)._v if isinstance(leaf, Differentiable) else leaf
-    array = np.asarray(value)
+    array = value_of(leaf)
     if array.dtype.kind not in "bif" or array.dtype.char == "e":
         kind = array.dtype if array.dtype.kind != "O" else type(leaf).__name__
         raise DtypeError(f"{what} is of {kind}; a loop carries numbers and arrays of floats, integers and booleans")
     return array.shape, array.dtype.char
+
+
+def value_of(x):
+    """The value of a number, array, tensor or dual number, as an array."""
+    x = below(x)
+    return np.asarray(x._v if isinstance(x, Differentiable) else x)
 
 
 def as_dtype(x, char):
@@ -269,7 +275,7 @@ class _Recorder:
         trace.parameters()
         vectors = [self.carry.pack(leaves), layout.pack([leaf for leaf in results if leaf is not None])]
         finished = finish(trace, vectors, [True] * len(trace.input_slots))
-        if trace.cannot:
+        if trace.cannot or not Rules.closed(finished):
             raise Unrecordable
         constants = tuple(None if slot else np.array(getattr(v, "_v", v), np.float64) for v, (slot, _) in zip(vectors, finished.outputs))
         return finished, trace.places, constants, (after, layout, [leaf is None for leaf in results]), bool(stops)

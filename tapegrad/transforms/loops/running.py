@@ -5,14 +5,13 @@ from __future__ import annotations
 import numpy as np
 
 from ...array.differentiable import Differentiable
-from ...array.dual import Dual
 from ...array.functions import concatenate, reshape
 from ...array.record import apply
 from ...common import config
 from ...common.errors import GradientError
-from ...common.tree import flatten, parts_of, unflatten
+from ...common.tree import flatten, unflatten
 from ...kernel.reasons import NotLowered
-from .body import Layout, Promoted, Unrecordable, as_float64, recorded
+from .body import Layout, Promoted, Unrecordable, as_float64, recorded, value_of
 from .loop import Loop, Path
 
 
@@ -38,8 +37,6 @@ def loop(function, init, xs, turns, reverse, memory, name):
         The body cannot be recorded.
     """
     leaves, structure = flatten(init)
-    if any(isinstance(part, Dual) for part in parts_of((leaves, xs and xs[0]), Differentiable)):
-        raise Unrecordable
     chars = {}
     while True:
         try:
@@ -66,7 +63,7 @@ class _Call:
         self.loop = None
 
     def run(self):
-        start, rows = _value(self.start), _value(self.rows)
+        start, rows = value_of(self.start), value_of(self.rows)
         self._meet(start, 0, rows)
         z = self.loop.run(start, self._captured(), rows, lambda carry, turn: self._meet(carry, turn, rows))
         captured = _packed([tensor for tensor, _ in self.captures])
@@ -81,7 +78,7 @@ class _Call:
         return carry, unflatten(layout.structure, [None if gone else next(results) for gone in missing])
 
     def _captured(self):
-        return np.concatenate([np.reshape(np.asarray(_value(tensor), np.float64), -1) for tensor, _ in self.captures] or [np.zeros(0)])
+        return np.concatenate([np.reshape(value_of(tensor).astype(np.float64), -1) for tensor, _ in self.captures] or [np.zeros(0)])
 
     def _meet(self, carry, turn, rows):
         """Record the path of this turn; returns the captured values, which may be more now."""
@@ -128,10 +125,6 @@ class _Call:
 
 #: Carries that are kept where the number of turns is not known: of more turns, every second, fourth, ... one.
 UNKNOWN = 1024
-
-
-def _value(x):
-    return np.asarray(x._v) if isinstance(x, Differentiable) else np.asarray(x)
 
 
 def _packed(tensors):
