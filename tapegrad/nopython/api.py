@@ -19,6 +19,7 @@ from ..common.uninterrupted import uninterrupted
 R = TypeVar("R")
 X = TypeVar("X", bound=Any)
 
+Mode = Literal["auto", "forward", "reverse"]
 LANES = (1, 2, 4, 8, 16)
 
 
@@ -93,7 +94,7 @@ def njit_value_and_grad(f: OfFirst[X], argnums: Literal[0] = 0, *, lanes: int | 
 def njit_value_and_grad(
     f: Callable[..., Any], argnums: Argnums, *, lanes: int | None = None
 ) -> Callable[..., tuple[float, Any]]: ...
-def njit_value_and_grad(f: Callable[..., Any], argnums: Argnums = 0, *, lanes: int | None = None) -> Callable[..., Any]:
+def njit_value_and_grad(f: Callable[..., Any], argnums: Argnums = 0, *, mode: Mode = "auto", lanes: int | None = None) -> Callable[..., Any]:
     """Value and gradient in nopython code, in forward mode.
 
     Parameters
@@ -130,14 +131,14 @@ def njit_value_and_grad(f: Callable[..., Any], argnums: Argnums = 0, *, lanes: i
     >>> tg.njit_value_and_grad(f)(np.array([1.0, 2.0]))
     (5.0, array([2., 4.]))
     """
-    return _dispatcher(f, "value_and_grad", argnums, lanes)
+    return _dispatcher(f, "value_and_grad", argnums, lanes, mode)
 
 
 @overload
 def njit_grad(f: OfFirst[X], argnums: Literal[0] = 0, *, lanes: int | None = None) -> Callable[..., X]: ...
 @overload
 def njit_grad(f: Callable[..., Any], argnums: Argnums, *, lanes: int | None = None) -> Callable[..., Any]: ...
-def njit_grad(f: Callable[..., Any], argnums: Argnums = 0, *, lanes: int | None = None) -> Callable[..., Any]:
+def njit_grad(f: Callable[..., Any], argnums: Argnums = 0, *, mode: Mode = "auto", lanes: int | None = None) -> Callable[..., Any]:
     """Gradient in nopython code; see `njit_value_and_grad`.
 
     Parameters
@@ -158,7 +159,7 @@ def njit_grad(f: Callable[..., Any], argnums: Argnums = 0, *, lanes: int | None 
     >>> tg.njit_grad(lambda a, b: a * a * b, argnums=(0, 1))(3.0, 5.0)
     (30.0, 9.0)
     """
-    return _dispatcher(f, "grad", argnums, lanes)
+    return _dispatcher(f, "grad", argnums, lanes, mode)
 
 
 def njit_jacobian(f: Callable[..., Any], argnum: int = 0, *, lanes: int | None = None) -> Callable[..., Array]:
@@ -194,7 +195,7 @@ def njit_jacobian(f: Callable[..., Any], argnum: int = 0, *, lanes: int | None =
     return _dispatcher(f, "jacobian", argnum, lanes)
 
 
-def _dispatcher(f, kind, argnums, lanes):
+def _dispatcher(f, kind, argnums, lanes, mode="forward"):
     """A dispatcher with the parameters of `f`."""
     with uninterrupted:
         import numba
@@ -219,7 +220,7 @@ def _dispatcher(f, kind, argnums, lanes):
     names = [p.name for p in parameters]
     extra = [f"tangent_{names[k]}" for k in chosen] if kind == "jvp" else []
     defaults = [] if extra else [p.default for p in parameters if p.default is not p.empty]
-    request = Request(f, kind, chosen, isinstance(argnums, int), lanes)
+    request = Request(f, kind, chosen, isinstance(argnums, int), lanes, mode if lanes is None else "forward")
     name = f"{kind}_of_{function.__name__}" if function.__name__.isidentifier() else kind
     arguments = ", ".join([*names, *extra])
     text = f"def {name}({arguments}):\n    return _driver(({arguments},))\n"
@@ -230,7 +231,9 @@ def _dispatcher(f, kind, argnums, lanes):
     made.__qualname__ = f"{name}_{request.identity}"
     made.__doc__ = f"njit_{kind} of {function.__qualname__}, by the arguments {', '.join(names[k] for k in chosen)}."
     with uninterrupted:
-        return numba.njit(pipeline_class=Uninterrupted)(made)
+        dispatcher = numba.njit(pipeline_class=Uninterrupted)(made)
+    dispatcher.modes = request.taken.copy
+    return dispatcher
 
 
 def _positions(argnums, count, name):

@@ -8,7 +8,7 @@ around it, from the pieces below.
 from __future__ import annotations
 
 import itertools
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numba.core import types
@@ -18,10 +18,13 @@ from ..common.errors import UnsupportedInNumbaError
 from ..common.uninterrupted import cached_property
 from .builtins import as_dual, component, primal, seeded
 from .compile import dual_dispatcher, fingerprint, result_type
+from .reverse.drivers import Reverse
 from .types import DualType, Token, compiled_only, contains_dual, element, is_real
 
 #: Lanes used where the number of directions is not known when types are.
 DEFAULT_LANES = 8
+#: Up to so many numbers, and no array, mode "auto" takes dual numbers.
+FEW = 4
 
 
 _NUMBERS = itertools.count()
@@ -36,6 +39,9 @@ class Request:
     argnums: tuple
     single: bool
     lanes: int | None
+    mode: str = "forward"
+    #: types of arguments -> mode that was taken, and more (`.stats()`)
+    taken: dict = field(default_factory=dict)
 
     @property
     def name(self):
@@ -133,6 +139,9 @@ def driver_of(request):
                 f"the derivative of {request.name} is differentiated again: nopython code has first derivatives only. "
                 "Take the outer derivative outside of Numba, on the Python function."
             )
+        made = _reverse(request, argument_types)
+        if made is not None:
+            return made
         count = len(argument_types) - (len(request.argnums) if request.kind == "jvp" else 0)
         _check_arguments(request, argument_types, count)
         lanes = request.lanes or _lanes(request, argument_types)
@@ -145,6 +154,38 @@ def driver_of(request):
         return _made(_text(request, name, argument_types, count), names, name)
 
     return driver
+
+
+def _reverse(request, argument_types):
+    """The driver in reverse mode; None if forward mode is asked for or, for mode "auto", cheaper or the only way."""
+    numbers = [ty for k, ty in enumerate(argument_types) if k in request.argnums]
+    few = len(numbers) <= FEW and not any(isinstance(ty, (types.Array, types.BaseTuple)) for ty in numbers)
+    reason = {"forward": "as asked for", "auto": f"at most {FEW} numbers: one run of dual numbers" if few else ""}.get(request.mode, "")
+    if not reason:
+        count = len(argument_types) - (request.kind == "vjp")
+        try:
+            made = Reverse(request, argument_types, count, argument_types[-1] if request.kind == "vjp" else types.float64)
+        except UnsupportedInNumbaError as error:
+            if request.mode == "reverse":
+                raise
+            reason = str(error)
+        else:
+            _check_result(request, made.result)
+            request.taken[str(tuple(argument_types))] = {"mode": "reverse", "bytes kept for each turn of the loop at a line": made.report}
+            name = f"driver_{request.identity}"
+            return _made(_reverse_text(request, name, made, len(argument_types)), {**_PIECES, **made.names}, name)
+    request.taken[str(tuple(argument_types))] = {"mode": "forward", "because": reason}
+    return None
+
+
+def _reverse_text(request, name, made, count):
+    given = [f"a{k}" for k in range(count)]
+    lines = [f"{', '.join(given)}, = arguments", *made.start]
+    seed = given[-1] if request.kind == "vjp" else "1.0"
+    lines += [*made.zeros, f"r, g = sweeps(({seed}, {made.values}))"]
+    gradient = made.leaves.gradient()
+    value = "r" if request.kind == "vjp" else "float(r)"
+    return _function(name, [*lines, f"return {gradient}" if request.kind == "grad" else f"return {value}, {gradient}"])
 
 
 _PIECES = {
