@@ -133,7 +133,8 @@ class Activity:
         p, self.same = self.p, {}
         pairs = [(b, s.target.name) for _, _, s in p.statements() if isinstance(s, ir.Assign) for b in self.aliases(s)]
         if self.apart:  # the caller may hand the same memory twice
-            arrays = [n for n in self.args if isinstance(p.type_of(n), types.Array)]
+            shadows = sum(is_array(p.type_of(self.args[k])) for k in self.seeds)
+            arrays = [n for n in self.args[: len(self.args) - shadows] if isinstance(p.type_of(n), types.Array)]
             pairs += [(a, b) for a in arrays for b in arrays if p.type(a).dtype == p.type(b).dtype]
         for a, b in pairs:
             if isinstance(p.type_of(b), types.Array):

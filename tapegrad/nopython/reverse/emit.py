@@ -148,6 +148,7 @@ class Sweeps(Adjoints):
             if p.root.frame:
                 self._push(p.root)
         elif isinstance(last, ir.Return):
+            self.assign("$result", last.value)  # (the variable itself may be put back to what it was in another turn)
             last = ir.Jump(self.back[label], loc)
         self._assign_phis(label)
         self.out.append(last)
@@ -237,7 +238,7 @@ class Sweeps(Adjoints):
         sums = [p.var(f"d.{self.args[k]}") for k in self.seeds if is_float(p.type_of(self.args[k]))]
         result = self.put(ir.Expr.build_tuple(sums or [p.var(self.global_(0.0))], loc))
         if not self.apart:
-            result = self.put(ir.Expr.build_tuple([p.var(p.result), p.var(result)], loc))
+            result = self.put(ir.Expr.build_tuple([p.var("$result"), p.var(result)], loc))
         self.out.append(ir.Return(p.var(result), loc))
 
     def _choose(self, label, ends):

@@ -61,6 +61,7 @@ class Program:
         self._check()
         self.define()
         self._calls()
+        self._copies()
         self._edges()
         self._iterations()
         self._tuples()
@@ -172,7 +173,10 @@ class Program:
                     index = e.index_var or self.var(self.constant(body, e.index, types.literal(e.index)))
                     s.value = ir.Expr.getitem(e.value, index, e.loc)
                 elif is_expr(e, "inplace_binop") and isinstance(self.type_of(e.lhs.name), types.Array):
-                    changed = self.assign(body, ir.Expr.binop(e.immutable_fn, e.lhs, e.rhs, s.loc), self.types[s.target.name])
+                    operands = [ty for ty in (self.type_of(e.lhs.name), self.type_of(e.rhs.name)) if isinstance(ty, types.Array)]
+                    layout = "F" if all(ty.layout == "F" for ty in operands) else "C"
+                    ty = types.Array(operands[0].dtype, operands[0].ndim, layout)
+                    changed = self.assign(body, ir.Expr.binop(e.immutable_fn, e.lhs, e.rhs, s.loc), ty)
                     self._store_all(body, e.lhs, changed, s.loc)
                     s.value = e.lhs
                 elif is_expr(e, "call") and not e.kws and e.vararg is None:
@@ -182,7 +186,9 @@ class Program:
         self.define()
 
     def _store_all(self, body, target, name, loc):
-        index = self.constant(body, Ellipsis, types.ellipsis)
+        n, none = self.type(target.name).ndim, self.constant(body, None, types.none)
+        everything = self.call(body, slice, [none, none], types.slice2_type)
+        index = self.assign(body, ir.Expr.build_tuple([self.var(everything)] * n, loc), types.UniTuple(types.slice2_type, n))
         body.append(ir.SetItem(target, self.var(index), self.var(name), loc))
 
     def _rewrite_call(self, body, s, e):
@@ -454,7 +460,7 @@ class Program:
     def _sweep_dead(self):
         alive, work = set(), []
         for _, _, s in self.statements():
-            if not self.pure(s):
+            if not self._removable(s):
                 work += reads(s)
         while work:
             name = work.pop()
@@ -463,8 +469,11 @@ class Program:
                 if name in self.defs:
                     work += reads(self.defs[name][1])
         for block in self.blocks.values():
-            block.body = [s for s in block.body if not (self.pure(s) and s.target.name not in alive)]
+            block.body = [s for s in block.body if not (self._removable(s) and s.target.name not in alive)]
         self.define()
+
+    def _removable(self, s):
+        return self.pure(s) or isinstance(s, ir.Assign) and is_expr(s.value, "build_list")
 
     def _key(self, s):
         """What a constant is recognised by, or None."""
