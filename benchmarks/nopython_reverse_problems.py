@@ -152,7 +152,7 @@ def heat(u0):
     n = len(u0)
     u = u0.copy()
     v = np.zeros(n)
-    for t in range(100):
+    for _ in range(100):
         for i in range(1, n - 1):
             v[i] = u[i] + 0.2 * (u[i - 1] - 2.0 * u[i] + u[i + 1]) + 0.01 * u[i] * u[i]
         u, v = v, u

@@ -4,7 +4,7 @@ Imports: common, rules, codegen, nopython.
 
 In the order in which to read:
 
-`program`     brings a typed function into few forms; `statements`, what its statements are made of.
+`program`     a typed function, tidied; `forms`, statements in few forms; `statements`, what they are made of.
 `rows`        element-wise operations: rows of the table; `calls`, NumPy's functions of whole arrays.
 `activity`    what has an adjoint; `adjoints`, what the reverse sweep does for a statement.
 `plan`        what is kept, what is computed again, how the reverse sweep finds its way.

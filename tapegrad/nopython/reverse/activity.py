@@ -192,7 +192,8 @@ class Activity:
         e, ty = s.value, self.p.type_of(s.target.name)
         function = self.p.callee(e) if e.op == "call" else None
         method = function[1] if isinstance(function, tuple) else None
-        if function is int or method == "astype" and not is_array(ty) or isinstance(self.p.type_of(e.func.name) if function else None, types.NumberClass) and not is_float(ty):
+        converts = function in (int, bool) or method == "astype" or isinstance(function, type) and issubclass(function, np.generic)
+        if converts and not carries(ty):
             raise Refused("a conversion to integers would cut the derivative; math.floor, math.trunc and round return integers and have derivative 0", s.loc)
         if self.changed_by(s) and not self.called_apart(s):
             raise Refused("a call that is not known may change or keep an array that depends on the arguments", s.loc)

@@ -6,7 +6,6 @@ follows by itself.  Adjoints of numbers are variables ``d.name``; those that are
 
 from __future__ import annotations
 
-
 import numba
 import numpy as np
 from numba.core import ir, types
@@ -28,7 +27,15 @@ def fill_zeros(a):
 
 @numba.njit
 def add_into(shadow, w):
+    if shadow.shape != w.shape:
+        raise ValueError("a seed must have the shape of its result")
     shadow += w
+
+
+@numba.njit
+def add_unit(shadow, row):
+    if row < len(shadow):
+        shadow[row] += 1.0
 
 
 @numba.njit
@@ -220,7 +227,8 @@ class Adjoints(Activity):
                 elif self.apart:
                     raise Refused("a helper that calls itself returns an array; let it fill one that it is given", self.p.loc)
                 else:
-                    self.call(add_into, self.val(self.shadow[name]), w)
+                    add = add_unit if isinstance(self.p.type_of(self.args[1]), types.Integer) else add_into
+                    self.call(add, self.val(self.shadow[name]), w)
 
     def phis(self, label):
         """(adjoint, names by predecessor) of a block's active phis, after everything else of the block."""

@@ -51,8 +51,14 @@ class Leaves:
         return texts[0] if self.request.single else f"({', '.join(texts)},)"
 
 
+def _float_seed(ty):
+    if isinstance(ty, types.BaseTuple):
+        return types.Tuple(tuple(map(_float_seed, ty)))
+    return ty if isinstance(ty, types.Array) else types.float64
+
+
 class Reverse:
-    """The text of a driver in pieces, for one request and types of arguments: `count` arguments of the function, then seeds.
+    """The text of a driver in pieces, for one request and types of arguments; `seed` is the type of what the sweep starts from.
 
     Raises
     ------
@@ -60,15 +66,24 @@ class Reverse:
         If the function cannot be differentiated in reverse mode, with the user's line.
     """
 
-    def __init__(self, request, argument_types, count, seed_type):
+    def __init__(self, request, argument_types, seed):
         self.leaves = leaves = Leaves(request, argument_types)
+        count = len(argument_types) - (len(leaves.arrays) if request.out else 0)
+        if request.out:
+            for j, ty in zip(leaves.arrays, argument_types[count:]):
+                if not isinstance(ty, types.Array) or (ty.dtype, ty.ndim, ty.layout, ty.mutable) != (leaves.types[j].dtype, leaves.types[j].ndim, "C", True):
+                    request.refuse(f"an array for a gradient is {ty}", f"it has to be a contiguous {leaves.types[j]}")
+            if leaves.numbers:
+                request.refuse("a number is differentiated", "out=True is for arrays, which are filled")
+        if request.kind == "vjp":
+            seed = _float_seed(seed)
         others = [k for k in range(count) if k not in request.argnums]
         names = [*[f"x{j}" for j in range(len(leaves.types))], *[f"a{k}" for k in others]]
         x = {j: f"x{j}" for j in range(len(leaves.types))}
         call = ", ".join(leaves.text(leaves.forms[k], x) if k in leaves.forms else f"a{k}" for k in range(count))
         made = Made(request.function, names, f"f({call})", list(x), leaves.arrays, False, leaves.scope)
         dispatcher = made.function()
-        tys = [arena_type, seed_type, *leaves.types, *[argument_types[k] for k in others], *[leaves.types[j] for j in leaves.arrays]]
+        tys = [arena_type, seed, *leaves.types, *[argument_types[k] for k in others], *[leaves.types[j] for j in leaves.arrays]]
         result, sweeps = compiled(made, dispatcher, tys)
         self.result, self.report = result[0], sweeps.report()
         changed = {names[k - 2] for k in sweeps.changed_arguments() if 2 <= k < 2 + len(names)}
@@ -78,4 +93,5 @@ class Reverse:
         self.start += [f"a{k} = a{k}.copy()" for k in others if f"a{k}" in changed]
         self.zeros = [f"s{j} = np.zeros(x{j}.shape, x{j}.dtype)" for j in leaves.arrays]
         self.values = ", ".join([*names, *[f"s{j}" for j in leaves.arrays]])
-        self.names = {"np": np, "sweeps": in_arena(dispatcher), **leaves.scope}
+        owned = [] if request.out else range(len(names) + 1, len(names) + 1 + len(leaves.arrays))
+        self.names = {"np": np, "sweeps": in_arena(dispatcher, owned), **leaves.scope}

@@ -139,8 +139,11 @@ def _free_list(builder, first):
     builder.position_at_end(end)
 
 
-def in_arena(dispatcher):
-    """Function of a tuple of arguments that calls `dispatcher` with an arena before them, and gives the arena back."""
+def in_arena(dispatcher, owned):
+    """Function of a tuple of arguments that calls `dispatcher` with an arena before them, and gives the arena back.
+
+    The arguments at the positions `owned` are arrays that the caller has made: Numba would not free them when an exception passes.
+    """
 
     @intrinsic
     def call(typingctx, arguments):
@@ -155,6 +158,8 @@ def in_arena(dispatcher):
             status, value = context.call_internal_no_propagate(builder, result.fndesc, sig, [arena, *values])
             _give_back(builder, arena)
             with builder.if_then(status.is_error, likely=False):
+                for k in owned:
+                    context.nrt.decref(builder, arguments[k], cgutils.unpack_tuple(builder, args[0], len(arguments))[k])
                 context.call_conv.return_status_propagate(builder, status)
             return value
 
