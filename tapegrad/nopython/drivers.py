@@ -190,7 +190,7 @@ def _reverse_text(request, name, made, count):
     given = [f"a{k}" for k in range(count)]
     lines, leaves = [f"{', '.join(given)}, = arguments", *made.start], made.leaves
     if request.kind == "jacobian":  # a sweep for each row; the seed is its number
-        turn = [*made.start, *made.zeros, f"r, g = sweeps((k, {made.values}))", "if k == 0:", "    out = np.zeros((r.shape[0], x0.size), x0.dtype)",
+        turn = [*made.start, *made.zeros, f"r, g = sweeps(k, {made.values})", "if k == 0:", "    out = np.zeros((r.shape[0], x0.size), x0.dtype)",
                 "if k < r.shape[0]:", "    out[k] = s0", "k += 1", "if k >= r.shape[0]:", "    break"]  # fmt: skip
         return _function(name, [lines[0], "k = 0", "while True:", *["    " + line for line in turn], "return out"])
     seed, zeros, value = "1.0", made.zeros, "float(r)"
@@ -199,7 +199,7 @@ def _reverse_text(request, name, made, count):
     if request.out:
         outs = given[count - len(leaves.arrays):]
         zeros = [f"s{j} = cleared({out}, x{j})" for j, out in zip(leaves.arrays, outs)]
-    lines += [*zeros, f"r, g = sweeps(({seed}, {made.values}))"]
+    lines += [*zeros, f"r, g = sweeps({seed}, {made.values})"]
     gradient = leaves.gradient()
     return _function(name, [*lines, f"return {value}" if request.out else f"return {gradient}" if request.kind == "grad" else f"return {value}, {gradient}"])
 

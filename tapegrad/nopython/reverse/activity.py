@@ -13,7 +13,7 @@ from numba.core.dispatcher import Dispatcher
 from .calls import BLANK, VIEW_ATTRIBUTES, VIEW_FUNCTIONS, VIEW_METHODS, call_of
 from .program import PURE_CALLS
 from .refusal import Refused
-from .rows import carries, elementwise, is_array, is_float
+from .rows import carries, elementwise, is_array
 from .runtime import trips
 from .statements import is_expr, is_phi, reads
 

@@ -94,4 +94,4 @@ class Reverse:
         self.zeros = [f"s{j} = np.zeros(x{j}.shape, x{j}.dtype)" for j in leaves.arrays]
         self.values = ", ".join([*names, *[f"s{j}" for j in leaves.arrays]])
         owned = [] if request.out else range(len(names) + 1, len(names) + 1 + len(leaves.arrays))
-        self.names = {"np": np, "sweeps": in_arena(dispatcher, owned), **leaves.scope}
+        self.names = {"np": np, "sweeps": in_arena(dispatcher, len(tys) - 1, owned), **leaves.scope}

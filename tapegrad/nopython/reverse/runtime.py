@@ -139,33 +139,34 @@ def _free_list(builder, first):
     builder.position_at_end(end)
 
 
-def in_arena(dispatcher, owned):
-    """Function of a tuple of arguments that calls `dispatcher` with an arena before them, and gives the arena back.
+def in_arena(dispatcher, count, owned):
+    """Function of `count` arguments that calls `dispatcher` with an arena before them, and gives the arena back.
 
     The arguments at the positions `owned` are arrays that the caller has made: Numba would not free them when an exception passes.
     """
 
-    @intrinsic
-    def call(typingctx, arguments):
+    def typed(typingctx, arguments):
         sig = types.Dispatcher(dispatcher).get_call_type(typingctx, (arena_type, *arguments), {})
 
         def emit(context, builder, _, args):
             result = dispatcher.get_compile_result(sig)
             context.add_linking_libs([result.library])
             arena = _take(builder)
-            values = cgutils.unpack_tuple(builder, args[0], len(arguments))
-            values = [context.cast(builder, v, ty, want) for v, ty, want in zip(values, arguments, sig.args[1:])]
+            values = [context.cast(builder, v, ty, want) for v, ty, want in zip(args, arguments, sig.args[1:])]
             status, value = context.call_internal_no_propagate(builder, result.fndesc, sig, [arena, *values])
             _give_back(builder, arena)
             with builder.if_then(status.is_error, likely=False):
                 for k in owned:
-                    context.nrt.decref(builder, arguments[k], cgutils.unpack_tuple(builder, args[0], len(arguments))[k])
+                    context.nrt.decref(builder, arguments[k], args[k])
                 context.call_conv.return_status_propagate(builder, status)
             return value
 
-        return sig.return_type(arguments), emit
+        return sig.return_type(*arguments), emit
 
-    return call
+    names = ", ".join(f"a{k}" for k in range(count))
+    scope = {"typed": typed}
+    exec(f"def call(typingctx, {names}):\n    return typed(typingctx, ({names},))\n", scope)
+    return intrinsic(scope["call"])
 
 
 @intrinsic
