@@ -71,6 +71,11 @@ def plain_recursive(x, n):
 
 
 @numba.njit
+def two_and(a):
+    p, q = two(a, 0.3)
+    return p * q
+
+
 def applied(f, a):
     return f(a) * 2.0
 
@@ -226,7 +231,7 @@ def helpers(x):
         s += p * q + clipped(q, 0.2)
     fill(t, x, k=3)
     fill(t[:4], x[4:])
-    return s + np.sum(t) + inner(x[0]) * applied(math.sin, x[1]) + applied(clipped_at_one, x[2])
+    return s + np.sum(t) + inner(x[0]) * applied(two_and, x[1]) + applied(clipped_at_one, x[2])
 
 
 def clipped_at_one(a):
@@ -272,7 +277,7 @@ def inactive(x):
 
 def of_arrays(x):
     m = x.reshape(2, -1)
-    s, t, u = m.sum(axis=0), np.mean(m, 1), np.cumsum(x)
+    s, t, u = m.sum(axis=0), np.sum(m, 1), np.cumsum(x)
     c = np.concatenate((s, t, u))
     w = np.where(c > 0.3, c * c, -c)
     total = np.sum(w * c) + np.mean(np.clip(x, -0.5, 0.9) * x) + np.trace(np.outer(s, s)) + np.sum(np.diff(x) * x[1:]) + np.dot(x, np.roll(x, 2))
@@ -324,14 +329,14 @@ def test_gradients_agree_with_differences(f):
     assert next(iter(gradient.modes().values()))["mode"] == "reverse"
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", range(6))
 def test_programs_made_at_random_agree_with_dual_numbers(seed):
     error, text = difference(seed)
     assert error <= 1e-12, text
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("seed", range(12, 200))
+@pytest.mark.parametrize("seed", range(6, 200))
 def test_more_programs_made_at_random(seed):
     error, text = difference(seed)
     assert error <= 1e-12, text

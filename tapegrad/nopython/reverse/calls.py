@@ -48,18 +48,8 @@ def _expanded(ndim, axis):
     return "W[" + ", ".join("None" if j == axis % ndim else ":" for j in range(ndim)) + "]" if ndim > 1 else "W"
 
 
-def _sum(dims, axis, scale=""):
-    if axis is None:
-        return {0: [f"SA += W{scale.format('A.size')}"]}
-    return {0: [f"SA += {_expanded(dims[0], axis)}{scale.format(f'A.shape[{axis}]')}"]}
-
-
-def _mean(dims, axis):
-    return _sum(dims, axis, " / {}")
-
-
-def _each(line):
-    return lambda dims, axis: {0: ["for i in np.ndindex(A.shape):", f"    SA[i] += {line}"]}
+def _sum(dims, axis):
+    return {0: ["SA += W" if axis is None else f"SA += {_expanded(dims[0], axis)}"]}
 
 
 def _spread(dims, axis):
@@ -155,7 +145,7 @@ def _same(dims, axis):
 #: (functions, name of the method, parameters, lines for each operand); a parameter `axis` is a constant.
 _ROWS = (
     ((np.sum,), "sum", "a axis", _sum),
-    ((np.mean,), "mean", "a axis", _mean),
+    ((np.mean,), "mean", "a", lambda dims, axis: {0: ["SA += W / A.size"]}),
     ((np.prod,), "prod", "a", _product),
     ((np.cumsum,), "cumsum", "a", _cumulated),
     ((np.max, np.amax), "max", "a", _extremum),
