@@ -5,6 +5,8 @@ from __future__ import annotations
 from math import inf
 from typing import TYPE_CHECKING, Any, overload
 
+import numpy as np
+
 from ...common.host_functions import host_function
 from ...rules import BY_NAME
 from ..differentiable import Differentiable
@@ -141,7 +143,7 @@ def where(condition: TensorLike, x: TensorLike, y: TensorLike) -> Tensor:
     >>> tg.where([True, False], tg.tensor([1.0, 2.0]), 0.0)
     tensor([1., 0.])
     """
-    if getattr(condition, "dtype", None) != bool:
+    if getattr(condition, "dtype", None) != np.bool_:
         condition = record_aux(_truth(), condition)
     return apply("where", (condition, x, y))
 
