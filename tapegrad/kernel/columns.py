@@ -24,11 +24,11 @@ from ..common.host_functions import HostFunction
 from ..program.finish import Item
 from ..program.through import Rules
 from ..program.trace import GUARD, HOST, ROW, SHAPE, Entry, Host, Operand
-from ..rules.table import BY_NAME, FIRST_ROW, ROWS
+from ..rules.table import FIRST_ROW, ROWS
 from ..tape.layout import ARRAY_LEAF, FIRST_ARRAY, SCALAR_LEAF
 from ..tape.meta import meta_of
+from .writing import CLONE
 
-_CLONE = BY_NAME["clone"]
 #: Kinds of what comes from outside: a number, an element of an argument, a whole argument, an array constant.
 NUMBER, ELEMENT, ARGUMENT, ARRAY = range(4)
 #: Codes of entries are counted from here; those of scalar instructions are ``4 * opcode + constants``.
@@ -204,7 +204,7 @@ def _computed(item):
     rules, meta = Rules.of(item.entry), item.entry.meta
     operands, value = item.operands[1 : 1 + rules.call.count], item.operands[1 + rules.call.count :]
     if value:
-        return Item(item.slot, Entry(ROW, _CLONE, (), value, False, 0, meta), value)
+        return Item(item.slot, Entry(ROW, CLONE, (), value, False, 0, meta), value)
     layout = tuple(Operand(k) for k in range(len(operands))), {}
     return Item(item.slot, Entry(HOST, Host(rules.computed(), layout), (), operands, False, 0, meta), operands)
 
