@@ -129,7 +129,7 @@ class Rules:
     def _machine(self, forward, slots):
         """The call of a rule (of the function: None) from machine code, or None: it is not machine code itself, or Numba cannot call it so."""
         call, primitive, metas = self.call, self.primitive, self.metas
-        function = primitive.function if forward is None else primitive.jvp_rule if forward else primitive.vjp_rule
+        function = primitive.function if forward is None else primitive.rules.get("jvp" if forward else "vjp")
         if call.several or not is_machine_code(function):
             return None
         seeds = [] if forward is None else [metas[k] for k in slots] if forward else [metas[-1]]
