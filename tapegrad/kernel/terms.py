@@ -113,7 +113,7 @@ class Term(RuleArray):
         if name == "select" and args[0].number is not None:
             shape, char = _shape(args), _result(args[1:])
             return args[1 if args[0].number else 2].cast(char).broadcast_to(shape)
-        if all(a.is_scalar for a in args):
+        if all(a.is_scalar for a in args) and (len(args) < 3 or name == "select"):
             return self._scalar(name, args)
         return self._array(name, args)
 
@@ -150,7 +150,7 @@ class Term(RuleArray):
                 # Beside an array a number is weak.
                 args = [a.cast(like) if a.is_scalar else a for a in args]
                 slots = tuple(a.reference() for a in args)
-            return Term(self.writer, self.writer.ufunc(LOGICAL[name], slots, shape, "?"), shape, "?", like=like)
+            return Term(self.writer, self.writer.host(LOGICAL[name], slots, shape, "?"), shape, "?", like=like)
         if name == "select":
             condition, yes, no = args
             both = yes.number is not None and no.number is not None
@@ -162,7 +162,7 @@ class Term(RuleArray):
     def _condition(self):
         """A condition on scalars as one bool."""
         zero = self.writer.constant(0.0)
-        return Term(self.writer, self.writer.ufunc(np.not_equal, (self.slot, zero), (), "?"), (), "?", like="d")
+        return Term(self.writer, self.writer.host(np.not_equal, (self.slot, zero), (), "?"), (), "?", like="d")
 
     def constant(self, array):
         array = np.ascontiguousarray(array, self.char if self.char in "df" else "d")
@@ -193,7 +193,7 @@ def _decides(one, other):
 
 def _row(name, again):
     row = row_of(name)
-    if row is None or again and name in L.COMPILED_BINARY:
+    if row is None or again and name in L.COMPILED:
         raise NotLowered(f"a derivative needs {name}, which has no {'derivative of its own' if row else 'row'}")
     return row
 

@@ -157,9 +157,10 @@ def _give_back(p):
 def _keep(p, turn, row, width):
     """Keep the carry before this turn, counted from the first, if it is the turn of one that is kept."""
     capacity, stride = load_int(p + 8 * T_CAPACITY), load_int(p + 8 * T_STRIDE)
-    if capacity == 0 or turn % stride != 0:
-        return
     kept, store = load_int(p + 8 * T_KEPT), load_int(p + 8 * T_STORE)
+    # A turn that met a new path begins again, and has been kept.
+    if capacity == 0 or turn != kept * stride:
+        return
     if kept == capacity:
         for k in range(1, (kept + 1) // 2):
             copy_bytes(store + k * width, store + 2 * k * width, width)
@@ -167,7 +168,7 @@ def _keep(p, turn, row, width):
         stride *= 2
         store_int(p + 8 * T_STRIDE, stride)
         store_int(p + 8 * T_KEPT, kept)
-        if turn % stride != 0:
+        if turn != kept * stride:
             return
     copy_bytes(store + kept * width, row, width)
     store_int(p + 8 * T_KEPT, kept + 1)
@@ -183,7 +184,6 @@ def advance(p):
     why = MORE
     while turn < limit:
         row = rows + (turn & 1) * width
-        _keep(p, turn - begin, row, width)
         store_int(bases + 8 * CARRY, row)
         store_int(bases + 8 * NEXT, rows + (1 - (turn & 1)) * width)
         store_int(bases + 8 * ELEMENT, load_int(p + 8 * T_XS) + turn * load_int(p + 8 * T_XSTEP))
@@ -202,6 +202,8 @@ def advance(p):
         if tried == paths or status != FINE:
             why = NO_PATH if tried == paths else UNKNOWN
             break
+        # Not before a path is known: a turn that is begun again would be kept twice.
+        _keep(p, turn - begin, row, width)
         if turn - begin < logged:
             store_byte(load_int(p + 8 * T_LOG) + turn - begin, recent)
         turn += 1
@@ -233,6 +235,8 @@ def _pull(p, low, turn, store, log):
             return UNKNOWN
         for k in range(count):
             set_double_at(sums, k, double_at(sums, k) + double_at(part, k))
+            # Another path may not use it.
+            set_double_at(part, k, 0.0)
     return MORE
 
 

@@ -16,7 +16,6 @@ import tapegrad.scipy.linalg as scipy_linalg
 from tapegrad.array.record import apply
 from tapegrad.common.tree import flatten
 from tapegrad.rules.scans import recurrence_value
-from tapegrad.scipy.integrate.runge_kutta import moved
 from tapegrad.transforms.loops import running
 from tests.rules.checker import generator
 
@@ -355,9 +354,6 @@ CASES = {
                 (np.cumprod, (2.0,)), (lambda x: np.cumprod(x, axis=1), (np.zeros((2, 0)),))],
     "recurrence": list(recurrence_cases()),
     "solve_triangular": [(scipy_linalg.solve_triangular, (REGULAR, M.T), scipy.linalg.solve_triangular)],
-    "runge_kutta_stage": [
-        (lambda y, h, k: moved(y, h, (0.5,), [k]), (V, np.array(0.3), V**2), lambda y, h, k: y + h * 0.5 * k)
-    ],
     **loop_cases(),
     "pinv": [(np.linalg.pinv, (M,)), (np.linalg.pinv, (STACK,))],
 }  # fmt: skip

@@ -57,12 +57,12 @@ class Path:
         ]  # fmt: skip
         return cls(replace(tape, outputs=[output for output, _ in kept]), inputs, [place for _, place in kept], fixed, stops)
 
-    def running(self, generation, constants=()):
+    def running(self, generation):
         """The words of this path by the interpreter (0) or by a kernel (1), and what they refer to, to be kept."""
         executable = self._executables.get(generation)
         if executable is None:
             executable = self._executables[generation] = self._executable(generation)
-        constants = [*constants, *self.constants]
+        constants = self.constants
         words = [executable.pointer, self.stops, len(self.inputs), *sum(self.inputs, ()), len(self.outputs), *sum(self.outputs, ())]
         words.append(len(constants))
         for base, offset, array in constants:
@@ -144,10 +144,12 @@ class Loop:
         self.carry, self.captured, self.element, self.result, self.rows = carry, captured, element, result, rows
         self.bounded, self.reverse, self.capacity, self.room, self.name = bounded, reverse, capacity, room, name
         self.paths, self.lock = [], remade(threading.RLock())
-        #: Tables that compiled code has been told, which may still be in use, and for how many captured values.
-        self._kept, self._captures = [], {}
+        #: Tables that compiled code has been told, which may still be in use.
+        self._kept = []
         #: Whether there was a way back: whoever calls it by address finds it prepared.
         self.backward = False
+        #: What records a path that is met in a replay (`run`).
+        self.later = self._refuse
         self.outputs = carry + rows * result
         self.size = self.outputs + HEAD + -(-capacity // 8) + capacity * carry
 
@@ -155,6 +157,9 @@ class Loop:
         turns = f"{self.rows} turns" if self.bounded else "turns until a condition"
         lengths = ", ".join(str(len(path.tape)) for path in self.paths)
         return f"<loop of {self.name}: {turns}, {len(self.paths)} paths of {lengths} instructions, carries {self.carry} numbers>"
+
+    def _refuse(self, carry, turn, captured, xs):
+        raise GuardError(f"{self.name} takes a path in turn {turn} that was not recorded")
 
     # -- derivatives ------------------------------------------------------------------
     @cached_property
@@ -234,18 +239,15 @@ class Loop:
         from ...program import turns as T
 
         at = T.S_TABLES + T.TABLE * (2 * generation + back)
-        if self.words[at] == len(paths) and self._captures.get(at) == self.captured:
+        if self.words[at] == len(paths):
             return
-        # Of captured values that a path does not use the adjoints are zero.
-        zeros = [(T.CAPTURED_BAR, 0, np.zeros(self.captured))] if back and self.captured else []
-        parts = [path.running(generation, zeros) for path in paths]
+        parts = [path.running(generation) for path in paths]
         table = np.array([data_address(words) for words, *_ in parts], np.int64)
         self._kept.append((parts, table))
         # Who runs meanwhile sees the old paths: the new table begins with them.
         self.words[at + 1] = data_address(table) if len(table) else 0
         self.words[at + 2] = max((len(words) for words, *_ in parts), default=1) + 2
         self.words[at] = len(paths)
-        self._captures[at] = self.captured
 
     def instructions(self):
         """How long a turn is, about."""
@@ -259,7 +261,8 @@ class Loop:
         carry, captured, xs : ndarray
             Vectors, and a row for each turn.
         meet : callable, optional
-            ``meet(carry, turn)`` is called where no path's guards hold, and adds one; returns the captured values.
+            ``meet(carry, turn, captured, xs)`` is called where no path's guards hold, and adds one; returns the captured values.
+            Without, `later` is asked.
 
         Raises
         ------
@@ -290,10 +293,8 @@ class Loop:
             why = T.advance(p) if block[T.T_PATHS] else T.NO_PATH
             turn = int(block[T.T_TURN])
             if why == T.NO_PATH:
-                if meet is None:
-                    raise GuardError(f"{self.name} takes a path in turn {turn} that was not recorded")
                 at = T.RUN_WORDS + (turn & 1) * self.carry
-                captured = _float64(meet(block[at : at + self.carry].view(np.float64), turn))
+                captured = _float64((meet or self.later)(block[at : at + self.carry].view(np.float64), turn, captured, xs))
                 block, before = None, block
             elif why == T.UNKNOWN:
                 raise GradientError(f"{self.name} has failed in turn {turn}")
