@@ -32,7 +32,7 @@ from ..tape.places import PACKAGE
 from ..tape.store import OBJECT_BYTES, thread_state
 from ..tape.watch import EXPOSED, owner_of, stamp
 from .differentiable import Differentiable, below
-from .traces import computed, failed, trace_of
+from .traces import computed, current_body, failed, trace_of
 
 _new = object.__new__
 _frame = sys._getframe
@@ -158,6 +158,8 @@ def choose_store(operands):
         chosen = store
     if chosen is None:
         chosen = thread_state().store
+    elif chosen.trace is not None and (body := current_body()):
+        chosen = body.store
     return chosen
 
 
@@ -261,6 +263,10 @@ def apply(row, operands, attrs=(), value=None, integer=0, depth=3):
         for k in row.refused:
             if flags[k] and enabled:
                 refuse_operand(row, k)
+        trace = trace_of(operands)
+        if trace is not None and trace.depth:
+            # Positions that a body has computed choose from what stands outside: that is read inside.
+            operands = [trace.here(o) if on and o._t is not trace.store else o for o, on in zip(operands, flags)]
         flags = [flags[k] for k in row.slots(len(operands))]
         if True not in flags:
             return without_derivative(row, operands, values, attrs, value, integer)

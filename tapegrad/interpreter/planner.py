@@ -26,6 +26,8 @@ class Planner(ABC):
 
     #: Functions of the language that are computed at once, not in fused loops: the rule reads what they give more than once.
     eager = frozenset()
+    #: Whether what is planned becomes a kernel.
+    compiled = False
 
     # -- what differs ---------------------------------------------------------------
     @abstractmethod
@@ -228,26 +230,15 @@ class Planner(ABC):
         return [self.sym(x) for x in results]
 
 
-    def by_python(self, function, name, syms, shape, char, certain=False):
-        """What a function of Python makes of arrays in order (`python_calls.Called`), and whether it has."""
-        from .python_calls import Called  # loads compiled code
-
-        spec = Called(function, name, [(s.shape, s.char) for s in syms], (shape, char), certain)
+    def filled_by(self, spec, syms, shape, char):
+        """What a call (`python_calls.Called`, say) makes of arrays in order, and whether it has."""
         result, done = self.temporary(shape, char), self.temporary((), "d")
         self.call(spec, [*(s.atom for s in syms), result, done], len(syms), [1], [], [], [])
         return self.sym(result), self.sym(done)
 
     def looped(self, row, syms, program):
-        """The result of a row that runs a loop (`rules.loops`)."""
-        attrs = {"program": program}
-
-        def fill(*arrays):
-            *arrays, result = arrays
-            result[...] = row.value(*arrays, **attrs)
-            return True
-
-        syms = [self.ordered(s.cast("d")) for s in syms]
-        return self.by_python(fill, row.name, syms, *row.shape(*syms, **attrs), certain=True)[0]
+        """The result of a row that runs a loop (`rules.loops`), and whether it has."""
+        return self.filled_by(program.call(row.name, self.compiled), [self.ordered(s.cast("d")) for s in syms], *row.shape(*syms, program=program))
 
 
 def call_words(loop, data, places, dims, steps, outer, strides):

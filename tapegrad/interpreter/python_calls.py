@@ -1,8 +1,7 @@
 """Calls of Python functions of arrays from compiled code, in the form of a ufunc's loop over one element.
 
 The function is given arrays on the memory of the operands, and of the result, and fills that.  Beside the result there is a number,
-1 if it has, and 0 if it has not or has raised: then a kernel does not answer.  A sweep has no other way: there the exception's class
-is raised where Python goes on, as an interruption always is.
+1 if it has, and 0 if it has not or has raised: then a kernel does not answer.  An interruption is raised where Python goes on.
 """
 
 from __future__ import annotations
@@ -40,14 +39,12 @@ class Called:
     function : callable
         ``function(*operands, result)`` returns whether it has filled the result.
     name : str
-    certain : bool
-        Whether who calls has no other way.
     operands : sequence of (shape, char)
     out : (shape, char)
     """
 
-    def __init__(self, function, name, operands, out, certain=False):
-        self.function, self.name, self.certain = function, name, certain
+    def __init__(self, function, name, operands, out):
+        self.function, self.name = function, name
         self._arrays = [(shape, np.dtype(char), ctypes.c_char * (int(np.prod(shape)) * np.dtype(char).itemsize)) for shape, char in (*operands, out, ((), "d"))]
         self._called = _CALLED(self._call)
         self._block = np.array([ctypes.cast(self._called, ctypes.c_void_p).value], np.int64)
@@ -71,8 +68,8 @@ class Called:
             done[...] = self.function(*arrays)
         except BaseException as error:
             done[...] = 0.0
-            if self.certain or not isinstance(error, Exception):
-                # An interruption, not of this function, is raised again where Python goes on.
-                self._exception = type(type(error).__name__, (type(error),), {"__str__": lambda _, text=str(error): text})
+            if not isinstance(error, Exception):
+                # An interruption, not of this function: it is raised again where Python goes on.
+                self._exception = type(error)
                 return id(self._exception)
         return 0

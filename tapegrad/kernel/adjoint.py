@@ -153,6 +153,8 @@ class Adjoint(Derivation):
         writer, entry, row = self.writer, item.entry, item.entry.function
         if row is STACK and entry.attrs == (("axis", 0),) and len(entry.meta.shape) == 1:
             return [(k, g.strided((), (), k)) for k in wanted]
+        if row.primitive is not None:
+            return list(zip(wanted, self.custom(item, wanted, [g])))
         operands = [Term.of(writer, o) for o in item.operands]
         attrs = row.keywords(entry.attrs, entry.integer)
         contributions = row.contributions(g, operands, Term.of(writer, item.slot), wanted, attrs)

@@ -114,11 +114,14 @@ class Tangents(Derivation):
         slots = row.slots(len(item.operands))
         attrs = row.keywords(entry.attrs, entry.integer)
         flat = row is STACK and all(o < 0 or self.tape.metas[o] is SCALAR for o in item.operands)
-        operands = () if flat else [Term.of(writer, o) for o in item.operands]
+        operands = () if flat or row.primitive is not None else [Term.of(writer, o) for o in item.operands]
         for lane in range(self.lanes):
             if flat:
                 slot, _ = self.stacked([int(self.word[lane, o]) if o > 0 else 0 for o in item.operands], (), entry.meta.char)
                 tangent = Term.of(writer, slot) if slot else None
+            elif row.primitive is not None:
+                of = {k: t for k in slots if (t := self._of(lane, item.operands[k])) is not None}
+                (tangent,) = self.custom(item, list(of), of.values()) if of else (None,)
             else:
                 tangents = [self._of(lane, item.operands[k]) for k in slots]
                 tangent = row.tangent(tangents, operands, Term.of(writer, item.slot), attrs)

@@ -17,13 +17,16 @@ from __future__ import annotations
 from ..common.errors import require
 from .table import structural
 
+#: Words at the head of what is kept in a result: turns, stride, generation (`program.turns`).
+HEAD = 3
+
 
 def _beside(one, other, rows, widths):
     """Two vectors (None: zeros), each of so many `rows` side by side, as one vector of rows twice as long."""
     like = one if one is not None else other
     parts, width, before = [], sum(widths), 0
     for part, own in zip((one, other), widths):
-        if part is not None and rows * own:
+        if part is not None:
             parts.append((part.reshape((rows, own)), (rows, own), (width, 1), before))
         before += own
     return like.assemble((rows, width), parts)
@@ -132,6 +135,8 @@ def _pull_vjp(g, seeds, carry, captured, xs, z, result, program):
 def _pull_jvp(tangents, seeds, carry, captured, xs, z, result, program):
     twice, (t_seeds, *along) = program.tangent, tangents
     if all(t is None for t in along):
+        # As the VJP, this reads nothing of what was kept.
+        z = _run(program, "loop", carry, captured, xs)
         return None if t_seeds is None else _run(program, "loop_pull", t_seeds, carry, captured, xs, z)
     operands = _twice(program, (carry, captured, xs), along)
     both = _run(twice, "loop", *operands)

@@ -21,9 +21,11 @@ from ...common.errors import DtypeError, NestingError, StructureError
 from ...common.host_functions import HostFunction
 from ...common.tree import flatten, leaf_names, unflatten
 from ...program.finish import finish
+from ...program.through import Rules
 from ...program.trace import Trace
 from ...tape.meta import meta_of
 from ...tape.modes import enable_grad
+from ...tape.store import thread_state
 from . import plain
 
 _DEPTH = threading.local()
@@ -48,6 +50,9 @@ class Layout:
     def __init__(self, leaves, structure):
         self.structure, self.leaves = structure, leaves
         self.size = sum(math.prod(shape) for shape, _ in leaves)
+
+    def __str__(self):
+        return f"{self.structure} of {', '.join(f'{shape} {np.dtype(char)}' for shape, char in self.leaves)}"
 
     @classmethod
     def of(cls, thing, what):
@@ -79,12 +84,17 @@ class Layout:
 
 def _described(leaf, what):
     """Shape and dtype of a leaf; an integer of Python is one of 64 bits."""
-    value = below(leaf)._v if isinstance(leaf, Differentiable) else leaf
-    array = np.asarray(value)
+    array = value_of(leaf)
     if array.dtype.kind not in "bif" or array.dtype.char == "e":
         kind = array.dtype if array.dtype.kind != "O" else type(leaf).__name__
         raise DtypeError(f"{what} is of {kind}; a loop carries numbers and arrays of floats, integers and booleans")
     return array.shape, array.dtype.char
+
+
+def value_of(x):
+    """The value of a number, array, tensor or dual number, as an array."""
+    x = below(x)
+    return np.asarray(x._v if isinstance(x, Differentiable) else x)
 
 
 def as_dtype(x, char):
@@ -221,15 +231,21 @@ class _Recorder:
         self.keeping = 0
 
     def run(self, values):
+        # Operations on tensors of the recordings around go the long way, which finds the body.
+        around = [(tape.store, tape.store.ident) for tape in thread_state().tapes if tape.store.trace is not None]
         with Tape() as tape, enable_grad():
             trace = BodyTrace(tape.store, self.captures)
             trace.keeping = self.keeping
             try:
+                for store, _ in around:
+                    store.ident = -1
                 return self._run(trace, values)
             except _Again:
                 self.keeping = 1
             finally:
                 trace.close()
+                for store, ident in around:
+                    store.ident = ident
         return self.run(values)
 
     def _run(self, trace, values):
@@ -269,7 +285,7 @@ class _Recorder:
         trace.parameters()
         vectors = [self.carry.pack(leaves), layout.pack([leaf for leaf in results if leaf is not None])]
         finished = finish(trace, vectors, [True] * len(trace.input_slots))
-        if trace.cannot:
+        if trace.cannot or not Rules.closed(finished):
             raise Unrecordable
         constants = tuple(None if slot else np.array(getattr(v, "_v", v), np.float64) for v, (slot, _) in zip(vectors, finished.outputs))
         return finished, trace.places, constants, (after, layout, [leaf is None for leaf in results]), bool(stops)

@@ -13,22 +13,18 @@ from __future__ import annotations
 
 import math
 import threading
-import time
 from dataclasses import replace
 
 import numpy as np
 
 from ...common import config
-from ...common.errors import GuardError, require
+from ...common.errors import GradientError, GuardError, require
 from ...common.uninterrupted import cached_property, remade, uninterrupted
 from ...interpreter.native import data_address
 from ...kernel.reasons import NotLowered, faults_are_reasons
 from ...program.trace import GUARD
+from ...rules.loops import HEAD
 
-#: Words at the head of what is kept: turns, stride, generation.
-HEAD = 3
-#: Turns that run before Python looks whether there was an interruption: as many as take about this many seconds.
-PATIENCE = 0.05
 #: Instructions after which the paths become kernels: about as long as it takes to compile one.
 WORK = 1_000_000
 
@@ -49,8 +45,7 @@ class Path:
 
     def __init__(self, tape, inputs, outputs, constants, stops):
         self.tape, self.inputs, self.outputs, self.constants, self.stops = tape, inputs, outputs, constants, stops
-        self.words = {}
-        self._lock = remade(threading.Lock())
+        self._executables = {}
 
     @classmethod
     def of(cls, tape, inputs, outputs, constants, stops):
@@ -63,27 +58,29 @@ class Path:
         return cls(replace(tape, outputs=[output for output, _ in kept]), inputs, [place for _, place in kept], fixed, stops)
 
     def running(self, generation):
-        """The words of this path by the interpreter (0) or by a kernel (1)."""
-        if generation not in self.words:
-            with self._lock:
-                if generation not in self.words:
-                    self.words[generation] = self._words(generation)
-        return self.words[generation]
+        """The words of this path by the interpreter (0) or by a kernel (1), and what they refer to, to be kept."""
+        executable = self._executables.get(generation)
+        if executable is None:
+            executable = self._executables[generation] = self._executable(generation)
+        constants = self.constants
+        words = [executable.pointer, self.stops, len(self.inputs), *sum(self.inputs, ()), len(self.outputs), *sum(self.outputs, ())]
+        words.append(len(constants))
+        for base, offset, array in constants:
+            words += [base, offset, data_address(array) if array.size else 0, array.nbytes]
+        return np.array(words, np.int64), executable, constants
 
-    def _words(self, generation):
+    def _executable(self, generation):
         from ...program.replayed import Replay
-        from ...program.turns import words_of
 
         if generation:
             with uninterrupted:
                 from ...kernel.of_tape import TapeKernel
             with faults_are_reasons():
-                executable = TapeKernel(self.tape, False)
-        else:
-            executable = Replay(self.tape, False)
-            if not executable.pointer:
-                raise NotLowered(executable.why)
-        return words_of(executable, self.stops, self.inputs, self.outputs, self.constants)
+                return TapeKernel(self.tape, False)
+        executable = Replay(self.tape, False)
+        if not executable.pointer:
+            raise NotLowered(executable.why)
+        return executable
 
     def tangent(self, widths):
         """The path of the tangents: values first in each vector."""
@@ -146,7 +143,13 @@ class Loop:
     def __init__(self, carry, captured, element, result, rows, bounded, reverse, capacity, room, name):
         self.carry, self.captured, self.element, self.result, self.rows = carry, captured, element, result, rows
         self.bounded, self.reverse, self.capacity, self.room, self.name = bounded, reverse, capacity, room, name
-        self.paths, self.work, self.generation = [], 0, 0
+        self.paths, self.lock = [], remade(threading.RLock())
+        #: Tables that compiled code has been told, which may still be in use.
+        self._kept = []
+        #: Whether there was a way back: whoever calls it by address finds it prepared.
+        self.backward = False
+        #: What records a path that is met in a replay (`run`).
+        self.later = self._refuse
         self.outputs = carry + rows * result
         self.size = self.outputs + HEAD + -(-capacity // 8) + capacity * carry
 
@@ -154,6 +157,9 @@ class Loop:
         turns = f"{self.rows} turns" if self.bounded else "turns until a condition"
         lengths = ", ".join(str(len(path.tape)) for path in self.paths)
         return f"<loop of {self.name}: {turns}, {len(self.paths)} paths of {lengths} instructions, carries {self.carry} numbers>"
+
+    def _refuse(self, carry, turn, captured, xs):
+        raise GuardError(f"{self.name} takes a path in turn {turn} that was not recorded")
 
     # -- derivatives ------------------------------------------------------------------
     @cached_property
@@ -180,6 +186,73 @@ class Loop:
         return self._adjoints
 
     # -- running ----------------------------------------------------------------------
+    @cached_property
+    def words(self):
+        """The words of this loop, for compiled code."""
+        from ...program import turns as T
+
+        words = np.zeros(T.LOOP_WORDS, np.int64)
+        words[: T.S_GENERATION] = (
+            self.carry, self.captured, self.element, self.result, self.rows, self.bounded, self.reverse, self.capacity, max(2, self.room)
+        )  # fmt: skip
+        words[T.S_INTERRUPT] = id(KeyboardInterrupt)
+        return words
+
+    def prepared(self, work=0, always=False, back=False):
+        """The address of the words, for a run of so many instructions: with kernels, if there is enough to do, or `always`.
+
+        Raises
+        ------
+        NotLowered
+            Neither the interpreter nor a kernel can run the body.
+        """
+        from ...program import turns as T
+
+        with self.lock:
+            paths, words = self.all_paths(), self.words
+            words[T.S_CAPTURED] = self.captured
+            if paths and not words[T.S_GENERATION]:
+                enough = always or work + int(words[T.S_TURNS]) * self.instructions() > WORK
+                if not (enough and config.kernel != "never"):
+                    try:
+                        self._table(0, False, paths)
+                    except NotLowered:
+                        # Something that the interpreter would leave to Python.
+                        enough = True
+                if enough:
+                    self._table(1, False, paths)
+                    words[T.S_GENERATION] = 1
+            self._table(int(words[T.S_GENERATION]), False, paths)
+            self.backward = self.backward or back
+            if self.backward:
+                for generation in (0, 1):
+                    if words[T.S_TABLES + 2 * T.TABLE * generation]:
+                        self._table(generation, True, self.adjoints())
+        return data_address(words)
+
+    def call(self, name, compiled):
+        """What calls a row of this loop from machine code, and whether that is a kernel's."""
+        return LoopCall(name, self, compiled)
+
+    def _table(self, generation, back, paths):
+        """Let compiled code find these paths."""
+        from ...program import turns as T
+
+        at = T.S_TABLES + T.TABLE * (2 * generation + back)
+        if self.words[at] == len(paths):
+            return
+        parts = [path.running(generation) for path in paths]
+        table = np.array([data_address(words) for words, *_ in parts], np.int64)
+        self._kept.append((parts, table))
+        # Who runs meanwhile sees the old paths: the new table begins with them.
+        self.words[at + 1] = data_address(table) if len(table) else 0
+        self.words[at + 2] = max((len(words) for words, *_ in parts), default=1) + 2
+        self.words[at] = len(paths)
+
+    def instructions(self):
+        """How long a turn is, about."""
+        return 20 + max((len(path.tape) for path in self.all_paths()), default=0)
+
     def run(self, carry, captured, xs, meet=None):
         """The result.
 
@@ -188,7 +261,8 @@ class Loop:
         carry, captured, xs : ndarray
             Vectors, and a row for each turn.
         meet : callable, optional
-            ``meet(carry, turn)`` is called where no path's guards hold, and adds one; returns the captured values.
+            ``meet(carry, turn, captured, xs)`` is called where no path's guards hold, and adds one; returns the captured values.
+            Without, `later` is asked.
 
         Raises
         ------
@@ -197,50 +271,74 @@ class Loop:
         """
         from ...program import turns as T
 
-        z = np.zeros(self.size)
-        while True:
-            generation = self._generation(self.rows * self.instructions())
-            run = _Run(self, generation, carry, captured, xs, z)
-            begun = self.work
-            while True:
-                why = run.advance(self.rows if self.bounded else None)
-                if why == T.NO_PATH:
-                    if meet is None:
-                        raise GuardError(f"{self.name} takes a path in turn {run.turn} that was not recorded")
-                    run.add(meet(run.carry(), run.turn))
-                    continue
-                require(why != T.UNKNOWN, "a turn of a loop has failed")
-                if why == T.STOPPED or self.bounded and run.turn == self.rows:
-                    self.work = begun + run.turn * self.instructions()
-                    return run.finished()
-                self.work = begun + run.turn * self.instructions()
-                if self._generation(0) != generation:
-                    # Once more, and faster.
-                    break
-
-    def instructions(self):
-        """How long a turn is, about."""
-        return 20 + max((len(path.tape) for path in self.all_paths()), default=0)
-
-    def _generation(self, work):
-        """Whether kernels run the turns, of so many instructions more."""
-        if not self.generation and self.all_paths():
-            try:
-                for path in self.all_paths():
-                    path.running(0)
-                wanted = self.work + work > WORK and config.kernel != "never"
-            except NotLowered:
-                # Something that the interpreter would leave to Python.
-                wanted = True
-            if wanted:
-                for path in self.all_paths():
-                    path.running(1)
-                self.generation = 1
-        return self.generation
+        z, (carry, captured, xs) = np.zeros(self.size), map(_float64, (carry, captured, xs))
+        turn, why, work = 0, T.MORE, self.rows * self.instructions()
+        # Of a run that has met a path that it did not know.
+        block, before, generation = None, None, -1
+        while why != T.STOPPED and (not self.bounded or turn < self.rows):
+            if block is None:
+                words = self.prepared(work)
+                if self.words[T.S_GENERATION] != generation:
+                    # From the beginning: what is computed again must come out the same.
+                    generation, turn, before = int(self.words[T.S_GENERATION]), 0, None
+                block = np.zeros(T.room(words, generation), np.int64)
+                p = data_address(block)
+                T.begin(p, words, generation, *map(data_address, (carry, captured, xs, z)))
+                if before is not None:
+                    rows = slice(T.RUN_WORDS, T.RUN_WORDS + 2 * self.carry)
+                    block[rows] = before[rows]
+                    block[[T.T_TURN, T.T_KEPT, T.T_STRIDE]] = before[[T.T_TURN, T.T_KEPT, T.T_STRIDE]]
+                    block[T.T_RECENT] = len(self.all_paths()) - 1
+            block[T.T_LIMIT] = min(self.rows, turn + T.CHUNK) if self.bounded else turn + T.CHUNK
+            why = T.advance(p) if block[T.T_PATHS] else T.NO_PATH
+            turn = int(block[T.T_TURN])
+            if why == T.NO_PATH:
+                at = T.RUN_WORDS + (turn & 1) * self.carry
+                captured = _float64((meet or self.later)(block[at : at + self.carry].view(np.float64), turn, captured, xs))
+                block, before = None, block
+            elif why == T.UNKNOWN:
+                raise GradientError(f"{self.name} has failed in turn {turn}")
+            elif generation == 0 and not self.bounded and turn * self.instructions() > WORK and config.kernel != "never":
+                block, work = None, turn * self.instructions()
+        if block is None:
+            block = before
+        T.end(data_address(block), words, generation, data_address(z))
+        return z
 
     def pull(self, seeds, carry, captured, xs, z):
         """The adjoints of carry, captured values and elements, in one vector."""
-        return _Pull(self, seeds, carry, captured, xs, z).run()
+        from ...program import turns as T
+
+        result = np.zeros(self.carry + self.captured + self.rows * self.element)
+        operands = [_float64(x) for x in (seeds, carry, captured, xs, z)]
+        why = T.back(self.prepared(back=True), *map(data_address, operands), data_address(result))
+        if why == T.NO_MEMORY:
+            raise MemoryError(f"the way back of {self.name} computes carries again, for which there is no memory; give memory=, in bytes")
+        require(why == T.MORE, "the way back of a loop has failed")
+        return result
+
+
+class LoopCall:
+    """A row that runs a loop, for the planners: the loop of a ufunc in machine code."""
+
+    def __init__(self, name, program, compiled):
+        self.name, self.program, self.compiled = name, program, compiled
+
+    def address(self):
+        """The address of the machine code; in a kernel the paths are kernels, too."""
+        from ...codegen.compile import plain_address
+        from ...program import turns as T
+
+        self.program.prepared(always=self.compiled, back=self.name == "loop_pull")
+        return plain_address(T.back_call if self.name == "loop_pull" else T.forward_call)
+
+    def data(self):
+        """The address of what it is told."""
+        return data_address(self.program.words)
+
+
+def _float64(x):
+    return np.ascontiguousarray(x, np.float64)
 
 
 class _Tangent(Loop):
@@ -256,183 +354,8 @@ class _Tangent(Loop):
         from ...program import turns as T
 
         of, paths = self.of, self.of.all_paths()
+        self.captured = 2 * of.captured
         widths = {T.CARRY: of.carry, T.NEXT: of.carry, T.ELEMENT: of.element, T.CAPTURED: of.captured, T.RESULT: of.result}
         while len(self.paths) < len(paths):
             self.paths.append(paths[len(self.paths)].tangent(widths))
         return self.paths
-
-
-class _Turns:
-    """The words of a run of compiled code, and the arrays that they point to."""
-
-    def __init__(self, loop, generation, captured, xs):
-        from ...program import turns as T
-
-        self.T, self.loop, self.generation = T, loop, generation
-        self.words = np.zeros(T.WORDS, np.int64)
-        self.address, self.kept = data_address(self.words), {}
-        self.set(T.T_WIDTH, 8 * loop.carry)
-        self.captured(captured)
-        self.along(T.T_XS, T.T_XSTEP, np.ascontiguousarray(xs), loop.element)
-
-    def set(self, word, value):
-        self.words[word] = value
-
-    def point(self, word, array):
-        """Let a word be the address of an array."""
-        self.kept[word] = array
-        self.words[word] = data_address(array) if array.size else 0
-
-    def captured(self, values):
-        self.point(self.T.T_CAPTURED, np.ascontiguousarray(values))
-
-    def along(self, word, step, array, width):
-        """Let a word be the address of the first row to go along, and another one the step."""
-        self.point(word, array)
-        self.words[step] = -8 * width if self.loop.reverse else 8 * width
-        if self.loop.reverse and self.loop.rows:
-            self.words[word] += 8 * width * (self.loop.rows - 1)
-
-    def over(self, paths):
-        """Run on these paths."""
-        parts = [path.running(self.generation) for path in paths]
-        table = np.array([data_address(words) for words, *_ in parts], np.int64)
-        longest = max((len(words) for words, *_ in parts), default=1)
-        self.set(self.T.T_PATHS, len(parts))
-        self.point(self.T.T_TABLE, table)
-        self.point(self.T.T_SCRATCH, np.zeros(longest + 2, np.int64))
-        self.kept["paths"] = parts
-
-
-class _Run(_Turns):
-    """Turns forward."""
-
-    def __init__(self, loop, generation, carry, captured, xs, z, start=0, capacity=None, stride=None):
-        super().__init__(loop, generation, captured, xs)
-        T, self.z = self.T, z
-        capacity = loop.capacity if capacity is None else capacity
-        self.rows = np.zeros((2, loop.carry))
-        self.rows[start & 1] = carry
-        self.point(T.T_ROWS, self.rows)
-        self.set(T.T_TURN, start)
-        self.set(T.T_START, start)
-        self.set(T.T_CAPACITY, capacity)
-        self.set(T.T_STRIDE, stride or (max(1, -(-loop.rows // capacity)) if capacity and loop.bounded else 1))
-        if z is not None:
-            results = z[loop.carry : loop.outputs]
-            self.log, self.store = kept_in(loop, z)
-            self.along(T.T_YS, T.T_YSTEP, results, loop.result)
-        else:
-            self.log, self.store = np.zeros(capacity, np.uint8), np.zeros((capacity, loop.carry))
-            self.along(T.T_YS, T.T_YSTEP, np.zeros(loop.rows * loop.result), loop.result)
-        self.point(T.T_LOG, self.log)
-        self.point(T.T_STORE, self.store)
-        self.set(T.T_LOGGED, capacity)
-        self.over(loop.all_paths())
-        self.chunk = 1000
-
-    @property
-    def turn(self):
-        return int(self.words[self.T.T_TURN])
-
-    def carry(self):
-        """The carry before the next turn."""
-        return self.rows[self.turn & 1]
-
-    def add(self, captured):
-        """There is one more path."""
-        self.captured(captured)
-        self.over(self.loop.all_paths())
-        self.set(self.T.T_RECENT, len(self.loop.all_paths()) - 1)
-
-    def advance(self, limit):
-        """Some turns more; returns why these have ended."""
-        T, start, began = self.T, self.turn, time.perf_counter()
-        if not self.words[T.T_PATHS]:
-            return T.NO_PATH if limit is None or start < limit else T.MORE
-        self.set(T.T_LIMIT, start + self.chunk if limit is None else min(limit, start + self.chunk))
-        why = T.advance(self.address)
-        if time.perf_counter() - began < PATIENCE / 2:
-            self.chunk *= 2
-        return why
-
-    def finished(self):
-        """The whole result."""
-        loop, z, T = self.loop, self.z, self.T
-        z[: loop.carry] = self.carry()
-        z[loop.outputs : loop.outputs + HEAD] = self.turn, self.words[T.T_STRIDE], self.generation
-        return z
-
-
-def kept_in(loop, z):
-    """What is kept for the way back in a result: paths of turns, and carries."""
-    at = loop.outputs + HEAD
-    words = -(-loop.capacity // 8)
-    return z[at : at + words].view(np.uint8), z[at + words :].reshape(loop.capacity, loop.carry)
-
-
-class _Pull(_Turns):
-    """Turns on the way back."""
-
-    def __init__(self, loop, seeds, carry, captured, xs, z):
-        head = z[loop.outputs : loop.outputs + HEAD]
-        self.count, self.stride, generation = map(int, head)
-        fine = 0 <= self.count and 0 < self.stride and generation in (0, 1) and (not loop.bounded or self.count == loop.rows)
-        require(fine and (self.stride > 1 or not loop.capacity or self.count <= loop.capacity), "what a loop has kept was changed")
-        super().__init__(loop, generation, captured, xs)
-        T = self.T
-        self.start, self.xs, self.values, self.z = carry, xs, captured, z
-        self.result = np.zeros(loop.carry + loop.captured + loop.rows * loop.element)
-        self.sums = self.result[loop.carry : loop.carry + loop.captured]
-        self.adjoints = np.zeros((2, loop.carry))
-        self.adjoints[self.count & 1] = seeds[: loop.carry]
-        self.part = np.zeros(loop.captured)
-        self.point(T.T_ADJOINTS, self.adjoints)
-        self.point(T.T_SUMS, self.sums)
-        self.point(T.T_PART, self.part)
-        self.set(T.T_COUNT, loop.captured)
-        # The step is that of the elements and of the results.
-        self.along(T.T_YBAR, T.T_YSTEP, np.ascontiguousarray(seeds[loop.carry :]), loop.result)
-        self.along(T.T_XBAR, T.T_XSTEP, self.result[loop.carry + loop.captured :], loop.element)
-
-    def run(self):
-        loop = self.loop
-        self.over(loop.adjoints())
-        log, store = kept_in(loop, self.z)
-        if not loop.capacity:
-            self.between(0, self.count, self.start)
-        elif self.stride == 1:
-            self.back(0, self.count, log, store)
-        else:
-            for k in reversed(range(-(-self.count // self.stride))):
-                self.between(k * self.stride, min(self.count, (k + 1) * self.stride), store[k])
-        self.result[: loop.carry] = self.adjoints[0]
-        return self.result
-
-    def between(self, low, high, carry):
-        """The way back over turns whose carries are computed again, in several stretches if there are many."""
-        stride = -(-(high - low) // self.loop.room)
-        rows = -(-(high - low) // stride)
-        run = _Run(self.loop, self.generation, carry, self.values, self.xs, None, low, rows, stride)
-        while run.turn < high:
-            why = run.advance(high)
-            require(why in (self.T.MORE, self.T.STOPPED), "turns of a loop were computed again, and took another path")
-        if stride == 1:
-            self.back(low, high, run.log, run.store)
-            return
-        for k in reversed(range(rows)):
-            self.between(low + k * stride, min(high, low + (k + 1) * stride), run.store[k])
-
-    def back(self, low, high, log, store):
-        """The way back over turns whose carries are kept."""
-        T = self.T
-        self.point(T.T_LOG, log)
-        self.point(T.T_STORE, store)
-        while high > low:
-            start = max(low, high - (1 << 16))
-            self.set(T.T_TURN, start)
-            self.set(T.T_LIMIT, high)
-            self.set(T.T_LOG, data_address(log) + start - low)
-            self.set(T.T_STORE, data_address(store) + 8 * self.loop.carry * (start - low))
-            require(T.pull(self.address) == T.MORE, "the adjoint of a turn of a loop has failed")
-            high = start
