@@ -90,6 +90,8 @@ class Differentiable(Methods):
         def _refuse(self, how: str, instead: str) -> None: ...
 
     __array_priority__ = 1000.0
+    #: The tables of pandas leave operators to what has more.
+    __pandas_priority__ = 5000
     _is_dual = False
 
     # -- arithmetic: see tapegrad.array.operators ----------------------------------
@@ -157,7 +159,14 @@ class Differentiable(Methods):
             return self._as_array
 
     def _as_array(self, dtype=None, copy=None):
+        frame = _frame(1)
+        module = frame.f_globals.get("__name__", "")
+        if module.startswith("scipy.sparse.") and "matmul" in frame.f_code.co_name:
+            # An object, to which a sparse matrix leaves the product.
+            return np.array(None)
         if self.requires_grad:
+            if module.startswith("pandas."):
+                return registry.objects.in_objects(self)
             self._refuse(
                 "conversion to an ndarray",
                 "a tensor needs no np.asarray(t): leave it out; to join vectors write np.stack([t, u]) or tg.array([t, u]), to multiply"

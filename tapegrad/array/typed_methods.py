@@ -29,7 +29,7 @@ class Methods:
     neg = negate = abs = asin = acos = atan = asinh = acosh = atanh = gammaln = expit = round = negative = absolute = sign = \
         square = reciprocal = sqrt = cbrt = exp = exp2 = expm1 = log = log2 = log10 = log1p = sin = cos = tan = arcsin = arccos \
         = arctan = sinh = cosh = tanh = arcsinh = arccosh = arctanh = sigmoid = softplus = relu = floor = ceil = trunc = rint = \
-        clone = deg2rad = rad2deg = sinc = erf = lgamma = digamma = erfc = erfinv = erfcx = ndtr = ndtri = log_ndtr = logit = \
+        clone = deg2rad = rad2deg = sinc = erf = lgamma = digamma = erfc = erfinv = erfcx = ndtr = ndtri = ndtri_exp = log_ndtr = logit = \
         log_expit = gamma = i0 = i1 = i0e = i1e = j0 = j1 = entr = y0 = y1 = erfcinv = t = double = float = \
         copy = zero_ = __neg__ = __pos__ = __abs__ = __invert__ = _unary
 
@@ -37,7 +37,8 @@ class Methods:
 
     subtract = sub = mul = div = true_divide = atan2 = mod = add = multiply = divide = remainder = fmod = logaddexp = \
         arctan2 = hypot = maximum = minimum = copysign = floor_divide = logaddexp2 = fmax = fmin = heaviside = ldexp = beta = \
-        betaln = gammainc = gammaincc = xlogy = xlog1py = rel_entr = kl_div = jv = yv = iv = ive = power = pow = _binary
+        betaln = gammainc = gammaincc = gammaincinv = gammainccinv = stdtr = stdtrit = owens_t = \
+        xlogy = xlog1py = rel_entr = kl_div = jv = yv = iv = ive = power = pow = _binary
 
     def _operator(self, other: TensorLike, /) -> Self: ...
 
