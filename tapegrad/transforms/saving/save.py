@@ -90,7 +90,10 @@ def save(tape, path):
 
 
 def write(data, path):
-    """Make a file of bytes, as a whole or not at all."""
+    """Make a file of bytes, as a whole or not at all; or write them to one that is open."""
+    if hasattr(path, "write"):
+        path.write(data)
+        return
     beside = f"{os.fspath(path)}.{os.getpid()}.part"
     try:
         with open(beside, "wb") as file:
@@ -226,8 +229,7 @@ def load_tape(path: str | os.PathLike[str], max_bytes: int = MAX_BYTES) -> Finis
     >>> tape.value_and_grad(np.array([3.0, 4.0]))
     (25.0, array([6., 8.]))
     """
-    with open(path, "rb") as file:
-        return from_bytes(read(file, max_bytes, "this is no tape that can be loaded: "), max_bytes)
+    return from_bytes(read(path, max_bytes, "this is no tape that can be loaded: "), max_bytes)
 
 
 def read(file, max_bytes, prefix=""):
@@ -235,10 +237,12 @@ def read(file, max_bytes, prefix=""):
     if isinstance(file, (str, os.PathLike)):
         with open(file, "rb") as opened:
             return read(opened, max_bytes, prefix)
-    data = file.read(max_bytes + 1)
-    if len(data) > max_bytes:
-        raise TapeFileError(f"{prefix}its file has more than {max_bytes} bytes, which is the limit, max_bytes")
-    return data
+    start = file.tell()
+    size = file.seek(0, os.SEEK_END) - start
+    if size > max_bytes:
+        raise TapeFileError(f"{prefix}its file has {size} bytes; the limit, max_bytes, is {max_bytes}")
+    file.seek(start)
+    return file.read()
 
 
 def from_bytes(data, max_bytes=MAX_BYTES):
