@@ -42,6 +42,9 @@ MODULES = (
     "gradbench_by_hand",
     "higher_order",
     "sparse",
+    "custom_rules",
+    "loops",
+    "automata",
 )
 
 PEERS = {
