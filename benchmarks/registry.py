@@ -30,6 +30,7 @@ MODULES = (
     "tape_capacity",
     "first_call",
     "nopython_duals",
+    "nopython_reverse",
     "plain_calls",
     "replay_sweep",
     "replay_calls",

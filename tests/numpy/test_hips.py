@@ -5,11 +5,6 @@ import warnings
 
 import numpy
 import pytest
-import scipy.integrate
-import scipy.linalg
-import scipy.signal
-import scipy.special
-import scipy.stats
 
 import tapegrad as tg
 import tapegrad.numpy
@@ -79,7 +74,7 @@ def hips_names():
     """The primitives of NumPy and SciPy that HIPS has a derivative of, by their modules in `CALLS`."""
     for function in core.primitive_vjps:
         module, name = getattr(function, "__module__", None) or "", getattr(function, "__name__", "")
-        if module.startswith("autograd.scipy") or module.startswith("autograd.numpy"):
+        if module.startswith(("autograd.scipy", "autograd.numpy")):
             yield name
         elif getattr(function, "fun", None) is None and not module.startswith("autograd"):
             yield name
