@@ -43,6 +43,9 @@ MODULES = (
     "gradbench_by_hand",
     "higher_order",
     "sparse",
+    "custom_rules",
+    "loops",
+    "automata",
 )
 
 PEERS = {

@@ -32,7 +32,7 @@ from ..tape.places import PACKAGE
 from ..tape.store import OBJECT_BYTES, thread_state
 from ..tape.watch import EXPOSED, owner_of, stamp
 from .differentiable import Differentiable, below
-from .traces import computed, failed, trace_of
+from .traces import computed, current_body, failed, trace_of
 
 _new = object.__new__
 _frame = sys._getframe
@@ -148,7 +148,8 @@ def choose_store(operands):
         if store.retired is not None or store is chosen:
             continue
         if chosen is not None and (chosen.trace is not None or store.trace is not None):
-            raise nesting_error("an operand of an operation")
+            chosen = _innermost(chosen, store)
+            continue
         if chosen is not None:
             raise TapeMismatchError(
                 "the operands were recorded on two different tapes; compute them under the same `with tg.Tape()` "
@@ -157,7 +158,17 @@ def choose_store(operands):
         chosen = store
     if chosen is None:
         chosen = thread_state().store
+    elif chosen.trace is not None and (body := current_body()):
+        chosen = body.store
     return chosen
+
+
+def _innermost(*stores):
+    """Of stores of which one is recorded on, the one of a body (`Trace.depth`) that may use tensors of the others."""
+    deepest = max(stores, key=lambda store: store.trace.depth if store.trace is not None else 0)
+    if deepest.trace is None or not deepest.trace.depth:
+        raise nesting_error("an operand of an operation")
+    return deepest
 
 
 def slot_of(store, t):
@@ -166,6 +177,8 @@ def slot_of(store, t):
         return store.enter(t) if t._r else 0
     if t._t is store:
         return t._i
+    if store.trace is not None and store.trace.depth:
+        return store.trace.captured_slot(t)
     # Its own store is used up: an instruction that says so when it is needed.
     slot = store.write(CLEARED, len(store.clearings))
     store.clearings.append(t._t.retired)
@@ -250,6 +263,10 @@ def apply(row, operands, attrs=(), value=None, integer=0, depth=3):
         for k in row.refused:
             if flags[k] and enabled:
                 refuse_operand(row, k)
+        trace = trace_of(operands)
+        if trace is not None and trace.depth:
+            # Positions that a body has computed choose from what stands outside: that is read inside.
+            operands = [trace.here(o) if on and o._t is not trace.store else o for o, on in zip(operands, flags)]
         flags = [flags[k] for k in row.slots(len(operands))]
         if True not in flags:
             return without_derivative(row, operands, values, attrs, value, integer)

@@ -3,16 +3,27 @@
 from __future__ import annotations
 
 from ..common.registry import registry
+from ..tape.store import thread_state
 from .differentiable import below
 
 
 def trace_of(operands):
-    """The trace of a functional recording that one of the operands belongs to, or None."""
+    """The trace of a functional recording that one of the operands belongs to, of the innermost one if there are several, or None."""
+    chosen = None
     for o in operands:
         o = below(o)
-        if isinstance(o, registry.Tensor) and o._t is not None and o._t.trace is not None:
-            return o._t.trace
-    return None
+        if isinstance(o, registry.Tensor) and o._t is not None:
+            trace = o._t.trace
+            if trace is not None and (chosen is None or trace.depth > chosen.depth):
+                chosen = trace
+    # While a body is recorded, what it does to tensors of a recording around it is done in each turn.
+    return chosen and (current_body() or chosen)
+
+
+def current_body():
+    """The trace of the body of a loop that this thread is recording, or None."""
+    trace = thread_state().store.trace
+    return trace if trace is not None and trace.depth else None
 
 
 def failed(error, row, operands, values=(), attrs=(), integer=0):

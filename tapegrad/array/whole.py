@@ -23,7 +23,7 @@ from .differentiable import Differentiable
 from .indexing import is_basic, setitem
 from .inplace import argument_changed, is_argument
 from .tensor import Tensor
-from .traces import failed
+from .traces import failed, trace_of
 from .views import note_view, root_of, views_of
 
 
@@ -162,7 +162,7 @@ def by_numpy(function, args, kwargs):
     if isinstance(result, tuple) and type(result) is not tuple:
         _content((args, kwargs))
         return result
-    live = whole[0]._t.trace.host(function, args, kwargs, result)
+    live = trace_of(whole).host(function, args, kwargs, result)
     for t in whole:
         _note_shared(t, live)
     return live

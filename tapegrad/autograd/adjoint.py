@@ -228,7 +228,7 @@ def _of_primitive_recorded(stretch, slot, read, g, lanes, positions):
             raise
         except (TapegradError, TypeError, ValueError, AttributeError) as error:
             raise HigherOrderError(
-                f"{primitive._rule_name('vjp')}, called at {stretch.store.place(slot)}, is needed for a second derivative, "
+                f"{primitive.rule_name('vjp')}, called at {stretch.store.place(slot)}, is needed for a second derivative, "
                 f"and cannot be run on tensors ({type(error).__name__}: {said_by(error)}). Write it in NumPy functions that tapegrad "
                 "differentiates"
             ) from error

@@ -30,6 +30,9 @@ strict = os.environ.get("TAPEGRAD_STRICT") == "1"
 #: Whether nothing is written to standard error when a call waits long for tapegrad (`common.waiting`).
 quiet = os.environ.get("TAPEGRAD_QUIET") == "1"
 
+#: Paths that the body of a loop may take (`transforms.loops`), and bytes of carries that are kept for the way back where a loop is not told.
+paths, memory = 16, 1 << 30
+
 #: Bytes of compiled code on disk, at most (`codegen.disk`).
 try:
     cache_bytes = int(os.environ.get("TAPEGRAD_CACHE_BYTES") or 1 << 30)

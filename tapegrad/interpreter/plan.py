@@ -198,8 +198,7 @@ class Steps(Planner):
         return product
 
     # -- positions --------------------------------------------------------------
-    def _whole(self, sym):
-        """`sym` from the start of its buffer, without gaps."""
+    def ordered(self, sym):
         sym = sym.window()
         return sym if sym.atom.whole else sym.own()
 
@@ -210,7 +209,7 @@ class Steps(Planner):
 
     def gather(self, sym, index, shape):
         require(index.size == math.prod(shape), f"{index.size} positions for the shape {shape}")
-        sym = self._whole(sym)
+        sym = self.ordered(sym)
         out = self.temporary(shape, sym.char)
         if index.size:
             self.step(P.GATHER, sym.atom.reg, self._index(index), out.reg, index.size, P.CHARS[sym.char])
@@ -225,7 +224,7 @@ class Steps(Planner):
         if not add:
             self.step(P.ZERO_AT, where[1], where[0], *where[2:])
         if not source.nothing:
-            self.step(P.SCATTER, self._whole(source.cast(target.char)).atom.reg, *where)
+            self.step(P.SCATTER, self.ordered(source.cast(target.char)).atom.reg, *where)
 
     def zeroed(self, sym, shape, strides, offset):
         """The adjoint itself with a window set to zero (see `RuleArray.zeroed`)."""

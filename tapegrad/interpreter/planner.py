@@ -26,6 +26,8 @@ class Planner(ABC):
 
     #: Functions of the language that are computed at once, not in fused loops: the rule reads what they give more than once.
     eager = frozenset()
+    #: Whether what is planned becomes a kernel.
+    compiled = False
 
     # -- what differs ---------------------------------------------------------------
     @abstractmethod
@@ -71,6 +73,10 @@ class Planner(ABC):
     @abstractmethod
     def product(self, a, b, char, absolute):
         """A product of stacks of matrices, of at least two axes each; `absolute`: zero times anything is zero."""
+
+    @abstractmethod
+    def ordered(self, sym):
+        """`sym` in memory, in C order without gaps."""
 
     # -- memory ---------------------------------------------------------------------
     def sym(self, atom):
@@ -222,6 +228,17 @@ class Planner(ABC):
                 steps += x.strides[k:]
             self.call(spec, atoms, len(syms), [count, *extents.values()], steps, outer, strides)
         return [self.sym(x) for x in results]
+
+
+    def filled_by(self, spec, syms, shape, char):
+        """What a call (`python_calls.Called`, say) makes of arrays in order, and whether it has."""
+        result, done = self.temporary(shape, char), self.temporary((), "d")
+        self.call(spec, [*(s.atom for s in syms), result, done], len(syms), [1], [], [], [])
+        return self.sym(result), self.sym(done)
+
+    def looped(self, row, syms, program):
+        """The result of a row that runs a loop (`rules.loops`), and whether it has."""
+        return self.filled_by(program.call(row.name, self.compiled), [self.ordered(s.cast("d")) for s in syms], *row.shape(*syms, program=program))
 
 
 def call_words(loop, data, places, dims, steps, outer, strides):

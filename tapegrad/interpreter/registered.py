@@ -108,7 +108,12 @@ class Registered:
             return
         with cls.LOCK:
             while cls._PENDING:
-                signature = cls._PENDING[-1]()
-                for position, spec in signature.kernels if signature is not None else ():
-                    signature.words[position] = spec.address()
-                cls._PENDING.pop()
+                # To compile the body of a loop may ask for what is pending.
+                waiting = cls._PENDING.pop()
+                try:
+                    signature = waiting()
+                    for position, spec in signature.kernels if signature is not None else ():
+                        signature.words[position] = spec.address()
+                except BaseException:
+                    cls._PENDING.append(waiting)
+                    raise

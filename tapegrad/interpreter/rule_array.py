@@ -130,6 +130,14 @@ class RuleArray(L.Operators, ABC):
             return self.broadcast_to(shape)
         return self.broadcast_to((lanes, *shape))._seen(lanes)
 
+    def of_lane(self, k):
+        """What the rule sees of one lane; this, if it has none."""
+        return self if self.lanes is None else self._seen(None).narrow(0, k, k + 1).reshape(self.shape)
+
+    def in_lanes(self, each):
+        """Arrays like this, one for each lane, as one with lanes."""
+        return self._call("stack", tuple(each), (("axis", 0),))._seen(len(each))
+
     def _seen(self, lanes):
         """The same array, of which the first axis is that of `lanes`, or none is."""
         return self

@@ -27,7 +27,7 @@ from .terms import Term
 from .writing import CONCATENATE, STACK, with_flat_stacks
 
 
-def adjoint(tape, lanes=None):
+def adjoint(tape, lanes=None, again=False):
     """The tape of the outputs of `tape` and of its gradients.
 
     Parameters
@@ -37,6 +37,8 @@ def adjoint(tape, lanes=None):
         How many adjoints at a time.  Those of the outputs are further arguments then, *seeds*, one for each output that
         depends differentiably on a wanted argument; seeds and gradients have a first axis for the lanes, and what does
         not depend on the seeds is computed once.  Without, all seeds are one.
+    again : bool
+        Whether the result will be differentiated again: then zero is absolute in its products, and the gradients are its only outputs.
 
     Returns
     -------
@@ -49,7 +51,7 @@ def adjoint(tape, lanes=None):
     NotLowered
         If a derivative is computed by Python (custom primitives), or has no row.
     """
-    return Adjoint(with_flat_stacks(tape), lanes).run()
+    return Adjoint(with_flat_stacks(tape), lanes, again).run()
 
 
 def gradient(tape):
@@ -151,6 +153,8 @@ class Adjoint(Derivation):
         writer, entry, row = self.writer, item.entry, item.entry.function
         if row is STACK and entry.attrs == (("axis", 0),) and len(entry.meta.shape) == 1:
             return [(k, g.strided((), (), k)) for k in wanted]
+        if row.primitive is not None:
+            return list(zip(wanted, self.custom(item, wanted, [g])))
         operands = [Term.of(writer, o) for o in item.operands]
         attrs = row.keywords(entry.attrs, entry.integer)
         contributions = row.contributions(g, operands, Term.of(writer, item.slot), wanted, attrs)

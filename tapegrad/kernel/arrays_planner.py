@@ -14,7 +14,7 @@ scan, recurrence   a carried value along the last axis, else a row in memory
 gather, scatter    a nest over the positions: elements whose number is loaded
 matrix product     loops for products with vectors and of tiny matrices, else BLAS (`Run`)
 inverse, ...       LAPACK (`Run`)
-any other          a call of NumPy (`Run`, `kernel.calls`)
+any other          a call of NumPy (`Run`, `interpreter.python_calls`)
 =================  ========================================================================
 """
 
@@ -64,6 +64,8 @@ class LoopPlanner(Products, Planner):
     refusal : int
         Number of the guard that says that the function itself has to answer.
     """
+
+    compiled = True
 
     def __init__(self, operands, out, body, refusal=0):
         self.out, self.body, self.refusal = out, body, refusal
@@ -313,6 +315,10 @@ class LoopPlanner(Products, Planner):
             self.eager = ELEMENTARY
         elif out.char not in "df" and not all(map(ir.integral, nodes(row.expr(*operands).expr))):
             return self.called(partial(row.value, **attrs), target)
+        if "program" in attrs:
+            result, done = self.looped(row, operands, attrs["program"])
+            self.demand(L.eq(done, 1.0))
+            return self.deliver(result, target)
         value = row.computed(operands, Sym(self, out.shape, out.char, L.Expr.lift(0.0)), attrs)
         if value is None:
             if row.dynamic:

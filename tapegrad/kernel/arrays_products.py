@@ -14,10 +14,11 @@ import numpy as np
 
 from ..interpreter import program as P
 from ..interpreter.planner import call_words
+from ..interpreter.python_calls import Called
+from ..program.stream import Host
 from ..rules import lang as L
 from . import ir
 from .arrays_views import moved
-from .calls import Called
 from .reasons import NotLowered
 
 #: Matrix products with no extent above this are loops.
@@ -59,14 +60,19 @@ class Products:
 
     def called(self, function, target, place=None):
         """A call of a function of the operands, in Python; `place`: where it was recorded, for errors."""
-        operands = [self.ordered(s) for s in self.operands]
+        operands, name = [self.ordered(s) for s in self.operands], getattr(function, "__name__", "NumPy")
         if len(operands) > P.FIRST_TARGET - P.FIRST_SAVED - 1:
-            raise NotLowered(f"NumPy is called with {len(operands)} operands", place)
-        spec = Called(function, [(s.shape, s.char) for s in operands], (self.out.shape, self.out.char))
-        atoms = [*(s.atom for s in operands), self.temporary(self.out.shape, self.out.char), self.temporary((), "d")]
-        self.call(spec, atoms, len(operands), [1], [], [], [])
-        self.demand(L.eq(self.sym(atoms[-1]), 1.0))
-        return self.deliver(self.sym(atoms[-2]), target)
+            raise NotLowered(f"{name} is called with {len(operands)} operands", place)
+
+        def fill(*arrays):
+            *arrays, result = arrays
+            return Host(function, [a.copy() for a in arrays], result, name, 0).run()
+
+        machine = getattr(getattr(function, "function", None), "machine", None)
+        spec = machine and machine() or Called(fill, name, [(s.shape, s.char) for s in operands], (self.out.shape, self.out.char))
+        result, done = self.filled_by(spec, operands, self.out.shape, self.out.char)
+        self.demand(L.eq(done, 1.0))
+        return self.deliver(result, target)
 
 
 def strides(run):

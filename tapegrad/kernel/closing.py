@@ -46,7 +46,7 @@ class _Closing:
         self.ops, self.lefts, self.rights, self.constants = (
             np.ascontiguousarray(c[:count]) for c in (writer.ops, writer.lefts, writer.rights, writer.constants)
         )
-        self.items = [*self.tape.items, *writer.entries]
+        self.items, self.guards = [*self.tape.items, *writer.entries], [*self.tape.guards, *writer.guards]
 
     def run(self):
         self._number_values()
@@ -83,8 +83,8 @@ class _Closing:
         needed = np.zeros(count, np.int8)
         needed[:first] = not again
         needed[self.leaves + tape.leaves + [slot for _, _, slot in tape.elements]] = 1
-        needed[[slot for item in tape.items if item.entry.kind == GUARD for slot in (item.slot, *item.operands) if slot > 0]] = 1
-        needed[[guard.slot for guard in tape.guards]] = 1
+        needed[[slot for item in self.items if item.entry.kind == GUARD for slot in (item.slot, *item.operands) if slot > 0]] = 1
+        needed[[guard.slot for guard in self.guards]] = 1
         needed[[slot for slot, _ in self.results]] = 1
         starts, operands, item_of = columns_of(self.items, count)
         operands = _slots_by(self.alias, operands)
@@ -147,7 +147,7 @@ class _Closing:
         return FinishedTape(
             records=records, inputs=[*tape.inputs, *(meta for _, meta, _ in writer.inputs)], leaves=leaves, elements=elements,
             items=items, constants=writer.values,
-            guards=[Guard(number(g.slot), g.how, g.seen, g.place) for g in tape.guards],
+            guards=[Guard(number(self.alias[g.slot]), g.how, g.seen, g.place) for g in self.guards],
             outputs=outputs, metas=metas, origins=origins, code_runs=list(tape.code_runs),
             special=tape.special or not special.isdisjoint(present), wanted=(*tape.wanted, *[False] * len(writer.inputs)),
             structure=tape.structure, forward_only=not writer.again,

@@ -16,17 +16,19 @@ microseconds.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from ..common.host_functions import HostFunction
-from ..program.trace import GUARD, HOST, ROW, SHAPE
-from ..rules.table import FIRST_ROW, ROWS
+from ..program.finish import Item
+from ..program.through import Rules
+from ..program.trace import GUARD, HOST, ROW, SHAPE, Entry, Host, Operand
+from ..rules.table import BY_NAME, FIRST_ROW, ROWS
 from ..tape.layout import ARRAY_LEAF, FIRST_ARRAY, SCALAR_LEAF
 from ..tape.meta import meta_of
-from .reasons import NotLowered
 
+_CLONE = BY_NAME["clone"]
 #: Kinds of what comes from outside: a number, an element of an argument, a whole argument, an array constant.
 NUMBER, ELEMENT, ARGUMENT, ARRAY = range(4)
 #: Codes of entries are counted from here; those of scalar instructions are ``4 * opcode + constants``.
@@ -139,11 +141,8 @@ def columns(tape):
     -------
     Columns
 
-    Raises
-    ------
-    NotLowered
-        A custom primitive, whose value Python computes.
     """
+    tape = replace(tape, items=[_computed(item) for item in tape.items])
     records = tape.records
     op = records["op"]
     scalar = (op > SCALAR_LEAF) & (op < ARRAY_LEAF)
@@ -191,13 +190,23 @@ def columns(tape):
     references = reference.tolist()
     begins = first[numbers].tolist()
     for item, n, begin in zip(tape.items, numbers.tolist(), begins):
-        if item.entry.kind == ROW and item.entry.function.primitive is not None:
-            raise NotLowered(f"{item.entry.name} is Python code", tape.place(item.slot))
         for k, o in enumerate(item.operands):
             operands[begin + k] = references[o] if o > 0 else constants[-1 - o]
         code[n] = codes.setdefault(_description(tape, item), ENTRIES + len(codes))
         integer[n] = item.number if item.entry.kind == GUARD else item.entry.integer
     return Columns(tape, slots, code, first, operands, integer, item_of, *outside.finish(), reference)
+
+
+def _computed(item):
+    """An entry as what computes its value: a call of a user's primitive is the value that was recorded beside it, or a function in Python."""
+    if item.entry.kind != ROW or item.entry.function.primitive is None:
+        return item
+    rules, meta = Rules.of(item.entry), item.entry.meta
+    operands, value = item.operands[1 : 1 + rules.call.count], item.operands[1 + rules.call.count :]
+    if value:
+        return Item(item.slot, Entry(ROW, _CLONE, (), value, False, 0, meta), value)
+    layout = tuple(Operand(k) for k in range(len(operands))), {}
+    return Item(item.slot, Entry(HOST, Host(rules.computed(), layout), (), operands, False, 0, meta), operands)
 
 
 def _leaves(tape, outside, reference, op):

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from ..program.through import Rules, Uncallable
 from ..rules import BY_NAME
+from ..tape.meta import c_strides
 from .expand.scalars import derive
 from .reasons import NotLowered
 from .templates import Plan
@@ -65,12 +67,29 @@ class Derivation:
         """Call a rule of the row of `item`, which writes for that."""
         row, place = item.entry.function, self.tape.place(item.slot)
         self.writer.origin = item.slot
-        if row.primitive is not None:
-            raise NotLowered(f"{row.name} is a custom primitive, whose rules run in Python", place)
         try:
             return rule(*args)
         except NotLowered as reason:
             raise NotLowered(f"{row.name}: {reason.what}", place) from None
+
+    def custom(self, item, slots, seeds):
+        """What a rule of a user's primitive gives from `seeds`, the adjoint of its result or tangents of the operands `slots`.
+
+        It is written in where it is a tape.  Else Python is called for it, which gives first derivatives.
+        """
+        writer, rules, slots = self.writer, Rules.of(item.entry), tuple(slots)
+        inputs = [*(seed.reference() for seed in seeds), *item.operands[1 : 1 + rules.call.count], item.slot]
+        tape = rules.tape(self.forward, slots)
+        if not isinstance(tape, str):
+            written = writer.written(tape, inputs)
+        elif writer.again or isinstance(tape, Uncallable):
+            raise NotLowered(f"{rules.named(self.forward)} runs in Python, and gives first derivatives: {tape}")
+        else:
+            function, metas = rules.called(self.forward, slots)
+            whole = Term.of(writer, writer.host(function, tuple(inputs), (sum(m.size for m in metas),), "d"))
+            ends = np.cumsum([m.size for m in metas]).tolist()
+            return [whole.strided(m.shape, c_strides(m.shape, 1), end - m.size) for m, end in zip(metas, ends)]
+        return [None if reference is None else Term.of(writer, reference) for reference in written]
 
     def stacked(self, references, shape, char):
         """Slot and description of values of one shape below each other (a reference of 0 is zero), or a constant."""

@@ -16,7 +16,7 @@ from .terms import Term
 from .writing import STACK, with_flat_stacks
 
 
-def tangents(tape, lanes=1):
+def tangents(tape, lanes=1, again=False):
     """The tape of the outputs of `tape` and of their tangents.
 
     Parameters
@@ -24,6 +24,8 @@ def tangents(tape, lanes=1):
     tape : FinishedTape
     lanes : int
         How many tangents at a time.
+    again : bool
+        Whether the result will be differentiated again: then zero is absolute in its products.
 
     Returns
     -------
@@ -37,21 +39,22 @@ def tangents(tape, lanes=1):
     NotLowered
         If a derivative is computed by Python (custom primitives), or has no row.
     """
-    return Tangents(with_flat_stacks(tape), lanes).run()
+    return Tangents(with_flat_stacks(tape), lanes, again).run()
 
 
 class Tangents(Derivation):
     """The walk from the arguments to the results."""
 
-    def __init__(self, tape, lanes, writer=None):
-        super().__init__(tape, True, lanes, writer=writer)
+    def __init__(self, tape, lanes, again=False, writer=None):
+        super().__init__(tape, True, lanes, again, writer)
         #: Tangents of arrays.
         self.terms = [{} for _ in range(lanes)]
 
     def run(self):
         """The finished tape."""
         self._enter()
-        return close(self.writer, self._pushed(1))
+        pushed = self._pushed(1)
+        return close(self.writer, [*self.tape.outputs, *pushed] if self.writer.again else pushed)
 
     def up(self, cut, seeds):
         """Slots and descriptions (or constants) of what arrives at the outputs from a cut; `seeds` of each lane, None for zero."""
@@ -111,11 +114,14 @@ class Tangents(Derivation):
         slots = row.slots(len(item.operands))
         attrs = row.keywords(entry.attrs, entry.integer)
         flat = row is STACK and all(o < 0 or self.tape.metas[o] is SCALAR for o in item.operands)
-        operands = () if flat else [Term.of(writer, o) for o in item.operands]
+        operands = () if flat or row.primitive is not None else [Term.of(writer, o) for o in item.operands]
         for lane in range(self.lanes):
             if flat:
                 slot, _ = self.stacked([int(self.word[lane, o]) if o > 0 else 0 for o in item.operands], (), entry.meta.char)
                 tangent = Term.of(writer, slot) if slot else None
+            elif row.primitive is not None:
+                of = {k: t for k in slots if (t := self._of(lane, item.operands[k])) is not None}
+                (tangent,) = self.custom(item, list(of), of.values()) if of else (None,)
             else:
                 tangents = [self._of(lane, item.operands[k]) for k in slots]
                 tangent = row.tangent(tangents, operands, Term.of(writer, item.slot), attrs)

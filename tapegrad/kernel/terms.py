@@ -150,7 +150,7 @@ class Term(RuleArray):
                 # Beside an array a number is weak.
                 args = [a.cast(like) if a.is_scalar else a for a in args]
                 slots = tuple(a.reference() for a in args)
-            return Term(self.writer, self.writer.ufunc(LOGICAL[name], slots, shape, "?"), shape, "?", like=like)
+            return Term(self.writer, self.writer.host(LOGICAL[name], slots, shape, "?"), shape, "?", like=like)
         if name == "select":
             condition, yes, no = args
             both = yes.number is not None and no.number is not None
@@ -162,7 +162,7 @@ class Term(RuleArray):
     def _condition(self):
         """A condition on scalars as one bool."""
         zero = self.writer.constant(0.0)
-        return Term(self.writer, self.writer.ufunc(np.not_equal, (self.slot, zero), (), "?"), (), "?", like="d")
+        return Term(self.writer, self.writer.host(np.not_equal, (self.slot, zero), (), "?"), (), "?", like="d")
 
     def constant(self, array):
         array = np.ascontiguousarray(array, self.char if self.char in "df" else "d")

@@ -12,13 +12,17 @@ from dataclasses import replace
 import numpy as np
 
 from ..program.finish import Item, continuations, key_of
-from ..program.trace import HOST, ROW, Entry, Host, Operand
+from ..program.trace import GUARD, HOST, ROW, Entry, Host, Operand
 from ..rules import BY_NAME
 from ..rules.table import described
 from ..tape.layout import ARRAY_LEAF, CONTINUES, SCALAR_LEAF, TRACED
 from ..tape.meta import SCALAR, laid_out, meta_of
+from ..tape.store import RECORD_DTYPE
 
-STACK, CONCATENATE = BY_NAME["stack"], BY_NAME["concatenate"]
+STACK, CONCATENATE, SELECT = BY_NAME["stack"], BY_NAME["concatenate"], BY_NAME["select"]
+#: Positions in a record, and attributes of one element.
+_OP, _A, _B, _VALUE, _CONSTANT = (RECORD_DTYPE.names.index(name) for name in ("op", "a", "b", "value", "constant"))
+_ELEMENT = (("shape", ()), ("strides", ()))
 
 
 class Writer:
@@ -40,6 +44,8 @@ class Writer:
         What is made.
     values : list
         Floats and arrays, named by negative numbers from -1; those of the tape first.
+    guards : list of Guard
+        What is decided in what is made.
     inputs : list of (int, Meta, list of (int, int))
         Further arguments: slot of the leaf or 0, description, (position, slot) of elements.
     origin : int
@@ -54,7 +60,7 @@ class Writer:
             np.ascontiguousarray(records[name]) for name in ("op", "a", "b", "constant")
         )
         self.origins = np.arange(self.count, dtype=np.int32)
-        self.entries, self.values, self.inputs = [], list(tape.constants), []
+        self.entries, self.values, self.inputs, self.guards = [], list(tape.constants), [], []
         self.metas = {}
         self.origin = 0
         self._numbers = {}
@@ -111,14 +117,14 @@ class Writer:
             result = described(row, tuple([self.meta(o) for o in operands]), attrs, integer)
         return self._entry(Entry(ROW, row, attrs, operands, True, integer, laid_out(*result)), operands)
 
-    def ufunc(self, function, operands, shape, char):
-        """A call of a ufunc that has no derivative."""
+    def host(self, function, operands, shape, char):
+        """A call of a ufunc, or of a function of arrays in Python, that has no derivative."""
         layout = (tuple(Operand(k) for k in range(len(operands))), {})
         return self._entry(Entry(HOST, Host(function, layout), (), operands, False, 0, laid_out(shape, char)), operands)
 
     def _entry(self, entry, operands):
         key = key_of(entry, operands)
-        slot = self._known.get(key)
+        slot = None if key is None else self._known.get(key)
         if slot is None or self.interleaved and self.origin < slot < self.first:
             for _ in range(continuations(entry, operands) if self.again else 0):
                 self.metas[self._append(CONTINUES, 0, 0, 0.0)] = None
@@ -126,6 +132,42 @@ class Writer:
             self.entries.append(Item(slot, entry, operands))
             self.metas[slot] = entry.meta
         return slot
+
+    def written(self, tape, inputs):
+        """Write another tape behind; `inputs` are references, and so is what is returned, for each output (None: it is a constant)."""
+        new = {0: 0}
+
+        def reference(slot):
+            return new[slot] if slot >= 0 else self.constant(tape.constants[-1 - slot])
+
+        new.update((slot, inputs[k]) for k, slot in enumerate(tape.leaves) if slot)
+        for k, position, slot in tape.elements:
+            new[slot] = inputs[k] if tape.inputs[k] is SCALAR else self.entry(SELECT, (inputs[k],), _ELEMENT, position)
+        items = {item.slot: item for item in tape.items}
+        for slot, record in enumerate(tape.records.tolist()):
+            item, op = items.get(slot), record[_OP]
+            if slot in new or op == CONTINUES:
+                continue
+            if item is None and op == SCALAR_LEAF:
+                new[slot] = self.fixed(record[_VALUE])
+            elif item is None:
+                new[slot] = self._append(op, *(self._number(new[record[k]]) for k in (_A, _B)), record[_CONSTANT])
+            else:
+                operands, entry = tuple(map(reference, item.operands)), item.entry
+                if entry.kind == GUARD:
+                    guard = tape.guards[item.number]
+                    if operands[0] > 0:
+                        new[slot] = self._append(TRACED, 0, 0, 0.0)
+                        self.metas[new[slot]] = None
+                        self.entries.append(Item(new[slot], entry, operands, len(self.tape.guards) + len(self.guards)))
+                        self.guards.append(replace(guard, slot=operands[0]))
+                    continue
+                new[slot] = self._entry(Entry(entry.kind, entry.function, entry.attrs, operands, entry.differentiable, entry.integer, entry.meta), operands)
+        return [reference(slot) if slot else None if what is None else self.constant(what) for slot, what in tape.outputs]
+
+    def _number(self, reference):
+        """The slot of a number: a scalar instruction names no constants."""
+        return self.fixed(float(self.values[-1 - reference])) if reference < 0 else reference
 
     def constant(self, value):
         """The negative number that names a constant float or array."""

@@ -45,8 +45,6 @@ class Sweeps(ABC):
         The leaves of the arguments and of the result.
     structure : Structure
         Of the result.
-    primitive : str
-        The custom primitive whose rules run in Python, at which the compiled sweeps cannot stop.
     high : int
         The last slot of the tape that a sweep may read.
     widest : float
@@ -56,7 +54,7 @@ class Sweeps(ABC):
     """
 
     #: Whether forward mode carries all seeds at once, from instruction to instruction in Python.
-    at_once, primitive, prediction, widest = False, "", None, math.inf
+    at_once, prediction, widest = False, None, math.inf
     inputs: list
     outputs: list
 
@@ -162,6 +160,7 @@ class Recording(Sweeps):
         else:
             self.marks, self.low = walks.load().new_marks(store), 1
         self.high = max([1, *(p.slot for p in self.inputs + self.outputs)])
+        #: A custom primitive whose rules run in Python, at which the compiled sweeps cannot stop.
         self.primitive = next((s.row.name for s in self._signatures() if s.in_python), "")
         if self.primitive:
             if [leaf._k for leaf in leaves] != keys:
@@ -226,7 +225,7 @@ class Recording(Sweeps):
         If `forward` is a `Cut`, those of the inputs for all unit vectors, multiplied out of the derivatives of both of its sides.
         """
         if isinstance(forward, Cut):
-            product = self._product(forward)
+            product = None if self.primitive else self._product(forward)
             return self._swept(None) if product is None else product
         return self._pushed(directions) if forward else self._swept(directions)
 
@@ -246,7 +245,7 @@ class Recording(Sweeps):
 
     # -- forward mode ----------------------------------------------------------------
     def _pushed(self, directions):
-        if self.primitive:
+        if any(s.in_python and not s.row.primitive.has_rule("jvp") for s in self._signatures()):
             return self._pushed_by_rows(directions)
         if directions is not None:
             return self._pushed_behind(0, self.inputs, directions)

@@ -229,19 +229,26 @@ class Layout:
         return planned
 
     def _primitive(self, item):
-        """A call of a custom primitive: a host step, and a stop of the sweep if it has an adjoint."""
-        self._allocate(item)
-        needed = [o > 0 and bool(self.tape.active[o]) for o in item.operands[1:]]
-        recorded = dict(item.entry.attrs)["call"]
+        """A call of a custom primitive: its value, where that is no instruction, by a host step; and a stop of the sweep if it has an adjoint."""
+        call, slot, meta = dict(item.entry.attrs)["call"], item.slot, item.entry.meta
+        operands, value = item.operands[1 : 1 + call.count], item.operands[1 + call.count :]
+        self.calls[slot] = call
+        if value and meta is SCALAR:
+            self.stream += [W.COLLECT, self.address_of(slot), 1, self.address_of(value[0])]
+        elif value and value[0] > 0:
+            self._name(slot, self.arrays[value[0]], value[0])
+        else:
+            self._allocate(item)
+            needed = [o > 0 and bool(self.tape.active[o]) for o in operands]
 
-        def function(*values):
-            value, self.calls[item.slot] = item.entry.function.primitive.again(recorded, values, needed)
-            return value
+            def function(*values):
+                value, self.calls[slot] = item.entry.function.primitive.again(call, values, needed)
+                return value
 
-        self._host(function, item.operands[1:], self.value_array(item.slot), item.entry.name, item.slot)
-        if self.tape.active[item.slot]:
+            self._host(np.asarray if value else function, value or operands, self.value_array(slot), item.entry.name, slot)
+        if self.tape.active[slot] and not self.tape.forward_only:
             self.in_python.append(item)
-            self._kept.update(self._roots.get(o, o) for o in (*item.operands[1:], item.slot))
+            self._kept.update(self._roots.get(o, o) for o in (*operands, slot))
             self._signature(item, self._plan(item, False)[1])
 
     def _step(self, item, program, function):

@@ -32,12 +32,13 @@ from ..array.record import nesting_error, normalise, plain, tracked
 from ..array.tensor import Tensor
 from ..autograd.custom.calls import Call
 from ..common.dtypes import check_class, readable
-from ..common.errors import require
+from ..common.errors import GuardError, require, said_by
 from ..common.host_functions import HostFunction, host_function
 from ..common.tree import parts_of
 from ..rules import BY_NAME
 from ..tape.layout import ARRAY_LEAF, SCALAR_LEAF, TRACED
 from ..tape.meta import meta_of
+from ..tape.modes import no_grad
 from ..tape.places import PACKAGE, caller_frame, caller_place
 from .handlers import ERRORS, catcher
 
@@ -52,6 +53,8 @@ _FIXED_SHAPE = frozenset(
     "all any argmax argmin nanargmax nanargmin argsort argpartition lexsort digitize searchsorted isclose isin isreal iscomplex "
     "isposinf isneginf count_nonzero allclose array_equal array_equiv matrix_rank".split()
 )
+#: Guards that ask for less than the whole value: what may be looked at in a user's primitive that is recorded through.
+DECISIONS = ("bool", FAILS, SHAPE)
 #: Ways of reading a value that cut its derivative on purpose.
 _CUTS = ("item()", "numpy()", "tolist()")
 
@@ -111,6 +114,11 @@ class Trace:
     reordered : bool
         Whether some argument was not C-contiguous: the recording sees a copy that is.
     """
+
+    #: 0; of the body of a loop, how many bodies it is inside of, and 1: what it finds outside becomes an argument of its tape.
+    depth = 0
+    #: Whether it is finished: values of its tensors are those of that call.
+    done = False
 
     def __init__(self, store, captured=None, reordered=False):
         self.store, self.reordered = store, reordered
@@ -211,6 +219,7 @@ class Trace:
                 self.cannot = f"it calls {row.name!r}, which keeps something of the recorded point"
             # The call itself is no operand with a slot; its first one stands for it.
             attrs = (*attrs, ("call", operands[0]))
+            operands[0].recorded = [*values[1 : 1 + operands[0].count], value], self.captured
         store = self.store
         references = tuple([
             o._i if o.__class__ is Tensor and o._t is store else 0 if o.__class__ is Call else self._reference(o, v)
@@ -261,6 +270,25 @@ class Trace:
             self._guard(t, SHAPE, np.array(value.shape, np.int64).tobytes())
         return t
 
+    def through(self, body, value):
+        """`body()`, recorded without derivative, in a list, and "".  Or an empty one, and why it cannot be part of the recording."""
+        start, before = len(self.store.tokens), (self.cannot, self.unkept, self.cuts)
+        self.cannot, self.unkept, self.cuts = "", False, []
+        try:
+            with no_grad():
+                result = body()
+                if isinstance(result, Tensor) and result._i < start:
+                    result = self.apart(result)
+            why = self.cannot or not_in_instructions(self.entries, [result], [value], start)
+        except Exception as error:
+            why = f"{type(error).__name__}: {said_by(error)}"
+        self.cannot, self.unkept, self.cuts = before
+        # An element read here has no derivative.
+        self.read = {key: slot for key, slot in self.read.items() if slot < start}
+        if why:
+            self.entries = {slot: e for slot, e in self.entries.items() if slot < start}
+        return ([] if why else [result]), why
+
     def detached(self, t):
         """``t.detach()``: the same value, through which no derivative passes."""
         self.cuts.append(("detach", caller_place(3)))
@@ -274,17 +302,23 @@ class Trace:
 
     def truth(self, t):
         """``bool(t)``: a guard on the truth value."""
+        self._require_open()
         seen = bool(t._v)
         self._guard(t, "bool", np.asarray(seen).tobytes())
         return seen
 
     def exact(self, t, how):
         """A guard on the whole value of `t`; returns the value."""
+        self._require_open()
         if t._t is self.store:
             self._guard(t, how, np.asarray(t._v).tobytes())
             if how in _CUTS and self.carries(t._i):
                 self.cuts.append((how, self.store.place(len(self.store.tokens) - 1)))
         return t._v
+
+    def _require_open(self):
+        if self.done:
+            raise GuardError("a value of an earlier call is asked for: a body that is recorded in a replay decides on what it has not as an operand")
 
     def _guard(self, t, how, seen):
         self._room()
@@ -352,9 +386,13 @@ class Trace:
     def _reference(self, operand, value):
         if isinstance(operand, Tensor) and operand._t is self.store:
             return operand._i
-        if tracked(operand) and (operand._t is not None or operand.__class__ is Dual):
-            raise nesting_error("an operand of an operation")
+        if tracked(operand) and (operand._t is not None or operand.__class__ is Dual or self.depth):
+            return self.captured_slot(operand)
         return -1 - self._constant(value)
+
+    def captured_slot(self, operand):
+        """The slot of a number of another recording: there is none."""
+        raise nesting_error("an operand of an operation")
 
     def _constant(self, value):
         """The number of a constant: a float, an array the function captured, or a copy of any other array."""
@@ -381,6 +419,19 @@ class Trace:
         self.constants.append(kept)
         self._copies[id(value)] = (value, number)
         return number
+
+
+def not_in_instructions(entries, results, values, start=0):
+    """Why `results`, recorded on tensors by the `entries` from a slot on, are not what a function gives at other points; "" if they are."""
+    for result, value in zip(results, values):
+        if (result is None) is not (value is None) or result is not None and not _same(*(np.asarray(getattr(r, "_v", r)) for r in (result, value))):
+            return "it does not compute the same on tensors"
+    for slot, entry in entries.items():
+        if slot >= start and entry.kind == GUARD and entry.function not in DECISIONS:
+            what = entries.get(entry.operands[0])
+            if what is None or (what.meta.char, what.meta.size) != ("?", 1):
+                return f"it looks at a number ({entry.function})"
+    return ""
 
 
 def _caller_of_ours(frame):

@@ -231,10 +231,26 @@ class Workspace(Layout):
             self.sweep.checked(W.sweep(self.pointer, at, int(p[W.P_LOW])))
         W.deliver(self.pointer)
 
+    def rows(self, seeds, count):
+        """As of `Backward`, by one sweep after the other."""
+        p, at, matrices = self.parameters, 0, [np.zeros((count, g.size), g.dtype) for g in self.gradients]
+        native.Signature.compile_pending()
+        before, p[P.W_TABLE] = p[W.P_SEEDS], native.table_address()
+        for k in range(count):
+            p[W.P_SEEDS] = native.data_address(seeds) + 8 * at
+            if seeds[at]:
+                self._backward_with_python()
+                for rows, g in zip(matrices, self.gradients):
+                    rows[k] = g.reshape(-1)
+            at += 1 + 3 * int(seeds[at])
+        p[W.P_SEEDS] = before
+        return matrices
+
     def _rules(self, sweep, at):
         """Sweep from `at` to the lowest custom primitive; returns the slot below it."""
         for item in reversed(self.in_python):
-            slot, operands = item.slot, item.operands[1:]
+            slot = item.slot
+            operands = item.operands[1 : 1 + self.calls[slot].count]
             if not sweep.marks[slot]:
                 continue
             if at > slot:

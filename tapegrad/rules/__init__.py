@@ -12,15 +12,16 @@ elementwise, special, orders      functions of each element: NumPy's, SciPy's, B
 reductions, scans, products       over axes, along one, and the product of matrices
 shaping                           other shapes and orders, parts, joints, assignment
 linalg, triangular                of matrices; `minors` is what the derivatives of the determinant are made of
-learning, stepping                single instructions for softmax, cross-entropy, a Runge-Kutta stage
+learning                          single instructions for softmax and cross-entropy
+loops                             loops whose bodies are tapes
 transposed, accumulating,         what only derivatives and kernels call: transposed movements of data,
 cofactors, choices                additions into part of an array, cofactors, comparisons as numbers
 ================================  ==========================================================================
 """
 
 from . import elementwise, special, reductions, products, shaping, learning, linalg  # noqa: F401
-from . import triangular, runge_kutta as stepping, scans, bessel as orders, transposed  # noqa: F401
-from . import predicates as choices, accumulating, cofactors  # noqa: F401
+from . import triangular, scans, bessel as orders, transposed  # noqa: F401
+from . import predicates as choices, accumulating, cofactors, loops  # noqa: F401
 from .table import BY_FUNCTION, BY_NAME, ROWS, by_opcode  # noqa: F401
 
 #: The rows of the package; others are a program's own.

@@ -88,7 +88,8 @@ class Row:
     adds : bool
         Whether a row that moves or writes adds up elements that meet in one place, to what is there before.
     constants : tuple of int
-        Positions of operands that never carry a derivative: conditions of an element-wise row, flat positions of a structural one.
+        Positions of operands that never carry a derivative: conditions of an element-wise row,
+        flat positions of one that moves, writes or reduces.
     dynamic : str, optional
         Name of the integer attribute that each instruction keeps for itself.
     calls_scipy : bool
@@ -152,7 +153,7 @@ class Row:
     @property
     def index(self):
         """The position of the operand that holds flat positions, or None."""
-        return self.constants[0] if self.constants and not self.elementwise else None
+        return self.constants[0] if self.constants and self.effect not in ("elementwise", "dense") else None
 
     def keywords(self, attrs, integer):
         """All attributes as a dict, with the one that each instruction keeps for itself."""

@@ -16,6 +16,7 @@ import numpy as np
 
 from ..array.objects import holds_tensors, operand
 from ..array.record import guard_on
+from ..autograd.nested import current_trace
 from ..common.errors import DtypeError, InternalError, UnsupportedFunctionError
 from ..common.uninterrupted import imported
 from ..numpy_api.elementwise import all_finite
@@ -27,7 +28,7 @@ MIRRORS = {
         "block_diag", "cho_factor", "cho_solve", "cholesky", "det", "eigh", "eigvalsh", "expm", "inv", "norm",
         "pinv", "qr", "solve", "solve_triangular", "svd", "svdvals", "toeplitz",
     ),
-    "scipy.integrate": ("cumulative_trapezoid", "fixed_quad", "simpson", "solve_ivp", "trapezoid"),
+    "scipy.integrate": ("cumulative_trapezoid", "fixed_quad", "odeint", "quad", "simpson", "solve_ivp", "trapezoid"),
     "scipy.interpolate": ("CubicSpline",),
     "scipy.stats": (
         "bernoulli", "beta", "binom", "cauchy", "chi2", "dirichlet", "expon", "gamma", "geom", "halfnorm", "invgamma",
@@ -75,6 +76,14 @@ def value(thing):
     while differentiable(thing):
         thing = thing.detach().numpy()
     return np.asarray(thing)
+
+
+def plainly(thing):
+    """A result without derivative as plain numbers, unless they may differ in a replay of what is being recorded."""
+    if current_trace() is not None or getattr(thing, "requires_grad", not isinstance(thing, np.ndarray)):
+        return thing
+    numbers = value(thing)
+    return numbers if numbers.ndim else numbers.item()
 
 
 def constant(thing, function, argument, why):

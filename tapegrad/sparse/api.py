@@ -32,7 +32,7 @@ def as_sparse(recording):
     """The Jacobian of a recording of which no pattern is known: dense, and then what of it is not zero."""
     csr_array = imported("scipy.sparse").csr_array
     totals = [sum(p.size for p in ports) for ports in (recording.outputs, recording.inputs)]
-    blocks = by_columns(recording) if totals[1] < totals[0] and not recording.primitive else by_rows(recording)
+    blocks = by_columns(recording) if totals[1] < totals[0] else by_rows(recording)
     if not all(totals):
         return csr_array(tuple(totals))
     parts = [

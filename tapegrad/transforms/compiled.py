@@ -63,36 +63,40 @@ class Compiled:
         self._evaluate, self._address_of, self._failed = H.evaluate, data_address, H.H_FAILED
         self.tape, self._surroundings = _recorded(function, x0, data)
         replay = self._replay = Replay(self.tape, True, workspaces)
-        if replay.why:
-            raise UnsupportedFunctionError(
-                f"{replay.why}, which compiled code cannot call; write it with operations that have a program, or use "
-                "tg.value_and_grad, which calls it there"
-            )
-        self._handle = H.Handle(replay, shape=self.shape, data=self.data)
         #: The kernel; None if the tape is replayed by sweep, for the reason in `not_lowered`.
         self.kernel, self.not_lowered = None, ""
         if policy != "never":
-            self._compile(workspaces, H.H_ENTRY)
+            self._compile(not replay.why)
+        kernel, self.guards = self.kernel, self.tape.guards
+        if replay.why and kernel is None:
+            raise UnsupportedFunctionError(
+                f"{replay.why}, which compiled code cannot call without a kernel{self.not_lowered and ': '}{self.not_lowered}; write it "
+                "with operations that have a program, or use tg.value_and_grad, which calls it there"
+            )
+        if kernel is not None and not kernel.entry:
+            kernel.keep(workspaces)
+        if replay.why:
+            # The kernel alone, which calls Python.
+            self.guards = kernel.whole.guards
+        self._handle = H.Handle(kernel if replay.why else replay, shape=self.shape, data=self.data)
+        if kernel is not None and kernel.entry:
+            self._handle.words[H.H_ENTRY] = kernel.entry
+        elif kernel is not None and not replay.why:
+            self._handle.prefer(kernel)
         self.handle_address = self._handle.pointer
         _ALIVE[self.handle_address] = self
 
-    def _compile(self, workspaces, entry):
-        """Let calls go to a kernel, if the tape has one."""
+    def _compile(self, entry):
+        """Make a kernel of the tape, if there is one; with an `entry` of its own for what it leaves to the replay."""
         with uninterrupted:
             from ..kernel.emit import Options
             from ..kernel.of_tape import TapeKernel
 
         try:
             with faults_are_reasons():
-                self.kernel = kernel = TapeKernel(self.tape, True, Options(entry=True))
+                self.kernel = TapeKernel(self.tape, True, Options(entry=entry))
         except NotLowered as why:
             self.not_lowered = str(why)
-            return
-        if kernel.entry:
-            self._handle.words[entry] = kernel.entry
-        else:
-            kernel.keep(workspaces)
-            self._handle.prefer(kernel)
 
     def __call__(self, x: Array, g: Array, *data: Array | float) -> float:
         """The value at `x` (and `data`); the gradient goes into `g`.
@@ -194,14 +198,14 @@ def _what_failed(number, handle):
     if number < 0:
         return "a compiled function did not come to an end: an error inside tapegrad, please report it with the program"
     compiled = _ALIVE.get(handle)
-    if compiled is not None and number == len(compiled.tape.guards):
+    if compiled is not None and number == len(compiled.guards):
         return (
-            "an operation that NumPy may refuse (a solve, a factorisation) has a result that is not finite here; the gradient was not "
-            "computed. tg.value_and_grad calls NumPy there, which says what is wrong"
+            "an operation that NumPy may refuse (a solve, a factorisation) or Python code that is called has no finite result here; the "
+            "gradient was not computed. tg.value_and_grad calls NumPy there, which says what is wrong"
         )
-    if compiled is None or not 0 <= number < len(compiled.tape.guards):
+    if compiled is None or not 0 <= number < len(compiled.guards):
         return f"guard {number} of a compiled function saw something else than at recording"
-    guard = compiled.tape.guards[number]
+    guard = compiled.guards[number]
     return (
         f"{guard.place}: `{guard.place.text}` went another way than at the x0 of tg.compile ({guard}); the gradient was not "
         "computed. Compile with an x0 on this path, or use tg.value_and_grad, which records each path"

@@ -75,7 +75,7 @@ HELD = 1 << 24
 def _all_at_once(recording):
     """Whether all directions are better carried by one array replay of a recorded gradient than by sweeps."""
     tape, total = getattr(recording, "tape", None), sum(p.size for p in recording.inputs)
-    if tape is None or recording.primitive or total < ENOUGH:
+    if tape is None or total < ENOUGH:
         return False
     # What does not depend on the arguments (the transpose of a constant) is there once.
     sizes = [m.size for m, active in zip(tape.metas, tape.active) if m is not None and active]
@@ -253,13 +253,12 @@ def _diagonals(recording):
     ports = recording.inputs
     ends = np.cumsum([0, *(p.size for p in ports)])
     diagonals = [np.zeros(p.size, p.char) for p in ports]
-    compressed = None if recording.primitive else recording.compressed()
-    if recording.primitive or compressed is not None and compressed[0] is not None:
-        colours = None if recording.primitive else compressed[0]
-        rows = recording.many(True, None if colours is None else colours.seeds)
+    compressed = recording.compressed()
+    if compressed is not None and compressed[0] is not None:
+        rows = recording.many(True, compressed[0].seeds)
         for k, begin in enumerate(ends[:-1]):
             elements = np.arange(ports[k].size)
-            diagonals[k][:] = rows[k][begin + elements if colours is None else colours.colour[begin + elements], elements]
+            diagonals[k][:] = rows[k][compressed[0].colour[begin + elements], elements]
         return diagonals
     for k, port in enumerate(ports):
         for start in range(0, port.size, CHUNK):

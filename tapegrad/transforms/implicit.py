@@ -27,10 +27,12 @@ import numpy as np
 
 from ..array.differentiable import Differentiable, below
 from ..array.forward import jvp
+from ..array.record import guard_on
 from ..array.typing import Pytree
 from ..autograd import nested
 from ..autograd.custom import Primitive
 from ..common.errors import ConvergenceError, LeaveTapeError, OptionError, SingularJacobianError, StructureError, TapeMismatchError
+from ..common.host_functions import host_function
 from ..common.tree import flatten, unflatten
 from ..common.uninterrupted import imported
 from .functional import grad, value_and_grad
@@ -50,6 +52,14 @@ def _returned(result, name):
     if result is None:
         raise StructureError(f"{name} returns None: does the function return what it computes?")
     return result
+
+
+@host_function
+def _regular(matrix):
+    """Whether a linear system with this matrix has digits in its solution."""
+    with np.errstate(all="ignore"):
+        condition = np.linalg.cond(matrix, 1) if np.isfinite(matrix).all() else np.inf
+    return condition < 1.0 / (np.finfo(float).eps * len(matrix))
 
 
 class _Solution:
@@ -82,6 +92,7 @@ class _Solution:
         self.shapes = [np.shape(below(leaf)) for leaf in leaves]
         parameters, self.arguments = flatten(tuple(args))
         primitive = Primitive(self._value, self.name)
+        primitive.closed = "its solver is not looked into"
         primitive.defvjp(self._vjp)
         primitive.defjvp(self._jvp)
         start = [np.reshape(leaf if isinstance(leaf, Differentiable) else np.asarray(leaf, float), (-1,)) for leaf in leaves]
@@ -185,17 +196,11 @@ class _Solution:
         if self.linear != "dense":
             return self._iterated(x, parameters, b, transposed)
         matrix = self.by_x(x, *parameters)
-        array = matrix
-        while isinstance(array, Differentiable):
-            array = below(array)._v if isinstance(below(array), Differentiable) else below(array)
-        if array.size:
-            with np.errstate(all="ignore"):
-                condition = np.linalg.cond(array, 1) if np.isfinite(array).all() else np.inf
-            if not condition < 1.0 / (np.finfo(float).eps * len(array)):
-                raise SingularJacobianError(
-                    f"the derivative of {self.name} in the unknowns is singular at the solution (condition {condition:.2g}): the solution "
-                    "does not depend smoothly on the arguments there"
-                )
+        if np.size(matrix) and not guard_on(_regular(), matrix):
+            raise SingularJacobianError(
+                f"the derivative of {self.name} in the unknowns is singular at the solution: the solution does not depend smoothly on the "
+                "arguments there"
+            )
         return np.linalg.solve(np.transpose(matrix) if transposed else matrix, b)
 
     def _iterated(self, x, parameters, b, transposed):

@@ -366,11 +366,6 @@ class JacobianFunction(OfDirections):
                 way = "forward mode: its columns have" if one.forward else "reverse mode: its rows have"
                 print(f"{way} {one.count} colours, each of which shares no place in the Jacobian")
             return _from_colours(recording, one)
-        if recording.primitive:
-            # Its rules run in Python, row by row.
-            if self._explain:
-                print(f"reverse mode: the rules of the custom primitive {recording.primitive!r} run in Python")
-            return by_rows(recording)
         if mode in ("auto", "product") or self._explain:
             if recording.prediction is None:
                 recording.prediction = predict(recording, mode == "product")
@@ -437,10 +432,6 @@ class _Jacfwd(JacobianFunction):
 
     def _answered(self, args, kwargs):
         return self._plainly(*args, **kwargs) if self._replayed.jit is None else super()._answered(args, kwargs)
-
-    def _read(self, recording, structure):
-        # The rules of a custom primitive run in Python, and there may be none for reverse mode.
-        return None if recording.primitive else super()._read(recording, structure)
 
     def _ordinary(self, args, kwargs):
         answer = super()._ordinary(args, kwargs)

@@ -14,8 +14,9 @@ import scipy.special as special
 import tapegrad as tg
 import tapegrad.scipy.linalg as scipy_linalg
 from tapegrad.array.record import apply
+from tapegrad.common.tree import flatten
 from tapegrad.rules.scans import recurrence_value
-from tapegrad.scipy.integrate.runge_kutta import moved
+from tapegrad.transforms.loops import running
 from tests.rules.checker import generator
 
 RNG = generator(6)
@@ -149,6 +150,45 @@ def recurrence_cases():
                 lambda b, f, k=k: apply("recurrence", (b, f), tuple(k.items())), operands,
                 lambda b, f, k=k: recurrence_value(b, f, **k),
             )  # fmt: skip
+
+
+def loop_cases():
+    """Loops that go along arrays, with a captured value and two paths, and such that end when a condition says so; and their ways back."""
+    carry, captured, xs = V[:3] * 0.2, V[2:], C[0, :, :3]
+    k, programs, write = tg.tensor(captured, requires_grad=True), [], running.apply
+
+    def along(c, x):
+        return (np.sin(c) * k + x, c * x, False) if (c * c).sum() > 1.0 else (c * 1.3 + k, c - x, False)
+
+    def until(c, _):
+        return (c * 1.5 + k, None, False) if (c * c).sum() < 50.0 else (c, None, True)
+
+    def noted(row, operands, attrs, value):
+        programs.append(dict(attrs)["program"])
+        return write(row, operands, attrs, value=value)
+
+    running.apply = noted
+    try:
+        # Nothing is kept for the way back: all of the result has a derivative.
+        running.loop(along, carry, ([xs], flatten(xs)[1]), len(xs), False, 0, "body")
+        running.loop(until, carry, None, None, False, 0, "body")
+    finally:
+        running.apply = write
+    forward, back = [], []
+    for program, rows in zip(programs, (xs, np.zeros((0, 0)))):
+        attrs = (("program", program),)
+
+        def loop(c, k, x, attrs=attrs):
+            return apply("loop", (c, k, x), attrs)
+
+        def pull(g, c, k, x, attrs=attrs):
+            return apply("loop_pull", (g, c, k, x, apply("loop", (c, k, x), attrs)), attrs)
+
+        operands = carry, captured, rows
+        z, seeds = program.run(*operands), RNG.standard_normal(program.outputs)
+        forward.append((loop, operands))
+        back += [(pull, (seeds, *operands)), (lambda g, o=operands, z=z, a=attrs: apply("loop_pull", (g, *o, z), a), (seeds,))]
+    return {"loop": forward, "loop_pull": back}
 
 
 def placement_cases():
@@ -314,8 +354,6 @@ CASES = {
                 (np.cumprod, (2.0,)), (lambda x: np.cumprod(x, axis=1), (np.zeros((2, 0)),))],
     "recurrence": list(recurrence_cases()),
     "solve_triangular": [(scipy_linalg.solve_triangular, (REGULAR, M.T), scipy.linalg.solve_triangular)],
-    "runge_kutta_stage": [
-        (lambda y, h, k: moved(y, h, (0.5,), [k]), (V, np.array(0.3), V**2), lambda y, h, k: y + h * 0.5 * k)
-    ],
+    **loop_cases(),
     "pinv": [(np.linalg.pinv, (M,)), (np.linalg.pinv, (STACK,))],
 }  # fmt: skip

@@ -11,7 +11,6 @@ from tests.rules.checker import check, generator, wrap
 rng = generator(11)
 A, STACK = rng.standard_normal((3, 3)) + 3 * np.eye(3), rng.standard_normal((2, 3, 3)) + 3 * np.eye(3)
 B, STACKED = rng.standard_normal((3, 2)), rng.standard_normal((2, 3, 2))
-Y, STAGES = rng.standard_normal(4), [rng.standard_normal(4) for _ in range(3)]
 CASES = [
     *(
         ("solve_triangular", {"trans": trans, "lower": lower, "unit": unit}, operands)
@@ -19,11 +18,6 @@ CASES = [
         for lower in (False, True)
         for unit in (False, True)
         for operands in ((A, B), (STACK, STACKED), (STACK, B))
-    ),
-    *(
-        ("runge_kutta_stage", {"factors": factors}, (Y, h, *STAGES))
-        for factors in ((0.5, 1.0, -2.0), (0.5, 0.0, 1.5))
-        for h in (0.3, np.array(-0.2))
     ),
 ]
 

@@ -281,9 +281,9 @@ def test_what_is_refused_for_tensors():
         return -y
 
     with pytest.raises(refusal, match="events"):
-        mirrored.solve_ivp(fun, (0, 1), y0, events=lambda t, y: y[0] - 0.5)
-    for method in ("DOP853", "Radau", "BDF", "LSODA", scipy.integrate.BDF):
-        with pytest.raises(refusal, match="RK45, RK23 and RK4"):
+        mirrored.solve_ivp(fun, (0, 1), y0, "RK4", max_step=0.1, events=lambda t, y: y[0] - 0.5)
+    for method in ("LSODA", scipy.integrate.LSODA):
+        with pytest.raises(refusal, match="RK45, RK23, DOP853.* and RK4"):
             mirrored.solve_ivp(fun, (0, 1), y0, method)
     with pytest.raises(refusal, match="rtol"):
         mirrored.solve_ivp(fun, (0, 1), y0, rtol=leaf(1e-3))

@@ -293,7 +293,9 @@ def test_what_needs_the_interpreter_is_refused_by_name_and_line():
 
     line = f.__code__.co_firstlineno + 1
     with pytest.raises(UnsupportedFunctionError, match=rf"argsort at .*test_compiled.py:{line}"):
-        tg.compile(f, np.array([3.0, 1.0, 2.0]))
+        tg.compile(f, np.array([3.0, 1.0, 2.0]), kernel="never")
+    c, g = tg.compile(f, np.array([3.0, 1.0, 2.0])), np.empty(3)
+    assert once(c, np.array([0.5, 3.0, 1.0]), g) == 7.0 and g.tolist() == [0.0, 2.0, 1.0]
 
 
 def test_a_random_function_is_refused():

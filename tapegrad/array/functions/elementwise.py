@@ -140,7 +140,9 @@ def where(condition: TensorLike, x: TensorLike, y: TensorLike) -> Tensor:
     >>> tg.where([True, False], tg.tensor([1.0, 2.0]), 0.0)
     tensor([1., 0.])
     """
-    return apply("where", (record_aux(_truth(), condition), x, y))
+    if getattr(condition, "dtype", None) != bool:
+        condition = record_aux(_truth(), condition)
+    return apply("where", (condition, x, y))
 
 
 def clip(x: TensorLike, min: TensorLike | None = None, max: TensorLike | None = None) -> Tensor:

@@ -30,9 +30,14 @@ class Call:
         Context of the class form.
     nbytes : int
         What the context keeps besides operands and result.
+    why : str
+        In a functional recording: why Python is called for its value at each replay; empty if that is instructions.
+    recorded : tuple
+        There: the values of operands and result, and arrays that the function captured.
+    rules : tapegrad.program.through.Rules or None
     """
 
-    __slots__ = ("template", "static", "outputs", "several", "context", "nbytes")
+    __slots__ = ("template", "static", "outputs", "several", "context", "nbytes", "why", "recorded", "rules")
 
     # What the tape's bookkeeping reads from an array.
     shape = strides = ()
@@ -41,6 +46,12 @@ class Call:
     def __init__(self, template, static):
         self.template, self.static = template, static
         self.outputs, self.several, self.context, self.nbytes = (), None, None, 0
+        self.why, self.recorded, self.rules = "", None, None
+
+    @property
+    def count(self):
+        """How many operands it has, besides this."""
+        return max((t for t in self.template if type(t) is not Fixed), default=0)
 
     def arguments(self, values):
         """The positional arguments, from the values of the operands (this call first)."""

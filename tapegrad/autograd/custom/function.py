@@ -92,6 +92,14 @@ class FunctionPrimitive(Primitive[Any]):
         call.context = _settled(context, inputs, list(output) if call.several else [output], call, arguments)
         return results
 
+    def _output(self, call, arguments):
+        return self._forward(Context(call.context.needs_input_grad), arguments)
+
+    def kept(self, call):
+        others = [name for name in vars(call.context) if not name.startswith("_") and name != "needs_input_grad"]
+        arrays = any(kind == "array" for kind, _ in call.context._saved)
+        return f"ctx.{[*others, 'saved_tensors'][0]} holds what forward computed" if others or arrays else ""
+
     def _keeps(self, call):
         kept = {0}
         for kind, item in call.context._saved:
@@ -102,14 +110,14 @@ class FunctionPrimitive(Primitive[Any]):
         return tuple(sorted(kept))
 
     # -- rules ------------------------------------------------------------------------
-    def _rule_name(self, kind):
+    def rule_name(self, kind):
         return f"{self.name}.{'backward' if kind == 'vjp' else 'jvp'}"
 
     def _context(self, call, arguments, result):
         results = None if result is None else parts_of(result, call)
         return _View(call.context, arguments, results)
 
-    def _has_rule(self, kind):
+    def has_rule(self, kind):
         name = "backward" if kind == "vjp" else "jvp"
         return getattr(self.cls, name) is not getattr(Function, name)
 
@@ -119,31 +127,35 @@ class FunctionPrimitive(Primitive[Any]):
     def _without_rules(self):
         return f"{self.name} has neither a backward nor a jvp method; write backward(ctx, *gradients)"
 
-    def _cotangents(self, call, arguments, parts, result, likes, recorded=False):
+    def _numbers(self, call):
+        """The names in the context of what may depend on the values of arguments."""
         kept = [name for name, value in vars(call.context).items() if not name.startswith("_") and _is_number(value)]
-        if any(kind == "array" and _is_number(item) for kind, item in call.context._saved):
-            kept.append("saved_tensors")
+        saved = any(kind == "array" and _is_number(item) for kind, item in call.context._saved)
+        return [*kept, "saved_tensors"] if saved else kept
+
+    def _cotangents(self, call, arguments, parts, result, likes, recorded=False):
+        kept = self._numbers(call)
         if recorded and kept:
             raise HigherOrderError(
-                f"{self._rule_name('vjp')} gives first derivatives only: ctx.{kept[0]} holds what forward computed, through which "
+                f"{self.rule_name('vjp')} gives first derivatives only: ctx.{kept[0]} holds what forward computed, through which "
                 "no second derivative passes. Save arguments and results only, and compute the rest in backward"
             )
         return super()._cotangents(call, arguments, parts, result, likes, recorded)
 
     def _run_vjp(self, call, arguments, parts, result):
         context = self._context(call, arguments, result)
-        with noted(f"raised in {self._rule_name('vjp')}"):
+        with noted(f"raised in {self.rule_name('vjp')}"):
             cotangents = self.cls.backward(context, *handed(parts, None))
         return self._counted(cotangents, len(call.template), "vjp")
 
     def _run_jvp(self, call, arguments, tangents, result):
         context = self._context(call, arguments, result)
-        with noted(f"raised in {self._rule_name('jvp')}"):
+        with noted(f"raised in {self.rule_name('jvp')}"):
             output = self.cls.jvp(context, *handed(tangents, None))
         return self._result_tangents(call, output)
 
     def push(self, call, arguments, tangents, result):
-        if any(isinstance(x, Differentiable) and tracked(x) for x in (*arguments, result)):
+        if self._numbers(call) and any(isinstance(x, Differentiable) and tracked(x) for x in (*arguments, result)):
             self._refuse_second()
         return super().push(call, arguments, tangents, result)
 

@@ -23,6 +23,7 @@ import numpy as np
 from ...array.differentiable import Differentiable
 from ...array.objects import joined
 from ...array.record import apply, normalise, plain, trace_of, tracked
+from ...array.tensor import Tensor
 from ...array.traces import computed
 from ...common.dtypes import plain_array
 from ...common.errors import DtypeError, HigherOrderError, MissingRuleError, RuleError, noted
@@ -42,6 +43,8 @@ class Primitive(Generic[R]):
 
     #: Whether a replay may call the function again at another point.
     replayed = True
+    #: Why the function is not recorded on tensors, but called: empty if that is tried.
+    closed = ""
 
     def __init__(self, function: Callable[..., R], name: str | None = None) -> None:
         self.function = function
@@ -115,7 +118,14 @@ class Primitive(Generic[R]):
 
     def _compute(self, call, arguments, needed):
         """Run the function; notes its results in `call` and returns them as arrays."""
-        return self._note_results(call, self.function(*handed(arguments, self.function), **call.static))
+        return self._note_results(call, self._output(call, handed(arguments, self.function)))
+
+    def _output(self, call, arguments):
+        return self.function(*arguments, **call.static)
+
+    def kept(self, call):
+        """What a rule is handed besides arguments and result that may be other at other points, in words; empty if nothing is."""
+        return ""
 
     def _note_results(self, call, output, plain_results=()):
         call.several = type(output) if type(output) in (tuple, list) else None
@@ -150,12 +160,24 @@ class Primitive(Generic[R]):
             return call.several(tensors) if call.several else tensors[0]
         value = packed(floats) if call.several else normalise(floats[0])
         attrs = (("keeps", self._keeps(call)),)
-        whole = apply(self.row, (call, *operands), attrs, value=value)
+        live = [] if trace is None or not self.replayed else self._through(trace, call, operands, value)
+        whole = apply(self.row, (call, *operands, *live), attrs, value=value)
         return unpacked(whole, call)
+
+    def _through(self, trace, call, operands, value):
+        """The value of the instruction as instructions of the recording, in a list; empty if Python is to be called for it."""
+
+        def body():
+            output = self._output(call, call.arguments([call, *operands]))
+            return packed(list(map(joined, output))) if call.several else joined(output)
+
+        why = self.closed or self.kept(call)
+        live, call.why = ([], why) if why else trace.through(body, value)
+        return live
 
     def _keeps(self, call):
         """Operands whose values the instruction keeps: all, and the result."""
-        return (*range(max((t for t in call.template if type(t) is not Fixed), default=0) + 1), -1)
+        return (*range(call.count + 1), -1)
 
     def _recomputed(self, call, *values, keeps=()):
         """The value computed again (for listings, where the tape did not keep it)."""
@@ -222,15 +244,15 @@ class Primitive(Generic[R]):
         contributions = {}
         for k, (number, c, like) in enumerate(zip(call.template, cotangents, likes)):
             if like is not None and c is not None:
-                what = f"{self._rule_name('vjp')} returned, for {self._argument(k)},"
+                what = f"{self.rule_name('vjp')} returned, for {self._argument(k)},"
                 contributions[number] = fitted(c, like, what, recorded)
         return contributions
 
-    def _has_rule(self, kind):
+    def has_rule(self, kind):
         """Whether the rule of this kind was given."""
         return (self.vjp_rule if kind == "vjp" else self.jvp_rule) is not None
 
-    def _rule_name(self, kind):
+    def rule_name(self, kind):
         return f"the {kind.upper()} rule of {self.name!r}"
 
     def _giving(self, kind):
@@ -242,9 +264,9 @@ class Primitive(Generic[R]):
 
     def _cotangents(self, call, arguments, parts, result, likes, recorded=False):
         """One cotangent per positional argument; `likes` are of the shapes of those that are wanted, else None."""
-        if self._has_rule("vjp"):
+        if self.has_rule("vjp"):
             return self._run_vjp(call, arguments, parts, result)
-        if not self._has_rule("jvp"):
+        if not self.has_rule("jvp"):
             raise MissingRuleError(self._without_rules())
         from .transposing import transpose, transposed_on_tape
 
@@ -253,13 +275,13 @@ class Primitive(Generic[R]):
 
         if recorded:
             return transposed_on_tape(linear, likes, parts)
-        return transpose(linear, likes, parts, self._rule_name("jvp"), self._giving("vjp"))
+        return transpose(linear, likes, parts, self.rule_name("jvp"), self._giving("vjp"))
 
     def _run_vjp(self, call, arguments, parts, result):
         """The VJP rule on cotangents `parts`, arrays or tensors: one cotangent per positional argument."""
         rule = self.vjp_rule
         results = results_of(result, call)
-        with noted(f"raised in {self._rule_name('vjp')}"):
+        with noted(f"raised in {self.rule_name('vjp')}"):
             cotangents = rule(
                 *handed([call.several(parts) if call.several else parts[0], results, *arguments], rule), **call.static
             )
@@ -270,7 +292,7 @@ class Primitive(Generic[R]):
             cotangents = (cotangents,)
         if len(cotangents) != count:
             raise RuleError(
-                f"{self._rule_name(kind)} returned {len(cotangents)} cotangents for {count} positional arguments; return a "
+                f"{self.rule_name(kind)} returned {len(cotangents)} cotangents for {count} positional arguments; return a "
                 "tuple with one for each, None where there is none"
             )
         return [joined(c) for c in cotangents]
@@ -313,24 +335,29 @@ class Primitive(Generic[R]):
         Arguments, tangents and results may be tensors or dual numbers where a
         rule written in differentiable NumPy is given.
         """
-        if self._has_rule("jvp"):
+        if self.has_rule("jvp"):
             return self._run_jvp(call, arguments, tangents, result)
-        if not self._has_rule("vjp"):
+        if not self.has_rule("vjp"):
             raise MissingRuleError(self._without_rules())
-        if any(isinstance(x, Differentiable) for x in (*arguments, *tangents, result)):
-            raise HigherOrderError(
-                f"a second derivative of {self.name!r} needs its JVP as a rule written in differentiable NumPy: give "
-                f"it with {self._giving('jvp')}"
-            )
-        from .transposing import transpose
+        from .transposing import transpose, transposed_on_tape
 
         likes = [
             None if o.value is not None else np.zeros(o.shape, o.dtype) if o.shape or o.dtype.char != "d" else 0.0
             for o in call.outputs
         ]
-        return transpose(
-            lambda parts: self._run_vjp(call, arguments, parts, result), likes, tangents, self._rule_name("vjp"), self._giving("jvp")
-        )
+
+        def linear(parts):
+            return self._run_vjp(call, arguments, parts, result)
+
+        live = [x for x in (*arguments, *tangents, result) if isinstance(x, Differentiable)]
+        if live and trace_of(live) is not None and all(isinstance(x, Tensor) for x in live):
+            return transposed_on_tape(linear, likes, tangents)
+        if live:
+            raise HigherOrderError(
+                f"a second derivative of {self.name!r} needs its JVP as a rule written in differentiable NumPy: give "
+                f"it with {self._giving('jvp')}"
+            )
+        return transpose(linear, likes, tangents, self.rule_name("vjp"), self._giving("jvp"))
 
     def _run_jvp(self, call, arguments, tangents, result):
         rule = self.jvp_rule
@@ -338,12 +365,12 @@ class Primitive(Generic[R]):
             t if t is not None or not is_float(a) else 0.0 if np.ndim(a) == 0 else np.zeros(a.shape, a.dtype)
             for a, t in zip(arguments, tangents)
         )
-        with noted(f"raised in {self._rule_name('jvp')}"):
+        with noted(f"raised in {self.rule_name('jvp')}"):
             output = rule(*handed([full, results_of(result, call), *arguments], rule), **call.static)
         return self._result_tangents(call, output)
 
     def _result_tangents(self, call, tangents):
-        name = self._rule_name("jvp")
+        name = self.rule_name("jvp")
         tangents = tuple(tangents) if call.several and isinstance(tangents, (tuple, list)) else (tangents,)
         if len(tangents) != len(call.outputs):
             raise RuleError(f"{name} returned {len(tangents)} tangents for {len(call.outputs)} results; return as many")

@@ -15,13 +15,17 @@ reductions, softmax     all elements of one line (one group) to its results;
 scans, recurrences      each element to those after it, by a chain;
 matrix products         a row of one operand and a column of the other to each element.
 
-Anything else (solves, factorizations, a user's primitive) counts as dense.  Where many
+user's primitives       as the tape of their JVP rule, from tangents to tangents.
+
+Anything else (solves, factorizations, a rule that calls Python) counts as dense.  Where many
 depend on the same many, an element that is no value stands between (a *hub*): a dense
 n x n instruction has 2 n edges.  So the graph, and what is read off it (`pattern`), is no
 larger than the values of the tape together.
 """
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 import numpy as np
 
@@ -156,7 +160,12 @@ class Elements:
         if not inputs or not entry.meta.size:
             # Arguments without elements.
             return np.full(shape, -1)
-        result = self._way(row, operands, attrs)(row, operands, shape, attrs, inputs)
+        if row.primitive is None:
+            result = self._way(row, operands, attrs)(row, operands, shape, attrs, inputs)
+        else:
+            rules = attrs["call"].rules
+            tape = "" if rules is None else rules.tape(True, tuple(inputs))
+            result = self._dense(row, operands, shape, attrs, inputs) if isinstance(tape, str) else self._ruled(tape, list(inputs.values()))
         return int(result.reshape(())) if entry.meta is SCALAR else np.reshape(result, shape)
 
     def _way(self, row, operands, attrs):
@@ -168,6 +177,18 @@ class Elements:
         if row.effect == "reduce":
             return self._reduced if "axis" in attrs and len(operands) == 1 else self._dense
         return {"scan": self._scanned, "product": self._product}.get(row.effect, self._dense)
+
+    def _ruled(self, tape, tangents):
+        """The numbers of what the tape of a JVP rule makes of those of the tangents, its first arguments."""
+        outside = self.tape, self._of
+        self.tape = replace(tape, wanted=tuple(k < len(tangents) for k in range(len(tape.inputs))))
+        self._of = {slot: tangents[k] for k, slot in enumerate(tape.leaves) if slot and k < len(tangents)}
+        self._of.update({slot: int(np.ravel(tangents[k])[at]) for k, at, slot in tape.elements if k < len(tangents)})
+        self._walk()
+        ((slot, what),) = tape.outputs
+        result = np.asarray(self._of.get(slot, np.full(tape.metas[slot].shape if slot else np.shape(what), -1)))
+        self.tape, self._of = outside
+        return result
 
     def _elementwise(self, row, operands, shape, attrs, inputs):
         return self._union([np.broadcast_to(g, shape) for g in inputs.values()])

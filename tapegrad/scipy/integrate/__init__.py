@@ -1,7 +1,8 @@
 """Functions of `scipy.integrate` on tensors; every other name is SciPy's own."""
 
 from ..mirrors import MIRRORS, own_names
-from .ivp import solve_ivp  # noqa: F401
+from .ivp import odeint, solve_ivp  # noqa: F401
+from .quadrature import quad  # noqa: F401
 from .samples import cumulative_trapezoid, fixed_quad, simpson, trapezoid  # noqa: F401
 
 __all__ = list(MIRRORS["scipy.integrate"])

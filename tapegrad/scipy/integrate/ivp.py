@@ -1,18 +1,31 @@
-"""`solve_ivp`: initial value problems whose solution is differentiated through its steps."""
+"""`solve_ivp` and `odeint`: initial value problems whose solution is differentiated through its steps."""
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 
-from ...common.errors import UnsupportedFunctionError
+from ...array.functions import stack
+from ...autograd.custom import stop_gradient
+from ...common.errors import ConvergenceError, UnsupportedFunctionError
 from ...common.uninterrupted import Lazily
-from ...tape.modes import no_grad
-from ..mirrors import array, constant, differentiable, value
-from .runge_kutta import Constant, Segment, classical_step
+from ..mirrors import array, constant, differentiable, finite, plainly, value
+from . import events as happenings
+from .explicit import DormandPrince853, RungeKutta, classical
+from .stepping import Problem, flag
+from .stiff import BDF, Radau
 
-_integrate = Lazily("scipy.integrate")
+_integrate, _optimize = Lazily("scipy.integrate"), Lazily("scipy.optimize")
+
+METHODS = {"RK45": RungeKutta, "RK23": RungeKutta, "DOP853": DormandPrince853, "BDF": BDF, "Radau": Radau}
+IMPLICIT = ("BDF", "Radau")
+#: SciPy's words, by status.
+MESSAGES = {
+    -1: "Required step size is less than spacing between numbers.",
+    0: "The solver successfully reached the end of the integration interval.",
+    1: "A termination event occurred.",
+}
+#: The end of an integration that takes no steps of its own choice.
+FINISHED = {"failed": 0.0, "ended": 0.0, "njev": 0.0, "nlu": 0.0}
 
 
 class OdeSolution:
@@ -23,6 +36,7 @@ class OdeSolution:
     ts : ndarray
         Times between the steps.
     interpolants : list
+        Functions of times, one for each step.
     """
 
     def __init__(self, ts, interpolants):
@@ -43,7 +57,7 @@ class OdeSolution:
             raise ValueError("`t` must be a float or a 1-D array.")
         order = np.argsort(where, kind="stable")
         parts = [self.interpolants[k](t[np.flatnonzero(where == k)]) for k in np.unique(where)]
-        states = np.concatenate(parts, axis=1)
+        states = np.transpose(np.concatenate(parts))
         return states if np.array_equal(order, np.arange(len(order))) else states[:, np.argsort(order, kind="stable")]
 
 
@@ -52,12 +66,10 @@ def solve_ivp(
 ):
     """Solve an initial value problem ``dy/dt = fun(t, y, *args)``.
 
-    Differentiable in `y0`, `args`, the ends of `t_span`, `t_eval`, and in
-    tensors that `fun` itself holds.  With plain arguments it is SciPy's (after one
-    call of `fun` that looks for tensors in the result), and with tensors it takes
-    the same steps: SciPy chooses them on plain numbers, and they are taken again with tensors, so the derivative
-    is that of the accepted steps.  It differs from the derivative of the exact
-    solution by about the tolerance.
+    Differentiable in `y0`, `args`, the ends of `t_span`, `t_eval`, and in tensors that `fun`, `jac` and the events
+    hold.  With plain arguments it is SciPy's (after one call of `fun` and the events that looks for tensors in the
+    results), and with tensors it takes the same steps; the derivative is that of the accepted
+    steps, and differs from the derivative of the exact solution by about the tolerance.
 
     Parameters
     ----------
@@ -66,28 +78,27 @@ def solve_ivp(
         scalars is stacked.
     t_span : pair of float
     y0 : array-like, shape (n,)
-    method : {"RK45", "RK23", "RK4"}
-        Dormand-Prince, Bogacki-Shampine, or the classical method of order 4 with
-        fixed steps of at most `max_step` (which SciPy has not).  SciPy's other
-        methods are refused for tensors.
+    method : {"RK45", "RK23", "DOP853", "BDF", "Radau", "RK4"}
+        As in SciPy, or the classical method of order 4 with fixed steps of at most
+        `max_step` (which SciPy has not).
     t_eval : array-like, shape (m,), optional
         Times of the result; the steps themselves by default.
     dense_output : bool
         Whether to return a continuous solution as `sol`.
-    events
-        Refused for tensors.
+    events : callable, or sequence of them, optional
+        ``event(t, y, *args)``, with attributes `terminal` and `direction`; the times at which they are zero are differentiable.
     vectorized : bool
         Whether `fun` takes (n, k).
     args : tuple, optional
     **options
-        `rtol` (1e-3), `atol` (1e-6), `first_step`, `max_step`, as in SciPy.
+        `rtol` (1e-3), `atol` (1e-6), `first_step`, `max_step`, and `jac` of BDF and Radau, as in SciPy; without
+        `jac` the Jacobian is the derivative of `fun`.
 
     Returns
     -------
     OptimizeResult
-        With `t` (m,), `y` (n, m), `sol`, `status` (0, or -1 for a step that
-        becomes too small), `message`, `success`, `nfev`, `njev`, `nlu`,
-        `t_events`, `y_events`.
+        With `t` (m,), `y` (n, m), `sol`, `status` (0; 1 after a terminal event; -1 for a step that
+        becomes too small), `message`, `success`, `nfev`, `njev`, `nlu`, `t_events`, `y_events`.
 
     Raises
     ------
@@ -107,95 +118,198 @@ def solve_ivp(
     -0.735759 -0.735759
     """
     name = method if isinstance(method, str) else getattr(method, "__name__", str(method))
+    args = () if args is None else tuple(args)
+    happening = None if events is None else happenings.prepared(events, args)
     if not differentiable(t_span, y0, t_eval, args) and name != "RK4":
-        first = fun(float(t_span[0]), array(y0)[:, None] if vectorized else array(y0), *(args or ()))
-        if not differentiable(first):
+        t, y = float(t_span[0]), array(y0)
+        first = fun(t, y[:, None] if vectorized else y, *args)
+        if not differentiable(first, happening[0](t, y) if happening else ()):
             return _integrate.solve_ivp(
-                fun, t_span, y0, method, t_eval, dense_output, events, vectorized, args, **options
+                fun, t_span, y0, method, t_eval, dense_output, events, vectorized, args or None, **options
             )
-    if name not in ("RK45", "RK23", "RK4"):
-        raise UnsupportedFunctionError(
-            f"solve_ivp with tensors takes the methods RK45, RK23 and RK4 (fixed steps), not {name!r}"
-        )
-    if events is not None:
-        raise UnsupportedFunctionError(
-            "solve_ivp with tensors takes no events=: the time of an event depends on the solution. Find it on plain "
-            "numbers, and end t_span there"
-        )
-    start, stop = (float(value(t)) for t in t_span)
-    t0, tf, y0 = _time(t_span[0]), _time(t_span[1]), array(y0)
+    if name not in (*METHODS, "RK4"):
+        raise UnsupportedFunctionError(f"solve_ivp with tensors takes the methods {', '.join(METHODS)} and RK4, not {name!r}")
+    y0 = array(y0)
     times = None if t_eval is None else array(t_eval)
+    problem, first_step, jac = _problem(fun, t_span, y0, name, times, happening, vectorized, args, options)
+    if name == "RK4":
+        if dense_output or events:
+            raise UnsupportedFunctionError("solve_ivp with method='RK4' has no dense_output and no events; pass t_eval")
+        ts, ys, calls = classical(problem, y0, times)
+        return _result(FINISHED, calls, ts, ys)
+    if y0.size == 0 or problem.start == problem.stop:
+        return _nowhere(problem, y0, times, dense_output)
+    method = METHODS[name](problem, name, jac)
+    state = method.start(y0, first_step)
+    if times is not None and not dense_output and events is None:
+        end = method.at_times(state, times)
+        kept = _reached(problem, times, end["t"]) if end["failed"] > 0 else len(times)
+        return _result(end, end["nfev"], times[:kept], np.transpose(end["outputs"][:kept]) if kept else [])
+    interpolated = dense_output or times is not None or events is not None
+    end, count, steps = method.all_steps(state, interpolated)
+    ts, ys, segments = np.reshape(problem.start, (1,)), np.expand_dims(y0, 0), []
+    if count:
+        ts, ys = np.concatenate([ts, steps["t"]]), np.concatenate([ys, steps["y"]])
+        segments = [{key: leaf[k] for key, leaf in steps["segment"].items()} for k in range(count * interpolated)]
+    solutions = [lambda t, segment=segment: method.between(segment, t) for segment in segments]
+    met: list | None = None
+    if happening and not count:
+        met = [[] for _ in problem.limits]
+    elif happening:
+        met, last = happenings.met(problem, state, end, steps, ts, solutions)
+        if last is not None:
+            ts = np.concatenate([ts[:-1], np.reshape(last, (1,))])
+            ys = np.concatenate([ys[:-1], np.expand_dims(solutions[-1](last), 0)])
+    sol = OdeSolution(value(ts), solutions) if solutions else None
+    calls = end["nfev"] + float(method.dense_calls * count * interpolated)
+    if times is not None:
+        ts = times[: _reached(problem, times, ts[-1])]
+        ys = np.transpose(sol(ts)) if sol and len(ts) else []
+    return _result(end, calls, ts, np.transpose(ys), sol if dense_output else None, met)
+
+
+def odeint(
+    func, y0, t, args=(), Dfun=None, col_deriv=0, full_output=0, ml=None, mu=None, rtol=None, atol=None, tcrit=None, h0=0.0, hmax=0.0,
+    hmin=0.0, ixpr=0, mxstep=0, mxhnil=0, mxordn=12, mxords=5, printmessg=0, tfirst=False,
+):  # fmt: skip
+    """Solve ``dy/dt = func(y, t, *args)``, with `y0` at the first of the times `t`.
+
+    With plain arguments it is SciPy's; with tensors it takes the steps of `solve_ivp` with the method
+    DOP853 and these tolerances, not those of LSODA.  For stiff problems use `solve_ivp` with BDF or Radau.
+
+    Parameters
+    ----------
+    func : callable
+        ``func(y, t, *args)``, or ``func(t, y, *args)`` with `tfirst`; gives (n,).
+    y0 : array-like, shape (n,)
+    t : array-like, shape (m,)
+        Differentiable, as are `y0`, `args` and what `func` itself holds.
+    args : tuple
+    rtol, atol : float or array-like, optional
+        1.49e-8 by default.
+    h0, hmax : float
+        The first and the largest size of a step; 0, if they are chosen.
+    tfirst : bool
+    full_output, tcrit
+        For plain numbers only.
+    Dfun, col_deriv, ml, mu, hmin, ixpr, mxstep, mxhnil, mxordn, mxords, printmessg
+        Of LSODA; tensors do not use them.
+
+    Returns
+    -------
+    Tensor or ndarray, shape (m, n)
+
+    Raises
+    ------
+    ConvergenceError
+        A step becomes too small.
+    UnsupportedFunctionError
+        For options that are for plain numbers only.
+
+    Examples
+    --------
+    >>> import numpy as np, tapegrad as tg
+    >>> from tapegrad.scipy.integrate import odeint
+    >>> end = lambda k: odeint(lambda y, t: -k * y, [1.0], [0.0, 2.0])[-1, 0]
+    >>> print(f"{tg.grad(end)(0.5):.6f} {-2 * np.exp(-1):.6f}")
+    -0.735759 -0.735759
+    """
+    start, times = np.reshape(array(y0), (-1,)) if np.ndim(y0) == 0 else array(y0), array(t)
+    slope = func if tfirst else lambda t, y, *args: func(y, t, *args)
+    if not differentiable(y0, t, args) and not differentiable(slope(float(times[0]), start, *args)):
+        return _integrate.odeint(
+            func, y0, t, args, Dfun, col_deriv, full_output, ml, mu, rtol, atol, tcrit, h0, hmax, hmin, ixpr, mxstep, mxhnil, mxordn,
+            mxords, printmessg, tfirst,
+        )  # fmt: skip
+    if full_output or tcrit is not None:
+        raise UnsupportedFunctionError("odeint of tensors has no full_output= and no tcrit=; solve_ivp reports what it did")
+    ahead = np.diff(times)
+    if not (np.all(ahead >= 0) or np.all(ahead <= 0)):
+        raise ValueError("The values in t must be monotonically increasing or monotonically decreasing; repeated values are allowed.")
+    options = {"rtol": 1.49012e-8 if rtol is None else rtol, "atol": 1.49012e-8 if atol is None else atol}
+    options |= {name: size for name, size in (("first_step", h0), ("max_step", hmax)) if size}
+    problem, first_step, _ = _problem(slope, (times[0], times[-1]), start, "DOP853", None, None, False, tuple(args), options)
+    if problem.start == problem.stop:
+        return np.stack([start] * len(times))
+    method = DormandPrince853(problem, "DOP853")
+    end = method.at_times(method.start(start, first_step), times)
+    if end["failed"] > 0:
+        raise ConvergenceError(f"odeint: {MESSAGES[-1]} Stiff problems are for solve_ivp with method='BDF' or 'Radau'")
+    return end["outputs"]
+
+
+def _problem(fun, t_span, y0, name, times, happening, vectorized, args, options):
+    """The problem, the first size and the Jacobian that were given; raises for what SciPy refuses."""
+    jac = options.pop("jac", None) if name in IMPLICIT else None
+    options = {key: None if v is None else constant(v, "solve_ivp", key, "it chooses the steps") for key, v in options.items()}
+    start, stop = (t if differentiable(t) else float(t) for t in t_span)
+    # SciPy looks at the arguments when it is asked for a solver.
+    length = np.inf if differentiable(start, stop) else abs(stop - start)
+    theirs = {"jac": np.zeros((y0.size, y0.size))} if name in IMPLICIT else {}
+    solver = getattr(_integrate, "RK45" if name == "RK4" else name)
+    solver(lambda t, y: 0.0 * y, 0.0, np.zeros(y0.shape), length, **options, **theirs)
+    try:
+        finite(True, y0)
+    except ValueError as error:
+        raise ValueError("All components of the initial state `y0` must be finite.") from error
+    forward = bool(stop >= start)
+    if times is not None:
+        if times.ndim != 1:
+            raise ValueError("`t_eval` must be 1-dimensional.")
+        low, high = (start, stop) if forward else (stop, start)
+        if np.any(times < low) or np.any(times > high):
+            raise ValueError("Values in `t_eval` are not within `t_span`.")
+        if np.any((times[1:] <= times[:-1]) if forward else (times[1:] >= times[:-1])):
+            raise ValueError("Values in `t_eval` are not properly sorted.")
 
     def slope(t, y):
-        dydt = array(fun(t, np.expand_dims(y, 1) if vectorized else y, *(args or ())))
+        dydt = array(fun(t, np.expand_dims(y, 1) if vectorized else y, *args))
         if vectorized:
             dydt = np.reshape(dydt, (-1,))
         if tuple(dydt.shape) != tuple(y.shape):
             raise ValueError(f"`fun` returned shape {tuple(dydt.shape)}, `y` has shape {tuple(y.shape)}")
         return dydt
 
-    def on_numbers(t, y):
-        with no_grad():
-            return value(slope(t, y))
-
-    options = {key: None if v is None else constant(v, "solve_ivp", key, "it chooses the steps") for key, v in options.items()}
-    # Of fixed steps SciPy only looks at the arguments.
-    fixed = name == "RK4"
-    max_step = options.pop("max_step", np.inf) if fixed else None
-    theirs = _integrate.solve_ivp(
-        (lambda t, y: 0.0 * y) if fixed else on_numbers, (start, stop), value(y0), "RK45" if fixed else method,
-        None if times is None else value(times), True, **options,
+    together, ways, limits = happening or (None, None, None)
+    problem = Problem(
+        slope, start, stop, 1.0 if forward else -1.0, np.maximum(options.get("rtol", 1e-3), 100 * np.finfo(float).eps),
+        options.get("atol", 1e-6), float(options.get("max_step", np.inf)), together, ways, limits,
     )  # fmt: skip
-    if fixed:
-        if dense_output:
-            raise UnsupportedFunctionError("solve_ivp with method='RK4' has no dense_output; pass t_eval")
-        theirs.nfev, ts, ys = _fixed(slope, t0, tf, y0, times, max_step)
-        return _result(theirs, ts, np.stack(ys, axis=1), None)
-    nodes, t, y, segments, ts, ys = theirs.sol.ts, t0, y0, [], [t0], [y0]
-    table, f = getattr(_integrate, name), slope(t0, y0)
-    for node in nodes[1:]:
-        new = tf if node == stop else t0 + (node - start)
-        segments.append(Segment(slope, t, y, f, new, table) if start != stop and y0.size else Constant(y, y + (new - t) * f))
-        t, y, f = new, segments[-1].end, segments[-1].slope
-        ts.append(t)
-        ys.append(y)
-    sol = OdeSolution(nodes, segments)
-    if times is None:
-        ts, ys = _stacked(ts), np.stack(ys, axis=1)
-    else:
-        # Where the steps became too small, there is nothing behind the last one.
-        ts = times[: int(np.sum((value(times) - nodes[-1]) * (1.0 if stop >= start else -1.0) <= 0))]
-        ys = sol(ts) if len(ts) else []
-    return _result(theirs, ts, ys, sol if dense_output else None)
+    return problem, options.get("first_step"), (lambda t, y: jac(t, y, *args)) if callable(jac) else jac
 
 
-def _result(theirs, ts, ys, sol):
-    """SciPy's result with these times, values and continuous solution."""
-    theirs.update(t=ts, y=ys, sol=sol)
-    return theirs
+def _reached(problem, times, last):
+    """How many of the times are not behind the last one."""
+    return int(np.sum(flag(problem.direction * stop_gradient(last - times) >= 0)))
 
 
-def _time(t):
-    return t if differentiable(t) else float(t)
+def _result(end, calls, t, y, sol=None, met=None):
+    """The result as SciPy returns it."""
+    status = -1 if end["failed"] > 0 else 1 if end["ended"] > 0 else 0
+    times = states = None
+    if met is not None:
+        times, states = ([_joined([pair[k] for pair in pairs]) for pairs in met] for k in range(2))
+    return _optimize.OptimizeResult(
+        t=_joined(t), y=y, sol=sol, t_events=times, y_events=states, nfev=_count(calls), njev=_count(end["njev"]), nlu=_count(end["nlu"]),
+        status=status, message=MESSAGES[status], success=status >= 0,
+    )  # fmt: skip
 
 
-def _stacked(ts):
-    return np.stack(ts) if differentiable(ts) else np.array(ts)
+def _joined(parts):
+    """A list of numbers or arrays, of which some may be tensors, as an array; one of plain numbers where it has no derivative."""
+    whole = (stack(parts) if differentiable(*parts) else np.array(parts, float)) if isinstance(parts, list) else parts
+    return plainly(whole)
 
 
-def _fixed(fun, t0, tf, y, times, max_step):
-    """The classical method with equal steps of at most `max_step`, between the times that are asked for."""
-    if not 0.0 < max_step < np.inf:
-        raise ValueError("method='RK4' takes fixed steps: pass max_step=, the largest size, which must be positive")
-    ts, ys, calls, t = [t0], [y], 0, t0
-    for end in [tf] if times is None else [times[k] for k in range(len(times))]:
-        width, origin = end - t, t
-        count = max(1, math.ceil(abs(float(value(width))) / max_step * (1 - 1e-12)))
-        for k in range(count):
-            y = classical_step(fun, t, y, width / count)
-            t = end if k + 1 == count else origin + width * ((k + 1) / count)
-            calls += 4
-            if times is None or k + 1 == count:
-                ts.append(t)
-                ys.append(y)
-    return (calls, _stacked(ts), ys) if times is None else (calls, times, ys[1:])
+def _count(number):
+    number = plainly(number)
+    return int(number) if isinstance(number, float) else number
+
+
+def _nowhere(problem, y0, times, dense_output):
+    """The result for an interval of no length, or no unknowns; it moves with the ends."""
+    end = y0 + (problem.stop - problem.start) * problem.slope(problem.start, y0)
+    sol = OdeSolution(value([problem.start, problem.stop]), [lambda t: y0 + 0.0 * np.expand_dims(t, -1)])
+    ts = [problem.start, problem.stop] if times is None else times
+    ys = np.stack([y0, end], axis=1) if times is None else sol(times)
+    return _result(FINISHED, 1.0, ts, ys, sol if dense_output else None, None if problem.limits is None else [[] for _ in problem.limits])

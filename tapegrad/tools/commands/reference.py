@@ -11,6 +11,7 @@ import operator
 import re
 import types
 
+from ... import automata  # noqa: F401  (its names are public)
 from ...array import functions
 from ...common.printing import markdown
 from ...scipy.mirrors import MIRRORS
@@ -30,6 +31,7 @@ _MODULES = {
     "optimize": None,
     "optim": None,
     "nn.functional": None,
+    "automata": None,
     "errors": (),
 }
 
@@ -53,13 +55,13 @@ def public(tg):
     >>> from tapegrad.tools.commands import reference
     >>> import tapegrad
     >>> [title for title, names in reference.public(tapegrad)]
-    ['tg', 'tg.autograd', 'tg.implicit', 'tg.optimize', 'tg.optim', 'tg.nn.functional', 'tg.errors']
+    ['tg', 'tg.autograd', 'tg.implicit', 'tg.optimize', 'tg.optim', 'tg.nn.functional', 'tg.automata', 'tg.errors']
     """
     modules = [("tg", [(n, getattr(tg, n)) for n in tg.__all__ if not isinstance(getattr(tg, n), types.ModuleType)])]
     for module, names in _MODULES.items():
         namespace = operator.attrgetter(module)(tg)
         if names is None:
-            names = namespace.__all__
+            names = [n for n in namespace.__all__ if not isinstance(getattr(namespace, n), int)]
         elif not names:
             classes = {n: c for n, c in vars(namespace).items() if isinstance(c, type) and c.__module__ == namespace.__name__}
             names = [n for n, c in classes.items() if issubclass(c, Exception)]
@@ -80,6 +82,7 @@ def _signature(member):
         return "(...)"
 
     def unquoted(annotation):
+        annotation = getattr(annotation, "__forward_arg__", annotation)
         return _Plain(annotation) if isinstance(annotation, str) else annotation
 
     parameters = [p.replace(annotation=unquoted(p.annotation)) for p in signature.parameters.values()]

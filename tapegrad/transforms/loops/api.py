@@ -10,7 +10,7 @@ import numpy as np
 from ...array.differentiable import Differentiable
 from ...array.functions import concatenate
 from ...common.errors import StructureError
-from ...common.tree import flatten, unflatten
+from ...common.tree import flatten, parts_of, unflatten
 from . import plain
 
 
@@ -53,7 +53,15 @@ def scan(
     6.0 [1. 3. 6.]
     """
     leaves, structure, turns = plain.turns_of(xs, length)
-    return plain.scan(f, init, leaves, structure, turns, reverse)
+    parts = None if structure is None else (leaves, structure)
+
+    def turn(carry, x):
+        return *plain.pair(f(carry, x)), False
+
+    def in_python(watch):
+        return plain.scan(f, init, leaves, structure, turns, reverse, watch)
+
+    return _looped(turn, init, parts, turns, reverse, memory, "the body of the scan", in_python)
 
 
 def while_loop(cond: Callable[[Any], Any], body: Callable[[Any], Any], init: Any, memory: int | None = None) -> Any:
@@ -83,7 +91,33 @@ def while_loop(cond: Callable[[Any], Any], body: Callable[[Any], Any], init: Any
     >>> print(f"{tg.grad(root)(2.0):.6f} {0.5 / 2**0.5:.6f}")
     0.353553 0.353553
     """
-    return plain.while_loop(cond, body, init)
+
+
+    def turn(carry, _):
+        return (body(carry), None, False) if cond(carry) else (carry, None, True)
+
+    def in_python(watch):
+        return plain.while_loop(cond, body, init, watch), None
+
+    return _looped(turn, init, None, None, False, memory, "the body of the while loop", in_python)[0]
+
+
+def _looped(turn, init, xs, turns, reverse, memory, name, in_python):
+    """A loop as one instruction, if there is something to differentiate; else in Python."""
+    if not any(isinstance(part, Differentiable) for part in parts_of((init, xs and xs[0]), Differentiable)):
+        try:
+            return in_python(True)
+        except plain.Met:
+            pass
+    if turns != 0:
+        from .body import Unrecordable
+        from .running import loop
+
+        try:
+            return loop(turn, init, xs, turns, reverse, memory, name)
+        except Unrecordable:
+            pass
+    return in_python(False)
 
 
 def fori_loop(lower: int, upper: int, body: Callable[[Any, Any], Any], init: Any) -> Any:
@@ -107,6 +141,9 @@ def fori_loop(lower: int, upper: int, body: Callable[[Any, Any], Any], init: Any
     >>> tg.grad(power)(2.0)
     12.0
     """
+    if isinstance(lower, Differentiable) or isinstance(upper, Differentiable):
+        # How many turns there are may change from call to call.
+        return while_loop(lambda pair: pair[0] < upper, lambda pair: (pair[0] + 1, body(*pair)), (lower, init))[1]
     count = max(0, int(upper) - int(lower))
     value, _ = scan(lambda value, i: (body(i, value), None), init, np.arange(int(lower), int(lower) + count))
     return value
@@ -133,7 +170,9 @@ def cond(pred: Any, true_fun: Callable[..., Any], false_fun: Callable[..., Any],
     >>> tg.grad(relu)(3.0), tg.grad(relu)(-3.0)
     (1.0, 0.0)
     """
-    return true_fun(*operands) if pred else false_fun(*operands)
+    if not isinstance(pred, Differentiable):
+        return true_fun(*operands) if pred else false_fun(*operands)
+    return _chosen(pred != 0, [false_fun, true_fun], operands)
 
 
 def switch(index: Any, branches: Sequence[Callable[..., Any]], *operands: Any) -> Any:
@@ -159,7 +198,26 @@ def switch(index: Any, branches: Sequence[Callable[..., Any]], *operands: Any) -
     """
     if not branches:
         raise StructureError("switch needs at least one branch")
-    return branches[min(max(int(index), 0), len(branches) - 1)](*operands)
+    if not isinstance(index, Differentiable):
+        return branches[min(max(int(index), 0), len(branches) - 1)](*operands)
+    return _chosen(np.clip(index, 0, len(branches) - 1), branches, operands)
+
+
+def _chosen(index, branches, operands):
+    """The result of the branch of this number, as one instruction that has all branches."""
+    from .body import Unrecordable
+    from .running import loop
+
+    def turn(number, _):
+        return number, branches[int(number)](*operands), False
+
+    index = index.astype(np.int64) if isinstance(index, Differentiable) else np.asarray(index, np.int64)
+    try:
+        _, results = loop(turn, index, None, 1, False, 0, "a choice", [[k] for k in range(len(branches))])
+    except Unrecordable:
+        return branches[int(index)](*operands)
+    leaves, structure = flatten(results)
+    return unflatten(structure, [None if leaf is None else leaf[0] for leaf in leaves])
 
 
 def map(f: Callable[[Any], Any], xs: Any) -> Any:  # noqa: A001  (its name in jax.lax)

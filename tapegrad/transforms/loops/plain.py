@@ -66,23 +66,39 @@ def _joined(parts):
     return stack(parts) if any(isinstance(part, Differentiable) for part in parts) else np.stack(parts)
 
 
-def scan(f, init, leaves, structure, turns, reverse):
-    """`api.scan` turn by turn."""
+def pair(output):
+    """What the body of a scan has returned."""
+    if type(output) is not tuple or len(output) != 2:
+        raise StructureError(f"the body of a scan returns a pair, (carry, result), not {type(output).__name__}; the result may be None")
+    return output
+
+
+class Met(Exception):
+    """The body of a loop on plain numbers has used a tensor: the loop is to be recorded."""
+
+
+def watched(turn, output):
+    """`output`, raising if that of the first turn has tensors."""
+    if turn == 0 and any(isinstance(leaf, Differentiable) for leaf in flatten(output)[0]):
+        raise Met
+    return output
+
+
+def scan(f, init, leaves, structure, turns, reverse, watch):
+    """`api.scan` turn by turn; `watch`: whether to raise `Met`."""
     carry, before, results = init, flatten(init), [None] * turns
-    for k in reversed(range(turns)) if reverse else range(turns):
+    for turn, k in enumerate(reversed(range(turns)) if reverse else range(turns)):
         x = None if structure is None else unflatten(structure, [leaf[k] for leaf in leaves])
-        pair = f(carry, x)
-        if type(pair) is not tuple or len(pair) != 2:
-            raise StructureError(f"the body of a scan returns a pair, (carry, result), not {type(pair).__name__}; the result may be None")
-        carry, results[k] = pair
+        carry, results[k] = watched(turn if watch else -1, pair(f(carry, x)))
         fitting(before, carry, "the body of the scan")
     return carry, stacked(results) if turns else None
 
 
-def while_loop(condition, body, init):
+def while_loop(condition, body, init, watch):
     """`api.while_loop` turn by turn."""
-    value, before = init, flatten(init)
+    value, before, turn = init, flatten(init), 0
     while condition(value):
-        value = body(value)
+        value = watched(turn if watch else -1, body(value))
+        turn += 1
         fitting(before, value, "the body of the while loop")
     return value

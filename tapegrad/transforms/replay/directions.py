@@ -67,7 +67,7 @@ class KernelRecording:
         something else, or a derivative is not finite.
     """
 
-    at_once, primitive = False, ""
+    at_once = False
 
     def __init__(self, base, arguments, kernels=None):
         self.base, self.arguments, self.kernels = base, arguments, kernels
@@ -170,7 +170,7 @@ class ReplayedRecording(Sweeps):
 
     @property
     def _backward(self):
-        return self._workspace.sweep
+        return self._workspace if self._workspace.in_python else self._workspace.sweep
 
     def many(self, forward, directions):
         """Arrays (directions, elements) of the outputs (`forward`) or inputs, for directions of the others, or all unit vectors."""

@@ -120,7 +120,7 @@ class Kept(Pool):
             for forward, directions, count, results in asked:
                 key = key_of(self.tape, forward, count)
                 kernels.recording = kernels.recording or recording
-                if kernels.visited(key) and not recording.primitive:
+                if kernels.visited(key):
                     there = KernelRecording(kernels.recording, inputs, kernels)
                     answer = partial(there.answer, forward=forward, directions=directions)
                     kernels.promote(key, answer, results, stats, self.name)

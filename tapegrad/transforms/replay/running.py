@@ -24,7 +24,8 @@ from ...common.uninterrupted import remade
 from ...kernel.reasons import NotLowered
 from ...program.finish import finish
 from ...program.recording import Recording
-from ...program.trace import ROW, Trace
+from ...program.through import Rules
+from ...program.trace import Trace
 from ...tape.modes import enable_grad
 from ...tape.places import placed_name
 from ...tape.store import thread_state
@@ -146,10 +147,8 @@ class Running:
             self.give_up(trace.cannot)
             return None, None
         finished = finish(trace, results, wanted if self.adjoints else [False] * len(wanted))
-        if callable(backward) and any(i.entry.kind == ROW and i.entry.function.primitive for i in finished.items):
-            self.give_up("the rules of custom primitives run in Python, for one seed at a time")
-            return None, None
         finished.structure = shape
+        Rules.attach(finished)
         if derived is not None:
             try:
                 finished = derived.of(finished, structure)

@@ -70,6 +70,13 @@ class Stats:
         return lines + ["kernel when another thread has compiled it"] * len(coming)
 
     @property
+    def python(self):
+        """Custom primitives, and rules of theirs, that are called in Python, and why: a line each."""
+        from ...program.through import Rules  # loads compiled code
+
+        return list(dict.fromkeys(line for kernels in self.kernels_of for line in Rules.in_python(kernels.tape)))
+
+    @property
     def replays(self) -> int:
         """Calls answered by replay."""
         return self.sweeps + self.kernel_calls
@@ -85,6 +92,7 @@ class Stats:
         lines += [f"guard missed {n} times: {where}" for where, n in self.misses.most_common()]
         lines += [f"cut {n} times: {where}" for where, n in self.cuts.most_common()]
         lines += [f"by sweep: {why}" for why in self.not_lowered]
+        lines += [f"calls Python: {line}" for line in self.python]
         if self.fallback:
             lines.append(f"run at every call: {self.fallback}")
         return "\n".join(lines)

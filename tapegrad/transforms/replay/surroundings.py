@@ -30,6 +30,7 @@ from operator import is_not
 import numpy as np
 
 from ...array.differentiable import Differentiable
+from ...autograd.custom.function import Function
 from ...common.exact import Identity, exact
 from ...tape.places import PACKAGE
 
@@ -43,6 +44,8 @@ DEPTH = 100
 ABSENT = type("Absent", (), {})()
 
 _CONTAINERS = (list, tuple, dict, defaultdict, OrderedDict)
+#: What else there is to a primitive of the user's: its rules, and what a class may define.
+RULES, METHODS = ("vjp_rule", "jvp_rule"), ("forward", "setup_context", "backward", "jvp")
 FUNCTIONS = (types.FunctionType, types.MethodType, functools.partial)
 #: What is compared by type and value (`common.exact`): no classes of the user's, which may say what is equal, or have fields.
 _SIMPLE = {int, float, complex, bool, str, bytes, type(None), type(Ellipsis), range}
@@ -56,6 +59,7 @@ NOTICED = (
     ("the code of the function", "other code, defaults or keyword defaults"),
     ("globals, closure cells and defaults that its code names", "bound to something else"),
     ("Python functions among these, and what their code names", "as of the function itself; not those of installed packages"),
+    ("rules of custom primitives, methods of a `tg.autograd.Function`", "as functions"),
     ("numbers, strings, `None`, ranges, dtypes", "another type or value: `1`, `1.0` and `True` differ, `0.0` and `-0.0` too"),
     ("lists, tuples, named tuples and dicts", f"other items, one by one and in order, the first {ITEMS:_} of each variable"),
     (f"arrays and tensors of up to {SMALL >> 10} KB", "other bytes, shape or dtype"),
@@ -144,6 +148,10 @@ class Walk:
             self._same(name, "object", value)
         elif isinstance(value, FUNCTIONS) or is_ours(value):
             self._function(name, value)
+        elif isinstance(value, type) and issubclass(value, Function):
+            self._same(name, "class", value)
+            for word in METHODS:
+                self._value(f"{name}.{word}", getattr(value, word))
         elif self._is_container(value):
             if self._first(name, value):
                 self._items(name, value)
@@ -208,6 +216,8 @@ class Walk:
             # Of our own objects (transformed functions, primitives) the user's function.
             self._same(name, "object", thing)
             self._function(name, thing.__wrapped__)
+            for word in RULES:
+                self._value(f"{where}{word}", getattr(thing, word, None))
         elif not name and isinstance(vars(type(thing)).get("__call__"), types.FunctionType):
             self._same(name, "object", thing)
             self._function("__call__", vars(type(thing))["__call__"])

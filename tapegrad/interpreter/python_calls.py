@@ -1,7 +1,7 @@
-"""Calls of Python functions of arrays from machine code, in the form of a ufunc's loop over one element.
+"""Calls of Python functions of arrays from compiled code, in the form of a ufunc's loop over one element.
 
-What NumPy has to compute (a sort, say) is called on copies of the operands; beside the result there is a number, 1 if that
-has the shape and dtype of the recording, and 0 if not, or if the function has raised: then the kernel does not answer.
+The function is given arrays on the memory of the operands, and of the result, and fills that.  Beside the result there is a number,
+1 if it has, and 0 if it has not or has raised: then a kernel does not answer.  An interruption is raised where Python goes on.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ import numpy as np
 
 from ..codegen.compile import compiled, plain_address
 from ..codegen.memory import c_function, call4_int, load_int
-from ..program.stream import Host
 
 _CALLED = ctypes.CFUNCTYPE(ctypes.c_ssize_t, *[ctypes.c_ssize_t] * 4)
 
@@ -38,12 +37,14 @@ class Called:
     Parameters
     ----------
     function : callable
+        ``function(*operands, result)`` returns whether it has filled the result.
+    name : str
     operands : sequence of (shape, char)
     out : (shape, char)
     """
 
-    def __init__(self, function, operands, out):
-        self.function, self.name = function, getattr(function, "__name__", "a function")
+    def __init__(self, function, name, operands, out):
+        self.function, self.name = function, name
         self._arrays = [(shape, np.dtype(char), ctypes.c_char * (int(np.prod(shape)) * np.dtype(char).itemsize)) for shape, char in (*operands, out, ((), "d"))]
         self._called = _CALLED(self._call)
         self._block = np.array([ctypes.cast(self._called, ctypes.c_void_p).value], np.int64)
@@ -60,11 +61,11 @@ class Called:
     def _call(self, args, *_):
         try:
             places = (ctypes.c_ssize_t * len(self._arrays)).from_address(args)
-            *operands, target, done = (
+            *arrays, done = (
                 np.frombuffer(room.from_address(place), dtype).reshape(shape) if room._length_ else np.empty(shape, dtype)
                 for place, (shape, dtype, room) in zip(places, self._arrays)
             )
-            done[...] = Host(self.function, [o.copy() for o in operands], target, self.name, 0).run()
+            done[...] = self.function(*arrays)
         except BaseException as error:
             done[...] = 0.0
             if not isinstance(error, Exception):

@@ -1,0 +1,165 @@
+"""Loops whose bodies are tapes: one instruction, whatever the number of turns.
+
+The row `loop` has three operands, a first carry, captured values, and arrays that are gone along (a row for each turn), and an attribute,
+the *program* (`tapegrad.transforms.loops.loop`), which runs it.  The result is one vector: the last carry, the results of all
+turns, and behind these what the way back needs (carries in between), of which no derivative is asked for.
+
+The row `loop_pull` is the way back: for adjoints of carry and results, those of the operands.  Both are closed under differentiation.
+A tangent of the loop is the loop of the body's tangents (``program.tangent``), whose vectors are twice as long, values
+first.  And what is linear in the adjoints, ``g @ J``, has the derivative along x' of the way back over the loop of tangents, at its
+tangents, for the adjoints (g', g): that gives ``g' @ J + g @ J'``.
+
+Reference: A. Griewank, A. Walther: Evaluating Derivatives (SIAM 2008), chapters 3 and 5.
+"""
+
+from __future__ import annotations
+
+from ..common.errors import require
+from .table import structural
+
+#: Words at the head of what is kept in a result: turns, stride, generation (`program.turns`).
+HEAD = 3
+
+
+def _beside(one, other, rows, widths):
+    """Two vectors (None: zeros), each of so many `rows` side by side, as one vector of rows twice as long."""
+    like = one if one is not None else other
+    parts, width, before = [], sum(widths), 0
+    for part, own in zip((one, other), widths):
+        if part is not None:
+            parts.append((part.reshape((rows, own)), (rows, own), (width, 1), before))
+        before += own
+    return like.assemble((rows, width), parts)
+
+
+def _twice(program, operands, tangents):
+    """Operands of the loop of tangents."""
+    carry, captured, xs = operands
+    t_carry, t_captured, t_xs = tangents
+    return (
+        _beside(carry, t_carry, 1, (program.carry,) * 2).reshape((2 * program.carry,)),
+        _beside(captured, t_captured, 1, (program.captured,) * 2).reshape((2 * program.captured,)),
+        _beside(xs, t_xs, program.rows, (program.element,) * 2),
+    )
+
+
+def _half(x, rows, width, which):
+    """Of rows that are twice as long as `width` the values (0) or the tangents (1), as a vector."""
+    return x.reshape((rows, 2 * width)).narrow(1, which * width, (which + 1) * width).reshape((rows * width,))
+
+
+def _split(x, program, of_operands):
+    """A vector as its parts: carry and results, or carry, captured values and elements."""
+    counts = (program.carry, program.captured, program.rows * program.element) if of_operands else (program.carry, program.rows * program.result)
+    parts, before = [], 0
+    for count in counts:
+        parts.append(x.narrow(0, before, before + count))
+        before += count
+    return parts
+
+
+def _run(program, name, *operands):
+    return operands[0]._call(name, operands, (("program", program),))
+
+
+def _by_lane(rule):
+    """A JVP that is called once for each lane of its tangents."""
+
+    def jvp(tangents, *operands, program):
+        lanes = next((t.lanes for t in tangents if t is not None and t.lanes is not None), None)
+        if lanes is None:
+            return rule(tangents, *operands, program=program)
+        *operands, result = operands
+        each = [rule([None if t is None else t.of_lane(k) for t in tangents], *operands, result, program=program) for k in range(lanes)]
+        return each[0].in_lanes(each)
+
+    return jvp
+
+
+def _loop_vjp(g, carry, captured, xs, z, program):
+    outputs = program.carry + program.rows * program.result
+    pulled = _run(program, "loop_pull", g.narrow(0, 0, outputs), carry, captured, xs, z)
+    parts = _split(pulled, program, True)
+    return parts[0], parts[1], parts[2].reshape((program.rows, program.element))
+
+
+@_by_lane
+def _loop_jvp(tangents, carry, captured, xs, z, program):
+    twice = program.tangent
+    both = _split(_run(twice, "loop", *_twice(program, (carry, captured, xs), tangents)), twice, False)
+    widths = (1, program.carry), (program.rows, program.result)
+    parts, before = [], 0
+    for x, (rows, width) in zip(both, widths):
+        parts.append((_half(x, rows, width, 1), (rows * width,), (1,), before))
+        before += rows * width
+    return both[0].assemble((program.size,), [part for part in parts if part[1] != (0,)])
+
+
+def _pull_seeds(program, g, tangent):
+    """Adjoints for the loop of tangents: (`tangent`, `g`), either may be None."""
+    parts = []
+    split = [_split(x, program, False) if x is not None else (None, None) for x in (tangent, g)]
+    for one, other, (rows, width) in zip(*split, ((1, program.carry), (program.rows, program.result))):
+        parts.append(_beside(one, other, rows, (width, width)).reshape((2 * rows * width,)))
+    return _joined(parts)
+
+
+def _joined(parts):
+    placed, before = [], 0
+    for part in parts:
+        if part.size:
+            placed.append((part, part.shape, (1,), before))
+        before += part.size
+    return parts[0].assemble((before,), placed)
+
+
+def _values_half(program, pulled):
+    """Of adjoints of the operands of the loop of tangents those of the values."""
+    parts = _split(pulled, program.tangent, True)
+    widths = (1, program.carry), (1, program.captured), (program.rows, program.element)
+    return [_half(x, rows, width, 0) for x, (rows, width) in zip(parts, widths)]
+
+
+def _pull_vjp(g, seeds, carry, captured, xs, z, result, program):
+    twice = program.tangent
+    along = _split(g, program, True)
+    operands = _twice(program, (carry, captured, xs), (along[0], along[1], along[2].reshape((program.rows, program.element))))
+    both = _run(twice, "loop", *operands)
+    outputs = _split(both, twice, False)
+    of_seeds = _joined([_half(outputs[0], 1, program.carry, 1), _half(outputs[1], program.rows, program.result, 1)])
+    parts = _values_half(program, _run(twice, "loop_pull", _pull_seeds(program, seeds, None), *operands, both))
+    return of_seeds, parts[0], parts[1], parts[2].reshape((program.rows, program.element))
+
+
+@_by_lane
+def _pull_jvp(tangents, seeds, carry, captured, xs, z, result, program):
+    twice, (t_seeds, *along) = program.tangent, tangents
+    if all(t is None for t in along):
+        # As the VJP, this reads nothing of what was kept.
+        z = _run(program, "loop", carry, captured, xs)
+        return None if t_seeds is None else _run(program, "loop_pull", t_seeds, carry, captured, xs, z)
+    operands = _twice(program, (carry, captured, xs), along)
+    both = _run(twice, "loop", *operands)
+    return _joined(_values_half(program, _run(twice, "loop_pull", _pull_seeds(program, seeds, t_seeds), *operands, both)))
+
+
+def _loop_shape(carry, captured, xs, program):
+    wanted = (program.carry,), (program.captured,), (program.rows, program.element)
+    require((carry.shape, captured.shape, xs.shape) == wanted, "the operands of a loop do not fit its body")
+    return (program.size,), "d"
+
+
+def _pull_shape(seeds, carry, captured, xs, z, program):
+    _loop_shape(carry, captured, xs, program)
+    require(seeds.shape == (program.carry + program.rows * program.result,) and z.shape == (program.size,), "adjoints do not fit the loop")
+    return (program.carry + program.captured + program.rows * program.element,), "d"
+
+
+structural(
+    "loop", 3, lambda carry, captured, xs, program: program.run(carry, captured, xs), _loop_vjp, jvp=_loop_jvp, node="Loop",
+    doc="the turns of a loop whose body is a tape: last carry, results of all turns", shape=_loop_shape, effect="dense",
+)
+structural(
+    "loop_pull", 4, lambda seeds, carry, captured, xs, z, program: program.pull(seeds, carry, captured, xs, z), _pull_vjp, jvp=_pull_jvp,
+    constants=(4,), node="LoopPull", doc="the adjoints of the operands of a loop, from those of its results", shape=_pull_shape, effect="dense",
+)

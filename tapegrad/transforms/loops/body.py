@@ -1,0 +1,321 @@
+"""The body of a loop, recorded: one turn of it on live tensors becomes a path of `transforms.loops.loop`.
+
+The body is called with a carry (and an element of the arrays that are gone along) whose leaves are parts of vectors of float64 that the
+tape has as arguments.  What else it uses that has a derivative, or is computed in a recording outside of it, becomes a further
+argument of the tape when it is first met: the tensor is then an operand of the loop.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+
+import numpy as np
+
+from ...array.differentiable import Differentiable, below
+from ...array.dual import Dual
+from ...array.functions import concatenate, reshape, stack
+from ...array.record import follow_forwarding, record_nondiff, tracked
+from ...autograd.tape import Tape
+from ...common.errors import DtypeError, NestingError, StructureError
+from ...common.host_functions import HostFunction
+from ...common.tree import flatten, leaf_names, unflatten
+from ...program.finish import finish
+from ...program.through import Rules
+from ...program.trace import Trace
+from ...tape.meta import meta_of
+from ...tape.modes import enable_grad
+from ...tape.store import thread_state
+from . import plain
+
+_DEPTH = threading.local()
+
+
+class Unrecordable(Exception):
+    """The body cannot be recorded: the loop runs as the Python loop that it stands for."""
+
+
+class Layout:
+    """Where the leaves of a container lie in a vector of float64.
+
+    Attributes
+    ----------
+    structure : Structure
+    leaves : list of (tuple, str)
+        Shape and dtype of each.
+    size : int
+        Of the vector.
+    """
+
+    def __init__(self, leaves, structure):
+        self.structure, self.leaves = structure, leaves
+        self.size = sum(math.prod(shape) for shape, _ in leaves)
+
+    def __str__(self):
+        return f"{self.structure} of {', '.join(f'{shape} {np.dtype(char)}' for shape, char in self.leaves)}"
+
+    @classmethod
+    def of(cls, thing, what):
+        """The layout of a container of numbers and arrays."""
+        leaves, structure = flatten(thing)
+        return cls([_described(leaf, what + name) for leaf, name in zip(leaves, leaf_names(structure))], structure)
+
+    def pack(self, leaves):
+        """The vector of these leaves, of numbers, arrays and tensors."""
+        if any(isinstance(leaf, Differentiable) for leaf in leaves):
+            return _joined([as_float64(leaf) for leaf in leaves])
+        return np.concatenate([np.reshape(np.asarray(leaf, np.float64), -1) for leaf in leaves] or [np.zeros(0)])
+
+    def unpack(self, vector):
+        """The leaves out of a vector, or out of rows of it (a first axis in front of each leaf)."""
+        leaves, at, rows = [], 0, vector.shape[:-1]
+        for shape, char in self.leaves:
+            count = math.prod(shape)
+            if not rows and not shape:
+                leaf = vector[at]
+            else:
+                leaf = vector if count == self.size else vector[..., at : at + count]
+                if leaf.shape != (*rows, *shape):
+                    leaf = reshape(leaf, (*rows, *shape)) if isinstance(leaf, Differentiable) else np.reshape(leaf, (*rows, *shape))
+            leaves.append(as_dtype(leaf, char))
+            at += count
+        return leaves
+
+
+def _described(leaf, what):
+    """Shape and dtype of a leaf; an integer of Python is one of 64 bits."""
+    array = value_of(leaf)
+    if array.dtype.kind not in "bif" or array.dtype.char == "e":
+        kind = array.dtype if array.dtype.kind != "O" else type(leaf).__name__
+        raise DtypeError(f"{what} is of {kind}; a loop carries numbers and arrays of floats, integers and booleans")
+    return array.shape, array.dtype.char
+
+
+def value_of(x):
+    """The value of a number, array, tensor or dual number, as an array."""
+    x = below(x)
+    return np.asarray(x._v if isinstance(x, Differentiable) else x)
+
+
+def as_dtype(x, char):
+    """`x`, of float64, in the dtype that it stands for."""
+    if char == "d":
+        return x
+    if not isinstance(x, Differentiable):
+        return x.astype(char)
+    if char == "f":
+        return x.astype(char)
+    return record_nondiff(HostFunction("cast", (np.dtype(char).str,)), (x,), np.asarray(x._v).astype(char))
+
+
+def as_float64(leaf):
+    """A leaf as an array or tensor of float64."""
+    if not isinstance(leaf, Differentiable):
+        return np.asarray(leaf, np.float64)
+    return leaf if leaf.dtype.char == "d" else leaf.astype(np.float64)
+
+
+def _joined(parts):
+    parts = [part for part in parts if part.size]
+    if len(parts) > 1 and all(part.shape == () for part in parts):
+        return stack(parts)
+    parts = [part if part.ndim == 1 else reshape(part, (-1,)) for part in parts]
+    return parts[0] if len(parts) == 1 else concatenate(parts)
+
+
+class BodyTrace(Trace):
+    """The trace of a body.
+
+    Attributes
+    ----------
+    captures : list of (Tensor, int)
+        Tensors from outside, and where each begins in the vector of captured values.
+    open : bool
+        Whether the body is being run: a tensor of it that is used later has been kept by mistake.
+    """
+
+    def __init__(self, store, captures):
+        super().__init__(store)
+        self.captures, self.open = captures, True
+        self.depth = _DEPTH.value = getattr(_DEPTH, "value", 0) + 1
+        #: What was captured, as it is here; where it begins in the vector, in the order of the arguments.
+        self._inner, self.places = {}, []
+
+    def captured_slot(self, operand):
+        if not self.open:
+            raise NestingError(
+                f"a tensor of the body of a loop is used outside of it; it was computed at {self.store.place(operand._i)}. Return it from the body"
+            )
+        if operand.__class__ is Dual:
+            raise Unrecordable
+        if operand._t is not None:
+            other = follow_forwarding(operand).trace
+            if other is not None and other.depth > self.depth:
+                return other.captured_slot(operand)
+        return self.here(operand)._i
+
+    def here(self, operand):
+        """A tensor from outside as one of the body."""
+        key = operand._k if operand._t is None else (id(operand._t), operand._i)
+        inner = self._inner.get(key)
+        if inner is None:
+            self.places.append(place_of(self.captures, operand))
+            leaf = self.enter(np.asarray(operand._v, np.float64))
+            inner = self._inner[key] = as_dtype(leaf, np.asarray(operand._v).dtype.char)
+        return inner
+
+    def parameters(self):
+        """Let leaves that the body has used (tensors that require a gradient and were not computed) be arguments, too."""
+        own = set(self.input_slots)
+        for slot, reference, _ in self.store.leaf_list:
+            leaf = reference()
+            if slot not in own and leaf is not None:
+                if np.asarray(leaf._v).dtype.char != "d":
+                    raise Unrecordable
+                self.places.append(place_of(self.captures, leaf))
+                self.input_slots.append(slot)
+                self.input_metas.append(meta_of(leaf._v))
+                self.input_values.append(leaf._v)
+
+    def close(self):
+        """The body has been run."""
+        self.open = False
+        _DEPTH.value -= 1
+
+
+def place_of(captures, tensor):
+    """Where a captured tensor begins in the vector; at its end, if it is new."""
+    at = 0
+    for other, begin in captures:
+        if other is tensor or other._t is not None and other._t is tensor._t and other._i == tensor._i:
+            return begin
+        at = begin + np.size(other._v)
+    captures.append((tensor, at))
+    return at
+
+
+def recorded(function, carry, element, values, captures, what):
+    """One turn of a body, recorded.
+
+    Parameters
+    ----------
+    function : callable
+        ``function(carry, element) -> carry, result, stops``.
+    carry, element : Layout
+        `element` is None where there are no arrays to go along.
+    values : (ndarray, ndarray)
+        The vectors of carry and element at this turn.
+    captures : list
+        As of `BodyTrace`, which adds to it.
+    what : str
+        How the body is named in messages.
+
+    Returns
+    -------
+    tape : FinishedTape
+        Its arguments are the vectors of carry and element, as far as these have elements, then captured tensors.
+    places : list of int
+        Where each captured one begins.
+    outputs : tuple of ndarray or None
+        The vectors of the next carry and of the result where they are constants.
+    results : (list, Structure)
+        Descriptions of the leaves of the next carry, and the layout of the result.
+    stops : bool
+    """
+    return _Recorder(function, carry, element, captures, what).run(values)
+
+
+class _Recorder:
+    def __init__(self, function, carry, element, captures, what):
+        self.function, self.carry, self.element, self.captures, self.what = function, carry, element, captures, what
+        self.keeping = 0
+
+    def run(self, values):
+        # Operations on tensors of the recordings around go the long way, which finds the body.
+        around = [(tape.store, tape.store.ident) for tape in thread_state().tapes if tape.store.trace is not None]
+        with Tape() as tape, enable_grad():
+            trace = BodyTrace(tape.store, self.captures)
+            trace.keeping = self.keeping
+            try:
+                for store, _ in around:
+                    store.ident = -1
+                return self._run(trace, values)
+            except _Again:
+                self.keeping = 1
+            finally:
+                trace.close()
+                for store, ident in around:
+                    store.ident = ident
+        return self.run(values)
+
+    def _run(self, trace, values):
+        arguments = []
+        for layout, value in zip((self.carry, self.element), values):
+            if layout is None:
+                arguments.append(None)
+            else:
+                # Without elements there is nothing to enter.
+                vector = trace.enter(value) if layout.size else value
+                arguments.append(unflatten(layout.structure, layout.unpack(vector)))
+        try:
+            carry, result, stops = self.function(*arguments)
+        except NestingError:
+            if trace.unkept and not self.keeping:
+                raise _Again from None
+            raise
+        if trace.unkept and not self.keeping:
+            raise _Again
+        if trace.cannot:
+            raise Unrecordable
+        before = self.carry.structure, self.carry.leaves
+        leaves, structure = flatten(carry)
+        if structure != before[0]:
+            plain.fitting((arguments[0], before[0]), carry, self.what)
+        results, shape = flatten(result)
+        for leaf in (*leaves, *results):
+            if leaf.__class__ is Dual:
+                raise Unrecordable
+        outer = [leaf for leaf in (*leaves, *results) if isinstance(leaf, Differentiable) and tracked(leaf) and leaf._t is not trace.store]
+        # What only passes through is an argument as well.
+        inner = {id(leaf): trace.here(leaf) for leaf in outer}
+        leaves, results = ([inner.get(id(leaf), leaf) for leaf in part] for part in (leaves, results))
+        after = [_described(leaf, f"the carry{name} that {self.what} returned") for leaf, name in zip(leaves, leaf_names(structure))]
+        self._compare(after)
+        layout = Layout([_described(leaf, "the result" + name) for leaf, name in zip(results, leaf_names(shape)) if leaf is not None], shape)
+        trace.parameters()
+        vectors = [self.carry.pack(leaves), layout.pack([leaf for leaf in results if leaf is not None])]
+        finished = finish(trace, vectors, [True] * len(trace.input_slots))
+        if trace.cannot or not Rules.closed(finished):
+            raise Unrecordable
+        constants = tuple(None if slot else np.array(getattr(v, "_v", v), np.float64) for v, (slot, _) in zip(vectors, finished.outputs))
+        return finished, trace.places, constants, (after, layout, [leaf is None for leaf in results]), bool(stops)
+
+    def _compare(self, after):
+        promoted = {}
+        for k, (name, (shape, char), (was, before)) in enumerate(zip(leaf_names(self.carry.structure), after, self.carry.leaves)):
+            if shape != was:
+                raise StructureError(
+                    f"{self.what} changes the shape of the carry{name}: it was {was} {np.dtype(before)} and is {shape} {np.dtype(char)}; a "
+                    "carry keeps its shape"
+                )
+            if np.dtype(before).kind != "f" and np.dtype(char).kind == "f":
+                promoted[k] = char
+            elif char != before and np.dtype(char).kind == "f" and before == "f":
+                raise StructureError(
+                    f"{self.what} changes the dtype of the carry{name}: it was {was} {np.dtype(before)} and is {shape} {np.dtype(char)}; a "
+                    "carry keeps its dtype"
+                )
+        if promoted:
+            raise Promoted(promoted)
+
+
+class Promoted(Exception):
+    """Integers of the carry become floats: leaf -> dtype."""
+
+    def __init__(self, chars):
+        super().__init__()
+        self.chars = chars
+
+
+class _Again(Exception):
+    """Once more, with the values kept that derivatives inside of the body take."""

@@ -1,0 +1,361 @@
+"""`Loop`: the program of the rows ``loop`` and ``loop_pull``: a body of one or several paths, and what runs its turns.
+
+A path is a tape with, for each of its arguments and outputs, where in which vector it lies (`program.turns`).  The loop of tangents has
+the tangents of the paths, and vectors of twice the length; the way back calls the adjoints of the paths.  Both are made when they are
+first asked for, and may be asked for again: any order of derivative is a loop.
+
+The result is one vector: carry and results; then how many turns there were, the stride of what is kept, the *generation* (whether
+the turns ran by the interpreter or by kernels, for what is computed again must be computed in the same way); then a byte a turn that
+says which path it took, if all carries are kept; then the carries.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+from dataclasses import replace
+
+import numpy as np
+
+from ...common import config
+from ...common.errors import GradientError, GuardError, require
+from ...common.uninterrupted import cached_property, remade, uninterrupted
+from ...interpreter.native import data_address
+from ...kernel.reasons import NotLowered, faults_are_reasons
+from ...program.trace import GUARD
+from ...rules.loops import HEAD
+
+#: Instructions after which the paths become kernels: about as long as it takes to compile one.
+WORK = 1_000_000
+
+
+class Path:
+    """A tape, and where its arguments and outputs lie.
+
+    Attributes
+    ----------
+    tape : FinishedTape
+    inputs, outputs : list of (int, int)
+        Base (`program.turns`) and offset in bytes, of each.
+    constants : list of (int, int, ndarray)
+        Outputs that are always the same.
+    stops : bool
+        Whether the loop ends after a turn on it.
+    """
+
+    def __init__(self, tape, inputs, outputs, constants, stops):
+        self.tape, self.inputs, self.outputs, self.constants, self.stops = tape, inputs, outputs, constants, stops
+        self._executables = {}
+
+    @classmethod
+    def of(cls, tape, inputs, outputs, constants, stops):
+        """A path of outputs of which some are no slots: these are constants, zero if nothing is said."""
+        kept = [(output, place) for output, place in zip(tape.outputs, outputs) if output[0]]
+        fixed = [
+            (*place, np.resize(np.asarray(what, np.float64), math.prod(shape)))
+            for (slot, what), place, shape in zip(tape.outputs, outputs, constants) if not slot
+        ]  # fmt: skip
+        return cls(replace(tape, outputs=[output for output, _ in kept]), inputs, [place for _, place in kept], fixed, stops)
+
+    def running(self, generation):
+        """The words of this path by the interpreter (0) or by a kernel (1), and what they refer to, to be kept."""
+        executable = self._executables.get(generation)
+        if executable is None:
+            executable = self._executables[generation] = self._executable(generation)
+        constants = self.constants
+        words = [executable.pointer, self.stops, len(self.inputs), *sum(self.inputs, ()), len(self.outputs), *sum(self.outputs, ())]
+        words.append(len(constants))
+        for base, offset, array in constants:
+            words += [base, offset, data_address(array) if array.size else 0, array.nbytes]
+        return np.array(words, np.int64), executable, constants
+
+    def _executable(self, generation):
+        from ...program.replayed import Replay
+
+        if generation:
+            with uninterrupted:
+                from ...kernel.of_tape import TapeKernel
+            with faults_are_reasons():
+                return TapeKernel(self.tape, False)
+        executable = Replay(self.tape, False)
+        if not executable.pointer:
+            raise NotLowered(executable.why)
+        return executable
+
+    def tangent(self, widths):
+        """The path of the tangents: values first in each vector."""
+        from ...kernel.tangents import tangents
+
+        whole = tangents(self.tape, 1, True)
+        inputs = [self._twice(place, widths, 0) for place in self.inputs] + [self._twice(place, widths, 1) for place in self.inputs]
+        outputs = [self._twice(place, widths, 0) for place in self.outputs] + [self._twice(place, widths, 1) for place in self.outputs]
+        shapes = [meta.shape for _, meta in self.tape.outputs]
+        path = Path.of(replace(whole, wanted=(True,) * len(whole.inputs)), inputs, outputs, shapes + shapes, self.stops)
+        for base, offset, array in self.constants:
+            at = self._twice((base, offset), widths, 0)[1]
+            path.constants += [(base, at, array), (base, at + 8 * widths[base], np.zeros_like(array))]
+        return path
+
+    @staticmethod
+    def _twice(place, widths, which):
+        """A place among values, or the same among tangents."""
+        base, offset = place
+        return base, offset + which * 8 * widths[base]
+
+    def adjoint(self, bars):
+        """The path of the adjoints; `bars` says which base has the adjoints of each."""
+        from ...kernel.adjoint import adjoint
+
+        tape, marks = self.tape, self.tape.active
+        whole = adjoint(tape, 1, True)
+        seeded = [place for (slot, _), place in zip(tape.outputs, self.outputs) if marks[slot]]
+        inputs = [*self.inputs, *((bars[base], offset) for base, offset in seeded)]
+        outputs = [(bars[base], offset) for base, offset in self.inputs]
+        whole = replace(whole, guards=[], items=[item for item in whole.items if item.entry.kind != GUARD])
+        return Path.of(whole, inputs, outputs, [meta.shape for meta in tape.inputs], False)
+
+
+class Loop:
+    """A loop whose body is recorded.
+
+    Parameters
+    ----------
+    carry, captured, element, result : int
+        Lengths of the vectors.
+    rows : int
+        Number of turns; 0 if a path ends the loop.
+    bounded : bool
+        Whether the number of turns is known.
+    reverse : bool
+        Whether it goes along arrays from the end.
+    capacity, room : int
+        Carries that are kept for the way back, and of those that are computed again at a time.
+    name : str
+        Of the body, in messages.
+
+    Attributes
+    ----------
+    paths : list of Path
+    size : int
+        Of the result.
+    """
+
+    def __init__(self, carry, captured, element, result, rows, bounded, reverse, capacity, room, name):
+        self.carry, self.captured, self.element, self.result, self.rows = carry, captured, element, result, rows
+        self.bounded, self.reverse, self.capacity, self.room, self.name = bounded, reverse, capacity, room, name
+        self.paths, self.lock = [], remade(threading.RLock())
+        #: Tables that compiled code has been told, which may still be in use.
+        self._kept = []
+        #: Whether there was a way back: whoever calls it by address finds it prepared.
+        self.backward = False
+        #: What records a path that is met in a replay (`run`).
+        self.later = self._refuse
+        self.outputs = carry + rows * result
+        self.size = self.outputs + HEAD + -(-capacity // 8) + capacity * carry
+
+    def __repr__(self):
+        turns = f"{self.rows} turns" if self.bounded else "turns until a condition"
+        lengths = ", ".join(str(len(path.tape)) for path in self.paths)
+        return f"<loop of {self.name}: {turns}, {len(self.paths)} paths of {lengths} instructions, carries {self.carry} numbers>"
+
+    def _refuse(self, carry, turn, captured, xs):
+        raise GuardError(f"{self.name} takes a path in turn {turn} that was not recorded")
+
+    # -- derivatives ------------------------------------------------------------------
+    @cached_property
+    def tangent(self):
+        """The loop of the body's tangents."""
+        return _Tangent(self)
+
+    def all_paths(self):
+        """The paths there are."""
+        return self.paths
+
+    @cached_property
+    def _adjoints(self):
+        return []
+
+    def adjoints(self):
+        """The adjoints of the paths."""
+        from ...program import turns as T
+
+        bars = {T.NEXT: T.NEXT_BAR, T.RESULT: T.RESULT_BAR, T.CARRY: T.CARRY_BAR, T.ELEMENT: T.ELEMENT_BAR, T.CAPTURED: T.CAPTURED_BAR}
+        paths = self.all_paths()
+        while len(self._adjoints) < len(paths):
+            self._adjoints.append(paths[len(self._adjoints)].adjoint(bars))
+        return self._adjoints
+
+    # -- running ----------------------------------------------------------------------
+    @cached_property
+    def words(self):
+        """The words of this loop, for compiled code."""
+        from ...program import turns as T
+
+        words = np.zeros(T.LOOP_WORDS, np.int64)
+        words[: T.S_GENERATION] = (
+            self.carry, self.captured, self.element, self.result, self.rows, self.bounded, self.reverse, self.capacity, max(2, self.room)
+        )  # fmt: skip
+        words[T.S_INTERRUPT] = id(KeyboardInterrupt)
+        return words
+
+    def prepared(self, work=0, always=False, back=False):
+        """The address of the words, for a run of so many instructions: with kernels, if there is enough to do, or `always`.
+
+        Raises
+        ------
+        NotLowered
+            Neither the interpreter nor a kernel can run the body.
+        """
+        from ...program import turns as T
+
+        with self.lock:
+            paths, words = self.all_paths(), self.words
+            words[T.S_CAPTURED] = self.captured
+            if paths and not words[T.S_GENERATION]:
+                enough = always or work + int(words[T.S_TURNS]) * self.instructions() > WORK
+                if not (enough and config.kernel != "never"):
+                    try:
+                        self._table(0, False, paths)
+                    except NotLowered:
+                        # Something that the interpreter would leave to Python.
+                        enough = True
+                if enough:
+                    self._table(1, False, paths)
+                    words[T.S_GENERATION] = 1
+            self._table(int(words[T.S_GENERATION]), False, paths)
+            self.backward = self.backward or back
+            if self.backward:
+                for generation in (0, 1):
+                    if words[T.S_TABLES + 2 * T.TABLE * generation]:
+                        self._table(generation, True, self.adjoints())
+        return data_address(words)
+
+    def call(self, name, compiled):
+        """What calls a row of this loop from machine code, and whether that is a kernel's."""
+        return LoopCall(name, self, compiled)
+
+    def _table(self, generation, back, paths):
+        """Let compiled code find these paths."""
+        from ...program import turns as T
+
+        at = T.S_TABLES + T.TABLE * (2 * generation + back)
+        if self.words[at] == len(paths):
+            return
+        parts = [path.running(generation) for path in paths]
+        table = np.array([data_address(words) for words, *_ in parts], np.int64)
+        self._kept.append((parts, table))
+        # Who runs meanwhile sees the old paths: the new table begins with them.
+        self.words[at + 1] = data_address(table) if len(table) else 0
+        self.words[at + 2] = max((len(words) for words, *_ in parts), default=1) + 2
+        self.words[at] = len(paths)
+
+    def instructions(self):
+        """How long a turn is, about."""
+        return 20 + max((len(path.tape) for path in self.all_paths()), default=0)
+
+    def run(self, carry, captured, xs, meet=None):
+        """The result.
+
+        Parameters
+        ----------
+        carry, captured, xs : ndarray
+            Vectors, and a row for each turn.
+        meet : callable, optional
+            ``meet(carry, turn, captured, xs)`` is called where no path's guards hold, and adds one; returns the captured values.
+            Without, `later` is asked.
+
+        Raises
+        ------
+        GuardError
+            No path's guards hold.
+        """
+        from ...program import turns as T
+
+        z, (carry, captured, xs) = np.zeros(self.size), map(_float64, (carry, captured, xs))
+        turn, why, work = 0, T.MORE, self.rows * self.instructions()
+        # Of a run that has met a path that it did not know.
+        block, before, generation = None, None, -1
+        while why != T.STOPPED and (not self.bounded or turn < self.rows):
+            if block is None:
+                words = self.prepared(work)
+                if self.words[T.S_GENERATION] != generation:
+                    # From the beginning: what is computed again must come out the same.
+                    generation, turn, before = int(self.words[T.S_GENERATION]), 0, None
+                block = np.zeros(T.room(words, generation), np.int64)
+                p = data_address(block)
+                T.begin(p, words, generation, *map(data_address, (carry, captured, xs, z)))
+                if before is not None:
+                    rows = slice(T.RUN_WORDS, T.RUN_WORDS + 2 * self.carry)
+                    block[rows] = before[rows]
+                    block[[T.T_TURN, T.T_KEPT, T.T_STRIDE]] = before[[T.T_TURN, T.T_KEPT, T.T_STRIDE]]
+                    block[T.T_RECENT] = len(self.all_paths()) - 1
+            block[T.T_LIMIT] = min(self.rows, turn + T.CHUNK) if self.bounded else turn + T.CHUNK
+            why = T.advance(p) if block[T.T_PATHS] else T.NO_PATH
+            turn = int(block[T.T_TURN])
+            if why == T.NO_PATH:
+                at = T.RUN_WORDS + (turn & 1) * self.carry
+                captured = _float64((meet or self.later)(block[at : at + self.carry].view(np.float64), turn, captured, xs))
+                block, before = None, block
+            elif why == T.UNKNOWN:
+                raise GradientError(f"{self.name} has failed in turn {turn}")
+            elif generation == 0 and not self.bounded and turn * self.instructions() > WORK and config.kernel != "never":
+                block, work = None, turn * self.instructions()
+        if block is None:
+            block = before
+        T.end(data_address(block), words, generation, data_address(z))
+        return z
+
+    def pull(self, seeds, carry, captured, xs, z):
+        """The adjoints of carry, captured values and elements, in one vector."""
+        from ...program import turns as T
+
+        result = np.zeros(self.carry + self.captured + self.rows * self.element)
+        operands = [_float64(x) for x in (seeds, carry, captured, xs, z)]
+        why = T.back(self.prepared(back=True), *map(data_address, operands), data_address(result))
+        if why == T.NO_MEMORY:
+            raise MemoryError(f"the way back of {self.name} computes carries again, for which there is no memory; give memory=, in bytes")
+        require(why == T.MORE, "the way back of a loop has failed")
+        return result
+
+
+class LoopCall:
+    """A row that runs a loop, for the planners: the loop of a ufunc in machine code."""
+
+    def __init__(self, name, program, compiled):
+        self.name, self.program, self.compiled = name, program, compiled
+
+    def address(self):
+        """The address of the machine code; in a kernel the paths are kernels, too."""
+        from ...codegen.compile import plain_address
+        from ...program import turns as T
+
+        self.program.prepared(always=self.compiled, back=self.name == "loop_pull")
+        return plain_address(T.back_call if self.name == "loop_pull" else T.forward_call)
+
+    def data(self):
+        """The address of what it is told."""
+        return data_address(self.program.words)
+
+
+def _float64(x):
+    return np.ascontiguousarray(x, np.float64)
+
+
+class _Tangent(Loop):
+    """The loop of the tangents of another one, whose paths come and go with those."""
+
+    def __init__(self, of):
+        super().__init__(
+            2 * of.carry, 2 * of.captured, 2 * of.element, 2 * of.result, of.rows, of.bounded, of.reverse, of.capacity, of.room, of.name
+        )
+        self.of = of
+
+    def all_paths(self):
+        from ...program import turns as T
+
+        of, paths = self.of, self.of.all_paths()
+        self.captured = 2 * of.captured
+        widths = {T.CARRY: of.carry, T.NEXT: of.carry, T.ELEMENT: of.element, T.CAPTURED: of.captured, T.RESULT: of.result}
+        while len(self.paths) < len(paths):
+            self.paths.append(paths[len(self.paths)].tangent(widths))
+        return self.paths

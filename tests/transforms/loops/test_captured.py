@@ -1,0 +1,156 @@
+"""What a body takes from outside: numbers, arrays, tensors, containers, objects, by any way that Python has; with derivatives."""
+
+import functools
+
+import numpy as np
+import pytest
+
+import tapegrad as tg
+from tests.transforms.loops import plainly
+
+XS = np.array([0.5, -1.0, 2.0, 0.25])
+TABLE = np.linspace(0.1, 0.9, 4)
+
+
+class Model:
+    def __init__(self, weight):
+        self.weight = weight
+        self.parts = {"bias": weight * 2.0}
+
+    def step(self, y, x):
+        return np.sin(y * self.weight) + self.parts["bias"] * x, y
+
+    def __call__(self, y, x):
+        return self.step(y, x)
+
+
+def by_default(ops, t):
+    def body(y, x, scale=t, shift=t * t):
+        return y * scale + shift * x, y
+
+    return ops.scan(body, 0.3, XS)
+
+
+def by_two_functions(ops, t):
+    inner = lambda y: y * t
+    outer = lambda y, x: inner(inner(y)) + x
+    return ops.scan(lambda y, x: (outer(y, x), inner(x)), t, XS)
+
+
+def by_partial(ops, t):
+    return ops.scan(functools.partial(lambda scale, y, x: (y * scale + x, scale * y), t), 0.3, XS)
+
+
+def number_and_array_beside_tensor(ops, t):
+    number, array = 1.7, np.arange(3.0)
+    return ops.scan(lambda y, x: (np.sum(array * y) * 0.1 + number * x * t, array * y), t, XS)
+
+
+def captured_twice_and_by_the_carry(ops, t):
+    u = np.sin(t)
+    return ops.scan(lambda c, x: ((c[0] * u + t, c[1] * x + u), u), (u, t), XS)
+
+
+def captured_by_condition_and_body(ops, t):
+    limit, rate = t * 8.0, 1.0 + t
+    return ops.while_loop(lambda y: y < limit, lambda y: y * rate, t)
+
+
+def captured_by_branches(ops, t):
+    u, v = np.sin(t), np.cos(t)
+    return ops.cond(t > 0.5, lambda y: y * u, lambda y: y * v, t), ops.switch(1, [lambda: u, lambda: v, lambda: t])
+
+
+def index_of_a_captured_array(ops, t):
+    array = t * TABLE
+    return ops.fori_loop(0, 4, lambda i, y: y * 0.5 + array[i] * TABLE[i], 0.1)
+
+
+def by_two_levels(ops, t):
+    u = t * t
+
+    def outer(c, x):
+        v = c * u
+        inner, _ = ops.scan(lambda d, z: (d * t + v * z + u, None), v, XS)
+        return inner * 0.1 + x, v
+
+    return ops.scan(outer, t, XS)
+
+
+def created_in_the_body(ops, t):
+    return ops.scan(lambda c, x: (c + np.sum(np.ones(2) * t) * x, np.zeros(3) + c), np.zeros(3), XS)
+
+
+FUNCTIONS = (
+    by_default, by_two_functions, by_partial, number_and_array_beside_tensor, captured_twice_and_by_the_carry, captured_by_condition_and_body,
+    captured_by_branches, index_of_a_captured_array, by_two_levels, created_in_the_body,
+    lambda ops, t: ops.scan(Model(t).step, 0.3, XS), lambda ops, t: ops.scan(Model(t), 0.3, XS),
+)  # fmt: skip
+
+
+def summed(thing):
+    return sum((k + 1.0) * np.sum(leaf) for k, leaf in enumerate(plainly.leaves_of(thing)))
+
+
+@pytest.mark.parametrize("function", FUNCTIONS, ids=[*(f.__name__ for f in FUNCTIONS[:-2]), "method", "object"])
+def test_captured(function):
+    f, plain = (lambda t, ops=ops: summed(function(ops, t)) for ops in (tg, plainly))
+    recorded = [tg.jit(tg.value_and_grad(f), kernel=kernel) for kernel in ("never", "always")]
+    for t in (0.7, 0.4, 0.7):
+        slope = tg.grad(plain)(t)
+        assert slope == pytest.approx((plain(t + 1e-6) - plain(t - 1e-6)) / 2e-6, rel=1e-6)
+        assert tg.grad(f)(t) == pytest.approx(slope, rel=1e-12) and tg.derivative(f)(t) == pytest.approx(slope, rel=1e-12)
+        for g in recorded:
+            assert g(t) == (pytest.approx(plain(t), rel=1e-12), pytest.approx(slope, rel=1e-12))
+
+
+def test_leaves_that_only_the_body_knows():
+    weight = tg.tensor([0.3, -0.7], requires_grad=True)
+    bias = tg.tensor(0.2, requires_grad=True)
+    h, ys = tg.scan(lambda h, x: (np.tanh(weight * x + h + bias), h[0]), np.zeros(2), XS)
+    (np.sum(h) + np.sum(ys)).backward()
+
+    def plain(w, b):
+        h, ys = plainly.scan(lambda h, x: (np.tanh(w * x + h + b), h[0]), np.zeros(2), XS)
+        return np.sum(h) + np.sum(ys)
+
+    expected = tg.grad(plain, (0, 1))(weight.detach().numpy(), 0.2)
+    np.testing.assert_allclose(weight.grad.numpy(), expected[0], rtol=1e-12)
+    assert bias.grad.item() == pytest.approx(expected[1], rel=1e-12)
+
+
+def test_a_captured_array_that_changes_between_calls_is_read_anew():
+    array = np.array([1.0, 2.0])
+    f = lambda t: np.sum(tg.scan(lambda y, x: (y * array + t * x, None), t * np.ones(2), XS)[0])
+    plain = lambda t: np.sum(plainly.scan(lambda y, x: (y * array + t * x, None), t * np.ones(2), XS)[0])
+    for value in (1.0, 0.5, 2.0):
+        array[0] = value
+        assert tg.grad(f)(0.3) == pytest.approx(tg.grad(plain)(0.3), rel=1e-12)
+        assert tg.derivative(f)(0.3) == pytest.approx(tg.grad(plain)(0.3), rel=1e-12)
+
+
+def test_data_and_what_is_differentiated_change_from_call_to_call():
+    def f(t, xs, scale):
+        return tg.scan(lambda y, x: (y * t + x * scale, None), t, xs)[0]
+
+    g = tg.jit(tg.grad(f))
+    plain = tg.grad(lambda t, xs, scale: plainly.scan(lambda y, x: (y * t + x * scale, None), t, xs)[0])
+    for k in range(5):
+        arguments = 0.3 + 0.1 * k, XS * (k + 1.0), 0.5 - k
+        assert g(*arguments) == pytest.approx(plain(*arguments), rel=1e-12)
+    assert g.stats().records == 1
+
+
+def test_what_has_no_derivative_gets_none():
+    def f(t, u):
+        kept = tg.stop_gradient(t)
+        return tg.scan(lambda y, x: (y * kept + x * u, None), u, XS)[0]
+
+    dt, du = tg.grad(f, (0, 1))(0.7, 0.4)
+    assert dt == 0.0
+    assert du == pytest.approx(tg.grad(lambda u: plainly.scan(lambda y, x: (y * 0.7 + x * u, None), u, XS)[0])(0.4), rel=1e-12)
+    x = tg.tensor(0.7, requires_grad=True)
+    with tg.no_grad():
+        value, _ = tg.scan(lambda y, e: (y * x + e, None), x, XS)
+    assert not value.requires_grad
+    assert value.detach().numpy() == pytest.approx(plainly.scan(lambda y, e: (y * 0.7 + e, None), 0.7, XS)[0], rel=1e-14)
