@@ -272,6 +272,13 @@ def inactive(x):
     for i in range(len(order)):
         s = s * 0.5 + x[order[i]] * table[i] * x[order[len(order) - 1 - i]]
         order[i] = (order[i] + 1) % 6
+    places = [0]
+    for i in range(5):
+        k = len(places)
+        if i not in places:
+            s += x[i] * x[k]
+        places.append(2 * i)
+        s = s * 0.5 + x[len(places)] * s
     return s + x[order[2]] * count + np.sum(x * TABLE)
 
 
