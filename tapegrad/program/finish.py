@@ -194,7 +194,10 @@ def finish(trace, outputs, wanted):
     -------
     FinishedTape
     """
-    return _Finisher(trace, outputs, wanted).run()
+    finished = _Finisher(trace, outputs, wanted).run()
+    # Further operations on its tensors go the long way, which looks whether it is done.
+    trace.done, trace.store.ident = True, -1
+    return finished
 
 
 class _Finisher:

@@ -32,7 +32,7 @@ from ..array.record import nesting_error, normalise, plain, tracked
 from ..array.tensor import Tensor
 from ..autograd.custom.calls import Call
 from ..common.dtypes import check_class, readable
-from ..common.errors import require, said_by
+from ..common.errors import GuardError, require, said_by
 from ..common.host_functions import HostFunction, host_function
 from ..common.tree import parts_of
 from ..rules import BY_NAME
@@ -117,6 +117,8 @@ class Trace:
 
     #: 0; of the body of a loop, how many bodies it is inside of, and 1: what it finds outside becomes an argument of its tape.
     depth = 0
+    #: Whether it is finished: values of its tensors are those of that call.
+    done = False
 
     def __init__(self, store, captured=None, reordered=False):
         self.store, self.reordered = store, reordered
@@ -300,17 +302,23 @@ class Trace:
 
     def truth(self, t):
         """``bool(t)``: a guard on the truth value."""
+        self._require_open()
         seen = bool(t._v)
         self._guard(t, "bool", np.asarray(seen).tobytes())
         return seen
 
     def exact(self, t, how):
         """A guard on the whole value of `t`; returns the value."""
+        self._require_open()
         if t._t is self.store:
             self._guard(t, how, np.asarray(t._v).tobytes())
             if how in _CUTS and self.carries(t._i):
                 self.cuts.append((how, self.store.place(len(self.store.tokens) - 1)))
         return t._v
+
+    def _require_open(self):
+        if self.done:
+            raise GuardError("a value of an earlier call is asked for: a body that is recorded in a replay decides on what it has not as an operand")
 
     def _guard(self, t, how, seen):
         self._room()

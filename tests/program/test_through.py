@@ -157,7 +157,8 @@ def test_every_mode(make, policy):
     for one in transformed:
         stats = one.stats()
         assert not stats.fallback and stats.records <= 4
-        assert bool(stats.python) is (make in CALLED) and all(line in str(stats) for line in stats.python)
+        by_machine = make is compiled and policy == "always"
+        assert bool(stats.python) is (make in CALLED and not by_machine) and all(line in str(stats) for line in stats.python)
         assert policy == "never" or stats.kernel_calls
 
 

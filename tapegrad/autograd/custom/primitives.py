@@ -50,8 +50,6 @@ class Primitive(Generic[R]):
         self.function = function
         functools.update_wrapper(self, function)
         self.name = name or function_name(function)
-        if hasattr(function, "py_func"):
-            self.closed = "it is compiled by Numba"
         self.vjp_rule: Callable[..., Any] | None = None
         self.jvp_rule: Callable[..., Any] | None = None
         self.row = self._row()

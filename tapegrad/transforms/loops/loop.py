@@ -148,6 +148,8 @@ class Loop:
         self._kept = []
         #: Whether there was a way back: whoever calls it by address finds it prepared.
         self.backward = False
+        #: What records a path that is met in a replay (`run`).
+        self.later = self._refuse
         self.outputs = carry + rows * result
         self.size = self.outputs + HEAD + -(-capacity // 8) + capacity * carry
 
@@ -155,6 +157,9 @@ class Loop:
         turns = f"{self.rows} turns" if self.bounded else "turns until a condition"
         lengths = ", ".join(str(len(path.tape)) for path in self.paths)
         return f"<loop of {self.name}: {turns}, {len(self.paths)} paths of {lengths} instructions, carries {self.carry} numbers>"
+
+    def _refuse(self, carry, turn, captured, xs):
+        raise GuardError(f"{self.name} takes a path in turn {turn} that was not recorded")
 
     # -- derivatives ------------------------------------------------------------------
     @cached_property
@@ -256,7 +261,8 @@ class Loop:
         carry, captured, xs : ndarray
             Vectors, and a row for each turn.
         meet : callable, optional
-            ``meet(carry, turn)`` is called where no path's guards hold, and adds one; returns the captured values.
+            ``meet(carry, turn, captured, xs)`` is called where no path's guards hold, and adds one; returns the captured values.
+            Without, `later` is asked.
 
         Raises
         ------
@@ -287,10 +293,8 @@ class Loop:
             why = T.advance(p) if block[T.T_PATHS] else T.NO_PATH
             turn = int(block[T.T_TURN])
             if why == T.NO_PATH:
-                if meet is None:
-                    raise GuardError(f"{self.name} takes a path in turn {turn} that was not recorded")
                 at = T.RUN_WORDS + (turn & 1) * self.carry
-                captured = _float64(meet(block[at : at + self.carry].view(np.float64), turn))
+                captured = _float64((meet or self.later)(block[at : at + self.carry].view(np.float64), turn, captured, xs))
                 block, before = None, block
             elif why == T.UNKNOWN:
                 raise GradientError(f"{self.name} has failed in turn {turn}")

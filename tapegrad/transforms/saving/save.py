@@ -86,7 +86,11 @@ def to_bytes(tape):
 
 def save(tape, path):
     """Write `tape` to a file, as a whole or not at all; see `FinishedTape.save`."""
-    data = to_bytes(tape)
+    write(to_bytes(tape), path)
+
+
+def write(data, path):
+    """Make a file of bytes, as a whole or not at all."""
     beside = f"{os.fspath(path)}.{os.getpid()}.part"
     try:
         with open(beside, "wb") as file:
@@ -220,10 +224,18 @@ def load_tape(path: str | os.PathLike[str], max_bytes: int = MAX_BYTES) -> Finis
     (25.0, array([6., 8.]))
     """
     with open(path, "rb") as file:
-        size = os.fstat(file.fileno()).st_size
-        if size > max_bytes:
-            raise TapeFileError(f"this is no tape that can be loaded: its file has {size} bytes; the limit, max_bytes, is {max_bytes}")
-        return from_bytes(file.read(size), max_bytes)
+        return from_bytes(read(file, max_bytes, "this is no tape that can be loaded: "), max_bytes)
+
+
+def read(file, max_bytes, prefix=""):
+    """The bytes of a file, at most so many."""
+    if isinstance(file, (str, os.PathLike)):
+        with open(file, "rb") as opened:
+            return read(opened, max_bytes, prefix)
+    data = file.read(max_bytes + 1)
+    if len(data) > max_bytes:
+        raise TapeFileError(f"{prefix}its file has more than {max_bytes} bytes, which is the limit, max_bytes")
+    return data
 
 
 def from_bytes(data, max_bytes=MAX_BYTES):
