@@ -348,6 +348,10 @@ def test_far_out():
 def test_single_precision_is_kept():
     x = draws(-1, 1).astype("f")
     check(lambda x, s: mirrored.norm.logpdf(x, 0.0, s), x, np.ones(3, "f"))
+    q = draws(0.1, 0.9).astype("f")
+    for name in ("norm", "uniform", "truncnorm", "t"):
+        shapes = [np.float32(np.ravel(s)[1 % np.size(s)]) for s in CONTINUOUS[name][1]]
+        assert getattr(mirrored, name).ppf(leaf(q), *shapes).dtype == np.float32, name
 
 
 def test_lists_and_integers():
