@@ -143,7 +143,7 @@ def where(condition: TensorLike, x: TensorLike, y: TensorLike) -> Tensor:
     >>> tg.where([True, False], tg.tensor([1.0, 2.0]), 0.0)
     tensor([1., 0.])
     """
-    if getattr(condition, "dtype", None) != np.bool_:
+    if getattr(getattr(condition, "dtype", None), "char", "") != "?":
         condition = record_aux(_truth(), condition)
     return apply("where", (condition, x, y))
 
