@@ -30,6 +30,7 @@ MODULES = (
     "tape_capacity",
     "first_call",
     "nopython_duals",
+    "nopython_reverse",
     "plain_calls",
     "replay_sweep",
     "replay_calls",
@@ -42,6 +43,9 @@ MODULES = (
     "gradbench_by_hand",
     "higher_order",
     "sparse",
+    "custom_rules",
+    "loops",
+    "automata",
 )
 
 PEERS = {

@@ -32,7 +32,7 @@ from ..tape.places import PACKAGE
 from ..tape.store import OBJECT_BYTES, thread_state
 from ..tape.watch import EXPOSED, owner_of, stamp
 from .differentiable import Differentiable, below
-from .traces import computed, failed, trace_of
+from .traces import computed, current_body, failed, trace_of
 
 _new = object.__new__
 _frame = sys._getframe
@@ -105,6 +105,9 @@ def as_operand(thing, row_name="operation"):
         check_dtype(np.asarray(thing), row_name)
     if kind is registry.Call:
         return thing
+    array = registry.objects.operand(thing)
+    if array is not thing:
+        return array if isinstance(array, Differentiable) else as_operand(array, row_name)
     raise TypeError(f"{row_name}() does not know what to do with an operand of type {kind.__name__}")
 
 
@@ -158,6 +161,8 @@ def choose_store(operands):
         chosen = store
     if chosen is None:
         chosen = thread_state().store
+    elif chosen.trace is not None and (body := current_body()):
+        chosen = body.store
     return chosen
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ..common.registry import registry
+from ..tape.store import thread_state
 from .differentiable import below
 
 
@@ -15,7 +16,14 @@ def trace_of(operands):
             trace = o._t.trace
             if trace is not None and (chosen is None or trace.depth > chosen.depth):
                 chosen = trace
-    return chosen
+    # While a body is recorded, what it does to tensors of a recording around it is done in each turn.
+    return chosen and (current_body() or chosen)
+
+
+def current_body():
+    """The trace of the body of a loop that this thread is recording, or None."""
+    trace = thread_state().store.trace
+    return trace if trace is not None and trace.depth else None
 
 
 def failed(error, row, operands, values=(), attrs=(), integer=0):

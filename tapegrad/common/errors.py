@@ -182,6 +182,10 @@ class TapeFileError(TapegradError, ValueError):
     """A tape cannot be saved, or a file is no tape that can be loaded."""
 
 
+class GraphError(TapegradError, ValueError):
+    """A graph of `tapegrad.automata` is not what it is used as: an arc to a node that does not exist, labels that differ, a cycle."""
+
+
 class MissingPackageError(TapegradError, ImportError):
     """An optional package is needed for what was asked."""
 

@@ -230,20 +230,15 @@ class Planner(ABC):
         return [self.sym(x) for x in results]
 
 
-    def by_python(self, function, name, syms, shape, char):
-        """What a function of Python makes of arrays in order (`python_calls.Called`), and whether it has."""
-        from .python_calls import Called  # loads compiled code
-
-        return self._filled_by(Called(function, name, [(s.shape, s.char) for s in syms], (shape, char)), syms, shape, char)
-
-    def _filled_by(self, spec, syms, shape, char):
+    def filled_by(self, spec, syms, shape, char):
+        """What a call (`python_calls.Called`, say) makes of arrays in order, and whether it has."""
         result, done = self.temporary(shape, char), self.temporary((), "d")
         self.call(spec, [*(s.atom for s in syms), result, done], len(syms), [1], [], [], [])
         return self.sym(result), self.sym(done)
 
     def looped(self, row, syms, program):
         """The result of a row that runs a loop (`rules.loops`), and whether it has."""
-        return self._filled_by(program.call(row.name, self.compiled), [self.ordered(s.cast("d")) for s in syms], *row.shape(*syms, program=program))
+        return self.filled_by(program.call(row.name, self.compiled), [self.ordered(s.cast("d")) for s in syms], *row.shape(*syms, program=program))
 
 
 def call_words(loop, data, places, dims, steps, outer, strides):

@@ -14,6 +14,7 @@ import numpy as np
 
 from ..interpreter import program as P
 from ..interpreter.planner import call_words
+from ..interpreter.python_calls import Called
 from ..program.stream import Host
 from ..rules import lang as L
 from . import ir
@@ -67,7 +68,9 @@ class Products:
             *arrays, result = arrays
             return Host(function, [a.copy() for a in arrays], result, name, 0).run()
 
-        result, done = self.by_python(fill, name, operands, self.out.shape, self.out.char)
+        machine = getattr(getattr(function, "function", None), "machine", None)
+        spec = machine and machine() or Called(fill, name, [(s.shape, s.char) for s in operands], (self.out.shape, self.out.char))
+        result, done = self.filled_by(spec, operands, self.out.shape, self.out.char)
         self.demand(L.eq(done, 1.0))
         return self.deliver(result, target)
 

@@ -19,6 +19,7 @@ from ..common.uninterrupted import uninterrupted
 R = TypeVar("R")
 X = TypeVar("X", bound=Any)
 
+Mode = Literal["auto", "forward", "reverse"]
 LANES = (1, 2, 4, 8, 16)
 
 
@@ -88,30 +89,40 @@ def njit_jvp(f: Callable[..., R], argnums: Argnums = 0) -> Callable[..., tuple[R
 
 
 @overload
-def njit_value_and_grad(f: OfFirst[X], argnums: Literal[0] = 0, *, lanes: int | None = None) -> Callable[..., tuple[float, X]]: ...
+def njit_value_and_grad(f: OfFirst[X], argnums: Literal[0] = 0, *, mode: Mode = "auto", lanes: int | None = None) -> Callable[..., tuple[float, X]]: ...
 @overload
 def njit_value_and_grad(
-    f: Callable[..., Any], argnums: Argnums, *, lanes: int | None = None
-) -> Callable[..., tuple[float, Any]]: ...
-def njit_value_and_grad(f: Callable[..., Any], argnums: Argnums = 0, *, lanes: int | None = None) -> Callable[..., Any]:
-    """Value and gradient in nopython code, in forward mode.
+    f: Callable[..., Any], argnums: Argnums = 0, *, mode: Mode = "auto", lanes: int | None = None, out: bool = False
+) -> Callable[..., Any]: ...
+def njit_value_and_grad(
+    f: Callable[..., Any], argnums: Argnums = 0, *, mode: Mode = "auto", lanes: int | None = None, out: bool = False
+) -> Callable[..., Any]:
+    """Value and gradient in nopython code.
 
     Parameters
     ----------
     f : function or Numba dispatcher
         Returns one number.
     argnums : int or tuple of int
-        Positions of the differentiated arguments: numbers, and float64 or float32 arrays.
+        Positions of the differentiated arguments: numbers, float64 or float32 arrays and,
+        in reverse mode, tuples of them.
+    mode : {"auto", "forward", "reverse"}
+        ``"reverse"``: both sweeps, at a cost that does not grow with the number of inputs.
+        ``"forward"``: dual numbers, a run of `f` for every `lanes` inputs.  ``"auto"``: forward
+        mode of up to four numbers, else reverse mode where it knows all that `f` does.
+        ``dispatcher.modes()`` says what was taken, and why.
     lanes : int, optional
-        Directions in one pass: 1, 2, 4, 8 or 16.  By default the number of
-        differentiated numbers, at most 8, and 8 if there is an array.
+        Directions in one pass of forward mode, which it asks for: 1, 2, 4, 8 or 16.  By default
+        the number of differentiated numbers, at most 8, and 8 if there is an array.
+    out : bool
+        Whether the gradients are written into arrays, which are handed after the arguments;
+        only the value is returned then.  In reverse mode.
 
     Returns
     -------
     Numba dispatcher
         Takes the arguments of `f`; returns ``(value, gradient)``, the gradient a tuple
-        if `argnums` is one.  `f` runs once for every `lanes` directions, on copies of
-        its differentiated arguments.
+        if `argnums` is one.  Arrays that `f` stores into are copied before.
 
     Raises
     ------
@@ -130,14 +141,14 @@ def njit_value_and_grad(f: Callable[..., Any], argnums: Argnums = 0, *, lanes: i
     >>> tg.njit_value_and_grad(f)(np.array([1.0, 2.0]))
     (5.0, array([2., 4.]))
     """
-    return _dispatcher(f, "value_and_grad", argnums, lanes)
+    return _dispatcher(f, "value_and_grad", argnums, lanes, mode, out)
 
 
 @overload
-def njit_grad(f: OfFirst[X], argnums: Literal[0] = 0, *, lanes: int | None = None) -> Callable[..., X]: ...
+def njit_grad(f: OfFirst[X], argnums: Literal[0] = 0, *, mode: Mode = "auto", lanes: int | None = None) -> Callable[..., X]: ...
 @overload
-def njit_grad(f: Callable[..., Any], argnums: Argnums, *, lanes: int | None = None) -> Callable[..., Any]: ...
-def njit_grad(f: Callable[..., Any], argnums: Argnums = 0, *, lanes: int | None = None) -> Callable[..., Any]:
+def njit_grad(f: Callable[..., Any], argnums: Argnums, *, mode: Mode = "auto", lanes: int | None = None) -> Callable[..., Any]: ...
+def njit_grad(f: Callable[..., Any], argnums: Argnums = 0, *, mode: Mode = "auto", lanes: int | None = None) -> Callable[..., Any]:
     """Gradient in nopython code; see `njit_value_and_grad`.
 
     Parameters
@@ -145,6 +156,7 @@ def njit_grad(f: Callable[..., Any], argnums: Argnums = 0, *, lanes: int | None 
     f : function or Numba dispatcher
         Returns one number.
     argnums : int or tuple of int
+    mode : {"auto", "forward", "reverse"}
     lanes : int, optional
 
     Returns
@@ -158,11 +170,11 @@ def njit_grad(f: Callable[..., Any], argnums: Argnums = 0, *, lanes: int | None 
     >>> tg.njit_grad(lambda a, b: a * a * b, argnums=(0, 1))(3.0, 5.0)
     (30.0, 9.0)
     """
-    return _dispatcher(f, "grad", argnums, lanes)
+    return _dispatcher(f, "grad", argnums, lanes, mode)
 
 
-def njit_jacobian(f: Callable[..., Any], argnum: int = 0, *, lanes: int | None = None) -> Callable[..., Array]:
-    """Jacobian of a 1-d array by a 1-d array, in nopython code, in forward mode.
+def njit_jacobian(f: Callable[..., Any], argnum: int = 0, *, mode: Mode = "auto", lanes: int | None = None) -> Callable[..., Array]:
+    """Jacobian of a 1-d array by a 1-d array, in nopython code.
 
     Parameters
     ----------
@@ -170,6 +182,8 @@ def njit_jacobian(f: Callable[..., Any], argnum: int = 0, *, lanes: int | None =
         Returns a 1-d array.
     argnum : int
         Position of the differentiated argument, a 1-d array of floats.
+    mode : {"auto", "forward", "reverse"}
+        ``"reverse"`` takes two sweeps for each row, ``"forward"`` (and ``"auto"``) a run for `lanes` columns.
     lanes : int, optional
         Columns in one pass: 1, 2, 4, 8 or 16; by default 8.
 
@@ -191,10 +205,41 @@ def njit_jacobian(f: Callable[..., Any], argnum: int = 0, *, lanes: int | None =
     array([[3., 0., 1.],
            [0., 3., 2.]])
     """
-    return _dispatcher(f, "jacobian", argnum, lanes)
+    return _dispatcher(f, "jacobian", argnum, lanes, mode)
 
 
-def _dispatcher(f, kind, argnums, lanes):
+def njit_vjp(f: Callable[..., R], argnums: Argnums = 0) -> Callable[..., tuple[R, Any]]:
+    """Value and vector-Jacobian product (VJP) in nopython code, in reverse mode.
+
+    Parameters
+    ----------
+    f : function or Numba dispatcher
+        Returns a number, an array or a tuple of them.
+    argnums : int or tuple of int
+        Positions of the differentiated arguments: numbers, float64 or float32 arrays, tuples of them.
+
+    Returns
+    -------
+    Numba dispatcher
+        Takes the arguments of `f`, then the seed, of the form of the result; returns ``(value, product)``,
+        the product a tuple if `argnums` is one.
+
+    Raises
+    ------
+    UnsupportedInNumbaError
+        On the first call, if `f` does something that has no derivative here.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import tapegrad as tg
+    >>> tg.njit_vjp(lambda x: (x[0] * x[1], x[1:] ** 2))(np.array([2.0, 3.0]), (10.0, np.array([1.0])))
+    ((6.0, array([9.])), array([30., 26.]))
+    """
+    return _dispatcher(f, "vjp", argnums, None)
+
+
+def _dispatcher(f, kind, argnums, lanes, mode="forward", out=False):
     """A dispatcher with the parameters of `f`."""
     with uninterrupted:
         import numba
@@ -213,13 +258,15 @@ def _dispatcher(f, kind, argnums, lanes):
         )
     if lanes is not None and lanes not in LANES:
         raise UnsupportedInNumbaError(f"lanes must be one of {LANES}, not {lanes!r}.")
+    if mode not in ("auto", "forward", "reverse") or lanes is not None and mode == "reverse":
+        raise UnsupportedInNumbaError(f"mode={mode!r}: it is \"auto\", \"forward\" or \"reverse\", and lanes are for forward mode.")
     chosen = _positions(argnums, len(parameters), function.__name__)
     if kind in ("derivative", "jacobian") and not isinstance(argnums, int):
         raise UnsupportedInNumbaError(f"njit_{kind} takes one position, not {argnums!r}.")
     names = [p.name for p in parameters]
-    extra = [f"tangent_{names[k]}" for k in chosen] if kind == "jvp" else []
+    extra = {"jvp": [f"tangent_{names[k]}" for k in chosen], "vjp": ["seed"]}.get(kind, [f"out_{names[k]}" for k in chosen] if out else [])
     defaults = [] if extra else [p.default for p in parameters if p.default is not p.empty]
-    request = Request(f, kind, chosen, isinstance(argnums, int), lanes)
+    request = Request(f, kind, chosen, isinstance(argnums, int), lanes, mode if lanes is None else "forward", out)
     name = f"{kind}_of_{function.__name__}" if function.__name__.isidentifier() else kind
     arguments = ", ".join([*names, *extra])
     text = f"def {name}({arguments}):\n    return _driver(({arguments},))\n"
@@ -230,7 +277,9 @@ def _dispatcher(f, kind, argnums, lanes):
     made.__qualname__ = f"{name}_{request.identity}"
     made.__doc__ = f"njit_{kind} of {function.__qualname__}, by the arguments {', '.join(names[k] for k in chosen)}."
     with uninterrupted:
-        return numba.njit(pipeline_class=Uninterrupted)(made)
+        dispatcher = numba.njit(pipeline_class=Uninterrupted)(made)
+    dispatcher.modes = request.taken.copy
+    return dispatcher
 
 
 def _positions(argnums, count, name):

@@ -31,7 +31,7 @@ from .broadcast import BroadcastPass
 from .rewrite import VARIANT, dual_pass
 
 #: Options of ``@njit`` that say what the code means; the others are about its wrapping.
-_OPTIONS = ("error_model", "fastmath", "boundscheck")
+OPTIONS = ("error_model", "fastmath", "boundscheck")
 
 
 class Uninterrupted(Compiler):
@@ -98,7 +98,7 @@ def dual_dispatcher(function, lanes, returns):
         copy.__qualname__ = f"{source.__qualname__}_dual{lanes}{'r' * returns}_{fingerprint(source)}"
         setattr(copy, VARIANT, True)
         options = getattr(function, "targetoptions", {})
-        options = {name: options[name] for name in _OPTIONS if name in options}
+        options = {name: options[name] for name in OPTIONS if name in options}
         variants[lanes, returns] = numba.njit(
             pipeline_class=_pipeline(lanes, returns), no_cpython_wrapper=True, no_cfunc_wrapper=True, **options
         )(copy)
@@ -118,9 +118,7 @@ def result_type(dispatcher, argument_types, function):
     except (UnsupportedInNumbaError, MemoryError):
         raise
     except Exception as error:
-        # Numba says most of what it cannot do by a NumbaError, and some of it by whatever happens inside of it.
-        text = str(error) if isinstance(error, NumbaError) else f"{type(error).__name__} {error}"
-        raise UnsupportedInNumbaError(_explain(text, function, _places(error.__traceback__))) from error
+        raise UnsupportedInNumbaError(explain_failure(error, function)) from error
     return sig.return_type
 
 
@@ -153,9 +151,11 @@ def _places(trace):
     return places
 
 
-def _explain(text, function, places=()):
+def explain_failure(error, function):
     """One message from Numba's, with the user's line, the operation and what to do."""
-    text = _COLOURS.sub("", text)
+    # Numba says most of what it cannot do by a NumbaError, and some of it by whatever happens inside of it.
+    text = str(error) if isinstance(error, NumbaError) else f"{type(error).__name__} {error}"
+    text, places = _COLOURS.sub("", text), _places(error.__traceback__)
     package, numba_folder = str(Path(__file__).parents[1]), str(Path(numba.__file__).parent)
     own = function.py_func if isinstance(function, Dispatcher) else function
     where, line = own.__code__.co_filename, own.__code__.co_firstlineno

@@ -8,7 +8,7 @@ around it, from the pieces below.
 from __future__ import annotations
 
 import itertools
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numba.core import types
@@ -18,10 +18,13 @@ from ..common.errors import UnsupportedInNumbaError
 from ..common.uninterrupted import cached_property
 from .builtins import as_dual, component, primal, seeded
 from .compile import dual_dispatcher, fingerprint, result_type
+from .reverse.drivers import Reverse
 from .types import DualType, Token, compiled_only, contains_dual, element, is_real
 
 #: Lanes used where the number of directions is not known when types are.
 DEFAULT_LANES = 8
+#: Up to so many numbers, and no array, mode "auto" takes dual numbers.
+FEW = 4
 
 
 _NUMBERS = itertools.count()
@@ -36,6 +39,10 @@ class Request:
     argnums: tuple
     single: bool
     lanes: int | None
+    mode: str = "forward"
+    out: bool = False
+    #: types of arguments -> mode that was taken, and more (`.stats()`)
+    taken: dict = field(default_factory=dict)
 
     @property
     def name(self):
@@ -133,6 +140,9 @@ def driver_of(request):
                 f"the derivative of {request.name} is differentiated again: nopython code has first derivatives only. "
                 "Take the outer derivative outside of Numba, on the Python function."
             )
+        made = _reverse(request, argument_types)
+        if made is not None:
+            return made
         count = len(argument_types) - (len(request.argnums) if request.kind == "jvp" else 0)
         _check_arguments(request, argument_types, count)
         lanes = request.lanes or _lanes(request, argument_types)
@@ -147,9 +157,77 @@ def driver_of(request):
     return driver
 
 
+def _reverse(request, argument_types):
+    """The driver in reverse mode; None if forward mode is asked for or, for mode "auto", cheaper or the only way."""
+    numbers = [ty for k, ty in enumerate(argument_types) if k in request.argnums]
+    few = len(numbers) <= FEW and not any(isinstance(ty, (types.Array, types.BaseTuple)) for ty in numbers)
+    reason = {"forward": "as asked for", "auto": f"at most {FEW} numbers: one run of dual numbers" if few else ""}.get(request.mode, "")
+    if request.kind == "jacobian" and request.mode == "auto":
+        reason = "a run of dual numbers gives some columns"
+    if not reason or request.kind == "vjp" or request.out:
+        seed = types.float64
+        if request.kind == "vjp":
+            *argument_types, seed = argument_types
+        elif request.kind == "jacobian":
+            _check_arguments(request, argument_types, len(argument_types))
+            seed = types.int64
+        try:
+            made = Reverse(request, argument_types, seed)
+        except UnsupportedInNumbaError as error:
+            if request.mode == "reverse" or request.kind == "vjp" or request.out:
+                raise
+            reason = str(error)
+        else:
+            _check_result(request, made.result)
+            request.taken[str(tuple(argument_types))] = {"mode": "reverse", "bytes kept for each turn of the loop at a line": made.report}
+            name = f"driver_{request.identity}"
+            return _made(_reverse_text(request, name, made, len(argument_types) + (request.kind == "vjp")), {**_PIECES, **made.names}, name)
+    request.taken[str(tuple(argument_types))] = {"mode": "forward", "because": reason}
+    return None
+
+
+def _reverse_text(request, name, made, count):
+    given = [f"a{k}" for k in range(count)]
+    lines, leaves = [f"{', '.join(given)}, = arguments", *made.start], made.leaves
+    if request.kind == "jacobian":  # a sweep for each row; the seed is its number
+        turn = [*made.start, *made.zeros, f"r, g = sweeps(k, {made.values})", "if k == 0:", "    out = np.zeros((r.shape[0], x0.size), x0.dtype)",
+                "if k < r.shape[0]:", "    out[k] = s0", "k += 1", "if k >= r.shape[0]:", "    break"]  # fmt: skip
+        return _function(name, [lines[0], "k = 0", "while True:", *["    " + line for line in turn], "return out"])
+    seed, zeros, value = "1.0", made.zeros, "float(r)"
+    if request.kind == "vjp":
+        seed, value = f"as_seed({given[-1]})", "r"
+    if request.out:
+        outs = given[count - len(leaves.arrays):]
+        zeros = [f"s{j} = cleared({out}, x{j})" for j, out in zip(leaves.arrays, outs)]
+    lines += [*zeros, f"r, g = sweeps({seed}, {made.values})"]
+    gradient = leaves.gradient()
+    return _function(name, [*lines, f"return {value}" if request.out else f"return {gradient}" if request.kind == "grad" else f"return {value}, {gradient}"])
+
+
+@register_jitable
+def cleared(out, x):
+    """An array that a gradient is written into."""
+    if out.shape != x.shape:
+        raise ValueError("an array for a gradient must have the shape of its argument")
+    out[...] = 0
+    return out
+
+
+as_seed = compiled_only("as_seed")
+
+
+@overload(as_seed)
+def _as_seed(w):
+    """Numbers among seeds as floats."""
+    if isinstance(w, types.BaseTuple):
+        items = ", ".join(f"stub(w[{k}])" for k in range(len(w))) + ","
+        return _made(f"def typed(w):\n    return ({items})\n", {"stub": as_seed}, "typed")
+    return (lambda w: w) if isinstance(w, types.Array) else lambda w: float(w)
+
+
 _PIECES = {
     "np": np, "as_dual": as_dual, "component": component, "primal": primal, "seeded": seeded, "seeds": seeds, "along": along,
-    "collect": collect, "collect_rows": collect_rows, "values": values, "tangents": tangents,
+    "collect": collect, "collect_rows": collect_rows, "cleared": cleared, "as_seed": as_seed, "values": values, "tangents": tangents,
 }  # fmt: skip
 
 

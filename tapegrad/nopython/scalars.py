@@ -121,11 +121,11 @@ def partials(name):
 
 
 @cache
-def _plain(expr):
+def plain(expr):
     """Whether a partial may be multiplied plainly (see the top of this file)."""
     if expr.op not in _FINITE:
         return False
-    return expr.op in ("arg", "const") or all(_plain(arg) for arg in expr.args)
+    return expr.op in ("arg", "const") or all(plain(arg) for arg in expr.args)
 
 
 def _splat(b, scalar, lanes):
@@ -150,7 +150,7 @@ def combine(builder, exprs, emitter, tangents, lanes):
             continue
         scalar = emitter.number(expr)
         partial = _splat(builder, scalar, lanes)
-        if not _plain(expr):
+        if not plain(expr):
             part = _absolute_product(builder, tangent, partial)
             total = part if total is None else builder.fadd(total, part)
         elif total is None:

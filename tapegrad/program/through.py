@@ -19,9 +19,11 @@ from ..autograd.custom.calls import Fixed, packed
 from ..autograd.recording import refuse_outer
 from ..autograd.tape import Tape
 from ..common.errors import require, said_by
+from ..common.exact import exact
 from ..tape.meta import meta_of
 from ..tape.modes import enable_grad
 from .finish import finish
+from .machine import MachineCall, is_machine_code
 from .trace import ROW, Trace, not_in_instructions
 
 
@@ -34,7 +36,7 @@ class Rules:
     call : Call
     values : list
         Of the operands and the result, where it was recorded.
-    captured : dict of int to ndarray
+    captured, shared : dict
         As of `Trace`.
     """
 
@@ -46,10 +48,10 @@ class Rules:
             call.rules = cls(entry.function.primitive, call, *call.recorded)
         return call.rules
 
-    def __init__(self, primitive, call, values, captured):
-        self.primitive, self.call, self.values, self.captured = primitive, call, values, captured
+    def __init__(self, primitive, call, values, captured, shared):
+        self.primitive, self.call, self.values, self.captured, self.shared = primitive, call, values, captured, shared
         self.metas = [None, *map(meta_of, values)]
-        self._tapes = {}
+        self._tapes, self._machines = {}, {}
 
     def tape(self, forward, slots):
         """The finished tape of a rule, or why there is none; made once.
@@ -58,7 +60,16 @@ class Rules:
         (`forward`) one of ``(*tangents, *operands, result)``, for tangents of these operands, that gives the tangent of the result.
         """
         if (forward, slots) not in self._tapes:
-            self._tapes[forward, slots] = self._recorded(forward, slots)
+            call, tape = self.call, None
+            if call.context is None:
+                static = exact((tuple(t.value if type(t) is Fixed else Ellipsis for t in call.template), *call.static.items()))
+                key = self.primitive, forward, slots, tuple(self.metas), static
+                tape = self.shared.get(key)
+            tape = self._recorded(forward, slots) if tape is None else tape
+            if call.context is None and not isinstance(tape, str) and not tape.guards:
+                # Without decisions it is the same at other points.
+                self.shared[key] = tape
+            self._tapes[forward, slots] = tape
         return self._tapes[forward, slots]
 
     def called(self, forward, slots):
@@ -74,37 +85,37 @@ class Rules:
             parts = zip(self._run(forward, slots, call, values, False), metas)
             return np.concatenate([np.zeros(m.size) if p is None else np.ravel(p) for p, m in parts], dtype=float)
 
-        rule.__name__ = f"{self.named(forward)} in Python"
+        rule.__name__, rule.machine = f"{self.named(forward)} in Python", lambda: self._machine(forward, slots)
         return rule, metas
+
+    @classmethod
+    def attach(cls, tape):
+        """Make the rules of all calls in a tape, for whoever walks over it; returns them, each with the slot."""
+        return [(cls.of(i.entry), i.slot) for i in tape.items if i.entry.kind == ROW and i.entry.function.primitive is not None]
 
     @classmethod
     def in_python(cls, tape):
         """What of the calls in a tape Python is called for, and why; as far as it was asked for: a line each."""
         lines = []
-        for item in tape.items:
-            if item.entry.kind == ROW and item.entry.function.primitive is not None:
-                rules = cls.of(item.entry)
-                reasons = [(rules.primitive.name, rules.call.why)] if rules.call.why else []
-                reasons += [(rules.named(forward), why) for (forward, _), why in rules._tapes.items() if isinstance(why, str)]
-                lines += [f"{name} at {tape.place(item.slot)}: {why}" for name, why in reasons]
+        for rules, slot in cls.attach(tape):
+            reasons = {(None, ()): rules.call.why, **rules._tapes}
+            reasons = [(key[0], why) for key, why in reasons.items() if isinstance(why, str) and why and not rules._machines.get(key)]
+            lines += [f"{rules.named(forward)} at {tape.place(slot)}: {why}" for forward, why in reasons]
         return lines
 
     @classmethod
     def closed(cls, tape, seen=()):
         """Whether the rules of all calls in a tape are tapes without decisions, and so on for what is called there."""
-        for item in tape.items:
-            if item.entry.kind == ROW and item.entry.function.primitive is not None and item.entry.function not in seen:
-                rules = cls.of(item.entry)
-                slots = tuple(k for k, m in enumerate(rules.metas) if 0 < k <= rules.call.count and m.char in "df")
-                for forward in (False, True):
-                    part = rules.tape(forward, slots)
-                    if isinstance(part, str) or part.guards or not cls.closed(part, (*seen, item.entry.function)):
-                        return False
+        for rules, _ in cls.attach(tape):
+            slots = tuple(k for k, m in enumerate(rules.metas) if 0 < k <= rules.call.count and m.char in "df")
+            parts = [rules.tape(forward, slots) for forward in (False, True) if rules.primitive not in seen]
+            if any(isinstance(part, str) or part.guards or not cls.closed(part, (*seen, rules.primitive)) for part in parts):
+                return False
         return True
 
     def named(self, forward):
-        """The rule in words."""
-        return self.primitive.rule_name("jvp" if forward else "vjp")
+        """The rule in words; None is the function."""
+        return self.primitive.name if forward is None else self.primitive.rule_name("jvp" if forward else "vjp")
 
     def computed(self):
         """The function in Python that gives the value, of operands."""
@@ -112,8 +123,35 @@ class Rules:
         def value(*operands):
             return self.primitive.again(self.call, operands, [True] * len(operands))[0]
 
-        value.__name__ = self.primitive.name
+        value.__name__, value.machine = self.primitive.name, lambda: self._machine(None, ())
         return value
+
+    def _machine(self, forward, slots):
+        """The call of a rule (of the function: None) from machine code, or None: it is not machine code itself, or Numba cannot call it so."""
+        call, primitive, metas = self.call, self.primitive, self.metas
+        function = primitive.function if forward is None else primitive.rules.get("jvp" if forward else "vjp")
+        if call.several or not is_machine_code(function):
+            return None
+        seeds = [] if forward is None else [metas[k] for k in slots] if forward else [metas[-1]]
+        operands, scope = [*seeds, *metas[1:]], {f"c{j}": t.value for j, t in enumerate(call.template) if type(t) is Fixed}
+        arguments = [f"c{j}" if type(t) is Fixed else f"{{{len(seeds) - 1 + t}}}" for j, t in enumerate(call.template)]
+        texts, dtype, ways = [f"{{{len(operands) - 1}}}", *arguments], np.dtype(float), [[("r", metas[-1])]]
+        if forward is None:
+            texts, operands, dtype = arguments, operands[:-1], metas[-1].dtype
+        elif forward:
+            along = [f"{{{slots.index(t)}}}" if t in slots else f"0.0 * {a}" if _is_float(metas, t) else "None" for t, a in zip(call.template, arguments)]
+            texts.insert(0, f"({', '.join(along)},)")
+        else:
+            given = self._run(False, slots, call, self._sample(False, slots), False)
+            zeros = [f"np.zeros({metas[k].shape})" if metas[k].shape else "0.0" for k in slots]
+            each = [zero if part is None else f"r[{call.template.index(k)}]" for k, part, zero in zip(slots, given, zeros)]
+            texts.insert(0, "{0}")
+            ways = [list(zip(names, map(metas.__getitem__, slots))) for names in (each, *[["r"]] * (len(call.template) == 1))]
+        scope.update((f"k_{key}", value) for key, value in call.static.items())
+        texts += [f"{key}=k_{key}" for key in call.static]
+        made = (MachineCall(function, self.named(forward), operands, ", ".join(texts), parts, dtype, scope) for parts in ways)
+        made = self._machines[forward, slots] = next((one for one in made if one.loop is not None), None)
+        return made
 
     def _run(self, forward, slots, call, values, recorded=True):
         """What the rule gives, in a list."""
@@ -127,10 +165,13 @@ class Rules:
         parts = [np.zeros(o.shape, o.dtype) if t is None else t for t, o in zip(parts, call.outputs)]
         return [packed(parts) if call.several else parts[0]]
 
+    def _sample(self, forward, slots):
+        """Values of seeds, operands and result at the recorded call."""
+        rng, seeds = np.random.default_rng(0), [self.metas[k] for k in slots] if forward else [self.metas[-1]]
+        return [*(normalise(np.array(rng.standard_normal(m.shape), m.char)) for m in seeds), *self.values]
+
     def _recorded(self, forward, slots):
-        rng, call = np.random.default_rng(0), self.call
-        seeds = [self.metas[k] for k in slots] if forward else [self.metas[-1]]
-        values = [*(normalise(np.array(rng.standard_normal(m.shape), m.char)) for m in seeds), *self.values]
+        call, values = self.call, self._sample(forward, slots)
         try:
             expected = self._run(forward, slots, call, values, False)
         except Exception as error:
@@ -149,6 +190,10 @@ class Rules:
             return finish(trace, [r if r is None or isinstance(r, Tensor) else normalise(np.array(r)) for r in results], [False] * len(values))
         except Exception as error:
             return _said(error)
+
+
+def _is_float(metas, slot):
+    return type(slot) is not Fixed and metas[slot].char in "df"
 
 
 class Uncallable(str):

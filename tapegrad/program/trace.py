@@ -32,7 +32,7 @@ from ..array.record import nesting_error, normalise, plain, tracked
 from ..array.tensor import Tensor
 from ..autograd.custom.calls import Call
 from ..common.dtypes import check_class, readable
-from ..common.errors import require, said_by
+from ..common.errors import GuardError, require, said_by
 from ..common.host_functions import HostFunction, host_function
 from ..common.tree import parts_of
 from ..rules import BY_NAME
@@ -117,6 +117,8 @@ class Trace:
 
     #: 0; of the body of a loop, how many bodies it is inside of, and 1: what it finds outside becomes an argument of its tape.
     depth = 0
+    #: Whether it is finished: values of its tensors are those of that call.
+    done = False
 
     def __init__(self, store, captured=None, reordered=False):
         self.store, self.reordered = store, reordered
@@ -135,6 +137,8 @@ class Trace:
         self.keeping, self.kept = 0, {}
         #: Whether one was asked for without them.
         self.unkept = False
+        #: Tapes of rules of custom primitives that several calls have in common (`program.through`).
+        self.shared = {}
         #: Slots of the variables of these derivatives.
         self.variables = set()
         #: Slot -> value, of entries whose result is a number.
@@ -217,7 +221,7 @@ class Trace:
                 self.cannot = f"it calls {row.name!r}, which keeps something of the recorded point"
             # The call itself is no operand with a slot; its first one stands for it.
             attrs = (*attrs, ("call", operands[0]))
-            operands[0].recorded = [*values[1 : 1 + operands[0].count], value], self.captured
+            operands[0].recorded = [*values[1 : 1 + operands[0].count], value], self.captured, self.shared
         store = self.store
         references = tuple([
             o._i if o.__class__ is Tensor and o._t is store else 0 if o.__class__ is Call else self._reference(o, v)
@@ -300,17 +304,23 @@ class Trace:
 
     def truth(self, t):
         """``bool(t)``: a guard on the truth value."""
+        self._require_open()
         seen = bool(t._v)
         self._guard(t, "bool", np.asarray(seen).tobytes())
         return seen
 
     def exact(self, t, how):
         """A guard on the whole value of `t`; returns the value."""
+        self._require_open()
         if t._t is self.store:
             self._guard(t, how, np.asarray(t._v).tobytes())
             if how in _CUTS and self.carries(t._i):
                 self.cuts.append((how, self.store.place(len(self.store.tokens) - 1)))
         return t._v
+
+    def _require_open(self):
+        if self.done:
+            raise GuardError("a value of an earlier call is asked for: a body that is recorded in a replay decides on what it has not as an operand")
 
     def _guard(self, t, how, seen):
         self._room()
@@ -411,6 +421,12 @@ class Trace:
         self.constants.append(kept)
         self._copies[id(value)] = (value, number)
         return number
+
+
+def by_value(entry, operands):
+    """A call of a custom primitive as the value that was recorded beside it, the last of its `operands`; None if there is none."""
+    own = 1 + dict(entry.attrs)["call"].count
+    return Entry(ROW, BY_NAME["clone"], (), operands[own:], False, 0, entry.meta) if len(operands) > own else None
 
 
 def not_in_instructions(entries, results, values, start=0):

@@ -24,6 +24,7 @@ import numpy as np
 
 from ..array.differentiable import Differentiable, below
 from ..array.record import normalise
+from ..array.traces import trace_of
 from ..autograd.custom.calls import results_of
 from ..autograd.custom.primitives import Primitive
 from ..autograd.nested import Evaluation
@@ -33,6 +34,7 @@ from ..program.recording import Recording
 from ..tape.places import function_name
 from ..tape.store import thread_state
 from .captured import Captured
+from .loops.body import Unrecordable
 from .replay.kernels import agree
 
 #: How many levels of objects are looked into for what has changed.
@@ -245,11 +247,23 @@ def _seeds(values, ports):
     ]
 
 
+def _recorded(fun, leaves, structure):
+    """A call in a recording: a loop of one turn, of which nothing is kept."""
+    from .loops.running import loop
+
+    def turn(_, element):
+        args, kwargs = unflatten(structure, leaves)
+        return (), fun(*args, **kwargs), False
+
+    results, container = flatten(loop(turn, (), None, 1, False, 0, function_name(fun))[1])
+    return unflatten(container, [None if leaf is None else leaf[0] for leaf in results])
+
+
 def checkpoint(fun: F) -> F:
     """A function that stores nothing between its arguments and its result, and is computed again on the way back.
 
     A call is one instruction on the tape, whatever the length of `fun`; `fun` is run again
-    on the way back, on a tape of its own.  A function that calls one is run at every call, under `jit` too.
+    on the way back, on a tape of its own.  In a function under `jit` it is recorded, and its tape is run again.
 
     On the way back `fun` reads what it read at the call: its variables (closure, defaults,
     globals) are bound to what they were, and random generators that it draws from are put
@@ -306,6 +320,9 @@ def checkpoint(fun: F) -> F:
         leaves, structure = flatten((args, kwargs))
         if not any(isinstance(leaf, Differentiable) for leaf in leaves):
             return fun(*args, **kwargs)
+        if trace_of([leaf for leaf in leaves if isinstance(leaf, Differentiable)]) is not None:
+            with contextlib.suppress(Unrecordable):
+                return _recorded(fun, leaves, structure)
         layout = _Layout(structure)
         result = segment(*leaves, layout=layout)
         return unflatten(layout.result, result if isinstance(result, tuple) else (result,))

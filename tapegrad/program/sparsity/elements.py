@@ -32,7 +32,6 @@ import numpy as np
 from ...tape.layout import ARRAY_LEAF
 from ...tape.meta import SCALAR
 from ..ports import inputs_of, pieces_of
-from ..through import Rules
 from ..trace import ROW
 
 
@@ -164,7 +163,8 @@ class Elements:
         if row.primitive is None:
             result = self._way(row, operands, attrs)(row, operands, shape, attrs, inputs)
         else:
-            tape = Rules.of(entry).tape(True, tuple(inputs))
+            rules = attrs["call"].rules
+            tape = "" if rules is None else rules.tape(True, tuple(inputs))
             result = self._dense(row, operands, shape, attrs, inputs) if isinstance(tape, str) else self._ruled(tape, list(inputs.values()))
         return int(result.reshape(())) if entry.meta is SCALAR else np.reshape(result, shape)
 

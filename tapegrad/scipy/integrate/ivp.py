@@ -11,8 +11,8 @@ from ...common.uninterrupted import Lazily
 from ..mirrors import array, constant, differentiable, finite, plainly, value
 from . import events as happenings
 from .explicit import DormandPrince853, RungeKutta, classical
-from .stiff import BDF, Radau
 from .stepping import Problem, flag
+from .stiff import BDF, Radau
 
 _integrate, _optimize = Lazily("scipy.integrate"), Lazily("scipy.optimize")
 

@@ -18,7 +18,7 @@ from ...autograd.custom import stop_gradient
 from ...common.errors import UnsupportedFunctionError
 from ...common.uninterrupted import Lazily
 from ...transforms.loops.api import while_loop
-from ..mirrors import array, constant, differentiable, plainly, value
+from ..mirrors import array, constant, differentiable, plainly
 from .stepping import flag
 
 _integrate = Lazily("scipy.integrate")

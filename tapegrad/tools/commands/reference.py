@@ -11,6 +11,7 @@ import operator
 import re
 import types
 
+from ... import automata  # noqa: F401  (its names are public)
 from ...array import functions
 from ...common.printing import markdown
 from ...scipy.mirrors import MIRRORS
@@ -29,7 +30,11 @@ _MODULES = {
     "implicit": ("argmin", "fixed_point", "root"),
     "optimize": None,
     "optim": None,
+    "optim.lr_scheduler": ("LRScheduler",),
+    "nn": ("Dropout", "LayerNorm", "Linear", "Module", "ModuleList", "Sequential"),
     "nn.functional": None,
+    "nn.utils": None,
+    "automata": None,
     "errors": (),
 }
 
@@ -52,14 +57,15 @@ def public(tg):
     --------
     >>> from tapegrad.tools.commands import reference
     >>> import tapegrad
-    >>> [title for title, names in reference.public(tapegrad)]
-    ['tg', 'tg.autograd', 'tg.implicit', 'tg.optimize', 'tg.optim', 'tg.nn.functional', 'tg.errors']
+    >>> [title for title, names in reference.public(tapegrad)]  # doctest: +NORMALIZE_WHITESPACE
+    ['tg', 'tg.autograd', 'tg.implicit', 'tg.optimize', 'tg.optim', 'tg.optim.lr_scheduler', 'tg.nn',
+    'tg.nn.functional', 'tg.nn.utils', 'tg.automata', 'tg.errors']
     """
     modules = [("tg", [(n, getattr(tg, n)) for n in tg.__all__ if not isinstance(getattr(tg, n), types.ModuleType)])]
     for module, names in _MODULES.items():
         namespace = operator.attrgetter(module)(tg)
         if names is None:
-            names = namespace.__all__
+            names = [n for n in namespace.__all__ if not isinstance(getattr(namespace, n), int)]
         elif not names:
             classes = {n: c for n, c in vars(namespace).items() if isinstance(c, type) and c.__module__ == namespace.__name__}
             names = [n for n, c in classes.items() if issubclass(c, Exception)]
@@ -80,6 +86,7 @@ def _signature(member):
         return "(...)"
 
     def unquoted(annotation):
+        annotation = getattr(annotation, "__forward_arg__", annotation)
         return _Plain(annotation) if isinstance(annotation, str) else annotation
 
     parameters = [p.replace(annotation=unquoted(p.annotation)) for p in signature.parameters.values()]

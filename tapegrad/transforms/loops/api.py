@@ -12,6 +12,7 @@ from ...array.functions import concatenate
 from ...common.errors import StructureError
 from ...common.tree import flatten, parts_of, unflatten
 from . import plain
+from .body import Unrecordable
 
 
 def scan(
@@ -110,7 +111,6 @@ def _looped(turn, init, xs, turns, reverse, memory, name, in_python):
         except plain.Met:
             pass
     if turns != 0:
-        from .body import Unrecordable
         from .running import loop
 
         try:
@@ -141,6 +141,9 @@ def fori_loop(lower: int, upper: int, body: Callable[[Any, Any], Any], init: Any
     >>> tg.grad(power)(2.0)
     12.0
     """
+    if isinstance(lower, Differentiable) or isinstance(upper, Differentiable):
+        # How many turns there are may change from call to call.
+        return while_loop(lambda pair: pair[0] < upper, lambda pair: (pair[0] + 1, body(*pair)), (lower, init))[1]
     count = max(0, int(upper) - int(lower))
     value, _ = scan(lambda value, i: (body(i, value), None), init, np.arange(int(lower), int(lower) + count))
     return value
@@ -167,7 +170,9 @@ def cond(pred: Any, true_fun: Callable[..., Any], false_fun: Callable[..., Any],
     >>> tg.grad(relu)(3.0), tg.grad(relu)(-3.0)
     (1.0, 0.0)
     """
-    return true_fun(*operands) if pred else false_fun(*operands)
+    if not isinstance(pred, Differentiable):
+        return true_fun(*operands) if pred else false_fun(*operands)
+    return _chosen(pred != 0, [false_fun, true_fun], operands)
 
 
 def switch(index: Any, branches: Sequence[Callable[..., Any]], *operands: Any) -> Any:
@@ -193,7 +198,25 @@ def switch(index: Any, branches: Sequence[Callable[..., Any]], *operands: Any) -
     """
     if not branches:
         raise StructureError("switch needs at least one branch")
-    return branches[min(max(int(index), 0), len(branches) - 1)](*operands)
+    if not isinstance(index, Differentiable):
+        return branches[min(max(int(index), 0), len(branches) - 1)](*operands)
+    return _chosen(np.clip(index, 0, len(branches) - 1), branches, operands)
+
+
+def _chosen(index, branches, operands):
+    """The result of the branch of this number, as one instruction that has all branches."""
+    from .running import loop
+
+    def turn(number, _):
+        return number, branches[int(number)](*operands), False
+
+    index = index.astype(np.int64) if isinstance(index, Differentiable) else np.asarray(index, np.int64)
+    try:
+        _, results = loop(turn, index, None, 1, False, 0, "a choice", [[k] for k in range(len(branches))])
+    except Unrecordable:
+        return branches[int(index)](*operands)
+    leaves, structure = flatten(results)
+    return unflatten(structure, [None if leaf is None else leaf[0] for leaf in leaves])
 
 
 def map(f: Callable[[Any], Any], xs: Any) -> Any:  # noqa: A001  (its name in jax.lax)

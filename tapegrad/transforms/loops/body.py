@@ -25,6 +25,7 @@ from ...program.through import Rules
 from ...program.trace import Trace
 from ...tape.meta import meta_of
 from ...tape.modes import enable_grad
+from ...tape.store import thread_state
 from . import plain
 
 _DEPTH = threading.local()
@@ -49,6 +50,9 @@ class Layout:
     def __init__(self, leaves, structure):
         self.structure, self.leaves = structure, leaves
         self.size = sum(math.prod(shape) for shape, _ in leaves)
+
+    def __str__(self):
+        return f"{self.structure} of {', '.join(f'{shape} {np.dtype(char)}' for shape, char in self.leaves)}"
 
     @classmethod
     def of(cls, thing, what):
@@ -227,15 +231,21 @@ class _Recorder:
         self.keeping = 0
 
     def run(self, values):
+        # Operations on tensors of the recordings around go the long way, which finds the body.
+        around = [(tape.store, tape.store.ident) for tape in thread_state().tapes if tape.store.trace is not None]
         with Tape() as tape, enable_grad():
             trace = BodyTrace(tape.store, self.captures)
             trace.keeping = self.keeping
             try:
+                for store, _ in around:
+                    store.ident = -1
                 return self._run(trace, values)
             except _Again:
                 self.keeping = 1
             finally:
                 trace.close()
+                for store, ident in around:
+                    store.ident = ident
         return self.run(values)
 
     def _run(self, trace, values):

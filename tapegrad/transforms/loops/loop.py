@@ -127,8 +127,8 @@ class Loop:
         Whether the number of turns is known.
     reverse : bool
         Whether it goes along arrays from the end.
-    capacity, room : int
-        Carries that are kept for the way back, and of those that are computed again at a time.
+    capacity, dense, room : int
+        Carries that are kept for the way back, the turn from which on all are kept, and of those that are computed again at a time.
     name : str
         Of the body, in messages.
 
@@ -143,21 +143,26 @@ class Loop:
 
     of = None
 
-    def __init__(self, carry, captured, element, result, rows, bounded, reverse, capacity, room, name):
+    def __init__(self, carry, captured, element, result, rows, bounded, reverse, capacity, dense, room, name):
         self.carry, self.captured, self.element, self.result, self.rows = carry, captured, element, result, rows
-        self.bounded, self.reverse, self.capacity, self.room, self.name = bounded, reverse, capacity, room, name
+        self.bounded, self.reverse, self.capacity, self.dense, self.room, self.name = bounded, reverse, capacity, dense, room, name
         self.paths, self.lock = [], remade(threading.RLock())
         #: Tables that compiled code has been told, which may still be in use.
         self._kept = []
         #: Whether there was a way back: whoever calls it by address finds it prepared.
         self.backward = False
+        #: What records a path that is met in a replay (`run`).
+        self.later = self._refuse
         self.outputs = carry + rows * result
-        self.size = self.outputs + HEAD + -(-capacity // 8) + capacity * carry
+        self.size = self.outputs + HEAD + -(-(rows - dense if bounded else capacity) // 8) + capacity * carry
 
     def __repr__(self):
         turns = f"{self.rows} turns" if self.bounded else "turns until a condition"
         lengths = ", ".join(str(len(path.tape)) for path in self.paths)
         return f"<loop of {self.name}: {turns}, {len(self.paths)} paths of {lengths} instructions, carries {self.carry} numbers>"
+
+    def _refuse(self, carry, turn, captured, xs):
+        raise GuardError(f"{self.name} takes a path in turn {turn} that was not recorded; record the function at this point")
 
     # -- derivatives ------------------------------------------------------------------
     @cached_property
@@ -191,7 +196,8 @@ class Loop:
 
         words = np.zeros(T.LOOP_WORDS, np.int64)
         words[: T.S_GENERATION] = (
-            self.carry, self.captured, self.element, self.result, self.rows, self.bounded, self.reverse, self.capacity, max(2, self.room)
+            self.carry, self.captured, self.element, self.result, self.rows, self.bounded, self.reverse, self.capacity, self.dense,
+            max(2, self.room),
         )  # fmt: skip
         words[T.S_INTERRUPT] = id(KeyboardInterrupt)
         return words
@@ -259,7 +265,8 @@ class Loop:
         carry, captured, xs : ndarray
             Vectors, and a row for each turn.
         meet : callable, optional
-            ``meet(carry, turn)`` is called where no path's guards hold, and adds one; returns the captured values.
+            ``meet(carry, turn, captured, xs)`` is called where no path's guards hold, and adds one; returns the captured values.
+            Without, `later` is asked.
 
         Raises
         ------
@@ -291,10 +298,8 @@ class Loop:
             why = T.advance(p) if block[T.T_PATHS] else T.NO_PATH
             turn = int(block[T.T_TURN])
             if why == T.NO_PATH:
-                if meet is None:
-                    raise GuardError(f"{self.name} takes a path in turn {turn} that was not recorded; record the function at this point")
                 at = T.RUN_WORDS + (turn & 1) * self.carry
-                captured = _float64(meet(block[at : at + self.carry].view(np.float64), turn))
+                captured = _float64((meet or self.later)(block[at : at + self.carry].view(np.float64), turn, captured, xs))
                 block, before = None, block
             elif why == T.UNKNOWN:
                 raise GradientError(f"{self.name} has failed in turn {turn}")
@@ -347,7 +352,8 @@ class _Tangent(Loop):
 
     def __init__(self, of):
         super().__init__(
-            2 * of.carry, 2 * of.captured, 2 * of.element, 2 * of.result, of.rows, of.bounded, of.reverse, of.capacity, of.room, of.name
+            2 * of.carry, 2 * of.captured, 2 * of.element, 2 * of.result, of.rows, of.bounded, of.reverse, of.capacity, of.dense, of.room,
+            of.name,
         )
         self.of = of
 

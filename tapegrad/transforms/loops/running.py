@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
+import math
+
 import numpy as np
 
 from ...array.differentiable import Differentiable
+from ...array.dual import Dual
 from ...array.functions import concatenate, reshape
-from ...array.record import apply
+from ...array.record import apply, normalise
 from ...common import config
-from ...common.errors import GradientError
+from ...common.errors import GradientError, GuardError, StructureError
 from ...common.tree import flatten, unflatten
 from ...kernel.reasons import NotLowered
 from .body import Layout, Promoted, Unrecordable, as_float64, recorded, value_of
 from .loop import Loop, Path
 
 
-def loop(function, init, xs, turns, reverse, memory, name):
+def loop(function, init, xs, turns, reverse, memory, name, others=()):
     """The last carry, and the results of all turns, of a loop on tensors.
 
     Parameters
@@ -30,6 +34,8 @@ def loop(function, init, xs, turns, reverse, memory, name):
     reverse : bool
     memory : int or None
     name : str
+    others : sequence of list
+        Carries of which the paths are recorded, too, if they can be.
 
     Raises
     ------
@@ -40,7 +46,7 @@ def loop(function, init, xs, turns, reverse, memory, name):
     chars = {}
     while True:
         try:
-            return _Call(function, leaves, structure, chars, xs, turns, reverse, memory, name).run()
+            return _Call(function, leaves, structure, chars, xs, turns, reverse, memory, name).run(others)
         except Promoted as promoted:
             chars |= promoted.chars
         except NotLowered:
@@ -62,10 +68,17 @@ class _Call:
         self.reverse, self.memory = reverse, memory
         self.loop = None
 
-    def run(self):
+    def run(self, others):
         start, rows = value_of(self.start), value_of(self.rows)
+        self.limit = max(config.paths, len(others))
         self._meet(start, 0, rows)
-        z = self.loop.run(start, self._captured(), rows, lambda carry, turn: self._meet(carry, turn, rows))
+        for other in others:
+            if not np.array_equal(other, start.ravel()):
+                # What it cannot compute here it may be able to where it is taken.
+                with contextlib.suppress(ArithmeticError, ValueError, np.linalg.LinAlgError), np.errstate(all="ignore"):
+                    self._meet(np.array(other, np.float64), 0, rows)
+        z = self.loop.run(start, self._captured(), rows, lambda carry, turn, captured, xs: self._meet(carry, turn, xs))
+        self.loop.later = self._later
         captured = _packed([tensor for tensor, _ in self.captures])
         whole = apply("loop", (self.start, captured, self.rows), (("program", self.loop),), value=z)
         loop = self.loop
@@ -77,6 +90,30 @@ class _Call:
         results = iter(results)
         return carry, unflatten(layout.structure, [None if gone else next(results) for gone in missing])
 
+    def _later(self, carry, turn, captured, rows):
+        """Record a path that is met in a replay; what the body uses from outside has other values there, for so long."""
+        with self.loop.lock:
+            count, before = len(self.captures), [tensor._v for tensor, _ in self.captures]
+            try:
+                for tensor, at in self.captures:
+                    value = captured[at : at + np.size(tensor._v)].reshape(np.shape(tensor._v))
+                    if tensor._t is None or tensor.__class__ is Dual:
+                        # It is the user's own.
+                        require_same(value, tensor, self.name)
+                    else:
+                        tensor._v = normalise(value.astype(np.asarray(tensor._v).dtype))
+                self._meet(carry, turn, rows)
+                if len(self.captures) > count:
+                    # Of this it is not known what it is here.
+                    del self.captures[count:]
+                    self.loop.paths.pop()
+                    self.loop.captured = len(captured)
+                    raise GuardError(f"{self.name} takes a path in turn {turn} that uses more from outside than those that were recorded")
+            finally:
+                for (tensor, _), value in zip(self.captures, before):
+                    tensor._v = value
+        return captured
+
     def _captured(self):
         return np.concatenate([np.reshape(value_of(tensor).astype(np.float64), -1) for tensor, _ in self.captures] or [np.zeros(0)])
 
@@ -84,9 +121,9 @@ class _Call:
         """Record the path of this turn; returns the captured values, which may be more now."""
         from ...program import turns as T
 
-        if self.loop is not None and len(self.loop.paths) == config.paths:
+        if self.loop is not None and len(self.loop.paths) == self.limit:
             raise GradientError(
-                f"{self.name} has taken {config.paths} paths, and takes another one in turn {turn}: it decides on values by `if`. Write such a choice "
+                f"{self.name} has taken {self.limit} paths, and takes another one in turn {turn}: it decides on values by `if`. Write such a choice "
                 "with tg.cond or np.where, or raise tg.config.paths"
             )
         element = rows[len(rows) - 1 - turn if self.reverse else turn] if self.element is not None else np.zeros(0)
@@ -96,6 +133,9 @@ class _Call:
         if self.loop is None:
             self.results = results, missing
             self._begin(results.size)
+        before, gone = self.results
+        if (results.structure, results.leaves, missing) != (before.structure, before.leaves, gone):
+            raise StructureError(f"{self.name} returns {results} where it has returned {before}; return the same containers, shapes and dtypes each time")
         inputs = [(base, 0) for base, layout in ((T.CARRY, self.carry), (T.ELEMENT, self.element)) if layout is not None and layout.size]
         inputs += [(T.CAPTURED, 8 * at) for at in places]
         outputs, kept, fixed = [], [], []
@@ -114,17 +154,29 @@ class _Call:
     def _begin(self, width):
         carry = self.carry.size
         rows = (config.memory if self.memory is None else self.memory) // (8 * carry) if carry else 0
-        if self.turns is not None and self.turns <= rows:
-            capacity = self.turns
+        element, bounded, turns = self.element.size if self.element is not None else 0, self.turns is not None, self.turns or 0
+        if not bounded:
+            capacity, dense = min(rows // 2, UNKNOWN), 0
+            room = rows - capacity
+        elif turns <= rows:
+            capacity, dense, room = turns, 0, 0
         else:
-            # The other half is for what is computed again.
-            capacity = rows // 2 if self.turns is not None else min(rows // 2, UNKNOWN)
-        element, bounded = self.element.size if self.element is not None else 0, self.turns is not None
-        self.loop = Loop(carry, 0, element, width, self.turns or 0, bounded, self.reverse, capacity, max(2, rows // 2), self.name)
+            # Of the first turns every so many-th, of the last ones all that there is room for.
+            room = min(rows // 2, math.isqrt(turns) + 1)
+            capacity, dense = rows - room, turns - (rows - 2 * room)
+        # Nothing is computed again where nothing is carried.
+        room = max(2, room if carry else turns or UNKNOWN)
+        self.loop = Loop(carry, 0, element, width, turns, bounded, self.reverse, capacity, dense, room, self.name)
 
 
 #: Carries that are kept where the number of turns is not known: of more turns, every second, fourth, ... one.
 UNKNOWN = 1024
+
+
+def require_same(value, tensor, name):
+    """Raise unless a tensor of the user's has still this value."""
+    if not np.array_equal(value, value_of(tensor), equal_nan=True):
+        raise GuardError(f"{name} uses a tensor that has changed since it was recorded")
 
 
 def _packed(tensors):

@@ -24,6 +24,7 @@ from ...common.uninterrupted import remade
 from ...kernel.reasons import NotLowered
 from ...program.finish import finish
 from ...program.recording import Recording
+from ...program.through import Rules
 from ...program.trace import Trace
 from ...tape.modes import enable_grad
 from ...tape.places import placed_name
@@ -147,6 +148,7 @@ class Running:
             return None, None
         finished = finish(trace, results, wanted if self.adjoints else [False] * len(wanted))
         finished.structure = shape
+        Rules.attach(finished)
         if derived is not None:
             try:
                 finished = derived.of(finished, structure)

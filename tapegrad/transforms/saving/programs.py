@@ -43,8 +43,8 @@ class Writer:
         return self._numbers[loop]
 
     def _loop(self, loop):
-        lengths = [loop.carry, loop.captured, loop.element, loop.result, loop.rows, loop.capacity, loop.room]
-        return [list(map(int, lengths)), bool(loop.bounded), bool(loop.reverse), loop.name, [self._path(path) for path in loop.paths]]
+        lengths = [loop.carry, loop.captured, loop.element, loop.result, loop.rows, loop.capacity, loop.dense, loop.room]
+        return [list(map(int, lengths)), bool(loop.bounded), bool(loop.reverse), loop.name, [self._path(path) for path in tuple(loop.paths)]]
 
     def _path(self, path):
         count = len(path.tape.outputs)
@@ -97,15 +97,17 @@ class Reader:
         from ..loops.loop import Loop
 
         lengths, bounded, reverse, name, paths = what
-        need(type(lengths) is list and len(lengths) == 7 and all(type(n) is int and 0 <= n < LARGEST for n in lengths), "lengths of a loop")
+        need(type(lengths) is list and len(lengths) == 8 and all(type(n) is int and 0 <= n < LARGEST for n in lengths), "lengths of a loop")
         need(type(bounded) is bool and type(reverse) is bool and type(name) is str and len(name) < LETTERS, "a loop")
         need(type(paths) is list and 0 < len(paths) <= PATHS, "the paths of a loop")
-        carry, captured, element, result, rows, capacity, room = lengths
-        need(bounded or not (element or result or rows or reverse), "a loop of no known number of turns that goes along arrays")
+        carry, captured, element, result, rows, capacity, dense, room = lengths
+        need(bounded or not (element or result or rows or dense or reverse), "a loop of no known number of turns that goes along arrays")
         need(rows <= self.limit, f"a loop of {rows} turns; the limit, max_bytes, is {self.limit}")
+        # All carries from the turn `dense` on are kept.
+        need(dense <= rows and rows - dense <= capacity or not bounded, "carries that are kept")
         # Of what is computed again at a time.
         room = min(room, self.limit // (8 * carry + 1))
-        loop = Loop(carry, captured, element, result, rows, bounded, reverse, capacity, room, name)
+        loop = Loop(carry, captured, element, result, rows, bounded, reverse, capacity, dense, room, name)
         widths = {CARRY: carry, ELEMENT: element, CAPTURED: captured}, {NEXT: carry, RESULT: result}
         loop.paths += [self._path(path, *widths) for path in paths]
         need(any(path.stops for path in loop.paths) != bounded, "a loop that does not end as it says")

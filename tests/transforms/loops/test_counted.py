@@ -6,7 +6,6 @@ import pytest
 import tapegrad as tg
 from tests.transforms.loops import plainly
 
-TURN_BY_TURN = pytest.mark.xfail(strict=True, reason="a loop is recorded turn by turn")
 ONE_SIDE = pytest.mark.xfail(strict=True, reason="a choice is recorded as the side that was taken")
 
 
@@ -42,7 +41,6 @@ TRANSFORMATIONS = {
 }  # fmt: skip
 
 
-@TURN_BY_TURN
 @pytest.mark.parametrize("transformation", TRANSFORMATIONS)
 def test_a_body_runs_a_few_times_however_many_turns_there_are(transformation):
     few, many = (runs_of(turns, TRANSFORMATIONS[transformation]) for turns in (5, 60))
@@ -53,7 +51,6 @@ def length_of(f, *args):
     return len(tg.grad(f).tape(*args))
 
 
-@TURN_BY_TURN
 @pytest.mark.parametrize("form", ["scan", "while_loop", "fori_loop", "map"])
 def test_instructions_of_a_tape_do_not_grow_with_turns(form):
     def f(x, turns):
@@ -75,7 +72,6 @@ def test_instructions_of_an_associative_scan_grow_with_the_logarithm_of_its_leng
     assert len({later - before for before, later in zip(lengths, lengths[1:])}) == 1
 
 
-@TURN_BY_TURN
 def test_two_hundred_calls_with_two_hundred_counts_of_turns_are_one_recording():
     g = tg.jit(tg.grad(lambda a: tg.while_loop(lambda s: s[0] < a, lambda s: (s[0] + 1.0, s[1] * a + np.sin(a)), (0.0, a))[1]))
     plain = tg.grad(lambda a: plainly.while_loop(lambda s: s[0] < a, lambda s: (s[0] + 1.0, s[1] * a + np.sin(a)), (0.0, a))[1])
@@ -86,7 +82,6 @@ def test_two_hundred_calls_with_two_hundred_counts_of_turns_are_one_recording():
     assert (stats.records, stats.tapes, stats.fallback) == (1, 1, "")
 
 
-@TURN_BY_TURN
 def test_a_path_of_a_body_is_recorded_once():
     """The body is run again at the turn that goes another way, and at no other; the function around it is not."""
     def step(c, x):
@@ -123,7 +118,7 @@ def test_a_switch_is_one_recording_whichever_branch_is_taken():
     assert g.stats().records == 1
 
 
-@TURN_BY_TURN
+@pytest.mark.xfail(strict=True, reason="each length is a recording")
 def test_the_length_of_a_fori_loop_may_be_an_argument():
     g = tg.jit(tg.grad(lambda x, n: tg.fori_loop(0, n, lambda i, y: y * x + i, 1.0)))
     for n in (3, 0, 7, 20, 1, 12):
@@ -131,7 +126,7 @@ def test_the_length_of_a_fori_loop_may_be_an_argument():
     assert g.stats().records == 1
 
 
-@TURN_BY_TURN
+@ONE_SIDE
 def test_a_tape_prints_its_loops_and_choices():
     def f(x):
         y, _ = tg.scan(lambda y, e: (np.sin(y) * e, None), x, np.ones(50))
@@ -142,7 +137,6 @@ def test_a_tape_prints_its_loops_and_choices():
     assert "loop" in listing and "branch" in listing and len(listing.splitlines()) < 40
 
 
-@TURN_BY_TURN
 def test_loops_are_part_of_one_kernel():
     def f(x):
         y, _ = tg.scan(lambda y, e: (np.sin(y) * e, None), x, np.linspace(0.9, 1.0, 20))

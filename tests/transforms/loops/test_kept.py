@@ -10,27 +10,35 @@ import numpy as np
 import pytest
 
 import tapegrad as tg
-from tapegrad.common.errors import GuardError
+from tapegrad.common.errors import GuardError, TapeFileError, UnsupportedFunctionError
 from tests.threads import in_threads
 from tests.transforms.loops import plainly
 from tests.transforms.loops.cases import CASES, of
 
 EXACT = dict(rtol=1e-12, atol=1e-12)
-NO_INSTRUCTION = pytest.mark.xfail(strict=True, raises=GuardError, reason="a loop is recorded turn by turn, a choice as one of its sides")
+ONE_SIDE = pytest.mark.xfail(strict=True, raises=GuardError, reason="a choice is recorded as one of its sides")
+NO_SWEEP = pytest.mark.xfail(strict=True, raises=UnsupportedFunctionError, reason="without a kernel compiled code cannot run a loop")
 
 #: At another point these take another number of turns, or another of the branches that the instruction holds.
 OTHER_TURNS = (
     "while_that_grows", "while_of_newton", "while_of_a_falling_body", "choice_by_a_number", "choice_of_containers",
     "choice_without_operands", "while_in_scan_in_choice", "choice_in_scan", "fori_in_while",
 )  # fmt: skip
-#: Of these the ones that are one instruction already.
-LOOPS = ("while_that_grows", "while_of_newton", "while_of_a_falling_body", "choice_in_scan", "fori_in_while")
 SAME_TURNS = ("scan_of_a_vector", "scan_of_a_dict", "scan_backwards", "scan_with_integers_and_truths", "fori_of_a_tuple", "switch_by_a_carry",
               "map_of_containers", "associative_recurrence", "scan_in_scan")  # fmt: skip
 
 
 def expected(name, p):
     return of(name, plainly)(p), tg.grad(of(name, plainly))(p)
+
+
+NO_LOOP = ("choice_by", "choice_of", "choice_without", "switch_by_number", "associative", "scan_of_no_turns", "fori_of_no_turns")
+
+
+def with_marks(names, of_loops, of_choices=()):
+    """Cases, those with loops and those with choices beside marked so."""
+    chosen = {name: of_choices if name.startswith(NO_LOOP) else of_loops for name in names}
+    return [pytest.param(name, marks=marks) for name, marks in chosen.items()]
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -45,7 +53,7 @@ def test_saved_and_loaded(name, tmp_path):
         assert str(loaded).count("\n") == str(tape).count("\n")
 
 
-@pytest.mark.parametrize("name", [*SAME_TURNS, *LOOPS, *(pytest.param(name, marks=NO_INSTRUCTION) for name in OTHER_TURNS if name not in LOOPS)])
+@pytest.mark.parametrize("name", [*SAME_TURNS, *with_marks(OTHER_TURNS, (), ONE_SIDE)])
 def test_a_loaded_tape_takes_as_many_turns_as_there_are(name, tmp_path):
     tg.value_and_grad(of(name, tg)).tape(CASES[name].point).save(tmp_path / "f.npz")
     loaded = tg.load_tape(tmp_path / "f.npz")
@@ -99,18 +107,26 @@ def side_by_side(c, points, gradients):
     return values
 
 
-@pytest.mark.parametrize("name", [*SAME_TURNS, *(pytest.param(name, marks=NO_INSTRUCTION) for name in OTHER_TURNS)])
-def test_from_nopython_code(name):
+def called(name, loops, kernel):
     points = np.array([CASES[name].point, CASES[name].other, CASES[name].point])
     wanted = [expected(name, p) for p in points]
-    for kernel in (None, "never"):
-        c = tg.compile(of(name, tg), points[0], kernel=kernel)
-        assert c.not_lowered == ""
-        for loop in (along, side_by_side) if kernel is None else (along,):
-            gradients = np.full(points.shape, np.nan)
-            np.testing.assert_allclose(loop(c, points, gradients), [value for value, _ in wanted], **EXACT)
-            np.testing.assert_allclose(gradients, [slope for _, slope in wanted], **EXACT)
-            c.check()
+    c = tg.compile(of(name, tg), points[0], kernel=kernel)
+    assert c.not_lowered == ""
+    for loop in loops:
+        gradients = np.full(points.shape, np.nan)
+        np.testing.assert_allclose(loop(c, points, gradients), [value for value, _ in wanted], **EXACT)
+        np.testing.assert_allclose(gradients, [slope for _, slope in wanted], **EXACT)
+        c.check()
+
+
+@pytest.mark.parametrize("name", [*SAME_TURNS, *with_marks(OTHER_TURNS, (), ONE_SIDE)])
+def test_from_nopython_code(name):
+    called(name, (along, side_by_side), None)
+
+
+@pytest.mark.parametrize("name", [*with_marks(SAME_TURNS, NO_SWEEP), *with_marks(OTHER_TURNS, NO_SWEEP, ONE_SIDE)])
+def test_from_nopython_code_by_sweeps(name):
+    called(name, (along,), "never")
 
 
 def test_data_of_a_compiled_loop():
@@ -126,12 +142,16 @@ def test_data_of_a_compiled_loop():
 
 
 def test_a_new_path_in_nopython_code_is_an_error():
-    c = tg.compile(of("scan_with_a_branch", tg), CASES["scan_with_a_branch"].point)
-    gradients = np.zeros(3)
+    def f(p):
+        return tg.scan(lambda y, x: (y * p[1] if y * x < 5.0 else np.sin(y), None), p[0], np.ones(4))[0]
+
+    c = tg.compile(f, np.array([0.4, 0.9]))
+    gradients = np.zeros(2)
     with pytest.raises(GuardError):
-        c(CASES["scan_with_a_branch"].other, gradients)
+        c(np.array([7.0, 0.9]), gradients)
     assert np.isnan(gradients).all()
-    np.testing.assert_allclose(c(CASES["scan_with_a_branch"].point, gradients), expected("scan_with_a_branch", CASES["scan_with_a_branch"].point)[0], **EXACT)
+    assert c(np.array([0.4, 0.9]), gradients) == pytest.approx(0.4 * 0.9**4, rel=1e-14)
+    np.testing.assert_allclose(gradients, [0.9**4, 4 * 0.4 * 0.9**3], **EXACT)
 
 
 @pytest.mark.parametrize("name", ["scan_of_a_dict", "while_of_newton", "scan_with_a_branch", "while_in_scan_in_choice"])

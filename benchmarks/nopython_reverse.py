@@ -1,0 +1,65 @@
+"""Gradients of compiled functions in reverse mode, beside the functions: twenty-two programs, and one with 2, 20 and 200 parameters."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterator
+
+import numpy as np
+
+import tapegrad as tg
+
+from .nopython_reverse_more import more_problems, simulation
+from .nopython_reverse_problems import problems
+from .registry import Row, benchmark, check_agreement
+from .timing import measure, seconds
+
+#: What is written out in `TRIED` ways elsewhere: the adjoint scatters to three neighbours, and the primal is vectorised.
+LIMITS = {"heat, swap": 9.4}
+
+
+def gradient_over_primal(numba, name: str, function, args: list, argnums, by_hand, limit: float, quick: bool) -> Row:
+    """Time of value and gradient over that of the function, both without Python's checks of divisions."""
+    primal = numba.njit(error_model="numpy")(function)
+    start = time.process_time()
+    value = primal(*args)
+    primal_first = time.process_time() - start
+    both = tg.njit_value_and_grad(primal, argnums, mode="reverse")
+    start = time.process_time()
+    result, gradient = both(*args)
+    first = time.process_time() - start
+    chosen, gradients = (argnums, gradient) if isinstance(argnums, tuple) else ((argnums,), (gradient,))
+    directions = [np.random.default_rng(2).normal(size=np.shape(args[k])) for k in chosen]
+    slope = sum(np.sum(d * g) for d, g in zip(directions, gradients))
+    tangents = [d if d.ndim else float(d) for d in directions]
+    check_agreement(name, {"gradient": slope, "dual numbers": tg.njit_jvp(function, argnums)(*args, *tangents)[1]}, rtol=1e-9)
+    check_agreement(name, {"value": result, "primal": value}, rtol=1e-12)
+    calls = {"primal": lambda: primal(*args), "tapegrad, value and gradient": lambda: both(*args)}
+    if by_hand is not None:
+        calls["by hand"] = lambda: by_hand(*args)
+    times = measure(calls, budget=0.3 if quick else 2.0, at_least=10)
+    smallest = {what: t.minimum for what, t in times.items()}
+    detail = {what: f"{seconds(t)}" for what, t in smallest.items()}
+    detail["first call over that of the primal"] = f"{first / primal_first:.1f}"
+    measured = smallest["tapegrad, value and gradient"] / smallest["primal"]
+    return Row(name, f"at most {limit} times the primal", measured, limit, "x", detail)
+
+
+@benchmark(name="nopython_reverse")
+def nopython_reverse(quick: bool) -> Iterator[Row]:
+    """Gradients in reverse mode of functions that Numba compiles, over the functions themselves."""
+    import numba
+
+    tg.njit_value_and_grad(lambda x: x[0] * x[1], mode="reverse")(np.ones(2))  # the compiler itself
+    cases = {**problems(), **{name: (*case, None) for name, case in more_problems().items()}}
+    ratios = []
+    for name, (function, args, argnums, by_hand) in cases.items():
+        row = gradient_over_primal(numba, name, function, args, argnums, by_hand, LIMITS.get(name, 3.2), quick)
+        ratios.append(row.measured)
+        yield row
+    mean = math.exp(sum(map(math.log, ratios)) / len(ratios))
+    yield Row("geometric mean of these", "at most 2.4 times the primal", mean, 2.4)
+    for n in (2, 20, 200):
+        args = [np.linspace(0.5, 1.5, n), 200]
+        yield gradient_over_primal(numba, f"simulation with {n} parameters", simulation, args, 0, None, 3.0, quick)

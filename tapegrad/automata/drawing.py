@@ -1,0 +1,181 @@
+"""Pictures of graphs: text for Graphviz, and drawings by matplotlib that do without."""
+
+from __future__ import annotations
+
+import os
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from ..common.errors import GraphError, MissingPackageError
+from ..common.uninterrupted import imported
+from .graph import EPSILON, Graph
+
+Symbols = Mapping[int, str] | Sequence[str]
+
+
+def _names(graph: Graph, isymbols, osymbols, digits):
+    """What is written at each arc."""
+
+    def name(label, symbols):
+        try:
+            return "ε" if label == EPSILON else str(label) if symbols is None else symbols[label]
+        except LookupError:
+            raise GraphError(f"the symbols have no name for label {label}") from None
+
+    osymbols = isymbols if osymbols is None else osymbols
+    for arc in graph:
+        reads, writes = name(arc.ilabel, isymbols), name(arc.olabel, osymbols)
+        weight = f"{arc.weight:.{digits}g}"
+        yield arc, (reads if arc.ilabel == arc.olabel and reads == writes else f"{reads}:{writes}") + f"/{weight}" * (weight not in ("0", "-0"))
+
+
+def dot(graph: Graph, isymbols: Symbols | None = None, osymbols: Symbols | None = None, digits: int = 4) -> str:
+    """A graph as text for Graphviz.
+
+    Parameters
+    ----------
+    graph : Graph
+    isymbols, osymbols : mapping or sequence, optional
+        Names of labels that are read, and written (as those that are read, by default).
+    digits : int
+        Of weights.
+
+    Returns
+    -------
+    str
+
+    Examples
+    --------
+    >>> from tapegrad import automata
+    >>> print(automata.dot(automata.scalar_graph(0.5)))
+    digraph {
+      rankdir = LR;
+      0 [shape = circle, penwidth = 2];
+      1 [shape = doublecircle];
+      0 -> 1 [label = "0/0.5"];
+    }
+    """
+    t = graph.topology
+    lines = [
+        f"  {k} [shape = {'doublecircle' if accept else 'circle'}{', penwidth = 2' if start else ''}];"
+        for k, (start, accept) in enumerate(zip(t.start, t.accept))
+    ]
+    for arc, text in _names(graph, isymbols, osymbols, digits):
+        quoted = text.replace("\\", "\\\\").replace('"', '\\"')
+        lines.append(f'  {arc.source} -> {arc.target} [label = "{quoted}"];')
+    return "\n".join(["digraph {", "  rankdir = LR;", *lines, "}"])
+
+
+def draw(
+    graph: Graph, path: str | os.PathLike[str] | None = None, isymbols: Symbols | None = None, osymbols: Symbols | None = None, digits: int = 3
+) -> Any:
+    """Draw a graph by matplotlib: start nodes with a thick rim, accept nodes with two.
+
+    Parameters
+    ----------
+    graph : Graph
+        A small one: each node has its own column or row.
+    path : path, optional
+        Where to save the picture; its ending says of what kind it is.
+    isymbols, osymbols : mapping or sequence, optional
+        Names of labels that are read, and written (as those that are read, by default).
+    digits : int
+        Of weights.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+
+    Raises
+    ------
+    MissingPackageError
+        matplotlib is not installed.
+
+    Examples
+    --------
+    >>> from tapegrad import automata
+    >>> automata.draw(automata.linear_graph(2, 2), isymbols="ab")  # doctest: +SKIP
+    <Figure size 432x120 with 1 Axes>
+    """
+    try:
+        figures, patches = imported("matplotlib.figure"), imported("matplotlib.patches")
+    except ImportError as error:
+        raise MissingPackageError("draw needs matplotlib; automata.dot(graph) gives text for Graphviz without") from error
+    places, t = _places(graph), graph.topology
+    texts = defaultdict(list)
+    for arc, text in _names(graph, isymbols, osymbols, digits):
+        texts[arc.source, arc.target].append(text)
+    # Loops stand above their nodes, with what is written at them.
+    lines = max([len(parts) for (source, target), parts in texts.items() if source == target], default=0)
+    low, high = places.min(axis=0, initial=0.0) - (0.6, 0.5), places.max(axis=0, initial=0.0) + (0.6, 0.5 + 0.12 * lines)
+    figure = figures.Figure(figsize=1.2 * (high - low))
+    axes = figure.add_axes((0.0, 0.0, 1.0, 1.0))
+    axes.set(xlim=(low[0], high[0]), ylim=(low[1], high[1]))
+    axes.axis("off")
+    for (source, target), parts in texts.items():
+        _arrow(axes, patches, places, source, target, "\n".join(parts), (target, source) in texts)
+    for node, (x, y) in enumerate(places):
+        for radius, width in [(_RADIUS, 1.0 + 1.4 * t.start[node]), (0.78 * _RADIUS, 1.0)][: 1 + t.accept[node]]:
+            axes.add_patch(patches.Circle((x, y), radius, facecolor="white", edgecolor="black", linewidth=width, zorder=3))
+        axes.text(x, y, str(node), ha="center", va="center", fontsize=9, zorder=4)
+    if path is not None:
+        figure.savefig(path, dpi=120)
+    return figure
+
+
+_RADIUS = 0.17
+
+
+def _places(graph):
+    """Where nodes are drawn: columns by how far they are from a start, along arcs to nodes that are met later; rows within."""
+    t, order = graph.topology, graph.start()
+    met = set(order)
+    for node in order:
+        after = [n for n in t.target[graph.out(node)].tolist() if n not in met]
+        order += dict.fromkeys(after)
+        met.update(after)
+    place = {node: k for k, node in enumerate(order)}
+    depth = dict.fromkeys(order, 0)
+    for node in order:
+        for other in t.target[graph.out(node)].tolist():
+            if place[other] > place[node]:
+                depth[other] = max(depth[other], depth[node] + 1)
+    columns = defaultdict(list)
+    for node in range(graph.num_nodes()):
+        columns[depth.get(node, 0)].append(node)
+    places = np.zeros((graph.num_nodes(), 2))
+    for column, nodes in columns.items():
+        for row, node in enumerate(nodes):
+            places[node] = 1.2 * column, 0.5 * (len(nodes) - 1) - row
+    return places
+
+
+def _arrow(axes, patches, places, source, target, text, both):
+    """An arrow from node to node, and what stands at it."""
+    a, b = places[source], places[target]
+    if source == target:
+        x, y = a
+        axes.add_patch(patches.FancyArrowPatch((x - 0.11, y + 0.12), (x + 0.11, y + 0.12), connectionstyle="arc3,rad=-1.9", arrowstyle="-|>",
+                                               mutation_scale=10, color="#444444"))  # fmt: skip
+        axes.text(x, y + 0.36, text, ha="center", va="bottom", fontsize=8, color="#1f5a99")
+        return
+    step = b - a
+    length = float(np.hypot(*step))
+    # Beside another node, or an arrow back, it goes in a bow.
+    bow = 0.28 if both or any(_between(p, a, b) for k, p in enumerate(places) if k not in (source, target)) else 0.0
+    normal = np.array([step[1], -step[0]]) / length
+    inset = step / length * (_RADIUS + 0.02)
+    axes.add_patch(patches.FancyArrowPatch(a + inset, b - inset, connectionstyle=f"arc3,rad={bow}", arrowstyle="-|>", mutation_scale=10,
+                                           color="#444444"))  # fmt: skip
+    # Before the middle, where arrows cross.
+    middle = a + (0.5 if bow or not step[1] else 0.4) * step + normal * bow * length / 2
+    axes.text(*middle, text, ha="center", va="center", fontsize=8, color="#1f5a99", bbox=dict(facecolor="white", edgecolor="none", pad=0.8), zorder=2)
+
+
+def _between(point, a, b):
+    step = b - a
+    share = float((point - a) @ step / (step @ step))
+    return 0.0 < share < 1.0 and float(np.hypot(*(a + share * step - point))) < 2 * _RADIUS

@@ -1,0 +1,191 @@
+"""What of a graph is no number on a tape: nodes, arcs and labels, as flat arrays, and orders of them that are found when needed.
+
+Graphs share a topology where they have the same; nobody changes one.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..common.errors import GraphError
+from ..common.uninterrupted import cached_property
+from .walks import EPSILON, bucket, reach, topological
+
+
+def words(values):
+    """An array of int64 without gaps, as compiled walks read it."""
+    return np.ascontiguousarray(values, np.int64)
+
+
+class Arcs:
+    """Arcs by the node at one end: those of node v are ``order[starts[v]:starts[v + 1]]``.
+
+    Attributes
+    ----------
+    starts, order : ndarray of int64
+    """
+
+    def __init__(self, count, ends):
+        self.starts, self.order = np.empty(count + 2, np.int64), np.empty(len(ends), np.int64)
+        bucket(count, len(ends), ends.ctypes.data, self.starts.ctypes.data, self.order.ctypes.data)
+
+    def of(self, node):
+        """The arcs of a node."""
+        return self.order[self.starts[node] : self.starts[node + 1]]
+
+
+class Plan:
+    """What the recurrences of a score walk over: the graph, with a node behind it to which an arc of weight 0 goes from each accepting one.
+
+    Attributes
+    ----------
+    count : int
+        Of nodes; the last one is that behind the graph.
+    nodes : ndarray
+        In topological order.
+    source, target : ndarray
+        Of arcs, those of the graph first.
+    initial : ndarray
+        1 where paths begin.
+    into : Arcs
+    """
+
+    def __init__(self, topology):
+        accepting = np.flatnonzero(topology.accept)
+        self.count = topology.num_nodes + 1
+        self.source = np.concatenate([topology.source, accepting])
+        self.target = np.concatenate([topology.target, np.full(len(accepting), topology.num_nodes)])
+        self.initial = words(np.append(topology.start, False))
+        self.into = Arcs(self.count, self.target)
+        self.nodes = topology.sorted_nodes
+
+    @property
+    def walked(self):
+        """What the walks take first."""
+        return self.count, *(a.ctypes.data for a in (self.nodes, self.into.starts, self.into.order, self.source))
+
+
+class Topology:
+    """Nodes and arcs.
+
+    Parameters
+    ----------
+    start, accept : array of bool, shape (nodes,)
+    source, target, ilabel, olabel : array of int, shape (arcs,)
+    """
+
+    def __init__(self, start, accept, source, target, ilabel, olabel):
+        self.start, self.accept = np.asarray(start, bool), np.asarray(accept, bool)
+        self.source, self.target, self.ilabel, self.olabel = map(words, (source, target, ilabel, olabel))
+
+    @property
+    def num_nodes(self):
+        return len(self.start)
+
+    @property
+    def num_arcs(self):
+        return len(self.source)
+
+    def replaced(self, **arrays):
+        """This topology with other arrays."""
+        names = ("start", "accept", "source", "target", "ilabel", "olabel")
+        return Topology(*(arrays.get(name, getattr(self, name)) for name in names))
+
+    @cached_property
+    def into(self):
+        """Arcs by their target."""
+        return Arcs(self.num_nodes, self.target)
+
+    @cached_property
+    def out(self):
+        """Arcs by their source."""
+        return Arcs(self.num_nodes, self.source)
+
+    @cached_property
+    def plan(self):
+        """What the recurrences of a score walk over."""
+        return Plan(self)
+
+    @cached_property
+    def by_ilabel(self):
+        return self._matched(self.ilabel)
+
+    @cached_property
+    def by_olabel(self):
+        return self._matched(self.olabel)
+
+    def _matched(self, labels):
+        """Arcs as `walks.search` takes them: starts, labels, order and targets, those of a node by label."""
+        order = self.out.order
+        first, second = self.source[order], labels[order]
+        if np.any((first[1:] == first[:-1]) & (second[1:] < second[:-1])):
+            order = np.lexsort((labels, self.source))
+            second = labels[order]
+        return self.out.starts, second, order, self.target
+
+    @cached_property
+    def sorted_nodes(self):
+        """Nodes in topological order, and one behind them all.
+
+        Raises
+        ------
+        GraphError
+            There is a cycle; the message has one.
+        """
+        nodes = np.arange(self.num_nodes + 1)
+        if np.any(self.source >= self.target):
+            incoming = np.bincount(self.target, minlength=self.num_nodes)
+            arrays = self.out.starts, self.out.order, self.target, incoming, nodes
+            if topological(self.num_nodes, *(a.ctypes.data for a in arrays)) < self.num_nodes:
+                raise GraphError(f"the graph has a cycle, so its paths have no end: {self._cycle(incoming > 0)}. Scores are of graphs without")
+        return nodes
+
+    def _cycle(self, left):
+        """A cycle among the nodes that are `left`, each of which an arc from another one of them goes to."""
+        at, arcs = int(np.argmax(left)), {}
+        while at not in arcs:
+            arcs[at] = next(a for a in self.into.of(at).tolist() if left[self.source[a]])
+            at = int(self.source[arcs[at]])
+        first, names = at, [str(at)]
+        while len(names) == 1 or at != first:
+            at = int(self.source[arcs[at]])
+            names.append(str(at))
+        names.reverse()
+        left_out = [f"({len(names) - 13} nodes)"] if len(names) > 20 else []
+        return " -> ".join([*names[:8], *left_out, *names[-5:]] if left_out else names)
+
+    def difference(self, other):
+        """What is not the same in another topology, in words; None if nothing is."""
+        if self is other:
+            return None
+        for name in ("num_nodes", "num_arcs"):
+            if getattr(self, name) != getattr(other, name):
+                return f"one has {getattr(self, name)} {name[4:]}, the other {getattr(other, name)}"
+        for name in ("start", "accept", "source", "target", "ilabel", "olabel"):
+            mine, theirs = getattr(self, name), getattr(other, name)
+            if np.any(mine != theirs):
+                at = int(np.argmax(mine != theirs))
+                what = "node" if name in ("start", "accept") else "arc"
+                return f"{name} of {what} {at} is {mine[at].item()} in one and {theirs[at].item()} in the other"
+        return None
+
+
+def reaching(count, source, target, ends):
+    """For each node whether arcs lead from it to one of `ends`."""
+    into, mark, queue = Arcs(count, target), np.zeros(count, np.int64), np.empty(count, np.int64)
+    mark[ends], queue[: len(ends)] = 1, ends
+    reach(len(ends), *(a.ctypes.data for a in (into.starts, into.order, source, queue, mark)))
+    return mark > 0
+
+
+#: One more than the largest label.
+LABELS = 1 << 62
+
+
+def checked_labels(labels, what):
+    """Labels as int64; an error for what is none."""
+    array = np.asarray(labels)
+    if array.size and (array.dtype.kind not in "iu" or array.min() < EPSILON or array.max() >= LABELS):
+        wrong = next(n for n in array.ravel().tolist() if not isinstance(n, int) or not EPSILON <= n < LABELS)
+        raise GraphError(f"{what} is {wrong!r}: labels are integers, 0, 1, 2, ..., and epsilon, which is {EPSILON}")
+    return words(array)

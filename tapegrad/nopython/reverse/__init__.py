@@ -1,0 +1,13 @@
+"""Reverse mode of functions that Numba compiles, by transforming Numba's own representation of them.
+
+Imports: common, rules, codegen, nopython.
+
+In the order in which to read:
+
+`program`     a typed function, tidied; `forms`, statements in few forms; `statements`, what they are made of.
+`rows`        element-wise operations: rows of the table; `calls`, NumPy's functions of whole arrays.
+`activity`    what has an adjoint; `adjoints`, what the reverse sweep does for a statement.
+`plan`        what is kept, what is computed again, how the reverse sweep finds its way.
+`emit`        both sweeps as one control-flow graph; `runtime`, what it calls: memory, contributions to adjoints.
+`compile`     the passes, and helpers; `refusal`, what stops them; `drivers`, the code around the sweeps.
+"""

@@ -1,0 +1,229 @@
+"""Which variables have an adjoint: what depends on the arguments and is depended on by the result.
+
+Arrays that may be the same memory form a group, which is active as a whole.  Nothing that depends on the arguments may go where
+it is not followed (lists, objects, calls that are not known), for its derivative would be zero without a word: such a statement is refused.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba.core import ir, types
+from numba.core.dispatcher import Dispatcher
+
+from .calls import BLANK, VIEW_ATTRIBUTES, VIEW_FUNCTIONS, VIEW_METHODS, call_of
+from .program import PURE_CALLS
+from .refusal import Refused
+from .rows import carries, elementwise, is_array
+from .runtime import trips
+from .statements import is_expr, is_phi, reads
+
+_BLIND = ("shape", "size", "ndim", "dtype", "strides", "itemsize", "flags")
+#: Functions and methods that only read their arguments, and whose result is no memory of theirs.
+_READING = {np.searchsorted, np.argmax, np.argmin, np.argsort, np.sort, np.any, np.all, np.nonzero, np.flatnonzero, np.bincount, np.isnan,
+            np.isfinite, np.count_nonzero, np.array_equal, np.unique, np.median, np.arange, np.array, len, print, trips}  # fmt: skip
+_READING_METHODS = {"argmax", "argmin", "argsort", "any", "all", "nonzero", "item"}
+_PLAIN = (types.Integer, types.Boolean, types.NoneType, types.BoundFunction, types.Function, types.Module, types.NumberClass)
+
+
+class Activity:
+    """Groups of arrays, and which of them and of the numbers are active."""
+
+    def __init__(self, program, seeds, apart):
+        self.p, self.apart = program, apart
+        self.args = [None] * program.ir.arg_count
+        for s in program.blocks[program.entry].body:
+            if isinstance(s, ir.Assign) and isinstance(s.value, ir.Arg):
+                self.args[s.value.index] = s.target.name
+        self.seeds = seeds  # positions of arguments that are differentiated
+        self.rules = {id(s): call_of(program, s) for _, _, s in program.statements() if isinstance(s, ir.Assign) and is_expr(s.value)}
+        self.statements_of = [s for _, _, s in program.statements()]  # (they live as long as their ids are used)
+        self.uses = {}
+        for label, k, s in program.statements():
+            for name in reads(s):
+                self.uses.setdefault(name, []).append((label, k, s))
+        self._find_groups()
+        self._find_active()
+
+    # ---- reading statements ---------------------------------------------------------------
+    def rule(self, s):
+        return self.rules.get(id(s))
+
+    def operands(self, s):
+        """Names whose values a statement computes with."""
+        rule, names = self.rule(s), reads(s)
+        if rule is not None:
+            names = [*rule.operands, *names]
+        elif isinstance(s, ir.Assign) and is_expr(s.value, "call") and isinstance(self.p.callee(s.value), tuple):
+            names = [self.p.callee(s.value)[0], *names]
+        return names
+
+    def base(self, s):
+        """Names of arrays whose memory the defined array is, if it is a view or another name of them."""
+        e = s.value
+        if not isinstance(self.p.type_of(s.target.name), types.Array):
+            return []
+        if isinstance(e, ir.Var):
+            return [e.name]
+        if is_phi(s):
+            return [v.name for v in e.incoming_values]
+        if is_expr(e, "cast") or is_expr(e, "getattr") and e.attr in VIEW_ATTRIBUTES:
+            return [e.value.name]
+        if is_expr(e, "getitem") and isinstance(self.p.type_of(e.value.name), types.Array):
+            index = self.p.type_of(e.index.name)
+            items = tuple(index) if isinstance(index, types.BaseTuple) else (index,)
+            return [] if any(isinstance(ty, types.Array) for ty in items) else [e.value.name]
+        if is_expr(e, "call"):
+            function = self.p.callee(e)
+            owner = function[0] if isinstance(function, tuple) else e.args[0].name if e.args else None
+            if isinstance(function, tuple) and function[1] in VIEW_METHODS or not isinstance(function, tuple) and function in VIEW_FUNCTIONS:
+                return [owner]
+            ravels = function is np.ravel or isinstance(function, tuple) and function[1] == "ravel"
+            if ravels and isinstance(self.p.type_of(owner), types.Array) and self.p.type(owner).layout == "C":
+                return [owner]
+        return []
+
+    def aliases(self, s):
+        """Names of arrays whose memory the defined array may be."""
+        if self.base(s):
+            return self.base(s)
+        if self.rule(s) is not None or not is_expr(s.value) or self._reading(s) or elementwise(self.p, s):
+            return []
+        if s.target.name.startswith("adj."):  # a shadow of its own
+            return []
+        return [n for n in self.operands(s) if isinstance(self.p.type_of(n), types.Array)]
+
+    def _reading(self, s):
+        """Whether a statement only reads memory, and makes none that it shares."""
+        e = s.value
+        if not is_expr(e, "call"):
+            return not isinstance(self.p.type_of(s.target.name), types.Array)
+        function = self.p.callee(e)
+        if isinstance(function, tuple):
+            return function[1] in _READING_METHODS
+        if function.__hash__ is None:
+            return False
+        return function in _READING or function in BLANK or isinstance(function, np.ufunc) and len(e.args) == function.nin
+
+    def called_apart(self, s):
+        return isinstance(s, ir.Assign) and is_expr(s.value, "call") and isinstance(self.p.callee(s.value), Dispatcher)
+
+    def paired(self, s):
+        """Whether a statement calls a helper of which there are two functions, for the two sweeps."""
+        return self.called_apart(s) and any(self.active(v.name) for v in s.value.args)
+
+    def changed_by(self, s):
+        """Names of arrays that a call may store into."""
+        if not isinstance(s, ir.Assign) or not is_expr(s.value, "call") or self.rule(s) is not None or self.base(s) or self._reading(s):
+            return []
+        if elementwise(self.p, s) or self.p.callee(s.value) in PURE_CALLS or s.target.name.startswith("adj."):
+            return []
+        return [n for n in self.operands(s) if isinstance(self.p.type_of(n), types.Array)]
+
+    def blank(self, s):
+        """Whether a statement makes an array whose elements depend on nothing active."""
+        return is_expr(s.value, "call") and not isinstance(self.p.callee(s.value), tuple) and self.p.callee(s.value) in BLANK
+
+    # ---- groups and activity ----------------------------------------------------------------
+    def group(self, name):
+        while self.same.get(name, name) != name:
+            name = self.same[name]
+        return name
+
+    def _find_groups(self):
+        p, self.same = self.p, {}
+        pairs = [(b, s.target.name) for _, _, s in p.statements() if isinstance(s, ir.Assign) for b in self.aliases(s)]
+        if self.apart:  # the caller may hand the same memory twice
+            shadows = sum(is_array(p.type_of(self.args[k])) for k in self.seeds)
+            arrays = [n for n in self.args[: len(self.args) - shadows] if isinstance(p.type_of(n), types.Array)]
+            pairs += [(a, b) for a in arrays for b in arrays if p.type(a).dtype == p.type(b).dtype]
+        for a, b in pairs:
+            if isinstance(p.type_of(b), types.Array):
+                self.same[self.group(a)] = self.group(b)
+
+    def carries(self, name):
+        return carries(self.p.type_of(name))
+
+    def active(self, name):
+        return self.carries(name) and self.group(name) in self.active_groups
+
+    def results(self):
+        """Names of the numbers and arrays that are returned."""
+        value = self.p.value_of(self.p.result)
+        while isinstance(value, ir.Var):
+            value = self.p.value_of(value.name)
+        if self._packs(value):
+            return [v.name for v in (value.items if value.op == "build_tuple" else value.args)]
+        return [self.p.result]
+
+    def _packs(self, value):
+        return is_expr(value, "build_tuple") or is_expr(value, "call") and isinstance(self.p.callee(value), type) and issubclass(self.p.callee(value), tuple)
+
+    def _find_active(self):
+        p, flows = self.p, []
+        for _, _, s in p.statements():
+            if isinstance(s, ir.SetItem):
+                flows.append((s.value.name, s.target.name))
+            elif isinstance(s, ir.Assign) and self.carries(s.target.name):
+                if not self.blank(s) and not (is_expr(s.value, "getattr") and s.value.attr in _BLIND):
+                    flows += [(name, s.target.name) for name in self.operands(s)]
+            if self.called_apart(s):  # it may store into arrays
+                arrays = [v.name for v in s.value.args if is_array(p.type_of(v.name))]
+                flows += [(v.name, a) for v in s.value.args for a in arrays]
+        flows = [(self.group(a), self.group(b)) for a, b in flows if self.carries(a) and self.carries(b)]
+        seeds = {self.group(self.args[k]) for k in self.seeds}
+        self.varied = _closure(set(seeds), flows)
+        useful = {self.group(n) for n in self.results()}
+        if self.apart:
+            useful |= {self.group(n) for n in self.args if is_array(p.type_of(n))}
+        self.active_groups = self.varied & _closure(useful, [(b, a) for a, b in flows]) | seeds
+        for _, _, s in p.statements():
+            self._refuse_leak(s)
+
+    def _depends(self, name):
+        return self.carries(name) and self.group(name) in self.varied
+
+    def _refuse_leak(self, s):
+        if isinstance(s, ir.SetItem):
+            if self._depends(s.value.name) and not is_array(self.p.type_of(s.target.name)):
+                raise Refused("something that depends on the arguments is stored where derivatives are not followed", s.loc)
+            return
+        if not isinstance(s, ir.Assign) or not is_expr(s.value) or not any(map(self._depends, self.operands(s))):
+            return
+        e, ty = s.value, self.p.type_of(s.target.name)
+        function = self.p.callee(e) if e.op == "call" else None
+        method = function[1] if isinstance(function, tuple) else None
+        converts = function in (int, bool) or method == "astype" or isinstance(function, type) and issubclass(function, np.generic)
+        if converts and not carries(ty):
+            raise Refused("a conversion to integers would cut the derivative; math.floor, math.trunc and round return integers and have derivative 0", s.loc)
+        if self.changed_by(s) and not self.called_apart(s):
+            raise Refused("a call that is not known may change or keep an array that depends on the arguments", s.loc)
+        if self.carries(s.target.name) or isinstance(ty, _PLAIN):
+            return
+        if isinstance(ty, types.Array) and isinstance(ty.dtype, (types.Integer, types.Boolean)) or e.op == "getattr" and e.attr in _BLIND:
+            return
+        if self._packs(e) and all(self._unpacked(user) for _, _, user in self.uses.get(s.target.name, ())):
+            return
+        raise Refused(f"a value of type {ty} would hold something that depends on the arguments", s.loc)
+
+    def _unpacked(self, user):
+        """Whether a statement that reads a tuple is followed."""
+        return isinstance(user, ir.Return) or self.rule(user) is not None
+
+
+def _closure(seed, pairs):
+    after = {}
+    for a, b in pairs:
+        after.setdefault(a, []).append(b)
+    work = list(seed)
+    while work:
+        for b in after.get(work.pop(), ()):
+            if b not in seed:
+                seed.add(b)
+                work.append(b)
+    return seed
+
+
+def refuse_unknown(s):
+    raise Refused("no derivative of this operation is known in reverse mode", s.loc)
+
+

@@ -1,0 +1,245 @@
+"""Adjoints of NumPy's functions of whole arrays, as text that Numba compiles.
+
+In the lines `W` is the adjoint of the result and `Z` the result; `A`, `B`, `C` are the operands, `SA`, `SB`, `SC` the shadows of
+those that are arrays, and `a`, `b`, `c` what is summed up for those that are numbers.
+"""
+
+from __future__ import annotations
+
+import operator
+import re
+
+import numba
+import numpy as np
+from numba.core import types
+
+from .refusal import Refused
+from .rows import compiled, is_array, is_float
+from .statements import is_expr
+
+#: Attributes and functions whose result is the memory of their operand, in another shape.
+VIEW_ATTRIBUTES = {"T"}
+VIEW_METHODS = {"reshape", "transpose"}
+VIEW_FUNCTIONS = {np.reshape, np.transpose, np.expand_dims, np.flip, np.fliplr, np.flipud, np.swapaxes}
+#: Functions whose result depends on no element of their operands.
+BLANK = {np.zeros, np.empty, np.ones, np.zeros_like, np.empty_like, np.ones_like, np.eye, np.identity}
+
+
+@numba.njit
+def interval(x, xp):
+    """The interval of a table in which a number lies, as its first point; -1 and n - 1 outside."""
+    return np.searchsorted(xp, x, side="right") - 1 if x != xp[-1] else len(xp) - 2 if len(xp) > 1 else -1
+
+
+_INTERP = """
+k = interval(x, B)
+if k < 0:
+    {first}
+elif k >= B.size - 1:
+    {last}
+else:
+    h = B[k + 1] - B[k]
+    t, slope = (x - B[k]) / h, (C[k + 1] - C[k]) / h
+    {between}
+"""
+
+
+def _expanded(ndim, axis):
+    return "W[" + ", ".join("None" if j == axis % ndim else ":" for j in range(ndim)) + "]" if ndim > 1 else "W"
+
+
+def _sum(dims, axis):
+    return {0: ["SA += W" if axis is None else f"SA += {_expanded(dims[0], axis)}"]}
+
+
+def _spread(dims, axis):
+    return {0: ["m = np.mean(A)", "for i in np.ndindex(A.shape):", "    SA[i] += W * 2.0 * (A[i] - m) / A.size"]}
+
+
+def _deviation(dims, axis):
+    return {0: ["m = np.mean(A)", "if Z != 0.0:", "    for i in np.ndindex(A.shape):", "        SA[i] += W * (A[i] - m) / (A.size * Z)"]}
+
+
+def _extremum(dims, axis):
+    return {0: ["n = 0", "for i in np.ndindex(A.shape):", "    n += A[i] == Z", "for i in np.ndindex(A.shape):",
+                "    if A[i] == Z:", "        SA[i] += W / n"]}  # fmt: skip
+
+
+def _product(dims, axis):
+    return {0: ["x = A.ravel()", "after = np.ones(x.size + 1)", "for k in range(x.size - 1, -1, -1):", "    after[k] = after[k + 1] * x[k]",
+                "k, before = 0, W", "for i in np.ndindex(A.shape):", "    SA[i] += before * after[k + 1]", "    before *= x[k]",
+                "    k += 1"]}  # fmt: skip
+
+
+def _cumulated(dims, axis):
+    return {0: ["t = 0.0", "for i in range(A.size - 1, -1, -1):", "    t += W[i]", "    SA[i] += t"]} if dims[0] == 1 else None
+
+
+def _dot(dims, axis):
+    return {
+        (1, 1): {0: ["for i in range(A.size):", "    SA[i] += W * B[i]"], 1: ["for i in range(A.size):", "    SB[i] += W * A[i]"]},
+        (2, 1): {0: ["for i in range(A.shape[0]):", "    w = W[i]", "    for j in range(A.shape[1]):", "        SA[i, j] += w * B[j]"],
+                 1: ["SB += np.dot(A.T, W)"]},
+        (1, 2): {0: ["SA += np.dot(B, W)"],
+                 1: ["for i in range(B.shape[0]):", "    v = A[i]", "    for j in range(B.shape[1]):", "        SB[i, j] += v * W[j]"]},
+        (2, 2): {0: ["SA += np.dot(W, B.T)"], 1: ["SB += np.dot(A.T, W)"]},
+    }.get(tuple(dims[:2]))  # fmt: skip
+
+
+def _solve(dims, axis):
+    first = ["SA -= np.dot(G, Z.T)"] if dims[1] == 2 else ["for i in range(G.size):", "    for j in range(G.size):", "        SA[i, j] -= G[i] * Z[j]"]
+    solved = ["G = np.linalg.solve(A.T, W)"]
+    return {0: solved + first, 1: [*solved, "SB += G"]}
+
+
+def _cholesky(dims, axis):
+    return {0: ["P = np.dot(Z.T, W)", "for i in range(len(P)):", "    P[i, i] *= 0.5", "    P[i, i + 1:] = 0.0", "P = np.linalg.solve(Z.T, P)",
+                "P = np.linalg.solve(Z.T, np.ascontiguousarray(P.T))", "SA += 0.5 * (P + P.T)"]}  # fmt: skip
+
+
+def _interp(dims, axis):
+    def one(first, last, between, indent):
+        text = _INTERP.format(first=first, last=last, between=between)
+        head = ["x, w = A, W"] if dims[0] is None else ["for i in range(A.size):", "    x, w = A[i], W[i]"]
+        return head + [indent + line for line in text.splitlines() if line]
+
+    indent = "" if dims[0] is None else "    "
+    target = "a" if dims[0] is None else "SA[i]"
+    return {
+        0: one("pass", "pass", f"{target} += w * slope", indent),
+        1: one("pass", "pass", "SB[k] -= w * slope * (1.0 - t); SB[k + 1] -= w * slope * t", indent),
+        2: one("SC[0] += w", "SC[-1] += w", "SC[k] += w * (1.0 - t); SC[k + 1] += w * t", indent),
+    }
+
+
+def _joined(dims, axis):
+    lines, start = {}, "0"
+    for k, name in enumerate("ABCDEFGH"[: len(dims)]):
+        lines[k] = [f"S{name} += W[{start}:{start} + len({name})]"]
+        start += f" + len({name})"
+    return lines
+
+
+def _diagonal(dims, axis):
+    place = "SA[i]" if dims[0] == 1 else "SA[i, i]"
+    return {0: ["for i in range(min(W.shape)):", f"    {place} += W[{'i, i' if dims[0] == 1 else 'i'}]"]}
+
+
+def _gathered(dims, axis):
+    return {0: ["for k in range(B.size):", "    SA[B[k]] += W[k]"] if dims[1] == 1 else None}
+
+
+def _masked(dims, axis):
+    return {0: ["k = 0", "for i in np.ndindex(B.shape):", "    if B[i]:", "        SA[i] += W[k]", "        k += 1"]}
+
+
+def _between(dims, axis):
+    return {0: ["for i in range(W.size):", "    a += W[i] * (1.0 - i / max(W.size - 1, 1))"],
+            1: ["for i in range(W.size):", "    b += W[i] * i / max(W.size - 1, 1)"]}  # fmt: skip
+
+
+def _same(dims, axis):
+    return {0: ["SA += W"]}
+
+
+#: (functions, name of the method, parameters, lines for each operand); a parameter `axis` is a constant.
+_ROWS = (
+    ((np.sum,), "sum", "a axis", _sum),
+    ((np.mean,), "mean", "a", lambda dims, axis: {0: ["SA += W / A.size"]}),
+    ((np.prod,), "prod", "a", _product),
+    ((np.cumsum,), "cumsum", "a", _cumulated),
+    ((np.max, np.amax), "max", "a", _extremum),
+    ((np.min, np.amin), "min", "a", _extremum),
+    ((np.var,), "var", "a", _spread),
+    ((np.std,), "std", "a", _deviation),
+    ((np.copy,), "copy", "a", _same),
+    ((), "astype", "a dtype", _same),
+    ((), "flatten", "a", lambda dims, axis: {0: ["SA += W.reshape(A.shape)"]}),
+    ((np.ravel,), "ravel", "a", lambda dims, axis: {0: ["SA += W.reshape(A.shape)"]}),
+    ((np.dot, operator.matmul), "dot", "a b", _dot),
+    ((np.outer,), None, "a b", lambda dims, axis: {0: ["SA += np.dot(W, B)"], 1: ["SB += np.dot(A, W)"]} if dims == [1, 1] else None),
+    ((np.trace,), None, "a", lambda dims, axis: {0: ["for i in range(min(A.shape)):", "    SA[i, i] += W"]}),
+    ((np.diag,), None, "a", _diagonal),
+    ((np.diff,), None, "a", lambda dims, axis: {0: ["SA[1:] += W", "SA[:-1] -= W"]} if dims == [1] else None),
+    ((np.roll,), None, "a shift", lambda dims, axis: {0: ["SA += np.roll(W, -B)"]}),
+    ((np.full, np.full_like), None, "shape fill dtype", lambda dims, axis: {1: ["b += np.sum(W)"]}),
+    ((np.linspace,), None, "start stop num", _between),
+    ((np.concatenate,), None, "*arrays", _joined),
+    ((np.interp,), None, "x xp fp", _interp),
+    ((np.linalg.norm,), None, "a", lambda dims, axis: {0: ["if Z != 0.0:", "    for i in np.ndindex(A.shape):", "        SA[i] += W * A[i] / Z"]}),
+    ((np.linalg.solve,), None, "a b", _solve),
+    ((np.linalg.inv,), None, "a", lambda dims, axis: {0: ["SA -= np.dot(np.dot(Z.T, W), Z.T)"]}),
+    ((np.linalg.det,), None, "a", lambda dims, axis: {0: ["SA += (W * Z) * np.linalg.inv(A).T"]}),
+    ((np.linalg.cholesky,), None, "a", _cholesky),
+)  # fmt: skip
+_BY_FUNCTION = {function: row for row in _ROWS for function in row[0]}
+_BY_METHOD = {row[1]: row for row in _ROWS if row[1]}
+
+
+class Call:
+    """A statement that a row of this file is for: its operands (names) and the lines of their adjoints."""
+
+    def __init__(self, operands, lines, uses_axis):
+        self.operands, self.lines, self.uses_axis = operands, lines, uses_axis
+
+    def function(self, tys, active):
+        """Function ``(W, operand..., shadow of each active array...) -> contributions to active numbers``, or None.
+
+        Beside it, the positions of the operands that it takes (-1: the result), of the shadows, and of the contributions.
+        """
+        letters = "ABCDEFGH"[: len(tys)]
+        shadows = [k for k, ty in enumerate(tys) if active[k] and is_array(ty)]
+        numbers = [k for k, ty in enumerate(tys) if active[k] and is_float(ty)]
+        body = [f"{letters[k].lower()} = 0.0" for k in numbers]
+        for k in sorted({*shadows, *numbers}):
+            if self.lines.get(k) is None:
+                return None
+            body += self.lines[k]
+        body.append(f"return ({''.join(letters[k].lower() + ', ' for k in numbers)})" if numbers else "return 0")
+        words = set(re.findall(r"\w+", " ".join(body)))
+        used = [k for k, letter in [(-1, "Z"), *enumerate(letters)] if letter in words]
+        names = ["W", *["Z" if k < 0 else letters[k] for k in used], *[f"S{letters[k]}" for k in shadows]]
+        text = "\n    ".join([f"def adjoint({', '.join(names)}):", *body])
+        return compiled(text, "adjoint", {"np": np, "interval": interval}), used, shadows, numbers
+
+
+def call_of(program, s):
+    """The `Call` that a statement is, or None."""
+    e = s.value
+    if is_expr(e, "binop") and e.fn is operator.matmul:
+        row, args, kws = _BY_FUNCTION[e.fn], [e.lhs.name, e.rhs.name], {}
+    elif is_expr(e, "getitem") and isinstance(program.type_of(e.index.name), types.Array):
+        mask = isinstance(program.type(e.index.name).dtype, types.Boolean)
+        row, args, kws = ((), None, "a b", _masked if mask else _gathered), [e.value.name, e.index.name], {}
+    elif is_expr(e, "call") and e.vararg is None:
+        function, args, kws = program.callee(e), [v.name for v in e.args], {k: v.name for k, v in e.kws}
+        if isinstance(function, tuple):
+            owner, method = function
+            row = _BY_METHOD.get(method) if isinstance(program.type_of(owner), types.Array) else None
+            args = [owner, *args]
+        else:
+            row = _BY_FUNCTION.get(function) if function.__hash__ is not None else None
+    else:
+        return None
+    return None if row is None else _bound(program, row, args, kws, s)
+
+
+def _bound(program, row, args, kws, s):
+    parameters = row[2].split()
+    if parameters[0] == "*arrays":
+        value = program.value_of(args[0]) if len(args) == 1 and not kws else None
+        if not is_expr(value, "build_tuple") or len(value.items) > 8:
+            return None
+        args, parameters, axis = [v.name for v in value.items], [], None
+    else:
+        axis = kws.pop("axis", args.pop(1) if "axis" in parameters and len(args) > 1 else None)
+        names = [p for p in parameters if p != "axis"]
+        if axis is not None and program.number_of(axis) is None or axis is not None and "axis" not in parameters:
+            raise Refused("the axis has to be a constant integer", s.loc)
+        if len(args) > len(names) or any(name not in names for name in kws):
+            return None
+        rest = [kws[name] for name in names[len(args):] if name in kws]
+        args = args + rest
+    tys = [program.type_of(n) for n in args]
+    lines = row[3]([ty.ndim if isinstance(ty, types.Array) else None for ty in tys], None if axis is None else program.number_of(axis))
+    return None if lines is None else Call(args, lines, axis is not None)

@@ -1,0 +1,212 @@
+"""The compiler that exchanges a function for its two sweeps, and helpers: inlined, or compiled apart where they call themselves."""
+
+from __future__ import annotations
+
+import linecache
+import types as python_types
+import weakref
+
+import numba
+from numba.core import ir, types
+from numba.core.compiler import DefaultPassBuilder
+from numba.core.compiler_machinery import FunctionPass, register_pass
+from numba.core.dispatcher import Dispatcher
+from numba.core.ir_utils import build_definitions
+from numba.core.postproc import PostProcessor
+from numba.core.registry import cpu_target
+from numba.core.typed_passes import NopythonTypeInference
+from numba.core.untyped_passes import MakeFunctionToJitFunction
+
+from ...common.errors import UnsupportedInNumbaError
+from ..compile import OPTIONS, Uninterrupted, explain_failure, fingerprint
+from ..rewrite import is_users, resolve
+from .emit import BOTH, Sweeps
+from .program import Program
+from .refusal import Refused
+
+_INLINED, _APART, _PAIRS, _BUSY = (weakref.WeakKeyDictionary() for _ in range(4))
+
+
+# ---- helpers ----------------------------------------------------------------------------------
+def _copied(function, exchange):
+    """A copy of a Python function in which the user's functions that it names are exchanged."""
+    context = cpu_target.typing_context
+
+    def other(value):
+        return exchange(value) if is_users(value, context) else value
+
+    names = {n: other(v) for n, v in function.__globals__.items() if n in function.__code__.co_names}
+    cells = tuple(python_types.CellType(other(c.cell_contents)) for c in function.__closure__ or ())
+    copy = python_types.FunctionType(function.__code__, {**function.__globals__, **names}, function.__name__, function.__defaults__, cells)
+    copy.__kwdefaults__, copy.__module__, copy.__qualname__ = function.__kwdefaults__, function.__module__, function.__qualname__
+    return copy
+
+
+def _source(function):
+    return function.py_func if isinstance(function, Dispatcher) else function
+
+
+def _options(function):
+    options = getattr(function, "targetoptions", {})
+    return {name: options[name] for name in OPTIONS if name in options}
+
+
+def inlined(function):
+    """What stands for a user's function in a function that is differentiated: inlined, but for one that calls itself."""
+    source = _source(function)
+    if source in _BUSY:
+        return apart(function)
+    if source not in _INLINED:
+        _BUSY[source] = True
+        try:
+            _INLINED[source] = numba.njit(inline="always", **_options(function))(_copied(source, inlined))
+        finally:
+            del _BUSY[source]
+    return _INLINED[source]
+
+
+def apart(function):
+    """A dispatcher of our own for a function that calls itself: Numba could not call the user's one on its own afterwards."""
+    source = _source(function)
+    if source not in _APART:
+        copy = _copied(source, lambda helper: helper)
+        copy.__qualname__ = f"{source.__qualname__}_apart_{fingerprint(source)}"
+        _APART[source] = dispatcher = numba.njit(**_options(function))(copy)
+        for name, value in copy.__globals__.items():
+            if name in copy.__code__.co_names and is_users(value, cpu_target.typing_context):
+                copy.__globals__[name] = apart(value)
+        dispatcher.of_user = function
+    return _APART[source]
+
+
+def pair(dispatcher, mask):
+    """The two functions of a helper that is compiled apart: ``(stack, w, arguments..., shadows...)``.
+
+    The first gives the result, the second the adjoints of the numbers among the arguments; `mask` says which arguments are
+    without adjoint (0), numbers (1) or arrays (2).
+    """
+    pairs = _PAIRS.setdefault(dispatcher.py_func, {})
+    if mask not in pairs:
+        names = [f"a{k}" for k in range(len(mask))]
+        seeds, arrays = [k for k, kind in enumerate(mask) if kind], [k for k, kind in enumerate(mask) if kind == 2]
+        made = Made(dispatcher.of_user, names, f"f({', '.join(names)})", seeds, arrays, True, {})
+        pairs[mask] = made.function("forward"), made.function("backward")
+    return pairs[mask]
+
+
+# ---- the passes -------------------------------------------------------------------------------
+def _compiler(rewrite):
+    """A compiler that inlines the user's helpers, lets `rewrite` exchange the typed program's blocks, and types them anew."""
+
+    @register_pass(mutates_CFG=True, analysis_only=False)
+    class Helpers(FunctionPass):
+        _name = "reverse_helpers"
+
+        def __init__(self):
+            FunctionPass.__init__(self)
+
+        def run_pass(self, state):
+            func_ir = state.func_ir
+            for block in func_ir.blocks.values():
+                for s in block.body:
+                    value = getattr(s, "value", None)
+                    if isinstance(value, (ir.Global, ir.FreeVar)) or isinstance(value, ir.Expr) and value.op == "getattr":
+                        function = resolve(func_ir, s.target)
+                        if is_users(function, state.typingctx):
+                            s.value = ir.Global(function.__name__, inlined(function), s.loc)
+            func_ir._definitions = build_definitions(func_ir.blocks)
+            return True
+
+    @register_pass(mutates_CFG=True, analysis_only=False)
+    class ReversePass(FunctionPass):
+        _name = "reverse_sweeps"
+
+        def __init__(self):
+            FunctionPass.__init__(self)
+
+        def run_pass(self, state):
+            state.func_ir.blocks = rewrite(state)
+            state.func_ir._definitions = build_definitions(state.func_ir.blocks)
+            PostProcessor(state.func_ir).run()
+            state.typingctx.refresh()  # the intrinsics made on the way
+            state.targetctx.refresh()
+            state.return_type = None
+            NopythonTypeInference().run_pass(state)
+            return True
+
+    class ReverseCompiler(Uninterrupted):
+        def define_pipelines(self):
+            manager = DefaultPassBuilder.define_nopython_pipeline(self.state)
+            manager.add_pass_after(Helpers, MakeFunctionToJitFunction)
+            manager.add_pass_after(ReversePass, NopythonTypeInference)
+            manager.finalize()
+            return [manager]
+
+    return ReverseCompiler
+
+
+class Made:
+    """A function of ``(arena, w, arguments..., shadows...)`` for both sweeps, or two of ``(stack, ...)``, one for each.
+
+    `names` are the arguments, `call` how the user's function is called with them, `seeds` the positions of those that are
+    differentiated, `arrays` of those among them that are arrays.
+    """
+
+    def __init__(self, function, names, call, seeds, arrays, apart, scope):
+        self.user, self.names, self.seeds, self.arrays, self.apart = function, names, seeds, arrays, apart
+        self.call, self.scope = call, scope
+        self.sweeps, self.functions = {}, {}
+
+    def function(self, sweep="both"):
+        names = ["memory", "w", *self.names, *[f"adj_{self.names[k]}" for k in self.arrays]]
+        name = f"{sweep}_{_source(self.user).__name__}" if _source(self.user).__name__.isidentifier() else sweep
+        text = f"def {name}({', '.join(names)}):\n    return {self.call}\n"
+        scope = {**self.scope, "f": self.user, "__name__": __name__}
+        exec(text, scope)
+        made = scope[name]
+        made.__qualname__ = f"{name}_{id(self)}_{fingerprint(_source(self.user))}"
+
+        def rewrite(state):
+            if state.args not in self.sweeps:
+                if sweep == "backward":  # (both have to come from one analysis)
+                    self.functions["forward"].compile(state.args)
+                else:
+                    seeds = tuple(2 + k for k in self.seeds)
+                    self.sweeps[state.args] = Sweeps(Program(state.func_ir, state.typemap), seeds, self.apart, pair)
+            return self.sweeps[state.args].emit(BOTH if sweep == "both" else (sweep,))
+
+        self.functions[sweep] = numba.njit(
+            pipeline_class=_compiler(rewrite), no_cpython_wrapper=True, no_cfunc_wrapper=True, **_options(self.user)
+        )(made)
+        return self.functions[sweep]
+
+
+def compiled(made, dispatcher, argument_types):
+    """(type of what both sweeps return, the `Sweeps`), compiled for these types now.
+
+    Raises
+    ------
+    UnsupportedInNumbaError
+        If that is not possible, with the user's line.
+    """
+    try:
+        sig = types.Dispatcher(dispatcher).get_call_type(cpu_target.typing_context, tuple(argument_types), {})
+    except (UnsupportedInNumbaError, MemoryError):
+        raise
+    except Refused as refused:
+        raise UnsupportedInNumbaError(_refusal(refused, _source(made.user))) from refused
+    except Exception as error:
+        raise UnsupportedInNumbaError(explain_failure(error, made.user)) from error
+    return sig.return_type, made.sweeps[tuple(sig.args)]
+
+
+def _refusal(refused, function):
+    where, line = refused.loc.filename, refused.loc.line
+    if where.startswith("<string>") or not line:
+        where, line = function.__code__.co_filename, function.__code__.co_firstlineno
+    source = linecache.getline(where, line).strip()
+    return (
+        f"{where}:{line}: this cannot be differentiated in reverse mode: {source or function.__name__}\n"
+        f"  {refused.reason[:1].upper()}{refused.reason[1:]}.\n"
+        "  What to do: write this step in loops over numbers and arrays, or ask for mode=\"forward\"."
+    )

@@ -1,0 +1,97 @@
+"""From both sweeps of a function to derivatives: the code around them, per types of arguments."""
+
+from __future__ import annotations
+
+import numpy as np
+from numba.core import types
+
+from .compile import Made, compiled
+from .runtime import arena_type, in_arena
+
+
+class Leaves:
+    """The numbers and arrays among the differentiated arguments, tuples taken apart."""
+
+    def __init__(self, request, argument_types):
+        self.request, self.types, self.values, self.scope = request, [], [], {}
+        self.forms = {k: self._form(argument_types[k], f"a{k}", k) for k in request.argnums}
+        self.arrays = [j for j, ty in enumerate(self.types) if isinstance(ty, types.Array)]
+        self.numbers = [j for j, ty in enumerate(self.types) if not isinstance(ty, types.Array)]
+
+    def _form(self, ty, source, k):
+        """The argument as a tree: the name of a leaf, or (name of what makes a tuple, parts)."""
+        if isinstance(ty, types.BaseTuple):
+            maker = ""
+            if isinstance(ty, types.BaseNamedTuple):
+                maker = f"T{len(self.scope)}"
+                self.scope[maker] = ty.instance_class
+            return (maker, [self._form(item, f"{source}[{j}]", k) for j, item in enumerate(ty)])
+        if isinstance(ty, types.Array) and isinstance(ty.dtype, types.Float):
+            value = f"np.ascontiguousarray({source})" if ty.layout != "C" else source if ty.mutable else f"{source}.copy()"
+            ty = types.Array(ty.dtype, ty.ndim, "C")
+        elif isinstance(ty, (types.Float, types.Integer)):
+            ty, value = types.float64, f"float({source})"
+        else:
+            self.request.refuse(f"argument {k} is {ty}", "differentiated arguments are numbers, float64 or float32 arrays, and tuples "
+                                "of them; choose others with argnums, or convert it")  # fmt: skip
+        self.types.append(ty)
+        self.values.append(value)
+        return len(self.types) - 1
+
+    def text(self, form, names):
+        if not isinstance(form, tuple):
+            return names[form]
+        maker, parts = form
+        return f"{maker}({', '.join(self.text(part, names) for part in parts)}{'' if maker else ','})"
+
+    def gradient(self):
+        """Text of the gradient: of arrays their shadows `s`, of numbers the elements of `g`."""
+        names = {j: f"g[{k}]" for k, j in enumerate(self.numbers)} | {j: f"s{j}" for j in self.arrays}
+        texts = [self.text(self.forms[k], names) for k in self.request.argnums]
+        return texts[0] if self.request.single else f"({', '.join(texts)},)"
+
+
+def _float_seed(ty):
+    if isinstance(ty, types.BaseTuple):
+        return types.Tuple(tuple(map(_float_seed, ty)))
+    return ty if isinstance(ty, types.Array) else types.float64
+
+
+class Reverse:
+    """The text of a driver in pieces, for one request and types of arguments; `seed` is the type of what the sweep starts from.
+
+    Raises
+    ------
+    UnsupportedInNumbaError
+        If the function cannot be differentiated in reverse mode, with the user's line.
+    """
+
+    def __init__(self, request, argument_types, seed):
+        self.leaves = leaves = Leaves(request, argument_types)
+        count = len(argument_types) - (len(leaves.arrays) if request.out else 0)
+        if request.out:
+            for j, ty in zip(leaves.arrays, argument_types[count:]):
+                if not isinstance(ty, types.Array) or (ty.dtype, ty.ndim, ty.layout, ty.mutable) != (leaves.types[j].dtype, leaves.types[j].ndim, "C", True):
+                    request.refuse(f"an array for a gradient is {ty}", f"it has to be a contiguous {leaves.types[j]}")
+            if leaves.numbers:
+                request.refuse("a number is differentiated", "out=True is for arrays, which are filled")
+        if request.kind == "vjp":
+            seed = _float_seed(seed)
+        others = [k for k in range(count) if k not in request.argnums]
+        names = [*[f"x{j}" for j in range(len(leaves.types))], *[f"a{k}" for k in others]]
+        x = {j: f"x{j}" for j in range(len(leaves.types))}
+        call = ", ".join(leaves.text(leaves.forms[k], x) if k in leaves.forms else f"a{k}" for k in range(count))
+        made = Made(request.function, names, f"f({call})", list(x), leaves.arrays, False, leaves.scope)
+        dispatcher = made.function()
+        tys = [arena_type, seed, *leaves.types, *[argument_types[k] for k in others], *[leaves.types[j] for j in leaves.arrays]]
+        result, sweeps = compiled(made, dispatcher, tys)
+        self.result, self.report = result[0], sweeps.report()
+        changed = {names[k - 2] for k in sweeps.changed_arguments() if 2 <= k < 2 + len(names)}
+        #: binds the differentiated arguments, copies of arrays that the function stores into, and gradients of zeros
+        self.start = [f"x{j} = " + (f"{value}.copy()" if f"x{j}" in changed and value == value.split(".")[0] else value)
+                      for j, value in enumerate(leaves.values)]  # fmt: skip
+        self.start += [f"a{k} = a{k}.copy()" for k in others if f"a{k}" in changed]
+        self.zeros = [f"s{j} = np.zeros(x{j}.shape, x{j}.dtype)" for j in leaves.arrays]
+        self.values = ", ".join([*names, *[f"s{j}" for j in leaves.arrays]])
+        owned = [] if request.out else range(len(names) + 1, len(names) + 1 + len(leaves.arrays))
+        self.names = {"np": np, "sweeps": in_arena(dispatcher, len(tys) - 1, owned), **leaves.scope}

@@ -1,0 +1,267 @@
+"""Numba IR of the forward and the reverse sweep, in one control-flow graph.
+
+Variables keep their names in the reverse sweep.  What it reads of a turn of a loop is one struct (`Loop.frame`), pushed on the
+loop's back edge and popped into the same variables when the reverse sweep comes by; outside of loops nothing is pushed.  A helper
+that is compiled apart (because it calls itself) is two functions that share the stack; its body is then like that of a loop.
+"""
+
+from __future__ import annotations
+
+import operator
+
+from numba.core import ir
+from numba.core.analysis import compute_cfg_from_blocks
+
+from . import runtime
+from .adjoints import Adjoints, copied
+from .plan import Plan
+from .program import Loop
+from .rows import is_float
+from .statements import clone, is_phi, reads
+
+BOTH = ("forward", "backward")
+
+
+class Sweeps(Adjoints):
+    """Both sweeps of a program; `seeds` are the positions of differentiated arguments, whose shadows are the last arguments."""
+
+    def __init__(self, program, seeds, apart, pair):
+        if apart:
+            program.root = Loop("root", set(program.blocks), None, None)
+            program.chain = {b: [program.root, *loops] for b, loops in program.chain.items()}
+        super().__init__(program, seeds, apart, pair)
+        self.plan = None
+        self.plan = Plan(self)
+
+    def report(self):
+        """Bytes that a turn of each loop keeps, by the line of the loop."""
+        p = self.p
+        return {p.blocks[loop.header].body[0].loc.line: self.plan.frame(loop)[0] for loop in p.loops if loop.frame}
+
+    def changed_arguments(self):
+        """Positions of arguments that are arrays into which something is stored."""
+        p, changed = self.p, set()
+        for _, _, s in p.statements():
+            names = [s.target.name] if isinstance(s, ir.SetItem) else self.changed_by(s)
+            changed |= {self.group(n) for n in names}
+        return {k for k, n in enumerate(self.args) if n is not None and self.group(n) in changed}
+
+    def emit(self, sweeps=BOTH):
+        """The blocks of one function for these sweeps."""
+        p, loc = self.p, self.p.loc
+        top = max(p.blocks) + 1
+        self.back = {b: top + k for k, b in enumerate(p.live)}
+        self.next_label = top + len(self.back)
+        self.made = {}
+        numbers = sorted({n for n in p.defs if is_float(p.type_of(n)) and self.active(n) and n not in self.locals})
+        if "forward" in sweeps:
+            for label, old in p.blocks.items():
+                self.begin(label, lambda name: name)
+                self._forward(label, old)
+                self._block(label)
+        else:
+            self.begin(p.entry, None)
+            self.out = [*p.blocks[p.entry].body[: p.constants], ir.Jump(self.back[p.exit], loc)]
+            self._block(p.entry)
+        if "backward" in sweeps:
+            for label in p.live:
+                self._backward(label)
+        self.begin(p.entry, None)
+        if not self.apart:
+            self.assign(self.stack, ir.Expr.call(p.var(self.global_(runtime.new_stack)), [p.var(self.args[0])], (), loc))
+        if "backward" in sweeps:
+            for n in numbers:
+                self.assign(f"d.{n}", p.var(self.global_(0.0)))
+            if "forward" not in sweeps and p.root.frame:
+                self._pop(p.root)
+        first = self.made[p.entry].body
+        count = sum(isinstance(s, ir.Assign) and isinstance(s.value, ir.Arg) for s in first)
+        head = [ir.Assign(ir.Global(n, v, loc) if callable(v) else ir.Const(v, loc), p.var(n), loc) for n, v in self.globals]
+        first[count:count] = head + self.out
+        for dead in compute_cfg_from_blocks(self.made).dead_nodes():  # what is skipped
+            del self.made[dead]
+        return self.made
+
+    def _block(self, label):
+        block = self.made[label] = ir.Block(self.p.scope, self.p.loc)
+        block.body = self.out
+
+    def _new_block(self, *last):
+        self.out.extend(last)
+        self.next_label += 1
+        self._block(self.next_label - 1)
+        return self.next_label - 1
+
+    def _push(self, loop, reserved=False):
+        size, push, _ = self.plan.frame(loop)
+        if not reserved:
+            self.call(runtime.reserve, self.stack, self.global_(size))
+        values = self.put(ir.Expr.build_tuple([self.p.var(n) for n in loop.frame], self.p.loc))
+        self.call(push, self.stack, values)
+
+    def _pop(self, loop):
+        values = self.call(self.plan.frame(loop)[2], self.stack)
+        for j, name in enumerate(loop.frame):
+            self.assign(name, ir.Expr.static_getitem(self.p.var(values), j, None, self.p.loc))
+
+    def _step(self, function, name, amount):
+        self.assign(name, ir.Expr.binop(function, self.p.var(name), self.p.var(self.global_(amount)), self.p.loc))
+
+    # ---- forward ------------------------------------------------------------------------------
+    def _forward(self, label, old):
+        p, plan, loc = self.p, self.plan, self.p.loc
+        loops, latches = {loop.preheader: loop for loop in p.loops}, {loop.latch: loop for loop in p.loops}
+        for s in old.body[:-1]:
+            if is_phi(s):
+                continue
+            if isinstance(s, ir.SetItem) and self.restored(s):
+                name, get = self.before[id(s)]
+                if getattr(p.types[name], "ndim", 0):
+                    self.assign(name, p.var(self.call(copied, self.put(get.value))))
+                else:
+                    self.out.append(get)
+            if self.paired(s):
+                mask = self.mask(s)
+                shadows = [p.var(self.shadow[v.name]) for v, kind in zip(s.value.args, mask) if kind == 2]
+                function = p.var(self.global_(self.pair(p.callee(s.value), mask)[0]))
+                args = [p.var(self.stack), p.var(self.global_(0.0)), *s.value.args, *shadows]
+                s = ir.Assign(ir.Expr.call(function, args, (), loc), s.target, loc)
+            self.out.append(s)
+        if label in latches:
+            loop = latches[label]
+            if loop.frame:
+                self._push(loop, plan.reserved(loop))
+            if not loop.counted:
+                self._step(operator.add, loop.count, 1)
+        if label in loops:
+            loop = loops[label]
+            if not loop.counted:
+                self.assign(loop.count, p.var(self.global_(0)))
+            if loop.frame and plan.reserved(loop):
+                size = ir.Expr.binop(operator.mul, p.var(self._trips(loop)), p.var(self.global_(plan.frame(loop)[0])), loc)
+                self.call(runtime.reserve, self.stack, self.put(size))
+        last = old.body[-1]
+        for succ in p.succs[label]:
+            if succ in plan.selected:
+                self.assign(f"came.{succ}", p.var(self.global_(p.preds[succ].index(label))))
+        if isinstance(last, ir.Return) and self.apart:
+            if p.root.frame:
+                self._push(p.root)
+        elif isinstance(last, ir.Return):
+            self.assign("$result", last.value)  # (the variable itself may be put back to what it was in another turn)
+            last = ir.Jump(self.back[label], loc)
+        self._assign_phis(label)
+        self.out.append(last)
+
+    def _assign_phis(self, label):
+        """What the variables of the next block's phis become, all at once."""
+        copies = []
+        for succ in self.p.succs[label]:
+            for s in self.p.blocks[succ].body:
+                if is_phi(s):
+                    copies += [(s.target.name, v.name) for b, v in zip(s.value.incoming_blocks, s.value.incoming_values) if b == label]
+        targets = {t for t, v in copies if t != v}
+        copies = [(t, self.put(self.p.var(v)) if v in targets and v != t else v) for t, v in copies]
+        for t, v in copies:
+            if v != t:
+                self.assign(t, self.p.var(v))
+
+    def _trips(self, loop):
+        start, stop, _ = loop.range
+        start = self.global_(0) if start is None else self.val(start)
+        return self.call(runtime.trips, start, self.val(stop), self.global_(loop.step))
+
+    # ---- backward -----------------------------------------------------------------------------
+    def _turn(self, loop):
+        """The value of the loop variable in the turn that the reverse sweep is in."""
+        p, start, k = self.p, loop.range[0], self.p.var(loop.count)
+        if loop.step != 1:
+            k = p.var(self.put(ir.Expr.binop(operator.mul, k, p.var(self.global_(loop.step)), p.loc)))
+        return k.name if start is None else self.put(ir.Expr.binop(operator.add, p.var(self.val(start)), k, p.loc))
+
+    def materialize(self, name):
+        """A variable that holds a value of the forward sweep, in the reverse of the present block."""
+        p, plan, work = self.p, self.plan, [name]
+        while work:
+            n = work[-1]
+            if n in self.memo or plan.at_hand(n, self.label):
+                work.pop()
+                continue
+            loop = plan.items.get(n)
+            needed = [m for m in (loop.range[:1] if loop else reads(p.defs[n][1])) if m is not None and m not in self.memo and not plan.at_hand(m, self.label)]
+            if needed:
+                work += needed
+            elif loop:
+                self.memo[n] = self._turn(loop)
+            else:
+                s = p.defs[n][1]
+                self.memo[n] = self.put(clone(s.value, {m: p.var(self.memo.get(m, m)) for m in reads(s)}), "again")
+        return self.memo.get(name, name)
+
+    def _backward(self, label):
+        p, plan, loc = self.p, self.plan, self.p.loc
+        self.memo = {}
+        self.block(label, self.materialize)
+        phis = self.phis(label)
+        self.flush()
+        if label == p.entry:
+            self._return()
+        elif label in plan.skips:
+            self.out.append(ir.Jump(self.back[plan.skips[label]], loc))
+        else:
+            start, memo, ends = self.out, self.memo, []
+            for pred in p.preds[label]:
+                self.out, self.current, self.memo = [], {}, dict(memo)
+                self._edge(label, pred, phis)
+                ends.append(self._new_block(ir.Jump(self.back[pred], loc)))
+            self.out, self.memo = start, memo
+            self._choose(label, ends)
+        self._block(self.back[label])
+
+    def _edge(self, label, pred, phis):
+        """On the way from a block to one before it."""
+        p, loop = self.p, self.p.by_header.get(label)
+        for w, incoming in phis:
+            if pred in incoming:
+                self.pass_on(incoming[pred], w)
+        self.flush()
+        if loop is not None and pred == loop.latch:
+            self._step(operator.sub, loop.count, 1)
+            if loop.frame:
+                self._pop(loop)
+        for left in p.chain[pred]:
+            if left not in p.chain[label] and left.counted:
+                self.assign(left.count, p.var(self._trips(left)))
+
+    def _return(self):
+        p, loc = self.p, self.p.loc
+        sums = [p.var(f"d.{self.args[k]}") for k in self.seeds if is_float(p.type_of(self.args[k]))]
+        result = self.put(ir.Expr.build_tuple(sums or [p.var(self.global_(0.0))], loc))
+        if not self.apart:
+            result = self.put(ir.Expr.build_tuple([p.var("$result"), p.var(result)], loc))
+        self.out.append(ir.Return(p.var(result), loc))
+
+    def _choose(self, label, ends):
+        """To the end of the list that the forward sweep came by."""
+        p, loc = self.p, self.p.loc
+        if len(ends) == 1:
+            self.out.append(ir.Jump(ends[0], loc))
+            return
+        loop = p.by_header.get(label)
+        if loop is not None:
+            k = p.preds[label].index(loop.latch)
+            more = self.put(ir.Expr.binop(operator.gt, p.var(loop.count), p.var(self.global_(0)), loc))
+            self.out.append(ir.Branch(p.var(more), ends[k], ends[1 - k], loc))
+        elif label in self.plan.conditions:
+            condition, order = self.plan.conditions[label]
+            self.out.append(ir.Branch(p.var(self.materialize(condition)), ends[order[0]], ends[order[1]], loc))
+        else:
+            came, target, start = p.var(self.materialize(f"came.{label}")), ends[0], self.out
+            for k in range(1, len(ends)):
+                self.out = start if k == len(ends) - 1 else []
+                test = self.put(ir.Expr.binop(operator.eq, came, p.var(self.global_(k)), loc))
+                branch = ir.Branch(p.var(test), ends[k], target, loc)
+                if self.out is start:
+                    self.out.append(branch)
+                else:
+                    target = self._new_block(branch)

@@ -1,0 +1,310 @@
+"""What Numba's front end leaves, in few forms: stores, calls, iteration, tuples."""
+
+from __future__ import annotations
+
+import operator
+
+import numba
+import numpy as np
+from numba.core import ir, types
+
+from . import runtime
+from .refusal import Refused
+from .statements import is_expr, reads
+
+_STATEMENTS = (ir.Assign, ir.SetItem, ir.StaticSetItem, ir.Jump, ir.Branch, ir.Return, ir.Raise, ir.StaticRaise, ir.Del, ir.Print)
+
+
+class Forms:
+    """The part of a `Program` that rewrites statements into others."""
+
+    # ---- statements that are put in -----------------------------------------------------------
+    def assign(self, body, value, ty=types.pyobject, hint="$made"):
+        name = self.fresh(hint)
+        self.types[name] = ty
+        statement = ir.Assign(value, self.var(name), self.loc)
+        body.append(statement)
+        self.defs[name] = (None, statement)
+        return name
+
+    def constant(self, body, value, ty=types.int64):
+        return self.assign(body, ir.Const(value, self.loc), ty)
+
+    def call(self, body, function, names, ty):
+        callee = self.assign(body, ir.Global(getattr(function, "__name__", "f"), function, self.loc))
+        return self.assign(body, ir.Expr.call(self.var(callee), [self.var(n) for n in names], (), self.loc), ty)
+
+    # ---- few forms --------------------------------------------------------------------------
+    def _check(self):
+        for _, _, s in self.statements():
+            if not isinstance(s, _STATEMENTS) or isinstance(getattr(s, "value", None), ir.Yield):
+                raise Refused("a statement of this kind (del, with, try, yield) is not followed", s.loc)
+            e = getattr(s, "value", None)
+            if is_expr(e, "phi"):  # a variable may have no value on some of the ways
+                pairs = [(b, v) for b, v in zip(e.incoming_blocks, e.incoming_values) if v.name in self.types]
+                e.incoming_blocks, e.incoming_values = [b for b, _ in pairs], [v for _, v in pairs]
+
+    def _calls(self):
+        """Stores and calls that have several forms."""
+        for block in self.blocks.values():
+            body = []
+            for s in block.body:
+                e = getattr(s, "value", None)
+                if isinstance(s, ir.Del):
+                    continue
+                if isinstance(s, ir.StaticSetItem):
+                    s = ir.SetItem(s.target, s.index_var, s.value, s.loc)
+                elif is_expr(e, "static_getitem") and isinstance(self.type_of(e.value.name), types.Array):
+                    index = e.index_var or self.var(self.constant(body, e.index, types.literal(e.index)))
+                    s.value = ir.Expr.getitem(e.value, index, e.loc)
+                elif is_expr(e, "inplace_binop") and isinstance(self.type_of(e.lhs.name), types.Array):
+                    operands = [ty for ty in (self.type_of(e.lhs.name), self.type_of(e.rhs.name)) if isinstance(ty, types.Array)]
+                    layout = "F" if all(ty.layout == "F" for ty in operands) else "C"
+                    ty = types.Array(operands[0].dtype, operands[0].ndim, layout)
+                    changed = self.assign(body, ir.Expr.binop(e.immutable_fn, e.lhs, e.rhs, s.loc), ty)
+                    self._store_all(body, e.lhs, changed, s.loc)
+                    s.value = e.lhs
+                elif is_expr(e, "call") and not e.kws and e.vararg is None:
+                    self._rewrite_call(body, s, e)
+                body.append(s)
+            block.body = body
+        self.define()
+
+    def _store_all(self, body, target, name, loc):
+        n, none = self.type(target.name).ndim, self.constant(body, None, types.none)
+        everything = self.call(body, slice, [none, none], types.slice2_type)
+        index = self.assign(body, ir.Expr.build_tuple([self.var(everything)] * n, loc), types.UniTuple(types.slice2_type, n))
+        body.append(ir.SetItem(target, self.var(index), self.var(name), loc))
+
+    def _rewrite_call(self, body, s, e):
+        function, loc = self.callee(e), s.loc
+        if isinstance(function, tuple):
+            if function[1] == "fill" and isinstance(self.type_of(function[0]), types.Array):
+                self._store_all(body, self.var(function[0]), e.args[0].name, loc)
+                s.value = ir.Const(None, loc)
+        elif function in (min, max) and len(e.args) > 2:
+            name = e.args[0].name
+            for operand in e.args[1:-1]:
+                name = self.assign(body, ir.Expr.call(e.func, [self.var(name), operand], (), loc), self.types[s.target.name])
+            s.value = ir.Expr.call(e.func, [self.var(name), e.args[-1]], (), loc)
+        elif function is numba.prange:
+            s.value = ir.Expr.call(self.var(self.assign(body, ir.Global("range", range, loc))), e.args, (), loc)
+        elif function is np.array and len(e.args) == 1:
+            items = self._items(e.args[0].name)
+            if items is not None and isinstance(self.types[s.target.name].dtype, types.Float):
+                s.value = self._array_of(body, items, self.types[s.target.name])
+
+    def _items(self, name):
+        """The names that a list or tuple is written of, rows of names for nested ones, or None."""
+        value = self.value_of(name)
+        while isinstance(value, ir.Var):
+            value = self.value_of(value.name)
+        if not (is_expr(value, "build_list") or is_expr(value, "build_tuple")):
+            return None
+        items = [v.name for v in value.items]
+        nested = [self._items(n) if not isinstance(self.type(n), (types.Number, types.Boolean)) else n for n in items]
+        return None if any(item is None for item in nested) else nested
+
+    def _array_of(self, body, items, ty):
+        rows = items if isinstance(items[0], list) else [items]
+        if any(isinstance(item, list) for row in rows for item in row) or len({len(row) for row in rows}) > 1:
+            raise Refused("an array is written of lists that are nested deeper than a matrix", self.loc)
+        sizes = [len(rows), len(rows[0])][2 - ty.ndim:]
+        shape = [self.constant(body, n) for n in sizes]
+        shape = self.assign(body, ir.Expr.build_tuple([self.var(n) for n in shape], self.loc), types.UniTuple(types.int64, ty.ndim))
+        array = self.var(self.call(body, np.empty, [shape], types.Array(types.float64, ty.ndim, "C")))
+        for i, row in enumerate(rows):
+            for j, item in enumerate(row):
+                index = [self.constant(body, k) for k in (i, j)[2 - ty.ndim:]]
+                position = self.assign(body, ir.Expr.build_tuple([self.var(n) for n in index], self.loc),
+                                       types.UniTuple(types.int64, ty.ndim))  # fmt: skip
+                body.append(ir.SetItem(array, self.var(position), self.var(item), self.loc))
+        return array
+
+    # ---- iteration --------------------------------------------------------------------------
+    def _iterations(self):
+        """Iteration over arrays, tuples, `enumerate` and `zip` as iteration over a range."""
+        self.arrays, in_bodies = {}, {}
+        for block in self.blocks.values():
+            body = []
+            for s in block.body:
+                e = getattr(s, "value", None)
+                if is_expr(e, "getiter") and self._spelled(e.value.name):
+                    length = self._length(body, e.value.name)
+                    numbers = self.call(body, range, [length], types.range_state64_type)
+                    self.arrays[s.target.name] = e.value.name
+                    s.value = ir.Expr.getiter(self.var(numbers), s.loc)
+                body.append(s)
+            block.body = body
+        self.define()
+        for label, block in list(self.blocks.items()):
+            for s in block.body:
+                e = getattr(s, "value", None)
+                source = self.value_of(e.value.name) if is_expr(e, "pair_first") else None
+                if is_expr(source, "iternext") and source.value.name in self.arrays:
+                    in_bodies[s.target.name] = (s, label, self.arrays[source.value.name])
+        for name, (s, label, source) in in_bodies.items():
+            index, items = self.fresh("$index"), []
+            item = self._item(items, source, index, self.type(name))
+            items.append(ir.Assign(self.var(item), s.target, s.loc))
+            s.target = self.var(index)
+            self.types[index] = types.int64
+            self._into_body(label, items, name, s.loc)
+        self.define()
+
+    def _into_body(self, label, items, name, loc):
+        last = self.blocks[label].body[-1]
+        if not isinstance(last, ir.Branch):
+            raise Refused("an iterator is used in a way that is not followed", loc)
+        start = last.truebr
+        if self.preds[start] != [label]:
+            start = self._new_block(start, [label])
+            self._edges()
+        at = sum(is_expr(getattr(q, "value", None), "phi") for q in self.blocks[start].body)
+        self.blocks[start].body[at:at] = items
+        for other, block in self.blocks.items():
+            for q in block.body:
+                if name in reads(q) and start not in self.dominators[other]:
+                    raise Refused("a loop's variable is used after the loop; bind another one in the loop", loc)
+
+    def _spelled(self, name):
+        """Whether iteration over a value can be written by index."""
+        ty, value = self.type(name), self.value_of(name)
+        if isinstance(ty, types.Array) or isinstance(ty, types.UniTuple) and isinstance(ty.dtype, types.Float):
+            return True
+        if is_expr(value, "call") and self.object_of(value.func.name) in (enumerate, zip) and not value.kws:
+            sources = value.args[:1] if self.object_of(value.func.name) is enumerate else value.args
+            return all(self._spelled(v.name) or self._is_range(v.name) for v in sources)
+        return False
+
+    def _is_range(self, name):
+        value = self.value_of(name)
+        return is_expr(value, "call") and self.object_of(value.func.name) is range
+
+    def _range(self, body, name):
+        args = [v.name for v in self.value_of(name).args]
+        start = args[0] if len(args) > 1 else self.constant(body, 0)
+        return start, args[1 if len(args) > 1 else 0], args[2] if len(args) > 2 else self.constant(body, 1)
+
+    def _length(self, body, name):
+        ty, value = self.type(name), self.value_of(name)
+        if isinstance(ty, types.Array):
+            return self.call(body, len, [name], types.intp)
+        if isinstance(ty, types.BaseTuple):
+            return self.constant(body, len(ty))
+        if self._is_range(name):
+            return self.call(body, runtime.trips, self._range(body, name), types.int64)
+        lengths = [self._length(body, v.name) for v in (value.args[:1] if self.object_of(value.func.name) is enumerate else value.args)]
+        while len(lengths) > 1:
+            lengths.append(self.call(body, min, [lengths.pop(), lengths.pop()], types.int64))
+        return lengths[0]
+
+    def _item(self, body, name, index, ty):
+        value = self.value_of(name)
+        if isinstance(self.type(name), (types.Array, types.BaseTuple)):
+            source = name if isinstance(self.type(name), types.Array) else self._as_array(name)
+            return self.assign(body, ir.Expr.getitem(self.var(source), self.var(index), self.loc), ty)
+        if self._is_range(name):
+            start, _, step = self._range(body, name)
+            scaled = self.assign(body, ir.Expr.binop(operator.mul, self.var(index), self.var(step), self.loc), types.int64)
+            return self.assign(body, ir.Expr.binop(operator.add, self.var(start), self.var(scaled), self.loc), types.int64)
+        if self.object_of(value.func.name) is enumerate:
+            number = index
+            if len(value.args) > 1:
+                number = self.assign(body, ir.Expr.binop(operator.add, self.var(index), value.args[1], self.loc), types.int64)
+            items = [number, self._item(body, value.args[0].name, index, tuple(ty)[1])]
+        else:
+            items = [self._item(body, v.name, index, t) for v, t in zip(value.args, tuple(ty))]
+        return self.assign(body, ir.Expr.build_tuple([self.var(n) for n in items], self.loc), ty)
+
+    def _as_array(self, name):
+        """An array of the elements of a tuple of floats, made where the tuple is."""
+        if ("array", name) not in self.arrays:
+            label, s = self.defs[name]
+            body, ty, items = [], self.type(name), []
+            for k in range(len(ty)):
+                items.append(self.assign(body, ir.Expr.static_getitem(self.var(name), k, None, self.loc), ty.dtype))
+            array = self._array_of(body, items, types.Array(types.float64, 1, "C"))
+            block = self.blocks[label].body
+            at = max(block.index(s) + 1, sum(is_expr(getattr(q, "value", None), "phi") for q in block))
+            block[at:at] = body
+            self.arrays["array", name] = array.name
+        return self.arrays["array", name]
+
+    # ---- tuples -----------------------------------------------------------------------------
+    def _tuples(self):
+        """Elements of tuples as variables of their own."""
+        self.define()
+        for _, _, s in list(self.statements()):
+            e = getattr(s, "value", None)
+            if is_expr(e, "getitem") and isinstance(self.type(e.value.name), types.UniTuple):
+                if isinstance(self.type(e.value.name).dtype, types.Float):
+                    s.value = ir.Expr.getitem(self.var(self._as_array(e.value.name)), e.index, s.loc)
+        self.define()
+        self.elements, self.after = {}, {}
+        for _, _, s in list(self.statements()):
+            e, index = getattr(s, "value", None), None
+            if is_expr(e, "static_getitem") and isinstance(self.type(e.value.name), types.BaseTuple):
+                index = e.index
+            elif is_expr(e, "getattr") and isinstance(self.type_of(e.value.name), types.BaseNamedTuple) and e.attr in self.type(e.value.name).fields:
+                index = self.type(e.value.name).fields.index(e.attr)
+            if isinstance(index, int):
+                value = self.element(e.value.name)[index]
+                if value != s.target.name:
+                    s.value = self.var(value)
+            elif is_expr(e, "phi") and isinstance(self.type(s.target.name), types.BaseTuple):
+                self.element(s.target.name)
+        for block in self.blocks.values():
+            phis, rest = [], []
+            for s in block.body:
+                made, e = self.after.get(id(s), []), getattr(s, "value", None)
+                if is_expr(e, "phi"):
+                    if isinstance(self.type(s.target.name), types.BaseTuple):
+                        items = [self.var(n) for n in self.elements[s.target.name]]
+                        rest.append(ir.Assign(ir.Expr.build_tuple(items, s.loc), s.target, s.loc))
+                        phis += made
+                    else:
+                        phis.append(s)
+                else:
+                    rest += [s, *made]
+            block.body = phis + rest
+        self.define()
+
+    def element(self, name):
+        """Names of the elements of a tuple."""
+        if name in self.elements:
+            return self.elements[name]
+        _, s = self.defs[name]
+        e, tys, names = s.value, tuple(self.type(name)), None
+        if isinstance(e, ir.Var):
+            names = self.element(e.name)
+        elif is_expr(e, "cast") or is_expr(e, "exhaust_iter"):
+            names = self.element(e.value.name)
+        elif is_expr(e, "build_tuple"):
+            names = [v.name for v in e.items]
+        elif is_expr(e, "call") and isinstance(self.type(name), types.BaseNamedTuple) and isinstance(self.callee(e), type) and not e.kws:
+            names = [v.name for v in e.args]
+        elif is_expr(e, "static_getitem") and isinstance(e.index, slice):
+            names = self.element(e.value.name)[e.index]
+        elif is_expr(e, "static_getitem") and isinstance(e.index, int):
+            outer = self.element(e.value.name)[e.index]
+            names = self.element(outer) if outer != name else None
+        elif is_expr(e, "binop") and e.fn is operator.add:
+            names = [*self.element(e.lhs.name), *self.element(e.rhs.name)]
+        if names is None or len(names) != len(tys):
+            names = self.elements[name] = [self.fresh(f"{name}.{k}") for k in range(len(tys))]
+            made = self.after.setdefault(id(s), [])
+            for k, (n, ty) in enumerate(zip(names, tys)):
+                self.types[n] = ty
+                if is_expr(e, "phi"):
+                    value = ir.Expr.phi(s.loc)
+                    value.incoming_blocks = list(e.incoming_blocks)
+                    value.incoming_values = [self.var(self.element(v.name)[k]) for v in e.incoming_values]
+                else:
+                    value = ir.Expr.static_getitem(s.target, k, None, s.loc)
+                made.append(ir.Assign(value, self.var(n), s.loc))
+                self.defs[n] = (self.defs[name][0], made[-1])
+            if is_expr(e, "phi") and any(isinstance(ty, types.BaseTuple) for ty in tys):
+                raise Refused("a loop carries a tuple of tuples", s.loc)
+        self.elements[name] = names
+        return names

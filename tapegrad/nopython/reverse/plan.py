@@ -1,0 +1,374 @@
+"""What the reverse sweep needs of the forward sweep: kept per turn, computed again, or at hand.
+
+A value that is needed at a place of the reverse sweep is
+
+- at hand, if no loop encloses both its definition and that place: its variable still holds it;
+- computed again, if that is cheap: arithmetic, views, loop variables of `range`, conditions, and loads from arrays not written in
+  between (what a store overwrites is kept and put back);
+- kept otherwise: values that loops carry, results of exp and the like.
+
+Between what can be kept and what is needed, the cheapest separating set is kept (a minimum cut).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+
+from numba.core import ir, types
+
+from . import runtime
+from .program import PURE_CALLS
+from .refusal import Refused
+from .rows import CHEAP, elementwise, is_float
+from .statements import is_expr, is_phi, reads
+
+ENDLESS = 1 << 40
+_AGAIN = ("binop", "inplace_binop", "unary", "getattr", "build_tuple", "static_getitem", "cast", "exhaust_iter")
+
+
+def common(a, b):
+    """How many loops two chains have in common."""
+    n = 0
+    while n < min(len(a), len(b)) and a[n] is b[n]:
+        n += 1
+    return n
+
+
+class Plan:
+    def __init__(self, sweeps):
+        self.r, self.p = sweeps, sweeps.p
+        p = self.p
+        self.saved, self.skips, self.conditions, self.selected = set(), {}, {}, set()
+        #: variables of the sweeps themselves -> block where they are bound
+        self.pseudo = {loop.count: loop.preheader for loop in p.loops} | {f"came.{b}": b for b in p.blocks}
+        self.items = {}
+        for name, (label, s) in p.defs.items():
+            if is_expr(s.value, "pair_first"):
+                for loop in p.chain[label]:
+                    if loop.step is not None and loop.item == s.value.value.name:
+                        self.items[name] = loop
+        self._locals()
+        self._writes()
+        self.put_back = set()
+        while True:
+            self._dry_run()
+            more = {id(s) for s, label, k in self.stores if self._wanted(s, label, k)} - self.put_back
+            if not more:
+                break
+            self.put_back |= more
+        for group in self.read:
+            if group in self.volatile:
+                raise Refused("an array that a call may change is needed again by the reverse sweep", self.volatile[group])
+        self._cut()
+        self._frames()
+
+    # ---- questions of the emitter -------------------------------------------------------------
+    def where(self, name):
+        return self.p.defs[name][0] if name in self.p.defs else self.pseudo.get(name)
+
+    def at_hand(self, name, label):
+        return self.outside(name, label) or name in self.saved
+
+    def outside(self, name, label):
+        """Whether no loop encloses both a definition and a place: the variable is as it was then."""
+        at = self.where(name)
+        return at is None or name in self.r.kept_by_caller or not common(self.p.chain[at], self.p.chain[label])
+
+    def reserved(self, loop):
+        """Whether the room for all turns is made before the loop."""
+        return loop.counted and not any(inner is not loop and inner.body < loop.body and inner.frame for inner in self.p.loops)
+
+    def frame(self, loop):
+        return runtime.frame(tuple(self.type(n) for n in loop.frame))
+
+    def type(self, name):
+        return types.int64 if name in self.pseudo else self.p.type(name)
+
+    # ---- reading ------------------------------------------------------------------------------
+    def _locals(self):
+        """Active numbers that are used in the block of their definition only."""
+        p, r = self.p, self.r
+        r.locals = {n for n in p.defs if is_float(p.type_of(n)) and r.active(n) and not isinstance(p.defs[n][1].value, ir.Arg)}
+        for label, _, s in p.statements():
+            r.locals -= {n for n in r.operands(s) if is_phi(s) or n in p.defs and p.defs[n][0] != label}
+
+    def _writes(self):
+        p, r = self.p, self.r
+        self.stores = [(s, label, k) for label, k, s in p.statements() if isinstance(s, ir.SetItem)]
+        self.written, self.volatile, self.born = {}, {}, {}
+        for s, label, k in self.stores:
+            self.written.setdefault(r.group(s.target.name), []).append((label, k))
+        for label, k, s in p.statements():
+            for name in r.changed_by(s):
+                self.written.setdefault(r.group(name), []).append((label, k))
+                if not r.paired(s):  # (the two functions of a helper put back what it changes)
+                    self.volatile[r.group(name)] = s.loc
+        for name, (label, s) in p.defs.items():
+            if isinstance(p.type_of(name), types.Array) and not r.aliases(s):
+                self.born.setdefault(r.group(name), []).append(label)
+        self.place = {id(s): (label, k) for label, k, s in p.statements()}
+
+    def _reach(self, starts, avoid):
+        seen, work = set(), list(starts)
+        while work:
+            b = work.pop()
+            if b not in seen and b != avoid:
+                seen.add(b)
+                work += self.p.succs[b]
+        return seen
+
+    def _overwritten(self, name, at, k):
+        """Whether the array that a load reads may be written between the load and a place."""
+        group = self.r.group(self.p.defs[name][1].value.value.name)
+        writes = self.written.get(group, [])
+        if not writes:
+            return False
+        if group in self.volatile:
+            return True
+        b0, k0 = self.place[id(self.p.defs[name][1])]
+        if b0 == at:
+            return any(b == at and k0 < kw <= k for b, kw in writes)
+        between = self._reach(self.p.succs[b0], b0)
+        for b, kw in writes:
+            if b == b0 and kw > k0 or b == at and kw <= k:
+                return True
+            if b in between and b != b0 and at in self._reach(self.p.succs[b], b0):
+                return True
+        return False
+
+    def _wanted(self, s, label, k):
+        """Whether an earlier load of the same array is repeated by the reverse sweep."""
+        group = self.r.group(s.target.name)
+        if self.r.apart and any(self.r.group(a) == group for a in self.r.args):
+            return True  # the caller may have read it before
+        born = self.born.get(group, [])
+        avoid = born[0] if len(born) == 1 else None
+        return any(at == label and k > j or label in self._reach(self.p.succs[at], avoid) for at, j in self.read.get(group, ()))
+
+    # ---- needs --------------------------------------------------------------------------------
+    def _dry_run(self):
+        """Run the rules of all blocks and note what they read, and where."""
+        r = self.r
+        self.needs, self.read, idle = set(), {}, set()
+        r.plan = self
+        for label in self.p.live:
+            self.at = (label, -1)
+            r.block(label, self._need)
+            self.at = (label, -1)
+            if not r.phis(label) and not r.used:
+                idle.add(label)
+        self._control(idle)
+        self.cone, self.bad, self.seen = {}, set(), set()
+        for name, label, k in sorted(self.needs):
+            self._visit(name, label, k)
+
+    def _need(self, name):
+        self.needs.add((name, *self.at))
+        return name
+
+    def content(self, name):
+        """The elements of an array are read at the present place."""
+        self.read.setdefault(self.r.group(name), set()).add(self.at)
+
+    def _control(self, idle):
+        """How the reverse sweep finds the way back: counts of turns, conditions, or a note of where it came from."""
+        p = self.p
+        self.skips, self.conditions, self.selected = {}, {}, set()
+        for b in p.live:
+            if b == p.entry or b in p.by_header:
+                continue
+            left = [loop for pred in p.preds[b] for loop in p.chain[pred] if loop not in p.chain[b]]
+            if len(p.preds[b]) < 2 and not left:
+                continue
+            d = p.idom[b]
+            while any(loop not in p.chain[b] for loop in p.chain[d]):
+                d = p.idom[d]
+            region, work = set(), list(p.preds[b])
+            while work:
+                x = work.pop()
+                if x not in region and x != d:
+                    region.add(x)
+                    work += p.preds[x]
+            if b in idle and region <= idle:
+                self.skips[b] = d
+                continue
+            for loop in left:
+                if loop.counted:
+                    self.needs |= {(n, b, -1) for n in loop.range[:2] if n is not None}
+                else:
+                    self.needs.add((loop.count, b, -1))
+            if len(p.preds[b]) > 1:
+                condition = self._condition(b, p.idom[b])
+                if condition:
+                    self.conditions[b] = condition
+                    self.needs.add((condition[0], b, -1))
+                else:
+                    self.selected.add(b)
+                    self.needs.add((f"came.{b}", b, -1))
+
+    def _condition(self, b, d):
+        """(condition, order of predecessors) if a branch decides by which of two edges a block is entered."""
+        p = self.p
+        last = p.blocks[d].body[-1]
+        if not isinstance(last, ir.Branch) or len(p.preds[b]) != 2 or last.truebr == last.falsebr or p.chain[d] != p.chain[b]:
+            return None
+
+        def side(pred):
+            for k, t in enumerate((last.truebr, last.falsebr)):
+                if pred == d and t == b or t != b and t in p.dominators[pred] and p.preds[t] == [d]:
+                    return k
+            return None
+
+        sides = [side(q) for q in p.preds[b]]
+        return (last.cond.name, (sides.index(0), sides.index(1))) if {*sides} == {0, 1} else None
+
+    def _visit(self, name, label, k):
+        """Enter a needed value, and what it would be computed from, into the cone."""
+        seen, work = self.seen, [name]
+        while work:
+            name = work.pop()
+            if self.outside(name, label) or (name, label, k) in seen:
+                continue
+            seen.add((name, label, k))
+            operands = self._operands(name, label, k)
+            self.cone.setdefault(name, operands)
+            if operands is None:
+                self.bad.add(name)
+            work += operands or ()
+
+    def _operands(self, name, label, k):
+        """What a value is computed from again, or None if it has to be kept."""
+        p, r = self.p, self.r
+        if name in self.pseudo or name in r.overwritten:
+            return None
+        loop = self.items.get(name)
+        if loop is not None:
+            return [n for n in loop.range[:1] if n is not None] if loop in p.chain[label] else None
+        s = p.defs[name][1]
+        e, ty = s.value, p.type_of(name)
+        if isinstance(e, ir.Var):
+            return reads(s)
+        if not is_expr(e):
+            return None if isinstance(e, ir.Arg) else []
+        if not p.steady(s):
+            return None
+        if e.op == "getitem":
+            if not isinstance(p.type_of(e.value.name), types.Array):
+                return None
+            if isinstance(ty, types.Array):
+                return reads(s) if r.base(s) else None
+            if self._overwritten(name, label, k):
+                return None
+            self.read.setdefault(r.group(e.value.name), set()).add((label, k))
+            return reads(s)
+        if r.base(s):
+            return None if is_phi(s) else reads(s)
+        operation = elementwise(p, s)
+        if operation:
+            cheap = operation.row in CHEAP or not is_float(ty) or operation.row == "power" and operation.exprs[1] is None
+            return reads(s) if cheap and not isinstance(ty, types.Array) else None
+        if isinstance(ty, types.Array):
+            return None
+        if e.op in _AGAIN:
+            return reads(s)
+        if e.op == "call" and not isinstance(p.callee(e), tuple):
+            return reads(s) if isinstance(p.callee(e), type) or p.callee(e) in PURE_CALLS or p.callee(e) is runtime.trips else None
+        return None
+
+    # ---- choosing what to keep ----------------------------------------------------------------
+    def _weight(self, name):
+        """Bytes, times a guess of how many turns the loops around make."""
+        ty, turns = self.type(name), 50 ** len(self.p.chain[self.where(name)])
+        if isinstance(ty, types.Boolean):
+            return 2 * turns
+        if isinstance(ty, (types.Float, types.Integer)):
+            return 8 * turns
+        if isinstance(ty, types.Array):
+            return 8 * (5 + 2 * ty.ndim) * turns
+        return ENDLESS
+
+    def _cut(self):
+        graph = {}
+
+        def edge(a, b, capacity):
+            graph.setdefault(a, {})[b] = graph.get(a, {}).get(b, 0) + capacity
+            graph.setdefault(b, {}).setdefault(a, 0)
+
+        for name, operands in self.cone.items():
+            edge((name, 0), (name, 1), self._weight(name))
+            if name in self.bad:
+                edge("source", (name, 0), ENDLESS)
+            else:
+                for n in operands:
+                    if n in self.cone:
+                        edge((n, 1), (name, 0), ENDLESS)
+        for name, label, _ in self.needs:
+            if name in self.cone and not self.outside(name, label):
+                edge((name, 1), "sink", ENDLESS)
+        if "source" not in graph or "sink" not in graph:
+            return
+        while (path := self._path(graph)) is not None:
+            flow = min(graph[a][b] for a, b in path)
+            if flow >= ENDLESS:
+                place = next((self.p.defs[a[0]][1].loc for a, _ in path if a[0] in self.p.defs), self.p.loc)
+                raise Refused("a value that is neither a number nor an array would have to be kept for the reverse sweep", place)
+            for a, b in path:
+                graph[a][b] -= flow
+                graph[b][a] += flow
+        near, work = {"sink"}, ["sink"]  # the cut next to the needs: least is computed again
+        while work:
+            b = work.pop()
+            for a in graph[b]:
+                if a not in near and graph[a][b] > 0:
+                    near.add(a)
+                    work.append(a)
+        self.saved = {n for n in self.cone if (n, 0) not in near and (n, 1) in near}
+
+    @staticmethod
+    def _path(graph):
+        """The edges of a shortest way with capacity left, or None."""
+        before, work = {"source": None}, deque(["source"])
+        while work and "sink" not in before:
+            a = work.popleft()
+            for b, capacity in graph[a].items():
+                if capacity > 0 and b not in before:
+                    before[b] = a
+                    work.append(b)
+        if "sink" not in before:
+            return None
+        path, b = [], "sink"
+        while before[b] is not None:
+            path.append((before[b], b))
+            b = before[b]
+        return path
+
+    def _frames(self):
+        p = self.p
+        loops = [*p.loops, p.root] if self.r.apart else p.loops
+        wanted = {loop.header: set() for loop in loops}
+        seen, work = set(), [(name, label) for name, label, _ in self.needs]
+        while work:
+            name, label = work.pop()
+            if (name, label) in seen or self.outside(name, label):
+                continue
+            seen.add((name, label))
+            if name not in self.saved:
+                work += [(n, label) for n in self.cone.get(name) or ()]
+                continue
+            for loop in reversed(p.chain[label][: common(p.chain[self.where(name)], p.chain[label])]):
+                wanted[loop.header].add(name)
+                if label not in self._last_turn(loop):
+                    break
+        for loop in loops:
+            loop.frame = sorted(wanted[loop.header], key=lambda n: (str(self.type(n)), n))
+
+    def _last_turn(self, loop):
+        """Blocks that may run in a turn that does not end with the back edge."""
+        blocks, work = set(), [b for b, _ in loop.exits(self.p)]
+        while work:
+            b = work.pop()
+            if b not in blocks:
+                blocks.add(b)
+                if b != loop.header:
+                    work += [x for x in self.p.preds[b] if x in loop.body]
+        return blocks

@@ -1,0 +1,357 @@
+"""A function as the program that is differentiated: typed statements in SSA form, blocks, loops.
+
+`Program` brings what Numba's front end leaves into few forms.  Iteration over arrays, tuples, `enumerate` and `zip` becomes
+iteration over a range; ``a += b`` of arrays, a store; tuples are followed to their elements, through loops too; copies are followed to
+their origin, constants move to the entry, equal expressions of one block are computed once, and every loop gets one preheader and
+one latch (a block on its only back edge).
+"""
+
+from __future__ import annotations
+
+import operator
+import types as python_types
+
+from numba.core import ir, types
+from numba.core.analysis import compute_cfg_from_blocks
+from numba.core.ir_utils import replace_vars_stmt
+
+from .forms import Forms
+from .refusal import Refused
+from .statements import details, is_expr, reads
+
+#: Expressions that may be left out or repeated, apart from memory that they read.
+PURE_OPS = {"binop", "unary", "getattr", "build_tuple", "static_getitem", "cast", "getitem", "exhaust_iter",
+            "inplace_binop", "pair_first", "pair_second", "phi"}  # fmt: skip
+PURE_CALLS = {len, slice, bool, float, int, abs, min, max, range, round}
+
+
+#: Types whose values no other statement changes, but for the elements of arrays.
+_STEADY = (types.Number, types.Boolean, types.Array, types.BaseTuple, types.SliceType, types.RangeType, types.RangeIteratorType, types.NoneType,
+           types.Function, types.Module, types.NumberClass, types.DType, types.UnicodeType, types.Dispatcher, types.Opaque, type(types.pyobject))  # fmt: skip
+
+
+class Loop:
+    """A natural loop with one preheader and one latch."""
+
+    def __init__(self, header, body, preheader, latch):
+        self.header, self.body, self.preheader, self.latch = header, body, preheader, latch
+        #: name of a variable: how many back edges were taken; in the reverse sweep the turn it is in
+        self.count = f"trips.{header}"
+        self.range = self.item = None  # names of start, stop, step, and of the iterator's pair, if it is `for ... in range(...)`
+        self.step = None  # the constant step
+        self.leaves_early = False
+        self.frame = []  # names that are pushed on the back edge
+
+    @property
+    def counted(self):
+        """Whether the number of turns follows from the range."""
+        return self.step is not None and not self.leaves_early
+
+    def exits(self, program):
+        """Edges that leave the loop, but for those to an exception."""
+        return [(b, s) for b in sorted(self.body) for s in program.succs[b] if s not in self.body and s in program.live]
+
+
+class Program(Forms):
+    def __init__(self, func_ir, typemap):
+        self.ir, self.types = func_ir, dict(typemap)
+        self.blocks = func_ir.blocks
+        self.scope = next(iter(self.blocks.values())).scope
+        self.loc = func_ir.loc
+        self.made = 0
+        self.entry = min(self.blocks)
+        self._check()
+        self.define()
+        self._calls()
+        self._copies()
+        self._edges()
+        self._iterations()
+        self._tuples()
+        self._copies()
+        self._sweep_dead()
+        self._hoist_and_share()
+        self._one_exit()
+        self._shape_loops()
+
+    # ---- names ------------------------------------------------------------------------------
+    def var(self, name):
+        return ir.Var(self.scope, name, self.loc)
+
+    def fresh(self, hint):
+        self.made += 1
+        return f"{hint.split('.r')[0]}.r{self.made}"
+
+    def type(self, name):
+        return types.unliteral(self.types[name])
+
+    def type_of(self, name):
+        """The type of a name, or None for what has none (a function that was put in)."""
+        return types.unliteral(self.types[name]) if name in self.types else None
+
+    def statements(self):
+        for label, block in self.blocks.items():
+            for k, s in enumerate(block.body):
+                yield label, k, s
+
+    def define(self):
+        self.defs = {}
+        for label, _, s in self.statements():
+            if isinstance(s, ir.Assign):
+                if s.target.name in self.defs:
+                    raise Refused("a variable is bound in a way that is not followed", s.loc)
+                self.defs[s.target.name] = (label, s)
+
+    def value_of(self, name):
+        """The right side that defines a name."""
+        return self.defs[name][1].value if name in self.defs else None
+
+    def object_of(self, name):
+        """The Python object a name stands for (a global, or an attribute of a module), or None."""
+        value = self.value_of(name)
+        while isinstance(value, ir.Var):
+            value = self.value_of(value.name)
+        if isinstance(value, (ir.Global, ir.FreeVar, ir.Const)):
+            return value.value
+        if is_expr(value, "getattr"):
+            owner = self.object_of(value.value.name)
+            if isinstance(owner, python_types.ModuleType):
+                return getattr(owner, value.attr, None)
+        return None
+
+    def number_of(self, name):
+        """The integer that a name stands for, with a sign, or None."""
+        value = self.value_of(name)
+        if is_expr(value, "unary") and value.fn in (operator.neg, "-"):
+            number = self.object_of(value.value.name)
+            return -number if isinstance(number, int) else None
+        number = self.object_of(name)
+        return number if isinstance(number, int) else None
+
+    def callee(self, expr):
+        """What a call calls: a Python object, or the pair (array's name, method's name)."""
+        function = self.object_of(expr.func.name)
+        value = self.value_of(expr.func.name)
+        if function is None and is_expr(value, "getattr"):
+            return (value.value.name, value.attr)
+        return function
+
+    # ---- tidying ----------------------------------------------------------------------------
+    def _copies(self):
+        origin = {}
+        for name, (_, s) in self.defs.items():
+            value = s.value
+            if is_expr(value, "cast"):
+                value = value.value
+            elif is_expr(value, "call") and self.object_of(value.func.name) is bool:
+                value = value.args[0]
+            if isinstance(value, ir.Var) and self.type_of(name) == self.type_of(value.name):
+                origin[name] = value.name
+        for name in origin:
+            while origin[name] in origin:
+                origin[name] = origin[origin[name]]
+        table = {a: self.var(b) for a, b in origin.items()}
+        for block in self.blocks.values():
+            block.body = [s for s in block.body if not (isinstance(s, ir.Assign) and s.target.name in origin)]
+            for s in block.body:
+                replace_vars_stmt(s, table)
+        self.define()
+
+    def pure(self, s):
+        """Whether a statement may be left out or repeated."""
+        if not isinstance(s, ir.Assign) or isinstance(s.value, ir.Arg):
+            return False
+        if is_expr(s.value, "call"):
+            function = self.callee(s.value)
+            if isinstance(function, tuple):
+                return False
+            return isinstance(function, type) and function is not list or function in PURE_CALLS or getattr(function, "__module__", "") == "math"
+        return not is_expr(s.value) or s.value.op in PURE_OPS
+
+    def steady(self, s):
+        """Whether a statement gives the same again: it reads no list or object, which others may change."""
+        return all(isinstance(self.type_of(n), (*_STEADY, types.BoundFunction)) for n in reads(s) if n in self.types)
+
+    def _sweep_dead(self):
+        alive, work = set(), []
+        for _, _, s in self.statements():
+            if not self._removable(s):
+                work += reads(s)
+        while work:
+            name = work.pop()
+            if name not in alive:
+                alive.add(name)
+                if name in self.defs:
+                    work += reads(self.defs[name][1])
+        for block in self.blocks.values():
+            block.body = [s for s in block.body if not (self._removable(s) and s.target.name not in alive)]
+        self.define()
+
+    def _removable(self, s):
+        return self.pure(s) or isinstance(s, ir.Assign) and is_expr(s.value, "build_list")
+
+    def _key(self, s):
+        """What a constant is recognised by, or None."""
+        value = s.value
+        if isinstance(value, (ir.Const, ir.Global, ir.FreeVar)):
+            plain = isinstance(value.value, (int, float, str, bool, type(None)))
+            return (type(value.value), repr(value.value) if plain else id(value.value), str(self.types[s.target.name]))
+        if is_expr(value, "getattr") and isinstance(self.object_of(value.value.name), python_types.ModuleType):
+            return ("getattr", value.value.name, value.attr)
+        return None
+
+    def _hoist_and_share(self):
+        """Constants to the entry, once each; equal pure expressions of a block once."""
+        entry, constants, rename = [], {}, {}
+        for label in sorted(self.blocks):
+            body, seen = [], {}
+            for s in self.blocks[label].body:
+                replace_vars_stmt(s, rename)
+                value = getattr(s, "value", None)
+                if isinstance(s, ir.SetItem) or is_expr(value) and not self.pure(s):
+                    seen = {k: n for k, n in seen.items() if k[0] != "getitem"}  # memory may have changed
+                if isinstance(s, ir.Assign) and not isinstance(value, (ir.Arg, ir.Var)):
+                    key = self._key(s)
+                    if key is not None:
+                        if key in constants:
+                            rename[s.target.name] = self.var(constants[key])
+                        else:
+                            constants[key] = s.target.name
+                            entry.append(s)
+                        continue
+                    if self.pure(s) and self.steady(s) and value.op != "phi" and not isinstance(self.types[s.target.name], types.Array):
+                        key = (*details(value), *reads(s), str(self.types[s.target.name]))
+                        if key in seen:
+                            rename[s.target.name] = self.var(seen[key])
+                            continue
+                        seen[key] = s.target.name
+                body.append(s)
+            self.blocks[label].body = body
+        first = self.blocks[self.entry]
+        args = [s for s in first.body if isinstance(s, ir.Assign) and isinstance(s.value, ir.Arg)]
+        first.body = args + entry + [s for s in first.body if not any(s is a for a in args)]
+        for block in self.blocks.values():
+            for s in block.body:
+                replace_vars_stmt(s, rename)
+        self.define()
+        self.constants = len(args) + len(entry)
+
+    # ---- control flow -----------------------------------------------------------------------
+    def _one_exit(self):
+        """One block that returns."""
+        ends = [b for b, block in self.blocks.items() if isinstance(block.body[-1], ir.Return)]
+        if not ends:
+            raise Refused("it never returns", self.loc)
+        if len(ends) > 1:
+            values = [self.blocks[b].body[-1].value for b in ends]
+            tys = [self.type(v.name) for v in values]
+            label = max(self.blocks) + 1
+            block = self.blocks[label] = ir.Block(self.scope, self.loc)
+            if isinstance(tys[0], types.BaseTuple):
+                self.elements, self.after = {}, {}
+                rows = [[items[k] for items in (self.element(v.name) for v in values)] for k in range(len(tys[0]))]
+                self._place_elements()
+            else:
+                rows = [[v.name for v in values]]
+            names = []
+            for row in rows:
+                phi = ir.Expr.phi(self.loc)
+                phi.incoming_blocks, phi.incoming_values = ends, [self.var(n) for n in row]
+                kinds = [self.type(n) for n in row]
+                floats = [ty for ty in kinds if isinstance(ty, types.Float)]
+                names.append(self.assign(block.body, phi, types.float64 if floats else kinds[0], "returned"))
+            result = names[0]
+            if isinstance(tys[0], types.BaseTuple):
+                result = self.assign(block.body, ir.Expr.build_tuple([self.var(n) for n in names], self.loc), tys[0])
+            block.body.append(ir.Return(self.var(result), self.loc))
+            for b in ends:
+                self.blocks[b].body[-1] = ir.Jump(label, self.loc)
+            self.define()
+            ends = [label]
+        self.exit = ends[0]
+        self.result = self.blocks[self.exit].body[-1].value.name
+
+    def _place_elements(self):
+        for block in self.blocks.values():
+            block.body = [q for s in block.body for q in (s, *self.after.get(id(s), []))]
+
+    def _new_block(self, target, preds):
+        """A block on the edges from `preds` to `target`."""
+        label = max(self.blocks) + 1
+        block = self.blocks[label] = ir.Block(self.scope, self.loc)
+        for s in self.blocks[target].body:
+            if not is_expr(getattr(s, "value", None), "phi"):
+                break
+            e = s.value
+            pairs = list(zip(e.incoming_blocks, e.incoming_values))
+            moved = [(b, v) for b, v in pairs if b in preds]
+            kept = [(b, v) for b, v in pairs if b not in preds]
+            if moved:
+                value = moved[0][1]
+                if any(v.name != value.name for _, v in moved) or len(moved) < len(preds):
+                    phi = ir.Expr.phi(self.loc)
+                    phi.incoming_blocks, phi.incoming_values = [b for b, _ in moved], [v for _, v in moved]
+                    value = self.var(self.assign(block.body, phi, self.types[s.target.name], s.target.name))
+                kept.append((label, value))
+            e.incoming_blocks, e.incoming_values = [b for b, _ in kept], [v for _, v in kept]
+        block.body.append(ir.Jump(target, self.loc))
+        for b in preds:
+            last = self.blocks[b].body[-1]
+            if isinstance(last, ir.Jump):
+                self.blocks[b].body[-1] = ir.Jump(label, last.loc)
+            else:
+                ends = [label if t == target else t for t in (last.truebr, last.falsebr)]
+                self.blocks[b].body[-1] = ir.Branch(last.cond, *ends, last.loc)
+        return label
+
+    def _edges(self):
+        cfg = compute_cfg_from_blocks(self.blocks)
+        for dead in cfg.dead_nodes():
+            del self.blocks[dead]
+        self.succs = {b: [s for s, _ in cfg.successors(b)] for b in self.blocks}
+        self.preds = {b: sorted(p for p, _ in cfg.predecessors(b)) for b in self.blocks}
+        self.idom = cfg.immediate_dominators()
+        self.dominators = cfg.dominators()
+
+    def _shape_loops(self):
+        self._edges()
+        outer = {}
+        for h in [b for b in self.blocks if any(b in self.dominators[p] for p in self.preds[b])]:
+            back = [p for p in self.preds[h] if h in self.dominators[p]]
+            latch = self._new_block(h, back)
+            outer[h] = (self._new_block(h, [p for p in self.preds[h] if p not in back]), latch)
+        self._edges()
+        self.loops = []
+        for h, (preheader, latch) in outer.items():
+            body, work = {h}, [latch]
+            while work:
+                b = work.pop()
+                if b not in body:
+                    body.add(b)
+                    work += self.preds[b]
+            self.loops.append(Loop(h, body, preheader, latch))
+        self.loops.sort(key=lambda loop: -len(loop.body))
+        self.by_header = {loop.header: loop for loop in self.loops}
+        self.chain = {b: [loop for loop in self.loops if b in loop.body] for b in self.blocks}
+        self.live, work = {}, [self.exit]  # blocks from which the function returns
+        while work:
+            b = work.pop()
+            if b not in self.live:
+                self.live[b] = None
+                work += self.preds[b]
+        self.live = [b for b in self.blocks if b in self.live]
+        self.define()
+        for loop in self.loops:
+            self._find_range(loop)
+
+    def _find_range(self, loop):
+        for s in self.blocks[loop.header].body:
+            e = getattr(s, "value", None)
+            if is_expr(e, "iternext"):
+                iterator = self.value_of(e.value.name)
+                numbers = self.value_of(iterator.value.name) if is_expr(iterator, "getiter") else None
+                if is_expr(numbers, "call") and self.object_of(numbers.func.name) is range:
+                    args = [v.name for v in numbers.args]
+                    loop.range = {1: (None, *args, None), 2: (*args, None), 3: tuple(args)}[len(args)]
+                    loop.step = 1 if loop.range[2] is None else self.number_of(loop.range[2]) or None
+                    loop.item = s.target.name
+                    loop.leaves_early = any(b != loop.header for b, _ in loop.exits(self))

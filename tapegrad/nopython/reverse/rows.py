@@ -1,0 +1,229 @@
+"""Element-wise operations: which row of the table a statement is, and one loop for the adjoint of an array expression."""
+
+from __future__ import annotations
+
+import operator
+from functools import cache
+
+import numba
+import numpy as np
+from numba.core import types
+
+from ...rules import lang as L
+from ..scalars import FUNCTIONS, OPERATORS, UFUNCS, partials
+from .runtime import contribution
+from .statements import is_expr
+
+_FUNCTIONS = {**FUNCTIONS, max: "maximum", min: "minimum", abs: "absolute", float: "clone", np.float64: "clone", np.where: "where", np.clip: "clip"}
+_UNARY = {"-": operator.neg, "+": operator.pos}
+#: How generated code writes an operation; others are called.
+_SYMBOLS = {
+    operator.add: "{} + {}", operator.sub: "{} - {}", operator.mul: "{} * {}", operator.truediv: "{} / {}", operator.pow: "{} ** {}",
+    operator.neg: "-{}", operator.pos: "{}", np.where: "{1} if {0} else {2}", np.clip: "min(max({}, {}), {})",
+}  # fmt: skip
+#: Rows that cost less to compute again than to keep.
+CHEAP = {"add", "subtract", "multiply", "negative", "absolute", "maximum", "minimum", "clone", "power2", "where", "clip"}
+ZERO = L.Expr.lift(0.0)
+
+
+def is_float(ty):
+    return isinstance(ty, types.Float)
+
+
+def is_array(ty):
+    return isinstance(ty, types.Array) and isinstance(ty.dtype, types.Float)
+
+
+def carries(ty):
+    """Whether values of a type can hold what has a derivative."""
+    return is_float(ty) or is_array(ty)
+
+
+class Elementwise:
+    """An element-wise operation: its function, operands (names) and partial derivatives, None for those that are zero."""
+
+    def __init__(self, function, row, operands, exprs):
+        self.function, self.row, self.operands = function, row, operands
+        self.exprs = [None if e is None or (e.is_const and e.args[0] == 0.0) else e for e in exprs]
+
+
+def elementwise(program, s):
+    """The element-wise operation that a statement is, or None."""
+    e = s.value
+    if is_expr(e, "binop"):
+        function, operands = e.fn, [e.lhs.name, e.rhs.name]
+        row = OPERATORS.get(function)
+    elif is_expr(e, "inplace_binop"):
+        function, operands = e.immutable_fn, [e.lhs.name, e.rhs.name]
+        row = OPERATORS.get(function)
+    elif is_expr(e, "unary"):
+        function, operands = _UNARY.get(e.fn, e.fn), [e.value.name]
+        row = OPERATORS.get(function)
+    elif is_expr(e, "cast"):
+        function, row, operands = float, "clone", [e.value.name]
+    elif is_expr(e, "call") and not e.kws and e.vararg is None:
+        function, operands = program.callee(e), [v.name for v in e.args]
+        row = None
+        if not isinstance(function, tuple) and function.__hash__ is not None:
+            row = UFUNCS.get(function) if isinstance(function, np.ufunc) else _FUNCTIONS.get(function)
+    else:
+        return None
+    if row is None or not all(_is_number(program.type_of(n)) for n in operands):
+        return None
+    exprs = partials(row)
+    if row == "power":
+        n = program.object_of(operands[1])
+        if isinstance(n, (int, float)) and n == 2:
+            row, exprs = "power2", [partials("power2")[0], None]
+        elif isinstance(n, int) and 0 < abs(n) < 16:
+            exprs = [_integer_power(n), None]
+    return Elementwise(function, row, operands, exprs) if len(exprs) == len(operands) else None
+
+
+def _is_number(ty):
+    ty = getattr(ty, "dtype", ty) if isinstance(ty, types.Array) else ty
+    return isinstance(ty, (types.Integer, types.Float, types.Boolean))
+
+
+@cache
+def _integer_power(n):
+    """``n * x ** (n - 1)`` by multiplications."""
+    square, power, m = L.arg(0), None, abs(n - 1)
+    while m:
+        if m & 1:
+            power = square if power is None else power * square
+        square, m = square * square, m >> 1
+    power = L.Expr.lift(1.0) if power is None else power
+    return (1.0 / power if n < 0 else power) * float(n)
+
+
+# ---- array expressions: one loop that computes again and accumulates -----------------------------
+class Tree:
+    """An element-wise expression of several operations: pairs (Elementwise, children); leaves are names."""
+
+    def __init__(self, root, inside):
+        self.leaves, self.inside = [], inside
+        self.root = self._build(root) if isinstance(root, Elementwise) else self._node(root)
+
+    def _node(self, name):
+        if name in self.inside:
+            return self._build(self.inside[name])
+        if name not in self.leaves:
+            self.leaves.append(name)
+        return name
+
+    def _build(self, operation):
+        return (operation, [self._node(name) for name in operation.operands])
+
+
+_KERNELS = {}
+
+
+class _Kernel:
+    """The text of the adjoint of a tree, for leaves of these numbers of dimensions (None: a scalar)."""
+
+    def __init__(self, tree, dims, active, n):
+        self.index, self.active, self.dims = {name: k for k, name in enumerate(tree.leaves)}, active, dims
+        self.scope, self.lines, self.values, self.reached = {"np": np}, [], {}, set()
+        self.count = 0
+        self.total = n is None
+        self.n = max((d for d in dims if d is not None), default=0) if self.total else n
+        self._adjoint(tree.root, "w")
+        self.arrays = [k for k, d in enumerate(dims) if d is not None]
+        self.shadows = [k for k in self.arrays if active[k]]
+        self.scalars = [k for k, d in enumerate(dims) if d is None and active[k]]
+
+    def _name(self, prefix):
+        self.count += 1
+        return f"{prefix}{self.count}"
+
+    def _constant(self, thing):
+        name = next((name for name, known in self.scope.items() if known is thing), None) or self._name("f")
+        self.scope[name] = thing
+        return name
+
+    def _value(self, node):
+        if isinstance(node, str):
+            return f"x{self.index[node]}"
+        if id(node) not in self.values:
+            operation, children = node
+            operands = [self._value(child) for child in children]
+            if operation.row == "power2":
+                text = f"{operands[0]} * {operands[0]}"
+            elif operation.function in _SYMBOLS:
+                text = _SYMBOLS[operation.function].format(*operands)
+            else:
+                text = f"{self._constant(operation.function)}({', '.join(operands)})"
+            self.values[id(node)] = self._name("t")
+            self.lines.append(f"{self.values[id(node)]} = {text}")
+        return self.values[id(node)]
+
+    def _varied(self, node):
+        return self.active[self.index[node]] if isinstance(node, str) else any(map(self._varied, node[1]))
+
+    def _adjoint(self, node, w):
+        if isinstance(node, str):
+            k = self.index[node]
+            if self.active[k]:
+                self.lines.append(f"d{k} = d{k} + {w}" if k in self.reached else f"d{k} = {w}")
+                self.reached.add(k)
+            return
+        operation, children = node
+        for expr, child in zip(operation.exprs, children):
+            if expr is not None and self._varied(child):
+                leaves = expr.leaves()
+                values = [self._value(node if leaf == "z" else children[leaf]) for leaf in leaves]
+                name = self._name("w")
+                self.lines.append(f"{name} = {self._constant(contribution(expr, leaves, False))}({', '.join([w, *values])})")
+                self._adjoint(child, name)
+
+    def _loops(self, at):
+        head = [f"{'    ' * j}for i{j} in range(n{j}):" for j in range(self.n)]
+        body = [] if self.total else [f"w = W[{', '.join(f'i{j}' for j in range(self.n)) or '()'}]"]
+        text = " ".join(self.lines)
+        body += [f"x{k} = A{k}[{at(k)}]" for k in self.arrays if f"x{k}" in text]
+        body += self.lines
+        body += [f"S{k}[{at(k)}] += d{k}" for k in self.shadows if k in self.reached]
+        body += [f"s{k} += d{k}" for k in self.scalars if k in self.reached]
+        return head + ["    " * self.n + line for line in body or ["pass"]]
+
+    def source(self):
+        dims, n = self.dims, self.n
+        leaves = [f"A{k}" for k in range(len(dims))] + [f"S{k}" for k in self.shadows]
+        body = [f"s{k} = 0.0" for k in self.scalars] + [f"x{k} = A{k}" for k, d in enumerate(dims) if d is None]
+        body += ["w = W"] if self.total else []
+        for j in range(n):
+            body.append(f"n{j} = " + ("1" if self.total else f"W.shape[{j}]"))
+            sizes = [f"A{k}.shape[{dims[k] - n + j}]" for k in self.arrays if dims[k] - n + j >= 0]
+            body += [f"n{j} = {size} if {size} != 1 else n{j}" for size in sizes] if self.total else []
+        full = all(dims[k] == n for k in self.arrays)
+        same = [f"A{k}.shape[{j}] == n{j}" for k in self.arrays for j in range(n)] if full else ["False"]
+        body.append(f"if {' and '.join(same) or 'True'}:")
+        body += ["    " + line for line in self._loops(lambda k: ", ".join(f"i{j}" for j in range(n)) or "()")]
+        body.append("else:")  # operands are repeated along some dimensions
+        body += [f"    m{k}_{j} = 0 if A{k}.shape[{j}] == 1 else 1" for k in self.arrays for j in range(dims[k])]
+        at = [", ".join(f"i{n - (d or 0) + j} * m{k}_{j}" for j in range(d or 0)) or "()" for k, d in enumerate(dims)]
+        body += ["    " + line for line in self._loops(at.__getitem__)]
+        body.append(f"return ({''.join(f's{k}, ' for k in self.scalars)})" if self.scalars else "return 0")
+        return "\n    ".join([f"def kernel({', '.join(['W', *leaves])}):", *body])
+
+
+def kernel(tree, tys, active, n=None):
+    """Function ``(W, leaf..., shadow of each active array...) -> contributions to active scalars``.
+
+    `tys` are the leaves' types, `active` says which have adjoints; W has `n` dimensions, or is the adjoint of the sum.
+    Beside it the leaves whose shadows it takes, and those to which it contributes.
+    """
+    made = _Kernel(tree, [ty.ndim if isinstance(ty, types.Array) else None for ty in tys], active, n)
+    function = compiled(made.source(), "kernel", made.scope)
+    return function, [tree.leaves[k] for k in made.shadows], [tree.leaves[k] for k in made.scalars]
+
+
+def compiled(text, name, scope):
+    """The function of a text, compiled; one for equal texts in equal scopes."""
+    key = (text, tuple(sorted((name, id(thing)) for name, thing in scope.items())))
+    if key not in _KERNELS:
+        scope = dict(scope)
+        exec(text, scope)
+        _KERNELS[key] = numba.njit(error_model="numpy")(scope[name])
+    return _KERNELS[key]

@@ -1,0 +1,355 @@
+"""What generated code calls: memory of one call, and contributions to adjoints.
+
+A call works in an *arena*: a stack, to which loops push what the reverse sweep will read of a turn, and chunks, in which the
+arrays of adjoints lie.  Arenas are given back to a pool in the module that used them, also when an exception passes, and serve the
+next call: fresh pages from the system would cost more than the sweeps that write into them.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+
+import numba
+from llvmlite import ir
+from numba.core import cgutils, types
+from numba.core.datamodel import models
+from numba.core.registry import cpu_target
+from numba.extending import intrinsic, register_model
+from numba.np.arrayobj import populate_array
+
+from ...codegen.emit import Emitter
+from ..scalars import plain
+from ..types import F64, I64
+
+I8P = ir.IntType(8).as_pointer()
+#: base and capacity of the stack; newest chunk, bytes used of it, its size
+ARENA = ir.LiteralStructType([I8P, I64, I8P, I64, I64]).as_pointer()
+#: base, bytes used and capacity of the stack, which LLVM holds in registers; the arena
+STACK = ir.LiteralStructType([I8P, I64, I64, ARENA]).as_pointer()
+#: How many arenas wait for the next call of one function, and how large one may be to wait.
+WAITING, LARGEST = 8, 1 << 28
+#: Bytes at the start of a chunk: the address of the one before it.
+HEAD = 64
+
+
+class ArenaType(types.Type):
+    def __init__(self):
+        super().__init__("Arena")
+
+
+class StackType(types.Type):
+    def __init__(self):
+        super().__init__("Stack")
+
+
+arena_type, stack_type = ArenaType(), StackType()
+
+
+@register_model(ArenaType)
+class _ArenaModel(models.PrimitiveModel):
+    def __init__(self, manager, ty):
+        super().__init__(manager, ty, ARENA)
+
+
+@register_model(StackType)
+class _StackModel(models.PrimitiveModel):
+    def __init__(self, manager, ty):
+        super().__init__(manager, ty, STACK)
+
+
+def _field(builder, record, k):
+    return cgutils.gep_inbounds(builder, record, 0, k)
+
+
+def _allocate(builder, size):
+    function = cgutils.get_or_insert_function(builder.module, ir.FunctionType(I8P, [I64]), "NRT_Allocate")
+    return builder.call(function, [size])
+
+
+def _free(builder, pointer):
+    function = cgutils.get_or_insert_function(builder.module, ir.FunctionType(ir.VoidType(), [I8P]), "NRT_Free")
+    builder.call(function, [pointer])
+
+
+# ---- the arena -----------------------------------------------------------------------------------
+def _pool(builder):
+    kind = ir.ArrayType(I64, WAITING)
+    name = "tapegrad_reverse_arenas"
+    if name not in builder.module.globals:
+        pool = ir.GlobalVariable(builder.module, kind, name)
+        pool.linkage, pool.initializer = "internal", ir.Constant(kind, None)
+    return builder.module.globals[name]
+
+
+def _take(builder):
+    """An arena that waits in the pool, or a new one."""
+    pool, place = _pool(builder), cgutils.alloca_once_value(builder, I64(0))
+    for k in range(WAITING):
+        with builder.if_then(builder.icmp_unsigned("==", builder.load(place), I64(0))):
+            slot = builder.gep(pool, [I64(0), I64(k)])
+            builder.store(builder.atomic_rmw("xchg", slot, I64(0), "acquire"), place)
+    with builder.if_then(builder.icmp_unsigned("==", builder.load(place), I64(0)), likely=False):
+        size = 8 * len(ARENA.pointee.elements)
+        record = _allocate(builder, I64(size))
+        cgutils.memset(builder, record, I64(size), 0)
+        builder.store(builder.ptrtoint(record, I64), place)
+    return builder.inttoptr(builder.load(place), ARENA)
+
+
+def _give_back(builder, arena):
+    """Into the pool; all chunks but the newest, which is the largest, are freed, and what is too large to wait."""
+    stack, capacity, chunk, used, size = (_field(builder, arena, k) for k in range(5))
+    newest = builder.load(chunk)
+    with builder.if_then(cgutils.is_not_null(builder, newest)):
+        before = builder.bitcast(newest, I8P.as_pointer())
+        _free_list(builder, builder.load(before))
+        builder.store(ir.Constant(I8P, None), before)
+    builder.store(I64(HEAD), used)
+    held = builder.add(builder.load(capacity), builder.load(size))
+    with builder.if_then(builder.icmp_signed(">", held, I64(LARGEST)), likely=False):
+        _free(builder, newest)
+        _free(builder, builder.load(stack))
+        builder.store(ir.Constant(ARENA.pointee, None), arena)
+    place = cgutils.alloca_once_value(builder, builder.ptrtoint(arena, I64))
+    for k in range(WAITING):  # what lay in a slot moves on to the next one
+        with builder.if_then(builder.icmp_unsigned("!=", builder.load(place), I64(0))):
+            slot = builder.gep(_pool(builder), [I64(0), I64(k)])
+            builder.store(builder.atomic_rmw("xchg", slot, builder.load(place), "acq_rel"), place)
+    with builder.if_then(builder.icmp_unsigned("!=", builder.load(place), I64(0)), likely=False):
+        last = builder.inttoptr(builder.load(place), ARENA)
+        _free(builder, builder.load(_field(builder, last, 2)))
+        _free(builder, builder.load(_field(builder, last, 0)))
+        _free(builder, builder.bitcast(last, I8P))
+
+
+def _free_list(builder, first):
+    """Free chunks, each of which begins with the address of the one before it."""
+    start = builder.block
+    test, body, end = (builder.append_basic_block(f"chunks.{part}") for part in ("test", "body", "end"))
+    builder.branch(test)
+    builder.position_at_end(test)
+    each = builder.phi(I8P)
+    each.add_incoming(first, start)
+    builder.cbranch(cgutils.is_null(builder, each), end, body)
+    builder.position_at_end(body)
+    before = builder.load(builder.bitcast(each, I8P.as_pointer()))
+    _free(builder, each)
+    each.add_incoming(before, body)
+    builder.branch(test)
+    builder.position_at_end(end)
+
+
+def in_arena(dispatcher, count, owned):
+    """Function of `count` arguments that calls `dispatcher` with an arena before them, and gives the arena back.
+
+    The arguments at the positions `owned` are arrays that the caller has made: Numba would not free them when an exception passes.
+    """
+
+    def typed(typingctx, arguments):
+        sig = types.Dispatcher(dispatcher).get_call_type(typingctx, (arena_type, *arguments), {})
+
+        def emit(context, builder, _, args):
+            result = dispatcher.get_compile_result(sig)
+            context.add_linking_libs([result.library])
+            arena = _take(builder)
+            values = [context.cast(builder, v, ty, want) for v, ty, want in zip(args, arguments, sig.args[1:])]
+            status, value = context.call_internal_no_propagate(builder, result.fndesc, sig, [arena, *values])
+            _give_back(builder, arena)
+            with builder.if_then(status.is_error, likely=False):
+                for k in owned:
+                    context.nrt.decref(builder, arguments[k], args[k])
+                context.call_conv.return_status_propagate(builder, status)
+            return value
+
+        return sig.return_type(*arguments), emit
+
+    names = ", ".join(f"a{k}" for k in range(count))
+    scope = {"typed": typed}
+    exec(f"def call(typingctx, {names}):\n    return typed(typingctx, ({names},))\n", scope)
+    return intrinsic(scope["call"])
+
+
+@intrinsic
+def shadow_like(typingctx, stack, a):
+    """An array of zeros in the arena, shaped and laid out like an array that owns its memory."""
+    ty = a.copy(readonly=False)
+
+    def emit(context, builder, sig, args):
+        arena = builder.load(_field(builder, args[0], 3))
+        source = context.make_array(a)(context, builder, value=args[1])
+        count = builder.mul(source.nitems, source.itemsize)
+        size = builder.and_(builder.add(count, I64(63)), I64(-64))
+        chunk, used, capacity = (_field(builder, arena, k) for k in (2, 3, 4))
+        with builder.if_then(builder.icmp_signed(">", builder.add(builder.load(used), size), builder.load(capacity)), likely=False):
+            larger = builder.add(builder.shl(builder.load(capacity), I64(1)), builder.add(size, I64(4096)))
+            fresh = _allocate(builder, larger)
+            builder.store(builder.load(chunk), builder.bitcast(fresh, I8P.as_pointer()))
+            builder.store(fresh, chunk)
+            builder.store(I64(HEAD), used)
+            builder.store(larger, capacity)
+        place = builder.load(used)
+        builder.store(builder.add(place, size), used)
+        data = builder.gep(builder.load(chunk), [place])
+        cgutils.memset(builder, data, count, 0)
+        shadow = context.make_array(ty)(context, builder)
+        populate_array(
+            shadow, builder.bitcast(data, shadow.data.type), cgutils.unpack_tuple(builder, source.shape, a.ndim),
+            cgutils.unpack_tuple(builder, source.strides, a.ndim), source.itemsize, None,
+        )  # fmt: skip
+        return shadow._getvalue()
+
+    return ty(stack_type, a), emit
+
+
+# ---- the stack ------------------------------------------------------------------------------------
+@intrinsic
+def new_stack(typingctx, arena):
+    def emit(context, builder, sig, args):
+        stack = cgutils.alloca_once(builder, STACK.pointee, zfill=True)
+        for k in (0, 1):
+            builder.store(builder.load(_field(builder, args[0], k)), _field(builder, stack, 2 * k))
+        builder.store(args[0], _field(builder, stack, 3))
+        return stack
+
+    return stack_type(arena_type), emit
+
+
+@intrinsic
+def reserve(typingctx, stack, size):
+    """Make room for `size` more bytes."""
+
+    def emit(context, builder, sig, args):
+        stack, size = args
+        base, used, capacity = (_field(builder, stack, k) for k in range(3))
+        needed = builder.add(builder.load(used), size)
+        with builder.if_then(builder.icmp_signed(">", needed, builder.load(capacity)), likely=False):
+            larger = builder.add(builder.shl(needed, I64(1)), I64(4096))
+            fresh = _allocate(builder, larger)
+            cgutils.raw_memcpy(builder, fresh, builder.load(base), builder.load(used), 1)
+            _free(builder, builder.load(base))
+            arena = builder.load(_field(builder, stack, 3))
+            for value, *cells in ((fresh, base, _field(builder, arena, 0)), (larger, capacity, _field(builder, arena, 1))):
+                for cell in cells:
+                    builder.store(value, cell)
+        return context.get_dummy_value()
+
+    return types.none(stack, types.int64), emit
+
+
+def _hidden(builder, array):
+    """The same array, for LLVM another one: Numba prunes pairs of incref and decref, and cannot see the stack."""
+    identity = ir.FunctionType(I8P, [I8P])
+    owner = builder.asm(identity, "", "=r,0", [builder.extract_value(array, 0)], side_effect=False)
+    return builder.insert_value(array, owner, 0)
+
+
+@cache
+def frame(tys):
+    """(size in bytes, push, pop) of values of these types, as one struct."""
+    context = cpu_target.target_context
+    sizes = [context.get_abi_sizeof(context.data_model_manager[ty].get_data_type()) for ty in tys]
+    offsets, size = {}, 0
+    for k in sorted(range(len(tys)), key=lambda k: -sizes[k]):
+        offsets[k] = size
+        size += sizes[k] if sizes[k] < 8 else -(-sizes[k] // 8) * 8
+    size = -(-size // 8) * 8
+    whole = types.Tuple(tys)
+
+    def place(context, builder, stack, k, top):
+        pointer = builder.gep(builder.load(_field(builder, stack, 0)), [builder.add(top, I64(offsets[k]))])
+        return builder.bitcast(pointer, context.data_model_manager[tys[k]].get_data_type().as_pointer())
+
+    @intrinsic
+    def push(typingctx, stack, values):
+        def emit(context, builder, sig, args):
+            used = _field(builder, args[0], 1)
+            top = builder.load(used)
+            for k, ty in enumerate(tys):
+                value, at = builder.extract_value(args[1], k), place(context, builder, args[0], k, top)
+                data = context.data_model_manager[ty].as_data(builder, value)
+                builder.store(data, at, align=min(8, sizes[k]))
+                if isinstance(ty, types.Array):
+                    context.nrt.incref(builder, ty, _hidden(builder, value))
+            builder.store(builder.add(top, I64(size)), used)
+            return context.get_dummy_value()
+
+        return types.none(stack, whole), emit
+
+    @intrinsic
+    def pop(typingctx, stack):
+        def emit(context, builder, sig, args):
+            used = _field(builder, args[0], 1)
+            top = builder.sub(builder.load(used), I64(size))
+            builder.store(top, used)
+            values = []
+            for k, ty in enumerate(tys):
+                data = builder.load(place(context, builder, args[0], k, top), align=min(8, sizes[k]))
+                value = context.data_model_manager[ty].from_data(builder, data)
+                values.append(_hidden(builder, value) if isinstance(ty, types.Array) else value)
+            return context.make_tuple(builder, whole, values)
+
+        return whole(stack), emit
+
+    return size, push, pop
+
+
+@numba.njit
+def trips(start, stop, step):
+    """How often ``range(start, stop, step)`` turns."""
+    if step > 0:
+        return (stop - start + step - 1) // step if stop > start else 0
+    return (start - stop - step - 1) // -step if stop < start else 0
+
+
+# ---- adjoints of scalars ------------------------------------------------------------------------
+_CONTRIBUTIONS = {}
+
+
+def contribution(expr, leaves, accumulates):
+    """Function ``w, leaves... -> w * partial``, or ``sum, w, leaves... -> sum + w * partial``; zero is absolute (`scalars`)."""
+    key = (expr.key(), accumulates)
+    if key not in _CONTRIBUTIONS:
+
+        def emit(context, builder, sig, args):
+            total = args[0] if accumulates else None
+            w, *values = args[accumulates:]
+            values = dict(zip(leaves, values))
+            if expr.is_const and expr.args[0] in (1.0, -1.0):
+                if total is None:
+                    return w if expr.args[0] == 1.0 else builder.fneg(w)
+                return (builder.fadd if expr.args[0] == 1.0 else builder.fsub)(total, w, flags=("nsz",))
+            partial = Emitter(builder, values.__getitem__).number(expr)
+            if plain(expr):
+                return builder.fmul(w, partial) if total is None else _fused(builder, w, partial, total)
+            zero = F64(0.0)
+            nothing = builder.or_(builder.fcmp_ordered("==", w, zero), builder.fcmp_ordered("==", partial, zero))
+            product = builder.select(nothing, zero, builder.fmul(w, partial))
+            return product if total is None else builder.fadd(total, product, flags=("nsz",))
+
+        names = [*(["total"] if accumulates else []), "w", *[f"x{k}" for k in range(len(leaves))]]
+        scope = {"emit": emit, "sig": types.float64(*[types.float64] * len(names))}
+        exec(f"def add(typingctx, {', '.join(names)}):\n    return sig, emit\n", scope)
+        _CONTRIBUTIONS[key] = intrinsic(scope["add"])
+    return _CONTRIBUTIONS[key]
+
+
+def _fused(builder, a, b, c):
+    function = builder.module.declare_intrinsic("llvm.fmuladd", [F64], ir.FunctionType(F64, [F64] * 3))
+    return builder.call(function, [a, b, c])
+
+
+@intrinsic
+def plus(typingctx, a, b):
+    """Sum of two adjoints; the sign of zero is of no interest, so adding to a zero costs nothing."""
+    return types.float64(types.float64, types.float64), lambda context, builder, sig, args: builder.fadd(*args, flags=("nsz",))
+
+
+@intrinsic
+def quotient(typingctx, w, y):
+    """``w / y``, zero where w is."""
+
+    def emit(context, builder, sig, args):
+        w, y = args
+        return builder.select(builder.fcmp_ordered("==", w, F64(0.0)), F64(0.0), builder.fdiv(w, y))
+
+    return types.float64(types.float64, types.float64), emit

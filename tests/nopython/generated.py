@@ -1,0 +1,160 @@
+"""Programs made at random, to compare reverse mode with dual numbers; ``python -m tests.nopython.generated FIRST COUNT`` runs more of them."""
+
+from __future__ import annotations
+
+import linecache
+import math
+import random
+import sys
+
+import numba
+import numpy as np
+
+import tapegrad as tg
+
+AT = np.array([0.4, -0.8, 1.2, 0.1, -0.3, 0.7])
+
+
+@numba.njit
+def bent(a, b):
+    if a > b:
+        return a * 0.5 + math.sin(b)
+    return math.tanh(a * b)
+
+
+@numba.njit
+def mixed(out, x, c):
+    total = 0.0
+    for i in range(1, len(x)):
+        if out[i] > 2.0:
+            return total * 0.5
+        out[i] = math.tanh(out[i] * c + x[i - 1])
+        total += out[i] * out[i - 1]
+    return total
+
+
+@numba.njit
+def folded(out, a, k):
+    if k == 0:
+        return a
+    out[k] = math.tanh(out[k] + a)
+    rest = folded(out, math.sin(a) + out[k - 1], k - 1)
+    return 0.5 * rest + out[k] * a
+
+
+class Maker:
+    """Writes a function of a vector: numbers a, b, c, arrays y, z and views v of them."""
+
+    def __init__(self, seed):
+        self.rng, self.lines, self.turns, self.made = random.Random(seed), [], [], 0
+
+    def index(self):
+        r = self.rng
+        return f"({r.choice(self.turns)} + {r.randrange(6)}) % 6" if self.turns and r.random() < 0.8 else str(r.randrange(6))
+
+    def number(self, depth=0):
+        r = self.rng
+        if depth > 2 or r.random() < 0.4:
+            return r.choice([r.choice("abc"), f"{r.choice('xyzv')}[{self.index()}]", f"{r.uniform(-1.5, 1.5):.2f}"])
+        p, q = self.number(depth + 1), self.number(depth + 1)
+        return r.choice([
+            f"({p} + {q})", f"({p} - {q})", f"0.5 * {p} * {q}", f"math.sin({p})", f"math.tanh({p})", f"{p} / (1.5 + math.cos({q}))", f"-{p}",
+            f"math.exp(-abs({p}))", f"max({p}, {q})", f"math.tanh({p}) ** 2", f"bent({p}, {q})",
+        ])  # fmt: skip
+
+    def test(self):
+        return f"{self.number(2)} {self.rng.choice('<>')} {self.number(2)}"
+
+    def array(self):
+        r = self.rng
+        p, q = r.choice("xyzv"), r.choice("xyzv")
+        return r.choice([f"np.tanh({p} * {q})", f"0.5 * {p} - {q} * {self.number(3)}", f"np.where({p} > 0.1, {q}, 0.3 * {p})", f"{p}[::-1] * 0.9"])
+
+    def statement(self, depth, loop):
+        """Lines of one statement, which may hold others."""
+        r, kind = self.rng, self.rng.random()
+        target = r.choice("yz")
+        if kind < 0.3 or depth > 3:
+            return [f"{r.choice('abc')} {r.choice(['=', '=', '+='])} math.tanh({self.number()})"]
+        if kind < 0.5:
+            return [f"{target}[{self.index()}] {r.choice(['=', '+=', '='])} math.tanh({self.number()})"]
+        if kind < 0.56:
+            return [r.choice([f"{target} = {self.array()}", f"{target}[:] = {self.array()}", f"{target} *= 0.5 + 0.1 * {self.number(3)}",
+                              f"{target}[1:4] = {r.choice('yzv')}[2:5]", f"v = {target}[::-1]", f"v = {target}", f"a += 0.1 * np.sum({self.array()})"])]  # fmt: skip
+        if kind < 0.6:
+            return [r.choice([f"b = math.tanh(mixed({target}, x, {r.choice('abc')}))", f"c = 0.5 * math.tanh(folded({target}, {r.choice('abc')}, 3))"])]
+        if kind < 0.72:
+            lines = [f"if {self.test()}:", *self.block(depth, loop)]
+            return lines + (["else:", *self.block(depth, loop)] if r.random() < 0.5 else [])
+        if kind < 0.76:
+            return [r.choice(["a, b, c = b, c, a", "y, z = z, y", "v = z"])]
+        if kind < 0.82 and loop:
+            return [f"if {self.test()}:", f"    {r.choice(['break', 'continue'])}"]
+        if kind < 0.84:
+            return [f"if {self.number(2)} > 2.0:", "    return a * b + y[1]"]
+        if depth < 3:
+            return self.loop(depth)
+        return ["c = 0.9 * c + 0.1 * a"]
+
+    def loop(self, depth):
+        r = self.rng
+        self.made += 1
+        k = f"i{self.made}"
+        way = r.random()
+        if way < 0.2:
+            return [f"for e{self.made} in {r.choice('xyz')}:", f"    a = math.tanh(a + e{self.made})", *self.block(depth, True)]
+        if way < 0.75:
+            head = [f"for {k} in range({r.choice([str(r.randint(0, 5)), '4, 0, -1', '1, 6, 2', *self.turns])}):"]
+        else:
+            head = [f"{k} = 0", f"while {k} < 4 and {self.number(2)} < 1.0:", f"    {k} += 1"]
+        self.turns.append(k)
+        body = self.block(depth, True)
+        self.turns.pop()
+        return head + body
+
+    def block(self, depth, loop):
+        lines = ["c = 0.9 * c + 0.1 * a"]
+        for _ in range(self.rng.randint(1, 4 if depth < 2 else 2)):
+            lines += self.statement(depth + 1, loop)
+        return ["    " + line for line in lines]
+
+    def make(self):
+        body = []
+        while len(body) < 12:
+            body += self.statement(0, False)
+        head = ["a, b, c = x[0], 0.5, x[1] * x[2]", "y = np.zeros(6)", "z = x * 0.5", "v = z"]
+        tail = ["s = a * 1.1 + b * 0.7 - c", "for k in range(6):", "    s += y[k] * (k + 1.0) + z[k] * z[k] + 0.3 * v[k]", "return s"]
+        return "\n".join(["def f(x):", *["    " + line for line in head + body + tail]]) + "\n"
+
+
+def program(seed):
+    """(text, function)"""
+    text, name = Maker(seed).make(), f"<program {seed}>"
+    linecache.cache[name] = (len(text), None, text.splitlines(True), name)
+    scope = {"np": np, "math": math, "bent": bent, "mixed": mixed, "folded": folded}
+    exec(compile(text, name, "exec"), scope)
+    return text, scope["f"]
+
+
+def difference(seed):
+    """Largest difference of values and gradients, relative, and the text."""
+    text, f = program(seed)
+    value, gradient = tg.njit_value_and_grad(f, mode="reverse")(AT)
+    expected, duals = tg.njit_value_and_grad(f, mode="forward")(AT)
+    pairs = np.append(gradient, value), np.append(duals, expected)
+    same = np.array_equal(*map(np.isnan, pairs))
+    return np.nanmax(np.abs(pairs[0] - pairs[1])) / max(1.0, np.nanmax(np.abs(pairs[1]))) if same else math.inf, text
+
+
+if __name__ == "__main__":
+    first, count = map(int, sys.argv[1:])
+    wrong = 0
+    for seed in range(first, first + count):
+        try:
+            error, text = difference(seed)
+        except Exception as failure:
+            error, text = math.inf, f"{program(seed)[0]}\n{type(failure).__name__}: {failure}"
+        if not error <= 1e-12:
+            wrong += 1
+            print(f"--- {seed}: {error:.1e}\n{text}", flush=True)
+    print(f"{count} programs, {wrong} wrong")
