@@ -171,9 +171,13 @@ def _give_back(p):
 def _keep(p, turn, row, width):
     """Keep the carry before this turn, counted from the first, if it is the turn of one that is kept."""
     capacity, stride = load_int(p + 8 * T_CAPACITY), load_int(p + 8 * T_STRIDE)
-    kept, store = load_int(p + 8 * T_KEPT), load_int(p + 8 * T_STORE)
+    kept, store, dense = load_int(p + 8 * T_KEPT), load_int(p + 8 * T_STORE), load_int(p + 8 * T_DENSE)
+    coarse = capacity if dense == NEVER else capacity - load_int(p + 8 * T_LOGGED)
+    if turn >= dense:
+        copy_bytes(store + (coarse + turn - dense) * width, row, width)
+        return
     # A turn that met a new path begins again, and has been kept.
-    if capacity == 0 or turn != kept * stride:
+    if coarse == 0 or turn != kept * stride:
         return
     if kept == capacity:
         for k in range(1, (kept + 1) // 2):
@@ -362,6 +366,8 @@ def begin(p, loop, generation, carry, captured, xs, z):
     log = _kept(loop, z) + 8 * HEAD
     dense = load_int(loop + 8 * S_DENSE) if load_int(loop + 8 * S_BOUNDED) != 0 else -1
     _from(p, 0, carry, load_int(loop + 8 * S_CAPACITY), _stride(loop), dense, log + 8 * _logged(loop), log)
+    if dense >= 0:
+        store_int(p + 8 * T_LOGGED, load_int(loop + 8 * S_ROWS) - dense)
 
 
 @compiled("void(int64, int64, int64, int64)")

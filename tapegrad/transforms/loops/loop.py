@@ -162,7 +162,7 @@ class Loop:
         return f"<loop of {self.name}: {turns}, {len(self.paths)} paths of {lengths} instructions, carries {self.carry} numbers>"
 
     def _refuse(self, carry, turn, captured, xs):
-        raise GuardError(f"{self.name} takes a path in turn {turn} that was not recorded")
+        raise GuardError(f"{self.name} takes a path in turn {turn} that was not recorded; record the function at this point")
 
     # -- derivatives ------------------------------------------------------------------
     @cached_property

@@ -44,7 +44,7 @@ class Writer:
 
     def _loop(self, loop):
         lengths = [loop.carry, loop.captured, loop.element, loop.result, loop.rows, loop.capacity, loop.dense, loop.room]
-        return [list(map(int, lengths)), bool(loop.bounded), bool(loop.reverse), loop.name, [self._path(path) for path in loop.paths]]
+        return [list(map(int, lengths)), bool(loop.bounded), bool(loop.reverse), loop.name, [self._path(path) for path in tuple(loop.paths)]]
 
     def _path(self, path):
         count = len(path.tape.outputs)
@@ -101,9 +101,10 @@ class Reader:
         need(type(bounded) is bool and type(reverse) is bool and type(name) is str and len(name) < LETTERS, "a loop")
         need(type(paths) is list and 0 < len(paths) <= PATHS, "the paths of a loop")
         carry, captured, element, result, rows, capacity, dense, room = lengths
-        need(bounded or not (element or result or rows or reverse), "a loop of no known number of turns that goes along arrays")
-        need(dense <= rows <= dense + capacity if bounded else dense == 0, "a loop that keeps more than it has turns")
+        need(bounded or not (element or result or rows or dense or reverse), "a loop of no known number of turns that goes along arrays")
         need(rows <= self.limit, f"a loop of {rows} turns; the limit, max_bytes, is {self.limit}")
+        # All carries from the turn `dense` on are kept.
+        need(dense <= rows and rows - dense <= capacity or not bounded, "carries that are kept")
         # Of what is computed again at a time.
         room = min(room, self.limit // (8 * carry + 1))
         loop = Loop(carry, captured, element, result, rows, bounded, reverse, capacity, dense, room, name)
