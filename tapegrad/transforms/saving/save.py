@@ -136,7 +136,10 @@ def _encoded_item(item, arrays):
         return [item.slot, GUARD, entry.function, list(item.operands)]
     if entry.kind == ROW:
         if BY_NAME.get(entry.function.name) is not entry.function:
-            raise TapeFileError("the rule of a custom primitive is Python code, which is not written to files")
+            raise TapeFileError(
+                "the derivative is by the rule of a custom primitive, which is not written to files; save the tape of the value, "
+                "tg.jit(f).tape(...)"
+            )
         what = [entry.function.name, encoded(dict(_plain(entry.attrs)), arrays)]
     else:
         args, kwargs = entry.function.layout
