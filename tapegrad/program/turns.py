@@ -39,7 +39,19 @@ from ..codegen.memory import (
     yield_processor,
 )
 from ..interpreter.python_calls import ensure_interpreter, raise_in, release_interpreter, thread_ident
-from ..rules.loops import HEAD
+from ..rules.loops import (
+    CAPTURED,
+    CAPTURED_BAR,
+    CARRY,
+    CARRY_BAR,
+    ELEMENT,
+    ELEMENT_BAR,
+    HEAD,
+    NEXT,
+    NEXT_BAR,
+    RESULT,
+    RESULT_BAR,
+)
 from .executable import B_ADDRESS, B_TAKEN, LINE, X_BLOCKS, X_CODE, X_COUNT, X_NBYTES
 from .status import FINE
 
@@ -69,8 +81,6 @@ LOOP_WORDS = S_TABLES + 4 * TABLE
     T_TURN, T_LIMIT, T_BEGIN, T_RECENT, T_PATHS, T_TABLE, T_ROWS, T_WIDTH, T_XS, T_XSTEP, T_YS, T_YSTEP, T_CAPACITY, T_KEPT, T_STRIDE,
     T_DENSE, T_STORE, T_LOG, T_FROM, T_LOGGED, T_YBAR, T_XBAR, T_SUMS, T_PART, T_COUNT, T_BLOCKS, T_SCRATCH, T_BASES,
 ) = range(28)  # fmt: skip
-#: Bases: carry, element, captured, next carry, result; adjoints of next carry, result, carry, element, captured.
-CARRY, ELEMENT, CAPTURED, NEXT, RESULT, NEXT_BAR, RESULT_BAR, CARRY_BAR, ELEMENT_BAR, CAPTURED_BAR = range(10)
 RUN_WORDS = T_BASES + 10
 #: Words of a path: its executable, whether it stops; then lists, with their lengths: (base, offset) of inputs and of outputs, and
 #: (base, offset, address, bytes) of constants.
@@ -468,6 +478,7 @@ def back(loop, seeds, carry, captured, xs, z, result):
     head, capacity, room = _kept(loop, z), load_int(loop + 8 * S_CAPACITY), load_int(loop + 8 * S_ROOM)
     count, stride, generation = int(load_double(head)), int(load_double(head + 8)), int(load_double(head + 16))
     bounded, turns, dense = load_int(loop + 8 * S_BOUNDED) != 0, load_int(loop + 8 * S_ROWS), load_int(loop + 8 * S_DENSE)
+    # What is kept may come from a file: more turns, or more carries, than there can be.
     if count < 0 or stride < 1 or generation < 0 or generation > 1:
         return UNKNOWN
     if bounded and (count != turns or stride != _stride(loop)) or not bounded and capacity > 0 and count > capacity * stride:

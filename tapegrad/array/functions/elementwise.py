@@ -5,8 +5,6 @@ from __future__ import annotations
 from math import inf
 from typing import TYPE_CHECKING, Any, overload
 
-import numpy as np
-
 from ...common.host_functions import host_function
 from ...rules import BY_NAME
 from ..differentiable import Differentiable
