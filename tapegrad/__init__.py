@@ -6,6 +6,8 @@ is in which file, and CONTRIBUTING.md through which of them a call passes.  Impo
 compiles nothing and does not import Numba or SciPy.
 """
 
+from typing import TYPE_CHECKING as _TYPE_CHECKING
+
 from .array import dual, indexing, inplace, operators, whole  # noqa: F401  (they put operators and methods on tensors)
 from .common import config  # noqa: F401
 from .common.registry import registry as _registry
@@ -54,6 +56,7 @@ from .transforms.jet import jet
 from .transforms.loops.api import associative_scan, cond, fori_loop, map, scan, switch, while_loop
 from .tape.modes import enable_grad, is_grad_enabled, no_grad, set_grad_enabled
 from .nopython.api import njit_derivative, njit_grad, njit_jacobian, njit_jvp, njit_value_and_grad, njit_vjp
+from .transforms.saving.data import load, save
 from .transforms.saving.save import load_tape
 from .sparse.api import sparse_hessian, sparse_jacobian, sparsity
 from .autograd.tape import Tape
@@ -71,6 +74,10 @@ def _advice():
 
 _registry.advice = _advice
 
+if not _TYPE_CHECKING:
+    # PyTorch's other names, and what to write for those that are not offered.
+    __getattr__ = nn.names.getter("tg")
+
 # What `from tapegrad import *` gives, `dir(tapegrad)` shows and docs/reference.md lists.
 __all__ = [
     "Dual", "Parameter", "PathWarning", "PerformanceWarning", "Tape", "Tensor", "abs", "absolute", "acos", "acosh", "add",
@@ -81,18 +88,18 @@ __all__ = [
     "diagonal", "digamma", "div", "divide", "dot", "egrad", "elementwise_grad", "empty", "empty_like", "enable_grad",
     "entr", "erf", "erfc", "erfcinv", "erfcx", "erfinv", "errors", "exp", "exp2", "expand", "expand_dims", "expit",
     "explain_zero", "expm1", "eye", "flatten", "flip", "floor", "floor_divide", "fmax", "fmin", "fmod", "fori_loop", "from_numpy",
-    "full", "full_like", "gamma", "gammainc", "gammaincc", "gammaln", "gnvp", "grad", "heaviside", "hessian",
+    "full", "full_like", "gamma", "gammainc", "gammaincc", "gammainccinv", "gammaincinv", "gammaln", "gammasgn", "gnvp", "grad", "heaviside", "hessian",
     "hessian_diag", "hvp", "hypot", "i0", "i0e", "i1", "i1e", "implicit", "info", "is_grad_enabled", "iv", "ive", "j0",
     "j1", "jacfwd", "jacobian", "jacrev", "jet", "jit", "jv", "jvp", "kl_div", "laplacian", "ldexp", "lgamma", "linearize",
-    "linspace", "load_tape", "log", "log10", "log1p", "log2", "log_expit", "log_ndtr", "log_softmax", "logaddexp",
+    "linspace", "load", "load_tape", "log", "log10", "log1p", "log2", "log_expit", "log_ndtr", "log_softmax", "logaddexp",
     "logaddexp2", "logit", "logsumexp", "manual_seed", "map", "matmul", "max", "maximum", "mean", "min", "minimum", "mod",
-    "moveaxis", "mul", "multiply", "ndtr", "ndtri", "neg", "negate", "negative", "njit_derivative", "njit_grad",
+    "moveaxis", "mul", "multiply", "ndtr", "ndtri", "ndtri_exp", "neg", "negate", "negative", "njit_derivative", "njit_grad",
     "njit_jacobian", "njit_jvp", "njit_value_and_grad", "njit_vjp", "nn", "no_grad", "norm", "ones", "ones_like", "optim", "optimize",
-    "outer", "permute", "pow", "power", "primitive", "prod", "rad2deg", "rand", "rand_like", "randn", "randn_like", "ravel",
-    "reciprocal", "rel_entr", "relu", "remainder", "repeat", "reshape", "rint", "roll", "round", "scan", "segment_max",
+    "outer", "owens_t", "permute", "pow", "power", "primitive", "prod", "rad2deg", "rand", "rand_like", "randn", "randn_like", "ravel",
+    "reciprocal", "rel_entr", "relu", "remainder", "repeat", "reshape", "rgamma", "rint", "roll", "round", "save", "scan", "segment_max",
     "segment_mean", "segment_min", "segment_sum", "set_grad_enabled",
     "sigmoid", "sign", "sin", "sinc", "sinh", "softmax", "softplus", "sparse_hessian", "sparse_jacobian", "sparsity",
-    "split", "sqrt", "square", "squeeze", "stack", "std", "stop_gradient", "sub", "subtract", "sum", "swapaxes", "switch", "t",
+    "split", "sqrt", "square", "squeeze", "stack", "std", "stdtr", "stdtrit", "stop_gradient", "sub", "subtract", "sum", "swapaxes", "switch", "t",
     "take", "tan", "tanh", "tensor", "tile", "trace", "transpose", "true_divide", "trunc", "unsqueeze", "value_and_grad",
     "var", "vjp", "where", "while_loop", "xlog1py", "xlogy", "y0", "y1", "yv", "zeros", "zeros_like",
 ]  # fmt: skip

@@ -87,7 +87,8 @@ def tangent_on_floats(row):
     """
     if not row.elementwise or row.scalar is None or row.constants:
         return None
-    lines = ["    total = 0.0"]
+    # Of a row of steps it is no number that happens to be 0.
+    lines = [f"    total = {None if row.steps else 0.0}"]
     try:
         for k, expression in partials_of(row).items():
             if not _OWN_BITS.isdisjoint(_operations(expression)):

@@ -90,6 +90,8 @@ class Differentiable(Methods):
         def _refuse(self, how: str, instead: str) -> None: ...
 
     __array_priority__ = 1000.0
+    #: The tables of pandas leave operators to what has more.
+    __pandas_priority__ = 5000
     _is_dual = False
 
     # -- arithmetic: see tapegrad.array.operators ----------------------------------
@@ -132,7 +134,7 @@ class Differentiable(Methods):
         return operator.index(value.item())
 
     def __bool__(self) -> bool:
-        if self.size != 1:
+        if self.shape and self.size != 1:
             raise ValueError(
                 f"the truth value of a tensor of shape {tuple(self.shape)} is ambiguous; use np.any(t) or np.all(t)"
             )
@@ -157,7 +159,14 @@ class Differentiable(Methods):
             return self._as_array
 
     def _as_array(self, dtype=None, copy=None):
+        frame = _frame(1)
+        module = frame.f_globals.get("__name__", "")
+        if module.startswith("scipy.sparse.") and "matmul" in frame.f_code.co_name:
+            # An object, to which a sparse matrix leaves the product.
+            return np.array(None)
         if self.requires_grad:
+            if module.startswith("pandas."):
+                return registry.objects.in_objects(self)
             self._refuse(
                 "conversion to an ndarray",
                 "a tensor needs no np.asarray(t): leave it out; to join vectors write np.stack([t, u]) or tg.array([t, u]), to multiply"
@@ -166,7 +175,7 @@ class Differentiable(Methods):
         return np.array(self._let_out("conversion to an ndarray"), dtype=dtype)
 
     def _only(self):
-        if self.size != 1:
+        if self.shape and self.size != 1:
             raise ValueError(f"only a tensor with one element has a number as its value, this one has {self.size}")
         return np.asarray(self._v).reshape(-1)[0]
 
@@ -226,14 +235,6 @@ class Differentiable(Methods):
     @property
     def size(self) -> int:
         return 1 if type(self._v) is float else self._v.size
-
-    def dim(self) -> int:
-        """Number of dimensions (PyTorch's name)."""
-        return self.ndim
-
-    def numel(self) -> int:
-        """Number of elements (PyTorch's name)."""
-        return self.size
 
     def __len__(self) -> int:
         if not self.shape:

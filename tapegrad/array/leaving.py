@@ -32,6 +32,8 @@ def instead() -> str:
     module, called = call.groups() if call else ("", "")
     if module == "math" and hasattr(np, called):
         return f"for math.{called}(t) write np.{called}(t)"
+    if called == "arange":
+        return "for np.arange(t, ...) write start + step * np.arange(n), or take it from tapegrad.numpy"
     if called in _MAKERS and module != "math":
         return f"for np.{called}([t, ...], dtype=float) write tg.array([t, ...])"
     if called and module != "math":

@@ -4,7 +4,8 @@ NumPy asks an element of a list for ``__array_struct__``, ``__array_interface__`
 takes what has none of them for an object.  A number that carries a derivative has none (`Differentiable.__array__`),
 so NumPy makes an array of objects of it.  What NumPy computes with such an array alone it computes by the operators and methods of the
 elements.  Where it meets a tensor, a function of this library, or is a result or an argument of a differentiated function,
-`joined` makes a tensor of it: one instruction, `stack`, and one for its shape.
+`joined` makes a tensor of it: one instruction, `stack`, and one for its shape.  So it is with the tables of pandas, which hold arrays of
+objects, and with xarray's arrays, which hold the tensor itself.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import numpy as np
 from ..common.dtypes import check_class
 from ..common.errors import DtypeError, LeaveTapeError
 from ..common.registry import registry
+from ..common.tables import array_of
 from .differentiable import Differentiable
 from .functions import astype, clone, reshape, stack
 from .typing import DTypeLike
@@ -27,7 +29,10 @@ def joined(thing: Any, plain_numbers: bool = False) -> Any:
 
     With `plain_numbers` an array of objects that holds only numbers, as parts of the others do, becomes an array of these.
     """
-    if not isinstance(thing, np.ndarray) or thing.dtype.char != "O":
+    if not isinstance(thing, np.ndarray):
+        array = _array_of(thing)
+        return joined(array) if array is not thing and holds_tensors(array) else thing
+    if thing.dtype.char != "O":
         return thing
     elements = thing.ravel().tolist()
     if not any([isinstance(e, Differentiable) for e in elements]):
@@ -51,6 +56,10 @@ def joined(thing: Any, plain_numbers: bool = False) -> Any:
 _NUMBERS = (float, int, complex, np.number, np.bool)
 #: What most lists of numbers hold.
 PLAIN = frozenset((float, int, bool, np.float64, np.int64, np.bool, type(None), str, slice))
+
+
+def _array_of(thing):
+    return thing if isinstance(thing, Differentiable) or type(thing) in PLAIN else array_of(thing)
 
 
 def in_objects(tensor: Any) -> Any:
@@ -96,6 +105,7 @@ def array(nested: Any, dtype: DTypeLike | None = None) -> Any:
     array([[1, 2],
            [3, 4]])
     """
+    nested = _array_of(nested)
     if not holds_tensors(nested):
         return np.array(nested, dtype)
     whole = stacked(nested)
@@ -136,7 +146,10 @@ def operand(thing: Any) -> Any:
     """`thing`, but what holds tensors as one tensor."""
     if isinstance(thing, np.ndarray):
         return joined(thing)
-    return stacked(thing) if isinstance(thing, (list, tuple)) and holds_tensors(thing) else thing
+    if isinstance(thing, (list, tuple)):
+        return stacked(thing) if holds_tensors(thing) else thing
+    array = _array_of(thing)
+    return thing if array is thing else operand(array)
 
 
-registry.objects = SimpleNamespace(joined=joined, stacked=stacked, holds_tensors=holds_tensors, operand=operand)
+registry.objects = SimpleNamespace(joined=joined, stacked=stacked, holds_tensors=holds_tensors, operand=operand, in_objects=in_objects)

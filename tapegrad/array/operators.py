@@ -17,9 +17,11 @@ import numpy as np
 
 from ..common.observers import LISTENERS, notify
 from ..common.registry import attach, registry
+from ..common.tables import is_matrix, is_sparse
 from ..rules import BY_NAME
 from ..tape.places import PACKAGE
 from .differentiable import Differentiable
+from .functions.groups import sparse_product
 from .record import apply, plain, record_nondiff
 from .tensor import Parameter, Tensor
 
@@ -116,7 +118,10 @@ def {method}(self, other):
 
 
 def _accepts(other):
-    return isinstance(other, (Differentiable, float, int, np.ndarray, np.generic, list, tuple, complex))
+    # xarray's arrays have their own way with a tensor, and keep their labels.
+    return isinstance(other, (Differentiable, float, int, np.ndarray, np.generic, list, tuple, complex)) or hasattr(
+        type(other), "__pandas_priority__"
+    )
 
 
 #: Types that need no closer look.
@@ -131,6 +136,8 @@ def _binary(row, a, b):
         return plain(row.value(a, b._v))
     if (a.__class__ in _KNOWN or _accepts(a)) and (b.__class__ in _KNOWN or _accepts(b)):
         return apply(row, (a, b), depth=4)
+    if row.name == "matmul" and (is_sparse(a) or is_sparse(b)) or row.name == "multiply" and (is_matrix(a) or is_matrix(b)):
+        return sparse_product(a, b)
     return NotImplemented
 
 

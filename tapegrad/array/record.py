@@ -105,6 +105,9 @@ def as_operand(thing, row_name="operation"):
         check_dtype(np.asarray(thing), row_name)
     if kind is registry.Call:
         return thing
+    array = registry.objects.operand(thing)
+    if array is not thing:
+        return array if isinstance(array, Differentiable) else as_operand(array, row_name)
     raise TypeError(f"{row_name}() does not know what to do with an operand of type {kind.__name__}")
 
 

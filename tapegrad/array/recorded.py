@@ -146,8 +146,8 @@ def elementwise(name, values):
     if name in LOGICAL:
         return record_aux(value_function(name), *map(_undifferentiated, values))
     row = row_of(name)
-    if name in L.COMPILED_BINARY and isinstance(values[0], Differentiable):
-        raise HigherOrderError(f"{name}, the derivative of gammainc in its first argument, cannot be differentiated again in that")
+    if name in L.COMPILED and any(isinstance(values[k], Differentiable) for k in row.refused):
+        raise HigherOrderError(f"{name}, the {row.doc.partition(',')[0]}, cannot be differentiated again in that")
     if len(values) == 2 and not row.constants:
         return apply(row, values)
     if name == "select":

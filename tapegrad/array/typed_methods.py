@@ -29,15 +29,16 @@ class Methods:
     neg = negate = abs = asin = acos = atan = asinh = acosh = atanh = gammaln = expit = round = negative = absolute = sign = \
         square = reciprocal = sqrt = cbrt = exp = exp2 = expm1 = log = log2 = log10 = log1p = sin = cos = tan = arcsin = arccos \
         = arctan = sinh = cosh = tanh = arcsinh = arccosh = arctanh = sigmoid = softplus = relu = floor = ceil = trunc = rint = \
-        clone = deg2rad = rad2deg = sinc = erf = lgamma = digamma = erfc = erfinv = erfcx = ndtr = ndtri = log_ndtr = logit = \
-        log_expit = gamma = i0 = i1 = i0e = i1e = j0 = j1 = entr = y0 = y1 = erfcinv = flatten = t = double = float = \
+        clone = deg2rad = rad2deg = sinc = erf = lgamma = digamma = erfc = erfinv = erfcx = ndtr = ndtri = ndtri_exp = log_ndtr = logit = \
+        log_expit = gamma = rgamma = gammasgn = i0 = i1 = i0e = i1e = j0 = j1 = entr = y0 = y1 = erfcinv = t = double = float = \
         copy = zero_ = __neg__ = __pos__ = __abs__ = __invert__ = _unary
 
     def _binary(self, y: TensorLike, /) -> Self: ...
 
     subtract = sub = mul = div = true_divide = atan2 = mod = add = multiply = divide = remainder = fmod = logaddexp = \
         arctan2 = hypot = maximum = minimum = copysign = floor_divide = logaddexp2 = fmax = fmin = heaviside = ldexp = beta = \
-        betaln = gammainc = gammaincc = xlogy = xlog1py = rel_entr = kl_div = jv = yv = iv = ive = power = pow = _binary
+        betaln = gammainc = gammaincc = gammaincinv = gammainccinv = stdtr = stdtrit = owens_t = \
+        xlogy = xlog1py = rel_entr = kl_div = jv = yv = iv = ive = power = pow = _binary
 
     def _operator(self, other: TensorLike, /) -> Self: ...
 
@@ -64,6 +65,7 @@ class Methods:
 
     def trace(self, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Self: ...
     def reshape(self, *shape: Any) -> Self: ...
+    def flatten(self, start_dim: int = 0, end_dim: int = -1) -> Self: ...
     def squeeze(self, axis: Axis = None, *, dim: Axis = None) -> Self: ...
     def expand_dims(self, axis: int) -> Self: ...
     def unsqueeze(self, axis: int) -> Self: ...
@@ -136,3 +138,16 @@ class Methods:
     def strides(self) -> tuple[int, ...]: ...
     @property
     def flags(self) -> Any: ...
+
+    # ---- `nn.names` (at the end: `int` and `bool` are types above)
+    def _torch(self, *args: Any, **kwargs: Any) -> Any: ...
+
+    argwhere = isclose = allclose = diff = count_nonzero = nansum = nanmean = kron = inner = vdot = bincount = cov = corrcoef \
+        = isin = fliplr = flipud = trapezoid = clamp_ = masked_fill_ = scatter_ = scatter_add_ = index_add_ = index_copy_ = \
+        index_fill_ = lerp_ = addcmul_ = addcdiv_ = exp_ = log_ = sqrt_ = abs_ = neg_ = tanh_ = sigmoid_ = relu_ = pow_ = floor_ = \
+        ceil_ = round_ = view = view_as = reshape_as = contiguous = movedim = unbind = chunk = narrow = select = index_select = \
+        repeat_interleave = tril = triu = rot90 = clamp = clamp_min = clamp_max = rsqrt = frac = sgn = lerp = addcmul = addcdiv = \
+        eq = ne = lt = le = gt = ge = where = masked_fill = masked_select = gather = scatter = scatter_add = index_add = \
+        index_copy = index_fill = topk = mm = bmm = mv = ger = addmm = baddbmm = tensordot = cross = det = logdet = inverse = \
+        cholesky = dist = to = cpu = type_as = long = int = bool = numel = nelement = dim = ndimension = is_floating_point = new_zeros = \
+        new_ones = new_full = uniform_ = normal_ = _torch

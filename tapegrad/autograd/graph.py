@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from ..array.differentiable import Differentiable
 from ..array.record import follow_forwarding, normalise, plain
 from ..common.errors import ClearedTapeError
 from ..common.observers import RemovableHandle
@@ -140,6 +141,29 @@ def node_at(store, slot):
         return AccumulateGrad(next((reference() for _, reference, _ in store.leaves_from(slot, slot)), None))
     name = instruction.row.node_name if instruction.row is not None else "ClearedBackward0"
     return Node(store, slot, name)
+
+
+def changes_in_jumps(t):
+    """Whether no derivative passes to a tensor or dual number, as to ``np.floor(x)`` and what is made of such alone."""
+    if t._is_dual:
+        return t._d is None and (not isinstance(t.value, Differentiable) or changes_in_jumps(t.value))
+    store = t._t
+    while store is not None and store.forward is not None:
+        store = follow_forwarding(t)
+    if store is None or store.retired is not None:
+        return not t.requires_grad
+    entries = {} if store.trace is None else store.trace.entries
+    waiting, seen = [t._i], set()
+    while waiting:
+        slot = waiting.pop()
+        if slot > 0 and slot not in seen:
+            seen.add(slot)
+            entry, instruction = entries.get(slot), Instruction(store, slot)
+            row, operands = (instruction.row, instruction.operands) if entry is None else (entry.function, entry.operands)
+            if row is None:
+                return False
+            waiting += () if entry is not None and not entry.differentiable or row.steps else operands
+    return True
 
 
 def node_of(tensor):

@@ -146,7 +146,7 @@ class Emitter:
         if op in SPECIAL:
             # The last argument is for methods in Cython.
             return self._in_double(values, lambda xs: b.call(self._outside(f"tapegrad_{op}", [F64] * len(xs) + [I32]), [*xs, ir.Constant(I32, 0)]))
-        if op in L.COMPILED_BINARY:
+        if op in L.COMPILED:
             return self._in_double(values, lambda xs: b.call(self._outside(f"tapegrad_{op}", [F64] * len(xs)), xs))
         raise InternalError(f"the emitter has no lowering for {op!r}")
 

@@ -6,6 +6,9 @@ order a.  Up to x = a + 1 the series of P (DLMF 8.7.1) is differentiated term by
 ``t[n] (log x - digamma(a+n+1))``.  Beyond, the continued fraction of
 ``Q = 1 - P`` (DLMF 8.9.2) is, each step of Lentz's algorithm together with its
 derivative.  In both all large terms have one sign, so that nothing cancels.
+`betainc_da` and `betainc_db` are the derivatives of the regularised incomplete beta function I(a, b, x) in a and b, by its
+continued fraction (DLMF 8.17.22), of I below its mean and of ``1 - I`` beyond; `stdtr_ddf` that of Student's distribution
+function, which is made of it, in the degrees of freedom.
 `zeta` is the Hurwitz zeta function: Euler and Maclaurin's formula (DLMF 25.11.5) from the tenth term on.
 Plain Python, compiled by Numba when a sweep first needs it.
 """
@@ -14,27 +17,33 @@ from __future__ import annotations
 
 import math
 
+from .compile import helper
+
+
+@helper
+def _digamma(x):
+    """By recurrence to where the asymptotic series (DLMF 5.11.2) is exact."""
+    total, up = 0.0, x
+    while up < 12.0:
+        total -= 1.0 / up
+        up += 1.0
+    t = 1.0 / (up * up)
+    return total + math.log(up) - 0.5 / up - t * (
+        1.0 / 12.0 - t * (1.0 / 120.0 - t * (1.0 / 252.0 - t * (1.0 / 240.0 - t * (1.0 / 132.0 - t * 691.0 / 32760.0))))
+    )
+
 
 def gammainc_da(a, x):
     """Derivative of ``gammainc(a, x)`` in `a`; that of ``gammaincc`` is its negative.
 
-    One function, for Numba compiles it as such: digamma(a); the factor before both expansions; the series, which
-    returns; the continued fraction.
+    The factor before both expansions; the series, which returns; the continued fraction.
     """
     if not (a > 0.0 and x >= 0.0) or math.isinf(a):
         return math.nan
     if x == 0.0 or math.isinf(x):
         return 0.0
     log_x = math.log(x)
-    # digamma(a), by recurrence to where the asymptotic series (DLMF 5.11.2) is exact.
-    digamma, up = 0.0, a
-    while up < 12.0:
-        digamma -= 1.0 / up
-        up += 1.0
-    t = 1.0 / (up * up)
-    digamma += math.log(up) - 0.5 / up - t * (
-        1.0 / 12.0 - t * (1.0 / 120.0 - t * (1.0 / 252.0 - t * (1.0 / 240.0 - t * (1.0 / 132.0 - t * 691.0 / 32760.0))))
-    )
+    digamma = _digamma(a)
     # x**a exp(-x) / gamma(a + 1), near a large a in a form whose exponents do not cancel.
     off = (x - a) / a
     if a > 20.0 and abs(off) < 0.7:
@@ -83,6 +92,78 @@ def gammainc_da(a, x):
         if abs(factor - 1.0) < 1e-16 and abs(step) <= 1e-16 * abs(dlog):
             break
     return -front * a * h * (log_x - digamma + dlog)
+
+
+@helper
+def _betainc_slope(in_a, a, b, x, y):
+    """The derivative of I(a, b, x) in a, or else in b; y is ``1 - x``."""
+    if not (a > 0.0 and b > 0.0 and x > 0.0 and y > 0.0) or math.isinf(a + b):
+        return 0.0 if x == 0.0 or y == 0.0 else math.nan
+    log_x = math.log(x) if x < 0.5 else math.log1p(-y)
+    log_y = math.log(y) if y < 0.5 else math.log1p(-x)
+    sign = 1.0
+    if x * (a + b + 2.0) > a + 1.0:
+        # 1 - I is I(b, a, y).
+        a, b, x, log_x, log_y, in_a, sign = b, a, y, log_y, log_x, not in_a, -1.0
+    front = math.exp(a * log_x + b * log_y + math.lgamma(a + b) - math.lgamma(a + 1.0) - math.lgamma(b))
+    if front == 0.0:
+        return 0.0
+    slope = (log_x - _digamma(a + 1.0) if in_a else log_y - _digamma(b)) + _digamma(a + b)
+    # Lentz's algorithm for 1 + d1 / (1 + d2 / (1 + ...)), each step with its derivative.
+    c, dc, d, dd, fraction, m = 1.0, 0.0, 0.0, 0.0, 1.0, 0.0
+    while m < 1e5:
+        at = a + 2.0 * m
+        if m > 0.0:
+            factor = m * x / ((at - 1.0) * at)
+            term, rise = factor * (b - m), factor
+            if in_a:
+                rise = -term * (1.0 / (at - 1.0) + 1.0 / at)
+            d, dd = 1.0 / (1.0 + term * d), rise * d + term * dd
+            dd *= -d * d
+            c, dc = 1.0 + term / c, (rise - term * dc / c) / c
+            fraction *= c * d
+            slope -= dc / c + dd / d
+        factor = -(a + m) * x / (at * (at + 1.0))
+        term, rise = factor * (a + b + m), factor
+        if in_a:
+            rise = term * (1.0 / (a + m) + 1.0 / (a + b + m) - 1.0 / at - 1.0 / (at + 1.0))
+        d, dd = 1.0 / (1.0 + term * d), rise * d + term * dd
+        dd *= -d * d
+        c, dc = 1.0 + term / c, (rise - term * dc / c) / c
+        fraction *= c * d
+        step = dc / c + dd / d
+        slope -= step
+        m += 1.0
+        if not (abs(c * d - 1.0) > 1e-16 or abs(step) > 1e-16 * abs(slope)):
+            break
+    return sign * front / fraction * slope
+
+
+def betainc_da(a, b, x):
+    """Derivative of ``betainc(a, b, x)`` in `a`."""
+    return _betainc_slope(True, a, b, x, 1.0 - x)
+
+
+def betainc_db(a, b, x):
+    """Derivative of ``betainc(a, b, x)`` in `b`."""
+    return _betainc_slope(False, a, b, x, 1.0 - x)
+
+
+def stdtr_ddf(df, t):
+    """Derivative of ``stdtr(df, t)`` in `df`."""
+    square = t * t
+    if not df > 0.0 or math.isinf(square):
+        return 0.0 if df > 0.0 else math.nan
+    if df > 2e3 * (1.0 + square * square):
+        # Beside the normal distribution: the series in 1 / df, of which the two parts below are nearly opposite.
+        density, u = math.exp(-0.5 * square) / math.sqrt(2.0 * math.pi), 1.0 / df
+        first, second = (square + 1.0) * 0.25, (((3.0 * square - 5.0) * square - 7.0) * square - 3.0) / 96.0
+        third = (((((square - 11.0) * square + 14.0) * square + 6.0) * square - 3.0) * square - 15.0) / 384.0
+        return density * t * u * u * (first + u * (2.0 * second + 3.0 * third * u))
+    half, whole = 0.5 * df, df + square
+    density = math.exp(math.lgamma(half + 0.5) - math.lgamma(half) - (half + 0.5) * math.log1p(square / df)) / math.sqrt(math.pi * df)
+    part = 0.25 * _betainc_slope(True, half, 0.5, df / whole, square / whole)
+    return (-part if t > 0.0 else part) - density * t / (2.0 * df)
 
 
 def zeta(s, q):

@@ -27,7 +27,7 @@ LIBM = {
 #: Functions of `scipy.special.cython_special`: name -> (name there, number of arguments).
 SPECIAL = {
     "lgamma": ("gammaln", 1), "digamma": ("psi", 1), **{name: (name, 1) for name in L.SCIPY_UNARY},
-    **{name: (name, 2) for name in L.SCIPY_BINARY},
+    **{name: (name, 2) for name in L.SCIPY_BINARY}, **{name: (name, 3) for name in L.SCIPY_TERNARY},
 }  # fmt: skip
 
 #: Functions written in the language itself.
@@ -50,7 +50,7 @@ def needs_symbols(expr):
             function, count = SPECIAL[name]
             prototype = f"double ({count * 'double, '}int __pyx_skip_dispatch)"
             define(f"tapegrad_{name}", capsule("scipy.special.cython_special", function, prototype))
-        elif name in L.COMPILED_BINARY:
+        elif name in L.COMPILED:
             from .compile import plain_address
 
             define(f"tapegrad_{name}", plain_address(compiled_function(name)))
@@ -58,8 +58,8 @@ def needs_symbols(expr):
 
 @cache
 def compiled_function(name):
-    """A function of two floats that is written in Python, compiled by Numba."""
+    """A function of floats that is written in Python, compiled by Numba."""
     from . import gamma
     from .compile import compiled
 
-    return compiled("float64(float64, float64)")(getattr(gamma, name))
+    return compiled(f"float64({', '.join(['float64'] * L.COMPILED[name])})")(getattr(gamma, name))

@@ -66,7 +66,7 @@ def _flatten(thing, leaves):
     if dataclasses.is_dataclass(thing) and not isinstance(thing, type):
         names = tuple(f.name for f in dataclasses.fields(thing))
         return Structure(kind, names, tuple(_flatten(getattr(thing, n), leaves) for n in names))
-    leaves.append(registry.objects.joined(thing) if kind is np.ndarray and thing.dtype.char == "O" else thing)
+    leaves.append(thing if kind is float or kind is np.ndarray and thing.dtype.char != "O" else registry.objects.joined(thing))
     return LEAF
 
 

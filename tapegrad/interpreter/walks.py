@@ -47,12 +47,12 @@ class Walks:
                 self._digest = lambda array: digest(data_address(array), array.nbytes)
         return self._digest(array)
 
-    def gammainc_da(self, a: Any, x: Any) -> Any:
+    def on_arrays(self, name: str, *operands: Any) -> Any:
         """The value of the row of that name: the function of `codegen.gamma` on arrays."""
         from ..codegen.library import compiled_function
 
-        values = np.vectorize(compiled_function("gammainc_da"), otypes=[float])(a, x)
-        return values.astype(np.float32) if getattr(x, "dtype", None) == np.float32 else values
+        values = np.vectorize(compiled_function(name), otypes=[float])(*operands)
+        return values.astype(np.float32) if getattr(operands[-1], "dtype", None) == np.float32 else values
 
     def reclaim(self, store: Any) -> Any:
         """See `reclaim.reclaim`."""

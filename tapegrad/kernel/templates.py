@@ -141,7 +141,7 @@ class Template:
             if self.decide(L.eq(args[1], 1.0)):
                 return args[0]
         row = BY_NAME.get(ROW_OF.get(name, name))
-        if row is None or self.absolute and name in L.COMPILED_BINARY:
+        if row is None or self.absolute and name in L.COMPILED:
             raise NotLowered(f"the derivative of {self.row.name} needs {name}, which has no {'derivative of its own' if row else 'row'}")
         return self.emit(row.name, *args)
 

@@ -113,7 +113,7 @@ class Term(RuleArray):
         if name == "select" and args[0].number is not None:
             shape, char = _shape(args), _result(args[1:])
             return args[1 if args[0].number else 2].cast(char).broadcast_to(shape)
-        if all(a.is_scalar for a in args):
+        if all(a.is_scalar for a in args) and (len(args) < 3 or name == "select"):
             return self._scalar(name, args)
         return self._array(name, args)
 
@@ -193,7 +193,7 @@ def _decides(one, other):
 
 def _row(name, again):
     row = row_of(name)
-    if row is None or again and name in L.COMPILED_BINARY:
+    if row is None or again and name in L.COMPILED:
         raise NotLowered(f"a derivative needs {name}, which has no {'derivative of its own' if row else 'row'}")
     return row
 

@@ -1,9 +1,11 @@
-"""A few names of ``torch.nn``: `Parameter` and `functional`.
+"""PyTorch's names: `Parameter`, layers, `functional`, `utils`, and `names`, the table of them.
 
-Imports: common, array.
+Imports: common, tape, array, numpy_api.
 """
 
 from ..array.tensor import Parameter
-from . import functional
+from . import functional, names, utils
+from .modules import Dropout, LayerNorm, Linear, Module, ModuleList, Sequential
+from .modules import __getattr__ as __getattr__
 
-__all__ = ["Parameter", "functional"]
+__all__ = ["Dropout", "LayerNorm", "Linear", "Module", "ModuleList", "Parameter", "Sequential", "functional", "names", "utils"]

@@ -12,18 +12,17 @@ from ..array.functions import lift, log_softmax, logsumexp, relu, sigmoid, softm
 from ..array.record import apply, record_aux
 from ..array.tensor import Tensor
 from ..array.typing import TensorLike
-from ..common.errors import OptionError
 from ..common.host_functions import host_function
+from .names import getter
+from .pieces import check_reduction, reduced
 
 __all__ = [
     "binary_cross_entropy_with_logits", "cross_entropy", "log_softmax", "logsumexp", "mse_loss", "relu", "sigmoid", "softmax",
     "softplus", "tanh",
 ]  # fmt: skip
 
-
-def _check_reduction(reduction):
-    if reduction not in ("mean", "sum", "none"):
-        raise OptionError(f"reduction must be 'mean', 'sum' or 'none', not {reduction!r}")
+# PyTorch's other names, of a table.
+__getattr__ = getter("tg.nn.functional")
 
 
 def binary_cross_entropy_with_logits(input: TensorLike, target: TensorLike, reduction: Literal["mean", "sum", "none"] = "mean") -> Tensor:
@@ -48,7 +47,7 @@ def binary_cross_entropy_with_logits(input: TensorLike, target: TensorLike, redu
     >>> tg.nn.functional.binary_cross_entropy_with_logits(tg.tensor([0.0]), tg.tensor([1.0]))
     tensor(0.6931)
     """
-    _check_reduction(reduction)
+    check_reduction(reduction)
     input, target = lift(input), lift(target)
     if input.shape != target.shape:
         raise ValueError(
@@ -90,7 +89,7 @@ def cross_entropy(input: TensorLike, target: TensorLike, reduction: Literal["mea
     >>> tg.nn.functional.cross_entropy(tg.tensor([[0.0, 0.0]]), [1])
     tensor(0.6931)
     """
-    _check_reduction(reduction)
+    check_reduction(reduction)
     input = lift(input)
     target = lift(target) if isinstance(target, Differentiable) else np.asarray(target)
     shape = input.shape
@@ -142,6 +141,4 @@ def mse_loss(input: TensorLike, target: TensorLike, reduction: Literal["mean", "
     >>> tg.nn.functional.mse_loss(tg.tensor([1.0, 2.0]), [1.0, 4.0])
     tensor(2.)
     """
-    _check_reduction(reduction)
-    squares = (lift(input) - target) ** 2
-    return squares if reduction == "none" else squares.sum() if reduction == "sum" else squares.mean()
+    return reduced((lift(input) - target) ** 2, reduction)

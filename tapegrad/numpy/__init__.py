@@ -1,6 +1,6 @@
 """NumPy's namespace in which everything works: ``import tapegrad.numpy as np``.
 
-Imports: tape, array, numpy_api.
+Imports: common, tape, array, numpy_api.
 
 What it has is what NumPy has, under the same names, made when it is first asked for.  On plain data each function is NumPy's
 own.  A list that holds tensors is one where NumPy takes an array (`numpy_api.lists`), ``np.array`` and ``np.asarray`` take tensors,

@@ -15,8 +15,10 @@ import numpy as np
 from ..array.differentiable import Differentiable
 from ..array.dual import running
 from ..array.objects import PLAIN, holds_tensors, in_objects, joined, operand
-from ..array.record import normalise, plain
-from ..numpy_api.dispatch import FUNCTIONS
+from ..array.record import guard_on, normalise, plain
+from ..array.whole import is_whole
+from ..common.host_functions import host_function
+from ..numpy_api.dispatch import FUNCTIONS, any_tracked
 from ..numpy_api.lists import taking_lists
 from ..numpy_api.own_code import private_code
 from ..numpy_api.shaping import cast
@@ -43,6 +45,23 @@ def making(function):
         return fillable(function(*args, **kwargs))
 
     return call
+
+
+@functools.wraps(np.arange, updated=())
+def arange(*args, **kwargs):
+    things = (args, kwargs)
+    return _arange(*args, **kwargs) if any_tracked(things) and not is_whole(things) else fillable(np.arange(*args, **kwargs))
+
+
+@host_function
+def _steps(start, stop, step):
+    return np.maximum(0, np.ceil((stop - start) / step)).astype(int)
+
+
+def _arange(start, stop=None, step=1, dtype=None):
+    start, stop = (0.0, start) if stop is None else (start, stop)
+    result = start + step * np.arange(guard_on(_steps(), start, stop, step))
+    return result if dtype is None else cast(result, dtype) if isinstance(result, Differentiable) else result.astype(dtype)
 
 
 @functools.wraps(np.full, updated=())

@@ -10,7 +10,7 @@ from ..numpy_api.lists import taking_lists
 from . import makers
 
 #: Those that make arrays, out of numbers and of arrays.
-_MAKERS = "zeros ones empty eye identity tri arange".split()
+_MAKERS = "zeros ones empty eye identity tri".split()
 _MAKERS_OF_ARRAYS = "zeros_like ones_like empty_like linspace logspace geomspace copy diag diagflat vander".split()
 _JOINING = "array asarray asanyarray ascontiguousarray asfortranarray require".split()
 
@@ -19,6 +19,7 @@ _OURS = {
     **{getattr(np, name): makers.making(getattr(np, name)) for name in _MAKERS},
     **{getattr(np, name): makers.making(taking_lists(getattr(np, name))) for name in _MAKERS_OF_ARRAYS},
     **{getattr(np, name): makers.joining(getattr(np, name)) for name in _JOINING},
+    np.arange: makers.arange,
     np.full: makers.full,
     np.full_like: makers.full_like,
     np.fromiter: makers.fromiter,

@@ -7,6 +7,9 @@ library too.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 
 from ..array.differentiable import Differentiable
@@ -19,11 +22,12 @@ _SAME = (
 ).split()
 
 
-def _method(name):
+def method_of(name: str) -> Callable[..., Any]:
+    """NumPy's function as a method, in which PyTorch's ``dim`` and ``keepdim`` are understood as well."""
     function = getattr(np, name)
 
     def method(self, *args, **kwargs):
-        return function(self, *args, **kwargs)
+        return function(self, *args, **{{"dim": "axis", "keepdim": "keepdims"}.get(key, key): value for key, value in kwargs.items()})
 
     method.__name__ = method.__qualname__ = name
     method.__doc__ = f"``np.{name}`` of this tensor."
@@ -59,10 +63,10 @@ def _attribute(name):
     return property(lambda self: getattr(np.asarray(self._v), name), doc=f"As `numpy.ndarray.{name}`.")
 
 
-attach(Differentiable, {name: _method(name) for name in _SAME})
+attach(Differentiable, {name: method_of(name) for name in _SAME})
 #: NumPy calls methods of these names on the elements of an array of objects (`tapegrad.array.objects`).
 _OF_ELEMENTS = {f.__name__ for f in (*BY_FUNCTION, *VALUES, *DIRECT) if isinstance(f, np.ufunc) and hasattr(np, f.__name__) and f.nout == 1}
-attach(Differentiable, {name: _method(name) for name in _OF_ELEMENTS if not hasattr(Differentiable, name)})
+attach(Differentiable, {name: method_of(name) for name in _OF_ELEMENTS if not hasattr(Differentiable, name)})
 attach(Differentiable, {function.__name__: function for function in (compress, fill, sort, partition)})
 attach(Differentiable, {name: _attribute(name) for name in ("flags", "itemsize", "nbytes", "strides")})
 attach(Differentiable, {

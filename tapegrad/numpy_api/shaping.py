@@ -14,7 +14,7 @@ import numpy as np
 
 from ..array import functions as F
 from ..array.record import normalise, plain, trace_of
-from ..common.errors import DtypeError, UnsupportedFunctionError
+from ..common.errors import UnsupportedFunctionError
 from .dispatch import any_tracked, implements, refuse, values_of
 
 #: What NumPy takes for an array, as a tensor.
@@ -59,11 +59,6 @@ def cast(t, dtype):
     dtype = np.dtype(dtype)
     if t.dtype == dtype:
         return t
-    if dtype.kind != "f" and t.requires_grad:
-        raise DtypeError(
-            f"a value that requires a gradient (shape {tuple(t.shape)}) would be rounded to {dtype}, which cuts its "
-            "derivative; use a float dtype, or .detach() first"
-        )
     return F.astype(t, dtype)
 
 

@@ -1,11 +1,19 @@
 """Optimisers for define-by-run code, with the interface of ``torch.optim``.
 
-Imports: common, tape, array, optimize.
+Imports: common, tape, array, nn, optimize.
 """
 
+from typing import TYPE_CHECKING
+
+from ..nn.names import getter
+from . import lr_scheduler as lr_scheduler
 from .adam import Adam, AdamW
 from .lbfgs import LBFGS
 from .optimizer import Optimizer
+from .rmsprop import RMSprop
 from .sgd import SGD
 
-__all__ = ["SGD", "Adam", "AdamW", "LBFGS", "Optimizer"]
+__all__ = ["SGD", "Adam", "AdamW", "LBFGS", "Optimizer", "RMSprop"]
+
+if not TYPE_CHECKING:
+    __getattr__ = getter("tg.optim")

@@ -12,6 +12,7 @@ import numpy as np
 
 from ..array.differentiable import Differentiable
 from ..common.errors import DtypeError, OptimizationError, StructureError
+from ..common.tables import array_of, labelled_as
 from ..common.tree import flatten, leaf_names, unflatten
 
 
@@ -48,7 +49,8 @@ class Layout:
 
     def __init__(self, x0, name="x0"):
         x0 = _array_like(x0)
-        leaves, self.structure = flatten(x0)
+        self.starts, self.structure = flatten(x0)
+        leaves = [array_of(leaf) for leaf in self.starts]
         self.names = [f"{name}{rest}" for rest in leaf_names(self.structure)]
         parts = [_floats(leaf, n) for leaf, n in zip(leaves, self.names)]
         self.shapes = [None if isinstance(leaf, numbers.Number) else np.shape(p) for leaf, p in zip(leaves, parts)]
@@ -82,6 +84,10 @@ class Layout:
     def container(self, x):
         """Vector `x` in the containers of the start (views of it, and floats)."""
         return unflatten(self.structure, self.leaves(x))
+
+    def labelled(self, x):
+        """`container` with the labels of the start."""
+        return unflatten(self.structure, [labelled_as(start, leaf) for start, leaf in zip(self.starts, self.leaves(x))])
 
     def traced(self, x):
         """`container` for a vector that may be a tensor: its parts are too, and of an array they are NumPy's numbers."""

@@ -128,5 +128,5 @@ def finished(solution, layout, differs, start, **more):
 
 
 def shaped(layout, x):
-    """Vector `x` in the containers of the start, sharing nothing with it."""
-    return layout.container(np.array(x, np.float64))
+    """Vector `x` in the containers of the start and with its labels, sharing nothing with it."""
+    return layout.labelled(np.array(x, np.float64))

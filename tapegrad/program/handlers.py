@@ -177,6 +177,6 @@ def _suppressed(frame, instructions, start):
             # Attributes of what it gives belong to no name.
             names.append(("",))
     things = [_resolved(frame, name) for name in names]
-    if contextlib.suppress in things and any(isinstance(t, (type, tuple)) and t is not contextlib.suppress and _could_catch(t) for t in things):
+    if any(t is contextlib.suppress for t in things) and any(isinstance(t, (type, tuple)) and t is not contextlib.suppress and _could_catch(t) for t in things):
         return "with suppress(...)"
     return None

@@ -28,11 +28,14 @@ UNARY = (
 BINARY = "pow arctan2 hypot fmod copysign polygamma".split()
 
 #: Functions that are SciPy's ufuncs of the same name.
-SCIPY_UNARY = "erfc erfinv erfcx logit log_expit gamma i0 i1 i0e i1e j0 j1 entr log_ndtr ndtr ndtri y0 y1 erfcinv".split()
-SCIPY_BINARY = "beta betaln gammainc gammaincc xlogy xlog1py rel_entr kl_div jv yv iv ive".split()
+SCIPY_UNARY = "erfc erfinv erfcx logit log_expit gamma rgamma gammasgn i0 i1 i0e i1e j0 j1 entr log_ndtr ndtr ndtri ndtri_exp y0 y1 erfcinv".split()
+SCIPY_BINARY = (
+    "beta betaln gammainc gammaincc gammaincinv gammainccinv stdtr stdtrit owens_t xlogy xlog1py rel_entr kl_div jv yv iv ive".split()
+)
+SCIPY_TERNARY = "betainc betaincc betaincinv betainccinv".split()
 
-#: Functions that are compiled from Python (`tapegrad.codegen.gamma`).
-COMPILED_BINARY = ["gammainc_da", "zeta"]
+#: Functions that are compiled from Python (`tapegrad.codegen.gamma`), and of how many operands.
+COMPILED = {"gammainc_da": 2, "zeta": 2, "stdtr_ddf": 2, "betainc_da": 3, "betainc_db": 3}
 
 
 class Operators:
@@ -177,7 +180,7 @@ def function(name):
     return apply
 
 
-for _name in UNARY + BINARY + SCIPY_UNARY + SCIPY_BINARY + COMPILED_BINARY:
+for _name in UNARY + BINARY + SCIPY_UNARY + SCIPY_BINARY + SCIPY_TERNARY + [*COMPILED]:
     globals()[_name] = function(_name)
 
 eq = function("eq")

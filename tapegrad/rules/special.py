@@ -13,7 +13,7 @@ import numpy as np
 from ..common.registry import registry
 from ..common.uninterrupted import imported
 from . import lang as L
-from .table import elementwise
+from .table import elementwise, zero
 
 TWO_OVER_SQRT_PI = 2.0 / math.sqrt(math.pi)
 
@@ -99,6 +99,8 @@ scipy_row("log_expit", (lambda x, z: L.sigmoid(-x),), "log of expit, accurate fo
 
 # ---- gamma and beta functions --------------------------------------------------------------
 scipy_row("gamma", (lambda x, z: z * L.digamma(x),), "gamma function")
+scipy_row("rgamma", (lambda x, z: -z * L.digamma(x),), "1 / gamma(x); the derivative at its zeros is NaN")
+scipy_row("gammasgn", (zero,), "sign of the gamma function")
 scipy_row(
     "beta",
     (
@@ -124,16 +126,20 @@ def _gamma_density(a, x):
     return L.select((a > 20.0) & (L.abs(off) < 0.7), large, small)
 
 
-def gammainc_da_value(a, x):
-    """The derivative of ``gammainc(a, x)`` in `a`."""
-    return registry.walks.gammainc_da(a, x)
+def _derivative_row(of, name, operand, slope, doc):
+    """A row that is the derivative of another one in a parameter, compiled from Python: it has one in its last operand alone."""
+    *parameters, _ = range(L.COMPILED[name])
+    refused = dict.fromkeys(parameters, f"{of} has no second derivative in {operand}")
+    elementwise(
+        name, lambda *operands: registry.walks.on_arrays(name, *operands), getattr(L, name), (*[None] * len(parameters), slope),
+        node=name.title().replace("_", ""), doc=doc, calls_scipy=True, refused=refused,
+    )
 
 
-elementwise(
-    "gammainc_da", gammainc_da_value, L.gammainc_da,
-    (None, lambda a, x, z: L.select(L.eq(x, 0.0) & (a > 1.0), 0.0, _gamma_density(a, x) * (L.log(x) - L.digamma(a)))),
-    node="GammaincDa", doc="derivative of gammainc in its order, which is a constant here", calls_scipy=True,
-    refused={0: "gammainc has no second derivative in its order"},
+_derivative_row(
+    "gammainc", "gammainc_da", "its order",
+    lambda a, x, z: L.select(L.eq(x, 0.0) & (a > 1.0), 0.0, _gamma_density(a, x) * (L.log(x) - L.digamma(a))),
+    "derivative of gammainc in its order, which is a constant here",
 )
 scipy_row(
     "gammainc", (lambda a, x, z: L.gammainc_da(a, x), lambda a, x, z: _gamma_density(a, x)),
@@ -142,6 +148,87 @@ scipy_row(
 scipy_row(
     "gammaincc", (lambda a, x, z: -L.gammainc_da(a, x), lambda a, x, z: -_gamma_density(a, x)),
     "regularised upper incomplete gamma function",
+)
+
+scipy_row(
+    "gammaincinv", (lambda a, p, z: -L.gammainc_da(a, z) / _gamma_density(a, z), lambda a, p, z: 1.0 / _gamma_density(a, z)),
+    "inverse of gammainc in its second argument",
+)
+scipy_row(
+    "gammainccinv", (lambda a, p, z: -L.gammainc_da(a, z) / _gamma_density(a, z), lambda a, p, z: -1.0 / _gamma_density(a, z)),
+    "inverse of gammaincc in its second argument",
+)
+
+
+def _beta_density(a, b, x):
+    large = L.exp(L.xlogy(a - 1.0, x) + L.xlog1py(b - 1.0, -x) - L.betaln(a, b))
+    return L.select(a + b > 100.0, large, L.pow(x, a - 1.0) * L.pow(1.0 - x, b - 1.0) / L.beta(a, b))
+
+
+def _beta_slopes(a, b, x):
+    """The derivatives of the logarithm of the density in `a` and in `b`."""
+    both = L.digamma(a + b)
+    return L.log(x) - L.digamma(a) + both, L.log1p(-x) - L.digamma(b) + both
+
+
+for _k, _name in enumerate("ab"):
+    _derivative_row(
+        "betainc", f"betainc_d{_name}", "its parameters",
+        lambda a, b, x, z, k=_k: L.times(_beta_density(a, b, x), _beta_slopes(a, b, x)[k]),
+        f"derivative of betainc in its {('first', 'second')[_k]} argument, which is a constant here",
+    )
+for _name, _sign, _what in (("betainc", 1.0, "regularised incomplete beta function"), ("betaincc", -1.0, "1 - betainc(a, b, x)")):
+    scipy_row(
+        _name,
+        (
+            lambda a, b, x, z, sign=_sign: sign * L.betainc_da(a, b, x), lambda a, b, x, z, sign=_sign: sign * L.betainc_db(a, b, x),
+            lambda a, b, x, z, sign=_sign: sign * _beta_density(a, b, x),
+        ),
+        _what,
+    )  # fmt: skip
+    scipy_row(
+        f"{_name}inv",
+        (
+            lambda a, b, p, z: -L.betainc_da(a, b, z) / _beta_density(a, b, z),
+            lambda a, b, p, z: -L.betainc_db(a, b, z) / _beta_density(a, b, z),
+            lambda a, b, p, z, sign=_sign: sign / _beta_density(a, b, z),
+        ),
+        f"inverse of {_name} in its third argument",
+    )
+
+
+# ---- Student's t, and others of statistics -------------------------------------------------
+def _student_density(df, t):
+    return L.exp(-0.5 * (df + 1.0) * L.log1p(t * t / df) - L.betaln(0.5 * df, 0.5)) / L.sqrt(df)
+
+
+def _student_slope(df, t, z):
+    square = t * t
+    slope = L.digamma(0.5 * df + 0.5) - L.digamma(0.5 * df) - 1.0 / df - L.log1p(square / df) + (df + 1.0) * square / (df * (df + square))
+    return 0.5 * _student_density(df, t) * slope
+
+
+_derivative_row(
+    "stdtr", "stdtr_ddf", "its degrees of freedom", _student_slope,
+    "derivative of stdtr in the degrees of freedom, which are a constant here",
+)
+scipy_row(
+    "stdtr", (lambda df, t, z: L.stdtr_ddf(df, t), lambda df, t, z: _student_density(df, t)),
+    "distribution function of Student's t of df degrees of freedom",
+)
+scipy_row(
+    "stdtrit",
+    (lambda df, p, z: -L.stdtr_ddf(df, z) / _student_density(df, z), lambda df, p, z: 1.0 / _student_density(df, z)),
+    "quantile of Student's t, inverse of stdtr",
+)
+scipy_row("ndtri_exp", (lambda y, z: math.sqrt(0.5 * math.pi) * L.erfcx(z * -math.sqrt(0.5)),), "inverse of log_ndtr")
+scipy_row(
+    "owens_t",
+    (
+        lambda h, a, z: L.exp(-0.5 * h * h) * L.erf(h * a * math.sqrt(0.5)) * (-0.5 / ROOT_2PI),
+        lambda h, a, z: L.exp(-0.5 * h * h * (1.0 + a * a)) / (2.0 * math.pi * (1.0 + a * a)),
+    ),
+    "Owen's T function",
 )
 
 # ---- Bessel functions ----------------------------------------------------------------------
@@ -220,5 +307,5 @@ scipy_row(
 #: that scipy need not be imported to build the table).
 SCIPY_UFUNCS = {
     "yn": "yv", "erf": "erf", "gammaln": "lgamma", "psi": "digamma", "digamma": "digamma", "expit": "sigmoid",
-    **{name: name for name in (*L.SCIPY_UNARY, *L.SCIPY_BINARY, "exp2", "expm1", "log1p", "cbrt")},
+    **{name: name for name in (*L.SCIPY_UNARY, *L.SCIPY_BINARY, *L.SCIPY_TERNARY, "exp2", "expm1", "log1p", "cbrt")},
 }  # fmt: skip

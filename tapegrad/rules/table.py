@@ -151,6 +151,11 @@ class Row:
         return bool(self.partials)
 
     @property
+    def steps(self):
+        """Whether it is constant between jumps: every partial derivative is the constant 0."""
+        return self.elementwise and all(p is None or p is zero for p in self.partials)
+
+    @property
     def index(self):
         """The position of the operand that holds flat positions, or None."""
         return self.constants[0] if self.constants and self.effect not in ("elementwise", "dense") else None

@@ -1,6 +1,6 @@
 """SciPy functions that cannot reach tensors by themselves, under SciPy's names.
 
-Imports: common, tape, array, numpy_api.
+Imports: common, array, numpy_api, autograd, transforms.
 
 SciPy's ufuncs work on tensors as they are (``scipy.special.erf(t)``).  Functions
 that turn their arguments into arrays first are mirrored here: called with a
@@ -9,4 +9,4 @@ tensor they record, called with plain numbers and arrays they are SciPy's own.
 SciPy's own object.
 """
 
-from . import integrate, interpolate, linalg, special, stats  # noqa: F401
+from . import integrate, interpolate, linalg, sparse, special, stats  # noqa: F401

@@ -12,6 +12,7 @@ from math import factorial
 import numpy as np
 
 from ..array.record import apply
+from ..autograd.custom import primitive
 from ..common.errors import UnsupportedFunctionError
 from ..common.uninterrupted import imported
 from .mirrors import MIRRORS, array, finite, mirror, own_names, value
@@ -159,6 +160,89 @@ def solve(a, b, lower=False, overwrite_a=False, overwrite_b=False, check_finite=
     elif assume_a not in (None, "gen", "general", "banded"):
         raise ValueError(f"{assume_a} is not a recognized matrix structure")
     return np.linalg.solve(np.swapaxes(a, -1, -2) if transposed else a, b)
+
+
+@primitive
+def _sylvester(a, b, q):
+    return imported("scipy.linalg").solve_sylvester(a, b, q)
+
+
+@_sylvester.defvjp
+def _(g, x, a, b, q):
+    back = _sylvester(a.T, b.T, g)
+    return -(back @ x.T), -(x.T @ back), back
+
+
+@_sylvester.defjvp
+def _(tangents, x, a, b, q):
+    da, db, dq = tangents
+    return _sylvester(a, b, dq - da @ x - x @ db)
+
+
+@_mirror
+def solve_sylvester(a, b, q):
+    """The solution X of ``a @ X + X @ b = q``, differentiable in all three.
+
+    Parameters
+    ----------
+    a : array-like, shape (m, m)
+    b : array-like, shape (n, n)
+    q : array-like, shape (m, n)
+    """
+    return _sylvester(*map(array, (a, b, q)))
+
+
+def _band(n, low, high):
+    """For each element of a matrix in bands the row that it is in, and whether there is that row."""
+    row = np.arange(n) + np.arange(-high, low + 1)[:, None]
+    return np.clip(row, 0, n - 1), (row >= 0) & (row < n)
+
+
+def _turned(ab, low, high):
+    """The bands of the transpose."""
+    row, inside = _band(ab.shape[1], high, low)
+    return np.where(inside, ab[np.arange(low + high, -1, -1)[:, None], row], 0.0)
+
+
+@primitive
+def _banded(ab, b, *, low, high):
+    return imported("scipy.linalg").solve_banded((low, high), ab, b, check_finite=False)
+
+
+@_banded.defvjp
+def _(g, x, ab, b, *, low, high):
+    back = _banded(_turned(ab, low, high), g, low=high, high=low)
+    row, inside = _band(ab.shape[1], low, high)
+    return np.where(inside, -np.sum(back[row] * x, axis=-1), 0.0), back
+
+
+@_banded.defjvp
+def _(tangents, x, ab, b, *, low, high):
+    row, _ = _band(ab.shape[1], high, low)
+    change = np.sum(_turned(tangents[0], low, high)[..., None] * x[row], axis=0)
+    return _banded(ab, tangents[1] - change, low=low, high=high)
+
+
+@_mirror
+def solve_banded(l_and_u, ab, b, overwrite_ab=False, overwrite_b=False, check_finite=True):
+    """The solution x of ``A @ x = b``, A being a matrix in bands; differentiable in these and in `b`.
+
+    Parameters
+    ----------
+    l_and_u : tuple of int
+        How many diagonals are below and above the main one.
+    ab : array-like, shape (l + u + 1, n)
+        A[i, j] stands in ``ab[u + i - j, j]``; what stands elsewhere has derivative zero.
+    b : array-like, shape (n,) or (n, k)
+    overwrite_ab, overwrite_b, check_finite : bool
+        As in SciPy; the first two have no effect.
+    """
+    low, high = map(int, l_and_u)
+    ab, b = array(ab), array(b)
+    finite(check_finite, ab, b)
+    if ab.ndim != 2 or ab.shape[0] != low + high + 1 or b.ndim not in (1, 2) or b.shape[0] != ab.shape[1]:
+        raise ValueError(f"bands of shape {tuple(ab.shape)} do not fit l + u + 1 = {low + high + 1} and b of shape {tuple(b.shape)}")
+    return _banded(ab, b[:, None], low=low, high=high)[:, 0] if b.ndim == 1 else _banded(ab, b, low=low, high=high)
 
 
 @_mirror

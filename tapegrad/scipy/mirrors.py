@@ -26,14 +26,15 @@ MIRRORS = {
     "scipy.special": ("log_softmax", "logsumexp", "multigammaln", "polygamma", "softmax"),
     "scipy.linalg": (
         "block_diag", "cho_factor", "cho_solve", "cholesky", "det", "eigh", "eigvalsh", "expm", "inv", "norm",
-        "pinv", "qr", "solve", "solve_triangular", "svd", "svdvals", "toeplitz",
+        "pinv", "qr", "solve", "solve_banded", "solve_sylvester", "solve_triangular", "svd", "svdvals", "toeplitz",
     ),
     "scipy.integrate": ("cumulative_trapezoid", "fixed_quad", "odeint", "quad", "simpson", "solve_ivp", "trapezoid"),
     "scipy.interpolate": ("CubicSpline",),
+    "scipy.sparse.linalg": ("splu", "spsolve"),
     "scipy.stats": (
-        "bernoulli", "beta", "binom", "cauchy", "chi2", "dirichlet", "expon", "gamma", "geom", "halfnorm", "invgamma",
-        "laplace", "logistic", "lognorm", "multivariate_normal", "nbinom", "norm", "poisson", "t", "truncnorm",
-        "uniform", "weibull_min",
+        "bernoulli", "beta", "betabinom", "binom", "cauchy", "chi2", "dirichlet", "expon", "gamma", "gaussian_kde", "geom", "gumbel_l",
+        "gumbel_r", "halfnorm", "invgamma", "laplace", "logistic", "lognorm", "multinomial", "multivariate_normal", "nbinom", "norm",
+        "pareto", "poisson", "rayleigh", "skewnorm", "t", "truncnorm", "uniform", "vonmises", "weibull_min", "wishart",
     ),
 }  # fmt: skip
 
@@ -146,7 +147,10 @@ def advice():
     public = [(home, name) for home, name, _ in names if not home.startswith("scipy._") and not name.startswith(("_", "<"))]
     home, called = public[-1] if public else ("scipy", "this one")
     if home == "scipy.sparse":
-        return "SciPy's sparse matrices take only arrays; make the product with a constant one a primitive (tapegrad explain LeaveTapeError)"
+        return (
+            "of SciPy's sparse matrices the products A @ t and t @ A take tensors, and tapegrad.scipy.sparse.linalg has spsolve and splu; "
+            "anything else with a constant one can be made a primitive (tapegrad explain LeaveTapeError)"
+        )
     return (
         f"SciPy's functions that take only arrays are in tapegrad.scipy, which has {', '.join(MIRRORS.get(home, ())) or 'nothing'} of "
         f"{home}; {called} is not supported: write it in NumPy functions, or give it a rule (tg.custom_vjp)"

@@ -65,7 +65,7 @@ def everything():
         if re.search(r"^@compiled", path.read_text(encoding="utf-8"), re.MULTILINE):
             module = ".".join((_PACKAGE.name, *path.relative_to(_PACKAGE).with_suffix("").parts))
             yield module, partial(import_module, module)
-    for name in L.COMPILED_BINARY:
+    for name in L.COMPILED:
         yield name, partial(compiled_function, name)
     for switch in (value_switch, reverse_switch):
         for special in (False, True):

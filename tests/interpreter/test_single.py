@@ -15,6 +15,8 @@ from tests.rules.examples_of_rows import ANY, DOMAINS, ELEMENTWISE, POSITIVE
 POINTS, NUMBERS, LANES = 20_000, 100, 4
 #: What the examples draw from, and farther out.
 FARTHER = {ANY: (-6.0, 6.0), POSITIVE: (0.01, 30.0)}
+#: Partial derivatives that are differences of logarithms, which Python, NumPy and the machine code round each in its way.
+ULPS = {"betainc_da": 4000, "betainc_db": 4000, "stdtr_ddf": 100, "stdtr": 40, "stdtrit": 40}
 
 
 def drawn(row, dtype, far, rng):
@@ -94,8 +96,8 @@ def test_numbers(name):
                 for lane in range(2):
                     one = [float(w[lane]) for w in at.values()]
                     swept = sum(map(along, slopes, one))
-                    near(on_duals(row, numbers, dict(zip(at, one)), None), swept, terms(row, numbers, at, lane))
-                    near(on_duals(row, numbers, at, LANES)[lane], swept, terms(row, numbers, at, lane))
+                    near(on_duals(row, numbers, dict(zip(at, one)), None), swept, terms(row, numbers, at, lane), ulps=ULPS.get(name, 4))
+                    near(on_duals(row, numbers, at, LANES)[lane], swept, terms(row, numbers, at, lane), ulps=ULPS.get(name, 4))
 
 
 def test_rows_of_many_shapes():

@@ -7,9 +7,10 @@ Temporaries begin as NaN (or as odd numbers), so that a read before a write show
 import numpy as np
 import scipy.special
 
-from tapegrad.codegen import gamma
+from tapegrad.codegen.library import compiled_function
 from tapegrad.interpreter import native
 from tapegrad.kernel import ir
+from tapegrad.rules import lang as L
 
 #: What `interpret` returns, as kernels do.
 FINE, NOT_FINITE = -1, -2
@@ -32,7 +33,7 @@ def _sigmoid(x):
 
 _OWN = {
     "mul0": _mul0, "sigmoid": _sigmoid, "softplus": lambda x: np.logaddexp(0, x), "sign": np.sign,
-    "gammainc_da": gamma.gammainc_da,
+    **{name: compiled_function(name) for name in L.COMPILED},
     "polygamma": lambda n, x: scipy.special.polygamma(int(n), x),
 }  # fmt: skip
 

@@ -309,7 +309,7 @@ def test_wrong_input():
         (lambda: np.array([t[0], 1.0], dtype=int), tg.errors.DtypeError, "rounded"),
         (lambda: np.zeros(3).__setitem__(0, t[0]), ValueError, "setting an array element"),
         (lambda: np.ones(t), (TypeError, LeaveTapeError), "integer"),
-        (lambda: np.arange(t[0]), LeaveTapeError, "float"),
+        (lambda: numpy.arange(t[0]), LeaveTapeError, "float"),
         (lambda: np.fromiter([t, t], float), ValueError, "one axis of numbers"),
     ):  # fmt: skip
         with pytest.raises(error, match=message):

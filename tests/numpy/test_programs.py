@@ -1,4 +1,4 @@
-"""Programs written for HIPS autograd (`programs.py`), with nothing but the import changed."""
+"""Programs written for HIPS autograd (`programs.py`, `more_programs.py`), with nothing but the import changed."""
 
 import types
 from pathlib import Path
@@ -9,19 +9,23 @@ import pytest
 import tapegrad as tg
 from tapegrad.common.tree import flatten, unflatten
 
-SOURCE = Path(__file__).with_name("programs.py")
+SOURCES = [Path(__file__).with_name(name) for name in ("programs.py", "more_programs.py")]
 
 
-def loaded(package):
-    """The programs, written for `package`."""
+def loaded(package, source):
+    """The programs of a file, written for `package`."""
     module = types.ModuleType(f"programs_of_{package}")
-    text = SOURCE.read_text(encoding="utf-8").replace("import autograd.", f"import {package}.").replace("from autograd", f"from {package}")
-    exec(compile(text, str(SOURCE), "exec"), vars(module))
+    text = source.read_text(encoding="utf-8").replace("import autograd.", f"import {package}.").replace("from autograd", f"from {package}")
+    exec(compile(text, str(source), "exec"), vars(module))
     return module
 
 
-OURS = loaded("tapegrad")
-NAMES = [program.__name__ for program in OURS.PROGRAMS]
+OURS = {source: loaded("tapegrad", source) for source in SOURCES}
+PROGRAMS = {program.__name__: (source, program) for source, module in OURS.items() for program in module.PROGRAMS}
+
+
+def test_there_are_many():
+    assert len(PROGRAMS) == sum(len(module.PROGRAMS) for module in OURS.values()) >= 60
 
 
 def same(found, expected, rtol):
@@ -32,16 +36,21 @@ def same(found, expected, rtol):
         np.testing.assert_allclose(np.asarray(f), np.asarray(e), rtol=rtol, atol=rtol)
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_as_hips_autograd(name):
+@pytest.fixture(scope="module")
+def theirs():
     pytest.importorskip("autograd")
-    theirs = loaded("autograd")
-    same(OURS.answer(getattr(OURS, name)), theirs.answer(getattr(theirs, name)), 1e-8)
+    return {source: loaded("autograd", source) for source in SOURCES}
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_as_hips_autograd(name, theirs):
+    source, program = PROGRAMS[name]
+    same(OURS[source].answer(program), theirs[source].answer(getattr(theirs[source], name)), 1e-8)
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
 def test_as_differences_and_in_other_modes(name):
-    function, argument = getattr(OURS, name)()
+    function, argument = PROGRAMS[name][1]()
     leaves, structure = flatten(argument)
     value, gradient = tg.value_and_grad(function)(argument)
     assert float(value) == pytest.approx(float(function(argument)), rel=1e-12)  # on plain arrays

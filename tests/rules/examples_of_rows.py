@@ -34,11 +34,16 @@ DOMAINS = {
     **dict.fromkeys("divide remainder fmod floor_divide".split(), (ANY, POSITIVE)),
     **dict.fromkeys("deg2rad rad2deg sinc erfc erfcx log_ndtr ndtr log_expit i0 i1 i0e i1e j0 j1".split(), (ANY,)),
     **dict.fromkeys("logaddexp2 fmax fmin heaviside".split(), (ANY, ANY)),
-    **dict.fromkeys("gamma entr".split(), (POSITIVE,)),
+    **dict.fromkeys("gamma rgamma gammasgn entr".split(), (POSITIVE,)),
     **dict.fromkeys("beta betaln rel_entr kl_div".split(), (POSITIVE, POSITIVE)),
     **dict.fromkeys("xlogy xlog1py".split(), (ANY, POSITIVE)),
     **dict.fromkeys("logit ndtri".split(), ((0.1, 0.9),)),
     **dict.fromkeys("gammainc gammaincc".split(), ((0.3, 4.0), POSITIVE)),
+    **dict.fromkeys("gammaincinv gammainccinv stdtrit".split(), ((0.5, 4.0), (0.1, 0.9))),
+    **dict.fromkeys("betainc betaincc betaincinv betainccinv".split(), ((0.5, 4.0), POSITIVE, (0.1, 0.9))),
+    "stdtr": (POSITIVE, ANY),
+    "owens_t": (ANY, ANY),
+    "ndtri_exp": ((-3.0, -0.1),),
     "erfinv": (UNIT,),
     "y0": (POSITIVE,),
     "y1": (POSITIVE,),
@@ -53,6 +58,8 @@ DOMAINS = {
     "is_nan": (ANY,),
     "clip": (ANY, (-1.0, -0.5), (0.5, 1.0)),
     **dict.fromkeys("polygamma gammainc_da".split(), (None, POSITIVE)),
+    **dict.fromkeys("betainc_da betainc_db".split(), (None, None, (0.1, 0.9))),
+    "stdtr_ddf": (None, ANY),
 }
 ELEMENTWISE = [row.name for row in ROWS if row.elementwise]
 
@@ -60,7 +67,7 @@ ELEMENTWISE = [row.name for row in ROWS if row.elementwise]
 def drawn(rng, domain, shape, name=None, position=None):
     """Values of the domain, away from the kinks at integers."""
     if domain is None:
-        if name in ("polygamma", "gammainc_da", "ldexp", "jv", "yv", "iv", "ive"):
+        if name in ("polygamma", "gammainc_da", "stdtr_ddf", "betainc_da", "betainc_db", "ldexp", "jv", "yv", "iv", "ive"):
             return np.full(shape, 2.0)
         return rng.integers(0, 2, shape).astype(bool)
     values = np.asarray(rng.uniform(*domain, shape))

@@ -53,6 +53,7 @@ ONE = {
     "lgamma": [(-7.3, 4.33730730551005), (1e-09, -1000000000.5772156), (0.7, -1.2200235536979347), (1000000.0, 13.815510057964191)],
     "digamma": [(-7.3, 14.951383181433922), (1e-09, 9.999999999999999e+17), (0.7, 2.834049156694611), (1000000.0, 1.0000005000001667e-06)],
     "gamma": [(-7.3, 0.001814676778158473), (1e-09, -9.999999999999999e+17), (0.7, -1.5836580798332283), (160.0, 1.494580817796296e+283)],
+    "rgamma": [(-7.3, -10366.713724920994), (1e-09, 1.0000000011544312), (0.7, 0.9398856296900172), (160.0, -1.721261631139815e-282)],
     "i0": [(-600.0, -6.141181345066892e+258), (1e-09, 5e-10), (3.0, 3.9533702174026093)],
     "i1": [(-600.0, 6.1360701016950665e+258), (1e-09, 0.5), (3.0, 3.5630025133974876)],
     "i0e": [(-1000000.0, 1.9947121500246404e-10), (-39.9, 0.0007990648672601499), (1e-09, -0.9999999985), (2.5, -0.06346179208093619), (40.1, -0.0007930556368148173)],
@@ -62,6 +63,7 @@ ONE = {
     "y0": [(1e-06, 636619.772372175), (0.7, 1.1032498719076334), (30.2, -0.05896510661573954)],
     "y1": [(1e-06, 636619772363.306), (0.7, 1.3854063162449384), (30.2, -0.13363238937443092)],
     "erfcinv": [(1e-12, -97321105893.54887), (0.3, -1.5163632173337644), (1.9, -3.4280428114518378)],
+    "ndtri_exp": [(-1000.0, 0.02240236768623081), (-5.0, 0.35761703770126996), (-0.1, 5.346744780773686), (-1e-09, 162434114.3445461)],
     "entr": [(1e-300, 689.7755278982137), (0.9, -0.8946394843421738), (1e+300, -691.7755278982137)],
 }  # fmt: skip
 #: Row -> (x, y, derivative in x, derivative in y).
@@ -80,36 +82,53 @@ TWO = {
     "betaln": [(0.001, 0.002, -666.6699469464028, -166.66830561094596), (3.0, 50.0, -3.0380439506974493, -0.05883861236802413)],
     "gammainc": [(0.01, 1e-05, -9.816725261192564, 896.3279236891472), (2.5, 1.5, -0.25217540042362785, 0.30836065960753856), (50.0, 70.0, -0.001984018680936287, 0.0016791340146666916), (1000.0, 1010.0, -0.011945731337225441, 0.01188451503603511)],
     "gammaincc": [(0.01, 1e-05, 9.816725261192564, -896.3279236891472), (2.5, 1.5, 0.25217540042362785, -0.30836065960753856), (50.0, 70.0, 0.001984018680936287, -0.0016791340146666916)],
+    "gammaincinv": [(0.3, 0.2, 0.060714953827915134, 0.05464297083371104), (2.5, 0.9, 1.4299107264993554, 13.569990743493777), (50.0, 1e-06, 0.6677196575300017, 844124.7704700012)],
+    "gammainccinv": [(0.3, 0.2, 1.9110031774436493, -2.7522373338439694), (2.5, 1e-09, 2.724613453331805, -1060326375.9800236), (50.0, 0.4, 1.0179758181767886, -18.670226463750943)],
+    "stdtr": [(0.5, -3.0, -0.25872772673714384, 0.029633133748884072), (3.0, -40.0, -4.7812694250283065e-05, 1.2873450289638433e-06), (3.0, 1e-08, 9.732981649988489e-11, 0.36755259694786135), (30.0, -0.5, -6.0466743512406455e-05, 0.34787857969720454), (7.5, 2.0, 0.002540242160870015, 0.06273648094096242)],
+    "stdtrit": [(0.5, 0.1, 53.7234657229402, 205.99008159572747), (3.0, 1e-09, 2076.9721687088677, 344370665862.1125), (3.0, 0.6, -0.007962160889702462, 2.8613106143549882), (30.0, 0.9, -0.0009839048357161522, 5.989579368881059)],
+    "owens_t": [(0.3, 2.0, -0.08609711026832359, 0.02541756067092082), (-4.0, 0.5, 6.387045758763693e-05, 5.780498590179458e-06), (1.0, -3.0, 0.12065872645483118, 0.00010723775711956545)],
 }  # fmt: skip
-#: Row -> (order, x, derivative in x).
+#: Row -> (x, y, v, derivatives in each).
+THREE = {
+    "betainc": [(0.01, 0.02, 0.4, -22.39870618312107, 11.074574637678163, 0.027253415811391363), (2.5, 1.5, 0.3, -0.0948427191535116, 0.08702731862242216, 0.7001659909871994), (2.5, 1.5, 0.9375, -0.025803497987230285, 0.1119886935546472, 1.1557583326153122), (50.0, 70.0, 0.8125, -3.026043206288699e-22, 5.131446100155615e-22, 1.403568531646774e-19), (3.0, 0.5, 1e-30, -2.1634535568002484e-89, 9.583333333333336e-91, 9.375000000000002e-61)],
+    "betaincc": [(0.01, 0.02, 0.4, 22.39870618312107, -11.074574637678163, -0.027253415811391363), (2.5, 1.5, 0.3, 0.0948427191535116, -0.08702731862242216, -0.7001659909871994), (50.0, 70.0, 0.8125, 3.026043206288699e-22, -5.131446100155615e-22, -1.403568531646774e-19)],
+    "betaincinv": [(0.5, 0.4, 0.3, 0.9593565680981524, -0.8084888222454927, 1.5824855103102193), (2.5, 1.5, 0.95, 0.022295804795871996, -0.09681465322091397, 0.865717748092628), (50.0, 70.0, 1e-06, 0.0046785541723656085, -0.0021362446069546435, 7115.459190138727)],
+    "betainccinv": [(0.5, 0.4, 0.3, 0.3452531836889523, -0.8109049771282304, -0.9826438085953798), (2.5, 1.5, 0.95, 0.12812414376384512, -0.10170769184638503, -1.9645825779971322), (50.0, 70.0, 1e-06, 0.0037819083985656983, -0.004165905031994211, -8718.289066657064)],
+}  # fmt: skip
+#: Row -> (parameters that are constants, x, derivative in x).
 ORDERS = {
     "jv": [(0.0, 1.3, -0.5220232474146604), (2.0, 0.01, 0.0024999583335286453), (2.5, 7.3, -0.017922383717637522), (10.0, 30.2, -0.04379545192355032)],
     "yv": [(0.0, 1.3, 0.548519729980776), (2.0, 0.01, 2546479.081558727), (2.5, 7.3, -0.28728769723488234), (10.0, 30.2, -0.13411233446993817)],
     "iv": [(0.0, 1.3, 0.797329314979269), (2.0, 0.01, 0.00250004166686198), (2.5, 7.3, 140.32635811413462), (10.0, 30.2, 186400277990.77686)],
     "ive": [(0.0, 1.3, -0.18312732488893121), (2.0, 0.01, 0.002462790110590318), (2.5, 7.3, -0.0004913204270902888), (10.0, 30.2, 0.00052833124383376)],
     "gammainc_da": [(0.5, 0.3, 0.5795956980995894), (2.0, 0.01, -0.04977925537700125), (3.7, 5.2, 0.05461031350230022), (30.0, 28.5, -0.0025399013069588856)],
-}
+    "stdtr_ddf": [(0.5, -3.0, 0.015398249548534136), (3.0, 1.2, 0.0078322542389653), (30.0, -0.5, 0.00013852345627331981)],
+    "betainc_da": [(0.5, 0.4, 0.3, 0.002833780399686876), (2.5, 1.5, 0.9, 0.615494886068892), (50.0, 70.0, 0.45, 0.5487629459969825)],
+    "betainc_db": [(0.5, 0.4, 0.3, 0.8911330792488523), (2.5, 1.5, 0.9, -1.4891733198925476), (50.0, 70.0, 0.45, -0.3700723969543087)],
+}  # fmt: skip
 
 #: Larger relative errors than 1e-14, and why.
 LOOSER = {
     **dict.fromkeys("erfc log_ndtr ndtr".split(), 1e-12),  # exp(-x**2) at large x: the rounding of x**2 alone does that
-    **dict.fromkeys("erfcx sinc lgamma gamma".split(), 1e-13),  # a difference of terms, or a zero nearby
+    **dict.fromkeys("erfcx sinc lgamma gamma rgamma".split(), 1e-13),  # a difference of terms, or a zero nearby
     **dict.fromkeys("i0 i1 i0e i1e j0 j1 y0 y1".split(), 2e-14),
     **dict.fromkeys("jv yv iv ive gammainc_da".split(), 1e-12),
-    **dict.fromkeys("gammainc gammaincc beta betaln".split(), 1e-12),
+    **dict.fromkeys("gammainc gammaincc gammaincinv gammainccinv beta betaln".split(), 1e-12),
+    **dict.fromkeys("betainc betaincc betaincinv betainccinv betainc_da betainc_db stdtr stdtrit stdtr_ddf".split(), 1e-12),
+    "ndtri_exp": 1e-13,
     "power": 2e-13,  # the power itself, at large exponents
     "erfinv": 2e-14, "erfcinv": 1e-13, "ndtri": 2e-14,
 }  # fmt: skip
 #: Piecewise linear, arithmetic, or exact by other tests.
 TRIVIAL = set(
     "add subtract multiply negative remainder fmod absolute sign power2 maximum minimum where clip relu copysign floor ceil "
-    "trunc rint floor_divide clone deg2rad rad2deg fmax fmin heaviside ldexp polygamma absolute_product "
+    "trunc rint floor_divide gammasgn clone deg2rad rad2deg fmax fmin heaviside ldexp polygamma absolute_product "
     "is_less is_less_equal is_equal is_nan if_true if_false".split()
 )
 
 
 def test_every_row_is_here():
-    apart = {row.name for row in ROWS if row.elementwise} ^ {*ONE, *TWO, *ORDERS, *TRIVIAL}
+    apart = {row.name for row in ROWS if row.elementwise} ^ {*ONE, *TWO, *THREE, *ORDERS, *TRIVIAL}
     assert not apart, f"give derivatives to many digits, or say in TRIVIAL that there is nothing to lose: {apart}"
 
 
@@ -131,10 +150,24 @@ def test_two_operands(name):
     np.testing.assert_allclose(found, expected, rtol=LOOSER.get(name, 1e-14), atol=1e-300)
 
 
+@pytest.mark.parametrize("name", THREE)
+def test_three_operands(name):
+    x, y, v, *expected = map(np.array, zip(*THREE[name]))
+    found = gradient(lambda *operands: apply(name, operands), x, y, v)
+    np.testing.assert_allclose(found, expected, rtol=LOOSER[name], atol=0)
+
+
 @pytest.mark.parametrize("name", ORDERS)
 def test_orders(name):
-    order, x, expected = map(np.array, zip(*ORDERS[name]))
-    np.testing.assert_allclose(gradient(lambda t: apply(name, (order, t)), x), expected, rtol=LOOSER[name], atol=0)
+    *orders, x, expected = map(np.array, zip(*ORDERS[name]))
+    np.testing.assert_allclose(gradient(lambda t: apply(name, (*orders, t)), x), expected, rtol=LOOSER[name], atol=0)
+
+
+def test_beside_the_normal_distribution():
+    # Student's distribution function at many degrees of freedom: the two parts of the derivative nearly cancel.
+    df, t = np.array([1e3, 1e5, 1e6, 1e8]), np.array([1.0, 1.0, 3.0, 0.5])
+    exact = [1.209248544598979e-07, 1.2098475733124806e-11, 3.323929851838475e-14, 5.5010207136733965e-18]
+    np.testing.assert_allclose(gradient(lambda df: special.stdtr(df, t), df), exact, rtol=1e-8, atol=1e-18)
 
 
 @pytest.mark.parametrize("name", [name for name in ORDERS if hasattr(special, name)])

@@ -37,6 +37,7 @@ def general(found):
     return [np.copy(found[0]), signs_fixed(found[1])]
 
 
+BANDS = rng.standard_normal((3, 5)) + np.array([[0.0], [4.0], [0.0]])
 CASES = [
     *(
         ("solve_triangular", lambda m, a, b, k=(t, lo, u): m.solve_triangular(a, b, *k), arrays)
@@ -104,6 +105,10 @@ CASES = [
     ("norm", lambda m, a: m.norm(a), (TALL,)),
     ("norm", lambda m, a: m.norm(a, 1, axis=0, keepdims=True), (TALL,)),
     ("norm", lambda m, a: m.norm(a, np.inf), (VECTOR,)),
+    ("solve_sylvester", lambda m, a, b, q: m.solve_sylvester(a, b, q), (A + 4.0 * np.eye(4), A[:3, :3] + 4.0 * np.eye(3), rng.standard_normal((4, 3)))),
+    ("solve_banded", lambda m, ab, b: m.solve_banded((1, 1), ab, b), (BANDS, rng.standard_normal(5))),
+    ("solve_banded", lambda m, ab, b: m.solve_banded((0, 2), ab, b), (BANDS[::-1], rng.standard_normal((5, 2)))),
+    ("solve_banded", lambda m, ab, b: m.solve_banded((2, 0), ab, b), (BANDS[[1, 0, 2]], rng.standard_normal((5, 2)))),
     ("block_diag", lambda m, a, b, c: m.block_diag(a, b, c), (A, VECTOR, 2.0)),
     ("block_diag", lambda m, a, b: m.block_diag(a, b), (TALL, MATRIX)),
     ("toeplitz", lambda m, c: m.toeplitz(c), (VECTOR,)),
@@ -134,6 +139,8 @@ UNMODIFIED = {
     "solve_triangular": (A, VECTOR),
     "cho_solve": ((A, False), VECTOR),
     "solve": (A, VECTOR),
+    "solve_banded": ((1, 1), BANDS, VECTOR),
+    "solve_sylvester": (A, A, A),
     "block_diag": (A, A),
     "toeplitz": (VECTOR,),
     **dict.fromkeys(
@@ -146,11 +153,28 @@ UNMODIFIED = {
 @pytest.mark.parametrize("name", MIRRORS["scipy.linalg"])
 def test_unmodified_scipy_names_the_mirror(name):
     def call(m, *tensors):
-        given = ((tensors[0], False), *tensors[1:]) if name == "cho_solve" else tensors
+        given = ((tensors[0], False), *tensors[1:]) if name == "cho_solve" else ((1, 1), *tensors[1:]) if name == "solve_banded" else tensors
         return getattr(m, name)(*given)
 
     arrays = [a[0] if isinstance(a, tuple) else a for a in UNMODIFIED[name]]
     check_unmodified("scipy.linalg", name, call, arrays)
+
+
+def test_solutions_in_every_mode():
+    def sylvester(a, q):
+        return np.sum(np.sin(mirrored.solve_sylvester(a + 4.0 * np.eye(3), a.T + 3.0 * np.eye(3), q)))
+
+    def banded(ab, b):
+        return np.sum(np.sin(mirrored.solve_banded((1, 1), ab, b)))
+
+    tg.check(sylvester, A[:3, :3], A[1:, 1:], order=2)
+    tg.check(banded, BANDS, BANDS[0], order=2)
+    outside = gradient(banded, BANDS, BANDS[0])[0][[0, 2], [0, 4]]
+    np.testing.assert_array_equal(outside, 0.0)
+    with pytest.raises(ValueError, match="do not fit"):
+        mirrored.solve_banded((2, 1), leaf(BANDS), BANDS[0])
+    x = mirrored.solve_banded((1, 1), leaf(BANDS.astype("f")), BANDS[0].astype("f"))
+    assert x.dtype == np.float32
 
 
 @pytest.mark.parametrize("lower", [False, True])

@@ -44,7 +44,7 @@ attach(Differentiable, {name: globals()[name] for name in METHODS} | {
 })  # fmt: skip
 
 #: Rows that only derivatives and kernels use: no functions of the namespace.
-INNER = {"absolute_product", "gammainc_da", "if_false", "if_true", "is_equal", "is_less", "is_less_equal", "is_nan"}
+INNER = {"absolute_product", "gammainc_da", "stdtr_ddf", "if_false", "if_true", "is_equal", "is_less", "is_less_equal", "is_nan"}
 
 if not TYPE_CHECKING:  # type checkers take every name without an underscore
     __all__ = sorted({

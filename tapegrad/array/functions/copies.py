@@ -8,7 +8,7 @@ import numpy as np
 
 from ...common.errors import DtypeError
 from ...common.host_functions import host_function
-from ..differentiable import Differentiable
+from ...common.registry import registry
 from ..record import apply, record_nondiff
 from ..typing import DTypeLike, TensorLike
 from .arguments import lift
@@ -67,8 +67,11 @@ def astype(x: TensorLike, dtype: DTypeLike, *, copy: bool = True) -> Tensor:
     if not copy and dtype == x.dtype:
         return x
     if dtype.kind != "f":
-        if isinstance(x, Differentiable) and x.requires_grad and x.dtype.kind == "f":
-            raise DtypeError(f"a conversion to {dtype} has no derivative; use .detach() first")
+        if x.requires_grad and x.dtype.kind == "f" and not registry.engine.changes_in_jumps(x):
+            raise DtypeError(
+                f"a value that requires a gradient (shape {tuple(x.shape)}) would be rounded in a conversion to {dtype}, which has no "
+                f"derivative; use a float dtype, .detach() first, or np.floor(x).astype({dtype})"
+            )
         return record_nondiff(_cast(dtype.str), (x,), np.asarray(x._v).astype(dtype))
     if dtype.char not in "df":
         raise DtypeError(f"tensors that require a gradient are float64 or float32, not {dtype}")

@@ -84,13 +84,14 @@ if TYPE_CHECKING:
 
     abs = absolute = acos = acosh = arccos = arccosh = arcsin = arcsinh = arctan = arctanh = asin = asinh = atan = atanh = \
         cbrt = ceil = cos = cosh = deg2rad = digamma = entr = erf = erfc = erfcinv = erfcx = erfinv = exp = exp2 = \
-        expit = expm1 = floor = gamma = gammaln = i0 = i0e = i1 = i1e = is_nan = j0 = j1 = lgamma = log = log10 = log1p = \
-        log2 = log_expit = log_ndtr = logit = ndtr = ndtri = neg = negate = negative = rad2deg = reciprocal = relu = rint = \
+        expit = expm1 = floor = gamma = gammasgn = gammaln = i0 = i0e = i1 = i1e = is_nan = j0 = j1 = lgamma = log = log10 = log1p = \
+        log2 = log_expit = log_ndtr = logit = ndtr = ndtri = ndtri_exp = neg = negate = negative = rad2deg = reciprocal = relu = rgamma = rint = \
         round = sigmoid = sign = sin = sinc = sinh = softplus = sqrt = square = tan = tanh = trunc = y0 = y1 = _unary
     absolute_product = add = arctan2 = atan2 = beta = betaln = copysign = div = divide = floor_divide = fmax = fmin = \
-        fmod = gammainc = gammainc_da = gammaincc = heaviside = hypot = if_false = if_true = is_equal = is_less = is_less_equal = iv = \
-        ive = jv = kl_div = ldexp = logaddexp = logaddexp2 = maximum = minimum = mod = mul = multiply = rel_entr = \
-        remainder = sub = subtract = true_divide = xlog1py = xlogy = yv = _binary
+        fmod = gammainc = gammainc_da = gammaincc = gammainccinv = gammaincinv = heaviside = hypot = if_false = \
+        if_true = is_equal = is_less = is_less_equal = iv = \
+        ive = jv = kl_div = ldexp = logaddexp = logaddexp2 = maximum = minimum = mod = mul = multiply = owens_t = rel_entr = \
+        remainder = stdtr = stdtr_ddf = stdtrit = sub = subtract = true_divide = xlog1py = xlogy = yv = _binary
 
 
 def power(x: TensorLike, y: TensorLike) -> Tensor:
@@ -140,7 +141,7 @@ def where(condition: TensorLike, x: TensorLike, y: TensorLike) -> Tensor:
     >>> tg.where([True, False], tg.tensor([1.0, 2.0]), 0.0)
     tensor([1., 0.])
     """
-    if getattr(condition, "dtype", None) != bool:
+    if getattr(getattr(condition, "dtype", None), "char", "") != "?":
         condition = record_aux(_truth(), condition)
     return apply("where", (condition, x, y))
 

@@ -1,6 +1,7 @@
 """Sums, means and extremes by group: rows of an array that have the same number belong together.
 
-A sum is the transpose of indexing (`scatter`), an extreme is an indexing at positions that depend on values.
+A sum is the transpose of indexing (`scatter`), an extreme is an indexing at positions that depend on values, and a product with a sparse
+matrix the sum by rows of what its entries meet.
 """
 
 from __future__ import annotations
@@ -11,12 +12,13 @@ import numpy as np
 
 from ...common.errors import DtypeError
 from ...common.host_functions import host_function
+from ..differentiable import Differentiable
 from ..record import apply, guard_on, record_aux
 from ..typing import TensorLike
 from .arguments import lift
 from .elementwise import where
-from .gathers import frozen, moved_by
-from .shapes import reshape
+from .gathers import frozen, moved_by, take
+from .shapes import reshape, transpose
 
 if TYPE_CHECKING:
     from ..tensor import Tensor
@@ -121,6 +123,18 @@ def segment_min(data: TensorLike, ids: TensorLike, num: int | None = None) -> Te
     tensor([1., 2.])
     """
     return _extreme(data, ids, num, False)
+
+
+def sparse_product(a, b):
+    """``a @ b`` where one is a constant sparse matrix of SciPy's, and the other a tensor of one or two axes."""
+    if isinstance(a, Differentiable):
+        return transpose(sparse_product(b.T, transpose(a)))
+    if len(a.shape) != 2 or b.ndim not in (1, 2) or a.shape[1] != b.shape[0]:
+        raise ValueError(f"the product of a sparse matrix of shape {a.shape} and a tensor of shape {tuple(b.shape)} does not exist")
+    entries = a.tocoo()
+    rows, columns = entries.coords
+    data = entries.data.reshape(-1, *(1,) * (b.ndim - 1))
+    return segment_sum(apply("multiply", (data, take(b, columns, 0))), rows, a.shape[0])
 
 
 def _extreme(data, ids, num, largest):

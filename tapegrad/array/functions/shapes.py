@@ -5,6 +5,7 @@ What NumPy gives as a view is a view here too (`tapegrad.array.views`); copies a
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from operator import index as as_index
 from typing import TYPE_CHECKING, Any
@@ -84,12 +85,13 @@ def ravel(x: TensorLike, order: str = "C") -> Tensor:
     return apply("clone", (reshape(x, (-1,)),))
 
 
-def flatten(x: TensorLike) -> Tensor:
-    """`ravel` under PyTorch's name.
+def flatten(x: TensorLike, start_dim: int = 0, end_dim: int = -1) -> Tensor:
+    """`ravel` under PyTorch's name; of the axes from `start_dim` to `end_dim` only.
 
     Parameters
     ----------
     x : Tensor or array-like
+    start_dim, end_dim : int
 
     Returns
     -------
@@ -101,7 +103,11 @@ def flatten(x: TensorLike) -> Tensor:
     >>> tg.flatten(tg.tensor([[1.0, 2.0], [3.0, 4.0]]))
     tensor([1., 2., 3., 4.])
     """
-    return reshape(x, (-1,))
+    x = lift(x)
+    if not x.ndim:
+        return reshape(x, (-1,))
+    first, last = axis_index(start_dim, x.ndim), axis_index(end_dim, x.ndim)
+    return reshape(x, (*x.shape[:first], math.prod(x.shape[first : last + 1]), *x.shape[last + 1 :]))
 
 
 def squeeze(x: TensorLike, axis: Axis = None, *, dim: Axis = None) -> Tensor:

@@ -5,7 +5,7 @@ defaults of parameters, differentiable in all of them that are real numbers.
 """
 
 from ..mirrors import MIRRORS, own_names
-from .multivariate import dirichlet, multivariate_normal  # noqa: F401
+from .multivariate import dirichlet, gaussian_kde, multinomial, multivariate_normal, wishart  # noqa: F401
 from .univariate import *  # noqa: F403
 
 __all__ = list(MIRRORS["scipy.stats"])

@@ -1,7 +1,7 @@
 """What all distributions of one variable share: parameters, support, and the way to SciPy for plain numbers.
 
-A distribution gives its log-density, and where it has a closed form its
-distribution function, in standard form (location 0, scale 1), as compositions
+A distribution gives its log-density, and where they have a closed form its
+distribution function and the inverse of that, in standard form (location 0, scale 1), as compositions
 of NumPy's and SciPy's functions.  Outside the support the result is a constant,
 so that its derivative is zero; where a parameter is not valid it is NaN, as in SciPy.
 """
@@ -13,7 +13,10 @@ from functools import reduce
 
 import numpy as np
 
+from ...array import functions as F
+from ...array.record import record_aux
 from ...common.errors import UnsupportedFunctionError
+from ...common.host_functions import host_function
 from ...common.uninterrupted import Lazily
 from ..mirrors import array, constant, differentiable
 
@@ -79,7 +82,7 @@ class Frozen:
         if attribute.startswith("_"):
             raise AttributeError(attribute)
         method = getattr(self.dist, attribute)
-        return lambda x, *further: method(x, *further, *self.args, **self.kwds)
+        return lambda *args, **kwds: method(*args, *self.args, **self.kwds, **kwds)
 
 
 def positive(*shapes):
@@ -106,7 +109,8 @@ class Distribution(Named):
         Names of the arguments that have no derivative.
     **rules : callable
         ``rule(y, *shapes)`` in standard form: `density`, the log-density, and where there is a closed form `lower`, the
-        distribution function, `upper`, one minus it, and their logarithms `log_lower`, `log_upper`.
+        distribution function, `upper`, one minus it, their logarithms `log_lower`, `log_upper`, and the inverses of the first two,
+        `quantile` and `upper_quantile`.
     """
 
     first, last, kind = "x", (("loc", 0.0), ("scale", 1.0)), "pdf"
@@ -137,11 +141,14 @@ class Distribution(Named):
             return getattr(getattr(_stats, self.name), how)(x, *args, **kwds)
         arguments = self._bound(x, args, kwds)
         for k, v in arguments.items():
-            if k in self.integers:
+            if k in self.integers and how not in _INVERSES:
                 arguments[k] = constant(v, f"{self.name}.{how}", k, "it is an integer")
             else:
                 # A Python number stays one: it promotes weakly.
                 arguments[k] = float(v) if isinstance(v, (int, float)) else array(v)
+        if how in _INVERSES:
+            with np.errstate(all="ignore"):
+                return self._inverse(how, *arguments.values())
         below, above, ways = _WAYS[how]
         for rule, change in ways:
             if rule in self.rules:
@@ -169,6 +176,39 @@ class Distribution(Named):
         result = change(result - np.log(scale[0]) if scale and how.endswith("pdf") else result)
         fill = np.where(valid, np.where(over, above, below), np.nan).astype(result.dtype)
         return np.where(np.logical_and(valid, np.logical_not(outside)), result, fill)
+
+
+    def _inverse(self, how, q, *parameters):
+        """The quantile of `q`, or the one that is exceeded with that probability; NaN where something is not valid."""
+        shapes, (loc, *scale) = parameters[: -len(self.last)], parameters[-len(self.last) :]
+        if not scale:
+            # It jumps between integers.
+            return F.lift(record_aux(_of_scipy(self.name, how), q, *parameters))
+        ends = self.ends(*shapes) if callable(self.ends) else self.ends
+        if how == "isf" and "upper_quantile" in self.rules:
+            y = self.rules["upper_quantile"](q, *shapes)
+        else:
+            p = q if how == "ppf" else 1.0 - q
+            y = self.rules["quantile"](p, *shapes) if "quantile" in self.rules else self._sought(p, *shapes)
+        low, high = ends if how == "ppf" else ends[::-1]
+        end = np.where(np.equal(q, 0.0), low, high).astype(getattr(y, "dtype", float))
+        y = np.where(both(q > 0, q < 1), y, end)
+        valid = both(self.valid(*shapes), scale[0] > 0, q >= 0, q <= 1)
+        return np.where(valid, y * scale[0] + loc, np.nan)
+
+    def _sought(self, p, *shapes):
+        """The quantile as SciPy finds it, and two steps of Newton's method: the derivatives up to the third order are in them."""
+        y = F.lift(record_aux(_of_scipy(self.name, "ppf"), p, *shapes))
+        for _ in range(2):
+            y = y - (self.rules["lower"](y, *shapes) - p) / np.exp(self.rules["density"](y, *shapes))
+        return y
+
+
+@host_function
+def _of_scipy(*operands):
+    """What a method of a distribution of SciPy gives, by their names."""
+    *values, name, how = operands
+    return np.asarray(getattr(getattr(_stats, name), how)(*values))
 
 
 class Discrete(Distribution):
@@ -206,6 +246,7 @@ def _log_complement(x):
     return np.log1p(-x)
 
 
+_INVERSES = ("ppf", "isf")
 _DENSITY, _LOG_DENSITY = (0.0, 0.0, [("density", np.exp)]), (-np.inf, -np.inf, [("density", _same)])
 #: Method -> its values below and above the support, and the rules that it may follow from.
 _WAYS = {
@@ -231,6 +272,8 @@ _TAILS = {
     "logcdf": "Logarithm of the distribution function",
     "sf": "Survival function, the probability of more than x",
     "logsf": "Logarithm of the survival function",
+    "ppf": "Quantile, the inverse of the distribution function",
+    "isf": "Inverse of the survival function",
 }
 
 

@@ -1,4 +1,4 @@
-"""Distributions of vectors: the normal and the Dirichlet distribution."""
+"""Distributions of vectors and matrices, and the estimate of a density by kernels."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ import numpy as np
 from ...common.errors import UnsupportedFunctionError
 from ...common.uninterrupted import Lazily
 from ..linalg import solve_triangular
-from ..mirrors import array, differentiable, value
-from .distribution import Named, special
+from ..mirrors import array, constant, differentiable, value
+from ..special import logsumexp, multigammaln
+from .distribution import Named, both, special
 
 _stats = Lazily("scipy.stats")
 
@@ -70,6 +71,13 @@ class MultivariateNormal(Named):
         if not differentiable(x, mean, cov):
             return _stats.multivariate_normal.pdf(x, mean, cov, allow_singular)
         return np.exp(self.logpdf(x, mean, cov, allow_singular))
+
+    def entropy(self, mean=None, cov=1):
+        """Differential entropy; see `logpdf`."""
+        if not differentiable(mean, cov):
+            return _stats.multivariate_normal.entropy(mean, cov)
+        _, cov = _parameters(mean, cov)
+        return 0.5 * cov.shape[0] * (1.0 + math.log(2 * math.pi)) + np.sum(np.log(np.diagonal(np.linalg.cholesky(cov))))
 
 
 def _parameters(mean, cov):
@@ -133,5 +141,141 @@ class Dirichlet(Named):
         return np.exp(self.logpdf(x, alpha))
 
 
+class Multinomial(Named):
+    """The distribution `scipy.stats.multinomial`."""
+
+    name = "multinomial"
+
+    def logpmf(self, x, n, p):
+        """Logarithm of the probability.
+
+        Parameters
+        ----------
+        x : int array-like, shape (..., k)
+            Counts, without derivative; probability 0 where their sum is not `n`.
+        n : int
+        p : array-like, shape (..., k)
+            Probabilities.  As in SciPy the last is 1 less the others, so that its derivative is 0.
+
+        Returns
+        -------
+        Tensor, or SciPy's result for plain arguments
+        """
+        if not differentiable(x, n, p):
+            return _stats.multinomial.logpmf(x, n, p)
+        x, n = (constant(v, "multinomial.logpmf", name, "it is an integer") for v, name in ((x, "x"), (n, "n")))
+        p = array(p)
+        p = np.concatenate([p[..., :-1], 1.0 - np.sum(p[..., :-1], axis=-1, keepdims=True)], axis=-1)
+        result = special.gammaln(n + 1.0) - np.sum(special.gammaln(x + 1.0), axis=-1) + np.sum(special.xlogy(x, p), axis=-1)
+        possible = np.all(x >= 0, axis=-1) & np.all(x == np.floor(x), axis=-1) & (np.sum(x, axis=-1) == n)
+        valid = both(np.all(p >= 0, axis=-1), np.all(p <= 1, axis=-1), n >= 0)
+        return np.where(valid, np.where(possible, result, -np.inf), np.nan)
+
+    def pmf(self, x, n, p):
+        """Probability; see `logpmf`."""
+        return np.exp(self.logpmf(x, n, p)) if differentiable(x, n, p) else _stats.multinomial.pmf(x, n, p)
+
+
+class Wishart(Named):
+    """The distribution `scipy.stats.wishart`."""
+
+    name = "wishart"
+
+    def logpdf(self, x, df, scale):
+        """Logarithm of the density.
+
+        Parameters
+        ----------
+        x : array-like, shape (d, d), (d, d, n), or one number or vector for d = 1
+            Positive definite matrices, along the last axis.
+        df : array-like, shape ()
+            Degrees of freedom.
+        scale : array-like, shape (d, d), (d,) or ()
+            Its lower triangle is read, with the symmetric adjoint of `numpy.linalg.cholesky`.
+
+        Returns
+        -------
+        Tensor, or SciPy's result for plain arguments
+
+        Raises
+        ------
+        numpy.linalg.LinAlgError
+            If `scale` is not positive definite.
+        """
+        if not differentiable(x, df, scale):
+            return _stats.wishart.logpdf(x, df, scale)
+        # SciPy refuses what cannot be.
+        _stats.wishart.logpdf(value(x), value(df)[()], value(scale))
+        x, scale = array(x), array(scale)
+        scale = np.reshape(scale, (1, 1)) if scale.ndim == 0 else np.diag(scale) if scale.ndim == 1 else scale
+        d = scale.shape[0]
+        x = np.reshape(x, (1, 1, -1)) if d == 1 else np.diag(x) if x.ndim == 1 else x * np.eye(d) if x.ndim == 0 else x
+        x = np.moveaxis(x, -1, 0) if x.ndim == 3 else x
+        half = 0.5 * (df if isinstance(df, (int, float)) else array(df))
+        factor = np.linalg.cholesky(scale)
+        log_det = 2.0 * np.sum(np.log(np.diagonal(factor)))
+        whitened = solve_triangular(factor, np.swapaxes(solve_triangular(factor, x, lower=True), -1, -2), lower=True)
+        result = (half - 0.5 * (d + 1)) * np.linalg.slogdet(x)[1] - 0.5 * np.trace(whitened, axis1=-2, axis2=-1)
+        return np.squeeze(result - half * (d * math.log(2.0) + log_det) - multigammaln(half, d))
+
+    def pdf(self, x, df, scale):
+        """Density; see `logpdf`."""
+        return np.exp(self.logpdf(x, df, scale)) if differentiable(x, df, scale) else _stats.wishart.pdf(x, df, scale)
+
+
+class gaussian_kde:
+    """The estimate of a density from points by normal distributions around them, `scipy.stats.gaussian_kde`.
+
+    `logpdf`, `pdf` and `evaluate` (a call) are differentiable; everything else is that of SciPy's object.
+
+    Parameters
+    ----------
+    dataset : array-like, shape (n,) or (d, n)
+    bw_method : {"scott", "silverman"} or array-like of shape (), optional
+        How wide they are: "scott" by default.
+    weights : array-like, shape (n,), optional
+    """
+
+    def __init__(self, dataset, bw_method=None, weights=None):
+        self._arguments = dataset, bw_method, weights
+
+    def __getattr__(self, attribute):
+        if attribute.startswith("_"):
+            raise AttributeError(attribute)
+        return getattr(_stats.gaussian_kde(*self._arguments), attribute)
+
+    def logpdf(self, x):
+        """Logarithm of the estimate at the points `x`, of shape (m,) or (d, m)."""
+        if not differentiable(x, self._arguments):
+            return _stats.gaussian_kde(*self._arguments).logpdf(x)
+        dataset, width, weights = self._arguments
+        data, points = (np.atleast_2d(array(a)) for a in (dataset, x))
+        d, n = data.shape
+        if points.shape[0] != d and points.shape[1] == d:
+            points = np.reshape(points, (d, 1))
+        weights = np.full(n, 1.0 / n) if weights is None else array(weights) / np.sum(array(weights))
+        squares = np.sum(weights * weights)
+        if width is None or isinstance(width, str):
+            if width not in (None, "scott", "silverman"):
+                raise ValueError("`bw_method` should be 'scott', 'silverman', or a scalar")
+            width = (squares if width != "silverman" else squares * 4.0 / (d + 2.0)) ** (1.0 / (d + 4.0))
+        off = data - np.sum(data * weights, axis=1, keepdims=True)
+        factor = np.linalg.cholesky((off * weights) @ off.T / (1.0 - squares)) * width
+        data, points = (solve_triangular(factor, a, lower=True) for a in (data, points))
+        energies = 0.5 * np.sum((data[:, :, None] - points[:, None, :]) ** 2, axis=0)
+        log_norm = 0.5 * d * math.log(2 * math.pi) + np.sum(np.log(np.diagonal(factor)))
+        return logsumexp(np.log(weights)[:, None] - energies, axis=0) - log_norm
+
+    def evaluate(self, points):
+        """The estimate at `points`, of shape (m,) or (d, m)."""
+        if not differentiable(points, self._arguments):
+            return _stats.gaussian_kde(*self._arguments).evaluate(points)
+        return np.exp(self.logpdf(points))
+
+    __call__ = pdf = evaluate
+
+
+multinomial = Multinomial()
+wishart = Wishart()
 multivariate_normal = MultivariateNormal()
 dirichlet = Dirichlet()

@@ -19,65 +19,79 @@ LOG_2 = math.log(2)
 ROOT_2 = math.sqrt(2)
 
 
-def _symmetric(name, density, lower, log_lower=None):
+def _symmetric(name, density, lower, quantile, log_lower=None, shapes=""):
     """A distribution whose upper tail is the lower one of the other side."""
-    rules = {"lower": lower, "upper": lambda y: lower(-y)}
+    rules = {"lower": lower, "upper": lambda y, *s: lower(-y, *s), "quantile": quantile, "upper_quantile": lambda q, *s: -quantile(q, *s)}
     if log_lower:
         rules |= {"log_lower": log_lower, "log_upper": lambda y: log_lower(-y)}
-    return Continuous(name, density=density, **rules)
+    return Continuous(name, shapes, density=density, **rules)
 
 
 def _normal(y):
     return -0.5 * (y * y) - LOG_ROOT_2PI
 
 
-norm = _symmetric("norm", _normal, lambda y: special.ndtr(y), lambda y: special.log_ndtr(y))
+norm = _symmetric("norm", _normal, lambda y: special.ndtr(y), lambda q: special.ndtri(q), lambda y: special.log_ndtr(y))
 lognorm = Continuous(
     "lognorm", "s", ends=(0.0, np.inf), closed=False,
     density=lambda y, s: _normal(np.log(y) / s) - np.log(s * y),
     lower=lambda y, s: special.ndtr(np.log(y) / s), log_lower=lambda y, s: special.log_ndtr(np.log(y) / s),
     upper=lambda y, s: special.ndtr(-np.log(y) / s), log_upper=lambda y, s: special.log_ndtr(-np.log(y) / s),
+    quantile=lambda q, s: np.exp(s * special.ndtri(q)), upper_quantile=lambda q, s: np.exp(-s * special.ndtri(q)),
 )  # fmt: skip
 expon = Continuous(
     "expon", ends=(0.0, np.inf), density=lambda y: -y, lower=lambda y: -np.expm1(-y), log_upper=lambda y: -y,
+    quantile=lambda q: -np.log1p(-q), upper_quantile=lambda q: -np.log(q),
 )  # fmt: skip
 gamma = Continuous(
     "gamma", "a", ends=(0.0, np.inf), density=lambda y, a: special.xlogy(a - 1.0, y) - y - special.gammaln(a),
     lower=lambda y, a: special.gammainc(a, y), upper=lambda y, a: special.gammaincc(a, y),
+    quantile=lambda q, a: special.gammaincinv(a, q), upper_quantile=lambda q, a: special.gammainccinv(a, q),
 )  # fmt: skip
 chi2 = Continuous(
     "chi2", "df", ends=(0.0, np.inf),
     density=lambda y, df: special.xlogy(0.5 * df - 1.0, y) - 0.5 * y - special.gammaln(0.5 * df) - LOG_2 * (0.5 * df),
     lower=lambda y, df: special.gammainc(0.5 * df, 0.5 * y), upper=lambda y, df: special.gammaincc(0.5 * df, 0.5 * y),
+    quantile=lambda q, df: 2.0 * special.gammaincinv(0.5 * df, q), upper_quantile=lambda q, df: 2.0 * special.gammainccinv(0.5 * df, q),
 )  # fmt: skip
 invgamma = Continuous(
     "invgamma", "a", ends=(0.0, np.inf), closed=False,
     density=lambda y, a: -(a + 1.0) * np.log(y) - special.gammaln(a) - 1.0 / y,
     lower=lambda y, a: special.gammaincc(a, 1.0 / y), upper=lambda y, a: special.gammainc(a, 1.0 / y),
+    quantile=lambda q, a: 1.0 / special.gammainccinv(a, q), upper_quantile=lambda q, a: 1.0 / special.gammaincinv(a, q),
 )  # fmt: skip
 beta = Continuous(
     "beta", "a b", ends=(0.0, 1.0),
     density=lambda y, a, b: special.xlog1py(b - 1.0, -y) + special.xlogy(a - 1.0, y) - special.betaln(a, b),
+    lower=lambda y, a, b: special.betainc(a, b, y), upper=lambda y, a, b: special.betaincc(a, b, y),
+    quantile=lambda q, a, b: special.betaincinv(a, b, q), upper_quantile=lambda q, a, b: special.betainccinv(a, b, q),
 )  # fmt: skip
-uniform = Continuous("uniform", ends=(0.0, 1.0), density=lambda y: 0.0 * y, lower=lambda y: y, upper=lambda y: 1.0 - y)
+uniform = Continuous(
+    "uniform", ends=(0.0, 1.0), density=lambda y: 0.0 * y, lower=lambda y: y, upper=lambda y: 1.0 - y, quantile=lambda q: q,
+)  # fmt: skip
 laplace = _symmetric(
     "laplace", lambda y: -np.abs(y) - LOG_2,
     lambda y: np.where(y > 0, 1.0 - 0.5 * np.exp(-y), 0.5 * np.exp(y)),
+    lambda q: np.where(q > 0.5, -np.log(2.0 * (1.0 - q)), np.log(2.0 * q)),
     lambda y: np.where(y > 0, np.log1p(-0.5 * np.exp(-y)), y - LOG_2),
 )  # fmt: skip
 cauchy = _symmetric(
     "cauchy", lambda y: -np.log1p(y * y) - math.log(math.pi), lambda y: np.arctan2(1.0, -y) / math.pi,
+    lambda q: np.tan(math.pi * (q - 0.5)),
 )  # fmt: skip
 logistic = _symmetric(
-    "logistic", lambda y: special.log_expit(y) + special.log_expit(-y), lambda y: special.expit(y), lambda y: special.log_expit(y),
+    "logistic", lambda y: special.log_expit(y) + special.log_expit(-y), lambda y: special.expit(y), lambda q: special.logit(q),
+    lambda y: special.log_expit(y),
 )  # fmt: skip
 weibull_min = Continuous(
     "weibull_min", "c", ends=(0.0, np.inf), density=lambda y, c: np.log(c) + special.xlogy(c - 1.0, y) - y**c,
     lower=lambda y, c: -np.expm1(-(y**c)), log_upper=lambda y, c: -(y**c),
+    quantile=lambda q, c: (-np.log1p(-q)) ** (1.0 / c), upper_quantile=lambda q, c: (-np.log(q)) ** (1.0 / c),
 )  # fmt: skip
 halfnorm = Continuous(
     "halfnorm", ends=(0.0, np.inf), density=lambda y: _normal(y) + LOG_2, lower=lambda y: special.erf(y / ROOT_2),
     upper=lambda y: special.erfc(y / ROOT_2), log_upper=lambda y: special.log_ndtr(-y) + LOG_2,
+    quantile=lambda q: special.ndtri(0.5 * (1.0 + q)), upper_quantile=lambda q: -special.ndtri(0.5 * q),
 )  # fmt: skip
 
 
@@ -87,7 +101,62 @@ def _student(y, df):
     return np.where(np.isinf(df), _normal(y), result)
 
 
-t = Continuous("t", "df", density=_student)
+t = _symmetric(
+    "t", _student, lambda y, df: np.where(np.isinf(df), special.ndtr(y), special.stdtr(df, y)),
+    lambda q, df: np.where(np.isinf(df), special.ndtri(q), special.stdtrit(df, q)), shapes="df",
+)  # fmt: skip
+gumbel_r = Continuous(
+    "gumbel_r", density=lambda y: -y - np.exp(-y), log_lower=lambda y: -np.exp(-y), upper=lambda y: -np.expm1(-np.exp(-y)),
+    quantile=lambda q: -np.log(-np.log(q)), upper_quantile=lambda q: -np.log(-np.log1p(-q)),
+)  # fmt: skip
+gumbel_l = Continuous(
+    "gumbel_l", density=lambda y: y - np.exp(y), lower=lambda y: -np.expm1(-np.exp(y)), log_upper=lambda y: -np.exp(y),
+    quantile=lambda q: np.log(-np.log1p(-q)), upper_quantile=lambda q: np.log(-np.log(q)),
+)  # fmt: skip
+pareto = Continuous(
+    "pareto", "b", ends=(1.0, np.inf), density=lambda y, b: np.log(b) - (b + 1.0) * np.log(y),
+    lower=lambda y, b: -np.expm1(-b * np.log(y)), log_upper=lambda y, b: -b * np.log(y),
+    quantile=lambda q, b: np.exp(-np.log1p(-q) / b), upper_quantile=lambda q, b: np.exp(-np.log(q) / b),
+)  # fmt: skip
+rayleigh = Continuous(
+    "rayleigh", ends=(0.0, np.inf), density=lambda y: np.log(y) - 0.5 * (y * y),
+    lower=lambda y: -np.expm1(-0.5 * (y * y)), log_upper=lambda y: -0.5 * (y * y),
+    quantile=lambda q: np.sqrt(-2.0 * np.log1p(-q)), upper_quantile=lambda q: np.sqrt(-2.0 * np.log(q)),
+)  # fmt: skip
+skewnorm = Continuous(
+    "skewnorm", "a", valid=lambda a: np.isfinite(a), density=lambda y, a: LOG_2 + _normal(y) + special.log_ndtr(a * y),
+    lower=lambda y, a: special.ndtr(y) - 2.0 * special.owens_t(y, a), upper=lambda y, a: special.ndtr(-y) + 2.0 * special.owens_t(y, a),
+)  # fmt: skip
+
+
+def _column(x):
+    """`x` with an axis for what is added up."""
+    return x if np.ndim(x) == 0 else x[..., None]
+
+
+def _circular(y, kappa):
+    # The derivative of i0e is that of an even function at 0.
+    log_i0e = np.where(kappa < 1.0, np.log(special.i0(np.minimum(kappa, 1.0))) - kappa, np.log(special.i0e(kappa)))
+    return -2.0 * kappa * np.sin(0.5 * y) ** 2 - 2.0 * LOG_ROOT_2PI - log_i0e
+
+
+def _circular_lower(y, kappa):
+    """By Gauss's quadrature of the density, over the tail as far as there is something of it."""
+    turns = np.rint(y / (2.0 * math.pi))
+    y = y - 2.0 * math.pi * turns
+    left = y < 0
+    y = np.where(left, y, -y)
+    nodes, weights = np.polynomial.legendre.leggauss(64)
+    half = 0.5 * np.minimum(y + math.pi, 12.0 / np.sqrt(kappa))
+    densities = np.exp(_circular(_column(y) + _column(half) * (nodes - 1.0), _column(kappa)))
+    tail = half * np.sum(weights * densities, axis=-1)
+    return turns + np.where(left, tail, 1.0 - tail)
+
+
+vonmises = Continuous(
+    "vonmises", "kappa", valid=lambda kappa: kappa >= 0, density=_circular,
+    lower=_circular_lower, upper=lambda y, kappa: _circular_lower(-y, kappa),
+)  # fmt: skip
 
 
 def _log_difference(p, q):
@@ -103,11 +172,19 @@ def _log_between(a, b):
     return np.where(b <= 0, left, np.where(a > 0, right, central))
 
 
+def _between(log_below, log_above, a, b):
+    """Where a standard normal variable between `a` and `b` has these logarithms of the probabilities of less and of more."""
+    between = _log_between(a, b)
+    left = special.ndtri_exp(np.logaddexp(special.log_ndtr(a), log_below + between))
+    return np.where(a < 0, left, -special.ndtri_exp(np.logaddexp(special.log_ndtr(-b), log_above + between)))
+
+
 truncnorm = Continuous(
     "truncnorm", "a b", ends=lambda a, b: (a, b), valid=lambda a, b: a < b,
     density=lambda y, a, b: _normal(y) - _log_between(a, b),
     log_lower=lambda y, a, b: _log_between(a, y) - _log_between(a, b),
     log_upper=lambda y, a, b: _log_between(y, b) - _log_between(a, b),
+    quantile=lambda q, a, b: _between(np.log(q), np.log1p(-q), a, b), upper_quantile=lambda q, a, b: _between(np.log1p(-q), np.log(q), a, b),
 )  # fmt: skip
 
 
@@ -125,6 +202,7 @@ poisson = Discrete(
 binom = Discrete(
     "binom", "n p", integers="n", ends=lambda n, p: (0.0, n), valid=lambda n, p: both(n >= 0, np.floor(n) == n, p >= 0, p <= 1),
     density=lambda k, n, p: _log_binomial(n, k) + special.xlogy(k, p) + special.xlog1py(n - k, -p),
+    lower=lambda k, n, p: special.betaincc(k + 1.0, n - k, p), upper=lambda k, n, p: special.betainc(k + 1.0, n - k, p),
 )  # fmt: skip
 bernoulli = Discrete(
     "bernoulli", "p", ends=(0.0, 1.0), valid=lambda p: both(p >= 0, p <= 1),
@@ -134,10 +212,26 @@ bernoulli = Discrete(
 nbinom = Discrete(
     "nbinom", "n p", valid=lambda n, p: both(n > 0, p > 0, p <= 1),
     density=lambda k, n, p: special.gammaln(n + k) - special.gammaln(k + 1.0) - special.gammaln(n) + n * np.log(p) + special.xlog1py(k, -p),
+    lower=lambda k, n, p: special.betainc(n, k + 1.0, p), upper=lambda k, n, p: special.betaincc(n, k + 1.0, p),
 )  # fmt: skip
 geom = Discrete(
     "geom", "p", ends=(1.0, np.inf), valid=lambda p: both(p > 0, p <= 1), density=lambda k, p: special.xlog1py(k - 1.0, -p) + np.log(p),
     lower=lambda k, p: -np.expm1(special.xlog1py(k, -p)), upper=lambda k, p: np.exp(special.xlog1py(k, -p)),
+)  # fmt: skip
+
+
+def _beta_binomial(k, n, a, b):
+    return special.betaln(k + a, n - k + b) - special.betaln(a, b) + _log_binomial(n, k)
+
+
+def _beta_binomial_sum(k, n, a, b):
+    j, k, n, a, b = np.arange(np.max(n, initial=0.0) + 1.0), *map(_column, (k, n, a, b))
+    return np.sum(np.where(j <= np.minimum(k, n), np.exp(_beta_binomial(np.minimum(j, n), n, a, b)), 0.0), axis=-1)
+
+
+betabinom = Discrete(
+    "betabinom", "n a b", integers="n", ends=lambda n, a, b: (0.0, n), valid=lambda n, a, b: both(n >= 0, np.floor(n) == n, a > 0, b > 0),
+    density=_beta_binomial, lower=_beta_binomial_sum,
 )  # fmt: skip
 
 __all__ = [name for name in MIRRORS["scipy.stats"] if name in globals()]

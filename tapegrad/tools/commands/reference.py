@@ -30,7 +30,10 @@ _MODULES = {
     "implicit": ("argmin", "fixed_point", "root"),
     "optimize": None,
     "optim": None,
+    "optim.lr_scheduler": ("LRScheduler",),
+    "nn": ("Dropout", "LayerNorm", "Linear", "Module", "ModuleList", "Sequential"),
     "nn.functional": None,
+    "nn.utils": None,
     "automata": None,
     "errors": (),
 }
@@ -54,8 +57,9 @@ def public(tg):
     --------
     >>> from tapegrad.tools.commands import reference
     >>> import tapegrad
-    >>> [title for title, names in reference.public(tapegrad)]
-    ['tg', 'tg.autograd', 'tg.implicit', 'tg.optimize', 'tg.optim', 'tg.nn.functional', 'tg.automata', 'tg.errors']
+    >>> [title for title, names in reference.public(tapegrad)]  # doctest: +NORMALIZE_WHITESPACE
+    ['tg', 'tg.autograd', 'tg.implicit', 'tg.optimize', 'tg.optim', 'tg.optim.lr_scheduler', 'tg.nn',
+    'tg.nn.functional', 'tg.nn.utils', 'tg.automata', 'tg.errors']
     """
     modules = [("tg", [(n, getattr(tg, n)) for n in tg.__all__ if not isinstance(getattr(tg, n), types.ModuleType)])]
     for module, names in _MODULES.items():

@@ -20,7 +20,6 @@ from ...numpy_api.dispatch import DIRECT, FUNCTIONS, VALUES, name_of
 from ...numpy_api.refused import REFUSED, WITHOUT_DERIVATIVE
 from ...rules import BY_FUNCTION, BY_NAME, ROWS
 from ...rules.special import SCIPY_UFUNCS
-from ...rules.table import zero
 
 _HEAD = """# What is supported
 
@@ -147,14 +146,9 @@ def _short(function):
     return name_of(function).replace("numpy.", "np.", 1)
 
 
-def zero_derivative(row):
-    """Whether every partial derivative of an element-wise row is the constant 0."""
-    return row.elementwise and all(p is None or p is zero for p in row.partials)
-
-
 def _modes(row):
     modes = ["reverse", *(["forward"] if row.elementwise or row.jvp else [])]
-    return ", ".join(modes) + (" (zero)" if zero_derivative(row) else "")
+    return ", ".join(modes) + (" (zero)" if row.steps else "")
 
 
 def _primitives():
@@ -180,7 +174,7 @@ def _functions():
         elif what == "value":
             note = "a plain value" + (f": {WITHOUT_DERIVATIVE[full]}" if full in WITHOUT_DERIVATIVE else "")
         elif row is not None:
-            note = f"`{row.name}`" + (": derivative 0" if zero_derivative(row) else "")
+            note = f"`{row.name}`" + (": derivative 0" if row.steps else "")
         elif name.rpartition(".")[2] in BY_NAME:
             note = f"`{name.rpartition('.')[2]}`, and compositions for its other parameters"
         else:

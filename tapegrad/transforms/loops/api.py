@@ -12,6 +12,7 @@ from ...array.functions import concatenate
 from ...common.errors import StructureError
 from ...common.tree import flatten, parts_of, unflatten
 from . import plain
+from .body import Unrecordable
 
 
 def scan(
@@ -110,7 +111,6 @@ def _looped(turn, init, xs, turns, reverse, memory, name, in_python):
         except plain.Met:
             pass
     if turns != 0:
-        from .body import Unrecordable
         from .running import loop
 
         try:
@@ -205,7 +205,6 @@ def switch(index: Any, branches: Sequence[Callable[..., Any]], *operands: Any) -
 
 def _chosen(index, branches, operands):
     """The result of the branch of this number, as one instruction that has all branches."""
-    from .body import Unrecordable
     from .running import loop
 
     def turn(number, _):

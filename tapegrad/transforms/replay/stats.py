@@ -11,6 +11,7 @@ from weakref import WeakKeyDictionary
 
 from ...codegen.code import COUNTS
 from ...common.errors import PerformanceWarning
+from ...program.through import Rules
 from ...tape.places import PACKAGE, function_name
 
 #: Seconds in derivatives without `jit` after which a function is named.
@@ -72,8 +73,6 @@ class Stats:
     @property
     def python(self):
         """Custom primitives, and rules of theirs, that are called in Python, and why: a line each."""
-        from ...program.through import Rules  # loads compiled code
-
         return list(dict.fromkeys(line for kernels in self.kernels_of for line in Rules.in_python(kernels.tape)))
 
     @property

@@ -10,13 +10,15 @@ import numpy as np
 import pytest
 
 import tapegrad as tg
-from tapegrad.common.errors import GuardError, TapeFileError
+from tapegrad.common.errors import GuardError, TapeFileError, UnsupportedFunctionError
 from tests.threads import in_threads
 from tests.transforms.loops import plainly
 from tests.transforms.loops.cases import CASES, of
 
 EXACT = dict(rtol=1e-12, atol=1e-12)
-NO_INSTRUCTION = pytest.mark.xfail(strict=True, raises=GuardError, reason="a loop is recorded turn by turn, a choice as one of its sides")
+ONE_SIDE = pytest.mark.xfail(strict=True, raises=GuardError, reason="a choice is recorded as one of its sides")
+NO_FILE = pytest.mark.xfail(strict=True, raises=TapeFileError, reason="a loop cannot be written to a file")
+NO_SWEEP = pytest.mark.xfail(strict=True, raises=UnsupportedFunctionError, reason="without a kernel compiled code cannot run a loop")
 
 #: At another point these take another number of turns, or another of the branches that the instruction holds.
 OTHER_TURNS = (
@@ -31,11 +33,16 @@ def expected(name, p):
     return of(name, plainly)(p), tg.grad(of(name, plainly))(p)
 
 
-NO_FILE = pytest.mark.xfail(strict=True, raises=TapeFileError, reason="a loop cannot be written to a file")
-HAS_A_LOOP = [name for name in CASES if not name.startswith(("choice_by", "choice_of", "choice_without", "switch_by_number", "associative")) and "no_turns" not in name]
+NO_LOOP = ("choice_by", "choice_of", "choice_without", "switch_by_number", "associative", "scan_of_no_turns", "fori_of_no_turns")
 
 
-@pytest.mark.parametrize("name", [pytest.param(name, marks=NO_FILE) if name in HAS_A_LOOP else name for name in CASES])
+def with_marks(names, of_loops, of_choices=()):
+    """Cases, those with loops and those with choices beside marked so."""
+    chosen = {name: of_choices if name.startswith(NO_LOOP) else of_loops for name in names}
+    return [pytest.param(name, marks=marks) for name, marks in chosen.items()]
+
+
+@pytest.mark.parametrize("name", with_marks(CASES, NO_FILE))
 def test_saved_and_loaded(name, tmp_path):
     p = CASES[name].point
     tape = tg.value_and_grad(of(name, tg)).tape(p)
@@ -47,7 +54,7 @@ def test_saved_and_loaded(name, tmp_path):
         assert str(loaded).count("\n") == str(tape).count("\n")
 
 
-@pytest.mark.parametrize("name", [*SAME_TURNS, *(pytest.param(name, marks=NO_INSTRUCTION) for name in OTHER_TURNS)])
+@pytest.mark.parametrize("name", [*with_marks(SAME_TURNS, NO_FILE), *with_marks(OTHER_TURNS, NO_FILE, ONE_SIDE)])
 def test_a_loaded_tape_takes_as_many_turns_as_there_are(name, tmp_path):
     tg.value_and_grad(of(name, tg)).tape(CASES[name].point).save(tmp_path / "f.npz")
     loaded = tg.load_tape(tmp_path / "f.npz")
@@ -57,6 +64,7 @@ def test_a_loaded_tape_takes_as_many_turns_as_there_are(name, tmp_path):
         np.testing.assert_allclose(slope, expected(name, p)[1], **EXACT)
 
 
+@NO_FILE
 def test_loaded_by_another_process(tmp_path):
     p = CASES["scan_of_a_dict"].point
     tg.value_and_grad(of("scan_of_a_dict", tg)).tape(p).save(tmp_path / "f.npz")
@@ -101,18 +109,26 @@ def side_by_side(c, points, gradients):
     return values
 
 
-@pytest.mark.parametrize("name", [*SAME_TURNS, *(pytest.param(name, marks=NO_INSTRUCTION) for name in OTHER_TURNS)])
-def test_from_nopython_code(name):
+def called(name, loops, kernel):
     points = np.array([CASES[name].point, CASES[name].other, CASES[name].point])
     wanted = [expected(name, p) for p in points]
-    for kernel in (None, "never"):
-        c = tg.compile(of(name, tg), points[0], kernel=kernel)
-        assert c.not_lowered == ""
-        for loop in (along, side_by_side) if kernel is None else (along,):
-            gradients = np.full(points.shape, np.nan)
-            np.testing.assert_allclose(loop(c, points, gradients), [value for value, _ in wanted], **EXACT)
-            np.testing.assert_allclose(gradients, [slope for _, slope in wanted], **EXACT)
-            c.check()
+    c = tg.compile(of(name, tg), points[0], kernel=kernel)
+    assert c.not_lowered == ""
+    for loop in loops:
+        gradients = np.full(points.shape, np.nan)
+        np.testing.assert_allclose(loop(c, points, gradients), [value for value, _ in wanted], **EXACT)
+        np.testing.assert_allclose(gradients, [slope for _, slope in wanted], **EXACT)
+        c.check()
+
+
+@pytest.mark.parametrize("name", [*SAME_TURNS, *with_marks(OTHER_TURNS, (), ONE_SIDE)])
+def test_from_nopython_code(name):
+    called(name, (along, side_by_side), None)
+
+
+@pytest.mark.parametrize("name", [*with_marks(SAME_TURNS, NO_SWEEP), *with_marks(OTHER_TURNS, NO_SWEEP, ONE_SIDE)])
+def test_from_nopython_code_by_sweeps(name):
+    called(name, (along,), "never")
 
 
 def test_data_of_a_compiled_loop():
@@ -128,12 +144,16 @@ def test_data_of_a_compiled_loop():
 
 
 def test_a_new_path_in_nopython_code_is_an_error():
-    c = tg.compile(of("scan_with_a_branch", tg), CASES["scan_with_a_branch"].point)
-    gradients = np.zeros(3)
+    def f(p):
+        return tg.scan(lambda y, x: (y * p[1] if y * x < 5.0 else np.sin(y), None), p[0], np.ones(4))[0]
+
+    c = tg.compile(f, np.array([0.4, 0.9]))
+    gradients = np.zeros(2)
     with pytest.raises(GuardError):
-        c(CASES["scan_with_a_branch"].other, gradients)
+        c(np.array([7.0, 0.9]), gradients)
     assert np.isnan(gradients).all()
-    np.testing.assert_allclose(c(CASES["scan_with_a_branch"].point, gradients), expected("scan_with_a_branch", CASES["scan_with_a_branch"].point)[0], **EXACT)
+    assert c(np.array([0.4, 0.9]), gradients) == pytest.approx(0.4 * 0.9**4, rel=1e-14)
+    np.testing.assert_allclose(gradients, [0.9**4, 4 * 0.4 * 0.9**3], **EXACT)
 
 
 @pytest.mark.parametrize("name", ["scan_of_a_dict", "while_of_newton", "scan_with_a_branch", "while_in_scan_in_choice"])

@@ -1,0 +1,326 @@
+"""Layers: `Module`, which holds parameters by name, and what is built of it.
+
+A parameter or a layer is found where it is: among the attributes of its layer, in the order in which they were set. So nothing has to be
+registered, and nothing is kept twice.
+"""
+
+from __future__ import annotations
+
+import inspect
+import math
+from collections import namedtuple
+from collections.abc import Iterable, Iterator
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..array import creation
+from ..array.tensor import Parameter, Tensor
+from ..array.typing import TensorLike
+from ..common.errors import StructureError
+from ..tape.modes import no_grad
+from . import functional
+from .names import absent, rows_of
+from .pieces import to
+
+if TYPE_CHECKING:
+    from typing import Self
+
+
+#: Names that a state did not have, and names that a model does not have.
+Keys = namedtuple("Keys", "missing_keys unexpected_keys")
+
+
+class Module:
+    """A layer, or a model of layers: a class with `forward`, whose attributes are its parameters and its parts.
+
+    Attributes
+    ----------
+    training : bool
+        Set by `train` and `eval`; `Dropout` asks it.
+
+    Examples
+    --------
+    >>> import tapegrad as tg
+    >>> class Line(tg.nn.Module):
+    ...     def __init__(self):
+    ...         super().__init__()
+    ...         self.slope = tg.nn.Parameter(2.0)
+    ...     def forward(self, x):
+    ...         return self.slope * x
+    >>> line = Line()
+    >>> line(3.0), list(line.state_dict())
+    (tensor(6., grad_fn=<MulBackward0>), ['slope'])
+    """
+
+    training = True
+
+    def forward(self, *inputs: Any, **options: Any) -> Any:
+        """What the layer computes."""
+        raise TypeError(f"{type(self).__name__} has no `forward`: write def forward(self, x), what the layer computes")
+
+    def __call__(self, *inputs: Any, **options: Any) -> Any:
+        return self.forward(*inputs, **options)
+
+    # -- what is in it ----------------------------------------------------------------
+    def named_children(self) -> Iterator[tuple[str, Module]]:
+        """Names and layers that are attributes of this one."""
+        return ((name, part) for name, part in vars(self).items() if isinstance(part, Module))
+
+    def named_modules(self, prefix: str = "") -> Iterator[tuple[str, Module]]:
+        """This layer and all below, each once, with dotted names."""
+        seen, waiting = set(), [(prefix, self)]
+        while waiting:
+            name, module = waiting.pop()
+            if id(module) not in seen:
+                seen.add(id(module))
+                yield name, module
+                waiting += reversed([(f"{name}.{key}".lstrip("."), part) for key, part in module.named_children()])
+
+    def _named(self, kinds, prefix=""):
+        for name, module in self.named_modules(prefix):
+            for kind in kinds:
+                names = vars(module) if kind is Parameter else vars(module).get("_buffers", ())
+                yield from ((f"{name}.{key}".lstrip("."), t) for key in names if isinstance(t := vars(module)[key], kind))
+
+    def named_parameters(self, prefix: str = "") -> Iterator[tuple[str, Parameter]]:
+        """Dotted names and parameters, each parameter once."""
+        once = {id(p): (name, p) for name, p in reversed([*self._named((Parameter,), prefix)])}
+        return reversed([*once.values()])
+
+    def children(self) -> Iterator[Module]:
+        """Layers that are attributes of this one."""
+        return (part for _, part in self.named_children())
+
+    def modules(self) -> Iterator[Module]:
+        """This layer and all below."""
+        return (module for _, module in self.named_modules())
+
+    def parameters(self) -> Iterator[Parameter]:
+        """All parameters, for an optimiser."""
+        return (p for _, p in self.named_parameters())
+
+    def register_buffer(self, name: str, tensor: Tensor) -> None:
+        """Make `tensor` an attribute that belongs to the state and is not learned."""
+        vars(self).setdefault("_buffers", []).append(name)
+        setattr(self, name, tensor)
+
+    #: Both set an attribute.
+    register_parameter = add_module = object.__setattr__
+
+    # -- its state ---------------------------------------------------------------------
+    def state_dict(self) -> dict[str, Tensor]:
+        """Dotted names and values of parameters and buffers; a value shares memory."""
+        return {name: t.detach() for name, t in self._named((Parameter, Tensor))}
+
+    def load_state_dict(self, state_dict: dict[str, Any], strict: bool = True) -> Keys:
+        """Set parameters and buffers to the values of a state; nothing is changed if something does not fit."""
+        mine = dict(self._named((Parameter, Tensor)))
+        keys = Keys([name for name in mine if name not in state_dict], [name for name in state_dict if name not in mine])
+        wrong = [f"missing {', '.join(keys.missing_keys)}"] * bool(keys.missing_keys and strict)
+        wrong += [f"unexpected {', '.join(keys.unexpected_keys)}"] * bool(keys.unexpected_keys and strict)
+        both = [name for name in mine if name in state_dict]
+        wrong += [f"{k} is {np.shape(state_dict[k])}, not {mine[k].shape}" for k in both if np.shape(state_dict[k]) != mine[k].shape]
+        if wrong:
+            raise StructureError(f"the state does not fit {type(self).__name__}: {'; '.join(wrong)}. Give strict=False for a part of a state")
+        with no_grad():
+            for name in both:
+                mine[name].copy_(state_dict[name])
+        return keys
+
+    # -- all parts at once ---------------------------------------------------------------
+    def train(self, mode: bool = True) -> Self:
+        """Set `training` here and below."""
+        for module in self.modules():
+            module.training = mode
+        return self
+
+    def eval(self) -> Self:
+        """``train(False)``."""
+        return self.train(False)
+
+    def zero_grad(self) -> None:
+        """Forget the gradients."""
+        for p in self.parameters():
+            p.grad = None
+
+    def requires_grad_(self, requires_grad: bool = True) -> Self:
+        """Whether the parameters are learned."""
+        for p in self.parameters():
+            p.requires_grad_(requires_grad)
+        return self
+
+    def to(self, *kind: Any, dtype: Any = None, device: Any = None) -> Self:
+        """Parameters and buffers in another dtype."""
+        for _, t in self._named((Parameter, Tensor)):
+            t.data = to(t.detach(), *kind, dtype, device)
+        return self
+
+    def extra_repr(self) -> str:
+        """What the printed layer shows of itself."""
+        return ""
+
+    def __repr__(self) -> str:
+        lines = "".join(f"\n  ({name}): " + repr(part).replace("\n", "\n  ") for name, part in self.named_children())
+        return f"{type(self).__name__}({self.extra_repr()}{lines}{chr(10) * bool(lines)})"
+
+
+class Linear(Module):
+    """``x @ weight.T + bias``, with weights that start evenly within ``1 / sqrt(in_features)``.
+
+    Parameters
+    ----------
+    in_features, out_features : int
+    bias : bool
+    dtype : dtype, optional
+
+    Examples
+    --------
+    >>> import tapegrad as tg
+    >>> layer = tg.nn.Linear(3, 2)
+    >>> layer(tg.zeros(5, 3)).shape, layer
+    ((5, 2), Linear(in_features=3, out_features=2, bias=True))
+    """
+
+    def __init__(self, in_features: int, out_features: int, bias: bool = True, *, dtype: Any = None) -> None:
+        self.in_features, self.out_features = in_features, out_features
+        bound = 1.0 / math.sqrt(in_features) if in_features else 0.0
+        self.weight = Parameter(creation.empty(out_features, in_features, dtype=dtype).uniform_(-bound, bound))
+        self.bias = Parameter(creation.empty(out_features, dtype=dtype).uniform_(-bound, bound)) if bias else None
+
+    def forward(self, x: TensorLike) -> Tensor:
+        return functional.linear(x, self.weight, self.bias)
+
+    def extra_repr(self) -> str:
+        return f"in_features={self.in_features}, out_features={self.out_features}, bias={self.bias is not None}"
+
+
+class LayerNorm(Module):
+    """Mean 0 and variance 1 over the last axes, then weights and biases.
+
+    Parameters
+    ----------
+    normalized_shape : int or tuple of int
+    eps : float
+    elementwise_affine : bool
+        Whether there are weights and biases.
+
+    Examples
+    --------
+    >>> import tapegrad as tg
+    >>> tg.nn.LayerNorm(2)([[1.0, 3.0]]).detach()
+    tensor([[-1.0000,  1.0000]])
+    """
+
+    def __init__(self, normalized_shape: int | tuple[int, ...], eps: float = 1e-5, elementwise_affine: bool = True) -> None:
+        self.normalized_shape = (normalized_shape,) if isinstance(normalized_shape, int) else tuple(normalized_shape)
+        self.eps = eps
+        self.weight = Parameter(creation.ones(self.normalized_shape)) if elementwise_affine else None
+        self.bias = Parameter(creation.zeros(self.normalized_shape)) if elementwise_affine else None
+
+    def forward(self, x: TensorLike) -> Tensor:
+        return functional.layer_norm(x, self.normalized_shape, self.weight, self.bias, self.eps)
+
+
+class Dropout(Module):
+    """Zeros in place of elements, with probability `p`, while `training`.
+
+    Parameters
+    ----------
+    p : float
+
+    Examples
+    --------
+    >>> import tapegrad as tg
+    >>> tg.nn.Dropout(0.5).eval()(tg.ones(2))
+    tensor([1., 1.])
+    """
+
+    def __init__(self, p: float = 0.5) -> None:
+        self.p = p
+
+    def forward(self, x: TensorLike) -> Tensor:
+        return functional.dropout(x, self.p, self.training)
+
+
+class ModuleList(Module):
+    """Layers in a list.
+
+    Parameters
+    ----------
+    modules : iterable of Module
+
+    Examples
+    --------
+    >>> import tapegrad as tg
+    >>> layers = tg.nn.ModuleList([tg.nn.Linear(2, 3), tg.nn.Linear(3, 1)])
+    >>> len(layers), list(layers.state_dict())
+    (2, ['0.weight', '0.bias', '1.weight', '1.bias'])
+    """
+
+    def __init__(self, modules: Iterable[Module] = ()) -> None:
+        for module in modules:
+            self.append(module)
+
+    def append(self, module: Module) -> Self:
+        """Add a layer at the end."""
+        setattr(self, str(len(self)), module)
+        return self
+
+    def __len__(self) -> int:
+        return len([*self.children()])
+
+    def __getitem__(self, k: int) -> Module:
+        return [*self.children()][k]
+
+    def __iter__(self) -> Iterator[Module]:
+        return self.children()
+
+
+class Sequential(ModuleList):
+    """Layers one after the other.
+
+    Parameters
+    ----------
+    *modules : Module
+
+    Examples
+    --------
+    >>> import tapegrad as tg
+    >>> model = tg.nn.Sequential(tg.nn.Linear(4, 8), tg.nn.Tanh(), tg.nn.Linear(8, 1))
+    >>> model(tg.zeros(5, 4)).shape
+    (5, 1)
+    """
+
+    def __init__(self, *modules: Module) -> None:
+        super().__init__(modules)
+
+    def forward(self, x: Any) -> Any:
+        for module in self:
+            x = module(x)
+        return x
+
+
+class Of(Module):
+    """A layer that is a function of `functional`, with the options it was made with."""
+
+    name: str
+
+    def __init__(self, *options: Any, **named: Any) -> None:
+        parameters = inspect.signature(getattr(functional, self.name)).parameters.values()
+        self.options = {**dict(zip([p.name for p in parameters if p.default is not p.empty], options)), **named}
+
+    def forward(self, *inputs: Any) -> Any:
+        return getattr(functional, self.name)(*inputs, **self.options)
+
+    def extra_repr(self) -> str:
+        return ", ".join(f"{name}={value!r}" for name, value in self.options.items())
+
+
+@cache
+def __getattr__(name: str) -> Any:
+    """The layers that are functions."""
+    if name not in (layers := dict(rows_of("Layers"))):
+        raise absent("tg.nn", name)
+    return type(name, (Of,), {"name": layers[name], "__doc__": f"``tg.nn.functional.{layers[name]}`` as a layer.", "__module__": __name__})

@@ -1,0 +1,81 @@
+"""Solutions of systems with a constant sparse matrix; every other name of `scipy.sparse.linalg` is SciPy's own."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ...autograd.custom import primitive
+from ...common.uninterrupted import Lazily
+from ..mirrors import MIRRORS, array, differentiable, mirror, own_names
+
+__all__ = list(MIRRORS["scipy.sparse.linalg"])
+__getattr__ = own_names("scipy.sparse.linalg")
+_theirs = Lazily("scipy.sparse.linalg")
+
+
+@primitive
+def _solution(b, *, factors, trans):
+    return factors.solve(b, trans)
+
+
+@_solution.defvjp
+def _(g, x, b, *, factors, trans):
+    return _solution(g, factors=factors, trans="T" if trans == "N" else "N")
+
+
+@_solution.defjvp
+def _(tangents, x, b, *, factors, trans):
+    return _solution(tangents[0], factors=factors, trans=trans)
+
+
+class Factors:
+    """What `splu` gives: SciPy's factors of a sparse matrix, whose solutions are differentiable in the right side."""
+
+    def __init__(self, factors):
+        self._factors = factors
+
+    def __getattr__(self, attribute):
+        if attribute.startswith("_"):
+            raise AttributeError(attribute)
+        return getattr(self._factors, attribute)
+
+    def solve(self, rhs, trans="N"):
+        """The solution of ``A @ x = rhs``, or of ``A.T @ x = rhs`` ("T", "H"), for a vector or matrix `rhs`."""
+        return _solution(array(rhs), factors=self._factors, trans=trans) if differentiable(rhs) else self._factors.solve(rhs, trans)
+
+
+def splu(A, permc_spec=None, diag_pivot_thresh=None, relax=None, panel_size=None, options=None):
+    """The LU factors of a constant sparse matrix; ``splu(A).solve(b)`` is differentiable in `b`.
+
+    Parameters
+    ----------
+    A : sparse matrix or array, shape (n, n)
+    permc_spec, diag_pivot_thresh, relax, panel_size, options
+        As in SciPy.
+
+    Returns
+    -------
+    Factors
+
+    Raises
+    ------
+    RuntimeError
+        If `A` is singular.
+
+    Examples
+    --------
+    >>> import scipy.sparse, tapegrad as tg
+    >>> from tapegrad.scipy.sparse.linalg import splu
+    >>> b = tg.tensor([2.0, 9.0], requires_grad=True)
+    >>> splu(scipy.sparse.csc_array([[2.0, 0.0], [1.0, 4.0]])).solve(b).sum().backward()
+    >>> b.grad
+    tensor([0.3750, 0.2500])
+    """
+    return Factors(_theirs.splu(A, permc_spec, diag_pivot_thresh, relax, panel_size, options or {}))
+
+
+@mirror("scipy.sparse.linalg")
+def spsolve(A, b, permc_spec=None, use_umfpack=True):
+    """The solution of ``A @ x = b`` for a constant sparse matrix, differentiable in the vector or matrix `b`."""
+    b = array(b)
+    return splu(A.tocsc().astype(np.result_type(A.dtype, b.dtype)), permc_spec).solve(b)
