@@ -477,10 +477,12 @@ def back(loop, seeds, carry, captured, xs, z, result):
     elif stride == 1:
         why = _pull(p, 0, count, store, log)
     else:
-        k = (count + stride - 1) // stride
+        # From one kept carry over the next ones, as far as there is room: to begin costs as much as many turns.
+        k, several = (count + stride - 1) // stride, max(1, room // stride)
         while k > 0 and why == MORE:
-            k -= 1
-            why = _back_between(p, q, k * stride, min(count, (k + 1) * stride), store + k * width, room)
+            first = max(0, k - several)
+            why = _back_between(p, q, first * stride, min(count, k * stride), store + first * width, room)
+            k = first
     _give_back(p)
     copy_bytes(result, rows, width)
     if scratch != 0:
