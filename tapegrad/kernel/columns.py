@@ -23,12 +23,11 @@ import numpy as np
 from ..common.host_functions import HostFunction
 from ..program.finish import Item
 from ..program.through import Rules
-from ..program.trace import GUARD, HOST, ROW, SHAPE, Entry, Host, Operand
-from ..rules.table import BY_NAME, FIRST_ROW, ROWS
+from ..program.trace import GUARD, HOST, ROW, SHAPE, Entry, Host, Operand, by_value
+from ..rules.table import FIRST_ROW, ROWS
 from ..tape.layout import ARRAY_LEAF, FIRST_ARRAY, SCALAR_LEAF
 from ..tape.meta import meta_of
 
-_CLONE = BY_NAME["clone"]
 #: Kinds of what comes from outside: a number, an element of an argument, a whole argument, an array constant.
 NUMBER, ELEMENT, ARGUMENT, ARRAY = range(4)
 #: Codes of entries are counted from here; those of scalar instructions are ``4 * opcode + constants``.
@@ -201,12 +200,11 @@ def _computed(item):
     """An entry as what computes its value: a call of a user's primitive is the value that was recorded beside it, or a function in Python."""
     if item.entry.kind != ROW or item.entry.function.primitive is None:
         return item
-    rules, meta = Rules.of(item.entry), item.entry.meta
-    operands, value = item.operands[1 : 1 + rules.call.count], item.operands[1 + rules.call.count :]
-    if value:
-        return Item(item.slot, Entry(ROW, _CLONE, (), value, False, 0, meta), value)
-    layout = tuple(Operand(k) for k in range(len(operands))), {}
-    return Item(item.slot, Entry(HOST, Host(rules.computed(), layout), (), operands, False, 0, meta), operands)
+    entry, operands = by_value(item.entry, item.operands), item.operands[1:]
+    if entry is None:
+        layout = tuple(Operand(k) for k in range(len(operands))), {}
+        entry = Entry(HOST, Host(Rules.of(item.entry).computed(), layout), (), operands, False, 0, item.entry.meta)
+    return Item(item.slot, entry, entry.operands)
 
 
 def _leaves(tape, outside, reference, op):

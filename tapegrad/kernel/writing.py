@@ -19,7 +19,7 @@ from ..tape.layout import ARRAY_LEAF, CONTINUES, SCALAR_LEAF, TRACED
 from ..tape.meta import SCALAR, laid_out, meta_of
 from ..tape.store import RECORD_DTYPE
 
-STACK, CONCATENATE, SELECT = BY_NAME["stack"], BY_NAME["concatenate"], BY_NAME["select"]
+STACK, CONCATENATE, SELECT, CLONE = (BY_NAME[name] for name in ("stack", "concatenate", "select", "clone"))
 #: Positions in a record, and attributes of one element.
 _OP, _A, _B, _VALUE, _CONSTANT = (RECORD_DTYPE.names.index(name) for name in ("op", "a", "b", "value", "constant"))
 _ELEMENT = (("shape", ()), ("strides", ()))
@@ -155,12 +155,12 @@ class Writer:
             else:
                 operands, entry = tuple(map(reference, item.operands)), item.entry
                 if entry.kind == GUARD:
-                    guard = tape.guards[item.number]
-                    if operands[0] > 0:
-                        new[slot] = self._append(TRACED, 0, 0, 0.0)
-                        self.metas[new[slot]] = None
-                        self.entries.append(Item(new[slot], entry, operands, len(self.tape.guards) + len(self.guards)))
-                        self.guards.append(replace(guard, slot=operands[0]))
+                    # What was an argument there, and is a constant here, may be another one.
+                    (operand,) = operands = operands if operands[0] > 0 else (self.entry(CLONE, operands),)
+                    new[slot] = self._append(TRACED, 0, 0, 0.0)
+                    self.metas[new[slot]] = None
+                    self.entries.append(Item(new[slot], entry, operands, len(self.tape.guards) + len(self.guards)))
+                    self.guards.append(replace(tape.guards[item.number], slot=operand))
                     continue
                 new[slot] = self._entry(Entry(entry.kind, entry.function, entry.attrs, operands, entry.differentiable, entry.integer, entry.meta), operands)
         return [reference(slot) if slot else None if what is None else self.constant(what) for slot, what in tape.outputs]

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections import namedtuple
+from collections.abc import Iterable, Iterator
 from functools import cache
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -27,11 +28,8 @@ if TYPE_CHECKING:
     from typing import Self
 
 
-class Keys(NamedTuple):
-    """Names that a state did not have, and names that a model does not have."""
-
-    missing_keys: list[str]
-    unexpected_keys: list[str]
+#: Names that a state did not have, and names that a model does not have.
+Keys = namedtuple("Keys", "missing_keys unexpected_keys")
 
 
 class Module:
@@ -153,25 +151,11 @@ class Module:
             p.requires_grad_(requires_grad)
         return self
 
-    def apply(self, fn: Callable[[Module], Any]) -> Self:
-        """Call `fn` with every layer, the innermost first."""
-        for module in reversed([*self.modules()]):
-            fn(module)
-        return self
-
     def to(self, *kind: Any, dtype: Any = None, device: Any = None) -> Self:
         """Parameters and buffers in another dtype."""
         for _, t in self._named((Parameter, Tensor)):
             t.data = to(t.detach(), *kind, dtype, device)
         return self
-
-    def double(self) -> Self:
-        """All in float64."""
-        return self.to(np.float64)
-
-    def float(self) -> Self:
-        """All in float32."""
-        return self.to(np.float32)
 
     def extra_repr(self) -> str:
         """What the printed layer shows of itself."""

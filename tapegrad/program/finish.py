@@ -39,7 +39,7 @@ from ..tape.meta import SCALAR
 from ..tape.places import Place
 from ..tape.store import RECORD_DTYPE
 from .calling import Callable
-from .trace import FAILS, GUARD, HOST, ROW, may_raise
+from .trace import FAILS, GUARD, HOST, ROW, by_value, may_raise
 
 _SELECT = BY_NAME["select"]
 
@@ -340,6 +340,9 @@ class _Finisher:
             if i == self.length or not needed[i] or new[i]:
                 continue
             entry = entries[i]
+            if entry.kind == ROW and entry.function.primitive is not None and not any(self.wanted):
+                # Without derivatives it is its value.
+                entry = by_value(entry, entry.operands) or entry
             operands = tuple([new[o] if o > 0 else o for o in entry.operands])
             key = key_of(entry, operands)
             if key is not None and key in slot_of:

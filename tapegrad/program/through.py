@@ -19,6 +19,7 @@ from ..autograd.custom.calls import Fixed, packed
 from ..autograd.recording import refuse_outer
 from ..autograd.tape import Tape
 from ..common.errors import require, said_by
+from ..common.exact import exact
 from ..tape.meta import meta_of
 from ..tape.modes import enable_grad
 from .finish import finish
@@ -35,7 +36,7 @@ class Rules:
     call : Call
     values : list
         Of the operands and the result, where it was recorded.
-    captured : dict of int to ndarray
+    captured, shared : dict
         As of `Trace`.
     """
 
@@ -47,8 +48,8 @@ class Rules:
             call.rules = cls(entry.function.primitive, call, *call.recorded)
         return call.rules
 
-    def __init__(self, primitive, call, values, captured):
-        self.primitive, self.call, self.values, self.captured = primitive, call, values, captured
+    def __init__(self, primitive, call, values, captured, shared):
+        self.primitive, self.call, self.values, self.captured, self.shared = primitive, call, values, captured, shared
         self.metas = [None, *map(meta_of, values)]
         self._tapes, self._machines = {}, {}
 
@@ -59,7 +60,16 @@ class Rules:
         (`forward`) one of ``(*tangents, *operands, result)``, for tangents of these operands, that gives the tangent of the result.
         """
         if (forward, slots) not in self._tapes:
-            self._tapes[forward, slots] = self._recorded(forward, slots)
+            call, tape = self.call, None
+            if call.context is None:
+                static = exact((tuple(t.value if type(t) is Fixed else Ellipsis for t in call.template), *call.static.items()))
+                key = self.primitive, forward, slots, tuple(self.metas), static
+                tape = self.shared.get(key)
+            tape = self._recorded(forward, slots) if tape is None else tape
+            if call.context is None and not isinstance(tape, str) and not tape.guards:
+                # Without decisions it is the same at other points.
+                self.shared[key] = tape
+            self._tapes[forward, slots] = tape
         return self._tapes[forward, slots]
 
     def called(self, forward, slots):
@@ -119,7 +129,7 @@ class Rules:
     def _machine(self, forward, slots):
         """The call of a rule (of the function: None) from machine code, or None: it is not machine code itself, or Numba cannot call it so."""
         call, primitive, metas = self.call, self.primitive, self.metas
-        function = primitive.function if forward is None else primitive.jvp_rule if forward else primitive.vjp_rule
+        function = primitive.function if forward is None else primitive.rules.get("jvp" if forward else "vjp")
         if call.several or not is_machine_code(function):
             return None
         seeds = [] if forward is None else [metas[k] for k in slots] if forward else [metas[-1]]

@@ -137,6 +137,8 @@ class Trace:
         self.keeping, self.kept = 0, {}
         #: Whether one was asked for without them.
         self.unkept = False
+        #: Tapes of rules of custom primitives that several calls have in common (`program.through`).
+        self.shared = {}
         #: Slots of the variables of these derivatives.
         self.variables = set()
         #: Slot -> value, of entries whose result is a number.
@@ -219,7 +221,7 @@ class Trace:
                 self.cannot = f"it calls {row.name!r}, which keeps something of the recorded point"
             # The call itself is no operand with a slot; its first one stands for it.
             attrs = (*attrs, ("call", operands[0]))
-            operands[0].recorded = [*values[1 : 1 + operands[0].count], value], self.captured
+            operands[0].recorded = [*values[1 : 1 + operands[0].count], value], self.captured, self.shared
         store = self.store
         references = tuple([
             o._i if o.__class__ is Tensor and o._t is store else 0 if o.__class__ is Call else self._reference(o, v)
@@ -419,6 +421,12 @@ class Trace:
         self.constants.append(kept)
         self._copies[id(value)] = (value, number)
         return number
+
+
+def by_value(entry, operands):
+    """A call of a custom primitive as the value that was recorded beside it, the last of its `operands`; None if there is none."""
+    own = 1 + dict(entry.attrs)["call"].count
+    return Entry(ROW, BY_NAME["clone"], (), operands[own:], False, 0, entry.meta) if len(operands) > own else None
 
 
 def not_in_instructions(entries, results, values, start=0):

@@ -256,6 +256,28 @@ def test_the_pattern_is_that_of_the_rule():
     close(tg.jit(tg.sparse_jacobian(dense))(x).toarray(), np.ones((40, 40)))
 
 
+def test_a_rule_that_decides_on_the_adjoint():
+    @tg.primitive
+    def f(x):
+        return x * x
+
+    @f.defvjp
+    def _(g, r, x):
+        return 2.0 * x * g if g else 0.0 * x
+
+    @tg.primitive
+    def clipped(x):
+        return x * 1.0
+
+    clipped.defvjp(lambda g, r, x: np.where(g > 1.0, 1.0, g) if np.max(g) > 1.0 else g)
+    for policy in ("never", "always"):
+        g = tg.jit(tg.grad(lambda x: f(x[0]) + f(x[1]) * 0.0 + np.sum(clipped(x * x) * 3.0 * x[2])), kernel=policy)
+        for x in POINTS * 2:
+            expected = 2.0 * x * np.minimum(3.0 * x[2], 1.0) + 2.0 * x * [1.0, 0.0, 0.0]
+            expected[2] += 3.0 * np.sum(x * x)
+            close(g(x), expected)
+
+
 def test_what_a_rule_reads_is_watched():
     factor, table = 2.0, np.array([1.0, 2.0, 3.0])
 

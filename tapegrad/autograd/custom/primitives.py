@@ -50,8 +50,8 @@ class Primitive(Generic[R]):
         self.function = function
         functools.update_wrapper(self, function)
         self.name = name or function_name(function)
-        self.vjp_rule: Callable[..., Any] | None = None
-        self.jvp_rule: Callable[..., Any] | None = None
+        #: By kind, "vjp" and "jvp".
+        self.rules: dict[str, Callable[..., Any]] = {}
         self.row = self._row()
 
     def _row(self):
@@ -62,8 +62,7 @@ class Primitive(Generic[R]):
         )  # fmt: skip
 
     def __repr__(self):
-        rules = [name for name, rule in (("vjp", self.vjp_rule), ("jvp", self.jvp_rule)) if rule is not None]
-        return f"<primitive {self.name}, rules: {', '.join(rules) or 'none'}>"
+        return f"<primitive {self.name}, rules: {', '.join(sorted(self.rules, reverse=True)) or 'none'}>"
 
     # -- rules --------------------------------------------------------------------
     def defvjp(self, rule: Rule) -> Rule:
@@ -76,7 +75,7 @@ class Primitive(Generic[R]):
             shape; None for one that has none.  For a function of one argument
             the cotangent itself will do.
         """
-        self.vjp_rule = rule
+        self.rules["vjp"] = rule
         return rule
 
     def defjvp(self, rule: Rule) -> Rule:
@@ -90,7 +89,7 @@ class Primitive(Generic[R]):
             floats).  Returns the tangent of the result, of its shape; for several
             results a tuple.
         """
-        self.jvp_rule = rule
+        self.rules["jvp"] = rule
         return rule
 
     # -- calling --------------------------------------------------------------------
@@ -250,7 +249,7 @@ class Primitive(Generic[R]):
 
     def has_rule(self, kind):
         """Whether the rule of this kind was given."""
-        return (self.vjp_rule if kind == "vjp" else self.jvp_rule) is not None
+        return kind in self.rules
 
     def rule_name(self, kind):
         return f"the {kind.upper()} rule of {self.name!r}"
@@ -279,7 +278,7 @@ class Primitive(Generic[R]):
 
     def _run_vjp(self, call, arguments, parts, result):
         """The VJP rule on cotangents `parts`, arrays or tensors: one cotangent per positional argument."""
-        rule = self.vjp_rule
+        rule = self.rules["vjp"]
         results = results_of(result, call)
         with noted(f"raised in {self.rule_name('vjp')}"):
             cotangents = rule(
@@ -360,7 +359,7 @@ class Primitive(Generic[R]):
         return transpose(linear, likes, tangents, self.rule_name("vjp"), self._giving("jvp"))
 
     def _run_jvp(self, call, arguments, tangents, result):
-        rule = self.jvp_rule
+        rule = self.rules["jvp"]
         full = tuple(
             t if t is not None or not is_float(a) else 0.0 if np.ndim(a) == 0 else np.zeros(a.shape, a.dtype)
             for a, t in zip(arguments, tangents)

@@ -128,8 +128,8 @@ class Loop:
         Whether the number of turns is known.
     reverse : bool
         Whether it goes along arrays from the end.
-    capacity, room : int
-        Carries that are kept for the way back, and of those that are computed again at a time.
+    capacity, dense, room : int
+        Carries that are kept for the way back, the turn from which on all are kept, and of those that are computed again at a time.
     name : str
         Of the body, in messages.
 
@@ -140,9 +140,9 @@ class Loop:
         Of the result.
     """
 
-    def __init__(self, carry, captured, element, result, rows, bounded, reverse, capacity, room, name):
+    def __init__(self, carry, captured, element, result, rows, bounded, reverse, capacity, dense, room, name):
         self.carry, self.captured, self.element, self.result, self.rows = carry, captured, element, result, rows
-        self.bounded, self.reverse, self.capacity, self.room, self.name = bounded, reverse, capacity, room, name
+        self.bounded, self.reverse, self.capacity, self.dense, self.room, self.name = bounded, reverse, capacity, dense, room, name
         self.paths, self.lock = [], remade(threading.RLock())
         #: Tables that compiled code has been told, which may still be in use.
         self._kept = []
@@ -151,7 +151,7 @@ class Loop:
         #: What records a path that is met in a replay (`run`).
         self.later = self._refuse
         self.outputs = carry + rows * result
-        self.size = self.outputs + HEAD + -(-capacity // 8) + capacity * carry
+        self.size = self.outputs + HEAD + -(-(rows - dense if bounded else capacity) // 8) + capacity * carry
 
     def __repr__(self):
         turns = f"{self.rows} turns" if self.bounded else "turns until a condition"
@@ -193,7 +193,8 @@ class Loop:
 
         words = np.zeros(T.LOOP_WORDS, np.int64)
         words[: T.S_GENERATION] = (
-            self.carry, self.captured, self.element, self.result, self.rows, self.bounded, self.reverse, self.capacity, max(2, self.room)
+            self.carry, self.captured, self.element, self.result, self.rows, self.bounded, self.reverse, self.capacity, self.dense,
+            max(2, self.room),
         )  # fmt: skip
         words[T.S_INTERRUPT] = id(KeyboardInterrupt)
         return words
@@ -346,7 +347,8 @@ class _Tangent(Loop):
 
     def __init__(self, of):
         super().__init__(
-            2 * of.carry, 2 * of.captured, 2 * of.element, 2 * of.result, of.rows, of.bounded, of.reverse, of.capacity, of.room, of.name
+            2 * of.carry, 2 * of.captured, 2 * of.element, 2 * of.result, of.rows, of.bounded, of.reverse, of.capacity, of.dense, of.room,
+            of.name,
         )
         self.of = of
 

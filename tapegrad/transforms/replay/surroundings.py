@@ -31,6 +31,7 @@ import numpy as np
 
 from ...array.differentiable import Differentiable
 from ...autograd.custom.function import Function
+from ...autograd.custom.primitives import Primitive
 from ...common.exact import Identity, exact
 from ...tape.places import PACKAGE
 
@@ -44,8 +45,8 @@ DEPTH = 100
 ABSENT = type("Absent", (), {})()
 
 _CONTAINERS = (list, tuple, dict, defaultdict, OrderedDict)
-#: What else there is to a primitive of the user's: its rules, and what a class may define.
-RULES, METHODS = ("vjp_rule", "jvp_rule"), ("forward", "setup_context", "backward", "jvp")
+#: What the class of a primitive may define.
+METHODS = ("forward", "setup_context", "backward", "jvp")
 FUNCTIONS = (types.FunctionType, types.MethodType, functools.partial)
 #: What is compared by type and value (`common.exact`): no classes of the user's, which may say what is equal, or have fields.
 _SIMPLE = {int, float, complex, bool, str, bytes, type(None), type(Ellipsis), range}
@@ -216,8 +217,8 @@ class Walk:
             # Of our own objects (transformed functions, primitives) the user's function.
             self._same(name, "object", thing)
             self._function(name, thing.__wrapped__)
-            for word in RULES:
-                self._value(f"{where}{word}", getattr(thing, word, None))
+            if isinstance(thing, Primitive):
+                self._variable(f"{where}rules", thing.rules)
         elif not name and isinstance(vars(type(thing)).get("__call__"), types.FunctionType):
             self._same(name, "object", thing)
             self._function("__call__", vars(type(thing))["__call__"])

@@ -90,7 +90,10 @@ def save(tape, path):
 
 
 def write(data, path):
-    """Make a file of bytes, as a whole or not at all."""
+    """Make a file of bytes, as a whole or not at all; or write them to one that is open."""
+    if hasattr(path, "write"):
+        path.write(data)
+        return
     beside = f"{os.fspath(path)}.{os.getpid()}.part"
     try:
         with open(beside, "wb") as file:
@@ -133,7 +136,10 @@ def _encoded_item(item, arrays):
         return [item.slot, GUARD, entry.function, list(item.operands)]
     if entry.kind == ROW:
         if BY_NAME.get(entry.function.name) is not entry.function:
-            raise TapeFileError("the rule of a custom primitive is Python code, which is not written to files")
+            raise TapeFileError(
+                "the derivative is by the rule of a custom primitive, which is not written to files; save the tape of the value, "
+                "tg.jit(f).tape(...)"
+            )
         what = [entry.function.name, encoded(dict(_plain(entry.attrs)), arrays)]
     else:
         args, kwargs = entry.function.layout
@@ -223,8 +229,7 @@ def load_tape(path: str | os.PathLike[str], max_bytes: int = MAX_BYTES) -> Finis
     >>> tape.value_and_grad(np.array([3.0, 4.0]))
     (25.0, array([6., 8.]))
     """
-    with open(path, "rb") as file:
-        return from_bytes(read(file, max_bytes, "this is no tape that can be loaded: "), max_bytes)
+    return from_bytes(read(path, max_bytes, "this is no tape that can be loaded: "), max_bytes)
 
 
 def read(file, max_bytes, prefix=""):
@@ -232,10 +237,12 @@ def read(file, max_bytes, prefix=""):
     if isinstance(file, (str, os.PathLike)):
         with open(file, "rb") as opened:
             return read(opened, max_bytes, prefix)
-    data = file.read(max_bytes + 1)
-    if len(data) > max_bytes:
-        raise TapeFileError(f"{prefix}its file has more than {max_bytes} bytes, which is the limit, max_bytes")
-    return data
+    start = file.tell()
+    size = file.seek(0, os.SEEK_END) - start
+    if size > max_bytes:
+        raise TapeFileError(f"{prefix}its file has {size} bytes; the limit, max_bytes, is {max_bytes}")
+    file.seek(start)
+    return file.read()
 
 
 def from_bytes(data, max_bytes=MAX_BYTES):

@@ -16,7 +16,6 @@ from tests.transforms.loops import plainly
 from tests.transforms.loops.cases import CASES, of
 
 EXACT = dict(rtol=1e-12, atol=1e-12)
-ONE_SIDE = pytest.mark.xfail(strict=True, raises=GuardError, reason="a choice is recorded as one of its sides")
 NO_FILE = pytest.mark.xfail(strict=True, raises=TapeFileError, reason="a loop cannot be written to a file")
 NO_SWEEP = pytest.mark.xfail(strict=True, raises=UnsupportedFunctionError, reason="without a kernel compiled code cannot run a loop")
 
@@ -33,13 +32,12 @@ def expected(name, p):
     return of(name, plainly)(p), tg.grad(of(name, plainly))(p)
 
 
-NO_LOOP = ("choice_by", "choice_of", "choice_without", "switch_by_number", "associative", "scan_of_no_turns", "fori_of_no_turns")
+NO_LOOP = ("choice_by_a_constant", "switch_by_number", "associative", "scan_of_no_turns", "fori_of_no_turns")
 
 
-def with_marks(names, of_loops, of_choices=()):
-    """Cases, those with loops and those with choices beside marked so."""
-    chosen = {name: of_choices if name.startswith(NO_LOOP) else of_loops for name in names}
-    return [pytest.param(name, marks=marks) for name, marks in chosen.items()]
+def with_marks(names, mark):
+    """Cases, those of which the tape has a loop or a choice marked so."""
+    return [pytest.param(name, marks=() if name.startswith(NO_LOOP) else mark) for name in names]
 
 
 @pytest.mark.parametrize("name", with_marks(CASES, NO_FILE))
@@ -54,7 +52,7 @@ def test_saved_and_loaded(name, tmp_path):
         assert str(loaded).count("\n") == str(tape).count("\n")
 
 
-@pytest.mark.parametrize("name", [*with_marks(SAME_TURNS, NO_FILE), *with_marks(OTHER_TURNS, NO_FILE, ONE_SIDE)])
+@pytest.mark.parametrize("name", with_marks(SAME_TURNS + OTHER_TURNS, NO_FILE))
 def test_a_loaded_tape_takes_as_many_turns_as_there_are(name, tmp_path):
     tg.value_and_grad(of(name, tg)).tape(CASES[name].point).save(tmp_path / "f.npz")
     loaded = tg.load_tape(tmp_path / "f.npz")
@@ -121,12 +119,12 @@ def called(name, loops, kernel):
         c.check()
 
 
-@pytest.mark.parametrize("name", [*SAME_TURNS, *with_marks(OTHER_TURNS, (), ONE_SIDE)])
+@pytest.mark.parametrize("name", SAME_TURNS + OTHER_TURNS)
 def test_from_nopython_code(name):
     called(name, (along, side_by_side), None)
 
 
-@pytest.mark.parametrize("name", [*with_marks(SAME_TURNS, NO_SWEEP), *with_marks(OTHER_TURNS, NO_SWEEP, ONE_SIDE)])
+@pytest.mark.parametrize("name", with_marks(SAME_TURNS + OTHER_TURNS, NO_SWEEP))
 def test_from_nopython_code_by_sweeps(name):
     called(name, (along,), "never")
 

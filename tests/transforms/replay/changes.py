@@ -20,7 +20,7 @@ TABLE = {"a": [1.0, 2.0]}
 module = types.ModuleType("settings")
 module.factor = 2.0
 OBJECTS, CONTENTS, OUTSIDE, COUNTERS, PROCESS = (row for row, _ in UNNOTICED)
-CODE, NAMES, FUNCTIONS, SIMPLE, ITEMS_OF, SMALL_ARRAYS, LARGE_ARRAYS, OF_SELF, OTHERS = (row for row, _ in NOTICED)
+CODE, NAMES, FUNCTIONS, RULES, SIMPLE, ITEMS_OF, SMALL_ARRAYS, LARGE_ARRAYS, OF_SELF, OTHERS = (row for row, _ in NOTICED)
 
 
 class Model:
@@ -138,6 +138,24 @@ def noticed():
     yield FUNCTIONS, "late binding", functions[0], lambda: setattr(functions[0].__closure__[0], "cell_contents", 6.0)
     listed = [lambda x: c * np.sum(x)]
     yield FUNCTIONS, "function in a list", lambda x: listed[0](x), lambda: listed.__setitem__(0, lambda x: 6.0 * np.sum(x))
+
+    rule = [2.0]
+    ruled = tg.custom_vjp(lambda x: np.sum(x), lambda g, r, x: rule[0] * g * np.ones(3))
+    yield RULES, "closure of a rule", lambda x: ruled(x), lambda: rule.__setitem__(0, 6.0)
+    given = tg.custom_jvp(lambda x: np.sum(x), lambda t, r, x: 2.0 * np.sum(t[0]))
+    yield RULES, "another rule", lambda x: given(x), lambda: given.defjvp(lambda t, r, x: 6.0 * np.sum(t[0]))
+    method = [2.0]
+
+    class Sum(tg.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return np.sum(x)
+
+        @staticmethod
+        def backward(ctx, g):
+            return method[0] * g * np.ones(3)
+
+    yield RULES, "closure of a method", lambda x: Sum.apply(x), lambda: method.__setitem__(0, 6.0)
 
     yield ITEMS_OF, "global table", lambda x: TABLE["a"][1] * np.sum(x), lambda: TABLE["a"].__setitem__(1, TABLE["a"][1] * 3)
     line = [2.0]

@@ -33,6 +33,13 @@ CHANGES = {
         ("k = 2.0\ndef inner(x, n=1): return k * n * x\ndef f(x): return inner(x)", ["inner.__defaults__ = (2,)"]),
         ("k = 2.0\ninner = tg.checkpoint(tg.jit(lambda x: k * x)).__wrapped__\ndef f(x): return inner(x)", ["k = 3.0"]),
     ),
+    "rules of custom primitives, methods of a `tg.autograd.Function`": (
+        ("k = 2.0\ninner = tg.custom_vjp(lambda x: k * x, lambda g, r, x: k * g)\ndef f(x): return inner(x)", ["k = 3.0"]),
+        (
+            "inner = tg.custom_vjp(lambda x: 2.0 * x, lambda g, r, x: 2.0 * g)\ndef f(x): return inner(x)",
+            ["inner = tg.custom_vjp(lambda x: 3.0 * x, lambda g, r, x: 3.0 * g)"],
+        ),
+    ),
     "numbers, strings, `None`, ranges, dtypes": (
         ("k = 1\ndef f(x): return {int: 1.0, float: 2.0, bool: 3.0}[type(k)] * x", ["k = 1.0", "k = True", "k = 1"]),
         ("k = 0.0\ndef f(x): return np.copysign(1.0, k) * x", ["k = -0.0", "k = 0.0"]),
