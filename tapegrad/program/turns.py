@@ -527,10 +527,12 @@ def back(loop, seeds, carry, captured, xs, z, result):
         if last > 0:
             why = _back_between(p, q, 0, last, carry, room)
     else:
-        k = (last + stride - 1) // stride
+        # From one kept carry over the next ones, as far as there is room: to begin costs as much as many turns.
+        k, several = (last + stride - 1) // stride, max(1, room // stride)
         while k > 0 and why == MORE:
-            k -= 1
-            why = _back_between(p, q, k * stride, min(last, (k + 1) * stride), store + k * width, room)
+            first = max(0, k - several)
+            why = _back_between(p, q, first * stride, min(last, k * stride), store + first * width, room)
+            k = first
     _give_back(p)
     copy_bytes(result, rows, width)
     if scratch != 0:
