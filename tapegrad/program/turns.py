@@ -162,8 +162,7 @@ def _keep(p, turn, row, width):
     """Keep the carry before this turn, counted from the first, if it is the turn of one that is kept."""
     capacity, stride = load_int(p + 8 * T_CAPACITY), load_int(p + 8 * T_STRIDE)
     kept, store = load_int(p + 8 * T_KEPT), load_int(p + 8 * T_STORE)
-    # A turn that met a new path begins again, and has been kept.
-    if capacity == 0 or turn != kept * stride:
+    if capacity == 0 or turn < load_int(p + 8 * T_DENSE) and turn != kept * stride:
         return
     if kept == capacity:
         for k in range(1, (kept + 1) // 2):
@@ -503,7 +502,8 @@ def back(loop, seeds, carry, captured, xs, z, result):
     why, coarse, last = MORE, (count + stride - 1) // stride, count
     if bounded:
         coarse, last = _coarse(loop), dense
-        why = _pull(p, dense, count, store + coarse * width, log)
+        # The first row of these is that behind the last one of the others.
+        why = _pull(p, dense, count, store + (dense + stride - 1) // stride * width, log) if capacity > 0 else MORE
     elif stride == 1 and capacity > 0:
         why, last = _pull(p, 0, count, store, log), 0
     if capacity == 0 or coarse <= 0:
