@@ -177,3 +177,21 @@ def test_a_budget_of_memory_changes_no_derivative(memory):
     for _ in range(3):
         np.testing.assert_allclose(g(p), expected, **EXACT)
     np.testing.assert_allclose(tg.jacfwd(f)(p), expected, **EXACT)
+
+
+@pytest.mark.parametrize("turns", [1, 2, 7, 300, 9000])
+def test_every_budget_gives_the_same_bits(turns):
+    """All carries kept; all of the last turns, and some of the first; none at all."""
+    xs = np.sin(np.arange(float(turns)))
+
+    def gradient(memory):
+        def f(p):
+            body = lambda c, x: ((c[0] + 0.01 * np.sin(c[1]) * x, c[1] * 0.999 + 0.001 * c[0]), c[0] * x)
+            (y, z), ys = tg.scan(body, (p[0], p[1]), xs, memory=memory)
+            return y + z + 0.01 * np.sum(ys)
+
+        return tg.grad(f)(np.array([0.7, 1.3]))
+
+    expected = gradient(None)
+    for memory in (0, 16, 32, 48, 100, 500, 2000, 8000, 60_000, 140_000):
+        np.testing.assert_array_equal(gradient(memory), expected)
