@@ -63,15 +63,6 @@ class Extras:
         self.past = False
 
 
-class Size(int):
-    """The number of elements, as of an array; called, as PyTorch does, the shape or one extent of it."""
-
-    shape: tuple[int, ...]
-
-    def __call__(self, dim: int | None = None) -> Any:
-        return self.shape if dim is None else self.shape[dim]
-
-
 class Differentiable(Methods):
     """Base class of `Tensor` and `Dual`.
 
@@ -242,10 +233,8 @@ class Differentiable(Methods):
         return len(self.shape)
 
     @property
-    def size(self) -> Size:
-        size = Size(1 if type(self._v) is float else self._v.size)
-        size.shape = self.shape
-        return size
+    def size(self) -> int:
+        return 1 if type(self._v) is float else self._v.size
 
     def __len__(self) -> int:
         if not self.shape:

@@ -145,12 +145,8 @@ def node_at(store, slot):
 
 def changes_in_jumps(t):
     """Whether no derivative passes to a tensor or dual number, as to ``np.floor(x)`` and what is made of such alone."""
-    while t._is_dual:
-        if t._d is not None:
-            return False
-        t = t.value
-        if not isinstance(t, Differentiable):
-            return True
+    if t._is_dual:
+        return t._d is None and (not isinstance(t.value, Differentiable) or changes_in_jumps(t.value))
     store = t._t
     while store is not None and store.forward is not None:
         store = follow_forwarding(t)

@@ -499,7 +499,8 @@ def composed(first: Topology, second: Topology):
             room *= 4
     source, target, *arcs = out[:, : numbers[ARCS]]
     pairs = keys[: numbers[NODES]] // 3
-    ends = np.flatnonzero(first.accept[pairs // width] & second.accept[pairs % width]) if width else pairs
+    own = pairs // max(width, 1)
+    ends = np.flatnonzero(first.accept[own] & second.accept[pairs - own * width]) if len(pairs) else pairs
     keeps = reaching(len(pairs), source, target, ends)
     # What leads to an accepting node comes from one that does.
     kept = np.flatnonzero(keeps[target])

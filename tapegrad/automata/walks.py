@@ -82,7 +82,7 @@ def reach(known, starts, order, end, queue, mark):
 
 @helper
 def place_of(table, mask, keys, key):
-    """Where in the hash table `key` is, or would be."""
+    """Where in the hash table `key` is, or would be; keys that follow each other share a line of memory."""
     place = ((key * -7046029254386353131) >> 20) & mask
     while int_at(table, place) >= 0 and int_at(keys, int_at(table, place)) != key:
         place = (place + 1) & mask
@@ -113,6 +113,13 @@ def emit(numbers, table, mask, keys, out, key, first, second):
 @helper
 def lower_bound(labels, low, high, label):
     """The first place from `low` on, where labels are sorted, that has at least `label`."""
+    if low < high:
+        # Where each label is there once, it is as far off as it is larger.
+        guess = low + label - int_at(labels, low)
+        if guess <= low:
+            return low
+        if guess < high and int_at(labels, guess) == label and int_at(labels, guess - 1) < label:
+            return guess
     while low < high:
         middle = (low + high) >> 1
         if int_at(labels, middle) < label:

@@ -38,6 +38,8 @@ class Registered:
     _OUTGROWN: list[np.ndarray] = []
     _PENDING: list[ref] = []
     _FREE: list[int] = []
+    #: Whether somebody compiles what was pending: whoever needs some of that waits.
+    _compiling = 0
     _next, _limit = 0, MOST
 
     @classmethod
@@ -104,16 +106,20 @@ class Registered:
     @classmethod
     def compile_pending(cls):
         """Compile the loop kernels of all met since the last call."""
-        if not cls._PENDING:
+        if not cls._PENDING and not Registered._compiling:
             return
         with cls.LOCK:
-            while cls._PENDING:
-                # To compile the body of a loop may ask for what is pending.
-                waiting = cls._PENDING.pop()
-                try:
-                    signature = waiting()
-                    for position, spec in signature.kernels if signature is not None else ():
-                        signature.words[position] = spec.address()
-                except BaseException:
-                    cls._PENDING.append(waiting)
-                    raise
+            Registered._compiling += 1
+            try:
+                while cls._PENDING:
+                    # To compile the body of a loop may ask for what is pending.
+                    waiting = cls._PENDING.pop()
+                    try:
+                        signature = waiting()
+                        for position, spec in signature.kernels if signature is not None else ():
+                            signature.words[position] = spec.address()
+                    except BaseException:
+                        cls._PENDING.append(waiting)
+                        raise
+            finally:
+                Registered._compiling -= 1

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections import namedtuple
+from collections.abc import Iterable, Iterator
 from functools import cache
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -27,11 +28,8 @@ if TYPE_CHECKING:
     from typing import Self
 
 
-class Keys(NamedTuple):
-    """Names that a state did not have, and names that a model does not have."""
-
-    missing_keys: list[str]
-    unexpected_keys: list[str]
+#: Names that a state did not have, and names that a model does not have.
+Keys = namedtuple("Keys", "missing_keys unexpected_keys")
 
 
 class Module:
@@ -120,8 +118,7 @@ class Module:
         """Set parameters and buffers to the values of a state; nothing is changed if something does not fit."""
         mine = dict(self._named((Parameter, Tensor)))
         keys = Keys([name for name in mine if name not in state_dict], [name for name in state_dict if name not in mine])
-        wrong = [f"missing {', '.join(keys.missing_keys)}"] * bool(keys.missing_keys and strict)
-        wrong += [f"unexpected {', '.join(keys.unexpected_keys)}"] * bool(keys.unexpected_keys and strict)
+        wrong = [f"{what} {', '.join(names)}" for what, names in zip(("missing", "unexpected"), keys) if strict and names]
         both = [name for name in mine if name in state_dict]
         wrong += [f"{k} is {np.shape(state_dict[k])}, not {mine[k].shape}" for k in both if np.shape(state_dict[k]) != mine[k].shape]
         if wrong:
@@ -153,25 +150,11 @@ class Module:
             p.requires_grad_(requires_grad)
         return self
 
-    def apply(self, fn: Callable[[Module], Any]) -> Self:
-        """Call `fn` with every layer, the innermost first."""
-        for module in reversed([*self.modules()]):
-            fn(module)
-        return self
-
     def to(self, *kind: Any, dtype: Any = None, device: Any = None) -> Self:
         """Parameters and buffers in another dtype."""
         for _, t in self._named((Parameter, Tensor)):
             t.data = to(t.detach(), *kind, dtype, device)
         return self
-
-    def double(self) -> Self:
-        """All in float64."""
-        return self.to(np.float64)
-
-    def float(self) -> Self:
-        """All in float32."""
-        return self.to(np.float32)
 
     def extra_repr(self) -> str:
         """What the printed layer shows of itself."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections import namedtuple
 
 import numpy as np
 
@@ -10,15 +10,10 @@ from ..array import creation
 from ..array import functions as F
 from ..array.differentiable import Differentiable
 from ..array.functions import lift
-from ..array.tensor import Tensor
 from ..common.errors import OptionError, ShapeError
 
-
-class Topmost(NamedTuple):
-    """Elements, and their positions along the axis."""
-
-    values: Tensor
-    indices: np.ndarray
+#: Elements, and their positions along an axis.
+Topmost = namedtuple("Topmost", "values indices")
 
 
 def with_axes(x, ndim):
@@ -95,13 +90,6 @@ def standardised(x, shape, weight, bias, eps):
     result = (x - F.mean(x, axes, True)) / F.sqrt(F.var(x, axes, keepdims=True) + eps)
     result = result if weight is None else result * weight
     return result if bias is None else result + bias
-
-
-def padded(x, pad, mode, value):
-    """`x` with edges, given in pairs from the last axis on."""
-    pairs = [(0, 0)] * (x.ndim - len(pad) // 2) + [tuple(pad[k : k + 2]) for k in range(len(pad) - 2, -1, -2)]
-    modes = {"replicate": "edge", "circular": "wrap"}
-    return np.pad(x, pairs, modes.get(mode, mode), **({"constant_values": value} if mode == "constant" else {}))
 
 
 def huber(d, delta):

@@ -39,9 +39,8 @@ class RMSprop(Optimizer):
         self, params: Params, lr: float = 1e-2, alpha: float = 0.99, eps: float = 1e-8, weight_decay: float = 0.0, momentum: float = 0.0,
         centered: bool = False, *, maximize: bool = False,
     ) -> None:  # fmt: skip
-        super().__init__(params, {
-            "lr": lr, "alpha": alpha, "eps": eps, "weight_decay": weight_decay, "momentum": momentum, "centered": centered, "maximize": maximize,
-        })  # fmt: skip
+        options = {"lr": lr, "alpha": alpha, "eps": eps, "weight_decay": weight_decay, "momentum": momentum, "centered": centered}
+        super().__init__(params, {**options, "maximize": maximize})
 
     def _changed(self, value, g, group, state):
         alpha = group["alpha"]

@@ -4,11 +4,11 @@ The body is one or several *paths*, tapes of one form (`transforms.loops.loop.Pa
 are gone along, and captured values, and gives the next carry and a result.  All of these are vectors of float64.  A turn runs on the
 path whose guards hold; the one of the last turn is tried first.  A path that *stops* ends the loop.
 
-On the way forward the carry is kept before every `stride`-th turn, in so many rows as there is room for; where the number of turns is
-not known, every second one is let go of when the rows are full, and the stride doubles (so that it fits at the end, whatever
-the number).  The way back calls the adjoints of the paths in reverse order, from carries that were kept, or that are computed again
-from one that was: a stretch of turns for which there is no room is divided, and so on.  What is computed again is computed by the same
-machine code (the *generation*: interpreter or kernels), so it comes out the same.
+On the way forward the carry is kept before every `stride`-th turn, and before each of the last turns, in so many rows as there is room
+for; where the number of turns is not known, every second one is let go of when the rows are full, and the stride doubles (so that
+it fits at the end, whatever the number).  The way back calls the adjoints of the paths in reverse order, from carries that were kept,
+or that are computed again from one that was: a stretch of turns for which there is no room is divided, and so on.  What is computed
+again is computed by the same machine code (the *generation*: interpreter or kernels), so it comes out the same.
 
 Memory: the words of a loop (`S_*`) say what it is, and have tables of its paths; those of a run (`T_*`) are in a block of its own, with
 what it needs besides.  Where tables hold addresses, each is a *base* (which of the vectors) and an offset in bytes.
@@ -39,7 +39,19 @@ from ..codegen.memory import (
     yield_processor,
 )
 from ..interpreter.python_calls import ensure_interpreter, raise_in, release_interpreter, thread_ident
-from ..rules.loops import HEAD
+from ..rules.loops import (
+    CAPTURED,
+    CAPTURED_BAR,
+    CARRY,
+    CARRY_BAR,
+    ELEMENT,
+    ELEMENT_BAR,
+    HEAD,
+    NEXT,
+    NEXT_BAR,
+    RESULT,
+    RESULT_BAR,
+)
 from .executable import B_ADDRESS, B_TAKEN, LINE, X_BLOCKS, X_CODE, X_COUNT, X_NBYTES
 from .status import FINE
 
@@ -48,33 +60,35 @@ from .status import FINE
 MORE, STOPPED, NO_PATH, UNKNOWN, NO_MEMORY, INTERRUPTED = range(6)
 
 #: Words of a loop: lengths of carry, captured values, element and result; rows (turns, 0 if these are not known), whether they are
-#: known, whether it goes from the end; carries kept, and how many are computed again at a time; the generation, turns that were run, the
+#: known, whether it goes from the end; carries kept, the turn from which on all are, and how many are computed again at a
+#: time; the generation, turns that were run, the
 #: address of the class of interruptions.  Then tables of each generation, forward and back: number of paths, address of the addresses of
 #: their words, words of the longest.
 (
-    S_CARRY, S_CAPTURED, S_ELEMENT, S_RESULT, S_ROWS, S_BOUNDED, S_REVERSE, S_CAPACITY, S_ROOM, S_GENERATION, S_TURNS, S_INTERRUPT, S_TABLES,
-) = range(13)  # fmt: skip
+    S_CARRY, S_CAPTURED, S_ELEMENT, S_RESULT, S_ROWS, S_BOUNDED, S_REVERSE, S_CAPACITY, S_DENSE, S_ROOM, S_GENERATION, S_TURNS, S_INTERRUPT,
+    S_TABLES,
+) = range(14)  # fmt: skip
 #: Words of a table.
 TABLE = 3
 LOOP_WORDS = S_TABLES + 4 * TABLE
 
 #: Words of a run: the next turn, how many there may be, and at which it began; the path taken last; the number of paths, their table; two
 #: rows for carries (or adjoints of carries), and bytes of one; the first rows of elements and results, steps from turn to turn in
-#: bytes; carries that are kept: capacity, number, stride, place; the path of each turn from the first on, and for how many
-#: turns there is room.  Of the way back: first rows of adjoints of results and elements, and the sums of adjoints of captured values,
+#: bytes; carries that are kept: capacity, number, stride, the turn from which on all are, place; the path of each turn from one
+#: on, and for how many there is room.  Of the way back: first rows of adjoints of results and elements, and the sums of adjoints of captured values,
 #: those of one turn, and how many.  Then the bases, and behind these the blocks of the paths, and tables of addresses.
 (
     T_TURN, T_LIMIT, T_BEGIN, T_RECENT, T_PATHS, T_TABLE, T_ROWS, T_WIDTH, T_XS, T_XSTEP, T_YS, T_YSTEP, T_CAPACITY, T_KEPT, T_STRIDE,
-    T_STORE, T_LOG, T_LOGGED, T_YBAR, T_XBAR, T_SUMS, T_PART, T_COUNT, T_BLOCKS, T_SCRATCH, T_BASES,
-) = range(26)  # fmt: skip
-#: Bases: carry, element, captured, next carry, result; adjoints of next carry, result, carry, element, captured.
-CARRY, ELEMENT, CAPTURED, NEXT, RESULT, NEXT_BAR, RESULT_BAR, CARRY_BAR, ELEMENT_BAR, CAPTURED_BAR = range(10)
+    T_DENSE, T_STORE, T_LOG, T_FROM, T_LOGGED, T_YBAR, T_XBAR, T_SUMS, T_PART, T_COUNT, T_BLOCKS, T_SCRATCH, T_BASES,
+) = range(28)  # fmt: skip
 RUN_WORDS = T_BASES + 10
 #: Words of a path: its executable, whether it stops; then lists, with their lengths: (base, offset) of inputs and of outputs, and
 #: (base, offset, address, bytes) of constants.
 P_EXECUTABLE, P_STOPS, P_LISTS = range(3)
 #: Turns between two looks whether there was an interruption.
 CHUNK = 4096
+#: After all turns.
+NEVER = 1 << 62
 #: Levels of stretches that are divided again.
 LEVELS = 64
 
@@ -157,9 +171,13 @@ def _give_back(p):
 def _keep(p, turn, row, width):
     """Keep the carry before this turn, counted from the first, if it is the turn of one that is kept."""
     capacity, stride = load_int(p + 8 * T_CAPACITY), load_int(p + 8 * T_STRIDE)
-    kept, store = load_int(p + 8 * T_KEPT), load_int(p + 8 * T_STORE)
+    kept, store, dense = load_int(p + 8 * T_KEPT), load_int(p + 8 * T_STORE), load_int(p + 8 * T_DENSE)
+    coarse = capacity if dense == NEVER else capacity - load_int(p + 8 * T_LOGGED)
+    if turn >= dense:
+        copy_bytes(store + (coarse + turn - dense) * width, row, width)
+        return
     # A turn that met a new path begins again, and has been kept.
-    if capacity == 0 or turn != kept * stride:
+    if coarse == 0 or turn != kept * stride:
         return
     if kept == capacity:
         for k in range(1, (kept + 1) // 2):
@@ -180,6 +198,7 @@ def advance(p):
     turn, limit, begin, width = load_int(p + 8 * T_TURN), load_int(p + 8 * T_LIMIT), load_int(p + 8 * T_BEGIN), load_int(p + 8 * T_WIDTH)
     paths, table, recent = load_int(p + 8 * T_PATHS), load_int(p + 8 * T_TABLE), load_int(p + 8 * T_RECENT)
     rows, bases, logged, blocks = load_int(p + 8 * T_ROWS), p + 8 * T_BASES, load_int(p + 8 * T_LOGGED), load_int(p + 8 * T_BLOCKS)
+    first = begin + load_int(p + 8 * T_FROM)
     _hold(p)
     why = MORE
     while turn < limit:
@@ -204,8 +223,8 @@ def advance(p):
             break
         # Not before a path is known: a turn that is begun again would be kept twice.
         _keep(p, turn - begin, row, width)
-        if turn - begin < logged:
-            store_byte(load_int(p + 8 * T_LOG) + turn - begin, recent)
+        if 0 <= turn - first < logged:
+            store_byte(load_int(p + 8 * T_LOG) + turn - first, recent)
         turn += 1
         if stops != 0:
             why = STOPPED
@@ -287,8 +306,8 @@ def _results(p, loop, ys, word):
 
 
 @helper
-def _from(p, turn, carry, capacity, stride, store, log):
-    """Let a run begin with a carry before this turn; what it keeps goes to `store` and `log`."""
+def _from(p, turn, carry, capacity, stride, dense, store, log):
+    """Let a run begin with a carry before this turn; what it keeps goes to `store` and `log`: every `stride`-th, and all from `dense` on (-1: never)."""
     width = load_int(p + 8 * T_WIDTH)
     store_int(p + 8 * T_TURN, turn)
     store_int(p + 8 * T_BEGIN, turn)
@@ -298,6 +317,8 @@ def _from(p, turn, carry, capacity, stride, store, log):
     store_int(p + 8 * T_STRIDE, stride)
     store_int(p + 8 * T_STORE, store)
     store_int(p + 8 * T_LOG, log)
+    store_int(p + 8 * T_DENSE, NEVER if dense < 0 else dense)
+    store_int(p + 8 * T_FROM, max(dense, 0))
     store_int(p + 8 * T_LOGGED, capacity)
 
 
@@ -314,17 +335,39 @@ def _kept(loop, z):
     return z + 8 * outputs
 
 
+@helper
+def _coarse(loop):
+    """Carries that are kept of turns before those of which all are."""
+    return load_int(loop + 8 * S_CAPACITY) - (load_int(loop + 8 * S_ROWS) - load_int(loop + 8 * S_DENSE))
+
+
+@helper
+def _stride(loop):
+    """The stride that a run begins with."""
+    if load_int(loop + 8 * S_BOUNDED) == 0:
+        return 1
+    coarse = _coarse(loop)
+    return max(1, (load_int(loop + 8 * S_DENSE) + coarse - 1) // coarse) if coarse > 0 else 1
+
+
+@helper
+def _logged(loop):
+    """Words of the paths that are kept."""
+    if load_int(loop + 8 * S_BOUNDED) != 0:
+        return (load_int(loop + 8 * S_ROWS) - load_int(loop + 8 * S_DENSE) + 7) // 8
+    return (load_int(loop + 8 * S_CAPACITY) + 7) // 8
+
+
 @compiled("void(int64, int64, int64, int64, int64, int64, int64)")
 def begin(p, loop, generation, carry, captured, xs, z):
     """Begin a run forward in a block."""
     _prepare(p, loop, generation, 0, captured, xs)
     _results(p, loop, z + 8 * load_int(loop + 8 * S_CARRY), T_YS)
-    capacity, rows, stride = load_int(loop + 8 * S_CAPACITY), load_int(loop + 8 * S_ROWS), 1
-    if capacity > 0 and load_int(loop + 8 * S_BOUNDED) != 0:
-        stride = max(1, (rows + capacity - 1) // capacity)
-    head = _kept(loop, z)
-    log = head + 8 * HEAD
-    _from(p, 0, carry, capacity, stride, log + 8 * ((capacity + 7) // 8), log)
+    log = _kept(loop, z) + 8 * HEAD
+    dense = load_int(loop + 8 * S_DENSE) if load_int(loop + 8 * S_BOUNDED) != 0 else -1
+    _from(p, 0, carry, load_int(loop + 8 * S_CAPACITY), _stride(loop), dense, log + 8 * _logged(loop), log)
+    if dense >= 0:
+        store_int(p + 8 * T_LOGGED, load_int(loop + 8 * S_ROWS) - dense)
 
 
 @compiled("void(int64, int64, int64, int64)")
@@ -406,7 +449,7 @@ def _back_between(p, q, low, high, carry, room):
         if store == 0 or level == LEVELS:
             why = NO_MEMORY
             break
-        _from(q, low, carry, rows, stride, store, log)
+        _from(q, low, carry, rows, stride, -1, store, log)
         store_int(q + 8 * T_LIMIT, high)
         ended = advance(q)
         if ended > STOPPED or load_int(q + 8 * T_TURN) != high:
@@ -440,7 +483,11 @@ def back(loop, seeds, carry, captured, xs, z, result):
     """The adjoints of carry, captured values and elements, into `result`, which is zero before."""
     head, capacity, room = _kept(loop, z), load_int(loop + 8 * S_CAPACITY), load_int(loop + 8 * S_ROOM)
     count, stride, generation = int(load_double(head)), int(load_double(head + 8)), int(load_double(head + 16))
-    if count < 0 or stride < 1 or generation < 0 or generation > 1 or (stride == 1 and capacity > 0 and count > capacity):
+    bounded, turns, dense = load_int(loop + 8 * S_BOUNDED) != 0, load_int(loop + 8 * S_ROWS), load_int(loop + 8 * S_DENSE)
+    # What is kept may come from a file: more turns, or more carries, than there can be.
+    if count < 0 or stride < 1 or generation < 0 or generation > 1:
+        return UNKNOWN
+    if bounded and (count != turns or stride != _stride(loop)) or not bounded and capacity > 0 and count > capacity * stride:
         return UNKNOWN
     p = allocate(8 * _words(loop, generation, 1))
     q = allocate(8 * _words(loop, generation, 0))
@@ -450,7 +497,7 @@ def back(loop, seeds, carry, captured, xs, z, result):
     _prepare(p, loop, generation, 1, captured, xs)
     _prepare(q, loop, generation, 0, captured, xs)
     _results(p, loop, seeds + width, T_YBAR)
-    scratch = allocate(8 * load_int(loop + 8 * S_ROWS) * load_int(loop + 8 * S_RESULT) + 8) if stride > 1 or capacity == 0 else 0
+    scratch = allocate(8 * load_int(loop + 8 * S_ROWS) * load_int(loop + 8 * S_RESULT) + 8) if bounded and dense > 0 else 0
     _results(q, loop, scratch, T_YS)
     sums = result + width
     store_int(p + 8 * T_SUMS, sums)
@@ -468,19 +515,24 @@ def back(loop, seeds, carry, captured, xs, z, result):
     for k in range(captures):
         store_double(load_int(p + 8 * T_PART) + 8 * k, 0.0)
     log = head + 8 * HEAD
-    store = log + 8 * ((capacity + 7) // 8)
+    store = log + 8 * _logged(loop)
     _hold(p)
-    why = MORE
-    if capacity == 0:
-        if count > 0:
-            why = _back_between(p, q, 0, count, carry, room)
-    elif stride == 1:
-        why = _pull(p, 0, count, store, log)
+    why, coarse, last = MORE, (count + stride - 1) // stride, count
+    if bounded:
+        coarse, last = _coarse(loop), dense
+        why = _pull(p, dense, count, store + coarse * width, log)
+    elif stride == 1 and capacity > 0:
+        why, last = _pull(p, 0, count, store, log), 0
+    if capacity == 0 or coarse <= 0:
+        if last > 0:
+            why = _back_between(p, q, 0, last, carry, room)
     else:
-        k = (count + stride - 1) // stride
+        # From one kept carry over the next ones, as far as there is room: to begin costs as much as many turns.
+        k, several = (last + stride - 1) // stride, max(1, room // stride)
         while k > 0 and why == MORE:
-            k -= 1
-            why = _back_between(p, q, k * stride, min(count, (k + 1) * stride), store + k * width, room)
+            first = max(0, k - several)
+            why = _back_between(p, q, first * stride, min(last, k * stride), store + first * width, room)
+            k = first
     _give_back(p)
     copy_bytes(result, rows, width)
     if scratch != 0:

@@ -25,7 +25,7 @@ OWN = {
     Sym: {"constant", "cast", "own", "svd", "assemble", "zeroed", "zeroed_at"},
 }
 #: Rows that only the operations call which the planner has its own for, or that only a recording asks for.
-UNPLANNED = {"svd", "setitem", "cofactors"}
+UNPLANNED = {"svd", "setitem", "cofactors", "stack"}
 
 
 @pytest.mark.parametrize("store", OWN)
@@ -41,7 +41,8 @@ def test_every_row_of_the_language_is_a_step_of_the_planner():
     rows = {c.value for node in named for c in ast.walk(node) if isinstance(c, ast.Constant)}
     rows = {name for name in rows if name in BY_NAME and not BY_NAME[name].elementwise}
     rows |= {*rule_array._REDUCTIONS.values(), "matmul", "absolute_matmul"}
-    assert rows - UNPLANNED == set(STEPS)
+    # Rules of loops call these rows by name.
+    assert (rows - UNPLANNED) | {"loop", "loop_pull"} == set(STEPS)
 
 
 @pytest.mark.parametrize("name", [row.name for row in ROWS])

@@ -9,6 +9,11 @@ import tapegrad as tg
 from tapegrad import automata
 from tapegrad.errors import GraphError, ShapeError
 from tests.automata.random_graphs import random_graph
+from tests.test_import import fresh
+
+
+def test_the_package_does_not_load_it():
+    assert fresh("import sys, tapegrad; print('tapegrad.automata' in sys.modules, hasattr(tapegrad, 'automata'))").split() == ["False", "False"]
 
 
 def triangle():

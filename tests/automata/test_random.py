@@ -8,6 +8,7 @@ from tapegrad import automata
 from tests.automata import random_graphs
 
 
+@pytest.mark.filterwarnings("ignore:.*has spent 1 s in derivatives")
 @pytest.mark.parametrize("first", range(0, 200, 20))
 def test_as_enumerated(first):
     for seed in range(first, first + 20):

@@ -1,6 +1,8 @@
 """Programs are given back when no tape refers to them, and never before."""
 
 import gc
+import threading
+import weakref
 
 import numpy as np
 import pytest
@@ -233,3 +235,31 @@ def test_descriptions_are_given_back_and_stay_one_object_each():
         meta.meta_of(np.empty((n, 0, 7)))
     assert meta.meta_of(np.zeros((3, 2))) is known
     assert sum(m.shape[1:] == (0, 7) for m in meta._KNOWN.values()) < count
+
+
+def test_who_needs_what_another_thread_compiles_waits_for_it():
+    begun, may_end, seen = threading.Event(), threading.Event(), []
+
+    class Slow:
+        def address(self):
+            begun.set()
+            assert may_end.wait(60.0)
+            return 7
+
+    class Pending:
+        words, kernels = [0], [(0, Slow())]
+
+    pending = Pending()
+    Signature.compile_pending()
+    Signature._PENDING.append(weakref.ref(pending))
+    one = threading.Thread(target=Signature.compile_pending, daemon=True)
+    one.start()
+    assert begun.wait(60.0)
+    other = threading.Thread(target=lambda: (Signature.compile_pending(), seen.append(pending.words[0])), daemon=True)
+    other.start()
+    other.join(0.1)
+    assert not seen
+    may_end.set()
+    for thread in (one, other):
+        thread.join(60.0)
+    assert seen == [7]

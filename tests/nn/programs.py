@@ -73,7 +73,7 @@ class RNN(nn.Module):
         self.h2o = nn.Linear(hidden, 1)
 
     def forward(self, x):
-        h = torch.zeros(x.size(0), self.hidden)
+        h = torch.zeros(x.shape[0], self.hidden)
         outputs = []
         for step in x.unbind(1):
             h = torch.tanh(self.i2h(torch.cat([step, h], dim=1)))
@@ -123,7 +123,7 @@ class Attention(nn.Module):
         self.temperature = nn.Parameter(torch.tensor(1.0))
 
     def forward(self, x):
-        batch, length, width = x.size()
+        batch, length, width = x.shape
         q, k, v = (part(x).view(batch, length, self.heads, width // self.heads).transpose(1, 2) for part in self.parts)
         scores = (q @ k.transpose(-2, -1)) * self.temperature
         mask = torch.ones(length, length).tril()

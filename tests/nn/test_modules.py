@@ -182,10 +182,8 @@ def test_what_is_in_a_module():
     model.zero_grad()
     assert all(p.grad is None for p in model.parameters())
     assert not any(p.requires_grad for p in model.requires_grad_(False).parameters())
-    assert {p.dtype.char for p in model.float().parameters()} == {"f"} and {p.dtype.char for p in model.double().parameters()} == {"d"}
-    order = []
-    model.apply(lambda module: order.append(type(module).__name__))
-    assert order == ["Linear", "Linear", "Tied"]
+    assert {p.dtype.char for p in model.to(tg.float32).parameters()} == {"f"} and {p.dtype.char for p in model.to("cpu", dtype=tg.float64).parameters()} == {"d"}
+    assert next(model.parameters()).is_leaf and type(model.first.weight) is tg.Parameter
     assert repr(model) == (
         "Tied(\n  (first): Linear(in_features=2, out_features=2, bias=False)\n  (second): Linear(in_features=2, out_features=2, bias=True)\n)"
     )
@@ -297,7 +295,7 @@ def test_methods_on_dual_numbers_and_in_recordings():
     def f(x):
         x = tg.as_tensor(x)  # an array where a check asks for the value
         y = x.view(2, 3).clamp(min=-0.3).masked_fill(np.array([True, False, False]), 0.5)
-        return (y.gather(1, np.array([[2, 1], [0, 2]])) * y.topk(2, dim=1).values).sum() + x.size(0) * x.chunk(3)[1].sum()
+        return (y.gather(1, np.array([[2, 1], [0, 2]])) * y.topk(2, dim=1).values).sum() + x.numel() * x.chunk(3)[1].sum()
 
     assert tg.check(f, np.random.default_rng(3).normal(size=6), order=2).passed
     place = tg.tensor([1.0, 2.0], requires_grad=True).view(-1).grad_fn

@@ -50,12 +50,12 @@ CALLS = {
     "float_power": [((P, T), {})], "trapezoid": [((M,), {}), ((M, np.sort(V)), {}), ((M,), {"dx": 0.5, "dim": 0})],
     "einsum": [(("ij,jk->ik", M, N), {})], "hstack": [(([M, T],), {})], "vstack": [(([M, T],), {})], "dstack": [(([M, T],), {})], "column_stack": [(([M, W],), {})], "atleast_1d": [((M,), {})], "atleast_2d": [((V,), {})],
     "atleast_3d": [((V,), {})], "meshgrid": [((V, W), {"indexing": "ij"}), ((V, W), {"indexing": "xy"})], "broadcast_tensors": [((M, V), {})], "is_tensor": [((M,), {})],
-    "where": [((M, MASK, T), {})], "flatten": [((B,), {}), ((B, 1), {}), ((B, 0, 1), {}), ((M,), {"start_dim": -1})], "size": [((B,), {}), ((B, 1), {}), ((B, -1), {})],
+    "where": [((M, MASK, T), {})], "flatten": [((B,), {}), ((B, 1), {}), ((B, 0, 1), {}), ((M,), {"start_dim": -1})],
 }  # fmt: skip
 #: What both refuse.
 WRONG = {
     "view": (M, 5, 2), "mm": (B, N), "bmm": (M, N), "mv": (M, N), "ger": (M, V), "gather": (M, 0, np.full((3, 4), 3)), "scatter": (M, 0, np.array([[-1]]), T), "index_add": (M, 0, np.array([5]), T[:1]), "topk": (V, 9), "narrow": (M, 1, 3, 2),
-    "select": (M, 0, 3), "index_select": (M, 0, np.array([3])), "chunk": (M, 2, 5), "unbind": (M, 4), "masked_fill": (M, MASK[:, :2], 0.0), "det": (M,), "addmm": (W, M, M), "einsum": ("ij,jk", M, M), "size": (M, 2), "index_copy": (M, 0, np.array([7]), T[:1]),
+    "select": (M, 0, 3), "index_select": (M, 0, np.array([3])), "chunk": (M, 2, 5), "unbind": (M, 4), "masked_fill": (M, MASK[:, :2], 0.0), "det": (M,), "addmm": (W, M, M), "einsum": ("ij,jk", M, M), "index_copy": (M, 0, np.array([7]), T[:1]),
     "scatter_add": (M, 0, np.array([0]), T), "to": (M, "cuda"), "argmax": (M, 5), "hstack": ([M, S[None]],), "flatten": (M, 3), "repeat_interleave": (M, 2, 4),
 }  # fmt: skip
 
@@ -143,7 +143,7 @@ FUNCTIONAL = {
     **{name: [((M * 2,), {})] for name in "elu selu celu gelu silu mish logsigmoid hardtanh relu6 softsign tanhshrink relu sigmoid tanh softplus leaky_relu".split() if name != "celu"},
     "softmin": [((M,), {"dim": 1})], "softmax": [((M,), {"dim": 0})], "log_softmax": [((M,), {"dim": -1})], "glu": [((M,), {}), ((N,), {"dim": 0})], "linear": [((M, T), {}), ((M, T, W), {}), ((B, T, W), {}), ((V, T, W), {})],
     "layer_norm": [((M, (4,)), {}), ((B, (3, 4), T, M), {}), ((M, [4], V), {"eps": 1e-3})], "normalize": [((M,), {}), ((M,), {"dim": 0, "p": 1.0}), ((B,), {"dim": -1})], "cosine_similarity": [((M, T), {}), ((B, B[::-1].copy()), {"dim": 2})],
-    "embedding": [((AT, RNG.normal(size=(5, 3))), {})], "one_hot": [((AT, 4), {}), ((CLASSES,), {})], "pad": [((M, (1, 2)), {}), ((M, (1, 0, 2, 1)), {"value": 3.0}), ((B, (1, 2)), {"mode": "reflect"}), ((B, (1, 2)), {"mode": "replicate"}), ((B, (2, 1)), {"mode": "circular"})],
+    "embedding": [((AT, RNG.normal(size=(5, 3))), {})], "one_hot": [((AT, 4), {}), ((CLASSES,), {})],
     "dropout": [((M, 0.5, False), {}), ((M,), {"p": 0.0})], "identity": [], "flatten": [],
     **{name: [((M, T), {}), ((M, T), {"reduction": "sum"}), ((M, T), {"reduction": "none"})] for name in ("l1_loss", "mse_loss", "smooth_l1_loss", "huber_loss")},
     "binary_cross_entropy": [((PROBABLE, PROBABLE[::-1].copy()), {}), ((PROBABLE, 1.0 * MASK), {"reduction": "sum"})], "nll_loss": [((M, CLASSES), {}), ((M, CLASSES), {"reduction": "none"})],

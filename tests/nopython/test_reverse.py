@@ -272,6 +272,13 @@ def inactive(x):
     for i in range(len(order)):
         s = s * 0.5 + x[order[i]] * table[i] * x[order[len(order) - 1 - i]]
         order[i] = (order[i] + 1) % 6
+    places = [0]
+    for i in range(5):
+        k = len(places)
+        if i not in places:
+            s += x[i] * x[k]
+        places.append(2 * i)
+        s = s * 0.5 + x[len(places)] * s
     return s + x[order[2]] * count + np.sum(x * TABLE)
 
 
@@ -398,7 +405,7 @@ def test_exceptions_and_divisions_are_those_of_the_function():
     for _ in range(3):
         with pytest.raises(ValueError, match="too large"):
             gradient(10.0 * np.abs(AT))
-        assert np.array_equal(gradient(AT), np.exp(AT))
+        assert np.allclose(gradient(AT), np.exp(AT), rtol=1e-15)
 
     def inverse(x):
         return 1.0 / x[0]
@@ -462,7 +469,7 @@ def twice_at_a_place(x):
     return y[0]
 
 
-@pytest.mark.parametrize("f, reason", [(listed, "list"), (cut, "integers"), (sorted_, "no derivative"), (shuffled, "not known"),
+@pytest.mark.parametrize("f, reason", [(listed, "list"), (cut, "integers"), (sorted_, "No derivative"), (shuffled, "not known"),
                                        (twice_at_a_place, "twice")])  # fmt: skip
 def test_what_is_not_followed_is_refused_with_its_line(f, reason):
     with pytest.raises(UnsupportedInNumbaError, match=reason) as refusal:

@@ -32,7 +32,7 @@ CALLS = {
     "array_split": [((V, 3), {}), ((A, 2), {"axis": 1})], "split": [((V, 2), {}), ((A, [1, 3], 1), {})], "hsplit": [((A, 2), {})], "vsplit": [((A, 3), {})], "dsplit": [((C, 2), {})],
     "atleast_1d": [((X,), {})], "atleast_2d": [((V,), {})], "atleast_3d": [((A,), {})], "broadcast_to": [((V, (2, 4)), {})], "clip": [((A, -0.5, 0.5), {})],
     "cross": [((S, D), {})], "diag": [((V,), {}), ((A, 1), {})], "diagonal": [((S,), {}), ((C, 0, 1, 2), {})], "diff": [((A,), {}), ((A, 2), {}), ((A,), {"axis": 0})],
-    "dot": [((A, B), {}), ((V, W), {}), ((C, B), {}), ((A, V), {}), ((0.5, A), {})], "einsum": [(("ij,jk->ik", A, B), {}), (("ii", S), {}), (("...i,i", C, V), {})],
+    "dot": [((A, B), {}), ((V, W), {}), ((C, B), {}), ((A, V), {}), ((0.5, A), {})], "einsum": [(("ij,jk->ik", A, B), {}), (("ij,ij->", A, P), {}), (("...i,i", C, V), {})],
     "expand_dims": [((A, 1), {})], "fliplr": [((A,), {})], "flipud": [((A,), {})], "full": [(((2, 3), X), {})], "gradient": [((V,), {}), ((A,), {"axis": 1})],
     "inner": [((A, C[0]), {}), ((V, W), {})], "kron": [((A, S), {})], "linspace": [((X, 2.0, 5), {})], "matmul": [((A, B), {}), ((C, B), {}), ((V, B), {})], "moveaxis": [((C, 0, 2), {})],
     "nan_to_num": [((A,), {})], "outer": [((V, W), {})], "pad": [((A, 1, "constant"), {}), ((A, ((0, 1), (2, 0)), "constant"), {})], "partition": [((V, 2), {})], "ravel": [((A,), {}), ((A, "F"), {})],
@@ -45,12 +45,12 @@ CALLS = {
     **{f"fft.{name}": [((V,), {})] for name in "fft ifft rfft fftshift ifftshift".split()}, **{f"fft.{name}": [((C,), {})] for name in "fft2 ifft2 fftn ifftn rfft2 rfftn".split()},
     "fft.irfft": [((V,), {})], "fft.irfft2": [((A,), {})], "fft.irfftn": [((C,), {})],
     **{f"scipy.special.{name}": [((P,), {})] for name in "erf erfc expit gamma gammaln psi rgamma i0 i1 j0 j1 y0 y1".split()}, "scipy.special.erfinv": [((U,), {})], "scipy.special.erfcinv": [((U,), {})], "scipy.special.logit": [((U,), {})],
-    "scipy.special.beta": [((P, U), {})], "scipy.special.betaln": [((P, U), {})], "scipy.special.gammainc": [((2.5 + 0 * P.astype(int), P), {})], "scipy.special.gammaincc": [((2 + 0 * P.astype(int), P), {})],
-    **{f"scipy.special.{name}": [((2, P), {})] for name in ("iv", "ive", "jv", "yn", "polygamma")}, "scipy.special.betainc": [((2, 3, U), {})], "scipy.special.gammasgn": [((A,), {})], "scipy.special.multigammaln": [((P + 2.0, 2), {})],
+    "scipy.special.beta": [((P, U), {})], "scipy.special.betaln": [((P, U), {})], "scipy.special.gammainc": [((2, P), {})], "scipy.special.gammaincc": [((3, P), {})],
+    **{f"scipy.special.{name}": [((2, P), {})] for name in ("iv", "ive", "jn", "yn", "polygamma")}, "scipy.special.betainc": [((2, 3, U), {})], "scipy.special.gammasgn": [((A,), {})], "scipy.special.multigammaln": [((P + 2.0, 2), {})],
     "scipy.special.logsumexp": [((A,), {}), ((A,), {"axis": 1, "keepdims": True})],
     "scipy.linalg.solve_triangular": [((D, V[:3]), {}), ((D, V[:3]), {"lower": True, "trans": 1})], "scipy.linalg.sqrtm": [((D,), {})], "scipy.linalg.solve_sylvester": [((D, D + 1, S), {})],
     "scipy.linalg.solve_banded": [(((1, 1), P[:, :3] + numpy.diag([0.0, 3.0, 0.0]) @ numpy.ones((3, 3)), V[:3]), {})], "scipy.signal.convolve": [((V, W[:2]), {})],
-    "scipy.integrate.odeint": [((lambda y, t, a: -a * y, V[:2], numpy.array([0.0, 0.5]), (0.7,)), {})],
+    "scipy.integrate.odeint": [((lambda y, t, a: -a * y, V[:2], numpy.array([0.0, 0.5]), (0.7,)), {"rtol": 1e-12, "atol": 1e-13})],
     **{f"scipy.stats.norm.{name}": [((A, V, 0.8), {}), ((A, 0.0, P), {})] for name in "pdf cdf sf logpdf logcdf logsf".split()}, **{f"scipy.stats.t.{name}": [((A, 3.5, 0.1, 0.8), {})] for name in "pdf logpdf cdf logcdf".split()},
     **{f"scipy.stats.beta.{name}": [((U, 1.5, P), {})] for name in "pdf logpdf".split()}, "scipy.stats.beta.cdf": [((U, 2, 3), {})], **{f"scipy.stats.chi2.{name}": [((P, 3), {})] for name in "pdf logpdf cdf".split()},
     **{f"scipy.stats.gamma.{name}": [((P, U + 1.0), {})] for name in "pdf logpdf".split()}, "scipy.stats.gamma.cdf": [((P, 2), {})], **{f"scipy.stats.poisson.{name}": [((numpy.arange(4), P), {})] for name in "pmf logpmf cdf".split()},
@@ -59,25 +59,16 @@ CALLS = {
 }  # fmt: skip
 #: Not offered yet, mostly for complex numbers: compared once they are.
 LATER = {name for name in CALLS if name.startswith("fft.")} | {
-    "linalg.eig", "angle", "scipy.special.yn", "scipy.special.betainc", "scipy.special.rgamma", "scipy.special.gammasgn", "scipy.linalg.sqrtm", "scipy.linalg.solve_sylvester", "scipy.linalg.solve_banded", "scipy.signal.convolve",
-    "scipy.integrate.odeint", "scipy.stats.t.cdf", "scipy.stats.t.logcdf", "scipy.stats.beta.cdf",
+    "linalg.eig", "angle", "scipy.special.rgamma", "scipy.special.gammasgn", "scipy.linalg.sqrtm", "scipy.signal.convolve", "scipy.stats.multivariate_normal.entropy",
 }  # fmt: skip
 #: What HIPS has under names of its own, or inside; casts have no derivative of interest; and what NumPy no longer has.
-APART = {"array_from_args", "concatenate_args", "make_diagonal", "astype", "_array_from_scalar_or_array"}
-#: HIPS is wrong, or has no second derivative: the derivatives are compared with differences instead.
-ALONE = {
-    "linalg.norm", "sinc", "linalg.pinv", "linalg.svd", "linalg.eigh", "scipy.special.gammaincc", "scipy.special.gammainc", "scipy.stats.gamma.cdf", "scipy.stats.poisson.cdf", "scipy.stats.chi2.cdf", "fmax", "fmin", "hypot",
-}  # fmt: skip
-
-
-def hips_names():
-    """The primitives of NumPy and SciPy that HIPS has a derivative of, by their modules in `CALLS`."""
-    for function in core.primitive_vjps:
-        module, name = getattr(function, "__module__", None) or "", getattr(function, "__name__", "")
-        if module.startswith(("autograd.scipy", "autograd.numpy")):
-            yield name
-        elif getattr(function, "fun", None) is None and not module.startswith("autograd"):
-            yield name
+APART = {"jv", "array_from_args", "concatenate_args", "make_diagonal", "astype", "_array_from_scalar_or_array"}
+#: What gives several arrays, takes a symmetric matrix, and gives vectors whose signs are anybody's.
+SEVERAL = {"array_split", "split", "hsplit", "vsplit", "dsplit", "linalg.slogdet", "linalg.svd", "linalg.eigh", "linalg.eig"}
+SYMMETRIC = {"linalg.eigh", "scipy.stats.multivariate_normal.pdf", "scipy.stats.multivariate_normal.logpdf"}
+VECTORS = {"linalg.eigh", "linalg.svd", "linalg.eig"}
+#: What HIPS refuses to differentiate in one of these calls: the derivatives are compared with differences instead.
+ALONE = {"broadcast_to", "diag", "diagonal"}
 
 
 def test_every_function_of_hips_is_compared():
@@ -107,22 +98,19 @@ def functions(name):
     return getattr(theirs, short), getattr(ours, short)
 
 
-def parts(result):
-    return [part for one in result for part in parts(one)] if isinstance(result, (tuple, list)) else [result]
-
-
-def loss_of(function, args, kwargs, np):
+def loss_of(name, function, args, kwargs, np):
     """A number of the operands that are differentiated, and these; imaginary parts and signs of vectors do not count."""
     live = [k for k, a in enumerate(args) if isinstance(a, numpy.ndarray) and a.dtype.kind == "f" or isinstance(a, float) and k == 0 or a is X]
 
     def loss(*floats):
         operands = list(args)
         for k, x in zip(live, floats):
-            operands[k] = x
-        total = 0.0
-        for part in parts(function(*operands, **kwargs)):
+            # Of what takes a symmetric matrix, the derivative is that along symmetric ones.
+            operands[k] = (x + x.T) / 2.0 if np.shape(x) == (3, 3) and name in SYMMETRIC else x
+        result, total = function(*operands, **kwargs), 0.0
+        for part in [result[i] for i in range(len(result))] if name in SEVERAL else [result]:
             weights = generator(5).normal(size=np.shape(part))
-            part = np.abs(part) if "complex" in str(getattr(part, "dtype", "")) or function.__name__ in ("eigh", "svd", "eig") else part
+            part = np.abs(part) if "complex" in str(getattr(part, "dtype", "")) or name in VECTORS else part
             total = total + np.sum(weights * part) + 0.3 * np.sum(part * part)
         return total
 
@@ -140,13 +128,13 @@ def test_as_hips(name, k):
     args, kwargs = CALLS[name][k]
     try:
         theirs, ours = functions(name)
-        loss, xs = loss_of(ours, args, kwargs, tapegrad.numpy)
+        loss, xs = loss_of(name, ours, args, kwargs, tapegrad.numpy)
         value, gradients = tg.value_and_grad(loss, tuple(range(len(xs))))(*xs)
     except (TapegradError, AttributeError, ModuleNotFoundError):
         if name not in LATER:
             raise
         pytest.skip("not offered yet")
-    expected, _ = loss_of(theirs, args, kwargs, importlib.import_module("autograd.numpy"))
+    expected, _ = loss_of(name, theirs, args, kwargs, importlib.import_module("autograd.numpy"))
     ways = [RNG.normal(size=numpy.shape(x)) for x in xs]
     xs = [numpy.asarray(x) for x in xs]
     assert float(plain(value)) == pytest.approx(float(expected(*xs)), rel=1e-9)

@@ -181,7 +181,8 @@ def test_structural_row(name, monkeypatch):
     assert name in met, f"no case of {name} records that row"
 
 
-@pytest.mark.parametrize("name", CASES)
+# Loops compute in float64, whatever they carry (`tests/transforms/loops`).
+@pytest.mark.parametrize("name", [name for name in CASES if name not in ("loop", "loop_pull")])
 def test_structural_row_float32(name):
     function, operands, *reference = CASES[name][0]
     if name == "astype":

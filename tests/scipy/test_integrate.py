@@ -47,10 +47,15 @@ CASES = [
     *samples("simpson"),
     ("fixed_quad", lambda m, a, b, c: m.fixed_quad(lambda x, c: np.sin(c * x), a, b, (c,), 7), (0.3, 1.4, 2.0)),
     ("fixed_quad", lambda m, c: m.fixed_quad(lambda x: c * x**2, 0.0, 1.0), (2.0,)),
+    ("quad", lambda m, a, b, c: m.quad(lambda x, c: np.sin(c * x), a, b, (c,))[0], (0.3, 1.4, 2.0)),
+    ("quad", lambda m, a, c: m.quad(lambda x: 1.0 / (c + x * x), a, np.inf)[0], (-1.0, 0.5)),
+    ("quad", lambda m, b, c: m.quad(lambda x: np.exp(c * x), -np.inf, b)[0], (0.4, 1.3)),
+    ("quad", lambda m, c: m.quad(lambda x: np.exp(-c[0] * x * x) * np.cos(c[1] * x), -np.inf, np.inf)[0], (np.array([1.2, 2.0]),)),
+    ("quad", lambda m, a, b: m.quad(np.cos, a, b)[0], (2.0, -1.0)),
     ("fixed_quad", lambda m, c: m.fixed_quad(lambda x: np.outer(c, x), 0.0, 1.0), (np.array([2.0, 3.0]),)),
 ]
 #: Where the choice of steps moves with the point, differences of SciPy see it: only tight tolerances agree.
-TIGHT = {"rtol": 1e-10, "atol": 1e-12}
+TIGHT = {"rtol": 1e-9, "atol": 1e-11}
 PROBLEMS = [
     solved(Y0, 1.1, 0.5, **TIGHT),
     solved(Y0, 1.1, 0.5, ts=TIMES, **TIGHT),
@@ -65,7 +70,8 @@ def test_value_and_derivative(name, call, arrays):
 
 
 def test_every_mirrored_name_is_tested():
-    assert {c[0] for c in [*CASES, *PROBLEMS]} == set(MIRRORS["scipy.integrate"]) == set(mirrored.__all__)
+    # `odeint`, whose steps are its own: in `test_ivp`.
+    assert {c[0] for c in [*CASES, *PROBLEMS]} | {"odeint"} == set(MIRRORS["scipy.integrate"]) == set(mirrored.__all__)
 
 
 @pytest.mark.parametrize("name, call, arrays", PROBLEMS, ids=["steps", "times", "RK23", "vectorized"])
@@ -307,4 +313,4 @@ def test_plain_problems_are_those_of_scipy():
 
 
 def test_other_names_are_those_of_scipy():
-    assert mirrored.quad is scipy.integrate.quad
+    assert mirrored.dblquad is scipy.integrate.dblquad

@@ -250,6 +250,8 @@ class Plan:
             return reads(s)
         if not is_expr(e):
             return None if isinstance(e, ir.Arg) else []
+        if not p.steady(s):
+            return None
         if e.op == "getitem":
             if not isinstance(p.type_of(e.value.name), types.Array):
                 return None

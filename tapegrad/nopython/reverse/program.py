@@ -25,6 +25,11 @@ PURE_OPS = {"binop", "unary", "getattr", "build_tuple", "static_getitem", "cast"
 PURE_CALLS = {len, slice, bool, float, int, abs, min, max, range, round}
 
 
+#: Types whose values no other statement changes, but for the elements of arrays.
+_STEADY = (types.Number, types.Boolean, types.Array, types.BaseTuple, types.SliceType, types.RangeType, types.RangeIteratorType, types.NoneType,
+           types.Function, types.Module, types.NumberClass, types.DType, types.UnicodeType, types.Dispatcher, types.Opaque, type(types.pyobject))  # fmt: skip
+
+
 class Loop:
     """A natural loop with one preheader and one latch."""
 
@@ -162,6 +167,10 @@ class Program(Forms):
             return isinstance(function, type) and function is not list or function in PURE_CALLS or getattr(function, "__module__", "") == "math"
         return not is_expr(s.value) or s.value.op in PURE_OPS
 
+    def steady(self, s):
+        """Whether a statement gives the same again: it reads no list or object, which others may change."""
+        return all(isinstance(self.type_of(n), (*_STEADY, types.BoundFunction)) for n in reads(s) if n in self.types)
+
     def _sweep_dead(self):
         alive, work = set(), []
         for _, _, s in self.statements():
@@ -209,7 +218,7 @@ class Program(Forms):
                             constants[key] = s.target.name
                             entry.append(s)
                         continue
-                    if self.pure(s) and value.op != "phi" and not isinstance(self.types[s.target.name], types.Array):
+                    if self.pure(s) and self.steady(s) and value.op != "phi" and not isinstance(self.types[s.target.name], types.Array):
                         key = (*details(value), *reads(s), str(self.types[s.target.name]))
                         if key in seen:
                             rename[s.target.name] = self.var(seen[key])

@@ -26,7 +26,7 @@ import numpy as np
 
 from ...autograd.custom import stop_gradient
 from ...transforms.loops.api import scan, while_loop
-from ..mirrors import value
+from ..mirrors import differentiable, value
 
 #: By how much a step may grow or shrink from one to the next, and how careful its choice is.
 MOST, LEAST, SAFETY = 10.0, 0.2, 0.9
@@ -84,11 +84,6 @@ def norm(x):
 def combined(factors, arrays):
     """The sum of the arrays with these factors; zeros are left out."""
     return reduce(add, [array if factor == 1.0 else float(factor) * array for factor, array in zip(factors, arrays) if factor])
-
-
-def _ended(state):
-    """The state after a loop: numbers that count and report have no derivative."""
-    return {name: part if name in ("t", "y", "outputs") else stop_gradient(part) for name, part in state.items()}
 
 
 def flag(condition):
@@ -188,8 +183,8 @@ class Method(ABC):
             new["met"] = state["met"] + flag(met)
             new["ended"] = np.max(flag(np.logical_and(met, new["met"] >= problem.limits)))
         if times is not None:
-            ahead = np.logical_or(state["steps"] < 1, problem.direction * stop_gradient(times - t) > 0)
-            within = np.logical_and(ahead, problem.direction * stop_gradient(times - end) <= 0)
+            ahead = np.where(state["steps"] < 1, 1.0, problem.direction * stop_gradient(times - t))
+            within = flag(ahead > 0) * flag(problem.direction * stop_gradient(times - end) <= 0) > 0
             outputs = self.between(self.segment(new), np.where(within, times, end))
             new["outputs"] = np.where(np.expand_dims(within, 1), outputs, state["outputs"])
             new["nfev"] = new["nfev"] + self.dense_calls * np.max(flag(within), initial=0.0)
@@ -198,7 +193,7 @@ class Method(ABC):
     def at_times(self, state, times):
         """The last state, with the solution at some times as `outputs`, shape (m, n)."""
         outputs = np.zeros((len(times), len(state["y"])))
-        return _ended(while_loop(self.goes_on, lambda state: self.trial(state, times), state | {"outputs": outputs}))
+        return self._ended(while_loop(self.goes_on, lambda state: self.trial(state, times), state | {"outputs": outputs}))
 
     def all_steps(self, state, interpolated):
         """The last state, the number of steps, and their times, solutions, events and interpolants, with a first axis for the steps."""
@@ -213,12 +208,17 @@ class Method(ABC):
 
         trials = int(stop_gradient(end["trials"]))
         if not trials:
-            return _ended(end), 0, None
+            return self._ended(end), 0, None
         end, results = scan(attempted, state, length=trials)
         taken = np.flatnonzero(value(results.pop("rejected")) == 0)
         segments = results.pop("segment", {})
-        steps = {name: result[taken] for name, result in results.items()}
-        return _ended(end), len(taken), steps | {"segment": {name: part[taken] for name, part in segments.items()}}
+        steps = self._ended({name: result[taken] for name, result in results.items()})
+        return self._ended(end), len(taken), steps | {"segment": {name: part[taken] for name, part in segments.items()}}
+
+    def _ended(self, state):
+        """A state after a loop: numbers that count and report have no derivative, and times have none where the ends have none."""
+        live = ("t", "y", "outputs", "events") if differentiable(self.problem.start, self.problem.stop) else ("y", "outputs", "events")
+        return {name: part if name in live else stop_gradient(part) for name, part in state.items()}
 
     def undifferentiated(self):
         """The same method, for values only."""

@@ -191,7 +191,8 @@ class Distribution(Named):
             p = q if how == "ppf" else 1.0 - q
             y = self.rules["quantile"](p, *shapes) if "quantile" in self.rules else self._sought(p, *shapes)
         low, high = ends if how == "ppf" else ends[::-1]
-        y = np.where(both(q > 0, q < 1), y, np.where(np.equal(q, 0.0), low, high))
+        end = np.where(np.equal(q, 0.0), low, high).astype(getattr(y, "dtype", float))
+        y = np.where(both(q > 0, q < 1), y, end)
         valid = both(self.valid(*shapes), scale[0] > 0, q >= 0, q <= 1)
         return np.where(valid, y * scale[0] + loc, np.nan)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 
 import numpy as np
 
@@ -153,15 +154,19 @@ class _Call:
     def _begin(self, width):
         carry = self.carry.size
         rows = (config.memory if self.memory is None else self.memory) // (8 * carry) if carry else 0
-        if self.turns is not None and self.turns <= rows:
-            capacity = self.turns
+        element, bounded, turns = self.element.size if self.element is not None else 0, self.turns is not None, self.turns or 0
+        if not bounded:
+            capacity, dense = min(rows // 2, UNKNOWN), 0
+            room = rows - capacity
+        elif turns <= rows:
+            capacity, dense, room = turns, 0, 0
         else:
-            # The other half is for what is computed again.
-            capacity = rows // 2 if self.turns is not None else min(rows // 2, UNKNOWN)
-        element, bounded = self.element.size if self.element is not None else 0, self.turns is not None
+            # Of the first turns every so many-th, of the last ones all that there is room for.
+            room = min(rows // 2, math.isqrt(turns) + 1)
+            capacity, dense = (rows - room, turns - (rows - 2 * room)) if room else (0, turns)
         # Nothing is computed again where nothing is carried.
-        room = max(2, rows // 2 if carry else self.turns or UNKNOWN)
-        self.loop = Loop(carry, 0, element, width, self.turns or 0, bounded, self.reverse, capacity, room, self.name)
+        room = max(2, room if carry else turns or UNKNOWN)
+        self.loop = Loop(carry, 0, element, width, turns, bounded, self.reverse, capacity, dense, room, self.name)
 
 
 #: Carries that are kept where the number of turns is not known: of more turns, every second, fourth, ... one.

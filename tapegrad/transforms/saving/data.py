@@ -53,11 +53,7 @@ def save(obj: Any, f: str | os.PathLike[str] | BinaryIO) -> None:
     values = [np.asarray(leaf.detach()) if isinstance(leaf, Tensor) else leaf for leaf in leaves]
     header = {"format": _FORMAT, "version": 1, "data": encoded(unflatten(structure, values), arrays), "kinds": kinds}
     members = {"header": np.frombuffer(json.dumps(header).encode(), np.uint8)}
-    data = packed(members | {f"array_{k}": a for k, a in enumerate(arrays)})
-    if isinstance(f, (str, os.PathLike)):
-        write(data, f)
-    else:
-        f.write(data)
+    write(packed(members | {f"array_{k}": a for k, a in enumerate(arrays)}), f)
 
 
 def load(f: str | os.PathLike[str] | BinaryIO, max_bytes: int = MAX_BYTES) -> Any:

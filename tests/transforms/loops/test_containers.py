@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import tapegrad as tg
+from tapegrad.common.errors import DtypeError
 from tests.transforms.loops import plainly
 
 Pair = collections.namedtuple("Pair", "a b")
@@ -184,3 +185,54 @@ def test_numbers_run_as_the_python_that_is_meant():
 @pytest.mark.xfail(strict=True, reason="it is an element of np.arange, which makes NumPy's numbers of Python's")
 def test_the_number_of_a_turn_is_an_int():
     assert type(tg.fori_loop(0, 2, lambda i, y: y * i, 3)) is int
+
+
+@pytest.mark.xfail(strict=True, reason="a loop carries numbers of 53 bits")
+def test_integers_keep_all_their_bits():
+    f = lambda ops: lambda t: ops.scan(lambda c, x: ((c[0] * 3 + 1, c[1] * t), None), (2**53 + 1, t), None, length=3)[0][0]
+    assert int(f(tg)(tg.tensor(0.7, requires_grad=True))) == f(plainly)(0.7)
+
+
+@pytest.mark.xfail(strict=True, raises=DtypeError, reason="a loop on tensors carries numbers and arrays only, one on numbers whatever there is")
+@pytest.mark.parametrize("beside", [None, "a text", np.uint8(3)], ids=["nothing", "text", "bytes"])
+def test_what_a_carry_may_have_beside_its_numbers_does_not_depend_on_tensors(beside):
+    f = lambda t: tg.scan(lambda c, x: ((c[0], c[1] * t), None), (beside, t), None, length=2)[0][1]
+    assert f(0.5) == 0.125
+    assert tg.grad(f)(0.5) == pytest.approx(0.75, rel=1e-14)
+
+
+def inplace(ops, t):
+    def body(c, x):
+        c = c * 1.0
+        c += t * x
+        c[0] = c[1]
+        return c, c[2]
+
+    return ops.scan(body, t * np.ones(3), np.arange(3.0))
+
+
+cube = tg.custom_vjp(lambda x: x**3, lambda g, result, x: 3.0 * x * x * g)
+recorded = tg.jit(lambda x: np.sin(x) * x)
+
+BODIES = {
+    "changes in place": lambda ops, t: inplace(ops, t),
+    "primitive": lambda ops, t: ops.scan(lambda c, x: (cube(c * t), None), t, None, length=2)[0],
+    "jit": lambda ops, t: ops.scan(lambda c, x: (recorded(c) * t, None), t, None, length=3)[0],
+    "gradient": lambda ops, t: ops.scan(lambda c, x: (tg.grad(lambda q: q**3 * t)(c) * 0.3, None), t, None, length=3)[0],
+    "no derivative": lambda ops, t: ops.scan(lambda c, x: (c * tg.stop_gradient(t) + tg.stop_gradient(c), None), t, None, length=3)[0],
+    "host function": lambda ops, t: ops.scan(lambda c, x: (c + np.sort(np.stack([c, t, 0.5]))[1] * x, None), t, XS)[0],
+    "norm": lambda ops, t: ops.scan(lambda c, x: (c * np.linalg.norm(np.stack([c, t])), None), t, None, length=2)[0],
+    "one tensor twice": lambda ops, t: ops.scan(lambda c, x: ((c[1], c[1]), c), (t, t), None, length=2),
+    "constant in the end": lambda ops, t: ops.scan(lambda c, x: ((c[0] * t, 2.0), c[1]), (t, t), None, length=3),
+    "integers become floats": lambda ops, t: ops.scan(lambda c, x: (c + t, c), 0, None, length=3),
+}
+
+
+@pytest.mark.parametrize("body", BODIES)
+def test_bodies_of_all_kinds(body):
+    f, plain = (lambda t, ops=ops: summed(BODIES[body](ops, t)) for ops in (tg, plainly))
+    slope = tg.grad(plain)(0.7)
+    assert tg.grad(f)(0.7) == pytest.approx(slope, rel=1e-12)
+    g = tg.jit(tg.value_and_grad(f))
+    for t in (0.7, 0.7, 0.72):
+        assert g(t) == (pytest.approx(plain(t), rel=1e-12), pytest.approx(tg.grad(plain)(t), rel=1e-12))

@@ -10,13 +10,12 @@ import numpy as np
 import pytest
 
 import tapegrad as tg
-from tapegrad.common.errors import GuardError, TapeFileError
+from tapegrad.common.errors import GuardError, UnsupportedFunctionError
 from tests.threads import in_threads
 from tests.transforms.loops import plainly
 from tests.transforms.loops.cases import CASES, of
 
 EXACT = dict(rtol=1e-12, atol=1e-12)
-NO_INSTRUCTION = pytest.mark.xfail(strict=True, raises=GuardError, reason="a loop is recorded turn by turn, a choice as one of its sides")
 
 #: At another point these take another number of turns, or another of the branches that the instruction holds.
 OTHER_TURNS = (
@@ -31,11 +30,7 @@ def expected(name, p):
     return of(name, plainly)(p), tg.grad(of(name, plainly))(p)
 
 
-NO_FILE = pytest.mark.xfail(strict=True, raises=TapeFileError, reason="a loop cannot be written to a file")
-HAS_A_LOOP = [name for name in CASES if not name.startswith(("choice_by", "choice_of", "choice_without", "switch_by_number", "associative")) and "no_turns" not in name]
-
-
-@pytest.mark.parametrize("name", [pytest.param(name, marks=NO_FILE) if name in HAS_A_LOOP else name for name in CASES])
+@pytest.mark.parametrize("name", CASES)
 def test_saved_and_loaded(name, tmp_path):
     p = CASES[name].point
     tape = tg.value_and_grad(of(name, tg)).tape(p)
@@ -47,7 +42,7 @@ def test_saved_and_loaded(name, tmp_path):
         assert str(loaded).count("\n") == str(tape).count("\n")
 
 
-@pytest.mark.parametrize("name", [*SAME_TURNS, *(pytest.param(name, marks=NO_INSTRUCTION) for name in OTHER_TURNS)])
+@pytest.mark.parametrize("name", [*SAME_TURNS, *OTHER_TURNS])
 def test_a_loaded_tape_takes_as_many_turns_as_there_are(name, tmp_path):
     tg.value_and_grad(of(name, tg)).tape(CASES[name].point).save(tmp_path / "f.npz")
     loaded = tg.load_tape(tmp_path / "f.npz")
@@ -101,18 +96,31 @@ def side_by_side(c, points, gradients):
     return values
 
 
-@pytest.mark.parametrize("name", [*SAME_TURNS, *(pytest.param(name, marks=NO_INSTRUCTION) for name in OTHER_TURNS)])
-def test_from_nopython_code(name):
+def called(name, loops, kernel):
     points = np.array([CASES[name].point, CASES[name].other, CASES[name].point])
     wanted = [expected(name, p) for p in points]
-    for kernel in (None, "never"):
-        c = tg.compile(of(name, tg), points[0], kernel=kernel)
-        assert c.not_lowered == ""
-        for loop in (along, side_by_side) if kernel is None else (along,):
-            gradients = np.full(points.shape, np.nan)
-            np.testing.assert_allclose(loop(c, points, gradients), [value for value, _ in wanted], **EXACT)
-            np.testing.assert_allclose(gradients, [slope for _, slope in wanted], **EXACT)
-            c.check()
+    c = tg.compile(of(name, tg), points[0], kernel=kernel)
+    assert c.not_lowered == ""
+    for loop in loops:
+        gradients = np.full(points.shape, np.nan)
+        np.testing.assert_allclose(loop(c, points, gradients), [value for value, _ in wanted], **EXACT)
+        np.testing.assert_allclose(gradients, [slope for _, slope in wanted], **EXACT)
+        c.check()
+
+
+@pytest.mark.parametrize("name", [*SAME_TURNS, *OTHER_TURNS])
+def test_from_nopython_code(name):
+    called(name, (along, side_by_side), None)
+
+
+def test_from_nopython_code_by_sweeps():
+    called("associative_recurrence", (along,), "never")
+
+
+@pytest.mark.parametrize("name", [name for name in (*SAME_TURNS, *OTHER_TURNS) if name != "associative_recurrence"])
+def test_without_a_kernel_nopython_code_runs_no_loop(name):
+    with pytest.raises(UnsupportedFunctionError, match="loop"):
+        called(name, (along,), "never")
 
 
 def test_data_of_a_compiled_loop():
@@ -128,12 +136,16 @@ def test_data_of_a_compiled_loop():
 
 
 def test_a_new_path_in_nopython_code_is_an_error():
-    c = tg.compile(of("scan_with_a_branch", tg), CASES["scan_with_a_branch"].point)
-    gradients = np.zeros(3)
+    def f(p):
+        return tg.scan(lambda y, x: (y * p[1] if y * x < 5.0 else np.sin(y), None), p[0], np.ones(4))[0]
+
+    c = tg.compile(f, np.array([0.4, 0.9]))
+    gradients = np.zeros(2)
     with pytest.raises(GuardError):
-        c(CASES["scan_with_a_branch"].other, gradients)
+        c(np.array([7.0, 0.9]), gradients)
     assert np.isnan(gradients).all()
-    np.testing.assert_allclose(c(CASES["scan_with_a_branch"].point, gradients), expected("scan_with_a_branch", CASES["scan_with_a_branch"].point)[0], **EXACT)
+    assert c(np.array([0.4, 0.9]), gradients) == pytest.approx(0.4 * 0.9**4, rel=1e-14)
+    np.testing.assert_allclose(gradients, [0.9**4, 4 * 0.4 * 0.9**3], **EXACT)
 
 
 @pytest.mark.parametrize("name", ["scan_of_a_dict", "while_of_newton", "scan_with_a_branch", "while_in_scan_in_choice"])
@@ -165,3 +177,21 @@ def test_a_budget_of_memory_changes_no_derivative(memory):
     for _ in range(3):
         np.testing.assert_allclose(g(p), expected, **EXACT)
     np.testing.assert_allclose(tg.jacfwd(f)(p), expected, **EXACT)
+
+
+@pytest.mark.parametrize("turns", [1, 2, 7, 300, 9000])
+def test_every_budget_gives_the_same_bits(turns):
+    """All carries kept; all of the last turns, and some of the first; none at all."""
+    xs = np.sin(np.arange(float(turns)))
+
+    def gradient(memory):
+        def f(p):
+            body = lambda c, x: ((c[0] + 0.01 * np.sin(c[1]) * x, c[1] * 0.999 + 0.001 * c[0]), c[0] * x)
+            (y, z), ys = tg.scan(body, (p[0], p[1]), xs, memory=memory)
+            return y + z + 0.01 * np.sum(ys)
+
+        return tg.grad(f)(np.array([0.7, 1.3]))
+
+    expected = gradient(None)
+    for memory in (0, 16, 32, 48, 100, 500, 2000, 8000, 60_000, 140_000):
+        np.testing.assert_array_equal(gradient(memory), expected)
