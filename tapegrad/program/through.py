@@ -149,6 +149,9 @@ class Rules:
             texts.insert(0, "{0}")
             ways = [list(zip(names, map(metas.__getitem__, slots))) for names in (each, *[["r"]] * (len(call.template) == 1))]
         scope.update((f"k_{key}", value) for key, value in call.static.items())
+        if not all(value is None or isinstance(value, (int, float, str)) for value in scope.values()):
+            # What may change would be a constant of the machine code.
+            return None
         texts += [f"{key}=k_{key}" for key in call.static]
         made = (MachineCall(function, self.named(forward), operands, ", ".join(texts), parts, dtype, scope) for parts in ways)
         made = self._machines[forward, slots] = next((one for one in made if one.loop is not None), None)

@@ -1,5 +1,6 @@
 """Custom primitives in recordings: instructions where that can be, calls of Python where not, and right in every mode."""
 
+import ctypes
 import math
 
 import numba
@@ -223,6 +224,35 @@ def test_a_decision_of_a_rule_in_nopython_code():
     close(use(c, X, g), total(reference)(X))
     with pytest.raises(GuardError, match=r"test_through.py:.*x.min\(\) > 0.0"):
         use(c, np.ones(3), g)
+
+
+def test_machine_code_is_called_as_such():
+    @numba.njit
+    def value(x, y, k=1.0):
+        return x * x * y * k
+
+    @numba.njit
+    def rule(g, r, x, y, k=1.0):
+        return 2.0 * x * y * g * k, x * x * g * k
+
+    f = tg.custom_vjp(tg.primitive(value), rule)
+    for make in (lambda x: f(x[0], x[1], k=2.0) * f(x[1], 3.0, k=2.0) + x[2],):
+        g, expected = tg.jit(tg.grad(make), kernel="always"), tg.grad(make)
+        for x in POINTS:
+            close(g(x), expected(x))
+        assert g.stats().kernel_calls == 3 and not g.stats().python
+    library = ctypes.CDLL(None)
+    library.cbrt.restype, library.cbrt.argtypes = ctypes.c_double, [ctypes.c_double]
+    root = tg.custom_vjp(tg.primitive(library.cbrt), lambda g, r, x: g / (3.0 * r * r))
+    g = tg.jit(tg.grad(lambda x: root(x) * x), kernel="always")
+    for x in (8.0, 27.0, 1.0):
+        close(g(x), 4.0 / 3.0 * np.cbrt(x))
+    assert g.stats().kernel_calls == 2 and not g.stats().python
+    table = np.array([1.0, 2.0])
+    listed = tg.custom_vjp(tg.primitive(numba.njit(lambda x, table: x * table[1])), lambda g, r, x, table: g * table[1])
+    h = tg.jit(tg.grad(lambda x: listed(x, table=table)), kernel="always")
+    close([h(1.0), h(2.0)], 2.0)
+    assert h.stats().python
 
 
 def test_a_kernel_without_calls_has_the_instructions_of_the_formula():
