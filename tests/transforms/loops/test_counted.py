@@ -7,7 +7,6 @@ import tapegrad as tg
 from tests.transforms.loops import plainly
 
 
-
 class Counted:
     """A body that counts its runs; of its class, a recorded function is looked at as one object."""
 
