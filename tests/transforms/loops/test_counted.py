@@ -6,8 +6,6 @@ import pytest
 import tapegrad as tg
 from tests.transforms.loops import plainly
 
-ONE_SIDE = pytest.mark.xfail(strict=True, reason="a choice is recorded as the side that was taken")
-
 
 class Counted:
     """A body that counts its runs; of its class, a recorded function is looked at as one object."""
@@ -99,7 +97,6 @@ def test_a_path_of_a_body_is_recorded_once():
     assert around.runs <= 2 and body.runs <= 6 and g.stats().records <= 2
 
 
-@ONE_SIDE
 def test_a_choice_is_one_recording_whichever_side_is_taken():
     true, false = Counted(lambda x: np.sin(x)), Counted(lambda x: x * x)
     g = tg.jit(tg.grad(lambda x: tg.cond(x > 0.0, true, false, x)))
@@ -108,7 +105,7 @@ def test_a_choice_is_one_recording_whichever_side_is_taken():
     assert g.stats().records == 1 and true.runs <= 2 and false.runs <= 2
 
 
-@ONE_SIDE
+@pytest.mark.xfail(strict=True, reason="an index that is a number of Python is part of what is recorded")
 def test_a_switch_is_one_recording_whichever_branch_is_taken():
     branches = [lambda x, k=k: x ** (k + 1) for k in range(4)]
     g = tg.jit(tg.grad(lambda x, k: tg.switch(k, branches, x)))
@@ -126,15 +123,14 @@ def test_the_length_of_a_fori_loop_may_be_an_argument():
     assert g.stats().records == 1
 
 
-@ONE_SIDE
 def test_a_tape_prints_its_loops_and_choices():
     def f(x):
         y, _ = tg.scan(lambda y, e: (np.sin(y) * e, None), x, np.ones(50))
         y = tg.while_loop(lambda y: y < 3.0, lambda y: y * 1.5 + 0.1, y)
         return tg.cond(y > 4.0, lambda y: y, lambda y: 2.0 * y, y)
 
-    listing = str(tg.grad(f).tape(0.5))
-    assert "loop" in listing and "branch" in listing and len(listing.splitlines()) < 40
+    lines = str(tg.grad(f).tape(0.5)).splitlines()
+    assert sum(line.split()[1] == "loop" for line in lines) == 3 and len(lines) < 40
 
 
 def test_loops_are_part_of_one_kernel():
