@@ -30,7 +30,7 @@ class Methods:
         square = reciprocal = sqrt = cbrt = exp = exp2 = expm1 = log = log2 = log10 = log1p = sin = cos = tan = arcsin = arccos \
         = arctan = sinh = cosh = tanh = arcsinh = arccosh = arctanh = sigmoid = softplus = relu = floor = ceil = trunc = rint = \
         clone = deg2rad = rad2deg = sinc = erf = lgamma = digamma = erfc = erfinv = erfcx = ndtr = ndtri = ndtri_exp = log_ndtr = logit = \
-        log_expit = gamma = i0 = i1 = i0e = i1e = j0 = j1 = entr = y0 = y1 = erfcinv = t = double = float = \
+        log_expit = gamma = rgamma = gammasgn = i0 = i1 = i0e = i1e = j0 = j1 = entr = y0 = y1 = erfcinv = t = double = float = \
         copy = zero_ = __neg__ = __pos__ = __abs__ = __invert__ = _unary
 
     def _binary(self, y: TensorLike, /) -> Self: ...

@@ -118,8 +118,7 @@ class Module:
         """Set parameters and buffers to the values of a state; nothing is changed if something does not fit."""
         mine = dict(self._named((Parameter, Tensor)))
         keys = Keys([name for name in mine if name not in state_dict], [name for name in state_dict if name not in mine])
-        wrong = [f"missing {', '.join(keys.missing_keys)}"] * bool(keys.missing_keys and strict)
-        wrong += [f"unexpected {', '.join(keys.unexpected_keys)}"] * bool(keys.unexpected_keys and strict)
+        wrong = [f"{what} {', '.join(names)}" for what, names in zip(("missing", "unexpected"), keys) if strict and names]
         both = [name for name in mine if name in state_dict]
         wrong += [f"{k} is {np.shape(state_dict[k])}, not {mine[k].shape}" for k in both if np.shape(state_dict[k]) != mine[k].shape]
         if wrong:

@@ -3,8 +3,6 @@
 Imports: common, tape, array, nn, optimize.
 """
 
-from typing import TYPE_CHECKING
-
 from ..nn.names import getter
 from . import lr_scheduler as lr_scheduler
 from .adam import Adam, AdamW
@@ -15,5 +13,4 @@ from .sgd import SGD
 
 __all__ = ["SGD", "Adam", "AdamW", "LBFGS", "Optimizer", "RMSprop"]
 
-if not TYPE_CHECKING:
-    __getattr__ = getter("tg.optim")
+__getattr__ = getter("tg.optim")

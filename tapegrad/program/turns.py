@@ -484,6 +484,7 @@ def back(loop, seeds, carry, captured, xs, z, result):
     head, capacity, room = _kept(loop, z), load_int(loop + 8 * S_CAPACITY), load_int(loop + 8 * S_ROOM)
     count, stride, generation = int(load_double(head)), int(load_double(head + 8)), int(load_double(head + 16))
     bounded, turns, dense = load_int(loop + 8 * S_BOUNDED) != 0, load_int(loop + 8 * S_ROWS), load_int(loop + 8 * S_DENSE)
+    # What is kept may come from a file: more turns, or more carries, than there can be.
     if count < 0 or stride < 1 or generation < 0 or generation > 1:
         return UNKNOWN
     if bounded and (count != turns or stride != _stride(loop)) or not bounded and capacity > 0 and count > capacity * stride:
@@ -526,10 +527,12 @@ def back(loop, seeds, carry, captured, xs, z, result):
         if last > 0:
             why = _back_between(p, q, 0, last, carry, room)
     else:
-        k = (last + stride - 1) // stride
+        # From one kept carry over the next ones, as far as there is room: to begin costs as much as many turns.
+        k, several = (last + stride - 1) // stride, max(1, room // stride)
         while k > 0 and why == MORE:
-            k -= 1
-            why = _back_between(p, q, k * stride, min(last, (k + 1) * stride), store + k * width, room)
+            first = max(0, k - several)
+            why = _back_between(p, q, first * stride, min(last, k * stride), store + first * width, room)
+            k = first
     _give_back(p)
     copy_bytes(result, rows, width)
     if scratch != 0:

@@ -28,7 +28,7 @@ UNARY = (
 BINARY = "pow arctan2 hypot fmod copysign polygamma".split()
 
 #: Functions that are SciPy's ufuncs of the same name.
-SCIPY_UNARY = "erfc erfinv erfcx logit log_expit gamma i0 i1 i0e i1e j0 j1 entr log_ndtr ndtr ndtri ndtri_exp y0 y1 erfcinv".split()
+SCIPY_UNARY = "erfc erfinv erfcx logit log_expit gamma rgamma gammasgn i0 i1 i0e i1e j0 j1 entr log_ndtr ndtr ndtri ndtri_exp y0 y1 erfcinv".split()
 SCIPY_BINARY = (
     "beta betaln gammainc gammaincc gammaincinv gammainccinv stdtr stdtrit owens_t xlogy xlog1py rel_entr kl_div jv yv iv ive".split()
 )

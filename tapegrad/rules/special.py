@@ -13,7 +13,7 @@ import numpy as np
 from ..common.registry import registry
 from ..common.uninterrupted import imported
 from . import lang as L
-from .table import elementwise
+from .table import elementwise, zero
 
 TWO_OVER_SQRT_PI = 2.0 / math.sqrt(math.pi)
 
@@ -99,6 +99,8 @@ scipy_row("log_expit", (lambda x, z: L.sigmoid(-x),), "log of expit, accurate fo
 
 # ---- gamma and beta functions --------------------------------------------------------------
 scipy_row("gamma", (lambda x, z: z * L.digamma(x),), "gamma function")
+scipy_row("rgamma", (lambda x, z: -z * L.digamma(x),), "1 / gamma(x); the derivative at its zeros is NaN")
+scipy_row("gammasgn", (zero,), "sign of the gamma function")
 scipy_row(
     "beta",
     (

@@ -34,7 +34,7 @@ DOMAINS = {
     **dict.fromkeys("divide remainder fmod floor_divide".split(), (ANY, POSITIVE)),
     **dict.fromkeys("deg2rad rad2deg sinc erfc erfcx log_ndtr ndtr log_expit i0 i1 i0e i1e j0 j1".split(), (ANY,)),
     **dict.fromkeys("logaddexp2 fmax fmin heaviside".split(), (ANY, ANY)),
-    **dict.fromkeys("gamma entr".split(), (POSITIVE,)),
+    **dict.fromkeys("gamma rgamma gammasgn entr".split(), (POSITIVE,)),
     **dict.fromkeys("beta betaln rel_entr kl_div".split(), (POSITIVE, POSITIVE)),
     **dict.fromkeys("xlogy xlog1py".split(), (ANY, POSITIVE)),
     **dict.fromkeys("logit ndtri".split(), ((0.1, 0.9),)),

@@ -53,6 +53,7 @@ ONE = {
     "lgamma": [(-7.3, 4.33730730551005), (1e-09, -1000000000.5772156), (0.7, -1.2200235536979347), (1000000.0, 13.815510057964191)],
     "digamma": [(-7.3, 14.951383181433922), (1e-09, 9.999999999999999e+17), (0.7, 2.834049156694611), (1000000.0, 1.0000005000001667e-06)],
     "gamma": [(-7.3, 0.001814676778158473), (1e-09, -9.999999999999999e+17), (0.7, -1.5836580798332283), (160.0, 1.494580817796296e+283)],
+    "rgamma": [(-7.3, -10366.713724920994), (1e-09, 1.0000000011544312), (0.7, 0.9398856296900172), (160.0, -1.721261631139815e-282)],
     "i0": [(-600.0, -6.141181345066892e+258), (1e-09, 5e-10), (3.0, 3.9533702174026093)],
     "i1": [(-600.0, 6.1360701016950665e+258), (1e-09, 0.5), (3.0, 3.5630025133974876)],
     "i0e": [(-1000000.0, 1.9947121500246404e-10), (-39.9, 0.0007990648672601499), (1e-09, -0.9999999985), (2.5, -0.06346179208093619), (40.1, -0.0007930556368148173)],
@@ -109,7 +110,7 @@ ORDERS = {
 #: Larger relative errors than 1e-14, and why.
 LOOSER = {
     **dict.fromkeys("erfc log_ndtr ndtr".split(), 1e-12),  # exp(-x**2) at large x: the rounding of x**2 alone does that
-    **dict.fromkeys("erfcx sinc lgamma gamma".split(), 1e-13),  # a difference of terms, or a zero nearby
+    **dict.fromkeys("erfcx sinc lgamma gamma rgamma".split(), 1e-13),  # a difference of terms, or a zero nearby
     **dict.fromkeys("i0 i1 i0e i1e j0 j1 y0 y1".split(), 2e-14),
     **dict.fromkeys("jv yv iv ive gammainc_da".split(), 1e-12),
     **dict.fromkeys("gammainc gammaincc gammaincinv gammainccinv beta betaln".split(), 1e-12),
@@ -121,7 +122,7 @@ LOOSER = {
 #: Piecewise linear, arithmetic, or exact by other tests.
 TRIVIAL = set(
     "add subtract multiply negative remainder fmod absolute sign power2 maximum minimum where clip relu copysign floor ceil "
-    "trunc rint floor_divide clone deg2rad rad2deg fmax fmin heaviside ldexp polygamma absolute_product "
+    "trunc rint floor_divide gammasgn clone deg2rad rad2deg fmax fmin heaviside ldexp polygamma absolute_product "
     "is_less is_less_equal is_equal is_nan if_true if_false".split()
 )
 

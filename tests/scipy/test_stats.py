@@ -184,6 +184,8 @@ VECTORS = [
     ),
     ("multivariate_normal", lambda m, x, c: m.multivariate_normal.logpdf(x, cov=c), (rng.standard_normal(5), 0.7)),
     ("multivariate_normal", lambda m, x: m.multivariate_normal(MEAN, covariance(ROOT)).logpdf(x), (MEAN + 0.3,)),
+    ("multivariate_normal", lambda m, root: m.multivariate_normal.entropy(MEAN, covariance(root)), (ROOT,)),
+    ("multivariate_normal", lambda m, c: m.multivariate_normal.entropy(MEAN, c), (DIAGONAL,)),
     # Derivatives along the simplex: the last coordinate is left out.
     ("dirichlet", lambda m, x, a: m.dirichlet.logpdf(x, a), (SIMPLEX[:2], np.array([0.7, 1.0, 3.5]))),
     ("dirichlet", lambda m, x, a: m.dirichlet.pdf(x, a), (SIMPLEX[:2, 0], np.array([2.0, 1.0, 3.5]))),

@@ -5,8 +5,6 @@ from __future__ import annotations
 from math import inf
 from typing import TYPE_CHECKING, Any, overload
 
-import numpy as np
-
 from ...common.host_functions import host_function
 from ...rules import BY_NAME
 from ..differentiable import Differentiable
@@ -86,8 +84,8 @@ if TYPE_CHECKING:
 
     abs = absolute = acos = acosh = arccos = arccosh = arcsin = arcsinh = arctan = arctanh = asin = asinh = atan = atanh = \
         cbrt = ceil = cos = cosh = deg2rad = digamma = entr = erf = erfc = erfcinv = erfcx = erfinv = exp = exp2 = \
-        expit = expm1 = floor = gamma = gammaln = i0 = i0e = i1 = i1e = is_nan = j0 = j1 = lgamma = log = log10 = log1p = \
-        log2 = log_expit = log_ndtr = logit = ndtr = ndtri = ndtri_exp = neg = negate = negative = rad2deg = reciprocal = relu = rint = \
+        expit = expm1 = floor = gamma = gammasgn = gammaln = i0 = i0e = i1 = i1e = is_nan = j0 = j1 = lgamma = log = log10 = log1p = \
+        log2 = log_expit = log_ndtr = logit = ndtr = ndtri = ndtri_exp = neg = negate = negative = rad2deg = reciprocal = relu = rgamma = rint = \
         round = sigmoid = sign = sin = sinc = sinh = softplus = sqrt = square = tan = tanh = trunc = y0 = y1 = _unary
     absolute_product = add = arctan2 = atan2 = beta = betaln = copysign = div = divide = floor_divide = fmax = fmin = \
         fmod = gammainc = gammainc_da = gammaincc = gammainccinv = gammaincinv = heaviside = hypot = if_false = \

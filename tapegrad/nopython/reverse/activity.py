@@ -108,8 +108,13 @@ class Activity:
         return isinstance(s, ir.Assign) and is_expr(s.value, "call") and isinstance(self.p.callee(s.value), Dispatcher)
 
     def paired(self, s):
-        """Whether a statement calls a helper of which there are two functions, for the two sweeps."""
-        return self.called_apart(s) and any(self.active(v.name) for v in s.value.args)
+        """Whether a statement calls a helper of which there are two functions, for the two sweeps.
+
+        Without anything active among its arguments too, if it has arrays: the second one puts back what the first one changed.
+        """
+        if not self.called_apart(s) or not hasattr(self.p.callee(s.value), "of_user"):
+            return False
+        return any(self.active(v.name) or isinstance(self.p.type_of(v.name), types.Array) for v in s.value.args)
 
     def changed_by(self, s):
         """Names of arrays that a call may store into."""

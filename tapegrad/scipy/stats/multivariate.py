@@ -72,6 +72,13 @@ class MultivariateNormal(Named):
             return _stats.multivariate_normal.pdf(x, mean, cov, allow_singular)
         return np.exp(self.logpdf(x, mean, cov, allow_singular))
 
+    def entropy(self, mean=None, cov=1):
+        """Differential entropy; see `logpdf`."""
+        if not differentiable(mean, cov):
+            return _stats.multivariate_normal.entropy(mean, cov)
+        _, cov = _parameters(mean, cov)
+        return 0.5 * cov.shape[0] * (1.0 + math.log(2 * math.pi)) + np.sum(np.log(np.diagonal(np.linalg.cholesky(cov))))
+
 
 def _parameters(mean, cov):
     """Mean and covariance as a vector and a matrix."""

@@ -59,12 +59,12 @@ def number(g):
 #: Rows that have kinks among the points, or (with a reason) no value of a second derivative there.
 KINKS = {
     "absolute": [(0.0,)], "hypot": [(0.0, 0.0)], "i0e": [(0.0,)], "arctan2": [(0.0, 0.0)], "divide": [(0.0, 0.0)],
-    "kl_div": [(0.0, 0.0)], "lgamma": [(-1.0,)], "gamma": [(-1.0,)],
+    "kl_div": [(0.0, 0.0)], "lgamma": [(-1.0,)], "gamma": [(-1.0,)], "rgamma": [(0.0,), (-1.0,)],
 }  # fmt: skip
 #: Discontinuous or constant, or ties; without a second derivative in a parameter; and beta, whose trigamma has no value at negative numbers.
 LEFT_OUT = set(
     "maximum minimum fmax fmin remainder fmod copysign gammainc gammaincc gammaincinv gammainccinv "
-    "betainc betaincc betaincinv betainccinv stdtr stdtrit beta betaln sign floor ceil trunc rint "
+    "betainc betaincc betaincinv betainccinv stdtr stdtrit beta betaln sign gammasgn floor ceil trunc rint "
     "floor_divide is_less is_less_equal is_equal is_nan".split()
 )
 POINTS = (0.0, 1.0, 0.5, 2.0, -1.0, -0.5)

@@ -107,4 +107,5 @@ def test_a_wheel_explains_its_errors_and_says_that_it_has_types(tmp_path):
     (wheel,) = tmp_path.glob("*.whl")
     with zipfile.ZipFile(wheel) as archive:
         assert archive.read("tapegrad/common/errors.md") == (ROOT / "docs" / "errors.md").read_bytes()
+        assert archive.read("tapegrad/nn/torch_names.md") == (ROOT / "docs" / "torch_names.md").read_bytes()
         assert "tapegrad/py.typed" in archive.namelist()

@@ -10,14 +10,12 @@ import numpy as np
 import pytest
 
 import tapegrad as tg
-from tapegrad.common.errors import GuardError, TapeFileError, UnsupportedFunctionError
+from tapegrad.common.errors import GuardError, UnsupportedFunctionError
 from tests.threads import in_threads
 from tests.transforms.loops import plainly
 from tests.transforms.loops.cases import CASES, of
 
 EXACT = dict(rtol=1e-12, atol=1e-12)
-ONE_SIDE = pytest.mark.xfail(strict=True, raises=GuardError, reason="a choice is recorded as one of its sides")
-NO_SWEEP = pytest.mark.xfail(strict=True, raises=UnsupportedFunctionError, reason="without a kernel compiled code cannot run a loop")
 
 #: At another point these take another number of turns, or another of the branches that the instruction holds.
 OTHER_TURNS = (
@@ -32,15 +30,6 @@ def expected(name, p):
     return of(name, plainly)(p), tg.grad(of(name, plainly))(p)
 
 
-NO_LOOP = ("choice_by", "choice_of", "choice_without", "switch_by_number", "associative", "scan_of_no_turns", "fori_of_no_turns")
-
-
-def with_marks(names, of_loops, of_choices=()):
-    """Cases, those with loops and those with choices beside marked so."""
-    chosen = {name: of_choices if name.startswith(NO_LOOP) else of_loops for name in names}
-    return [pytest.param(name, marks=marks) for name, marks in chosen.items()]
-
-
 @pytest.mark.parametrize("name", CASES)
 def test_saved_and_loaded(name, tmp_path):
     p = CASES[name].point
@@ -53,7 +42,7 @@ def test_saved_and_loaded(name, tmp_path):
         assert str(loaded).count("\n") == str(tape).count("\n")
 
 
-@pytest.mark.parametrize("name", [*SAME_TURNS, *with_marks(OTHER_TURNS, (), ONE_SIDE)])
+@pytest.mark.parametrize("name", [*SAME_TURNS, *OTHER_TURNS])
 def test_a_loaded_tape_takes_as_many_turns_as_there_are(name, tmp_path):
     tg.value_and_grad(of(name, tg)).tape(CASES[name].point).save(tmp_path / "f.npz")
     loaded = tg.load_tape(tmp_path / "f.npz")
@@ -119,14 +108,19 @@ def called(name, loops, kernel):
         c.check()
 
 
-@pytest.mark.parametrize("name", [*SAME_TURNS, *with_marks(OTHER_TURNS, (), ONE_SIDE)])
+@pytest.mark.parametrize("name", [*SAME_TURNS, *OTHER_TURNS])
 def test_from_nopython_code(name):
     called(name, (along, side_by_side), None)
 
 
-@pytest.mark.parametrize("name", [*with_marks(SAME_TURNS, NO_SWEEP), *with_marks(OTHER_TURNS, NO_SWEEP, ONE_SIDE)])
-def test_from_nopython_code_by_sweeps(name):
-    called(name, (along,), "never")
+def test_from_nopython_code_by_sweeps():
+    called("associative_recurrence", (along,), "never")
+
+
+@pytest.mark.parametrize("name", [name for name in (*SAME_TURNS, *OTHER_TURNS) if name != "associative_recurrence"])
+def test_without_a_kernel_nopython_code_runs_no_loop(name):
+    with pytest.raises(UnsupportedFunctionError, match="loop"):
+        called(name, (along,), "never")
 
 
 def test_data_of_a_compiled_loop():
