@@ -8,7 +8,7 @@ A recording becomes a tape:
 `handlers`     which handlers of exceptions could catch what a replay does not raise.
 `finish`       from a recording to a `FinishedTape`: what is needed, each thing once, in replay order.
 `calling`      what users do with one by itself: call it, differentiate it, save it.
-`listing`      a finished tape in print.
+`listing`      a finished tape in print; `planned`, what a replay takes in memory.
 `sparsity`     which result depends on which argument.
 
 A tape is replayed:

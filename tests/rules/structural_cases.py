@@ -167,13 +167,13 @@ def loop_cases():
         programs.append(dict(attrs)["program"])
         return write(row, operands, attrs, value=value)
 
-    running.apply = noted
+    running.apply, before, tg.config.memory = noted, tg.config.memory, 0
     try:
         # Nothing is kept for the way back: all of the result has a derivative.
-        running.loop(along, carry, ([xs], flatten(xs)[1]), len(xs), False, 0, "body")
-        running.loop(until, carry, None, None, False, 0, "body")
+        running.loop(along, carry, ([xs], flatten(xs)[1]), len(xs), False, None, "body")
+        running.loop(until, carry, None, None, False, None, "body")
     finally:
-        running.apply = write
+        running.apply, tg.config.memory = write, before
     forward, back = [], []
     for program, rows in zip(programs, (xs, np.zeros((0, 0)))):
         attrs = (("program", program),)

@@ -12,7 +12,7 @@ from ...array.dual import Dual
 from ...array.functions import concatenate, reshape
 from ...array.record import apply, normalise
 from ...common import config
-from ...common.errors import GradientError, GuardError, StructureError
+from ...common.errors import GradientError, GuardError, OptionError, StructureError
 from ...common.tree import flatten, unflatten
 from ...kernel.reasons import NotLowered
 from .body import Layout, Promoted, Unrecordable, as_float64, recorded, value_of
@@ -155,6 +155,11 @@ class _Call:
         carry = self.carry.size
         rows = (config.memory if self.memory is None else self.memory) // (8 * carry) if carry else 0
         element, bounded, turns = self.element.size if self.element is not None else 0, self.turns is not None, self.turns or 0
+        if self.memory is not None and rows < 2 and carry and (not bounded or turns > max(1, rows)):
+            raise OptionError(
+                f"memory={self.memory} is too little for {self.name}: two carries have to be kept at least, which are {16 * carry} bytes; "
+                f"give memory={16 * carry} or more"
+            )
         if not bounded:
             capacity, dense = min(rows // 2, UNKNOWN), 0
             room = rows - capacity

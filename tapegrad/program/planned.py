@@ -1,0 +1,159 @@
+"""What a replay of a finished tape takes in memory, before it is run (`FinishedTape.plan`).
+
+Values have a place in the workspace.  Adjoints are there from the first contribution to them until they have been passed on; what a
+row's program takes in between is seen from its steps, which are planned and dropped.  A loop keeps carries in its result, and
+has as many again in between as it computes again at a time (`program.turns`).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from ..interpreter.plan import Steps
+from ..interpreter.symbolic import ITEMSIZE
+from ..tape.meta import SCALAR, meta_of
+from .trace import ROW
+
+_UNITS = "bytes", "KiB", "MiB", "GiB", "TiB"
+
+
+@dataclass(frozen=True)
+class LoopMemory:
+    """What one loop keeps for the way back.
+
+    Attributes
+    ----------
+    name : str
+        Of the body.
+    turns : int or None
+        None: until a condition says so.
+    capacity : int
+        Carries that are kept.
+    stride : int
+        Turns from one that is kept to the next, in the first part of the loop (at the beginning, if the number of turns is not known).
+    dense : int
+        The turn from which all carries are kept.
+    carries, again : int
+        Bytes of what is kept, and of what is computed again at a time.
+    """
+
+    name: str
+    turns: int | None
+    capacity: int
+    stride: int
+    dense: int
+    carries: int
+    again: int
+
+    def __str__(self) -> str:
+        if self.turns is None:
+            turns, kept = "turns until a condition", f"{self.capacity} carries at equal distances"
+        else:
+            turns, kept = f"{self.turns} turns", f"{self.capacity} carries"
+            if self.stride > 1:
+                kept += f" (every {self.stride}th before turn {self.dense}, then each)"
+        return f"{self.name}: {turns}, keeps {kept}, {_size(self.carries)}; computed again at a time: {_size(self.again)}"
+
+
+@dataclass(frozen=True)
+class MemoryPlan:
+    """What a replay with its gradient takes in memory, in bytes, besides arguments and results.
+
+    Attributes
+    ----------
+    values : int
+        Values of instructions.
+    loops : tuple of LoopMemory
+    peak : int
+        All that there is at a time.
+    """
+
+    values: int
+    loops: tuple[LoopMemory, ...]
+    peak: int
+
+    def __str__(self) -> str:
+        return "\n".join([f"values {_size(self.values)}, peak {_size(self.peak)}", *map(str, self.loops)])
+
+
+def _size(nbytes):
+    k = max(0, min(len(_UNITS) - 1, (nbytes.bit_length() - 1) // 10))
+    return f"{nbytes} bytes" if k == 0 else f"{nbytes / (1 << 10 * k):.1f} {_UNITS[k]}"
+
+
+class _Counted(Steps):
+    """A planner that only counts what its programs take."""
+
+    nbytes = 0
+
+    def temporary(self, shape, char, zero=False):
+        self.nbytes += math.prod(shape) * ITEMSIZE[char]
+        return super().temporary(shape, char, zero)
+
+
+def memory_plan(tape):
+    """The `MemoryPlan` of a finished tape."""
+    workspace = tape.kept.take()
+    values = workspace.records.nbytes + sum(workspace.arrays[slot].nbytes for slot, root in workspace._roots.items() if slot == root)
+    # What Python computes is copied to its place.
+    peak = values + max((host.target.nbytes for host in workspace.hosts), default=0)
+    marks, adjoints, loops = workspace.sweep.marks, {slot: meta.nbytes for slot, meta in tape.outputs if slot}, {}
+    tape.kept.give(workspace)
+    taken = values + sum(adjoints.values())
+    for item in reversed(tape.items):
+        entry, slot = item.entry, item.slot
+        program = dict(entry.attrs).get("program") if entry.kind == ROW else None
+        if program is not None:
+            loops.setdefault(program, _loop(program))
+        if entry.kind != ROW or not marks[slot]:
+            continue
+        between = _between(tape, item)
+        # Results of turns that are run again are written, too.
+        again = loops[program].again + 8 * program.dense * program.result if program is not None else 0
+        peak = max(peak, taken + between + again)
+        taken -= adjoints.pop(slot, 0)
+        for o in item.operands:
+            if o > 0 and tape.active[o] and o not in adjoints:
+                # Of what a loop keeps there is no adjoint: these pages are never written.
+                of = _program_at(tape, o)
+                adjoints[o] = tape.metas[o].nbytes if of is None else 8 * of.outputs
+                taken += adjoints[o]
+    return MemoryPlan(values, tuple(loops.values())[::-1], max(peak, taken))
+
+
+def _program_at(tape, slot):
+    """The program of the loop of a slot, or None."""
+    item = next((item for item in tape.items if item.slot == slot), None)
+    return None if item is None or item.entry.kind != ROW else dict(item.entry.attrs).get("program")
+
+
+def _between(tape, item):
+    """Bytes that the derivative of an entry takes in between, with what it gives."""
+    entry, row = item.entry, item.entry.function
+    if row.primitive is not None or entry.meta.char not in "df":
+        return 0
+    metas = [tape.metas[o] if o > 0 else _constant(tape.constants[-1 - o]) for o in item.operands]
+    plan, wanted = _Counted(metas, entry.meta), [k for k in row.slots(len(metas)) if metas[k].char in "df"]
+    operands = [plan.operand(k) for k in range(len(metas))]
+    row.contributions(plan.seed(), operands, plan.operand(-1), wanted, row.keywords(entry.attrs, entry.integer))
+    return plan.nbytes
+
+
+def _constant(value):
+    return SCALAR if type(value) is float else meta_of(value)
+
+
+def _loop(program):
+    """What a loop keeps, and computes again at a time (as `program.turns`)."""
+    coarse = program.capacity - (program.rows - program.dense) if program.bounded else program.capacity
+    stride = max(1, -(-program.dense // coarse)) if coarse > 0 else max(1, program.dense)
+    room, width, again = max(2, program.room), 8 * program.carry, 0
+    turns = min(stride, program.dense) if program.bounded else room
+    while turns > 0:
+        step = -(-turns // room)
+        again += -(-turns // step) * width
+        turns = step if step > 1 else 0
+    return LoopMemory(
+        program.name, program.rows if program.bounded else None, program.capacity, stride, program.dense, program.capacity * width, again
+    )
