@@ -15,7 +15,7 @@ from .nopython_reverse_problems import problems
 from .registry import Row, benchmark, check_agreement
 from .timing import measure, seconds
 
-#: What is written out in `TRIED` ways elsewhere: the adjoint scatters to three neighbours, and the primal is vectorised.
+#: Where more is allowed than elsewhere: the adjoint scatters to three neighbours, and the primal is vectorised.
 LIMITS = {"heat, swap": 9.4}
 
 

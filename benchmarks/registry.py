@@ -43,6 +43,7 @@ MODULES = (
     "gradbench_by_hand",
     "higher_order",
     "sparse",
+    "constant_sparse",
     "custom_rules",
     "loops",
     "automata",

@@ -88,6 +88,8 @@ class Callable:
         workspace = self.kept.take()
         missed = workspace.run(arrays, backward)
         if missed >= len(self.guards):
+            if isinstance(workspace.refused, GuardError):
+                raise workspace.refused
             raise GuardError("a value has another shape here than when the tape was recorded; record the function at this point")
         if missed >= 0:
             self.kept.give(workspace)

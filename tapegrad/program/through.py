@@ -6,7 +6,8 @@ the operands), the operands and the result.  A `Rules` runs one on live tensors 
 (`kernel.derivation`), at the values of the recorded call, and keeps what that gives, a finished tape, which
 is written in where the derivative is wanted; its guards become guards there.
 
-A rule of which that cannot be said in instructions is Python code that is called, and says so (`Rules.why`).
+A rule of which that cannot be said in instructions is called: as machine code if it is that (`program.machine`), else in Python, and says so
+(`Rules.in_python`).
 """
 
 from __future__ import annotations
@@ -187,7 +188,8 @@ class Rules:
             why = trace.cannot or not_in_instructions(trace.entries, results, expected)
             if why or trace.captured_leaves():
                 return why or "it uses a tensor that requires a gradient, and is no argument"
-            return finish(trace, [r if r is None or isinstance(r, Tensor) else normalise(np.array(r)) for r in results], [False] * len(values))
+            # It is differentiated where it is written in.
+            return finish(trace, [r if r is None or isinstance(r, Tensor) else normalise(np.array(r)) for r in results], [True] * len(values))
         except Exception as error:
             return _said(error)
 

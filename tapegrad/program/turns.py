@@ -39,7 +39,19 @@ from ..codegen.memory import (
     yield_processor,
 )
 from ..interpreter.python_calls import ensure_interpreter, raise_in, release_interpreter, thread_ident
-from ..rules.loops import HEAD
+from ..rules.loops import (
+    CAPTURED,
+    CAPTURED_BAR,
+    CARRY,
+    CARRY_BAR,
+    ELEMENT,
+    ELEMENT_BAR,
+    HEAD,
+    NEXT,
+    NEXT_BAR,
+    RESULT,
+    RESULT_BAR,
+)
 from .executable import B_ADDRESS, B_TAKEN, LINE, X_BLOCKS, X_CODE, X_COUNT, X_NBYTES
 from .status import FINE
 
@@ -69,8 +81,6 @@ LOOP_WORDS = S_TABLES + 4 * TABLE
     T_TURN, T_LIMIT, T_BEGIN, T_RECENT, T_PATHS, T_TABLE, T_ROWS, T_WIDTH, T_XS, T_XSTEP, T_YS, T_YSTEP, T_CAPACITY, T_KEPT, T_STRIDE,
     T_DENSE, T_STORE, T_LOG, T_FROM, T_LOGGED, T_YBAR, T_XBAR, T_SUMS, T_PART, T_COUNT, T_BLOCKS, T_SCRATCH, T_BASES,
 ) = range(28)  # fmt: skip
-#: Bases: carry, element, captured, next carry, result; adjoints of next carry, result, carry, element, captured.
-CARRY, ELEMENT, CAPTURED, NEXT, RESULT, NEXT_BAR, RESULT_BAR, CARRY_BAR, ELEMENT_BAR, CAPTURED_BAR = range(10)
 RUN_WORDS = T_BASES + 10
 #: Words of a path: its executable, whether it stops; then lists, with their lengths: (base, offset) of inputs and of outputs, and
 #: (base, offset, address, bytes) of constants.
@@ -161,9 +171,13 @@ def _give_back(p):
 def _keep(p, turn, row, width):
     """Keep the carry before this turn, counted from the first, if it is the turn of one that is kept."""
     capacity, stride = load_int(p + 8 * T_CAPACITY), load_int(p + 8 * T_STRIDE)
-    kept, store = load_int(p + 8 * T_KEPT), load_int(p + 8 * T_STORE)
+    kept, store, dense = load_int(p + 8 * T_KEPT), load_int(p + 8 * T_STORE), load_int(p + 8 * T_DENSE)
+    coarse = capacity if dense == NEVER else capacity - load_int(p + 8 * T_LOGGED)
+    if turn >= dense:
+        copy_bytes(store + (coarse + turn - dense) * width, row, width)
+        return
     # A turn that met a new path begins again, and has been kept.
-    if capacity == 0 or turn != kept * stride:
+    if coarse == 0 or turn != kept * stride:
         return
     if kept == capacity:
         for k in range(1, (kept + 1) // 2):
@@ -352,6 +366,8 @@ def begin(p, loop, generation, carry, captured, xs, z):
     log = _kept(loop, z) + 8 * HEAD
     dense = load_int(loop + 8 * S_DENSE) if load_int(loop + 8 * S_BOUNDED) != 0 else -1
     _from(p, 0, carry, load_int(loop + 8 * S_CAPACITY), _stride(loop), dense, log + 8 * _logged(loop), log)
+    if dense >= 0:
+        store_int(p + 8 * T_LOGGED, load_int(loop + 8 * S_ROWS) - dense)
 
 
 @compiled("void(int64, int64, int64, int64)")
@@ -468,6 +484,7 @@ def back(loop, seeds, carry, captured, xs, z, result):
     head, capacity, room = _kept(loop, z), load_int(loop + 8 * S_CAPACITY), load_int(loop + 8 * S_ROOM)
     count, stride, generation = int(load_double(head)), int(load_double(head + 8)), int(load_double(head + 16))
     bounded, turns, dense = load_int(loop + 8 * S_BOUNDED) != 0, load_int(loop + 8 * S_ROWS), load_int(loop + 8 * S_DENSE)
+    # What is kept may come from a file: more turns, or more carries, than there can be.
     if count < 0 or stride < 1 or generation < 0 or generation > 1:
         return UNKNOWN
     if bounded and (count != turns or stride != _stride(loop)) or not bounded and capacity > 0 and count > capacity * stride:
@@ -510,10 +527,12 @@ def back(loop, seeds, carry, captured, xs, z, result):
         if last > 0:
             why = _back_between(p, q, 0, last, carry, room)
     else:
-        k = (last + stride - 1) // stride
+        # From one kept carry over the next ones, as far as there is room: to begin costs as much as many turns.
+        k, several = (last + stride - 1) // stride, max(1, room // stride)
         while k > 0 and why == MORE:
-            k -= 1
-            why = _back_between(p, q, k * stride, min(last, (k + 1) * stride), store + k * width, room)
+            first = max(0, k - several)
+            why = _back_between(p, q, first * stride, min(last, k * stride), store + first * width, room)
+            k = first
     _give_back(p)
     copy_bytes(result, rows, width)
     if scratch != 0:

@@ -147,6 +147,8 @@ class Workspace(Layout):
         p[W.P_STREAM], p[W.P_VALUES], p[W.P_SEEDS] = address(self.stream), value_switch(tape.special), address(self._seeds)
         self._inputs_at = address(self.inputs)
         p[W.P_ELEMENTS], p[W.P_ARRAYS] = address(self.elements), address(self.copied)
+        #: What the last step that has stopped a replay has raised.
+        self.refused = None
         #: This replay as a `Recording` (`transforms.replay.directions`), made when it is first wanted.
         self.recording = None
 
@@ -206,6 +208,7 @@ class Workspace(Layout):
         """The number of the guard at which a step of NumPy has stopped; the number of guards if there is none."""
         if host.error is not None:
             error, host.error = host.error, None
+            self.refused = error
             number = host.failure if isinstance(error, np.linalg.LinAlgError) else None
         else:
             number = host.guard if host.shape != host.target.shape else None

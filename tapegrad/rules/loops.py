@@ -19,6 +19,8 @@ from .table import structural
 
 #: Words at the head of what is kept in a result: turns, stride, generation (`program.turns`).
 HEAD = 3
+#: Vectors that bodies read and write: carry, element, captured, next carry, result; adjoints of next carry, result, carry, element, captured.
+CARRY, ELEMENT, CAPTURED, NEXT, RESULT, NEXT_BAR, RESULT_BAR, CARRY_BAR, ELEMENT_BAR, CAPTURED_BAR = range(10)
 
 
 def _beside(one, other, rows, widths):

@@ -39,7 +39,7 @@ def clone(x: TensorLike) -> Tensor:
 
 @host_function
 def _cast(x, dtype):
-    return x.astype(dtype)
+    return np.asarray(x).astype(dtype)
 
 
 def astype(x: TensorLike, dtype: DTypeLike, *, copy: bool = True) -> Tensor:

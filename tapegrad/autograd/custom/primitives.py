@@ -5,7 +5,8 @@ tape: the values of its operands and its result, which the tape keeps as for any
 instruction, and a `Call` (in place of the first operand) with everything that is
 not a number on the tape: static arguments, shapes of results, the context of the
 class form.  Rules are handed these; they close over nothing.  The compiled sweep
-stops at such an instruction, the rule runs in Python, and the sweep goes on.
+stops at such an instruction, the rule runs in Python, and the sweep goes on.  A functional recording looks into it where it
+can (`Trace.through`, `tapegrad.program.through`).
 
 Several results are one instruction with a flat vector as its value, and a
 selection for each.  `tapegrad.autograd.custom.transposing` makes the rule that is missing.

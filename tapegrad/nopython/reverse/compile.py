@@ -60,6 +60,7 @@ def inlined(function):
         _BUSY[source] = True
         try:
             _INLINED[source] = numba.njit(inline="always", **_options(function))(_copied(source, inlined))
+            _INLINED[source].of_user = function
         finally:
             del _BUSY[source]
     return _INLINED[source]
@@ -112,7 +113,7 @@ def _compiler(rewrite):
                     value = getattr(s, "value", None)
                     if isinstance(value, (ir.Global, ir.FreeVar)) or isinstance(value, ir.Expr) and value.op == "getattr":
                         function = resolve(func_ir, s.target)
-                        if is_users(function, state.typingctx):
+                        if not hasattr(function, "of_user") and is_users(function, state.typingctx):
                             s.value = ir.Global(function.__name__, inlined(function), s.loc)
             func_ir._definitions = build_definitions(func_ir.blocks)
             return True
@@ -161,7 +162,7 @@ class Made:
         names = ["memory", "w", *self.names, *[f"adj_{self.names[k]}" for k in self.arrays]]
         name = f"{sweep}_{_source(self.user).__name__}" if _source(self.user).__name__.isidentifier() else sweep
         text = f"def {name}({', '.join(names)}):\n    return {self.call}\n"
-        scope = {**self.scope, "f": self.user, "__name__": __name__}
+        scope = {**self.scope, "f": inlined(self.user), "__name__": __name__}
         exec(text, scope)
         made = scope[name]
         made.__qualname__ = f"{name}_{id(self)}_{fingerprint(_source(self.user))}"

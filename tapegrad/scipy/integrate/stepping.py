@@ -183,8 +183,8 @@ class Method(ABC):
             new["met"] = state["met"] + flag(met)
             new["ended"] = np.max(flag(np.logical_and(met, new["met"] >= problem.limits)))
         if times is not None:
-            ahead = np.logical_or(state["steps"] < 1, problem.direction * stop_gradient(times - t) > 0)
-            within = np.logical_and(ahead, problem.direction * stop_gradient(times - end) <= 0)
+            ahead = np.where(state["steps"] < 1, 1.0, problem.direction * stop_gradient(times - t))
+            within = flag(ahead > 0) * flag(problem.direction * stop_gradient(times - end) <= 0) > 0
             outputs = self.between(self.segment(new), np.where(within, times, end))
             new["outputs"] = np.where(np.expand_dims(within, 1), outputs, state["outputs"])
             new["nfev"] = new["nfev"] + self.dense_calls * np.max(flag(within), initial=0.0)

@@ -200,7 +200,7 @@ def switch(index: Any, branches: Sequence[Callable[..., Any]], *operands: Any) -
         raise StructureError("switch needs at least one branch")
     if not isinstance(index, Differentiable):
         return branches[min(max(int(index), 0), len(branches) - 1)](*operands)
-    return _chosen(np.clip(index, 0, len(branches) - 1), branches, operands)
+    return _chosen(np.minimum(np.maximum(index, 0), len(branches) - 1), branches, operands)
 
 
 def _chosen(index, branches, operands):

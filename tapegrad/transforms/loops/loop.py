@@ -20,7 +20,6 @@ import numpy as np
 from ...common import config
 from ...common.errors import GradientError, GuardError, require
 from ...common.uninterrupted import cached_property, remade, uninterrupted
-from ...interpreter.native import data_address
 from ...kernel.reasons import NotLowered, faults_are_reasons
 from ...program.trace import GUARD
 from ...rules.loops import HEAD
@@ -66,7 +65,7 @@ class Path:
         words = [executable.pointer, self.stops, len(self.inputs), *sum(self.inputs, ()), len(self.outputs), *sum(self.outputs, ())]
         words.append(len(constants))
         for base, offset, array in constants:
-            words += [base, offset, data_address(array) if array.size else 0, array.nbytes]
+            words += [base, offset, array.ctypes.data if array.size else 0, array.nbytes]
         return np.array(words, np.int64), executable, constants
 
     def _executable(self, generation):
@@ -138,7 +137,11 @@ class Loop:
     paths : list of Path
     size : int
         Of the result.
+    of : Loop or None
+        Whose tangents it is of.
     """
+
+    of = None
 
     def __init__(self, carry, captured, element, result, rows, bounded, reverse, capacity, dense, room, name):
         self.carry, self.captured, self.element, self.result, self.rows = carry, captured, element, result, rows
@@ -159,7 +162,7 @@ class Loop:
         return f"<loop of {self.name}: {turns}, {len(self.paths)} paths of {lengths} instructions, carries {self.carry} numbers>"
 
     def _refuse(self, carry, turn, captured, xs):
-        raise GuardError(f"{self.name} takes a path in turn {turn} that was not recorded")
+        raise GuardError(f"{self.name} takes a path in turn {turn} that was not recorded; record the function at this point")
 
     # -- derivatives ------------------------------------------------------------------
     @cached_property
@@ -229,7 +232,7 @@ class Loop:
                 for generation in (0, 1):
                     if words[T.S_TABLES + 2 * T.TABLE * generation]:
                         self._table(generation, True, self.adjoints())
-        return data_address(words)
+        return words.ctypes.data
 
     def call(self, name, compiled):
         """What calls a row of this loop from machine code, and whether that is a kernel's."""
@@ -243,10 +246,10 @@ class Loop:
         if self.words[at] == len(paths):
             return
         parts = [path.running(generation) for path in paths]
-        table = np.array([data_address(words) for words, *_ in parts], np.int64)
+        table = np.array([words.ctypes.data for words, *_ in parts], np.int64)
         self._kept.append((parts, table))
         # Who runs meanwhile sees the old paths: the new table begins with them.
-        self.words[at + 1] = data_address(table) if len(table) else 0
+        self.words[at + 1] = table.ctypes.data if len(table) else 0
         self.words[at + 2] = max((len(words) for words, *_ in parts), default=1) + 2
         self.words[at] = len(paths)
 
@@ -270,6 +273,7 @@ class Loop:
         GuardError
             No path's guards hold.
         """
+        from ...codegen.addresses import data_address
         from ...program import turns as T
 
         z, (carry, captured, xs) = np.zeros(self.size), map(_float64, (carry, captured, xs))
@@ -308,6 +312,7 @@ class Loop:
 
     def pull(self, seeds, carry, captured, xs, z):
         """The adjoints of carry, captured values and elements, in one vector."""
+        from ...codegen.addresses import data_address
         from ...program import turns as T
 
         result = np.zeros(self.carry + self.captured + self.rows * self.element)
@@ -335,7 +340,7 @@ class LoopCall:
 
     def data(self):
         """The address of what it is told."""
-        return data_address(self.program.words)
+        return self.program.words.ctypes.data
 
 
 def _float64(x):

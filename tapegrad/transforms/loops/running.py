@@ -163,7 +163,7 @@ class _Call:
         else:
             # Of the first turns every so many-th, of the last ones all that there is room for.
             room = min(rows // 2, math.isqrt(turns) + 1)
-            capacity, dense = rows - room, turns - (rows - 2 * room)
+            capacity, dense = (rows - room, turns - (rows - 2 * room)) if room else (0, turns)
         # Nothing is computed again where nothing is carried.
         room = max(2, room if carry else turns or UNKNOWN)
         self.loop = Loop(carry, 0, element, width, turns, bounded, self.reverse, capacity, dense, room, self.name)

@@ -39,6 +39,9 @@ class Dry(Steps):
         self.temporaries += 1
         return self.temporaries - 1
 
+    def call(self, *_):
+        """A step that is dropped; what it is told may be compiled first."""
+
     def values(self):
         """All operands, of which the program of a value reads each."""
         return [self.sym(Atom(self.register(), 0, m.shape, m.strides, m.char)) for m in self.metas]

@@ -5,12 +5,21 @@ from __future__ import annotations
 import numpy as np
 
 from ...common.errors import REPORT, InternalError, TapeFileError, TapegradError, said_by
+from ...common.host_functions import HostFunction
 from ...program.finish import FinishedTape
 from ...program.trace import Host
 
 
 class LoadedTape(FinishedTape):
-    """A `FinishedTape` whose rows may refuse their operands, as they were never run on them."""
+    """A `FinishedTape` whose rows may refuse their operands, as they were never run on them.
+
+    Attributes
+    ----------
+    nbytes_of_values : int
+        Bytes of records and values, with those of the tapes that its loops hold.
+    """
+
+    nbytes_of_values = 0
 
     def _run(self, arguments, backward):
         try:
@@ -31,6 +40,11 @@ class LoadedHost(Host):
     """
 
     limit = None
+
+    @property
+    def trusted(self):
+        """As of a `Host`: not if its data, or what depends on its result, say where to read or write."""
+        return self.limit is None and isinstance(self.function, HostFunction) and self.function.name in ("truth", "cast", "all_finite")
 
     def __call__(self, *values):
         try:

@@ -8,7 +8,7 @@ member                  what
 ``records``             the scalar part of every record: row (its number in the header), operands
 ``numbers``             value and inline constant of every record
 ``seen``                what guards saw, one after the other
-``array_0`` ...         constants
+``array_0`` ...         constants; the bytes of files of tapes that loops hold
 ======================  ==========================================================================
 
 Rows are named, so a table with other rows, or in another order, is no danger.
@@ -39,6 +39,7 @@ from ...tape.store import RECORD_DTYPE
 from .archive import AXES, CHARS, LARGEST, need, packed, unpacked
 from .literals import decoded, decoded_function, encoded, encoded_function
 from .loaded import LoadedHost, LoadedTape
+from .programs import Reader, Writer
 
 FORMAT, VERSION = "tapegrad tape", 4
 #: Codes of records that are no row.
@@ -55,8 +56,8 @@ OBJECTS = 32
 # ---- writing ---------------------------------------------------------------------------
 
 
-def to_bytes(tape):
-    """`tape` as the bytes of a file.
+def to_bytes(tape, depth=0):
+    """`tape` as the bytes of a file; `depth`, of how many loops it is inside.
 
     Raises
     ------
@@ -64,7 +65,7 @@ def to_bytes(tape):
         If something on the tape cannot be written; names the instruction and its line.
     """
     arrays = []
-    header = _header(tape, arrays)
+    header = _header(tape, arrays, Writer(arrays, depth, to_bytes))
     records = np.zeros((len(tape.records), 3), np.int64)
     names = {}
     records[:, 0] = [
@@ -104,11 +105,11 @@ def write(data, path):
             os.remove(beside)
 
 
-def _header(tape, arrays):
+def _header(tape, arrays, programs):
     items = []
     for item in tape.items:
         try:
-            items.append(_encoded_item(item, arrays))
+            items.append(_encoded_item(item, arrays, programs))
         except TapeFileError as error:
             raise TapeFileError(
                 f"the tape cannot be saved: {item.entry.name} in slot {item.slot}, recorded at "
@@ -122,7 +123,7 @@ def _header(tape, arrays):
         except TapeFileError as error:
             raise TapeFileError(f"the tape cannot be saved: the function returns something constant: {said_by(error)}") from None
     return {
-        "format": FORMAT, "version": VERSION, "items": items, "constants": constants, "outputs": outputs,
+        "format": FORMAT, "version": VERSION, "items": items, "programs": programs.written, "constants": constants, "outputs": outputs,
         "structure": None if tape.structure is None else _encoded_structure(tape.structure),
         "inputs": [_encoded_meta(m) for m in tape.inputs], "leaves": list(tape.leaves),
         "elements": [list(map(int, e)) for e in tape.elements], "wanted": list(map(bool, tape.wanted)),
@@ -130,7 +131,7 @@ def _header(tape, arrays):
     }
 
 
-def _encoded_item(item, arrays):
+def _encoded_item(item, arrays, programs):
     entry = item.entry
     if entry.kind == GUARD:
         return [item.slot, GUARD, entry.function, list(item.operands)]
@@ -140,7 +141,10 @@ def _encoded_item(item, arrays):
                 "the derivative is by the rule of a custom primitive, which is not written to files; save the tape of the value, "
                 "tg.jit(f).tape(...)"
             )
-        what = [entry.function.name, encoded(dict(_plain(entry.attrs)), arrays)]
+        attrs = dict(_plain(entry.attrs))
+        if "program" in attrs:
+            attrs["program"] = programs.number(attrs["program"])
+        what = [entry.function.name, encoded(attrs, arrays)]
     else:
         args, kwargs = entry.function.layout
         what = [encoded_function(entry.function.function, arrays), encoded((args, kwargs), arrays)]
@@ -245,13 +249,14 @@ def read(file, max_bytes, prefix=""):
     return file.read()
 
 
-def from_bytes(data, max_bytes=MAX_BYTES):
-    """The tape of the bytes of a file; see `load_tape`."""
+def from_bytes(data, max_bytes=MAX_BYTES, depth=0):
+    """The tape of the bytes of a file; see `load_tape`, and `to_bytes`."""
     from .validate import Validation
 
     try:
-        tape = _decoded(data, max_bytes)
-        Validation(tape, max_bytes).run()
+        tape, programs = _decoded(data, max_bytes, depth)
+        Validation(tape, max_bytes - programs.nbytes).run()
+        tape.nbytes_of_values += programs.nbytes
         return tape
     except Exception as error:
         what = said_by(error) if isinstance(error, TapeFileError) else f"{type(error).__name__}: {said_by(error)}"
@@ -282,8 +287,8 @@ def _opened(data, max_bytes):
     return members, header
 
 
-def _decoded(data, max_bytes):
-    """The tape, with every number of the type it must have."""
+def _decoded(data, max_bytes, depth):
+    """The tape, with every number of the type it must have, and the loops that it has."""
     members, header = _opened(data, max_bytes)
     arrays = []
     while f"array_{len(arrays)}" in members:
@@ -305,7 +310,8 @@ def _decoded(data, max_bytes):
     for k, slot in enumerate(leaves):
         if slot:
             metas[slot] = inputs[k]
-    items, guards = _items(header, seen, count, arrays, max_bytes)
+    programs = Reader(header.get("programs", []), arrays, max_bytes, depth, from_bytes)
+    items, guards = _items(header, seen, count, arrays, max_bytes, programs)
     for item in items:
         if item.entry.kind != GUARD:
             metas[item.slot] = item.entry.meta
@@ -322,7 +328,7 @@ def _decoded(data, max_bytes):
         special=any(BY_NAME[name].calls_scipy for name in header["rows"]), wanted=tuple(_bool(w) for w in header["wanted"]),
     )
     tape.structure = None if header["structure"] is None and len(outputs) != 1 else _structure(header["structure"])
-    return tape
+    return tape, programs
 
 
 def _place(filename, line):
@@ -342,7 +348,7 @@ def _runs(header, count):
     return runs
 
 
-def _items(header, seen, count, arrays, limit):
+def _items(header, seen, count, arrays, limit, programs):
     """Entries and guards, in order."""
     items, guards = [], []
     at, sizes = 0, iter(header["guards"])
@@ -357,7 +363,7 @@ def _items(header, seen, count, arrays, limit):
             item = Item(slot, entry, _operands(operands), len(guards))
             guards.append(Guard(item.operands[0], how, what, _place(filename, line)))
         else:
-            item = _item(one, slot, arrays, limit)
+            item = _item(one, slot, arrays, limit, programs)
         items.append(item)
     need(at == len(seen) and next(sizes, None) is None, "its guards")
     return items, guards
@@ -378,7 +384,7 @@ def _records(header, table, numbers):
     return records
 
 
-def _item(one, slot, arrays, limit):
+def _item(one, slot, arrays, limit, programs):
     """An entry; numbers in the arguments of a function are at most `limit`."""
     _, kind, function, data, operands, differentiable, integer, meta = one
     need(kind in (ROW, HOST), "a kind of entry")
@@ -387,6 +393,8 @@ def _item(one, slot, arrays, limit):
         function = BY_NAME[function]
         attrs = decoded(data, arrays, LARGEST)
         need(type(attrs) is dict and all(map(_is_attribute, attrs.values())), "attributes")
+        if "program" in attrs:
+            attrs["program"] = programs.loop(attrs["program"])
         attrs = tuple(attrs.items())
     else:
         layout = decoded(data, arrays, limit)

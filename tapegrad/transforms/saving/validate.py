@@ -41,7 +41,7 @@ class Validation:
         """Raise `TapeFileError` unless it can be; completes it."""
         tape = self.tape
         metas = [i.entry.meta for i in tape.items if i.entry.kind != GUARD] + list(tape.inputs)
-        nbytes = tape.records.nbytes + sum(m.nbytes for m in metas)
+        nbytes = tape.nbytes_of_values = tape.records.nbytes + sum(m.nbytes for m in metas)
         need(nbytes <= self.limit, f"its values take {nbytes} bytes; the limit, max_bytes, is {self.limit}")
         self._leaves()
         self._scalars()

@@ -39,6 +39,8 @@ MAX_BYTES = 4 << 20
 ROOM = {"load": 128 << 20, "replay": 1 << 30}
 #: Seconds that one file may take.
 SECONDS = 60
+#: Seconds after which a replay is interrupted: a loop need not end.
+LOOPING = 10
 BATCH = 1000
 
 
@@ -91,7 +93,19 @@ def decompositions(x):
     return np.sum(values * vectors[0] ** 2) + np.sum(singular**3) + np.sum(np.linalg.qr(a)[1] ** 2) + np.sum(np.linalg.pinv(a))
 
 
-FUNCTIONS = [branches, order, matrices, writing, scores, reductions, decompositions]
+def loops(x):
+    import tapegrad as tg
+
+    def turn(c, e):
+        c = np.sin(c) * x[:3] if np.sum(c) > 1.0 else c + e
+        return c, tg.scan(lambda s, k: (s * c[1] + e[k], None), 0.5, np.arange(3))[0] * c[:2]
+
+    c, ys = tg.scan(turn, x[3:], np.reshape(np.arange(12.0), (4, 3)) / 10.0)
+    root = tg.while_loop(lambda r: abs(r * r - x[5]) > 1e-9, lambda r: 0.5 * (r + x[5] / r), x[4])
+    return np.sum(c) + np.sum(ys) + root
+
+
+FUNCTIONS = [branches, order, matrices, writing, scores, reductions, decompositions, loops]
 POINT = np.linspace(0.1, 0.9, 6)
 
 
@@ -129,6 +143,12 @@ def mutated(data, chance):
     if chance.random() < 0.15:
         return greedy.made(data, chance)
     members = dict(np.load(io.BytesIO(data)))
+    inside = [name for name, array in members.items() if array.dtype.char == "B" and array[:2].tobytes() == b"PK"]
+    if inside and chance.random() < 0.5:
+        # The tape of a path of a loop.
+        name = chance.choice(inside)
+        members[name] = np.frombuffer(mutated(members[name].tobytes(), chance), np.uint8)
+        return written(members)
     header = json.loads(members["header"].tobytes())
     own = True
     for _ in range(chance.choice([1, 1, 1, 2, 3])):
@@ -265,12 +285,22 @@ def replayed(tape, chance):
         tape.value_and_grad(*points)
     except (GuardError, GradientError):
         return "guard"
+    except KeyboardInterrupt:
+        # A loop that does not end, as its condition says.
+        return "interrupted"
     except TapeFileError:
         return "refused at replay"
     except np.linalg.LinAlgError:
         # What NumPy raises for a matrix that is singular or not positive definite.
         return "no solution"
     return "replayed"
+
+
+def interrupted(*_):
+    """As Ctrl-C, the first time; whoever does not listen ends then."""
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)
+    signal.alarm(SECONDS)
+    raise KeyboardInterrupt
 
 
 #: Bytes before and behind an array; arrays with these around them, and how many bytes are between.
@@ -335,7 +365,8 @@ def child(seed, count, folder):
     fence()
     for k, tape in tapes:
         print(f"{seed}:{k}, replayed", file=sys.stderr, flush=True)
-        signal.alarm(SECONDS)
+        signal.signal(signal.SIGALRM, interrupted)
+        signal.alarm(LOOPING)
         outcomes[replayed(tape, random.Random(f"{seed}:{k}"))] += 1
         signal.alarm(0)
         assert whole(), "a replay has written beyond an array"

@@ -1,0 +1,157 @@
+"""Loops in files: plain numbers, and the tape of each path as the bytes of a file of its own.
+
+A header has the loops of a tape one after the other, and attributes are their numbers, so that the instructions that shared one share
+it again.  A loop of tangents is the number of the one that it is of: its paths are made again.
+
+Compiled code believes what a loop says (`program.turns`): that what a path reads and writes lies within the vectors, and that turns
+end.  Here that is shown.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+
+from ...common.errors import TapeFileError
+from ...common.tree import LEAF, Structure
+from ...rules.loops import CAPTURED, CARRY, ELEMENT, NEXT, RESULT
+from ...tape.meta import SCALAR
+from .archive import LARGEST, need
+
+#: Loops inside of loops, and tangents of tangents, in a file; letters of a name; paths, whose numbers are one byte.
+DEPTH, TIMES, LETTERS, PATHS = 16, 8, 4096, 128
+
+
+class Writer:
+    """The loops of a tape that is written, as JSON, in `written`."""
+
+    def __init__(self, arrays, depth, to_bytes):
+        self.arrays, self.depth, self.to_bytes = arrays, depth, to_bytes
+        self.written, self._numbers = [], {}
+
+    def number(self, loop):
+        """The number of a loop, which is written if it is not yet."""
+        if loop not in self._numbers:
+            if self.depth == DEPTH:
+                raise TapeFileError(f"files have no more than {DEPTH} loops inside of each other")
+            # What it is of comes first.
+            what = self._loop(loop) if loop.of is None else self.number(loop.of)
+            self._numbers[loop] = len(self.written)
+            self.written.append(what)
+        return self._numbers[loop]
+
+    def _loop(self, loop):
+        lengths = [loop.carry, loop.captured, loop.element, loop.result, loop.rows, loop.capacity, loop.dense, loop.room]
+        return [list(map(int, lengths)), bool(loop.bounded), bool(loop.reverse), loop.name, [self._path(path) for path in tuple(loop.paths)]]
+
+    def _path(self, path):
+        count = len(path.tape.outputs)
+        tape = replace(path.tape, structure=Structure(list, tuple(range(count)), (LEAF,) * count))
+        constants = [[base, offset, self._array(array)] for base, offset, array in path.constants]
+        data = np.frombuffer(self.to_bytes(tape, self.depth + 1), np.uint8)
+        return [self._array(data), list(map(list, path.inputs)), list(map(list, path.outputs)), constants, path.stops]
+
+    def _array(self, array):
+        self.arrays.append(array)
+        return len(self.arrays) - 1
+
+
+class Reader:
+    """The loops of a tape that is read.
+
+    Attributes
+    ----------
+    nbytes : int
+        Bytes that their tapes take.
+    """
+
+    def __init__(self, written, arrays, limit, depth, from_bytes):
+        need(type(written) is list and (not written or depth < DEPTH), f"more than {DEPTH} loops inside of each other")
+        self.arrays, self.limit, self.depth, self.from_bytes = arrays, limit, depth, from_bytes
+        self.nbytes, self._taken, self._loops, self._costs = 0, set(), [], []
+        for what in written:
+            self._add(what)
+
+    def loop(self, number):
+        """The loop of a number."""
+        need(type(number) is int and 0 <= number < len(self._loops), f"the loop {number!r}")
+        return self._loops[number]
+
+    def _add(self, what):
+        if type(what) is int:
+            loop, (cost, times) = self.loop(what).tangent, self._costs[what]
+            # Each time there is up to three times as much to do.
+            cost, times = 3 * cost, times + 1
+            need(times <= TIMES, "tangents of that many tangents")
+        else:
+            before = self.nbytes
+            loop = self._loop(what)
+            cost, times = self.nbytes - before, 0
+        need(cost <= self.limit, f"the paths of a loop take {cost} bytes; the limit, max_bytes, is {self.limit}")
+        self._loops.append(loop)
+        self._costs.append((cost, times))
+
+    def _loop(self, what):
+        from ..loops.loop import Loop
+
+        lengths, bounded, reverse, name, paths = what
+        need(type(lengths) is list and len(lengths) == 8 and all(type(n) is int and 0 <= n < LARGEST for n in lengths), "lengths of a loop")
+        need(type(bounded) is bool and type(reverse) is bool and type(name) is str and len(name) < LETTERS, "a loop")
+        need(type(paths) is list and 0 < len(paths) <= PATHS, "the paths of a loop")
+        carry, captured, element, result, rows, capacity, dense, room = lengths
+        need(bounded or not (element or result or rows or dense or reverse), "a loop of no known number of turns that goes along arrays")
+        need(rows <= self.limit, f"a loop of {rows} turns; the limit, max_bytes, is {self.limit}")
+        # All carries from the turn `dense` on are kept.
+        need(dense <= rows and rows - dense <= capacity or not bounded, "carries that are kept")
+        # Of what is computed again at a time.
+        room = min(room, self.limit // (8 * carry + 1))
+        loop = Loop(carry, captured, element, result, rows, bounded, reverse, capacity, dense, room, name)
+        widths = {CARRY: carry, ELEMENT: element, CAPTURED: captured}, {NEXT: carry, RESULT: result}
+        loop.paths += [self._path(path, *widths) for path in paths]
+        need(any(path.stops for path in loop.paths) != bounded, "a loop that does not end as it says")
+        return loop
+
+    def _path(self, what, read, written):
+        from ..loops.loop import Path
+
+        data, inputs, outputs, constants, stops = what
+        need(type(stops) is bool and all(type(part) is list for part in (inputs, outputs, constants)), "a path of a loop")
+        tape = self.from_bytes(self._array(data, "B").tobytes(), self.limit - self.nbytes, self.depth + 1)
+        self.nbytes += tape.nbytes_of_values
+        need(all(tape.wanted) and all(slot for slot, _ in tape.outputs), "the tape of a path")
+        need(len(inputs) == len(tape.inputs) and len(outputs) == len(tape.outputs), "arguments and results of a path")
+        inputs = [self._place(place, meta, read) for place, meta in zip(inputs, tape.inputs)]
+        ends = [(*self._place(place, meta, written), meta.size) for place, (_, meta) in zip(outputs, tape.outputs)]
+        fixed = []
+        for base, offset, number in constants:
+            array = self._array(number, "d")
+            fixed.append((*self._place([base, offset], array, written), array))
+            ends.append((base, offset, array.size))
+        # What a path gives is all of both vectors, side by side.
+        for base, width in written.items():
+            at = 0
+            for _, offset, size in sorted(end for end in ends if end[0] == base and end[2]):
+                need(offset == 8 * at, "a path that leaves part of its results out, or writes it twice")
+                at += size
+            need(at == width, "a path that leaves part of its results out")
+        return Path(tape, inputs, [end[:2] for end in ends[: len(outputs)]], fixed, stops)
+
+    def _array(self, number, char):
+        """An array of bytes or numbers that nobody else has."""
+        need(type(number) is int and 0 <= number < len(self.arrays) and number not in self._taken, f"the array {number!r}")
+        self._taken.add(number)
+        array = self.arrays[number]
+        need(array.dtype.char == char and array.flags.c_contiguous, f"an array of {array.dtype} in a path")
+        return array
+
+    @staticmethod
+    def _place(place, what, widths):
+        """Where an argument or a result (a description or an array) lies: within its vector."""
+        need(type(place) is list and len(place) == 2 and all(type(n) is int for n in place), "a place in a vector")
+        base, offset = place
+        need(what is SCALAR or what.dtype == np.float64, "a part of a vector that is not of float64")
+        size = math.prod(what.shape)
+        need(base in widths and offset >= 0 and offset % 8 == 0 and offset + 8 * size <= 8 * widths[base], f"the place {place} in a vector")
+        return base, offset
