@@ -10,7 +10,8 @@ from ..array import creation
 from ..array import functions as F
 from ..array.differentiable import Differentiable
 from ..array.functions import lift
-from ..common.errors import OptionError, ShapeError
+from ..array.record import trace_of
+from ..common.errors import GradientError, OptionError, ShapeError
 
 #: Elements, and their positions along an axis.
 Topmost = namedtuple("Topmost", "values indices")
@@ -77,7 +78,11 @@ def kept(x, p):
     """Each element with probability ``1 - p``, else 0; scaled so that the mean stays."""
     if not 0.0 <= p <= 1.0:
         raise OptionError(f"p={p!r} must be from 0 to 1")
-    mask = creation.rand(*x.shape)._v >= p
+    if (trace := trace_of((x,))) is not None:
+        # Recorded, it would be one mask for ever: the function is run plainly.
+        trace.cannot = "dropout draws other numbers at every call"
+        raise GradientError(f"{trace.cannot}, which a recording does not; call the function without tg.jit")
+    mask = np.asarray(creation.rand(*x.shape)._v) >= p
     return F.where(mask, x / (1.0 - p), 0.0) if p < 1.0 else x * 0.0
 
 

@@ -217,6 +217,15 @@ def test_dropout():
         tg.nn.Dropout(1.5)(x)
 
 
+def test_dropout_is_not_recorded():
+    tg.manual_seed(1)
+    g = tg.jit(tg.grad(lambda x: tg.nn.functional.dropout(x, 0.5).sum()))
+    with pytest.warns(tg.PathWarning, match="other numbers at every call"):
+        first = g(np.ones(50))
+    assert (first != g(np.ones(50))).any() and set(first) == {0.0, 2.0}
+    assert plain(tg.nn.functional.dropout(tg.tensor(1.0), 0.5)) in (0.0, 2.0)
+
+
 def test_first_weights_are_in_the_range_of_pytorch():
     tg.manual_seed(0)
     layer = tg.nn.Linear(100, 50, dtype="float32")

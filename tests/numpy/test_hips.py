@@ -59,13 +59,13 @@ CALLS = {
 }  # fmt: skip
 #: Not offered yet, mostly for complex numbers: compared once they are.
 LATER = {name for name in CALLS if name.startswith("fft.")} | {
-    "linalg.eig", "angle", "scipy.special.rgamma", "scipy.special.gammasgn", "scipy.linalg.sqrtm", "scipy.signal.convolve", "scipy.stats.multivariate_normal.entropy",
+    "linalg.eig", "angle", "scipy.linalg.sqrtm", "scipy.signal.convolve",
 }  # fmt: skip
 #: What HIPS has under names of its own, or inside; casts have no derivative of interest; and what NumPy no longer has.
 APART = {"jv", "array_from_args", "concatenate_args", "make_diagonal", "astype", "_array_from_scalar_or_array"}
 #: What gives several arrays, takes a symmetric matrix, and gives vectors whose signs are anybody's.
 SEVERAL = {"array_split", "split", "hsplit", "vsplit", "dsplit", "linalg.slogdet", "linalg.svd", "linalg.eigh", "linalg.eig"}
-SYMMETRIC = {"linalg.eigh", "scipy.stats.multivariate_normal.pdf", "scipy.stats.multivariate_normal.logpdf"}
+SYMMETRIC = {"linalg.eigh", *(f"scipy.stats.multivariate_normal.{name}" for name in ("pdf", "logpdf", "entropy"))}
 VECTORS = {"linalg.eigh", "linalg.svd", "linalg.eig"}
 #: What HIPS refuses to differentiate in one of these calls: the derivatives are compared with differences instead.
 ALONE = {"broadcast_to", "diag", "diagonal"}
