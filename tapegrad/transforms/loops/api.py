@@ -176,7 +176,7 @@ def cond(pred: Any, true_fun: Callable[..., Any], false_fun: Callable[..., Any],
 
 
 def switch(index: Any, branches: Sequence[Callable[..., Any]], *operands: Any) -> Any:
-    """``branches[index](*operands)``; an index outside of the branches is that of the nearest one.
+    """What the branch of this number gives for the operands; an index outside of the branches is that of the nearest one.
 
     Parameters
     ----------
