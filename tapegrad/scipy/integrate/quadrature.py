@@ -39,7 +39,14 @@ def rule(n=10):
     return nodes, np.concatenate([of_gauss, np.zeros(n + 1)]), of_kronrod
 
 
-def quad(func, a, b, args=(), full_output=0, epsabs=1.49e-8, epsrel=1.49e-8, limit=50, **options):
+#: Options of SciPy's that are for plain numbers only, as they are unless somebody gives them.
+OTHERS = dict(full_output=0, points=None, weight=None, wvar=None, wopts=None, maxp1=50, limlst=50, complex_func=False)
+
+
+def quad(
+    func, a, b, args=(), full_output=0, epsabs=1.49e-8, epsrel=1.49e-8, limit=50, points=None, weight=None, wvar=None, wopts=None,
+    maxp1=50, limlst=50, complex_func=False,
+):
     """Integral of a function of one variable from `a` to `b`.
 
     Parameters
@@ -53,7 +60,7 @@ def quad(func, a, b, args=(), full_output=0, epsabs=1.49e-8, epsrel=1.49e-8, lim
         The error allowed, absolute and relative.
     limit : int
         How many parts the interval may be divided into.
-    full_output, **options
+    full_output, points, weight, wvar, wopts, maxp1, limlst, complex_func
         SciPy's others, for plain numbers only.
 
     Returns
@@ -85,15 +92,17 @@ def quad(func, a, b, args=(), full_output=0, epsabs=1.49e-8, epsrel=1.49e-8, lim
     1.772454 1.772454
     """
     args = args if isinstance(args, tuple) else (args,)
+    others = dict(points=points, weight=weight, wvar=wvar, wopts=wopts, maxp1=maxp1, limlst=limlst, complex_func=complex_func)
     low, high = (end if differentiable(end) else float(end) for end in (a, b))
     if bool(low > high):
-        integral, error = quad(func, b, a, args, full_output, epsabs, epsrel, limit, **options)
+        integral, error = quad(func, b, a, args, full_output, epsabs, epsrel, limit, **others)
         return -integral, error
     integrand = _mapped(func, low, high, args)
     if not differentiable(a, b, args, integrand(0.5)):
-        return _integrate.quad(func, a, b, args, full_output, epsabs, epsrel, limit, **options)
-    if full_output or options:
-        names = ", ".join(f"{name}=" for name in (["full_output"] if full_output else []) + list(options))
+        return _integrate.quad(func, a, b, args, full_output, epsabs, epsrel, limit, **others)
+    given = [name for name, default in OTHERS.items() if (others | {"full_output": full_output})[name] != default]
+    if given:
+        names = ", ".join(f"{name}=" for name in given)
         raise UnsupportedFunctionError(f"quad of tensors has no {names}; it takes args, epsabs, epsrel and limit")
     limit, epsabs, epsrel = (constant(x, "quad", "limit, epsabs or epsrel", "it chooses the points") for x in (limit, epsabs, epsrel))
     numbers = np.arange(float(limit))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -144,8 +145,8 @@ def fori_loop(lower: int, upper: int, body: Callable[[Any, Any], Any], init: Any
     if isinstance(lower, Differentiable) or isinstance(upper, Differentiable):
         # How many turns there are may change from call to call.
         return while_loop(lambda pair: pair[0] < upper, lambda pair: (pair[0] + 1, body(*pair)), (lower, init))[1]
-    count = max(0, int(upper) - int(lower))
-    value, _ = scan(lambda value, i: (body(i, value), None), init, np.arange(int(lower), int(lower) + count))
+    lower, upper = map(operator.index, (lower, upper))
+    value, _ = scan(lambda value, i: (body(i, value), None), init, np.arange(lower, max(lower, upper)))
     return value
 
 

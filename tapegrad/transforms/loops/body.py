@@ -29,6 +29,8 @@ from ...tape.store import thread_state
 from . import plain
 
 _DEPTH = threading.local()
+#: Integers up to this are numbers of float64.
+EXACT = 2**53
 
 
 class Unrecordable(Exception):
@@ -282,6 +284,9 @@ class _Recorder:
         after = [_described(leaf, f"the carry{name} that {self.what} returned") for leaf, name in zip(leaves, leaf_names(structure))]
         self._compare(after)
         layout = Layout([_described(leaf, "the result" + name) for leaf, name in zip(results, leaf_names(shape)) if leaf is not None], shape)
+        for name, leaf, (_, char) in zip(leaf_names(structure), leaves, self.carry.leaves):
+            if np.dtype(char).kind in "iu" and np.dtype(char).itemsize == 8 and not np.all(np.abs(leaf) <= EXACT):
+                raise DtypeError(f"the carry{name} that {self.what} returned is an integer above 2 ** 53, which a loop does not carry exactly")
         trace.parameters()
         vectors = [self.carry.pack(leaves), layout.pack([leaf for leaf in results if leaf is not None])]
         finished = finish(trace, vectors, [True] * len(trace.input_slots))

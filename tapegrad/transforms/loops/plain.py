@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import operator
+
 import numpy as np
 
 from ...array.differentiable import Differentiable
@@ -48,7 +50,13 @@ def turns_of(xs, length):
             raise StructureError(f"xs{name} has {len(leaf)} elements along its first axis, and there are {length} turns")
     if length is None:
         raise StructureError("without xs scan does not know how many turns there are: give length=")
-    return leaves, structure, int(length)
+    try:
+        turns = operator.index(length)
+    except TypeError:
+        turns = -1
+    if turns < 0:
+        raise StructureError(f"length={length!r} is no number of turns; give an integer that is not negative")
+    return leaves, structure, turns
 
 
 def stacked(results):
@@ -97,7 +105,7 @@ def scan(f, init, leaves, structure, turns, reverse, watch):
 def while_loop(condition, body, init, watch):
     """`api.while_loop` turn by turn."""
     value, before, turn = init, flatten(init), 0
-    while condition(value):
+    while watched(turn if watch else -1, condition(value)):
         value = watched(turn if watch else -1, body(value))
         turn += 1
         fitting(before, value, "the body of the while loop")
