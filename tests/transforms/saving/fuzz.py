@@ -40,7 +40,7 @@ ROOM = {"load": 128 << 20, "replay": 1 << 30}
 #: Seconds that one file may take.
 SECONDS = 60
 #: Seconds after which a replay is interrupted: a loop need not end.
-LOOPING = 10
+LOOPING = 2
 BATCH = 1000
 
 
