@@ -245,7 +245,7 @@ class Loop:
         at = T.S_TABLES + T.TABLE * (2 * generation + back)
         if self.words[at] == len(paths):
             return
-        parts = [path.running(generation) for path in paths]
+        parts = [_running(path, generation, back) for path in paths]
         table = np.array([words.ctypes.data for words, *_ in parts], np.int64)
         self._kept.append((parts, table))
         # Who runs meanwhile sees the old paths: the new table begins with them.
@@ -341,6 +341,16 @@ class LoopCall:
     def data(self):
         """The address of what it is told."""
         return self.program.words.ctypes.data
+
+
+def _running(path, generation, back):
+    """The words of a path.  An adjoint that the interpreter would leave to Python is a kernel: nothing is computed again by it."""
+    try:
+        return path.running(generation)
+    except NotLowered:
+        if generation or not back:
+            raise
+        return path.running(1)
 
 
 def _float64(x):

@@ -10,7 +10,7 @@ import numpy as np
 from ...array.differentiable import Differentiable
 from ...array.dual import Dual
 from ...array.functions import concatenate, reshape
-from ...array.record import apply, normalise
+from ...array.record import apply, normalise, tracked
 from ...common import config
 from ...common.errors import GradientError, GuardError, OptionError, StructureError
 from ...common.tree import flatten, unflatten
@@ -70,7 +70,8 @@ class _Call:
 
     def run(self, others):
         start, rows = value_of(self.start), value_of(self.rows)
-        self.limit = max(config.paths, len(others))
+        # Which path a turn has taken is a byte.
+        self.limit = min(255, max(config.paths, len(others)))
         self._meet(start, 0, rows)
         for other in others:
             if not np.array_equal(other, start.ravel()):
@@ -80,6 +81,9 @@ class _Call:
         z = self.loop.run(start, self._captured(), rows, lambda carry, turn, captured, xs: self._meet(carry, turn, xs))
         self.loop.later = self._later
         captured = _packed([tensor for tensor, _ in self.captures])
+        if any(map(tracked, (self.start, captured, self.rows))):
+            # Here a rule that is not written in instructions can still send the loop to Python.
+            self.loop.adjoints()
         whole = apply("loop", (self.start, captured, self.rows), (("program", self.loop),), value=z)
         loop = self.loop
         carry = unflatten(self.carry.structure, self.carry.unpack(whole[: loop.carry]))
