@@ -152,6 +152,8 @@ def choose_store(operands):
             continue
         if chosen is not None and (chosen.trace is not None or store.trace is not None):
             chosen = _innermost(chosen, store)
+            if not chosen.trace.open:
+                raise chosen.trace.leaked(next(t for t in operands if t._t is chosen))
             continue
         if chosen is not None:
             raise TapeMismatchError(

@@ -145,8 +145,15 @@ def fori_loop(lower: int, upper: int, body: Callable[[Any, Any], Any], init: Any
     if isinstance(lower, Differentiable) or isinstance(upper, Differentiable):
         # How many turns there are may change from call to call.
         return while_loop(lambda pair: pair[0] < upper, lambda pair: (pair[0] + 1, body(*pair)), (lower, init))[1]
-    lower, upper = map(operator.index, (lower, upper))
-    value, _ = scan(lambda value, i: (body(i, value), None), init, np.arange(lower, max(lower, upper)))
+    try:
+        lower, upper = operator.index(lower), operator.index(upper)
+    except TypeError:
+        raise StructureError(f"fori_loop goes from lower={lower!r} to upper={upper!r}, which have to be integers") from None
+
+    def turn(value, i):
+        return body(i if isinstance(i, Differentiable) else int(i), value), None
+
+    value, _ = scan(turn, init, np.arange(lower, max(lower, upper)))
     return value
 
 

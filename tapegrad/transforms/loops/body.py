@@ -57,10 +57,10 @@ class Layout:
         return f"{self.structure} of {', '.join(f'{shape} {np.dtype(char)}' for shape, char in self.leaves)}"
 
     @classmethod
-    def of(cls, thing, what):
+    def of(cls, thing):
         """The layout of a container of numbers and arrays."""
         leaves, structure = flatten(thing)
-        return cls([_described(leaf, what + name) for leaf, name in zip(leaves, leaf_names(structure))], structure)
+        return cls([_described(leaf) for leaf in leaves], structure)
 
     def pack(self, leaves):
         """The vector of these leaves, of numbers, arrays and tensors."""
@@ -84,12 +84,12 @@ class Layout:
         return leaves
 
 
-def _described(leaf, what):
+def _described(leaf):
     """Shape and dtype of a leaf; an integer of Python is one of 64 bits."""
     array = value_of(leaf)
-    if array.dtype.kind not in "bif" or array.dtype.char == "e":
-        kind = array.dtype if array.dtype.kind != "O" else type(leaf).__name__
-        raise DtypeError(f"{what} is of {kind}; a loop carries numbers and arrays of floats, integers and booleans")
+    if array.dtype.kind not in "biuf" or array.dtype.char == "e":
+        # Something else that goes along: the Python loop knows what to do with it.
+        raise Unrecordable
     return array.shape, array.dtype.char
 
 
@@ -144,10 +144,6 @@ class BodyTrace(Trace):
         self._inner, self.places = {}, []
 
     def captured_slot(self, operand):
-        if not self.open:
-            raise NestingError(
-                f"a tensor of the body of a loop is used outside of it; it was computed at {self.store.place(operand._i)}. Return it from the body"
-            )
         if operand.__class__ is Dual:
             raise Unrecordable
         if operand._t is not None:
@@ -155,6 +151,12 @@ class BodyTrace(Trace):
             if other is not None and other.depth > self.depth:
                 return other.captured_slot(operand)
         return self.here(operand)._i
+
+    def leaked(self, operand):
+        """The error for a tensor of the body that is used outside of it."""
+        return NestingError(
+            f"a tensor of the body of a loop is used outside of it; it was computed at {self.store.place(operand._i)}. Return it from the body"
+        )
 
     def here(self, operand):
         """A tensor from outside as one of the body."""
@@ -281,9 +283,9 @@ class _Recorder:
         # What only passes through is an argument as well.
         inner = {id(leaf): trace.here(leaf) for leaf in outer}
         leaves, results = ([inner.get(id(leaf), leaf) for leaf in part] for part in (leaves, results))
-        after = [_described(leaf, f"the carry{name} that {self.what} returned") for leaf, name in zip(leaves, leaf_names(structure))]
+        after = list(map(_described, leaves))
         self._compare(after)
-        layout = Layout([_described(leaf, "the result" + name) for leaf, name in zip(results, leaf_names(shape)) if leaf is not None], shape)
+        layout = Layout([_described(leaf) for leaf in results if leaf is not None], shape)
         for name, leaf, (_, char) in zip(leaf_names(structure), leaves, self.carry.leaves):
             if np.dtype(char).kind in "iu" and np.dtype(char).itemsize == 8 and not np.all(np.abs(leaf) <= EXACT):
                 raise DtypeError(f"the carry{name} that {self.what} returned is an integer above 2 ** 53, which a loop does not carry exactly")
@@ -305,7 +307,7 @@ class _Recorder:
                 )
             if np.dtype(before).kind != "f" and np.dtype(char).kind == "f":
                 promoted[k] = char
-            elif char != before and np.dtype(char).kind == "f" and before == "f":
+            elif char != before and np.dtype(char).kind == np.dtype(before).kind == "f":
                 raise StructureError(
                     f"{self.what} changes the dtype of the carry{name}: it was {was} {np.dtype(before)} and is {shape} {np.dtype(char)}; a "
                     "carry keeps its dtype"

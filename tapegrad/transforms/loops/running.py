@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import math
 
 import numpy as np
@@ -12,7 +11,7 @@ from ...array.dual import Dual
 from ...array.functions import concatenate, reshape
 from ...array.record import apply, normalise, tracked
 from ...common import config
-from ...common.errors import GradientError, GuardError, OptionError, StructureError
+from ...common.errors import GradientError, GuardError, OptionError, StructureError, TapegradError
 from ...common.tree import flatten, unflatten
 from ...kernel.reasons import NotLowered
 from .body import Layout, Promoted, Unrecordable, as_float64, recorded, value_of
@@ -56,13 +55,13 @@ def loop(function, init, xs, turns, reverse, memory, name, others=()):
 class _Call:
     def __init__(self, function, leaves, structure, chars, xs, turns, reverse, memory, name):
         self.function, self.name, self.turns, self.captures = function, name, turns, []
-        self.carry = Layout.of(unflatten(structure, leaves), "the carry")
+        self.carry = Layout.of(unflatten(structure, leaves))
         self.carry.leaves = [(shape, chars.get(k, char)) for k, (shape, char) in enumerate(self.carry.leaves)]
         self.start = self.carry.pack(leaves)
         self.element, rows = None, np.zeros((turns or 0, 0))
         if xs is not None:
             elements = [leaf[0] if len(leaf) else np.zeros(leaf.shape[1:], leaf.dtype) for leaf in xs[0]]
-            self.element = Layout.of(unflatten(xs[1], elements), "an element of xs")
+            self.element = Layout.of(unflatten(xs[1], elements))
             rows = _rows(xs[0], turns)
         self.rows, self.results = rows, None
         self.reverse, self.memory = reverse, memory
@@ -76,8 +75,13 @@ class _Call:
         for other in others:
             if not np.array_equal(other, start.ravel()):
                 # What it cannot compute here it may be able to where it is taken.
-                with contextlib.suppress(ArithmeticError, ValueError, np.linalg.LinAlgError), np.errstate(all="ignore"):
-                    self._meet(np.array(other, np.float64), 0, rows)
+                try:
+                    with np.errstate(all="ignore"):
+                        self._meet(np.array(other, np.float64), 0, rows)
+                except TapegradError:
+                    raise
+                except (ArithmeticError, ValueError, np.linalg.LinAlgError):
+                    pass
         z = self.loop.run(start, self._captured(), rows, lambda carry, turn, captured, xs: self._meet(carry, turn, xs))
         self.loop.later = self._later
         captured = _packed([tensor for tensor, _ in self.captures])
@@ -127,8 +131,8 @@ class _Call:
 
         if self.loop is not None and len(self.loop.paths) == self.limit:
             raise GradientError(
-                f"{self.name} has taken {self.limit} paths, and takes another one in turn {turn}: it decides on values by `if`. Write such a choice "
-                "with tg.cond or np.where, or raise tg.config.paths"
+                f"{self.name} has taken {self.limit} paths, and takes another one in turn {turn}: it decides on values by `if`, the last time at "
+                f"{self.loop.paths[-1].tape.guards[-1].place}. Write such a choice with tg.cond or np.where, or raise tg.config.paths"
             )
         element = rows[len(rows) - 1 - turn if self.reverse else turn] if self.element is not None else np.zeros(0)
         tape, places, constants, (leaves, results, missing), stops = recorded(
