@@ -158,7 +158,7 @@ class Graph:
         return self._weights
 
     @property
-    def values(self):
+    def values(self) -> np.ndarray:
         """The weights as an array, to look at."""
         return np.array(self._numbers) if self._weights is None else np.asarray(self._weights.detach())
 

@@ -245,7 +245,7 @@ class Recording(Sweeps):
 
     # -- forward mode ----------------------------------------------------------------
     def _pushed(self, directions):
-        if any(s.in_python and not s.row.primitive.has_rule("jvp") for s in self._signatures()):
+        if self.primitive and any(s.in_python and not s.row.primitive.has_rule("jvp") for s in self._signatures()):
             return self._pushed_by_rows(directions)
         if directions is not None:
             return self._pushed_behind(0, self.inputs, directions)

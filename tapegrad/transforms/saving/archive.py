@@ -20,6 +20,8 @@ CHARS = "df?bBhHiIlLqQ"
 AXES = 16
 #: Numbers in a file are below this: extents, positions, attributes; and the elements of an array.
 LARGEST = 1 << 40
+#: The most bytes of a file, and of the values of its tape, unless the caller says otherwise.
+MAX_BYTES = 1 << 30
 
 
 def need(condition, what):

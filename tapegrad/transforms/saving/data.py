@@ -12,9 +12,9 @@ from ...array.differentiable import Differentiable
 from ...array.tensor import Parameter, Tensor, rebuilt
 from ...common.errors import TapeFileError, said_by
 from ...common.tree import flatten, unflatten
-from .archive import need, packed, unpacked
+from .archive import MAX_BYTES, need, packed, unpacked
 from .literals import decoded, encoded
-from .save import MAX_BYTES, read, write
+from .save import read, write
 
 _FORMAT, _KINDS = "tapegrad data", {"Tensor": Tensor, "Parameter": Parameter}
 

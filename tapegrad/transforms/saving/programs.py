@@ -18,7 +18,7 @@ from ...common.errors import TapeFileError
 from ...common.tree import LEAF, Structure
 from ...rules.loops import CAPTURED, CARRY, ELEMENT, NEXT, RESULT
 from ...tape.meta import SCALAR
-from .archive import LARGEST, need
+from .archive import LARGEST, MAX_BYTES, need
 
 #: Loops inside of loops, and tangents of tangents, in a file; letters of a name; paths, whose numbers are one byte.
 DEPTH, TIMES, LETTERS, PATHS = 16, 8, 4096, 128
@@ -43,7 +43,9 @@ class Writer:
         return self._numbers[loop]
 
     def _loop(self, loop):
-        lengths = [loop.carry, loop.captured, loop.element, loop.result, loop.rows, loop.capacity, loop.dense, loop.room]
+        # As who reads it with the usual limit has it.
+        room = min(loop.room, MAX_BYTES // (8 * loop.carry + 1))
+        lengths = [loop.carry, loop.captured, loop.element, loop.result, loop.rows, loop.capacity, loop.dense, room]
         return [list(map(int, lengths)), bool(loop.bounded), bool(loop.reverse), loop.name, [self._path(path) for path in tuple(loop.paths)]]
 
     def _path(self, path):

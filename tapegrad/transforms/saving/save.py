@@ -36,7 +36,7 @@ from ...tape.layout import ARRAY_LEAF, CONTINUES, FIRST_ARRAY, SCALAR_LEAF, TRAC
 from ...tape.meta import SCALAR, axes_in_memory, c_array, c_strides, meta_of
 from ...tape.places import Place
 from ...tape.store import RECORD_DTYPE
-from .archive import AXES, CHARS, LARGEST, need, packed, unpacked
+from .archive import AXES, CHARS, LARGEST, MAX_BYTES, need, packed, unpacked
 from .literals import decoded, decoded_function, encoded, encoded_function
 from .loaded import LoadedHost, LoadedTape
 from .programs import Reader, Writer
@@ -47,8 +47,6 @@ _CODES = {0: -1, SCALAR_LEAF: -2, ARRAY_LEAF: -3, TRACED: -4, CONTINUES: -5}
 _KINDS = {kind.__name__: kind for kind in (dict, list, tuple, np.ndarray)}
 #: Lines of a source file, and letters of a text, are fewer.
 LINES, LETTERS = 1 << 31, 4096
-#: The most bytes of a file, and of the values of its tape, unless the caller says otherwise.
-MAX_BYTES = 1 << 30
 #: Bytes, at most about, of the Python objects that a byte of JSON stands for.
 OBJECTS = 32
 

@@ -36,7 +36,10 @@ def test_the_program_of_the_help_runs(capsys):
 def test_info_prints_what_tg_info_says(capsys):
     assert main(["info"]) == 0
     printed = dict(line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines())
-    assert printed == {name: value.strip() for name, value in tg.info().items()}
+    info = {name: value.strip() for name, value in tg.info().items()}
+    # Other processes may write to the same folder meanwhile.
+    assert ("on_disk" in printed) == ("on_disk" in info)
+    assert {**printed, "on_disk": ""} == {**info, "on_disk": ""}
     assert printed["tapegrad"] == tg.__version__
     assert {"python", "numpy", "numba", "llvmlite", "cpu", "cache_dir"} <= set(printed)
 

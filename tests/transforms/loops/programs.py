@@ -292,8 +292,8 @@ class Program:
     points: list
     forms: collections.Counter
 
-    def function(self, ops):
-        names = {"ops": ops, "np": np, "XS": XS, "ROWS": ROWS, "TABLE": TABLE, "RATE": 0.8, "State": State, "summed": summed, "__name__": "program"}
+    def function(self, ops, numpy=np):
+        names = {"ops": ops, "np": numpy, "XS": XS, "ROWS": ROWS, "TABLE": TABLE, "RATE": 0.8, "State": State, "summed": summed, "__name__": "program"}
         exec(compile(self.source, f"<loops, seed {self.seed}>", "exec"), names)
         return names["f"]
 
@@ -383,6 +383,17 @@ class Dual:
     __gt__ = lambda self, other: self._apart(other) > 0.0
 
 
+class OfDuals:
+    """NumPy, whose functions take arrays in which some elements are dual numbers and some are numbers."""
+
+    def __getattr__(self, name):
+        function = getattr(np, name)
+        if name not in ("sin", "cos", "exp", "tanh", "sqrt"):
+            return function
+        lifted = np.frompyfunc(lambda x: x if isinstance(x, Dual) else Dual(x, 0.0), 1, 1)
+        return lambda x: function(lifted(x) if isinstance(x, np.ndarray) and x.dtype == object else x)
+
+
 class Oracle:
     """Value, gradient, and Hessian times `direction` of a program by dual numbers, at a point.
 
@@ -393,7 +404,7 @@ class Oracle:
     """
 
     def __init__(self, program, point, second=True):
-        f, n = program.function(plainly), len(point)
+        f, n = program.function(plainly, OfDuals()), len(point)
         self.value = float(f(point))
         self.direction = np.cos(np.arange(n))
         Dual.margin = math.inf
