@@ -17,7 +17,7 @@ from ...array.dual import Dual
 from ...array.functions import concatenate, reshape, stack
 from ...array.record import follow_forwarding, record_nondiff, tracked
 from ...autograd.tape import Tape
-from ...common.errors import DtypeError, NestingError, StructureError
+from ...common.errors import NestingError, StructureError
 from ...common.host_functions import HostFunction
 from ...common.tree import flatten, leaf_names, unflatten
 from ...program.finish import finish
@@ -66,7 +66,7 @@ class Layout:
         """The vector of these leaves, of numbers, arrays and tensors."""
         if any(isinstance(leaf, Differentiable) for leaf in leaves):
             return _joined([as_float64(leaf) for leaf in leaves])
-        return np.concatenate([np.reshape(np.asarray(leaf, np.float64), -1) for leaf in leaves] or [np.zeros(0)])
+        return np.concatenate([np.reshape(as_float64(leaf), -1) for leaf in leaves] or [np.zeros(0)])
 
     def unpack(self, vector):
         """The leaves out of a vector, or out of rows of it (a first axis in front of each leaf)."""
@@ -111,9 +111,13 @@ def as_dtype(x, char):
 
 
 def as_float64(leaf):
-    """A leaf as an array or tensor of float64."""
+    """A leaf as an array or tensor of float64; integers that are no such numbers go along in Python."""
     if not isinstance(leaf, Differentiable):
-        return np.asarray(leaf, np.float64)
+        leaf = np.asarray(leaf)
+    if leaf.dtype.kind in "iu" and leaf.dtype.itemsize == 8 and not np.all(np.abs(leaf) <= EXACT):
+        raise Unrecordable
+    if not isinstance(leaf, Differentiable):
+        return leaf.astype(np.float64)
     return leaf if leaf.dtype.char == "d" else leaf.astype(np.float64)
 
 
@@ -164,7 +168,7 @@ class BodyTrace(Trace):
         inner = self._inner.get(key)
         if inner is None:
             self.places.append(place_of(self.captures, operand))
-            leaf = self.enter(np.asarray(operand._v, np.float64))
+            leaf = self.enter(as_float64(np.asarray(operand._v)))
             inner = self._inner[key] = as_dtype(leaf, np.asarray(operand._v).dtype.char)
         return inner
 
@@ -286,9 +290,6 @@ class _Recorder:
         after = list(map(_described, leaves))
         self._compare(after)
         layout = Layout([_described(leaf) for leaf in results if leaf is not None], shape)
-        for name, leaf, (_, char) in zip(leaf_names(structure), leaves, self.carry.leaves):
-            if np.dtype(char).kind in "iu" and np.dtype(char).itemsize == 8 and not np.all(np.abs(leaf) <= EXACT):
-                raise DtypeError(f"the carry{name} that {self.what} returned is an integer above 2 ** 53, which a loop does not carry exactly")
         trace.parameters()
         vectors = [self.carry.pack(leaves), layout.pack([leaf for leaf in results if leaf is not None])]
         finished = finish(trace, vectors, [True] * len(trace.input_slots))
