@@ -101,7 +101,8 @@ def test_signatures_of_shapes_that_are_gone(kind):
     before = len(evict())
     for n in range(3, 60):
         KINDS[kind](n)
-    assert len(Signature.ALL) < before + 4 * MOST
+    # Twice as many as live may wait.
+    assert len(Signature.ALL) < 2 * before + 4 * MOST
     gc.collect()
     thread_state().store.signatures.clear()
     assert len(evict()) <= before + MOST

@@ -33,6 +33,10 @@ def test_row(name):
         args = [operands[k] for k in slots]
         tape = tg.value_and_grad(function, tuple(range(len(args)))).tape(*args)
         loaded = from_bytes(to_bytes(tape))
+        for program in (dict(item.entry.attrs).get("program") for item in (*tape.items, *loaded.items) if item.entry.name == "loop"):
+            # What a loop keeps says whether kernels ran it, which earlier tests may have decided.
+            if program is not None:
+                program.prepared(always=True)
         for a, b in zip(_flat(tape.value_and_grad(*args)), _flat(loaded.value_and_grad(*args)), strict=True):
             assert np.asarray(a).tobytes() == np.asarray(b).tobytes()
         tried += 1
