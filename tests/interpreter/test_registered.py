@@ -31,12 +31,14 @@ def few(monkeypatch):
     state.spare = None
     evict()
     # Twice as many may wait as live: what lives of earlier tests does not count in these.
-    earlier = Signature.BY_KEY
+    earlier, alive = Signature.BY_KEY, Signature.ALL
     monkeypatch.setattr(Signature, "BY_KEY", {})
+    monkeypatch.setattr(Signature, "ALL", weakref.WeakValueDictionary())
     monkeypatch.setattr(Signature, "_limit", MOST)
     yield
     evict()
     earlier.update(Signature.BY_KEY)
+    alive.update(Signature.ALL)
 
 
 def evict():
