@@ -13,6 +13,7 @@ import pytest
 import tapegrad as tg
 from tapegrad.common.errors import UnsupportedInNumbaError
 
+from .checked import checked
 from .generated import difference
 
 numba = pytest.importorskip("numba")
@@ -347,6 +348,48 @@ def test_programs_made_at_random_agree_with_dual_numbers(seed):
 def test_more_programs_made_at_random(seed):
     error, text = difference(seed)
     assert error <= 1e-12, text
+
+
+def powers(x, n):
+    s = 0.5
+    for i in range(n):
+        s = math.sin(s * x[i % 8])
+    return s
+
+
+def guarded(x, n):
+    s = 0.5
+    for i in range(n):
+        s = math.sin(s * x[i % 8])
+        if i == 5:
+            raise ValueError("five")
+    return s
+
+
+def kept_beside_helpers(x, n):
+    s = 0.5
+    for i in range(n):  # keeps s, while the helper keeps things of its own on the same stack
+        s = math.sin(s + plain_recursive(0.1 * x[i % 8], i % 4))
+    return s
+
+
+def test_the_stack_has_room_for_all_that_is_kept():
+    gradient = tg.njit_grad(kept_beside_helpers, mode="reverse")
+    with checked():
+        gradient(AT, 1)
+    for turns in range(100, 400):  # the stack grows at another turn, in the loop or in the helper
+        assert np.isfinite(gradient(AT, turns)).all()
+    assert np.allclose(gradient(AT, 200), differences(lambda x: kept_beside_helpers(x, 200), AT), rtol=2e-7, atol=2e-8)
+
+
+def test_loops_that_are_longer_than_memory():
+    gradient, stopped = tg.njit_grad(powers, mode="reverse"), tg.njit_grad(guarded, mode="reverse")
+    for turns in (10**13, 2**62, 2**63 - 1):
+        with pytest.raises(MemoryError, match="reverse sweep"):
+            gradient(AT, turns)
+        with pytest.raises(ValueError, match="five"):  # room is made as the turns come
+            stopped(AT, turns)
+    assert np.allclose(gradient(AT, 20), differences(lambda x: powers(x, 20), AT), rtol=2e-7, atol=2e-8)
 
 
 Parameters = collections.namedtuple("Parameters", "rate table")

@@ -61,9 +61,13 @@ def _field(builder, record, k):
     return cgutils.gep_inbounds(builder, record, 0, k)
 
 
-def _allocate(builder, size):
+def _allocate(context, builder, size):
+    """Memory; an exception if there is none."""
     function = cgutils.get_or_insert_function(builder.module, ir.FunctionType(I8P, [I64]), "NRT_Allocate")
-    return builder.call(function, [size])
+    memory = builder.call(function, [size])
+    with builder.if_then(cgutils.is_null(builder, memory), likely=False):
+        context.call_conv.return_user_exc(builder, MemoryError, ("no memory for the reverse sweep",))
+    return memory
 
 
 def _free(builder, pointer):
@@ -81,7 +85,7 @@ def _pool(builder):
     return builder.module.globals[name]
 
 
-def _take(builder):
+def _take(context, builder):
     """An arena that waits in the pool, or a new one."""
     pool, place = _pool(builder), cgutils.alloca_once_value(builder, I64(0))
     for k in range(WAITING):
@@ -90,7 +94,7 @@ def _take(builder):
             builder.store(builder.atomic_rmw("xchg", slot, I64(0), "acquire"), place)
     with builder.if_then(builder.icmp_unsigned("==", builder.load(place), I64(0)), likely=False):
         size = 8 * len(ARENA.pointee.elements)
-        record = _allocate(builder, I64(size))
+        record = _allocate(context, builder, I64(size))
         cgutils.memset(builder, record, I64(size), 0)
         builder.store(builder.ptrtoint(record, I64), place)
     return builder.inttoptr(builder.load(place), ARENA)
@@ -151,7 +155,7 @@ def in_arena(dispatcher, count, owned):
         def emit(context, builder, _, args):
             result = dispatcher.get_compile_result(sig)
             context.add_linking_libs([result.library])
-            arena = _take(builder)
+            arena = _take(context, builder)
             values = [context.cast(builder, v, ty, want) for v, ty, want in zip(args, arguments, sig.args[1:])]
             status, value = context.call_internal_no_propagate(builder, result.fndesc, sig, [arena, *values])
             _give_back(builder, arena)
@@ -182,7 +186,7 @@ def shadow_like(typingctx, stack, a):
         chunk, used, capacity = (_field(builder, arena, k) for k in (2, 3, 4))
         with builder.if_then(builder.icmp_signed(">", builder.add(builder.load(used), size), builder.load(capacity)), likely=False):
             larger = builder.add(builder.shl(builder.load(capacity), I64(1)), builder.add(size, I64(4096)))
-            fresh = _allocate(builder, larger)
+            fresh = _allocate(context, builder, larger)
             builder.store(builder.load(chunk), builder.bitcast(fresh, I8P.as_pointer()))
             builder.store(fresh, chunk)
             builder.store(I64(HEAD), used)
@@ -215,16 +219,18 @@ def new_stack(typingctx, arena):
 
 
 @intrinsic
-def reserve(typingctx, stack, size):
-    """Make room for `size` more bytes."""
+def reserve(typingctx, stack, count, size):
+    """Make room for `count` times `size` more bytes."""
 
     def emit(context, builder, sig, args):
-        stack, size = args
+        stack, count, size = args
         base, used, capacity = (_field(builder, stack, k) for k in range(3))
+        endless = builder.icmp_unsigned(">", count, I64(1 << 40))  # (the product might overflow; no memory is that large)
+        size = builder.select(endless, I64(1 << 60), builder.mul(count, size))
         needed = builder.add(builder.load(used), size)
         with builder.if_then(builder.icmp_signed(">", needed, builder.load(capacity)), likely=False):
             larger = builder.add(builder.shl(needed, I64(1)), I64(4096))
-            fresh = _allocate(builder, larger)
+            fresh = _allocate(context, builder, larger)
             cgutils.raw_memcpy(builder, fresh, builder.load(base), builder.load(used), 1)
             _free(builder, builder.load(base))
             arena = builder.load(_field(builder, stack, 3))
@@ -233,7 +239,7 @@ def reserve(typingctx, stack, size):
                     builder.store(value, cell)
         return context.get_dummy_value()
 
-    return types.none(stack, types.int64), emit
+    return types.none(stack, types.int64, types.int64), emit
 
 
 def _hidden(builder, array):
