@@ -59,6 +59,7 @@ from .tape.modes import enable_grad, is_grad_enabled, no_grad, set_grad_enabled
 from .nopython.api import njit_derivative, njit_grad, njit_jacobian, njit_jvp, njit_value_and_grad, njit_vjp
 from .transforms.saving.data import load, save
 from .transforms.saving.save import load_tape
+from .transforms.vmap import vmap
 from .sparse.api import sparse_hessian, sparse_jacobian, sparsity
 from .autograd.tape import Tape
 from .array.tensor import Parameter, Tensor, tensor
@@ -102,7 +103,7 @@ __all__ = [
     "sigmoid", "sign", "sin", "sinc", "sinh", "softmax", "softplus", "sparse_hessian", "sparse_jacobian", "sparsity",
     "split", "sqrt", "square", "squeeze", "stack", "std", "stdtr", "stdtrit", "stop_gradient", "sub", "subtract", "sum", "sum_over", "swapaxes", "switch", "t",
     "take", "tan", "tanh", "tensor", "tile", "trace", "transpose", "true_divide", "trunc", "unsqueeze", "value_and_grad",
-    "var", "vjp", "where", "while_loop", "xlog1py", "xlogy", "y0", "y1", "yv", "zeros", "zeros_like",
+    "var", "vjp", "vmap", "where", "while_loop", "xlog1py", "xlogy", "y0", "y1", "yv", "zeros", "zeros_like",
 ]  # fmt: skip
 
 

@@ -13,10 +13,16 @@ from __future__ import annotations
 
 import hashlib
 import logging
+import operator
 import os
 import sys
+import types
 from functools import cache
 from pathlib import Path
+
+import numpy as np
+
+from .errors import OptionError
 
 logger = logging.getLogger("tapegrad")
 
@@ -32,7 +38,6 @@ quiet = os.environ.get("TAPEGRAD_QUIET") == "1"
 
 #: Paths that the body of a loop may take (`transforms.loops`), and bytes of carries that are kept for the way back where a loop is not told.
 paths, memory = 16, 1 << 30
-
 
 
 def _number(name, otherwise, what):
@@ -51,8 +56,35 @@ def cores():
 #: Bytes of compiled code on disk, at most (`codegen.disk`).
 cache_bytes = _number("TAPEGRAD_CACHE_BYTES", 1 << 30, "bytes, as 1000000000")
 
-#: Threads that share the work of one call (`common.pool`), this one among them.
-threads = _number("TAPEGRAD_THREADS", cores(), "threads, as 2")
+#: Threads that `threads` may ask for, at most; and how many it asks for, where machine code finds it (`codegen.threads`).
+MOST_THREADS, threads_word = 1024, np.zeros(1, np.int64)
+
+
+class _Config(types.ModuleType):
+    """This module: a number of threads that cannot be is refused where it is set."""
+
+    @property
+    def threads(self):
+        """Threads that share the work of one call, the calling one among them (`common.pool`, `codegen.threads`)."""
+        return int(threads_word[0])
+
+    @threads.setter
+    def threads(self, count):
+        _set_threads("tg.config.threads", count)
+
+
+def _set_threads(name, count):
+    try:
+        number = operator.index(count)
+    except TypeError:
+        number = 0
+    if not 1 <= number <= MOST_THREADS:
+        raise OptionError(f"{name} is {count!r}; give a number of threads from 1 to {MOST_THREADS}: this process may use {cores()} cores")
+    threads_word[0] = number
+
+
+_set_threads("TAPEGRAD_THREADS", _number("TAPEGRAD_THREADS", min(cores(), MOST_THREADS), "threads, as 2"))
+sys.modules[__name__].__class__ = _Config
 
 #: As tapegrad's own tests want it, and for systems where something of that does not work: what only some systems have is not used.
 #: These are libmvec (`codegen.vector_math`), ``malloc_trim`` (`common.memory`) and locks on folders (`codegen.disk`).

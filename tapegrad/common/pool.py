@@ -17,32 +17,12 @@ from collections import deque
 from concurrent.futures import ThreadPoolExecutor
 
 from . import config
-from .errors import OptionError
 from .uninterrupted import remade, uninterrupted
-
-#: Threads that `config.threads` may ask for, at most.
-MOST = 1024
 
 _HERE = threading.local()
 _LOCK = remade(threading.Lock())
 #: The executor, and for how many threads it is; none yet.
 _EXECUTOR: list = [None, 0]
-
-
-def threads():
-    """`config.threads`, checked.
-
-    Raises
-    ------
-    OptionError
-    """
-    try:
-        count = operator.index(config.threads)
-    except TypeError:
-        count = 0
-    if not 1 <= count <= MOST:
-        raise OptionError(f"tg.config.threads is {config.threads!r}; give a number of threads from 1 to {MOST}: this process may use {config.cores()} cores")
-    return count
 
 
 def run(work, chunks):
@@ -64,7 +44,7 @@ def run(work, chunks):
     Exception
         What `work` has raised, of the chunks begun the first one that did; no more are begun, and none is at work any more.
     """
-    count = min(threads(), chunks)
+    count = min(config.threads, chunks)
     if count < 2 or getattr(_HERE, "inside", False):
         return [work(k) for k in range(chunks)]
     shared = _Shared(work, chunks)

@@ -27,7 +27,7 @@ import numpy as np
 from ..array.differentiable import Differentiable
 from ..autograd import nested
 from ..autograd.custom import Primitive
-from ..common import pool
+from ..common import config, pool
 from ..common.errors import HigherOrderError, OptionError, ShapeError, StructureError
 from ..common.tree import flatten, unflatten
 from ..common.uninterrupted import remade, uninterrupted
@@ -52,8 +52,8 @@ class Threads:
     """
 
     def __init__(self, count=None):
-        if count is not None and not (is_number(count) and 1 <= count <= pool.MOST):
-            raise OptionError(f"threads={count!r}: give a number of threads from 1 to {pool.MOST}")
+        if count is not None and not (is_number(count) and 1 <= count <= config.MOST_THREADS):
+            raise OptionError(f"threads={count!r}: give a number of threads from 1 to {config.MOST_THREADS}")
         self._count = count
 
     def collect(self, work, arguments, source, ended):
@@ -79,7 +79,7 @@ class Threads:
                 ended.set()
                 raise
 
-        count = pool.threads() if self._count is None else self._count
+        count = config.threads if self._count is None else self._count
         while not ended.is_set():
             pool.run(turns, count if source.count is None else min(count, source.count))
         return tree.total(), [name for _, name in sorted(notes)]
