@@ -10,6 +10,7 @@ Imports: nothing of the package.
 `dtypes`           which numbers can carry a derivative.
 `host_functions`   functions without derivative by name, so that a file can say which.
 `uninterrupted`    work that signals and forks wait for; `waiting`, what a call waits for, said, and what is done meanwhile.
+`pool`             threads that share the work of one call.
 `observers`        listeners for values that leave the tape; handles of hooks.
 `printing`, `memory`, `version`   are what their names say.
 """

@@ -6,17 +6,23 @@ reported once on the logger ``tapegrad`` and code is then kept in memory only.
 ``TAPEGRAD_CACHE_BYTES`` (and the variable `cache_bytes`) says how many bytes may be in it: what has not been used for longest is dropped.
 ``TAPEGRAD_KERNEL`` (and the variable `kernel`) says when tapes become machine code, ``TAPEGRAD_STRICT`` (and `strict`)
 what becomes of faults of tapegrad itself while that is done, and ``TAPEGRAD_QUIET`` (and `quiet`) whether it is said what a call
-waits for.
+waits for.  ``TAPEGRAD_THREADS`` (and `threads`) says how many threads share the work of one call (`common.pool`).
 """
 
 from __future__ import annotations
 
 import hashlib
 import logging
+import operator
 import os
 import sys
+import types
 from functools import cache
 from pathlib import Path
+
+import numpy as np
+
+from .errors import OptionError
 
 logger = logging.getLogger("tapegrad")
 
@@ -33,11 +39,52 @@ quiet = os.environ.get("TAPEGRAD_QUIET") == "1"
 #: Paths that the body of a loop may take (`transforms.loops`), and bytes of carries that are kept for the way back where a loop is not told.
 paths, memory = 16, 1 << 30
 
+
+def _number(name, otherwise, what):
+    """A whole number that the environment says."""
+    try:
+        return int(os.environ.get(name) or otherwise)
+    except ValueError:
+        raise ValueError(f"{name} is {os.environ[name]!r}; give a number of {what}") from None
+
+
+def cores():
+    """The cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
 #: Bytes of compiled code on disk, at most (`codegen.disk`).
-try:
-    cache_bytes = int(os.environ.get("TAPEGRAD_CACHE_BYTES") or 1 << 30)
-except ValueError:
-    raise ValueError(f"TAPEGRAD_CACHE_BYTES is {os.environ['TAPEGRAD_CACHE_BYTES']!r}; give a number of bytes, as 1000000000") from None
+cache_bytes = _number("TAPEGRAD_CACHE_BYTES", 1 << 30, "bytes, as 1000000000")
+
+#: Threads that `threads` may ask for, at most; and how many it asks for, where machine code finds it (`codegen.threads`).
+MOST_THREADS, threads_word = 1024, np.zeros(1, np.int64)
+
+
+class _Config(types.ModuleType):
+    """This module: a number of threads that cannot be is refused where it is set."""
+
+    @property
+    def threads(self):
+        """Threads that share the work of one call, the calling one among them (`common.pool`, `codegen.threads`)."""
+        return int(threads_word[0])
+
+    @threads.setter
+    def threads(self, count):
+        _set_threads("tg.config.threads", count)
+
+
+def _set_threads(name, count):
+    try:
+        number = operator.index(count)
+    except TypeError:
+        number = 0
+    if not 1 <= number <= MOST_THREADS:
+        raise OptionError(f"{name} is {count!r}; give a number of threads from 1 to {MOST_THREADS}: this process may use {cores()} cores")
+    threads_word[0] = number
+
+
+_set_threads("TAPEGRAD_THREADS", _number("TAPEGRAD_THREADS", min(cores(), MOST_THREADS), "threads, as 2"))
+sys.modules[__name__].__class__ = _Config
 
 #: As tapegrad's own tests want it, and for systems where something of that does not work: what only some systems have is not used.
 #: These are libmvec (`codegen.vector_math`), ``malloc_trim`` (`common.memory`) and locks on folders (`codegen.disk`).

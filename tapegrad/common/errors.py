@@ -206,6 +206,10 @@ class NonFiniteError(TapegradError, FloatingPointError):
     """A value or a derivative is infinite or not a number; says at which operation."""
 
 
+class WorkerError(TapegradError, RuntimeError):
+    """A worker of a cluster cannot do its part: it has no tapegrad, or another version, or comes to an end each time."""
+
+
 class ConvergenceError(TapegradError, RuntimeError):
     """A solver found no solution: the residual is not small."""
 

@@ -31,6 +31,10 @@ class Structure:
     def __hash__(self):
         return self._hash
 
+    def __reduce__(self):
+        # Hashes of classes are others in another process.
+        return Structure, (self.kind, self.keys, self.parts)
+
     def __eq__(self, other):
         return (
             isinstance(other, Structure)

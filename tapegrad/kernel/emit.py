@@ -23,6 +23,7 @@ from .cut import buffers, costs, cut
 from .emit_piece import NONE, Shared, const, loop_names
 from .emit_values import POINTER
 from .plan import plan
+from .spreading import spread
 from .trampoline import LIMIT, emit_entry
 
 #: Bytes of temporaries up to which memory is not used again, so that loops may share a function.
@@ -77,7 +78,7 @@ class Emission:
         temporary = sum(b.nbytes for b in buffers(program.body) if b.role == K.TEMPORARY)
         cost = costs(program.body)
         self.size = sum(cost[id(s)] for s in program.body)
-        pieces = cut(program, options.limit, temporary > _SMALL, cost)
+        pieces = cut(program, options.limit, temporary > _SMALL, cost, spread(program))
         layout = plan(pieces, program)
         module = ir.Module("kernel")
         shared = Shared(module, program, layout, options, self.size)

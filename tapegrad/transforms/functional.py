@@ -232,8 +232,7 @@ def under_jit(function, options):
     """`function` recorded: a transformation made anew, or a `Jitted`."""
     if isinstance(function, Jitted) or not isinstance(function, Transformed):
         return Jitted(getattr(function, "__wrapped__", function) if isinstance(function, Jitted) else function, options)
-    (inner, *args), kwargs = function._made_of
-    return type(function)(under_jit(inner, options) if isinstance(inner, Jitted) else Jitted(inner, options), *args, **kwargs)
+    return of_another(function, lambda inner: under_jit(inner, options) if isinstance(inner, Jitted) else Jitted(inner, options))
 
 
 def not_under_jit(function):
@@ -242,8 +241,13 @@ def not_under_jit(function):
         return function.__wrapped__
     if not isinstance(function, Transformed):
         return function
+    return of_another(function, not_under_jit)
+
+
+def of_another(function, change):
+    """The transformation `function`, made anew of what `change` makes of its function."""
     (inner, *args), kwargs = function._made_of
-    return type(function)(not_under_jit(inner), *args, **kwargs)
+    return type(function)(change(inner), *args, **kwargs)
 
 
 @overload

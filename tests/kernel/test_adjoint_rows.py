@@ -12,6 +12,9 @@ from tests.transforms.replay.rows import moved, weighted
 #: Rows whose adjoint sums, solves systems or multiplies matrices in another order than the sweep's.
 LOOSE = {"binary_cross_entropy_with_logits", "inv", "solve", "det", "logabsdet", "cholesky", "eigh", "svd", "qr", "pinv", "solve_triangular", "matmul"}
 
+#: Rows whose slope is a difference of larger numbers: some of the last bits of vectorised and of single logarithms are left of it.
+CANCELLING = {"stdtr_ddf"}
+
 
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("example", numbered(few=3))
@@ -20,7 +23,7 @@ def test_row(example):
     if function is None:
         return
     row = example.row
-    check(function, *args, at=[moved(args)], ulps=256 if row.name in LOOSE else 4)
+    check(function, *args, at=[moved(args)], ulps=256 if row.name in LOOSE else 16 if row.name in CANCELLING else 4)
 
 
 #: Scalar rows of two operands that need an adjoint in both.

@@ -45,7 +45,7 @@ def test_tables_are_not_in_the_code(kept_here):  # noqa: F811
 def test_another_processor_has_code_of_its_own(kept_here, monkeypatch):  # noqa: F811
     x, counts = np.linspace(0.1, 0.8, 6), dict(kernel.COUNTS)
     for processor in ("here", "elsewhere", "here"):
-        monkeypatch.setattr(code, "_makers", lambda processor=processor: processor)
+        monkeypatch.setattr(code, "makers", lambda processor=processor: processor)
         made = tg.value_and_grad(lambda x: np.sum(x * x * x)).kernel(x)
         np.testing.assert_allclose(made.answer([x])[1][1], 3 * x * x, rtol=1e-14)
     assert [kernel.COUNTS[what] - counts[what] for what in ("compiled", "loaded")] == [2, 1]

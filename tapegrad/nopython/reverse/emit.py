@@ -95,7 +95,7 @@ class Sweeps(Adjoints):
     def _push(self, loop, reserved=False):
         size, push, _ = self.plan.frame(loop)
         if not reserved:
-            self.call(runtime.reserve, self.stack, self.global_(size))
+            self.call(runtime.reserve, self.stack, self.global_(1), self.global_(size))
         values = self.put(ir.Expr.build_tuple([self.p.var(n) for n in loop.frame], self.p.loc))
         self.call(push, self.stack, values)
 
@@ -138,8 +138,7 @@ class Sweeps(Adjoints):
             if not loop.counted:
                 self.assign(loop.count, p.var(self.global_(0)))
             if loop.frame and plan.reserved(loop):
-                size = ir.Expr.binop(operator.mul, p.var(self._trips(loop)), p.var(self.global_(plan.frame(loop)[0])), loc)
-                self.call(runtime.reserve, self.stack, self.put(size))
+                self.call(runtime.reserve, self.stack, self._trips(loop), self.global_(plan.frame(loop)[0]))
         last = old.body[-1]
         for succ in p.succs[label]:
             if succ in plan.selected:

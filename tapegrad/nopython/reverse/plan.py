@@ -75,8 +75,12 @@ class Plan:
         return at is None or name in self.r.kept_by_caller or not common(self.p.chain[at], self.p.chain[label])
 
     def reserved(self, loop):
-        """Whether the room for all turns is made before the loop."""
-        return loop.counted and not any(inner is not loop and inner.body < loop.body and inner.frame for inner in self.p.loops)
+        """Whether the room for all turns is made before the loop.
+
+        Nothing else in it may use it up, no inner loop and no helper, nor may an exception end the loop before its range does.
+        """
+        ends = [b for block in loop.body for b in self.p.succs[block] if b not in self.p.live]
+        return loop.counted and not ends and not any(label in loop.body and label != loop.latch for label in self.pushing)
 
     def frame(self, loop):
         return runtime.frame(tuple(self.type(n) for n in loop.frame))
@@ -361,6 +365,7 @@ class Plan:
                     break
         for loop in loops:
             loop.frame = sorted(wanted[loop.header], key=lambda n: (str(self.type(n)), n))
+        self.pushing = {loop.latch for loop in loops if loop.frame} | {label for label, _, s in p.statements() if self.r.paired(s)}
 
     def _last_turn(self, loop):
         """Blocks that may run in a turn that does not end with the back edge."""

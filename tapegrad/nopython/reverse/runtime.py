@@ -12,18 +12,20 @@ from functools import cache
 import numba
 from llvmlite import ir
 from numba.core import cgutils, types
+from numba.core.callconv import Status, excinfo_ptr_t
 from numba.core.datamodel import models
+from numba.core.imputils import impl_ret_borrowed
 from numba.core.registry import cpu_target
 from numba.extending import intrinsic, register_model
 from numba.np.arrayobj import populate_array
 
 from ...codegen.emit import Emitter
 from ..scalars import plain
-from ..types import F64, I64
+from ..types import F64, I32, I64
 
 I8P = ir.IntType(8).as_pointer()
-#: base and capacity of the stack; newest chunk, bytes used of it, its size
-ARENA = ir.LiteralStructType([I8P, I64, I8P, I64, I64]).as_pointer()
+#: base and capacity of the stack; newest chunk, bytes used of it, its size; where in the stack the newest array is
+ARENA = ir.LiteralStructType([I8P, I64, I8P, I64, I64, I64]).as_pointer()
 #: base, bytes used and capacity of the stack, which LLVM holds in registers; the arena
 STACK = ir.LiteralStructType([I8P, I64, I64, ARENA]).as_pointer()
 #: How many arenas wait for the next call of one function, and how large one may be to wait.
@@ -61,9 +63,13 @@ def _field(builder, record, k):
     return cgutils.gep_inbounds(builder, record, 0, k)
 
 
-def _allocate(builder, size):
+def _allocate(context, builder, size):
+    """Memory; an exception if there is none."""
     function = cgutils.get_or_insert_function(builder.module, ir.FunctionType(I8P, [I64]), "NRT_Allocate")
-    return builder.call(function, [size])
+    memory = builder.call(function, [size])
+    with builder.if_then(cgutils.is_null(builder, memory), likely=False):
+        context.call_conv.return_user_exc(builder, MemoryError, ("no memory for the reverse sweep",))
+    return memory
 
 
 def _free(builder, pointer):
@@ -81,7 +87,7 @@ def _pool(builder):
     return builder.module.globals[name]
 
 
-def _take(builder):
+def _take(context, builder):
     """An arena that waits in the pool, or a new one."""
     pool, place = _pool(builder), cgutils.alloca_once_value(builder, I64(0))
     for k in range(WAITING):
@@ -90,7 +96,7 @@ def _take(builder):
             builder.store(builder.atomic_rmw("xchg", slot, I64(0), "acquire"), place)
     with builder.if_then(builder.icmp_unsigned("==", builder.load(place), I64(0)), likely=False):
         size = 8 * len(ARENA.pointee.elements)
-        record = _allocate(builder, I64(size))
+        record = _allocate(context, builder, I64(size))
         cgutils.memset(builder, record, I64(size), 0)
         builder.store(builder.ptrtoint(record, I64), place)
     return builder.inttoptr(builder.load(place), ARENA)
@@ -139,34 +145,66 @@ def _free_list(builder, first):
     builder.position_at_end(end)
 
 
-def in_arena(dispatcher, count, owned):
-    """Function of `count` arguments that calls `dispatcher` with an arena before them, and gives the arena back.
+def _forget_frames(context, builder, arena):
+    """Let go of the arrays that frames still hold, after an exception; each is kept after the address of the one before it."""
+    base, last = builder.load(_field(builder, arena, 0)), _field(builder, arena, 5)
+    test, body, end = (builder.append_basic_block(f"frames.{part}") for part in ("test", "body", "end"))
+    builder.branch(test)
+    builder.position_at_end(test)
+    each = builder.load(last)
+    builder.cbranch(builder.icmp_signed("==", each, I64(0)), end, body)
+    builder.position_at_end(body)
+    place = builder.bitcast(builder.gep(base, [each]), I64.as_pointer())
+    builder.store(builder.load(builder.gep(place, [I64(-1)])), last)
+    context.nrt.decref(builder, types.MemInfoPointer(types.uint8), builder.inttoptr(builder.load(place), I8P))
+    builder.branch(test)
+    builder.position_at_end(end)
 
-    The arguments at the positions `owned` are arrays that the caller has made: Numba would not free them when an exception passes.
+
+def caught(dispatcher, count, arena=False):
+    """Function of `count` arguments that calls `dispatcher` and returns ``(result, code, information)``, an exception told by numbers.
+
+    Compiled code does not let go of what it holds when an exception passes: `raised` raises it where nothing is held.
+    With `arena`, an arena is the first argument of `dispatcher`, and is given back.
     """
 
     def typed(typingctx, arguments):
-        sig = types.Dispatcher(dispatcher).get_call_type(typingctx, (arena_type, *arguments), {})
+        first = (arena_type,) if arena else ()
+        sig = types.Dispatcher(dispatcher).get_call_type(typingctx, (*first, *arguments), {})
 
-        def emit(context, builder, _, args):
+        def emit(context, builder, made, args):
             result = dispatcher.get_compile_result(sig)
             context.add_linking_libs([result.library])
-            arena = _take(builder)
-            values = [context.cast(builder, v, ty, want) for v, ty, want in zip(args, arguments, sig.args[1:])]
-            status, value = context.call_internal_no_propagate(builder, result.fndesc, sig, [arena, *values])
-            _give_back(builder, arena)
-            with builder.if_then(status.is_error, likely=False):
-                for k in owned:
-                    context.nrt.decref(builder, arguments[k], args[k])
-                context.call_conv.return_status_propagate(builder, status)
-            return value
+            values = [context.cast(builder, v, ty, want) for v, ty, want in zip(args, arguments, sig.args[len(first):])]
+            taken = [_take(context, builder) for _ in first]
+            status, value = context.call_internal_no_propagate(builder, result.fndesc, sig, [*taken, *values])
+            for each in taken:
+                _forget_frames(context, builder, each)
+                _give_back(builder, each)
+            code = builder.select(status.is_error, builder.sext(status.code, I64), I64(0))
+            return context.make_tuple(builder, made.return_type, [value, code, builder.ptrtoint(status.excinfoptr, I64)])
 
-        return sig.return_type(*arguments), emit
+        return types.Tuple((sig.return_type, types.int64, types.int64))(*arguments), emit
 
     names = ", ".join(f"a{k}" for k in range(count))
     scope = {"typed": typed}
     exec(f"def call(typingctx, {names}):\n    return typed(typingctx, ({names},))\n", scope)
     return intrinsic(scope["call"])
+
+
+@intrinsic
+def raised(typingctx, outcome):
+    """The result of what `caught` has told of, or its exception."""
+
+    def emit(context, builder, sig, args):
+        value, code, information = cgutils.unpack_tuple(builder, args[0])
+        with builder.if_then(builder.icmp_signed("!=", code, I64(0)), likely=False):
+            context.nrt.decref(builder, outcome, args[0])
+            said = dict.fromkeys(Status._fields) | {"code": builder.trunc(code, I32), "excinfoptr": builder.inttoptr(information, excinfo_ptr_t)}
+            context.call_conv.return_status_propagate(builder, Status(**said))
+        return impl_ret_borrowed(context, builder, sig.return_type, value)
+
+    return outcome[0](outcome), emit
 
 
 @intrinsic
@@ -182,7 +220,7 @@ def shadow_like(typingctx, stack, a):
         chunk, used, capacity = (_field(builder, arena, k) for k in (2, 3, 4))
         with builder.if_then(builder.icmp_signed(">", builder.add(builder.load(used), size), builder.load(capacity)), likely=False):
             larger = builder.add(builder.shl(builder.load(capacity), I64(1)), builder.add(size, I64(4096)))
-            fresh = _allocate(builder, larger)
+            fresh = _allocate(context, builder, larger)
             builder.store(builder.load(chunk), builder.bitcast(fresh, I8P.as_pointer()))
             builder.store(fresh, chunk)
             builder.store(I64(HEAD), used)
@@ -215,16 +253,18 @@ def new_stack(typingctx, arena):
 
 
 @intrinsic
-def reserve(typingctx, stack, size):
-    """Make room for `size` more bytes."""
+def reserve(typingctx, stack, count, size):
+    """Make room for `count` times `size` more bytes."""
 
     def emit(context, builder, sig, args):
-        stack, size = args
+        stack, count, size = args
         base, used, capacity = (_field(builder, stack, k) for k in range(3))
+        endless = builder.icmp_unsigned(">", count, I64(1 << 40))  # (the product might overflow; no memory is that large)
+        size = builder.select(endless, I64(1 << 60), builder.mul(count, size))
         needed = builder.add(builder.load(used), size)
         with builder.if_then(builder.icmp_signed(">", needed, builder.load(capacity)), likely=False):
             larger = builder.add(builder.shl(needed, I64(1)), I64(4096))
-            fresh = _allocate(builder, larger)
+            fresh = _allocate(context, builder, larger)
             cgutils.raw_memcpy(builder, fresh, builder.load(base), builder.load(used), 1)
             _free(builder, builder.load(base))
             arena = builder.load(_field(builder, stack, 3))
@@ -233,7 +273,7 @@ def reserve(typingctx, stack, size):
                     builder.store(value, cell)
         return context.get_dummy_value()
 
-    return types.none(stack, types.int64), emit
+    return types.none(stack, types.int64, types.int64), emit
 
 
 def _hidden(builder, array):
@@ -248,8 +288,10 @@ def frame(tys):
     """(size in bytes, push, pop) of values of these types, as one struct."""
     context = cpu_target.target_context
     sizes = [context.get_abi_sizeof(context.data_model_manager[ty].get_data_type()) for ty in tys]
+    arrays = [k for k, ty in enumerate(tys) if isinstance(ty, types.Array)]
     offsets, size = {}, 0
     for k in sorted(range(len(tys)), key=lambda k: -sizes[k]):
+        size += 8 * (k in arrays)  # where the array before it is
         offsets[k] = size
         size += sizes[k] if sizes[k] < 8 else -(-sizes[k] // 8) * 8
     size = -(-size // 8) * 8
@@ -258,6 +300,12 @@ def frame(tys):
     def place(context, builder, stack, k, top):
         pointer = builder.gep(builder.load(_field(builder, stack, 0)), [builder.add(top, I64(offsets[k]))])
         return builder.bitcast(pointer, context.data_model_manager[tys[k]].get_data_type().as_pointer())
+
+    def link(*where):
+        return where[1].gep(where[1].bitcast(place(*where), I64.as_pointer()), [I64(-1)])
+
+    def newest(builder, stack):
+        return _field(builder, builder.load(_field(builder, stack, 3)), 5)
 
     @intrinsic
     def push(typingctx, stack, values):
@@ -268,8 +316,11 @@ def frame(tys):
                 value, at = builder.extract_value(args[1], k), place(context, builder, args[0], k, top)
                 data = context.data_model_manager[ty].as_data(builder, value)
                 builder.store(data, at, align=min(8, sizes[k]))
-                if isinstance(ty, types.Array):
+                if k in arrays:
                     context.nrt.incref(builder, ty, _hidden(builder, value))
+                    last = newest(builder, args[0])
+                    builder.store(builder.load(last), link(context, builder, args[0], k, top))
+                    builder.store(builder.add(top, I64(offsets[k])), last)
             builder.store(builder.add(top, I64(size)), used)
             return context.get_dummy_value()
 
@@ -282,10 +333,12 @@ def frame(tys):
             top = builder.sub(builder.load(used), I64(size))
             builder.store(top, used)
             values = []
+            for k in arrays[:1]:
+                builder.store(builder.load(link(context, builder, args[0], k, top)), newest(builder, args[0]))
             for k, ty in enumerate(tys):
                 data = builder.load(place(context, builder, args[0], k, top), align=min(8, sizes[k]))
                 value = context.data_model_manager[ty].from_data(builder, data)
-                values.append(_hidden(builder, value) if isinstance(ty, types.Array) else value)
+                values.append(_hidden(builder, value) if k in arrays else value)
             return context.make_tuple(builder, whole, values)
 
         return whole(stack), emit

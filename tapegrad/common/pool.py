@@ -1,0 +1,129 @@
+"""The threads that share the work of one call.
+
+`run` calls a function for each number of a chunk of work; what takes long in it is compiled code, which runs without the
+interpreter's lock.  Which thread does which chunk is chance: so that results are the same to the last bit whatever the number of threads, whoever
+divides work makes chunks by the size of the work alone, lets each write to places of its own, and adds sums up in the order of the chunks.
+
+The threads wait between calls, and end with the process.  A child that is forked begins without any.  Inside of a chunk there is
+one thread: a call of `run` there does its chunks in order.
+"""
+
+from __future__ import annotations
+
+import operator
+import os
+import threading
+from collections import deque
+from concurrent.futures import ThreadPoolExecutor
+
+from . import config
+from .uninterrupted import remade, uninterrupted
+
+_HERE = threading.local()
+_LOCK = remade(threading.Lock())
+#: The executor, and for how many threads it is; none yet.
+_EXECUTOR: list = [None, 0]
+
+
+def run(work, chunks):
+    """Call ``work(k)`` for each `k` below `chunks`, on up to `config.threads` threads, of which this one is the first.
+
+    Parameters
+    ----------
+    work : callable
+        May be called by several threads at a time, in any order.
+    chunks : int
+
+    Returns
+    -------
+    list
+        What was returned for each.
+
+    Raises
+    ------
+    Exception
+        What `work` has raised, of the chunks begun the first one that did; no more are begun, and none is at work any more.
+    """
+    count = min(config.threads, chunks)
+    if count < 2 or getattr(_HERE, "inside", False):
+        return [work(k) for k in range(chunks)]
+    shared = _Shared(work, chunks)
+    while shared.waiting and not shared.errors:
+        # A handler of signals that raises does so when all threads have come to an end; after another one it goes on.
+        with uninterrupted:
+            shared.run(count - 1)
+    if shared.errors:
+        raise min(shared.errors, key=operator.itemgetter(0))[1]
+    return shared.results
+
+
+class _Shared:
+    """The chunks of one call."""
+
+    def __init__(self, work, chunks):
+        self.work, self.waiting, self.results, self.errors = work, deque(range(chunks)), [None] * chunks, []
+        #: How many others are at it; -1: nobody may begin.
+        self.helping, self.changed = -1, threading.Condition()
+
+    def run(self, others):
+        """Do what is waiting, with so many others, until nothing is, something was raised, or a signal has come."""
+        executor, self.helping = _executor(others), 0
+        try:
+            for _ in range(others):
+                executor.submit(self._help)
+        except RuntimeError:
+            # The interpreter comes to its end, or the system gives no more threads: there are fewer.
+            pass
+        try:
+            self._share()
+        finally:
+            with self.changed:
+                while self.helping:
+                    self.changed.wait()
+                self.helping = -1
+
+    def _help(self):
+        with self.changed:
+            if self.helping < 0:
+                return
+            self.helping += 1
+        try:
+            self._share()
+        finally:
+            with self.changed:
+                self.helping -= 1
+                self.changed.notify()
+
+    def _share(self):
+        _HERE.inside = True
+        try:
+            while self.waiting and not self.errors and not uninterrupted.awaited:
+                try:
+                    k = self.waiting.popleft()
+                except IndexError:
+                    return
+                try:
+                    self.results[k] = self.work(k)
+                except BaseException as error:
+                    self.errors.append((k, error))
+        finally:
+            _HERE.inside = False
+
+
+def _executor(count):
+    """The executor with so many threads; it starts one when there is something to do for it, and no other one is free."""
+    with _LOCK:
+        if _EXECUTOR[1] != count:
+            if _EXECUTOR[0] is not None:
+                # What waits in it is done before it ends.
+                _EXECUTOR[0].shutdown(wait=False)
+            _EXECUTOR[:] = ThreadPoolExecutor(count, "tapegrad"), count
+        return _EXECUTOR[0]
+
+
+def _in_child():
+    _EXECUTOR[:] = None, 0
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_in_child)
