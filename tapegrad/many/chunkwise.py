@@ -14,7 +14,7 @@ import numpy as np
 from ..common.errors import StructureError, noted
 from ..common.tree import flatten, unflatten
 from ..common.uninterrupted import remade
-from ..transforms.functional import grad, jit, not_under_jit, options_of, value_and_grad
+from ..transforms.functional import jit, not_under_jit, options_of, value_and_grad
 from ..transforms.hessians import hessian
 from ..transforms.products import hvp
 from ..transforms.replay.answers import MISS
