@@ -53,8 +53,7 @@ from .transforms.products import gnvp, hvp
 from .common.errors import PathWarning, PerformanceWarning
 from .transforms.jacobians import jacfwd, jacobian, jacrev, linearize, vjp
 from .transforms.jet import jet
-from .many.engines import distribute
-from .many.sums import mean_over, sum_over
+from .many.sums import distribute, mean_over, sum_over
 from .transforms.loops.api import associative_scan, cond, fori_loop, map, scan, switch, while_loop
 from .tape.modes import enable_grad, is_grad_enabled, no_grad, set_grad_enabled
 from .nopython.api import njit_derivative, njit_grad, njit_jacobian, njit_jvp, njit_value_and_grad, njit_vjp

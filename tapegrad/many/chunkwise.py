@@ -18,7 +18,6 @@ from ..transforms.functional import jit, not_under_jit, options_of, value_and_gr
 from ..transforms.hessians import hessian
 from ..transforms.products import hvp
 from ..transforms.replay.answers import MISS
-from ..transforms.replay.function import Replayed
 from .data import rows_of
 
 #: What can be asked of a function, by name: what is recorded, and the order in which its recording takes ``(theta, rows, ...)``.
@@ -76,8 +75,8 @@ class Work:
         like = structure, [(leaf.shape[1:], leaf.dtype.str) for leaf in leaves]
         self.like = self.like or like
         if like != self.like:
-            shown = [f"{structure} of " + " and ".join(f"{np.dtype(char)} rows of shape {shape}" for shape, char in kinds) for structure, kinds in (like, self.like)]
-            raise StructureError(f"{name} is {shown[0]}, but the first chunk is {shown[1]}; all chunks need the same containers, columns and dtypes")
+            this, first = [f"{kind[0]} of " + " and ".join(f"{np.dtype(char)} rows of shape {shape}" for shape, char in kind[1]) for kind in (like, self.like)]
+            raise StructureError(f"{name} is {this}, but the first chunk is {first}; all chunks need the same containers, columns and dtypes")
         return count
 
     def _settled(self, arguments):
@@ -92,7 +91,7 @@ class Work:
         return answer
 
     def _replayed(self):
-        return [part for part in vars(self.program).values() if isinstance(part, Replayed)]
+        return [vars(self.program)[name] for name in ("_replayed", "_rows") if name in vars(self.program)]
 
     def kernels(self):
         """What was compiled."""

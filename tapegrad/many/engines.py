@@ -1,4 +1,4 @@
-"""`distribute`: chunks computed by workers of an executor, of Dask or of joblib.
+"""Chunks computed by workers of an executor, of Dask or of joblib.
 
 What is computed travels as one message (`_Message`): the function, pickled, what all chunks must be like, and the object code of the kernels
 that one chunk has needed here.  It goes with the first tasks; later ones name it by its digest, and a worker that does not know it says
@@ -16,23 +16,18 @@ import pickle
 import socket
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable
 from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Executor, Future, wait
 from itertools import count, islice
-from typing import Any
 
 import numpy as np
 
-from ..codegen.code import RECEIVED, makers
 from ..common import config
 from ..common.errors import OptionError, StructureError, WorkerError, said_by
 from ..common.tree import flatten
 from ..common.uninterrupted import imported
 from ..common.version import __version__
-from ..transforms.functional import Transformed, of_another
 from .chunkwise import Tree, laid_out
 from .data import Piece, class_of
-from .sums import Sum
 
 #: How often workers may come to an end during one pass.
 TRIES = 3
@@ -54,6 +49,8 @@ def answer(release, key, message, arguments, names, pieces):
     if key not in _KNOWN:
         if message is None:
             return None
+        from ..codegen.code import RECEIVED, makers  # machine code is loaded once there is something to compute
+
         work, made_by, codes = pickle.loads(message)
         if made_by == makers():
             RECEIVED.update(codes)
@@ -113,15 +110,17 @@ class Workers(ABC):
             while not ended.is_set():
                 try:
                     while len(running) < self.workers * (self.ahead if known else 1):
-                        task = again.popleft() if again else next(tasks, None)
-                        if task is None:
+                        again.extend([] if again else islice(tasks, 1))
+                        if not again:
                             break
-                        running[self._begun(task, message if task.asked or not known else None, key, arguments)] = task
+                        running[self._begun(again[0], None if known and not again[0].asked else message, key, arguments)] = again[0]
+                        again.popleft()
                     if not running:
                         break
                     for future in self.done(running):
+                        task = running[future]
                         given = future.result()
-                        task = running.pop(future)
+                        del running[future]
                         if given is None:
                             task.asked = True
                             again.append(task)
@@ -167,6 +166,8 @@ class Workers(ABC):
                 there = piece.at(self.client)
                 # It is recorded and compiled for such rows.
                 work.of(there if there is piece else Piece(piece.name, there.result()), arguments)
+            from ..codegen.code import makers  # as in `answer`
+
             codes = dict(kernel.object_code() for kernel in work.kernels())
             message = _pickled((work, makers(), codes))
             self._messages[asked] = message, hashlib.sha256(message).hexdigest(), set()
@@ -275,49 +276,3 @@ def engine_of(client):
             "joblib.Parallel"
         )
     return _Executors(made, client)
-
-
-def distribute(function: Callable[..., Any], client: Any) -> Any:
-    """A sum over data, or a derivative of one, computed by the workers of a cluster.
-
-    Parameters
-    ----------
-    function : callable
-        What `sum_over` or `mean_over` returned, or what ``tg.value_and_grad``, ``tg.grad``, ``tg.hessian``, ... made of it.
-    client : distributed.Client, concurrent.futures.Executor, callable or joblib.Parallel
-        A callable makes an executor; it is called again if a worker comes to an end and takes the executor with it.
-
-    Returns
-    -------
-    callable
-        The same function, to the last bit.
-
-    Raises
-    ------
-    StructureError
-        `function` is no sum over data, or cannot be pickled.
-    OptionError
-        `client` is none of these.
-    WorkerError
-        From a call: a worker has no tapegrad, or another version; or workers come to an end again and again.
-
-    Notes
-    -----
-    Workers are sent the function (by pickle; with cloudpickle, if that is installed) and the object code of its kernels, once each.  Both are
-    as trusted as a pickle.  Mapped arrays and Parquet files are read by the workers, by the same paths; Dask's collections stay where they
-    are; rows in memory here are sent with each task.
-
-    Examples
-    --------
-    >>> import numpy as np, tapegrad as tg
-    >>> from concurrent.futures import ThreadPoolExecutor
-    >>> total = tg.sum_over(lambda theta, x: np.sum((x - theta) ** 2), np.arange(5.0), chunk=2)
-    >>> with ThreadPoolExecutor(2) as executor:
-    ...     tg.distribute(tg.value_and_grad(total), executor)(1.0)
-    (15.0, -10.0)
-    """
-    if isinstance(function, Sum):
-        return function.on(engine_of(client))
-    if isinstance(function, Transformed):
-        return of_another(function, lambda inner: distribute(inner, client))
-    raise StructureError(f"{getattr(function, '__name__', type(function).__name__)} is no sum over data; make one by tg.sum_over or tg.mean_over")

@@ -27,14 +27,14 @@ import numpy as np
 from ..array.differentiable import Differentiable
 from ..autograd import nested
 from ..autograd.custom import Primitive
-from ..common import pool
+from ..common import config, pool
 from ..common.errors import HigherOrderError, OptionError, ShapeError, StructureError
 from ..common.tree import flatten, unflatten
 from ..common.uninterrupted import remade, uninterrupted
-from ..transforms.functional import is_number
-from ..transforms.replay.stats import Spending
+from ..transforms.functional import Transformed, is_number, of_another
 from .chunkwise import Tree, Work, laid_out
 from .data import source_of
+from .engines import engine_of
 
 #: Numbers in theta up to which a whole Hessian is made.
 WIDE = 2048
@@ -52,8 +52,8 @@ class Threads:
     """
 
     def __init__(self, count=None):
-        if count is not None and not (is_number(count) and 1 <= count <= pool.MOST):
-            raise OptionError(f"threads={count!r}: give a number of threads from 1 to {pool.MOST}")
+        if count is not None and not (is_number(count) and 1 <= count <= config.MOST_THREADS):
+            raise OptionError(f"threads={count!r}: give a number of threads from 1 to {config.MOST_THREADS}")
         self._count = count
 
     def collect(self, work, arguments, source, ended):
@@ -79,7 +79,7 @@ class Threads:
                 ended.set()
                 raise
 
-        count = pool.threads() if self._count is None else self._count
+        count = config.threads if self._count is None else self._count
         while not ended.is_set():
             pool.run(turns, count if source.count is None else min(count, source.count))
         return tree.total(), [name for _, name in sorted(notes)]
@@ -96,6 +96,8 @@ class Sum:
             raise StructureError(f"expected a function of theta and rows, got {type(function).__name__}")
         self._function, self._source, self._mean, self._engine = function, source, mean, engine
         self.__name__ = f"{'mean' if mean else 'sum'} of {getattr(function, '__name__', 'a function')}"
+        from ..transforms.replay.stats import Spending  # loads what makes code
+
         # It does not run at every call: chunks are recorded.
         Spending.of(self).seconds = float("-inf")
         self._works, self._numbers, self._curvatures = {}, itertools.count(1), {}
@@ -282,10 +284,57 @@ def mean_over(function: Callable[..., Any], data: Any, chunk: int | None = None,
 
 
 def _made(function, data, chunk, threads, client, mean):
-    if client is None:
-        return Sum(function, source_of(data, chunk), mean, Threads(threads))
-    if threads is not None:
+    if client is not None and threads is not None:
         raise OptionError("threads= is for chunks that are computed here; client= says who computes them")
-    from .engines import engine_of
+    return Sum(function, source_of(data, chunk), mean, Threads(threads) if client is None else engine_of(client))
 
-    return Sum(function, source_of(data, chunk), mean, engine_of(client))
+
+def distribute(function: Callable[..., Any], client: Any) -> Any:
+    """A sum over data, or a derivative of one, computed by the workers of a cluster.
+
+    Parameters
+    ----------
+    function : callable
+        What `sum_over` or `mean_over` returned, or what ``tg.value_and_grad``, ``tg.grad``, ``tg.hessian``, ... made of it.
+    client : distributed.Client, concurrent.futures.Executor, callable or joblib.Parallel
+        A callable makes an executor; it is called again if a worker comes to an end and takes the executor with it.
+
+    Returns
+    -------
+    callable
+        The same function, to the last bit.
+
+    Raises
+    ------
+    StructureError
+        `function` is no sum over data, or cannot be pickled.
+    OptionError
+        `client` is none of these.
+    WorkerError
+        From a call: a worker has no tapegrad, or another version; or workers come to an end again and again.
+
+    Notes
+    -----
+    Workers are sent the function (by pickle; with cloudpickle, if that is installed) and the object code of its kernels, once each.  Both are
+    as trusted as a pickle.  Mapped arrays and Parquet files are read by the workers, by the same paths; Dask's collections stay where they
+    are; rows in memory here are sent with each task.
+
+    Examples
+    --------
+    >>> import numpy as np, tapegrad as tg
+    >>> from concurrent.futures import ThreadPoolExecutor
+    >>> total = tg.sum_over(lambda theta, x: np.sum((x - theta) ** 2), np.arange(5.0), chunk=2)
+    >>> with ThreadPoolExecutor(2) as executor:
+    ...     tg.distribute(tg.value_and_grad(total), executor)(1.0)
+    (15.0, -10.0)
+    """
+    if isinstance(function, Sum):
+        return function.on(engine_of(client))
+    if isinstance(function, Transformed):
+        return of_another(function, lambda inner: distribute(inner, client))
+    raise StructureError(f"{getattr(function, '__name__', type(function).__name__)} is no sum over data; make one by tg.sum_over or tg.mean_over")
+
+
+def computed_by(function, client):
+    """`function`, distributed if there is a client."""
+    return function if client is None else distribute(function, client)

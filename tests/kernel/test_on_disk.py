@@ -97,7 +97,7 @@ def test_a_few_flipped_bytes(kept_here):  # noqa: F811
 
 @pytest.mark.long
 def test_many_flipped_bytes(kept_here):  # noqa: F811
-    flipped(10_000, kept_here)
+    flipped(1_000, kept_here)
 
 
 def test_a_few_killed_writers(filled):  # noqa: F811
@@ -106,4 +106,4 @@ def test_a_few_killed_writers(filled):  # noqa: F811
 
 @pytest.mark.long
 def test_many_killed_writers(filled):  # noqa: F811
-    killed(200, filled[0])
+    killed(40, filled[0])
