@@ -48,6 +48,7 @@ MODULES = (
     "loops",
     "threads",
     "automata",
+    "clusters",
 )
 
 PEERS = {
@@ -57,6 +58,7 @@ PEERS = {
     "casadi": "CasADi",
     "drjit": "Dr.Jit",
     "matplotlib": "matplotlib",
+    "distributed": "Dask",
 }
 
 
