@@ -96,7 +96,11 @@ class UnsupportedFunctionError(TapegradError, TypeError, NotImplementedError):
 
 
 class DtypeError(TapegradError, TypeError, RuntimeError):
-    """A dtype that cannot carry a derivative (integers, complex, objects)."""
+    """A dtype that cannot carry a derivative (integers, objects), or that of complex numbers where only real ones are taken."""
+
+
+class ComplexOperandError(DtypeError):
+    """Complex numbers where only real ones are taken."""
 
 
 class TapeMismatchError(TapegradError, RuntimeError):
