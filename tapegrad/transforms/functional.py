@@ -21,6 +21,7 @@ from ..array.record import normalise
 from ..array.typing import Argnums, KernelPolicy, OfFirst, OfFirstTwo, OfSecond, Unknown
 from ..autograd import nested
 from ..common.errors import OptionError, StructureError
+from ..common.registry import registry
 from ..common.tree import flatten, unflatten
 from .keep import kept
 from .replay.answers import MISS, of_gradients, values_of
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from ..program.finish import FinishedTape
     from .replay.stats import Stats
 
+Via = Literal["record", "numba"]
 R = TypeVar("R", bound=Any, covariant=True)
 X = TypeVar("X", bound=Any)
 Y = TypeVar("Y", bound=Any)
@@ -371,6 +373,14 @@ class _ValueAndGrad(Transformed[Any]):
         return self._contained(structures, list(map(normalise, gradients)))
 
 
+def _made_via(via, kind, fun, argnums, has_aux):
+    if via == "record":
+        return kind(fun, argnums, has_aux)
+    if via != "numba" or has_aux:
+        raise OptionError(f'via={via!r} with has_aux={has_aux}: via is "record" or "numba", and "numba" is for functions that return one number')
+    return registry.by_numba(fun, argnums, kind._has_value)
+
+
 class _Grad(_ValueAndGrad):
     _has_value = False
 
@@ -400,11 +410,11 @@ def value_and_grad(
 ) -> Transformed[tuple[tuple[float, Any], X]]: ...
 @overload
 def value_and_grad(
-    fun: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False, *, argnum: Argnums | None = None
+    fun: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False, *, argnum: Argnums | None = None, via: Via = "record"
 ) -> Transformed[tuple[Any, Any]]: ...  # fmt: skip
 def value_and_grad(
     fun: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False, *, argnum: Argnums | None = None,
-    kernel: None = None,
+    kernel: None = None, via: Via = "record",
 ) -> Transformed[Any]:  # fmt: skip
     """The value of a scalar function together with its gradient.
 
@@ -420,6 +430,9 @@ def value_and_grad(
         Whether `fun` returns a pair of which only the first part is differentiated.
     kernel : None
         An option of `jit`; here it is refused.
+    via : {"record", "numba"}
+        ``"numba"``: `fun` is compiled by Numba and differentiated from its source, loops and all, with no recording, as by
+        `njit_value_and_grad`.  It takes what that takes: numbers, arrays, tuples.
 
     Returns
     -------
@@ -436,6 +449,8 @@ def value_and_grad(
         An argument is an array of integers, or complex; or `fun` returns a truth value or integers.
     HigherOrderError
         An argument, or a number that `fun` uses, is itself being differentiated.
+    UnsupportedInNumbaError
+        With ``via="numba"``: `fun` does something that is not followed there; the message has its line.
 
     Examples
     --------
@@ -444,7 +459,7 @@ def value_and_grad(
     >>> g(np.array([1.0, 2.0]))
     (5.0, array([2., 4.]))
     """
-    return _ValueAndGrad(fun, chosen(argnums, argnum, kernel), has_aux)
+    return _made_via(via, _ValueAndGrad, fun, chosen(argnums, argnum, kernel), has_aux)
 
 
 @overload
@@ -469,17 +484,17 @@ def grad(
 ) -> Transformed[tuple[X, Any]]: ...
 @overload
 def grad(
-    fun: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False, *, argnum: Argnums | None = None
+    fun: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False, *, argnum: Argnums | None = None, via: Via = "record"
 ) -> Transformed[Any]: ...  # fmt: skip
 def grad(
     fun: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False, *, argnum: Argnums | None = None,
-    kernel: None = None,
+    kernel: None = None, via: Via = "record",
 ) -> Transformed[Any]:  # fmt: skip
     """The gradient of a scalar function.
 
     Parameters
     ----------
-    fun, argnums, has_aux, argnum, kernel
+    fun, argnums, has_aux, argnum, kernel, via
         As of `value_and_grad`.
 
     Returns
@@ -493,7 +508,7 @@ def grad(
     >>> tg.grad(lambda x: x ** 3)(2.0)
     12.0
     """
-    return _Grad(fun, chosen(argnums, argnum, kernel), has_aux)
+    return _made_via(via, _Grad, fun, chosen(argnums, argnum, kernel), has_aux)
 
 
 @overload
