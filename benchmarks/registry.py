@@ -46,7 +46,9 @@ MODULES = (
     "constant_sparse",
     "custom_rules",
     "loops",
+    "threads",
     "automata",
+    "clusters",
 )
 
 PEERS = {
@@ -56,6 +58,7 @@ PEERS = {
     "casadi": "CasADi",
     "drjit": "Dr.Jit",
     "matplotlib": "matplotlib",
+    "distributed": "Dask",
 }
 
 

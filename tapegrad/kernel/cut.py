@@ -50,10 +50,11 @@ class Piece:
 
 @dataclass(eq=False)
 class CutLoop:
-    """A loop with a body of several pieces."""
+    """A loop with a body of several pieces; or one that is `spread` over threads (`kernel.spreading`), its body one piece."""
 
     loop: ir.Loop
     pieces: list
+    spread: object = None
 
 
 def costs(body):
@@ -71,7 +72,7 @@ def costs(body):
     return cost_of
 
 
-def cut(program, limit, single_loops=False, cost=None):
+def cut(program, limit, single_loops=False, cost=None, spread=()):
     """The pieces of a program, in order.
 
     Parameters
@@ -82,17 +83,21 @@ def cut(program, limit, single_loops=False, cost=None):
         A loop ends its piece: so memory can be used again by the next one.
     cost : dict, optional
         The `costs` of the program.
+    spread : dict
+        The loops that are spread over threads (`kernel.spreading.spread`).
     """
-    return _cut(program.body, cost or costs(program.body), limit, single_loops)
+    return _cut(program.body, cost or costs(program.body), limit, single_loops, spread)
 
 
-def _cut(body, cost, limit, single_loops):
+def _cut(body, cost, limit, single_loops, spread=()):
     pieces = [Piece()]
     for statement in body:
         item, own = statement, cost[id(statement)]
         guards = [s for s in ir.walk([statement]) if isinstance(s, ir.Guard)]
         if isinstance(statement, ir.Loop) and own > WHOLE * limit:
             item, own = CutLoop(statement, _cut(statement.body, cost, limit, False)), _COST[ir.Loop]
+        elif id(statement) in spread:
+            item = CutLoop(statement, [Piece(statement.body, own)], spread[id(statement)])
         if pieces[-1].cost and pieces[-1].cost + own > limit:
             pieces.append(Piece())
         piece = pieces[-1]

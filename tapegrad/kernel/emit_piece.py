@@ -20,12 +20,16 @@ from llvmlite import ir
 
 from ..codegen.emit import I1, I8, I32, I64, MEMORY, REGISTER, convert
 from ..codegen.symbols import define
+from ..codegen.threads import spread_address
 from ..interpreter.native import run_address
 from . import ir as K
 from .cut import CutLoop, is_number
 from .emit_values import POINTER, emit_let, number, reordered_nodes
+from .plan import aligned
+from .spreading import NEUTRAL
 
 PIECE = ir.FunctionType(I1, [POINTER] * 3)
+CHUNK = ir.FunctionType(ir.VoidType(), [*[POINTER] * 3, I64])
 #: No guard has failed; greater than any number of a guard.
 NONE = ir.Constant(I32, 2**31 - 1)
 #: In programs larger than `_SMALL` loops of more iterations than these are not unrolled (without, and with sums that may be
@@ -92,6 +96,12 @@ class Shared:
         kind = ir.FunctionType(ir.VoidType(), [I64] * 6)
         return self.module.globals.get("tapegrad_run") or ir.Function(self.module, kind, "tapegrad_run")
 
+    def spread(self):
+        """The function that spreads chunks over threads (`codegen.threads`)."""
+        define("tapegrad_spread", spread_address())
+        kind = ir.FunctionType(ir.VoidType(), [*[POINTER] * 4, I64])
+        return self.module.globals.get("tapegrad_spread") or ir.Function(self.module, kind, "tapegrad_spread")
+
     def new_name(self):
         self.count += 1
         return f"piece{self.count}"
@@ -116,29 +126,36 @@ def loop_names(text):
 class PieceEmitter:
     """Emits `piece`; the function is `function`."""
 
-    def __init__(self, shared, piece):
+    def __init__(self, shared, piece, kind=PIECE):
         self.shared, self.piece, self.plan = shared, piece, shared.plan
-        self.function = ir.Function(shared.module, PIECE, shared.new_name())
+        self.function = ir.Function(shared.module, kind, shared.new_name())
         self.function.linkage = "internal"
-        self.inputs, self.outputs, self.workspace = self.function.args
+        self.inputs, self.outputs, self.workspace = self.function.args[:3]
         self.entry = self.function.append_basic_block("entry")
         body = self.function.append_basic_block("body")
         self.b = ir.IRBuilder(body)
         self.values, self.counters, self.bases, self.pending = {}, {}, {}, []
-        self.failed, self.depth, self.stop = None, 0, self.function.append_basic_block("stop")
-        ir.IRBuilder(self.stop).ret(ir.Constant(I1, 1))
-        if piece.guards:
+        self.failed, self.depth, self.stop = None, 0, None
+        if piece.stops:
+            self.stop = self.function.append_basic_block("stop")
+            ir.IRBuilder(self.stop).ret(ir.Constant(I1, 1))
+        self._statements()
+        ir.IRBuilder(self.entry).branch(body)
+
+    def _statements(self):
+        if self.piece.guards:
             self.failed = ir.IRBuilder(self.entry).alloca(I32)
             self._guards_from_memory()
-        for item in piece.items:
-            if isinstance(item, CutLoop):
-                self.Loop(item.loop, item.pieces)
-            else:
+        for item in self.piece.items:
+            if not isinstance(item, CutLoop):
                 self.statement(item)
-        if piece.guards:
+            elif item.spread:
+                self._spread(item)
+            else:
+                self.Loop(item.loop, item.pieces)
+        if self.piece.guards:
             self._guards_to_memory()
         self.b.ret(ir.Constant(I1, 0))
-        ir.IRBuilder(self.entry).branch(body)
 
     # -- memory -------------------------------------------------------------------
     def _load(self, address, type_, tag, invariant=False):
@@ -301,6 +318,19 @@ class PieceEmitter:
             extent = self._load(b.gep(extents, [self.position(loop.which)], source_etype=I64), I64, "tables", True)
             first = self._load(self._word(("ragged", id(loop))), I64, "words")
             last = b.add(first, extent, flags=("nsw",))
+        self._turns(loop, first, last, inits, pieces)
+        if loop.ragged:
+            self._store(last, self._word(("ragged", id(loop))), "words")
+        if guarded:
+            self._guards_from_memory()
+        if not self.depth:
+            pending, self.pending = self.pending, []
+            for value in pending:
+                self._cross(value)
+
+    def _turns(self, loop, first, last, inits, pieces=()):
+        """The iterations from `first` on to before `last`; the builder stands behind them then."""
+        b = self.b
         before, head, after = b.block, self.function.append_basic_block("loop"), self.function.append_basic_block("after")
         b.branch(head)
         b.position_at_end(head)
@@ -328,11 +358,64 @@ class PieceEmitter:
         if self.shared.large and (loop.ragged or loop.extent > _UNROLLED[several]):
             again.set_metadata("llvm.loop", self.shared.not_unrolled(4 if several else 1))
         b.position_at_end(after)
-        if loop.ragged:
-            self._store(last, self._word(("ragged", id(loop))), "words")
-        if guarded:
-            self._guards_from_memory()
-        if not self.depth:
-            pending, self.pending = self.pending, []
-            for value in pending:
-                self._cross(value)
+
+    def _spread(self, item):
+        """A loop in chunks, each a call of a function of its own; then what they have added up is added up."""
+        b, spread, carries = self.b, item.spread, item.loop.carries
+        inits, arguments = [self.value(c.init) for c in carries], self.function.args
+        chunk = ChunkEmitter(self.shared, item).function
+        b.call(self.shared.spread(), [b.bitcast(chunk, POINTER), *arguments, const(spread.chunks)])
+        if not carries:
+            return
+        before, head, after = b.block, self.function.append_basic_block("sum"), self.function.append_basic_block("after")
+        b.branch(head)
+        b.position_at_end(head)
+        k, totals = b.phi(I64), [b.phi(REGISTER[c.char]) for c in carries]
+        joined = []
+        for j, (carry, total, operation) in enumerate(zip(carries, totals, spread.operations)):
+            part = self._load(self._part(item, k, j), MEMORY[carry.char], "sums")
+            if carry.char == "?":
+                part = b.icmp_unsigned("!=", part, ir.Constant(I8, 0))
+            join = b.and_ if operation == "and" else b.fadd if carry.char in "df" else b.add
+            joined.append(join(total, part))
+        following = b.add(k, const(1), flags=("nuw", "nsw"))
+        for phi, begin, value in zip((k, *totals), (const(0), *inits), (following, *joined)):
+            phi.add_incoming(begin, before)
+            phi.add_incoming(value, head)
+        b.cbranch(b.icmp_signed("<", following, const(spread.chunks)), head, after)
+        b.position_at_end(after)
+        for carry, value in zip(carries, joined):
+            self.define(carry.next, value)
+
+    def _part(self, item, k, j):
+        """Where chunk `k` writes what the `j`-th carry has become."""
+        first, count = self._word(("sums", id(item.loop))), len(item.loop.carries)
+        return self.b.gep(first, [self.b.add(self.b.mul(k, const(count)), const(j))], inbounds=True, source_etype=I64)
+
+
+class ChunkEmitter(PieceEmitter):
+    """Emits ``void chunk(ptr inputs, ptr outputs, ptr workspace, i64 k)``: the `k`-th part of a loop that is spread."""
+
+    def __init__(self, shared, item):
+        self.item = item
+        super().__init__(shared, item.pieces[0], CHUNK)
+
+    def base(self, buffer):
+        address = self.bases.get(id(buffer))
+        if address is None and buffer.within is self.item.loop:
+            own = ir.IRBuilder(self.entry).mul(self.function.args[3], const(aligned(buffer.nbytes)))
+            whole = ir.IRBuilder(self.entry).gep(self.workspace, [const(self.plan.offsets[id(buffer)])], inbounds=True, source_etype=I8)
+            address = self.bases[id(buffer)] = ir.IRBuilder(self.entry).gep(whole, [own], inbounds=True, source_etype=I8)
+        return super().base(buffer) if address is None else address
+
+    def _statements(self):
+        # What is computed in a loop does not cross to other pieces.
+        b, loop, spread, k, self.depth = self.b, self.item.loop, self.item.spread, self.function.args[3], 1
+        first = b.mul(k, const(spread.size), flags=("nsw",))
+        last = b.add(first, const(spread.size), flags=("nsw",))
+        last = b.select(b.icmp_signed("<", last, const(loop.extent)), last, const(loop.extent))
+        self._turns(loop, first, last, [number(NEUTRAL[o], c.char) for o, c in zip(spread.operations, loop.carries)])
+        for j, carry in enumerate(loop.carries):
+            register = convert(b, self.value(carry.next), carry.next.char, carry.char)
+            self._store(b.zext(register, I8) if carry.char == "?" else register, self._part(self.item, k, j), "sums")
+        b.ret_void()

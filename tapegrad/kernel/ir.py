@@ -62,6 +62,8 @@ class Buffer:
         Elements of a constant.
     finite : bool
         Whether the kernel reports an output that is not finite in every element.
+    within : Loop or None
+        The loop every iteration of which has this temporary for itself (`kernel.passes.contracting`).
     """
 
     role: str
@@ -70,6 +72,7 @@ class Buffer:
     number: int = 0
     data: np.ndarray | None = None
     finite: bool = False
+    within: Loop | None = None
 
     @property
     def nbytes(self):

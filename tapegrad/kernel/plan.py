@@ -3,9 +3,10 @@
 ::
 
     frame       8 bytes: the least guard that failed; one word for each ragged loop and each value that
-                crosses from one piece to another
+                crosses from one piece to another, and for each carry and chunk of a loop that is spread
     run         registers and scratch memory for the array programs of sweeps
-    temporaries each at a multiple of 64 bytes; what is not used by the same pieces may share its place
+    temporaries each at a multiple of 64 bytes; what is not used by the same pieces may share its place; one for each chunk
+                of a loop that is spread, if every iteration has it for itself
 
 Temporaries live from the first to the last piece that refers to them, and are
 laid out in order of their first piece, each at the first place that is free during its life.  Within a piece no two
@@ -19,7 +20,7 @@ from dataclasses import dataclass, field
 
 from ..interpreter.program import REGISTERS, REGISTERS_AT
 from . import ir
-from .cut import buffers, crossings
+from .cut import CutLoop, buffers, crossings
 
 ALIGNMENT = 64
 #: Bytes of the scratch memory of `interpreter.steps.run` (the registers are elsewhere here).
@@ -34,7 +35,8 @@ class Plan:
     ----------
     nbytes : int
     slots : dict of id to int
-        Of the words of crossing values, crossing counters (by loop) and ragged counters (``("ragged", id)``).
+        Of the words of crossing values, crossing counters (by loop), ragged counters (``("ragged", id)``) and of what the
+        carries of loops that are spread have become in each chunk (``("sums", id)``).
     run : int
         Of the registers of array programs; `scratch` follows.
     offsets : dict of id to int
@@ -48,7 +50,7 @@ class Plan:
     offsets: dict = field(default_factory=dict)
 
 
-def _aligned(nbytes):
+def aligned(nbytes):
     return -(-nbytes // ALIGNMENT) * ALIGNMENT
 
 
@@ -72,7 +74,7 @@ def assign_offsets(intervals):
             if at + nbytes <= offset:
                 break
             at = max(at, end)
-        end = at + _aligned(max(nbytes, 1))
+        end = at + aligned(max(nbytes, 1))
         insort(live, (at, end, last))
         offsets.append(at)
         top = max(top, end)
@@ -92,13 +94,19 @@ def plan(pieces, program):
             word(("ragged", id(statement)))
     for used in crossings(pieces):
         word(id(used))
+    copies = {}
+    for item in [item for piece in pieces for item in piece.items if isinstance(item, CutLoop) and item.spread]:
+        word(("sums", id(item.loop)))
+        layout.nbytes += 8 * (item.spread.chunks * len(item.loop.carries) - 1)
+        copies[item.loop] = item.spread.chunks
     if any(isinstance(s, ir.Run) for s in ir.walk(program.body)):
-        layout.run = _aligned(layout.nbytes)
-        layout.scratch = _aligned(layout.run + 8 * REGISTERS)
+        layout.run = aligned(layout.nbytes)
+        layout.scratch = aligned(layout.run + 8 * REGISTERS)
         layout.nbytes = layout.scratch + _SCRATCH
-    base = _aligned(layout.nbytes)
+    base = aligned(layout.nbytes)
     alive = list(lives(pieces).values())
-    offsets, top = assign_offsets([(buffer.nbytes, first, last) for buffer, first, last in alive])
+    sizes = [aligned(buffer.nbytes) * copies[buffer.within] if buffer.within in copies else buffer.nbytes for buffer, _, _ in alive]
+    offsets, top = assign_offsets([(size, first, last) for size, (_, first, last) in zip(sizes, alive)])
     for (buffer, _, _), offset in zip(alive, offsets):
         layout.offsets[id(buffer)] = base + offset
     layout.nbytes = base + top

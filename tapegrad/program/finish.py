@@ -200,6 +200,11 @@ def finish(trace, outputs, wanted):
     return finished
 
 
+def depends(trace, outputs, argument):
+    """Whether one of `outputs`, or a decision that was taken from values so far, is computed from the argument of this number."""
+    return bool(_Finisher(trace, outputs, ()).needed()[trace.input_slots[argument]])
+
+
 class _Finisher:
     def __init__(self, trace, outputs, wanted):
         self.trace, self.outputs, self.wanted = trace, outputs, tuple(wanted)
@@ -211,7 +216,7 @@ class _Finisher:
 
     def run(self):
         captured = self._captured()
-        needed = self._needed()
+        needed = self.needed()
         elements = self._elements(needed)
         return self._build(self._number(needed, elements, captured))
 
@@ -226,7 +231,7 @@ class _Finisher:
                 values[slot] = leaf._v
         return values
 
-    def _needed(self):
+    def needed(self):
         from . import numbering as passes  # loads compiled code
 
         entries = self.entries

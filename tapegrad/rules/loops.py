@@ -21,6 +21,8 @@ from .table import structural
 HEAD = 3
 #: Vectors that bodies read and write: carry, element, captured, next carry, result; adjoints of next carry, result, carry, element, captured.
 CARRY, ELEMENT, CAPTURED, NEXT, RESULT, NEXT_BAR, RESULT_BAR, CARRY_BAR, ELEMENT_BAR, CAPTURED_BAR = range(10)
+#: What a turn writes where the turn after it reads, and the other way round.
+PARTNER = {CARRY: NEXT, NEXT: CARRY, NEXT_BAR: CARRY_BAR, CARRY_BAR: NEXT_BAR}
 
 
 def _beside(one, other, rows, widths):
@@ -65,19 +67,21 @@ def _run(program, name, *operands):
 
 
 def _by_lane(rule):
-    """A JVP that is called once for each lane of its tangents."""
+    """A JVP that is called once for each lane of its tangents, or a VJP, for each of its seed."""
 
-    def jvp(tangents, *operands, program):
-        lanes = next((t.lanes for t in tangents if t is not None and t.lanes is not None), None)
+    def of_one(seeds, *operands, program):
+        several = isinstance(seeds, (list, tuple))
+        lanes = next((s.lanes for s in (seeds if several else [seeds]) if s is not None and s.lanes is not None), None)
         if lanes is None:
-            return rule(tangents, *operands, program=program)
-        *operands, result = operands
-        each = [rule([None if t is None else t.of_lane(k) for t in tangents], *operands, result, program=program) for k in range(lanes)]
-        return each[0].in_lanes(each)
+            return rule(seeds, *operands, program=program)
+        of = [[None if s is None else s.of_lane(k) for s in seeds] if several else seeds.of_lane(k) for k in range(lanes)]
+        each = [rule(one, *operands, program=program) for one in of]
+        return each[0].in_lanes(each) if several else tuple(parts[0].in_lanes(parts) for parts in zip(*each))
 
-    return jvp
+    return of_one
 
 
+@_by_lane
 def _loop_vjp(g, carry, captured, xs, z, program):
     outputs = program.carry + program.rows * program.result
     pulled = _run(program, "loop_pull", g.narrow(0, 0, outputs), carry, captured, xs, z)
@@ -122,6 +126,7 @@ def _values_half(program, pulled):
     return [_half(x, rows, width, 0) for x, (rows, width) in zip(parts, widths)]
 
 
+@_by_lane
 def _pull_vjp(g, seeds, carry, captured, xs, z, result, program):
     twice = program.tangent
     along = _split(g, program, True)

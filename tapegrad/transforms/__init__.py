@@ -5,6 +5,7 @@ Imports: common, rules, tape, codegen, interpreter, array, autograd, program, ke
 `functional`   `grad`, `value_and_grad`, `jit`.
 `jacobians`    `vjp`, `linearize`, `jacfwd`, `jacrev`, `jacobian`; `choosing`, which mode is cheaper.
 `hessians`     `hessian`, `hessian_diag`, `laplacian`; `products`, `hvp` and `gnvp`.
+`vmap`         `vmap`: a function of many points at once; `loops`, of which these are the turns.
 `jet`          `jet`: Taylor coefficients of any order.
 `checkpoint`   computes again on the way back instead of storing.
 `implicit`     derivatives of what a solver finds.

@@ -43,6 +43,8 @@ def test_what_it_does_not_take():
         tg.grad(powers, via="tape")
     with pytest.raises(OptionError, match="has_aux"):
         tg.value_and_grad(powers, has_aux=True, via="numba")
+    with pytest.raises(OptionError, match="one real number"):
+        tg.grad(powers, holomorphic=True, via="numba")
 
 
 def test_check_compares_all_ways():

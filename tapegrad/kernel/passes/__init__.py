@@ -7,6 +7,7 @@ In the order in which `run_passes` runs them:
     renaming      what is copied to an output is stored there
     fusing        neighbouring loops of equal extent become one
     recomputing   a stored value that is cheap is computed again where it is used
+    contracting   a temporary of which every iteration uses a part of its own is as large as that
 
 and, called by `kernel.of_tape`, which knows what the outputs are,
 
@@ -28,6 +29,7 @@ What they share: `accesses`, which elements a statement touches, and `rewriting`
 from __future__ import annotations
 
 from .. import ir
+from .contracting import contract
 from .fusing import fuse
 from .pruning import prune
 from .recomputing import recompute
@@ -47,7 +49,7 @@ def run_passes(program):
     new = recompute(program)
     if new:
         _tidy(program, new)
-    return program
+    return contract(program)
 
 
 def _tidy(program, new=None):

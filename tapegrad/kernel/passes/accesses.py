@@ -1,6 +1,7 @@
 """Which elements statements touch: ranges, and whether two touch the same one.
 
-No pass itself: `simplifying` knows by a `Memory` which element holds which value, `fusing` asks for `span`.
+No pass itself: `simplifying` knows by a `Memory` which element holds which value, `fusing` asks for `span`,
+`contracting` and `kernel.spreading` whether iterations are `apart`.
 """
 
 from __future__ import annotations
@@ -27,6 +28,17 @@ def span(index, without=()):
         part = index.table[max(low, 0) : high + 1]
         return int(np.min(part)), int(np.max(part))
     return low, high
+
+
+def apart(indices, loop):
+    """Whether by these indices (None: all elements), taken together, no iteration of a loop names an element that another one names.
+
+    So it is if all go forward by the same step, and within an iteration stay inside of that step.
+    """
+    if any(index is None or index.table is not None or index.plus is not None for index in indices):
+        return False
+    steps, spans = {dict(index.steps).get(loop, 0) for index in indices}, [span(index, (loop,)) for index in indices]
+    return len(steps) == 1 and max(high for _, high in spans) - min(low for low, _ in spans) < abs(*steps)
 
 
 #: Single elements of a buffer that are told apart when a loop writes some.

@@ -174,7 +174,8 @@ class BodyTrace(Trace):
 
     def parameters(self):
         """Let leaves that the body has used (tensors that require a gradient and were not computed) be arguments, too."""
-        own = set(self.input_slots)
+        # Variables of derivatives that are taken inside are constants here.
+        own = {*self.input_slots, *self.variables}
         for slot, reference, _ in self.store.leaf_list:
             leaf = reference()
             if slot not in own and leaf is not None:

@@ -1,0 +1,298 @@
+"""`tg.vmap` beside a Python loop over the lanes: values, both modes, second order; nesting, paths, axes and what is refused."""
+
+import collections
+import dataclasses
+
+import numpy as np
+import pytest
+
+import tapegrad as tg
+from tapegrad import implicit
+from tapegrad.scipy.integrate import solve_ivp
+from tests.transforms.loops.plainly import leaves_of, mapped, stacked
+
+Pair = collections.namedtuple("Pair", "first second")
+RNG = np.random.default_rng(20)
+POINTS, MATRICES, NUMBERS = RNG.normal(size=(5, 3)), RNG.normal(size=(5, 3, 3)), np.array([0.4, -1.3, 2.1, -0.2, 0.9])
+WEIGHTS = np.array([0.7, -0.4, 1.1])
+
+
+@dataclasses.dataclass
+class Body:
+    place: object
+    speed: object
+
+
+def bisected(a):
+    def step(both):
+        low, high = both
+        middle = 0.5 * (low + high)
+        return (middle, high) if middle * middle < a else (low, middle)
+
+    low, _ = tg.while_loop(lambda both: both[1] - both[0] > 1e-9, step, (0.0 * a, a + 1.0))
+    return low - (low * low - a) / (2.0 * low)
+
+
+def orbit(p):
+    def step(state, force):
+        place, speed = state
+        place = place + 0.1 * speed
+        return (place, speed + 0.1 * (force - p[0] * np.sin(place))), place
+
+    (place, _), places = tg.scan(step, (p[1], 0.0), np.cos(np.arange(6.0)))
+    return {"last": place, "all": places}
+
+
+def by_kind(x):
+    if x > 1.0:
+        return x * x
+    return -x if x < 0.0 else np.sin(x)
+
+
+def decay(p):
+    return solve_ivp(lambda t, y: -p[0] * p[0] * y + np.cos(p[1] * t), (0.0, 1.0), np.stack([p[2], 1.0 + 0.0 * p[2]]), rtol=1e-6, atol=1e-8).y[:, -1]
+
+
+def root(p):
+    return implicit.root(lambda x, p: x**3 + (1.0 + p[0] ** 2) * x - p[1], np.zeros(()), p)
+
+
+#: Name -> function of lanes, arguments with lanes first.
+CASES = {
+    "number": (lambda x: np.sin(x) * x, (NUMBERS,)),
+    "vector": (lambda x: np.sum(x[1:] * np.exp(x[:-1])), (POINTS,)),
+    "vector to vector": (lambda x: np.tanh(x) * WEIGHTS, (POINTS,)),
+    "matrix": (lambda a, x: a @ x + x, (MATRICES, POINTS)),
+    "solved": (lambda a, x: np.linalg.solve(a + 4.0 * np.eye(3), x), (MATRICES, POINTS)),
+    "several": (lambda x, s: (x * s, [np.sum(x), {"s": s}]), (POINTS, NUMBERS)),
+    "dict": (lambda d: {"b": d["x"] * d["s"], "a": d["s"] ** 2}, ({"x": POINTS, "s": NUMBERS},)),
+    "namedtuple": (lambda p: Pair(p.second, p.first * p.second), (Pair(NUMBERS, NUMBERS[::-1].copy()),)),
+    "dataclass": (lambda b: Body(b.place + b.speed, b.speed * 2.0), (Body(POINTS, POINTS * 0.5),)),
+    "constant": (lambda x: (x, 2.5, WEIGHTS), (NUMBERS,)),
+    "passed through": (lambda x: x, (POINTS,)),
+    "paths": (by_kind, (NUMBERS,)),
+    "cond": (lambda x: tg.cond(x > 0.0, lambda x: x * x, lambda x: -x, x), (NUMBERS,)),
+    "where": (lambda x: np.where(x > 0.0, x, 0.1 * x), (POINTS,)),
+    "while": (bisected, (np.abs(NUMBERS) + 0.5,)),
+    "scan": (orbit, (np.abs(POINTS[:, :2]) + 0.5,)),
+    "solve_ivp": (decay, (POINTS,)),
+    "root": (root, (POINTS,)),
+}
+
+
+def by_lane(f):
+    """What `vmap` means, of arguments with lanes first, plainly."""
+
+    def looped(*args):
+        return mapped(stacked, *[f(*mapped(lambda leaf: leaf[k], list(args))) for k in range(len(leaves_of(list(args))[0]))])
+
+    return looped
+
+
+def total(thing):
+    """The floats of a container, each with a weight of its own, added up."""
+    result = 0.0
+    for k, leaf in enumerate(leaves_of(thing)):
+        result = result + np.sum(leaf * np.cos(k + 0.7 * np.arange(np.size(leaf))).reshape(np.shape(leaf)))
+    return result
+
+
+def assert_same(found, expected, rtol=1e-11):
+    assert type(found) is type(expected)
+    found, expected = leaves_of(found), leaves_of(expected)
+    assert len(found) == len(expected)
+    for one, other in zip(found, expected):
+        assert type(one) is type(other) and np.shape(one) == np.shape(other) and np.result_type(one) == np.result_type(other)
+        np.testing.assert_allclose(one, other, rtol=rtol, atol=rtol)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_values_are_those_of_each_lane(name):
+    f, args = CASES[name]
+    expected = by_lane(f)(*args)
+    assert_same(tg.vmap(f)(*args), expected)
+    recorded = tg.jit(tg.vmap(f))
+    for _ in range(3):
+        assert_same(recorded(*args), expected)
+    assert recorded.stats().records == 1
+
+
+@pytest.mark.parametrize("name", [pytest.param(name, marks=[pytest.mark.long] if name == "solve_ivp" else []) for name in CASES])
+def test_derivatives_of_what_is_mapped(name):
+    """In reverse mode recorded and at once, and forward, beside the tape of the Python loop."""
+    f, args = CASES[name]
+    numbers = tuple(range(len(args)))
+    many, each = (lambda *args: total(tg.vmap(f)(*args))), (lambda *args: total(by_lane(f)(*args)))
+    expected = tg.grad(each, numbers)(*args)
+    assert_same(tg.grad(many, numbers)(*args), expected, 1e-9)
+    assert_same(tg.jit(tg.grad(many, numbers))(*args), expected, 1e-9)
+    assert_same(tg.jvp(many, args, args)[1], tg.jvp(each, args, args)[1], 1e-9)
+
+
+@pytest.mark.parametrize("name", [name for name in CASES if name not in ("solve_ivp", "dataclass", "namedtuple")])
+def test_second_derivatives_of_what_is_mapped(name):
+    f, args = CASES[name]
+    many, each = (lambda *args: total(tg.vmap(f)(*args))), (lambda *args: total(by_lane(f)(*args)))
+    directions = mapped(lambda leaf: np.cos(leaf), args[0])
+    expected = tg.hvp(each)(*args, directions)
+    assert_same(tg.hvp(many)(*args, directions), expected, 1e-8)
+    assert_same(tg.jit(tg.hvp(many))(*args, directions), expected, 1e-8)
+
+
+@pytest.mark.parametrize("transformation", [tg.grad, tg.value_and_grad, tg.hessian, tg.jacfwd, tg.jacrev, tg.hessian_diag])
+@pytest.mark.parametrize("name", ["number", "vector", "paths", "while", "root"])
+def test_derivatives_are_mapped(name, transformation):
+    f, args = CASES[name]
+    expected = by_lane(transformation(f))(*args)
+    assert_same(tg.vmap(transformation(f))(*args), expected, 1e-8)
+    assert_same(tg.jit(tg.vmap(transformation(f)))(*args), expected, 1e-8)
+    assert_same(tg.vmap(tg.jit(transformation(f)))(*args), expected, 1e-8)
+
+
+def test_jacobians_of_what_is_mapped_are_block_diagonal():
+    f = lambda x: np.tanh(x) * np.sum(x)
+    for jacobian in (tg.jacfwd, tg.jacrev):
+        blocks = jacobian(tg.vmap(f))(POINTS)
+        for k in range(5):
+            np.testing.assert_allclose(blocks[k, :, k], tg.jacobian(f)(POINTS[k]), rtol=1e-12)
+        assert np.all(blocks[0, :, 1:] == 0.0)
+
+
+def test_in_one_another():
+    outer = tg.vmap(tg.vmap(lambda a, b: np.sin(a) * b, in_axes=(None, 0)), in_axes=(0, None))
+    expected = np.sin(NUMBERS)[:, None] * NUMBERS
+    np.testing.assert_allclose(outer(NUMBERS, NUMBERS), expected, rtol=1e-14)
+    gradient = tg.grad(lambda a: np.sum(outer(a, NUMBERS)))(NUMBERS)
+    np.testing.assert_allclose(gradient, np.cos(NUMBERS) * np.sum(NUMBERS), rtol=1e-12)
+    twice = tg.vmap(tg.grad(lambda x: np.sum(tg.vmap(tg.grad(lambda s: s**3))(x))))
+    np.testing.assert_allclose(twice(POINTS), 6.0 * POINTS, rtol=1e-12)
+
+
+def test_axes_of_arguments_and_results():
+    f = lambda d, w, s: {"x": d["x"] * s, "w": w @ d["x"]}
+    d, w = {"x": POINTS.T, "y": np.ones(2)}, MATRICES[0]
+    expected = by_lane(lambda x, s: f({"x": x}, w, s))(POINTS, NUMBERS)
+    found = tg.vmap(f, in_axes=({"y": None, "x": 1}, None, 0), out_axes={"w": -1, "x": 0})(d, w, NUMBERS)
+    assert_same(found, {"x": expected["x"], "w": expected["w"].T})
+    assert_same(tg.vmap(f, in_axes=[{"y": None, "x": -1}, None, 0], out_axes=1)(d, w, NUMBERS)["x"], expected["x"].T)
+    assert_same(tg.vmap(lambda x, *, s: x * s, in_axes=1)(POINTS.T, s=NUMBERS), POINTS * NUMBERS[:, None])
+    assert_same(tg.vmap(lambda x, how: getattr(np, how)(x), in_axes=(0, None))(NUMBERS, "sin"), np.sin(NUMBERS))
+
+
+def test_results_that_lanes_have_in_common_are_returned_once():
+    f = lambda x, w: (x * w, np.sum(w), 3.0, np.array([1.0, 2.0]))
+    found = tg.vmap(f, in_axes=(0, None), out_axes=(0, None, None, None))(NUMBERS, WEIGHTS)
+    assert found[1] == np.sum(WEIGHTS) and found[2] == 3.0
+    np.testing.assert_array_equal(found[3], [1.0, 2.0])
+    gradient = tg.grad(lambda w: tg.vmap(f, in_axes=(0, None), out_axes=(0, None, None, None))(NUMBERS, w)[1] ** 2)(WEIGHTS)
+    np.testing.assert_allclose(gradient, 2.0 * np.sum(WEIGHTS), rtol=1e-14)
+
+
+@pytest.mark.parametrize("f", [lambda x, w: np.sum(w) + x, lambda x, w: 1.0 if x > 0.0 else 2.0, lambda x, w: np.floor(x).astype(np.int64)])
+def test_results_that_may_differ_have_an_axis(f):
+    with pytest.raises(tg.errors.StructureError, match="the result may differ from lane to lane, and out_axes says None; give an axis"):
+        tg.vmap(f, in_axes=(0, None), out_axes=None)(NUMBERS, WEIGHTS)
+
+
+def test_dtypes_stay():
+    for dtype in (np.float32, np.float64, np.int64, np.int32):
+        values = np.arange(4).astype(dtype)
+        assert_same(tg.vmap(lambda x: (x * x, x > 1))(values), (values * values, values > 1))
+
+
+def test_no_lanes_have_results_of_their_shapes():
+    assert tg.vmap(tg.grad(lambda x: np.sum(np.log(x))))(np.ones((0, 3))).shape == (0, 3)
+    first, second = tg.vmap(lambda x, s: (x.astype(np.float32), s), out_axes=(1, 0))(np.ones((0, 3)), np.ones(0))
+    assert (first.shape, first.dtype, second.shape) == ((3, 0), np.float32, (0,))
+
+
+def test_what_is_captured_has_its_derivative():
+    w = tg.tensor(WEIGHTS, requires_grad=True)
+    y = tg.vmap(lambda x: np.sum(w * x) ** 2)(POINTS)
+    y.sum().backward()
+    np.testing.assert_allclose(w.grad.numpy(), 2.0 * POINTS.T @ (POINTS @ WEIGHTS), rtol=1e-12)
+    gradient = tg.grad(lambda w: np.mean(tg.vmap(lambda x: np.sum(w * x) ** 2)(POINTS)))(WEIGHTS)
+    np.testing.assert_allclose(gradient, 0.4 * POINTS.T @ (POINTS @ WEIGHTS), rtol=1e-12)
+
+
+def test_without_tensors_the_result_is_an_array_and_with_one_a_tensor():
+    assert type(tg.vmap(np.sin)(NUMBERS)) is np.ndarray
+    assert type(tg.vmap(tg.grad(lambda w, x: np.sum(w * x)), in_axes=(None, 0))(WEIGHTS, POINTS)) is np.ndarray
+    assert isinstance(tg.vmap(np.sin)(tg.tensor(NUMBERS)), tg.Tensor)
+
+
+class Counted:
+    def __init__(self, function):
+        self.function, self.runs = function, 0
+
+    def __call__(self, *args):
+        self.runs += 1
+        return self.function(*args)
+
+
+def test_a_function_runs_once_a_path():
+    lanes = np.linspace(-2.0, 2.0, 1000)
+    for transformation, times in ((lambda f: f, 1), (tg.grad, 1), (tg.value_and_grad, 1)):
+        counted = Counted(by_kind)
+        found = tg.vmap(transformation(counted))(lanes)
+        assert counted.runs == 3 * times
+        assert_same(found, by_lane(transformation(by_kind))(lanes))
+    counted = Counted(by_kind)
+    recorded = tg.jit(tg.vmap(counted))
+    recorded(lanes[:2])
+    recorded(lanes)
+    before = counted.runs
+    for shift in (0.0, 0.1, 0.2):
+        assert_same(recorded(lanes + shift), by_lane(by_kind)(lanes + shift))
+    assert counted.runs == before
+
+
+def test_a_path_that_is_met_later_is_recorded_then():
+    counted = Counted(by_kind)
+    recorded = tg.jit(tg.vmap(tg.grad(counted)))
+    for lanes in (np.full(6, 0.5), np.linspace(0.1, 2.0, 6), np.linspace(-1.0, 2.0, 6)):
+        assert_same(recorded(lanes), by_lane(tg.grad(by_kind))(lanes))
+
+
+def test_too_many_paths():
+    def f(x):
+        k = 0
+        while k < x:
+            k += 1
+        return k * x
+
+    with pytest.raises(tg.errors.GradientError, match=r"vmap\(f\) has taken 16 paths, and takes another one in turn 16"):
+        tg.vmap(f)(np.arange(30.0))
+
+
+def test_integers_that_floats_do_not_hold_go_lane_by_lane():
+    big = np.array([2**60 + 1, 3])
+    found = tg.vmap(lambda n: n + 1)(big)
+    assert found.dtype == np.int64 and found.tolist() == [2**60 + 2, 4]
+
+
+WRONG = {
+    "is a number": (lambda: tg.vmap(np.sin)(3.0), r"vmap\(sin\): args\[0\] is a number, which has no axis 0; give None for it"),
+    "lengths": (
+        lambda: tg.vmap(lambda a, d: a, in_axes=(0, {"x": 1, "y": None}))(np.ones(3), {"x": np.ones((2, 4)), "y": 0.0}),
+        r"the arrays have different lengths along the axes that are mapped: args\[0\] has 3 along axis 0, args\[1\]\['x'\] has 4 along axis 1",
+    ),
+    "keyword": (lambda: tg.vmap(lambda a, b: a)(np.ones(3), b=np.ones(2)), r"args\[0\] has 3 along axis 0, b has 2 along axis 0"),
+    "no such axis": (lambda: tg.vmap(np.sin, in_axes=2)(POINTS), r"args\[0\] has no axis 2: it has 2 axes"),
+    "nothing mapped": (lambda: tg.vmap(np.sin, in_axes=None)(POINTS), "in_axes=None maps none of the arguments"),
+    "entries": (lambda: tg.vmap(np.sin, in_axes=(0, 0))(POINTS), "in_axes has 2 entries, and there are 1 positional arguments"),
+    "other container": (lambda: tg.vmap(np.sin, in_axes=({"a": 0},))({"b": POINTS}), r"in_axes of args\[0\] has {'a': 0} for {b: \*}"),
+    "no axis": (lambda: tg.vmap(np.sin, in_axes=(0.5,))(POINTS), r"in_axes of args\[0\] has 0.5 for \*; give one axis for all of it"),
+    "text": (lambda: tg.vmap(np.sin)("abc"), r"args\[0\] is str, which has no axes; give None for it in in_axes"),
+    "no such axis of a result": (lambda: tg.vmap(np.sin, out_axes=2)(POINTS), "the result has no axis 2: it has 2 axes"),
+    "results": (lambda: tg.vmap(np.sin, out_axes=(0, 0))(POINTS), r"out_axes has \(0, 0\) for \*"),
+    "no function": (lambda: tg.vmap(3), "expected a function for tg.vmap, got int"),
+    "results that differ": (lambda: tg.vmap(lambda x: x if x > 0.0 else (x, x))(NUMBERS), r"vmap\(<lambda>\) returns .* where it has returned"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_what_does_not_fit_is_named(name):
+    call, message = WRONG[name]
+    with pytest.raises(tg.errors.StructureError, match=message):
+        call()
