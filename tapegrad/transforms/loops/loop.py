@@ -269,8 +269,8 @@ class Loop:
         self._kept.append((parts, table))
         # Who runs meanwhile sees the old paths: the new table begins with them.
         self.words[at + 1] = table.ctypes.data if len(table) else 0
-        # As many words as it has are enough for its tables, and so are those of the adjoints of captured values in a turn.
-        sizes = [max(len(words), sum(length for *_, length in path.sums)) for (words, *_), path in zip(parts, paths)]
+        # As many words as a path has are enough for its tables; and the adjoints of captured values have to find room.
+        sizes = [len(words) for words, *_ in parts] + [begin // 8 + length for path in paths for begin, _, length in path.sums]
         self.words[at + 2] = max(sizes, default=1) + 2
         self.words[at] = len(paths)
 
@@ -319,7 +319,7 @@ class Loop:
                     block[[T.T_TURN, T.T_KEPT, T.T_STRIDE]] = before[[T.T_TURN, T.T_KEPT, T.T_STRIDE]]
                     block[T.T_RECENT] = block[T.T_PATHS] - 1
             block[T.T_LIMIT] = min(self.rows, turn + T.CHUNK) if self.bounded else turn + T.CHUNK
-            why = T.advance(p) if block[T.T_PATHS] else stretch.NO_PATH
+            why = stretch.advance(p)
             turn = int(block[T.T_TURN])
             if why == stretch.NO_PATH:
                 at = T.RUN_WORDS + (turn & 1) * self.carry
