@@ -21,6 +21,7 @@ MODULES = (
     "element_access",
     "array_of_numbers",
     "numpy_names",
+    "complex_numbers",
     "many_losses",
     "jacobians",
     "choice",
