@@ -46,6 +46,7 @@ MODULES = (
     "constant_sparse",
     "custom_rules",
     "loops",
+    "lanes",
     "automata",
 )
 

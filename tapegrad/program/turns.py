@@ -62,12 +62,13 @@ MORE, STOPPED, NO_PATH, UNKNOWN, NO_MEMORY, INTERRUPTED = range(6)
 #: Words of a loop: lengths of carry, captured values, element and result; rows (turns, 0 if these are not known), whether they are
 #: known, whether it goes from the end; carries kept, the turn from which on all are, and how many are computed again at a
 #: time; the generation, turns that were run, the
-#: address of the class of interruptions.  Then tables of each generation, forward and back: number of paths, address of the addresses of
+#: address of the class of interruptions; of independent turns (`program.lanes`) what shares chunks between threads (0: nothing), what
+#: runs one, and how many there are.  Then tables of each generation, forward and back: number of paths, address of the addresses of
 #: their words, words of the longest.
 (
     S_CARRY, S_CAPTURED, S_ELEMENT, S_RESULT, S_ROWS, S_BOUNDED, S_REVERSE, S_CAPACITY, S_DENSE, S_ROOM, S_GENERATION, S_TURNS, S_INTERRUPT,
-    S_TABLES,
-) = range(14)  # fmt: skip
+    S_SHARE, S_CHUNK, S_CHUNKS, S_TABLES,
+) = range(17)  # fmt: skip
 #: Words of a table.
 TABLE = 3
 LOOP_WORDS = S_TABLES + 4 * TABLE
@@ -128,7 +129,7 @@ def _turn(p, words, block):
 
 
 @helper
-def _hold(p):
+def hold(p):
     """Take a block of each path, for as long as this run is in its turns: (address, what is to be given back) of each."""
     table, at = load_int(p + 8 * T_TABLE), load_int(p + 8 * T_BLOCKS)
     for k in range(load_int(p + 8 * T_PATHS)):
@@ -156,7 +157,7 @@ def _hold(p):
 
 
 @helper
-def _give_back(p):
+def give_back(p):
     at = load_int(p + 8 * T_BLOCKS)
     for _ in range(load_int(p + 8 * T_PATHS)):
         mine = load_int(at + 8)
@@ -170,6 +171,8 @@ def _give_back(p):
 @helper
 def _keep(p, turn, row, width):
     """Keep the carry before this turn, counted from the first, if it is the turn of one that is kept."""
+    if width == 0:
+        return
     capacity, stride = load_int(p + 8 * T_CAPACITY), load_int(p + 8 * T_STRIDE)
     kept, store, dense = load_int(p + 8 * T_KEPT), load_int(p + 8 * T_STORE), load_int(p + 8 * T_DENSE)
     coarse = capacity if dense == NEVER else capacity - load_int(p + 8 * T_LOGGED)
@@ -199,7 +202,7 @@ def advance(p):
     paths, table, recent = load_int(p + 8 * T_PATHS), load_int(p + 8 * T_TABLE), load_int(p + 8 * T_RECENT)
     rows, bases, logged, blocks = load_int(p + 8 * T_ROWS), p + 8 * T_BASES, load_int(p + 8 * T_LOGGED), load_int(p + 8 * T_BLOCKS)
     first = begin + load_int(p + 8 * T_FROM)
-    _hold(p)
+    hold(p)
     why = MORE
     while turn < limit:
         row = rows + (turn & 1) * width
@@ -229,14 +232,14 @@ def advance(p):
         if stops != 0:
             why = STOPPED
             break
-    _give_back(p)
+    give_back(p)
     store_int(p + 8 * T_TURN, turn)
     store_int(p + 8 * T_RECENT, recent)
     return why
 
 
 @helper
-def _pull(p, low, turn, store, log):
+def pull(p, low, turn, store, log):
     """The way back over turns whose carries are kept, from `turn` down to `low`, at which rows and log begin."""
     width, table, blocks = load_int(p + 8 * T_WIDTH), load_int(p + 8 * T_TABLE), load_int(p + 8 * T_BLOCKS)
     rows, bases, count = load_int(p + 8 * T_ROWS), p + 8 * T_BASES, load_int(p + 8 * T_COUNT)
@@ -263,14 +266,14 @@ def _pull(p, low, turn, store, log):
 
 
 @helper
-def _words(loop, generation, back):
+def run_words(loop, generation, back):
     """Words of the block of a run: its own, two rows, (address, what is to be given back) of each path, tables, adjoints of captured values."""
     table = loop + 8 * (S_TABLES + TABLE * (2 * generation + back))
     return RUN_WORDS + 2 * load_int(loop + 8 * S_CARRY) + 2 * load_int(table) + load_int(table + 16) + load_int(loop + 8 * S_CAPTURED) + 2
 
 
 @helper
-def _prepare(p, loop, generation, back, captured, xs):
+def prepare(p, loop, generation, back, captured, xs):
     """Begin the words of a run."""
     table, carry = loop + 8 * (S_TABLES + TABLE * (2 * generation + back)), load_int(loop + 8 * S_CARRY)
     paths, longest = load_int(table), load_int(table + 16)
@@ -295,7 +298,7 @@ def _prepare(p, loop, generation, back, captured, xs):
 
 
 @helper
-def _results(p, loop, ys, word):
+def results(p, loop, ys, word):
     """Let a word be the address of the first row of results (or of their adjoints)."""
     step = 8 * load_int(loop + 8 * S_RESULT)
     if load_int(loop + 8 * S_REVERSE) != 0:
@@ -325,11 +328,11 @@ def _from(p, turn, carry, capacity, stride, dense, store, log):
 @compiled("int64(int64, int64)")
 def room(loop, generation):
     """Words that a run forward takes."""
-    return _words(loop, generation, 0)
+    return run_words(loop, generation, 0)
 
 
 @helper
-def _kept(loop, z):
+def kept_of(loop, z):
     """Where a result has the head of what is kept."""
     outputs = load_int(loop + 8 * S_CARRY) + load_int(loop + 8 * S_ROWS) * load_int(loop + 8 * S_RESULT)
     return z + 8 * outputs
@@ -351,7 +354,7 @@ def _stride(loop):
 
 
 @helper
-def _logged(loop):
+def logged(loop):
     """Words of the paths that are kept."""
     if load_int(loop + 8 * S_BOUNDED) != 0:
         return (load_int(loop + 8 * S_ROWS) - load_int(loop + 8 * S_DENSE) + 7) // 8
@@ -361,11 +364,11 @@ def _logged(loop):
 @compiled("void(int64, int64, int64, int64, int64, int64, int64)")
 def begin(p, loop, generation, carry, captured, xs, z):
     """Begin a run forward in a block."""
-    _prepare(p, loop, generation, 0, captured, xs)
-    _results(p, loop, z + 8 * load_int(loop + 8 * S_CARRY), T_YS)
-    log = _kept(loop, z) + 8 * HEAD
+    prepare(p, loop, generation, 0, captured, xs)
+    results(p, loop, z + 8 * load_int(loop + 8 * S_CARRY), T_YS)
+    log = kept_of(loop, z) + 8 * HEAD
     dense = load_int(loop + 8 * S_DENSE) if load_int(loop + 8 * S_BOUNDED) != 0 else -1
-    _from(p, 0, carry, load_int(loop + 8 * S_CAPACITY), _stride(loop), dense, log + 8 * _logged(loop), log)
+    _from(p, 0, carry, load_int(loop + 8 * S_CAPACITY), _stride(loop), dense, log + 8 * logged(loop), log)
     if dense >= 0:
         store_int(p + 8 * T_LOGGED, load_int(loop + 8 * S_ROWS) - dense)
 
@@ -375,7 +378,7 @@ def end(p, loop, generation, z):
     """Write what there is besides the results."""
     turn, width = load_int(p + 8 * T_TURN), load_int(p + 8 * T_WIDTH)
     copy_bytes(z, load_int(p + 8 * T_ROWS) + (turn & 1) * width, width)
-    head = _kept(loop, z)
+    head = kept_of(loop, z)
     store_double(head, float(turn))
     store_double(head + 8, float(load_int(p + 8 * T_STRIDE)))
     store_double(head + 16, float(generation))
@@ -383,7 +386,7 @@ def end(p, loop, generation, z):
 
 
 @helper
-def _interrupted(loop):
+def interrupted(loop):
     """Whether there was an interruption; if so, it is raised where Python goes on."""
     state = ensure_interpreter()
     found = check_signals()
@@ -398,7 +401,7 @@ def _interrupted(loop):
 def forward(loop, carry, captured, xs, z):
     """All turns; returns why it has ended: MORE or STOPPED if all is well."""
     generation = load_int(loop + 8 * S_GENERATION)
-    p = allocate(8 * _words(loop, generation, 0))
+    p = allocate(8 * run_words(loop, generation, 0))
     if p == 0:
         return NO_MEMORY
     begin(p, loop, generation, carry, captured, xs, z)
@@ -406,7 +409,7 @@ def forward(loop, carry, captured, xs, z):
     why = MORE
     while why == MORE and (bounded == 0 or load_int(p + 8 * T_TURN) < rows):
         turn = load_int(p + 8 * T_TURN)
-        if turn > 0 and _interrupted(loop):
+        if turn > 0 and interrupted(loop):
             why = INTERRUPTED
             break
         store_int(p + 8 * T_LIMIT, turn + CHUNK if bounded == 0 else min(rows, turn + CHUNK))
@@ -455,7 +458,7 @@ def _back_between(p, q, low, high, carry, room):
         if ended > STOPPED or load_int(q + 8 * T_TURN) != high:
             why = UNKNOWN
         elif stride == 1:
-            why = _pull(p, low, high, store, log)
+            why = pull(p, low, high, store, log)
         if stride == 1 or why != MORE:
             release(store)
             continue
@@ -481,7 +484,7 @@ def _back_between(p, q, low, high, carry, room):
 @compiled("int64(int64, int64, int64, int64, int64, int64, int64)")
 def back(loop, seeds, carry, captured, xs, z, result):
     """The adjoints of carry, captured values and elements, into `result`, which is zero before."""
-    head, capacity, room = _kept(loop, z), load_int(loop + 8 * S_CAPACITY), load_int(loop + 8 * S_ROOM)
+    head, capacity, room = kept_of(loop, z), load_int(loop + 8 * S_CAPACITY), load_int(loop + 8 * S_ROOM)
     count, stride, generation = int(load_double(head)), int(load_double(head + 8)), int(load_double(head + 16))
     bounded, turns, dense = load_int(loop + 8 * S_BOUNDED) != 0, load_int(loop + 8 * S_ROWS), load_int(loop + 8 * S_DENSE)
     # What is kept may come from a file: more turns, or more carries, than there can be.
@@ -489,16 +492,16 @@ def back(loop, seeds, carry, captured, xs, z, result):
         return UNKNOWN
     if bounded and (count != turns or stride != _stride(loop)) or not bounded and capacity > 0 and count > capacity * stride:
         return UNKNOWN
-    p = allocate(8 * _words(loop, generation, 1))
-    q = allocate(8 * _words(loop, generation, 0))
+    p = allocate(8 * run_words(loop, generation, 1))
+    q = allocate(8 * run_words(loop, generation, 0))
     if p == 0 or q == 0:
         return NO_MEMORY
     length, captures, width = load_int(loop + 8 * S_CARRY), load_int(loop + 8 * S_CAPTURED), 8 * load_int(loop + 8 * S_CARRY)
-    _prepare(p, loop, generation, 1, captured, xs)
-    _prepare(q, loop, generation, 0, captured, xs)
-    _results(p, loop, seeds + width, T_YBAR)
+    prepare(p, loop, generation, 1, captured, xs)
+    prepare(q, loop, generation, 0, captured, xs)
+    results(p, loop, seeds + width, T_YBAR)
     scratch = allocate(8 * load_int(loop + 8 * S_ROWS) * load_int(loop + 8 * S_RESULT) + 8) if bounded and dense > 0 else 0
-    _results(q, loop, scratch, T_YS)
+    results(q, loop, scratch, T_YS)
     sums = result + width
     store_int(p + 8 * T_SUMS, sums)
     store_int(p + 8 * T_COUNT, captures)
@@ -515,14 +518,14 @@ def back(loop, seeds, carry, captured, xs, z, result):
     for k in range(captures):
         store_double(load_int(p + 8 * T_PART) + 8 * k, 0.0)
     log = head + 8 * HEAD
-    store = log + 8 * _logged(loop)
-    _hold(p)
+    store = log + 8 * logged(loop)
+    hold(p)
     why, coarse, last = MORE, (count + stride - 1) // stride, count
     if bounded:
         coarse, last = _coarse(loop), dense
-        why = _pull(p, dense, count, store + coarse * width, log)
+        why = pull(p, dense, count, store + coarse * width, log)
     elif stride == 1 and capacity > 0:
-        why, last = _pull(p, 0, count, store, log), 0
+        why, last = pull(p, 0, count, store, log), 0
     if capacity == 0 or coarse <= 0:
         if last > 0:
             why = _back_between(p, q, 0, last, carry, room)
@@ -533,31 +536,10 @@ def back(loop, seeds, carry, captured, xs, z, result):
             first = max(0, k - several)
             why = _back_between(p, q, first * stride, min(last, k * stride), store + first * width, room)
             k = first
-    _give_back(p)
+    give_back(p)
     copy_bytes(result, rows, width)
     if scratch != 0:
         release(scratch)
     release(q)
     release(p)
     return why
-
-
-# ---- as the loop of a ufunc -------------------------------------------------------------
-
-
-@compiled("void(int64, int64, int64, int64)")
-def forward_call(args, dims, steps, loop):
-    """`forward` of carry, captured values, rows, result, and a number: whether all is well."""
-    why = forward(loop, load_int(args), load_int(args + 8), load_int(args + 16), load_int(args + 24))
-    store_double(load_int(args + 32), 1.0 if why <= STOPPED else 0.0)
-
-
-@compiled("void(int64, int64, int64, int64)")
-def back_call(args, dims, steps, loop):
-    """`back` of adjoints, carry, captured values, rows, what is kept, result, and a number: whether all is well."""
-    result = load_int(args + 40)
-    length = load_int(loop + 8 * S_CARRY) + load_int(loop + 8 * S_CAPTURED) + load_int(loop + 8 * S_ROWS) * load_int(loop + 8 * S_ELEMENT)
-    for k in range(length):
-        store_double(result + 8 * k, 0.0)
-    why = back(loop, load_int(args), load_int(args + 8), load_int(args + 16), load_int(args + 24), load_int(args + 32), result)
-    store_double(load_int(args + 48), 1.0 if why == MORE else 0.0)
