@@ -30,6 +30,7 @@ ONE_THREAD = {
     "VECLIB_MAXIMUM_THREADS": "1",
     "NUMEXPR_NUM_THREADS": "1",
     "NUMBA_NUM_THREADS": "1",
+    "TAPEGRAD_THREADS": "1",
     "XLA_FLAGS": "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1",
     "JAX_ENABLE_X64": "1",
     "JAX_PLATFORMS": "cpu",

@@ -47,6 +47,7 @@ MODULES = (
     "custom_rules",
     "loops",
     "lanes",
+    "threads",
     "automata",
 )
 

@@ -53,6 +53,7 @@ from .transforms.products import gnvp, hvp
 from .common.errors import PathWarning, PerformanceWarning
 from .transforms.jacobians import jacfwd, jacobian, jacrev, linearize, vjp
 from .transforms.jet import jet
+from .many.sums import distribute, mean_over, sum_over
 from .transforms.loops.api import associative_scan, cond, fori_loop, map, scan, switch, while_loop
 from .tape.modes import enable_grad, is_grad_enabled, no_grad, set_grad_enabled
 from .nopython.api import njit_derivative, njit_grad, njit_jacobian, njit_jvp, njit_value_and_grad, njit_vjp
@@ -86,21 +87,21 @@ __all__ = [
     "as_tensor", "asin", "asinh", "associative_scan", "astype", "atan", "atan2", "atanh", "autograd", "beta", "betaln", "broadcast_to", "cat",
     "cbrt", "ceil", "check", "checkpoint", "clip", "clone", "compare", "compare_scaling", "compile", "concatenate", "cond",
     "copysign", "cos", "cosh", "cumsum", "custom_jvp", "custom_vjp", "deg2rad", "derivative", "detect_anomaly", "diag",
-    "diagonal", "digamma", "div", "divide", "dot", "egrad", "elementwise_grad", "empty", "empty_like", "enable_grad",
+    "diagonal", "digamma", "distribute", "div", "divide", "dot", "egrad", "elementwise_grad", "empty", "empty_like", "enable_grad",
     "entr", "erf", "erfc", "erfcinv", "erfcx", "erfinv", "errors", "exp", "exp2", "expand", "expand_dims", "expit",
     "explain_zero", "expm1", "eye", "flatten", "flip", "floor", "floor_divide", "fmax", "fmin", "fmod", "fori_loop", "from_numpy",
     "full", "full_like", "gamma", "gammainc", "gammaincc", "gammainccinv", "gammaincinv", "gammaln", "gammasgn", "gnvp", "grad", "heaviside", "hessian",
     "hessian_diag", "hvp", "hypot", "i0", "i0e", "i1", "i1e", "implicit", "info", "is_grad_enabled", "iv", "ive", "j0",
     "j1", "jacfwd", "jacobian", "jacrev", "jet", "jit", "jv", "jvp", "kl_div", "laplacian", "ldexp", "lgamma", "linearize",
     "linspace", "load", "load_tape", "log", "log10", "log1p", "log2", "log_expit", "log_ndtr", "log_softmax", "logaddexp",
-    "logaddexp2", "logit", "logsumexp", "manual_seed", "map", "matmul", "max", "maximum", "mean", "min", "minimum", "mod",
+    "logaddexp2", "logit", "logsumexp", "manual_seed", "map", "matmul", "max", "maximum", "mean", "mean_over", "min", "minimum", "mod",
     "moveaxis", "mul", "multiply", "ndtr", "ndtri", "ndtri_exp", "neg", "negate", "negative", "njit_derivative", "njit_grad",
     "njit_jacobian", "njit_jvp", "njit_value_and_grad", "njit_vjp", "nn", "no_grad", "norm", "ones", "ones_like", "optim", "optimize",
     "outer", "owens_t", "permute", "pow", "power", "primitive", "prod", "rad2deg", "rand", "rand_like", "randn", "randn_like", "ravel",
     "reciprocal", "rel_entr", "relu", "remainder", "repeat", "reshape", "rgamma", "rint", "roll", "round", "save", "scan", "segment_max",
     "segment_mean", "segment_min", "segment_sum", "set_grad_enabled",
     "sigmoid", "sign", "sin", "sinc", "sinh", "softmax", "softplus", "sparse_hessian", "sparse_jacobian", "sparsity",
-    "split", "sqrt", "square", "squeeze", "stack", "std", "stdtr", "stdtrit", "stop_gradient", "sub", "subtract", "sum", "swapaxes", "switch", "t",
+    "split", "sqrt", "square", "squeeze", "stack", "std", "stdtr", "stdtrit", "stop_gradient", "sub", "subtract", "sum", "sum_over", "swapaxes", "switch", "t",
     "take", "tan", "tanh", "tensor", "tile", "trace", "transpose", "true_divide", "trunc", "unsqueeze", "value_and_grad",
     "var", "vjp", "vmap", "where", "while_loop", "xlog1py", "xlogy", "y0", "y1", "yv", "zeros", "zeros_like",
 ]  # fmt: skip

@@ -9,8 +9,10 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from ..common.dtypes import plain_array
+from ..common.errors import ComplexOperandError
 from ..common.registry import registry
 from ..tape.watch import expose
+from .complex import made
 from .differentiable import Differentiable
 from .functions import broadcast_to
 from .functions.arguments import named
@@ -56,7 +58,11 @@ def manual_seed(seed: int) -> np.random.Generator:
 
 
 def _made(array, requires_grad, dtype=None):
-    return rebuilt(Tensor, normalise(plain_array(array, "a tensor", dtype=dtype, copy=None)), requires_grad, None)
+    try:
+        value = plain_array(array, "a tensor", dtype=dtype, copy=None)
+    except ComplexOperandError:
+        return made(array, requires_grad, dtype)
+    return rebuilt(Tensor, normalise(value), requires_grad, None)
 
 
 def _shape(size):

@@ -206,6 +206,8 @@ class Dual(Differentiable):
             if operands[k] is not primals[k]:
                 _record.refuse_operand(row, k)
         result = _record.apply(row, primals, attrs, value, integer)
+        if result.__class__ is registry.objects.Complex:
+            return registry.objects.at_door(row, operands, attrs, integer)
         primals = [p if isinstance(p, Differentiable) else as_operand(p, row.name) for p in primals]
         if row.dynamic:
             attrs = (*attrs, (row.dynamic, integer))

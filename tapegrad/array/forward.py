@@ -17,6 +17,7 @@ import numpy as np
 
 from ..common.dtypes import check_derivative, check_returned
 from ..common.errors import StructureError
+from ..common.registry import registry
 from ..common.tree import flatten, leaf_names, unflatten
 from ..tape.places import function_name
 from .differentiable import Differentiable
@@ -53,6 +54,8 @@ def _partners(structure, thing, what):
     kind, keys = structure.kind, structure.keys
     if kind is None:
         return [joined(thing)]
+    if kind is complex and np.ndim(thing) == np.ndim(thing):
+        return [*(registry.objects.split(thing) or (thing, np.zeros_like(thing)))]
     if kind is dict:
         fits, parts = isinstance(thing, dict) and thing.keys() == {*keys}, lambda: [thing[key] for key in keys]
         shape = f"dict with the keys {list(keys)}"

@@ -16,11 +16,12 @@ from typing import Any
 import numpy as np
 
 from ..common.dtypes import check_class
-from ..common.errors import DtypeError, LeaveTapeError
+from ..common.errors import ComplexOperandError, DtypeError, LeaveTapeError
 from ..common.registry import registry
 from ..common.tables import array_of
+from .complex import OFFERED, ComplexTensor, split
 from .differentiable import Differentiable
-from .functions import astype, clone, reshape, stack
+from .functions import stack
 from .typing import DTypeLike
 
 
@@ -35,13 +36,13 @@ def joined(thing: Any, plain_numbers: bool = False) -> Any:
     if thing.dtype.char != "O":
         return thing
     elements = thing.ravel().tolist()
-    if not any([isinstance(e, Differentiable) for e in elements]):
+    if not any([isinstance(e, TENSORS) for e in elements]):
         if plain_numbers and all([isinstance(e, _NUMBERS) for e in elements]):
             return np.array(thing.tolist()).reshape(thing.shape)
         return thing
     check_class(thing, "an array of tensors")
     for e in elements:
-        if isinstance(e, Differentiable):
+        if isinstance(e, TENSORS):
             if e.shape:
                 raise LeaveTapeError(
                     f"an array of objects has a tensor of shape {tuple(e.shape)} as an element, where only numbers can be computed "
@@ -50,16 +51,17 @@ def joined(thing: Any, plain_numbers: bool = False) -> Any:
         elif not isinstance(e, _NUMBERS):
             raise DtypeError(f"an array of tensors also holds an object of type {type(e).__name__}; only numbers can stand beside tensors")
     whole = _stacked(elements)
-    return whole if whole.shape == thing.shape else reshape(whole, thing.shape)
+    return whole if whole.shape == thing.shape else whole.reshape(thing.shape)
 
 
 _NUMBERS = (float, int, complex, np.number, np.bool)
+TENSORS = (Differentiable, ComplexTensor)
 #: What most lists of numbers hold.
 PLAIN = frozenset((float, int, bool, np.float64, np.int64, np.bool, type(None), str, slice))
 
 
 def _array_of(thing):
-    return thing if isinstance(thing, Differentiable) or type(thing) in PLAIN else array_of(thing)
+    return thing if isinstance(thing, TENSORS) or type(thing) in PLAIN else array_of(thing)
 
 
 def in_objects(tensor: Any) -> Any:
@@ -76,7 +78,7 @@ def holds_tensors(thing: Any) -> bool:
         return not PLAIN.issuperset(map(type, thing)) and any([holds_tensors(part) for part in thing])
     if isinstance(thing, np.ndarray):
         return thing.dtype.char == "O" and holds_tensors(thing.ravel().tolist())
-    return isinstance(thing, Differentiable)
+    return isinstance(thing, TENSORS)
 
 
 def array(nested: Any, dtype: DTypeLike | None = None) -> Any:
@@ -110,8 +112,8 @@ def array(nested: Any, dtype: DTypeLike | None = None) -> Any:
         return np.array(nested, dtype)
     whole = stacked(nested)
     if dtype is not None and whole.dtype != dtype:
-        return astype(whole, dtype)
-    return clone(whole) if whole is nested else whole
+        return whole.astype(dtype)
+    return whole.clone() if whole is nested else whole
 
 
 def stacked(nested: Any) -> Any:
@@ -123,14 +125,18 @@ def stacked(nested: Any) -> Any:
     if shape is None:
         return _stacked([stacked(part) if holds_tensors(part) else np.asarray(part) for part in nested])
     whole = _stacked(leaves)
-    return whole if len(shape) == 1 else reshape(whole, shape)
+    return whole if len(shape) == 1 else whole.reshape(shape)
 
 
 def _stacked(parts):
-    if not any([p.dtype.kind == "f" if isinstance(p, Differentiable) else isinstance(p, float) for p in parts]):
+    if not any([p.dtype.kind in "fc" if isinstance(p, TENSORS) else isinstance(p, (float, complex)) for p in parts]):
         # Beside integers ints stay what they are.
         parts = [np.asarray(p) if isinstance(p, int) else p for p in parts]
-    return stack(parts)
+    try:
+        return stack(parts)
+    except ComplexOperandError:
+        halves = zip(*(split(p) or (p, 0.0) for p in parts))
+        return ComplexTensor(*(stack(list(half)) for half in halves))
 
 
 def _numbers_in(nested, leaves):
@@ -152,4 +158,6 @@ def operand(thing: Any) -> Any:
     return thing if array is thing else operand(array)
 
 
-registry.objects = SimpleNamespace(joined=joined, stacked=stacked, holds_tensors=holds_tensors, operand=operand, in_objects=in_objects)
+registry.objects = SimpleNamespace(
+    joined=joined, stacked=stacked, holds_tensors=holds_tensors, operand=operand, in_objects=in_objects, **OFFERED
+)  # fmt: skip

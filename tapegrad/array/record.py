@@ -21,7 +21,7 @@ import numpy as np
 
 from ..common import config
 from ..common.dtypes import check_class, check_classes, check_dtype, readable
-from ..common.errors import NestingError, TapeMismatchError, UnsupportedFunctionError, require
+from ..common.errors import ComplexOperandError, NestingError, TapeMismatchError, UnsupportedFunctionError, require
 from ..common.observers import LISTENERS, notify
 from ..common.registry import registry
 from ..interpreter.plan import Signature
@@ -101,8 +101,8 @@ def as_operand(thing, row_name="operation"):
         return float(array) if array.ndim == 0 and array.dtype.char == "d" else array
     if isinstance(thing, (list, tuple)):
         return registry.objects.stacked(thing) if registry.objects.holds_tensors(thing) else as_operand(np.asarray(thing), row_name)
-    if isinstance(thing, complex):
-        check_dtype(np.asarray(thing), row_name)
+    if isinstance(thing, (complex, registry.objects.Complex)):
+        raise ComplexOperandError(f"{row_name}: complex numbers are not taken here; give real and imaginary parts (z.real, z.imag)")
     if kind is registry.Call:
         return thing
     array = registry.objects.operand(thing)
@@ -234,7 +234,10 @@ def apply(row, operands, attrs=(), value=None, integer=0, depth=3):
             if o.__class__ is not float:
                 if o.__class__ is registry.Dual:
                     return o._apply_row(row, operands, attrs, value, integer)
-                v = as_operand(o, row.name)
+                try:
+                    v = as_operand(o, row.name)
+                except ComplexOperandError:
+                    return registry.objects.at_door(row, operands, attrs, integer)
                 if isinstance(v, Differentiable):
                     return apply(row, (*operands[:k], v, *operands[k + 1 :]), attrs, value, integer, depth + 1)
                 if v.__class__ is float:

@@ -27,7 +27,7 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from ..common.dtypes import plain_array
-from ..common.errors import DtypeError, GradientError, LeaveTapeError
+from ..common.errors import ComplexOperandError, DtypeError, GradientError, LeaveTapeError
 from ..common.observers import LISTENERS, RemovableHandle, notify
 from ..common.printing import format_tensor
 from ..common.registry import registry
@@ -355,12 +355,12 @@ def tensor(data: TensorLike, requires_grad: bool = False, dtype: DTypeLike | Non
     Returns
     -------
     Tensor
+        Of complex data a `ComplexTensor`.
 
     Raises
     ------
     DtypeError
-        For complex or object data, and for an integer array that is to require
-        a gradient.
+        For object data, and for an integer array that is to require a gradient.
 
     Examples
     --------
@@ -382,7 +382,11 @@ def tensor(data: TensorLike, requires_grad: bool = False, dtype: DTypeLike | Non
         data = np.array(whole._let_out("tg.tensor()"))
     if type(data) is int and requires_grad:
         data = float(data)
-    return rebuilt(Tensor, normalise(plain_array(data, "tg.tensor", dtype=dtype)), requires_grad, None)
+    try:
+        value = plain_array(data, "tg.tensor", dtype=dtype)
+    except ComplexOperandError:
+        return registry.objects.complex_tensor(data, requires_grad, dtype)
+    return rebuilt(Tensor, normalise(value), requires_grad, None)
 
 
 registry.Tensor = Tensor

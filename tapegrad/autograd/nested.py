@@ -33,7 +33,7 @@ from .adjoint import between
 from .backward import Pass, slot_on
 from .passes import sweep_recorded
 from .reading import Stretch
-from .recording import check_result
+from .recording import check_result, refuse_complex
 from .tangents import push
 
 
@@ -197,6 +197,7 @@ class Evaluation(contextlib.ExitStack):
     def check_number(self, parts):
         """Refuse anything but one number among the first `parts` results."""
         self.check(parts)
+        refuse_complex(self.structure if parts == len(self.results) else self.structure.parts[0])
         if parts != 1 or np.size(self.results[0]) != 1:
             shape = f"an array of shape {np.shape(self.results[0])}" if parts == 1 else f"{parts} of them"
             raise NonScalarOutputError(

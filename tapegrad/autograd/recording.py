@@ -10,7 +10,7 @@ from ..array.differentiable import Differentiable
 from ..array.dual import Dual, as_float
 from ..array.record import follow_forwarding, nesting_error, tracked
 from ..common.dtypes import check_class, check_derivative, check_returned
-from ..common.errors import DtypeError, HigherOrderError, NestingError, StructureError
+from ..common.errors import DtypeError, HigherOrderError, NestingError, NonScalarOutputError, StructureError
 from ..tape.places import function_name, name_of
 from ..tape.store import thread_state
 
@@ -101,3 +101,12 @@ def _closure(function):
     code = getattr(function, "__code__", None)
     cells = zip(code.co_freevars, function.__closure__ or ()) if code is not None else ()
     return [(name, cell.cell_contents) for name, cell in cells]
+
+
+def refuse_complex(structure):
+    """Raise the error for a result that is to be one real number, and is a complex one."""
+    if structure.kind is complex:
+        raise NonScalarOutputError(
+            "the function must return one real number to be differentiated, it returned a complex one: return its .real or abs(), pass "
+            "holomorphic=True for the derivative of a holomorphic function, or use tg.vjp"
+        )

@@ -21,6 +21,7 @@ from functions to machine code
 from LLVM to addresses
     `code`              machine code by key: come with the package (`pack`), from the disk (`disk`), or made now.
     `llvm`              LLVM itself: from text to object code, from that to addresses.
+    `threads`           a function called for chunks of work by several of the system's threads.
     `symbols`           names of the functions outside that it calls; `ufuncs`, addresses of the loops inside NumPy's and SciPy's.
     `host`              the processor that code is made for, and the versions of what makes it.
 """

@@ -25,6 +25,9 @@ _LOCK = remade(threading.RLock())
 #: What happened since import, for tests and `tg.info`.
 COUNTS = {"compiled": 0, "loaded": 0}
 
+#: Code that another process has sent, whose `makers` are ours: by digest, as `sealed` made it.
+RECEIVED: dict = {}
+
 
 def digest_of(key):
     """What code is found by: a digest of the sources, and of what it computes."""
@@ -32,11 +35,11 @@ def digest_of(key):
 
 
 def _path(digest, ending):
-    return cache_dir() / "objects" / digest[:2] / f"{digest}.{_makers()}.{ending}"
+    return cache_dir() / "objects" / digest[:2] / f"{digest}.{makers()}.{ending}"
 
 
 @cache
-def _makers():
+def makers():
     """A digest of what makes code, and of the processor that it is for."""
     return hashlib.sha256(f"{versions()}\n{pack.level()}".encode()).hexdigest()[:32]
 
@@ -100,7 +103,7 @@ def kept(key, build, counts, ending="o"):
     """
     digest = digest_of(key)
     path = _path(digest, ending)
-    code = _opened(digest, pack.packed(digest)) or _opened(digest, read(path))
+    code = _opened(digest, pack.packed(digest)) or _opened(digest, RECEIVED.get(digest)) or _opened(digest, read(path))
     if code is None:
         with alone(path.parent):
             # Another process may have made it meanwhile.

@@ -10,15 +10,15 @@ from __future__ import annotations
 
 import numpy as np
 
-from .errors import DtypeError, StructureError
+from .errors import ComplexOperandError, DtypeError, StructureError
 
 
 def check_dtype(array, what):
     """Refuse dtypes that tapegrad cannot differentiate beside."""
     if array.dtype.kind == "c":
-        raise DtypeError(
-            f"{what}: complex numbers are not supported yet (got {array.dtype} of shape {array.shape}); "
-            "split real and imaginary parts into two real arrays"
+        raise ComplexOperandError(
+            f"{what}: complex numbers (got {array.dtype} of shape {array.shape}) are not taken here; give real and imaginary parts as two "
+            "real arrays (z.real, z.imag)"
         )
     if array.dtype.kind == "O":
         raise DtypeError(f"{what}: an array of Python objects cannot be differentiated; give it a float dtype")

@@ -96,7 +96,11 @@ class UnsupportedFunctionError(TapegradError, TypeError, NotImplementedError):
 
 
 class DtypeError(TapegradError, TypeError, RuntimeError):
-    """A dtype that cannot carry a derivative (integers, complex, objects)."""
+    """A dtype that cannot carry a derivative (integers, objects), or that of complex numbers where only real ones are taken."""
+
+
+class ComplexOperandError(DtypeError):
+    """Complex numbers where only real ones are taken."""
 
 
 class TapeMismatchError(TapegradError, RuntimeError):
@@ -200,6 +204,10 @@ class OptimizationError(TapegradError, ValueError):
 
 class NonFiniteError(TapegradError, FloatingPointError):
     """A value or a derivative is infinite or not a number; says at which operation."""
+
+
+class WorkerError(TapegradError, RuntimeError):
+    """A worker of a cluster cannot do its part: it has no tapegrad, or another version, or comes to an end each time."""
 
 
 class ConvergenceError(TapegradError, RuntimeError):

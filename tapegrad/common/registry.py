@@ -27,7 +27,7 @@ OWNERS = {
     "Tensor": Owner("array.tensor", "type", "the class that recording makes its results of"),
     "Whole": Owner("array.whole", "type", "live integers and booleans of a functional recording, a subclass of Tensor"),
     "Dual": Owner("array.dual", "type", "dual numbers: recording leaves operations on them to the class itself"),
-    "objects": Owner("array.objects", "namespace", "arrays and lists that hold tensors: joined, stacked, holds_tensors, operand"),
+    "objects": Owner("array.objects", "namespace", "arrays and lists that hold tensors: joined, stacked, holds_tensors, operand; complex ones"),
     "Call": Owner("autograd.custom.calls", "type", "one call of a user's primitive: an operand without a number"),
     "engine": Owner("autograd.engine", "namespace", "backward passes, hooks and nodes, for the methods of Tensor"),
     "walks": Owner("interpreter.walks", "Walks", "compiled code over memory: pack, saved, reclaim, let_go, load, digest; on_arrays"),

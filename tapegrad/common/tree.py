@@ -1,6 +1,6 @@
 """Nested containers of scalars and arrays: flattened to a list of leaves, and put together again.
 
-Dicts, lists, tuples, namedtuples and dataclasses are containers; anything else is
+Dicts, lists, tuples, namedtuples and dataclasses are containers, and so is a complex number or array, of its parts; anything else is
 a leaf; an array of objects that holds tensors is the tensor of them.  The `Structure` says what was where; it is hashable, and prints as the
 container with ``*`` for its leaves.
 """
@@ -11,6 +11,7 @@ import dataclasses
 
 import numpy as np
 
+from .errors import StructureError
 from .exact import exact
 from .registry import registry
 
@@ -30,6 +31,10 @@ class Structure:
     def __hash__(self):
         return self._hash
 
+    def __reduce__(self):
+        # Hashes of classes are others in another process.
+        return Structure, (self.kind, self.keys, self.parts)
+
     def __eq__(self, other):
         return (
             isinstance(other, Structure)
@@ -48,6 +53,8 @@ class Structure:
 
 
 LEAF = Structure()
+#: A complex number or array: its real and its imaginary part.
+COMPLEX = Structure(complex, ("real", "imag"), (LEAF, LEAF))
 
 
 def flatten(thing):
@@ -66,7 +73,12 @@ def _flatten(thing, leaves):
     if dataclasses.is_dataclass(thing) and not isinstance(thing, type):
         names = tuple(f.name for f in dataclasses.fields(thing))
         return Structure(kind, names, tuple(_flatten(getattr(thing, n), leaves) for n in names))
-    leaves.append(thing if kind is float or kind is np.ndarray and thing.dtype.char != "O" else registry.objects.joined(thing))
+    if not (kind is float or kind is np.ndarray and thing.dtype.char not in "OFD"):
+        thing = registry.objects.joined(thing)
+        if type(thing) in registry.objects.COMPLEX and (parts := registry.objects.split(thing)) is not None:
+            leaves += parts
+            return COMPLEX
+    leaves.append(thing)
     return LEAF
 
 
@@ -79,6 +91,8 @@ def _unflatten(structure, leaves):
     if structure.kind is None:
         return next(leaves)
     parts = [_unflatten(p, leaves) for p in structure.parts]
+    if structure.kind is complex:
+        return of_complex(*parts)
     if structure.kind is np.ndarray:
         return np.reshape(parts[0], (1,) * structure.keys[0])
     if structure.kind is dict:
@@ -91,6 +105,34 @@ def _unflatten(structure, leaves):
     for name, part in zip(structure.keys, parts):
         object.__setattr__(made, name, part)
     return made
+
+
+def of_complex(re, im):
+    """What has these as real and imaginary parts; of containers, such as the derivatives of both by several arguments, the container."""
+    (ones, structure), (others, _) = flatten(re), flatten(im)
+    if _holds_complex(structure):
+        raise StructureError(
+            "the derivative of complex numbers by complex ones is four real arrays, not a complex one: pass holomorphic=True for the derivative "
+            "of a holomorphic function, or differentiate the parts, z.real and z.imag, as two results (or arguments)"
+        )
+    return unflatten(structure, list(map(registry.objects.of_parts, ones, others)))
+
+
+def _holds_complex(structure):
+    return structure.kind is complex or any(map(_holds_complex, structure.parts))
+
+
+def conjugated(thing):
+    """`thing` with the conjugates of its complex numbers."""
+    leaves, structure = flatten(thing)
+    return unflatten(structure, [-x if imag else x for x, imag in zip(leaves, _imaginary(structure))])
+
+
+def _imaginary(structure):
+    """For each leaf whether it is the imaginary part of a number."""
+    if structure.kind is None or structure.kind is complex:
+        return [False] if structure.kind is None else [False, True]
+    return [imag for part in structure.parts for imag in _imaginary(part)]
 
 
 def own(thing):

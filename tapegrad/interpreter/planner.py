@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from functools import cache, partial
 
 import numpy as np
 
@@ -236,9 +237,28 @@ class Planner(ABC):
         self.call(spec, [*(s.atom for s in syms), result, done], len(syms), [1], [], [], [])
         return self.sym(result), self.sym(done)
 
+    def by_numpy(self, row, sym, attrs):
+        """The result of a row of one operand by its value in NumPy."""
+        sym = self.ordered(sym.cast("f" if sym.char == "f" else "d"))
+        out = row.shape(sym, **attrs)
+        return self.filled_by(_call_of(row, tuple(attrs.items()), (sym.shape, sym.char), out), [sym], *out)[0]
+
     def looped(self, row, syms, program):
         """The result of a row that runs a loop (`rules.loops`), and whether it has."""
         return self.filled_by(program.call(row.name, self.compiled), [self.ordered(s.cast("d")) for s in syms], *row.shape(*syms, program=program))
+
+
+@cache
+def _call_of(row, attrs, operand, out):
+    from .python_calls import Called  # compiles, which `import tapegrad` does not
+
+    value = partial(row.value, **dict(attrs))
+
+    def fill(x, result):
+        result[...] = value(x)
+        return True
+
+    return Called(fill, row.name, [operand], out)
 
 
 def call_words(loop, data, places, dims, steps, outer, strides):

@@ -186,6 +186,10 @@ class RuleArray(L.Operators, ABC):
         """The cofactors of matrices."""
         return self._call("cofactors", (self,))
 
+    def fourier(self, **attrs):
+        """A discrete Fourier transform (`rules.complex`)."""
+        return self._call("fourier", (self,), tuple(attrs.items()))
+
     def svd(self):
         """The reduced singular value decomposition ``U, s, Vh``."""
         (m, n), axis = self.shape[-2:], self.ndim - 2

@@ -64,7 +64,7 @@ the loop program
     `passes`       changes that make it faster.
 
 machine code
-    `cut`          pieces of bounded size; `plan`, where everything lies.
+    `cut`          pieces of bounded size; `spreading`, which loops several threads share; `plan`, where everything lies.
     `emit`         the LLVM module; `emit_piece`, `emit_values`; `trampoline`, the entry from nopython code.
     `kernel`       the compiled code, its life, and how it is called (`program.executable`).
 """

@@ -72,7 +72,7 @@ def costs(body):
     return cost_of
 
 
-def cut(program, limit, single_loops=False, cost=None, spread={}):
+def cut(program, limit, single_loops=False, cost=None, spread=()):
     """The pieces of a program, in order.
 
     Parameters
@@ -89,7 +89,7 @@ def cut(program, limit, single_loops=False, cost=None, spread={}):
     return _cut(program.body, cost or costs(program.body), limit, single_loops, spread)
 
 
-def _cut(body, cost, limit, single_loops, spread={}):
+def _cut(body, cost, limit, single_loops, spread=()):
     pieces = [Piece()]
     for statement in body:
         item, own = statement, cost[id(statement)]

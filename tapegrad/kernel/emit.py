@@ -33,6 +33,26 @@ LAST = 2**31 - 2
 
 
 @dataclass(frozen=True)
+class Turns:
+    """Where a path has its operands.
+
+    Attributes
+    ----------
+    inputs, outputs : tuple of (int, int)
+        Base and offset in bytes, of each.
+    constants : tuple of (int, int, int)
+        Base, offset and bytes, of each output that is always the same.
+    sums : tuple of (int, int, int)
+        Offset, offset of the sum and length, of each output of which the sum over all turns is wanted.
+    """
+
+    inputs: tuple
+    outputs: tuple
+    constants: tuple
+    sums: tuple
+
+
+@dataclass(frozen=True)
 class Options:
     """How a kernel is compiled.
 
@@ -48,12 +68,15 @@ class Options:
     symmetric : bool
         Whether the outputs, side by side, are a symmetric matrix: what is above the diagonal may be copied from below it
         (`kernel.passes.halving`).
+    turns : Turns, optional
+        Where the path of a loop has its operands: its turns are compiled too (`kernel.turning`).
     """
 
     fastmath: bool = False
     limit: int = 300
     entry: bool = False
     symmetric: bool = False
+    turns: Turns | None = None
 
 
 class Emission:
@@ -92,6 +115,10 @@ class Emission:
         self._end()
         if entry:
             emit_entry(module, main, layout.nbytes, H_SWEEP, len(program.inputs) > 1)
+        if options.turns:
+            from .turning import emit_turns
+
+            emit_turns(module, main, options.turns)
         self.module, self.nbytes, self.keeps, self.tables = module, layout.nbytes, shared.keeps, shared.tables
         self.text = loop_names(vectorise_calls(str(module)))
         self.lets = [s for s in K.walk(program.body) if isinstance(s, K.Let)]

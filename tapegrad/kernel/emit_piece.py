@@ -361,7 +361,7 @@ class PieceEmitter:
 
     def _spread(self, item):
         """A loop in chunks, each a call of a function of its own; then what they have added up is added up."""
-        b, loop, spread, carries = self.b, item.loop, item.spread, item.loop.carries
+        b, spread, carries = self.b, item.spread, item.loop.carries
         inits, arguments = [self.value(c.init) for c in carries], self.function.args
         chunk = ChunkEmitter(self.shared, item).function
         b.call(self.shared.spread(), [b.bitcast(chunk, POINTER), *arguments, const(spread.chunks)])

@@ -11,7 +11,7 @@ import weakref
 
 import numpy as np
 
-from ..codegen.code import kept
+from ..codegen.code import digest_of, kept, sealed
 from ..codegen.library import needs_symbols
 from ..codegen.llvm import engine_of, new_target_machine, optimise
 from ..common.uninterrupted import uninterrupted
@@ -49,6 +49,8 @@ class Kernel(Executable):
         Of ``int64 kernel(int64 *inputs, int64 *outputs, int8 *workspace)`` (see `kernel.emit`).
     entry : int
         Of the entry from nopython code, or 0.
+    turns : int
+        Of what runs the turns of a loop (`kernel.turning`), or 0.
     nbytes : int
         Of the workspace it wants, aligned to 64 bytes.
     seconds : Stages
@@ -65,7 +67,7 @@ class Kernel(Executable):
         self._levels = self._chosen()
         seconds.done("emit")
         with uninterrupted:
-            code = kept(f"kernel {self._levels} {self._text}", self._compiled, COUNTS, "kernel")
+            code = self._code()
             if "optimise" not in seconds:
                 seconds.done("optimise")
             places = [(name, data_address(table)) for name, table in emission.tables.items()]
@@ -74,10 +76,24 @@ class Kernel(Executable):
             weakref.finalize(self, _close, engine).atexit = False
             self.address = engine.get_function_address("kernel")
             self.entry = engine.get_function_address("entry") if emission.entry else 0
+            self.turns = engine.get_function_address("turns") if options.turns else 0
         seconds.done("generate")
         #: Flat; a kernel of a tape has the shapes of that.
         self.inputs, self.outputs = ([((b.size,), b.char) for b in buffers] for buffers in (program.inputs, program.outputs))
         self.keep(1)
+
+    @property
+    def _key(self):
+        return f"kernel {self._levels} {self._text}"
+
+    def _code(self):
+        return kept(self._key, self._compiled, COUNTS, "kernel")
+
+    @uninterrupted
+    def object_code(self):
+        """What another process finds it by, and its object code (`code.RECEIVED`)."""
+        digest = digest_of(self._key)
+        return digest, sealed(digest, self._code())
 
     def _chosen(self):
         """The levels of LLVM's passes, and of its code generation."""

@@ -16,7 +16,7 @@ from ..interpreter.rule_array import RuleArray
 from ..rules import BY_NAME
 from ..rules import lang as L
 from ..rules.shapes import promoted
-from ..tape.meta import SCALAR
+from ..tape.meta import SCALAR, c_strides
 from .reasons import NotLowered
 from .templates import choice, condition
 
@@ -73,8 +73,13 @@ class Term(RuleArray):
             shape, char = row.shape(first, **row.keywords(attrs, integer))
             number = first.number if name != "sum" else first.number * (first.size // max(math.prod(shape), 1))
             return self._number(number, shape, char)
+        window = first.slot, attrs, integer
+        if name == "as_strided" and window in self.writer.placed:
+            return self.writer.placed[window]
         slot = self.writer.entry(row, tuple([t.reference() for t in operands]), attrs, integer)
         meta = self.writer.meta(slot)
+        if name == "place" and dict(attrs)["strides"] == c_strides(first.shape, 1):
+            self.writer.placed[slot, (("shape", first.shape), *attrs[1:]), integer] = first
         return Term(self.writer, slot, meta.shape, meta.char)
 
     def reference(self):

@@ -42,8 +42,8 @@ def emit_entry(module, main, nbytes, sweep, several):
     function.attributes.add("noinline")
     handle, x, g, value = function.args
     b = ir.IRBuilder(function.append_basic_block("begin"))
-    inputs, outputs = b.inttoptr(x, POINTER) if several else _on_stack(b, I64, 1), _on_stack(b, I64, 2)
-    workspace = _on_stack(b, I8, max(64, nbytes))
+    inputs, outputs = b.inttoptr(x, POINTER) if several else on_stack(b, I64, 1), on_stack(b, I64, 2)
+    workspace = on_stack(b, I8, max(64, nbytes))
     workspace.align = 64
     if not several:
         b.store(b.inttoptr(x, POINTER), inputs)
@@ -63,7 +63,7 @@ def emit_entry(module, main, nbytes, sweep, several):
     _by_address(module, function, sweep, several)
 
 
-def _on_stack(b, element, count):
+def on_stack(b, element, count):
     """Room on the stack."""
     address = b.alloca(element, count)
     # llvmlite before 0.46 gives it the type of a pointer to the element, or to an opaque pointer, which has no valid name.
@@ -76,7 +76,7 @@ def _by_address(module, entry, sweep, several):
     function = ir.Function(module, _KERNEL, "kernel")
     b = ir.IRBuilder(function.append_basic_block("begin"))
     inputs, outputs, _ = function.args
-    handle = _on_stack(b, I64, sweep + 1)
+    handle = on_stack(b, I64, sweep + 1)
 
     def word(table, k):
         return b.gep(table, [ir.Constant(I64, k)], source_etype=I64)

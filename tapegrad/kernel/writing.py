@@ -48,6 +48,8 @@ class Writer:
         What is decided in what is made.
     inputs : list of (int, Meta, list of (int, int))
         Further arguments: slot of the leaf or 0, description, (position, slot) of elements.
+    placed : dict
+        What a window of zeros holds that arrays were placed in: slot, attributes and offset of the window -> term (`kernel.terms`).
     origin : int
         The forward slot that instructions are made for.
     """
@@ -61,7 +63,7 @@ class Writer:
         )
         self.origins = np.arange(self.count, dtype=np.int32)
         self.entries, self.values, self.inputs, self.guards = [], list(tape.constants), [], []
-        self.metas = {}
+        self.metas, self.placed = {}, {}
         self.origin = 0
         self._numbers = {}
         self._known = {key_of(i.entry, i.operands): i.slot for i in tape.items if i.entry.kind == ROW or _is_ufunc(i.entry)}

@@ -246,6 +246,7 @@ def _dispatcher(f, kind, argnums, lanes, mode="forward", out=False):
 
         from .compile import Uninterrupted
         from .drivers import Request, driver_of
+        from .reverse.runtime import raised
 
     function = getattr(f, "py_func", f)
     if not inspect.isfunction(function):
@@ -269,8 +270,8 @@ def _dispatcher(f, kind, argnums, lanes, mode="forward", out=False):
     request = Request(f, kind, chosen, isinstance(argnums, int), lanes, mode if lanes is None else "forward", out)
     name = f"{kind}_of_{function.__name__}" if function.__name__.isidentifier() else kind
     arguments = ", ".join([*names, *extra])
-    text = f"def {name}({arguments}):\n    return _driver(({arguments},))\n"
-    namespace = {"_driver": driver_of(request), "__name__": driver_of.__module__}
+    text = f"def {name}({arguments}):\n    return _raised(_driver(({arguments},)))\n"
+    namespace = {"_driver": driver_of(request), "_raised": raised, "__name__": driver_of.__module__}
     exec(text, namespace)
     made = namespace[name]
     made.__defaults__ = tuple(defaults) or None

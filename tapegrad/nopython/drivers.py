@@ -19,6 +19,7 @@ from ..common.uninterrupted import cached_property
 from .builtins import as_dual, component, primal, seeded
 from .compile import dual_dispatcher, fingerprint, result_type
 from .reverse.drivers import Reverse
+from .reverse.runtime import caught
 from .types import DualType, Token, compiled_only, contains_dual, element, is_real
 
 #: Lanes used where the number of directions is not known when types are.
@@ -129,7 +130,7 @@ tangents = _opened("tangents", register_jitable(lambda x: component(x, 0)))
 
 # ---- the loops --------------------------------------------------------------------------
 def driver_of(request):
-    """A function of the tuple of arguments, of compiled code, that gives what `request` wants."""
+    """A function of the tuple of arguments, of compiled code, that gives what `request` wants, and whether `f` raised (`caught`)."""
     driver = compiled_only(request.name)
 
     @overload(driver)
@@ -151,7 +152,7 @@ def driver_of(request):
         tys = [_dual_of(ty, dual) if k in request.argnums else ty for k, ty in enumerate(argument_types[:count])]
         _check_result(request, result_type(dispatcher, tys, request.function))
         name = f"driver_{request.identity}"
-        names = {**_PIECES, "f": dispatcher, "token": Token(lanes), "LANES": lanes}
+        names = {**_PIECES, "f": caught(dispatcher, count), "token": Token(lanes), "LANES": lanes}
         return _made(_text(request, name, argument_types, count), names, name)
 
     return driver
@@ -190,27 +191,60 @@ def _reverse_text(request, name, made, count):
     given = [f"a{k}" for k in range(count)]
     lines, leaves = [f"{', '.join(given)}, = arguments", *made.start], made.leaves
     if request.kind == "jacobian":  # a sweep for each row; the seed is its number
-        turn = [*made.start, *made.zeros, f"r, g = sweeps(k, {made.values})", "if k == 0:", "    out = np.zeros((r.shape[0], x0.size), x0.dtype)",
+        turn = [*made.start, *made.zeros, f"(r, g), code, said = sweeps(k, {made.values})", "if k == 0:", "    out = np.zeros((r.shape[0], x0.size), x0.dtype)",
                 "if k < r.shape[0]:", "    out[k] = s0", "k += 1", "if k >= r.shape[0]:", "    break"]  # fmt: skip
-        return _function(name, [lines[0], "k = 0", "while True:", *["    " + line for line in turn], "return out"])
+        return _function(name, [lines[0], "k = 0", "while True:", *["    " + line for line in turn], "return out, code, said"])
     seed, zeros, value = "1.0", made.zeros, "float(r)"
     if request.kind == "vjp":
         seed, value = f"as_seed({given[-1]})", "r"
     if request.out:
         outs = given[count - len(leaves.arrays):]
-        zeros = [f"s{j} = cleared({out}, x{j})" for j, out in zip(leaves.arrays, outs)]
-    lines += [*zeros, f"r, g = sweeps({seed}, {made.values})"]
+        zeros = [f"s{j} = cleared({out}, x{j}, ({''.join(f'{a}, ' for a in given if a != out)}))" for j, out in zip(leaves.arrays, outs)]
+    lines += [*zeros, f"(r, g), code, said = sweeps({seed}, {made.values})"]
     gradient = leaves.gradient()
-    return _function(name, [*lines, f"return {value}" if request.out else f"return {gradient}" if request.kind == "grad" else f"return {value}, {gradient}"])
+    result = value if request.out else gradient if request.kind == "grad" else f"({value}, {gradient})"
+    return _function(name, [*lines, f"return {result}, code, said"])
 
 
 @register_jitable
-def cleared(out, x):
-    """An array that a gradient is written into."""
+def cleared(out, x, others):
+    """An array that a gradient is written into, of zeros."""
     if out.shape != x.shape:
         raise ValueError("an array for a gradient must have the shape of its argument")
+    if overlap(out, others):
+        raise ValueError("an array for a gradient must have memory of its own, which no argument and no other gradient shares")
     out[...] = 0
     return out
+
+
+@register_jitable
+def extent(a):
+    """The first address of an array's memory, and the one after the last."""
+    first, last = a.ctypes.data, a.ctypes.data + a.itemsize
+    for n, stride in zip(a.shape, a.strides):
+        if n == 0:
+            return 0, 0
+        first, last = first + min(0, (n - 1) * stride), last + max(0, (n - 1) * stride)
+    return first, last
+
+
+overlap = compiled_only("overlap")
+
+
+@overload(overlap)
+def _overlap(a, b):
+    """Whether an array may share memory with another one, or with one of a tuple."""
+    if isinstance(b, types.BaseTuple):
+        parts = " or ".join(["False", *[f"overlap(a, b[{k}])" for k in range(len(b))]])
+        return _made(f"def typed(a, b):\n    return {parts}\n", {"overlap": overlap}, "typed")
+    if not isinstance(b, types.Array):
+        return lambda a, b: False
+
+    def arrays(a, b):
+        (p, q), (r, s) = extent(a), extent(b)
+        return p < s and r < q
+
+    return arrays
 
 
 as_seed = compiled_only("as_seed")
@@ -288,7 +322,8 @@ def _text(request, name, argument_types, count):
         for k, tangent in zip(chosen, given[count:] or ["1.0"]):
             lines += [f"d{k} = along(token, a{k}, {tangent})" if k in arrays else
                       f"d{k} = seeded(token, float(a{k}), 0, float({tangent}))"]  # fmt: skip
-        lines += [f"r = {call}", "return tangents(r)" if kind == "derivative" else "return values(r), tangents(r)"]
+        result = "tangents(r)" if kind == "derivative" else "(values(r), tangents(r))"
+        lines += [f"r, code, said = {call}", f"return {result}, code, said"]
         return _function(name, lines)
     start, seeding, taking = ["c = n = 0"], [], []
     for k in chosen:
@@ -303,12 +338,13 @@ def _text(request, name, argument_types, count):
             taking += [f"collect(g{k}, r, {lane}, LANES)"]
         else:
             taking += [f"if 0 <= {lane} < LANES:", f"    g{k} = component(r, {lane})"]
-    taking += ["c += LANES", "if c >= n:", "    break"]
-    call = call if kind == "jacobian" else f"as_dual(token, {call})"
-    lines += [*start, "while True:", *["    " + line for line in (*seeding, f"r = {call}", *taking)]]
+    taking += ["c += LANES", "if c >= n or code:", "    break"]
+    run = [f"q, code, said = {call}", "r = q" if kind == "jacobian" else "r = as_dual(token, q)"]
+    lines += [*start, "while True:", *["    " + line for line in (*seeding, *run, *taking)]]
     gradients = ", ".join(f"g{k}" for k in chosen)
     gradients = gradients if request.single else f"({gradients},)"
-    return _function(name, [*lines, f"return primal(r), {gradients}" if kind == "value_and_grad" else f"return {gradients}"])
+    result = f"(primal(r), {gradients})" if kind == "value_and_grad" else gradients
+    return _function(name, [*lines, f"return {result}, code, said"])
 
 
 def _function(name, lines):

@@ -16,6 +16,7 @@ from ..array.differentiable import Differentiable
 from ..array.dual import running
 from ..array.objects import PLAIN, holds_tensors, in_objects, joined, operand
 from ..array.record import guard_on, normalise, plain
+from ..array.tensor import tensor
 from ..array.whole import is_whole
 from ..common.host_functions import host_function
 from ..numpy_api.dispatch import FUNCTIONS, any_tracked
@@ -34,6 +35,8 @@ def fillable(array):
     """`array`, new memory that nobody else has: as a constant tensor if this thread is differentiating."""
     if (running.level or thread_state().tapes) and array.__class__ is np.ndarray and array.dtype.char in "df" and array.dtype.isnative:
         return plain(normalise(array)) if array.flags.writeable else array
+    if (running.level or thread_state().tapes) and array.__class__ is np.ndarray and array.dtype.char in "FD" and array.flags.writeable:
+        return tensor(array)
     return array
 
 

@@ -23,9 +23,9 @@ from ..array.record import apply, normalise, plain, record_nondiff, trace_of, tr
 from ..array.tensor import Tensor
 from ..array.traces import computed
 from ..array.whole import Whole, by_numpy, is_whole
-from ..common.errors import LeaveTapeError, UnsupportedFunctionError
+from ..common.errors import ComplexOperandError, LeaveTapeError, UnsupportedFunctionError
 from ..common.observers import LISTENERS, notify
-from ..common.registry import attach
+from ..common.registry import attach, registry
 from ..common.tree import parts_of
 from ..rules import BY_FUNCTION, BY_NAME
 from ..rules.special import SCIPY_UFUNCS
@@ -83,6 +83,8 @@ def ufunc_on_tensors(self, ufunc, method, *inputs, **kwargs):
             raise refuse(ufunc, " for its method .at()")
         return METHODS[ufunc, method](*inputs, **kwargs)
     inputs = tuple([operand(x) for x in inputs])
+    if registry.objects.Complex in map(type, inputs):
+        return registry.objects.complex_ufunc(ufunc, method, inputs, kwargs, out)
     if out is not None:
         return _into(ufunc, method, inputs, kwargs, out)
     if (ufunc, method) in METHODS:
@@ -306,8 +308,11 @@ def _where_tracked(function, ours):
 def function_on_tensors(self, function, types, args, kwargs):
     """``Differentiable.__array_function__``."""
     ours = FUNCTIONS.get(function)
-    if np.ndarray in types:
-        args, kwargs = _with_joined(args), _with_joined(kwargs)
+    if len(types) > 1:
+        if registry.objects.Complex in types:
+            return registry.objects.complex_function(function, args, kwargs)
+        if np.ndarray in types:
+            args, kwargs = _with_joined(args), _with_joined(kwargs)
     if Whole in types and function not in _AS_TENSORS and is_whole((args, kwargs)):
         return by_numpy(function, args, kwargs)
     if ours is None:
@@ -320,7 +325,10 @@ def function_on_tensors(self, function, types, args, kwargs):
         k = names.index("out")
         out, args = args[k], (*args[:k], *args[k + 1 :])
     if out is None:
-        return ours(*args, **kwargs)
+        try:
+            return ours(*args, **kwargs)
+        except ComplexOperandError:
+            return registry.objects.complex_function(function, args, kwargs)
     if not isinstance(out, Differentiable):
         raise refuse(function, " with the argument out=")
     return _assigned(function, ours(*args, **kwargs), out)

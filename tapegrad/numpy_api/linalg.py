@@ -14,8 +14,8 @@ from .own_code import own_code
 
 #: NumPy's named tuples.
 _EYE = np.eye(1)
-_EighResult, _QRResult = type(np.linalg.eigh(_EYE)), type(np.linalg.qr(_EYE))
-_SlogdetResult, _SVDResult = type(np.linalg.slogdet(_EYE)), type(np.linalg.svd(_EYE))
+EighResult, QRResult = type(np.linalg.eigh(_EYE)), type(np.linalg.qr(_EYE))
+SlogdetResult, SVDResult = type(np.linalg.slogdet(_EYE)), type(np.linalg.svd(_EYE))
 
 
 def _rows(packed, start, stop):
@@ -50,7 +50,7 @@ def _tensorsolve(a, b, axes=None):
 
 @implements(np.linalg.slogdet, plainly=True)
 def _slogdet(a):
-    return _SlogdetResult(F.lift(record_aux(_sign_of_det(), a)), apply("logabsdet", (a,)))
+    return SlogdetResult(F.lift(record_aux(_sign_of_det(), a)), apply("logabsdet", (a,)))
 
 
 @implements(np.linalg.cholesky)
@@ -62,7 +62,7 @@ def _cholesky(a, /, *, upper=False):
 def _eigh(a, UPLO="L"):
     packed = apply("eigh", (a,), (("UPLO", UPLO.upper()),))
     n = packed.shape[-1]
-    return _EighResult(packed[..., 0, :], _rows(packed, 1, n + 1))
+    return EighResult(packed[..., 0, :], _rows(packed, 1, n + 1))
 
 
 @implements(np.linalg.eigvalsh, plainly=True)
@@ -84,7 +84,7 @@ def _svd(a, full_matrices=True, compute_uv=True, hermitian=False):
     m, n = a.shape[-2:]
     if not compute_uv:
         return packed[..., m, :]
-    return _SVDResult(_rows(packed, 0, m), packed[..., m, :], F.swapaxes(_rows(packed, m + 1, m + n + 1), -1, -2))
+    return SVDResult(_rows(packed, 0, m), packed[..., m, :], F.swapaxes(_rows(packed, m + 1, m + n + 1), -1, -2))
 
 
 @host_function
@@ -107,7 +107,7 @@ def _qr(a, mode="reduced"):
         # The left square block determines Q; the rest of R is Q^T times the rest.
         q, r = _qr(a[..., :m])
         r = F.concatenate([r, F.matmul(F.swapaxes(q, -1, -2), a[..., m:])], -1)
-    return r if mode == "r" else _QRResult(q, r)
+    return r if mode == "r" else QRResult(q, r)
 
 
 @implements(np.linalg.pinv)

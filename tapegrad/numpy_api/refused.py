@@ -15,11 +15,7 @@ def _by_name(reasons):
 
 
 REFUSED = _by_name({
-    "complex numbers are not supported, and the angle of a real number is a step (np.where(x < 0, np.pi, 0.0))": "angle",
-    "its result is complex, and complex numbers are not supported yet": (
-        "fft.fft fft.fft2 fft.fftn fft.hfft fft.ifft fft.ifft2 fft.ifftn fft.ihfft fft.irfft fft.irfft2 fft.irfftn "
-        "fft.rfft fft.rfft2 fft.rfftn sort_complex"
-    ),
+    "complex numbers have no order to sort by": "sort_complex",
     "counts do not change with the values, edges do; use .detach().numpy() for the histogram": (
         "histogram histogram2d histogram_bin_edges histogramdd"
     ),
@@ -30,8 +26,6 @@ REFUSED = _by_name({
         "lib.scimath.arccos lib.scimath.arcsin lib.scimath.arctanh lib.scimath.log lib.scimath.log10 lib.scimath.log2 "
         "lib.scimath.logn lib.scimath.power lib.scimath.sqrt"
     ),
-    "its results are complex; use np.linalg.eigh for symmetric matrices": "linalg.eig",
-    "its results are complex; use np.linalg.eigvalsh for symmetric matrices": "linalg.eigvals",
     "it is about floating-point numbers, not real ones, and has no derivative": "nextafter spacing",
     "it works on the bits of integers": "packbits unpackbits",
     "the old polynomial functions have no rules yet; write the polynomial with np.polyval's scheme or sums of powers": (

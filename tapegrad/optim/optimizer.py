@@ -8,6 +8,7 @@ from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 
+from ..array.complex import ComplexTensor, split
 from ..array.inplace import assign_elements
 from ..array.record import normalise, plain
 from ..array.tensor import Tensor
@@ -70,7 +71,9 @@ class Optimizer:
         if unknown:
             raise OptimizationError(f"{type(self).__name__} has no option {sorted(unknown)[0]!r}; it has {', '.join(self.defaults)}")
         params = group["params"]
-        group = {**self.defaults, **group, "params": [params] if isinstance(params, Tensor) else list(params)}
+        params = [params] if isinstance(params, (Tensor, ComplexTensor)) else params
+        # Of a complex parameter each part is one.
+        group = {**self.defaults, **group, "params": [part for p in params for part in (split(p) if isinstance(p, ComplexTensor) else (p,))]}
         ids = {id(p) for other in self.param_groups for p in other["params"]}
         for k, p in enumerate(group["params"]):
             what = f"parameter {k}"

@@ -40,7 +40,7 @@ class Layout:
     Raises
     ------
     DtypeError
-        For an array of integers or complex numbers.
+        For an array of integers.
     OptimizationError
         For a start that is empty, infinite or not a number.
     StructureError
@@ -142,7 +142,8 @@ def _array_like(x0):
     leaves, structure = flatten(x0)
     if type(x0) in (list, tuple) and leaves and all(isinstance(leaf, numbers.Real) for leaf in leaves):
         try:
-            return np.array(x0, np.float64)
+            array = np.array(x0)
+            return array if array.dtype.kind == "c" else array.astype(np.float64)
         except ValueError:
             raise StructureError(f"x0 is {structure}: rows of different lengths; give an array, or a dict of arrays") from None
     return x0

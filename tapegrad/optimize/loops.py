@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from ..array.typing import Pytree
 from ..common.errors import OptimizationError
 from ..common.uninterrupted import uninterrupted
+from ..many.sums import computed_by
 from . import loop as P
 from .state import State
 
@@ -27,7 +28,7 @@ def _at_least(name, value, least, strictly=False):
 def lbfgs(
     f: Callable[..., Any], x0: Pytree | State, args: tuple[Any, ...] = (), *, bounds: Any = None, max_iter: int = 1000, memory: int = 10,
     gtol: float | None = None, ftol: float | None = None, max_evaluations: int | None = None, callback: Callable[..., Any] | None = None,
-    progress: bool | None = None,
+    progress: bool | None = None, client: Any = None,
 ) -> Result:  # fmt: skip
     """Minimise by L-BFGS in a compiled loop.
 
@@ -53,6 +54,8 @@ def lbfgs(
         Called about ten times a second with the result so far; stops the loop if it returns True or raises StopIteration.
     progress : bool, optional
         Whether to show a live line on stderr; by default after a second, on terminals and in notebooks.
+    client : optional
+        Of a sum over data, who computes it: as of `tapegrad.distribute`.
 
     Returns
     -------
@@ -86,20 +89,20 @@ def lbfgs(
     """
     _at_least("memory", memory, 1)
     options = ((P.R_GTOL, "gtol", gtol, 1e-6), (P.R_FTOL, "ftol", ftol, 1e-15))
-    return _optimised("lbfgs", P.LBFGS, f, x0, args, options, bounds, max_iter, max_evaluations, callback, progress, memory=memory)
+    return _optimised("lbfgs", P.LBFGS, f, x0, args, options, bounds, max_iter, max_evaluations, callback, progress, client, memory=memory)
 
 
 def gradient_descent(
     f: Callable[..., Any], x0: Pytree | State, args: tuple[Any, ...] = (), *, learning_rate: float | None = None, momentum: float | None = None,
     nesterov: bool = False, bounds: Any = None, max_iter: int = 1000, gtol: float | None = None, ftol: float | None = None,
     max_evaluations: int | None = None, callback: Callable[..., Any] | None = None,
-    progress: bool | None = None,
+    progress: bool | None = None, client: Any = None,
 ) -> Result:  # fmt: skip
     """Minimise by gradient descent in a compiled loop: ``v = momentum * v + g``, ``x = x - learning_rate * v``.
 
     Parameters
     ----------
-    f, x0, args, bounds, max_iter, max_evaluations, callback, progress
+    f, x0, args, bounds, max_iter, max_evaluations, callback, progress, client
         As of `lbfgs`.
     learning_rate : float
         1e-3.
@@ -135,20 +138,20 @@ def gradient_descent(
         (P.R_GTOL, "gtol", gtol, 1e-6), (P.R_FTOL, "ftol", ftol, 0.0),
     )  # fmt: skip
     kind = P.NESTEROV if nesterov else P.HEAVY_BALL
-    return _optimised("gradient_descent", kind, f, x0, args, options, bounds, max_iter, max_evaluations, callback, progress)
+    return _optimised("gradient_descent", kind, f, x0, args, options, bounds, max_iter, max_evaluations, callback, progress, client)
 
 
 def adam(
     f: Callable[..., Any], x0: Pytree | State, args: tuple[Any, ...] = (), *, learning_rate: float | None = None, beta1: float | None = None,
     beta2: float | None = None, epsilon: float | None = None, bounds: Any = None, max_iter: int = 1000, gtol: float | None = None, ftol: float | None = None,
     max_evaluations: int | None = None, callback: Callable[..., Any] | None = None,
-    progress: bool | None = None,
+    progress: bool | None = None, client: Any = None,
 ) -> Result:  # fmt: skip
     """Minimise by Adam in a compiled loop.
 
     Parameters
     ----------
-    f, x0, args, bounds, max_iter, max_evaluations, callback, progress
+    f, x0, args, bounds, max_iter, max_evaluations, callback, progress, client
         As of `lbfgs`.
     learning_rate, beta1, beta2, epsilon : float
         1e-3, 0.9, 0.999, 1e-8.
@@ -181,16 +184,16 @@ def adam(
         (P.R_BETA2, "beta2", beta2, 0.999), (P.R_EPSILON, "epsilon", epsilon, 1e-8),
         (P.R_GTOL, "gtol", gtol, 1e-6), (P.R_FTOL, "ftol", ftol, 0.0),
     )  # fmt: skip
-    return _optimised("adam", P.ADAM, f, x0, args, options, bounds, max_iter, max_evaluations, callback, progress)
+    return _optimised("adam", P.ADAM, f, x0, args, options, bounds, max_iter, max_evaluations, callback, progress, client)
 
 
-def _optimised(method, kind, f, x0, args, options, bounds, max_iter, max_evaluations, callback, progress, memory=0):
+def _optimised(method, kind, f, x0, args, options, bounds, max_iter, max_evaluations, callback, progress, client, memory=0):
     """What the compiled loop ends with; `options` are (place among the reals of the state, name, what was given, default)."""
     with uninterrupted:
         from .drive import drive, started
 
     _at_least("max_iter", max_iter, 0)
-    objective, state = started(f, x0, args, method, memory, bounds)
+    objective, state = started(computed_by(f, client), x0, args, method, memory, bounds)
     resumed = isinstance(x0, State)
     if not resumed:
         state.integers[P.I_KIND] = kind

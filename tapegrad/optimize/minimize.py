@@ -17,6 +17,7 @@ import numpy as np
 from ..array.typing import Pytree
 from ..common.errors import OptimizationError
 from ..common.uninterrupted import uninterrupted
+from ..many.sums import computed_by
 from ..transforms.products import hvp
 from . import loops
 from .bounds import as_bounds
@@ -43,6 +44,7 @@ def minimize(
     f: Callable[..., Any], x0: Pytree, args: tuple[Any, ...] = (), method: str | None = None, *, bounds: Any = None,
     constraints: Any = (), tol: float | None = None, options: dict[str, Any] | None = None,
     callback: Callable[..., Any] | None = None, progress: bool | None = None, nonfinite: Literal["raise", "pass"] = "raise",
+    client: Any = None,
 ) -> Result:  # fmt: skip
     """Minimise a function of numbers, arrays or containers of them by one of SciPy's methods, with exact derivatives.
 
@@ -75,6 +77,8 @@ def minimize(
     nonfinite : {"raise", "pass"}
         What to do with a value or gradient that is infinite or not a number: raise an error that names the
         operation, or give it to the method (some step back from infinity).
+    client : optional
+        Of a sum over data, who computes it: as of `tapegrad.distribute`.
 
     Returns
     -------
@@ -103,7 +107,7 @@ def minimize(
     >>> result.success, bool(np.allclose(result.x, 1.0, atol=1e-5))
     (True, True)
     """
-    name = _method(method, bounds, constraints)
+    name, f = _method(method, bounds, constraints), computed_by(f, client)
     if nonfinite not in ("raise", "pass"):
         raise OptimizationError(f'nonfinite={nonfinite!r}: choose "raise" or "pass"')
     if name in LOOPS:
@@ -142,7 +146,7 @@ def _loop(name, f, x0, args, bounds, constraints, tol, options, callback, progre
         if theirs in options:
             options[ours] = options.pop(theirs)
     run = getattr(loops, name)
-    accepted = [p for p in inspect.signature(run).parameters if p not in ("f", "x0", "args", "bounds", "callback", "progress")]
+    accepted = [p for p in inspect.signature(run).parameters if p not in ("f", "x0", "args", "bounds", "callback", "progress", "client")]
     for option in options:
         if option not in accepted:
             raise OptimizationError(f"{name} has no option {option!r}; it has {', '.join(accepted)}")

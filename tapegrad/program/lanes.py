@@ -3,7 +3,7 @@
 Chunks are made by the number of turns alone, each writes to places of its own, and the sums over turns (adjoints of captured values) are
 added up chunk by chunk, in their order: so the bits are the same whatever the number of threads is, and whichever does what.
 
-The words of a *job* (`J_*`) say what is run; behind them are, for each chunk, its next turn and why it has ended (`program.turns`).
+The words of a *job* (`J_*`) say what is run; behind them are, for each chunk, its next turn and why it has ended (`program.stretch`).
 A chunk that meets a path which is not known ends there; the others go on, and it goes on when the path has been recorded.
 """
 
@@ -11,12 +11,25 @@ from __future__ import annotations
 
 from ..codegen.compile import compiled, helper
 from ..codegen.memory import allocate, c_function, double_at, load_double, load_int, release, set_double_at, store_double, store_int
-from ..rules.loops import CAPTURED_BAR, HEAD
-from .turns import (
-    CHUNK,
+from ..rules.loops import HEAD
+from .stretch import (
     INTERRUPTED,
     MORE,
     NO_MEMORY,
+    STOPPED,
+    T_LIMIT,
+    T_SUMS,
+    T_TURN,
+    T_XBAR,
+    T_YBAR,
+    UNKNOWN,
+    advance,
+    give_back,
+    hold,
+    pull,
+)
+from .turns import (
+    CHUNK,
     S_CAPTURED,
     S_CARRY,
     S_CHUNK,
@@ -27,26 +40,13 @@ from .turns import (
     S_ROWS,
     S_SHARE,
     S_TURNS,
-    STOPPED,
-    T_BASES,
-    T_COUNT,
-    T_LIMIT,
-    T_PART,
-    T_SUMS,
-    T_TURN,
-    T_XBAR,
-    T_YBAR,
-    UNKNOWN,
-    advance,
-    begin,
-    give_back,
-    hold,
+    begin_run,
     interrupted,
     kept_of,
     prepare,
-    pull,
     results,
     run_words,
+    table_of,
 )
 from .turns import back as carried_back
 from .turns import forward as carried_forward
@@ -80,11 +80,12 @@ def _first(loop, k):
 @helper
 def _forward(job, loop, turn, last):
     """Turns of a chunk forward; the next one, and why it has ended."""
-    generation, z, start = load_int(job + 8 * J_GENERATION), load_int(job + 8 * J_Z), turn
-    p = allocate(8 * run_words(loop, generation, 0))
+    table, z, start = table_of(loop, load_int(job + 8 * J_GENERATION), 0), load_int(job + 8 * J_Z), turn
+    paths, longest = load_int(table), load_int(table + 16)
+    p = allocate(8 * run_words(loop, paths, longest))
     if p == 0:
         return turn, NO_MEMORY
-    begin(p, loop, generation, z, load_int(job + 8 * J_CAPTURED), load_int(job + 8 * J_XS), z)
+    begin_run(p, loop, table, paths, longest, z, load_int(job + 8 * J_CAPTURED), load_int(job + 8 * J_XS), z)
     store_int(p + 8 * T_TURN, turn)
     why = MORE
     while why == MORE and turn < last:
@@ -101,22 +102,19 @@ def _forward(job, loop, turn, last):
 @helper
 def _back(job, loop, k, first, last):
     """Turns of a chunk back."""
-    generation = load_int(job + 8 * J_GENERATION)
-    p = allocate(8 * run_words(loop, generation, 1))
+    table = table_of(loop, load_int(job + 8 * J_GENERATION), 1)
+    paths, longest = load_int(table), load_int(table + 16)
+    p = allocate(8 * run_words(loop, paths, longest))
     if p == 0:
         return NO_MEMORY
     captures, result = load_int(loop + 8 * S_CAPTURED), load_int(job + 8 * J_RESULT)
-    prepare(p, loop, generation, 1, load_int(job + 8 * J_CAPTURED), load_int(job + 8 * J_XS))
+    prepare(p, loop, table, paths, longest, load_int(job + 8 * J_CAPTURED), load_int(job + 8 * J_XS))
     results(p, loop, load_int(job + 8 * J_SEEDS), T_YBAR)
-    part, xbar = load_int(p + 8 * T_PART), result + 8 * captures
+    xbar = result + 8 * captures
     if load_int(loop + 8 * S_REVERSE) != 0:
         xbar += 8 * (load_int(loop + 8 * S_ROWS) - 1) * load_int(loop + 8 * S_ELEMENT)
     store_int(p + 8 * T_XBAR, xbar)
     store_int(p + 8 * T_SUMS, load_int(job + 8 * J_SUMS) + 8 * captures * k)
-    store_int(p + 8 * T_COUNT, captures)
-    store_int(p + 8 * (T_BASES + CAPTURED_BAR), part)
-    for j in range(captures):
-        set_double_at(part, j, 0.0)
     hold(p)
     why = pull(p, first, last, 0, kept_of(loop, load_int(job + 8 * J_Z)) + 8 * HEAD + first)
     give_back(p)

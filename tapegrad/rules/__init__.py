@@ -14,6 +14,7 @@ shaping                           other shapes and orders, parts, joints, assign
 linalg, triangular                of matrices; `minors` is what the derivatives of the determinant are made of
 learning                          single instructions for softmax and cross-entropy
 loops                             loops whose bodies are tapes
+complex                           Fourier transforms and matrices of complex numbers, whose parts are an axis of real arrays
 transposed, accumulating,         what only derivatives and kernels call: transposed movements of data,
 cofactors, choices                additions into part of an array, cofactors, comparisons as numbers
 ================================  ==========================================================================
@@ -21,7 +22,7 @@ cofactors, choices                additions into part of an array, cofactors, co
 
 from . import elementwise, special, reductions, products, shaping, learning, linalg  # noqa: F401
 from . import triangular, scans, bessel as orders, transposed  # noqa: F401
-from . import predicates as choices, accumulating, cofactors, loops  # noqa: F401
+from . import predicates as choices, accumulating, cofactors, loops, complex  # noqa: F401
 from .table import BY_FUNCTION, BY_NAME, ROWS, by_opcode  # noqa: F401
 
 #: The rows of the package; others are a program's own.

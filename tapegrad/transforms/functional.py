@@ -20,8 +20,9 @@ from ..array.differentiable import Differentiable
 from ..array.record import normalise
 from ..array.typing import Argnums, KernelPolicy, OfFirst, OfFirstTwo, OfSecond, Unknown
 from ..autograd import nested
-from ..common.errors import OptionError, StructureError
-from ..common.tree import flatten, unflatten
+from ..common.errors import DtypeError, OptionError, StructureError
+from ..common.registry import registry
+from ..common.tree import conjugated, flatten, unflatten
 from .keep import kept
 from .replay.answers import MISS, of_gradients, values_of
 from .replay.kernels import Options, checked_policy
@@ -231,8 +232,7 @@ def under_jit(function, options):
     """`function` recorded: a transformation made anew, or a `Jitted`."""
     if isinstance(function, Jitted) or not isinstance(function, Transformed):
         return Jitted(getattr(function, "__wrapped__", function) if isinstance(function, Jitted) else function, options)
-    (inner, *args), kwargs = function._made_of
-    return type(function)(under_jit(inner, options) if isinstance(inner, Jitted) else Jitted(inner, options), *args, **kwargs)
+    return of_another(function, lambda inner: under_jit(inner, options) if isinstance(inner, Jitted) else Jitted(inner, options))
 
 
 def not_under_jit(function):
@@ -241,8 +241,13 @@ def not_under_jit(function):
         return function.__wrapped__
     if not isinstance(function, Transformed):
         return function
+    return of_another(function, not_under_jit)
+
+
+def of_another(function, change):
+    """The transformation `function`, made anew of what `change` makes of its function."""
     (inner, *args), kwargs = function._made_of
-    return type(function)(not_under_jit(inner), *args, **kwargs)
+    return type(function)(change(inner), *args, **kwargs)
 
 
 @overload
@@ -378,6 +383,30 @@ class _Grad(_ValueAndGrad):
         return (gradient, value[1]) if self._has_aux else gradient
 
 
+class _ConjugateGrad(_Grad):
+    def _planned(self, kept, structure):
+        return None
+
+    def _picked(self, value, gradient):
+        return super()._picked(value, conjugated(gradient))
+
+
+class RealPart:
+    """A function whose result, or the first part of it, is the real part of another one's, which has to be complex."""
+
+    def __init__(self, function, has_aux=False):
+        functools.update_wrapper(self, function, updated=())
+        self.function, self.has_aux = function, has_aux
+
+    def __call__(self, *args, **kwargs):
+        result = self.function(*args, **kwargs)
+        value, *aux = result if self.has_aux else (result,)
+        parts = registry.objects.split(registry.objects.operand(value))
+        if parts is None:
+            raise DtypeError("with holomorphic=True the function must return a complex number or array, it returned a real one: leave it out")
+        return (parts[0], *aux) if self.has_aux else parts[0]
+
+
 @overload
 def value_and_grad(
     fun: OfFirst[X], argnums: Literal[0] = 0, has_aux: Literal[False] = False
@@ -433,7 +462,7 @@ def value_and_grad(
     StructureError
         `argnums` names no argument, an argument to differentiate is no number or array, or `fun` returns None or text.
     DtypeError
-        An argument is an array of integers, or complex; or `fun` returns a truth value or integers.
+        An argument is an array of integers; or `fun` returns a truth value or integers.
     HigherOrderError
         An argument, or a number that `fun` uses, is itself being differentiated.
 
@@ -469,11 +498,12 @@ def grad(
 ) -> Transformed[tuple[X, Any]]: ...
 @overload
 def grad(
-    fun: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False, *, argnum: Argnums | None = None
+    fun: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False, *, argnum: Argnums | None = None,
+    conjugate: bool = False, holomorphic: bool = False,
 ) -> Transformed[Any]: ...  # fmt: skip
 def grad(
     fun: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False, *, argnum: Argnums | None = None,
-    kernel: None = None,
+    kernel: None = None, conjugate: bool = False, holomorphic: bool = False,
 ) -> Transformed[Any]:  # fmt: skip
     """The gradient of a scalar function.
 
@@ -481,6 +511,10 @@ def grad(
     ----------
     fun, argnums, has_aux, argnum, kernel
         As of `value_and_grad`.
+    conjugate : bool
+        Of complex arguments the conjugate of the gradient ``dL/dRe + i dL/dIm``, as in JAX and HIPS autograd.
+    holomorphic : bool
+        `fun` returns a complex number, and is holomorphic: its complex derivative.
 
     Returns
     -------
@@ -493,7 +527,10 @@ def grad(
     >>> tg.grad(lambda x: x ** 3)(2.0)
     12.0
     """
-    return _Grad(fun, chosen(argnums, argnum, kernel), has_aux)
+    argnums = chosen(argnums, argnum, kernel)
+    if holomorphic:
+        return _ConjugateGrad(RealPart(fun, has_aux), argnums, has_aux)
+    return (_ConjugateGrad if conjugate else _Grad)(fun, argnums, has_aux)
 
 
 @overload

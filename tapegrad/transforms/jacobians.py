@@ -21,12 +21,12 @@ from ..array.typing import Argnums, Between, Mode, OfJacobian
 from ..autograd import nested
 from ..autograd.recording import as_plain
 from ..common.errors import HigherOrderError, OptionError, SeedShapeError, StructureError
-from ..common.tree import alike, flatten, leaf_names, own, unflatten
+from ..common.tree import alike, conjugated, flatten, leaf_names, own, unflatten
 from ..program.recording import Recording
 from ..tape.store import thread_state
 from .captured import Captured
 from .choosing import predict
-from .functional import Transformed, chosen
+from .functional import RealPart, Transformed, chosen
 from .replay.answers import MISS, written
 from .replay.gathered import of_directions
 
@@ -235,11 +235,11 @@ def jacobian(
 @overload
 def jacobian(
     f: Callable[..., Any], argnums: Argnums = 0, mode: Mode = "auto", explain: bool = False, *,
-    argnum: Argnums | None = None,
+    argnum: Argnums | None = None, holomorphic: bool = False,
 ) -> Transformed[Any]: ...  # fmt: skip
 def jacobian(
     f: Callable[..., Any], argnums: Argnums = 0, mode: Mode = "auto", explain: bool = False, *,
-    argnum: Argnums | None = None, kernel: None = None,
+    argnum: Argnums | None = None, kernel: None = None, holomorphic: bool = False,
 ) -> Transformed[Any]:  # fmt: skip
     """A function that gives the Jacobian of `f`.
 
@@ -259,6 +259,8 @@ def jacobian(
         Print the mode taken and the reason.
     kernel : None
         An option of `jit`; here it is refused.
+    holomorphic : bool
+        `f` is a holomorphic function of complex arrays: its complex derivatives.
 
     Returns
     -------
@@ -276,9 +278,9 @@ def jacobian(
     ShapeError, DtypeError, OptionError
         From a call: `out` does not fit, or there are several arrays to write.
     DtypeError
-        For an integer or complex array.
+        For an array of integers.
     StructureError
-        `argnums` names no argument, or `f` returns None or text.
+        `argnums` names no argument, `f` returns None or text, or both arguments and results are complex, without `holomorphic`.
 
     Examples
     --------
@@ -291,6 +293,8 @@ def jacobian(
         raise OptionError(f"mode={mode!r} is not one of {', '.join(MODES)}")
 
     argnums = chosen(argnums, argnum, kernel)
+    if holomorphic:
+        return HolomorphicJacobian(RealPart(f), argnums, mode, explain)
     return (_FromTheEnd if any(k < 0 for k in _positions(argnums)) else JacobianFunction)(f, argnums, mode, explain)
 
 
@@ -376,6 +380,16 @@ class JacobianFunction(OfDirections):
         if mode == "forward":
             return by_columns(recording)
         return by_rows(recording, recording.prediction.cut if mode == "product" else False)
+
+
+class HolomorphicJacobian(JacobianFunction):
+    """The conjugate of that of the real part."""
+
+    def _planned(self, kept, structure):
+        return None
+
+    def _answered(self, args, kwargs):
+        return conjugated(super()._answered(args, kwargs))
 
 
 @overload

@@ -15,7 +15,7 @@ from ..array.record import normalise, plain, tracked
 from ..array.tensor import Tensor
 from ..autograd.backward import sweep_back, sweep_straight
 from ..autograd.hooks import accumulate
-from ..autograd.recording import check_result, differentiable, refuse_captured, refuse_outer
+from ..autograd.recording import check_result, differentiable, refuse_captured, refuse_complex, refuse_outer
 from ..common.dtypes import readable
 from ..common.errors import NonScalarOutputError, StructureError
 from ..common.tree import LEAF, flatten, leaf_names, unflatten
@@ -194,6 +194,7 @@ def checked(results, structure, function, store, has_aux, scalar, plain=False):
         check_result(result, store, f"the result{name} of {placed_name(function)}", differentiated=k < first, plain=plain)
     if scalar:
         if first != 1:
+            refuse_complex(structure.parts[0] if has_aux else structure)
             raise NonScalarOutputError(
                 f"the function must return one number to be differentiated, it returned {structure}; "
                 "use tg.jacobian for several, has_aux=True for a number and anything else"

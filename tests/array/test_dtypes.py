@@ -119,7 +119,7 @@ def test_a_file_in_memory_is_an_argument(tmp_path):
 @pytest.mark.parametrize(
     "argument, words",
     [
-        (np.array([1j]), "split real and imaginary parts"),
+        (np.array([1j], np.clongdouble), "give real and imaginary parts"),
         (np.ones(2, np.float16), "use float64 or float32"),
         (np.ones(2, np.longdouble), "astype"),
         (np.array([1.0, None]), "give it a float dtype"),

@@ -72,8 +72,7 @@ def test_dtypes():
         x.astype(np.float16)
     with pytest.raises(tg.errors.DtypeError, match="astype"):
         tg.tensor([1, 2], requires_grad=True)
-    with pytest.raises(tg.errors.DtypeError):
-        x * 1j
+    assert (x * 1j).dtype == np.complex64 and (y + 1j).dtype == np.complex128
     with pytest.raises(tg.errors.DtypeError):
         x.astype(int)
 
@@ -382,7 +381,7 @@ def test_creation():
 @pytest.mark.parametrize(
     "function",
     [
-        np.unique, np.fft.fft, np.linalg.eig, lambda t: np.nextafter(t, 1.0), np.fmax.accumulate, np.logaddexp2.reduce, lambda t: np.maximum.reduceat(t, [0]),
+        np.unique, np.sort_complex, lambda t: np.fft.fft(t, out=np.zeros(6, complex)), lambda t: np.nextafter(t, 1.0), np.fmax.accumulate, np.logaddexp2.reduce, lambda t: np.maximum.reduceat(t, [0]),
         lambda t: np.sum(t, out=np.zeros(())), lambda t: np.sum(t, dtype="f"),
         lambda t: np.dot(t, A.T, out=np.zeros((2, 2))), lambda t: np.cumsum(t, out=np.zeros(6)), lambda t: np.sin(t, where=A > 0),
         lambda t: np.sin(t, dtype="f"),

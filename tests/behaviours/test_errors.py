@@ -109,10 +109,14 @@ def test_python_int_counts_as_a_float_where_a_derivative_is_asked():
 
 
 def test_complex_input():
+    z = tg.tensor(np.array([1 + 2j]), requires_grad=True)
+    assert z.dtype == np.complex128 and z.real.requires_grad and z.imag.requires_grad
+    w = leaf([1.0, 2.0]) * np.array([1j, 2j])
+    assert w.detach().numpy().tolist() == [1j, 4j]
     with pytest.raises((TypeError, RuntimeError), match="complex"):
-        tg.tensor(np.array([1 + 2j]), requires_grad=True)
+        tg.tensor(np.array([1 + 2j], np.clongdouble), requires_grad=True)
     with pytest.raises((TypeError, RuntimeError), match="complex"):
-        leaf([1.0, 2.0]) * np.array([1j, 2j])
+        tg.softmax(w)
 
 
 def assign(t):

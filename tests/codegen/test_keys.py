@@ -226,7 +226,7 @@ def test_code_is_kept_for_the_vector_functions_that_there_are_by_name_and_width(
     found = set()
     for variants in ([("_ZGVbN2v_exp", 2)], [("_ZGVbN2v_exp", 2), ("_ZGVdN4v_exp", 4)], None):
         monkeypatch.setattr(pack, "available", lambda variants=variants: {"exp": variants} if variants else {})
-        found.add(code._makers.__wrapped__())
+        found.add(code.makers.__wrapped__())
     assert len(found) == 3
 
 
@@ -234,9 +234,9 @@ def test_code_is_kept_for_the_vector_functions_that_there_are_by_name_and_width(
     (sys, "version", "3.99"), (host.llvmlite, "__version__", "9.9"), (pack, "target", lambda: ("another", "", "x86_64-unknown-linux-gnu")),
 ])  # fmt: skip
 def test_code_is_kept_for_what_made_it_and_runs_it(monkeypatch, module, name, value):
-    before = code._makers.__wrapped__()
+    before = code.makers.__wrapped__()
     monkeypatch.setattr(module, name, value)
-    assert code._makers.__wrapped__() != before
+    assert code.makers.__wrapped__() != before
 
 
 @pytest.mark.parametrize("special", [False, True])

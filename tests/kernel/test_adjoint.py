@@ -159,3 +159,10 @@ def test_long_loops_agree_with_the_sweep():
     values, gradients = swept(tape, 0.4, 1.2)
     found = replayed(adjoint(tape), 0.4, 1.2)
     close_in_ulps([np.asarray(f) for f in found[1:]], gradients)
+
+
+def test_a_product_with_a_finite_constant_is_a_plain_one_where_zero_is_absolute():
+    tape = tg.grad(lambda x: 3.0 * np.sin(2.5 * x)).tape(0.3)
+    printed = str(adjoint(tape, 1, True))
+    # With the cosine, not with 2.5 and 3.
+    assert printed.count("absolute_product") == 1 and printed.count("multiply") == 3

@@ -162,7 +162,7 @@ MAKERS = {
 }  # fmt: skip
 #: These stay NumPy's: no derivative could be put into them, or somebody else has the memory.
 NUMPYS = {
-    "integers": lambda: np.zeros(3, int), "arange": lambda: np.arange(3), "booleans": lambda: np.ones(3, bool), "complex": lambda: np.zeros(2, complex), "half": lambda: np.zeros(2, "e"),
+    "integers": lambda: np.zeros(3, int), "arange": lambda: np.arange(3), "booleans": lambda: np.ones(3, bool), "half": lambda: np.zeros(2, "e"),
     "bytes swapped": lambda: np.zeros(2, ">f8"), "objects": lambda: np.array([None]), "the same": lambda: np.asarray(P), "a view": lambda: np.array(P[1:], copy=False), "read-only": lambda: np.diag(M),
     "random": lambda: np.random.randn(3), "a number": lambda: np.pi, "text": lambda: np.array(["a"]),
 }  # fmt: skip

@@ -130,7 +130,7 @@ def test_imaginary_part_is_zero():
 
 
 @pytest.mark.parametrize("name, call, word", [
-    ("nextafter", lambda x: np.nextafter(x, 2.0), "floating-point"), ("spacing", np.spacing, "floating-point"), ("angle", np.angle, "complex"),
+    ("nextafter", lambda x: np.nextafter(x, 2.0), "floating-point"), ("spacing", np.spacing, "floating-point"), ("sort_complex", np.sort_complex, "order"),
     ("ldexp", lambda x: np.ldexp(1.5, x), "integer"), ("around out", lambda x: np.around(x, out=np.zeros(3)), "out"), ("where", lambda x: np.sin(x, where=[True, False, True]), "where"),
     ("period", lambda x: np.unwrap(x, period=x[0]), "period"),
 ])  # fmt: skip

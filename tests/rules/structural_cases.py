@@ -191,6 +191,50 @@ def loop_cases():
     return {"loop": forward, "loop_pull": back}
 
 
+def whole(x):
+    """The complex array whose parts are along the last axis."""
+    return x[..., 0] + 1j * x[..., 1]
+
+
+def parts(z):
+    return np.stack([z.real, z.imag], -1)
+
+
+PARTS = generator(11).uniform(-1.0, 1.0, (2, 3, 3, 2)) + parts(np.diag([1.0, 3.0, 5.0]) + 0j)
+
+
+def hermitian(x):
+    """The parts of a matrix and its conjugate transpose."""
+    return x + np.swapaxes(x, -3, -2) * np.array([1.0, -1.0])
+
+
+def eigenvalues(x, kind):
+    return np.linalg.eigvalsh(whole(hermitian(x)), kind) if kind else np.linalg.eigvals(whole(x)).real
+
+
+def fourier_cases():
+    for axes, forward, source, target in itertools.product(((-1,), (-2,), (-2, -1)), (True, False), ("real", "complex"), ("real", "complex")):
+
+        def on_arrays(x, axes=axes, forward=forward, source=source, target=target):
+            z = np.fft.fftn(x if source == "real" else whole(x), axes=axes) if forward else np.fft.ifftn(x if source == "real" else whole(x), axes=axes, norm="forward")
+            return z.real if target == "real" else parts(z)
+
+        attrs = (("axes", axes), ("forward", forward), ("source", source), ("target", target), ("n", 0), ("twofold", False))
+        x = M if source == "real" else array((3, 4, 2), 3)
+        yield lambda x, a=attrs: apply("fourier", (x,), a), (x,), on_arrays
+    for n, twofold in itertools.product((1, 4, 5), (False, True)):
+        weights = np.where((np.arange(n // 2 + 1) == 0) | (2 * np.arange(n // 2 + 1) == n) | (not twofold), 1.0, 2.0)
+        attrs = (("axes", (-1,)), ("forward", True), ("source", "real"), ("target", "half"), ("n", n), ("twofold", twofold))
+        yield lambda x, a=attrs: apply("fourier", (x,), a), (array((2, n), 4),), lambda x, w=weights: parts(np.fft.rfft(x) * w)
+
+        def signal(x, n=n, w=weights):
+            angles = 2.0 * np.pi * np.outer(np.arange(n // 2 + 1), np.arange(n)) / n
+            return ((whole(x) * w) @ np.exp(1j * angles)).real
+
+        attrs = (("axes", (-1,)), ("forward", False), ("source", "half"), ("target", "real"), ("n", n), ("twofold", twofold))
+        yield lambda x, a=attrs: apply("fourier", (x,), a), (array((2, n // 2 + 1, 2), 5),), signal
+
+
 def placement_cases():
     """Windows of every kind: steps, reversed, overlapping, broadcast, one element, nothing."""
     found = []
@@ -343,6 +387,13 @@ CASES = {
     "det": [(np.linalg.det, (REGULAR,)), (np.linalg.det, (STACK,)), (np.linalg.det, (np.ones((3, 3)),))],
     "cofactors": [
         (lambda x: apply("cofactors", (x,)), (x,), lambda x: np.linalg.det(x) * np.linalg.inv(x).T) for x in (REGULAR, REGULAR.T)
+    ],
+    "fourier": list(fourier_cases()),
+    "complex_det": [(lambda x: apply("complex_det", (x,)), (x,), lambda x: parts(np.linalg.det(whole(x)))) for x in (PARTS, PARTS[0])],
+    # The lengths of eigenvectors are given, their phases are LAPACK's.
+    "complex_eig": [
+        (lambda x, k=k: apply("complex_eig", (hermitian(x) if k else x,), (("kind", k),))[..., 0, :, 0], (x,), lambda x, k=k: eigenvalues(x, k))
+        for x, k in ((PARTS, ""), (PARTS[0], ""), (PARTS, "L"), (PARTS[0], "U"))
     ],
     "logabsdet": [(lambda x: np.linalg.slogdet(x)[1], (REGULAR,)), (lambda x: np.linalg.slogdet(x)[1], (-STACK,))],
     # Packed rows have symmetric operands and free signs: see also tests/numpy_api/test_linalg.py.

@@ -8,6 +8,7 @@ import pytest
 
 import tapegrad as tg
 from tapegrad import implicit
+from tapegrad.program.turns import S_CHUNKS, S_SHARE
 from tapegrad.scipy.integrate import solve_ivp
 from tests.transforms.loops.plainly import leaves_of, mapped, stacked
 
@@ -128,8 +129,12 @@ def many_lanes():
         return s * s if s > 0.0 else np.exp(s) * x[0]
 
     mean = lambda w, xs: np.mean(tg.vmap(f, in_axes=(None, 0))(w, xs))
+    recorded = tg.jit(tg.grad(mean, (0, 1)), kernel="always")
+    recorded(w, xs)
+    (program,) = {dict(item.entry.attrs)["program"] for item in recorded.tape(w, xs).items if getattr(item.entry.function, "name", "") == "loop"}
+    assert program.words[S_SHARE] and program.words[S_CHUNKS] > 3
     every = tg.vmap(tg.value_and_grad(f), in_axes=(None, 0))
-    return [*every(w, xs), *tg.jit(every)(w, xs), *tg.grad(mean, (0, 1))(w, xs), *tg.jit(tg.grad(mean, (0, 1)), kernel="always")(w, xs)]
+    return [*every(w, xs), *tg.jit(every)(w, xs), *tg.grad(mean, (0, 1))(w, xs), *recorded(w, xs)]
 
 
 def test_the_number_of_threads_does_not_change_a_bit(threads, of_one_thread):

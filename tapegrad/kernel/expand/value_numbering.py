@@ -59,6 +59,9 @@ def number_values(first, count, ops, lefts, rights, constants, bits, fixed, alia
             elif product and (of_a and x == 1.0 or of_b and y == 1.0):
                 alias[i] = b if of_a else a
                 continue
+            elif op == absolute and (of_a and 0.0 < abs(x) < np.inf or of_b and 0.0 < abs(y) < np.inf):
+                # Only what is not finite times zero is something else than the product.
+                op = ops[i] = multiply
             elif (op == add or op == multiply) and 0 < b < a:
                 a, b = b, a
             lefts[i], rights[i] = a, b

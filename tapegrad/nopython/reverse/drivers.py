@@ -6,7 +6,7 @@ import numpy as np
 from numba.core import types
 
 from .compile import Made, compiled
-from .runtime import arena_type, in_arena
+from .runtime import arena_type, caught
 
 
 class Leaves:
@@ -93,5 +93,4 @@ class Reverse:
         self.start += [f"a{k} = a{k}.copy()" for k in others if f"a{k}" in changed]
         self.zeros = [f"s{j} = np.zeros(x{j}.shape, x{j}.dtype)" for j in leaves.arrays]
         self.values = ", ".join([*names, *[f"s{j}" for j in leaves.arrays]])
-        owned = [] if request.out else range(len(names) + 1, len(names) + 1 + len(leaves.arrays))
-        self.names = {"np": np, "sweeps": in_arena(dispatcher, len(tys) - 1, owned), **leaves.scope}
+        self.names = {"np": np, "sweeps": caught(dispatcher, len(tys) - 1, arena=True), **leaves.scope}

@@ -12,18 +12,20 @@ from functools import cache
 import numba
 from llvmlite import ir
 from numba.core import cgutils, types
+from numba.core.callconv import Status, excinfo_ptr_t
 from numba.core.datamodel import models
+from numba.core.imputils import impl_ret_borrowed
 from numba.core.registry import cpu_target
 from numba.extending import intrinsic, register_model
 from numba.np.arrayobj import populate_array
 
 from ...codegen.emit import Emitter
 from ..scalars import plain
-from ..types import F64, I64
+from ..types import F64, I32, I64
 
 I8P = ir.IntType(8).as_pointer()
-#: base and capacity of the stack; newest chunk, bytes used of it, its size
-ARENA = ir.LiteralStructType([I8P, I64, I8P, I64, I64]).as_pointer()
+#: base and capacity of the stack; newest chunk, bytes used of it, its size; where in the stack the newest array is
+ARENA = ir.LiteralStructType([I8P, I64, I8P, I64, I64, I64]).as_pointer()
 #: base, bytes used and capacity of the stack, which LLVM holds in registers; the arena
 STACK = ir.LiteralStructType([I8P, I64, I64, ARENA]).as_pointer()
 #: How many arenas wait for the next call of one function, and how large one may be to wait.
@@ -143,34 +145,66 @@ def _free_list(builder, first):
     builder.position_at_end(end)
 
 
-def in_arena(dispatcher, count, owned):
-    """Function of `count` arguments that calls `dispatcher` with an arena before them, and gives the arena back.
+def _forget_frames(context, builder, arena):
+    """Let go of the arrays that frames still hold, after an exception; each is kept after the address of the one before it."""
+    base, last = builder.load(_field(builder, arena, 0)), _field(builder, arena, 5)
+    test, body, end = (builder.append_basic_block(f"frames.{part}") for part in ("test", "body", "end"))
+    builder.branch(test)
+    builder.position_at_end(test)
+    each = builder.load(last)
+    builder.cbranch(builder.icmp_signed("==", each, I64(0)), end, body)
+    builder.position_at_end(body)
+    place = builder.bitcast(builder.gep(base, [each]), I64.as_pointer())
+    builder.store(builder.load(builder.gep(place, [I64(-1)])), last)
+    context.nrt.decref(builder, types.MemInfoPointer(types.uint8), builder.inttoptr(builder.load(place), I8P))
+    builder.branch(test)
+    builder.position_at_end(end)
 
-    The arguments at the positions `owned` are arrays that the caller has made: Numba would not free them when an exception passes.
+
+def caught(dispatcher, count, arena=False):
+    """Function of `count` arguments that calls `dispatcher` and returns ``(result, code, information)``, an exception told by numbers.
+
+    Compiled code does not let go of what it holds when an exception passes: `raised` raises it where nothing is held.
+    With `arena`, an arena is the first argument of `dispatcher`, and is given back.
     """
 
     def typed(typingctx, arguments):
-        sig = types.Dispatcher(dispatcher).get_call_type(typingctx, (arena_type, *arguments), {})
+        first = (arena_type,) if arena else ()
+        sig = types.Dispatcher(dispatcher).get_call_type(typingctx, (*first, *arguments), {})
 
-        def emit(context, builder, _, args):
+        def emit(context, builder, made, args):
             result = dispatcher.get_compile_result(sig)
             context.add_linking_libs([result.library])
-            arena = _take(context, builder)
-            values = [context.cast(builder, v, ty, want) for v, ty, want in zip(args, arguments, sig.args[1:])]
-            status, value = context.call_internal_no_propagate(builder, result.fndesc, sig, [arena, *values])
-            _give_back(builder, arena)
-            with builder.if_then(status.is_error, likely=False):
-                for k in owned:
-                    context.nrt.decref(builder, arguments[k], args[k])
-                context.call_conv.return_status_propagate(builder, status)
-            return value
+            values = [context.cast(builder, v, ty, want) for v, ty, want in zip(args, arguments, sig.args[len(first):])]
+            taken = [_take(context, builder) for _ in first]
+            status, value = context.call_internal_no_propagate(builder, result.fndesc, sig, [*taken, *values])
+            for each in taken:
+                _forget_frames(context, builder, each)
+                _give_back(builder, each)
+            code = builder.select(status.is_error, builder.sext(status.code, I64), I64(0))
+            return context.make_tuple(builder, made.return_type, [value, code, builder.ptrtoint(status.excinfoptr, I64)])
 
-        return sig.return_type(*arguments), emit
+        return types.Tuple((sig.return_type, types.int64, types.int64))(*arguments), emit
 
     names = ", ".join(f"a{k}" for k in range(count))
     scope = {"typed": typed}
     exec(f"def call(typingctx, {names}):\n    return typed(typingctx, ({names},))\n", scope)
     return intrinsic(scope["call"])
+
+
+@intrinsic
+def raised(typingctx, outcome):
+    """The result of what `caught` has told of, or its exception."""
+
+    def emit(context, builder, sig, args):
+        value, code, information = cgutils.unpack_tuple(builder, args[0])
+        with builder.if_then(builder.icmp_signed("!=", code, I64(0)), likely=False):
+            context.nrt.decref(builder, outcome, args[0])
+            said = dict.fromkeys(Status._fields) | {"code": builder.trunc(code, I32), "excinfoptr": builder.inttoptr(information, excinfo_ptr_t)}
+            context.call_conv.return_status_propagate(builder, Status(**said))
+        return impl_ret_borrowed(context, builder, sig.return_type, value)
+
+    return outcome[0](outcome), emit
 
 
 @intrinsic
@@ -254,8 +288,10 @@ def frame(tys):
     """(size in bytes, push, pop) of values of these types, as one struct."""
     context = cpu_target.target_context
     sizes = [context.get_abi_sizeof(context.data_model_manager[ty].get_data_type()) for ty in tys]
+    arrays = [k for k, ty in enumerate(tys) if isinstance(ty, types.Array)]
     offsets, size = {}, 0
     for k in sorted(range(len(tys)), key=lambda k: -sizes[k]):
+        size += 8 * (k in arrays)  # where the array before it is
         offsets[k] = size
         size += sizes[k] if sizes[k] < 8 else -(-sizes[k] // 8) * 8
     size = -(-size // 8) * 8
@@ -264,6 +300,12 @@ def frame(tys):
     def place(context, builder, stack, k, top):
         pointer = builder.gep(builder.load(_field(builder, stack, 0)), [builder.add(top, I64(offsets[k]))])
         return builder.bitcast(pointer, context.data_model_manager[tys[k]].get_data_type().as_pointer())
+
+    def link(*where):
+        return where[1].gep(where[1].bitcast(place(*where), I64.as_pointer()), [I64(-1)])
+
+    def newest(builder, stack):
+        return _field(builder, builder.load(_field(builder, stack, 3)), 5)
 
     @intrinsic
     def push(typingctx, stack, values):
@@ -274,8 +316,11 @@ def frame(tys):
                 value, at = builder.extract_value(args[1], k), place(context, builder, args[0], k, top)
                 data = context.data_model_manager[ty].as_data(builder, value)
                 builder.store(data, at, align=min(8, sizes[k]))
-                if isinstance(ty, types.Array):
+                if k in arrays:
                     context.nrt.incref(builder, ty, _hidden(builder, value))
+                    last = newest(builder, args[0])
+                    builder.store(builder.load(last), link(context, builder, args[0], k, top))
+                    builder.store(builder.add(top, I64(offsets[k])), last)
             builder.store(builder.add(top, I64(size)), used)
             return context.get_dummy_value()
 
@@ -288,10 +333,12 @@ def frame(tys):
             top = builder.sub(builder.load(used), I64(size))
             builder.store(top, used)
             values = []
+            for k in arrays[:1]:
+                builder.store(builder.load(link(context, builder, args[0], k, top)), newest(builder, args[0]))
             for k, ty in enumerate(tys):
                 data = builder.load(place(context, builder, args[0], k, top), align=min(8, sizes[k]))
                 value = context.data_model_manager[ty].from_data(builder, data)
-                values.append(_hidden(builder, value) if isinstance(ty, types.Array) else value)
+                values.append(_hidden(builder, value) if k in arrays else value)
             return context.make_tuple(builder, whole, values)
 
         return whole(stack), emit

@@ -22,7 +22,7 @@ from ...common.errors import GradientError, GuardError, require
 from ...common.uninterrupted import cached_property, remade, uninterrupted
 from ...kernel.reasons import NotLowered, faults_are_reasons
 from ...program.trace import GUARD, ROW
-from ...rules.loops import HEAD
+from ...rules.loops import CAPTURED, CAPTURED_BAR, CARRY, CARRY_BAR, ELEMENT, ELEMENT_BAR, HEAD, NEXT, NEXT_BAR, RESULT, RESULT_BAR
 
 #: Instructions after which the paths become kernels: about as long as it takes to compile one.
 WORK = 1_000_000
@@ -40,7 +40,11 @@ class Path:
         Outputs that are always the same.
     stops : bool
         Whether the loop ends after a turn on it.
+    sums : tuple of (int, int, int)
+        Of an adjoint: where the adjoints of captured values of one turn lie, where their sums are, and how many there are.
     """
+
+    sums: tuple[tuple[int, int, int], ...] = ()
 
     def __init__(self, tape, inputs, outputs, constants, stops):
         self.tape, self.inputs, self.outputs, self.constants, self.stops = tape, inputs, outputs, constants, stops
@@ -58,24 +62,30 @@ class Path:
 
     def running(self, generation):
         """The words of this path by the interpreter (0) or by a kernel (1), and what they refer to, to be kept."""
+        from ...codegen.compile import plain_address
+        from ...program.stretch import turns
+
         executable = self._executables.get(generation)
         if executable is None:
             executable = self._executables[generation] = self._executable(generation)
-        constants = self.constants
-        words = [executable.pointer, self.stops, len(self.inputs), *sum(self.inputs, ()), len(self.outputs), *sum(self.outputs, ())]
+        constants, address = self.constants, executable.turns if generation else plain_address(turns)
+        words = [executable.pointer, address, self.stops, len(self.inputs), *sum(self.inputs, ()), len(self.outputs), *sum(self.outputs, ())]
         words.append(len(constants))
         for base, offset, array in constants:
             words += [base, offset, array.ctypes.data if array.size else 0, array.nbytes]
-        return np.array(words, np.int64), executable, constants
+        return np.array([*words, len(self.sums), *sum(self.sums, ())], np.int64), executable, constants
 
     def _executable(self, generation):
         from ...program.replayed import Replay
 
         if generation:
             with uninterrupted:
+                from ...kernel.emit import Options, Turns
                 from ...kernel.of_tape import TapeKernel
+            constants = tuple((base, offset, array.nbytes) for base, offset, array in self.constants)
+            turns = Turns(tuple(self.inputs), tuple(self.outputs), constants, self.sums)
             with faults_are_reasons():
-                return TapeKernel(self.tape, False)
+                return TapeKernel(self.tape, False, Options(turns=turns))
         executable = Replay(self.tape, False)
         if not executable.pointer:
             raise NotLowered(executable.why)
@@ -109,9 +119,19 @@ class Path:
         whole = adjoint(tape, 1, True)
         seeded = [place for (slot, _), place in zip(tape.outputs, self.outputs) if marks[slot]]
         inputs = [*self.inputs, *((bars[base], offset) for base, offset in seeded)]
-        outputs = [(bars[base], offset) for base, offset in self.inputs]
+        outputs, sums, at = [], [], 0
+        for (base, offset), meta in zip(self.inputs, tape.inputs):
+            outputs.append((bars[base], offset if base != CAPTURED else at))
+            if base == CAPTURED:
+                # What has been captured twice has two adjoints.
+                sums.append((at, offset, math.prod(meta.shape)))
+                at += 8 * sums[-1][2]
         whole = replace(whole, guards=[], items=[item for item in whole.items if item.entry.kind != GUARD])
-        return Path.of(whole, inputs, outputs, [meta.shape for meta in tape.inputs], False)
+        path = Path.of(whole, inputs, outputs, [meta.shape for meta in tape.inputs], False)
+        nothing = {offset for base, offset, array in path.constants if base == CAPTURED_BAR and not array.any()}
+        path.constants = [constant for constant in path.constants if constant[0] != CAPTURED_BAR or constant[1] not in nothing]
+        path.sums = tuple(part for part in sums if part[0] not in nothing and part[2])
+        return path
 
 
 class Loop:
@@ -182,9 +202,8 @@ class Loop:
 
     def adjoints(self):
         """The adjoints of the paths."""
-        from ...program import turns as T
 
-        bars = {T.NEXT: T.NEXT_BAR, T.RESULT: T.RESULT_BAR, T.CARRY: T.CARRY_BAR, T.ELEMENT: T.ELEMENT_BAR, T.CAPTURED: T.CAPTURED_BAR}
+        bars = {NEXT: NEXT_BAR, RESULT: RESULT_BAR, CARRY: CARRY_BAR, ELEMENT: ELEMENT_BAR, CAPTURED: CAPTURED_BAR}
         paths = self.all_paths()
         while len(self._adjoints) < len(paths):
             self._adjoints.append(paths[len(self._adjoints)].adjoint(bars))
@@ -261,7 +280,9 @@ class Loop:
         self._kept.append((parts, table))
         # Who runs meanwhile sees the old paths: the new table begins with them.
         self.words[at + 1] = table.ctypes.data if len(table) else 0
-        self.words[at + 2] = max((len(words) for words, *_ in parts), default=1) + 2
+        # As many words as it has are enough for its tables, and so are those of the adjoints of captured values in a turn.
+        sizes = [max(len(words), sum(length for *_, length in path.sums)) for (words, *_), path in zip(parts, paths)]
+        self.words[at + 2] = max(sizes, default=1) + 2
         self.words[at] = len(paths)
 
     def instructions(self):
@@ -289,6 +310,7 @@ class Loop:
             No path's guards hold.
         """
         from ...codegen.addresses import data_address
+        from ...program import stretch
         from ...program import turns as T
 
         z, (carry, captured, xs) = np.zeros(self.size), map(_float64, (carry, captured, xs))
@@ -299,22 +321,24 @@ class Loop:
         block, before, generation = None, None, -1
         while why != T.STOPPED and (not self.bounded or turn < self.rows):
             if block is None:
-                words = self.prepared(work)
-                if self.words[T.S_GENERATION] != generation:
-                    # From the beginning: what is computed again must come out the same.
-                    generation, turn, before = int(self.words[T.S_GENERATION]), 0, None
-                block = np.zeros(T.room(words, generation), np.int64)
-                p = data_address(block)
-                T.begin(p, words, generation, *map(data_address, (carry, captured, xs, z)))
+                # Another thread may meet a path at any time; a block has room for those that there were.
+                with self.lock:
+                    words = self.prepared(work)
+                    if self.words[T.S_GENERATION] != generation:
+                        # From the beginning: what is computed again must come out the same.
+                        generation, turn, before = int(self.words[T.S_GENERATION]), 0, None
+                    block = np.zeros(T.room(words, generation), np.int64)
+                    p = data_address(block)
+                    T.begin(p, words, generation, *map(data_address, (carry, captured, xs, z)))
                 if before is not None:
                     rows = slice(T.RUN_WORDS, T.RUN_WORDS + 2 * self.carry)
                     block[rows] = before[rows]
                     block[[T.T_TURN, T.T_KEPT, T.T_STRIDE]] = before[[T.T_TURN, T.T_KEPT, T.T_STRIDE]]
-                    block[T.T_RECENT] = len(self.all_paths()) - 1
+                    block[T.T_RECENT] = block[T.T_PATHS] - 1
             block[T.T_LIMIT] = min(self.rows, turn + T.CHUNK) if self.bounded else turn + T.CHUNK
-            why = T.advance(p) if block[T.T_PATHS] else T.NO_PATH
+            why = T.advance(p) if block[T.T_PATHS] else stretch.NO_PATH
             turn = int(block[T.T_TURN])
-            if why == T.NO_PATH:
+            if why == stretch.NO_PATH:
                 at = T.RUN_WORDS + (turn & 1) * self.carry
                 captured = _float64((meet or self.later)(block[at : at + self.carry].view(np.float64), turn, captured, xs))
                 block, before = None, block
@@ -331,9 +355,10 @@ class Loop:
         from ...codegen.addresses import data_address
         from ...program import lanes as L
         from ...program import turns as T
+        from ...program.stretch import INTERRUPTED, MORE, NO_MEMORY, NO_PATH
 
-        generation, job, why = -1, None, T.NO_PATH
-        while why in (T.NO_PATH, T.INTERRUPTED):
+        generation, job, why = -1, None, NO_PATH
+        while why in (NO_PATH, INTERRUPTED):
             words = self.prepared(self.rows * self.instructions())
             if self.words[T.S_GENERATION] != generation:
                 generation = int(self.words[T.S_GENERATION])
@@ -341,15 +366,15 @@ class Loop:
                 job[L.J_LOOP], job[L.J_GENERATION] = words, generation
                 L.begin_job(data_address(job))
             job[[L.J_CAPTURED, L.J_XS, L.J_Z]] = [*map(data_address, (captured, xs, z))]
-            why = L.run(data_address(job)) if self.paths else T.NO_PATH
-            if why == T.NO_PATH:
+            why = L.run(data_address(job)) if self.paths else NO_PATH
+            if why == NO_PATH:
                 # The first turn of all whose path is not known.
                 states = job[L.J_STATES :].reshape(-1, L.STATE)
-                turn = int(states[np.argmax(states[:, 1] == T.NO_PATH), 0])
+                turn = int(states[np.argmax(states[:, 1] == NO_PATH), 0])
                 captured = _float64(meet(np.zeros(0), turn, captured, xs))
-        if why == T.NO_MEMORY:
+        if why == NO_MEMORY:
             raise MemoryError(f"there is no memory for the turns of {self.name}")
-        if why != T.MORE:
+        if why != MORE:
             raise GradientError(f"{self.name} has failed in turn {min(int(turn) for turn, ended in job[L.J_STATES :].reshape(-1, L.STATE) if ended == why)}")
         L.end(data_address(job), data_address(z))
         return z
@@ -420,11 +445,10 @@ class _Tangent(Loop):
         self.of = of
 
     def all_paths(self):
-        from ...program import turns as T
 
         of, paths = self.of, self.of.all_paths()
         self.captured = 2 * of.captured
-        widths = {T.CARRY: of.carry, T.NEXT: of.carry, T.ELEMENT: of.element, T.CAPTURED: of.captured, T.RESULT: of.result}
+        widths = {CARRY: of.carry, NEXT: of.carry, ELEMENT: of.element, CAPTURED: of.captured, RESULT: of.result}
         while len(self.paths) < len(paths):
             self.paths.append(paths[len(self.paths)].tangent(widths))
         return self.paths

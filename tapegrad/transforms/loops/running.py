@@ -14,6 +14,7 @@ from ...common import config
 from ...common.errors import GradientError, GuardError, OptionError, StructureError, TapegradError
 from ...common.tree import flatten, unflatten
 from ...kernel.reasons import NotLowered
+from ...rules.loops import CAPTURED, CARRY, ELEMENT, NEXT, RESULT
 from .body import Layout, Promoted, Unrecordable, as_float64, recorded, value_of
 from .loop import Loop, Path
 
@@ -88,13 +89,14 @@ class _Call:
         if any(map(tracked, (self.start, captured, self.rows))):
             # Here a rule that is not written in instructions can still send the loop to Python.
             self.loop.adjoints()
-        whole = apply("loop", (self.start, captured, self.rows), (("program", self.loop),), value=z)
         loop = self.loop
-        carry = unflatten(self.carry.structure, self.carry.unpack(whole[: loop.carry]))
+        # One window of it has what is told of outside, so that on the way back there are adjoints of nothing else.
+        whole = apply("loop", (self.start, captured, self.rows), (("program", loop),), value=z)[: loop.outputs]
+        carry = unflatten(self.carry.structure, self.carry.unpack(whole[: loop.carry] if self.turns else whole))
         layout, missing = self.results
         if not self.turns:
             return carry, None
-        results = layout.unpack(reshape(whole[loop.carry : loop.outputs], (loop.rows, loop.result))) if layout.leaves else []
+        results = layout.unpack(reshape(whole[loop.carry :], (loop.rows, loop.result))) if layout.leaves else []
         results = iter(results)
         return carry, unflatten(layout.structure, [None if gone else next(results) for gone in missing])
 
@@ -127,8 +129,6 @@ class _Call:
 
     def _meet(self, carry, turn, rows):
         """Record the path of this turn; returns the captured values, which may be more now."""
-        from ...program import turns as T
-
         if self.loop is not None and len(self.loop.paths) == self.limit:
             raise GradientError(
                 f"{self.name} has taken {self.limit} paths, and takes another one in turn {turn}: it decides on values by `if`, the last time at "
@@ -144,10 +144,10 @@ class _Call:
         before, gone = self.results
         if (results.structure, results.leaves, missing) != (before.structure, before.leaves, gone):
             raise StructureError(f"{self.name} returns {results} where it has returned {before}; return the same containers, shapes and dtypes each time")
-        inputs = [(base, 0) for base, layout in ((T.CARRY, self.carry), (T.ELEMENT, self.element)) if layout is not None and layout.size]
-        inputs += [(T.CAPTURED, 8 * at) for at in places]
+        inputs = [(base, 0) for base, layout in ((CARRY, self.carry), (ELEMENT, self.element)) if layout is not None and layout.size]
+        inputs += [(CAPTURED, 8 * at) for at in places]
         outputs, kept, fixed = [], [], []
-        for base, output, constant in zip((T.NEXT, T.RESULT), tape.outputs, constants):
+        for base, output, constant in zip((NEXT, RESULT), tape.outputs, constants):
             if constant is None:
                 kept.append(output)
                 outputs.append((base, 0))
@@ -169,7 +169,7 @@ class _Call:
                 f"give memory={16 * carry} or more"
             )
         if not bounded:
-            capacity, dense = min(rows // 2, UNKNOWN), 0
+            capacity, dense = min(rows // 2, UNKNOWN // max(1, carry)), 0
             room = rows - capacity
         elif turns <= rows or not carry:
             capacity, dense, room = turns, 0, 0
@@ -181,8 +181,8 @@ class _Call:
         self.loop = Loop(carry, 0, element, width, turns, bounded, self.reverse, capacity, dense, room, self.name)
 
 
-#: Carries that are kept where the number of turns is not known: of more turns, every second, fourth, ... one.
-UNKNOWN = 1024
+#: Numbers in carries that are kept where the number of turns is not known: of more turns, every second, fourth, ... one.
+UNKNOWN = 2**16
 
 
 def require_same(value, tensor, name):

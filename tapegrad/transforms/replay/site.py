@@ -39,7 +39,8 @@ import numpy as np
 
 from ...common.errors import require
 from ...common.exact import exact
-from ...common.tree import LEAF
+from ...common.registry import registry
+from ...common.tree import LEAF, of_complex
 from ...interpreter.native import data_address
 from ...program import enter as E
 from .answers import MISS, Applied, Gathered, Miss, Output, Plan, inner, written
@@ -191,6 +192,9 @@ class Site:
             return
         values = f"{name}.values()" if kind is dict else name
         attributes = dataclasses.is_dataclass(kind)
+        if kind is complex:
+            self._lines.append(f"{name} = {self._name('split', registry.objects.split)}({name})")
+            self._miss(f"{name} is None")
         plain = all(p.kind is None for p in parts) and all(is_input(m) and not is_reordered(m) for m in marks)
         if plain and not attributes:
             self._pieces.append(f"*{values}")
@@ -216,6 +220,8 @@ class Site:
     def _container(self, structure, name):
         """Check what container `name` is."""
         kind = structure.kind
+        if kind is complex:
+            return
         known = "dict" if kind is dict else "list" if kind is list else "tuple" if kind is tuple else self._name("T", kind)
         length = "" if dataclasses.is_dataclass(kind) else f" or len({name}) != {len(structure.parts)}"
         self._miss(f"type({name}) is not {known}{length}")
@@ -268,6 +274,8 @@ class Site:
             return "{" + ", ".join(f"{self._name('K', key)}: {part}" for key, part in zip(structure.keys, parts)) + "}"
         if kind is list:
             return f"[{', '.join(parts)}]"
+        if kind is complex:
+            return f"{self._name('whole', of_complex)}({', '.join(parts)})"
         inside = "".join(f"{part}, " for part in parts)
         if kind is tuple:
             return f"({inside})"

@@ -44,7 +44,7 @@ from .programs import Reader, Writer
 FORMAT, VERSION = "tapegrad tape", 4
 #: Codes of records that are no row.
 _CODES = {0: -1, SCALAR_LEAF: -2, ARRAY_LEAF: -3, TRACED: -4, CONTINUES: -5}
-_KINDS = {kind.__name__: kind for kind in (dict, list, tuple, np.ndarray)}
+_KINDS = {kind.__name__: kind for kind in (dict, list, tuple, np.ndarray, complex)}
 #: Lines of a source file, and letters of a text, are fewer.
 LINES, LETTERS = 1 << 31, 4096
 #: Bytes, at most about, of the Python objects that a byte of JSON stands for.

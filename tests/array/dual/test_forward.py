@@ -233,7 +233,7 @@ def test_several_directions_share_one_pass():
         (lambda: D(lambda x: None)(1.0), StructureError, "result of <lambda> is None: does the function return"),
         (lambda: D(lambda x: "text")(1.0), StructureError, "str"),
         (lambda: D(lambda x: (x, {"a": object()}))(1.0), StructureError, r"\[1\]\['a'\]"),
-        (lambda: D(lambda x: 1j)(1.0), DtypeError, "complex"),
+        (lambda: D(lambda x: np.array([1j], np.clongdouble))(1.0), DtypeError, "complex"),
     ],
 )
 def test_errors(call, error, words):

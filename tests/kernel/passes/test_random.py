@@ -24,13 +24,13 @@ def test_same_results_on_rows(change):
 
 @pytest.mark.long
 def test_same_results_on_rows_many():
-    for seed in range(1000, 2500):
+    for seed in range(1000, 1200):
         unchanged(Rows(seed).program, run_passes)
 
 
 @pytest.mark.long
 def test_same_results_many():
-    for seed in range(1000, 2500):
+    for seed in range(1000, 1200):
         unchanged(Generated(seed).program, run_passes)
 
 
@@ -43,5 +43,5 @@ def test_same_results_on_windows(change):
 
 @pytest.mark.long
 def test_same_results_on_windows_many():
-    for seed in range(1000, 4000):
+    for seed in range(1000, 1200):
         unchanged(Windows(seed).program, run_passes)

@@ -1,6 +1,6 @@
 """Random programs of loops and choices in one another, and whether every way to run them gives what plain Python gives.
 
-    python -m tests.transforms.loops.programs --seed 0 --count 1000 [--first 17] [--ways WORD ...] [--sources 1]
+    python -m tests.transforms.loops.programs --seed 0 --count 1000 [--first 17] [--ways WORD ... | --turns] [--sources 1]
 
 `made` writes a program by a seed: a function ``f(p)`` of an array of `SIZE` numbers that calls the names of `tg.scan` and its kin from
 `ops`, with bodies that capture what stands around them, have carries of several containers, and an `if` here and there.  `run` calls it
@@ -481,6 +481,11 @@ WAYS = {
     "second": (by_second, 1, True, 2),
     "second, jit": (by_second_recorded, 2, True, 10),
 }
+#: Ways that programs take by turns in a long campaign, where only the cheapest is taken by each: those that find most come often.
+BY_TURNS = (
+    "backward", "forward", "jit", "backward", "second", "jit", "backward", "forward", "kernel", "backward", "jit", "backward", "forward", "compile",
+    "backward", "second", "jit", "backward", "forward", "second, jit",
+)  # fmt: skip
 
 
 @dataclass
@@ -539,11 +544,13 @@ def main(arguments=None):
     parser.add_argument("--count", type=int, default=1000)
     parser.add_argument("--first", type=int, default=0, help="the number of the first")
     parser.add_argument("--ways", nargs="*", choices=list(WAYS), help="in which they are run, all of them in each")
+    parser.add_argument("--turns", action="store_true", help="each runs with plain numbers and in one other way, the next one in the next")
     parser.add_argument("--sources", type=int, default=1, help="how many programs of each verdict are printed, the shortest ones")
     options = parser.parse_args(arguments)
     verdicts, forms, faults = collections.Counter(), collections.Counter(), []
     for number, program in enumerate(programs(options.seed, options.count, options.first), options.first):
-        outcome = run(program, options.ways, every=options.ways is not None)
+        ways = ("numbers", BY_TURNS[number % len(BY_TURNS)]) if options.turns else options.ways
+        outcome = run(program, ways, every=ways is not None)
         verdicts[outcome.verdict] += 1
         forms += program.forms
         if outcome.verdict not in ("right", "edge"):

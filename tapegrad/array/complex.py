@@ -1,0 +1,573 @@
+"""Complex numbers: two real tensors, with NumPy's protocols around them.
+
+The tape is real.  A `ComplexTensor` holds the real and the imaginary part, each a tensor or a dual number; what is computed with it
+is computed with these, so every mode, order and kernel has what it has of real numbers.  A part that is known to be zero is None
+until somebody asks for it: ``np.exp(1j * t)`` is a cosine and a sine.
+
+Functions of complex numbers stand in `UFUNCS`, as formulas on pairs; `tapegrad.numpy_api.complex` adds those that move, reduce and multiply
+arrays.  Where real tensors meet complex data, `record.as_operand` raises `ComplexOperandError`, and who has called it comes here
+(`at_door`): what has no complex number in it takes the way it has always taken.
+As arguments and results of functions complex numbers are containers of two leaves (`common.tree`).
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..common.errors import ComplexOperandError, LeaveTapeError, UnsupportedFunctionError
+from ..common.registry import attach, registry
+from .differentiable import Differentiable
+from .record import apply, normalise, plain, tracked
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+class ComplexTensor:
+    """A complex number or array that carries derivatives: its parts are two real tensors.
+
+    Parameters
+    ----------
+    real, imag : Tensor, Dual, array-like or None
+        Broadcast to one shape; None is zero.
+
+    Attributes
+    ----------
+    real, imag : Tensor or Dual
+    dtype : complex64 for parts of float32, else complex128
+    grad : ComplexTensor or None
+        ``dL/dRe + i dL/dIm``, as in PyTorch: ``z - rate * z.grad`` descends.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import tapegrad as tg
+    >>> z = tg.tensor(1.0 + 2.0j, requires_grad=True)
+    >>> abs(z * z).backward()
+    >>> z.grad
+    tensor(2.+4.j)
+    """
+
+    __slots__ = ("_re", "_im", "__weakref__")
+    __array_priority__ = 1001.0
+    __pandas_priority__ = 5001
+    __hash__ = object.__hash__
+
+    def __init__(self, real: Any, imag: Any = None) -> None:
+        if real is None and imag is None:
+            real = 0.0
+        shape = np.broadcast_shapes(np.shape(real) if real is not None else (), np.shape(imag) if imag is not None else ())
+        self._re, self._im = _part(real, imag, shape), _part(imag, real, shape)
+
+    # -- parts ------------------------------------------------------------------------
+    @property
+    def real(self) -> Any:
+        if self._re is None:
+            self._re = _zeros(self._im)
+        return self._re
+
+    @real.setter
+    def real(self, value: Any) -> None:
+        self.real[...] = value
+
+    @property
+    def imag(self) -> Any:
+        if self._im is None:
+            self._im = _zeros(self._re)
+        return self._im
+
+    @imag.setter
+    def imag(self, value: Any) -> None:
+        self.imag[...] = value
+
+    @property
+    def _any(self):
+        return self._im if self._re is None else self._re
+
+    @property
+    def _v(self):
+        return of_parts(*(p._v for p in (self.real, self.imag)))
+
+    shape = property(lambda self: self._any.shape)
+    ndim = property(lambda self: len(self.shape))
+    size = property(lambda self: self._any.size)
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        return np.result_type(*(p.dtype for p in (self._re, self._im) if p is not None), np.complex64)
+
+    requires_grad = property(lambda self: any(p is not None and p.requires_grad for p in (self._re, self._im)))
+    is_leaf = property(lambda self: all(p is None or p.is_leaf for p in (self._re, self._im)))
+
+    @property
+    def grad(self) -> ComplexTensor | None:
+        parts = [None if p is None else p.grad for p in (self._re, self._im)]
+        return None if parts == [None, None] else ComplexTensor(*parts)
+
+    @grad.setter
+    def grad(self, value: Any) -> None:
+        self.real.grad, self.imag.grad = (None, None) if value is None else _both(value)
+
+    def requires_grad_(self, requires_grad: bool = True) -> ComplexTensor:
+        """Set `requires_grad` of both parts; returns self."""
+        for p in (self.real, self.imag):
+            p.requires_grad_(requires_grad)
+        return self
+
+    def retain_grad(self) -> None:
+        """Keep ``.grad`` of a computed number."""
+        for p in (self.real, self.imag):
+            if tracked(p):
+                p.retain_grad()
+
+    def backward(self, gradient: Any, **options: Any) -> None:
+        """The backward pass for ``gradient``, the derivative ``dL/dRe + i dL/dIm`` of a loss by this number.
+
+        A complex number is no loss: take ``.real`` or ``abs()`` of it, or say by `gradient` what the derivative by it is.
+        """
+        re, im = parts_of(gradient)
+        total = [p * (0.0 if g is None else g) for p, g in ((self.real, re), (self.imag, im))]
+        np.sum(total[0] + total[1]).backward(**options)
+
+    # -- leaving the tape ---------------------------------------------------------------
+    def detach(self) -> ComplexTensor:
+        """The same value as a constant."""
+        return ComplexTensor(*(None if p is None else p.detach() for p in (self._re, self._im)))
+
+    def item(self) -> complex:
+        """The only element as a Python number; leaves the tape."""
+        return complex(self.real.item(), self.imag.item())
+
+    def numpy(self) -> Any:
+        """The values as a new array; leaves the tape."""
+        return of_parts(np.asarray(self.real.numpy()), np.asarray(self.imag.numpy()))
+
+    def tolist(self) -> Any:
+        """The values as nested lists of Python numbers; leaves the tape."""
+        return self.numpy().tolist()
+
+    def __complex__(self) -> complex:
+        return complex(float(self.real), float(self.imag))
+
+    @property
+    def __array__(self):
+        if not self.shape:
+            raise AttributeError("__array__")
+        return self._as_array
+
+    def _as_array(self, dtype=None, copy=None):
+        if self.requires_grad:
+            raise LeaveTapeError(
+                "conversion to an ndarray of a complex tensor that requires a gradient would cut the derivative without a word: leave "
+                "np.asarray out, and call functions of NumPy on it as it is; to leave the tape on purpose use .detach()"
+            )
+        return np.array(self._v, dtype=dtype)
+
+    def __repr__(self) -> str:
+        text = np.array2string(np.asarray(self._v), precision=4, separator=", ", prefix="tensor(")
+        return f"tensor({text}{', requires_grad=True' * bool(self.requires_grad)})"
+
+    def __format__(self, spec: str) -> str:
+        return format(complex(self._v), spec) if spec else repr(self)
+
+    def __reduce__(self):
+        return ComplexTensor, (self.real, self.imag)
+
+    def __bool__(self) -> bool:
+        return bool(self.real != 0) or bool(self.imag != 0)
+
+    def __len__(self) -> int:
+        return len(self._any)
+
+    def __iter__(self) -> Iterator[ComplexTensor]:
+        if not self.shape:
+            raise TypeError("iteration over a 0-d tensor")
+        return (self[k] for k in range(len(self)))
+
+    def __getitem__(self, index: Any) -> ComplexTensor:
+        return ComplexTensor(self.real[index], self.imag[index])
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        re, im = parts_of(value)
+        self.real[index] = 0.0 if re is None else re
+        self.imag[index] = 0.0 if im is None else im
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, out: Any = None, **kwargs: Any) -> Any:
+        return _ufunc(ufunc, method, inputs, kwargs, out)
+
+    def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        return called(function, args, kwargs)
+
+
+def _refused(name, why=""):
+    return UnsupportedFunctionError(
+        f"{name} has no rule for complex numbers in tapegrad{why}: write it in the parts z.real and z.imag, which are real tensors, and join "
+        "them by x + 1j * y; or leave the tape on purpose with .detach().numpy()"
+    )
+
+
+def _ufunc(ufunc, method, inputs, kwargs, out):
+    """What a ufunc, or its method, gives for complex numbers."""
+    if out is not None and not (len(out) == 1 and isinstance(out[0], ComplexTensor)):
+        raise LeaveTapeError(f"np.{ufunc.__name__} with out= would write a tracked value into real or plain memory; write `result = a + z`")
+    function = FUNCTIONS.get((ufunc, method)) or (UFUNCS.get(ufunc.__name__) if method == "__call__" else None)
+    if function is None or kwargs.keys() - {"axis", "keepdims"}:
+        raise _refused(f"{ufunc.__name__}{'' if method == '__call__' else '.' + method}", f" with {', '.join(kwargs)}" if kwargs else "")
+    result = function(*map(registry.objects.operand, inputs), **kwargs)
+    if out is None:
+        return result
+    out[0][...] = result
+    return out[0]
+
+
+def called(function, args, kwargs):
+    """What a function of NumPy gives for arguments among which there are complex numbers."""
+    ours = FUNCTIONS.get(function)
+    if ours is None:
+        raise _refused(f"{getattr(function, '__module__', 'numpy')}.{getattr(function, '__name__', function)}")
+    return ours(*args, **kwargs)
+
+
+#: Functions of NumPy, and (ufunc, method) -> what stands for them on complex numbers; `numpy_api.complex` and its kin fill it.
+FUNCTIONS: dict[Any, Any] = {}
+
+
+def _zeros(part):
+    return plain(normalise(np.zeros(part.shape, part.dtype if part.dtype.kind == "f" else np.float64)))
+
+
+def _part(part, other, shape):
+    if part is None:
+        return None
+    if not isinstance(part, Differentiable):
+        weak = type(part) in (float, int) and other is not None and getattr(other, "dtype", None) == np.float32
+        part = np.asarray(part, np.float32 if weak or getattr(part, "dtype", None) in (np.float32, np.float16) else np.float64)
+        part = plain(normalise(np.array(part)))
+    elif part.dtype.kind != "f":
+        part = part.astype(np.float64)
+    return part if part.shape == shape else np.broadcast_to(part, shape)
+
+
+def of_parts(re, im):
+    """Two plain arrays or numbers as a complex one; a `ComplexTensor` if one of them is a tensor."""
+    if isinstance(re, Differentiable) or isinstance(im, Differentiable):
+        return ComplexTensor(re, im)
+    if type(re) is float and type(im) is float:
+        return complex(re, im)
+    re, im = np.asarray(re), np.asarray(im)
+    whole = np.empty(np.broadcast_shapes(re.shape, im.shape), np.result_type(re, im, np.complex64))
+    whole.real, whole.imag = re, im
+    return whole if whole.shape else whole[()]
+
+
+def is_complex(thing):
+    """Whether `thing` is a complex number, array or tensor."""
+    kind = type(thing)
+    return kind is ComplexTensor or kind is complex or isinstance(thing, (np.ndarray, np.generic)) and thing.dtype.kind == "c"
+
+
+def parts_of(thing):
+    """Real and imaginary part of anything; None for one that is zero."""
+    if isinstance(thing, ComplexTensor):
+        return thing._re, thing._im
+    if isinstance(thing, (list, tuple)):
+        thing = registry.objects.operand(thing)
+        thing = np.asarray(thing) if isinstance(thing, (list, tuple)) else thing
+        return parts_of(thing)
+    if not is_complex(thing):
+        return thing, None
+    if isinstance(thing, np.ndarray) and thing.ndim:
+        return thing.real.copy(), thing.imag.copy()
+    re, im = (float(p) if thing.dtype.char == "D" else p for p in (thing.real, thing.imag)) if hasattr(thing, "dtype") else (thing.real, thing.imag)
+    return (None if re == 0.0 and math.copysign(1.0, re) > 0 else re), (None if im == 0.0 and math.copysign(1.0, im) > 0 else im)
+
+
+def split(thing):
+    """Real and imaginary part of a complex number, array or tensor, each there; None of anything else."""
+    kind = type(thing)
+    if kind is ComplexTensor or kind is complex or kind is np.complex128:
+        return thing.real, thing.imag
+    if kind is np.complex64 or kind is np.ndarray and thing.dtype.char in "FD":
+        return np.array(thing.real), np.array(thing.imag)
+    return None
+
+
+# ---- formulas ----------------------------------------------------------------------------
+
+
+def _plus(a, b):
+    return b if a is None else a if b is None else a + b
+
+
+def _minus(a, b):
+    return a if b is None else -b if a is None else a - b
+
+
+def _times(a, b):
+    return None if a is None or b is None else a * b
+
+
+def bilinear(product):
+    """`product` of real operands as one of complex ones."""
+
+    def function(a, b, *args, **kwargs):
+        (ar, ai), (br, bi) = parts_of(a), parts_of(b)
+
+        def times(x, y):
+            return None if x is None or y is None else product(x, y, *args, **kwargs)
+
+        return _joined(_minus(times(ar, br), times(ai, bi)), _plus(times(ar, bi), times(ai, br)), a, b)
+
+    return function
+
+
+def _joined(re, im, *operands):
+    if re is None and im is None:
+        re = np.zeros(np.broadcast_shapes(*map(np.shape, operands)))
+    return ComplexTensor(re, im)
+
+
+def _added(combine):
+    def function(a, b):
+        (ar, ai), (br, bi) = parts_of(a), parts_of(b)
+        return _joined(combine(ar, br), combine(ai, bi), a, b)
+
+    return function
+
+
+def negative(z):
+    re, im = parts_of(z)
+    return ComplexTensor(_minus(None, re), _minus(None, im))
+
+
+def conjugate(z):
+    re, im = parts_of(z)
+    return ComplexTensor(re, _minus(None, im))
+
+
+def _divide(a, b):
+    (ar, ai), (br, bi) = parts_of(a), parts_of(b)
+    if bi is None:
+        return ComplexTensor(None if ar is None else ar / br, None if ai is None else ai / br)
+    if br is None:
+        return ComplexTensor(None if ai is None else ai / bi, None if ar is None else -ar / bi)
+    # R. Smith, "Algorithm 116: Complex division", 1962: nothing is squared.
+    a, b = lifted(a), lifted(b)
+    by_real = np.abs(b.real) >= np.abs(b.imag)
+    large, small = np.where(by_real, b.real, b.imag), np.where(by_real, b.imag, b.real)
+    ratio = small / large
+    scale = large + small * ratio
+    one, other = np.where(by_real, a.real, a.imag), np.where(by_real, a.imag, a.real)
+    return ComplexTensor((one + other * ratio) / scale, np.where(by_real, 1.0, -1.0) * (other - one * ratio) / scale)
+
+
+def lifted(thing):
+    """Anything as a complex tensor."""
+    return thing if isinstance(thing, ComplexTensor) else ComplexTensor(*parts_of(thing))
+
+
+def pairwise(formula):
+    """A function of complex numbers from one that makes a pair of the parts."""
+    return lambda z: ComplexTensor(*formula(*_both(z)))
+
+
+def _both(z):
+    z = lifted(z)
+    return z.real, z.imag
+
+
+def _exp(z):
+    re, im = parts_of(z)
+    if im is None:
+        return ComplexTensor(np.exp(re))
+    if re is None:
+        return ComplexTensor(np.cos(im), np.sin(im))
+    size = np.exp(re)
+    return ComplexTensor(size * np.cos(im), size * np.sin(im))
+
+
+def _absolute(z):
+    re, im = parts_of(z)
+    return np.abs(re) if im is None else np.abs(im) if re is None else np.hypot(re, im)
+
+
+def _angle(z):
+    return np.arctan2(lifted(z).imag, lifted(z).real)
+
+
+def _log(z):
+    return ComplexTensor(np.log(_absolute(z)), _angle(z))
+
+
+def _square(x, y):
+    return (x - y) * (x + y), 2.0 * (x * y)
+
+
+def _sqrt(x, y):
+    """W. Kahan, "Branch cuts for complex elementary functions", 1987: without cancellation."""
+    right = x >= 0.0
+    larger = np.sqrt((np.hypot(x, y) + np.where(right, x, -x)) * 0.5)
+    other = y / (2.0 * np.where(larger == 0.0, 1.0, larger))
+    side = np.copysign(1.0, y)
+    return np.where(right, larger, other * side), np.where(right, other, larger * side)
+
+
+def _tanh(x, y):
+    # Of exp(-2 |x|): nothing is too large.
+    right = np.where(x >= 0.0, 1.0, -1.0)
+    size = right * x
+    small = np.exp(-2.0 * size)
+    scale = (1.0 + small * np.cos(2.0 * y)) ** 2 + (small * np.sin(2.0 * y)) ** 2
+    return -right * np.expm1(-4.0 * size) / scale, 2.0 * small * np.sin(2.0 * y) / scale
+
+
+def _turned(function):
+    """``-i f(i z)``: tangents and sines of the hyperbolic ones, and the other way around."""
+
+    def turned(z):
+        x, y = _both(z)
+        w = function(ComplexTensor(-y, x))
+        return ComplexTensor(w.imag, -w.real)
+
+    return turned
+
+
+_root = pairwise(_sqrt)
+
+
+def _arcsin(z):
+    z = lifted(z)
+    minus, plus = _root(1.0 - z), _root(1.0 + z)
+    return ComplexTensor(np.arctan2(z.real, (minus * plus).real), np.arcsinh((conjugate(minus) * plus).imag))
+
+
+def _arccos(z):
+    minus, plus = _root(1.0 - lifted(z)), _root(1.0 + lifted(z))
+    return ComplexTensor(2.0 * np.arctan2(minus.real, plus.real), np.arcsinh((conjugate(plus) * minus).imag))
+
+
+def _arccosh(z):
+    minus, plus = _root(lifted(z) - 1.0), _root(1.0 + lifted(z))
+    return ComplexTensor(np.arcsinh((conjugate(minus) * plus).real), 2.0 * np.arctan2(minus.imag, plus.real))
+
+
+_log1p = pairwise(lambda x, y: (0.5 * np.log1p(x * (2.0 + x) + y * y), np.arctan2(y, 1.0 + x)))
+
+
+def _arctanh(z):
+    return 0.5 * (_log1p(z) - _log1p(negative(z)))
+
+
+def _power(base, exponent):
+    if isinstance(exponent, (int, np.integer)) and -64 <= exponent <= 64:
+        return whole_power(base, int(exponent), operator.mul)
+    base, (zr, zi) = lifted(base), parts_of(exponent)
+    nothing = np.logical_and(base.real == 0.0, base.imag == 0.0)
+    safe = ComplexTensor(np.where(nothing, 1.0, base.real), base.imag)
+    value = _exp(MULTIPLY(ComplexTensor(zr, zi), _log(safe)))
+    alone = 1.0 if zi is None and np.ndim(zr) == 0 and not isinstance(zr, Differentiable) and zr == 0 else 0.0
+    return ComplexTensor(np.where(nothing, alone, value.real), np.where(nothing, 0.0, value.imag))
+
+
+def whole_power(base, n, multiply):
+    """``base ** n`` by repeated squaring; that of a matrix with its product."""
+    if n < 0:
+        return whole_power(UFUNCS["reciprocal"](base), -n, multiply)
+    result = None
+    while n:
+        if n & 1:
+            result = base if result is None else multiply(result, base)
+        n >>= 1
+        base = multiply(base, base) if n else base
+    return ComplexTensor(np.ones(np.shape(base))) if result is None else result
+
+
+def _of_parts(combine, function):
+    """A truth value of numbers by those of the parts."""
+    return lambda *operands: combine(function(*[lifted(z).real for z in operands]), function(*[lifted(z).imag for z in operands]))
+
+
+def _sign(z):
+    x, y = _both(z)
+    size = np.hypot(x, y)
+    return lifted(z) / np.where(size == 0.0, 1.0, size)
+
+
+MULTIPLY = bilinear(operator.mul)
+#: What ufuncs give for complex numbers, by name.
+UFUNCS: dict[str, Any] = {
+    "add": _added(_plus), "subtract": _added(_minus), "multiply": MULTIPLY, "divide": _divide, "true_divide": _divide,
+    "negative": negative, "positive": lambda z: lifted(z), "conjugate": conjugate, "reciprocal": lambda z: _divide(1.0, z), "square": pairwise(_square),
+    "exp": _exp, "exp2": lambda z: _exp(MULTIPLY(z, math.log(2.0))), "log": _log, "log2": lambda z: _log(z) * (1.0 / math.log(2.0)),
+    "log10": lambda z: _log(z) * (1.0 / math.log(10.0)), "sqrt": _root, "power": _power, "float_power": _power, "absolute": _absolute,
+    "log1p": _log1p,
+    "expm1": pairwise(lambda x, y: (np.expm1(x) * np.cos(y) - 2.0 * np.sin(0.5 * y) ** 2, np.exp(x) * np.sin(y))),
+    "sin": pairwise(lambda x, y: (np.sin(x) * np.cosh(y), np.cos(x) * np.sinh(y))),
+    "cos": pairwise(lambda x, y: (np.cos(x) * np.cosh(y), -np.sin(x) * np.sinh(y))),
+    "sinh": pairwise(lambda x, y: (np.sinh(x) * np.cos(y), np.cosh(x) * np.sin(y))),
+    "cosh": pairwise(lambda x, y: (np.cosh(x) * np.cos(y), np.sinh(x) * np.sin(y))),
+    "tanh": pairwise(_tanh), "tan": _turned(pairwise(_tanh)), "arcsin": _arcsin, "arcsinh": _turned(_arcsin), "arccos": _arccos,
+    "arccosh": _arccosh, "arctanh": _arctanh, "arctan": _turned(_arctanh), "sign": _sign,
+    "equal": _of_parts(np.logical_and, np.equal), "not_equal": _of_parts(np.logical_or, np.not_equal),
+    "isfinite": _of_parts(np.logical_and, np.isfinite), "isnan": _of_parts(np.logical_or, np.isnan), "isinf": _of_parts(np.logical_or, np.isinf),
+    "matmul": bilinear(np.matmul),
+}  # fmt: skip
+
+
+# ---- doors -----------------------------------------------------------------------------------
+
+#: Rows whose names are not those of ufuncs.
+_ROWS = {"power2": "square", "clone": "positive", "mul0": "multiply"}
+
+
+def at_door(row, operands, attrs, integer):
+    """The result of a row, among whose operands there are complex numbers."""
+    function = UFUNCS.get(_ROWS.get(row.name, row.name))
+    if function is not None and not attrs:
+        return function(*operands)
+    if not (row.linear or row.name == "where") or row.effect == "write":
+        raise _refused(row.name, ", and none writes into a real array" if row.effect == "write" else "")
+    slots = row.slots(len(operands))
+    pairs = [_both(o) if k in slots else (o, o) for k, o in enumerate(operands)]
+    return ComplexTensor(*(apply(row, part, attrs, integer=integer) for part in zip(*pairs)))
+
+
+def made(data, requires_grad=False, dtype=None):
+    """A complex tensor with a copy of plain data."""
+    data = np.array(data, dtype if dtype is not None and np.dtype(dtype).kind == "c" else None)
+    if data.dtype.char not in "FD":
+        raise ComplexOperandError(f"tapegrad has complex64 and complex128, not {data.dtype}; convert with .astype(complex)")
+    z = ComplexTensor(data.real.copy(), data.imag.copy())
+    return z.requires_grad_() if requires_grad else z
+
+
+def _binary(name, reflected):
+    function = UFUNCS[name]
+
+    def method(self, other):
+        if not (isinstance(other, (ComplexTensor, Differentiable, np.ndarray, np.generic, float, int, complex, list, tuple))):
+            return NotImplemented
+        other = registry.objects.operand(other)
+        return function(other, self) if reflected else function(self, other)
+
+    return method
+
+
+_OPERATORS = {"add": "add", "sub": "subtract", "mul": "multiply", "truediv": "divide", "pow": "power", "matmul": "matmul"}
+attach(ComplexTensor, {
+    **{f"__{op}__": _binary(name, False) for op, name in _OPERATORS.items()},
+    **{f"__r{op}__": _binary(name, True) for op, name in _OPERATORS.items()},
+    "__eq__": _binary("equal", False), "__ne__": _binary("not_equal", False), "__neg__": negative, "__pos__": lambda self: self, "__abs__": _absolute,
+    **UFUNCS, "conj": conjugate, "abs": _absolute, "angle": _angle,
+})  # fmt: skip
+#: Types of what `split` may take apart.
+KINDS = frozenset((ComplexTensor, complex, np.complex64, np.complex128, np.ndarray))
+#: What lower folders are told, by `array.objects`.
+OFFERED = {
+    "Complex": ComplexTensor, "COMPLEX": KINDS, "at_door": at_door, "complex_ufunc": _ufunc, "complex_function": called, "complex_tensor": made,
+    "split": split, "of_parts": of_parts,
+}  # fmt: skip

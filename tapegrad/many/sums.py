@@ -1,0 +1,340 @@
+"""`sum_over` and `mean_over`: sums over data as functions, with derivatives.
+
+A `Sum` gives, of the function of a chunk, values, values with gradients, products with Hessians, and Hessians: each by one pass
+over the data (`total`).  For whoever differentiates it is three custom primitives, so that it may stand anywhere in
+another function, and every transformation sees it as one instruction::
+
+    both(theta)                            value, gradient and the pass's number, one pass
+    gradient(theta, gradient, number)      the gradient again, without a pass; it is what has a derivative
+    product(theta, v, number)              a product with the Hessian, one pass
+
+Whoever asks for a second product at the same point is about to ask for all columns of the Hessian (`tapegrad.hessian` does), so the second
+one makes the whole Hessian, in one pass; the pass's number says that it is the same point and the same data.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import threading
+import warnings
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+
+from ..array.differentiable import Differentiable
+from ..autograd import nested
+from ..autograd.custom import Primitive
+from ..common import config, pool
+from ..common.errors import HigherOrderError, OptionError, ShapeError, StructureError
+from ..common.tree import flatten, unflatten
+from ..common.uninterrupted import remade, uninterrupted
+from ..transforms.functional import Transformed, is_number, of_another
+from .chunkwise import Tree, Work, laid_out
+from .data import source_of
+from .engines import engine_of
+
+#: Numbers in theta up to which a whole Hessian is made.
+WIDE = 2048
+#: Passes whose Hessians are kept.
+KEPT = 4
+
+
+class Threads:
+    """Computes chunks on threads of this process.
+
+    Parameters
+    ----------
+    count : int, optional
+        At most so many; by default as many as `tapegrad.config.threads`.
+    """
+
+    def __init__(self, count=None):
+        if count is not None and not (is_number(count) and 1 <= count <= config.MOST_THREADS):
+            raise OptionError(f"threads={count!r}: give a number of threads from 1 to {config.MOST_THREADS}")
+        self._count = count
+
+    def collect(self, work, arguments, source, ended):
+        """What `work` gives of all pieces of a source: the sum, and the names of those of which that is not a number.
+
+        `ended` is an event that is set by whoever does not want to know any more, and here.
+        """
+        numbered, tree, notes, lock = enumerate(source.pieces()), Tree(), [], threading.Lock()
+
+        def turns(_):
+            try:
+                while not ended.is_set() and not uninterrupted.awaited:
+                    with lock:
+                        number, piece = next(numbered, (0, None))
+                    if piece is None:
+                        ended.set()
+                        return
+                    part, strange = work.of(piece, arguments)
+                    tree.add(0, number, part)
+                    if strange:
+                        notes.append((number, piece.name))
+            except BaseException:
+                ended.set()
+                raise
+
+        count = config.threads if self._count is None else self._count
+        while not ended.is_set():
+            pool.run(turns, count if source.count is None else min(count, source.count))
+        return tree.total(), [name for _, name in sorted(notes)]
+
+
+class Sum:
+    """A function summed over data; made by `sum_over` and `mean_over`.
+
+    Call it with theta.  All transformations take it as a function of one argument.
+    """
+
+    def __init__(self, function, source, mean, engine):
+        if not callable(function):
+            raise StructureError(f"expected a function of theta and rows, got {type(function).__name__}")
+        self._function, self._source, self._mean, self._engine = function, source, mean, engine
+        self.__name__ = f"{'mean' if mean else 'sum'} of {getattr(function, '__name__', 'a function')}"
+        from ..transforms.replay.stats import Spending  # loads what makes code
+
+        # It does not run at every call: chunks are recorded.
+        Spending.of(self).seconds = float("-inf")
+        self._works, self._numbers, self._curvatures = {}, itertools.count(1), {}
+        self._lock = remade(threading.Lock())
+        self._both, self._gradient, self._product = both, gradient, product = [
+            _Called(f, self.__name__) for f in (self._both_of, lambda *args, structure: args[len(args) // 2 : -1], self._product_of)
+        ]
+
+        def pull(g, result, *theta, structure):
+            return tuple([g[0] * part for part in gradient(*theta, *result[1:], structure=structure)])
+
+        def push(tangents, result, *theta, structure):
+            parts = gradient(*theta, *result[1:], structure=structure)
+            # The gradient that came with the value is handed on for its value alone.
+            return sum([np.sum(part * t) for part, t in zip(parts, tangents)]), *[np.zeros(np.shape(r)) for r in result[1:]]
+
+        def again(directions, result, *args, structure):
+            return product(*args[: len(args) // 2], *directions[: len(args) // 2], args[-1], structure=structure)
+
+        def third(*args, structure):
+            raise HigherOrderError(f"the {self.__name__} has first and second derivatives; a third one was asked for")
+
+        both.defvjp(pull)
+        both.defjvp(push)
+        gradient.defvjp(lambda g, result, *args, structure: (*again(g, result, *args, structure=structure), *[None] * (len(g) + 1)))
+        gradient.defjvp(again)
+        product.defvjp(third)
+        product.defjvp(third)
+
+    def __repr__(self):
+        return f"<{self.__name__} over data>"
+
+    def __call__(self, theta: Any) -> Any:
+        leaves, structure = flatten(theta)
+        if any(isinstance(leaf, Differentiable) for leaf in leaves):
+            return self._both(*leaves, structure=structure)[0]
+        total, structure = self.total("value", theta)
+        return unflatten(structure, [leaf if leaf.ndim else leaf.item() for leaf in map(np.asarray, total)])
+
+    def on(self, engine):
+        """The same sum, computed by an engine."""
+        return Sum(self._function, self._source, self._mean, engine)
+
+    def total(self, kind, *arguments):
+        """What `kind` asks of the chunks, summed: its leaves, and their structure."""
+        with self._lock:
+            if kind not in self._works:
+                self._works[kind] = Work(self._function, kind)
+            work = self._works[kind]
+        total, names = self._apart(work, laid_out(arguments))
+        if not total:
+            raise ShapeError("data has no rows: there is nothing to sum")
+        rows, *leaves = total
+        if names:
+            some = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+            warnings.warn(f"the {self.__name__} over {some} of the data is not a number", RuntimeWarning, stacklevel=3)
+        return ([leaf / rows for leaf in leaves] if self._mean else leaves), work.structure
+
+    def _apart(self, work, arguments):
+        ended = threading.Event()
+        call = functools.partial(self._engine.collect, work, arguments, self._source, ended)
+        if not nested.inside():
+            return call()
+        # Chunks are recorded for themselves: on this thread they would be part of what is being recorded.
+        with ThreadPoolExecutor(1) as other:
+            try:
+                return other.submit(call).result()
+            finally:
+                ended.set()
+
+    # -- as primitives ------------------------------------------------------------------
+    def _both_of(self, *theta, structure):
+        leaves, _ = self.total("both", unflatten(structure, theta))
+        return *leaves, float(next(self._numbers))
+
+    def _product_of(self, *args, structure):
+        count = len(args) // 2
+        theta, v, number = args[:count], args[count:-1], args[-1]
+        with self._lock:
+            curvature = self._curvatures.setdefault(number, [])
+            while len(self._curvatures) > KEPT:
+                del self._curvatures[min(self._curvatures)]
+            curvature.append(None)
+            asked = len(curvature)
+        if asked < 2 or sum(map(np.size, theta)) > WIDE:
+            return tuple(self.total("product", *[unflatten(structure, part) for part in (theta, v)])[0])
+        if curvature[0] is None:
+            curvature[0] = self.total("hessian", unflatten(structure, theta))[0]
+        blocks = iter(curvature[0])
+        return tuple([sum(np.tensordot(next(blocks), t, np.ndim(t)) for t in v) for _ in theta])
+
+
+class _Called(Primitive):
+    closed = "it reads data in chunks"
+
+
+def sum_over(function: Callable[..., Any], data: Any, chunk: int | None = None, threads: int | None = None, *, client: Any = None) -> Sum:
+    """A function that sums another one over the rows of data, a chunk at a time.
+
+    Parameters
+    ----------
+    function : callable
+        ``function(theta, rows)`` returns the sum over some rows: a number, or arrays of one shape whatever the number of rows.  `theta`
+        is a number, an array or a container of them; `rows` has the containers of `data`, with the arrays of one chunk.
+    data : array, containers of arrays, DataFrame, path of a Parquet file, collection of Dask's, or chunks
+        Arrays (memory-mapped ones too, which are read a chunk at a time) with a common first axis.  A DataFrame, or a row group of a
+        Parquet file, becomes a dict of its columns; Dask's arrays and DataFrames have chunks of their own.  Chunks come from
+        anything that can be iterated again and is no list, tuple or dict, or from a function that returns an iterator.
+    chunk : int, optional
+        Rows of a chunk, of arrays and DataFrames.  By default chunks of about 4 MB.
+    threads : int, optional
+        How many compute chunks at a time, at most ``tg.config.threads``, which is the default.
+    client : optional
+        Who computes chunks instead: as of `distribute`.
+
+    Returns
+    -------
+    Sum
+        A function of theta.  ``tg.value_and_grad``, ``tg.grad``, ``tg.hessian``, ``tg.hvp`` and the optimisers take it, and it may stand in
+        other functions.  Value and gradient are one pass over the data, a Hessian three, a product two.
+
+    Raises
+    ------
+    ShapeError, StructureError, DtypeError
+        Arrays of different length, which are named; an iterator, which can be read once only; columns that are no numbers.  From a
+        call: a chunk that is not like the first one, or fewer chunks than the first time.
+    OptionError
+        `chunk` or `threads` is no number from 1 on, or is not for such data.
+    MissingPackageError
+        A Parquet file, without pyarrow.
+
+    Warns
+    -----
+    RuntimeWarning
+        What a chunk gives is not a number; the chunk is named.
+
+    Notes
+    -----
+    In memory are the chunks that are being computed.  Chunks and the order of additions depend on data and `chunk` alone: results are the same
+    to the last bit for every number of threads and workers.  The function is recorded as by `jit`, and may be one that `jit` returned.
+    There are no third derivatives.
+
+    Examples
+    --------
+    >>> import numpy as np, tapegrad as tg
+    >>> data = {"x": np.arange(6.0), "y": 2.0 * np.arange(6.0) + 1.0}
+    >>> def squares(theta, rows):
+    ...     return np.sum((theta[0] + theta[1] * rows["x"] - rows["y"]) ** 2)
+    >>> total = tg.sum_over(squares, data, chunk=4)
+    >>> total(np.array([1.0, 1.0])), tg.grad(total)(np.array([1.0, 1.0]))
+    (55.0, array([ -30., -110.]))
+    >>> tg.hessian(total)(np.zeros(2))
+    array([[ 12.,  30.],
+           [ 30., 110.]])
+    """
+    return _made(function, data, chunk, threads, client, False)
+
+
+def mean_over(function: Callable[..., Any], data: Any, chunk: int | None = None, threads: int | None = None, *, client: Any = None) -> Sum:
+    """`sum_over`, divided by the number of rows.
+
+    Parameters
+    ----------
+    function, data, chunk, threads, client
+        As of `sum_over`: `function` returns the sum over the rows that it is given.
+
+    Returns
+    -------
+    Sum
+        A function of theta.
+
+    Raises
+    ------
+    As `sum_over`.
+
+    Examples
+    --------
+    >>> import numpy as np, tapegrad as tg
+    >>> mean = tg.mean_over(lambda theta, x: np.sum((x - theta) ** 2), np.arange(5.0), chunk=2)
+    >>> mean(0.0), tg.grad(mean)(0.0)
+    (6.0, -4.0)
+    """
+    return _made(function, data, chunk, threads, client, True)
+
+
+def _made(function, data, chunk, threads, client, mean):
+    if client is not None and threads is not None:
+        raise OptionError("threads= is for chunks that are computed here; client= says who computes them")
+    return Sum(function, source_of(data, chunk), mean, Threads(threads) if client is None else engine_of(client))
+
+
+def distribute(function: Callable[..., Any], client: Any) -> Any:
+    """A sum over data, or a derivative of one, computed by the workers of a cluster.
+
+    Parameters
+    ----------
+    function : callable
+        What `sum_over` or `mean_over` returned, or what ``tg.value_and_grad``, ``tg.grad``, ``tg.hessian``, ... made of it.
+    client : distributed.Client, concurrent.futures.Executor, callable or joblib.Parallel
+        A callable makes an executor; it is called again if a worker comes to an end and takes the executor with it.
+
+    Returns
+    -------
+    callable
+        The same function, to the last bit.
+
+    Raises
+    ------
+    StructureError
+        `function` is no sum over data, or cannot be pickled.
+    OptionError
+        `client` is none of these.
+    WorkerError
+        From a call: a worker has no tapegrad, or another version; or workers come to an end again and again.
+
+    Notes
+    -----
+    Workers are sent the function (by pickle; with cloudpickle, if that is installed) and the object code of its kernels, once each.  Both are
+    as trusted as a pickle.  Mapped arrays and Parquet files are read by the workers, by the same paths; Dask's collections stay where they
+    are; rows in memory here are sent with each task.
+
+    Examples
+    --------
+    >>> import numpy as np, tapegrad as tg
+    >>> from concurrent.futures import ThreadPoolExecutor
+    >>> total = tg.sum_over(lambda theta, x: np.sum((x - theta) ** 2), np.arange(5.0), chunk=2)
+    >>> with ThreadPoolExecutor(2) as executor:
+    ...     tg.distribute(tg.value_and_grad(total), executor)(1.0)
+    (15.0, -10.0)
+    """
+    if isinstance(function, Sum):
+        return function.on(engine_of(client))
+    if isinstance(function, Transformed):
+        return of_another(function, lambda inner: distribute(inner, client))
+    raise StructureError(f"{getattr(function, '__name__', type(function).__name__)} is no sum over data; make one by tg.sum_over or tg.mean_over")
+
+
+def computed_by(function, client):
+    """`function`, distributed if there is a client."""
+    return function if client is None else distribute(function, client)

@@ -1,0 +1,348 @@
+"""NumPy's functions of complex arrays: by the real functions on both parts, by products of parts, or by real matrices.
+
+Functions that are linear in an array (they move, join, pick and add elements) are called twice, for the real and for the imaginary part
+(`LINEAR`, by the positions of the arrays among the arguments); products are four real ones.  A complex matrix ``A + iB`` is a
+real one with the blocks ``[[a, -b], [b, a]]`` in the place of its elements: inverse, solution, pseudo-inverse and Cholesky factor of that
+are those of the complex one, block by block.  Determinants and eigenvalues have rows of their own (`rules.complex`).
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from functools import reduce
+
+import numpy as np
+
+from ..array.complex import (
+    FUNCTIONS as COMPLEX,
+)
+from ..array.complex import (
+    MULTIPLY,
+    UFUNCS,
+    ComplexTensor,
+    bilinear,
+    called,
+    conjugate,
+    is_complex,
+    lifted,
+    parts_of,
+    whole_power,
+)
+from ..array.record import apply
+from ..common.registry import attach
+from .dispatch import FUNCTIONS, implements
+from .linalg import EighResult, SlogdetResult, SVDResult
+from .lists import parameters
+
+_EigResult = type(np.linalg.eig(np.eye(1)))
+
+#: Functions that are linear in the arrays at these positions.
+LINEAR = {
+    (0,): "reshape ravel transpose swapaxes matrix_transpose moveaxis rollaxis squeeze expand_dims atleast_1d atleast_2d atleast_3d broadcast_to "
+    "concatenate stack vstack hstack dstack column_stack block split array_split hsplit vsplit dsplit diagonal flip fliplr flipud rot90 roll "
+    "take take_along_axis copy tile repeat tril triu diag diagflat pad delete sum mean cumsum trace diff resize nan_to_num gradient average ediff1d "
+    "fft.fftshift fft.ifftshift linalg.diagonal linalg.trace linalg.matrix_transpose nansum squeeze unstack",
+    (1,): "compress extract", (0, 1): "append", (1, 2): "where", (0, 2): "insert", (0, 1, 2, 3): "broadcast_arrays",
+}  # fmt: skip
+#: Those that are linear in each of two operands; of the others in the conjugate of one.
+_PRODUCTS = "dot matmul inner outer tensordot kron cross convolve linalg.outer linalg.matmul linalg.tensordot linalg.cross"
+
+
+def _of_numpy(name):
+    return operator.attrgetter(name)(np)
+
+
+def _half(thing, which):
+    if isinstance(thing, (list, tuple)):
+        return type(thing)([_half(part, which) for part in thing])
+    if thing is None or not (is_complex(thing) or which):
+        return thing
+    part = parts_of(thing)[which]
+    return np.zeros(np.shape(thing)) if part is None else part
+
+
+def _paired(re, im):
+    if isinstance(re, (list, tuple)):
+        return type(re)([_paired(*parts) for parts in zip(re, im)])
+    return ComplexTensor(re, im)
+
+
+def _linear(function, places):
+    names = {name for k, name in enumerate(parameters(function)) if k in places} if function is not np.where else ()
+
+    def call(*args, **kwargs):
+        halves = []
+        for which in (0, 1):
+            given = [_half(a, which) if k in places else a for k, a in enumerate(args)]
+            halves.append(function(*given, **{name: _half(v, which) if name in names else v for name, v in kwargs.items()}))
+        return _paired(*halves)
+
+    return call
+
+
+COMPLEX |= {_of_numpy(name): _linear(_of_numpy(name), places) for places, names in LINEAR.items() for name in names.split()}
+COMPLEX |= {_of_numpy(name): bilinear(_of_numpy(name)) for name in _PRODUCTS.split()}
+
+
+def complex_rule(*functions):
+    """Decorator: the function stands for these of NumPy where there are complex numbers among the arguments."""
+
+    def register(ours):
+        COMPLEX.update(dict.fromkeys(functions, ours))
+        return ours
+
+    return register
+
+
+@complex_rule(np.vdot)
+def _vdot(a, b):
+    return np.dot(np.ravel(conjugate(a)), np.ravel(lifted(b)))
+
+
+COMPLEX[np.linalg.vecdot] = COMPLEX[np.vecdot, "__call__"] = lambda a, b, axis=-1: np.sum(conjugate(a) * b, axis=axis)
+COMPLEX[np.matmul, "__call__"] = bilinear(np.matmul)
+COMPLEX[np.add, "reduce"] = lambda a, axis=0, **options: np.sum(lifted(a), axis=axis, **options)
+COMPLEX[np.multiply, "reduce"] = lambda a, axis=0, **options: _prod(a, axis, **options)
+COMPLEX[np.multiply, "outer"] = lambda a, b: MULTIPLY(np.reshape(lifted(a), np.shape(a) + (1,) * np.ndim(b)), b)
+
+
+@complex_rule(np.correlate)
+def _correlate(a, v, mode="valid"):
+    return np.convolve(lifted(a), conjugate(lifted(v)[::-1]), mode)
+
+
+@complex_rule(np.einsum)
+def _einsum(subscripts, *operands, **options):
+    choices = [[p for p in enumerate(parts_of(o)) if p[1] is not None] for o in operands]
+    totals = [None, None]
+
+    def add(k, factors, turns):
+        if k < len(choices):
+            for which, part in choices[k]:
+                add(k + 1, [*factors, part], turns + which)
+            return
+        term = np.einsum(subscripts, *factors, **options)
+        term = -term if turns % 4 > 1 else term
+        totals[turns % 2] = term if totals[turns % 2] is None else totals[turns % 2] + term
+
+    add(0, [], 0)
+    return ComplexTensor(*totals)
+
+
+@complex_rule(np.prod)
+def _prod(a, axis=None, keepdims=False):
+    z = lifted(a)
+    axes = range(z.ndim) if axis is None else (axis,) if isinstance(axis, (int, np.integer)) else axis
+    for axis in [k % z.ndim for k in axes]:
+        lines = np.moveaxis(z, axis, 0)
+        if not len(lines):
+            lines = ComplexTensor(np.ones((1, *lines.shape[1:])))
+        while (n := len(lines)) > 1:
+            pairs = lines[: n // 2] * lines[n // 2 : n // 2 * 2]
+            lines = np.concatenate([pairs, lines[-1:]]) if n % 2 else pairs
+        z = np.moveaxis(lines, 0, axis)
+    return z if keepdims else np.squeeze(z, tuple(axes))
+
+
+@complex_rule(np.cumprod)
+def _cumprod(a, axis=None):
+    z = np.ravel(lifted(a)) if axis is None else np.moveaxis(lifted(a), axis, 0)
+    step = 1
+    while step < len(z):
+        z, step = np.concatenate([z[:step], z[step:] * z[:-step]]), 2 * step
+    return z if axis is None else np.moveaxis(z, 0, axis)
+
+
+@complex_rule(np.var)
+def _var(a, axis=None, ddof=0, keepdims=False):
+    z = lifted(a)
+    off = z - np.mean(z, axis=axis, keepdims=True)
+    total = np.sum(off.real**2 + off.imag**2, axis=axis, keepdims=keepdims)
+    return total / (z.size // max(total.size, 1) - ddof)
+
+
+@complex_rule(np.polyval)
+def _polyval(p, x):
+    return reduce(lambda total, c: total * x + c, [lifted(p)[k] for k in range(np.shape(p)[0])], ComplexTensor(np.zeros(np.shape(x))))
+
+
+@complex_rule(np.isclose)
+def _isclose(a, b, rtol=1e-05, atol=1e-08, equal_nan=False):
+    return np.abs(lifted(a) - b) <= atol + rtol * np.abs(lifted(b))
+
+
+COMPLEX |= {
+    np.real: lambda val: lifted(val).real, np.imag: lambda val: lifted(val).imag,
+    np.std: lambda a, **options: np.sqrt(_var(a, **options)), np.allclose: lambda *args, **options: bool(np.all(_isclose(*args, **options))),
+    np.shape: lambda a: a.shape, np.ndim: lambda a: a.ndim, np.size: lambda a: a.size, np.real_if_close: lambda a, tol=100: a,
+    np.iscomplexobj: lambda x: True, np.isrealobj: lambda x: False,
+    np.iscomplex: lambda x: x.imag != 0, np.isreal: lambda x: x.imag == 0, np.sinc: lambda x: _sinc(lifted(x) * np.pi),
+    **{f: lambda a, dtype=None, f=f, **_: f(np.empty(a.shape, dtype or a.dtype)) for f in (np.zeros_like, np.ones_like, np.empty_like)},
+}  # fmt: skip
+
+
+def _sinc(z):
+    nothing = np.logical_and(z.real == 0.0, z.imag == 0.0)
+    safe = np.where(nothing, 1.0, z)
+    return np.where(nothing, 1.0, UFUNCS["sin"](safe) / safe)
+
+
+@implements(np.angle)
+def _angle(z, deg=False):
+    angle = UFUNCS["angle"](z)
+    return np.rad2deg(angle) if deg else angle
+
+
+UFUNCS["angle"] = lambda z: np.arctan2(lifted(z).imag, lifted(z).real)
+COMPLEX[np.angle] = _angle
+
+
+# ---- matrices --------------------------------------------------------------------------------
+
+
+def blocks(z):
+    """The real matrices for complex ones."""
+    z = lifted(z)
+    (m, n), a, b = z.shape[-2:], z.real, z.imag
+    return np.reshape(np.stack([np.stack([a, -b], -1), np.stack([b, a], -1)], -3), (*z.shape[:-2], 2 * m, 2 * n))
+
+
+def of_blocks(matrix):
+    """The complex matrices of such real ones."""
+    return ComplexTensor(matrix[..., ::2, ::2], matrix[..., 1::2, ::2])
+
+
+for _function in (np.linalg.inv, np.linalg.pinv, np.linalg.cholesky):
+    COMPLEX[_function] = lambda a, function=_function, **options: of_blocks(function(blocks(a), **options))
+
+
+@complex_rule(np.linalg.solve)
+def _solve(a, b):
+    if np.ndim(b) == 1:
+        return _solve(a, np.reshape(lifted(b), (-1, 1)))[..., 0]
+    return of_blocks(np.linalg.solve(blocks(a), blocks(b)))
+
+
+@complex_rule(np.linalg.det)
+def _det(a):
+    packed = apply("complex_det", (_stacked(a),))
+    return ComplexTensor(packed[..., 0], packed[..., 1])
+
+
+@complex_rule(np.linalg.slogdet)
+def _slogdet(a):
+    z = lifted(a)
+    size = 0.5 * np.linalg.slogdet(blocks(z))[1]
+    det = _det(z * np.exp(size * (-1.0 / max(z.shape[-1], 1)))[..., None, None])
+    return SlogdetResult(det / np.abs(det), size)
+
+
+def _stacked(z):
+    z = lifted(z)
+    return np.stack([z.real, z.imag], -1)
+
+
+def _eigen(a, kind=""):
+    kind = "real" if not kind and parts_of(a)[1] is None else kind
+    packed = apply("complex_eig", (_stacked(a),), (("kind", kind),))
+    whole = ComplexTensor(packed[..., 0], packed[..., 1])
+    return whole[..., 0, :], whole[..., 1:, :]
+
+
+@complex_rule(np.linalg.eig)
+@implements(np.linalg.eig)
+def _eig(a):
+    return _EigResult(*_eigen(a))
+
+
+@complex_rule(np.linalg.eigvals)
+@implements(np.linalg.eigvals)
+def _eigvals(a):
+    return _eigen(a)[0]
+
+
+@complex_rule(np.linalg.eigh)
+def _eigh(a, UPLO="L"):
+    w, v = _eigen(a, UPLO)
+    return EighResult(w.real, v)
+
+
+@complex_rule(np.linalg.eigvalsh)
+def _eigvalsh(a, UPLO="L"):
+    return _eigen(a, UPLO)[0].real
+
+
+@complex_rule(np.linalg.svd)
+def _svd(a, full_matrices=True, compute_uv=True, hermitian=False):
+    z = lifted(a)
+    (m, n), k = z.shape[-2:], min(z.shape[-2:])
+    if full_matrices and compute_uv and m != n:
+        raise ValueError("np.linalg.svd of complex matrices that are not square needs full_matrices=False: the added vectors are any basis of the rest")
+    # The eigenvectors of [[0, A], [A^H, 0]] hold both kinds of singular vectors, its eigenvalues are the singular values and their negatives.
+    lead, back = z.shape[:-2], np.swapaxes(conjugate(z), -1, -2)
+    upper = np.concatenate([ComplexTensor(np.zeros((*lead, m, m))), z], -1)
+    w, v = _eigh(np.concatenate([upper, np.concatenate([back, ComplexTensor(np.zeros((*lead, n, n)))], -1)], -2))
+    if not compute_uv:
+        return w[..., ::-1][..., :k]
+    v = v[..., ::-1][..., :k] * math.sqrt(2.0)
+    return SVDResult(v[..., :m, :], w[..., ::-1][..., :k], np.swapaxes(conjugate(v[..., m:, :]), -1, -2))
+
+
+@complex_rule(np.linalg.svdvals)
+def _svdvals(x):
+    return _svd(x, compute_uv=False)
+
+
+@complex_rule(np.linalg.norm)
+def _norm(x, ord=None, axis=None, keepdims=False):
+    matrix = np.ndim(x) == 2 if axis is None else np.size(axis) == 2
+    if not matrix or ord not in (2, -2, "nuc"):
+        return np.linalg.norm(np.abs(lifted(x)), ord, axis, keepdims)
+    z = lifted(x) if axis is None else np.moveaxis(lifted(x), axis, (-2, -1))
+    values = _svdvals(z)
+    result = np.sum(values, -1) if ord == "nuc" else values[..., 0 if ord == 2 else -1]
+    return np.expand_dims(result, axis if axis is not None else (-2, -1)) if keepdims else result
+
+
+@complex_rule(np.linalg.matrix_power)
+def _matrix_power(a, n):
+    if n == 0:
+        return lifted(a) * 0.0 + np.eye(np.shape(a)[-1])
+    return whole_power(np.linalg.inv(a) if n < 0 else lifted(a), abs(n), np.matmul)
+
+
+@complex_rule(np.linalg.multi_dot)
+def _multi_dot(arrays):
+    return reduce(np.dot, map(lifted, arrays))
+
+
+# ---- methods -----------------------------------------------------------------------------------
+
+
+def _by_parts(name):
+    return lambda self, *args, **kwargs: _paired(getattr(self.real, name)(*args, **kwargs), getattr(self.imag, name)(*args, **kwargs))
+
+
+def _by_function(function):
+    return lambda self, *args, **kwargs: called(function, (self, *args), kwargs)
+
+
+def _astype(self, dtype):
+    if np.dtype(dtype).kind != "c":
+        raise TypeError(f"a complex tensor is not converted to {np.dtype(dtype)}, which would drop a part of it: take z.real or abs(z)")
+    part = np.float32 if np.dtype(dtype).char == "F" else np.float64
+    return ComplexTensor(self.real.astype(part), self.imag.astype(part))
+
+
+attach(ComplexTensor, {
+    **{
+        name: _by_parts(name)
+        for name in "reshape ravel flatten squeeze expand_dims unsqueeze transpose permute t swapaxes moveaxis flip broadcast_to expand "
+        "diagonal diag split repeat tile roll take clone copy sum mean cumsum trace".split()
+    },
+    **{name: _by_function(getattr(np, name)) for name in "dot prod cumprod std var".split()},
+    "astype": _astype, "T": property(lambda self: np.transpose(self)), "mT": property(lambda self: np.swapaxes(self, -1, -2)),
+    "H": property(lambda self: np.swapaxes(conjugate(self), -1, -2)),
+})  # fmt: skip
+FUNCTIONS.setdefault(np.iscomplexobj, lambda x: False)

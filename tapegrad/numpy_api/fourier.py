@@ -1,0 +1,160 @@
+"""``np.fft`` on tensors, real and complex: the row `fourier` between paddings, factors and shifts."""
+
+from __future__ import annotations
+
+import math
+import operator
+
+import numpy as np
+
+from ..array.complex import FUNCTIONS as COMPLEX
+from ..array.complex import ComplexTensor, conjugate, lifted, parts_of
+from ..array.record import apply
+from .dispatch import FUNCTIONS, refuse
+
+#: What stands for a norm where a transform is computed as one the other way.
+_OTHER = {None: "forward", "backward": "forward", "ortho": "ortho", "forward": "backward"}
+
+
+def _factor(count, forward, norm):
+    if norm not in _OTHER:
+        raise ValueError(f'Invalid norm value {norm}; should be "backward", "ortho" or "forward".')
+    if norm == "ortho":
+        return 1.0 / math.sqrt(count)
+    return 1.0 / count if forward == (norm == "forward") else 1.0
+
+
+def _row(x, axes, forward, source, target, n=0, twofold=False):
+    attrs = (("axes", axes), ("forward", forward), ("source", source), ("target", target), ("n", n), ("twofold", twofold))
+    return apply("fourier", (x,), attrs)
+
+
+def _fitted(x, n, axis):
+    """`x` with `n` elements along an axis: without the last ones, or with zeros behind."""
+    if n is None or n == -1 or n == x.shape[axis]:
+        return x
+    n = operator.index(n)
+    if n < 1:
+        raise ValueError(f"Invalid number of FFT data points ({n}) specified.")
+    if n < x.shape[axis]:
+        return x[(slice(None),) * (axis % x.ndim) + (slice(0, n),)]
+    shape = list(x.shape)
+    shape[axis] = n - shape[axis]
+    return np.concatenate([x, np.zeros(shape, x.real.dtype if isinstance(x, ComplexTensor) else x.dtype)], axis)
+
+
+def _tensor(a):
+    a = lifted(a)
+    return a.real if parts_of(a)[1] is None else a
+
+
+def _complex_transform(x, axes, forward, norm):
+    """The transform along axes of a real or complex tensor."""
+    axes = tuple(axis if axis < 0 else axis - x.ndim for axis in axes)
+    count = math.prod(x.shape[axis] for axis in axes)
+    whole = isinstance(x, ComplexTensor)
+    packed = _row(np.stack([x.real, x.imag], -1) if whole else x, axes, forward, "complex" if whole else "real", "complex")
+    return _unpacked(packed, _factor(count, forward, norm))
+
+
+def _unpacked(packed, factor):
+    packed = packed if factor == 1.0 else packed * factor
+    return ComplexTensor(packed[..., 0], packed[..., 1])
+
+
+def _half_transform(x, n, axis, norm):
+    """The frequencies of a real signal that tell the others."""
+    if isinstance(x, ComplexTensor):
+        raise TypeError("a transform of real signals (rfft, ihfft) was called with a complex one; give its real part, or call fft")
+    x = np.moveaxis(_fitted(x, n, axis), axis, -1)
+    n = x.shape[-1]
+    return np.moveaxis(_unpacked(_row(x, (-1,), True, "real", "half", n), _factor(n, True, norm)), -1, axis)
+
+
+def _signal(x, n, axis, norm):
+    """The real signal of such frequencies."""
+    x = lifted(x)
+    n = 2 * (x.shape[axis] - 1) if n is None else operator.index(n)
+    if n < 1:
+        raise ValueError(f"Invalid number of FFT data points ({n}) specified.")
+    x = np.moveaxis(_fitted(x, n // 2 + 1, axis), axis, -1)
+    signal = _row(np.stack([x.real, x.imag], -1), (-1,), False, "half", "real", n, True)
+    factor = _factor(n, False, norm)
+    return np.moveaxis(signal if factor == 1.0 else signal * factor, -1, axis)
+
+
+def _axes_of(x, s, axes):
+    """Extents and axes of a transform along several, as NumPy reads them."""
+    if axes is None:
+        axes = range(x.ndim) if s is None else range(-len(s), 0)
+    axes = [operator.index(axis) for axis in axes]
+    s = [None] * len(axes) if s is None else list(s)
+    if len(s) != len(axes):
+        raise ValueError("Shape and axes have different lengths.")
+    return s, axes
+
+
+def _one(forward):
+    def transform(a, n=None, axis=-1, norm=None):
+        return _complex_transform(_fitted(_tensor(a), n, axis), (axis,), forward, norm)
+
+    return transform
+
+
+def _several(forward, default=None):
+    def transform(a, s=None, axes=default, norm=None):
+        x = _tensor(a)
+        s, axes = _axes_of(x, s, axes)
+        for n, axis in zip(s, axes):
+            x = _fitted(x, n, axis)
+        if len({axis % x.ndim for axis in axes}) < len(axes):
+            for axis in reversed(axes):
+                x = _complex_transform(x, (axis,), forward, norm)
+            return x
+        return _complex_transform(x, axes, forward, norm) if axes else lifted(x)
+
+    return transform
+
+
+def _half_several(default=None):
+    def transform(a, s=None, axes=default, norm=None):
+        x = _tensor(a)
+        s, axes = _axes_of(x, s, axes)
+        x = _half_transform(x, s[-1], axes[-1], norm)
+        return _several(True)(x, s[:-1], axes[:-1], norm)
+
+    return transform
+
+
+def _signal_several(default=None):
+    def transform(a, s=None, axes=default, norm=None):
+        x = lifted(a)
+        s, axes = _axes_of(x, s, axes)
+        return _signal(_several(False)(x, s[:-1], axes[:-1], norm), s[-1], axes[-1], norm)
+
+    return transform
+
+
+#: The functions of ``np.fft`` by name; those of ``scipy.fft`` are the same.
+TRANSFORMS = {
+    "fft": _one(True), "ifft": _one(False), "fft2": _several(True, (-2, -1)), "ifft2": _several(False, (-2, -1)), "fftn": _several(True),
+    "ifftn": _several(False), "rfft": lambda a, n=None, axis=-1, norm=None: _half_transform(_tensor(a), n, axis, norm),
+    "irfft": lambda a, n=None, axis=-1, norm=None: _signal(a, n, axis, norm), "rfft2": _half_several((-2, -1)), "irfft2": _signal_several((-2, -1)),
+    "rfftn": _half_several(), "irfftn": _signal_several(),
+    "hfft": lambda a, n=None, axis=-1, norm=None: _signal(conjugate(a), n, axis, _OTHER[norm]),
+    "ihfft": lambda a, n=None, axis=-1, norm=None: conjugate(_half_transform(_tensor(a), n, axis, _OTHER[norm])),
+}  # fmt: skip
+
+
+def _of_numpy(function, ours):
+    def call(*args, out=None, **kwargs):
+        if out is not None:
+            raise refuse(function, " with the argument out=")
+        return ours(*args, **kwargs)
+
+    return call
+
+
+for _name, _ours in TRANSFORMS.items():
+    _function = getattr(np.fft, _name)
+    FUNCTIONS[_function] = COMPLEX[_function] = _of_numpy(_function, _ours)

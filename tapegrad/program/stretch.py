@@ -1,0 +1,294 @@
+"""Turns of a loop one after another: forward (`advance`), keeping carries on the way, and back (`pull`), from those that are kept.
+
+`program.turns` says what a loop is, and what is kept of it.  Here are the words of a run, and of a path.  As many turns as possible
+run on one path by one call (`turns`; of a path that is a kernel `kernel.turning`); the carries that are kept side by side are written there
+by the turns themselves.
+"""
+
+from __future__ import annotations
+
+from ..codegen.compile import compiled, helper
+from ..codegen.memory import (
+    acquire,
+    allocate,
+    call3_int,
+    call4_int,
+    copy_bytes,
+    double_at,
+    load_byte,
+    load_int,
+    release,
+    set_double_at,
+    set_free,
+    store_byte,
+    store_int,
+    yield_processor,
+)
+from ..rules.loops import CAPTURED_BAR, CARRY, CARRY_BAR, ELEMENT, ELEMENT_BAR, NEXT, NEXT_BAR, RESULT, RESULT_BAR
+from .executable import B_ADDRESS, B_TAKEN, LINE, X_BLOCKS, X_CODE, X_COUNT, X_NBYTES
+from .status import FINE
+
+#: What a run ends with: so many turns as were asked for; a path that stops; no path's guards hold; something that compiled code does
+#: not know; memory that there is not; an interruption.
+MORE, STOPPED, NO_PATH, UNKNOWN, NO_MEMORY, INTERRUPTED = range(6)
+
+#: Words of a run: the next turn, how many there may be, and at which it began; the path taken last; the number of paths, their table; two
+#: rows for carries (or adjoints of carries), and bytes of one; the first rows of elements and results, steps from turn to turn in
+#: bytes; carries that are kept: capacity, number, stride, the turn from which on all are, place; the path of each turn from one
+#: on, and for how many there is room.  Of the way back: first rows of adjoints of results and elements, and the sums of adjoints of captured values.
+#: The blocks of the paths, tables of addresses, with what status a path has ended.  Then the bases, as they are in the first turn
+#: of several on one path, and how far each goes on from turn to turn, in bytes; two are exchanged before (`rules.loops.PARTNER`).
+(
+    T_TURN, T_LIMIT, T_BEGIN, T_RECENT, T_PATHS, T_TABLE, T_ROWS, T_WIDTH, T_XS, T_XSTEP, T_YS, T_YSTEP, T_CAPACITY, T_KEPT, T_STRIDE,
+    T_DENSE, T_STORE, T_LOG, T_FROM, T_LOGGED, T_YBAR, T_XBAR, T_SUMS, T_BLOCKS, T_SCRATCH, T_STATUS, T_BASES,
+) = range(27)  # fmt: skip
+#: How many bases there are.
+BASES = 10
+T_STEPS = T_BASES + BASES
+RUN_WORDS = T_STEPS + BASES
+#: Words of a path: its executable; the address of ``int64 turns(run, path, block, count)``, which runs so many turns on it, or fewer, and
+#: returns how many; whether it stops; then lists, with their lengths: (base, offset) of inputs and of outputs, (base, offset, address, bytes) of
+#: constants, and (offset, offset in the sums, length) of the adjoints of captured values that it has.
+P_EXECUTABLE, P_TURNS, P_STOPS, P_LISTS = range(4)
+#: After all turns.
+NEVER = 1 << 62
+
+
+# ---- turns on one path -----------------------------------------------------------------
+
+
+@helper
+def _table(p, words, at, table):
+    """Write a table of addresses; returns where the list has ended."""
+    count = load_int(words + 8 * at)
+    at += 1
+    for k in range(count):
+        base, offset = load_int(words + 8 * at), load_int(words + 8 * at + 8)
+        store_int(table + 8 * k, load_int(p + 8 * (T_BASES + base)) + offset)
+        at += 2
+    return at
+
+
+@helper
+def _exchange(p, one, other):
+    one, other = p + 8 * (T_BASES + one), p + 8 * (T_BASES + other)
+    before = load_int(one)
+    store_int(one, load_int(other))
+    store_int(other, before)
+
+
+@compiled("int64(int64, int64, int64, int64)")
+def turns(p, words, block, count):
+    """So many turns on a path that the interpreter runs (`kernel.turning` has it of a kernel); returns how many there were."""
+    code, inputs = load_int(load_int(words + 8 * P_EXECUTABLE) + 8 * X_CODE), load_int(p + 8 * T_SCRATCH)
+    outputs = inputs + 8 * load_int(words + 8 * P_LISTS)
+    part, sums = load_int(p + 8 * (T_BASES + CAPTURED_BAR)), load_int(p + 8 * T_SUMS)
+    done, status = 0, FINE
+    while done < count:
+        at = _table(p, words, P_LISTS, inputs)
+        at = _table(p, words, at, outputs)
+        constants = load_int(words + 8 * at)
+        at += 1
+        for _ in range(constants):
+            target = load_int(p + 8 * (T_BASES + load_int(words + 8 * at))) + load_int(words + 8 * at + 8)
+            copy_bytes(target, load_int(words + 8 * at + 16), load_int(words + 8 * at + 24))
+            at += 4
+        status = call3_int(code, inputs, outputs, block)
+        if status != FINE:
+            break
+        parts = load_int(words + 8 * at)
+        at += 1
+        for _ in range(parts):
+            of_turn, total = part + load_int(words + 8 * at), sums + load_int(words + 8 * at + 8)
+            for k in range(load_int(words + 8 * at + 16)):
+                set_double_at(total, k, double_at(total, k) + double_at(of_turn, k))
+            at += 3
+        _exchange(p, CARRY, NEXT)
+        _exchange(p, NEXT_BAR, CARRY_BAR)
+        for k in range(BASES):
+            base = p + 8 * (T_BASES + k)
+            store_int(base, load_int(base) + load_int(base + 8 * BASES))
+        done += 1
+    store_int(p + 8 * T_STATUS, status)
+    return done
+
+
+@helper
+def place(p, base, address, step):
+    """Let a base begin at an address, and go on by so many bytes from turn to turn."""
+    store_int(p + 8 * (T_BASES + base), address)
+    store_int(p + 8 * (T_STEPS + base), step)
+
+
+@helper
+def hold(p):
+    """Take a block of each path, for as long as this run is in its turns: (address, what is to be given back) of each."""
+    table, at = load_int(p + 8 * T_TABLE), load_int(p + 8 * T_BLOCKS)
+    for k in range(load_int(p + 8 * T_PATHS)):
+        executable = load_int(load_int(table + 8 * k) + 8 * P_EXECUTABLE)
+        nbytes, count = load_int(executable + 8 * X_NBYTES), load_int(executable + 8 * X_COUNT)
+        first = load_int(executable + 8 * X_BLOCKS)
+        n, mine, spare = 0, first, 0
+        while not acquire(mine + 8 * B_TAKEN):
+            n += 1
+            mine += LINE
+            if n == count:
+                if nbytes != 0:
+                    spare = allocate(nbytes + LINE)
+                    break
+                n, mine = 0, first
+                yield_processor()
+        if spare != 0:
+            store_int(at, (spare + LINE - 1) & -LINE)
+            # Memory is told from a block of the executable's by its sign.
+            store_int(at + 8, -spare)
+        else:
+            store_int(at, load_int(mine + 8 * B_ADDRESS))
+            store_int(at + 8, mine)
+        at += 16
+
+
+@helper
+def give_back(p):
+    at = load_int(p + 8 * T_BLOCKS)
+    for _ in range(load_int(p + 8 * T_PATHS)):
+        mine = load_int(at + 8)
+        if mine < 0:
+            release(-mine)
+        else:
+            set_free(mine + 8 * B_TAKEN)
+        at += 16
+
+
+@helper
+def _keep(p, turn, row, width):
+    """Keep the carry before this turn, counted from the first, if it is the turn of one that is kept; returns where it is (0: nowhere)."""
+    capacity, stride = load_int(p + 8 * T_CAPACITY), load_int(p + 8 * T_STRIDE)
+    kept, store, dense = load_int(p + 8 * T_KEPT), load_int(p + 8 * T_STORE), load_int(p + 8 * T_DENSE)
+    coarse = _before_dense(p)
+    if turn >= dense:
+        store += (coarse + turn - dense) * width
+        copy_bytes(store, row, width)
+        return store
+    # A turn that met a new path begins again, and has been kept.
+    if coarse == 0 or turn != kept * stride:
+        return 0
+    if kept == capacity:
+        for k in range(1, (kept + 1) // 2):
+            copy_bytes(store + k * width, store + 2 * k * width, width)
+        kept = (kept + 1) // 2
+        stride *= 2
+        store_int(p + 8 * T_STRIDE, stride)
+        store_int(p + 8 * T_KEPT, kept)
+        if turn != kept * stride:
+            return 0
+    store += kept * width
+    copy_bytes(store, row, width)
+    store_int(p + 8 * T_KEPT, kept + 1)
+    return store
+
+
+@helper
+def _before_dense(p):
+    """For how many carries there is room before those that are all kept."""
+    capacity = load_int(p + 8 * T_CAPACITY)
+    return capacity if load_int(p + 8 * T_DENSE) == NEVER else capacity - load_int(p + 8 * T_LOGGED)
+
+
+@helper
+def _beside(p, turn):
+    """How many turns from this one on, whose carry is kept, have carries that are kept one behind the other, with room for one more."""
+    dense, coarse = load_int(p + 8 * T_DENSE), _before_dense(p)
+    if turn >= dense:
+        return load_int(p + 8 * T_CAPACITY) - 1 - (coarse + turn - dense)
+    return min(dense, coarse - 1) - turn if load_int(p + 8 * T_STRIDE) == 1 else 0
+
+
+@helper
+def _apart(p, turn):
+    """How many turns there are from this one to the next one whose carry is kept."""
+    dense = load_int(p + 8 * T_DENSE)
+    if turn >= dense:
+        return 1
+    return (min(dense, load_int(p + 8 * T_KEPT) * load_int(p + 8 * T_STRIDE)) if _before_dense(p) > 0 else dense) - turn
+
+
+@compiled("int64(int64)")
+def advance(p):
+    """Run turns; returns why it has ended."""
+    turn, limit, begin, width = load_int(p + 8 * T_TURN), load_int(p + 8 * T_LIMIT), load_int(p + 8 * T_BEGIN), load_int(p + 8 * T_WIDTH)
+    paths, table, recent = load_int(p + 8 * T_PATHS), load_int(p + 8 * T_TABLE), load_int(p + 8 * T_RECENT)
+    rows, logged, blocks = load_int(p + 8 * T_ROWS), load_int(p + 8 * T_LOGGED), load_int(p + 8 * T_BLOCKS)
+    first, log, xstep, ystep = begin + load_int(p + 8 * T_FROM), load_int(p + 8 * T_LOG), load_int(p + 8 * T_XSTEP), load_int(p + 8 * T_YSTEP)
+    hold(p)
+    why, tried = MORE, 0
+    while turn < limit:
+        row = rows + (turn & 1) * width
+        at = _keep(p, turn - begin, row, width)
+        count = min(limit - turn, _beside(p, turn - begin)) if at != 0 else 0
+        if count > 0:
+            # Each carry is written where it is kept.
+            place(p, CARRY, at, 0)
+            place(p, NEXT, at + width, 2 * width)
+        else:
+            at, count = 0, min(limit - turn, _apart(p, turn - begin))
+            place(p, CARRY, row, 0)
+            place(p, NEXT, rows + (1 - (turn & 1)) * width, 0)
+        place(p, ELEMENT, load_int(p + 8 * T_XS) + turn * xstep, xstep)
+        place(p, RESULT, load_int(p + 8 * T_YS) + turn * ystep, ystep)
+        words = load_int(table + 8 * recent)
+        stops = load_int(words + 8 * P_STOPS)
+        done = call4_int(load_int(words + 8 * P_TURNS), p, words, load_int(blocks + 16 * recent), 1 if stops != 0 else count)
+        status = load_int(p + 8 * T_STATUS)
+        if done > 0:
+            tried = 0
+            for k in range(max(turn - first, 0), min(turn + done - first, logged)):
+                store_byte(log + k, recent)
+            turn += done
+            if at != 0:
+                copy_bytes(rows + (turn & 1) * width, at + done * width, width)
+                if turn - begin <= load_int(p + 8 * T_DENSE):
+                    store_int(p + 8 * T_KEPT, turn - begin)
+        if status >= 0:
+            # The turn goes another way; or none that is known.
+            tried += 1
+            recent = recent + 1 if recent + 1 < paths else 0
+            if tried == paths:
+                why = NO_PATH
+                break
+        elif status != FINE:
+            why = UNKNOWN
+            break
+        elif stops != 0:
+            why = STOPPED
+            break
+    give_back(p)
+    store_int(p + 8 * T_TURN, turn)
+    store_int(p + 8 * T_RECENT, recent)
+    return why
+
+
+@helper
+def pull(p, low, turn, store, log):
+    """The way back over turns whose carries are kept, from `turn` down to `low`, at which rows and log begin."""
+    width, table, blocks = load_int(p + 8 * T_WIDTH), load_int(p + 8 * T_TABLE), load_int(p + 8 * T_BLOCKS)
+    rows, xstep, ystep = load_int(p + 8 * T_ROWS), load_int(p + 8 * T_XSTEP), load_int(p + 8 * T_YSTEP)
+    while turn > low:
+        path, below = load_byte(log + turn - 1 - low), turn - 1
+        while below > low and load_byte(log + below - 1 - low) == path:
+            below -= 1
+        if path >= load_int(p + 8 * T_PATHS):
+            return UNKNOWN
+        place(p, CARRY, store + (turn - 1 - low) * width, -width)
+        # Nobody writes it: it goes along, since the two are exchanged.
+        place(p, NEXT, store + (turn - 1 - low) * width, -width)
+        place(p, NEXT_BAR, rows + (turn & 1) * width, 0)
+        place(p, CARRY_BAR, rows + (1 - (turn & 1)) * width, 0)
+        place(p, ELEMENT, load_int(p + 8 * T_XS) + (turn - 1) * xstep, -xstep)
+        place(p, ELEMENT_BAR, load_int(p + 8 * T_XBAR) + (turn - 1) * xstep, -xstep)
+        place(p, RESULT_BAR, load_int(p + 8 * T_YBAR) + (turn - 1) * ystep, -ystep)
+        words = load_int(table + 8 * path)
+        if call4_int(load_int(words + 8 * P_TURNS), p, words, load_int(blocks + 16 * path), turn - below) != turn - below:
+            return UNKNOWN
+        turn = below
+    return MORE

@@ -1,0 +1,245 @@
+"""Complex numbers in real arrays, whose last axis holds both parts: discrete Fourier transforms, determinants, eigenvectors.
+
+`fourier` is linear, and its adjoint is the transform the other way: the same row.  An adjoint is ``dL/dRe + i dL/dIm``; for eigenvectors
+see C. Boeddeker et al., "On the computation of complex-valued gradients with application to statistically optimum beamforming" (2017).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..common.errors import require
+from . import lang as L
+from . import shapes as S
+from .table import structural
+from .tangents import of_one, tangent_of_parts
+
+
+def as_complex(x):
+    """An array of parts as a complex one."""
+    return np.ascontiguousarray(x).view(np.complex64 if x.dtype.char == "f" else np.complex128)[..., 0]
+
+
+def as_parts(z):
+    """A complex array as one of parts."""
+    z = np.asarray(z, order="C")
+    return z[..., None].view(z.real.dtype)
+
+
+# ---- Fourier transforms -----------------------------------------------------------------------
+
+
+def _doubled(half, n, factor):
+    """`half`, the frequencies of a real signal of length `n`, with those that stand for two times `factor`; changes it."""
+    half[..., 1 : (n + 1) // 2] *= factor
+    return half
+
+
+def _fourier_value(x, axes=(-1,), forward=True, source="complex", target="complex", n=0, twofold=False):
+    x = np.asarray(x)
+    if source == "real" and target == "half":
+        half = np.fft.rfft(x, n)
+        return as_parts(_doubled(half, n, 2.0) if twofold else half)
+    if source == "half":
+        half = as_complex(x)
+        return np.fft.irfft(half if twofold else _doubled(half.copy(), n, 0.5), n, norm="forward")
+    z = x if source == "real" else as_complex(x)
+    z = np.fft.fftn(z, axes=axes) if forward else np.fft.ifftn(z, axes=axes, norm="forward")
+    return np.ascontiguousarray(z.real) if target == "real" else as_parts(z)
+
+
+def _fourier_shape(x, axes=(-1,), forward=True, source="complex", target="complex", n=0, twofold=False):
+    shape = x.shape if source == "real" else x.shape[:-1]
+    require(source == "real" or x.shape[-1] == 2, f"parts in the shape {x.shape}")
+    require(all(-len(shape) <= axis < 0 for axis in axes), f"the axes {axes} of {len(shape)}")
+    require("half" not in (source, target) or shape[-1] == (n if source == "real" else n // 2 + 1), f"{n} points in the shape {x.shape}")
+    if source == "half":
+        shape = (*shape[:-1], n)
+    elif target == "half":
+        shape = (*shape[:-1], n // 2 + 1)
+    return shape if target == "real" else (*shape, 2), S.floating(x)
+
+
+def _fourier_vjp(g, x, z, axes=(-1,), forward=True, source="complex", target="complex", n=0, twofold=False):
+    return (g.fourier(axes=axes, forward=not forward, source=target, target=source, n=n, twofold=twofold),)
+
+
+structural(
+    "fourier", 1, _fourier_value, _fourier_vjp, jvp=of_one(lambda t, x, z, **attrs: t.fourier(**attrs)), node="Fft",
+    doc="discrete Fourier transform without a factor, of real signals (`source`), to their real part (`target`) or the frequencies that tell "
+    "the others (\"half\"; `twofold`: times 2 those that stand for two)", shape=_fourier_shape, effect="dense",
+)
+
+
+# ---- complex numbers in rules -------------------------------------------------------------------
+
+
+class Pair:
+    """A complex matrix in a rule."""
+
+    def __init__(self, re, im):
+        self.re, self.im = re, im
+
+    @classmethod
+    def of(cls, x):
+        """The matrix whose parts are along the last axis."""
+        axis = x.ndim - 1
+        return cls(*(x.narrow(axis, k, k + 1).reshape(x.shape[:-1]) for k in (0, 1)))
+
+    def packed(self, like, shape):
+        """The parts along a last axis."""
+        shape = (*shape, 2)
+        return tangent_of_parts(like, [p.expand_dims([p.ndim]) for p in (self.re, self.im)], [1, 1], len(shape) - 1)
+
+    def __add__(self, other):
+        return Pair(self.re + other.re, self.im + other.im)
+
+    def __sub__(self, other):
+        return Pair(self.re - other.re, self.im - other.im)
+
+    def __matmul__(self, other):
+        return Pair(self.re @ other.re - self.im @ other.im, self.re @ other.im + self.im @ other.re)
+
+    def times(self, other):
+        """The product of elements."""
+        (a, b), (c, d) = (self.re, self.im), (other.re, other.im)
+        return Pair(L.times(a, c) - L.times(b, d), L.times(a, d) + L.times(b, c))
+
+    def scaled(self, real):
+        """The product with a real array."""
+        return Pair(L.times(self.re, real), L.times(self.im, real))
+
+    def conj(self):
+        """The conjugate."""
+        return Pair(self.re, -self.im)
+
+    def h(self):
+        """The conjugate transpose."""
+        return Pair(self.re.swapaxes(-1, -2), -self.im.swapaxes(-1, -2))
+
+    def rows(self, start, stop):
+        """Some of the rows."""
+        axis = self.re.ndim - 2
+        return Pair(self.re.narrow(axis, start, stop), self.im.narrow(axis, start, stop))
+
+    def solve(self, other):
+        """The solution of ``self @ X = other``, from real matrices."""
+        n, lead = self.re.shape[-1], self.re.shape[:-2]
+        whole = _blocks(self, (*lead, 2 * n, 2 * n))
+        right = other.re.assemble((*lead, 2 * n, other.re.shape[-1]), _beside([other.re, other.im], lead, n))
+        solved = whole.solve(right)
+        axis = solved.ndim - 2
+        return Pair(solved.narrow(axis, 0, n), solved.narrow(axis, n, 2 * n))
+
+
+def _beside(parts, lead, n):
+    """Windows of matrices below each other."""
+    k = parts[0].shape[-1]
+    strides = _strides((*lead, 2 * n, k))
+    return [(part, (*lead, n, k), strides, at * n * k) for at, part in enumerate(parts)]
+
+
+def _strides(shape):
+    """Strides of a C-ordered array, in elements."""
+    strides, step = [], 1
+    for extent in reversed(shape):
+        strides.insert(0, step)
+        step *= extent
+    return tuple(strides)
+
+
+def _blocks(z, shape):
+    """The real matrix ``[[A, -B], [B, A]]``."""
+    n, strides = z.re.shape[-1], _strides(shape)
+    own = (*shape[:-2], n, n)
+    at = [0, n, 2 * n * n, 2 * n * n + n]
+    return z.re.assemble(shape, [(part, own, strides, offset) for part, offset in zip((z.re, -z.im, z.im, z.re), at)])
+
+
+# ---- determinants and eigenvectors --------------------------------------------------------------
+
+
+def _det_gradient(x, z):
+    """The conjugate transpose of ``det(A) inv(A)``, whose inner product with a change is that of the determinant."""
+    a = Pair.of(x)
+    n = x.shape[-2]
+    inverse = a.solve(Pair(x.constant(np.broadcast_to(np.eye(n), a.re.shape)), x.constant(np.zeros(a.re.shape))))
+    return inverse, Pair.of(z.reshape((*z.shape[:-1], 1, 1, 2)))
+
+
+def _det_vjp(g, x, z):
+    inverse, det = _det_gradient(x, z)
+    return (inverse.times(det).h().times(Pair.of(g.reshape((*g.shape[:-1], 1, 1, 2)))).packed(x, x.shape[:-1]),)
+
+
+def _det_jvp(t, x, z):
+    inverse, det = _det_gradient(x, z)
+    change = (inverse @ Pair.of(t)).times(det)
+    eye = t.constant(np.eye(x.shape[-2]))
+    axes = (change.re.ndim - 2, change.re.ndim - 1)
+    return Pair(*(L.times(p, eye).sum(axes) for p in (change.re, change.im))).packed(z, z.shape[:-1])
+
+
+structural(
+    "complex_det", 1, lambda x: as_parts(np.linalg.det(as_complex(x))), _det_vjp, jvp=of_one(_det_jvp), node="LinalgDet",
+    doc="determinant of complex matrices; the derivative at a singular matrix is NaN",
+    shape=lambda x: ((*x.shape[:-3], 2), S.floating(x)), effect="dense",
+)
+
+
+#: Kinds of matrices: Hermitian ones, by one triangle; else "real" or "".
+_TRIANGLES = ("L", "U")
+
+
+def _eig_value(x, kind=""):
+    z = as_complex(x)
+    w, v = np.linalg.eigh(z, kind) if kind in _TRIANGLES else np.linalg.eig(z.real if kind == "real" else z)
+    return as_parts(np.concatenate([w[..., None, :], v], axis=-2).astype(z.dtype))
+
+
+def _gaps(w):
+    """``1 / conj(w[j] - w[i])``, 0 where they are equal."""
+    back = Pair(w.re.swapaxes(-1, -2), w.im.swapaxes(-1, -2))
+    gap = w - back
+    size = gap.re * gap.re + gap.im * gap.im
+    return gap.scaled(L.select(L.eq(size, 0.0), 0.0, 1.0 / size))
+
+
+def _symmetric(a):
+    back = a.h()
+    return Pair((a.re + back.re) * 0.5, (a.im + back.im) * 0.5)
+
+
+def _eig_vjp(g, x, z, kind=""):
+    n = x.shape[-2]
+    whole, to_whole, eye = Pair.of(z), Pair.of(g), g.constant(np.eye(n))
+    w, v, to_w, to_v = whole.rows(0, 1), whole.rows(1, n + 1), to_whole.rows(0, 1), to_whole.rows(1, n + 1)
+    along = v.h() @ to_v
+    # Vectors have length 1: what would make them longer is left out.
+    fixed = along - (v.h() @ v).scaled(L.times(along.re, eye).sum((along.re.ndim - 2,), keepdims=True))
+    inner = fixed.times(_gaps(w)) + to_w.scaled(eye)
+    adjoint = v.h().solve(inner @ v.h())
+    return ((_symmetric(adjoint) if kind in _TRIANGLES else adjoint).packed(x, x.shape[:-1]),)
+
+
+def _eig_jvp(t, x, z, kind=""):
+    n = x.shape[-2]
+    whole, eye = Pair.of(z), t.constant(np.eye(n))
+    w, v, change = whole.rows(0, 1), whole.rows(1, n + 1), Pair.of(t)
+    inner = v.solve((_symmetric(change) if kind in _TRIANGLES else change) @ v)
+    axis = inner.re.ndim - 2
+    of_w = Pair(*(L.times(p, eye).sum((axis,), keepdims=True) for p in (inner.re, inner.im)))
+    of_v = v @ inner.times(_gaps(w).conj())
+    longer = v.h() @ of_v
+    of_v = of_v - v.scaled(L.times(longer.re, eye).sum((axis,), keepdims=True))
+    parts = zip((of_w.re, of_w.im), (of_v.re, of_v.im))
+    like = z.narrow(z.ndim - 1, 0, 1).reshape(z.shape[:-1])
+    return Pair(*(tangent_of_parts(like, pair, [1, n], axis) for pair in parts)).packed(z, z.shape[:-1])
+
+
+structural(
+    "complex_eig", 1, _eig_value, _eig_vjp, jvp=of_one(_eig_jvp), node="LinalgEig", raises=True,
+    doc="eigenvalues (first row) and eigenvectors of length 1 (columns of the rows below) of complex matrices, packed, those of Hermitian ones by "
+    "one triangle; the terms 1/(a-b) of equal eigenvalues count as 0",
+    shape=lambda x, kind="": ((*x.shape[:-3], x.shape[-3] + 1, x.shape[-2], 2), S.floating(x)), effect="dense",
+)

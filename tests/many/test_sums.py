@@ -1,0 +1,201 @@
+"""Sums over data: values and derivatives beside formulas by hand, in any chunks, on any number of threads."""
+
+import threading
+
+import numpy as np
+import pytest
+
+import tapegrad as tg
+from tapegrad.many import sums
+from tests.many.functions import logistic, logistic_by_hand, rows_of, with_holes
+from tests.near import near
+
+THETA = np.array([0.3, -0.7, 0.2])
+
+
+@pytest.fixture
+def passes(monkeypatch):
+    """What was asked of each pass over the data."""
+    kinds = []
+    collect = sums.Threads.collect
+    monkeypatch.setattr(sums.Threads, "collect", lambda self, work, *rest: (kinds.append(work.kind), collect(self, work, *rest))[1])
+    return kinds
+
+
+@pytest.mark.parametrize("chunk", [1, 7, 50, 100, None])
+def test_value_gradient_hessian_and_products_are_those_of_the_formula(chunk):
+    data = rows_of(100)
+    total = tg.sum_over(logistic, data, chunk=chunk)
+    value, gradient, curvature = logistic_by_hand(THETA, data)
+    near(total(THETA), value, 50.0)
+    found = tg.value_and_grad(total)(THETA)
+    near(found[0], value, 50.0)
+    near(found[1], gradient, 50.0)
+    near(tg.hessian(total)(THETA), curvature, 50.0)
+    near(tg.hvp(total)(THETA, np.ones(3)), curvature @ np.ones(3), 50.0)
+    slope = tg.jvp(total, (THETA,), (np.ones(3),))
+    near(slope[1], gradient @ np.ones(3), 50.0)
+
+
+def test_each_derivative_takes_few_passes(passes):
+    total = tg.sum_over(logistic, rows_of(100), chunk=30)
+    for ask, kinds in (
+        (lambda: total(THETA), ["value"]),
+        (lambda: tg.value_and_grad(total)(THETA), ["both"]),
+        (lambda: tg.grad(total)(THETA), ["both"]),
+        (lambda: tg.jvp(total, (THETA,), (THETA,)), ["both"]),
+        (lambda: tg.hvp(total)(THETA, THETA), ["both", "product"]),
+        (lambda: tg.hessian(total)(THETA), ["both", "product", "hessian"]),
+    ):
+        passes.clear()
+        ask()
+        assert passes == kinds
+
+
+def test_it_is_checked_by_differences_inside_of_other_functions():
+    total = tg.mean_over(logistic, rows_of(40), chunk=16)
+
+    def posterior(p):
+        return total(np.sin(p[:3]) * p[3]) + 0.5 * np.sum(p**2)
+
+    assert tg.check(posterior, np.array([*THETA, 1.5]), order=2).passed
+
+
+def test_containers_of_parameters_and_numbers():
+    x, y = rows_of(60)
+    data = {"x": x, "y": y}
+
+    def cubes(p, rows):
+        return np.sum((rows["x"] @ p["w"] + p["b"] - rows["y"]) ** 3)
+
+    p = {"w": THETA, "b": 0.4}
+    residuals = x @ THETA + 0.4 - y
+    value, gradient = tg.value_and_grad(tg.mean_over(cubes, data, chunk=25))(p)
+    near(value, np.mean(residuals**3), 10.0)
+    near(gradient["w"], x.T @ (3.0 * residuals**2) / 60.0, 10.0)
+    near(gradient["b"], np.mean(3.0 * residuals**2), 10.0)
+    second = tg.hessian(tg.sum_over(cubes, data, chunk=25))(p)
+    near(second["w"]["b"], x.T @ (6.0 * residuals), 600.0)
+    near(second["b"]["b"], np.sum(6.0 * residuals), 600.0)
+
+
+def test_a_sum_under_jit_is_called_by_the_kernel(passes):
+    total, data = tg.sum_over(logistic, rows_of(100), chunk=30), rows_of(100)
+    both = tg.jit(tg.value_and_grad(lambda t: total(2.0 * t)), kernel="always")
+    for k in range(4):
+        value, gradient = both(THETA + k)
+        expected = logistic_by_hand(2.0 * (THETA + k), data)
+        near(value, expected[0], 500.0)
+        near(gradient, 2.0 * expected[1], 500.0)
+    assert both.stats().records == 1 and both.stats().kernel_calls >= 2
+
+
+def test_results_may_be_arrays_of_which_gauss_newton_products_are_one():
+    x, y = rows_of(50)
+    model = lambda theta, rows: np.tanh(rows[0] @ theta)
+    products = tg.sum_over(lambda both, rows: tg.gnvp(lambda t: model(t, rows))(both[0], both[1]), (x, y), chunk=20)
+    v = np.array([1.0, 2.0, -1.0])
+    jacobian = x * (1.0 - np.tanh(x @ THETA) ** 2)[:, None]
+    near(products((THETA, v)), jacobian.T @ (jacobian @ v), 100.0)
+    matrix = tg.sum_over(lambda theta, rows: {"xx": rows[0].T @ rows[0], "n": float(len(rows[1]))}, (x, y), chunk=20)(0.0)
+    near(matrix["xx"], x.T @ x, 100.0)
+    assert matrix["n"] == 50.0
+
+
+def test_the_bits_are_the_same_for_every_number_of_threads(monkeypatch):
+    data = rows_of(1000)
+    monkeypatch.setattr(tg.config, "threads", 4)
+    found = set()
+    for threads in (1, 2, 3, 4, None):
+        total = tg.sum_over(logistic, data, chunk=13, threads=threads)
+        value, gradient = tg.value_and_grad(total)(THETA)
+        found.add((value, gradient.tobytes(), tg.hessian(total)(THETA).tobytes(), total(THETA)))
+    assert len(found) == 1
+
+
+def test_a_path_of_its_own_for_each_chunk_gives_the_same_bits_whatever_came_before(monkeypatch):
+    def branching(theta, rows):
+        if rows[0] > 5.0:
+            return np.sum(np.exp(0.01 * theta * rows))
+        return np.sum(np.sin(theta * rows)) if rows[0] > 2.0 else np.sum(np.cos(theta * rows))
+
+    monkeypatch.setattr(tg.config, "threads", 3)
+    data = np.arange(40.0) % 9.0
+    found = set()
+    for threads, start in ((1, 0.1), (3, 0.3), (1, 0.5)):
+        both = tg.value_and_grad(tg.sum_over(branching, data, chunk=4, threads=threads))
+        both(start)
+        found.add(both(0.7))
+    assert len(found) == 1
+
+
+def test_chunks_run_on_several_threads(monkeypatch):
+    monkeypatch.setattr(tg.config, "threads", 2)
+    meeting = threading.Barrier(2, timeout=30)
+
+    def chunks():
+        yield from np.split(np.arange(8.0), 4)
+
+    class Meeting(sums.Work):
+        def of(self, *arguments):
+            if self.kind == "value":
+                meeting.wait()
+            return super().of(*arguments)
+
+    monkeypatch.setattr(sums, "Work", Meeting)
+    assert tg.sum_over(lambda theta, x: np.sum(theta * x), chunks)(2.0) == 56.0
+
+
+def test_what_is_not_a_number_is_named_by_its_chunk():
+    data = np.ones(10)
+    data[7] = -1.0
+    with pytest.warns(RuntimeWarning, match="sum of with_holes over rows 6 to 8 of the data is not a number"):
+        assert np.isnan(tg.sum_over(with_holes, data, chunk=3)(1.0))
+
+
+def test_an_error_says_in_which_chunk_it_was_raised():
+    def picky(theta, rows):
+        if rows[0] > 5.0:
+            raise ValueError("too large")
+        return np.sum(theta * rows)
+
+    with pytest.raises(ValueError, match="too large") as info:
+        tg.sum_over(picky, np.arange(10.0), chunk=4, threads=1)(1.0)
+    assert any("rows 8 to 9 of the data" in note for note in info.value.__notes__)
+
+
+def test_third_derivatives_are_refused():
+    total = tg.sum_over(logistic, rows_of(20), chunk=8)
+    with pytest.raises(tg.errors.HigherOrderError, match="first and second derivatives"):
+        tg.grad(lambda t: tg.hessian(total)(t)[0, 1])(THETA)
+
+
+@pytest.mark.parametrize("threads", [0, -1, 1.5, True, "2", 10**6])
+def test_numbers_of_threads_that_cannot_be(threads):
+    with pytest.raises(tg.errors.OptionError, match="give a number of threads"):
+        tg.sum_over(logistic, rows_of(10), threads=threads)
+
+
+def test_what_is_no_function_or_has_no_number():
+    with pytest.raises(tg.errors.StructureError, match="expected a function"):
+        tg.sum_over(3, rows_of(10))
+    with pytest.raises(tg.errors.NonScalarOutputError):
+        tg.grad(tg.sum_over(lambda theta, x: theta * x, np.ones(4), chunk=2))(1.0)
+    with pytest.raises(tg.errors.StructureError, match="one shape"):
+        tg.sum_over(lambda theta, x: theta * x, np.ones(5), chunk=2)(1.0)
+
+
+def test_optimisers_take_sums(passes):
+    data = rows_of(200)
+    total = tg.mean_over(logistic, data, chunk=64)
+    result = tg.optimize.lbfgs(total, np.zeros(3))
+    assert result.success and result.counts["records"] == 1
+    np.testing.assert_allclose(logistic_by_hand(result.x, data)[1] / 200.0, 0.0, atol=1e-6)
+    # One pass an evaluation, and what is run plainly beside.
+    assert len(passes) <= result.counts["evaluations"] + result.counts["runs"] + 3
+
+
+def test_a_function_under_jit_keeps_its_options(passes):
+    total = tg.sum_over(tg.jit(logistic, fastmath=True), rows_of(64), chunk=20)
+    near(tg.grad(total)(THETA), logistic_by_hand(THETA, rows_of(64))[1], 50.0)
+    assert total._works["both"].program._replayed.jit.fastmath
