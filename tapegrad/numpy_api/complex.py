@@ -175,6 +175,7 @@ def _isclose(a, b, rtol=1e-05, atol=1e-08, equal_nan=False):
 COMPLEX |= {
     np.real: lambda val: lifted(val).real, np.imag: lambda val: lifted(val).imag,
     np.std: lambda a, **options: np.sqrt(_var(a, **options)), np.allclose: lambda *args, **options: bool(np.all(_isclose(*args, **options))),
+    np.array_equal: lambda a1, a2: np.shape(a1) == np.shape(a2) and bool(np.all(np.equal(lifted(a1), a2))),
     np.shape: lambda a: a.shape, np.ndim: lambda a: a.ndim, np.size: lambda a: a.size, np.real_if_close: lambda a, tol=100: a,
     np.iscomplexobj: lambda x: True, np.isrealobj: lambda x: False,
     np.iscomplex: lambda x: x.imag != 0, np.isreal: lambda x: x.imag == 0, np.sinc: lambda x: _sinc(lifted(x) * np.pi),

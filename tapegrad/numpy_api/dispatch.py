@@ -312,7 +312,10 @@ def function_on_tensors(self, function, types, args, kwargs):
         if registry.objects.Complex in types:
             return registry.objects.complex_function(function, args, kwargs)
         if np.ndarray in types:
-            args, kwargs = _with_joined(args), _with_joined(kwargs)
+            try:
+                args, kwargs = _with_joined(args), _with_joined(kwargs)
+            except ComplexOperandError:
+                return registry.objects.complex_function(function, args, kwargs)
     if Whole in types and function not in _AS_TENSORS and is_whole((args, kwargs)):
         return by_numpy(function, args, kwargs)
     if ours is None:
@@ -337,6 +340,8 @@ def function_on_tensors(self, function, types, args, kwargs):
 def _with_joined(thing):
     """Arguments with a tensor in place of each array of objects that holds tensors."""
     if isinstance(thing, np.ndarray):
+        if thing.dtype.char in "FD":
+            raise ComplexOperandError("an array of complex numbers is an argument of a function of real tensors")
         return joined(thing)
     if type(thing) in (list, tuple):
         return type(thing)([_with_joined(part) for part in thing])

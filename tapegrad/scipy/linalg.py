@@ -11,9 +11,11 @@ from math import factorial
 
 import numpy as np
 
-from ..array.record import apply
+from ..array.complex import ComplexTensor, is_complex, lifted
+from ..array.record import apply, guard_on
 from ..autograd.custom import primitive
 from ..common.errors import UnsupportedFunctionError
+from ..common.host_functions import host_function
 from ..common.uninterrupted import imported
 from .mirrors import MIRRORS, array, finite, mirror, own_names, value
 
@@ -190,6 +192,62 @@ def solve_sylvester(a, b, q):
     q : array-like, shape (m, n)
     """
     return _sylvester(*map(array, (a, b, q)))
+
+
+@primitive
+def _root(a):
+    return imported("scipy.linalg").sqrtm(a).real
+
+
+@_root.defvjp
+def _(g, z, a):
+    return (_sylvester(z.T, z.T, g),)
+
+
+@_root.defjvp
+def _(tangents, z, a):
+    return _sylvester(z, z, tangents[0])
+
+
+@primitive
+def _complex_root(re, im):
+    root = imported("scipy.linalg").sqrtm(re + 1j * im)
+    return np.stack([root.real, root.imag])
+
+
+def _change_of_root(root, q):
+    """The solution X of ``root @ X + X @ root = q``, of complex matrices: as one of linear equations, for the real ones could be singular."""
+    eye = np.eye(len(root))
+    return np.linalg.solve(np.kron(root, eye) + np.kron(eye, root.T), np.ravel(q)).reshape(q.shape)
+
+
+@_complex_root.defvjp
+def _(g, z, re, im):
+    change = _change_of_root(ComplexTensor(*z).H, ComplexTensor(*g))
+    return change.real, change.imag
+
+
+@_complex_root.defjvp
+def _(tangents, z, re, im):
+    change = _change_of_root(ComplexTensor(*z), ComplexTensor(*tangents))
+    return np.stack([change.real, change.imag])
+
+
+@host_function
+def _real_root(a):
+    w = np.linalg.eigvals(a)
+    return bool(np.all((w.imag != 0) | (w.real >= 0)))
+
+
+@_mirror
+def sqrtm(A, disp=None, blocksize=None):
+    """The principal square root of a matrix, complex if a real one has negative eigenvalues; derivatives where no two eigenvalues of
+    the root add up to zero."""
+    a = _square(A, True)
+    if not is_complex(a) and guard_on(_real_root(), a):
+        return _root(a)
+    root = _complex_root(lifted(a).real, lifted(a).imag)
+    return ComplexTensor(root[0], root[1])
 
 
 def _band(n, low, high):

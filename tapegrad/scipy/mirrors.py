@@ -14,10 +14,11 @@ import sys
 
 import numpy as np
 
+from ..array.complex import split
 from ..array.objects import holds_tensors, operand
 from ..array.record import guard_on
 from ..autograd.nested import current_trace
-from ..common.errors import DtypeError, InternalError, UnsupportedFunctionError
+from ..common.errors import InternalError, UnsupportedFunctionError
 from ..common.uninterrupted import imported
 from ..numpy_api.elementwise import all_finite
 
@@ -26,8 +27,12 @@ MIRRORS = {
     "scipy.special": ("log_softmax", "logsumexp", "multigammaln", "polygamma", "softmax"),
     "scipy.linalg": (
         "block_diag", "cho_factor", "cho_solve", "cholesky", "det", "eigh", "eigvalsh", "expm", "inv", "norm",
-        "pinv", "qr", "solve", "solve_banded", "solve_sylvester", "solve_triangular", "svd", "svdvals", "toeplitz",
+        "pinv", "qr", "solve", "solve_banded", "solve_sylvester", "solve_triangular", "sqrtm", "svd", "svdvals", "toeplitz",
     ),
+    "scipy.fft": (
+        "fft", "fft2", "fftn", "hfft", "ifft", "ifft2", "ifftn", "ihfft", "irfft", "irfft2", "irfftn", "rfft", "rfft2", "rfftn",
+    ),
+    "scipy.signal": ("convolve", "correlate", "fftconvolve", "hilbert", "lfilter", "oaconvolve"),
     "scipy.integrate": ("cumulative_trapezoid", "fixed_quad", "odeint", "quad", "simpson", "solve_ivp", "trapezoid"),
     "scipy.interpolate": ("CubicSpline",),
     "scipy.sparse.linalg": ("splu", "spsolve"),
@@ -61,14 +66,12 @@ def differentiable(*things):
 
 
 def array(thing):
-    """`thing` as an array of floats, or as it is if it is differentiable; lists of tensors are stacked."""
+    """`thing` as an array of floats or complex numbers, or as it is if it is differentiable; lists of tensors are stacked."""
     thing = operand(thing)
     if differentiable(thing):
         return thing
     result = np.asarray(thing)
-    if result.dtype.kind == "c":
-        raise DtypeError("complex numbers are not supported yet beside tensors; split real and imaginary parts")
-    return result if result.dtype.char in "fd" else result.astype(float)
+    return result if result.dtype.char in "fdFD" else result.astype(float)
 
 
 def value(thing):
@@ -102,7 +105,8 @@ def constant(thing, function, argument, why):
 
 def finite(check, *things):
     """SciPy's ``check_finite``: ValueError if a value is infinite or NaN."""
-    if check and not all(guard_on(all_finite(), thing) for thing in things):
+    parts = [part for thing in things for part in (split(thing) or (thing,))] if check else ()
+    if not all(guard_on(all_finite(), part) for part in parts):
         raise ValueError("array must not contain infs or NaNs")
 
 

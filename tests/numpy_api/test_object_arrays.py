@@ -9,7 +9,7 @@ import pytest
 import tapegrad as tg
 import tapegrad.scipy.integrate
 from tapegrad.array import functions
-from tapegrad.errors import DtypeError, LeaveTapeError, StructureError, UnsupportedFunctionError
+from tapegrad.errors import DtypeError, LeaveTapeError, StructureError
 from tapegrad.rules import BY_FUNCTION
 
 P = np.array([0.3, -0.7, 1.2])

@@ -1,0 +1,35 @@
+"""Fourier transforms of `scipy.fft` on tensors, real and complex; every other name is SciPy's own.
+
+Arguments about memory and threads (`overwrite_x`, `workers`, `plan`) are accepted and have no effect.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..array.functions.arguments import named
+from .mirrors import MIRRORS, mirror, own_names
+
+__all__ = list(MIRRORS["scipy.fft"])
+__getattr__ = own_names("scipy.fft")
+
+
+def _transform(name):
+    function = getattr(np.fft, name)
+
+    def along_one(x, n=None, axis=-1, norm=None, overwrite_x=False, workers=None, *, plan=None):
+        """As ``{name}`` of `scipy.fft`."""
+        return function(x, n, axis, norm)
+
+    def along_two(x, s=None, axes=(-2, -1), norm=None, overwrite_x=False, workers=None, *, plan=None):
+        """As ``{name}`` of `scipy.fft`."""
+        return function(x, s, axes, norm)
+
+    def along_several(x, s=None, axes=None, norm=None, overwrite_x=False, workers=None, *, plan=None):
+        """As ``{name}`` of `scipy.fft`."""
+        return function(x, s, axes, norm)
+
+    return mirror("scipy.fft")(named({"2": along_two, "n": along_several}.get(name[-1], along_one), name))
+
+
+globals().update({name: _transform(name) for name in __all__})

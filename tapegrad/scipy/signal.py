@@ -1,0 +1,108 @@
+"""Convolutions and filters of `scipy.signal` on tensors, real and complex; every other name is SciPy's own."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..array.complex import is_complex, lifted
+from ..common.errors import UnsupportedFunctionError
+from ..common.uninterrupted import imported
+from ..transforms.loops.api import scan
+from .mirrors import MIRRORS, array, mirror, own_names
+
+__all__ = list(MIRRORS["scipy.signal"])
+__getattr__ = own_names("scipy.signal")
+_mirror = mirror("scipy.signal")
+
+
+def _cut(full, mode, one, other, axes):
+    """Of a convolution what `mode` asks for, for operands of these shapes."""
+    if mode not in ("full", "same", "valid"):
+        raise ValueError("acceptable mode flags are 'valid', 'same', or 'full'")
+    window = [slice(None)] * full.ndim
+    for axis in axes:
+        n = full.shape[axis] if mode == "full" else one[axis] if mode == "same" else abs(one[axis] - other[axis]) + 1
+        start = (full.shape[axis] - n) // 2
+        window[axis] = slice(start, start + n)
+    return full[tuple(window)]
+
+
+@_mirror
+def fftconvolve(in1, in2, mode="full", axes=None):
+    """The convolution of two arrays by Fourier transforms, along all axes or some."""
+    a, b = array(in1), array(in2)
+    if a.ndim != b.ndim:
+        raise ValueError("in1 and in2 should have the same dimensionality")
+    axes = range(a.ndim) if axes is None else [axis % a.ndim for axis in np.atleast_1d(axes).tolist()]
+    whole = is_complex(a) or is_complex(b)
+    sizes = [a.shape[axis] + b.shape[axis] - 1 for axis in axes]
+    fast = [imported("scipy.fft").next_fast_len(n, not whole) for n in sizes]
+    forward, back = (np.fft.fftn, np.fft.ifftn) if whole else (np.fft.rfftn, np.fft.irfftn)
+    full = back(forward(a, fast, tuple(axes)) * forward(b, fast, tuple(axes)), fast, tuple(axes))
+    window = [slice(None)] * full.ndim
+    for axis, n in zip(axes, sizes):
+        window[axis] = slice(0, n)
+    return _cut(full[tuple(window)], mode, a.shape, b.shape, axes)
+
+
+@_mirror
+def oaconvolve(in1, in2, mode="full", axes=None):
+    """As `fftconvolve`."""
+    return fftconvolve(in1, in2, mode, axes)
+
+
+@_mirror
+def convolve(in1, in2, mode="full", method="auto"):
+    """The convolution of two arrays; of vectors directly unless `method` is "fft", of others by `fftconvolve`."""
+    a, b = array(in1), array(in2)
+    if a.ndim != 1 or b.ndim != 1 or method == "fft":
+        return fftconvolve(a, b, mode)
+    return _cut(np.convolve(a, b), mode, a.shape, b.shape, (0,))
+
+
+@_mirror
+def correlate(in1, in2, mode="full", method="auto"):
+    """The correlation of two arrays: the convolution with the conjugate of the second one, reversed."""
+    return convolve(in1, np.conjugate(array(in2)[(slice(None, None, -1),) * np.ndim(in2)]), mode, method)
+
+
+@_mirror
+def hilbert(x, N=None, axis=-1):
+    """The analytic signal ``x + i H(x)`` of a real one."""
+    x = array(x)
+    if is_complex(x):
+        raise ValueError("x must be real.")
+    n = x.shape[axis] if N is None else N
+    if n <= 0:
+        raise ValueError("N must be positive.")
+    weights = np.zeros(n)
+    weights[: (n + 1) // 2] = 2.0
+    weights[0] = 1.0
+    if n % 2 == 0:
+        weights[n // 2] = 1.0
+    turned = np.moveaxis(np.fft.fft(x, n, axis), axis, -1) * weights
+    return np.moveaxis(np.fft.ifft(turned), -1, axis)
+
+
+@_mirror
+def lfilter(b, a, x, axis=-1, zi=None):
+    """A recursive filter: ``a[0] y[n] = b[0] x[n] + b[1] x[n - 1] + ... - a[1] y[n - 1] - ...`` along an axis; differentiable in all three."""
+    if zi is not None:
+        raise UnsupportedFunctionError(
+            "scipy.signal.lfilter has no derivative rule in tapegrad with the argument zi=: put the signal before it in front of x, and cut it off"
+        )
+    b, a, x = array(b), array(a), np.moveaxis(array(x), axis, 0)
+    b, a, n = b / a[0], a / a[0], len(x)
+    # Behind x: what each coefficient is a factor of.
+    delayed = [x if k == 0 else np.concatenate([np.zeros((min(k, n), *x.shape[1:])), x[: max(n - k, 0)]]) for k in range(len(b))]
+    driven = sum(b[k] * delayed[k] for k in range(len(b)))
+    order = len(a) - 1
+    if order:
+        past = np.zeros((order, *x.shape[1:])) + 0.0 * driven[:1]
+
+        def turn(past, now):
+            y = now - sum(a[k + 1] * past[k] for k in range(order))
+            return np.concatenate([np.reshape(y, (1, *np.shape(y))), past[:-1]]), y
+
+        driven = scan(turn, past + 0.0 * a[1], lifted(driven) if is_complex(past + 0.0 * a[1]) else driven)[1]
+    return np.moveaxis(driven, 0, axis)

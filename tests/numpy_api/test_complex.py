@@ -1,0 +1,226 @@
+"""Functions of complex numbers beside NumPy's, differences, PyTorch and JAX."""
+
+import numpy as np
+import pytest
+
+import tapegrad as tg
+from tests.numpy_api.complex_checks import array, compare, loss_of, real
+
+Z, W, T = array(4), array(4), real(4)
+M, N = array(3, 3), array(3, 3)
+UNARY = (
+    "exp log sqrt sin cos tan sinh cosh tanh arcsin arccos arctan arcsinh arccosh arctanh log2 log10 log1p expm1 exp2 reciprocal square "
+    "conjugate negative positive sign absolute abs angle real imag sinc"
+).split()
+
+
+@pytest.mark.parametrize("name", UNARY)
+def test_functions_of_one_number(name):
+    compare(getattr(np, name), Z, kernel=name in ("exp", "sqrt", "tanh", "absolute"))
+
+
+@pytest.mark.parametrize("name", "exp log sqrt sin cos tan sinh cosh tanh arcsin arccos arctan arcsinh arccosh arctanh log1p expm1 absolute angle".split())
+def test_values_in_every_quadrant_and_on_the_axes(name):
+    x = np.array([-2.5, -1.0, -0.3, -0.0, 0.0, 0.4, 1.0, 3.0])
+    grid = np.array([complex(a, b) for a in x for b in x if not (name in ("log", "log1p", "arctanh", "arctan") and abs(complex(a, b)) in (0.0, 1.0))])
+    with np.errstate(all="ignore"):
+        ours, theirs = getattr(np, name)(tg.tensor(grid)), getattr(np, name)(grid)
+    ours = ours.detach().numpy()
+    # Which side of a branch cut a zero lies on is compared off the cuts.
+    off = ~((grid.imag == 0) & (np.abs(grid.real) >= 1.0) | (grid.real == 0) & (np.abs(grid.imag) >= 1.0))
+    np.testing.assert_allclose(ours[off], theirs[off], rtol=1e-12, atol=1e-14)
+
+
+@pytest.mark.parametrize("name", "add subtract multiply divide power".split())
+@pytest.mark.parametrize("kinds", ["zz", "rz", "zr"])
+def test_functions_of_two_numbers(name, kinds):
+    one, other = (Z if kinds[0] == "z" else np.abs(T) + 0.5), (W if kinds[1] == "z" else np.abs(T) + 0.5)
+    compare(getattr(np, name), one, other, kernel=kinds == "zz")
+
+
+PROGRAMS = {
+    "whole powers": (lambda z: z**3 + z**-2 + z**0 + z**1, Z), "a root": (lambda z: z**0.5, Z), "a number to the power": (lambda z: 2.0**z, Z),
+    "real meets a number": (lambda t: np.exp(1j * t) * t, T), "real meets an array": (lambda t: (t + W) / (1j - t), T),
+    "matmul": (lambda a, b: a @ b, M, N), "real matmul": (lambda a, b: a @ b, real(3, 3), N), "dot": (np.dot, M, N), "vdot": (np.vdot, Z, W),
+    "inner": (np.inner, M, N), "outer": (np.outer, Z, W), "kron": (np.kron, Z, W), "tensordot": (lambda a, b: np.tensordot(a, b, 1), M, N),
+    "cross": (np.cross, M, N), "einsum": (lambda a, b: np.einsum("ij,kj->ik", a, b), M, N),
+    "einsum of three": (lambda a, b, c: np.einsum("ij,jk,k->i", a, b, c), M, real(3, 3), array(3)), "einsum of one": (lambda a: np.einsum("ij->ji", a), M),
+    "correlate": (lambda a, b: np.correlate(a, b, "full"), Z, W), "convolve": (np.convolve, Z, W),
+    "sum": (lambda z: np.sum(z, axis=0), M), "mean": (np.mean, M), "prod": (np.prod, Z), "prod along": (lambda z: np.prod(z, axis=1, keepdims=True), M),
+    "cumprod": (lambda z: np.cumprod(z, axis=1), M), "cumsum": (np.cumsum, Z), "var": (np.var, Z), "std": (lambda z: np.std(z, axis=0), M),
+    "concatenate": (lambda a, b: np.concatenate([a, b, T]), Z, W), "stack": (lambda a, t: np.stack([a, t]), Z, T),
+    "where": (lambda a, b: np.where(T > 0, a, b), Z, W), "where of a real": (lambda a, b: np.where(T > 0, a, b), T, W),
+    "parts": (lambda a: a[1:] * a[[0, 1, 0]], Z), "shapes": (lambda a: a.reshape(3, 3).T[:, ::-1].ravel(), array(9)), "split": (lambda a: np.split(a, 2), Z),
+    "roll, pad, tile": (lambda a: np.tile(np.pad(np.roll(a, 1), 2), 2), Z), "trace, tril": (lambda a: np.trace(a) * np.tril(a), M),
+    "a list": (lambda a: tg.array([[a[0], 1.0], [T[0], a[1] * 1j]]) @ np.ones(2) if isinstance(a, tg.array([a]).__class__) else np.array([a[0] + 1.0, T[0] + a[1] * 1j]), Z),
+    "polyval": (np.polyval, Z, W), "norm": (np.linalg.norm, M), "spectral norm": (lambda a: np.linalg.norm(a, 2), M),
+    "nuclear norm": (lambda a: np.linalg.norm(a, "nuc"), M), "norm by columns": (lambda a: np.linalg.norm(a, 1), M),
+    "inv": (np.linalg.inv, M), "det": (np.linalg.det, M), "pinv": (np.linalg.pinv, array(4, 3)), "slogdet": (lambda a: tuple(np.linalg.slogdet(a)), M),
+    "solve": (np.linalg.solve, M, N), "solve for a vector": (np.linalg.solve, M, array(3)), "solve, real matrix": (np.linalg.solve, real(3, 3), array(3)),
+    "matrix_power": (lambda a: np.linalg.matrix_power(a, 3), M), "inverse power": (lambda a: np.linalg.matrix_power(a, -2), M),
+    "cholesky": (lambda a: np.linalg.cholesky(a @ a.conj().T + np.eye(3)), M), "eigvals": (np.linalg.eigvals, M),
+    "eigvals of a real": (np.linalg.eigvals, real(4, 4)), "eig": (lambda a: np.abs(np.linalg.eig(a)[1]), M),
+    "eig of a real": (lambda a: np.abs(np.linalg.eig(a)[1]), real(4, 4)), "eigvalsh": (lambda a: np.linalg.eigvalsh(a + a.conj().T), M),
+    "eigh": (lambda a: np.abs(np.linalg.eigh(a + a.conj().T)[1]), M), "singular values": (lambda a: np.linalg.svd(a, compute_uv=False), array(4, 3)),
+    "svd": (lambda a: tuple(map(np.abs, np.linalg.svd(a, full_matrices=False))), array(4, 3)),
+    "svd, wide": (lambda a: tuple(map(np.abs, np.linalg.svd(a, full_matrices=False))), array(3, 4)),
+    "svd product": (lambda a: (lambda u, s, vh: (u * np.sqrt(s)) @ vh)(*np.linalg.svd(a, full_matrices=False)), array(3, 4)),
+    "stacks": (lambda a: (np.linalg.inv(a), np.linalg.det(a), np.linalg.eigvals(a)), array(2, 3, 3)),
+}  # fmt: skip
+#: Of which kernels are made, too.
+KERNELS = {"real meets a number", "matmul", "prod", "parts", "det", "eigvals", "einsum", "solve"}
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_functions_of_arrays(name):
+    f, *operands = PROGRAMS[name]
+    compare(f, *operands, kernel=name in KERNELS)
+
+
+def test_as_pytorch_and_jax():
+    torch, jax = pytest.importorskip("torch"), pytest.importorskip("jax")
+
+    def f(np, z, w):
+        return np.sum(np.abs(np.sin(z) * w + np.exp(z / w) - np.sqrt(w) * np.log(z) + np.tanh(z) ** 2) ** 2)
+
+    gradients = tg.grad(lambda z, w: f(np, z, w), (0, 1))(Z, W)
+    leaves = [torch.tensor(x, requires_grad=True) for x in (Z, W)]
+    f(torch, *leaves).backward()
+    jax.config.update("jax_enable_x64", True)
+    for ours, leaf, theirs, conjugate in zip(
+        gradients, leaves, jax.grad(lambda z, w: f(jax.numpy, z, w), (0, 1))(Z, W), tg.grad(lambda z, w: f(np, z, w), (0, 1), conjugate=True)(Z, W)
+    ):
+        np.testing.assert_allclose(ours, leaf.grad.numpy(), rtol=1e-10)
+        np.testing.assert_allclose(conjugate, theirs, rtol=1e-10)
+    seed = np.array([1.0 - 2.0j, 0.5j, 2.0, 1.0 + 1.0j])
+    value, pull = tg.vjp(lambda z: np.sin(z) * z, Z)
+    leaf = torch.tensor(Z, requires_grad=True)
+    (torch.sin(leaf) * leaf).backward(torch.tensor(seed))
+    np.testing.assert_allclose(pull(seed)[0], leaf.grad.numpy(), rtol=1e-10)
+    theirs = jax.vjp(lambda z: jax.numpy.sin(z) * z, Z)[1](seed.conj())[0].conj()
+    np.testing.assert_allclose(pull(seed)[0], theirs, rtol=1e-10)
+    ours, theirs = tg.jvp(lambda z: np.sin(z) * z, (Z,), (seed,)), jax.jvp(lambda z: jax.numpy.sin(z) * z, (Z,), (seed,))
+    np.testing.assert_allclose(ours[1], theirs[1], rtol=1e-10)
+    cube = tg.grad(lambda z: z**3 + np.exp(z), holomorphic=True)(Z[0])
+    np.testing.assert_allclose(cube, jax.grad(lambda z: z**3 + jax.numpy.exp(z), holomorphic=True)(Z[0]), rtol=1e-10)
+    theirs = jax.jacrev(lambda z: jax.numpy.cumsum(z**2), holomorphic=True)(Z)
+    for make in (lambda f: f, tg.jit):
+        np.testing.assert_allclose(make(tg.jacobian(lambda z: np.cumsum(z**2), holomorphic=True))(Z), theirs, rtol=1e-10)
+
+
+def test_the_absolute_value_of_zero_has_gradient_zero():
+    zero = np.zeros(2, complex)
+    for f in (np.abs, lambda z: np.sqrt(np.sum(np.abs(z) ** 2) + 1.0)):
+        np.testing.assert_array_equal(tg.grad(lambda z, f=f: np.sum(f(z)))(zero), zero)
+    np.testing.assert_array_equal(tg.grad(lambda z: np.abs(z**3).sum())(zero), zero)
+
+
+def test_division_and_hyperbolic_tangent_far_out():
+    big = np.array([1e200 + 1e200j, -400.0 + 3.0j, 1e-200 - 1e-200j])
+    np.testing.assert_allclose((big / tg.tensor(big)).numpy(), np.ones(3), rtol=1e-14)
+    np.testing.assert_allclose(np.tanh(tg.tensor(np.array([400.0 + 1j, -400.0 + 1j]))).numpy(), [1.0, -1.0], rtol=1e-14)
+    assert np.isfinite(tg.grad(lambda z: np.sum(np.real(1.0 / z)))(np.array([1e150 + 1j]))).all()
+
+
+def test_containers_carries_and_files(tmp_path):
+    loss = loss_of(lambda z, t: (z * t["a"] + t["b"], np.exp(z)))
+    arguments = Z, {"a": 2.0 - 1.0j, "b": T}
+    expected = tg.grad(loss, (0, 1))(*arguments)
+    jitted = tg.jit(tg.grad(loss, (0, 1)))
+    for _ in range(4):
+        found = jitted(*arguments)
+        np.testing.assert_allclose(found[0], expected[0], rtol=1e-12)
+        assert type(found[1]["a"]) is complex and found[1]["a"] == pytest.approx(expected[1]["a"])
+        assert found[1]["b"].dtype == np.float64
+    assert jitted.stats().records == 1 and jitted.stats().kernel_calls >= 2
+    # In another order of memory, and as another number: the same function.
+    np.testing.assert_allclose(jitted(array(8)[::2], {"a": np.complex128(1j), "b": T})[1]["b"].shape, (4,))
+
+    def turns(z):
+        return np.sum(np.abs(tg.scan(lambda c, x: (c * x + 1.0, c * c), z, np.array([1j, 2.0, 3.0]))[1]))
+
+    compare(turns, np.array(1.0 + 0.5j), kernel=True)
+    f = tg.jit(lambda z: np.fft.ifft(z * 2.0))
+    f.tape(Z).save(tmp_path / "f")
+    np.testing.assert_allclose(tg.load_tape(tmp_path / "f")(Z.real, Z.imag), np.fft.ifft(2.0 * Z))
+    np.testing.assert_allclose(tg.checkpoint(lambda z: np.fft.fft(z))(tg.tensor(Z)).numpy(), np.fft.fft(Z))
+
+
+def test_leaves_gradients_and_optimisers():
+    target = np.array([1.0 + 2.0j, 3.0j])
+    z = tg.tensor(np.zeros(2, complex), requires_grad=True)
+    assert z.grad is None
+    (np.abs(z - target) ** 2).sum().backward()
+    np.testing.assert_allclose(z.grad.numpy(), -2.0 * target)
+    z.grad = None
+    (z * target).backward(np.array([1.0, 1.0j]))
+    np.testing.assert_allclose(z.grad.numpy(), np.conj(target) * [1.0, 1.0j])
+    for kind in (tg.optim.SGD, tg.optim.Adam, tg.optim.LBFGS):
+        z = tg.tensor(np.zeros(2, complex), requires_grad=True)
+        optimizer = kind([z], lr=0.2)
+
+        def closure(z=z, optimizer=optimizer):
+            optimizer.zero_grad()
+            loss = np.sum(np.abs(z - target) ** 2)
+            loss.backward()
+            return loss
+
+        for _ in range(200 if kind is tg.optim.Adam else 60):
+            optimizer.step(closure)
+        np.testing.assert_allclose(z.detach().numpy(), target, atol=1e-3)
+    for start in (np.zeros(2, complex), [0j, 1.0], {"z": np.zeros(2, complex)}):
+        found = tg.optimize.minimize(lambda z: np.sum(np.abs((z["z"] if isinstance(z, dict) else z) - target) ** 2), start).x
+        np.testing.assert_allclose(found["z"] if isinstance(found, dict) else found, target, atol=1e-6)
+
+
+def test_assignment_and_new_arrays():
+    import tapegrad.numpy as tnp
+
+    def f(x):
+        m = tnp.zeros((2, 2), complex)
+        m[0, 0], m[1, 1], m[0, 1] = x * 1j, x, 1.0
+        return tnp.abs(tnp.linalg.det(m)) ** 2
+
+    assert tg.grad(f)(2.0) == tg.jit(tg.grad(f))(2.0) == tg.jvp(f, (2.0,), (1.0,))[1] == pytest.approx(32.0)
+    z = tg.tensor(np.array([1j, 2.0]), requires_grad=True) * 1.0
+    z[0] = 3.0
+    z.imag[1] = 1.0
+    assert z.detach().numpy().tolist() == [3.0, 2.0 + 1.0j]
+    matrix = np.array([[z[0], 1.0], [0.0, z[1]]])
+    np.testing.assert_allclose(np.sum(matrix * np.eye(2)).item(), 5.0 + 1.0j)
+
+
+def test_what_a_complex_tensor_says_of_itself():
+    z = tg.tensor(np.array([1.0 + 2.0j, -0.5j]), requires_grad=True)
+    assert repr(z) == "tensor([ 1.+2.j , -0.-0.5j], requires_grad=True)"
+    assert (z.shape, z.ndim, z.size, len(z), z.dtype, z.is_leaf) == ((2,), 1, 2, 2, np.dtype(complex), True)
+    assert [complex(part) for part in z.detach()] == [1.0 + 2.0j, -0.5j] == z.tolist()
+    assert f"{z[0].detach():.1f}" == "1.0+2.0j" and bool(z[0]) and z.detach()[1].item() == -0.5j
+    single = tg.tensor(np.array([1j], np.complex64))
+    assert single.dtype == (single * 2.0).dtype == np.exp(single).dtype == np.complex64 and (single + np.ones(1)).dtype == np.complex128
+    assert np.iscomplexobj(z) and not np.iscomplexobj(z.real) and np.allclose(z.detach(), z.detach() + 1e-12)
+    assert (z == z).detach().numpy().all() and not (z != z).detach().numpy().any()
+    assert z.astype(np.complex64).dtype == np.complex64 and z.H.shape == (2,) if z.ndim > 1 else True
+    np.testing.assert_array_equal(np.isfinite(z * np.inf).numpy(), [False, False])
+
+
+def test_what_is_refused():
+    z, errors = tg.tensor(Z, requires_grad=True), tg.errors
+    for call, error, words in (
+        (lambda: np.sort(z), errors.UnsupportedFunctionError, "z.real and z.imag"),
+        (lambda: z < 1.0, TypeError, "<"),
+        (lambda: np.maximum(z, 1.0), errors.UnsupportedFunctionError, "maximum"),
+        (lambda: np.asarray(z), errors.LeaveTapeError, "cut the derivative"),
+        (lambda: complex(z[0]), errors.LeaveTapeError, "float"),
+        (lambda: tg.zeros(4).__setitem__(0, z[0]), errors.TapegradError, "complex"),
+        (lambda: z.astype(float), TypeError, "z.real"),
+        (lambda: tg.grad(lambda z: z)(1j), errors.NonScalarOutputError, "holomorphic=True"),
+        (lambda: tg.grad(lambda z: z.real, holomorphic=True)(1j), errors.DtypeError, "holomorphic=True"),
+        (lambda: tg.jacobian(lambda z: z**2)(Z), errors.StructureError, "holomorphic=True"),
+        (lambda: tg.hessian(lambda z: np.sum(np.abs(z) ** 2))(Z), errors.StructureError, "four real arrays"),
+        (lambda: tg.tensor(Z.astype(np.clongdouble)), errors.DtypeError, "astype"),
+        (lambda: tg.softmax(z), errors.DtypeError, "complex"),
+        (lambda: np.add(z, 1.0, out=np.zeros(4, complex)), errors.LeaveTapeError, "out="),
+    ):
+        with pytest.raises(error, match=words):
+            call()
