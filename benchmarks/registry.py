@@ -47,6 +47,7 @@ MODULES = (
     "constant_sparse",
     "custom_rules",
     "loops",
+    "lanes",
     "threads",
     "automata",
     "clusters",
