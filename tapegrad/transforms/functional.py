@@ -382,7 +382,7 @@ def _made_via(via, kind, fun, argnums, has_aux):
         return kind(fun, argnums, has_aux)
     if via != "numba" or has_aux or kind is _ConjugateGrad:
         raise OptionError(f'via={via!r}: it is "record" or "numba", and "numba" is for functions that return one real number, without has_aux')
-    return registry.by_numba(fun, argnums, kind._has_value)
+    return kind.by_numba(fun, argnums, kind._has_value)  # (`nopython.api`)
 
 
 class _Grad(_ValueAndGrad):
