@@ -220,6 +220,8 @@ def advance(p):
     paths, table, recent = load_int(p + 8 * T_PATHS), load_int(p + 8 * T_TABLE), load_int(p + 8 * T_RECENT)
     rows, logged, blocks = load_int(p + 8 * T_ROWS), load_int(p + 8 * T_LOGGED), load_int(p + 8 * T_BLOCKS)
     first, log, xstep, ystep = begin + load_int(p + 8 * T_FROM), load_int(p + 8 * T_LOG), load_int(p + 8 * T_XSTEP), load_int(p + 8 * T_YSTEP)
+    if paths == 0:
+        return NO_PATH
     hold(p)
     why, tried = MORE, 0
     while turn < limit:

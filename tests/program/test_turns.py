@@ -71,6 +71,21 @@ def test_what_a_path_does_not_use_has_no_part_of_the_sum(kernel):
         np.testing.assert_allclose(both(p), tg.grad(lambda p: end(p, plainly))(p), rtol=1e-13)
 
 
+@pytest.mark.parametrize("kernel", ["never", "always"])
+def test_adjoints_of_captured_values_have_room_behind_long_ones_without_any(kernel):
+    """What is captured first is long, and only signs depend on it."""
+
+    def end(p, ops):
+        a, b, others = p[0], p[1], p[2:] * p[0]
+        body = lambda y, x: (np.max(np.sign(others + 0.1 * y)) * y * a + x * b, None)
+        return ops.scan(body, b, np.cos(np.arange(6.0)))[0]
+
+    p = np.concatenate([[0.7, 1.3], np.sin(1.0 + np.arange(3000.0))])
+    both = tg.jit(tg.grad(lambda p: end(p, tg)), kernel=kernel)
+    for _ in range(3):
+        np.testing.assert_allclose(both(p), tg.grad(lambda p: end(p, plainly))(p), rtol=1e-13)
+
+
 def test_the_way_back_has_adjoints_of_results_alone():
     """Not of the carries that a loop keeps."""
     kernel = tg.grad(lambda x: np.sum(tg.scan(lambda y, _: (y * np.sin(x), y), x, None, length=50)[1])).kernel(0.7)

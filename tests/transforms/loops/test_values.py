@@ -115,6 +115,16 @@ def test_second_derivatives(name):
     np.testing.assert_allclose(tg.grad(lambda q: tg.jvp(f, (q,), (direction,))[1])(p), expected @ direction, **SECOND)
 
 
+@pytest.mark.parametrize("name", [name for name in CASES if "_in_" not in name and "choice" not in name and "switch" not in name])
+def test_taylor_series(name):
+    p = CASES[name].point
+    directions = [np.cos(1.0 + np.arange(len(p))), np.sin(np.arange(len(p))), 0.0 * p]
+    value, series = tg.jet(of(name, tg), (p,), (directions,))
+    expected = tg.jet(of(name, plainly), (p,), (directions,))
+    np.testing.assert_allclose(value, expected[0], **EXACT)
+    np.testing.assert_allclose(series, expected[1], rtol=1e-10, atol=1e-10)
+
+
 @pytest.mark.parametrize("transformation", [tg.hessian, tg.hvp], ids=["hessian", "hvp"])
 @pytest.mark.parametrize("name", ["scan_of_a_number", "scan_with_a_branch", "while_that_grows", "fori_of_a_tuple", "choice_in_scan"])
 def test_second_derivatives_under_jit(name, transformation):
