@@ -49,6 +49,7 @@ MODULES = (
     "loops",
     "threads",
     "automata",
+    "clusters",
 )
 
 PEERS = {
@@ -58,6 +59,7 @@ PEERS = {
     "casadi": "CasADi",
     "drjit": "Dr.Jit",
     "matplotlib": "matplotlib",
+    "distributed": "Dask",
 }
 
 

@@ -136,7 +136,9 @@ def threads(quick: bool) -> Iterator[Row]:
             times = {key: taken.minimum for key, taken in measure(calls, budget=1.0 if quick else 6.0).items()}
             gain, theirs = times["tapegrad, 1"] / times["tapegrad, 2"], times["prange, 1"] / times["prange, 2"]
             detail = {key: f"{value * 1e3:.2f} ms" for key, value in times.items()}
-            yield Row(f"{name}: two threads, beside prange on two", "no slower", times["tapegrad, 2"] / times["prange, 2"], 1.0, detail=detail)
+            beside = times["tapegrad, 2"] / times["prange, 2"]
+            promise = "0.9 of what a second thread gains prange, or no slower than prange on two"
+            yield Row(f"{name}: two threads, beside prange on two", promise, min(theirs / gain, beside), 1.0 / 0.9, detail=detail)
             yield Row(f"{name}: two threads beside one", "not slower, within 10 %", 1.0 / gain, 1.1)
             yield Row(f"{name}: what a second thread gains prange, over what it gains", "", theirs / gain)
     finally:

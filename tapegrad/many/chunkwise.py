@@ -57,8 +57,7 @@ class Work:
 
     def of(self, piece, arguments):
         """The sum over the rows of a piece: how many they are, and leaves; whether one is not a number."""
-        rows = laid_out(piece.load())
-        count = self._checked(rows, piece.name)
+        rows, count = self._checked(piece.load(), piece.name)
         if not count:
             return [], False
         theta, *more = arguments
@@ -77,7 +76,7 @@ class Work:
         if like != self.like:
             this, first = [f"{kind[0]} of " + " and ".join(f"{np.dtype(char)} rows of shape {shape}" for shape, char in kind[1]) for kind in (like, self.like)]
             raise StructureError(f"{name} is {this}, but the first chunk is {first}; all chunks need the same containers, columns and dtypes")
-        return count
+        return (rows if all([leaf.flags.aligned and leaf.flags.c_contiguous for leaf in leaves]) else laid_out(rows)), count
 
     def _settled(self, arguments):
         """The answer of the program, by its kernel if it has one."""

@@ -7,6 +7,7 @@ memory only while somebody holds what `load` gave.  Where chunks begin depends o
 
 from __future__ import annotations
 
+import math
 import mmap
 import os
 from abc import ABC, abstractmethod
@@ -55,12 +56,12 @@ class Source(ABC):
     ----------
     count : int or None
         Chunks, if that is known before they are read.
-    together : bool
-        Whether one task may have several: where pieces are small, and are not at workers already.
+    sent : float
+        Bytes that are sent with a piece (inf: it is at a worker already, or there is no telling).
     """
 
     count: int | None = None
-    together = False
+    sent = math.inf
 
     @abstractmethod
     def pieces(self):
@@ -139,7 +140,7 @@ class _Arrays(Source):
         self._chunk = chunk or max(1, BYTES // max(1, sum(leaf.nbytes for leaf in leaves) // self._rows))
         self._leaves = [Mapped.of(leaf) or leaf for leaf in leaves]
         self.count = -(-self._rows // self._chunk)
-        self.together = all(isinstance(leaf, Mapped) for leaf in self._leaves)
+        self.sent = self._chunk * sum(leaf.nbytes // self._rows for leaf in self._leaves if not isinstance(leaf, Mapped))
 
     def pieces(self):
         return map(self._piece, range(self.count))
@@ -231,7 +232,7 @@ class _Group(Piece):
 
 
 class _Parquet(Source):
-    together = True
+    sent = 0
     why = "a Parquet file has chunks of its own, its row groups"
 
     def __init__(self, path):

@@ -33,6 +33,8 @@ from .data import Piece, class_of
 TRIES = 3
 #: Tasks for each worker, and those that wait at each one, so that it need not wait for us.
 TASKS, AHEAD = 8, 3
+#: Bytes of rows in a task of several chunks, at most.
+MESSAGE = 1 << 20
 #: What a worker computes with, by the digest of its message; as many as are kept.
 _KNOWN: dict = {}
 _MOST = 16
@@ -103,8 +105,8 @@ class Workers(ABC):
         """As of `Threads`."""
         message, key, known = self._message(work, arguments, source)
         tree, notes, running, again, ends = Tree(), [], {}, deque(), 0
-        together = source.count // (TASKS * self.workers) if source.count and source.together else 0
-        level = max(1, together).bit_length() - 1
+        together = min((source.count or 0) // (TASKS * self.workers), MESSAGE // (source.sent + 1))
+        level = max(1, int(together)).bit_length() - 1
         tasks = _tasks(source, 1 << level)
         try:
             while not ended.is_set():

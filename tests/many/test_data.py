@@ -73,8 +73,8 @@ def test_mapped_arrays_and_parts_of_them(tmp_path, mode):
     mapped = np.load(tmp_path / "x.npy", mmap_mode=mode), np.memmap(tmp_path / "y.bin", mode=mode, dtype=float)
     same = gradient((x, y), chunk=64)
     np.testing.assert_array_equal(gradient(mapped, chunk=64), same)
-    # What is small to send is read from the file.
-    assert source_of(mapped, 64).together == (mode != "c")
+    # Workers read the file; what is not in it is sent.
+    assert source_of(mapped, 64).sent == (64 * 32 if mode == "c" else 0)
     for part in (slice(3, 700), slice(0, 1000, 3), slice(None, None, -1)):
         np.testing.assert_array_equal(gradient([a[part] for a in mapped], chunk=64), gradient((x[part].copy(), y[part].copy()), chunk=64))
     if mode != "r":
