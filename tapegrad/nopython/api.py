@@ -15,10 +15,9 @@ from typing import Any, Literal, TypeVar, overload
 
 from ..array.typing import Argnums, Array, OfFirst
 from ..common.errors import HigherOrderError, UnsupportedInNumbaError
-from ..common.registry import attach, registry
+from ..common.registry import registry
 from ..common.tree import flatten
 from ..common.uninterrupted import uninterrupted
-from ..transforms.functional import Transformed
 
 R = TypeVar("R")
 X = TypeVar("X", bound=Any)
@@ -328,8 +327,6 @@ def by_numba(f, argnums, has_value):
     gradient.modes = derivative.modes
     return gradient
 
-
-attach(Transformed, {"by_numba": staticmethod(by_numba)})
 
 
 def _dispatcher(f, kind, argnums, lanes, mode="forward", out=False):
