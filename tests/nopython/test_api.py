@@ -198,7 +198,7 @@ def calls_a_helper_that_cuts(x):
 
 def solves(x):
     a = np.eye(2)
-    return np.linalg.solve(a, np.array([x, x]))[0]
+    return (np.linalg.pinv(a) @ np.array([x, x]))[0]
 
 
 def undefined(x):
