@@ -197,8 +197,8 @@ def calls_a_helper_that_cuts(x):
 
 
 def solves(x):
-    a = np.eye(2)
-    return (np.linalg.pinv(a) @ np.array([x, x]))[0]
+    a = np.array([[x, 1.0], [2.0, x]])
+    return np.linalg.pinv(a)[0, 0]
 
 
 def undefined(x):
