@@ -153,7 +153,7 @@ def cluster(workers: int):
 
     logging.getLogger("distributed").setLevel(logging.ERROR)
     both = ExitStack()
-    local = both.enter_context(distributed.LocalCluster(n_workers=workers, threads_per_worker=1, dashboard_address=None))
+    local = both.enter_context(distributed.LocalCluster(n_workers=workers, threads_per_worker=1, dashboard_address=":0"))
     client = both.enter_context(distributed.Client(local))
     client.__exit__ = lambda *error: both.close()
     return client

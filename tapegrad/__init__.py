@@ -19,6 +19,7 @@ from .transforms.compiled import compile
 from .tools.comparing.compare import compare
 from .tools.comparing.scaling import compare_scaling
 from .common.version import __version__
+from .array.complex import ComplexTensor
 from .array.creation import (
     arange,
     as_tensor,
@@ -56,7 +57,7 @@ from .transforms.jet import jet
 from .many.sums import distribute, mean_over, sum_over
 from .transforms.loops.api import associative_scan, cond, fori_loop, map, scan, switch, while_loop
 from .tape.modes import enable_grad, is_grad_enabled, no_grad, set_grad_enabled
-from .nopython.api import njit_derivative, njit_grad, njit_jacobian, njit_jvp, njit_value_and_grad, njit_vjp
+from .nopython.api import njit_derivative, njit_grad, njit_hessian, njit_hvp, njit_jacobian, njit_jvp, njit_value_and_grad, njit_vjp
 from .transforms.saving.data import load, save
 from .transforms.saving.save import load_tape
 from .transforms.vmap import vmap
@@ -82,7 +83,7 @@ if not _TYPE_CHECKING:
 
 # What `from tapegrad import *` gives, `dir(tapegrad)` shows and docs/reference.md lists.
 __all__ = [
-    "Dual", "Parameter", "PathWarning", "PerformanceWarning", "Tape", "Tensor", "abs", "absolute", "acos", "acosh", "add",
+    "ComplexTensor", "Dual", "Parameter", "PathWarning", "PerformanceWarning", "Tape", "Tensor", "abs", "absolute", "acos", "acosh", "add",
     "amax", "amin", "arange", "arccos", "arccosh", "arcsin", "arcsinh", "arctan", "arctan2", "arctanh", "array", "array_split",
     "as_tensor", "asin", "asinh", "associative_scan", "astype", "atan", "atan2", "atanh", "autograd", "beta", "betaln", "broadcast_to", "cat",
     "cbrt", "ceil", "check", "checkpoint", "clip", "clone", "compare", "compare_scaling", "compile", "concatenate", "cond",
@@ -96,7 +97,8 @@ __all__ = [
     "linspace", "load", "load_tape", "log", "log10", "log1p", "log2", "log_expit", "log_ndtr", "log_softmax", "logaddexp",
     "logaddexp2", "logit", "logsumexp", "manual_seed", "map", "matmul", "max", "maximum", "mean", "mean_over", "min", "minimum", "mod",
     "moveaxis", "mul", "multiply", "ndtr", "ndtri", "ndtri_exp", "neg", "negate", "negative", "njit_derivative", "njit_grad",
-    "njit_jacobian", "njit_jvp", "njit_value_and_grad", "njit_vjp", "nn", "no_grad", "norm", "ones", "ones_like", "optim", "optimize",
+    "njit_hessian", "njit_hvp", "njit_jacobian", "njit_jvp", "njit_value_and_grad", "njit_vjp", "nn", "no_grad", "norm", "ones", "ones_like",
+    "optim", "optimize",
     "outer", "owens_t", "permute", "pow", "power", "primitive", "prod", "rad2deg", "rand", "rand_like", "randn", "randn_like", "ravel",
     "reciprocal", "rel_entr", "relu", "remainder", "repeat", "reshape", "rgamma", "rint", "roll", "round", "save", "scan", "segment_max",
     "segment_mean", "segment_min", "segment_sum", "set_grad_enabled",

@@ -164,7 +164,7 @@ class Evaluation(contextlib.ExitStack):
         if tracked(x):
             if np.asarray(x._v).dtype.char not in "df":
                 raise DtypeError(f"{what} is a tensor of {x.dtype}, which has no derivative; pass it as .astype(float)")
-            t = apply("clone", (x,))
+            t = apply("clone", (x if self.trace is None else self.trace.inside(x),))
             if self.trace is not None and t._t is self.trace.store:
                 self.trace.variables.add(t._i)
             return t

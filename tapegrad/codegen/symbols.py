@@ -14,11 +14,12 @@ from ..common.errors import InternalError, require
 from ..common.uninterrupted import imported
 
 #: What machine code may refer to outside of itself: LLVM's intrinsics, functions of C and of its vectors, Python's in the stable
-#: interface of 3.11, which all later versions have, and what is `define`d.  So code that is kept runs with any version of them.
+#: interface of 3.11, which all later versions have (as they have `PyGILState_Check`), and what is `define`d.  So code that is kept runs with
+#: any version of them.
 _KNOWN = re.compile(
     r"llvm\.[\w.]+|_ZGV\w+|tapegrad_\w+|malloc|calloc|free|mem(cpy|cmp|move|set)|sched_yield|SwitchToThread|fabs|floor|ceil|trunc|rint|sqrt|erf"
     r"|exp(2|10)?|expm1|log(2|10|1p)?|cbrt|a?(sin|cos|tan)h?|sincos|atan2|pow|hypot|fmod|ldexp|lgamma"
-    r"|_Py_NoneStruct|Py_(Inc|Dec)Ref|PyErr_(Occurred|Clear|BadArgument|CheckSignals)|PyEval_(Save|Restore)Thread|PyGILState_(Ensure|Release)"
+    r"|_Py_NoneStruct|Py_(Inc|Dec)Ref|PyErr_(Occurred|Clear|BadArgument|CheckSignals)|PyEval_(Save|Restore)Thread|PyGILState_(Ensure|Release|Check)"
     r"|PyThread_get_thread_ident|PyThreadState_SetAsyncExc|PyFloat_(As|From)Double|PyLong_(As|From)LongLong|PyNumber_Check|PyIndex_Check"
     r"|PyTuple_([GS]etItem|New|Size)|PyList_GetItem|PyObject_(CheckBuffer|GetBuffer|Type)|PyBuffer_Release|PyBytes_(AsString|Size)"
 )

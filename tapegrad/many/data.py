@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import mmap
 import os
+import threading
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from functools import partial
@@ -25,7 +26,11 @@ from ..transforms.functional import is_number
 
 #: Bytes of a chunk where nobody says how many rows it has: it stays in a processor's cache while it is read several times, and takes
 #: longer than to call what computes with it.
-BYTES = 1 << 20
+BYTES = 1 << 21
+
+
+#: Memory of each thread that chunks are copied to.
+_BUFFERS = threading.local()
 
 
 class Piece:
@@ -97,15 +102,18 @@ class Mapped:
         self.path, self.dtype, self.offset, self.shape = path, dtype, offset, shape
 
     def __getitem__(self, rows):
-        width = self.dtype.itemsize * int(np.prod(self.shape[1:]))
+        width = self.dtype.itemsize * math.prod(self.shape[1:])
         return Mapped(self.path, self.dtype, self.offset + rows.start * width, (rows.stop - rows.start, *self.shape[1:]))
 
-    def load(self):
-        """The array, read: pages of a mapping would stay, and count as this process's memory."""
-        values = np.fromfile(self.path, self.dtype, int(np.prod(self.shape)), offset=self.offset)
-        if values.size < np.prod(self.shape):
+    def read(self, array):
+        """Read the file into an array: pages of a mapping would stay, and count as this process's memory."""
+        with open(self.path, "rb", buffering=0) as file:
+            file.seek(self.offset)
+            rest = memoryview(array).cast("B")
+            while rest and (count := file.readinto(rest)):
+                rest = rest[count:]
+        if rest:
             raise ShapeError(f"{self.path} has become shorter since its array was mapped")
-        return values.reshape(self.shape)
 
     @classmethod
     def of(cls, array):
@@ -127,8 +135,27 @@ class _RowsOf(Piece):
 
     def load(self):
         leaves, structure = self._rows
-        # A copy is in the cache: kernels read several rows at a time, which takes four times as long from memory.
-        return unflatten(structure, [leaf.load() if isinstance(leaf, Mapped) else leaf.copy() for leaf in leaves])
+        return unflatten(structure, [_copied(k, leaf) for k, leaf in enumerate(leaves)])
+
+
+def _copied(k, leaf):
+    """Leaf number `k` in memory of this thread, until the next chunk is there.
+
+    A copy is in the cache: kernels read several rows at a time, which takes four times as long from memory.  Memory that
+    is new for each chunk would have to be cleared by the system.
+    """
+    size, buffers = leaf.dtype.itemsize * math.prod(leaf.shape), vars(_BUFFERS)
+    buffer = buffers.get(k)
+    if buffer is None or buffer.size < size:
+        buffer = np.empty(size, np.uint8)
+        if size <= 4 * BYTES:
+            buffers[k] = buffer
+    array = buffer[:size].view(leaf.dtype).reshape(leaf.shape)
+    if isinstance(leaf, Mapped):
+        leaf.read(array)
+    else:
+        np.copyto(array, leaf)
+    return array
 
 
 class _Arrays(Source):

@@ -207,7 +207,7 @@ def sum_over(function: Callable[..., Any], data: Any, chunk: int | None = None, 
         Parquet file, becomes a dict of its columns; Dask's arrays and DataFrames have chunks of their own.  Chunks come from
         anything that can be iterated again and is no list, tuple or dict, or from a function that returns an iterator.
     chunk : int, optional
-        Rows of a chunk, of arrays and DataFrames.  By default chunks of about 4 MB.
+        Rows of a chunk, of arrays and DataFrames.  By default as many as stay in a processor's cache.
     threads : int, optional
         How many compute chunks at a time, at most ``tg.config.threads``, which is the default.
     client : optional

@@ -38,7 +38,7 @@ def _promoted(token, value):
     return copied
 
 
-def _holds_floats(dtype):
+def holds_floats(dtype):
     """Whether a dtype argument stands for float64, which it does by default."""
     if dtype is None or isinstance(dtype, (types.NoneType, types.Omitted)):
         return True
@@ -51,7 +51,7 @@ def _holds_floats(dtype):
 
 @overload(np.full, target="cpu")
 def _full(shape, fill_value, dtype=None):
-    if isinstance(fill_value, DualType) and _holds_floats(dtype):
+    if isinstance(fill_value, DualType) and holds_floats(dtype):
         token = Token(fill_value.lanes)
 
         def full(shape, fill_value, dtype=None):
@@ -72,7 +72,7 @@ def _full_like(a, fill_value, dtype=None):
 @overload(array)
 def _array(object, dtype=None):
     """``np.array`` of something that may hold dual numbers."""
-    if not contains_dual(object) or not _holds_floats(dtype):
+    if not contains_dual(object) or not holds_floats(dtype):
         return lambda object, dtype=None: np.array(object, dtype)
     if is_dual_array(object):
         return lambda object, dtype=None: object.copy()
@@ -103,7 +103,7 @@ def _array(object, dtype=None):
 
 @overload(np.asarray, target="cpu")
 def _asarray(a, dtype=None):
-    if is_dual_array(a) and _holds_floats(dtype):
+    if is_dual_array(a) and holds_floats(dtype):
         return lambda a, dtype=None: a
     if not isinstance(a, types.Array) and contains_dual(a):
         return lambda a, dtype=None: array(a, dtype)

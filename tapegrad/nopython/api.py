@@ -8,12 +8,15 @@ combination of types.
 
 from __future__ import annotations
 
+import functools
 import inspect
 from collections.abc import Callable
 from typing import Any, Literal, TypeVar, overload
 
 from ..array.typing import Argnums, Array, OfFirst
-from ..common.errors import UnsupportedInNumbaError
+from ..common.errors import HigherOrderError, UnsupportedInNumbaError
+from ..common.registry import registry
+from ..common.tree import flatten
 from ..common.uninterrupted import uninterrupted
 
 R = TypeVar("R")
@@ -239,6 +242,93 @@ def njit_vjp(f: Callable[..., R], argnums: Argnums = 0) -> Callable[..., tuple[R
     return _dispatcher(f, "vjp", argnums, None)
 
 
+def njit_hvp(f: Callable[..., Any], argnums: Argnums = 0) -> Callable[..., Any]:
+    """Product of the Hessian with a direction in nopython code, by dual numbers in both sweeps of reverse mode.
+
+    Parameters
+    ----------
+    f : function or Numba dispatcher
+        Returns one number.
+    argnums : int or tuple of int
+        Positions of the differentiated arguments: numbers, and float64 or float32 arrays.
+
+    Returns
+    -------
+    Numba dispatcher
+        Takes the arguments of `f`, then one direction for each differentiated argument, of its shape; returns the product,
+        shaped like the direction, a tuple if `argnums` is one.
+
+    Raises
+    ------
+    UnsupportedInNumbaError
+        On the first call, if `f` does something that has no second derivative here.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import tapegrad as tg
+    >>> tg.njit_hvp(lambda x: x[0] ** 2 * x[1])(np.array([1.0, 3.0]), np.array([1.0, 0.0]))
+    array([6., 2.])
+    """
+    return _dispatcher(f, "hvp", argnums, None)
+
+
+def njit_hessian(f: Callable[..., Any], argnum: int = 0, *, lanes: int | None = None) -> Callable[..., Any]:
+    """Hessian in nopython code, by one argument.
+
+    Parameters
+    ----------
+    f : function or Numba dispatcher
+        Returns one number.
+    argnum : int
+        Position of the differentiated argument, a number or an array of floats.
+    lanes : int, optional
+        Columns in one pass: 1, 2, 4, 8 or 16; by default 8.
+
+    Returns
+    -------
+    Numba dispatcher
+        Takes the arguments of `f`; returns an array of shape ``x.shape + x.shape`` (a number for a number), symmetric to the last bit.
+
+    Raises
+    ------
+    UnsupportedInNumbaError
+        On the first call, if `f` does something that has no second derivative here.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import tapegrad as tg
+    >>> tg.njit_hessian(lambda x: x[0] ** 2 * x[1])(np.array([1.0, 3.0]))
+    array([[6., 2.],
+           [2., 0.]])
+    """
+    return _dispatcher(f, "hessian", argnum, lanes)
+
+
+def by_numba(f, argnums, has_value):
+    """What `grad` and `value_and_grad` return with ``via="numba"``."""
+    derivative = (njit_value_and_grad if has_value else njit_grad)(f, argnums)
+    from numba.core.errors import TypingError
+
+    @functools.wraps(f)
+    def gradient(*args, **kwargs):
+        if any(isinstance(leaf, (registry.Tensor, registry.Dual)) for leaf in flatten((args, kwargs))[0]):
+            raise HigherOrderError('via="numba" gives first derivatives, at floats and arrays; leave it out where these are themselves differentiated')
+        try:
+            return derivative(*args, **kwargs)
+        except TypingError as error:  # (an argument that Numba has no type for)
+            raise UnsupportedInNumbaError(
+                f'{f.__name__} with via="numba": Numba has no type for what it is called with; give it numbers, arrays and tuples of them'
+            ) from error
+
+    gradient.modes = derivative.modes
+    return gradient
+
+
+registry.by_numba = by_numba
+
+
 def _dispatcher(f, kind, argnums, lanes, mode="forward", out=False):
     """A dispatcher with the parameters of `f`."""
     with uninterrupted:
@@ -262,10 +352,11 @@ def _dispatcher(f, kind, argnums, lanes, mode="forward", out=False):
     if mode not in ("auto", "forward", "reverse") or lanes is not None and mode == "reverse":
         raise UnsupportedInNumbaError(f"mode={mode!r}: it is \"auto\", \"forward\" or \"reverse\", and lanes are for forward mode.")
     chosen = _positions(argnums, len(parameters), function.__name__)
-    if kind in ("derivative", "jacobian") and not isinstance(argnums, int):
+    if kind in ("derivative", "jacobian", "hessian") and not isinstance(argnums, int):
         raise UnsupportedInNumbaError(f"njit_{kind} takes one position, not {argnums!r}.")
     names = [p.name for p in parameters]
-    extra = {"jvp": [f"tangent_{names[k]}" for k in chosen], "vjp": ["seed"]}.get(kind, [f"out_{names[k]}" for k in chosen] if out else [])
+    tangents = [f"tangent_{names[k]}" for k in chosen]
+    extra = {"jvp": tangents, "hvp": tangents, "vjp": ["seed"]}.get(kind, [f"out_{names[k]}" for k in chosen] if out else [])
     defaults = [] if extra else [p.default for p in parameters if p.default is not p.empty]
     request = Request(f, kind, chosen, isinstance(argnums, int), lanes, mode if lanes is None else "forward", out)
     name = f"{kind}_of_{function.__name__}" if function.__name__.isidentifier() else kind

@@ -19,6 +19,7 @@ from numba.core.typing.templates import AbstractTemplate, AttributeTemplate, inf
 from numba.extending import overload, register_jitable
 
 from ..rules.table import BY_NAME
+from .allocate import holds_floats
 from .builtins import extremum_of
 from .scalars import IN_PLACE, OPERATORS
 from .types import Token, common_dual, compiled_only, element, is_dual_array, is_real
@@ -153,6 +154,9 @@ for _function, _loop in (
 ):  # fmt: skip
     _of_one(_function, _loop)
 _both(np.cumsum, "cumsum")(lambda a: _cumsum if is_dual_array(a) and a.ndim == 1 else None)
+
+
+_both(compiled_only("astype"), "astype")(lambda a, dtype: (lambda a, dtype: a.copy()) if is_dual_array(a) and holds_floats(dtype) else None)
 
 
 @overload(abs, target="cpu")

@@ -26,7 +26,7 @@ from numba.core.untyped_passes import MakeFunctionToJitFunction
 from ..common.errors import UnsupportedInNumbaError
 from ..common.uninterrupted import uninterrupted
 from ..common.waiting import waiting
-from . import arrays  # noqa: F401  (registers operations)
+from . import algebra, arrays  # noqa: F401  (they register operations)
 from .broadcast import BroadcastPass
 from .rewrite import VARIANT, dual_pass
 

@@ -33,7 +33,7 @@ _NUMBERS = itertools.count()
 
 @dataclass(frozen=True, eq=False)
 class Request:
-    """What is wanted: `kind` is one of value_and_grad, grad, jvp, derivative, jacobian."""
+    """What is wanted: `kind` is one of value_and_grad, grad, jvp, vjp, derivative, jacobian, hvp, hessian."""
 
     function: object
     kind: str
@@ -141,7 +141,7 @@ def driver_of(request):
                 f"the derivative of {request.name} is differentiated again: nopython code has first derivatives only. "
                 "Take the outer derivative outside of Numba, on the Python function."
             )
-        made = _reverse(request, argument_types)
+        made = _second(request, argument_types) if request.kind in ("hvp", "hessian") else _reverse(request, argument_types)
         if made is not None:
             return made
         count = len(argument_types) - (len(request.argnums) if request.kind == "jvp" else 0)
@@ -185,6 +185,32 @@ def _reverse(request, argument_types):
             return _made(_reverse_text(request, name, made, len(argument_types) + (request.kind == "vjp")), {**_PIECES, **made.names}, name)
     request.taken[str(tuple(argument_types))] = {"mode": "forward", "because": reason}
     return None
+
+
+def _second(request, argument_types):
+    """The driver of second derivatives: dual numbers in both sweeps."""
+    chosen, product = request.argnums, request.kind == "hvp"
+    count = len(argument_types) - (len(chosen) if product else 0)
+    _check_arguments(request, argument_types, count)
+    lanes = 1 if product else _lanes(request, argument_types)
+    made = Reverse(request, argument_types[:count], types.float64, lanes)
+    _check_result(request, made.result)
+    request.taken[str(tuple(argument_types))] = {"mode": "forward over reverse", "bytes kept for each turn of the loop at a line": made.report}
+    given = [*[f"a{k}" for k in range(count)], *([f"t{k}" for k in chosen] if product else [])]
+    run = [*made.start, *made.zeros, f"(r, g), code, said = sweeps(1.0, {made.values})"]
+    head = f"{', '.join(given)}, = arguments"
+    if product:
+        lines = [head, *run, f"return tangents({made.leaves.gradient()}), code, said"]
+    elif made.leaves.numbers:
+        lines = [head, "c = 0", *run, "return component(g[0], 0), code, said"]
+    else:
+        a = f"a{chosen[0]}"
+        turn = [*run, "collect_rows(out, s0.reshape(-1), -c, LANES)", "c += LANES", "if c >= n or code:", "    break"]
+        mirrored = ["for i in range(n):", "    for j in range(i):", "        out[i, j] = out[j, i]"]
+        lines = [head, f"c, n = 0, {a}.size", "out = np.zeros((n, n))", "while True:", *["    " + line for line in turn], *mirrored,
+                 f"return out.reshape({a}.shape + {a}.shape), code, said"]  # fmt: skip
+    name = f"driver_{request.identity}"
+    return _made(_function(name, lines), {**_PIECES, **made.names, "token": Token(lanes), "LANES": lanes}, name)
 
 
 def _reverse_text(request, name, made, count):
@@ -279,7 +305,7 @@ def _lanes(request, argument_types):
 
 def _check_arguments(request, argument_types, count):
     for position, k in enumerate(request.argnums):
-        ty, tangent = argument_types[k], argument_types[count + position] if request.kind == "jvp" else None
+        ty, tangent = argument_types[k], argument_types[count + position] if request.kind in ("jvp", "hvp") else None
         scalar = isinstance(ty, (types.Float, types.Integer))
         what = f"argument {k} is {ty}"
         if request.kind == "derivative" and not scalar:
@@ -300,7 +326,7 @@ def _check_result(request, result):
         if isinstance(element(ty), (types.Boolean, types.Integer)) and not isinstance(ty, types.IntegerLiteral):
             request.refuse(f"it returns {ty}, which has no derivative",
                            "return a float, or convert a constant with float(...) or .astype(float)")
-    if request.kind in ("grad", "value_and_grad"):
+    if request.kind in ("grad", "value_and_grad", "hvp", "hessian"):
         if not isinstance(result, DualType) and not is_real(result):
             request.refuse(f"it returns {result}", "a gradient is of one number; return r[0] of an array of one element, use "
                            "njit_jacobian for a 1-d array, njit_jvp for anything else")

@@ -96,7 +96,7 @@ def is_users(function, typing_context):
     return not any(module == name or (module or "").startswith(name + ".") for name in _LIBRARIES)
 
 
-def _among(function, functions):
+def among(function, functions):
     return any(function is one for one in functions)
 
 
@@ -160,7 +160,7 @@ class Activity:
 
     def _call(self, target, expr, active):
         function = resolve(self.ir, expr.func)
-        if _among(function, (len, range, print, *EMPTY)):
+        if among(function, (len, range, print, *EMPTY)):
             return
         if active:
             self.mark(target)
@@ -243,7 +243,7 @@ class DualPass(FunctionPass):
             s.value = ir.Expr.build_list([bound("item", promotion(v, loc), loc) for v in expr.items], loc)
         elif expr.op == "call":
             function = resolve(func_ir, expr.func)
-            if active and _among(function, FRESH):
+            if active and among(function, FRESH):
                 if function is np.array:
                     # (Numba writes `np.array` of a list out, for dtypes that NumPy has.)
                     expr = ir.Expr.call(bound("array", ir.Global("array", array, loc), loc), expr.args, expr.kws, loc)

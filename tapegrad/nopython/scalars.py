@@ -128,14 +128,14 @@ def plain(expr):
     return expr.op in ("arg", "const") or all(plain(arg) for arg in expr.args)
 
 
-def _splat(b, scalar, lanes):
+def splat(b, scalar, lanes):
     vector = ir.VectorType(F64, lanes)
     first = b.insert_element(ir.Constant(vector, ir.Undefined), scalar, I32(0))
     order = ir.Constant(ir.VectorType(I32, lanes), [0] * lanes)
     return b.shuffle_vector(first, ir.Constant(vector, ir.Undefined), order)
 
 
-def _absolute_product(b, tangent, partial):
+def absolute_product(b, tangent, partial):
     zeros = ir.Constant(tangent.type, [0.0] * tangent.type.count)
     nothing = b.fcmp_ordered("==", tangent, zeros)
     flat = b.fcmp_ordered("==", partial, zeros)
@@ -149,9 +149,9 @@ def combine(builder, exprs, emitter, tangents, lanes):
         if tangent is None or expr is None or (expr.is_const and expr.args[0] == 0.0):
             continue
         scalar = emitter.number(expr)
-        partial = _splat(builder, scalar, lanes)
+        partial = splat(builder, scalar, lanes)
         if not plain(expr):
-            part = _absolute_product(builder, tangent, partial)
+            part = absolute_product(builder, tangent, partial)
             total = part if total is None else builder.fadd(total, part)
         elif total is None:
             total = builder.fmul(tangent, partial)

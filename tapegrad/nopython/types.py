@@ -115,6 +115,11 @@ for _ty in (types.Integer, types.Float, types.Boolean, types.IntegerLiteral, typ
     lower_cast(_ty, DualType)(_real_to_dual)
 
 
+@lower_constant(DualType)
+def _constant_dual(context, builder, ty, number):
+    return build(context, builder, ty, F64(float(number)))
+
+
 class Token:
     """Python object for a dtype of dual numbers, e.g. in ``np.zeros(n, token)`` in nopython code."""
 
@@ -158,6 +163,13 @@ def common_dual(*tys):
     if len(duals) != 1 or not all(isinstance(ty, DualType) or is_real(ty) for ty in tys):
         return None
     return duals.pop()
+
+
+def primal_type(ty):
+    """A type with float64 in place of dual numbers."""
+    if isinstance(ty, DualType):
+        return types.float64
+    return types.Array(types.float64, ty.ndim, ty.layout) if is_dual_array(ty) else ty
 
 
 def contains_dual(ty):

@@ -1,4 +1,4 @@
-"""`numpy.fft`: its functions of plain data; of tensors they raise, as complex numbers carry no derivative yet."""
+"""`numpy.fft`: the same functions, which also take lists of tensors."""
 
 from typing import TYPE_CHECKING
 

@@ -166,6 +166,10 @@ class Trace:
         self.variables.add(t._i)
         return t
 
+    def inside(self, t):
+        """A tensor with respect to which a derivative inside is taken, as one that is differentiated on this tape."""
+        return t
+
     def _leaf(self, value):
         t = live_tensor(normalise(value))
         t._k = object()

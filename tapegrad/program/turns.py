@@ -68,12 +68,13 @@ from .stretch import (
 #: Words of a loop: lengths of carry, captured values, element and result; rows (turns, 0 if these are not known), whether they are
 #: known, whether it goes from the end; carries kept, the turn from which on all are, and how many are computed again at a
 #: time; the generation, turns that were run, the
-#: address of the class of interruptions.  Then tables of each generation, forward and back: number of paths, address of the addresses of
+#: address of the class of interruptions; of turns that carry nothing (`program.lanes`) what shares chunks between threads (0: nothing), what runs
+#: one, and how many there are.  Then tables of each generation, forward and back: number of paths, address of the addresses of
 #: their words, words that the tables of one take, and adjoints of captured values, at most.
 (
     S_CARRY, S_CAPTURED, S_ELEMENT, S_RESULT, S_ROWS, S_BOUNDED, S_REVERSE, S_CAPACITY, S_DENSE, S_ROOM, S_GENERATION, S_TURNS, S_INTERRUPT,
-    S_TABLES,
-) = range(14)  # fmt: skip
+    S_SHARE, S_CHUNK, S_CHUNKS, S_TABLES,
+) = range(17)  # fmt: skip
 #: Words of a table.
 TABLE = 3
 LOOP_WORDS = S_TABLES + 4 * TABLE
@@ -90,18 +91,18 @@ clear_error = c_function("PyErr_Clear", "void")
 
 
 @helper
-def _words(loop, paths, longest):
+def run_words(loop, paths, longest):
     """Words of the block of a run: its own, two rows, (address, what is to be given back) of each path, tables, adjoints of captured values."""
     return RUN_WORDS + 2 * load_int(loop + 8 * S_CARRY) + 2 * paths + 2 * longest
 
 
 @helper
-def _table_of(loop, generation, back):
+def table_of(loop, generation, back):
     return loop + 8 * (S_TABLES + TABLE * (2 * generation + back))
 
 
 @helper
-def _prepare(p, loop, table, paths, longest, captured, xs):
+def prepare(p, loop, table, paths, longest, captured, xs):
     """Begin the words of a run on so many paths; there may be more meanwhile, for which it has no room."""
     carry = load_int(loop + 8 * S_CARRY)
     store_int(p + 8 * T_PATHS, paths)
@@ -127,7 +128,7 @@ def _prepare(p, loop, table, paths, longest, captured, xs):
 
 
 @helper
-def _results(p, loop, ys, word):
+def results(p, loop, ys, word):
     """Let a word be the address of the first row of results (or of their adjoints)."""
     step = 8 * load_int(loop + 8 * S_RESULT)
     if load_int(loop + 8 * S_REVERSE) != 0:
@@ -157,12 +158,12 @@ def _from(p, turn, carry, capacity, stride, dense, store, log):
 @compiled("int64(int64, int64)")
 def room(loop, generation):
     """Words that a run forward takes."""
-    table = _table_of(loop, generation, 0)
-    return _words(loop, load_int(table), load_int(table + 16))
+    table = table_of(loop, generation, 0)
+    return run_words(loop, load_int(table), load_int(table + 16))
 
 
 @helper
-def _kept(loop, z):
+def kept_of(loop, z):
     """Where a result has the head of what is kept."""
     outputs = load_int(loop + 8 * S_CARRY) + load_int(loop + 8 * S_ROWS) * load_int(loop + 8 * S_RESULT)
     return z + 8 * outputs
@@ -184,7 +185,7 @@ def _stride(loop):
 
 
 @helper
-def _logged(loop):
+def logged(loop):
     """Words of the paths that are kept."""
     if load_int(loop + 8 * S_BOUNDED) != 0:
         return (load_int(loop + 8 * S_ROWS) - load_int(loop + 8 * S_DENSE) + 7) // 8
@@ -192,12 +193,12 @@ def _logged(loop):
 
 
 @helper
-def _begin(p, loop, table, paths, longest, carry, captured, xs, z):
-    _prepare(p, loop, table, paths, longest, captured, xs)
-    _results(p, loop, z + 8 * load_int(loop + 8 * S_CARRY), T_YS)
-    log = _kept(loop, z) + 8 * HEAD
+def begin_run(p, loop, table, paths, longest, carry, captured, xs, z):
+    prepare(p, loop, table, paths, longest, captured, xs)
+    results(p, loop, z + 8 * load_int(loop + 8 * S_CARRY), T_YS)
+    log = kept_of(loop, z) + 8 * HEAD
     dense = load_int(loop + 8 * S_DENSE) if load_int(loop + 8 * S_BOUNDED) != 0 else -1
-    _from(p, 0, carry, load_int(loop + 8 * S_CAPACITY), _stride(loop), dense, log + 8 * _logged(loop), log)
+    _from(p, 0, carry, load_int(loop + 8 * S_CAPACITY), _stride(loop), dense, log + 8 * logged(loop), log)
     if dense >= 0:
         store_int(p + 8 * T_LOGGED, load_int(loop + 8 * S_ROWS) - dense)
 
@@ -205,8 +206,8 @@ def _begin(p, loop, table, paths, longest, carry, captured, xs, z):
 @compiled("void(int64, int64, int64, int64, int64, int64, int64)")
 def begin(p, loop, generation, carry, captured, xs, z):
     """Begin a run forward in a block of `room`; no path may be added in between."""
-    table = _table_of(loop, generation, 0)
-    _begin(p, loop, table, load_int(table), load_int(table + 16), carry, captured, xs, z)
+    table = table_of(loop, generation, 0)
+    begin_run(p, loop, table, load_int(table), load_int(table + 16), carry, captured, xs, z)
 
 
 @compiled("void(int64, int64, int64, int64)")
@@ -214,7 +215,7 @@ def end(p, loop, generation, z):
     """Write what there is besides the results."""
     turn, width = load_int(p + 8 * T_TURN), load_int(p + 8 * T_WIDTH)
     copy_bytes(z, load_int(p + 8 * T_ROWS) + (turn & 1) * width, width)
-    head = _kept(loop, z)
+    head = kept_of(loop, z)
     store_double(head, float(turn))
     store_double(head + 8, float(load_int(p + 8 * T_STRIDE)))
     store_double(head + 16, float(generation))
@@ -222,7 +223,7 @@ def end(p, loop, generation, z):
 
 
 @helper
-def _interrupted(loop):
+def interrupted(loop):
     """Whether there was an interruption; if so, it is raised where Python goes on."""
     state = ensure_interpreter()
     found = check_signals()
@@ -237,17 +238,17 @@ def _interrupted(loop):
 def forward(loop, carry, captured, xs, z):
     """All turns; returns why it has ended: MORE or STOPPED if all is well."""
     generation = load_int(loop + 8 * S_GENERATION)
-    table = _table_of(loop, generation, 0)
+    table = table_of(loop, generation, 0)
     paths, longest = load_int(table), load_int(table + 16)
-    p = allocate(8 * _words(loop, paths, longest))
+    p = allocate(8 * run_words(loop, paths, longest))
     if p == 0:
         return NO_MEMORY
-    _begin(p, loop, table, paths, longest, carry, captured, xs, z)
+    begin_run(p, loop, table, paths, longest, carry, captured, xs, z)
     bounded, rows = load_int(loop + 8 * S_BOUNDED), load_int(loop + 8 * S_ROWS)
     why = MORE
     while why == MORE and (bounded == 0 or load_int(p + 8 * T_TURN) < rows):
         turn = load_int(p + 8 * T_TURN)
-        if turn > 0 and _interrupted(loop):
+        if turn > 0 and interrupted(loop):
             why = INTERRUPTED
             break
         store_int(p + 8 * T_LIMIT, turn + CHUNK if bounded == 0 else min(rows, turn + CHUNK))
@@ -322,7 +323,7 @@ def _back_between(p, q, low, high, carry, room):
 @compiled("int64(int64, int64, int64, int64, int64, int64, int64)")
 def back(loop, seeds, carry, captured, xs, z, result):
     """The adjoints of carry, captured values and elements, into `result`, which is zero before."""
-    head, capacity, room = _kept(loop, z), load_int(loop + 8 * S_CAPACITY), load_int(loop + 8 * S_ROOM)
+    head, capacity, room = kept_of(loop, z), load_int(loop + 8 * S_CAPACITY), load_int(loop + 8 * S_ROOM)
     count, stride, generation = int(load_double(head)), int(load_double(head + 8)), int(load_double(head + 16))
     bounded, turns, dense = load_int(loop + 8 * S_BOUNDED) != 0, load_int(loop + 8 * S_ROWS), load_int(loop + 8 * S_DENSE)
     # What is kept may come from a file: more turns, or more carries, than there can be.
@@ -330,18 +331,18 @@ def back(loop, seeds, carry, captured, xs, z, result):
         return UNKNOWN
     if bounded and (count != turns or stride != _stride(loop)) or not bounded and capacity > 0 and count > capacity * stride:
         return UNKNOWN
-    table, before = _table_of(loop, generation, 1), _table_of(loop, generation, 0)
+    table, before = table_of(loop, generation, 1), table_of(loop, generation, 0)
     paths, longest, others, most = load_int(table), load_int(table + 16), load_int(before), load_int(before + 16)
-    p = allocate(8 * _words(loop, paths, longest))
-    q = allocate(8 * _words(loop, others, most))
+    p = allocate(8 * run_words(loop, paths, longest))
+    q = allocate(8 * run_words(loop, others, most))
     if p == 0 or q == 0:
         return NO_MEMORY
     length, captures, width = load_int(loop + 8 * S_CARRY), load_int(loop + 8 * S_CAPTURED), 8 * load_int(loop + 8 * S_CARRY)
-    _prepare(p, loop, table, paths, longest, captured, xs)
-    _prepare(q, loop, before, others, most, captured, xs)
-    _results(p, loop, seeds + width, T_YBAR)
+    prepare(p, loop, table, paths, longest, captured, xs)
+    prepare(q, loop, before, others, most, captured, xs)
+    results(p, loop, seeds + width, T_YBAR)
     scratch = allocate(8 * load_int(loop + 8 * S_ROWS) * load_int(loop + 8 * S_RESULT) + 8) if bounded and dense > 0 else 0
-    _results(q, loop, scratch, T_YS)
+    results(q, loop, scratch, T_YS)
     sums = result + width
     store_int(p + 8 * T_SUMS, sums)
     xbar = sums + 8 * captures
@@ -354,7 +355,7 @@ def back(loop, seeds, carry, captured, xs, z, result):
         store_double(rows + width + 8 * k, 0.0)
     copy_bytes(rows + (count & 1) * width, seeds, width)
     log = head + 8 * HEAD
-    store = log + 8 * _logged(loop)
+    store = log + 8 * logged(loop)
     hold(p)
     why, coarse, last = MORE, (count + stride - 1) // stride, count
     if bounded:
@@ -379,24 +380,3 @@ def back(loop, seeds, carry, captured, xs, z, result):
     release(q)
     release(p)
     return why
-
-
-# ---- as the loop of a ufunc -------------------------------------------------------------
-
-
-@compiled("void(int64, int64, int64, int64)")
-def forward_call(args, dims, steps, loop):
-    """`forward` of carry, captured values, rows, result, and a number: whether all is well."""
-    why = forward(loop, load_int(args), load_int(args + 8), load_int(args + 16), load_int(args + 24))
-    store_double(load_int(args + 32), 1.0 if why <= STOPPED else 0.0)
-
-
-@compiled("void(int64, int64, int64, int64)")
-def back_call(args, dims, steps, loop):
-    """`back` of adjoints, carry, captured values, rows, what is kept, result, and a number: whether all is well."""
-    result = load_int(args + 40)
-    length = load_int(loop + 8 * S_CARRY) + load_int(loop + 8 * S_CAPTURED) + load_int(loop + 8 * S_ROWS) * load_int(loop + 8 * S_ELEMENT)
-    for k in range(length):
-        store_double(result + 8 * k, 0.0)
-    why = back(loop, load_int(args), load_int(args + 8), load_int(args + 16), load_int(args + 24), load_int(args + 32), result)
-    store_double(load_int(args + 48), 1.0 if why == MORE else 0.0)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from ..common.errors import require
+from ..common.uninterrupted import imported
 from . import lang as L
 from . import shapes as S
 from .table import structural
@@ -36,16 +37,25 @@ def _doubled(half, n, factor):
 
 
 def _fourier_value(x, axes=(-1,), forward=True, source="complex", target="complex", n=0, twofold=False):
-    x = np.asarray(x)
+    fft, x = imported("scipy.fft"), np.asarray(x)
     if source == "real" and target == "half":
-        half = np.fft.rfft(x, n)
+        half = fft.rfft(x, n)
         return as_parts(_doubled(half, n, 2.0) if twofold else half)
     if source == "half":
         half = as_complex(x)
-        return np.fft.irfft(half if twofold else _doubled(half.copy(), n, 0.5), n, norm="forward")
+        return fft.irfft(half if twofold else _doubled(half.copy(), n, 0.5), n, norm="forward")
     z = x if source == "real" else as_complex(x)
-    z = np.fft.fftn(z, axes=axes) if forward else np.fft.ifftn(z, axes=axes, norm="forward")
-    return np.ascontiguousarray(z.real) if target == "real" else as_parts(z)
+    if target == "complex":
+        return as_parts(fft.fftn(z, axes=axes) if forward else fft.ifftn(z, axes=axes, norm="forward"))
+    # The real part is the signal of the frequencies that are left when each is added to the conjugate of its opposite.
+    *others, axis = axes
+    z = fft.fftn(z, axes=others) if others and forward else fft.ifftn(z, axes=others, norm="forward") if others else z
+    z = np.moveaxis(z.conj() if forward else z, axis, -1)
+    half = z[..., : z.shape[-1] // 2 + 1].astype(np.result_type(z, np.complex64))
+    half[..., 1:] += z[..., : (z.shape[-1] - 1) // 2 : -1].conj()
+    half[..., 1:] *= 0.5
+    half[..., 0].imag = 0.0
+    return np.moveaxis(fft.irfft(half, z.shape[-1], norm="forward"), -1, axis)
 
 
 def _fourier_shape(x, axes=(-1,), forward=True, source="complex", target="complex", n=0, twofold=False):

@@ -25,6 +25,7 @@ from ..autograd.tape import Tape
 from ..common.errors import CheckError, GradientError, OptionError, StructureError, UnsupportedFunctionError, noted
 from ..common.printing import table
 from ..common.tree import flatten
+from ..nopython.api import njit_jvp, njit_vjp
 from ..transforms import functional
 
 #: dtype character -> relative tolerance of values, of derivatives by differences, of two exact derivatives.
@@ -388,6 +389,21 @@ def _same(problem, check, d, way, tangents):
     )  # fmt: skip
 
 
+def _numba(problem, check):
+    """Compiled by Numba and differentiated from its source: reverse mode and dual numbers, beside the recording and differences."""
+    args = [a._v if isinstance(a, Tensor) else a for a in problem.arguments_at(problem.points)]
+    result, chosen = problem.reference(*args), tuple(problem.argnums)
+    seeds = tuple(w if w.ndim else float(w) for w in problem.weights)
+    _, gradients = njit_vjp(problem.reference, chosen)(*args, seeds if isinstance(result, tuple) else seeds[0])
+    for k, ours, theirs in zip(chosen, gradients, problem.reverse()):
+        _alike(problem, check, f"the gradient of argument {k} inside Numba", ours, "the recorded one", theirs)
+    _by_differences(problem, check, lambda way: _dot(gradients, way))
+    along = njit_jvp(problem.reference, chosen)
+    for d, way in enumerate(problem.ways):
+        tangents = along(*args, *[v if v.ndim else float(v) for v in map(np.asarray, way)])[1]
+        _same(problem, check, d, way, tangents if isinstance(result, tuple) else [tangents])
+
+
 #: Name -> what is compared, the check (problem, Check) -> None.
 CHECKS = {
     "value": ("value on tensors, on plain arrays", _value),
@@ -398,9 +414,10 @@ CHECKS = {
     "replay": ("replays at other points, differences", _replay),
     "kernel": ("machine code, sweeps", _kernel),
     "second": ("second derivatives in each nesting, differences", _second),
+    "numba": ("compiled by Numba, in both modes; recorded; differences", _numba),
 }
-#: Checks of a higher order than the first.
-ORDERS = {"second": 2}
+#: Checks of a higher order than the first; that of what Numba compiles is made where it is named only.
+ORDERS = {"second": 2, "numba": 3}
 
 
 def check(
@@ -435,7 +452,8 @@ def check(
         points, once in another thread, beside a plain run there), ``"kernel"`` (value and
         gradients by machine code, beside sweeps; a function that has none is said to have none)
         and ``"second"`` (second derivatives by reverse and forward mode in each nesting, beside
-        differences of gradients); by default all that `order` includes.
+        differences of gradients); by default all that `order` includes.  ``"numba"``, if it is named: the function, or `reference`,
+        compiled by Numba and differentiated from its source in both modes (`njit_vjp`, `njit_jvp`), beside the recording and differences.
     order : {1, 2}
         Up to which derivatives are checked.
 

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from ..program.finish import FinishedTape
     from .replay.stats import Stats
 
+Via = Literal["record", "numba"]
 R = TypeVar("R", bound=Any, covariant=True)
 X = TypeVar("X", bound=Any)
 Y = TypeVar("Y", bound=Any)
@@ -376,6 +377,14 @@ class _ValueAndGrad(Transformed[Any]):
         return self._contained(structures, list(map(normalise, gradients)))
 
 
+def _made_via(via, kind, fun, argnums, has_aux):
+    if via == "record":
+        return kind(fun, argnums, has_aux)
+    if via != "numba" or has_aux or kind is _ConjugateGrad:
+        raise OptionError(f'via={via!r}: it is "record" or "numba", and "numba" is for functions that return one real number, without has_aux')
+    return registry.by_numba(fun, argnums, kind._has_value)
+
+
 class _Grad(_ValueAndGrad):
     _has_value = False
 
@@ -429,11 +438,11 @@ def value_and_grad(
 ) -> Transformed[tuple[tuple[float, Any], X]]: ...
 @overload
 def value_and_grad(
-    fun: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False, *, argnum: Argnums | None = None
+    fun: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False, *, argnum: Argnums | None = None, via: Via = "record"
 ) -> Transformed[tuple[Any, Any]]: ...  # fmt: skip
 def value_and_grad(
     fun: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False, *, argnum: Argnums | None = None,
-    kernel: None = None,
+    kernel: None = None, via: Via = "record",
 ) -> Transformed[Any]:  # fmt: skip
     """The value of a scalar function together with its gradient.
 
@@ -449,6 +458,9 @@ def value_and_grad(
         Whether `fun` returns a pair of which only the first part is differentiated.
     kernel : None
         An option of `jit`; here it is refused.
+    via : {"record", "numba"}
+        ``"numba"``: `fun` is compiled by Numba and differentiated from its source, loops and all, with no recording, as by
+        `njit_value_and_grad`.  It takes what that takes: numbers, arrays, tuples.
 
     Returns
     -------
@@ -465,6 +477,8 @@ def value_and_grad(
         An argument is an array of integers; or `fun` returns a truth value or integers.
     HigherOrderError
         An argument, or a number that `fun` uses, is itself being differentiated.
+    UnsupportedInNumbaError
+        With ``via="numba"``: `fun` does something that is not followed there; the message has its line.
 
     Examples
     --------
@@ -473,7 +487,7 @@ def value_and_grad(
     >>> g(np.array([1.0, 2.0]))
     (5.0, array([2., 4.]))
     """
-    return _ValueAndGrad(fun, chosen(argnums, argnum, kernel), has_aux)
+    return _made_via(via, _ValueAndGrad, fun, chosen(argnums, argnum, kernel), has_aux)
 
 
 @overload
@@ -499,17 +513,17 @@ def grad(
 @overload
 def grad(
     fun: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False, *, argnum: Argnums | None = None,
-    conjugate: bool = False, holomorphic: bool = False,
+    conjugate: bool = False, holomorphic: bool = False, via: Via = "record",
 ) -> Transformed[Any]: ...  # fmt: skip
 def grad(
     fun: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False, *, argnum: Argnums | None = None,
-    kernel: None = None, conjugate: bool = False, holomorphic: bool = False,
+    kernel: None = None, conjugate: bool = False, holomorphic: bool = False, via: Via = "record",
 ) -> Transformed[Any]:  # fmt: skip
     """The gradient of a scalar function.
 
     Parameters
     ----------
-    fun, argnums, has_aux, argnum, kernel
+    fun, argnums, has_aux, argnum, kernel, via
         As of `value_and_grad`.
     conjugate : bool
         Of complex arguments the conjugate of the gradient ``dL/dRe + i dL/dIm``, as in JAX and HIPS autograd.
@@ -529,8 +543,8 @@ def grad(
     """
     argnums = chosen(argnums, argnum, kernel)
     if holomorphic:
-        return _ConjugateGrad(RealPart(fun, has_aux), argnums, has_aux)
-    return (_ConjugateGrad if conjugate else _Grad)(fun, argnums, has_aux)
+        fun = RealPart(fun, has_aux)
+    return _made_via(via, _ConjugateGrad if conjugate or holomorphic else _Grad, fun, argnums, has_aux)
 
 
 @overload

@@ -223,7 +223,7 @@ def test_processes_of_joblib():
 
 def test_dask():
     distributed, array = pytest.importorskip("distributed"), pytest.importorskip("dask.array")
-    with distributed.Client(processes=False, n_workers=2, threads_per_worker=1, dashboard_address=None) as client:
+    with distributed.Client(processes=False, n_workers=2, threads_per_worker=1, dashboard_address=":0") as client:
         assert bits(tg.value_and_grad(tg.sum_over(logistic, DATA, chunk=17, client=client))) == HERE
         collections = tuple(array.from_array(a, chunks=(17, *a.shape[1:])) for a in DATA)
         for data in (collections, tuple(a.persist() for a in collections)):
@@ -235,7 +235,7 @@ def test_processes_of_dask_of_which_one_is_killed(tmp_path):
     distributed = pytest.importorskip("distributed")
     mark = tmp_path / "mark"
     mark.write_text(str(os.getpid()))
-    with distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster, distributed.Client(cluster) as client:
+    with distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0") as cluster, distributed.Client(cluster) as client:
         assert bits(tg.value_and_grad(tg.sum_over(logistic, DATA, chunk=17, client=client))) == HERE
         assert bits(tg.value_and_grad(tg.sum_over(Dying(str(mark)), DATA, chunk=17, client=client))) == HERE
     assert not mark.exists()

@@ -29,14 +29,14 @@ def checked_frame(tys):
     """`runtime.frame` that raises where it would write or read outside of the stack's memory."""
     size, push, pop = _frame(tys)
 
-    @numba.njit
+    @numba.njit(no_cpython_wrapper=True, no_cfunc_wrapper=True)  # (there is no wrapper of dual numbers)
     def checked_push(stack, values):
         used, capacity = held(stack)
         if used + size > capacity:
             raise RuntimeError("written past the end of the stack")
         push(stack, values)
 
-    @numba.njit
+    @numba.njit(no_cpython_wrapper=True, no_cfunc_wrapper=True)  # (there is no wrapper of dual numbers)
     def checked_pop(stack):
         if held(stack)[0] < size:
             raise RuntimeError("read before the start of the stack")

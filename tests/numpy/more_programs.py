@@ -513,8 +513,38 @@ def meta_learning():
     return adapted, np.array([0.3, -0.4])
 
 
+def optical_design():
+    n = 8
+    rows, columns = np.meshgrid(np.arange(n) - 3.5, np.arange(n) - 3.5)
+    frequencies = np.fft.fftfreq(n)
+    propagator = np.exp(-2.0j * np.pi * 1.5 * (frequencies[:, None] ** 2 + frequencies[None, :] ** 2))
+    beam = np.exp(-0.1 * (rows**2 + columns**2))
+    target = np.exp(-((rows - 2.0) ** 2) - (columns + 1.0) ** 2) + np.exp(-((rows + 2.0) ** 2) - columns**2)
+
+    def loss(masks):
+        field = beam * np.exp(1j * masks[0])
+        for mask in (masks[1], masks[2]):
+            field = np.fft.ifft2(np.fft.fft2(field) * propagator) * np.exp(1j * mask)
+        intensity = np.abs(np.fft.fftshift(np.fft.fft2(field, norm="ortho"))) ** 2
+        return np.sum((intensity / np.sum(intensity) - target / np.sum(target)) ** 2)
+
+    return loss, draw(3, n, n)
+
+
+def blind_deconvolution():
+    signal, n = draw(12), 12
+    observed = np.real(np.fft.ifft(np.fft.fft(signal) * np.fft.fft(np.exp(-np.arange(n) / 2.0))))
+
+    def loss(params):
+        guess, kernel = params
+        spectrum = np.fft.fft(guess) * np.fft.fft(np.exp(kernel))
+        return np.sum((np.real(np.fft.ifft(spectrum)) - observed) ** 2) + 0.01 * np.sum(np.abs(spectrum * np.conj(spectrum)))
+
+    return loss, (draw(n, seed=1), 0.1 * draw(n, seed=2))
+
+
 PROGRAMS = [
-    softmax_regression, bayesian_net_with_bumps, generative_adversaries, student_mixture, gamma_fit, beta_fit, poisson_regression, probit,
+    optical_design, blind_deconvolution, softmax_regression, bayesian_net_with_bumps, generative_adversaries, student_mixture, gamma_fit, beta_fit, poisson_regression, probit,
     gaussian_by_cholesky, experts, attention, gated_recurrent_unit, batch_norm_net, heat_equation, wave_in_two_dimensions, advected_smoke,
     lotka_volterra, lagrangian_pendulum, control_by_riccati, soft_alignment, conditional_random_field, soft_clusters, neighbour_embedding,
     principal_components, roots_of_matrices, kernel_regression, gaussian_process_by_triangles, support_vectors, quantile_regression, option_greeks,

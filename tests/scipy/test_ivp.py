@@ -9,6 +9,8 @@ import tapegrad.scipy.integrate as mirrored
 from tests.rules.checker import leaf, plain
 
 METHODS = ("RK45", "RK23", "DOP853", "BDF", "Radau")
+#: What of the stiff methods takes some ten seconds: their bodies are long, and recorded at each plain call.
+LONG_OF_RADAU = [*METHODS[:-1], pytest.param("Radau", marks=pytest.mark.long)]
 Y0, RATES = np.array([1.0, 0.7]), (1.1, 0.5)
 TIMES = np.array([0.3, 1.2, 1.3, 2.9])
 
@@ -40,7 +42,7 @@ def same_counts(ours, theirs):
     assert (ours.status, ours.success, ours.message) == (theirs.status, theirs.success, theirs.message)
 
 
-@pytest.mark.parametrize("method", METHODS[2:])
+@pytest.mark.parametrize("method", LONG_OF_RADAU[2:])
 @pytest.mark.parametrize("options", [{}, {"rtol": 1e-7, "atol": 1e-9}, {"first_step": 0.3, "atol": [1e-3, 1e-8]}])
 def test_steps_of_scipy(method, options):
     for span, times in (((0.0, 3.0), TIMES), ((3.0, 0.0), None)):
@@ -72,7 +74,7 @@ def test_derivatives_over_frozen_steps(method):
     np.testing.assert_allclose(tg.jacfwd(end)(p), gradient, rtol=1e-9)
 
 
-@pytest.mark.parametrize("method", ["RK45", "BDF", "Radau"])
+@pytest.mark.parametrize("method", ["RK45", pytest.param("BDF", marks=pytest.mark.long), pytest.param("Radau", marks=pytest.mark.long)])
 def test_second_derivatives(method):
     def end(p):
         return np.sum(mirrored.solve_ivp(lambda t, y, k: -k * y * y, (0, 1), p[:1], method, [1.0], args=(p[1],), rtol=1e-5).y)
@@ -88,13 +90,13 @@ def test_second_derivatives(method):
     np.testing.assert_allclose(tg.jacfwd(gradient)(p), expected, rtol=0.02)
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", LONG_OF_RADAU)
 def test_other_numbers_of_steps_are_replayed(method):
     def misfit(p):
         return np.sum(mirrored.solve_ivp(lotka, (0, 3), p[:2], method, TIMES, args=(p[2], p[3]), rtol=1e-4).y ** 2)
 
     gradient, steps = tg.jit(tg.grad(misfit)), set()
-    for k in range(6):
+    for k in range(6 if method in METHODS[:3] else 3):
         p = np.array([*Y0, *RATES]) * (1 + 0.3 * np.sin(np.arange(4) + k))
         steps.add(scipy.integrate.solve_ivp(lotka, (0, 3), p[:2], method, args=(p[2], p[3]), rtol=1e-4).t.size)
         np.testing.assert_allclose(gradient(p), tg.grad(misfit)(p), rtol=1e-7)
@@ -114,7 +116,7 @@ def test_a_step_that_overflows_has_no_part_in_the_derivative():
 # ---- stiff problems ----------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("method", ["BDF", "Radau"])
+@pytest.mark.parametrize("method", LONG_OF_RADAU[3:])
 def test_robertson(method):
     rates, options = np.array([0.04, 1e4, 3e7]), {"rtol": 1e-6, "atol": 1e-9}
     given = options | {"t_eval": [0.4, 40.0], "jac": robertson_slopes}

@@ -8,6 +8,7 @@ import pytest
 
 import tapegrad as tg
 from tapegrad import implicit
+from tapegrad.program.turns import S_CHUNKS, S_SHARE
 from tapegrad.scipy.integrate import solve_ivp
 from tests.transforms.loops.plainly import leaves_of, mapped, stacked
 
@@ -106,6 +107,48 @@ def assert_same(found, expected, rtol=1e-11):
         np.testing.assert_allclose(one, other, rtol=rtol, atol=rtol)
 
 
+@pytest.fixture(params=[1, 2, 3])
+def threads(request, monkeypatch):
+    monkeypatch.setattr(tg.config, "threads", request.param)
+    return request.param
+
+
+@pytest.fixture(scope="module")
+def of_one_thread():
+    """What the next test has found with one thread."""
+    return {}
+
+
+def many_lanes():
+    """Enough to do for threads: lanes of two paths, with what they have in common, forward and back, by recordings and kernels."""
+    rng = np.random.default_rng(3)
+    xs, w = rng.normal(size=(30_001, 4)), np.array([0.3, -0.8, 0.5, 1.2])
+
+    def f(w, x):
+        s = np.sum(np.sin(x) * w)
+        return s * s if s > 0.0 else np.exp(s) * x[0]
+
+    mean = lambda w, xs: np.mean(tg.vmap(f, in_axes=(None, 0))(w, xs))
+    recorded = tg.jit(tg.grad(mean, (0, 1)), kernel="always")
+    recorded(w, xs)
+    (program,) = {dict(item.entry.attrs)["program"] for item in recorded.tape(w, xs).items if getattr(item.entry.function, "name", "") == "loop"}
+    assert program.words[S_SHARE] and program.words[S_CHUNKS] > 3
+    every = tg.vmap(tg.value_and_grad(f), in_axes=(None, 0))
+    return [*every(w, xs), *tg.jit(every)(w, xs), *tg.grad(mean, (0, 1))(w, xs), *recorded(w, xs)]
+
+
+def test_the_number_of_threads_does_not_change_a_bit(threads, of_one_thread):
+    found = many_lanes()
+    for one, other in zip(found, of_one_thread.setdefault("found", found), strict=True):
+        np.testing.assert_array_equal(one, other)
+    value, gradient, by_kernel, gradient_by_kernel, of_w, of_xs, *recorded = found
+    np.testing.assert_allclose(by_kernel, value, rtol=1e-12)
+    np.testing.assert_allclose(gradient_by_kernel, gradient, rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(of_w, np.mean(gradient, axis=0), rtol=1e-10)
+    for one, other in zip(recorded, (of_w, of_xs)):
+        np.testing.assert_allclose(one, other, rtol=1e-10, atol=1e-18)
+
+
 @pytest.mark.parametrize("name", CASES)
 def test_values_are_those_of_each_lane(name):
     f, args = CASES[name]
@@ -156,6 +199,27 @@ def test_jacobians_of_what_is_mapped_are_block_diagonal():
         for k in range(5):
             np.testing.assert_allclose(blocks[k, :, k], tg.jacobian(f)(POINTS[k]), rtol=1e-12)
         assert np.all(blocks[0, :, 1:] == 0.0)
+
+
+PER_SAMPLE = {
+    "grad": tg.grad, "hessian": tg.hessian, "jacfwd": tg.jacfwd, "jacrev": tg.jacrev,
+    "value_and_grad": tg.value_and_grad, "jvp": lambda f: lambda w, x: tg.jvp(lambda w: f(w, x), (w,), (WEIGHTS,))[1],
+    "vjp": lambda f: lambda w, x: tg.vjp(lambda w: f(w, x), w)[1](2.0)[0],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", PER_SAMPLE)
+def test_derivatives_by_what_the_lanes_have_in_common(name):
+    """Per-sample derivatives: of each lane, by an argument that is not mapped."""
+    each = PER_SAMPLE[name](lambda w, x: np.tanh(w @ x) * w[0])
+    expected = mapped(stacked, *[each(WEIGHTS, x) for x in POINTS])
+    many = tg.vmap(each, in_axes=(None, 0))
+    for mapped_ in (many, tg.jit(many), tg.jit(lambda w, xs: tg.map(lambda x: each(w, x), xs))):
+        assert_same(mapped_(WEIGHTS, POINTS), expected)
+    squares = lambda f: lambda w: total(f(w))
+    weighted = tg.grad(squares(lambda w: mapped(stacked, *[each(w, x) for x in POINTS])))(WEIGHTS)
+    assert_same(tg.grad(squares(lambda w: many(w, POINTS)))(WEIGHTS), weighted, 1e-10)
+    assert_same(tg.jit(tg.grad(squares(lambda w: many(w, POINTS))))(WEIGHTS), weighted, 1e-10)
 
 
 def test_in_one_another():

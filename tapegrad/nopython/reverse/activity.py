@@ -28,13 +28,14 @@ _PLAIN = (types.Integer, types.Boolean, types.NoneType, types.BoundFunction, typ
 class Activity:
     """Groups of arrays, and which of them and of the numbers are active."""
 
-    def __init__(self, program, seeds, apart):
+    def __init__(self, program, seeds, apart, duals=()):
         self.p, self.apart = program, apart
         self.args = [None] * program.ir.arg_count
         for s in program.blocks[program.entry].body:
             if isinstance(s, ir.Assign) and isinstance(s.value, ir.Arg):
                 self.args[s.value.index] = s.target.name
         self.seeds = seeds  # positions of arguments that are differentiated
+        self.duals = {*seeds, *duals}  # and of all that depend on what is
         self.rules = {id(s): call_of(program, s) for _, _, s in program.statements() if isinstance(s, ir.Assign) and is_expr(s.value)}
         self.statements_of = [s for _, _, s in program.statements()]  # (they live as long as their ids are used)
         self.uses = {}
@@ -176,7 +177,7 @@ class Activity:
                 flows += [(v.name, a) for v in s.value.args for a in arrays]
         flows = [(self.group(a), self.group(b)) for a, b in flows if self.carries(a) and self.carries(b)]
         seeds = {self.group(self.args[k]) for k in self.seeds}
-        self.varied = _closure(set(seeds), flows)
+        self.varied = _closure(seeds | {self.group(self.args[k]) for k in self.duals if self.args[k] is not None}, flows)
         useful = {self.group(n) for n in self.results()}
         if self.apart:
             useful |= {self.group(n) for n in self.args if is_array(p.type_of(n))}

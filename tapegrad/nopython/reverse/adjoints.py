@@ -14,38 +14,38 @@ from ...rules import lang as L
 from . import runtime
 from .activity import Activity, refuse_unknown
 from .refusal import Refused
-from .rows import Tree, elementwise, is_array, is_float, kernel
+from .rows import INNER, Tree, elementwise, is_array, is_float, kernel
 from .statements import clone, is_expr, is_phi
 
 _ONE = L.Expr.lift(1.0)
 
 
-@numba.njit
+@numba.njit(**INNER)
 def fill_zeros(a):
     a[...] = 0.0
 
 
-@numba.njit
+@numba.njit(**INNER)
 def add_into(shadow, w):
     if shadow.shape != w.shape:
         raise ValueError("a seed must have the shape of its result")
     shadow += w
 
 
-@numba.njit
+@numba.njit(**INNER)
 def add_unit(shadow, row):
     if row < len(shadow):
         shadow[row] += 1.0
 
 
-@numba.njit
+@numba.njit(**INNER)
 def copied(a):
     return a.copy()
 
 
 class Adjoints(Activity):
-    def __init__(self, program, seeds, apart, pair):
-        super().__init__(program, seeds, apart)
+    def __init__(self, program, seeds, apart, pair, duals):
+        super().__init__(program, seeds, apart, duals)
         self.pair = pair
         self.stack = self.args[0] if apart else "$stack"
         self.kept_by_caller = {s.target.name for s in program.blocks[program.entry].body[: program.constants]} if apart else set()

@@ -9,10 +9,10 @@ from __future__ import annotations
 import operator
 import re
 
-import numba
 import numpy as np
 from numba.core import types
 
+from ..algebra import interval
 from .refusal import Refused
 from .rows import compiled, is_array, is_float
 from .statements import is_expr
@@ -23,12 +23,6 @@ VIEW_METHODS = {"reshape", "transpose"}
 VIEW_FUNCTIONS = {np.reshape, np.transpose, np.expand_dims, np.flip, np.fliplr, np.flipud, np.swapaxes}
 #: Functions whose result depends on no element of their operands.
 BLANK = {np.zeros, np.empty, np.ones, np.zeros_like, np.empty_like, np.ones_like, np.eye, np.identity}
-
-
-@numba.njit
-def interval(x, xp):
-    """The interval of a table in which a number lies, as its first point; -1 and n - 1 outside."""
-    return np.searchsorted(xp, x, side="right") - 1 if x != xp[-1] else len(xp) - 2 if len(xp) > 1 else -1
 
 
 _INTERP = """
@@ -66,7 +60,8 @@ def _extremum(dims, axis):
 
 
 def _product(dims, axis):
-    return {0: ["x = A.ravel()", "after = np.ones(x.size + 1)", "for k in range(x.size - 1, -1, -1):", "    after[k] = after[k + 1] * x[k]",
+    return {0: ["x = A.ravel()", "after = np.empty(x.size + 1, A.dtype)", "after[-1] = 1.0",
+                "for k in range(x.size - 1, -1, -1):", "    after[k] = after[k + 1] * x[k]",
                 "k, before = 0, W", "for i in np.ndindex(A.shape):", "    SA[i] += before * after[k + 1]", "    before *= x[k]",
                 "    k += 1"]}  # fmt: skip
 
@@ -169,7 +164,8 @@ _ROWS = (
     ((np.linalg.norm,), None, "a", lambda dims, axis: {0: ["if Z != 0.0:", "    for i in np.ndindex(A.shape):", "        SA[i] += W * A[i] / Z"]}),
     ((np.linalg.solve,), None, "a b", _solve),
     ((np.linalg.inv,), None, "a", lambda dims, axis: {0: ["SA -= np.dot(np.dot(Z.T, W), Z.T)"]}),
-    ((np.linalg.det,), None, "a", lambda dims, axis: {0: ["SA += (W * Z) * np.linalg.inv(A).T"]}),
+    ((np.linalg.det,), None, "a", lambda dims, axis: {0: ["G = np.linalg.inv(A)", "for i in range(len(G)):", "    for j in range(len(G)):",
+                                                            "        SA[i, j] += W * Z * G[j, i]"]}),
     ((np.linalg.cholesky,), None, "a", _cholesky),
 )  # fmt: skip
 _BY_FUNCTION = {function: row for row in _ROWS for function in row[0]}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import linecache
 import types as python_types
 import weakref
@@ -18,8 +19,10 @@ from numba.core.typed_passes import NopythonTypeInference
 from numba.core.untyped_passes import MakeFunctionToJitFunction
 
 from ...common.errors import UnsupportedInNumbaError
+from ..broadcast import BroadcastPass
 from ..compile import OPTIONS, Uninterrupted, explain_failure, fingerprint
 from ..rewrite import is_users, resolve
+from ..types import contains_dual, primal_type
 from .emit import BOTH, Sweeps
 from .program import Program
 from .refusal import Refused
@@ -80,24 +83,27 @@ def apart(function):
     return _APART[source]
 
 
-def pair(dispatcher, mask):
+def pair(dispatcher, mask, lanes=0):
     """The two functions of a helper that is compiled apart: ``(stack, w, arguments..., shadows...)``.
 
     The first gives the result, the second the adjoints of the numbers among the arguments; `mask` says which arguments are
     without adjoint (0), numbers (1) or arrays (2).
     """
     pairs = _PAIRS.setdefault(dispatcher.py_func, {})
-    if mask not in pairs:
+    if (mask, lanes) not in pairs:
         names = [f"a{k}" for k in range(len(mask))]
         seeds, arrays = [k for k, kind in enumerate(mask) if kind], [k for k, kind in enumerate(mask) if kind == 2]
-        made = Made(dispatcher.of_user, names, f"f({', '.join(names)})", seeds, arrays, True, {})
-        pairs[mask] = made.function("forward"), made.function("backward")
-    return pairs[mask]
+        made = Made(dispatcher.of_user, names, f"f({', '.join(names)})", seeds, arrays, True, {}, lanes)
+        pairs[mask, lanes] = made.function("forward"), made.function("backward")
+    return pairs[mask, lanes]
 
 
 # ---- the passes -------------------------------------------------------------------------------
 def _compiler(rewrite):
-    """A compiler that inlines the user's helpers, lets `rewrite` exchange the typed program's blocks, and types them anew."""
+    """A compiler that inlines the user's helpers, lets `rewrite` exchange the typed program's blocks, and types them anew.
+
+    The program is typed and transformed for floats where dual numbers are given, and its sweeps are typed for dual numbers.
+    """
 
     @register_pass(mutates_CFG=True, analysis_only=False)
     class Helpers(FunctionPass):
@@ -116,6 +122,7 @@ def _compiler(rewrite):
                         if not hasattr(function, "of_user") and is_users(function, state.typingctx):
                             s.value = ir.Global(function.__name__, inlined(function), s.loc)
             func_ir._definitions = build_definitions(func_ir.blocks)
+            state.given, state.args = state.args, tuple(map(primal_type, state.args))
             return True
 
     @register_pass(mutates_CFG=True, analysis_only=False)
@@ -131,7 +138,7 @@ def _compiler(rewrite):
             PostProcessor(state.func_ir).run()
             state.typingctx.refresh()  # the intrinsics made on the way
             state.targetctx.refresh()
-            state.return_type = None
+            state.return_type, state.args = None, state.given
             NopythonTypeInference().run_pass(state)
             return True
 
@@ -140,6 +147,7 @@ def _compiler(rewrite):
             manager = DefaultPassBuilder.define_nopython_pipeline(self.state)
             manager.add_pass_after(Helpers, MakeFunctionToJitFunction)
             manager.add_pass_after(ReversePass, NopythonTypeInference)
+            manager.add_pass_after(BroadcastPass, ReversePass)
             manager.finalize()
             return [manager]
 
@@ -150,12 +158,13 @@ class Made:
     """A function of ``(arena, w, arguments..., shadows...)`` for both sweeps, or two of ``(stack, ...)``, one for each.
 
     `names` are the arguments, `call` how the user's function is called with them, `seeds` the positions of those that are
-    differentiated, `arrays` of those among them that are arrays.
+    differentiated, `arrays` of those among them that are arrays.  With `lanes` the sweeps are for dual numbers: the tangents of the
+    adjoints are products of the Hessian.
     """
 
-    def __init__(self, function, names, call, seeds, arrays, apart, scope):
+    def __init__(self, function, names, call, seeds, arrays, apart, scope, lanes=0):
         self.user, self.names, self.seeds, self.arrays, self.apart = function, names, seeds, arrays, apart
-        self.call, self.scope = call, scope
+        self.call, self.scope, self.lanes = call, scope, lanes
         self.sweeps, self.functions = {}, {}
 
     def function(self, sweep="both"):
@@ -168,13 +177,16 @@ class Made:
         made.__qualname__ = f"{name}_{id(self)}_{fingerprint(_source(self.user))}"
 
         def rewrite(state):
-            if state.args not in self.sweeps:
+            key = _without_seed(state.given)
+            if key not in self.sweeps:
                 if sweep == "backward":  # (both have to come from one analysis)
-                    self.functions["forward"].compile(state.args)
+                    self.functions["forward"].compile(state.given)
                 else:
                     seeds = tuple(2 + k for k in self.seeds)
-                    self.sweeps[state.args] = Sweeps(Program(state.func_ir, state.typemap), seeds, self.apart, pair)
-            return self.sweeps[state.args].emit(BOTH if sweep == "both" else (sweep,))
+                    duals = {2 + k for k in range(len(self.names)) if contains_dual(state.given[2 + k])}
+                    partners = functools.partial(pair, lanes=self.lanes)
+                    self.sweeps[key] = Sweeps(Program(state.func_ir, state.typemap), seeds, self.apart, partners, self.lanes, duals)
+            return self.sweeps[key].emit(BOTH if sweep == "both" else (sweep,))
 
         self.functions[sweep] = numba.njit(
             pipeline_class=_compiler(rewrite), no_cpython_wrapper=True, no_cfunc_wrapper=True, **_options(self.user)
@@ -198,7 +210,11 @@ def compiled(made, dispatcher, argument_types):
         raise UnsupportedInNumbaError(_refusal(refused, _source(made.user))) from refused
     except Exception as error:
         raise UnsupportedInNumbaError(explain_failure(error, made.user)) from error
-    return sig.return_type, made.sweeps[tuple(sig.args)]
+    return sig.return_type, made.sweeps[_without_seed(sig.args)]
+
+
+def _without_seed(tys):
+    return (tys[0], *tys[2:])
 
 
 def _refusal(refused, function):

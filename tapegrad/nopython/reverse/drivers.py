@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numba.core import types
 
+from ..types import DualType
 from .compile import Made, compiled
 from .runtime import arena_type, caught
 
@@ -38,6 +39,16 @@ class Leaves:
         self.values.append(value)
         return len(self.types) - 1
 
+    def lift(self, lanes):
+        """Dual numbers of the arguments, which are numbers and arrays: along tangents `t`, or seeded from one number on, ``c``."""
+        for j, (k, ty) in enumerate(zip(self.request.argnums, self.types)):
+            array, tangent = isinstance(ty, types.Array), f"t{k}" if self.request.kind == "hvp" else None
+            if tangent:
+                self.values[j] = f"along(token, a{k}, {tangent})" if array else f"seeded(token, float(a{k}), 0, float({tangent}))"
+            else:
+                self.values[j] = f"seeds(token, a{k}, -c)" if array else f"seeded(token, float(a{k}), -c, 1.0)"
+            self.types[j] = types.Array(DualType(lanes), ty.ndim, "C") if array else DualType(lanes)
+
     def text(self, form, names):
         if not isinstance(form, tuple):
             return names[form]
@@ -66,8 +77,10 @@ class Reverse:
         If the function cannot be differentiated in reverse mode, with the user's line.
     """
 
-    def __init__(self, request, argument_types, seed):
+    def __init__(self, request, argument_types, seed, lanes=0):
         self.leaves = leaves = Leaves(request, argument_types)
+        if lanes:
+            leaves.lift(lanes)
         count = len(argument_types) - (len(leaves.arrays) if request.out else 0)
         if request.out:
             for j, ty in zip(leaves.arrays, argument_types[count:]):
@@ -81,14 +94,14 @@ class Reverse:
         names = [*[f"x{j}" for j in range(len(leaves.types))], *[f"a{k}" for k in others]]
         x = {j: f"x{j}" for j in range(len(leaves.types))}
         call = ", ".join(leaves.text(leaves.forms[k], x) if k in leaves.forms else f"a{k}" for k in range(count))
-        made = Made(request.function, names, f"f({call})", list(x), leaves.arrays, False, leaves.scope)
+        made = Made(request.function, names, f"f({call})", list(x), leaves.arrays, False, leaves.scope, lanes)
         dispatcher = made.function()
         tys = [arena_type, seed, *leaves.types, *[argument_types[k] for k in others], *[leaves.types[j] for j in leaves.arrays]]
         result, sweeps = compiled(made, dispatcher, tys)
         self.result, self.report = result[0], sweeps.report()
         changed = {names[k - 2] for k in sweeps.changed_arguments() if 2 <= k < 2 + len(names)}
         #: binds the differentiated arguments, copies of arrays that the function stores into, and gradients of zeros
-        self.start = [f"x{j} = " + (f"{value}.copy()" if f"x{j}" in changed and value == value.split(".")[0] else value)
+        self.start = [f"x{j} = " + (f"{value}.copy()" if f"x{j}" in changed and not lanes and value == value.split(".")[0] else value)
                       for j, value in enumerate(leaves.values)]  # fmt: skip
         self.start += [f"a{k} = a{k}.copy()" for k in others if f"a{k}" in changed]
         self.zeros = [f"s{j} = np.zeros(x{j}.shape, x{j}.dtype)" for j in leaves.arrays]

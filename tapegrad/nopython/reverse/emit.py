@@ -9,29 +9,45 @@ from __future__ import annotations
 
 import operator
 
-from numba.core import ir
+import numpy as np
+from numba.core import ir, types
 from numba.core.analysis import compute_cfg_from_blocks
 
+from ..allocate import FRESH, array, promoted
+from ..rewrite import among
+from ..types import Token
 from . import runtime
 from .adjoints import Adjoints, copied
 from .plan import Plan
 from .program import Loop
 from .rows import is_float
-from .statements import clone, is_phi, reads
+from .statements import clone, is_expr, is_phi, reads
 
 BOTH = ("forward", "backward")
 
 
 class Sweeps(Adjoints):
-    """Both sweeps of a program; `seeds` are the positions of differentiated arguments, whose shadows are the last arguments."""
+    """Both sweeps of a program; `seeds` are the positions of differentiated arguments, whose shadows are the last arguments.
 
-    def __init__(self, program, seeds, apart, pair):
+    With `lanes` they are for dual numbers, and `duals` are the positions of those among the arguments.
+    """
+
+    def __init__(self, program, seeds, apart, pair, lanes=0, duals=()):
+        self.lanes, self.token = lanes, Token(lanes) if lanes else None
         if apart:
             program.root = Loop("root", set(program.blocks), None, None)
             program.chain = {b: [program.root, *loops] for b, loops in program.chain.items()}
-        super().__init__(program, seeds, apart, pair)
+        super().__init__(program, seeds, apart, pair, duals)
         self.plan = None
         self.plan = Plan(self)
+
+    def kept_type(self, name):
+        """The type in which a frame keeps a variable: what depends on the arguments is dual where they are."""
+        ty = self.p.type(name)
+        where = self.p.defs[name][1].value.value.name if name in self.overwritten else name
+        if self.lanes and (name.startswith("adj.") or self._depends(where)):
+            return types.Array(self.token.dual, ty.ndim, ty.layout) if isinstance(ty, types.Array) else self.token.dual
+        return ty
 
     def report(self):
         """Bytes that a turn of each loop keeps, by the line of the loop."""
@@ -76,7 +92,8 @@ class Sweeps(Adjoints):
                 self._pop(p.root)
         first = self.made[p.entry].body
         count = sum(isinstance(s, ir.Assign) and isinstance(s.value, ir.Arg) for s in first)
-        head = [ir.Assign(ir.Global(n, v, loc) if callable(v) else ir.Const(v, loc), p.var(n), loc) for n, v in self.globals]
+        named = [(n, ir.Global(n, v, loc) if callable(v) or v is self.token else ir.Const(v, loc)) for n, v in self.globals]
+        head = [ir.Assign(value, p.var(n), loc) for n, value in named]
         first[count:count] = head + self.out
         for dead in compute_cfg_from_blocks(self.made).dead_nodes():  # what is skipped
             del self.made[dead]
@@ -126,7 +143,7 @@ class Sweeps(Adjoints):
                 function = p.var(self.global_(self.pair(p.callee(s.value), mask)[0]))
                 args = [p.var(self.stack), p.var(self.global_(0.0)), *s.value.args, *shadows]
                 s = ir.Assign(ir.Expr.call(function, args, (), loc), s.target, loc)
-            self.out.append(s)
+            self.out.append(self._promoted(s) if self.lanes else s)
         if label in latches:
             loop = latches[label]
             if loop.frame:
@@ -151,6 +168,15 @@ class Sweeps(Adjoints):
             last = ir.Jump(self.back[label], loc)
         self._assign_phis(label)
         self.out.append(last)
+
+    def _promoted(self, s):
+        """A statement that makes an array of dual numbers, if it makes one of floats that depend on the arguments."""
+        e = getattr(s, "value", None)
+        if not is_expr(e, "call") or not self._depends(s.target.name) or not among(self.p.callee(e), FRESH):
+            return s
+        function = self.p.var(self.global_(array)) if self.p.callee(e) is np.array else e.func
+        made = self.put(ir.Expr.call(function, e.args, e.kws, s.loc))
+        return ir.Assign(self.p.var(self.call(promoted, self.global_(self.token), made)), s.target, s.loc)
 
     def _assign_phis(self, label):
         """What the variables of the next block's phis become, all at once."""

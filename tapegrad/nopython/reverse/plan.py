@@ -16,6 +16,7 @@ from collections import deque
 
 from numba.core import ir, types
 
+from ..types import primal_type
 from . import runtime
 from .program import PURE_CALLS
 from .refusal import Refused
@@ -86,7 +87,7 @@ class Plan:
         return runtime.frame(tuple(self.type(n) for n in loop.frame))
 
     def type(self, name):
-        return types.int64 if name in self.pseudo else self.p.type(name)
+        return types.int64 if name in self.pseudo else self.r.kept_type(name)
 
     # ---- reading ------------------------------------------------------------------------------
     def _locals(self):
@@ -282,7 +283,7 @@ class Plan:
     # ---- choosing what to keep ----------------------------------------------------------------
     def _weight(self, name):
         """Bytes, times a guess of how many turns the loops around make."""
-        ty, turns = self.type(name), 50 ** len(self.p.chain[self.where(name)])
+        ty, turns = primal_type(self.type(name)), 50 ** len(self.p.chain[self.where(name)])
         if isinstance(ty, types.Boolean):
             return 2 * turns
         if isinstance(ty, (types.Float, types.Integer)):

@@ -23,7 +23,8 @@ _SYMBOLS = {
 }  # fmt: skip
 #: Rows that cost less to compute again than to keep.
 CHEAP = {"add", "subtract", "multiply", "negative", "absolute", "maximum", "minimum", "clone", "power2", "where", "clip"}
-ZERO = L.Expr.lift(0.0)
+#: Options of functions that only compiled code calls.
+INNER = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
 
 
 def is_float(ty):
@@ -225,5 +226,5 @@ def compiled(text, name, scope):
     if key not in _KERNELS:
         scope = dict(scope)
         exec(text, scope)
-        _KERNELS[key] = numba.njit(error_model="numpy")(scope[name])
+        _KERNELS[key] = numba.njit(error_model="numpy", **INNER)(scope[name])
     return _KERNELS[key]

@@ -21,7 +21,8 @@ from numba.np.arrayobj import populate_array
 
 from ...codegen.emit import Emitter
 from ..scalars import plain
-from ..types import F64, I32, I64
+from ..types import F64, I32, I64, common_dual
+from .second import called, contribution_text, times
 
 I8P = ir.IntType(8).as_pointer()
 #: base and capacity of the stack; newest chunk, bytes used of it, its size; where in the stack the newest array is
@@ -380,10 +381,22 @@ def contribution(expr, leaves, accumulates):
             return product if total is None else builder.fadd(total, product, flags=("nsz",))
 
         names = [*(["total"] if accumulates else []), "w", *[f"x{k}" for k in range(len(leaves))]]
-        scope = {"emit": emit, "sig": types.float64(*[types.float64] * len(names))}
-        exec(f"def add(typingctx, {', '.join(names)}):\n    return sig, emit\n", scope)
-        _CONTRIBUTIONS[key] = intrinsic(scope["add"])
+        _CONTRIBUTIONS[key] = _of_adjoints(names, emit, lambda: contribution_text(expr, leaves, accumulates))
     return _CONTRIBUTIONS[key]
+
+
+def _of_adjoints(names, emit, duals):
+    """An intrinsic of numbers: `emit` for floats, what `duals` says if there are dual numbers among them."""
+
+    def typed(tys):
+        dual = common_dual(*tys)
+        if dual is None:
+            return types.float64(*[types.float64] * len(tys)), emit
+        return dual(*[dual] * len(tys)), called(*duals())
+
+    scope = {"typed": typed}
+    exec(f"def add(typingctx, {', '.join(names)}):\n    return typed(({', '.join(names)},))\n", scope)
+    return intrinsic(scope["add"])
 
 
 def _fused(builder, a, b, c):
@@ -391,18 +404,12 @@ def _fused(builder, a, b, c):
     return builder.call(function, [a, b, c])
 
 
-@intrinsic
-def plus(typingctx, a, b):
-    """Sum of two adjoints; the sign of zero is of no interest, so adding to a zero costs nothing."""
-    return types.float64(types.float64, types.float64), lambda context, builder, sig, args: builder.fadd(*args, flags=("nsz",))
+def _quotient(context, builder, sig, args):
+    w, y = args
+    return builder.select(builder.fcmp_ordered("==", w, F64(0.0)), F64(0.0), builder.fdiv(w, y))
 
 
-@intrinsic
-def quotient(typingctx, w, y):
-    """``w / y``, zero where w is."""
-
-    def emit(context, builder, sig, args):
-        w, y = args
-        return builder.select(builder.fcmp_ordered("==", w, F64(0.0)), F64(0.0), builder.fdiv(w, y))
-
-    return types.float64(types.float64, types.float64), emit
+#: Sum of two adjoints; the sign of zero is of no interest, so adding to a zero costs nothing.
+plus = _of_adjoints("ab", lambda context, builder, sig, args: builder.fadd(*args, flags=("nsz",)), lambda: ("def dual(a, b):\n    return a + b\n", {}))
+#: ``w / y``, zero where w is.
+quotient = _of_adjoints("wy", _quotient, lambda: ("def dual(w, y):\n    return times(w, 1.0 / y)\n", {"times": times}))

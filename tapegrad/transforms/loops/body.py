@@ -156,6 +156,10 @@ class BodyTrace(Trace):
                 return other.captured_slot(operand)
         return self.here(operand)._i
 
+    def inside(self, t):
+        # By itself an operation on tensors from outside would be recorded there.
+        return t if t._t is None or follow_forwarding(t) is self.store else self.here(t)
+
     def leaked(self, operand):
         """The error for a tensor of the body that is used outside of it."""
         return NestingError(

@@ -21,7 +21,7 @@ from ...common import config
 from ...common.errors import GradientError, GuardError, require
 from ...common.uninterrupted import cached_property, remade, uninterrupted
 from ...kernel.reasons import NotLowered, faults_are_reasons
-from ...program.trace import GUARD
+from ...program.trace import GUARD, ROW
 from ...rules.loops import CAPTURED, CAPTURED_BAR, CARRY, CARRY_BAR, ELEMENT, ELEMENT_BAR, HEAD, NEXT, NEXT_BAR, RESULT, RESULT_BAR
 
 #: Instructions after which the paths become kernels: about as long as it takes to compile one.
@@ -173,6 +173,8 @@ class Loop:
         self.backward = False
         #: What records a path that is met in a replay (`run`).
         self.later = self._refuse
+        #: Whether turns are for themselves (`program.lanes`).
+        self.independent = bool(bounded and not carry and not dense)
         self.outputs = carry + rows * result
         self.size = self.outputs + HEAD + -(-(rows - dense if bounded else capacity) // 8) + capacity * carry
 
@@ -211,6 +213,8 @@ class Loop:
     @cached_property
     def words(self):
         """The words of this loop, for compiled code."""
+        from ...codegen.compile import plain_address
+        from ...program import lanes
         from ...program import turns as T
 
         words = np.zeros(T.LOOP_WORDS, np.int64)
@@ -219,6 +223,8 @@ class Loop:
             max(2, self.room),
         )  # fmt: skip
         words[T.S_INTERRUPT] = id(KeyboardInterrupt)
+        if self.independent:
+            words[T.S_CHUNK], words[T.S_CHUNKS] = plain_address(lanes.chunk), lanes.chunks_of(self.rows, self.captured)
         return words
 
     def prepared(self, work=0, always=False, back=False):
@@ -229,6 +235,8 @@ class Loop:
         NotLowered
             Neither the interpreter nor a kernel can run the body.
         """
+        from ...codegen.threads import spread_address
+        from ...program import lanes
         from ...program import turns as T
 
         with self.lock:
@@ -251,6 +259,9 @@ class Loop:
                 for generation in (0, 1):
                     if words[T.S_TABLES + 2 * T.TABLE * generation]:
                         self._table(generation, True, self.adjoints())
+            # (Workspaces of the interpreter are for one thread.)
+            if self.independent and words[T.S_GENERATION] and not words[T.S_SHARE] and self.rows * self.numbers() > lanes.WORK:
+                words[T.S_SHARE] = spread_address()
         return words.ctypes.data
 
     def call(self, name, compiled):
@@ -278,6 +289,10 @@ class Loop:
         """How long a turn is, about."""
         return 20 + max((len(path.tape) for path in self.all_paths()), default=0)
 
+    def numbers(self):
+        """How many numbers a turn computes, about; loops in it take a thousand turns if it is not known how many."""
+        return max((sum(_numbers(item, path.tape) for item in path.tape.items) + len(path.tape) for path in self.all_paths()), default=0)
+
     def run(self, carry, captured, xs, meet=None):
         """The result.
 
@@ -299,6 +314,8 @@ class Loop:
         from ...program import turns as T
 
         z, (carry, captured, xs) = np.zeros(self.size), map(_float64, (carry, captured, xs))
+        if self.independent:
+            return self._run_lanes(captured, xs, z, meet or self.later)
         turn, why, work = 0, T.MORE, self.rows * self.instructions()
         # Of a run that has met a path that it did not know.
         block, before, generation = None, None, -1
@@ -334,14 +351,43 @@ class Loop:
         T.end(data_address(block), words, generation, data_address(z))
         return z
 
+    def _run_lanes(self, captured, xs, z, meet):
+        from ...codegen.addresses import data_address
+        from ...program import lanes as L
+        from ...program import turns as T
+        from ...program.stretch import INTERRUPTED, MORE, NO_MEMORY, NO_PATH
+
+        generation, job, why = -1, None, NO_PATH
+        while why in (NO_PATH, INTERRUPTED):
+            words = self.prepared(self.rows * self.instructions())
+            if self.words[T.S_GENERATION] != generation:
+                generation = int(self.words[T.S_GENERATION])
+                job = np.zeros(L.J_STATES + L.STATE * int(self.words[T.S_CHUNKS]), np.int64)
+                job[L.J_LOOP], job[L.J_GENERATION] = words, generation
+                L.begin_job(data_address(job))
+            job[[L.J_CAPTURED, L.J_XS, L.J_Z]] = [*map(data_address, (captured, xs, z))]
+            why = L.run(data_address(job)) if self.paths else NO_PATH
+            if why == NO_PATH:
+                # The first turn of all whose path is not known.
+                states = job[L.J_STATES :].reshape(-1, L.STATE)
+                turn = int(states[np.argmax(states[:, 1] == NO_PATH), 0])
+                captured = _float64(meet(np.zeros(0), turn, captured, xs))
+        if why == NO_MEMORY:
+            raise MemoryError(f"there is no memory for the turns of {self.name}")
+        if why != MORE:
+            raise GradientError(f"{self.name} has failed in turn {min(int(turn) for turn, ended in job[L.J_STATES :].reshape(-1, L.STATE) if ended == why)}")
+        L.end(data_address(job), data_address(z))
+        return z
+
     def pull(self, seeds, carry, captured, xs, z):
         """The adjoints of carry, captured values and elements, in one vector."""
         from ...codegen.addresses import data_address
+        from ...program import lanes
         from ...program import turns as T
 
         result = np.zeros(self.carry + self.captured + self.rows * self.element)
         operands = [_float64(x) for x in (seeds, carry, captured, xs, z)]
-        why = T.back(self.prepared(back=True), *map(data_address, operands), data_address(result))
+        why = lanes.back(self.prepared(back=True), *map(data_address, operands), data_address(result))
         if why == T.NO_MEMORY:
             raise MemoryError(f"the way back of {self.name} computes carries again, for which there is no memory; give memory=, in bytes")
         require(why == T.MORE, "the way back of a loop has failed")
@@ -357,10 +403,10 @@ class LoopCall:
     def address(self):
         """The address of the machine code; in a kernel the paths are kernels, too."""
         from ...codegen.compile import plain_address
-        from ...program import turns as T
+        from ...program import lanes
 
         self.program.prepared(always=self.compiled, back=self.name == "loop_pull")
-        return plain_address(T.back_call if self.name == "loop_pull" else T.forward_call)
+        return plain_address(lanes.back_call if self.name == "loop_pull" else lanes.forward_call)
 
     def data(self):
         """The address of what it is told."""
@@ -375,6 +421,13 @@ def _running(path, generation, back):
         if generation or not back:
             raise
         return path.running(1)
+
+
+def _numbers(item, tape):
+    program = dict(item.entry.attrs or ()).get("program") if item.entry.kind == ROW else None
+    if not isinstance(program, Loop):
+        return math.prod(tape.metas[item.slot].shape) if item.entry.kind == ROW else 0
+    return (program.rows if program.bounded else 1000) * program.numbers()
 
 
 def _float64(x):

@@ -171,14 +171,13 @@ class _Call:
         if not bounded:
             capacity, dense = min(rows // 2, UNKNOWN // max(1, carry)), 0
             room = rows - capacity
-        elif turns <= rows:
+        elif turns <= rows or not carry:
             capacity, dense, room = turns, 0, 0
         else:
             # Of the first turns every so many-th, of the last ones all that there is room for.
             room = min(rows // 2, math.isqrt(turns) + 1)
             capacity, dense = (rows - room, turns - (rows - 2 * room)) if room else (0, turns)
-        # Nothing is computed again where nothing is carried.
-        room = max(2, room if carry else turns or UNKNOWN)
+        room = max(2, room if carry else UNKNOWN)
         self.loop = Loop(carry, 0, element, width, turns, bounded, self.reverse, capacity, dense, room, self.name)
 
 

@@ -125,6 +125,8 @@ class Reader:
         need(all(tape.wanted) and all(slot for slot, _ in tape.outputs), "the tape of a path")
         need(len(inputs) == len(tape.inputs) and len(outputs) == len(tape.outputs), "arguments and results of a path")
         inputs = [self._place(place, meta, read) for place, meta in zip(inputs, tape.inputs)]
+        width = read[ELEMENT]
+        need(not width or ((ELEMENT, 0), width) in [(place, meta.size) for place, meta in zip(inputs, tape.inputs)], "a path that leaves elements out")
         ends = [(*self._place(place, meta, written), meta.size) for place, (_, meta) in zip(outputs, tape.outputs)]
         fixed = []
         for base, offset, number in constants:

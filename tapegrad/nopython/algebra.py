@@ -1,0 +1,208 @@
+"""Linear algebra, tables and windows of arrays of dual numbers: values by Numba's own functions, tangents lane by lane."""
+
+from __future__ import annotations
+
+import numpy as np
+from numba.core import types
+from numba.extending import overload, register_jitable
+
+from .builtins import component, primal, seeded
+from .types import DualType, Token, common_dual, element, is_dual_array, is_real
+
+
+@register_jitable
+def _primals(a):
+    out = np.empty(a.shape)
+    for i in np.ndindex(a.shape):
+        out[i] = primal(a[i])
+    return out
+
+
+@register_jitable
+def _tangents(a, lane):
+    out = np.empty(a.shape)
+    for i in np.ndindex(a.shape):
+        out[i] = component(a[i], lane)
+    return out
+
+
+@register_jitable
+def _joined(token, out, x, tangent, lane):
+    """An array of dual numbers of values and the tangents of one lane, beside those that it has."""
+    for i in np.ndindex(x.shape):
+        out[i] = seeded(token, x[i], lane, tangent[i]) if lane == 0 else out[i] + seeded(token, 0.0, lane, tangent[i])
+
+
+@register_jitable
+def lower_half(a):
+    """What is below the diagonal, and half of the diagonal."""
+    out = np.zeros_like(a)
+    for i in range(len(a)):
+        out[i, :i] = a[i, :i]
+        out[i, i] = 0.5 * a[i, i]
+    return out
+
+
+def _of_arrays(*arrays):
+    """The token and the number of lanes of an operation on these arrays; None if it is no business of ours."""
+    dual = common_dual(*map(element, arrays)) if all(isinstance(a, types.Array) for a in arrays) else None
+    return None if dual is None else (Token(dual.lanes), dual.lanes)
+
+
+@overload(np.linalg.solve, target="cpu")
+def _solve(a, b):
+    found = _of_arrays(a, b)
+    if found is not None:
+        token, lanes = found
+
+        def solve(a, b):
+            p = _primals(a)
+            x = np.linalg.solve(p, _primals(b))
+            out = np.empty(x.shape, token)
+            for lane in range(lanes):
+                _joined(token, out, x, np.linalg.solve(p, _tangents(b, lane) - np.dot(_tangents(a, lane), x)), lane)
+            return out
+
+        return solve
+
+
+def _of_matrix(function, tangent):
+    """Let `function` of a matrix of dual numbers have the tangents ``tangent(result, inverse of the matrix or of the result, tangents)``."""
+    tangent, of_result = register_jitable(tangent), function is np.linalg.cholesky
+
+    @overload(function, target="cpu")
+    def typed(a):
+        if not is_dual_array(a):
+            return None
+        token, lanes = Token(a.dtype.lanes), a.dtype.lanes
+
+        def matrix(a):
+            p = _primals(a)
+            x = function(p)
+            inverse, out = np.linalg.inv(x if of_result else p), np.empty(x.shape, token)
+            for lane in range(lanes):
+                _joined(token, out, x, tangent(x, inverse, _tangents(a, lane)), lane)
+            return out
+
+        def number(a):
+            p = _primals(a)
+            x = function(p)
+            total = seeded(token, x, 0, 0.0)
+            if x != 0.0:
+                inverse = np.linalg.inv(p)
+                for lane in range(lanes):
+                    total += seeded(token, 0.0, lane, tangent(x, inverse, _tangents(a, lane)))
+            return total
+
+        return number if function is np.linalg.det else matrix
+
+
+_of_matrix(np.linalg.inv, lambda x, inverse, t: -np.dot(np.dot(x, t), x))
+_of_matrix(np.linalg.det, lambda x, inverse, t: x * np.trace(np.dot(inverse, t)))
+_of_matrix(np.linalg.cholesky, lambda x, inverse, t: np.dot(x, lower_half(np.dot(np.dot(inverse, t), np.ascontiguousarray(inverse.T)))))
+
+
+@overload(np.trace, target="cpu")
+def _trace(a):
+    if is_dual_array(a):
+
+        def trace(a):
+            total = 0.0
+            for i in range(min(a.shape)):
+                total += a[i, i]
+            return total
+
+        return trace
+
+
+@overload(np.diff, target="cpu")
+def _diff(a):
+    if is_dual_array(a) and a.ndim == 1:
+        return lambda a: a[1:] - a[:-1]
+
+
+@overload(np.roll, target="cpu")
+def _roll(a, shift):
+    if is_dual_array(a) and a.ndim == 1:
+
+        def roll(a, shift):
+            out = np.empty_like(a)
+            for i in range(a.size):
+                out[(i + shift) % a.size] = a[i]
+            return out
+
+        return roll
+
+
+@overload(np.linspace, target="cpu")
+def _linspace(start, stop, num):
+    dual = common_dual(start, stop)
+    if dual is not None:
+        token = Token(dual.lanes)
+
+        def linspace(start, stop, num):
+            out = np.empty(num, token)
+            for i in range(num):
+                out[i] = start + (stop - start) * (i / max(num - 1, 1))
+            return out
+
+        return linspace
+
+
+@register_jitable
+def place(xp, x, right):
+    """How many points of a sorted table are below a number, or not above it."""
+    low, high = 0, len(xp)
+    while low < high:
+        middle = (low + high) // 2
+        if x < xp[middle] or not right and x == xp[middle]:
+            high = middle
+        else:
+            low = middle + 1
+    return low
+
+
+@register_jitable
+def interval(x, xp):
+    """The interval of a table in which a number lies, as its first point; -1 and n - 1 outside."""
+    return place(xp, x, True) - 1 if x != xp[-1] else len(xp) - 2 if len(xp) > 1 else -1
+
+
+@overload(np.searchsorted, target="cpu")
+def _searchsorted(a, v, side="left"):
+    if common_dual(element(a), v) is not None and isinstance(a, types.Array):
+        return lambda a, v, side="left": place(a, v, side == "right")
+
+
+@register_jitable
+def _between(x, xp, fp):
+    k = interval(x, xp)
+    if k < 0:
+        return fp[0] + 0.0 * x
+    if k >= len(xp) - 1:
+        return fp[-1] + 0.0 * x
+    return fp[k] + (fp[k + 1] - fp[k]) / (xp[k + 1] - xp[k]) * (x - xp[k])
+
+
+@overload(np.interp, target="cpu")
+def _interp(x, xp, fp):
+    dual = common_dual(element(x), element(xp), element(fp))
+    if dual is None or not all(isinstance(a, types.Array) and a.ndim == 1 for a in (xp, fp)):
+        return None
+    token = Token(dual.lanes)
+    if isinstance(x, DualType) or is_real(x):
+
+        def number(x, xp, fp):
+            if len(xp) != len(fp) or len(xp) == 0:
+                raise ValueError("a table of np.interp has as many values as points, and at least one")
+            return seeded(token, 0.0, 0, 0.0) + _between(x, xp, fp)
+
+        return number
+
+    def array(x, xp, fp):
+        out = np.empty(x.shape, token)
+        for i in np.ndindex(x.shape):
+            out[i] = np.interp(x[i], xp, fp)
+        return out
+
+    return array

@@ -1,0 +1,254 @@
+"""Turns that are for themselves: those of a loop that carries nothing, in chunks which threads may share (`codegen.threads`).
+
+Chunks are made by the number of turns alone, each writes to places of its own, and the sums over turns (adjoints of captured values) are
+added up chunk by chunk, in their order: so the bits are the same whatever the number of threads is, and whichever does what.
+
+The words of a *job* (`J_*`) say what is run; behind them are, for each chunk, its next turn and why it has ended (`program.stretch`).
+A chunk that meets a path which is not known ends there; the others go on, and it goes on when the path has been recorded.
+"""
+
+from __future__ import annotations
+
+from ..codegen.compile import compiled, helper
+from ..codegen.memory import allocate, c_function, double_at, load_double, load_int, release, set_double_at, store_double, store_int
+from ..rules.loops import HEAD
+from .stretch import (
+    INTERRUPTED,
+    MORE,
+    NO_MEMORY,
+    STOPPED,
+    T_LIMIT,
+    T_SUMS,
+    T_TURN,
+    T_XBAR,
+    T_YBAR,
+    UNKNOWN,
+    advance,
+    give_back,
+    hold,
+    pull,
+)
+from .turns import (
+    CHUNK,
+    S_CAPTURED,
+    S_CARRY,
+    S_CHUNK,
+    S_CHUNKS,
+    S_ELEMENT,
+    S_GENERATION,
+    S_REVERSE,
+    S_ROWS,
+    S_SHARE,
+    S_TURNS,
+    begin_run,
+    interrupted,
+    kept_of,
+    prepare,
+    results,
+    run_words,
+    table_of,
+)
+from .turns import back as carried_back
+from .turns import forward as carried_forward
+
+#: Words of a job: the loop; the generation; addresses of captured values, elements, and of what a loop gives; on the way back those of adjoints
+#: of results (else 0), of the adjoints of the operands, and of the sums of each chunk.
+J_LOOP, J_GENERATION, J_CAPTURED, J_XS, J_Z, J_SEEDS, J_RESULT, J_SUMS, J_STATES = range(9)
+#: Words of the state of a chunk.
+STATE = 2
+#: Chunks of a loop, at most, and turns of one, at least; numbers that all sums over turns take together, at most.
+MOST, LEAST, ROOM = 32, 16, 1 << 22
+#: Numbers that the turns of a loop compute, all together, from which on threads share it.
+WORK = 400_000
+
+#: ``void spread(chunk, job, 0, 0, count)``; whether this thread has the interpreter's lock.
+spread = c_function(None, "void", *["int64"] * 5)
+has_interpreter = c_function("PyGILState_Check", "int32")
+
+
+def chunks_of(rows, captured):
+    """The number of chunks of so many turns."""
+    return max(1, min(MOST, -(-rows // LEAST), ROOM // max(1, captured)))
+
+
+@helper
+def _first(loop, k):
+    """The first turn of a chunk."""
+    return k * load_int(loop + 8 * S_ROWS) // load_int(loop + 8 * S_CHUNKS)
+
+
+@helper
+def _forward(job, loop, turn, last):
+    """Turns of a chunk forward; the next one, and why it has ended."""
+    table, z, start = table_of(loop, load_int(job + 8 * J_GENERATION), 0), load_int(job + 8 * J_Z), turn
+    paths, longest = load_int(table), load_int(table + 16)
+    p = allocate(8 * run_words(loop, paths, longest))
+    if p == 0:
+        return turn, NO_MEMORY
+    begin_run(p, loop, table, paths, longest, z, load_int(job + 8 * J_CAPTURED), load_int(job + 8 * J_XS), z)
+    store_int(p + 8 * T_TURN, turn)
+    why = MORE
+    while why == MORE and turn < last:
+        if turn > start and interrupted(loop):
+            why = INTERRUPTED
+        else:
+            store_int(p + 8 * T_LIMIT, min(last, turn + CHUNK))
+            why = advance(p)
+            turn = load_int(p + 8 * T_TURN)
+    release(p)
+    return turn, why
+
+
+@helper
+def _back(job, loop, k, first, last):
+    """Turns of a chunk back."""
+    table = table_of(loop, load_int(job + 8 * J_GENERATION), 1)
+    paths, longest = load_int(table), load_int(table + 16)
+    p = allocate(8 * run_words(loop, paths, longest))
+    if p == 0:
+        return NO_MEMORY
+    captures, result = load_int(loop + 8 * S_CAPTURED), load_int(job + 8 * J_RESULT)
+    prepare(p, loop, table, paths, longest, load_int(job + 8 * J_CAPTURED), load_int(job + 8 * J_XS))
+    results(p, loop, load_int(job + 8 * J_SEEDS), T_YBAR)
+    xbar = result + 8 * captures
+    if load_int(loop + 8 * S_REVERSE) != 0:
+        xbar += 8 * (load_int(loop + 8 * S_ROWS) - 1) * load_int(loop + 8 * S_ELEMENT)
+    store_int(p + 8 * T_XBAR, xbar)
+    store_int(p + 8 * T_SUMS, load_int(job + 8 * J_SUMS) + 8 * captures * k)
+    hold(p)
+    why = pull(p, first, last, 0, kept_of(loop, load_int(job + 8 * J_Z)) + 8 * HEAD + first)
+    give_back(p)
+    release(p)
+    return why
+
+
+@compiled("void(int64, int64, int64, int64)")
+def chunk(job, _, __, k):
+    """Run what is left of a chunk."""
+    loop, state = load_int(job), job + 8 * (J_STATES + STATE * k)
+    turn, last = load_int(state), _first(loop, k + 1)
+    if load_int(job + 8 * J_SEEDS) != 0:
+        store_int(state + 8, _back(job, loop, k, turn, last))
+    elif turn < last:
+        turn, why = _forward(job, loop, turn, last)
+        store_int(state, turn)
+        store_int(state + 8, why)
+
+
+@compiled("void(int64)")
+def begin_job(job):
+    """Let each chunk begin."""
+    loop = load_int(job)
+    for k in range(load_int(loop + 8 * S_CHUNKS)):
+        state = job + 8 * (J_STATES + STATE * k)
+        store_int(state, _first(loop, k))
+        store_int(state + 8, MORE)
+
+
+@compiled("int64(int64)")
+def run(job):
+    """Run what is left of each chunk; returns why the worst has ended."""
+    loop = load_int(job)
+    chunks, share, why = load_int(loop + 8 * S_CHUNKS), load_int(loop + 8 * S_SHARE), MORE
+    # (Turns may have to wait for the interpreter's lock: whoever has it waits for no other thread.)
+    if share != 0 and has_interpreter() == 0:
+        spread(share, load_int(loop + 8 * S_CHUNK), job, 0, 0, chunks)
+    else:
+        for k in range(chunks):
+            chunk(job, 0, 0, k)
+    for k in range(chunks):
+        why = max(why, load_int(job + 8 * (J_STATES + STATE * k) + 8))
+    return why
+
+
+@helper
+def _job(loop, generation, captured, xs, z, seeds, result):
+    """The words of a job; 0 if there is no memory."""
+    chunks, captures = load_int(loop + 8 * S_CHUNKS), load_int(loop + 8 * S_CAPTURED)
+    words = J_STATES + STATE * chunks
+    job = allocate(8 * (words + (chunks * captures if seeds != 0 else 0)))
+    if job != 0:
+        store_int(job, loop)
+        store_int(job + 8 * J_GENERATION, generation)
+        store_int(job + 8 * J_CAPTURED, captured)
+        store_int(job + 8 * J_XS, xs)
+        store_int(job + 8 * J_Z, z)
+        store_int(job + 8 * J_SEEDS, seeds)
+        store_int(job + 8 * J_RESULT, result)
+        store_int(job + 8 * J_SUMS, job + 8 * words)
+        begin_job(job)
+    return job
+
+
+@compiled("void(int64, int64)")
+def end(job, z):
+    """Write what there is besides the results."""
+    loop = load_int(job)
+    head, rows = kept_of(loop, z), load_int(loop + 8 * S_ROWS)
+    store_double(head, float(rows))
+    store_double(head + 8, 1.0)
+    store_double(head + 16, float(load_int(job + 8 * J_GENERATION)))
+    store_int(loop + 8 * S_TURNS, load_int(loop + 8 * S_TURNS) + rows)
+
+
+@compiled("int64(int64, int64, int64, int64, int64, int64, int64)")
+def back(loop, seeds, carry, captured, xs, z, result):
+    """As `turns.back`, of any loop."""
+    if load_int(loop + 8 * S_CHUNKS) == 0:
+        return carried_back(loop, seeds, carry, captured, xs, z, result)
+    head, captures = kept_of(loop, z), load_int(loop + 8 * S_CAPTURED)
+    generation = int(load_double(head + 16))
+    # What is kept may come from a file.
+    if int(load_double(head)) != load_int(loop + 8 * S_ROWS) or generation < 0 or generation > 1:
+        return UNKNOWN
+    job = _job(loop, generation, captured, xs, z, seeds, result)
+    if job == 0:
+        return NO_MEMORY
+    sums, chunks = load_int(job + 8 * J_SUMS), load_int(loop + 8 * S_CHUNKS)
+    for j in range(chunks * captures):
+        set_double_at(sums, j, 0.0)
+    why = run(job)
+    for k in range(chunks):
+        for j in range(captures):
+            set_double_at(result, j, double_at(result, j) + double_at(sums, k * captures + j))
+    release(job)
+    return why
+
+
+@compiled("int64(int64, int64, int64, int64, int64)")
+def forward(loop, carry, captured, xs, z):
+    """As `turns.forward`, of any loop."""
+    if load_int(loop + 8 * S_CHUNKS) == 0:
+        return carried_forward(loop, carry, captured, xs, z)
+    job = _job(loop, load_int(loop + 8 * S_GENERATION), captured, xs, z, 0, 0)
+    if job == 0:
+        return NO_MEMORY
+    why = run(job)
+    if why == MORE:
+        end(job, z)
+    release(job)
+    return why
+
+
+# ---- as the loop of a ufunc -------------------------------------------------------------
+
+
+@compiled("void(int64, int64, int64, int64)")
+def forward_call(args, dims, steps, loop):
+    """`forward` of carry, captured values, rows, result, and a number: whether all is well."""
+    why = forward(loop, load_int(args), load_int(args + 8), load_int(args + 16), load_int(args + 24))
+    store_double(load_int(args + 32), 1.0 if why <= STOPPED else 0.0)
+
+
+@compiled("void(int64, int64, int64, int64)")
+def back_call(args, dims, steps, loop):
+    """`back` of adjoints, carry, captured values, rows, what is kept, result, and a number: whether all is well."""
+    result = load_int(args + 40)
+    length = load_int(loop + 8 * S_CARRY) + load_int(loop + 8 * S_CAPTURED)
+    # (Where nothing is carried, each turn writes the adjoints of its element.)
+    if load_int(loop + 8 * S_CHUNKS) == 0:
+        length += load_int(loop + 8 * S_ROWS) * load_int(loop + 8 * S_ELEMENT)
+    for k in range(length):
+        store_double(result + 8 * k, 0.0)
+    why = back(loop, load_int(args), load_int(args + 8), load_int(args + 16), load_int(args + 24), load_int(args + 32), result)
+    store_double(load_int(args + 48), 1.0 if why == MORE else 0.0)
