@@ -19,7 +19,6 @@ from .transforms.compiled import compile
 from .tools.comparing.compare import compare
 from .tools.comparing.scaling import compare_scaling
 from .common.version import __version__
-from .array.complex import ComplexTensor
 from .array.creation import (
     arange,
     as_tensor,
@@ -83,7 +82,7 @@ if not _TYPE_CHECKING:
 
 # What `from tapegrad import *` gives, `dir(tapegrad)` shows and docs/reference.md lists.
 __all__ = [
-    "ComplexTensor", "Dual", "Parameter", "PathWarning", "PerformanceWarning", "Tape", "Tensor", "abs", "absolute", "acos", "acosh", "add",
+    "Dual", "Parameter", "PathWarning", "PerformanceWarning", "Tape", "Tensor", "abs", "absolute", "acos", "acosh", "add",
     "amax", "amin", "arange", "arccos", "arccosh", "arcsin", "arcsinh", "arctan", "arctan2", "arctanh", "array", "array_split",
     "as_tensor", "asin", "asinh", "associative_scan", "astype", "atan", "atan2", "atanh", "autograd", "beta", "betaln", "broadcast_to", "cat",
     "cbrt", "ceil", "check", "checkpoint", "clip", "clone", "compare", "compare_scaling", "compile", "concatenate", "cond",

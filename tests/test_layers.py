@@ -21,8 +21,8 @@ PACKAGE = Path(tapegrad.__file__).parent
 
 #: The folders, from what everybody uses to what one does with it; a folder may import only those before it.
 FOLDERS = (
-    "common", "rules", "tape", "codegen", "interpreter", "array", "numpy_api", "numpy", "autograd", "program", "kernel", "transforms",
-    "many", "nn", "scipy", "nopython", "sparse", "optimize", "optim", "automata", "tools",
+    "common", "rules", "tape", "codegen", "interpreter", "array", "numpy_api", "numpy", "autograd", "program", "kernel", "nopython",
+    "transforms", "many", "nn", "scipy", "sparse", "optimize", "optim", "automata", "tools",
 )  # fmt: skip
 #: What stands at the root: it may import everything, and nothing below may import it.
 ROOT = "(root)"

@@ -33,7 +33,6 @@ OWNERS = {
     "walks": Owner("interpreter.walks", "Walks", "compiled code over memory: pack, saved, reclaim, let_go, load, digest; on_arrays"),
     "advice": Owner("", "function () -> str", "what to write where SciPy turned a tensor into an array"),
     "guard_message": Owner("transforms.compiled", "function (int, int) -> str", "the text of a GuardError raised in nopython code"),
-    "by_numba": Owner("nopython.api", "function (callable, argnums, bool) -> callable", "gradients of functions that Numba compiles"),
     "files": Owner("transforms.saving.save", "namespace", "save, to_bytes, from_bytes: finished tapes in files"),
 }
 

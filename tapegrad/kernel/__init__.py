@@ -65,6 +65,6 @@ the loop program
 
 machine code
     `cut`          pieces of bounded size; `spreading`, which loops several threads share; `plan`, where everything lies.
-    `emit`         the LLVM module; `emit_piece`, `emit_values`; `trampoline`, the entry from nopython code.
+    `emit`         the LLVM module; `emit_piece`, `emit_values`; `trampoline`, the entry from nopython code; `turning`, turns of a loop.
     `kernel`       the compiled code, its life, and how it is called (`program.executable`).
 """

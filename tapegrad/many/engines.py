@@ -14,9 +14,10 @@ import hashlib
 import os
 import pickle
 import socket
+import threading
 from abc import ABC, abstractmethod
 from collections import deque
-from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Executor, Future, wait
+from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Executor, Future, ThreadPoolExecutor, wait
 from itertools import count, islice
 
 import numpy as np
@@ -24,9 +25,9 @@ import numpy as np
 from ..common import config
 from ..common.errors import OptionError, StructureError, WorkerError, said_by
 from ..common.tree import flatten
-from ..common.uninterrupted import imported
+from ..common.uninterrupted import imported, remade
 from ..common.version import __version__
-from .chunkwise import Tree, laid_out
+from .chunkwise import Tree, Work, laid_out
 from .data import Piece, class_of
 
 #: How often workers may come to an end during one pass.
@@ -38,6 +39,7 @@ MESSAGE = 1 << 20
 #: What a worker computes with, by the digest of its message; as many as are kept.
 _KNOWN: dict = {}
 _MOST = 16
+_LOCK = remade(threading.Lock())
 
 
 def answer(release, key, message, arguments, names, pieces):
@@ -48,24 +50,30 @@ def answer(release, key, message, arguments, names, pieces):
             f"{worker} has tapegrad {mine[0]} ({mine[1][:8]}), not {release[0]} ({release[1][:8]}) as the process that asks; install the same "
             "version for all workers"
         )
-    if key not in _KNOWN:
-        if message is None:
-            return None
-        from ..codegen.code import RECEIVED, makers  # machine code is loaded once there is something to compute
-
-        work, made_by, codes = pickle.loads(message)
-        if made_by == makers():
-            RECEIVED.update(codes)
-        while len(_KNOWN) >= _MOST:
-            del _KNOWN[next(iter(_KNOWN))]
-        _KNOWN[key] = work
-    work, tree, strange, arguments = _KNOWN[key], Tree(), [], laid_out(arguments)
+    with _LOCK:
+        if key not in _KNOWN:
+            if message is None:
+                return None
+            while len(_KNOWN) >= _MOST:
+                del _KNOWN[next(iter(_KNOWN))]
+            _KNOWN[key] = message if isinstance(message, Work) else _opened(message)
+        work = _KNOWN[key]
+    tree, strange, arguments = Tree(), [], laid_out(arguments)
     for k, (name, piece) in enumerate(zip(names, pieces)):
         # Rows that the cluster has put in the place of a piece are there already.
         part, is_strange = work.of(piece if isinstance(piece, Piece) else Piece(name, piece), arguments)
         tree.add(0, k, part)
         strange += [k] * is_strange
     return tree.total(), strange, worker
+
+
+def _opened(message):
+    from ..codegen.code import RECEIVED, makers  # machine code is loaded once there is something to compute
+
+    work, made_by, codes = pickle.loads(message)
+    if made_by == makers():
+        RECEIVED.update(codes)
+    return work
 
 
 def _release():
@@ -96,6 +104,12 @@ class Workers(ABC):
     def done(self, futures):
         """Wait for some of them."""
         return wait(futures, return_when=FIRST_COMPLETED).done
+
+    def sendable(self, work):
+        """The message that is `work`, with its kernels."""
+        from ..codegen.code import makers  # as in `_opened`
+
+        return _pickled((work, makers(), dict(kernel.object_code() for kernel in work.kernels())))
 
     def renewed(self):
         """Whether there are workers again, after one has come to an end and taken the others with it."""
@@ -168,11 +182,9 @@ class Workers(ABC):
                 there = piece.at(self.client)
                 # It is recorded and compiled for such rows.
                 work.of(there if there is piece else Piece(piece.name, there.result()), arguments)
-            from ..codegen.code import makers  # as in `answer`
-
-            codes = dict(kernel.object_code() for kernel in work.kernels())
-            message = _pickled((work, makers(), codes))
-            self._messages[asked] = message, hashlib.sha256(message).hexdigest(), set()
+            message = self.sendable(work)
+            key = hashlib.sha256(message).hexdigest() if message is not work else f"{id(self)} {len(self._messages)}"
+            self._messages[asked] = message, key, set()
         return self._messages[asked]
 
 
@@ -214,6 +226,9 @@ class _Executors(Workers):
 
     def submit(self, *call):
         return self._executor.submit(*call)
+
+    def sendable(self, work):
+        return work if isinstance(self._executor, ThreadPoolExecutor) else super().sendable(work)
 
     def renewed(self):
         if self._make is not None:

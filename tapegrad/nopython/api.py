@@ -326,8 +326,6 @@ def by_numba(f, argnums, has_value):
     return gradient
 
 
-registry.by_numba = by_numba
-
 
 def _dispatcher(f, kind, argnums, lanes, mode="forward", out=False):
     """A dispatcher with the parameters of `f`."""

@@ -1,6 +1,6 @@
 """Optimisation with exact, compiled derivatives.
 
-Imports: common, codegen, interpreter, array, autograd, program, transforms, sparse.
+Imports: common, codegen, interpreter, array, autograd, program, transforms, many, sparse.
 
 `loops` has optimisers that run wholly in compiled code.  All of them, and
 SciPy's through `minimize`, see an objective as `objective.Objective`: value and gradient at a vector.

@@ -1,6 +1,6 @@
 """What users call: `grad`, `jit`, `jacobian`, `hessian` and their like, and how their calls are answered.
 
-Imports: common, rules, tape, codegen, interpreter, array, autograd, program, kernel.
+Imports: common, rules, tape, codegen, interpreter, array, autograd, program, kernel, nopython.
 
 `functional`   `grad`, `value_and_grad`, `jit`.
 `jacobians`    `vjp`, `linearize`, `jacfwd`, `jacrev`, `jacobian`; `choosing`, which mode is cheaper.

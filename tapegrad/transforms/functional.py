@@ -23,6 +23,7 @@ from ..autograd import nested
 from ..common.errors import DtypeError, OptionError, StructureError
 from ..common.registry import registry
 from ..common.tree import conjugated, flatten, unflatten
+from ..nopython.api import by_numba
 from .keep import kept
 from .replay.answers import MISS, of_gradients, values_of
 from .replay.kernels import Options, checked_policy
@@ -382,7 +383,7 @@ def _made_via(via, kind, fun, argnums, has_aux):
         return kind(fun, argnums, has_aux)
     if via != "numba" or has_aux or kind is _ConjugateGrad:
         raise OptionError(f'via={via!r}: it is "record" or "numba", and "numba" is for functions that return one real number, without has_aux')
-    return registry.by_numba(fun, argnums, kind._has_value)
+    return by_numba(fun, argnums, kind._has_value)
 
 
 class _Grad(_ValueAndGrad):
