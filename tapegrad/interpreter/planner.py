@@ -15,6 +15,7 @@ import numpy as np
 
 from ..codegen.matrices import CORES, MatrixLoop
 from ..common.errors import require
+from ..common.uninterrupted import cached_property
 from ..rules import lang as L
 from ..tape.meta import c_strides
 from .program import MOST_ARGUMENTS
@@ -230,7 +231,6 @@ class Planner(ABC):
             self.call(spec, atoms, len(syms), [count, *extents.values()], steps, outer, strides)
         return [self.sym(x) for x in results]
 
-
     def filled_by(self, spec, syms, shape, char):
         """What a call (`python_calls.Called`, say) makes of arrays in order, and whether it has."""
         result, done = self.temporary(shape, char), self.temporary((), "d")
@@ -241,24 +241,39 @@ class Planner(ABC):
         """The result of a row of one operand by its value in NumPy."""
         sym = self.ordered(sym.cast("f" if sym.char == "f" else "d"))
         out = row.shape(sym, **attrs)
-        return self.filled_by(_call_of(row, tuple(attrs.items()), (sym.shape, sym.char), out), [sym], *out)[0]
+        return self.filled_by(_by_numpy(row, tuple(attrs.items()), (sym.shape, sym.char), out), [sym], *out)[0]
 
     def looped(self, row, syms, program):
         """The result of a row that runs a loop (`rules.loops`), and whether it has."""
         return self.filled_by(program.call(row.name, self.compiled), [self.ordered(s.cast("d")) for s in syms], *row.shape(*syms, program=program))
 
 
-@cache
-def _call_of(row, attrs, operand, out):
-    from .python_calls import Called  # compiles, which `import tapegrad` does not
+class _ByNumpy:
+    """A row by its value in NumPy, as a loop; what compiles for that is loaded when its address is asked for."""
 
-    value = partial(row.value, **dict(attrs))
+    def __init__(self, row, attrs, operand, out):
+        self.row, self.attrs, self.operand, self.out = row, attrs, operand, out
 
-    def fill(x, result):
-        result[...] = value(x)
-        return True
+    @cached_property
+    def _called(self):
+        from .python_calls import Called
 
-    return Called(fill, row.name, [operand], out)
+        value = partial(self.row.value, **dict(self.attrs))
+
+        def fill(x, result):
+            result[...] = value(x)
+            return True
+
+        return Called(fill, self.row.name, [self.operand], self.out)
+
+    def address(self):
+        return self._called.address()
+
+    def data(self):
+        return self._called.data()
+
+
+_by_numpy = cache(_ByNumpy)
 
 
 def call_words(loop, data, places, dims, steps, outer, strides):

@@ -25,6 +25,7 @@ from .emit_values import POINTER
 from .plan import plan
 from .spreading import spread
 from .trampoline import LIMIT, emit_entry
+from .turning import emit_turns
 
 #: Bytes of temporaries up to which memory is not used again, so that loops may share a function.
 _SMALL = 1 << 16
@@ -116,8 +117,6 @@ class Emission:
         if entry:
             emit_entry(module, main, layout.nbytes, H_SWEEP, len(program.inputs) > 1)
         if options.turns:
-            from .turning import emit_turns
-
             emit_turns(module, main, options.turns)
         self.module, self.nbytes, self.keeps, self.tables = module, layout.nbytes, shared.keeps, shared.tables
         self.text = loop_names(vectorise_calls(str(module)))

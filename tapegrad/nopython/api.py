@@ -311,7 +311,8 @@ def njit_hessian(f: Callable[..., Any], argnum: int = 0, *, lanes: int | None = 
 def by_numba(f, argnums, has_value):
     """What `grad` and `value_and_grad` return with ``via="numba"``."""
     derivative = (njit_value_and_grad if has_value else njit_grad)(f, argnums)
-    from numba.core.errors import TypingError
+    with uninterrupted:
+        from numba.core.errors import TypingError
 
     @functools.wraps(f)
     def gradient(*args, **kwargs):

@@ -23,6 +23,8 @@ ASKED = {
     "codegen/vector_math.py": {"ctypes.CDLL", "os.uname", "sys.platform"},  # libmvec
     "common/config.py": {"sys.platform"},  # where caches are kept, and for whom
     "common/memory.py": {"ctypes.CDLL", "sys.platform"},  # malloc_trim
+    "codegen/threads.py": {"ctypes.CDLL"},  # pthreads
+    "many/data.py": {"mmap"},  # to tell mapped files from arrays
     "tools/info.py": {"platform"},  # for the reader
 }
 _MODULES = {"fcntl", "mmap", "msvcrt", "platform", "posix", "pwd", "resource", "winreg"}
