@@ -137,7 +137,7 @@ def test_robertson(method):
     np.testing.assert_allclose(tg.jacfwd(lambda s: end(s, **options))(np.ones(3)), jacobian, rtol=1e-7)
 
 
-@pytest.mark.parametrize("method", ["BDF", "Radau"])
+@pytest.mark.parametrize("method", LONG_OF_RADAU[3:])
 def test_jacobians(method):
     matrix = np.array([[-3.0, 1.0], [0.5, -20.0]])
     given = {"t_eval": [1.0], "rtol": 1e-6}
@@ -197,7 +197,7 @@ def test_events_of_scipy():
                 np.testing.assert_allclose(plain(mine), other, rtol=1e-9, atol=1e-12)
 
 
-@pytest.mark.parametrize("method", ["RK45", "Radau"])
+@pytest.mark.parametrize("method", ["RK45", LONG_OF_RADAU[4]])
 def test_derivative_of_the_time_of_an_event(method):
     def landing(h):
         start = np.stack([h, 0.0 * h])
