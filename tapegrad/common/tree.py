@@ -169,7 +169,7 @@ def leaf_names(structure, name=""):
 
 
 def parts_of(thing, kinds):
-    """What is one of `kinds` in lists, tuples, dicts, slices and arrays of objects, each as often as it stands there."""
+    """What is one of `kinds` in lists, tuples, dicts, slices, arrays of objects and complex tensors, each as often as it stands there."""
     if isinstance(thing, kinds):
         yield thing
         return
@@ -179,6 +179,8 @@ def parts_of(thing, kinds):
         thing = thing.values()
     elif isinstance(thing, np.ndarray) and thing.dtype.char == "O":
         thing = thing.ravel().tolist()
+    elif isinstance(thing, registry.objects.Complex):
+        thing = thing.real, thing.imag
     elif not isinstance(thing, (list, tuple)):
         return
     for part in thing:

@@ -1,6 +1,6 @@
 """Derivatives inside Numba's nopython mode: dual numbers as a Numba extension type.
 
-Imports: common, rules, codegen, array, transforms.
+Imports: common, rules, codegen, array.
 
 Nothing here but `api` is imported by ``import tapegrad``; it imports Numba, and the rest, when one of its functions is first
 called.  In the order in which to read:

@@ -24,6 +24,8 @@ X = TypeVar("X", bound=Any)
 
 Mode = Literal["auto", "forward", "reverse"]
 LANES = (1, 2, 4, 8, 16)
+#: The oldest and the newest minor version of Numba that derivatives are made for.
+VERSIONS = ((0, 64), (0, 68))
 
 
 def njit_derivative(f: Callable[..., R], argnum: int = 0) -> Callable[..., R]:
@@ -332,6 +334,7 @@ def _dispatcher(f, kind, argnums, lanes, mode="forward", out=False):
     with uninterrupted:
         import numba
 
+        _check_version(numba.__version__)
         from .compile import Uninterrupted
         from .drivers import Request, driver_of
         from .reverse.runtime import raised
@@ -370,6 +373,13 @@ def _dispatcher(f, kind, argnums, lanes, mode="forward", out=False):
         dispatcher = numba.njit(pipeline_class=Uninterrupted)(made)
     dispatcher.modes = request.taken.copy
     return dispatcher
+
+
+def _check_version(version):
+    """Numba's representation of functions, which is rewritten here, is nothing that it promises to keep."""
+    if not VERSIONS[0] <= tuple(map(int, version.split(".")[:2])) <= VERSIONS[1]:
+        oldest, newest = (".".join(map(str, v)) for v in VERSIONS)
+        raise UnsupportedInNumbaError(f"derivatives inside Numba are made for Numba {oldest} to {newest}; this is {version}: install one of these.")
 
 
 def _positions(argnums, count, name):

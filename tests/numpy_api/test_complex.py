@@ -220,7 +220,14 @@ def test_what_is_refused():
         (lambda: tg.hessian(lambda z: np.sum(np.abs(z) ** 2))(Z), errors.StructureError, "four real arrays"),
         (lambda: tg.tensor(Z.astype(np.clongdouble)), errors.DtypeError, "astype"),
         (lambda: tg.softmax(z), errors.DtypeError, "complex"),
+        (lambda: tg.primitive(lambda z: z * z)(z), errors.LeaveTapeError, "pass"),
         (lambda: np.add(z, 1.0, out=np.zeros(4, complex)), errors.LeaveTapeError, "out="),
     ):
         with pytest.raises(error, match=words):
             call()
+
+
+def test_a_derivative_that_is_stopped():
+    np.testing.assert_allclose(tg.grad(lambda z: np.sum(np.abs(tg.stop_gradient(z) * z)))(Z), Z)
+    with tg.no_grad():
+        assert not (tg.tensor(Z, requires_grad=True) * 2.0).requires_grad

@@ -149,7 +149,11 @@ def test_the_number_of_threads_does_not_change_a_bit(threads, of_one_thread):
         np.testing.assert_allclose(one, other, rtol=1e-10, atol=1e-18)
 
 
-@pytest.mark.parametrize("name", CASES)
+#: Cases of which kernels take seconds to compile are long.
+EACH = [pytest.param(name, marks=[pytest.mark.long] if name == "solve_ivp" else []) for name in CASES]
+
+
+@pytest.mark.parametrize("name", EACH)
 def test_values_are_those_of_each_lane(name):
     f, args = CASES[name]
     expected = by_lane(f)(*args)
@@ -160,7 +164,11 @@ def test_values_are_those_of_each_lane(name):
     assert recorded.stats().records == 1
 
 
-@pytest.mark.parametrize("name", [pytest.param(name, marks=[pytest.mark.long] if name == "solve_ivp" else []) for name in CASES])
+def test_every_lane_takes_its_own_steps():
+    assert_same(tg.vmap(decay)(POINTS), by_lane(decay)(POINTS))
+
+
+@pytest.mark.parametrize("name", EACH)
 def test_derivatives_of_what_is_mapped(name):
     """In reverse mode recorded and at once, and forward, beside the tape of the Python loop."""
     f, args = CASES[name]
@@ -182,8 +190,14 @@ def test_second_derivatives_of_what_is_mapped(name):
     assert_same(tg.jit(tg.hvp(many))(*args, directions), expected, 1e-8)
 
 
-@pytest.mark.parametrize("transformation", [tg.grad, tg.value_and_grad, tg.hessian, tg.jacfwd, tg.jacrev, tg.hessian_diag])
-@pytest.mark.parametrize("name", ["number", "vector", "paths", "while", "root"])
+LOOPED = [
+    pytest.param(case, t, marks=[pytest.mark.long] if t is tg.hessian_diag else [])
+    for case in ("while", "root") for t in (tg.grad, tg.hessian, tg.jacrev, tg.hessian_diag)
+]  # fmt: skip
+SIMPLE = [(case, t) for case in ("number", "vector", "paths") for t in (tg.grad, tg.value_and_grad, tg.hessian, tg.jacfwd, tg.jacrev, tg.hessian_diag)]
+
+
+@pytest.mark.parametrize(("name", "transformation"), [*SIMPLE, *LOOPED])
 def test_derivatives_are_mapped(name, transformation):
     f, args = CASES[name]
     expected = by_lane(transformation(f))(*args)

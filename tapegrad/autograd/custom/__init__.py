@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeAlias, TypeVar, overload
 
-from ...array.differentiable import Differentiable
-from ...array.objects import joined
+from ...array.objects import TENSORS, joined
 from .primitives import Primitive
 
 Rule: TypeAlias = Callable[..., Any]
@@ -160,7 +159,7 @@ def stop_gradient(thing: T) -> T:
     tensor(3.)
     """
     thing = joined(thing)
-    if isinstance(thing, Differentiable):
+    if isinstance(thing, TENSORS):
         return thing.detach()
     if isinstance(thing, dict):
         return type(thing)((key, stop_gradient(value)) for key, value in thing.items())
