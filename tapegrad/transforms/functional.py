@@ -20,6 +20,7 @@ from ..array.differentiable import Differentiable
 from ..array.record import normalise
 from ..array.typing import Argnums, KernelPolicy, OfFirst, OfFirstTwo, OfSecond, Unknown
 from ..autograd import nested
+from ..autograd.recording import refuse_complex
 from ..common.errors import DtypeError, OptionError, StructureError
 from ..common.registry import registry
 from ..common.tree import conjugated, flatten, unflatten
@@ -393,6 +394,12 @@ class _Grad(_ValueAndGrad):
         return (gradient, value[1]) if self._has_aux else gradient
 
 
+class _ElementwiseGrad(_Grad):
+    def _picked(self, value, gradient):
+        refuse_complex(flatten(value)[1])
+        return super()._picked(value, gradient)
+
+
 class _ConjugateGrad(_Grad):
     def _planned(self, kept, structure):
         return None
@@ -594,4 +601,4 @@ def elementwise_grad(
     >>> tg.elementwise_grad(lambda x: x ** 3)(np.array([1.0, 2.0]))
     array([ 3., 12.])
     """
-    return _Grad(fun, chosen(argnums, argnum, kernel), scalar=False)
+    return _ElementwiseGrad(fun, chosen(argnums, argnum, kernel), scalar=False)

@@ -121,6 +121,8 @@ def compare_with_vjp(example):
 @pytest.mark.filterwarnings("ignore:Degrees of freedom")
 @pytest.mark.parametrize("name", NAMES)
 def test_against_central_differences(name):
+    if name == "complex_eig":
+        pytest.skip("phases of eigenvectors are free; what does not depend on them is in tests/numpy_api/test_complex.py")
     assert sum(compare_with_differences(example) for example in examples_of(name))
 
 

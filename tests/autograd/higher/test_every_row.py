@@ -75,12 +75,14 @@ def test_recorded_gradient_is_right(name):
             measured = (sides[0] - sides[1]) / (2 * STEP)
             assert abs(measured - found) <= 2e-5 * scale, (str(example), measured, found)
             compared += 1
-    assert compared
+    assert compared or name == "complex_eig"
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_nestings_agree_and_replay(name):
     """The functional transformations, at the recorded point and replayed at another one."""
+    if name == "complex_eig":
+        pytest.skip("phases of eigenvectors are free; what does not depend on them is in tests/numpy_api/test_complex.py")
     rng = generator(61)
     full = [pair for pair in usable(name) if np.size(pair[0].value)]
     with np.errstate(all="ignore"):
@@ -111,6 +113,8 @@ def test_check_of_second_order(name):
     """`tg.check` with ``order=2``, on one example of each row that is smooth where it is."""
     if name in ("cholesky", "eigh"):
         pytest.skip("read one triangle, while differences move both; along symmetric directions in the tests above")
+    if name == "complex_eig":
+        pytest.skip("phases of eigenvectors are free; what does not depend on them is in tests/numpy_api/test_complex.py")
     full = [pair for pair in usable(name) if np.size(pair[0].value) and not has_kink(pair[0])]
     example, slots = full[0]
     with np.errstate(all="ignore"):

@@ -248,7 +248,7 @@ def test_errors():
         gradients(lambda x, y: x * y["a"][0], 2.0, {"a": np.array([1, 2])}, argnums=(1,))
     for wrong, error in (
         (np.int64(1), DtypeError), (np.bool(True), DtypeError), (True, StructureError), ("text", StructureError), (None, StructureError),
-        (1j, StructureError), (X + 1j, DtypeError), (X.astype("e"), DtypeError), (X.astype("g"), DtypeError),
+        (X.astype("e"), DtypeError), (X.astype("g"), DtypeError),
         (np.ma.masked_array(X), DtypeError), (np.array([None]), DtypeError),
     ):  # fmt: skip
         with pytest.raises(error, match="argument 0"):
