@@ -330,7 +330,7 @@ PROGRAMS = (leaving, whiles, choices, nested, overwriting, aliases, slices, rows
 
 
 #: What Numba compiles for some ten seconds.
-DEAR = of_arrays, algebra
+DEAR = of_arrays, algebra, rows, interpolation
 
 
 @pytest.mark.parametrize("f", [pytest.param(f, marks=[pytest.mark.long] if f in DEAR else [], id=f.__name__) for f in PROGRAMS])

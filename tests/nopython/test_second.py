@@ -53,7 +53,7 @@ def test_what_has_no_dual_numbers_is_refused():
         tg.njit_hvp(programs.listed)(AT, ALONG)
 
 
-@pytest.mark.parametrize("f", [table, matrices], ids=lambda f: f.__name__)
+@pytest.mark.parametrize("f", [table, pytest.param(matrices, marks=pytest.mark.long)], ids=lambda f: f.__name__)
 def test_arrays_of_dual_numbers_in_forward_mode(f):
     gradient = tg.njit_grad(f, mode="forward", lanes=4)(AT)
     assert np.allclose(gradient, programs.differences(f, AT), rtol=2e-7, atol=2e-8)

@@ -11,6 +11,7 @@ from tests.rules.checker import leaf, plain
 METHODS = ("RK45", "RK23", "DOP853", "BDF", "Radau")
 #: What of the stiff methods takes some ten seconds: their bodies are long, and recorded at each plain call.
 LONG_OF_RADAU = [*METHODS[:-1], pytest.param("Radau", marks=pytest.mark.long)]
+LONG_OF_BOTH = [*METHODS[:-2], *(pytest.param(method, marks=pytest.mark.long) for method in METHODS[-2:])]
 Y0, RATES = np.array([1.0, 0.7]), (1.1, 0.5)
 TIMES = np.array([0.3, 1.2, 1.3, 2.9])
 
@@ -74,7 +75,7 @@ def test_derivatives_over_frozen_steps(method):
     np.testing.assert_allclose(tg.jacfwd(end)(p), gradient, rtol=1e-9)
 
 
-@pytest.mark.parametrize("method", ["RK45", pytest.param("BDF", marks=pytest.mark.long), pytest.param("Radau", marks=pytest.mark.long)])
+@pytest.mark.parametrize("method", [METHODS[0], *LONG_OF_BOTH[3:]])
 def test_second_derivatives(method):
     def end(p):
         return np.sum(mirrored.solve_ivp(lambda t, y, k: -k * y * y, (0, 1), p[:1], method, [1.0], args=(p[1],), rtol=1e-5).y)
@@ -90,7 +91,7 @@ def test_second_derivatives(method):
     np.testing.assert_allclose(tg.jacfwd(gradient)(p), expected, rtol=0.02)
 
 
-@pytest.mark.parametrize("method", LONG_OF_RADAU)
+@pytest.mark.parametrize("method", LONG_OF_BOTH)
 def test_other_numbers_of_steps_are_replayed(method):
     def misfit(p):
         return np.sum(mirrored.solve_ivp(lotka, (0, 3), p[:2], method, TIMES, args=(p[2], p[3]), rtol=1e-4).y ** 2)
@@ -116,7 +117,7 @@ def test_a_step_that_overflows_has_no_part_in_the_derivative():
 # ---- stiff problems ----------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("method", LONG_OF_RADAU[3:])
+@pytest.mark.parametrize("method", LONG_OF_BOTH[3:])
 def test_robertson(method):
     rates, options = np.array([0.04, 1e4, 3e7]), {"rtol": 1e-6, "atol": 1e-9}
     given = options | {"t_eval": [0.4, 40.0], "jac": robertson_slopes}
