@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 
 import numpy as np
 
@@ -11,6 +12,7 @@ from ..array.dual import Dual, as_float
 from ..array.record import follow_forwarding, nesting_error, tracked
 from ..common.dtypes import check_class, check_derivative, check_returned
 from ..common.errors import DtypeError, HigherOrderError, NestingError, NonScalarOutputError, StructureError
+from ..common.registry import registry
 from ..tape.places import function_name, name_of
 from ..tape.store import thread_state
 
@@ -110,3 +112,19 @@ def refuse_complex(structure):
             "the function must return one real number to be differentiated, it returned a complex one: return its .real or abs(), pass "
             "holomorphic=True for the derivative of a holomorphic function, or use tg.vjp"
         )
+
+
+class RealPart:
+    """A function whose result, or the first part of it, is the real part of another one's, which has to be complex."""
+
+    def __init__(self, function, has_aux=False):
+        functools.update_wrapper(self, function, updated=())
+        self.function, self.has_aux = function, has_aux
+
+    def __call__(self, *args, **kwargs):
+        result = self.function(*args, **kwargs)
+        value, *aux = result if self.has_aux else (result,)
+        parts = registry.objects.split(registry.objects.operand(value))
+        if parts is None:
+            raise DtypeError("with holomorphic=True the function must return a complex number or array, it returned a real one: leave it out")
+        return (parts[0], *aux) if self.has_aux else parts[0]

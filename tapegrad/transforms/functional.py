@@ -20,9 +20,8 @@ from ..array.differentiable import Differentiable
 from ..array.record import normalise
 from ..array.typing import Argnums, KernelPolicy, OfFirst, OfFirstTwo, OfSecond, Unknown
 from ..autograd import nested
-from ..autograd.recording import refuse_complex
-from ..common.errors import DtypeError, OptionError, StructureError
-from ..common.registry import registry
+from ..autograd.recording import RealPart, refuse_complex
+from ..common.errors import OptionError, StructureError
 from ..common.tree import conjugated, flatten, unflatten
 from ..nopython.api import by_numba
 from .keep import kept
@@ -406,22 +405,6 @@ class _ConjugateGrad(_Grad):
 
     def _picked(self, value, gradient):
         return super()._picked(value, conjugated(gradient))
-
-
-class RealPart:
-    """A function whose result, or the first part of it, is the real part of another one's, which has to be complex."""
-
-    def __init__(self, function, has_aux=False):
-        functools.update_wrapper(self, function, updated=())
-        self.function, self.has_aux = function, has_aux
-
-    def __call__(self, *args, **kwargs):
-        result = self.function(*args, **kwargs)
-        value, *aux = result if self.has_aux else (result,)
-        parts = registry.objects.split(registry.objects.operand(value))
-        if parts is None:
-            raise DtypeError("with holomorphic=True the function must return a complex number or array, it returned a real one: leave it out")
-        return (parts[0], *aux) if self.has_aux else parts[0]
 
 
 @overload

@@ -19,14 +19,14 @@ from ..array.record import normalise
 from ..array.tensor import Tensor
 from ..array.typing import Argnums, Between, Mode, OfJacobian
 from ..autograd import nested
-from ..autograd.recording import as_plain
+from ..autograd.recording import RealPart, as_plain
 from ..common.errors import HigherOrderError, OptionError, SeedShapeError, StructureError
 from ..common.tree import alike, conjugated, flatten, leaf_names, own, unflatten
 from ..program.recording import Recording
 from ..tape.store import thread_state
 from .captured import Captured
 from .choosing import predict
-from .functional import RealPart, Transformed, chosen
+from .functional import Transformed, chosen
 from .replay.answers import MISS, written
 from .replay.gathered import of_directions
 
