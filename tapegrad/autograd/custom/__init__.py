@@ -160,7 +160,8 @@ def stop_gradient(thing: T) -> T:
     """
     thing = joined(thing)
     if isinstance(thing, TENSORS):
-        return thing.detach()
+        detached: Any = thing.detach()
+        return detached
     if isinstance(thing, dict):
         return type(thing)((key, stop_gradient(value)) for key, value in thing.items())
     if isinstance(thing, tuple) and hasattr(thing, "_fields"):
