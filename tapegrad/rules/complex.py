@@ -46,7 +46,11 @@ def _fourier_value(x, axes=(-1,), forward=True, source="complex", target="comple
         return fft.irfft(half if twofold else _doubled(half.copy(), n, 0.5), n, norm="forward")
     z = x if source == "real" else as_complex(x)
     if target == "complex":
-        return as_parts(fft.fftn(z, axes=axes) if forward else fft.ifftn(z, axes=axes, norm="forward"))
+        parts = as_parts(fft.fftn(z, axes=axes) if forward else fft.ifftn(z, axes=axes, norm="forward"))
+        if source == "real":
+            # SciPy's have an imaginary part of -0.0 where NumPy's have 0.0: on another side of the branch cuts of log and sqrt.
+            parts += 0.0
+        return parts
     # The real part is the signal of the frequencies that are left when each is added to the conjugate of its opposite.
     *others, axis = axes
     z = fft.fftn(z, axes=others) if others and forward else fft.ifftn(z, axes=others, norm="forward") if others else z

@@ -21,9 +21,13 @@ def test_kernels_agree():
     judged(range(0, 200, 40), peers=False, kernel=True)
 
 
+#: Real frequencies below zero, on the branch cut of log and sqrt, where the sign of an imaginary part of zero decides.
+FAILED = 4543, 5945, 6032
+
+
 def test_pytorch_and_jax_agree():
     pytest.importorskip("torch"), pytest.importorskip("jax")
-    judged(range(0, 200, 20))
+    judged([*range(0, 200, 20), *FAILED])
 
 
 @pytest.mark.long

@@ -94,3 +94,12 @@ def test_wrong_input():
     ):
         with pytest.raises(error, match=words):
             call()
+
+
+@pytest.mark.parametrize("n", [1, 2, 5, 8])
+def test_real_frequencies_have_the_imaginary_part_that_numpy_gives_them(n):
+    x = -np.abs(np.random.default_rng(n).normal(size=n))
+    for f in (np.fft.fft, np.fft.ifft):
+        z = f(tg.tensor(x, requires_grad=True))
+        assert not np.signbit(z.imag.detach().numpy()[0]) and not np.signbit(f(x).imag[0])
+        np.testing.assert_allclose(np.log(z).detach().numpy(), np.log(f(x)), rtol=1e-12, atol=1e-12)
