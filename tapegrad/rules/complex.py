@@ -219,6 +219,18 @@ def _gaps(w):
     return gap.scaled(L.select(L.eq(size, 0.0), 0.0, 1.0 / size))
 
 
+def _real_element(v):
+    """Where eigenvectors, columns, are made real: 1 over that element, 0 elsewhere.
+
+    Of eigenvectors of general matrices LAPACK makes the largest element real, and its imaginary part exactly 0.  (If several real ones are
+    equally large, which one it was is not known: each has its share.)
+    """
+    axis = v.re.ndim - 2
+    size = L.select(L.eq(v.im, 0.0), v.re * v.re, 0.0)
+    chosen = L.select(L.eq(size, size.reduce("max", axis, True)), 1.0, 0.0)
+    return L.times(chosen, 1.0 / L.select(L.eq(chosen, 0.0), 1.0, v.re * chosen.sum((axis,), keepdims=True)))
+
+
 def _symmetric(a):
     back = a.h()
     return Pair((a.re + back.re) * 0.5, (a.im + back.im) * 0.5)
@@ -228,6 +240,10 @@ def _eig_vjp(g, x, z, kind=""):
     n = x.shape[-2]
     whole, to_whole, eye = Pair.of(z), Pair.of(g), g.constant(np.eye(n))
     w, v, to_w, to_v = whole.rows(0, 1), whole.rows(1, n + 1), to_whole.rows(0, 1), to_whole.rows(1, n + 1)
+    if kind not in _TRIANGLES:
+        # What would turn them is undone by the phase that makes an element real.
+        turned = (L.times(to_v.re, v.im) - L.times(to_v.im, v.re)).sum((v.re.ndim - 2,), keepdims=True)
+        to_v = Pair(to_v.re, to_v.im + L.times(_real_element(v), turned))
     along = v.h() @ to_v
     # Vectors have length 1: what would make them longer is left out.
     fixed = along - (v.h() @ v).scaled(L.times(along.re, eye).sum((along.re.ndim - 2,), keepdims=True))
@@ -246,6 +262,9 @@ def _eig_jvp(t, x, z, kind=""):
     of_v = v @ inner.times(_gaps(w).conj())
     longer = v.h() @ of_v
     of_v = of_v - v.scaled(L.times(longer.re, eye).sum((axis,), keepdims=True))
+    if kind not in _TRIANGLES:
+        angle = L.times(of_v.im, _real_element(v)).sum((axis,), keepdims=True)
+        of_v = Pair(of_v.re + L.times(v.im, angle), of_v.im - L.times(v.re, angle))
     parts = zip((of_w.re, of_w.im), (of_v.re, of_v.im))
     like = z.narrow(z.ndim - 1, 0, 1).reshape(z.shape[:-1])
     return Pair(*(tangent_of_parts(like, pair, [1, n], axis) for pair in parts)).packed(z, z.shape[:-1])

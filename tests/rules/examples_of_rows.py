@@ -317,3 +317,10 @@ def numbered(few=None):
         marks = [pytest.mark.long] if few is not None and seen[name] > few else []
         found.append(pytest.param(example, id=f"{k}-{name}", marks=marks))
     return found
+
+
+def free_phases(example):
+    """Whether results are eigenvectors of complex Hermitian matrices: as real ones have a free sign, these have a free phase, which
+    differences see.  What does not depend on it is in `tests.numpy_api.test_complex`.
+    """
+    return example.row.name == "complex_eig" and example.keywords["kind"] in ("L", "U")

@@ -11,6 +11,7 @@ from tapegrad import implicit
 from tapegrad.program.turns import S_CHUNKS, S_SHARE
 from tapegrad.scipy.integrate import solve_ivp
 from tests.transforms.loops.plainly import leaves_of, mapped, stacked
+from tests.transforms.loops.test_counted import Counted
 
 Pair = collections.namedtuple("Pair", "first second")
 RNG = np.random.default_rng(20)
@@ -297,15 +298,6 @@ def test_without_tensors_the_result_is_an_array_and_with_one_a_tensor():
     assert type(tg.vmap(np.sin)(NUMBERS)) is np.ndarray
     assert type(tg.vmap(tg.grad(lambda w, x: np.sum(w * x)), in_axes=(None, 0))(WEIGHTS, POINTS)) is np.ndarray
     assert isinstance(tg.vmap(np.sin)(tg.tensor(NUMBERS)), tg.Tensor)
-
-
-class Counted:
-    def __init__(self, function):
-        self.function, self.runs = function, 0
-
-    def __call__(self, *args):
-        self.runs += 1
-        return self.function(*args)
 
 
 def test_a_function_runs_once_a_path():
