@@ -529,6 +529,9 @@ def at_door(row, operands, attrs, integer):
     function = UFUNCS.get(_ROWS.get(row.name, row.name))
     if function is not None and not attrs:
         return function(*operands)
+    function = FUNCTIONS.get(getattr(np, row.name, None) or getattr(np.linalg, row.name, None))
+    if function is not None and not row.linear:
+        return function(*operands, **row.keywords(attrs, integer))
     if not (row.linear or row.name == "where") or row.effect == "write":
         raise _refused(row.name, ", and none writes into a real array" if row.effect == "write" else "")
     slots = row.slots(len(operands))
@@ -569,5 +572,5 @@ KINDS = frozenset((ComplexTensor, complex, np.complex64, np.complex128, np.ndarr
 #: What lower folders are told, by `array.objects`.
 OFFERED = {
     "Complex": ComplexTensor, "COMPLEX": KINDS, "at_door": at_door, "complex_ufunc": _ufunc, "complex_function": called, "complex_tensor": made,
-    "split": split, "of_parts": of_parts,
+    "lifted": lifted, "split": split, "of_parts": of_parts,
 }  # fmt: skip

@@ -234,7 +234,7 @@ def from_numpy(array: NDArray[Any]) -> Tensor:
 def _form(x):
     """Shape and dtype of `x`."""
     x = registry.objects.operand(x)
-    array = x if isinstance(x, Differentiable) else np.asarray(x)
+    array = x if isinstance(x, (Differentiable, registry.objects.Complex)) else np.asarray(x)
     return tuple(array.shape), array.dtype
 
 
@@ -296,7 +296,7 @@ def full_like(x: TensorLike, fill_value: TensorLike, *, requires_grad: bool = Fa
     tensor([3., 3.])
     """
     (shape, kind), fill_value = _form(x), registry.objects.operand(fill_value)
-    if isinstance(fill_value, Differentiable) and fill_value.requires_grad:
+    if isinstance(fill_value, registry.objects.Complex) or isinstance(fill_value, Differentiable) and fill_value.requires_grad:
         return broadcast_to(fill_value, shape)
     value = fill_value._let_out("a constant") if isinstance(fill_value, Differentiable) else fill_value
     return _made(np.full(shape, value, dtype or kind), requires_grad)

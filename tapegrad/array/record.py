@@ -100,7 +100,11 @@ def as_operand(thing, row_name="operation"):
             array = array.astype(np.float32)
         return float(array) if array.ndim == 0 and array.dtype.char == "d" else array
     if isinstance(thing, (list, tuple)):
-        return registry.objects.stacked(thing) if registry.objects.holds_tensors(thing) else as_operand(np.asarray(thing), row_name)
+        if not registry.objects.holds_tensors(thing):
+            return as_operand(np.asarray(thing), row_name)
+        thing = registry.objects.stacked(thing)
+        if isinstance(thing, Differentiable):
+            return thing
     if isinstance(thing, (complex, registry.objects.Complex)):
         raise ComplexOperandError(f"{row_name}: complex numbers are not taken here; give real and imaginary parts (z.real, z.imag)")
     if kind is registry.Call:

@@ -7,6 +7,8 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from ...common.errors import ComplexOperandError
+from ...common.registry import registry
 from ..differentiable import Differentiable
 from ..record import as_operand, plain
 
@@ -21,11 +23,14 @@ def named(function: F, name: str, **parts: str) -> F:
 
 
 def lift(x: Any) -> Any:
-    """`x` as a tensor."""
+    """`x` as a tensor; complex numbers as a `ComplexTensor`, whose rows `array.complex.at_door` has."""
     if x is True or x is False:
         # Promotes as a boolean does, not as a float.
         return plain(np.asarray(x))
-    x = x if isinstance(x, Differentiable) else as_operand(x)
+    try:
+        x = x if isinstance(x, Differentiable) else as_operand(x)
+    except ComplexOperandError:
+        return registry.objects.lifted(x)
     return x if isinstance(x, Differentiable) else plain(x)
 
 
