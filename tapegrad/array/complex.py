@@ -307,10 +307,6 @@ def _minus(a, b):
     return a if b is None else -b if a is None else a - b
 
 
-def _times(a, b):
-    return None if a is None or b is None else a * b
-
-
 def bilinear(product):
     """`product` of real operands as one of complex ones."""
 
