@@ -24,8 +24,6 @@ X = TypeVar("X", bound=Any)
 
 Mode = Literal["auto", "forward", "reverse"]
 LANES = (1, 2, 4, 8, 16)
-#: The oldest and the newest minor version of Numba that derivatives are made for.
-VERSIONS = ((0, 64), (0, 68))
 
 
 def njit_derivative(f: Callable[..., R], argnum: int = 0) -> Callable[..., R]:
@@ -312,7 +310,7 @@ def by_numba(f, argnums, has_value):
     """What `grad` and `value_and_grad` return with ``via="numba"``."""
     derivative = (njit_value_and_grad if has_value else njit_grad)(f, argnums)
     with uninterrupted:
-        from numba.core.errors import TypingError
+        from numba import TypingError
 
     @functools.wraps(f)
     def gradient(*args, **kwargs):
@@ -335,7 +333,6 @@ def _dispatcher(f, kind, argnums, lanes, mode="forward", out=False):
     with uninterrupted:
         import numba
 
-        _check_version(numba.__version__)
         from .compile import Uninterrupted
         from .drivers import Request, driver_of
         from .reverse.runtime import raised
@@ -374,13 +371,6 @@ def _dispatcher(f, kind, argnums, lanes, mode="forward", out=False):
         dispatcher = numba.njit(pipeline_class=Uninterrupted)(made)
     dispatcher.modes = request.taken.copy
     return dispatcher
-
-
-def _check_version(version):
-    """Numba's representation of functions, which is rewritten here, is nothing that it promises to keep."""
-    if not VERSIONS[0] <= tuple(map(int, version.split(".")[:2])) <= VERSIONS[1]:
-        oldest, newest = (".".join(map(str, v)) for v in VERSIONS)
-        raise UnsupportedInNumbaError(f"derivatives inside Numba are made for Numba {oldest} to {newest}; this is {version}: install one of these.")
 
 
 def _positions(argnums, count, name):

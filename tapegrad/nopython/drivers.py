@@ -11,7 +11,7 @@ import itertools
 from dataclasses import dataclass, field
 
 import numpy as np
-from numba.core import types
+from numba import types
 from numba.extending import overload, register_jitable
 
 from ..common.errors import UnsupportedInNumbaError

@@ -7,9 +7,10 @@ it is not followed (lists, objects, calls that are not known), for its derivativ
 from __future__ import annotations
 
 import numpy as np
-from numba.core import ir, types
-from numba.core.dispatcher import Dispatcher
+from numba import types
+from numba.extending import is_jitted
 
+from ...codegen.numba_inside import ir
 from .calls import BLANK, VIEW_ATTRIBUTES, VIEW_FUNCTIONS, VIEW_METHODS, call_of
 from .program import PURE_CALLS
 from .refusal import Refused
@@ -106,7 +107,7 @@ class Activity:
         return function in _READING or function in BLANK or isinstance(function, np.ufunc) and len(e.args) == function.nin
 
     def called_apart(self, s):
-        return isinstance(s, ir.Assign) and is_expr(s.value, "call") and isinstance(self.p.callee(s.value), Dispatcher)
+        return isinstance(s, ir.Assign) and is_expr(s.value, "call") and is_jitted(self.p.callee(s.value))
 
     def paired(self, s):
         """Whether a statement calls a helper of which there are two functions, for the two sweeps.

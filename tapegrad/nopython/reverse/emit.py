@@ -10,9 +10,9 @@ from __future__ import annotations
 import operator
 
 import numpy as np
-from numba.core import ir, types
-from numba.core.analysis import compute_cfg_from_blocks
+from numba import types
 
+from ...codegen.numba_inside import compute_cfg_from_blocks, ir
 from ..allocate import FRESH, array, promoted
 from ..rewrite import among
 from ..types import Token

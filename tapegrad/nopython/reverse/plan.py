@@ -14,8 +14,9 @@ from __future__ import annotations
 
 from collections import deque
 
-from numba.core import ir, types
+from numba import types
 
+from ...codegen.numba_inside import ir
 from ..types import primal_type
 from . import runtime
 from .program import PURE_CALLS

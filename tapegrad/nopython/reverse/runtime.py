@@ -11,15 +11,11 @@ from functools import cache
 
 import numba
 from llvmlite import ir
-from numba.core import cgutils, types
-from numba.core.callconv import Status, excinfo_ptr_t
-from numba.core.datamodel import models
-from numba.core.imputils import impl_ret_borrowed
-from numba.core.registry import cpu_target
-from numba.extending import intrinsic, register_model
-from numba.np.arrayobj import populate_array
+from numba import types
+from numba.extending import intrinsic, models, register_model
 
 from ...codegen.emit import Emitter
+from ...codegen.numba_inside import call_of, cgutils, emit_caught, emit_raise, impl_ret_borrowed, populate_array, target_context
 from ..scalars import plain
 from ..types import F64, I32, I64, common_dual
 from .second import called, contribution_text, times
@@ -171,14 +167,12 @@ def caught(dispatcher, count, arena=False):
 
     def typed(typingctx, arguments):
         first = (arena_type,) if arena else ()
-        sig = types.Dispatcher(dispatcher).get_call_type(typingctx, (*first, *arguments), {})
+        sig = call_of(dispatcher, (*first, *arguments), typingctx)[1]
 
         def emit(context, builder, made, args):
-            result = dispatcher.get_compile_result(sig)
-            context.add_linking_libs([result.library])
             values = [context.cast(builder, v, ty, want) for v, ty, want in zip(args, arguments, sig.args[len(first):])]
             taken = [_take(context, builder) for _ in first]
-            status, value = context.call_internal_no_propagate(builder, result.fndesc, sig, [*taken, *values])
+            status, value = emit_caught(context, builder, dispatcher, sig, [*taken, *values])
             for each in taken:
                 _forget_frames(context, builder, each)
                 _give_back(builder, each)
@@ -201,8 +195,7 @@ def raised(typingctx, outcome):
         value, code, information = cgutils.unpack_tuple(builder, args[0])
         with builder.if_then(builder.icmp_signed("!=", code, I64(0)), likely=False):
             context.nrt.decref(builder, outcome, args[0])
-            said = dict.fromkeys(Status._fields) | {"code": builder.trunc(code, I32), "excinfoptr": builder.inttoptr(information, excinfo_ptr_t)}
-            context.call_conv.return_status_propagate(builder, Status(**said))
+            emit_raise(context, builder, builder.trunc(code, I32), information)
         return impl_ret_borrowed(context, builder, sig.return_type, value)
 
     return outcome[0](outcome), emit
@@ -287,7 +280,7 @@ def _hidden(builder, array):
 @cache
 def frame(tys):
     """(size in bytes, push, pop) of values of these types, as one struct."""
-    context = cpu_target.target_context
+    context = target_context()
     sizes = [context.get_abi_sizeof(context.data_model_manager[ty].get_data_type()) for ty in tys]
     arrays = [k for k, ty in enumerate(tys) if isinstance(ty, types.Array)]
     offsets, size = {}, 0
