@@ -88,13 +88,13 @@ class Activity:
         """Names of arrays whose memory the defined array may be."""
         if self.base(s):
             return self.base(s)
-        if self.rule(s) is not None or not is_expr(s.value) or self._reading(s) or elementwise(self.p, s):
+        if self.rule(s) is not None or not is_expr(s.value) or self.reading(s) or elementwise(self.p, s):
             return []
         if s.target.name.startswith("adj."):  # a shadow of its own
             return []
         return [n for n in self.operands(s) if isinstance(self.p.type_of(n), types.Array)]
 
-    def _reading(self, s):
+    def reading(self, s):
         """Whether a statement only reads memory, and makes none that it shares."""
         e = s.value
         if not is_expr(e, "call"):
@@ -120,7 +120,7 @@ class Activity:
 
     def changed_by(self, s):
         """Names of arrays that a call may store into."""
-        if not isinstance(s, ir.Assign) or not is_expr(s.value, "call") or self.rule(s) is not None or self.base(s) or self._reading(s):
+        if not isinstance(s, ir.Assign) or not is_expr(s.value, "call") or self.rule(s) is not None or self.base(s) or self.reading(s):
             return []
         if elementwise(self.p, s) or self.p.callee(s.value) in PURE_CALLS or s.target.name.startswith("adj."):
             return []

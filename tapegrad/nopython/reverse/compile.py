@@ -128,9 +128,9 @@ class Made:
     adjoints are products of the Hessian.
     """
 
-    def __init__(self, function, names, call, seeds, arrays, apart, scope, lanes=0):
+    def __init__(self, function, names, call, seeds, arrays, apart, scope, lanes=0, memory=None):
         self.user, self.names, self.seeds, self.arrays, self.apart = function, names, seeds, arrays, apart
-        self.call, self.scope, self.lanes = call, scope, lanes
+        self.call, self.scope, self.lanes, self.memory = call, scope, lanes, memory
         self.sweeps, self.functions = {}, {}
 
     def function(self, sweep="both"):
@@ -151,7 +151,7 @@ class Made:
                     seeds = tuple(2 + k for k in self.seeds)
                     duals = {2 + k for k in range(len(self.names)) if contains_dual(state.given[2 + k])}
                     partners = functools.partial(pair, lanes=self.lanes)
-                    self.sweeps[key] = Sweeps(Program(state.func_ir, state.typemap), seeds, self.apart, partners, self.lanes, duals)
+                    self.sweeps[key] = Sweeps(Program(state.func_ir, state.typemap), seeds, self.apart, partners, self.lanes, duals, self.memory)
             return self.sweeps[key].emit(BOTH if sweep == "both" else (sweep,))
 
         self.functions[sweep] = numba.njit(
