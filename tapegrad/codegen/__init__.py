@@ -15,6 +15,7 @@ from expressions to LLVM
 from functions to machine code
     `compile`           functions of numbers, written in Python for Numba, as object code that loads without Numba.
     `array_functions`   the same for functions that index arrays.
+    `numba_inside`      all that is used of Numba and not documented there, and which versions of it are known.
     `memory`            what such functions are made of: loads and stores by address, calls by address, atomic flags.
     `python_api`        CPython's functions, by which they read objects; `addresses`, where the memory of an array is.
 

@@ -14,9 +14,8 @@ from functools import cache
 import numpy as np
 
 from ..common.errors import InternalError
-from ..common.uninterrupted import imported
 from .addresses import data_address
-from .compile import Deferred, compiled, helper, intrinsic
+from .compile import Deferred, compiled, helper, inside, intrinsic, numba
 
 #: Numba's name of an element -> NumPy's dtype.
 _DTYPES = {name: np.dtype(name if name != "boolean" else "?") for name in ("int64", "int32", "int8", "float64", "boolean")}
@@ -27,21 +26,21 @@ def _array(element, dimensions):
     """A function of compiled code: the C-contiguous array at an address."""
 
     def codegen(context, builder, signature, args):
-        cgutils, arrays = imported("numba.core.cgutils"), imported("numba.np.arrayobj")
-        array = arrays.make_array(signature.return_type)(context, builder)
+        cgutils = inside().cgutils
+        array = inside().make_array(signature.return_type)(context, builder)
         item = context.get_abi_sizeof(context.get_data_type(signature.return_type.dtype))
         strides, step = [], context.get_constant(signature.args[0], item)
         for extent in reversed(args[1:]):
             strides.insert(0, step)
             step = builder.mul(step, extent)
-        arrays.populate_array(
+        inside().populate_array(
             array, data=builder.inttoptr(args[0], array.data.type), shape=cgutils.pack_array(builder, args[1:]),
             strides=cgutils.pack_array(builder, strides), itemsize=item, meminfo=None,
         )  # fmt: skip
         return array._getvalue()
 
     def typed():
-        types = imported("numba.core.types")
+        types = numba.types
         return types.Array(getattr(types, element), dimensions, "C")(*[types.int64] * (1 + dimensions)), codegen
 
     if dimensions == 1:

@@ -11,7 +11,6 @@ object is built when a function that uses it has to be compiled.
 
 from __future__ import annotations
 
-import copy
 import ctypes
 import gc
 import hashlib
@@ -23,8 +22,10 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ..common.uninterrupted import cached_property, imported
+from ..common.uninterrupted import Lazily, cached_property, imported, uninterrupted
 from .symbols import define
+
+numba: Any = Lazily("numba")
 
 #: How many functions were compiled and loaded since import.
 COUNTS = {"compiled": 0, "loaded": 0}
@@ -43,6 +44,14 @@ _OTHERS = frozenset(["NUMBA_CACHE_DIR", "NUMBA_NUM_THREADS", "NUMBA_THREADING_LA
 
 #: CPython's METH_FASTCALL.
 _FASTCALL = 0x80
+
+
+@cache
+def inside():
+    """`numba_inside`, which imports Numba."""
+    with uninterrupted:
+        from . import numba_inside
+    return numba_inside
 
 
 class Deferred:
@@ -66,7 +75,7 @@ class Deferred:
 
 def intrinsic(function):
     """Decorator: `numba.extending.intrinsic`, deferred."""
-    return Deferred(function, lambda function: imported("numba.extending").intrinsic(function))
+    return Deferred(function, lambda function: numba.extending.intrinsic(function))
 
 
 def _better(order):
@@ -77,7 +86,7 @@ def _better(order):
 
         def codegen(context, builder, signature, args):
             first, second = (context.cast(builder, value, given, kind) for value, given in zip(args, signature.args))
-            compare = builder.icmp_signed if kind in imported("numba.core.types").integer_domain else builder.fcmp_ordered
+            compare = builder.icmp_signed if kind in numba.types.integer_domain else builder.fcmp_ordered
             return builder.select(compare(order, second, first), second, first)
 
         return kind(a, b), codegen
@@ -89,7 +98,7 @@ def _number(name):
     """`int` or `float` of a number, for the same reason."""
 
     def typed(typingctx, a):
-        kind = getattr(imported("numba.core.types"), name)
+        kind = getattr(numba.types, name)
         return kind(a), lambda context, builder, signature, args: context.cast(builder, args[0], signature.args[0], kind)
 
     return intrinsic(typed)
@@ -107,8 +116,7 @@ def helper(function):
 
         def codegen(context, builder, signature, args):
             _CALLED[-1].append(lowered)
-            native = context.declare_function(builder.module, lowered.fndesc)
-            return context.call_conv.call_function(builder, native, signature.return_type, signature.args, args)[1]
+            return inside().emit_lowered_call(context, builder, lowered.description, signature, args)
 
         return lowered.result(*arguments), codegen
 
@@ -122,8 +130,8 @@ def helper(function):
 def _called(made):
     """A compiled function as one that another calls, by its name."""
     _, symbol, signature = _MADE[made]
-    arguments, result = imported("numba.core.sigutils").normalize_signature(signature)
-    return imported("numba.core.types").ExternalFunction(symbol, result(*arguments))
+    arguments, result = inside().normalize_signature(signature)
+    return numba.types.ExternalFunction(symbol, result(*arguments))
 
 
 def resolved(function):
@@ -207,54 +215,28 @@ def _options():
 class _Lowered(NamedTuple):
     """A function in LLVM IR, as Numba lowers it: its own, and what it calls."""
 
-    fndesc: Any
+    description: Any
     result: Any
     text: str
     called: tuple
 
 
 @cache
-def _pipeline():
-    """Numba's compiler with what functions of numbers need of it: they are typed and lowered, and neither rewritten nor optimised."""
-    machinery, untyped, typed = (imported(f"numba.core.{name}") for name in ("compiler_machinery", "untyped_passes", "typed_passes"))
-
-    class Compiler(imported("numba.core.compiler").CompilerBase):
-        def define_pipelines(self):
-            passes = machinery.PassManager("functions of numbers")
-            for each in (
-                untyped.TranslateByteCode, untyped.FixupArgs, untyped.IRProcessing, untyped.ReconstructSSA, typed.NopythonTypeInference,
-                typed.PreLowerStripPhis, typed.NoPythonSupportedFeatureValidation, typed.IRLegalization, typed.NativeLowering,
-                typed.NoPythonBackend,
-            ):  # fmt: skip
-                passes.add_pass(each, each.__name__)
-            passes.finalize()
-            return [passes]
-
-    return Compiler
-
-
-@cache
 def _lowered(function, arguments, result=None):
     """A function for arguments of these types of Numba's."""
-    compiler, target = imported("numba.core.compiler"), imported("numba.core.registry").cpu_target
-    library, modules = target.target_context.codegen().create_library(function.__name__), []
-    # It is not optimised, nor made machine code of, by Numba.
-    library.add_ir_module = modules.append
-    flags = compiler.Flags()
-    flags.no_compile = flags.no_cpython_wrapper = flags.no_cfunc_wrapper = True
-    flags.error_model = "numpy"
-    # One of our own: what others compile meanwhile is typed as ever.
-    context, resolve = copy.copy(target.typing_context), target.typing_context.resolve_function_type
-    unliteral = imported("numba.core.types").unliteral
+    unliteral = numba.types.unliteral
 
-    def resolved_once(called, given, keywords):
-        """What a call returns: asked once for these types, whatever the constants are."""
-        key = called, tuple(map(unliteral, given))
-        if keywords:
-            return resolve(called, given, keywords)
-        if key not in _RESOLVED:
-            _RESOLVED[key] = resolve(*key, {})
-        return _RESOLVED[key]
+    def resolving(resolve):
+        def resolved_once(called, given, keywords):
+            """What a call returns: asked once for these types, whatever the constants are."""
+            key = called, tuple(map(unliteral, given))
+            if keywords:
+                return resolve(called, given, keywords)
+            if key not in _RESOLVED:
+                _RESOLVED[key] = resolve(*key, {})
+            return _RESOLVED[key]
+
+        return resolved_once
 
     # Before the compiler asks for what is new to Numba.
     plain = resolved(function)
@@ -262,28 +244,26 @@ def _lowered(function, arguments, result=None):
     # Numba makes many objects, which stay: to search them all for garbage takes a quarter of the time.
     collecting = gc.isenabled()
     gc.disable()
-    context.resolve_function_type = resolved_once
     try:
-        with imported("numba.core.compiler_lock").global_compiler_lock:
-            made = _pipeline()(context, target.target_context, library, arguments, result, flags, {}).compile_extra(plain)
+        made = inside().lower(plain, arguments, result, resolving)
     finally:
         called = _CALLED.pop()
         if collecting:
             gc.enable()
-    return _Lowered(made.fndesc, made.signature.return_type, "\n".join(map(str, modules)), tuple(called))
+    return _Lowered(*made, tuple(called))
 
 
 def _module(function, signature, symbol):
     """LLVM IR of a function, for C and others by its `symbol`, and for CPython."""
-    llvm, sigutils = imported("llvmlite.binding"), imported("numba.core.sigutils")
-    own = _lowered(function, *sigutils.normalize_signature(signature.replace("object", "int64")))
-    module, entry = llvm.parse_assembly(own.text), llvm.parse_assembly(_entry(signature, symbol, own.fndesc.llvm_func_name))
+    llvm, symbol_of = imported("llvmlite.binding"), inside().symbol_of
+    own = _lowered(function, *inside().normalize_signature(signature.replace("object", "int64")))
+    module, entry = llvm.parse_assembly(own.text), llvm.parse_assembly(_entry(signature, symbol, symbol_of(own.description)))
     entry.triple, entry.data_layout = module.triple, module.data_layout
-    waiting, linked = [*own.called], {own.fndesc.llvm_func_name}
+    waiting, linked = [*own.called], {symbol_of(own.description)}
     while waiting:
         lowered = waiting.pop()
-        if lowered.fndesc.llvm_func_name not in linked:
-            linked.add(lowered.fndesc.llvm_func_name)
+        if symbol_of(lowered.description) not in linked:
+            linked.add(symbol_of(lowered.description))
             module.link_in(llvm.parse_assembly(lowered.text))
             waiting += lowered.called
     module.link_in(entry)

@@ -11,8 +11,8 @@ import os
 from functools import cache
 from typing import Any
 
-from ..common.uninterrupted import Lazily, imported
-from .compile import intrinsic
+from ..common.uninterrupted import Lazily
+from .compile import intrinsic, numba
 
 ir: Any = Lazily("llvmlite.ir")
 
@@ -28,7 +28,7 @@ def _of_types(codegen, result, *arguments):
     """An intrinsic of these types, which is `codegen` in LLVM."""
 
     def typed(typingctx, *args):
-        returned, *types = (getattr(imported("numba.core.types"), name) for name in (result, *arguments))
+        returned, *types = (getattr(numba.types, name) for name in (result, *arguments))
         return returned(*types), codegen
 
     names = ["typingctx", *(f"a{k}" for k in range(len(arguments)))]
@@ -114,7 +114,7 @@ def call_entry(typingctx, address, handle, x, g):
         status = builder.call(builder.inttoptr(args[0], kind.as_pointer()), [*args[1:], builder.ptrtoint(value, _llvm("int64"))])
         return context.make_tuple(builder, signature.return_type, [status, builder.load(value)])
 
-    types = imported("numba.core.types")
+    types = numba.types
     return types.Tuple([types.int64, types.float64])(*[types.int64] * 4), codegen
 
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..common.uninterrupted import Lazily, imported
-from .compile import intrinsic
+from ..common.uninterrupted import Lazily
+from .compile import intrinsic, numba
 from .memory import c_function
 
 ir: Any = Lazily("llvmlite.ir")
@@ -61,7 +61,7 @@ def room_for_view(typingctx):
             room = builder.alloca(ir.ArrayType(ir.IntType(64), VIEW // 8))
         return builder.ptrtoint(room, ir.IntType(64))
 
-    return imported("numba.core.types").int64(), codegen
+    return numba.types.int64(), codegen
 
 
 #: Not 0 for arrays, and for what else has a buffer.

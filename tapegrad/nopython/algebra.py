@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from numba.core import types
+from numba import types
 from numba.extending import overload, register_jitable
 
 from .builtins import component, primal, seeded

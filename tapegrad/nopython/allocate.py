@@ -7,7 +7,7 @@ booleans stay what they are.  What holds dual numbers from the start is here, to
 from __future__ import annotations
 
 import numpy as np
-from numba.core import types
+from numba import types
 from numba.extending import overload
 
 from .builtins import as_dual

@@ -8,13 +8,14 @@ combination of types.
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import inspect
 from collections.abc import Callable
 from typing import Any, Literal, TypeVar, overload
 
 from ..array.typing import Argnums, Array, OfFirst
-from ..common.errors import HigherOrderError, UnsupportedInNumbaError
+from ..common.errors import HigherOrderError, OptionError, UnsupportedInNumbaError
 from ..common.registry import registry
 from ..common.tree import flatten
 from ..common.uninterrupted import uninterrupted
@@ -24,8 +25,6 @@ X = TypeVar("X", bound=Any)
 
 Mode = Literal["auto", "forward", "reverse"]
 LANES = (1, 2, 4, 8, 16)
-#: The oldest and the newest minor version of Numba that derivatives are made for.
-VERSIONS = ((0, 64), (0, 68))
 
 
 def njit_derivative(f: Callable[..., R], argnum: int = 0) -> Callable[..., R]:
@@ -94,13 +93,15 @@ def njit_jvp(f: Callable[..., R], argnums: Argnums = 0) -> Callable[..., tuple[R
 
 
 @overload
-def njit_value_and_grad(f: OfFirst[X], argnums: Literal[0] = 0, *, mode: Mode = "auto", lanes: int | None = None) -> Callable[..., tuple[float, X]]: ...
+def njit_value_and_grad(
+    f: OfFirst[X], argnums: Literal[0] = 0, *, mode: Mode = "auto", lanes: int | None = None, memory: int | None = None
+) -> Callable[..., tuple[float, X]]: ...
 @overload
 def njit_value_and_grad(
-    f: Callable[..., Any], argnums: Argnums = 0, *, mode: Mode = "auto", lanes: int | None = None, out: bool = False
+    f: Callable[..., Any], argnums: Argnums = 0, *, mode: Mode = "auto", lanes: int | None = None, out: bool = False, memory: int | None = None
 ) -> Callable[..., Any]: ...
 def njit_value_and_grad(
-    f: Callable[..., Any], argnums: Argnums = 0, *, mode: Mode = "auto", lanes: int | None = None, out: bool = False
+    f: Callable[..., Any], argnums: Argnums = 0, *, mode: Mode = "auto", lanes: int | None = None, out: bool = False, memory: int | None = None
 ) -> Callable[..., Any]:
     """Value and gradient in nopython code.
 
@@ -115,13 +116,17 @@ def njit_value_and_grad(
         ``"reverse"``: both sweeps, at a cost that does not grow with the number of inputs.
         ``"forward"``: dual numbers, a run of `f` for every `lanes` inputs.  ``"auto"``: forward
         mode of up to four numbers, else reverse mode where it knows all that `f` does.
-        ``dispatcher.modes()`` says what was taken, and why.
+        ``dispatcher.modes()`` says what was taken, and why; ``dispatcher.modes(*args)``, in reverse mode, also
+        the most bytes that the stack of this call has.
     lanes : int, optional
         Directions in one pass of forward mode, which it asks for: 1, 2, 4, 8 or 16.  By default
         the number of differentiated numbers, at most 8, and 8 if there is an array.
     out : bool
         Whether the gradients are written into arrays, which are handed after the arguments;
         only the value is returned then.  In reverse mode.
+    memory : int, optional
+        Bytes that reverse mode, which it asks for, may keep of the outermost loops.  Where all turns would take more, what a turn
+        starts from is kept every so many turns, and the turns in between are run once more on the way back.
 
     Returns
     -------
@@ -132,7 +137,10 @@ def njit_value_and_grad(
     Raises
     ------
     UnsupportedInNumbaError
-        On the first call, if `f` does something that has no derivative here.
+        On the first call, if `f` does something that has no derivative here, or, with `memory`, a loop something that might
+        not come out the same a second time.
+    OptionError
+        If `memory` is too little, which is found while a call runs; the message says what is enough.
 
     Examples
     --------
@@ -146,14 +154,20 @@ def njit_value_and_grad(
     >>> tg.njit_value_and_grad(f)(np.array([1.0, 2.0]))
     (5.0, array([2., 4.]))
     """
-    return _dispatcher(f, "value_and_grad", argnums, lanes, mode, out)
+    return _dispatcher(f, "value_and_grad", argnums, lanes, mode, out, memory)
 
 
 @overload
-def njit_grad(f: OfFirst[X], argnums: Literal[0] = 0, *, mode: Mode = "auto", lanes: int | None = None) -> Callable[..., X]: ...
+def njit_grad(
+    f: OfFirst[X], argnums: Literal[0] = 0, *, mode: Mode = "auto", lanes: int | None = None, memory: int | None = None
+) -> Callable[..., X]: ...
 @overload
-def njit_grad(f: Callable[..., Any], argnums: Argnums, *, mode: Mode = "auto", lanes: int | None = None) -> Callable[..., Any]: ...
-def njit_grad(f: Callable[..., Any], argnums: Argnums = 0, *, mode: Mode = "auto", lanes: int | None = None) -> Callable[..., Any]:
+def njit_grad(
+    f: Callable[..., Any], argnums: Argnums, *, mode: Mode = "auto", lanes: int | None = None, memory: int | None = None
+) -> Callable[..., Any]: ...
+def njit_grad(
+    f: Callable[..., Any], argnums: Argnums = 0, *, mode: Mode = "auto", lanes: int | None = None, memory: int | None = None
+) -> Callable[..., Any]:
     """Gradient in nopython code; see `njit_value_and_grad`.
 
     Parameters
@@ -162,7 +176,7 @@ def njit_grad(f: Callable[..., Any], argnums: Argnums = 0, *, mode: Mode = "auto
         Returns one number.
     argnums : int or tuple of int
     mode : {"auto", "forward", "reverse"}
-    lanes : int, optional
+    lanes, memory : int, optional
 
     Returns
     -------
@@ -175,7 +189,7 @@ def njit_grad(f: Callable[..., Any], argnums: Argnums = 0, *, mode: Mode = "auto
     >>> tg.njit_grad(lambda a, b: a * a * b, argnums=(0, 1))(3.0, 5.0)
     (30.0, 9.0)
     """
-    return _dispatcher(f, "grad", argnums, lanes, mode)
+    return _dispatcher(f, "grad", argnums, lanes, mode, memory=memory)
 
 
 def njit_jacobian(f: Callable[..., Any], argnum: int = 0, *, mode: Mode = "auto", lanes: int | None = None) -> Callable[..., Array]:
@@ -213,7 +227,7 @@ def njit_jacobian(f: Callable[..., Any], argnum: int = 0, *, mode: Mode = "auto"
     return _dispatcher(f, "jacobian", argnum, lanes, mode)
 
 
-def njit_vjp(f: Callable[..., R], argnums: Argnums = 0) -> Callable[..., tuple[R, Any]]:
+def njit_vjp(f: Callable[..., R], argnums: Argnums = 0, *, memory: int | None = None) -> Callable[..., tuple[R, Any]]:
     """Value and vector-Jacobian product (VJP) in nopython code, in reverse mode.
 
     Parameters
@@ -222,6 +236,8 @@ def njit_vjp(f: Callable[..., R], argnums: Argnums = 0) -> Callable[..., tuple[R
         Returns a number, an array or a tuple of them.
     argnums : int or tuple of int
         Positions of the differentiated arguments: numbers, float64 or float32 arrays, tuples of them.
+    memory : int, optional
+        See `njit_value_and_grad`.
 
     Returns
     -------
@@ -241,7 +257,7 @@ def njit_vjp(f: Callable[..., R], argnums: Argnums = 0) -> Callable[..., tuple[R
     >>> tg.njit_vjp(lambda x: (x[0] * x[1], x[1:] ** 2))(np.array([2.0, 3.0]), (10.0, np.array([1.0])))
     ((6.0, array([9.])), array([30., 26.]))
     """
-    return _dispatcher(f, "vjp", argnums, None)
+    return _dispatcher(f, "vjp", argnums, None, memory=memory)
 
 
 def njit_hvp(f: Callable[..., Any], argnums: Argnums = 0) -> Callable[..., Any]:
@@ -312,7 +328,7 @@ def by_numba(f, argnums, has_value):
     """What `grad` and `value_and_grad` return with ``via="numba"``."""
     derivative = (njit_value_and_grad if has_value else njit_grad)(f, argnums)
     with uninterrupted:
-        from numba.core.errors import TypingError
+        from numba import TypingError
 
     @functools.wraps(f)
     def gradient(*args, **kwargs):
@@ -329,15 +345,13 @@ def by_numba(f, argnums, has_value):
     return gradient
 
 
-
-def _dispatcher(f, kind, argnums, lanes, mode="forward", out=False):
+def _dispatcher(f, kind, argnums, lanes, mode="forward", out=False, memory=None):
     """A dispatcher with the parameters of `f`."""
     with uninterrupted:
         import numba
 
-        _check_version(numba.__version__)
         from .compile import Uninterrupted
-        from .drivers import Request, driver_of
+        from .drivers import PEAK, Request, driver_of
         from .reverse.runtime import raised
 
     function = getattr(f, "py_func", f)
@@ -353,6 +367,10 @@ def _dispatcher(f, kind, argnums, lanes, mode="forward", out=False):
         raise UnsupportedInNumbaError(f"lanes must be one of {LANES}, not {lanes!r}.")
     if mode not in ("auto", "forward", "reverse") or lanes is not None and mode == "reverse":
         raise UnsupportedInNumbaError(f"mode={mode!r}: it is \"auto\", \"forward\" or \"reverse\", and lanes are for forward mode.")
+    if memory is not None:
+        if not isinstance(memory, int) or memory < 1 or lanes is not None or mode == "forward" and kind != "vjp":
+            raise OptionError(f"memory={memory!r}: it is a number of bytes, for reverse mode; leave lanes= and mode=\"forward\" out")
+        mode = "reverse"
     chosen = _positions(argnums, len(parameters), function.__name__)
     if kind in ("derivative", "jacobian", "hessian") and not isinstance(argnums, int):
         raise UnsupportedInNumbaError(f"njit_{kind} takes one position, not {argnums!r}.")
@@ -360,27 +378,34 @@ def _dispatcher(f, kind, argnums, lanes, mode="forward", out=False):
     tangents = [f"tangent_{names[k]}" for k in chosen]
     extra = {"jvp": tangents, "hvp": tangents, "vjp": ["seed"]}.get(kind, [f"out_{names[k]}" for k in chosen] if out else [])
     defaults = [] if extra else [p.default for p in parameters if p.default is not p.empty]
-    request = Request(f, kind, chosen, isinstance(argnums, int), lanes, mode if lanes is None else "forward", out)
-    name = f"{kind}_of_{function.__name__}" if function.__name__.isidentifier() else kind
+    request = Request(f, kind, chosen, isinstance(argnums, int), lanes, mode if lanes is None else "forward", out, memory)
     arguments = ", ".join([*names, *extra])
-    text = f"def {name}({arguments}):\n    return _raised(_driver(({arguments},)))\n"
-    namespace = {"_driver": driver_of(request), "_raised": raised, "__name__": driver_of.__module__}
-    exec(text, namespace)
-    made = namespace[name]
-    made.__defaults__ = tuple(defaults) or None
-    made.__qualname__ = f"{name}_{request.identity}"
-    made.__doc__ = f"njit_{kind} of {function.__qualname__}, by the arguments {', '.join(names[k] for k in chosen)}."
-    with uninterrupted:
-        dispatcher = numba.njit(pipeline_class=Uninterrupted)(made)
-    dispatcher.modes = request.taken.copy
+
+    def made_for(request, kind):
+        name = f"{kind}_of_{function.__name__}" if function.__name__.isidentifier() else kind
+        text = f"def {name}({arguments}):\n    return _raised(_driver(({arguments},)))\n"
+        namespace = {"_driver": driver_of(request), "_raised": raised, "__name__": driver_of.__module__}
+        exec(text, namespace)
+        made = namespace[name]
+        made.__defaults__ = tuple(defaults) or None
+        made.__qualname__ = f"{name}_{request.identity}"
+        made.__doc__ = f"njit_{kind} of {function.__qualname__}, by the arguments {', '.join(names[k] for k in chosen)}."
+        with uninterrupted:
+            return numba.njit(pipeline_class=Uninterrupted)(made)
+
+    measuring = functools.cache(lambda: made_for(dataclasses.replace(request, peak=True), "peak"))
+
+    def modes(*args):
+        """What was taken for each combination of types; with arguments, for these, and the most bytes that the stack has."""
+        if not args:
+            return dict(request.taken)
+        peak = measuring()(*args)
+        taken = request.taken[str(tuple(map(numba.typeof, args[: len(args) - (kind == "vjp")])))]
+        return {**taken, PEAK: peak} if taken["mode"] == "reverse" else taken
+
+    dispatcher = made_for(request, kind)
+    dispatcher.modes = modes if kind in ("grad", "value_and_grad", "vjp") else request.taken.copy
     return dispatcher
-
-
-def _check_version(version):
-    """Numba's representation of functions, which is rewritten here, is nothing that it promises to keep."""
-    if not VERSIONS[0] <= tuple(map(int, version.split(".")[:2])) <= VERSIONS[1]:
-        oldest, newest = (".".join(map(str, v)) for v in VERSIONS)
-        raise UnsupportedInNumbaError(f"derivatives inside Numba are made for Numba {oldest} to {newest}; this is {version}: install one of these.")
 
 
 def _positions(argnums, count, name):

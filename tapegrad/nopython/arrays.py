@@ -13,11 +13,10 @@ import math
 import operator
 
 import numpy as np
-from numba.core import types
-from numba.core.imputils import lower_builtin
-from numba.core.typing.templates import AbstractTemplate, AttributeTemplate, infer_getattr
-from numba.extending import overload, register_jitable
+from numba import types
+from numba.extending import infer_getattr, lower_builtin, overload, register_jitable
 
+from ..codegen.numba_inside import AbstractTemplate, AttributeTemplate, call_of
 from ..rules.table import BY_NAME
 from .allocate import holds_floats
 from .builtins import extremum_of
@@ -65,9 +64,7 @@ def _both(function, name):
 
         @lower_builtin(Bound.key, types.Array, types.VarArg(types.Any))
         def lower(context, builder, sig, args):
-            function_type = context.typing_context.resolve_value_type(own)
-            call_type = function_type.get_call_type(context.typing_context, sig.args, {})
-            return context.get_function(function_type, call_type)(builder, args)
+            return context.get_function(*call_of(own, sig.args))(builder, args)
 
         def resolve(self, array):
             return types.BoundFunction(Bound, array) if is_dual_array(array) else None

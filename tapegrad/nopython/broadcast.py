@@ -7,12 +7,10 @@ the stack and hands it on as a 0-d array, which broadcasts.
 
 from __future__ import annotations
 
-from numba.core import cgutils, ir, types
-from numba.core.compiler_machinery import FunctionPass, register_pass
-from numba.core.typing.templates import signature
+from numba import types
 from numba.extending import intrinsic
-from numba.np.arrayobj import make_array, populate_array
 
+from ..codegen.numba_inside import call_of, cgutils, ir, make_array, new_pass, populate_array, signature
 from .types import DualType, is_dual_array
 
 
@@ -33,27 +31,6 @@ def on_the_stack(typingctx, x):
         return array._getvalue()
 
     return array_type(x), emit
-
-
-@register_pass(mutates_CFG=False, analysis_only=False)
-class BroadcastPass(FunctionPass):
-    """Put dual operands of element-wise expressions on the stack."""
-
-    _name = "tapegrad_broadcast"
-
-    def __init__(self):
-        FunctionPass.__init__(self)
-
-    def run_pass(self, state):
-        changed = False
-        for block in state.func_ir.blocks.values():
-            body = []
-            for s in block.body:
-                if isinstance(s, ir.Assign) and _is_elementwise(s.value, state) and _makes_array(s.target, state):
-                    changed |= _replace(s, block.scope, body, state)
-                body.append(s)
-            block.body = body
-        return changed
 
 
 def _makes_array(var, state):
@@ -91,12 +68,26 @@ def _replace(s, scope, body, state):
 
 
 def _stacked(var, loc, scope, body, state):
-    context = state.typingctx
-    function_type = context.resolve_value_type(on_the_stack)
-    sig = function_type.get_call_type(context, (state.typemap[var.name],), {})
+    function_type, sig = call_of(on_the_stack, (state.typemap[var.name],), state.typingctx)
     function, array = scope.redefine("$on_the_stack", loc), scope.redefine("$stacked", loc)
     call = ir.Expr.call(function, [var], (), loc)
     body += [ir.Assign(ir.Global("on_the_stack", on_the_stack, loc), function, loc), ir.Assign(call, array, loc)]
     state.typemap[function.name], state.typemap[array.name] = function_type, sig.return_type
     state.calltypes[call] = sig
     return array
+
+
+def _stack_operands(state):
+    """Put dual operands of element-wise expressions on the stack."""
+    changed = False
+    for block in state.func_ir.blocks.values():
+        body = []
+        for s in block.body:
+            if isinstance(s, ir.Assign) and _is_elementwise(s.value, state) and _makes_array(s.target, state):
+                changed |= _replace(s, block.scope, body, state)
+            body.append(s)
+        block.body = body
+    return changed
+
+
+BroadcastPass = new_pass("tapegrad_broadcast", _stack_operands)

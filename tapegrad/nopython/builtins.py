@@ -12,11 +12,10 @@ from functools import reduce
 
 import numpy as np
 from llvmlite import ir
-from numba.core import types
-from numba.core.imputils import lower_builtin
-from numba.core.typing.templates import AbstractTemplate, signature
-from numba.extending import intrinsic, overload
+from numba import types
+from numba.extending import intrinsic, lower_builtin, overload
 
+from ..codegen.numba_inside import AbstractTemplate, signature
 from .scalars import lowering, template
 from .types import F64, I64, DualType, build, common_dual, is_real, parts
 

@@ -14,24 +14,15 @@ from pathlib import Path
 
 import numba
 import numpy as np
-from numba.core import types
-from numba.core.compiler import Compiler, DefaultPassBuilder
-from numba.core.dispatcher import Dispatcher
-from numba.core.errors import NumbaError
-from numba.core.ir import Loc
-from numba.core.registry import cpu_target
-from numba.core.typed_passes import NopythonTypeInference
-from numba.core.untyped_passes import MakeFunctionToJitFunction
+from numba.extending import is_jitted
 
+from ..codegen.numba_inside import Compiler, call_of, ir, meaning, nopython_passes
 from ..common.errors import UnsupportedInNumbaError
 from ..common.uninterrupted import uninterrupted
 from ..common.waiting import waiting
 from . import algebra, arrays  # noqa: F401  (they register operations)
 from .broadcast import BroadcastPass
 from .rewrite import VARIANT, dual_pass
-
-#: Options of ``@njit`` that say what the code means; the others are about its wrapping.
-OPTIONS = ("error_model", "fastmath", "boundscheck")
 
 
 class Uninterrupted(Compiler):
@@ -47,11 +38,7 @@ def _pipeline(lanes, returns):
 
     class DualCompiler(Uninterrupted):
         def define_pipelines(self):
-            manager = DefaultPassBuilder.define_nopython_pipeline(self.state)
-            manager.add_pass_after(rewriting, MakeFunctionToJitFunction)
-            manager.add_pass_after(BroadcastPass, NopythonTypeInference)
-            manager.finalize()
-            return [manager]
+            return nopython_passes(self.state, rewriting, BroadcastPass)
 
     return DualCompiler
 
@@ -85,7 +72,7 @@ def dual_dispatcher(function, lanes, returns):
     returns : bool
         Whether the caller makes something active of the result (see `rewrite`).
     """
-    source = function.py_func if isinstance(function, Dispatcher) else function
+    source = function.py_func if is_jitted(function) else function
     variants = _VARIANTS.setdefault(source, {})
     if (lanes, returns) not in variants:
         # Symbols are named after the function: the name says which variant it is, so that code
@@ -97,10 +84,8 @@ def dual_dispatcher(function, lanes, returns):
         copy.__module__ = source.__module__
         copy.__qualname__ = f"{source.__qualname__}_dual{lanes}{'r' * returns}_{fingerprint(source)}"
         setattr(copy, VARIANT, True)
-        options = getattr(function, "targetoptions", {})
-        options = {name: options[name] for name in OPTIONS if name in options}
         variants[lanes, returns] = numba.njit(
-            pipeline_class=_pipeline(lanes, returns), no_cpython_wrapper=True, no_cfunc_wrapper=True, **options
+            pipeline_class=_pipeline(lanes, returns), no_cpython_wrapper=True, no_cfunc_wrapper=True, **meaning(function)
         )(copy)
     return variants[lanes, returns]
 
@@ -114,7 +99,7 @@ def result_type(dispatcher, argument_types, function):
         If that is not possible, with the user's line.
     """
     try:
-        sig = types.Dispatcher(dispatcher).get_call_type(cpu_target.typing_context, tuple(argument_types), {})
+        sig = call_of(dispatcher, argument_types)[1]
     except (UnsupportedInNumbaError, MemoryError):
         raise
     except Exception as error:
@@ -145,7 +130,7 @@ def _places(trace):
     places = []
     while trace is not None:
         loc = trace.tb_frame.f_locals.get("loc")
-        if isinstance(loc, Loc):
+        if isinstance(loc, ir.Loc):
             places.insert(0, (loc.filename, loc.line))
         trace = trace.tb_next
     return places
@@ -154,10 +139,10 @@ def _places(trace):
 def explain_failure(error, function):
     """One message from Numba's, with the user's line, the operation and what to do."""
     # Numba says most of what it cannot do by a NumbaError, and some of it by whatever happens inside of it.
-    text = str(error) if isinstance(error, NumbaError) else f"{type(error).__name__} {error}"
+    text = str(error) if isinstance(error, numba.NumbaError) else f"{type(error).__name__} {error}"
     text, places = _COLOURS.sub("", text), _places(error.__traceback__)
     package, numba_folder = str(Path(__file__).parents[1]), str(Path(numba.__file__).parent)
-    own = function.py_func if isinstance(function, Dispatcher) else function
+    own = function.py_func if is_jitted(function) else function
     where, line = own.__code__.co_filename, own.__code__.co_firstlineno
     # Numba tells the innermost place first.
     for name, number in [*_PLACE.findall(text), *places]:

@@ -11,7 +11,7 @@ import itertools
 from dataclasses import dataclass, field
 
 import numpy as np
-from numba.core import types
+from numba import types
 from numba.extending import overload, register_jitable
 
 from ..common.errors import UnsupportedInNumbaError
@@ -24,6 +24,8 @@ from .types import DualType, Token, compiled_only, contains_dual, element, is_re
 
 #: Lanes used where the number of directions is not known when types are.
 DEFAULT_LANES = 8
+#: What ``modes`` calls the most bytes that the stack of a call has.
+PEAK = "peak of the stack, bytes"
 #: Up to so many numbers, and no array, mode "auto" takes dual numbers.
 FEW = 4
 
@@ -42,8 +44,13 @@ class Request:
     lanes: int | None
     mode: str = "forward"
     out: bool = False
-    #: types of arguments -> mode that was taken, and more (`.stats()`)
+    memory: int | None = None
+    #: types of arguments -> mode that was taken, and more (``modes``)
     taken: dict = field(default_factory=dict)
+    #: types of arguments -> both sweeps
+    sweeps: dict = field(default_factory=dict)
+    #: whether only the most bytes that the stack had are wanted
+    peak: bool = False
 
     @property
     def name(self):
@@ -173,13 +180,14 @@ def _reverse(request, argument_types):
             _check_arguments(request, argument_types, len(argument_types))
             seed = types.int64
         try:
-            made = Reverse(request, argument_types, seed)
+            made = request.sweeps.get((*argument_types, seed)) or Reverse(request, argument_types, seed)
         except UnsupportedInNumbaError as error:
             if request.mode == "reverse" or request.kind == "vjp" or request.out:
                 raise
             reason = str(error)
         else:
             _check_result(request, made.result)
+            request.sweeps[*argument_types, seed] = made
             request.taken[str(tuple(argument_types))] = {"mode": "reverse", "bytes kept for each turn of the loop at a line": made.report}
             name = f"driver_{request.identity}"
             return _made(_reverse_text(request, name, made, len(argument_types) + (request.kind == "vjp")), {**_PIECES, **made.names}, name)
@@ -197,7 +205,7 @@ def _second(request, argument_types):
     _check_result(request, made.result)
     request.taken[str(tuple(argument_types))] = {"mode": "forward over reverse", "bytes kept for each turn of the loop at a line": made.report}
     given = [*[f"a{k}" for k in range(count)], *([f"t{k}" for k in chosen] if product else [])]
-    run = [*made.start, *made.zeros, f"(r, g), code, said = sweeps(1.0, {made.values})"]
+    run = [*made.start, *made.zeros, f"(r, g), code, said, peak = sweeps(1.0, {made.values})"]
     head = f"{', '.join(given)}, = arguments"
     if product:
         lines = [head, *run, f"return tangents({made.leaves.gradient()}), code, said"]
@@ -217,7 +225,8 @@ def _reverse_text(request, name, made, count):
     given = [f"a{k}" for k in range(count)]
     lines, leaves = [f"{', '.join(given)}, = arguments", *made.start], made.leaves
     if request.kind == "jacobian":  # a sweep for each row; the seed is its number
-        turn = [*made.start, *made.zeros, f"(r, g), code, said = sweeps(k, {made.values})", "if k == 0:", "    out = np.zeros((r.shape[0], x0.size), x0.dtype)",
+        turn = [*made.start, *made.zeros, f"(r, g), code, said, peak = sweeps(k, {made.values})", "if k == 0:",
+                "    out = np.zeros((r.shape[0], x0.size), x0.dtype)",
                 "if k < r.shape[0]:", "    out[k] = s0", "k += 1", "if k >= r.shape[0]:", "    break"]  # fmt: skip
         return _function(name, [lines[0], "k = 0", "while True:", *["    " + line for line in turn], "return out, code, said"])
     seed, zeros, value = "1.0", made.zeros, "float(r)"
@@ -226,9 +235,9 @@ def _reverse_text(request, name, made, count):
     if request.out:
         outs = given[count - len(leaves.arrays):]
         zeros = [f"s{j} = cleared({out}, x{j}, ({''.join(f'{a}, ' for a in given if a != out)}))" for j, out in zip(leaves.arrays, outs)]
-    lines += [*zeros, f"(r, g), code, said = sweeps({seed}, {made.values})"]
+    lines += [*zeros, f"(r, g), code, said, peak = sweeps({seed}, {made.values})"]
     gradient = leaves.gradient()
-    result = value if request.out else gradient if request.kind == "grad" else f"({value}, {gradient})"
+    result = "peak" if request.peak else value if request.out else gradient if request.kind == "grad" else f"({value}, {gradient})"
     return _function(name, [*lines, f"return {result}, code, said"])
 
 

@@ -38,12 +38,10 @@ from __future__ import annotations
 import types as python_types
 
 import numpy as np
-from numba.core import ir, postproc
-from numba.core.compiler_machinery import FunctionPass, register_pass
-from numba.core.dispatcher import Dispatcher
-from numba.core.errors import NumbaError
-from numba.core.ir_utils import build_definitions
+from numba import NumbaError
+from numba.extending import is_jitted
 
+from ..codegen.numba_inside import define_anew, ir, new_pass
 from .allocate import EMPTY, FRESH, array, promoted
 from .types import Token, contains_dual
 
@@ -79,7 +77,7 @@ def resolve(func_ir, var):
 
 def is_users(function, typing_context):
     """Whether `function` is a user's own, to be compiled from its source."""
-    if isinstance(function, Dispatcher):
+    if is_jitted(function):
         if hasattr(function.py_func, VARIANT):
             return False
         module = function.py_func.__module__
@@ -185,31 +183,57 @@ class Activity:
             self.mark(method.value)
 
 
-class DualPass(FunctionPass):
-    """Exchange constructors and calls of helpers in one function.
+def _edit(s, bound, promotion, func_ir, activity, users, variant, kept):
+    """Rewrite the value of one assignment."""
+    expr, loc, active = s.value, s.loc, activity.has(s.target)
+    if expr.op == "build_list" and active:
+        s.value = ir.Expr.build_list([bound("item", promotion(v, loc), loc) for v in expr.items], loc)
+    elif expr.op == "call":
+        function = resolve(func_ir, expr.func)
+        if active and among(function, FRESH):
+            if function is np.array:
+                # (Numba writes `np.array` of a list out, for dtypes that NumPy has.)
+                expr = ir.Expr.call(bound("array", ir.Global("array", array, loc), loc), expr.args, expr.kws, loc)
+            s.value = promotion(bound("fresh", expr, loc), loc)
+        elif function is not None and users(function):
+            operands = [*expr.args, *[v for _, v in expr.kws], *([expr.vararg] if expr.vararg else [])]
+            if active or any(map(activity.has, operands)):
+                helper = variant(function, active)
+                called = bound(helper.py_func.__name__, ir.Global(helper.py_func.__name__, helper, loc), loc)
+                s.value = ir.Expr.call(called, expr.args, expr.kws, loc, vararg=expr.vararg)
+            elif is_jitted(function):
+                kept.add(expr.func.name)
 
-    `lanes`, `returns` and `dispatcher` (``dual_dispatcher`` of `compile`, which calls this) are set by the
-    subclass that a pipeline uses.
-    """
 
-    lanes = 0
-    returns = False
-    dispatcher = None
+def _refer(s, func_ir, users, variant, kept):
+    """Let a reference to a user's function refer to its variant."""
+    if not isinstance(s, ir.Assign) or s.target.name in kept:
+        return
+    if isinstance(s.value, (ir.Global, ir.FreeVar)):
+        function = s.value.value
+    elif isinstance(s.value, ir.Expr) and s.value.op == "getattr":
+        function = resolve(func_ir, s.target)
+    else:
+        return
+    if users(function):
+        helper = variant(function, False)
+        s.value = ir.Global(helper.py_func.__name__, helper, s.loc)
 
-    def __init__(self):
-        FunctionPass.__init__(self)
 
-    def run_pass(self, state):
+def dual_pass(lanes, returns, dispatcher):
+    """The pass for one number of lanes: it exchanges constructors, and calls of helpers for ``dispatcher(function, lanes, returns)``."""
+
+    def run(state):
         func_ir, context = state.func_ir, state.typingctx
 
         def users(function):
             return is_users(function, context)
 
         def variant(function, returns):
-            return self.dispatcher(function, self.lanes, returns)
+            return dispatcher(function, lanes, returns)
 
-        activity = Activity(func_ir, [contains_dual(ty) for ty in state.args], self.returns, users)
-        token, kept = Token(self.lanes), set()
+        activity = Activity(func_ir, [contains_dual(ty) for ty in state.args], returns, users)
+        token, kept = Token(lanes), set()
         for block in func_ir.blocks.values():
             body = []
 
@@ -225,57 +249,13 @@ class DualPass(FunctionPass):
 
             for s in block.body:
                 if isinstance(s, ir.Assign) and isinstance(s.value, ir.Expr):
-                    self._edit(s, bound, promotion, func_ir, activity, users, variant, kept)
+                    _edit(s, bound, promotion, func_ir, activity, users, variant, kept)
                 body.append(s)
             block.body = body
         for block in func_ir.blocks.values():
             for s in block.body:
-                self._refer(s, func_ir, users, variant, kept)
-        func_ir._definitions = build_definitions(func_ir.blocks)
-        postproc.PostProcessor(func_ir).run()
+                _refer(s, func_ir, users, variant, kept)
+        define_anew(func_ir)
         return True
 
-    @staticmethod
-    def _edit(s, bound, promotion, func_ir, activity, users, variant, kept):
-        """Rewrite the value of one assignment."""
-        expr, loc, active = s.value, s.loc, activity.has(s.target)
-        if expr.op == "build_list" and active:
-            s.value = ir.Expr.build_list([bound("item", promotion(v, loc), loc) for v in expr.items], loc)
-        elif expr.op == "call":
-            function = resolve(func_ir, expr.func)
-            if active and among(function, FRESH):
-                if function is np.array:
-                    # (Numba writes `np.array` of a list out, for dtypes that NumPy has.)
-                    expr = ir.Expr.call(bound("array", ir.Global("array", array, loc), loc), expr.args, expr.kws, loc)
-                s.value = promotion(bound("fresh", expr, loc), loc)
-            elif function is not None and users(function):
-                operands = [*expr.args, *[v for _, v in expr.kws], *([expr.vararg] if expr.vararg else [])]
-                if active or any(map(activity.has, operands)):
-                    helper = variant(function, active)
-                    called = bound(helper.py_func.__name__, ir.Global(helper.py_func.__name__, helper, loc), loc)
-                    s.value = ir.Expr.call(called, expr.args, expr.kws, loc, vararg=expr.vararg)
-                elif isinstance(function, Dispatcher):
-                    kept.add(expr.func.name)
-
-    @staticmethod
-    def _refer(s, func_ir, users, variant, kept):
-        """Let a reference to a user's function refer to its variant."""
-        if not isinstance(s, ir.Assign) or s.target.name in kept:
-            return
-        if isinstance(s.value, (ir.Global, ir.FreeVar)):
-            function = s.value.value
-        elif isinstance(s.value, ir.Expr) and s.value.op == "getattr":
-            function = resolve(func_ir, s.target)
-        else:
-            return
-        if users(function):
-            helper = variant(function, False)
-            s.value = ir.Global(helper.py_func.__name__, helper, s.loc)
-
-
-def dual_pass(lanes, returns, dispatcher):
-    """The pass for one number of lanes, which gets the variants of helpers from ``dispatcher(function, lanes, returns)``."""
-    name = f"dual_pass_{lanes}_{int(returns)}"
-    return register_pass(mutates_CFG=False, analysis_only=False)(
-        type(name, (DualPass,), {"_name": name, "lanes": lanes, "returns": returns, "dispatcher": staticmethod(dispatcher)})
-    )
+    return new_pass(f"dual_pass_{lanes}_{int(returns)}", run)

@@ -20,15 +20,14 @@ from functools import cache
 
 import numpy as np
 from llvmlite import ir
-from numba.core import types
-from numba.core.imputils import lower_builtin
-from numba.core.typing import npydecl
-from numba.core.typing.templates import AbstractTemplate, infer_global, signature
+from numba import types
+from numba.extending import lower_builtin
 
 from ..array.closures import partials_of
 from ..codegen.emit import Emitter
 from ..codegen.library import needs_symbols
 from ..codegen.llvm import know_symbols
+from ..codegen.numba_inside import AbstractTemplate, call_of, infer_global, npydecl, signature
 from ..rules import elementwise, special  # noqa: F401  (they fill the table)
 from ..rules.table import BY_FUNCTION, BY_NAME
 from .types import F64, I32, DualType, build, common_dual, element, parts
@@ -165,8 +164,7 @@ def combine(builder, exprs, emitter, tangents, lanes):
 
 def call(context, builder, function, tys, values):
     """Call what Numba has for `function` on these types; returns value and type."""
-    function_type = context.typing_context.resolve_value_type(function)
-    sig = function_type.get_call_type(context.typing_context, tuple(tys), {})
+    function_type, sig = call_of(function, tys)
     if len(sig.args) == 1 and isinstance(sig.args[0], (types.StarArgTuple, types.StarArgUniTuple)):
         values = [context.make_tuple(builder, types.Tuple(tuple(tys)), values)]
     else:

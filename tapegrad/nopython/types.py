@@ -13,12 +13,10 @@ tangent cannot get lost without a word.
 from __future__ import annotations
 
 from llvmlite import ir
-from numba.core import cgutils, types
-from numba.core.datamodel import models, register_default
-from numba.core.imputils import lower_cast, lower_constant
-from numba.core.typeconv import Conversion
-from numba.core.typing.typeof import typeof_impl
+from numba import types
+from numba.extending import lower_cast, models, register_model, typeof_impl
 
+from ..codegen.numba_inside import Conversion, cgutils, lower_constant
 from ..common.errors import UnsupportedInNumbaError
 
 F64, I32, I64 = ir.DoubleType(), ir.IntType(32), ir.IntType(64)
@@ -54,7 +52,7 @@ class TangentType(types.Type):
         super().__init__(f"tangents{lanes}")
 
 
-@register_default(TangentType)
+@register_model(TangentType)
 class _TangentModel(models.PrimitiveModel):
     def __init__(self, manager, ty):
         super().__init__(manager, ty, ir.VectorType(F64, ty.lanes))
@@ -84,7 +82,7 @@ class _TangentModel(models.PrimitiveModel):
         return builder.load(builder.bitcast(ptr, self.be_type.as_pointer()), align=8)
 
 
-@register_default(DualType)
+@register_model(DualType)
 class _DualModel(models.StructModel):
     def __init__(self, manager, ty):
         super().__init__(manager, ty, [("value", types.float64), ("tangent", TangentType(ty.lanes))])

@@ -83,7 +83,7 @@ class MachineCall:
             exec(text, scope)
             try:
                 _LOOPS[key] = numba.cfunc(types.void(types.CPointer(types.voidptr), *[types.intp] * 3))(scope["loop"])
-            except numba.core.errors.NumbaError:
+            except numba.NumbaError:
                 _LOOPS[key] = None
         self.loop = _LOOPS[key]
 

@@ -7,9 +7,10 @@ it is not followed (lists, objects, calls that are not known), for its derivativ
 from __future__ import annotations
 
 import numpy as np
-from numba.core import ir, types
-from numba.core.dispatcher import Dispatcher
+from numba import types
+from numba.extending import is_jitted
 
+from ...codegen.numba_inside import ir
 from .calls import BLANK, VIEW_ATTRIBUTES, VIEW_FUNCTIONS, VIEW_METHODS, call_of
 from .program import PURE_CALLS
 from .refusal import Refused
@@ -87,13 +88,13 @@ class Activity:
         """Names of arrays whose memory the defined array may be."""
         if self.base(s):
             return self.base(s)
-        if self.rule(s) is not None or not is_expr(s.value) or self._reading(s) or elementwise(self.p, s):
+        if self.rule(s) is not None or not is_expr(s.value) or self.reading(s) or elementwise(self.p, s):
             return []
         if s.target.name.startswith("adj."):  # a shadow of its own
             return []
         return [n for n in self.operands(s) if isinstance(self.p.type_of(n), types.Array)]
 
-    def _reading(self, s):
+    def reading(self, s):
         """Whether a statement only reads memory, and makes none that it shares."""
         e = s.value
         if not is_expr(e, "call"):
@@ -106,7 +107,7 @@ class Activity:
         return function in _READING or function in BLANK or isinstance(function, np.ufunc) and len(e.args) == function.nin
 
     def called_apart(self, s):
-        return isinstance(s, ir.Assign) and is_expr(s.value, "call") and isinstance(self.p.callee(s.value), Dispatcher)
+        return isinstance(s, ir.Assign) and is_expr(s.value, "call") and is_jitted(self.p.callee(s.value))
 
     def paired(self, s):
         """Whether a statement calls a helper of which there are two functions, for the two sweeps.
@@ -119,7 +120,7 @@ class Activity:
 
     def changed_by(self, s):
         """Names of arrays that a call may store into."""
-        if not isinstance(s, ir.Assign) or not is_expr(s.value, "call") or self.rule(s) is not None or self.base(s) or self._reading(s):
+        if not isinstance(s, ir.Assign) or not is_expr(s.value, "call") or self.rule(s) is not None or self.base(s) or self.reading(s):
             return []
         if elementwise(self.p, s) or self.p.callee(s.value) in PURE_CALLS or s.target.name.startswith("adj."):
             return []

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import numba
 import numpy as np
-from numba.core import ir, types
+from numba import types
 
+from ...codegen.numba_inside import ir
 from ...rules import lang as L
 from . import runtime
 from .activity import Activity, refuse_unknown

@@ -10,7 +10,7 @@ import operator
 import re
 
 import numpy as np
-from numba.core import types
+from numba import types
 
 from ..algebra import interval
 from .refusal import Refused

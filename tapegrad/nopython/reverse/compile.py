@@ -8,19 +8,12 @@ import types as python_types
 import weakref
 
 import numba
-from numba.core import ir, types
-from numba.core.compiler import DefaultPassBuilder
-from numba.core.compiler_machinery import FunctionPass, register_pass
-from numba.core.dispatcher import Dispatcher
-from numba.core.ir_utils import build_definitions
-from numba.core.postproc import PostProcessor
-from numba.core.registry import cpu_target
-from numba.core.typed_passes import NopythonTypeInference
-from numba.core.untyped_passes import MakeFunctionToJitFunction
+from numba.extending import is_jitted
 
+from ...codegen.numba_inside import call_of, define_anew, ir, meaning, new_pass, nopython_passes, type_anew, typing_context
 from ...common.errors import UnsupportedInNumbaError
 from ..broadcast import BroadcastPass
-from ..compile import OPTIONS, Uninterrupted, explain_failure, fingerprint
+from ..compile import Uninterrupted, explain_failure, fingerprint
 from ..rewrite import is_users, resolve
 from ..types import contains_dual, primal_type
 from .emit import BOTH, Sweeps
@@ -33,7 +26,7 @@ _INLINED, _APART, _PAIRS, _BUSY = (weakref.WeakKeyDictionary() for _ in range(4)
 # ---- helpers ----------------------------------------------------------------------------------
 def _copied(function, exchange):
     """A copy of a Python function in which the user's functions that it names are exchanged."""
-    context = cpu_target.typing_context
+    context = typing_context()
 
     def other(value):
         return exchange(value) if is_users(value, context) else value
@@ -46,12 +39,7 @@ def _copied(function, exchange):
 
 
 def _source(function):
-    return function.py_func if isinstance(function, Dispatcher) else function
-
-
-def _options(function):
-    options = getattr(function, "targetoptions", {})
-    return {name: options[name] for name in OPTIONS if name in options}
+    return function.py_func if is_jitted(function) else function
 
 
 def inlined(function):
@@ -62,7 +50,7 @@ def inlined(function):
     if source not in _INLINED:
         _BUSY[source] = True
         try:
-            _INLINED[source] = numba.njit(inline="always", **_options(function))(_copied(source, inlined))
+            _INLINED[source] = numba.njit(inline="always", **meaning(function))(_copied(source, inlined))
             _INLINED[source].of_user = function
         finally:
             del _BUSY[source]
@@ -75,9 +63,9 @@ def apart(function):
     if source not in _APART:
         copy = _copied(source, lambda helper: helper)
         copy.__qualname__ = f"{source.__qualname__}_apart_{fingerprint(source)}"
-        _APART[source] = dispatcher = numba.njit(**_options(function))(copy)
+        _APART[source] = dispatcher = numba.njit(**meaning(function))(copy)
         for name, value in copy.__globals__.items():
-            if name in copy.__code__.co_names and is_users(value, cpu_target.typing_context):
+            if name in copy.__code__.co_names and is_users(value, typing_context()):
                 copy.__globals__[name] = apart(value)
         dispatcher.of_user = function
     return _APART[source]
@@ -105,51 +93,29 @@ def _compiler(rewrite):
     The program is typed and transformed for floats where dual numbers are given, and its sweeps are typed for dual numbers.
     """
 
-    @register_pass(mutates_CFG=True, analysis_only=False)
-    class Helpers(FunctionPass):
-        _name = "reverse_helpers"
+    def lead_to_helpers(state):
+        func_ir = state.func_ir
+        for block in func_ir.blocks.values():
+            for s in block.body:
+                value = getattr(s, "value", None)
+                if isinstance(value, (ir.Global, ir.FreeVar)) or isinstance(value, ir.Expr) and value.op == "getattr":
+                    function = resolve(func_ir, s.target)
+                    if not hasattr(function, "of_user") and is_users(function, state.typingctx):
+                        s.value = ir.Global(function.__name__, inlined(function), s.loc)
+        define_anew(func_ir)
+        state.given, state.args = state.args, tuple(map(primal_type, state.args))
+        return True
 
-        def __init__(self):
-            FunctionPass.__init__(self)
+    def exchange(state):
+        state.func_ir.blocks = rewrite(state)
+        type_anew(state, state.given)
+        return True
 
-        def run_pass(self, state):
-            func_ir = state.func_ir
-            for block in func_ir.blocks.values():
-                for s in block.body:
-                    value = getattr(s, "value", None)
-                    if isinstance(value, (ir.Global, ir.FreeVar)) or isinstance(value, ir.Expr) and value.op == "getattr":
-                        function = resolve(func_ir, s.target)
-                        if not hasattr(function, "of_user") and is_users(function, state.typingctx):
-                            s.value = ir.Global(function.__name__, inlined(function), s.loc)
-            func_ir._definitions = build_definitions(func_ir.blocks)
-            state.given, state.args = state.args, tuple(map(primal_type, state.args))
-            return True
-
-    @register_pass(mutates_CFG=True, analysis_only=False)
-    class ReversePass(FunctionPass):
-        _name = "reverse_sweeps"
-
-        def __init__(self):
-            FunctionPass.__init__(self)
-
-        def run_pass(self, state):
-            state.func_ir.blocks = rewrite(state)
-            state.func_ir._definitions = build_definitions(state.func_ir.blocks)
-            PostProcessor(state.func_ir).run()
-            state.typingctx.refresh()  # the intrinsics made on the way
-            state.targetctx.refresh()
-            state.return_type, state.args = None, state.given
-            NopythonTypeInference().run_pass(state)
-            return True
+    helpers, sweeps = new_pass("reverse_helpers", lead_to_helpers, True), new_pass("reverse_sweeps", exchange, True)
 
     class ReverseCompiler(Uninterrupted):
         def define_pipelines(self):
-            manager = DefaultPassBuilder.define_nopython_pipeline(self.state)
-            manager.add_pass_after(Helpers, MakeFunctionToJitFunction)
-            manager.add_pass_after(ReversePass, NopythonTypeInference)
-            manager.add_pass_after(BroadcastPass, ReversePass)
-            manager.finalize()
-            return [manager]
+            return nopython_passes(self.state, helpers, sweeps, BroadcastPass)
 
     return ReverseCompiler
 
@@ -162,9 +128,9 @@ class Made:
     adjoints are products of the Hessian.
     """
 
-    def __init__(self, function, names, call, seeds, arrays, apart, scope, lanes=0):
+    def __init__(self, function, names, call, seeds, arrays, apart, scope, lanes=0, memory=None):
         self.user, self.names, self.seeds, self.arrays, self.apart = function, names, seeds, arrays, apart
-        self.call, self.scope, self.lanes = call, scope, lanes
+        self.call, self.scope, self.lanes, self.memory = call, scope, lanes, memory
         self.sweeps, self.functions = {}, {}
 
     def function(self, sweep="both"):
@@ -185,11 +151,11 @@ class Made:
                     seeds = tuple(2 + k for k in self.seeds)
                     duals = {2 + k for k in range(len(self.names)) if contains_dual(state.given[2 + k])}
                     partners = functools.partial(pair, lanes=self.lanes)
-                    self.sweeps[key] = Sweeps(Program(state.func_ir, state.typemap), seeds, self.apart, partners, self.lanes, duals)
+                    self.sweeps[key] = Sweeps(Program(state.func_ir, state.typemap), seeds, self.apart, partners, self.lanes, duals, self.memory)
             return self.sweeps[key].emit(BOTH if sweep == "both" else (sweep,))
 
         self.functions[sweep] = numba.njit(
-            pipeline_class=_compiler(rewrite), no_cpython_wrapper=True, no_cfunc_wrapper=True, **_options(self.user)
+            pipeline_class=_compiler(rewrite), no_cpython_wrapper=True, no_cfunc_wrapper=True, **meaning(self.user)
         )(made)
         return self.functions[sweep]
 
@@ -203,7 +169,7 @@ def compiled(made, dispatcher, argument_types):
         If that is not possible, with the user's line.
     """
     try:
-        sig = types.Dispatcher(dispatcher).get_call_type(cpu_target.typing_context, tuple(argument_types), {})
+        sig = call_of(dispatcher, argument_types)[1]
     except (UnsupportedInNumbaError, MemoryError):
         raise
     except Refused as refused:

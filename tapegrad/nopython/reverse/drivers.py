@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from numba.core import types
+from numba import types
 
 from ..types import DualType
 from .compile import Made, compiled
@@ -94,7 +94,7 @@ class Reverse:
         names = [*[f"x{j}" for j in range(len(leaves.types))], *[f"a{k}" for k in others]]
         x = {j: f"x{j}" for j in range(len(leaves.types))}
         call = ", ".join(leaves.text(leaves.forms[k], x) if k in leaves.forms else f"a{k}" for k in range(count))
-        made = Made(request.function, names, f"f({call})", list(x), leaves.arrays, False, leaves.scope, lanes)
+        made = Made(request.function, names, f"f({call})", list(x), leaves.arrays, False, leaves.scope, lanes, request.memory)
         dispatcher = made.function()
         tys = [arena_type, seed, *leaves.types, *[argument_types[k] for k in others], *[leaves.types[j] for j in leaves.arrays]]
         result, sweeps = compiled(made, dispatcher, tys)

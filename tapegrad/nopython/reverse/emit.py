@@ -10,9 +10,9 @@ from __future__ import annotations
 import operator
 
 import numpy as np
-from numba.core import ir, types
-from numba.core.analysis import compute_cfg_from_blocks
+from numba import types
 
+from ...codegen.numba_inside import compute_cfg_from_blocks, ir
 from ..allocate import FRESH, array, promoted
 from ..rewrite import among
 from ..types import Token
@@ -32,8 +32,8 @@ class Sweeps(Adjoints):
     With `lanes` they are for dual numbers, and `duals` are the positions of those among the arguments.
     """
 
-    def __init__(self, program, seeds, apart, pair, lanes=0, duals=()):
-        self.lanes, self.token = lanes, Token(lanes) if lanes else None
+    def __init__(self, program, seeds, apart, pair, lanes=0, duals=(), memory=None):
+        self.lanes, self.token, self.memory = lanes, Token(lanes) if lanes else None, memory
         if apart:
             program.root = Loop("root", set(program.blocks), None, None)
             program.chain = {b: [program.root, *loops] for b, loops in program.chain.items()}
@@ -103,16 +103,23 @@ class Sweeps(Adjoints):
         block = self.made[label] = ir.Block(self.p.scope, self.p.loc)
         block.body = self.out
 
-    def _new_block(self, *last):
-        self.out.extend(last)
+    def new_label(self):
         self.next_label += 1
-        self._block(self.next_label - 1)
         return self.next_label - 1
+
+    def new_block(self, last, label=None):
+        self.out.append(last)
+        label = self.new_label() if label is None else label
+        self._block(label)
+        return label
 
     def _push(self, loop, reserved=False):
         size, push, _ = self.plan.frame(loop)
         if not reserved:
             self.call(runtime.reserve, self.stack, self.global_(1), self.global_(size))
+        for segments in self.plan.segments.values():
+            if loop.header in segments.loop.body:
+                segments.hold(loop.frame)
         values = self.put(ir.Expr.build_tuple([self.p.var(n) for n in loop.frame], self.p.loc))
         self.call(push, self.stack, values)
 
@@ -121,7 +128,7 @@ class Sweeps(Adjoints):
         for j, name in enumerate(loop.frame):
             self.assign(name, ir.Expr.static_getitem(self.p.var(values), j, None, self.p.loc))
 
-    def _step(self, function, name, amount):
+    def step(self, function, name, amount):
         self.assign(name, ir.Expr.binop(function, self.p.var(name), self.p.var(self.global_(amount)), self.p.loc))
 
     # ---- forward ------------------------------------------------------------------------------
@@ -148,14 +155,14 @@ class Sweeps(Adjoints):
             loop = latches[label]
             if loop.frame:
                 self._push(loop, plan.reserved(loop))
-            if not loop.counted:
-                self._step(operator.add, loop.count, 1)
+            if not loop.counted or loop.header in plan.segments:
+                self.step(operator.add, loop.count, 1)
         if label in loops:
             loop = loops[label]
-            if not loop.counted:
+            if not loop.counted or loop.header in plan.segments:
                 self.assign(loop.count, p.var(self.global_(0)))
             if loop.frame and plan.reserved(loop):
-                self.call(runtime.reserve, self.stack, self._trips(loop), self.global_(plan.frame(loop)[0]))
+                self.call(runtime.reserve, self.stack, self.trips(loop), self.global_(plan.frame(loop)[0]))
         last = old.body[-1]
         for succ in p.succs[label]:
             if succ in plan.selected:
@@ -164,9 +171,15 @@ class Sweeps(Adjoints):
             if p.root.frame:
                 self._push(p.root)
         elif isinstance(last, ir.Return):
+            self.call(runtime.note, self.stack)
             self.assign("$result", last.value)  # (the variable itself may be put back to what it was in another turn)
             last = ir.Jump(self.back[label], loc)
         self._assign_phis(label)
+        segments = plan.segments.get(last.target) if isinstance(last, ir.Jump) else None
+        if segments is not None and label == segments.loop.latch:
+            last = segments.turned()
+        elif segments is not None:
+            segments.begin()
         self.out.append(last)
 
     def _promoted(self, s):
@@ -191,13 +204,13 @@ class Sweeps(Adjoints):
             if v != t:
                 self.assign(t, self.p.var(v))
 
-    def _trips(self, loop):
+    def trips(self, loop):
         start, stop, _ = loop.range
         start = self.global_(0) if start is None else self.val(start)
         return self.call(runtime.trips, start, self.val(stop), self.global_(loop.step))
 
     # ---- backward -----------------------------------------------------------------------------
-    def _turn(self, loop):
+    def turn(self, loop):
         """The value of the loop variable in the turn that the reverse sweep is in."""
         p, start, k = self.p, loop.range[0], self.p.var(loop.count)
         if loop.step != 1:
@@ -217,7 +230,7 @@ class Sweeps(Adjoints):
             if needed:
                 work += needed
             elif loop:
-                self.memo[n] = self._turn(loop)
+                self.memo[n] = self.turn(loop)
             else:
                 s = p.defs[n][1]
                 self.memo[n] = self.put(clone(s.value, {m: p.var(self.memo.get(m, m)) for m in reads(s)}), "again")
@@ -237,26 +250,32 @@ class Sweeps(Adjoints):
             start, memo, ends = self.out, self.memo, []
             for pred in p.preds[label]:
                 self.out, self.current, self.memo = [], {}, dict(memo)
-                self._edge(label, pred, phis)
-                ends.append(self._new_block(ir.Jump(self.back[pred], loc)))
+                ends.append(self.new_block(self._edge(label, pred, phis)))
             self.out, self.memo = start, memo
             self._choose(label, ends)
         self._block(self.back[label])
 
     def _edge(self, label, pred, phis):
-        """On the way from a block to one before it."""
-        p, loop = self.p, self.p.by_header.get(label)
+        """On the way from a block to one before it; returns the jump."""
+        p, loop, jump = self.p, self.p.by_header.get(label), ir.Jump(self.back[pred], self.p.loc)
         for w, incoming in phis:
             if pred in incoming:
                 self.pass_on(incoming[pred], w)
         self.flush()
         if loop is not None and pred == loop.latch:
-            self._step(operator.sub, loop.count, 1)
+            segments, start = self.plan.segments.get(label), self.out
+            self.out = [] if segments else start
+            self.step(operator.sub, loop.count, 1)
             if loop.frame:
                 self._pop(loop)
+            if segments:
+                rest = self.new_block(jump)
+                self.out = start
+                return segments.returned(rest)
         for left in p.chain[pred]:
             if left not in p.chain[label] and left.counted:
-                self.assign(left.count, p.var(self._trips(left)))
+                self.assign(left.count, p.var(self.trips(left)))
+        return jump
 
     def _return(self):
         p, loc = self.p, self.p.loc
@@ -289,4 +308,4 @@ class Sweeps(Adjoints):
                 if self.out is start:
                     self.out.append(branch)
                 else:
-                    target = self._new_block(branch)
+                    target = self.new_block(branch)

@@ -6,8 +6,9 @@ import operator
 
 import numba
 import numpy as np
-from numba.core import ir, types
+from numba import types
 
+from ...codegen.numba_inside import ir
 from . import runtime
 from .refusal import Refused
 from .statements import is_expr, reads

@@ -14,13 +14,15 @@ from __future__ import annotations
 
 from collections import deque
 
-from numba.core import ir, types
+from numba import types
 
+from ...codegen.numba_inside import ir
 from ..types import primal_type
 from . import runtime
 from .program import PURE_CALLS
 from .refusal import Refused
 from .rows import CHEAP, elementwise, is_float
+from .segments import Segments, arrays_of, outermost
 from .statements import is_expr, is_phi, reads
 
 ENDLESS = 1 << 40
@@ -50,10 +52,11 @@ class Plan:
                         self.items[name] = loop
         self._locals()
         self._writes()
-        self.put_back = set()
+        self.repeated = {loop: {self.r.group(n) for n in arrays_of(p, loop)} for loop in outermost(p)} if sweeps.memory else {}
+        self.segments, self.put_back = {}, set()
         while True:
             self._dry_run()
-            more = {id(s) for s, label, k in self.stores if self._wanted(s, label, k)} - self.put_back
+            more = {id(s) for s, label, k in self.stores if self._wanted(s, label, k) or self._read_again(s, label)} - self.put_back
             if not more:
                 break
             self.put_back |= more
@@ -62,6 +65,8 @@ class Plan:
                 raise Refused("an array that a call may change is needed again by the reverse sweep", self.volatile[group])
         self._cut()
         self._frames()
+        divided = [loop for loop in self.repeated if any(label in loop.body for label in self.pushing)]
+        self.segments = {loop.header: Segments(sweeps, loop, sweeps.memory // len(divided)) for loop in divided}
 
     # ---- questions of the emitter -------------------------------------------------------------
     def where(self, name):
@@ -81,7 +86,7 @@ class Plan:
         Nothing else in it may use it up, no inner loop and no helper, nor may an exception end the loop before its range does.
         """
         ends = [b for block in loop.body for b in self.p.succs[block] if b not in self.p.live]
-        return loop.counted and not ends and not any(label in loop.body and label != loop.latch for label in self.pushing)
+        return loop.counted and loop.header not in self.segments and not ends and not any(label in loop.body and label != loop.latch for label in self.pushing)
 
     def frame(self, loop):
         return runtime.frame(tuple(self.type(n) for n in loop.frame))
@@ -113,7 +118,7 @@ class Plan:
                 self.born.setdefault(r.group(name), []).append(label)
         self.place = {id(s): (label, k) for label, k, s in p.statements()}
 
-    def _reach(self, starts, avoid):
+    def reach(self, starts, avoid):
         seen, work = set(), list(starts)
         while work:
             b = work.pop()
@@ -133,11 +138,11 @@ class Plan:
         b0, k0 = self.place[id(self.p.defs[name][1])]
         if b0 == at:
             return any(b == at and k0 < kw <= k for b, kw in writes)
-        between = self._reach(self.p.succs[b0], b0)
+        between = self.reach(self.p.succs[b0], b0)
         for b, kw in writes:
             if b == b0 and kw > k0 or b == at and kw <= k:
                 return True
-            if b in between and b != b0 and at in self._reach(self.p.succs[b], b0):
+            if b in between and b != b0 and at in self.reach(self.p.succs[b], b0):
                 return True
         return False
 
@@ -148,7 +153,12 @@ class Plan:
             return True  # the caller may have read it before
         born = self.born.get(group, [])
         avoid = born[0] if len(born) == 1 else None
-        return any(at == label and k > j or label in self._reach(self.p.succs[at], avoid) for at, j in self.read.get(group, ()))
+        return any(at == label and k > j or label in self.reach(self.p.succs[at], avoid) for at, j in self.read.get(group, ()))
+
+    def _read_again(self, s, label):
+        """Whether a store comes after a loop that runs again, and may change what it reads."""
+        group = self.r.group(s.target.name)
+        return any(group in groups and label not in loop.body and label in self.reach([loop.header], None) for loop, groups in self.repeated.items())
 
     # ---- needs --------------------------------------------------------------------------------
     def _dry_run(self):

@@ -11,10 +11,9 @@ from __future__ import annotations
 import operator
 import types as python_types
 
-from numba.core import ir, types
-from numba.core.analysis import compute_cfg_from_blocks
-from numba.core.ir_utils import replace_vars_stmt
+from numba import types
 
+from ...codegen.numba_inside import compute_cfg_from_blocks, ir, replace_vars_stmt
 from .forms import Forms
 from .refusal import Refused
 from .statements import details, is_expr, reads

@@ -7,7 +7,7 @@ from functools import cache
 
 import numba
 import numpy as np
-from numba.core import types
+from numba import types
 
 from ...rules import lang as L
 from ..scalars import FUNCTIONS, OPERATORS, UFUNCS, partials

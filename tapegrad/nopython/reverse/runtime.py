@@ -7,28 +7,26 @@ next call: fresh pages from the system would cost more than the sweeps that writ
 
 from __future__ import annotations
 
+import math
 from functools import cache
 
 import numba
 from llvmlite import ir
-from numba.core import cgutils, types
-from numba.core.callconv import Status, excinfo_ptr_t
-from numba.core.datamodel import models
-from numba.core.imputils import impl_ret_borrowed
-from numba.core.registry import cpu_target
-from numba.extending import intrinsic, register_model
-from numba.np.arrayobj import populate_array
+from numba import types
+from numba.extending import intrinsic, models, register_model
 
 from ...codegen.emit import Emitter
+from ...codegen.numba_inside import call_of, cgutils, emit_caught, emit_raise, impl_ret_borrowed, populate_array, target_context
+from ...common.errors import OptionError
 from ..scalars import plain
 from ..types import F64, I32, I64, common_dual
 from .second import called, contribution_text, times
 
 I8P = ir.IntType(8).as_pointer()
-#: base and capacity of the stack; newest chunk, bytes used of it, its size; where in the stack the newest array is
-ARENA = ir.LiteralStructType([I8P, I64, I8P, I64, I64, I64]).as_pointer()
-#: base, bytes used and capacity of the stack, which LLVM holds in registers; the arena
-STACK = ir.LiteralStructType([I8P, I64, I64, ARENA]).as_pointer()
+#: base and capacity of the stack; newest chunk, bytes used of it, its size; where in the stack the newest array is; most bytes of the stack
+ARENA = ir.LiteralStructType([I8P, I64, I8P, I64, I64, I64, I64]).as_pointer()
+#: base, bytes used and capacity of the stack, which LLVM holds in registers; the arena; bytes of arrays since the last `mark`
+STACK = ir.LiteralStructType([I8P, I64, I64, ARENA, I64]).as_pointer()
 #: How many arenas wait for the next call of one function, and how large one may be to wait.
 WAITING, LARGEST = 8, 1 << 28
 #: Bytes at the start of a chunk: the address of the one before it.
@@ -100,7 +98,9 @@ def _take(context, builder):
         record = _allocate(context, builder, I64(size))
         cgutils.memset(builder, record, I64(size), 0)
         builder.store(builder.ptrtoint(record, I64), place)
-    return builder.inttoptr(builder.load(place), ARENA)
+    arena = builder.inttoptr(builder.load(place), ARENA)
+    builder.store(I64(0), _field(builder, arena, 6))
+    return arena
 
 
 def _give_back(builder, arena):
@@ -129,15 +129,16 @@ def _give_back(builder, arena):
         _free(builder, builder.bitcast(last, I8P))
 
 
-def _free_list(builder, first):
-    """Free chunks, each of which begins with the address of the one before it."""
+def _free_list(builder, first, last=None):
+    """Free chunks, each of which begins with the address of the one before it, as far as `last`, which stays."""
+    last = ir.Constant(I8P, None) if last is None else last
     start = builder.block
     test, body, end = (builder.append_basic_block(f"chunks.{part}") for part in ("test", "body", "end"))
     builder.branch(test)
     builder.position_at_end(test)
     each = builder.phi(I8P)
     each.add_incoming(first, start)
-    builder.cbranch(cgutils.is_null(builder, each), end, body)
+    builder.cbranch(builder.icmp_unsigned("==", each, last), end, body)
     builder.position_at_end(body)
     before = builder.load(builder.bitcast(each, I8P.as_pointer()))
     _free(builder, each)
@@ -146,14 +147,14 @@ def _free_list(builder, first):
     builder.position_at_end(end)
 
 
-def _forget_frames(context, builder, arena):
-    """Let go of the arrays that frames still hold, after an exception; each is kept after the address of the one before it."""
+def _forget_frames(context, builder, arena, down_to):
+    """Let go of the arrays that frames above a place still hold; each is kept after the address of the one before it."""
     base, last = builder.load(_field(builder, arena, 0)), _field(builder, arena, 5)
     test, body, end = (builder.append_basic_block(f"frames.{part}") for part in ("test", "body", "end"))
     builder.branch(test)
     builder.position_at_end(test)
     each = builder.load(last)
-    builder.cbranch(builder.icmp_signed("==", each, I64(0)), end, body)
+    builder.cbranch(builder.icmp_signed("<=", each, down_to), end, body)
     builder.position_at_end(body)
     place = builder.bitcast(builder.gep(base, [each]), I64.as_pointer())
     builder.store(builder.load(builder.gep(place, [I64(-1)])), last)
@@ -166,26 +167,25 @@ def caught(dispatcher, count, arena=False):
     """Function of `count` arguments that calls `dispatcher` and returns ``(result, code, information)``, an exception told by numbers.
 
     Compiled code does not let go of what it holds when an exception passes: `raised` raises it where nothing is held.
-    With `arena`, an arena is the first argument of `dispatcher`, and is given back.
+    With `arena`, an arena is the first argument of `dispatcher`, and is given back; the most bytes that its stack had come last.
     """
 
     def typed(typingctx, arguments):
         first = (arena_type,) if arena else ()
-        sig = types.Dispatcher(dispatcher).get_call_type(typingctx, (*first, *arguments), {})
+        sig = call_of(dispatcher, (*first, *arguments), typingctx)[1]
 
         def emit(context, builder, made, args):
-            result = dispatcher.get_compile_result(sig)
-            context.add_linking_libs([result.library])
             values = [context.cast(builder, v, ty, want) for v, ty, want in zip(args, arguments, sig.args[len(first):])]
             taken = [_take(context, builder) for _ in first]
-            status, value = context.call_internal_no_propagate(builder, result.fndesc, sig, [*taken, *values])
+            status, value = emit_caught(context, builder, dispatcher, sig, [*taken, *values])
+            peaks = [builder.load(_field(builder, each, 6)) for each in taken]
             for each in taken:
-                _forget_frames(context, builder, each)
+                _forget_frames(context, builder, each, I64(0))
                 _give_back(builder, each)
             code = builder.select(status.is_error, builder.sext(status.code, I64), I64(0))
-            return context.make_tuple(builder, made.return_type, [value, code, builder.ptrtoint(status.excinfoptr, I64)])
+            return context.make_tuple(builder, made.return_type, [value, code, builder.ptrtoint(status.excinfoptr, I64), *peaks])
 
-        return types.Tuple((sig.return_type, types.int64, types.int64))(*arguments), emit
+        return types.Tuple((sig.return_type, *[types.int64] * (3 if arena else 2)))(*arguments), emit
 
     names = ", ".join(f"a{k}" for k in range(count))
     scope = {"typed": typed}
@@ -201,8 +201,7 @@ def raised(typingctx, outcome):
         value, code, information = cgutils.unpack_tuple(builder, args[0])
         with builder.if_then(builder.icmp_signed("!=", code, I64(0)), likely=False):
             context.nrt.decref(builder, outcome, args[0])
-            said = dict.fromkeys(Status._fields) | {"code": builder.trunc(code, I32), "excinfoptr": builder.inttoptr(information, excinfo_ptr_t)}
-            context.call_conv.return_status_propagate(builder, Status(**said))
+            emit_raise(context, builder, builder.trunc(code, I32), information)
         return impl_ret_borrowed(context, builder, sig.return_type, value)
 
     return outcome[0](outcome), emit
@@ -218,6 +217,8 @@ def shadow_like(typingctx, stack, a):
         source = context.make_array(a)(context, builder, value=args[1])
         count = builder.mul(source.nitems, source.itemsize)
         size = builder.and_(builder.add(count, I64(63)), I64(-64))
+        held = _field(builder, args[0], 4)
+        builder.store(builder.add(builder.load(held), size), held)
         chunk, used, capacity = (_field(builder, arena, k) for k in (2, 3, 4))
         with builder.if_then(builder.icmp_signed(">", builder.add(builder.load(used), size), builder.load(capacity)), likely=False):
             larger = builder.add(builder.shl(builder.load(capacity), I64(1)), builder.add(size, I64(4096)))
@@ -264,7 +265,7 @@ def reserve(typingctx, stack, count, size):
         size = builder.select(endless, I64(1 << 60), builder.mul(count, size))
         needed = builder.add(builder.load(used), size)
         with builder.if_then(builder.icmp_signed(">", needed, builder.load(capacity)), likely=False):
-            larger = builder.add(builder.shl(needed, I64(1)), I64(4096))
+            larger = builder.add(builder.add(needed, builder.load(capacity)), I64(4096))
             fresh = _allocate(context, builder, larger)
             cgutils.raw_memcpy(builder, fresh, builder.load(base), builder.load(used), 1)
             _free(builder, builder.load(base))
@@ -277,6 +278,96 @@ def reserve(typingctx, stack, count, size):
     return types.none(stack, types.int64, types.int64), emit
 
 
+@intrinsic
+def note(typingctx, stack):
+    """Remember how large the stack is, if it was never larger."""
+
+    def emit(context, builder, sig, args):
+        used, most = builder.load(_field(builder, args[0], 1)), _field(builder, builder.load(_field(builder, args[0], 3)), 6)
+        before = builder.load(most)
+        builder.store(builder.select(builder.icmp_signed(">", used, before), used, before), most)
+        return context.get_dummy_value()
+
+    return types.none(stack), emit
+
+
+# ---- segments of a loop ---------------------------------------------------------------------------
+@intrinsic
+def mark(typingctx, stack):
+    """Where the stack and the shadows end now: `usage` counts from here, and `back_to` returns here."""
+
+    def emit(context, builder, sig, args):
+        arena = builder.load(_field(builder, args[0], 3))
+        builder.store(I64(0), _field(builder, args[0], 4))
+        chunk = builder.ptrtoint(builder.load(_field(builder, arena, 2)), I64)
+        return context.make_tuple(builder, sig.return_type, [builder.load(_field(builder, args[0], 1)), chunk, builder.load(_field(builder, arena, 3))])
+
+    return types.UniTuple(types.int64, 3)(stack), emit
+
+
+@intrinsic
+def usage(typingctx, stack, mark):
+    """Bytes of frames, shadows and arrays in frames since a mark."""
+
+    def emit(context, builder, sig, args):
+        used, held = (builder.load(_field(builder, args[0], k)) for k in (1, 4))
+        return builder.add(builder.sub(used, builder.extract_value(args[1], 0)), held)
+
+    return types.int64(stack, mark), emit
+
+
+@intrinsic
+def hold(typingctx, stack, size):
+    """Count an array in a frame."""
+
+    def emit(context, builder, sig, args):
+        held = _field(builder, args[0], 4)
+        builder.store(builder.add(builder.load(held), args[1]), held)
+        return context.get_dummy_value()
+
+    return types.none(stack, types.int64), emit
+
+
+@intrinsic
+def back_to(typingctx, stack, mark):
+    """Forget the frames and shadows that came after a mark."""
+
+    def emit(context, builder, sig, args):
+        used, arena = _field(builder, args[0], 1), builder.load(_field(builder, args[0], 3))
+        chunk, place = _field(builder, arena, 2), _field(builder, arena, 3)
+        base, before, end = cgutils.unpack_tuple(builder, args[1])
+        _forget_frames(context, builder, arena, base)
+        top, newest, before = builder.load(used), builder.load(chunk), builder.inttoptr(before, I8P)
+        builder.store(builder.select(builder.icmp_signed("<", top, base), top, base), used)
+        builder.store(end, place)
+        with builder.if_then(builder.icmp_unsigned("!=", newest, before), likely=False):
+            link = builder.bitcast(newest, I8P.as_pointer())
+            _free_list(builder, builder.load(link), before)
+            builder.store(before, link)
+            builder.store(I64(HEAD), place)
+        builder.store(I64(0), _field(builder, args[0], 4))
+        return context.get_dummy_value()
+
+    return types.none(stack, mark), emit
+
+
+@numba.njit
+def full(usage, limit, turn, stop):
+    """Whether a segment ends."""
+    return usage > limit or turn == stop
+
+
+@numba.njit
+def affordable(count, size, memory, segment, turns, all_turns):
+    """Raise if so many checkpoints of so many bytes take more than half of `memory`, with segments of these bytes and turns."""
+    if count * size > memory // 2:
+        least = int(2.1 * math.sqrt(float(size) * segment / turns * max(all_turns, 2 * count * turns))) + 2 * (size + segment // turns) + 1
+        raise OptionError(
+            "memory=" + str(memory) + " is too little for a loop: half of it keeps what a turn starts from, every so many turns, "
+            + "the other half one stretch of turns; give memory=" + str(least) + " or more"
+        )  # fmt: skip
+
+
 def _hidden(builder, array):
     """The same array, for LLVM another one: Numba prunes pairs of incref and decref, and cannot see the stack."""
     identity = ir.FunctionType(I8P, [I8P])
@@ -287,7 +378,7 @@ def _hidden(builder, array):
 @cache
 def frame(tys):
     """(size in bytes, push, pop) of values of these types, as one struct."""
-    context = cpu_target.target_context
+    context = target_context()
     sizes = [context.get_abi_sizeof(context.data_model_manager[ty].get_data_type()) for ty in tys]
     arrays = [k for k, ty in enumerate(tys) if isinstance(ty, types.Array)]
     offsets, size = {}, 0

@@ -10,11 +10,10 @@ import math
 
 import numba
 import numpy as np
-from numba.core import types
-from numba.core.registry import cpu_target
 from numba.extending import intrinsic
 
 from ...codegen.library import COMPOSED
+from ...codegen.numba_inside import call_of, emit_call
 from ...common.errors import UnsupportedInNumbaError
 from ..scalars import FUNCTIONS, UFUNCS, absolute_product, plain, splat
 from ..types import DualType, build, parts
@@ -73,9 +72,6 @@ def called(text, scope):
     function = numba.njit(error_model="numpy", no_cpython_wrapper=True, no_cfunc_wrapper=True)(scope["dual"])
 
     def emit(context, builder, sig, args):
-        wanted = types.Dispatcher(function).get_call_type(cpu_target.typing_context, sig.args, {})
-        result = function.get_compile_result(wanted)
-        context.add_linking_libs([result.library])
-        return context.call_internal(builder, result.fndesc, wanted, args)
+        return emit_call(context, builder, function, call_of(function, sig.args)[1], args)
 
     return emit

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import copy
-
-from numba.core import ir
-from numba.core.ir_utils import replace_vars_inner
+from ...codegen.numba_inside import contents, ir, renamed
 
 
 def is_expr(value, op=None):
@@ -27,15 +24,12 @@ def reads(s):
 
 def details(expr):
     """What two expressions of the same operands may differ in."""
-    return [expr.op, *(str(expr._kws[name]) for name in ("fn", "attr", "index", "immutable_fn") if name in expr._kws)]
+    held = contents(expr)
+    return [expr.op, *(str(held[name]) for name in ("fn", "attr", "index", "immutable_fn") if name in held)]
 
 
 def clone(value, table):
     """A copy of a right side, with variables exchanged: name -> Var."""
     if isinstance(value, ir.Var):
         return table.get(value.name, value)
-    if not is_expr(value):
-        return value
-    value = copy.copy(value)
-    value._kws = dict(value._kws)
-    return replace_vars_inner(value, {a: b for a, b in table.items() if a != b.name})
+    return renamed(value, {a: b for a, b in table.items() if a != b.name}) if is_expr(value) else value

@@ -14,15 +14,11 @@ with what the handle says they must be.
 from __future__ import annotations
 
 from llvmlite import ir
-from numba.core import cgutils, types
-from numba.core.datamodel import models, register_default
-from numba.core.errors import TypingError
-from numba.core.imputils import lower_constant
-from numba.core.registry import cpu_target
-from numba.core.typing.typeof import typeof_impl
-from numba.extending import NativeValue, intrinsic, overload_method, register_jitable, unbox
+from numba import TypingError, types
+from numba.extending import NativeValue, intrinsic, models, overload_method, register_jitable, register_model, typeof_impl, unbox
 
 from ...codegen import memory
+from ...codegen.numba_inside import cgutils, lower_constant, typing_context
 from ...common.errors import GuardError, ShapeError
 from ...program.handle import DONE, H_AXES, H_DATA, H_ENTRY, H_FAILED, H_MORE, H_SHAPE, H_VERSION, NUMBER, VERSION
 
@@ -52,13 +48,13 @@ class CompiledType(types.Callable):
         return (), True
 
     def get_impl_key(self, signature):
-        return self._method(cpu_target.typing_context).get_impl_key(signature)
+        return self._method(typing_context()).get_impl_key(signature)
 
 
 COMPILED, WITH_DATA = CompiledType(False), CompiledType(True)
 
 
-@register_default(CompiledType)
+@register_model(CompiledType)
 class _Model(models.PrimitiveModel):
     def __init__(self, manager, ty):
         super().__init__(manager, ty, ir.IntType(64))

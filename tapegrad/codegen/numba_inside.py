@@ -1,0 +1,187 @@
+"""Everything of Numba that it does not promise to keep: where it is, and short functions for what is done with it.
+
+Numba documents ``numba.njit`` and its like, `numba.types` and `numba.extending`, with what the functions given to those are
+handed (contexts and builders, from `intrinsic`); any file may use these.  Its compiler, the representation of functions that is
+rewritten here, and how one compiled function calls another may change with every version.  All of that is taken from this
+file, so a new version of Numba is read about, tried and answered in one place.
+
+Whoever imports this file imports Numba: from below `nopython`, inside of functions (`codegen.compile.inside`).
+"""
+
+from __future__ import annotations
+
+import copy
+from itertools import pairwise
+
+import numba
+
+from ..common.errors import UnsupportedInNumbaError
+
+#: The oldest and the newest minor version of Numba that this file is written for; pyproject.toml has them, too.
+VERSIONS = ((0, 64), (0, 68))
+
+
+def check_version(version):
+    """Refuse a version of Numba that is not known."""
+    if not VERSIONS[0] <= tuple(map(int, version.split(".")[:2])) <= VERSIONS[1]:
+        oldest, newest = (".".join(map(str, v)) for v in VERSIONS)
+        raise UnsupportedInNumbaError(f"tapegrad compiles with Numba {oldest} to {newest}; this is {version}: install one of these.")
+
+
+# Before what may have moved in another version.
+check_version(numba.__version__)
+
+from numba.core import cgutils, ir, typed_passes, untyped_passes
+from numba.core.analysis import compute_cfg_from_blocks
+from numba.core.callconv import Status, excinfo_ptr_t
+from numba.core.compiler import Compiler, CompilerBase, DefaultPassBuilder, Flags
+from numba.core.compiler_lock import global_compiler_lock
+from numba.core.compiler_machinery import FunctionPass, PassManager, register_pass
+from numba.core.imputils import impl_ret_borrowed, lower_constant
+from numba.core.ir_utils import build_definitions, replace_vars_inner, replace_vars_stmt
+from numba.core.postproc import PostProcessor
+from numba.core.registry import cpu_target
+from numba.core.sigutils import normalize_signature
+from numba.core.typeconv import Conversion
+from numba.core.typing import npydecl
+from numba.core.typing.templates import AbstractTemplate, AttributeTemplate, infer_global, signature
+from numba.np.arrayobj import make_array, populate_array
+
+#: Options of ``@njit`` that say what the code means; the others are about its wrapping.
+_OPTIONS = ("error_model", "fastmath", "boundscheck")
+
+
+def meaning(function):
+    """The options that say what a dispatcher's code means; of a Python function none."""
+    options = getattr(function, "targetoptions", {})
+    return {name: options[name] for name in _OPTIONS if name in options}
+
+
+def typing_context():
+    """What Numba knows of the types of functions, as CPU code."""
+    return cpu_target.typing_context
+
+
+def target_context():
+    """What Numba knows of types and functions in LLVM, as CPU code."""
+    return cpu_target.target_context
+
+
+# ---- calls ------------------------------------------------------------------------------------
+def call_of(function, tys, context=None):
+    """(Numba's type of a function, the signature that it has for arguments of these types), compiled now if it is a dispatcher."""
+    context = context or typing_context()
+    kind = context.resolve_value_type(function)
+    return kind, kind.get_call_type(context, tuple(tys), {})
+
+
+def emit_call(context, builder, dispatcher, sig, args):
+    """A call of a dispatcher that is compiled for a signature, in LLVM: its value."""
+    return context.call_internal(builder, _linked(context, dispatcher, sig), sig, args)
+
+
+def emit_caught(context, builder, dispatcher, sig, args):
+    """The same for one that may raise: its status, and its value."""
+    return context.call_internal_no_propagate(builder, _linked(context, dispatcher, sig), sig, args)
+
+
+def _linked(context, dispatcher, sig):
+    result = dispatcher.get_compile_result(sig)
+    context.add_linking_libs([result.library])
+    return result.fndesc
+
+
+def emit_raise(context, builder, code, information):
+    """Raise the exception that a status told of by its code and the address of its information."""
+    said = dict.fromkeys(Status._fields) | {"code": code, "excinfoptr": builder.inttoptr(information, excinfo_ptr_t)}
+    context.call_conv.return_status_propagate(builder, Status(**said))
+
+
+# ---- the compiler -----------------------------------------------------------------------------
+def new_pass(name, run, changes_graph=False):
+    """A pass over one function: ``run(state) -> whether it changed something``."""
+    members = {"_name": name, "run_pass": lambda self, state: run(state), "__init__": lambda self: FunctionPass.__init__(self)}
+    return register_pass(mutates_CFG=changes_graph, analysis_only=False)(type(name, (FunctionPass,), members))
+
+
+def nopython_passes(state, before_types, *after_types):
+    """What a compiler's ``define_pipelines`` returns: Numba's passes, one more before types are found, and some after."""
+    manager = DefaultPassBuilder.define_nopython_pipeline(state)
+    manager.add_pass_after(before_types, untyped_passes.MakeFunctionToJitFunction)
+    for before, each in pairwise([typed_passes.NopythonTypeInference, *after_types]):
+        manager.add_pass_after(each, before)
+    manager.finalize()
+    return [manager]
+
+
+def define_anew(func_ir):
+    """Let a function know where its variables are defined, and where they live."""
+    func_ir._definitions = build_definitions(func_ir.blocks)
+    PostProcessor(func_ir).run()
+
+
+def type_anew(state, arguments):
+    """Find the types of a function that was rewritten, for arguments of these types."""
+    define_anew(state.func_ir)
+    state.typingctx.refresh()  # the intrinsics made on the way
+    state.targetctx.refresh()
+    state.return_type, state.args = None, arguments
+    typed_passes.NopythonTypeInference().run_pass(state)
+
+
+def contents(expr):
+    """What an expression is made of: name -> variable, constant or function."""
+    return expr._kws
+
+
+def renamed(expr, table):
+    """A copy of an expression with variables exchanged: name -> Var."""
+    expr = copy.copy(expr)
+    expr._kws = dict(expr._kws)
+    return replace_vars_inner(expr, table)
+
+
+# ---- functions of numbers -----------------------------------------------------------------------
+class _Lowering(CompilerBase):
+    """Numba's compiler with what functions of numbers need of it: they are typed and lowered, and neither rewritten nor optimised."""
+
+    def define_pipelines(self):
+        passes, untyped, typed = PassManager("functions of numbers"), untyped_passes, typed_passes
+        for each in (
+            untyped.TranslateByteCode, untyped.FixupArgs, untyped.IRProcessing, untyped.ReconstructSSA, typed.NopythonTypeInference,
+            typed.PreLowerStripPhis, typed.NoPythonSupportedFeatureValidation, typed.IRLegalization, typed.NativeLowering,
+            typed.NoPythonBackend,
+        ):  # fmt: skip
+            passes.add_pass(each, each.__name__)
+        passes.finalize()
+        return [passes]
+
+
+def lower(function, arguments, result, resolving):
+    """(description for calls, type of the result, LLVM IR) of a function of numbers.
+
+    `resolving` makes what is asked for the type of a call from what Numba asks.
+    """
+    context, target = copy.copy(typing_context()), target_context()
+    library, modules = target.codegen().create_library(function.__name__), []
+    # It is not optimised, nor made machine code of, by Numba.
+    library.add_ir_module = modules.append
+    flags = Flags()
+    flags.no_compile = flags.no_cpython_wrapper = flags.no_cfunc_wrapper = True
+    flags.error_model = "numpy"
+    # One of our own: what others compile meanwhile is typed as ever.
+    context.resolve_function_type = resolving(context.resolve_function_type)
+    with global_compiler_lock:
+        made = _Lowering(context, target, library, arguments, result, flags, {}).compile_extra(function)
+    return made.fndesc, made.signature.return_type, "\n".join(map(str, modules))
+
+
+def symbol_of(description):
+    """The name that LLVM has for a function that was lowered."""
+    return description.llvm_func_name
+
+
+def emit_lowered_call(context, builder, description, sig, args):
+    """A call of a function that was lowered, which raises nothing: its value."""
+    native = context.declare_function(builder.module, description)
+    return context.call_conv.call_function(builder, native, sig.return_type, sig.args, args)[1]

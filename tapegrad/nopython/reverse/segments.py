@@ -1,0 +1,231 @@
+"""An outermost loop whose turns do not all fit into the memory that is allowed: it goes back segment by segment.
+
+The forward sweep of the loop is cut where its frames, shadows and arrays have taken half of the memory.  What came since the last
+cut is forgotten then, and kept is only what the loop was in before: a *checkpoint*, which has the variables that the loop carries and
+the contents of the arrays that it stores into.  The frames of the last segment stay.  When the reverse sweep is through with a
+segment, it takes the checkpoint before, puts everything back, goes through the turns of that segment once more by the code of the
+forward sweep, which ends where the next segment began, and goes on.  So the forward sweep is run twice, less the last segment.
+
+Checkpoints lie on the stack below the frames of the segment::
+
+    ... before the loop | checkpoint | checkpoint | frames of one segment
+
+Where a segment ends depends on what its turns keep, not on their number, so inner loops and arrays of any size are counted.
+
+Turns give the same again if each statement does, from the same variables and contents of arrays; any other one is refused (`_repeats`).
+An array that the loop makes and carries to its next turn has a shadow that cannot stay where shadows are forgotten: at a cut it
+gets one of its own, and what that has received is added, after the second run, to the shadow with which the segment before ended.
+"""
+
+from __future__ import annotations
+
+import operator
+
+import numba
+import numpy as np
+from numba import types
+
+from ...codegen.numba_inside import ir
+from . import runtime
+from .adjoints import add_into, copied
+from .program import PURE_OPS
+from .refusal import Refused
+from .rows import INNER, elementwise
+from .statements import is_expr, is_phi, reads
+
+_NEVER = 1 << 62
+_ITERATION = ("getiter", "iternext", "pair_first", "pair_second")
+
+
+@numba.njit(**INNER)
+def bytes_of(a):
+    return a.nbytes
+
+
+@numba.njit(**INNER)
+def overwrite(a, b):
+    a[...] = b
+
+
+@numba.njit(**INNER)
+def zeros_like(a):
+    return np.zeros_like(a)
+
+
+def outermost(program):
+    return [loop for loop in program.loops if program.chain[loop.header] == [loop]]
+
+
+def arrays_of(program, loop):
+    """Names of the arrays that a loop reads or makes."""
+    statements = [s for label in loop.body for s in program.blocks[label].body]
+    names = {n for s in statements for n in [*reads(s), *([s.target.name] if isinstance(s, ir.Assign) else [])]}
+    return {n for n in names if isinstance(program.type_of(n), types.Array)}
+
+
+class Segments:
+    """One loop of a `Sweeps`, in segments.
+
+    Raises
+    ------
+    Refused
+        If its turns, run again, might do something else.
+    """
+
+    def __init__(self, sweeps, loop, memory):
+        self.r, self.p, self.loop, self.memory = sweeps, sweeps.p, loop, memory
+        r, p = sweeps, self.p
+        self.iterator = None
+        for label in loop.body:
+            for s in p.blocks[label].body:
+                if not self._repeats(s, label == loop.header):
+                    raise Refused("memory= runs the turns of a loop twice, and this might not do the same again", s.loc)
+        self.carried = [s.target.name for s in p.blocks[loop.header].body if is_phi(s)]
+        written = {g for g, places in r.plan.written.items() if any(label in loop.body for label, _ in places)}
+        self.made = made = {g for g, labels in r.plan.born.items() if any(label in loop.body for label in labels)}
+        #: arrays that the loop makes and carries, and their shadows
+        self.moved = [n for n in self.carried if isinstance(p.type_of(n), types.Array) and r.group(n) in made and not n.startswith("adj.")]
+        for n in self.carried:
+            if not isinstance(p.type_of(n), (types.Number, types.Boolean, types.Array)):
+                raise Refused(f"memory= keeps numbers and arrays that a loop carries, and this one carries a value of type {p.type(n)}", self._loc())
+            if r.group(n) in made & written:
+                raise Refused("memory= is for loops that store into arrays made before, or carry arrays made in them, and this one does both", self._loc())
+        #: arrays from before the loop that it stores into
+        self.stored = []
+        for n, (label, s) in p.defs.items():
+            if label not in loop.body and isinstance(p.type_of(n), types.Array) and not n.startswith("adj.") and r.group(n) in written and not r.aliases(s):
+                if label in p.dominators[loop.header]:
+                    self.stored.append(n)
+                elif loop.header in self.r.plan.reach([label]):
+                    raise Refused("memory= keeps what a loop stores into, and this array is there on some ways only", s.loc)
+        volatile = [r.plan.volatile[r.group(n)] for n in arrays_of(p, loop) if r.group(n) in r.plan.volatile]
+        if volatile:
+            raise Refused("memory= runs the turns of a loop twice, and this changes an array that they read", volatile[0])
+        self.kept = [self.name(n) for n in ("start", *self.carried, *self.stored)]
+        tys = [types.int64, *map(r.kept_type, self.carried), *[self._copy_type(n) for n in self.stored]]
+        self.size, self.push, self.pop = runtime.frame(tuple(tys))
+
+    def _loc(self):
+        return self.p.blocks[self.loop.header].body[0].loc
+
+    def _copy_type(self, name):
+        ty = self.r.kept_type(name)
+        return types.Array(ty.dtype, ty.ndim, ty.layout if ty.layout in "CF" else "C")
+
+    def _repeats(self, s, header):
+        """Whether a statement does the same again, from the same variables and arrays."""
+        p, r = self.p, self.r
+        if not isinstance(s, ir.Assign):
+            if isinstance(s, ir.SetItem):
+                return isinstance(p.type_of(s.target.name), types.Array)
+            return isinstance(s, (ir.Jump, ir.Branch, ir.Return, ir.Raise, ir.StaticRaise))
+        e = s.value
+        if not is_expr(e):
+            return True
+        if e.op in _ITERATION:
+            iterator = e.value.name if e.op != "getiter" else s.target.name
+            if e.op == "iternext" and p.defs[iterator][0] not in self.loop.body:
+                self.iterator, loop = iterator, self.loop
+                return header and loop.step is not None and p.types[iterator] == types.range_iter64_type
+            return e.op not in ("getiter", "iternext") or isinstance(p.types[iterator], types.RangeIteratorType)
+        if not p.steady(s):
+            return False
+        if e.op != "call":
+            return e.op in PURE_OPS
+        if s.target.name.startswith("adj.") or r.rule(s) is not None or elementwise(p, s) or r.base(s) or p.pure(s):
+            return True
+        return not r.called_apart(s) and p.callee(e) is not print and r.reading(s)
+
+    # ---- pieces -------------------------------------------------------------------------------
+    def name(self, what):
+        """A variable of the segment: what it started with, or where it ends."""
+        return f"segment.{self.loop.header}.{what}"
+
+    def _set(self, what, value):
+        self.r.assign(self.name(what), self.p.var(value))
+
+    def _start(self):
+        """A new segment, from what the loop carries now."""
+        r = self.r
+        self._set("mark", r.call(runtime.mark, r.stack))
+        self._set("start", self.loop.count)
+        for n in self.carried:
+            self._set(n, n)
+        for n in self.stored:
+            self._set(n, r.call(copied, n))
+
+    def _shadows(self):
+        """Arrays that turns make and carry, of which an adjoint is wanted, and their shadows."""
+        return [(n, self.r.shadow[n]) for n in self.moved if n in self.r.shadow]
+
+    def hold(self, frame):
+        """Count the arrays in a frame that turns have made."""
+        for n in frame:
+            if isinstance(self.p.type_of(n), types.Array) and (n in self.r.overwritten or self.r.group(n) in self.made) and not n.startswith("adj."):
+                self.r.call(runtime.hold, self.r.stack, self.r.call(bytes_of, n))
+
+    # ---- the forward sweep --------------------------------------------------------------------
+    def begin(self):
+        """Before the loop."""
+        for what, value in (("stop", -1), ("limit", self.memory // 2), ("checkpoints", 0)):
+            self._set(what, self.r.global_(value))
+        self._start()
+
+    def turned(self):
+        """After a turn: the statement that goes on with the next one, or ends the segment."""
+        r, p, loc, loop = self.r, self.p, self.p.loc, self.loop
+        head, r.out = r.out, []
+        usage = r.call(runtime.usage, r.stack, self.name("mark"))
+        turns = r.put(ir.Expr.binop(operator.sub, p.var(loop.count), p.var(self.name("start")), loc))
+        r.call(runtime.note, r.stack)
+        r.call(runtime.back_to, r.stack, self.name("mark"))
+        r.call(runtime.reserve, r.stack, r.global_(1), r.global_(self.size))
+        r.call(self.push, r.stack, r.put(ir.Expr.build_tuple([p.var(n) for n in self.kept], loc)))
+        r.step(operator.add, self.name("checkpoints"), 1)
+        size = r.global_(self.size)
+        for n in (*self.stored, *self.moved, *[shadow for _, shadow in self._shadows()]):
+            size = r.put(ir.Expr.binop(operator.add, p.var(size), p.var(r.call(bytes_of, self.name(n))), loc))
+        everything = r.trips(loop) if loop.counted else r.global_(0)
+        r.call(runtime.affordable, self.name("checkpoints"), size, r.global_(self.memory), usage, turns, everything)
+        for n, shadow in self._shadows():
+            r.assign(shadow, p.var(r.call(zeros_like, n)))
+        self._start()
+        cut = r.new_block(ir.Jump(loop.header, loc))
+        self.resumed, r.out = r.new_label(), []
+        again = r.put(ir.Expr.binop(operator.ge, p.var(self.name("stop")), p.var(r.global_(0)), loc))
+        end = r.new_block(ir.Branch(p.var(again), self.resumed, cut, loc))
+        r.out = head
+        usage = r.call(runtime.usage, r.stack, self.name("mark"))
+        full = r.call(runtime.full, usage, self.name("limit"), loop.count, self.name("stop"))
+        return ir.Branch(p.var(full), end, loop.header, loc)
+
+    # ---- the reverse sweep --------------------------------------------------------------------
+    def returned(self, rest):
+        """Before a turn is reversed: the statement that goes to `rest`, where it is; or first runs the segment that it is in once more."""
+        r, p, loc, loop = self.r, self.p, self.p.loc, self.loop
+        head, r.out = r.out, []
+        for n, shadow in self._shadows():
+            self._set(f"received.{n}", self.name(shadow))
+        self._set("stop", self.name("start"))
+        self._set("limit", r.global_(_NEVER))
+        values = r.call(self.pop, r.stack)
+        for j, n in enumerate(self.kept):
+            r.assign(n, ir.Expr.static_getitem(p.var(values), j, None, loc))
+        r.call(runtime.back_to, r.stack, self.name("mark"))
+        for n in self.carried:
+            r.assign(n, p.var(self.name(n)))
+        for n in self.stored:
+            r.call(overwrite, n, self.name(n))
+        r.assign(loop.count, p.var(self.name("start")))
+        if self.iterator is not None:
+            numbers = r.call(range, r.turn(loop), r.val(loop.range[1]), r.global_(loop.step))
+            r.assign(self.iterator, ir.Expr.getiter(p.var(numbers), loc))
+        restored = r.new_block(ir.Jump(loop.header, loc))
+        r.out = []
+        r.call(runtime.note, r.stack)
+        for n, shadow in self._shadows():
+            r.call(add_into, shadow, self.name(f"received.{n}"))
+        r.new_block(ir.Jump(rest, loc), label=self.resumed)
+        r.out = head
+        first = r.put(ir.Expr.binop(operator.eq, p.var(loop.count), p.var(self.name("start")), loc))
+        return ir.Branch(p.var(first), restored, rest, loc)
