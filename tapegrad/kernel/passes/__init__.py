@@ -7,6 +7,7 @@ In the order in which `run_passes` runs them:
     renaming      what is copied to an output is stored there
     fusing        neighbouring loops of equal extent become one
     recomputing   a stored value that is cheap is computed again where it is used
+    peeling       loops that differ by an iteration, in extent or in what they touch, become one but for that
     contracting   a temporary of which every iteration uses a part of its own is as large as that
 
 and, called by `kernel.of_tape`, which knows what the outputs are,
@@ -20,6 +21,7 @@ that takes longer without it:
     simplifying, pruning, fusing   most kernels: Rosenbrock from arrays 9 times as long, bundle adjustment twice
     renaming                       Rosenbrock from arrays 2.7 times, the dense Hessian of a logistic regression 1.35 times
     recomputing                    gradient descent inside compiled code 1.2 times, a Hessian times a vector 1.3 times
+    peeling                        Rosenbrock from arrays 1.5 times, with a penalty of all elements 2.8 times
     halving                        the dense Hessian of a logistic regression 1.3 times
     ordering                       gradient descent inside compiled code 1.2 times
 
@@ -31,6 +33,7 @@ from __future__ import annotations
 from .. import ir
 from .contracting import contract
 from .fusing import fuse
+from .peeling import ROUNDS, peel
 from .pruning import prune
 from .recomputing import recompute
 from .renaming import rename
@@ -49,6 +52,10 @@ def run_passes(program):
     new = recompute(program)
     if new:
         _tidy(program, new)
+    for _ in range(ROUNDS):
+        if not peel(program):
+            break
+        _tidy(program)
     return contract(program)
 
 

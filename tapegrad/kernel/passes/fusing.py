@@ -104,6 +104,11 @@ def _distinct(table):
     return len(set(table.tolist())) == len(table)
 
 
+def operations_of(statements):
+    """The operations of expressions, as often as they stand there."""
+    return [node.op for let in statements if isinstance(let, ir.Let) for node in ir.nodes(let.expr)]
+
+
 class _Group:
     """A loop that others may join.
 
@@ -123,7 +128,7 @@ class _Group:
         self.loop = loop
         self.inside = {statement for statement in inside[1:] if isinstance(statement, ir.Loop)}
         self.serial = any(not carry.reorder for carry in loop.carries)
-        operations = [node.op for let in inside if isinstance(let, ir.Let) for node in ir.nodes(let.expr)]
+        operations = operations_of(inside)
         self.dear = not ir.CHEAP.issuperset(operations)
         self.size = sum(op not in ("arg", "const") for op in operations) + sum(isinstance(s, (ir.Load, ir.Store)) for s in inside)
 

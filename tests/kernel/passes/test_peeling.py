@@ -1,4 +1,4 @@
-"""Loops of which the second reads what the first stores in another iteration."""
+"""Loops that differ by an iteration, in extent or in what they touch: which become one."""
 
 import numpy as np
 import pytest
@@ -6,11 +6,13 @@ import pytest
 import tapegrad as tg
 from tapegrad.kernel import ir
 from tapegrad.kernel.passes import run_passes
+from tapegrad.kernel.passes.peeling import LONG, peel
+from tapegrad.rules import lang as L
 from tests.kernel.passes.generated import unchanged
 from tests.kernel.passes.test_fusing import loops
 from tests.kernel.programs import Writer, a, rosenbrock
 
-N = 40
+N = LONG + 8
 
 
 def extents(program):
@@ -39,18 +41,45 @@ def windows(shift, extent=N - 1, between=None, sums=False, reorder=True):
     return w.program()
 
 
-@pytest.mark.parametrize("shift", [1, 2])
+@pytest.mark.parametrize("shift, extent", [(1, N - 1), (2, N - 1), (0, N - 2), (0, N), (0, N + 1), (1, N - 2), (1, N), (2, N + 1)])
 @pytest.mark.parametrize("sums", [False, True])
-def test_a_window_and_its_neighbour_are_two_loops(shift, sums):
-    program = unchanged(windows(shift, sums=sums), run_passes, rtol=1e-13)
-    assert extents(program) == [N - 1, N - 1]
+def test_loops_that_differ_by_an_iteration_are_one(shift, extent, sums):
+    program = unchanged(windows(shift, extent, sums=sums), run_passes, rtol=1e-13)
+    assert extents(program) == [min(N - 1 - shift, extent)]
 
 
-@pytest.mark.parametrize("shift, extent", [(0, N - 1), (3, N - 1), (1, N - 2), (1, N)])
-def test_windows_that_meet_at_once_are_one_loop(shift, extent):
-    """Together; far apart; not of one extent."""
-    program = unchanged(windows(shift, extent), run_passes, rtol=1e-13)
-    assert extents(program) == ([N - 1] if shift == 0 else [N - 1, extent])
+@pytest.mark.parametrize("shift, extent", [(3, N - 1), (0, N + 3), (0, N - 5)])
+def test_what_is_too_far_apart_stays(shift, extent):
+    assert not peel(windows(shift, extent))
+
+
+def test_short_loops_and_loops_of_other_arrays_stay():
+    w = Writer()
+    x, y = w.input(N), w.output(N)
+    with w.loop(LONG - 1) as i:
+        w.store(w.load(x, 0, (i, 1)), y, 0, (i, 1))
+    with w.loop(LONG - 2) as j:
+        w.store(w.load(y, 0, (j, 1)), y, 1, (j, 1))
+    assert not peel(w.program())
+    w = Writer()
+    x, y, u, v = w.input(N), w.output(N), w.input(N), w.output(N)
+    for n, one, other in ((N, x, y), (N - 1, u, v)):
+        with w.loop(n) as i:
+            w.store(w.load(one, 0, (i, 1)), other, 0, (i, 1))
+    assert not peel(w.program())
+
+
+def test_dear_operations_stay_where_iterations_do_not_wait_for_one_another():
+    """`t[j]` and `t[j + 1]` are read: as one loop each iteration would wait for the one before."""
+    for cheap in (True, False):
+        w = Writer()
+        x, t, y = w.input(N), w.output(N), w.output(N)
+        with w.loop(N - 1) as i:
+            u = w.load(x, 0, (i, 1))
+            w.store(u if cheap else w.let(L.exp(a(u))), t, 0, (i, 1))
+        with w.loop(N - 2) as j:
+            w.store(w.let(a(w.load(t, 1, (j, 1))) * a(w.load(t, 0, (j, 1)))), y, 0, (j, 1))
+        assert peel(w.program()) is cheap
 
 
 def test_sums_in_the_order_of_the_program_are_two_loops():
@@ -78,7 +107,7 @@ def test_what_stands_between_keeps_its_place():
     unchanged(windows(1, between=between), run_passes)
 
 
-def test_accesses_that_meet_in_different_iterations():
+def test_accesses_that_meet_in_different_iterations_are_one_loop():
     """One of two reads the element before the other."""
     w = Writer()
     x, y = w.input(N), w.output(N)
@@ -87,7 +116,7 @@ def test_accesses_that_meet_in_different_iterations():
         w.store(w.load(x, 0, (i, 1)), t, 0, (i, 1))
     with w.loop(N - 1) as j:
         w.store(w.let(a(w.load(t, 1, (j, 1))) + a(w.load(t, 0, (j, 1)))), y, 0, (j, 1))
-    assert extents(unchanged(w.program(), run_passes)) == [N - 1, N - 1]
+    assert extents(unchanged(w.program(), run_passes)) == [N - 2]
 
 
 def test_loops_by_hand_that_run_backwards():
@@ -96,18 +125,23 @@ def test_loops_by_hand_that_run_backwards():
     assert loops(program) <= 2
 
 
-@pytest.mark.parametrize("n", [33, 34, 96])
-def test_the_gradient_of_rosenbrock_is_two_loops(n):
-    def f(x):
-        return np.sum(100.0 * (x[1:] - x[:-1] ** 2) ** 2 + (1.0 - x[:-1]) ** 2)
+ON_ARRAYS = {
+    "Rosenbrock": lambda x: np.sum(100.0 * (x[1:] - x[:-1] ** 2) ** 2 + (1.0 - x[:-1]) ** 2),
+    "with a penalty": lambda x: np.sum(100.0 * (x[1:] - x[:-1] ** 2) ** 2) + np.sum((1.0 - x) ** 2),
+    "differences": lambda x: np.sum(np.diff(x) ** 2) + 0.1 * np.sum(np.exp(-x * x)),
+    "curvature": lambda x: np.sum((x[2:] - 2.0 * x[1:-1] + x[:-2]) ** 2) + np.sum((x - 1.0) ** 2),
+}  # fmt: skip
 
+
+@pytest.mark.parametrize("name", ON_ARRAYS)
+@pytest.mark.parametrize("n", [LONG + 2, LONG + 4, 3 * LONG])
+def test_functions_of_neighbours_are_one_loop(name, n):
+    f = ON_ARRAYS[name]
     g = tg.jit(tg.value_and_grad(f), kernel="always")
-    assert extents(g.kernel(np.ones(n)).program) == [n - 1, n - 1]
+    assert len(extents(g.kernel(np.ones(n)).program)) == 1 or n == LONG + 2
     for x in np.random.default_rng(0).normal(size=(6, n)):
         value, found = g(x)
-        expected = np.zeros(n)
-        expected[:-1] = -400.0 * x[:-1] * (x[1:] - x[:-1] ** 2) - 2.0 * (1.0 - x[:-1])
-        expected[1:] += 200.0 * (x[1:] - x[:-1] ** 2)
-        np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-12)
-        assert value == pytest.approx(f(x), rel=1e-13)
+        expected, gradient = tg.value_and_grad(f)(x)
+        np.testing.assert_allclose(found, gradient, rtol=1e-11, atol=1e-12)
+        assert value == pytest.approx(expected, rel=1e-13)
     assert g.stats().kernel_calls
