@@ -399,6 +399,7 @@ def _dispatcher(f, kind, argnums, lanes, mode="forward", out=False, memory=None)
         """What was taken for each combination of types; with arguments, for these, and the most bytes that the stack has."""
         if not args:
             return dict(request.taken)
+        args = (*args, *defaults[len(defaults) - (len(names) + len(extra) - len(args)):])
         peak = measuring()(*args)
         taken = request.taken[str(tuple(map(numba.typeof, args[: len(args) - (kind == "vjp")])))]
         return {**taken, PEAK: peak} if taken["mode"] == "reverse" else taken
