@@ -93,13 +93,16 @@ class Segments:
             if r.group(n) in made & written:
                 raise Refused("with memory= a loop may not store into an array that it makes in one turn and carries to the next", self._loc(), ADVICE)
         #: arrays from before the loop that it stores into
-        self.stored = []
-        for n, (label, s) in p.defs.items():
-            if label not in loop.body and isinstance(p.type_of(n), types.Array) and not n.startswith("adj.") and r.group(n) in written and not r.aliases(s):
-                if label in p.dominators[loop.header]:
+        self.stored, work, seen = [], [s.target.name for s, label, _ in r.plan.stores if label in loop.body], set()
+        while work:
+            n = work.pop()
+            if n not in seen:
+                seen.add(n)
+                label, s = p.defs[n]
+                if label in loop.body:
+                    work += r.aliases(s)
+                else:
                     self.stored.append(n)
-                elif loop.header in self.r.plan.reach([label]):
-                    raise Refused("with memory= an array that a loop stores into has to be made on all ways to the loop", s.loc, ADVICE)
         volatile = [r.plan.volatile[r.group(n)] for n in arrays_of(p, loop) if r.group(n) in r.plan.volatile]
         if volatile:
             raise Refused("with memory= the turns of a loop run twice, and this may change an array that they read", volatile[0], ADVICE)
