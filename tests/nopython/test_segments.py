@@ -142,8 +142,8 @@ def made_in_turns(x):
 
 
 #: Function -> bytes that are few for its loops: most turns go back in segments.
-FEW = {scalars: 2_200, whiles: 1_400, leaving: 1_000, inner_loops: 4_000}
-LONG = {in_place: 19_000, writes_its_argument: 5_000, carried: 36_000, several: 6_000, made_in_turns: 12_000}
+FEW = {whiles: 1_400, leaving: 1_000, inner_loops: 4_000, writes_its_argument: 5_000, made_in_turns: 12_000}
+LONG = {in_place: 19_000, carried: 36_000, several: 6_000}
 
 
 def agrees(f, memory):
@@ -152,9 +152,7 @@ def agrees(f, memory):
     assert np.array_equal(x, AT)
     wanted = [(f(x + h) - f(x - h)) / 2e-6 for h in 1e-6 * np.eye(len(x))]
     np.testing.assert_allclose(found, wanted, rtol=0.0, atol=1e-6 * max(1.0, np.max(np.abs(wanted))))
-    peak = gradient.modes(AT)[PEAK]
-    assert 0 < peak <= memory
-    return gradient, found, peak
+    assert 0 < gradient.modes(AT)[PEAK] <= memory
 
 
 @pytest.mark.parametrize("f", FEW, ids=lambda f: f.__name__)
