@@ -351,7 +351,7 @@ def _dispatcher(f, kind, argnums, lanes, mode="forward", out=False, memory=None)
         import numba
 
         from .compile import Uninterrupted
-        from .drivers import PEAK, Request, driver_of
+        from .drivers import Request, driver_of
         from .reverse.runtime import raised
 
     function = getattr(f, "py_func", f)
@@ -399,12 +399,13 @@ def _dispatcher(f, kind, argnums, lanes, mode="forward", out=False, memory=None)
         """What was taken for each combination of types; with arguments, for these, and the most bytes that the stack has."""
         if not args:
             return dict(request.taken)
+        args = (*args, *defaults[len(defaults) - (len(names) + len(extra) - len(args)):])
         peak = measuring()(*args)
         taken = request.taken[str(tuple(map(numba.typeof, args[: len(args) - (kind == "vjp")])))]
-        return {**taken, PEAK: peak} if taken["mode"] == "reverse" else taken
+        return {**taken, "peak of the stack, bytes": peak} if taken["mode"] == "reverse" else taken
 
     dispatcher = made_for(request, kind)
-    dispatcher.modes = modes if kind in ("grad", "value_and_grad", "vjp") else request.taken.copy
+    dispatcher.modes = modes if kind in ("grad", "value_and_grad", "vjp", "jacobian") else request.taken.copy
     return dispatcher
 
 

@@ -24,8 +24,6 @@ from .types import DualType, Token, compiled_only, contains_dual, element, is_re
 
 #: Lanes used where the number of directions is not known when types are.
 DEFAULT_LANES = 8
-#: What ``modes`` calls the most bytes that the stack of a call has.
-PEAK = "peak of the stack, bytes"
 #: Up to so many numbers, and no array, mode "auto" takes dual numbers.
 FEW = 4
 
@@ -228,7 +226,8 @@ def _reverse_text(request, name, made, count):
         turn = [*made.start, *made.zeros, f"(r, g), code, said, peak = sweeps(k, {made.values})", "if k == 0:",
                 "    out = np.zeros((r.shape[0], x0.size), x0.dtype)",
                 "if k < r.shape[0]:", "    out[k] = s0", "k += 1", "if k >= r.shape[0]:", "    break"]  # fmt: skip
-        return _function(name, [lines[0], "k = 0", "while True:", *["    " + line for line in turn], "return out, code, said"])
+        result = "peak" if request.peak else "out"
+        return _function(name, [lines[0], "k = 0", "while True:", *["    " + line for line in turn], f"return {result}, code, said"])
     seed, zeros, value = "1.0", made.zeros, "float(r)"
     if request.kind == "vjp":
         seed, value = f"as_seed({given[-1]})", "r"

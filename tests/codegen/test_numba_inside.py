@@ -16,7 +16,7 @@ PACKAGE = Path(tapegrad.__file__).parent
 INSIDE = PACKAGE / "codegen" / "numba_inside.py"
 #: Modules of Numba that are documented; and of names, those that `numba` itself has and its manual names.
 PUBLIC = {"numba", "numba.types", "numba.extending"}
-NAMES = {"njit", "prange", "cfunc", "carray", "types", "extending", "NumbaError", "TypingError", "__version__", "__file__"}
+NAMES = {"njit", "prange", "typeof", "cfunc", "carray", "types", "extending", "NumbaError", "TypingError", "__version__", "__file__"}
 #: Attributes of dispatchers, of what the compiler makes, and of what it works with, that nothing outside of it is told of.
 PRIVATE = {
     "overloads", "get_compile_result", "get_overload", "_compile_for_args", "targetdescr", "targetoptions", "targetctx", "target_context",

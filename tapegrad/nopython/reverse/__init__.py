@@ -8,6 +8,7 @@ In the order in which to read:
 `rows`        element-wise operations: rows of the table; `calls`, NumPy's functions of whole arrays.
 `activity`    what has an adjoint; `adjoints`, what the reverse sweep does for a statement.
 `plan`        what is kept, what is computed again, how the reverse sweep finds its way.
+`segments`    outermost loops within `memory=`: turns that are forgotten, and run once more.
 `emit`        both sweeps as one control-flow graph; `runtime`, what it calls: memory, contributions to adjoints.
 `second`      contributions in dual numbers: the sweeps, typed for them, give products of the Hessian.
 `compile`     the passes, and helpers; `refusal`, what stops them; `drivers`, the code around the sweeps.

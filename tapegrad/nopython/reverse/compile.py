@@ -191,5 +191,5 @@ def _refusal(refused, function):
     return (
         f"{where}:{line}: this cannot be differentiated in reverse mode: {source or function.__name__}\n"
         f"  {refused.reason[:1].upper()}{refused.reason[1:]}.\n"
-        "  What to do: write this step in loops over numbers and arrays, or ask for mode=\"forward\"."
+        f"  What to do: {refused.advice}."
     )

@@ -42,7 +42,7 @@ class Forms:
                 raise Refused("a statement of this kind (del, with, try, yield) is not followed", s.loc)
             e = getattr(s, "value", None)
             if is_expr(e, "phi"):  # a variable may have no value on some of the ways
-                pairs = [(b, v) for b, v in zip(e.incoming_blocks, e.incoming_values) if v.name in self.types]
+                pairs = [(b, v) for b, v in zip(e.incoming_blocks, e.incoming_values) if v is not ir.UNDEFINED and v.name in self.types]
                 e.incoming_blocks, e.incoming_values = [b for b, _ in pairs], [v for _, v in pairs]
 
     def _calls(self):
@@ -175,10 +175,10 @@ class Forms:
             return True
         if is_expr(value, "call") and self.object_of(value.func.name) in (enumerate, zip) and not value.kws:
             sources = value.args[:1] if self.object_of(value.func.name) is enumerate else value.args
-            return all(self._spelled(v.name) or self._is_range(v.name) for v in sources)
+            return all(self._spelled(v.name) or self.is_range(v.name) for v in sources)
         return False
 
-    def _is_range(self, name):
+    def is_range(self, name):
         value = self.value_of(name)
         return is_expr(value, "call") and self.object_of(value.func.name) is range
 
@@ -193,7 +193,7 @@ class Forms:
             return self.call(body, len, [name], types.intp)
         if isinstance(ty, types.BaseTuple):
             return self.constant(body, len(ty))
-        if self._is_range(name):
+        if self.is_range(name):
             return self.call(body, runtime.trips, self._range(body, name), types.int64)
         lengths = [self._length(body, v.name) for v in (value.args[:1] if self.object_of(value.func.name) is enumerate else value.args)]
         while len(lengths) > 1:
@@ -205,7 +205,7 @@ class Forms:
         if isinstance(self.type(name), (types.Array, types.BaseTuple)):
             source = name if isinstance(self.type(name), types.Array) else self._as_array(name)
             return self.assign(body, ir.Expr.getitem(self.var(source), self.var(index), self.loc), ty)
-        if self._is_range(name):
+        if self.is_range(name):
             start, _, step = self._range(body, name)
             scaled = self.assign(body, ir.Expr.binop(operator.mul, self.var(index), self.var(step), self.loc), types.int64)
             return self.assign(body, ir.Expr.binop(operator.add, self.var(start), self.var(scaled), self.loc), types.int64)

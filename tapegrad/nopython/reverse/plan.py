@@ -66,7 +66,7 @@ class Plan:
         self._cut()
         self._frames()
         divided = [loop for loop in self.repeated if any(label in loop.body for label in self.pushing)]
-        self.segments = {loop.header: Segments(sweeps, loop, sweeps.memory // len(divided)) for loop in divided}
+        self.segments = {loop.header: Segments(sweeps, loop, len(divided)) for loop in divided}
 
     # ---- questions of the emitter -------------------------------------------------------------
     def where(self, name):
@@ -118,7 +118,7 @@ class Plan:
                 self.born.setdefault(r.group(name), []).append(label)
         self.place = {id(s): (label, k) for label, k, s in p.statements()}
 
-    def reach(self, starts, avoid):
+    def reach(self, starts, avoid=None):
         seen, work = set(), list(starts)
         while work:
             b = work.pop()
@@ -158,7 +158,7 @@ class Plan:
     def _read_again(self, s, label):
         """Whether a store comes after a loop that runs again, and may change what it reads."""
         group = self.r.group(s.target.name)
-        return any(group in groups and label not in loop.body and label in self.reach([loop.header], None) for loop, groups in self.repeated.items())
+        return any(group in groups and label not in loop.body and label in self.reach([loop.header]) for loop, groups in self.repeated.items())
 
     # ---- needs --------------------------------------------------------------------------------
     def _dry_run(self):

@@ -358,13 +358,13 @@ def full(usage, limit, turn, stop):
 
 
 @numba.njit
-def affordable(count, size, memory, segment, turns, all_turns):
-    """Raise if so many checkpoints of so many bytes take more than half of `memory`, with segments of these bytes and turns."""
-    if count * size > memory // 2:
+def affordable(count, size, loops, memory, segment, turns, all_turns):
+    """Raise if so many checkpoints of so many bytes take more than half of `memory`, a share of `loops`, with segments of these bytes and turns."""
+    if count * size > memory // (2 * loops):
         least = int(2.1 * math.sqrt(float(size) * segment / turns * max(all_turns, 2 * count * turns))) + 2 * (size + segment // turns) + 1
         raise OptionError(
-            "memory=" + str(memory) + " is too little for a loop: half of it keeps what a turn starts from, every so many turns, "
-            + "the other half one stretch of turns; give memory=" + str(least) + " or more"
+            "memory=" + str(memory) + " is too little: of the share of each outermost loop half keeps what some turns start from, "
+            + "half is for the turns in between; give memory=" + str(loops * least) + " or more"
         )  # fmt: skip
 
 

@@ -34,7 +34,7 @@ from .rows import INNER, elementwise
 from .statements import is_expr, is_phi, reads
 
 _NEVER = 1 << 62
-_ITERATION = ("getiter", "iternext", "pair_first", "pair_second")
+ADVICE = "leave memory= out, or write the loop so that its turns store into arrays that are made before it"
 
 
 @numba.njit(**INNER)
@@ -64,7 +64,7 @@ def arrays_of(program, loop):
 
 
 class Segments:
-    """One loop of a `Sweeps`, in segments.
+    """One loop of a `Sweeps`, in segments; `loops` share the memory.
 
     Raises
     ------
@@ -72,35 +72,40 @@ class Segments:
         If its turns, run again, might do something else.
     """
 
-    def __init__(self, sweeps, loop, memory):
-        self.r, self.p, self.loop, self.memory = sweeps, sweeps.p, loop, memory
+    def __init__(self, sweeps, loop, loops):
+        self.r, self.p, self.loop, self.loops = sweeps, sweeps.p, loop, loops
         r, p = sweeps, self.p
         self.iterator = None
         for label in loop.body:
             for s in p.blocks[label].body:
                 if not self._repeats(s, label == loop.header):
-                    raise Refused("memory= runs the turns of a loop twice, and this might not do the same again", s.loc)
-        self.carried = [s.target.name for s in p.blocks[loop.header].body if is_phi(s)]
+                    raise Refused("with memory= the turns of a loop run twice, and this might not do the same again", s.loc, ADVICE)
+        used = {n for n, places in r.uses.items() if any(label in loop.body for label, _, _ in places)}
+        used |= {r.shadow.get(n) for n in used}
+        self.carried = [s.target.name for s in p.blocks[loop.header].body if is_phi(s) and s.target.name in used]
         written = {g for g, places in r.plan.written.items() if any(label in loop.body for label, _ in places)}
         self.made = made = {g for g, labels in r.plan.born.items() if any(label in loop.body for label in labels)}
         #: arrays that the loop makes and carries, and their shadows
         self.moved = [n for n in self.carried if isinstance(p.type_of(n), types.Array) and r.group(n) in made and not n.startswith("adj.")]
         for n in self.carried:
             if not isinstance(p.type_of(n), (types.Number, types.Boolean, types.Array)):
-                raise Refused(f"memory= keeps numbers and arrays that a loop carries, and this one carries a value of type {p.type(n)}", self._loc())
+                raise Refused(f"with memory= a loop carries numbers and arrays, and this one a value of type {p.type(n)}", self._loc(), ADVICE)
             if r.group(n) in made & written:
-                raise Refused("memory= is for loops that store into arrays made before, or carry arrays made in them, and this one does both", self._loc())
+                raise Refused("with memory= a loop may not store into an array that it makes in one turn and carries to the next", self._loc(), ADVICE)
         #: arrays from before the loop that it stores into
-        self.stored = []
-        for n, (label, s) in p.defs.items():
-            if label not in loop.body and isinstance(p.type_of(n), types.Array) and not n.startswith("adj.") and r.group(n) in written and not r.aliases(s):
-                if label in p.dominators[loop.header]:
+        self.stored, work, seen = [], [s.target.name for s, label, _ in r.plan.stores if label in loop.body], set()
+        while work:
+            n = work.pop()
+            if n not in seen:
+                seen.add(n)
+                label, s = p.defs[n]
+                if label in loop.body:
+                    work += r.aliases(s)
+                else:
                     self.stored.append(n)
-                elif loop.header in self.r.plan.reach([label]):
-                    raise Refused("memory= keeps what a loop stores into, and this array is there on some ways only", s.loc)
         volatile = [r.plan.volatile[r.group(n)] for n in arrays_of(p, loop) if r.group(n) in r.plan.volatile]
         if volatile:
-            raise Refused("memory= runs the turns of a loop twice, and this changes an array that they read", volatile[0])
+            raise Refused("with memory= the turns of a loop run twice, and this may change an array that they read", volatile[0], ADVICE)
         self.kept = [self.name(n) for n in ("start", *self.carried, *self.stored)]
         tys = [types.int64, *map(r.kept_type, self.carried), *[self._copy_type(n) for n in self.stored]]
         self.size, self.push, self.pop = runtime.frame(tuple(tys))
@@ -122,12 +127,15 @@ class Segments:
         e = s.value
         if not is_expr(e):
             return True
-        if e.op in _ITERATION:
-            iterator = e.value.name if e.op != "getiter" else s.target.name
-            if e.op == "iternext" and p.defs[iterator][0] not in self.loop.body:
-                self.iterator, loop = iterator, self.loop
-                return header and loop.step is not None and p.types[iterator] == types.range_iter64_type
-            return e.op not in ("getiter", "iternext") or isinstance(p.types[iterator], types.RangeIteratorType)
+        if e.op in ("getiter", "iternext"):
+            iterator = s.target.name if e.op == "getiter" else e.value.name
+            ranges = is_expr(p.value_of(iterator), "getiter") and p.is_range(p.value_of(iterator).value.name)
+            if p.defs[iterator][0] in self.loop.body:
+                return ranges
+            self.iterator = iterator
+            return header and ranges and self.loop.step is not None and all(n is None or p.type(n) == types.int64 for n in self.loop.range)
+        if e.op in ("pair_first", "pair_second"):
+            return True
         if not p.steady(s):
             return False
         if e.op != "call":
@@ -167,7 +175,7 @@ class Segments:
     # ---- the forward sweep --------------------------------------------------------------------
     def begin(self):
         """Before the loop."""
-        for what, value in (("stop", -1), ("limit", self.memory // 2), ("checkpoints", 0)):
+        for what, value in (("stop", -1), ("limit", self.r.memory // (2 * self.loops)), ("checkpoints", 0)):
             self._set(what, self.r.global_(value))
         self._start()
 
@@ -186,7 +194,7 @@ class Segments:
         for n in (*self.stored, *self.moved, *[shadow for _, shadow in self._shadows()]):
             size = r.put(ir.Expr.binop(operator.add, p.var(size), p.var(r.call(bytes_of, self.name(n))), loc))
         everything = r.trips(loop) if loop.counted else r.global_(0)
-        r.call(runtime.affordable, self.name("checkpoints"), size, r.global_(self.memory), usage, turns, everything)
+        r.call(runtime.affordable, self.name("checkpoints"), size, r.global_(self.loops), r.global_(r.memory), usage, turns, everything)
         for n, shadow in self._shadows():
             r.assign(shadow, p.var(r.call(zeros_like, n)))
         self._start()

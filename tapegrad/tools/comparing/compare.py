@@ -18,15 +18,16 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from functools import partial
 from time import perf_counter
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
 from ...array.forward import MOST_LANES
 from ...array.tensor import Tensor
-from ...common.errors import CheckError, PerformanceWarning
+from ...common.errors import CheckError, OptionError, PerformanceWarning
 from ...common.printing import plural, table
 from ...common.tree import flatten
+from ...nopython.api import njit_grad, njit_jacobian
 from ...program.cuts import described, last_readers
 from ...program.recording import Recording
 from ...tape.layout import FIRST_ARRAY
@@ -96,10 +97,18 @@ def _of_product(recording, prediction):
     return 2 * prediction.product.seeds, prediction.product.operations, footprint(recording)
 
 
-def _workspaces(derivative):
-    """Bytes of the workspaces of all kernels of a derivative."""
+def _workspaces(derivative, args):
+    """Bytes of the workspaces of all kernels of a derivative, or of the stack of what Numba has compiled."""
+    if hasattr(derivative, "modes"):
+        return derivative.modes(*args)["peak of the stack, bytes"]
     kinds = derivative._replayed.kinds.values() if hasattr(derivative, "_replayed") else ()
     return sum(kernel.nbytes for kind in kinds for kept in kind.tapes for kernel in kept.kernels.made.values())
+
+
+def _inside_numba(outputs):
+    """The way that ``via="numba"`` adds: the gradient of one number, or the Jacobian of a vector."""
+    make, call = (njit_grad, "tg.njit_grad(f)") if outputs[0].shape == () else (njit_jacobian, 'tg.njit_jacobian(f, mode="reverse")')
+    return Way("reverse, inside Numba", "reverse", call, partial(make, mode="reverse"), lambda *counts: (*_of_sweeps(*counts)[:2], 0))
 
 
 #: The evaluation alone, which stands beside the ways.
@@ -352,7 +361,9 @@ def on_purpose():
 
 
 @on_purpose()
-def compare(f: Callable[..., Any], *args: Any, argnums: int | tuple[int, ...] = 0, budget: float = 0.5) -> Comparison:
+def compare(
+    f: Callable[..., Any], *args: Any, argnums: int | tuple[int, ...] = 0, budget: float = 0.5, via: Literal["record", "numba"] = "record"
+) -> Comparison:
     """Run a function's Jacobian in every mode, side by side.
 
     Parameters
@@ -365,6 +376,8 @@ def compare(f: Callable[..., Any], *args: Any, argnums: int | tuple[int, ...] = 
         The arguments to differentiate with respect to.
     budget : float
         Seconds to measure for, beyond three calls of everything.
+    via : {"record", "numba"}
+        ``"numba"``: one line more, of reverse mode inside Numba (`njit_grad`, `njit_jacobian`), which compiles `f` first.
 
     Returns
     -------
@@ -382,6 +395,8 @@ def compare(f: Callable[..., Any], *args: Any, argnums: int | tuple[int, ...] = 
         same at every call.
     HigherOrderError, DtypeError
         As `tg.jacobian`.
+    UnsupportedInNumbaError
+        With ``via="numba"``, if `f` cannot be compiled, or is not followed there.
 
     Examples
     --------
@@ -392,6 +407,8 @@ def compare(f: Callable[..., Any], *args: Any, argnums: int | tuple[int, ...] = 
     >>> [(row.name, row.passes) for row in found.rows[1:]]
     [('forward, dual numbers', 13), ('forward, tangent sweep', 200), ('reverse, sweep', 1), ('reverse, kernel', 1)]
     """
+    if via not in ("record", "numba"):
+        raise OptionError(f'via={via!r}: it is "record" or "numba"')
     args = tuple(_detached(a) for a in args)
     name = function_name(f)
     calls: dict[Way, partial[Any]] = {}
@@ -399,7 +416,7 @@ def compare(f: Callable[..., Any], *args: Any, argnums: int | tuple[int, ...] = 
     results: dict[Way, Any] = {}
     recording = Recording(f, args, positions(argnums, len(args)))
     prediction = predict(recording, True)
-    for way in (VALUE, *WAYS):
+    for way in (VALUE, *WAYS, *([_inside_numba(recording.outputs)] if via == "numba" else [])):
         if way.mode == "product" and prediction.product is None:
             continue
         function = way.make(f, argnums)
@@ -419,7 +436,7 @@ def compare(f: Callable[..., Any], *args: Any, argnums: int | tuple[int, ...] = 
     rows = []
     for way, call in calls.items():
         passes, operations, buffers = way.counted(recording, prediction)
-        peak = _peak(call) + buffers + _workspaces(call.func)
+        peak = _peak(call) + buffers + _workspaces(call.func, call.args)
         rows.append(
             Measured(
                 way.name, way.mode, way.call, passes, operations, prediction.work.instructions, times[way], times[way] / times[VALUE],

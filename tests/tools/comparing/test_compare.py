@@ -27,6 +27,27 @@ def curve(p):
     return np.exp(-p * np.linspace(0.0, 1.0, 1000)) * p
 
 
+@pytest.mark.long
+def test_reverse_mode_inside_numba_has_a_line_where_it_is_asked_for():
+    def f(x, a):
+        s = 0.0
+        for v in x:
+            s = s * 0.9 + np.sin(v * s) * a + v
+        return s
+
+    found = tg.compare(f, np.linspace(0.1, 0.9, 20), 2.0, argnums=(0, 1), budget=0.0, via="numba")
+    assert [row.name for row in found.rows] == [*NAMES, "reverse, inside Numba"]
+    row = found.rows[-1]
+    assert (row.mode, row.passes, row.call) == ("reverse", 1, "tg.njit_grad(f)")
+    assert row.disagreement < 1e-12 and row.peak > 160  # (a turn keeps a number)
+    found = tg.compare(lambda x: x * x[3], np.linspace(0.1, 0.9, 5), budget=0.0, via="numba").row("reverse, inside Numba")
+    assert (found.passes, found.call) == (5, 'tg.njit_jacobian(f, mode="reverse")')
+    with pytest.raises(errors.OptionError, match="via='record!'"):
+        tg.compare(f, 1.0, via="record!")
+    with pytest.raises(errors.UnsupportedInNumbaError, match="fixed positions"):
+        tg.compare(tg.sum, np.ones(2), via="numba", budget=0.0)
+
+
 def test_the_table_of_a_loss():
     found = tg.compare(loss, np.linspace(0.1, 0.9, 100), budget=0.0)
     assert [row.name for row in found.rows] == NAMES
