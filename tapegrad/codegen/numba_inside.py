@@ -120,12 +120,12 @@ def define_anew(func_ir):
     PostProcessor(func_ir).run()
 
 
-def type_anew(state, arguments):
-    """Find the types of a function that was rewritten, for arguments of these types."""
+def type_anew(state, arguments, known):
+    """Find the types of a function that was rewritten, for arguments of these types; `known` are those of variables."""
     define_anew(state.func_ir)
     state.typingctx.refresh()  # the intrinsics made on the way
     state.targetctx.refresh()
-    state.return_type, state.args = None, arguments
+    state.return_type, state.args, state.locals = None, arguments, known
     typed_passes.NopythonTypeInference().run_pass(state)
 
 

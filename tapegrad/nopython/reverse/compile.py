@@ -107,8 +107,8 @@ def _compiler(rewrite):
         return True
 
     def exchange(state):
-        state.func_ir.blocks = rewrite(state)
-        type_anew(state, state.given)
+        state.func_ir.blocks, known = rewrite(state)
+        type_anew(state, state.given, known)
         return True
 
     helpers, sweeps = new_pass("reverse_helpers", lead_to_helpers, True), new_pass("reverse_sweeps", exchange, True)
@@ -152,7 +152,8 @@ class Made:
                     duals = {2 + k for k in range(len(self.names)) if contains_dual(state.given[2 + k])}
                     partners = functools.partial(pair, lanes=self.lanes)
                     self.sweeps[key] = Sweeps(Program(state.func_ir, state.typemap), seeds, self.apart, partners, self.lanes, duals, self.memory)
-            return self.sweeps[key].emit(BOTH if sweep == "both" else (sweep,))
+            sweeps = self.sweeps[key]
+            return sweeps.emit(BOTH if sweep == "both" else (sweep,)), sweeps.known()
 
         self.functions[sweep] = numba.njit(
             pipeline_class=_compiler(rewrite), no_cpython_wrapper=True, no_cfunc_wrapper=True, **meaning(self.user)

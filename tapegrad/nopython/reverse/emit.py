@@ -49,6 +49,11 @@ class Sweeps(Adjoints):
             return types.Array(self.token.dual, ty.ndim, ty.layout) if isinstance(ty, types.Array) else self.token.dual
         return ty
 
+    def known(self):
+        """The types of the arrays that were planned: Numba lets the type of a copy, as of what a branch chooses, decide about that of its source."""
+        made = {s.target.name: s.value for block in self.made.values() for s in block.body if isinstance(s, ir.Assign)}
+        return {n: self.kept_type(n) for n in self.p.types.keys() & made.keys() if isinstance(self.p.type(n), types.Array) and not isinstance(made[n], ir.Arg)}
+
     def report(self):
         """Bytes that a turn of each loop keeps, by the line of the loop."""
         p = self.p
