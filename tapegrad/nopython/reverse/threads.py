@@ -68,6 +68,10 @@ class Turn:
             if b not in self.region and b != loop.header:
                 self.region.add(b)
                 work += program.succs[b]
+        counting = {s.target.name for s in self.header[:-1] if not is_phi(s)}
+        elsewhere = [s for b, _, s in program.statements() if b != loop.header and b not in self.region]
+        if any(n in counting for s in elsewhere for n in reads(s)):
+            raise Alone("its variable is used after it")
         if any(q not in self.region and q != loop.header for b in self.region for q in program.preds[b]):
             raise Alone("a part of it is met from outside, too")
         self.inside = [s for b in sorted(self.region) for s in program.blocks[b].body]
@@ -84,12 +88,13 @@ class Turn:
         for s in filter(is_phi, self.header):
             values = dict(zip(s.value.incoming_blocks, s.value.incoming_values))
             name, before, end = s.target.name, values[self.loop.preheader].name, values[self.loop.latch].name
-            family, count = {name}, 0
-            while len(family) > count:
-                count = len(family)
-                family |= {q.target.name for q in self.inside if self._adds(q, family)}
-            users = [q for q in self.inside if any(n in family for n in reads(q)) and not self._adds(q, family)]
-            if users or end not in family or any(self.p.type_of(n) != types.float64 for n in family):
+            family, work = {name}, [name]
+            while work:
+                users = [q for _, _, q in self.a.uses.get(work.pop(), ()) if isinstance(q, ir.Assign) and q.target.name in self.own]
+                work += {q.target.name for q in users} - family
+                family |= {*work}
+            wrong = [q for q in self.inside if any(n in family for n in reads(q)) and not self._adds(q, family)]
+            if wrong or end not in family or any(self.p.type_of(n) != types.float64 for n in family):
                 raise Alone(f"{shown(name)} is carried from turn to turn, and not only added to")
             self.sums.append((s, before, end))
             self.carried |= family
@@ -123,15 +128,16 @@ class Turn:
         self.constants = [_copied(s) for n, s in constants.items() if n in used]
         for n in self.inputs:
             ty = self.p.type_of(n)
-            if not isinstance(ty, _NUMBERS) and not (isinstance(ty, types.Array) and isinstance(ty.dtype, _NUMBERS)):
+            if not (isinstance(ty, _NUMBERS) and ty != types.float32) and not (isinstance(ty, types.Array) and isinstance(ty.dtype, _NUMBERS)):
                 raise Alone(f"{shown(n)} is neither a number nor an array of numbers")
+        self.types = [self.p.type_of(n) for n in self.inputs]
 
     def _check_statements(self):
         p, a = self.p, self.a
         for s in self.inside:
-            if isinstance(s, ir.Print) or not p.steady(s):
-                raise Alone(f"the statement in line {s.loc.line} may not do the same when it runs again")
             e = getattr(s, "value", None)
+            if isinstance(s, ir.Print) or not p.steady(s) and not (is_expr(e) and e.op in _HEADER):
+                raise Alone(f"the statement in line {s.loc.line} may not do the same when it runs again")
             if is_expr(e, "call"):
                 function = p.callee(e)
                 known = p.pure(s) or a.rule(s) is not None or elementwise(p, s) or a.base(s) or a.blank(s) or a._reading(s)
@@ -218,7 +224,7 @@ def shown(name):
 def threaded(program, seeds, apart, function):
     """The program in which calls stand for the `prange` loops that can run on threads; `function` is the user's.
 
-    Numba runs a `prange` on threads under ``parallel=True``; a function that was never compiled asks for it by the loop.
+    Only if that is compiled with ``parallel=True``, as Numba has it.
     """
     said = {}
     while program.pranges:
@@ -227,8 +233,8 @@ def threaded(program, seeds, apart, function):
             break
         try:
             said[loops[0].loc.line] = ON_THREADS
-            if not getattr(function, "targetoptions", {"parallel": True}).get("parallel"):
-                raise Alone("without parallel=True Numba runs it on one thread, too")
+            if not getattr(function, "targetoptions", {}).get("parallel"):
+                raise Alone("without parallel=True Numba has it so, too")
             turn = Turn(program, Activity(program, seeds, apart), loops[0])
         except Alone as reason:
             said[loops[0].loc.line] = f"on one thread: {reason}"
@@ -288,20 +294,21 @@ def rewind(typingctx, arena):
     return types.none(runtime.arena_type), emit
 
 
+# (Numba cannot hand single dual numbers to threads: seeds and numbers travel in arrays.)
 _RUN = """
-def chunk(arena, c, chunks, start, count, seeds, {given}part):
+def chunk(arena, c, chunks, start, count, seeds, numbers, {given}part):
     for k in range(start + c * count // chunks, start + (c + 1) * count // chunks):
-        value, sums = turn(arena, seeds, k, {given})
+        value, sums = turn(arena, {seeds}, k, {arguments})
         rewind(arena)
         {collect}
     return 0
 
-def run(start, count, total, seeds, {given}):
+def run(start, count, seeds, numbers, {given}):
     chunks = chunks_of(count, {copied})
-    parts, told = np.zeros((chunks, {width}), total.dtype), np.zeros((chunks, 2), np.int64)
+    parts, told = np.zeros((chunks, {width}), seeds.dtype), np.zeros((chunks, 2), np.int64)
     {copies}
     for c in prange(chunks):
-        _, code, said = caught(c, chunks, start, count, seeds, {handed}parts[c])
+        _, code, said = caught(c, chunks, start, count, seeds, numbers, {handed}parts[c])
         told[c, 0], told[c, 1] = code, said
     code, said = 0, 0
     for c in range(chunks):
@@ -311,39 +318,55 @@ def run(start, count, total, seeds, {given}):
     return parts, code, said
 """
 _PAIR = """
-def forward(stack, w, start, count, total, {names}):
-    parts, code, said = run(start, count, total, {zeros}, {inputs})
+def run_forward(start, count, total, {names}):
+    {numbers}
+    parts, code, said = run(start, count, total, numbers, {inputs})
     for c in range(len(parts)):
-        total += parts[c]
-    return raised((0.0, code, said))
+        for j in range(len(total)):
+            total[j] += parts[c, j]
+    return 0.0, code, said
+
+def run_backward(start, count, total, {names}):
+    {numbers}
+    {restore}
+    parts, code, said = run(start, count, {seeds}, numbers, {given})
+    {restore}
+    sums = np.zeros({width}, total.dtype)
+    for c in range(len(parts)):
+        for j in range({width}):
+            sums[j] += parts[c, j]
+    return ({sums}), code, said
+
+def forward(stack, w, start, count, total, {names}):
+    return raised(run_forward(start, count, total, {names}))
 
 def backward(stack, w, start, count, total, {names}):
-    {restore}
-    parts, code, said = run(start, count, total, {seeds}, {given})
-    {restore}
-    return raised((({sums}), code, said))
+    return raised(run_backward(start, count, total, {names}))
 """
 
 
 def _compiled(text, name, scope, **options):
-    exec(text, scope)
-    scope[name].__qualname__ = f"{name}_{scope['unique']}"
-    return numba.njit(**INNER, **options)(scope[name])
+    made = {}
+    exec(text, scope, made)
+    made[name].__qualname__ = f"{name}_{scope['unique']}"
+    return numba.njit(**INNER, **options)(made[name])
 
 
 def _run(turn, inputs, shadows, colliding, dispatcher, collected, width, unique):
     """The function that runs a turn for all of a loop, on threads."""
-    given = "".join(f"{n}, " for n in [*inputs, *shadows])
-    handed = "".join(f"{'copy_' * (n in colliding)}{n}{'[c]' * (n in colliding)}, " for n in [*inputs, *shadows])
+    floats = [n for n, ty in zip(inputs, turn.types) if ty == types.float64]
+    given = [n for n in [*inputs, *shadows] if n not in floats]
     text = _RUN.format(
-        given=given, width=width, handed=handed, copied=" + ".join(["0", *[f"{n}.size" for n in colliding]]),
-        collect="; ".join([f"part[{k}] += {collected}[{k}]" for k in range(width)]) or "pass",
+        given="".join(f"{n}, " for n in given), width=width, copied=" + ".join(["0", *[f"{n}.size" for n in colliding]]),
+        seeds=f"({''.join(f'seeds[{j}], ' for j in range(max(1, len(turn.sums))))})",
+        arguments=", ".join([f"numbers[{floats.index(n)}]" if n in floats else n for n in [*inputs, *shadows]]),
+        handed="".join(f"copy_{n}[c], " if n in colliding else f"{n}, " for n in given),
+        collect="; ".join([f"part[{j}] += {collected}[{j}]" for j in range(width)]) or "pass",
         copies="; ".join([f"copy_{n} = np.zeros((chunks,) + {n}.shape, {n}.dtype)" for n in colliding]) or "pass",
         join="; ".join([f"{n} += copy_{n}[c]" for n in colliding]) or "pass",
     )  # fmt: skip
     scope = {"np": np, "prange": numba.prange, "chunks_of": chunks_of, "rewind": rewind, "turn": dispatcher, "unique": unique, "__name__": __name__}
-    chunk = _compiled(text, "chunk", scope)
-    scope["caught"] = runtime.caught(chunk, 6 + len(inputs) + len(shadows), arena=True)
+    scope["caught"] = runtime.caught(_compiled(text, "chunk", scope), 7 + len(given), arena=True)
     return _compiled(text, "run", scope, parallel=dict.fromkeys(_WHOLE, False) | {"prange": True})
 
 
@@ -355,23 +378,24 @@ def pair_of(turn, mask, make, unique):
     """The two functions of a loop's call, as `compile.pair` has them; ``make(names, seeds, arrays)`` gives the sweeps of the turn."""
     inputs, kinds = [f"a{k}" for k in range(len(turn.inputs))], mask[3: 3 + len(turn.inputs)]
     before = [f"b{j}" for j in range(len(turn.written))]
-    numbers = [k for k, kind in enumerate(kinds) if kind == 1]
-    arrays = [k for k, kind in enumerate(kinds) if kind == 2]
-    shadows, width = [f"s{k}" for k in arrays], max(1, len(turn.sums))
+    active, arrays = [k for k, kind in enumerate(kinds) if kind == 1], [k for k, kind in enumerate(kinds) if kind == 2]
+    shadows, names = [f"s{k}" for k in arrays], ["i", *inputs]
     colliding = [f"s{k}" for k in arrays if turn.inputs[k] in turn.colliding]
-    names = ["i", *inputs]
-    zeros = f"({'0.0, ' * width})"
+    floats = [n for n, ty in zip(inputs, turn.types) if ty == types.float64]
     text = _PAIR.format(
-        names=", ".join([*inputs, *before, *["total_shadow"] * (mask[2] == 2), *shadows]), zeros=zeros,
-        inputs=", ".join(inputs), given=", ".join([*inputs, *shadows]),
-        seeds=f"({''.join(f'total_shadow[{k}], ' for k in range(width))})" if mask[2] == 2 else zeros,
+        names=", ".join([*inputs, *before, *["total_shadow"] * (mask[2] == 2), *shadows]),
+        inputs=", ".join(n for n in inputs if n not in floats), given=", ".join(n for n in [*inputs, *shadows] if n not in floats),
+        numbers="; ".join([f"numbers = np.zeros({len(floats)}, total.dtype)", *[f"numbers[{j}] = {n}" for j, n in enumerate(floats)]]),
+        seeds="total_shadow" if mask[2] == 2 else "np.zeros_like(total)", width=len(active),
         restore="; ".join(f"a{turn.inputs.index(n)}[...] = b{j}" for j, n in enumerate(turn.written)) or "pass",
-        sums="".join(f"np.sum(parts[:, {j}]), " for j in range(len(numbers))) or "0.0,",
+        sums="".join(f"sums[{j}], " for j in range(len(active))) or "0.0,",
     )  # fmt: skip
     scope = {"np": np, "raised": runtime.raised, "unique": unique, "__name__": __name__}
     primal = make(names, [], [])
-    scope["run"] = _run(turn, inputs, [], [], primal, "value", width, f"primal_{unique}")
+    scope["run"] = _run(turn, inputs, [], [], primal, "value", max(1, len(turn.sums)), f"primal_{unique}")
+    scope["run_forward"] = _compiled(text, "run_forward", scope)
     forward = _compiled(text, "forward", scope)
     both = make(names, [1 + k for k, kind in enumerate(kinds) if kind], [1 + k for k in arrays])
-    scope = {**scope, "run": _run(turn, inputs, shadows, colliding, both, "sums", len(numbers), f"both_{unique}")}
+    scope = {**scope, "run": _run(turn, inputs, shadows, colliding, both, "sums", len(active), f"both_{unique}")}
+    scope["run_backward"] = _compiled(text, "run_backward", scope)
     return forward, _compiled(text, "backward", scope)
