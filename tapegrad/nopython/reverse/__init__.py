@@ -10,5 +10,6 @@ In the order in which to read:
 `plan`        what is kept, what is computed again, how the reverse sweep finds its way.
 `emit`        both sweeps as one control-flow graph; `runtime`, what it calls: memory, contributions to adjoints.
 `second`      contributions in dual numbers: the sweeps, typed for them, give products of the Hessian.
+`threads`     `prange` loops whose turns are independent, on threads.
 `compile`     the passes, and helpers; `refusal`, what stops them; `drivers`, the code around the sweeps.
 """

@@ -151,13 +151,13 @@ class Turn:
         shared = {s.target.name for s in self.constants if isinstance(p.type_of(s.target.name), types.Array)}
         at_turn = {n for n in arrays if all(self._at_turn(s, n) for s in self.inside if n in reads(s))}
         alone = {n for n in arrays if not any(m != n and a.group(m) == a.group(n) for m in [*arrays, *shared])}
-        changed = {a.group(n) for s in self.inside for n in ([s.target.name] if isinstance(s, ir.SetItem) else a.changed_by(s))}
+        changed = {a.group(n): s.loc.line for s in self.inside for n in ([s.target.name] if isinstance(s, ir.SetItem) else a.changed_by(s))}
         self.written = [n for n in arrays if a.group(n) in changed]
         for n in self.written:
             if n not in at_turn:
-                raise Alone(f"{shown(n)} is written, and met at more than the loop variable")
+                raise Alone(f"the array that line {changed[a.group(n)]} stores into is met at another place than the loop variable")
             if n not in alone:
-                raise Alone(f"{shown(n)} is written, and may be the same memory as another array")
+                raise Alone(f"the array that line {changed[a.group(n)]} stores into may be the same memory as another one")
         if any(a.group(n) in changed for n in shared):
             raise Alone("a global array is written")
         self.colliding = [n for n in arrays if n not in at_turn or n not in alone]
