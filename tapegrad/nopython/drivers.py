@@ -186,7 +186,7 @@ def _reverse(request, argument_types):
         else:
             _check_result(request, made.result)
             request.sweeps[*argument_types, seed] = made
-            request.taken[str(tuple(argument_types))] = {"mode": "reverse", "bytes kept for each turn of the loop at a line": made.report}
+            request.taken[str(tuple(argument_types))] = {"mode": "reverse", **made.report}
             name = f"driver_{request.identity}"
             return _made(_reverse_text(request, name, made, len(argument_types) + (request.kind == "vjp")), {**_PIECES, **made.names}, name)
     request.taken[str(tuple(argument_types))] = {"mode": "forward", "because": reason}
@@ -201,7 +201,7 @@ def _second(request, argument_types):
     lanes = 1 if product else _lanes(request, argument_types)
     made = Reverse(request, argument_types[:count], types.float64, lanes)
     _check_result(request, made.result)
-    request.taken[str(tuple(argument_types))] = {"mode": "forward over reverse", "bytes kept for each turn of the loop at a line": made.report}
+    request.taken[str(tuple(argument_types))] = {"mode": "forward over reverse", **made.report}
     given = [*[f"a{k}" for k in range(count)], *([f"t{k}" for k in chosen] if product else [])]
     run = [*made.start, *made.zeros, f"(r, g), code, said, peak = sweeps(1.0, {made.values})"]
     head = f"{', '.join(given)}, = arguments"

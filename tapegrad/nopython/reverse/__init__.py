@@ -11,5 +11,6 @@ In the order in which to read:
 `segments`    outermost loops within `memory=`: turns that are forgotten, and run once more.
 `emit`        both sweeps as one control-flow graph; `runtime`, what it calls: memory, contributions to adjoints.
 `second`      contributions in dual numbers: the sweeps, typed for them, give products of the Hessian.
+`threads`     `prange` loops whose turns are independent, on threads.
 `compile`     the passes, and helpers; `refusal`, what stops them; `drivers`, the code around the sweeps.
 """

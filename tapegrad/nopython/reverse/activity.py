@@ -124,7 +124,16 @@ class Activity:
             return []
         if elementwise(self.p, s) or self.p.callee(s.value) in PURE_CALLS or s.target.name.startswith("adj."):
             return []
+        if self.called_apart(s):
+            return self.flows(s)[1]
         return [n for n in self.operands(s) if isinstance(self.p.type_of(n), types.Array)]
+
+    def flows(self, s):
+        """Arguments of a helper from which, and arrays among them into which it may store."""
+        args = [v.name for v in s.value.args]
+        chosen = getattr(self.p.callee(s.value), "flows", (range(len(args)),) * 2)
+        sources, targets = ([args[k] for k in positions] for positions in chosen)
+        return sources, [n for n in targets if isinstance(self.p.type_of(n), types.Array)]
 
     def blank(self, s):
         """Whether a statement makes an array whose elements depend on nothing active."""
@@ -173,16 +182,16 @@ class Activity:
             elif isinstance(s, ir.Assign) and self.carries(s.target.name):
                 if not self.blank(s) and not (is_expr(s.value, "getattr") and s.value.attr in _BLIND):
                     flows += [(name, s.target.name) for name in self.operands(s)]
-            if self.called_apart(s):  # it may store into arrays
-                arrays = [v.name for v in s.value.args if is_array(p.type_of(v.name))]
-                flows += [(v.name, a) for v in s.value.args for a in arrays]
+            if self.called_apart(s):
+                sources, arrays = self.flows(s)
+                flows += [(n, a) for n in sources for a in arrays]
         flows = [(self.group(a), self.group(b)) for a, b in flows if self.carries(a) and self.carries(b)]
         seeds = {self.group(self.args[k]) for k in self.seeds}
         self.varied = _closure(seeds | {self.group(self.args[k]) for k in self.duals if self.args[k] is not None}, flows)
         useful = {self.group(n) for n in self.results()}
-        if self.apart:
+        if self.apart or p.part:
             useful |= {self.group(n) for n in self.args if is_array(p.type_of(n))}
-        self.active_groups = self.varied & _closure(useful, [(b, a) for a, b in flows]) | seeds
+        self.active_groups = self.varied & _closure(useful, [(b, a) for a, b in flows]) | seeds if seeds else set()
         for _, _, s in p.statements():
             self._refuse_leak(s)
 

@@ -19,6 +19,7 @@ from ..types import contains_dual, primal_type
 from .emit import BOTH, Sweeps
 from .program import Program
 from .refusal import Refused
+from .threads import pair_of, threaded
 
 _INLINED, _APART, _PAIRS, _BUSY = (weakref.WeakKeyDictionary() for _ in range(4))
 
@@ -79,11 +80,24 @@ def pair(dispatcher, mask, lanes=0):
     """
     pairs = _PAIRS.setdefault(dispatcher.py_func, {})
     if (mask, lanes) not in pairs:
+        if hasattr(dispatcher, "turn"):
+            pairs[mask, lanes] = _pair_of_loop(dispatcher, mask, lanes)
+            return pairs[mask, lanes]
         names = [f"a{k}" for k in range(len(mask))]
         seeds, arrays = [k for k, kind in enumerate(mask) if kind], [k for k, kind in enumerate(mask) if kind == 2]
         made = Made(dispatcher.of_user, names, f"f({', '.join(names)})", seeds, arrays, True, {}, lanes)
         pairs[mask, lanes] = made.function("forward"), made.function("backward")
     return pairs[mask, lanes]
+
+
+def _pair_of_loop(dispatcher, mask, lanes):
+    turn = dispatcher.turn
+
+    def make(names, seeds, arrays):
+        return Made(dispatcher.of_user, names, "0", seeds, arrays, False, {}, lanes, turn.program).function()
+
+    name = f"{turn.loop.loc.line}_{lanes}_{''.join(map(str, mask))}_{id(turn)}_{fingerprint(_source(dispatcher.of_user))}"
+    return pair_of(turn, mask, make, name)
 
 
 # ---- the passes -------------------------------------------------------------------------------
@@ -125,13 +139,13 @@ class Made:
 
     `names` are the arguments, `call` how the user's function is called with them, `seeds` the positions of those that are
     differentiated, `arrays` of those among them that are arrays.  With `lanes` the sweeps are for dual numbers: the tangents of the
-    adjoints are products of the Hessian.
+    adjoints are products of the Hessian.  `program` gives what is differentiated in place of the user's function, for its types.
     """
 
-    def __init__(self, function, names, call, seeds, arrays, apart, scope, lanes=0, memory=None):
+    def __init__(self, function, names, call, seeds, arrays, apart, scope, lanes=0, memory=None, program=None):
         self.user, self.names, self.seeds, self.arrays, self.apart = function, names, seeds, arrays, apart
         self.call, self.scope, self.lanes, self.memory = call, scope, lanes, memory
-        self.sweeps, self.functions = {}, {}
+        self.sweeps, self.functions, self.program = {}, {}, program
 
     def function(self, sweep="both"):
         names = ["memory", "w", *self.names, *[f"adj_{self.names[k]}" for k in self.arrays]]
@@ -151,7 +165,7 @@ class Made:
                     seeds = tuple(2 + k for k in self.seeds)
                     duals = {2 + k for k in range(len(self.names)) if contains_dual(state.given[2 + k])}
                     partners = functools.partial(pair, lanes=self.lanes)
-                    self.sweeps[key] = Sweeps(Program(state.func_ir, state.typemap), seeds, self.apart, partners, self.lanes, duals, self.memory)
+                    self.sweeps[key] = Sweeps(self._program(state, seeds), seeds, self.apart, partners, self.lanes, duals, self.memory)
             sweeps = self.sweeps[key]
             return sweeps.emit(BOTH if sweep == "both" else (sweep,)), sweeps.known()
 
@@ -159,6 +173,11 @@ class Made:
             pipeline_class=_compiler(rewrite), no_cpython_wrapper=True, no_cfunc_wrapper=True, **meaning(self.user)
         )(made)
         return self.functions[sweep]
+
+    def _program(self, state, seeds):
+        if self.program:
+            return self.program(state)
+        return threaded(Program(state.func_ir, state.typemap), seeds, self.apart, self.user)
 
 
 def compiled(made, dispatcher, argument_types):

@@ -55,9 +55,10 @@ class Sweeps(Adjoints):
         return {n: self.kept_type(n) for n in self.p.types.keys() & made.keys() if isinstance(self.p.type(n), types.Array) and not isinstance(made[n], ir.Arg)}
 
     def report(self):
-        """Bytes that a turn of each loop keeps, by the line of the loop."""
+        """Bytes that a turn of each loop keeps, and how each `prange` is run, by the line of the loop."""
         p = self.p
-        return {p.blocks[loop.header].body[0].loc.line: self.plan.frame(loop)[0] for loop in p.loops if loop.frame}
+        kept = {p.blocks[loop.header].body[0].loc.line: self.plan.frame(loop)[0] for loop in p.loops if loop.frame}
+        return {"bytes kept for each turn of the loop at a line": kept, **({"prange at a line": p.threads} if p.threads else {})}
 
     def changed_arguments(self):
         """Positions of arguments that are arrays into which something is stored."""

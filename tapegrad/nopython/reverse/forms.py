@@ -89,6 +89,7 @@ class Forms:
                 name = self.assign(body, ir.Expr.call(e.func, [self.var(name), operand], (), loc), self.types[s.target.name])
             s.value = ir.Expr.call(e.func, [self.var(name), e.args[-1]], (), loc)
         elif function is numba.prange:
+            self.pranges.add((loc.filename, loc.line))
             s.value = ir.Expr.call(self.var(self.assign(body, ir.Global("range", range, loc))), e.args, (), loc)
         elif function is np.array and len(e.args) == 1:
             items = self._items(e.args[0].name)

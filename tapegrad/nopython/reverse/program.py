@@ -36,7 +36,7 @@ class Loop:
         self.header, self.body, self.preheader, self.latch = header, body, preheader, latch
         #: name of a variable: how many back edges were taken; in the reverse sweep the turn it is in
         self.count = f"trips.{header}"
-        self.range = self.item = None  # names of start, stop, step, and of the iterator's pair, if it is `for ... in range(...)`
+        self.range = self.item = self.loc = None  # names of start, stop, step, and of the iterator's pair, if it is `for ... in range(...)`
         self.step = None  # the constant step
         self.leaves_early = False
         self.frame = []  # names that are pushed on the back edge
@@ -52,12 +52,19 @@ class Loop:
 
 
 class Program(Forms):
-    def __init__(self, func_ir, typemap):
+    #: whether this is a part of a function, whose arrays are met afterwards
+    part = False
+
+    def __init__(self, func_ir, typemap, made=0, pranges=()):
         self.ir, self.types = func_ir, dict(typemap)
         self.blocks = func_ir.blocks
         self.scope = next(iter(self.blocks.values())).scope
         self.loc = func_ir.loc
-        self.made = 0
+        self.made = made  # names, also of the program that this one is a part of
+        #: where a `prange` is, as (file, line)
+        self.pranges = {*pranges}
+        #: line of a `prange` -> how it is run
+        self.threads = {}
         self.entry = min(self.blocks)
         self._check()
         self.define()
@@ -352,5 +359,5 @@ class Program(Forms):
                     args = [v.name for v in numbers.args]
                     loop.range = {1: (None, *args, None), 2: (*args, None), 3: tuple(args)}[len(args)]
                     loop.step = 1 if loop.range[2] is None else self.number_of(loop.range[2]) or None
-                    loop.item = s.target.name
+                    loop.item, loop.loc = s.target.name, s.loc
                     loop.leaves_early = any(b != loop.header for b, _ in loop.exits(self))
