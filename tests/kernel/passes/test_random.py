@@ -18,19 +18,19 @@ def test_same_results(change):
 
 @pytest.mark.parametrize("change", [simplify, fuse, run_passes])
 def test_same_results_on_rows(change):
-    for seed in range(40):
+    for seed in range(20):
         unchanged(Rows(seed).program, change)
 
 
 @pytest.mark.long
 def test_same_results_on_rows_many():
-    for seed in range(1000, 1200):
+    for seed in range(1000, 1100):
         unchanged(Rows(seed).program, run_passes)
 
 
 @pytest.mark.long
 def test_same_results_many():
-    for seed in range(1000, 1200):
+    for seed in range(1000, 1100):
         unchanged(Generated(seed).program, run_passes)
 
 
@@ -43,5 +43,5 @@ def test_same_results_on_windows(change):
 
 @pytest.mark.long
 def test_same_results_on_windows_many():
-    for seed in range(1000, 1200):
+    for seed in range(1000, 1100):
         unchanged(Windows(seed).program, run_passes)
