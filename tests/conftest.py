@@ -2,19 +2,39 @@
 
 import gc
 import os
+import sys
+import tempfile
 from pathlib import Path
 
 # Before tapegrad is imported, here and in the processes that tests start: faults while kernels are made are raised (users get
 # the sweep's answer), and descriptions are compared with values.  Nothing is said of waiting: what is compiled already, nobody knows.
 os.environ["TAPEGRAD_STRICT"] = os.environ["TAPEGRAD_QUIET"] = "1"
+# Programs that JAX compiles to be compared with run once: to optimize them takes longer than to run them.
+os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
 
 import pytest
 
 from tapegrad.tape.store import thread_state
 
+if os.environ.pop("PYTHONDONTWRITEBYTECODE", None):
+    # Bytecode goes elsewhere then: or every process that a test starts would compile all modules again.
+    sys.pycache_prefix = os.environ["PYTHONPYCACHEPREFIX"] = str(Path(tempfile.gettempdir(), "tapegrad-bytecode"))
+    sys.dont_write_bytecode = False
+
 # Asserts of what tests have in common are kept, too, when the tests run under `python -O` (those of tests always are).
 _HERE = Path(__file__).parent
 pytest.register_assert_rewrite(*(f"tests.{path.stem}" for path in _HERE.iterdir() if path.stem != "conftest"))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection():
+    """Tens of thousands of tests are made that stay to the end: searching them for garbage took a third of the time to collect them."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 @pytest.fixture(scope="module", autouse=True)

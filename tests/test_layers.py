@@ -8,6 +8,7 @@ import ast
 import json
 import re
 from collections import defaultdict
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -84,7 +85,10 @@ def is_own_name(node):
     return isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value.split(".")[0] == "tapegrad"
 
 
-IMPORTS = {module: imports_of(module) for module in MODULES}
+@cache
+def imports():
+    """The imports of every module, read once, by the first test that asks: collecting the tests reads nothing."""
+    return {module: imports_of(module) for module in MODULES}
 
 
 def test_the_reader_of_imports_sees_them_all():
@@ -121,7 +125,7 @@ def test_a_folder_imports_what_its_charter_says(folder):
     assert charter.endswith((".", "`")) and len(charter) > 40, "the first paragraph says what the folder is for"
     said = re.fullmatch(r"Imports: (.+)\.", said.strip()).group(1)
     said = set() if said == "nothing of the package" else set(said.split(", "))
-    targets = {folder_of(target) for module in MODULES if folder_of(module) == folder for target, _, _ in IMPORTS[module]}
+    targets = {folder_of(target) for module in MODULES if folder_of(module) == folder for target, _, _ in imports()[module]}
     assert targets - {folder} == said
 
 
@@ -129,7 +133,7 @@ def test_every_import_points_downwards():
     height = {folder: k for k, folder in enumerate((*FOLDERS, ROOT))}
     upward = [
         f"{MODULES[module].relative_to(PACKAGE)}:{line} imports {target}"
-        for module, found in IMPORTS.items() for target, line, _ in found if height[folder_of(target)] > height[folder_of(module)]
+        for module, found in imports().items() for target, line, _ in found if height[folder_of(target)] > height[folder_of(module)]
     ]  # fmt: skip
     assert not upward
 
@@ -168,14 +172,14 @@ def test_circles_are_found():
 
 
 def test_no_two_files_import_each_other():
-    assert circles({module: {target for target, _, _ in found} for module, found in IMPORTS.items()}) == []
+    assert circles({module: {target for target, _, _ in found} for module, found in imports().items()}) == []
 
 
 def test_an_import_inside_a_function_is_there_because_its_module_is_not_loaded_with_the_package():
     loaded = set(json.loads(fresh("import json, sys, tapegrad; print(json.dumps(sorted(sys.modules)))")))
     needless = [
         f"{MODULES[module].relative_to(PACKAGE)}:{line} imports {target}"
-        for module, found in IMPORTS.items() for target, line, late in found if late and target in loaded
+        for module, found in imports().items() for target, line, late in found if late and target in loaded
     ]  # fmt: skip
     assert not needless
 

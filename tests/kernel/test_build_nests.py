@@ -18,7 +18,7 @@ def test_a_random_nest(seed):
         raise
 
 
-@pytest.mark.parametrize("seed", [1, 2, 5, 18])
+@pytest.mark.parametrize("seed", [5, *(pytest.param(seed, marks=pytest.mark.long) for seed in (1, 2, 18))])
 def test_a_random_nest_with_arrays_and_its_adjoint(seed):
     function, text = program(seed, ArrayNest)
     rng = np.random.default_rng(seed)

@@ -24,12 +24,12 @@ def check(seed):
     return status
 
 
-@pytest.mark.parametrize("first", [0, 10, 20])
+@pytest.mark.parametrize("first", [0, 10])
 def test_random_programs(first):
     assert {-1} <= {check(seed) for seed in range(first, first + 10)}
 
 
 @pytest.mark.long
 def test_many_random_programs():
-    statuses = [check(seed) for seed in range(30, 200)]
-    assert 50 < statuses.count(-1) < len(statuses)
+    statuses = [check(seed) for seed in range(20, 120)]
+    assert 30 < statuses.count(-1) < len(statuses)

@@ -63,7 +63,10 @@ def test_loaded_by_another_process(tmp_path):
     np.testing.assert_allclose(np.fromstring(slope.strip("[]\n"), sep=","), expected("scan_of_a_dict", p)[1], **EXACT)
 
 
-@pytest.mark.parametrize("name", ["scan_of_a_dict", "scan_with_a_branch", "while_that_grows", "while_in_scan_in_choice", "map_of_containers"])
+@pytest.mark.parametrize("name", [
+    "scan_of_a_dict", "scan_with_a_branch", "while_that_grows", pytest.param("while_in_scan_in_choice", marks=pytest.mark.long),
+    "map_of_containers",
+])  # fmt: skip
 def test_in_eight_threads(name):
     points = [w * CASES[name].point + (1.0 - w) * CASES[name].other for w in np.linspace(0.0, 1.0, 5)]
     wanted = [expected(name, p) for p in points]
