@@ -237,7 +237,7 @@ FUNCTIONS: dict[Any, Any] = {}
 
 
 def _zeros(part):
-    return plain(normalise(np.zeros(part.shape, part.dtype if part.dtype.kind == "f" else np.float64)))
+    return plain(normalise(np.zeros(part.shape, part.dtype)))
 
 
 def _part(part, other, shape):
