@@ -13,7 +13,7 @@ from ..common.uninterrupted import imported
 from . import lang as L
 from . import shapes as S
 from .table import structural
-from .tangents import of_one, tangent_of_parts
+from .tangents import of_one, side_by_side, tangent_of_parts
 
 
 def as_complex(x):
@@ -141,9 +141,7 @@ class Pair:
         n, lead = self.re.shape[-1], self.re.shape[:-2]
         places = zip((self.re, -self.im, self.im, self.re), (0, n, 2 * n * n, 2 * n * n + n))
         whole = self.re.assemble((*lead, 2 * n, 2 * n), [(part, self.re.shape, None, at) for part, at in places])
-        own = (*lead, n, other.re.shape[-1])
-        below = [(part, own, None, at) for part, at in ((other.re, 0), (other.im, n * own[-1]))]
-        solved = whole.solve(other.re.assemble((*lead, 2 * n, own[-1]), below))
+        solved = whole.solve(side_by_side(other.re, (*lead, 2 * n, other.re.shape[-1]), [other.re, other.im], [n, n], len(lead)))
         axis = solved.ndim - 2
         return Pair(solved.narrow(axis, 0, n), solved.narrow(axis, n, 2 * n))
 
