@@ -57,7 +57,7 @@ def side_by_side(like, shape, parts, extents, axis):
     """An array of this shape, in the dtype of `like`, of parts along an axis, each so long there (None: zeros); zeros behind them."""
     windows, start, step = [], 0, math.prod(shape[axis + 1 :])
     for part, extent in zip(parts, extents):
-        if part is not None and extent:
+        if part is not None:
             windows.append((part, (*shape[:axis], extent, *shape[axis + 1 :]), None, start * step))
         start += extent
     return like.assemble(shape, windows)
