@@ -237,7 +237,7 @@ FUNCTIONS: dict[Any, Any] = {}
 
 
 def _zeros(part):
-    return plain(normalise(np.zeros(part.shape, part.dtype if part.dtype.kind == "f" else np.float64)))
+    return plain(normalise(np.zeros(part.shape, part.dtype)))
 
 
 def _part(part, other, shape):
@@ -508,6 +508,7 @@ UFUNCS: dict[str, Any] = {
     "cosh": pairwise(lambda x, y: (np.cosh(x) * np.cos(y), np.sinh(x) * np.sin(y))),
     "tanh": pairwise(_tanh), "tan": _turned(pairwise(_tanh)), "arcsin": _arcsin, "arcsinh": _turned(_arcsin), "arccos": _arccos,
     "arccosh": _arccosh, "arctanh": _arctanh, "arctan": _turned(_arctanh), "sign": _sign,
+    "angle": _angle,
     "equal": _of_parts(np.logical_and, np.equal), "not_equal": _of_parts(np.logical_or, np.not_equal),
     "isfinite": _of_parts(np.logical_and, np.isfinite), "isnan": _of_parts(np.logical_or, np.isnan), "isinf": _of_parts(np.logical_or, np.isinf),
     "matmul": bilinear(np.matmul),
@@ -561,7 +562,7 @@ attach(ComplexTensor, {
     **{f"__{op}__": _binary(name, False) for op, name in _OPERATORS.items()},
     **{f"__r{op}__": _binary(name, True) for op, name in _OPERATORS.items()},
     "__eq__": _binary("equal", False), "__ne__": _binary("not_equal", False), "__neg__": negative, "__pos__": lambda self: self, "__abs__": _absolute,
-    **UFUNCS, "conj": conjugate, "abs": _absolute, "angle": _angle,
+    **UFUNCS, "conj": conjugate, "abs": _absolute,
 })  # fmt: skip
 #: Types of what `split` may take apart.
 KINDS = frozenset((ComplexTensor, complex, np.complex64, np.complex128, np.ndarray))

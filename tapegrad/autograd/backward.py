@@ -408,14 +408,14 @@ class Pass:
     def _hand_out(self, slot, value, result):
         """Give an adjoint to who asked for it."""
         for t in self.wanted.get(slot, ()):
-            merge(result.requested, t, _copy(value))
+            merge(result.requested, t, own_copy(value))
         if slot in self.store.retained:
-            result.retained.append((self.store.retained[slot], _copy(value)))
+            result.retained.append((self.store.retained[slot], own_copy(value)))
 
     def _run_node(self, sweep, instruction, g, hooks):
         """Compute a node in Python, because its rule is the user's or hooks want to see its gradients."""
         arrays = pulled(self.store, instruction.slot, np.asarray(g))
-        for operand, value in zip(instruction.operands, through_hooks(hooks.values(), instruction.row, arrays, _copy(g), False)):
+        for operand, value in zip(instruction.operands, through_hooks(hooks.values(), instruction.row, arrays, own_copy(g), False)):
             if operand and value is not None:
                 value = value._v if isinstance(value, Tensor) else normalise(np.asarray(value))
                 sweep.add(operand, value if type(value) is float else np.ascontiguousarray(value))
@@ -452,7 +452,8 @@ class Pass:
         store.watched.forget(self.low, visited)
 
 
-def _copy(value):
+def own_copy(value):
+    """A value in memory of its own."""
     return value.copy() if isinstance(value, np.ndarray) else value
 
 

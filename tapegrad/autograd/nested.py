@@ -30,7 +30,7 @@ from ..tape.layout import ARRAY_LEAF, CLEARED, CONTINUES, SCALAR_LEAF, TRACED
 from ..tape.modes import enable_grad
 from ..tape.store import thread_state
 from .adjoint import between
-from .backward import Pass, slot_on
+from .backward import Pass, own_copy, slot_on
 from .passes import sweep_recorded
 from .reading import Stretch
 from .recording import check_result, refuse_complex
@@ -282,7 +282,7 @@ class Evaluation(contextlib.ExitStack):
             if not isinstance(part, Differentiable):
                 return part
             if self.alone or not tracked(part):
-                return _plain(part._v)
+                return own_copy(part._v)
             return part if self.enabled else part.detach()
 
         return [mapped(one, value) for value in values]
@@ -312,10 +312,6 @@ class Evaluation(contextlib.ExitStack):
         entries = [store.trace.entries[slot].operands for slot in (np.flatnonzero(ops == TRACED) + start).tolist()]
         operands = np.concatenate([computed["a"], computed["b"], continued.ravel(), *entries])
         return not ((ops >= CLEARED).any() or ((operands > 0) & (operands < start)).any())
-
-
-def _plain(value):
-    return value.copy() if isinstance(value, np.ndarray) else value
 
 
 def _through(linear, targets, operands, seeds, lanes):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from ..program.ports import inputs_of
 from ..program.trace import GUARD
 from ..tape.meta import SCALAR, c_strides, laid_out
 from .closing import close
@@ -84,19 +85,14 @@ class Tangents(Derivation):
     def _enter(self):
         """Leaves for the tangents of the arguments."""
         tape, writer = self.tape, self.writer
-        elements = {}
-        for k, position, slot in tape.elements:
-            elements.setdefault(k, []).append((position, slot))
-        for k, meta in enumerate(tape.inputs):
-            if not tape.wanted[k]:
-                continue
-            shape = (self.lanes, *meta.shape)
-            whole = Term(writer, writer.argument(laid_out(shape, meta.char), whole=bool(tape.leaves[k])), shape, meta.char)
+        for port in inputs_of(tape):
+            meta, shape = port.meta, (self.lanes, *port.shape)
+            whole = Term(writer, writer.argument(laid_out(shape, meta.char), whole=bool(port.slot)), shape, meta.char)
             for lane in range(self.lanes):
-                for position, slot in elements.get(k, ()):
+                for position, slot in port.elements:
                     self.word[lane, slot] = writer.element(lane * meta.size + position)
-                if tape.leaves[k]:
-                    self.terms[lane][tape.leaves[k]] = whole.strided(meta.shape, c_strides(meta.shape, 1), lane * meta.size)
+                if port.slot:
+                    self.terms[lane][port.slot] = whole.strided(meta.shape, c_strides(meta.shape, 1), lane * meta.size)
 
     def _of(self, lane, slot):
         """The tangent of a slot, or None."""

@@ -42,7 +42,7 @@ LINEAR = {
     (0,): "reshape ravel transpose swapaxes matrix_transpose moveaxis rollaxis squeeze expand_dims atleast_1d atleast_2d atleast_3d broadcast_to "
     "concatenate stack vstack hstack dstack column_stack block split array_split hsplit vsplit dsplit diagonal flip fliplr flipud rot90 roll "
     "take take_along_axis copy tile repeat tril triu diag diagflat pad delete sum mean cumsum trace diff resize nan_to_num gradient average ediff1d "
-    "fft.fftshift fft.ifftshift linalg.diagonal linalg.trace linalg.matrix_transpose nansum squeeze unstack",
+    "fft.fftshift fft.ifftshift linalg.diagonal linalg.trace linalg.matrix_transpose nansum unstack",
     (1,): "compress extract", (0, 1): "append", (1, 2): "where", (0, 2): "insert", (0, 1, 2, 3): "broadcast_arrays",
 }  # fmt: skip
 #: Those that are linear in each of two operands; of the others in the conjugate of one.
@@ -101,7 +101,6 @@ def _vdot(a, b):
 
 
 COMPLEX[np.linalg.vecdot] = COMPLEX[np.vecdot, "__call__"] = lambda a, b, axis=-1: np.sum(conjugate(a) * b, axis=axis)
-COMPLEX[np.matmul, "__call__"] = bilinear(np.matmul)
 COMPLEX[np.add, "reduce"] = lambda a, axis=0, **options: np.sum(lifted(a), axis=axis, **options)
 COMPLEX[np.multiply, "reduce"] = lambda a, axis=0, **options: _prod(a, axis, **options)
 COMPLEX[np.multiply, "outer"] = lambda a, b: MULTIPLY(np.reshape(lifted(a), np.shape(a) + (1,) * np.ndim(b)), b)
@@ -155,11 +154,8 @@ def _cumprod(a, axis=None):
 
 
 @complex_rule(np.var)
-def _var(a, axis=None, ddof=0, keepdims=False):
-    z = lifted(a)
-    off = z - np.mean(z, axis=axis, keepdims=True)
-    total = np.sum(off.real**2 + off.imag**2, axis=axis, keepdims=keepdims)
-    return total / (z.size // max(total.size, 1) - ddof)
+def _var(a, *args, **options):
+    return np.var(lifted(a).real, *args, **options) + np.var(lifted(a).imag, *args, **options)
 
 
 @complex_rule(np.polyval)
@@ -189,14 +185,13 @@ def _sinc(z):
     return np.where(nothing, 1.0, UFUNCS["sin"](safe) / safe)
 
 
+@complex_rule(np.angle)
 @implements(np.angle)
 def _angle(z, deg=False):
     angle = UFUNCS["angle"](z)
     return np.rad2deg(angle) if deg else angle
 
 
-UFUNCS["angle"] = lambda z: np.arctan2(lifted(z).imag, lifted(z).real)
-COMPLEX[np.angle] = _angle
 
 
 # ---- matrices --------------------------------------------------------------------------------

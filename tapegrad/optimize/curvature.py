@@ -12,7 +12,7 @@ from ..common.tree import flatten
 from ..sparse.api import sparse_hessian
 from ..transforms.hessians import hessian
 from ..transforms.products import hvp
-from .layout import flat
+from .layout import Flat, flat
 from .proof import recorded
 
 #: Up to so many variables a dense Hessian costs no more than a sparse one.
@@ -51,15 +51,12 @@ class Curvature:
         return self.by(sparse_hessian if any_form and size > DENSE else hessian, "hessians")
 
 
-class Weighted:
+class Weighted(Flat):
     """The numbers that a function gives, times weights, summed: the curvature that a constraint adds to a Lagrangian."""
-
-    def __init__(self, function, layout, args):
-        self.function, self._layout, self._args = function, layout, args
 
     def __call__(self, x, weights):
         total, at = 0.0, 0
-        for part in flatten(self.function(self._layout.traced(x), *self._args))[0]:
+        for part in flatten(super().__call__(x))[0]:
             shape = np.shape(getattr(part, "_v", part))
             count = int(np.prod(shape))
             if shape:

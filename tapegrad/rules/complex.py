@@ -13,7 +13,7 @@ from ..common.uninterrupted import imported
 from . import lang as L
 from . import shapes as S
 from .table import structural
-from .tangents import of_one, tangent_of_parts
+from .tangents import of_one, side_by_side, tangent_of_parts
 
 
 def as_complex(x):
@@ -137,37 +137,13 @@ class Pair:
         return Pair(self.re.narrow(axis, start, stop), self.im.narrow(axis, start, stop))
 
     def solve(self, other):
-        """The solution of ``self @ X = other``, from real matrices."""
+        """The solution of ``self @ X = other``, by the real matrices ``[[A, -B], [B, A]]`` and ``[[C], [D]]``."""
         n, lead = self.re.shape[-1], self.re.shape[:-2]
-        whole = _blocks(self, (*lead, 2 * n, 2 * n))
-        right = other.re.assemble((*lead, 2 * n, other.re.shape[-1]), _beside([other.re, other.im], lead, n))
-        solved = whole.solve(right)
+        places = zip((self.re, -self.im, self.im, self.re), (0, n, 2 * n * n, 2 * n * n + n))
+        whole = self.re.assemble((*lead, 2 * n, 2 * n), [(part, self.re.shape, None, at) for part, at in places])
+        solved = whole.solve(side_by_side(other.re, (*lead, 2 * n, other.re.shape[-1]), [other.re, other.im], [n, n], len(lead)))
         axis = solved.ndim - 2
         return Pair(solved.narrow(axis, 0, n), solved.narrow(axis, n, 2 * n))
-
-
-def _beside(parts, lead, n):
-    """Windows of matrices below each other."""
-    k = parts[0].shape[-1]
-    strides = _strides((*lead, 2 * n, k))
-    return [(part, (*lead, n, k), strides, at * n * k) for at, part in enumerate(parts)]
-
-
-def _strides(shape):
-    """Strides of a C-ordered array, in elements."""
-    strides, step = [], 1
-    for extent in reversed(shape):
-        strides.insert(0, step)
-        step *= extent
-    return tuple(strides)
-
-
-def _blocks(z, shape):
-    """The real matrix ``[[A, -B], [B, A]]``."""
-    n, strides = z.re.shape[-1], _strides(shape)
-    own = (*shape[:-2], n, n)
-    at = [0, n, 2 * n * n, 2 * n * n + n]
-    return z.re.assemble(shape, [(part, own, strides, offset) for part, offset in zip((z.re, -z.im, z.im, z.re), at)])
 
 
 # ---- determinants and eigenvectors --------------------------------------------------------------

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from ..common.errors import require
 from .table import structural
+from .tangents import side_by_side
 
 #: Words at the head of what is kept in a result: turns, stride, generation (`program.turns`).
 HEAD = 3
@@ -27,13 +28,8 @@ PARTNER = {CARRY: NEXT, NEXT: CARRY, NEXT_BAR: CARRY_BAR, CARRY_BAR: NEXT_BAR}
 
 def _beside(one, other, rows, widths):
     """Two vectors (None: zeros), each of so many `rows` side by side, as one vector of rows twice as long."""
-    like = one if one is not None else other
-    parts, width, before = [], sum(widths), 0
-    for part, own in zip((one, other), widths):
-        if part is not None:
-            parts.append((part.reshape((rows, own)), (rows, own), (width, 1), before))
-        before += own
-    return like.assemble((rows, width), parts)
+    parts = [None if part is None else part.reshape((rows, own)) for part, own in zip((one, other), widths)]
+    return side_by_side(one if one is not None else other, (rows, sum(widths)), parts, widths, 1)
 
 
 def _twice(program, operands, tangents):
@@ -94,11 +90,8 @@ def _loop_jvp(tangents, carry, captured, xs, z, program):
     twice = program.tangent
     both = _split(_run(twice, "loop", *_twice(program, (carry, captured, xs), tangents)), twice, False)
     widths = (1, program.carry), (program.rows, program.result)
-    parts, before = [], 0
-    for x, (rows, width) in zip(both, widths):
-        parts.append((_half(x, rows, width, 1), (rows * width,), (1,), before))
-        before += rows * width
-    return both[0].assemble((program.size,), [part for part in parts if part[1] != (0,)])
+    parts = [_half(x, rows, width, 1) for x, (rows, width) in zip(both, widths)]
+    return side_by_side(both[0], (program.size,), parts, [part.size for part in parts], 0)
 
 
 def _pull_seeds(program, g, tangent):
@@ -111,12 +104,8 @@ def _pull_seeds(program, g, tangent):
 
 
 def _joined(parts):
-    placed, before = [], 0
-    for part in parts:
-        if part.size:
-            placed.append((part, part.shape, (1,), before))
-        before += part.size
-    return parts[0].assemble((before,), placed)
+    sizes = [part.size for part in parts]
+    return side_by_side(parts[0], (sum(sizes),), parts, sizes, 0)
 
 
 def _values_half(program, pulled):

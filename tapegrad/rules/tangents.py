@@ -50,10 +50,14 @@ def tangent_of_parts(z, parts, extents, axis):
         How long each part is along `axis`.
     axis : int
     """
-    windows, start, step = [], 0, math.prod(z.shape[axis + 1 :])
+    return side_by_side(z, z.shape, parts, extents, axis)
+
+
+def side_by_side(like, shape, parts, extents, axis):
+    """An array of this shape, in the dtype of `like`, of parts along an axis, each so long there (None: zeros); zeros behind them."""
+    windows, start, step = [], 0, math.prod(shape[axis + 1 :])
     for part, extent in zip(parts, extents):
         if part is not None:
-            shape = (*z.shape[:axis], extent, *z.shape[axis + 1 :])
-            windows.append((part, shape, None, start * step))
+            windows.append((part, (*shape[:axis], extent, *shape[axis + 1 :]), None, start * step))
         start += extent
-    return z.assemble(z.shape, windows)
+    return like.assemble(shape, windows)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import is_dataclass
 from typing import Any, TypeAlias, TypeVar, overload
 
 from ...array.objects import TENSORS, joined
+from ...common.tree import flatten, unflatten
 from .primitives import Primitive
 
 Rule: TypeAlias = Callable[..., Any]
@@ -143,7 +145,7 @@ def stop_gradient(thing: T) -> T:
 
     Parameters
     ----------
-    thing : Tensor, dual number, array, number, or tuple, list or dict of them
+    thing : Tensor, dual number, array, number, or tuple, list, dict or dataclass of them
         Anything else inside is returned as it is.
 
     Returns
@@ -164,8 +166,9 @@ def stop_gradient(thing: T) -> T:
         return detached
     if isinstance(thing, dict):
         return type(thing)((key, stop_gradient(value)) for key, value in thing.items())
-    if isinstance(thing, tuple) and hasattr(thing, "_fields"):
-        return type(thing)(*map(stop_gradient, thing))
+    if is_dataclass(thing) and not isinstance(thing, type) or isinstance(thing, tuple) and hasattr(thing, "_fields"):
+        leaves, structure = flatten(thing)
+        return unflatten(structure, [*map(stop_gradient, leaves)])
     if isinstance(thing, (tuple, list)):
         return type(thing)(map(stop_gradient, thing))
     return thing

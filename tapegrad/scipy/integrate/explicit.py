@@ -57,10 +57,6 @@ class RungeKutta(Method):
         rows = (state["t"] - state["t_old"]) * (np.transpose(self.table.P) @ state["slopes"])
         return {"t": state["t"], "t_old": state["t_old"], "origin": state["y_old"], "rows": rows}
 
-    def multipliers(self, segment, t):
-        x = (t - segment["t_old"]) / (segment["t"] - segment["t_old"])
-        return [x] * len(segment["rows"])
-
 
 class DormandPrince853(RungeKutta):
     """The pair of order 8, with two error estimates and an interpolant of order 7."""
@@ -75,7 +71,7 @@ class DormandPrince853(RungeKutta):
 
     def segment(self, state):
         table, t, y = self.table, state["t_old"], state["y_old"]
-        h, slopes = state["t"] - t, [state["slopes"][k] for k in range(len(self.table.B) + 1)]
+        h, slopes = state["t"] - t, list(state["slopes"])
         first, last, change = slopes[0], slopes[-1], state["y"] - y
         slopes = self._stages(t, y, h, slopes, table.A_EXTRA, table.C_EXTRA)
         rows = [change, h * first - change, 2.0 * change - h * (last + first), *(h * combined(row, slopes) for row in table.D)]

@@ -132,9 +132,9 @@ class Method(ABC):
     def segment(self, state):
         """The interpolant of the last step, as a dict of arrays, for `between`."""
 
-    @abstractmethod
     def multipliers(self, segment, t):
         """By what each of the rows of an interpolant is multiplied at the times `t`; row k by the first k + 1 of them."""
+        return [(t - segment["t_old"]) / (segment["t"] - segment["t_old"])] * len(segment["rows"])
 
     def between(self, segment, t):
         """The solution within a step: (n,) for a number, (m, n) for m times."""

@@ -328,6 +328,3 @@ class Radau(Implicit):
 
     def segment(self, state):
         return {"t": state["t"], "t_old": state["t_old"], "origin": state["y_old"], "rows": self.powers @ state["Z"]}
-
-    def multipliers(self, segment, t):
-        return [(t - segment["t_old"]) / (segment["t"] - segment["t_old"])] * 3

@@ -3,6 +3,8 @@
 import gc
 import importlib.util
 import weakref
+from collections import namedtuple
+from dataclasses import dataclass
 
 import numpy as np
 import pytest
@@ -356,6 +358,24 @@ def test_stop_gradient_of_everything():
     found = tg.stop_gradient({"a": [x, 1.0], "b": (X, None)})
     assert not found["a"][0].requires_grad and found["a"][1] == 1.0
     assert found["b"][0] is X and found["b"][1] is None
+
+
+@dataclass
+class State:
+    position: object
+    name: str = "start"
+
+
+def test_stop_gradient_of_what_has_fields():
+    """Containers that arguments and results may be of: dataclasses and named tuples."""
+    pair = namedtuple("Pair", "a b")
+
+    def function(x):
+        state = tg.stop_gradient([State(x), pair(x, 1)])
+        assert state[0].name == "start" and state[1].b == 1
+        return x * state[0].position * state[1].a
+
+    assert tg.grad(function)(3.0) == 9.0 and tg.stop_gradient(State) is State
 
 
 @forward_mode
