@@ -36,13 +36,13 @@ def test_same_results_on_rows(change, short_rows):
 
 @pytest.mark.long
 def test_same_results_on_rows_many(short_rows):
-    for seed in range(1000, 1100):
+    for seed in range(1000, 1160):
         unchanged(Rows(seed).program, run_passes)
 
 
 @pytest.mark.long
 def test_same_results_many():
-    for seed in range(1000, 1100):
+    for seed in range(1000, 1160):
         unchanged(Generated(seed).program, run_passes)
 
 
@@ -58,5 +58,5 @@ def test_same_results_on_windows(change, short_rows):
 
 @pytest.mark.long
 def test_same_results_on_windows_many(short_rows):
-    for seed in range(1000, 1100):
+    for seed in range(1000, 1160):
         unchanged(Windows(seed).program, run_passes)

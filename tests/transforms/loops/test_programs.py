@@ -6,7 +6,7 @@ import pytest
 from tests.transforms.loops.programs import WAYS, Oracle, made, main, programs, run
 
 #: In how many parts the programs of the suite are run, and how many each has.
-PARTS, EACH = 12, 10
+PARTS, EACH = 20, 10
 
 
 def test_a_seed_makes_the_same_programs():
