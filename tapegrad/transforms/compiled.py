@@ -70,8 +70,9 @@ class Compiled:
         kernel, self.guards = self.kernel, self.tape.guards
         if replay.why and kernel is None:
             raise UnsupportedFunctionError(
-                f"{replay.why}, which compiled code cannot call without a kernel{self.not_lowered and ': '}{self.not_lowered}; write it "
-                "with operations that have a program, or use tg.value_and_grad, which calls it there"
+                f"{replay.why}, which compiled code cannot call without a kernel{self.not_lowered and ': '}{self.not_lowered}; "
+                + ("leave kernel='never' out" if policy == "never" else "write it with operations that have a program")
+                + ", or use tg.value_and_grad, which calls it there"
             )
         if kernel is not None and not kernel.entry:
             kernel.keep(workspaces)

@@ -119,6 +119,23 @@ def test_leaves_that_only_the_body_knows():
     assert bias.grad.item() == pytest.approx(expected[1], rel=1e-12)
 
 
+def test_captured_dual_numbers():
+    """Of a derivative around: by themselves, beside what is differentiated, and of two levels."""
+
+    def looped(ops, a, b):
+        return ops.scan(lambda y, x: (np.sin(y) * a + b * x, None), 0.5, XS)[0]
+
+    for ops in (tg, plainly):
+        one, two = tg.Dual(0.8, 1.0), tg.Dual(tg.Dual(0.8, 1.0, level=1), 1.0, level=2)
+        found = [looped(ops, one, 0.3), tg.grad(lambda b: looped(ops, one, b))(0.3), looped(ops, two, 0.3), tg.jvp(lambda b: looped(ops, one, b), (0.3,), (1.0,))[1]]
+        numbers = [found[0].tangent, found[1].value, found[1].tangent, found[2].tangent.tangent, found[3].tangent]
+        if ops is tg:
+            expected = numbers
+    np.testing.assert_allclose(expected, numbers, rtol=1e-12)
+    slopes = [tg.grad(lambda b: looped(plainly, a, b))(0.3) for a in (0.8 - 1e-5, 0.8 + 1e-5)]
+    np.testing.assert_allclose(numbers[2], (slopes[1] - slopes[0]) / 2e-5, rtol=1e-6)
+
+
 def test_a_captured_array_that_changes_between_calls_is_read_anew():
     array = np.array([1.0, 2.0])
     f = lambda t: np.sum(tg.scan(lambda y, x: (y * array + t * x, None), t * np.ones(2), XS)[0])
