@@ -60,9 +60,14 @@ def test_on_threads_derivatives_are_those_of_duals_with_the_same_bits_for_one_th
     threads, plain = numba.njit(parallel=True)(f), numba.njit(f)
     gradient = tg.njit_value_and_grad(threads, (0, 1), mode="reverse")
     (one, a), (two, b) = with_one_and_two(gradient, X, P)
-    value, duals = tg.njit_value_and_grad(plain, (0, 1), mode="forward")(X, P)
-    assert one == two and np.isclose(one, value, rtol=1e-13, atol=0.0)
-    assert_same(a, b, duals)
+    assert one == two and all(map(np.array_equal, a, b))
+    along = tg.njit_jvp(plain, (0, 1))
+    for k in range(3):
+        directions = [np.cos((7.0 + k) * X), np.roll(ALONG[1], k)]
+        value, slope = along(X, P, *directions)
+        assert np.isclose(one, value, rtol=1e-13, atol=0.0)
+        products = [d * g for d, g in zip(directions, a, strict=True)]
+        assert np.isclose(sum(map(np.sum, products)), slope, rtol=1e-11, atol=1e-12 * sum(np.sum(np.abs(p)) for p in products))
 
 
 @pytest.mark.long

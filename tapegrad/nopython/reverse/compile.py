@@ -94,7 +94,7 @@ def _pair_of_loop(dispatcher, mask, lanes):
     turn = dispatcher.turn
 
     def make(names, seeds, arrays):
-        return Made(dispatcher.of_user, names, "0", seeds, arrays, False, {}, lanes, turn.program).function()
+        return Made(dispatcher.of_user, names, "0", seeds, arrays, False, {}, lanes, program=turn.program).function()
 
     name = f"{turn.loop.loc.line}_{lanes}_{''.join(map(str, mask))}_{id(turn)}_{fingerprint(_source(dispatcher.of_user))}"
     return pair_of(turn, mask, make, name)

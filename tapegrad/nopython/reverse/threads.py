@@ -310,7 +310,7 @@ def run(start, count, seeds, numbers, {given}):
     parts, told = np.zeros((chunks, {width}), seeds.dtype), np.zeros((chunks, 2), np.int64)
     {copies}
     for c in prange(chunks):
-        _, code, said = caught(c, chunks, start, count, seeds, numbers, {handed}parts[c])
+        _, code, said, _ = caught(c, chunks, start, count, seeds, numbers, {handed}parts[c])
         told[c, 0], told[c, 1] = code, said
     code, said = 0, 0
     for c in range(chunks):
