@@ -35,6 +35,8 @@ NONE = ir.Constant(I32, 2**31 - 1)
 #: In programs larger than `_SMALL` loops of more iterations than these are not unrolled (without, and with sums that may be
 #: reordered): that halves the time of compilation.
 _SMALL, _UNROLLED = 150, (8, 256)
+#: Extents for which LLVM would mask the last elements. What a masked store has written has to reach memory before it can be loaded.
+_SHORT = range(4, 16)
 
 
 def const(value):
@@ -64,9 +66,16 @@ class Shared:
         self.reordered = reordered_nodes([c for s in K.walk(program.body) if isinstance(s, K.Loop) for c in s.carries])
 
     def not_unrolled(self, parts):
-        """Metadata of a loop that is not to be unrolled, but vectorised in so many parts; `loop_names` completes it."""
+        """Metadata of a loop that is not to be unrolled, but vectorised in so many parts."""
+        return self._loop(["llvm.loop.unroll.disable"], ["llvm.loop.interleave.count", ir.Constant(I32, parts)])
+
+    def vectorised(self):
+        """Metadata of a short loop that is vectorised as a long one is."""
+        return self._loop(["llvm.loop.unroll.disable"], ["llvm.loop.vectorize.enable", I1(1)])
+
+    def _loop(self, *wishes):
+        """Metadata of a loop; `loop_names` completes it."""
         self.loops += 1
-        wishes = [["llvm.loop.unroll.disable"], ["llvm.loop.interleave.count", ir.Constant(I32, parts)]]
         return self.module.add_metadata([f"loop {self.loops}", *map(self.module.add_metadata, wishes)])
 
     def tag(self, key):
@@ -355,7 +364,10 @@ class PieceEmitter:
         again = b.cbranch(b.icmp_signed("<", following, last), head, after)
         # A sum waits for the one before it, unless there are several.
         several = any(c.reorder for c in loop.carries)
-        if self.shared.large and (loop.ragged or loop.extent > _UNROLLED[several]):
+        simple = all(c.reorder for c in loop.carries) and all(isinstance(s, (K.Load, K.Let, K.Store)) for s in loop.body)
+        if simple and not loop.ragged and loop.extent in _SHORT:
+            again.set_metadata("llvm.loop", self.shared.vectorised())
+        elif self.shared.large and (loop.ragged or loop.extent > _UNROLLED[several]):
             again.set_metadata("llvm.loop", self.shared.not_unrolled(4 if several else 1))
         b.position_at_end(after)
 
