@@ -385,7 +385,7 @@ class PieceEmitter:
         again = b.cbranch(b.icmp_signed("<", following, last), head, after)
         # A sum waits for the one before it, unless there are several.
         several = any(c.reorder for c in loop.carries)
-        if _vectorised(loop):
+        if not pieces and _vectorised(loop):
             again.set_metadata("llvm.loop", self.shared.vectorised())
         elif self.shared.large and (loop.ragged or loop.extent > _UNROLLED[several]):
             again.set_metadata("llvm.loop", self.shared.not_unrolled(4 if several else 1))
