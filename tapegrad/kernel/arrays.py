@@ -45,7 +45,7 @@ from .arrays_planner import LoopPlanner
 from .arrays_views import ArrayRef, here, without_table
 from .reasons import NotLowered
 
-_ABSOLUTE, _RECURRENCE = BY_NAME["absolute_matmul"], BY_NAME["recurrence"]
+_ABSOLUTE, _RECURRENCE, _CLONE = BY_NAME["absolute_matmul"], BY_NAME["recurrence"], BY_NAME["clone"]
 
 
 class Arrays:
@@ -106,6 +106,9 @@ class Arrays:
         row, attrs = entry.function, dict(entry.attrs)
         if row.primitive is not None:
             raise NotLowered(f"{row.name} is Python code", place)
+        if row is _CLONE and target is None and isinstance(operands[0], ArrayRef) and operands[0].buffer.role in (ir.INPUT, ir.CONSTANT):
+            # Nobody writes to either.
+            return body, operands[0]
         if row.dynamic:
             integer = ir.Index(entry.integer or 0) if integer is None else without_table(integer, body)
             attrs[row.dynamic] = integer

@@ -26,7 +26,7 @@ from . import ir as K
 from .cut import CutLoop, is_number
 from .emit_values import POINTER, emit_let, number, reordered_nodes
 from .plan import aligned
-from .spreading import NEUTRAL
+from .spreading import NEUTRAL, operations_of
 
 PIECE = ir.FunctionType(I1, [POINTER] * 3)
 CHUNK = ir.FunctionType(ir.VoidType(), [*[POINTER] * 3, I64])
@@ -35,6 +35,9 @@ NONE = ir.Constant(I32, 2**31 - 1)
 #: In programs larger than `_SMALL` loops of more iterations than these are not unrolled (without, and with sums that may be
 #: reordered): that halves the time of compilation.
 _SMALL, _UNROLLED = 150, (8, 256)
+#: Extents of loops that are unrolled once they are vectors, and operations of these. (Up to 15 LLVM would mask the last elements, and what
+#: a masked store has written has to reach memory before it can be loaded.)
+_SHORT, _SIMPLE = range(4, 65), K.CHEAP | {"mul0", "div"}
 
 
 def const(value):
@@ -64,9 +67,17 @@ class Shared:
         self.reordered = reordered_nodes([c for s in K.walk(program.body) if isinstance(s, K.Loop) for c in s.carries])
 
     def not_unrolled(self, parts):
-        """Metadata of a loop that is not to be unrolled, but vectorised in so many parts; `loop_names` completes it."""
+        """Metadata of a loop that is not to be unrolled, but vectorised in so many parts."""
+        return self._loop(["llvm.loop.unroll.disable"], ["llvm.loop.interleave.count", ir.Constant(I32, parts)])
+
+    def vectorised(self):
+        """Metadata of a short loop that is vectorised as a long one is."""
+        then = self.module.add_metadata(["llvm.loop.unroll.full"])
+        return self._loop(["llvm.loop.unroll.disable"], ["llvm.loop.vectorize.enable", I1(1)], ["llvm.loop.vectorize.followup_all", then])
+
+    def _loop(self, *wishes):
+        """Metadata of a loop; `loop_names` completes it."""
         self.loops += 1
-        wishes = [["llvm.loop.unroll.disable"], ["llvm.loop.interleave.count", ir.Constant(I32, parts)]]
         return self.module.add_metadata([f"loop {self.loops}", *map(self.module.add_metadata, wishes)])
 
     def tag(self, key):
@@ -121,6 +132,25 @@ class Shared:
 def loop_names(text):
     """The text of a module in which metadata of loops refer to themselves, as LLVM wants it and llvmlite cannot write it."""
     return re.sub(r'^!(\d+) = !\{ !"loop \d+",', r"!\1 = distinct !{ !\1,", text, flags=re.MULTILINE)
+
+
+def _vectorised(loop):
+    """Whether LLVM is told to make vectors of a short loop, which it must be able to: it warns of those that it cannot."""
+    if loop.ragged or loop.extent not in _SHORT or not all(isinstance(s, (K.Load, K.Let, K.Store)) for s in loop.body):
+        return False
+    written = {s.buffer: s.index for s in loop.body if isinstance(s, K.Store)}
+    for statement in loop.body:
+        if isinstance(statement, K.Let):
+            simple = statement.char in "df?" and _SIMPLE.issuperset(node.op for node in K.nodes(statement.expr))
+        else:
+            # What is written is touched in one iteration only.
+            index, step = statement.index, dict(statement.index.steps).get(loop, 0)
+            simple = index.table is None and index.plus is None
+            simple = simple and (step == 1 and index.same(written[statement.buffer]) if statement.buffer in written else step in (0, 1))
+        if not simple:
+            return False
+    operations = operations_of(loop)
+    return operations is not None and {"add"}.issuperset(operations)
 
 
 class PieceEmitter:
@@ -355,7 +385,9 @@ class PieceEmitter:
         again = b.cbranch(b.icmp_signed("<", following, last), head, after)
         # A sum waits for the one before it, unless there are several.
         several = any(c.reorder for c in loop.carries)
-        if self.shared.large and (loop.ragged or loop.extent > _UNROLLED[several]):
+        if not pieces and _vectorised(loop):
+            again.set_metadata("llvm.loop", self.shared.vectorised())
+        elif self.shared.large and (loop.ragged or loop.extent > _UNROLLED[several]):
             again.set_metadata("llvm.loop", self.shared.not_unrolled(4 if several else 1))
         b.position_at_end(after)
 

@@ -49,7 +49,7 @@ def spread(program):
             taken = _nanoseconds(statement)
             chunks = min(int(taken / _CHUNK), _MOST, statement.extent)
             if chunks > 1 and taken >= _WORTH:
-                operations = _operations(statement, program.body[k + 1 :])
+                operations = operations_of(statement, program.body[k + 1 :])
                 if operations is not None and _apart(statement):
                     size = -(-statement.extent // chunks)
                     found[id(statement)] = Spread(size, -(-statement.extent // size), operations)
@@ -65,7 +65,7 @@ def _nanoseconds(statement):
     return _ACCESS
 
 
-def _operations(loop, after):
+def operations_of(loop, after=()):
     """By which operation each carry goes on, or None if one does not, or if what is behind the loop reads something else of it."""
     statements = list(ir.walk(loop.body))
     if any(isinstance(s, (ir.Guard, ir.Run)) or isinstance(s, ir.Loop) and s.ragged for s in statements):

@@ -226,11 +226,10 @@ def recorded(function, carry, element, values, captures, what):
     Returns
     -------
     tape : FinishedTape
-        Its arguments are the vectors of carry and element, as far as these have elements, then captured tensors.
+        Its arguments are the vectors of carry and element, as far as these have elements, then captured tensors; its outputs are
+        the vector of the next carry, then the leaves of the result.
     places : list of int
         Where each captured one begins.
-    outputs : tuple of ndarray or None
-        The vectors of the next carry and of the result where they are constants.
     results : (list, Structure)
         Descriptions of the leaves of the next carry, and the layout of the result.
     stops : bool
@@ -296,12 +295,12 @@ class _Recorder:
         self._compare(after)
         layout = Layout([_described(leaf) for leaf in results if leaf is not None], shape)
         trace.parameters()
-        vectors = [self.carry.pack(leaves), layout.pack([leaf for leaf in results if leaf is not None])]
-        finished = finish(trace, vectors, [True] * len(trace.input_slots))
+        # Results are written where they stay; a carry is short, and often read as one.
+        outputs = [self.carry.pack(leaves), *(as_float64(leaf) for leaf in results if leaf is not None)]
+        finished = finish(trace, outputs, [True] * len(trace.input_slots))
         if trace.cannot or not Rules.closed(finished):
             raise Unrecordable
-        constants = tuple(None if slot else np.array(getattr(v, "_v", v), np.float64) for v, (slot, _) in zip(vectors, finished.outputs))
-        return finished, trace.places, constants, (after, layout, [leaf is None for leaf in results]), bool(stops)
+        return finished, trace.places, (after, layout, [leaf is None for leaf in results]), bool(stops)
 
     def _compare(self, after):
         promoted = {}

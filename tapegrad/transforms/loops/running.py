@@ -135,7 +135,7 @@ class _Call:
                 f"{self.loop.paths[-1].tape.guards[-1].place}. Write such a choice with tg.cond or np.where, or raise tg.config.paths"
             )
         element = rows[len(rows) - 1 - turn if self.reverse else turn] if self.element is not None else np.zeros(0)
-        tape, places, constants, (leaves, results, missing), stops = recorded(
+        tape, places, (leaves, results, missing), stops = recorded(
             self.function, self.carry, self.element, (np.array(carry), np.array(element)), self.captures, self.name
         )
         if self.loop is None:
@@ -146,15 +146,10 @@ class _Call:
             raise StructureError(f"{self.name} returns {results} where it has returned {before}; return the same containers, shapes and dtypes each time")
         inputs = [(base, 0) for base, layout in ((CARRY, self.carry), (ELEMENT, self.element)) if layout is not None and layout.size]
         inputs += [(CAPTURED, 8 * at) for at in places]
-        outputs, kept, fixed = [], [], []
-        for base, output, constant in zip((NEXT, RESULT), tape.outputs, constants):
-            if constant is None:
-                kept.append(output)
-                outputs.append((base, 0))
-            elif constant.size:
-                fixed.append((base, 0, np.ascontiguousarray(constant)))
-        tape.outputs[:] = kept
-        self.loop.paths.append(Path(tape, inputs, outputs, fixed, stops))
+        shapes = [(self.carry.size,), *(shape for shape, _ in results.leaves)]
+        at = 8 * np.cumsum([0, *map(math.prod, shapes[1:])])
+        outputs = [(NEXT, 0), *((RESULT, int(offset)) for offset in at[:-1])]
+        self.loop.paths.append(Path.of(tape, inputs, outputs, shapes, stops))
         values = self._captured()
         self.loop.captured = len(values)
         return values
