@@ -526,11 +526,13 @@ def at_door(row, operands, attrs, integer):
     function = UFUNCS.get(_ROWS.get(row.name, row.name))
     if function is not None and not attrs:
         return function(*operands)
+    if row.name == "astype":
+        return operands[0].astype(**row.keywords(attrs, integer))
     function = FUNCTIONS.get(getattr(np, row.name, None) or getattr(np.linalg, row.name, None))
     if function is not None and not row.linear:
         return function(*operands, **row.keywords(attrs, integer))
     if not (row.linear or row.name == "where") or row.effect == "write":
-        raise _refused(row.name, ", and none writes into a real array" if row.effect == "write" else "")
+        raise _refused(row.name, ", and none writes into a real array" if row.effect == "write" else "") from None
     slots = row.slots(len(operands))
     pairs = [_both(o) if k in slots else (o, o) for k, o in enumerate(operands)]
     return ComplexTensor(*(apply(row, part, attrs, integer=integer) for part in zip(*pairs)))

@@ -236,6 +236,7 @@ def test_what_is_refused():
         (lambda: complex(z[0]), errors.LeaveTapeError, "float"),
         (lambda: tg.zeros(4).__setitem__(0, z[0]), errors.TapegradError, "complex"),
         (lambda: z.astype(float), TypeError, "z.real"),
+        (lambda: tg.astype(z, float), TypeError, "z.real"),
         (lambda: tg.grad(lambda z: z)(1j), errors.NonScalarOutputError, "holomorphic=True"),
         (lambda: tg.elementwise_grad(lambda z: z)(1j), errors.NonScalarOutputError, "real number"),
         (lambda: tg.grad(lambda z: z.real, holomorphic=True)(1j), errors.DtypeError, "holomorphic=True"),
