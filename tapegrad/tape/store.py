@@ -29,7 +29,8 @@ cleared     number of instructions whose values a backward pass has released;
 live_rows   of a retired store: the rows of the tensors that still point to it.
 pinned      how many sweeps are running over the store (a hook may record, and
             even start another): it does not move meanwhile.
-began       when room was made for the first time, or 0.0: a recording that takes long says how far it is.
+began       the thread's own time when room was made for the first time, or 0.0: a recording that takes long says how far it is, and time in
+            which nothing runs, as at a prompt, is no part of that.
 due         number of slots from which on it is to forget what nobody needs: the capacity that it has, or had before it
             grew because it was pinned.
 trace       of a functional recording (`tapegrad.transforms.replay`): what a replay needs
@@ -176,11 +177,11 @@ class Store:
             if not store.pinned:
                 store.due = store.capacity
         store._stage(len(store.tokens))
-        store._tell(time.perf_counter())
+        store._tell(time.thread_time())
         return store
 
     def _tell(self, now):
-        """Say how long the recording is, after two seconds of it, after four, and so on."""
+        """Say how long the recording is, after two seconds of the thread's time, after four, and so on."""
         self.began = self.began or now
         turn = int(now - self.began).bit_length()
         if turn > 1:
