@@ -66,7 +66,7 @@ class Writer:
         self.metas, self.placed = {}, {}
         self.origin = 0
         self._numbers = {}
-        self._known = {key_of(i.entry, i.operands): i.slot for i in tape.items if i.entry.kind == ROW or _is_ufunc(i.entry)}
+        self._known = {self._key(i.entry, i.operands): i.slot for i in tape.items if i.entry.kind == ROW or _is_ufunc(i.entry)}
 
     def reserve(self, more):
         """Make room for `more` instructions."""
@@ -124,8 +124,13 @@ class Writer:
         layout = (tuple(Operand(k) for k in range(len(operands))), {})
         return self._entry(Entry(HOST, Host(function, layout), (), operands, False, 0, laid_out(shape, char)), operands)
 
-    def _entry(self, entry, operands):
+    def _key(self, entry, operands):
         key = key_of(entry, operands)
+        # What is not differentiated again gives one result, whether a derivative passes through it or not.
+        return key if self.again or entry.kind != ROW else key[:-1]
+
+    def _entry(self, entry, operands):
+        key = self._key(entry, operands)
         slot = None if key is None else self._known.get(key)
         if slot is None or self.interleaved and self.origin < slot < self.first:
             for _ in range(continuations(entry, operands) if self.again else 0):

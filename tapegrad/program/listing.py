@@ -57,7 +57,8 @@ def rows(tape):
 def _item(tape, item):
     """Primitive, operands and shape of an entry."""
     entry = item.entry
-    operands = [f"%{o}" if o > 0 else _constant(tape.constants[-1 - o]) for o in item.operands]
+    # (A call of a primitive whose value was recorded through has nothing that computes it.)
+    operands = [f"%{o}" if o > 0 else _constant(tape.constants[-1 - o]) for o in item.operands if o]
     if entry.kind == GUARD:
         how = item.entry.function
         guard = tape.guards[item.number]

@@ -9,6 +9,7 @@ import pytest
 
 import tapegrad as tg
 from tapegrad.common.errors import GuardError, HigherOrderError, MissingRuleError, UnsupportedFunctionError
+from tapegrad.kernel.adjoint import adjoint
 from tests.threads import in_threads
 
 X = np.array([0.3, -1.2, 2.0])
@@ -383,3 +384,20 @@ def test_implicit_solutions():
     close(square(9.0), 1.0 / 6.0)
     with pytest.raises(tg.errors.SingularJacobianError):
         square(0.0)
+
+
+def test_functions_in_a_rule_that_the_value_has_are_computed_once():
+    value = lambda x: x * np.tanh(np.log1p(np.exp(x)))
+
+    def rule(g, result, x):
+        grown = np.exp(x)
+        slope = np.tanh(np.log1p(grown))
+        return g * (slope + x * (1.0 - slope**2) * grown / (1.0 + grown))
+
+    own, counted = tg.custom_vjp(value, rule), {}
+    for name, f in ("own", own), ("in place", value):
+        gradient = tg.grad(lambda x, f=f: np.sum(f(f(x))))
+        np.testing.assert_allclose(gradient(X), tg.grad(lambda x: np.sum(value(value(x))))(X), rtol=1e-13)
+        items = adjoint(gradient.tape(X)).items
+        counted[name] = [sum(item.entry.name == function for item in items) for function in ("exp", "log1p", "tanh")]
+    assert counted["own"] == counted["in place"] == [2, 2, 2]

@@ -69,7 +69,8 @@ class _Call:
         self.loop = None
 
     def run(self, others):
-        start, rows = value_of(self.start), value_of(self.rows)
+        operands, self.start, self.rows = (self.start, self.rows), None, None
+        start, rows = map(value_of, operands)
         # Which path a turn has taken is a byte.
         self.limit = min(255, max(config.paths, len(others)))
         self._meet(start, 0, rows)
@@ -86,12 +87,12 @@ class _Call:
         z = self.loop.run(start, self._captured(), rows, lambda carry, turn, captured, xs: self._meet(carry, turn, xs))
         self.loop.later = self._later
         captured = _packed([tensor for tensor, _ in self.captures])
-        if any(map(tracked, (self.start, captured, self.rows))):
+        if any(map(tracked, (*operands, captured))):
             # Here a rule that is not written in instructions can still send the loop to Python.
             self.loop.adjoints()
         loop = self.loop
         # One window of it has what is told of outside, so that on the way back there are adjoints of nothing else.
-        whole = apply("loop", (self.start, captured, self.rows), (("program", loop),), value=z)[: loop.outputs]
+        whole = apply("loop", (operands[0], captured, operands[1]), (("program", loop),), value=z)[: loop.outputs]
         carry = unflatten(self.carry.structure, self.carry.unpack(whole[: loop.carry] if self.turns else whole))
         layout, missing = self.results
         if not self.turns:

@@ -97,8 +97,12 @@ class Kept(Pool):
         outcome = Outcome(values, tape.structure, gradients, tape)
         stats.sweeps += count
         stats.seconds["replay"] += count * (time.perf_counter() - start)
+        if not callable(backward) and self.kernels.left(backward) <= 1:
+            # A kernel is made now, and has memory of its own.
+            workspace = None
         self._promote(inputs, backward, outcome, workspace, stats)
-        self.give(workspace)
+        if workspace is not None:
+            self.give(workspace)
         return outcome, FINE, None
 
     def as_recorded(self, inputs, values, stats):

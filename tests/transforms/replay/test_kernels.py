@@ -1,5 +1,6 @@
 """When recorded functions become kernels, and that nothing else changes by it."""
 
+import gc
 import logging
 import os
 import subprocess
@@ -18,6 +19,7 @@ from tapegrad.kernel.kernel import Emission
 from tapegrad.kernel.of_tape import TapeKernel
 from tapegrad.kernel.pipeline import rolled
 from tapegrad.optimize.proof import EVALUATIONS
+from tapegrad.program.workspace import Workspace
 from tapegrad.transforms.replay import kernels
 from tapegrad.transforms.replay.kernels import VISITS, Kernels, Options, checked_policy
 from tests.threads import in_threads
@@ -55,6 +57,13 @@ def test_never():
 def test_the_first_path_becomes_a_kernel_at_its_first_call(kernel):
     stats = called(60, kernel=kernel).stats()
     assert stats.kernels == 1 and stats.sweeps == 0 and stats.kernel_calls == 59 and stats.records == 1
+
+
+def test_the_memory_of_sweeps_is_let_go_of_where_a_kernel_answers():
+    for kernel, some in ("never", True), ("always", False):
+        made = called(3, kernel=kernel)
+        tape = made.tape(np.array([0.3, 0.1, -0.4]))
+        assert any(isinstance(thing, Workspace) and thing.tape is tape for thing in gc.get_objects()) == some
 
 
 def branches(x):
