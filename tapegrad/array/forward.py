@@ -23,7 +23,7 @@ from ..tape.places import function_name
 from .differentiable import Differentiable
 from .dual import LEVELS_APART, Dual, as_primal, check_tangent, made, running, zeros_of
 from .objects import joined
-from .record import normalise, tracked
+from .record import constants, normalise, tracked
 from .typing import Between
 
 R = TypeVar("R", bound=Any)
@@ -126,6 +126,11 @@ def _pass(function, arguments, level, lanes, what):
     return values, [_given_out(zeros_of(value, lanes) if tangent is None else tangent) for value, tangent in pairs], structure
 
 
+def _held(f, kwargs):
+    """`f` of its positional arguments alone, the others being constants."""
+    return functools.partial(f, **{name: constants(value) for name, value in kwargs.items()})
+
+
 def jvp(f: Callable[..., R], primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[R, R]:
     """The value of a function and its derivative along one direction: the Jacobian-vector product.
 
@@ -226,7 +231,7 @@ def derivative(f: Between[Any, R]) -> Callable[..., R]:
         with _Level() as level:
             one = np.ones((), getattr(value, "dtype", np.float64))
             seeded = made(value, normalise(one), None, level)
-            _, tangents, structure = _pass(lambda x: f(x, *args, **kwargs), (seeded,), level, None, f"the result of {function_name(f)}")
+            _, tangents, structure = _pass(_held(f, kwargs), (seeded, *map(constants, args)), level, None, f"the result of {function_name(f)}")
             return unflatten(structure, tangents)
 
     return recorded(df, f, derivative)
@@ -275,8 +280,8 @@ def _jacobian(f, args, k, kwargs):
             seeds = np.zeros((lanes, size), dtype)
             seeds[np.arange(count), start + np.arange(count)] = 1.0
             seeded = made(value, seeds.reshape((lanes, *shape)), lanes, level)
-            arguments = (*args[:k], seeded, *args[k + 1 :])
-            _, tangents, structure = _pass(lambda *a: f(*a, **kwargs), arguments, level, lanes, f"the result of {function_name(f)}")
+            arguments = (*map(constants, args[:k]), seeded, *map(constants, args[k + 1 :]))
+            _, tangents, structure = _pass(_held(f, kwargs), arguments, level, lanes, f"the result of {function_name(f)}")
         if before is not None and structure != before:
             raise StructureError(f"the result of {function_name(f)} is {before} at one call and {structure} at the next, with the same arguments")
         chunks.append([t[:count] for t in tangents])

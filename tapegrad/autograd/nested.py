@@ -20,8 +20,9 @@ import numpy as np
 from ..array.differentiable import Differentiable, below
 from ..array.dual import Dual, made, running, zeros_of
 from ..array.forward import jvp
+from ..array.inplace import argument_changed
 from ..array.objects import operand
-from ..array.record import apply, follow_forwarding, nesting_error, normalise, tracked
+from ..array.record import apply, constants, follow_forwarding, nesting_error, normalise, tracked
 from ..array.tensor import Tensor, tensor
 from ..common.dtypes import check_derivative
 from ..common.errors import DtypeError, NonScalarOutputError, SeedShapeError, TapeMismatchError
@@ -150,12 +151,16 @@ class Evaluation(contextlib.ExitStack):
     # -- in ---------------------------------------------------------------------
     def run(self):
         """Make the variables and evaluate the function."""
-        args = list(self.args)
+        args = [arg if k in self.argnums else constants(arg) for k, arg in enumerate(self.args)]
+        kwargs = {name: constants(value) for name, value in self.kwargs.items()}
         for k, (leaves, structure) in zip(self.argnums, self.flattened):
             variables = [self._variable(leaf, f"argument {k}{name}") for leaf, name in zip(leaves, leaf_names(structure))]
             self.variables += variables
             args[k] = unflatten(structure, variables)
-        self.results, self.structure = flatten(self.function(*args, **self.kwargs))
+        given = [(base, base._v) for base in self.bases]
+        self.results, self.structure = flatten(self.function(*args, **kwargs))
+        if any(base is not b or base._v is not v for base, (b, v) in zip(self.bases, given)):
+            raise argument_changed()
         return self
 
     def _variable(self, x, what):

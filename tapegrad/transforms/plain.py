@@ -11,12 +11,11 @@ import sys
 
 import numpy as np
 
-from ..array.record import normalise, plain, tracked
+from ..array.record import constants, normalise, plain
 from ..array.tensor import Tensor
 from ..autograd.backward import sweep_back, sweep_straight
 from ..autograd.hooks import accumulate
 from ..autograd.recording import check_result, differentiable, refuse_captured, refuse_complex, refuse_outer
-from ..common.dtypes import readable
 from ..common.errors import NonScalarOutputError, StructureError
 from ..common.tree import LEAF, flatten, leaf_names, unflatten
 from ..tape.meta import meta_of
@@ -62,7 +61,7 @@ def _answer(call, function, args, kwargs, argnums, has_aux, scalar):
     variables = []
     arguments = [call.argument(k, value, variables if k in argnums else None) for k, value in enumerate(args)]
     if kwargs:
-        kwargs = {name: _constant(value) for name, value in kwargs.items()}
+        kwargs = {name: constants(value) for name, value in kwargs.items()}
     call.state.variables = (*call.outer, *variables)
     result = function(*arguments, **kwargs)
     call.state.variables = call.outer
@@ -130,7 +129,7 @@ class _Call:
         """What the function gets for positional argument `k`; a variable, or several, are added to `variables`."""
         kind = type(value)
         if variables is None:
-            return value if kind is float or kind is int else _constant(value)
+            return value if kind is float or kind is int else constants(value)
         if kind is float or kind is np.ndarray and value.dtype.char == "d" and value.dtype.isnative:
             variables.append(self._variable(value))
             return variables[-1]
@@ -160,24 +159,6 @@ def _references(call):
 _probe = object.__new__(_Call)
 _probe.store = object()
 _ALONE = _references(_probe)
-
-
-def _constant(value):
-    """What the function gets for an argument that is not differentiated: its arrays are copies, those of floats as constant tensors."""
-    leaves, structure = flatten(value)
-    if not any(isinstance(leaf, (np.ndarray, Tensor)) for leaf in leaves):
-        return value
-    return unflatten(structure, [_own(leaf) for leaf in leaves])
-
-
-def _own(leaf):
-    if isinstance(leaf, Tensor) and not tracked(leaf):
-        return plain(leaf._v if type(leaf._v) is float else leaf._v.copy())
-    if isinstance(leaf, np.ndarray):
-        # Of a class of its own it stays what it is.
-        floats = leaf.dtype.char in "df" and type(leaf) in (np.ndarray, np.memmap)
-        return plain(normalise(np.array(readable(leaf), order="C"))) if floats else leaf.copy(order="K")
-    return leaf
 
 
 def checked(results, structure, function, store, has_aux, scalar, plain=False):

@@ -117,3 +117,19 @@ def test_in_nopython_code_and_from_the_cache_of_numba(tmp_path):
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2]), "NUMBA_CACHE_DIR": str(tmp_path)}
     runs = [subprocess.run([sys.executable, str(module)], capture_output=True, text=True, env=environment, check=True).stdout.split() for _ in range(2)]
     assert runs[0][0] == runs[1][0] and float(runs[0][0]) < 1e-14 and [run[1] for run in runs] == ["0", "1"]
+
+
+@pytest.mark.long
+def test_an_argument_that_is_stored_into_is_the_same_in_each_run():
+    def f(x, y):
+        y *= 2.0
+        return np.sum(x * x * y)
+
+    def rows(x, y):
+        y *= 2.0
+        return x * x * y
+
+    x, y = np.arange(1.0, 21.0), np.ones(20)
+    np.testing.assert_allclose(tg.njit_hessian(f)(x, y), 4.0 * np.eye(20))
+    np.testing.assert_allclose(tg.njit_jacobian(rows, mode="reverse")(x, y), np.diag(4.0 * x))
+    np.testing.assert_array_equal(y, np.ones(20))

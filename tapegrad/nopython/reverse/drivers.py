@@ -91,9 +91,9 @@ class Reverse:
         if request.kind == "vjp":
             seed = _float_seed(seed)
         others = [k for k in range(count) if k not in request.argnums]
-        names = [*[f"x{j}" for j in range(len(leaves.types))], *[f"a{k}" for k in others]]
+        names = [*[f"x{j}" for j in range(len(leaves.types))], *[f"y{k}" for k in others]]
         x = {j: f"x{j}" for j in range(len(leaves.types))}
-        call = ", ".join(leaves.text(leaves.forms[k], x) if k in leaves.forms else f"a{k}" for k in range(count))
+        call = ", ".join(leaves.text(leaves.forms[k], x) if k in leaves.forms else f"y{k}" for k in range(count))
         made = Made(request.function, names, f"f({call})", list(x), leaves.arrays, False, leaves.scope, lanes, request.memory)
         dispatcher = made.function()
         tys = [arena_type, seed, *leaves.types, *[argument_types[k] for k in others], *[leaves.types[j] for j in leaves.arrays]]
@@ -103,7 +103,7 @@ class Reverse:
         #: binds the differentiated arguments, copies of arrays that the function stores into, and gradients of zeros
         self.start = [f"x{j} = " + (f"{value}.copy()" if f"x{j}" in changed and not lanes and value == value.split(".")[0] else value)
                       for j, value in enumerate(leaves.values)]  # fmt: skip
-        self.start += [f"a{k} = a{k}.copy()" for k in others if f"a{k}" in changed]
+        self.start += [f"y{k} = a{k}" + ".copy()" * (f"y{k}" in changed) for k in others]
         self.zeros = [f"s{j} = np.zeros(x{j}.shape, x{j}.dtype)" for j in leaves.arrays]
         self.values = ", ".join([*names, *[f"s{j}" for j in leaves.arrays]])
         self.names = {"np": np, "sweeps": caught(dispatcher, len(tys) - 1, arena=True), **leaves.scope}
