@@ -58,7 +58,7 @@ def _solve(a, b):
         def solve(a, b):
             p = _primals(a)
             x = np.linalg.solve(p, _primals(b))
-            out = np.empty(x.shape, token)
+            out = np.empty_like(x, token)
             for lane in range(lanes):
                 _joined(token, out, x, np.linalg.solve(p, _tangents(b, lane) - np.dot(_tangents(a, lane), x)), lane)
             return out
@@ -79,7 +79,7 @@ def _of_matrix(function, tangent):
         def matrix(a):
             p = _primals(a)
             x = function(p)
-            inverse, out = np.linalg.inv(x if of_result else p), np.empty(x.shape, token)
+            inverse, out = np.linalg.inv(x if of_result else p), np.empty_like(x, token)
             for lane in range(lanes):
                 _joined(token, out, x, tangent(x, inverse, _tangents(a, lane)), lane)
             return out

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import numpy as np
 from numba import types
-from numba.extending import overload
+from numba.extending import overload, register_jitable
 
 from .builtins import as_dual
 from .types import DualType, Token, compiled_only, contains_dual, is_dual_array
 
 #: Constructors of arrays of which no element comes from an argument.
 EMPTY = (np.zeros, np.empty, np.ones, np.zeros_like, np.empty_like, np.ones_like, np.eye, np.identity)
+#: Constructors that take their dtype from an array, if they are not given one.
+LIKE = (np.zeros_like, np.empty_like, np.ones_like)
 #: Functions whose result is memory of its own, and made dual after the call.
 FRESH = (*EMPTY, np.full, np.full_like, np.array, np.linspace, np.arange, np.copy)
 
@@ -30,7 +32,7 @@ def _promoted(token, value):
         return lambda token, value: value
 
     def copied(token, value):
-        out = np.empty(value.shape, token)
+        out = np.empty_like(value, token)
         for i in np.ndindex(value.shape):
             out[i] = value[i]
         return out
@@ -49,24 +51,25 @@ def holds_floats(dtype):
     return isinstance(dtype, types.DTypeSpec) and isinstance(dtype.dtype, (types.Float, DualType))
 
 
+@register_jitable
+def _filled(out, value):
+    for i in np.ndindex(out.shape):
+        out[i] = value
+    return out
+
+
 @overload(np.full, target="cpu")
 def _full(shape, fill_value, dtype=None):
     if isinstance(fill_value, DualType) and holds_floats(dtype):
         token = Token(fill_value.lanes)
-
-        def full(shape, fill_value, dtype=None):
-            out = np.empty(shape, token)
-            for i in np.ndindex(out.shape):
-                out[i] = fill_value
-            return out
-
-        return full
+        return lambda shape, fill_value, dtype=None: _filled(np.empty(shape, token), fill_value)
 
 
 @overload(np.full_like, target="cpu")
 def _full_like(a, fill_value, dtype=None):
-    if isinstance(a, types.Array) and isinstance(fill_value, DualType):
-        return lambda a, fill_value, dtype=None: np.full(a.shape, fill_value, dtype)
+    if isinstance(a, types.Array) and isinstance(fill_value, DualType) and holds_floats(dtype):
+        token = Token(fill_value.lanes)
+        return lambda a, fill_value, dtype=None: _filled(np.empty_like(a, token), fill_value)
 
 
 @overload(array)

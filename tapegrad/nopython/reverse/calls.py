@@ -157,7 +157,7 @@ _ROWS = (
     ((np.diag,), None, "a", _diagonal),
     ((np.diff,), None, "a", lambda dims, axis: {0: ["SA[1:] += W", "SA[:-1] -= W"]} if dims == [1] else None),
     ((np.roll,), None, "a shift", lambda dims, axis: {0: ["SA += np.roll(W, -B)"]}),
-    ((np.full, np.full_like), None, "shape fill dtype", lambda dims, axis: {1: ["b += np.sum(W)"]}),
+    ((np.full, np.full_like), None, "shape fill dtype", lambda dims, axis: {0: [], 1: ["b += np.sum(W)"]}),
     ((np.linspace,), None, "start stop num", _between),
     ((np.concatenate,), None, "*arrays", _joined),
     ((np.interp,), None, "x xp fp", _interp),

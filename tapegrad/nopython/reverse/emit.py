@@ -13,7 +13,7 @@ import numpy as np
 from numba import types
 
 from ...codegen.numba_inside import compute_cfg_from_blocks, ir
-from ..allocate import FRESH, array, promoted
+from ..allocate import FRESH, LIKE, array, promoted
 from ..rewrite import among
 from ..types import Token
 from . import runtime
@@ -189,10 +189,14 @@ class Sweeps(Adjoints):
         self.out.append(last)
 
     def _promoted(self, s):
-        """A statement that makes an array of dual numbers, if it makes one of floats that depend on the arguments."""
+        """A statement that makes an array of dual numbers if it makes one of floats that depend on the arguments, and of floats if they do not."""
         e = getattr(s, "value", None)
-        if not is_expr(e, "call") or not self._depends(s.target.name) or not among(self.p.callee(e), FRESH):
+        if not is_expr(e, "call") or not among(self.p.callee(e), FRESH):
             return s
+        if not self._depends(s.target.name):
+            if among(self.p.callee(e), LIKE) and len(e.args) == 1 and not e.kws and is_float(self.p.type(s.target.name).dtype):
+                e = ir.Expr.call(e.func, e.args, (*e.kws, ("dtype", self.p.var(self.global_(np.float64)))), s.loc)
+            return ir.Assign(e, s.target, s.loc)
         function = self.p.var(self.global_(array)) if self.p.callee(e) is np.array else e.func
         made = self.put(ir.Expr.call(function, e.args, e.kws, s.loc))
         return ir.Assign(self.p.var(self.call(promoted, self.global_(self.token), made)), s.target, s.loc)
