@@ -21,11 +21,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
+
 from . import ir
 from .passes.accesses import apart
 
-#: Nanoseconds, about: of a cheap operation in a vector, of another function, of an access to memory.
-_CHEAP, _FUNCTION, _ACCESS = 0.015, 2.5, 0.06
+#: Nanoseconds, about: of a cheap operation in a vector, of another function, of an access to what caches hold, and to what they do not.
+_CHEAP, _FUNCTION, _NEAR, _FAR = 0.015, 2.5, 0.06, 0.25
+#: Bytes that caches hold, at least.
+_CACHED = 1 << 21
 #: Nanoseconds that a loop takes to be spread, and that a chunk takes, at least; chunks of a loop, at most.
 _WORTH, _CHUNK, _MOST = 150_000, 25_000, 128
 #: What begins a chunk, of carries that go on by these operations.
@@ -46,7 +50,9 @@ def spread(program):
     found = {}
     for k, statement in enumerate(program.body):
         if isinstance(statement, ir.Loop) and not statement.ragged:
-            taken = _nanoseconds(statement)
+            buffers = {buffer for inner in ir.walk(statement.body) for buffer, *_ in ir.touched(inner)}
+            held = sum(buffer.size * np.dtype(buffer.char).itemsize for buffer in buffers if buffer.within is not statement)
+            taken = _nanoseconds(statement, _NEAR if held < _CACHED else _FAR)
             chunks = min(int(taken / _CHUNK), _MOST, statement.extent)
             if chunks > 1 and taken >= _WORTH:
                 operations = operations_of(statement, program.body[k + 1 :])
@@ -56,13 +62,13 @@ def spread(program):
     return found
 
 
-def _nanoseconds(statement):
-    """What a statement takes."""
+def _nanoseconds(statement, access):
+    """What a statement takes, with so much for an access to memory."""
     if isinstance(statement, ir.Loop):
-        return statement.total * sum(map(_nanoseconds, statement.body))
+        return statement.total * sum(_nanoseconds(inner, access) for inner in statement.body)
     if isinstance(statement, ir.Let):
         return sum(_CHEAP if node.op in ir.CHEAP else _FUNCTION for node in ir.nodes(statement.expr) if node.op not in ("arg", "const"))
-    return _ACCESS
+    return access
 
 
 def operations_of(loop, after=()):
