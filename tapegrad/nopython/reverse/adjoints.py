@@ -40,6 +40,12 @@ def add_unit(shadow, row):
 
 
 @numba.njit(**INNER)
+def settle(shadow, index, total, some):
+    if some:
+        shadow[index] += total
+
+
+@numba.njit(**INNER)
 def copied(a):
     return a.copy()
 
@@ -204,6 +210,9 @@ class Adjoints(Activity):
         """Adjoint statements of a block, its phis left out."""
         self.begin(label, reader)
         body = self.p.blocks[label].body
+        self.plan.at = (label, len(body))
+        for s in self.plan.settled.get(label, ()):
+            self._settle(s)
         for k in range(len(body) - 1, -1, -1):
             s = body[k]
             self.plan.at = (label, k)
@@ -265,12 +274,31 @@ class Adjoints(Activity):
         elif self.rule(s) is not None:
             self._call(s, w, z)
         elif is_expr(e, "getitem") and is_array(p.type_of(e.value.name)):
+            self.used = True
+            if id(s) in self.plan.sums:
+                total, some = self.sum_of(s)
+                self.assign(total, p.var(self.call(runtime.plus, total, w)))
+                self.assign(some, p.var(self.global_(True)))
+                return
             shadow, index = p.var(self.val(self.shadow[e.value.name])), p.var(self.val(e.index.name))
             sum_ = self.call(runtime.plus, self.put(ir.Expr.getitem(shadow, index, p.loc)), w)
             self.out.append(ir.SetItem(shadow, index, p.var(sum_), p.loc))
-            self.used = True
         else:
             refuse_unknown(s)
+
+    def sum_of(self, s):
+        """Names of the sum of the adjoints of a load in all turns of a loop, and of whether there was one."""
+        return f"sum.{self.plan.sums[id(s)]}", f"some.{self.plan.sums[id(s)]}"
+
+    def empty(self, s):
+        """Let such a sum begin."""
+        for name, start in zip(self.sum_of(s), (0.0, False)):
+            self.assign(name, self.p.var(self.global_(start)))
+
+    def _settle(self, s):
+        self.call(settle, self.val(self.shadow[s.value.value.name]), self.val(s.value.index.name), *self.sum_of(s))
+        self.empty(s)
+        self.used = True
 
     def _scalar(self, operation, z, w):
         if operation.row == "divide":  # by the quotient itself, which is at hand

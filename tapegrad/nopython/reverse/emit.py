@@ -94,6 +94,8 @@ class Sweeps(Adjoints):
         if "backward" in sweeps:
             for n in numbers:
                 self.assign(f"d.{n}", p.var(self.global_(0.0)))
+            for s in sum(self.plan.settled.values(), []):
+                self.empty(s)
             if "forward" not in sweeps and p.root.frame:
                 self._pop(p.root)
         first = self.made[p.entry].body

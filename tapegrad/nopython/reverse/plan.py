@@ -26,6 +26,7 @@ from .segments import Segments, arrays_of, outermost
 from .statements import is_expr, is_phi, reads
 
 ENDLESS = 1 << 40
+_FIXED = ("binop", "unary", "build_tuple", "cast")
 _AGAIN = ("binop", "inplace_binop", "unary", "getattr", "build_tuple", "static_getitem", "cast", "exhaust_iter")
 
 
@@ -52,6 +53,7 @@ class Plan:
                         self.items[name] = loop
         self._locals()
         self._writes()
+        self._sums()
         self.repeated = {loop: {self.r.group(n) for n in arrays_of(p, loop)} for loop in outermost(p)} if sweeps.memory else {}
         self.segments, self.put_back = {}, set()
         while True:
@@ -117,6 +119,32 @@ class Plan:
             if isinstance(p.type_of(name), types.Array) and not r.aliases(s):
                 self.born.setdefault(r.group(name), []).append(label)
         self.place = {id(s): (label, k) for label, k, s in p.statements()}
+
+    def _sums(self):
+        """Loads in a loop of an element that is the same in each turn, and that the loop does not store into.
+
+        Their adjoints are summed up in a variable, and added to the shadow where the reverse sweep leaves the loop: to add to memory in each turn
+        takes two to three times as long, for each addition waits for the one before.
+        """
+        p, r = self.p, self.r
+        #: id of the load -> number of its sum; preheader of the loop -> loads
+        self.sums, self.settled = {}, {}
+        for label, _, s in p.statements():
+            e = getattr(s, "value", None)
+            if is_expr(e, "getitem") and is_float(p.type_of(s.target.name)) and isinstance(p.type_of(e.value.name), types.Array) and r.active(s.target.name):
+                writes, outermost = {b for b, _ in self.written.get(r.group(e.value.name), ())}, None
+                for loop in reversed(p.chain[label]):
+                    if writes & loop.body or not all(self._fixed(n, loop) for n in reads(s)):
+                        break
+                    outermost = loop
+                if outermost is not None:
+                    self.sums[id(s)] = len(self.sums)
+                    self.settled.setdefault(outermost.preheader, []).append(s)
+
+    def _fixed(self, name, loop):
+        """Whether a value is the same in each turn: it comes from outside of the loop, or is computed from what does by arithmetic alone."""
+        label, s = self.p.defs.get(name, (None, None))
+        return label not in loop.body or is_expr(s.value) and s.value.op in _FIXED and self.p.pure(s) and all(self._fixed(n, loop) for n in reads(s))
 
     def reach(self, starts, avoid=None):
         seen, work = set(), list(starts)
