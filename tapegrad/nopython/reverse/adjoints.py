@@ -15,7 +15,7 @@ from ...rules import lang as L
 from . import runtime
 from .activity import Activity, refuse_unknown
 from .refusal import Refused
-from .rows import INNER, Tree, elementwise, is_array, is_float, kernel
+from .rows import CHEAP, INNER, Tree, elementwise, is_array, is_float, kernel
 from .statements import clone, is_expr, is_phi
 
 _ONE = L.Expr.lift(1.0)
@@ -62,16 +62,23 @@ class Adjoints(Activity):
 
     # ---- array expressions ------------------------------------------------------------------
     def _find_inside(self):
-        """Arrays that are only a step inside one array expression of one block, with their operations."""
+        """Arrays that are only a step inside one array expression of one block, or are only stored there, with their operations."""
         p, self.inside = self.p, {}
         for label, block in p.blocks.items():
             writes = [k for k, s in enumerate(block.body) if isinstance(s, ir.SetItem) or self.changed_by(s)]
             for k, s in enumerate(block.body):
                 uses = self.uses.get(s.target.name, []) if isinstance(s, ir.Assign) and is_array(p.type_of(s.target.name)) else []
-                if len(uses) != 1 or uses[0][0] != label or not isinstance(uses[0][2], ir.Assign):
+                if len(uses) != 1 or uses[0][0] != label:
                     continue
                 operation, (_, at, user) = elementwise(p, s), uses[0]
-                if operation and not any(k < w < at for w in writes) and (elementwise(p, user) and is_array(p.type_of(user.target.name)) or self.total(user)):
+                if not operation or any(k < w < at for w in writes):
+                    continue
+                if isinstance(user, ir.SetItem):
+                    # (What is dear is kept.)
+                    fits = operation.row in CHEAP or operation.row == "divide"
+                else:
+                    fits = isinstance(user, ir.Assign) and (elementwise(p, user) and is_array(p.type_of(user.target.name)) or self.total(user))
+                if fits:
                     self.inside[s.target.name] = operation
 
     def total(self, s):
@@ -356,25 +363,27 @@ class Adjoints(Activity):
         self.used = True
 
     def _store(self, s):
-        p = self.p
+        p, w = self.p, None
         if self.active(s.target.name):
             self.used = True
             shadow, index = p.var(self.val(self.shadow[s.target.name])), p.var(self.val(s.index.name))
             w = self.put(ir.Expr.getitem(shadow, index, p.loc))
-            zero = self.global_(0.0)
-            old = p.types[self.before[id(s)][0]]
-            if not isinstance(old, types.Array):
-                self.out.append(ir.SetItem(shadow, index, p.var(zero), p.loc))
+            several = isinstance(p.types[self.before[id(s)][0]], types.Array)
+            w = self.call(copied, w) if several else w
+            self.out.append(ir.SetItem(shadow, index, p.var(self.global_(0.0)), p.loc))
+            if not several:
                 self.pass_on(s.value.name, w)
-            else:
-                w = self.call(copied, w)
-                self.out.append(ir.SetItem(shadow, index, p.var(zero), p.loc))
-                if self.active(s.value.name):
-                    self._tree(Tree(s.value.name, {}), w, old.ndim)
+                w = None
         if self.restored(s):
             self.used = True
             target, index = p.var(self.val(s.target.name)), p.var(self.val(s.index.name))
             self.out.append(ir.SetItem(target, index, p.var(self.val(self.before[id(s)][0])), p.loc))
+        if w is not None and self.active(s.value.name):
+            inside = self.inside.get(s.value.name)
+            if inside:
+                # What it was computed from is read where it was computed, before the store.
+                self.plan.at = self.plan.place[id(p.defs[s.value.name][1])]
+            self._tree(Tree(inside or s.value.name, self.inside), w, p.types[self.before[id(s)][0]].ndim)
 
     def restored(self, s):
         return id(s) in self.plan.put_back
