@@ -45,7 +45,9 @@ from numba.core.sigutils import normalize_signature
 from numba.core.typeconv import Conversion
 from numba.core.typing import npydecl
 from numba.core.typing.templates import AbstractTemplate, AttributeTemplate, infer_global, signature
+from numba.extending import overload
 from numba.np.arrayobj import make_array, populate_array
+from numba.np.ufunc.dufunc import DUFunc
 
 #: Options of ``@njit`` that say what the code means; the others are about its wrapping.
 _OPTIONS = ("error_model", "fastmath", "boundscheck")
@@ -53,13 +55,25 @@ _OPTIONS = ("error_model", "fastmath", "boundscheck")
 
 def meaning(function):
     """The options that say what a dispatcher's code means; of a Python function none."""
-    options = getattr(function, "targetoptions", {})
-    return {name: options[name] for name in _OPTIONS if name in options}
+    options = getattr(getattr(function, "_dispatcher", function), "targetoptions", {})
+    return {name: options[name] for name in _OPTIONS if options.get(name) is not None}
+
+
+def of_numbers(function):
+    """The Python function of a vectorized one."""
+    return function._dispatcher.py_func
 
 
 def typing_context():
     """What Numba knows of the types of functions, as CPU code."""
     return cpu_target.typing_context
+
+
+def overload_now(function, by_types):
+    """`numba.extending.overload`, for code that is being compiled."""
+    overload(function)(by_types)
+    typing_context().refresh()
+    target_context().refresh()
 
 
 def target_context():

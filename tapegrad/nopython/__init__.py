@@ -10,6 +10,7 @@ called.  In the order in which to read:
 `types`      the dual number as a Numba type.
 `scalars`    operations on it, from the rules table; `builtins`, Python's builtins, ways in and out.
 `arrays`     arrays of dual numbers; `algebra`, linear algebra and tables; `broadcast`, a dual number beside an array in a fused expression.
+`vectorized` functions of ``@numba.vectorize`` as loops over functions of numbers.
 `rewrite`    a pass over Numba's IR that makes a user's function fit for dual numbers; `allocate`, constructors of arrays.
 `compile`    the user's function compiled with these passes, and failures explained.
 """

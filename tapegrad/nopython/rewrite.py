@@ -44,6 +44,7 @@ from numba.extending import is_jitted
 from ..codegen.numba_inside import define_anew, ir, new_pass
 from .allocate import EMPTY, FRESH, array, promoted
 from .types import Token, contains_dual
+from .vectorized import fitted, is_vectorized
 
 #: Attributes that say nothing about the elements.
 _PASSIVE = ("shape", "ndim", "size", "dtype", "strides", "itemsize")
@@ -183,18 +184,24 @@ class Activity:
             self.mark(method.value)
 
 
-def _edit(s, bound, promotion, func_ir, activity, users, variant, kept):
+def _edit(s, bound, promotion, func_ir, activity, users, variant, kept, lanes):
     """Rewrite the value of one assignment."""
     expr, loc, active = s.value, s.loc, activity.has(s.target)
     if expr.op == "build_list" and active:
         s.value = ir.Expr.build_list([bound("item", promotion(v, loc), loc) for v in expr.items], loc)
+    elif expr.op in ("binop", "unary") and active and not any(map(activity.has, expr.list_vars())):
+        # Of plain numbers, and something active is stored into it, or takes its place.
+        s.value = promotion(bound("fresh", expr, loc), loc)
     elif expr.op == "call":
         function = resolve(func_ir, expr.func)
-        if active and among(function, FRESH):
+        if active and (among(function, FRESH) or isinstance(function, np.ufunc) and not any(map(activity.has, expr.list_vars()))):
             if function is np.array:
                 # (Numba writes `np.array` of a list out, for dtypes that NumPy has.)
                 expr = ir.Expr.call(bound("array", ir.Global("array", array, loc), loc), expr.args, expr.kws, loc)
             s.value = promotion(bound("fresh", expr, loc), loc)
+        elif is_vectorized(function) and any(map(activity.has, expr.list_vars())):
+            stub = bound("vectorized", ir.Global("vectorized", fitted(function, lanes, variant), loc), loc)
+            s.value = ir.Expr.call(stub, expr.args, expr.kws, loc, vararg=expr.vararg)
         elif function is not None and users(function):
             operands = [*expr.args, *[v for _, v in expr.kws], *([expr.vararg] if expr.vararg else [])]
             if active or any(map(activity.has, operands)):
@@ -249,7 +256,7 @@ def dual_pass(lanes, returns, dispatcher):
 
             for s in block.body:
                 if isinstance(s, ir.Assign) and isinstance(s.value, ir.Expr):
-                    _edit(s, bound, promotion, func_ir, activity, users, variant, kept)
+                    _edit(s, bound, promotion, func_ir, activity, users, variant, kept, lanes)
                 body.append(s)
             block.body = body
         for block in func_ir.blocks.values():

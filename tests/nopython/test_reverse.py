@@ -351,7 +351,7 @@ def test_programs_made_at_random_agree_with_dual_numbers(seed):
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("seed", [*range(3, 14), 25])
+@pytest.mark.parametrize("seed", [*range(3, 14), 25, 1008, 1012, 20020, 20079])
 def test_more_programs_made_at_random(seed):
     error, text = difference(seed)
     assert error <= 1e-12, text

@@ -23,9 +23,11 @@ QUICK = (programs.whiles, programs.helpers)
 def table(x):
     xp, fp = np.array([-1.0, 0.0, 0.5 + 0.1 * x[6], 2.0]), np.array([x[0], x[1], x[2] * x[3], x[4]])
     k = np.searchsorted(xp, x[5])
+    plain = -2.0 * np.ones(3)
+    plain[1] += x[2]
     square = x[:4].reshape(2, 2)
     turned = np.full_like(square.T, x[1]).T.reshape(4)[0] * (np.zeros_like(square.T) + square)
-    return np.interp(x[5], xp, fp) + x[k] * x[5] + np.sum(np.roll(x, 1)[:3] * np.diff(np.linspace(x[0], x[1] * x[2], 4))) + turned[1, 0]
+    return np.interp(x[5], xp, fp) + x[k] * x[5] + np.sum(np.roll(x, 1)[:3] * np.diff(np.linspace(x[0], x[1] * x[2], 4))) + turned[1, 0] * np.sum(plain * plain)
 
 
 def matrices(x):

@@ -148,7 +148,7 @@ class Activity:
     def _find_groups(self):
         p, self.same = self.p, {}
         pairs = [(b, s.target.name) for _, _, s in p.statements() if isinstance(s, ir.Assign) for b in self.aliases(s)]
-        if self.apart:  # the caller may hand the same memory twice
+        if self.apart and p.shared:  # the caller may hand the same memory twice
             shadows = sum(is_array(p.type_of(self.args[k])) for k in self.seeds)
             arrays = [n for n in self.args[: len(self.args) - shadows] if isinstance(p.type_of(n), types.Array)]
             pairs += [(a, b) for a in arrays for b in arrays if p.type(a).dtype == p.type(b).dtype]

@@ -177,7 +177,9 @@ class Made:
     def _program(self, state, seeds):
         if self.program:
             return self.program(state)
-        return threaded(Program(state.func_ir, state.typemap), seeds, self.apart, self.user)
+        program = Program(state.func_ir, state.typemap)
+        program.shared = not hasattr(self.user, "fills")
+        return threaded(program, seeds, self.apart, self.user)
 
 
 def compiled(made, dispatcher, argument_types):

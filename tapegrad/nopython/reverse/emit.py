@@ -20,7 +20,7 @@ from . import runtime
 from .adjoints import Adjoints, copied
 from .plan import Plan
 from .program import Loop
-from .rows import is_float
+from .rows import is_array, is_float
 from .statements import clone, is_expr, is_phi, reads
 
 BOTH = ("forward", "backward")
@@ -193,14 +193,19 @@ class Sweeps(Adjoints):
     def _promoted(self, s):
         """A statement that makes an array of dual numbers if it makes one of floats that depend on the arguments, and of floats if they do not."""
         e = getattr(s, "value", None)
-        if not is_expr(e, "call") or not among(self.p.callee(e), FRESH):
+        if is_expr(e, "binop") or is_expr(e, "unary") or is_expr(e, "call") and isinstance(self.p.callee(e), np.ufunc):
+            made = is_array(self.p.type_of(s.target.name)) and not any(map(self._depends, reads(s)))
+        else:
+            made = is_expr(e, "call") and among(self.p.callee(e), FRESH)
+        if not made:
             return s
         if not self._depends(s.target.name):
-            if among(self.p.callee(e), LIKE) and len(e.args) == 1 and not e.kws and is_float(self.p.type(s.target.name).dtype):
+            if is_expr(e, "call") and among(self.p.callee(e), LIKE) and len(e.args) == 1 and not e.kws and is_float(self.p.type(s.target.name).dtype):
                 e = ir.Expr.call(e.func, e.args, (*e.kws, ("dtype", self.p.var(self.global_(np.float64)))), s.loc)
             return ir.Assign(e, s.target, s.loc)
-        function = self.p.var(self.global_(array)) if self.p.callee(e) is np.array else e.func
-        made = self.put(ir.Expr.call(function, e.args, e.kws, s.loc))
+        if is_expr(e, "call") and self.p.callee(e) is np.array:
+            e = ir.Expr.call(self.p.var(self.global_(array)), e.args, e.kws, s.loc)
+        made = self.put(e)
         return ir.Assign(self.p.var(self.call(promoted, self.global_(self.token), made)), s.target, s.loc)
 
     def _assign_phis(self, label):

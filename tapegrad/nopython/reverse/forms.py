@@ -9,6 +9,7 @@ import numpy as np
 from numba import types
 
 from ...codegen.numba_inside import ir
+from ..vectorized import converted, is_vectorized, loops, numbers
 from . import runtime
 from .refusal import Refused
 from .statements import is_expr, reads
@@ -91,10 +92,33 @@ class Forms:
         elif function is numba.prange:
             self.pranges.add((loc.filename, loc.line))
             s.value = ir.Expr.call(self.var(self.assign(body, ir.Global("range", range, loc))), e.args, (), loc)
+        elif is_vectorized(function):
+            self._vectorized(body, s, e, function)
         elif function is np.array and len(e.args) == 1:
             items = self._items(e.args[0].name)
             if items is not None and isinstance(self.types[s.target.name].dtype, types.Float):
                 s.value = self._array_of(body, items, self.types[s.target.name])
+
+    def _vectorized(self, body, s, e, function):
+        """A call of the function of numbers, or of loops that fill a new array."""
+        names = [v.name for v in e.args]
+        tys = [self.type(n) for n in names]
+        why = converted(function, tys) if len(names) == function.nin else "it is given an array for its result"
+        ty = self.type(s.target.name)
+        if why is None and isinstance(ty, types.Array) and (ty.dtype != types.float64 or ty.layout != "C"):
+            why = "a vectorized function gives an array that is not of float64 in C order"
+        if why:
+            raise Refused(why, s.loc)
+        if not isinstance(ty, types.Array):
+            s.value = ir.Expr.call(self.var(self.assign(body, ir.Global("vectorized", numbers(function), s.loc))), e.args, (), s.loc)
+            return
+        arrays = [(n, t) for n, t in zip(names, tys) if isinstance(t, types.Array)]
+        shapes = [self.assign(body, ir.Expr.getattr(self.var(n), "shape", s.loc), types.UniTuple(types.int64, t.ndim)) for n, t in arrays]
+        shape = self.call(body, np.broadcast_shapes, shapes, types.UniTuple(types.int64, ty.ndim))
+        out = self.call(body, np.empty, [shape], ty)
+        dims = tuple(t.ndim if isinstance(t, types.Array) else None for t in tys)
+        self.call(body, loops(numbers(function), dims), [out, *names], types.int64)
+        s.value = self.var(out)
 
     def _items(self, name):
         """The names that a list or tuple is written of, rows of names for nested ones, or None."""

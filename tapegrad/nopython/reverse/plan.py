@@ -177,7 +177,7 @@ class Plan:
     def _wanted(self, s, label, k):
         """Whether an earlier load of the same array is repeated by the reverse sweep."""
         group = self.r.group(s.target.name)
-        if self.r.apart and any(self.r.group(a) == group for a in self.r.args):
+        if self.r.apart and self.p.shared and any(self.r.group(a) == group for a in self.r.args):
             return True  # the caller may have read it before
         born = self.born.get(group, [])
         avoid = born[0] if len(born) == 1 else None

@@ -54,6 +54,8 @@ class Loop:
 class Program(Forms):
     #: whether this is a part of a function, whose arrays are met afterwards
     part = False
+    #: whether two arrays among the arguments may be the same memory
+    shared = True
 
     def __init__(self, func_ir, typemap, made=0, pranges=()):
         self.ir, self.types = func_ir, dict(typemap)

@@ -1,0 +1,97 @@
+"""Functions of ``@numba.vectorize`` inside of others: the user's function of numbers, or loops over it where operands are arrays."""
+
+from __future__ import annotations
+
+import functools
+import weakref
+
+import numba
+import numpy as np
+from numba import types
+
+from ..codegen.numba_inside import DUFunc, meaning, of_numbers, overload_now
+from ..common.errors import UnsupportedInNumbaError
+from .types import Token, compiled_only, element, primal_type
+
+_NUMBERS, _FITTED = weakref.WeakKeyDictionary(), weakref.WeakKeyDictionary()
+
+
+def is_vectorized(function):
+    return isinstance(function, DUFunc)
+
+
+def numbers(function):
+    """The user's function of numbers, which divides as NumPy does."""
+    if function not in _NUMBERS:
+        source = of_numbers(function)
+        _NUMBERS[function] = dispatcher = numba.njit(**{"error_model": "numpy", **meaning(function)})(source)
+        dispatcher.of_user = dispatcher
+    return _NUMBERS[function]
+
+
+def _text(dims, n):
+    """Loops over the elements of `out`; an axis of length one is repeated."""
+    names = [f"a{k}" for k in range(len(dims))]
+
+    def item(name, ndim):
+        if ndim is None:
+            return name
+        axes = [f"i{n - ndim + j}" if dims.count(None) == len(dims) - 1 else f"min(i{n - ndim + j}, {name}.shape[{j}] - 1)" for j in range(ndim)]
+        return f"{name}[{', '.join(axes) or '()'}]"
+
+    lines = [f"def loops({', '.join(['out', *names])}):"]
+    lines += ["    " * (j + 1) + f"for i{j} in range(out.shape[{j}]):" for j in range(n)]
+    lines.append("    " * (n + 1) + f"out[{', '.join(f'i{j}' for j in range(n))}] = f({', '.join(map(item, names, dims))})")
+    return "\n".join([*lines, "    return 0"])
+
+
+@functools.lru_cache(maxsize=256)
+def loops(dispatcher, dims):
+    """A function ``(out, operands...)`` that fills `out`, which is new; `dims` are the dimensions of each operand, None for a number."""
+    scope = {"f": dispatcher, "__name__": dispatcher.py_func.__module__}
+    exec(_text(dims, max(n for n in dims if n is not None)), scope)
+    made = numba.njit(error_model="numpy")(scope["loops"])
+    made.of_user, made.flows, made.fills = made, (tuple(range(1, len(dims) + 1)), (0,)), True
+    return made
+
+
+def fitted(function, lanes, variant):
+    """What stands for a vectorized function where operands may be dual numbers; `variant` is for the function of numbers."""
+    made = _FITTED.setdefault(function, {})
+    if lanes not in made:
+        dispatcher = numbers(function)
+        helper, names = variant(dispatcher, True), [f"a{k}" for k in range(function.nin)]
+        made[lanes] = stub = compiled_only(dispatcher.py_func.__name__)
+        given = ", ".join(names)
+
+        def typed(*operands):
+            dims = tuple(ty.ndim if isinstance(ty, types.Array) else None for ty in operands)
+            if all(n is None for n in dims):
+                text = f"def typed({given}):\n    return f({given})"
+            else:
+                shapes = ", ".join(f"{name}.shape" for name, n in zip(names, dims) if n is not None)
+                text = f"def typed({given}):\n    out = np.empty(np.broadcast_shapes({shapes}), token)\n    loops(out, {given})\n    return out"
+            why = converted(function, [primal_type(ty) for ty in operands])
+            if why:
+                raise UnsupportedInNumbaError(why)
+            scope = {"f": helper, "np": np, "token": Token(lanes)}
+            if any(n is not None for n in dims):
+                scope["loops"] = loops(helper, dims)
+            exec(text, scope)
+            return scope["typed"]
+
+        scope = {"typed": typed}
+        exec(f"def by_types({given}):\n    return typed({given})", scope)
+        overload_now(stub, scope["by_types"])
+    return made[lanes]
+
+
+def converted(function, operands):
+    """Why the function of numbers cannot take the place of a vectorized one, or None: it would see operands that NumPy converts before the call."""
+    chars = "".join(np.dtype(str(types.unliteral(element(ty)))).char for ty in operands)
+    inputs = [signature.split("->")[0] for signature in function.types]
+    taken = next((each for each in inputs if all(np.can_cast(one, other) for one, other in zip(chars, each))), chars)
+    if taken == chars:
+        return None
+    names = [", ".join(np.dtype(char).name for char in each) for each in (chars, taken)]
+    return f"the loop of {of_numbers(function).__name__} for {names[1]} converts what it is given, {names[0]}; convert that before the call"
