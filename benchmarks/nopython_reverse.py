@@ -10,6 +10,8 @@ import numpy as np
 
 import tapegrad as tg
 
+from .nopython_reverse_by_hand import BY_HAND
+from .nopython_reverse_by_hand import simulation as simulation_by_hand
 from .nopython_reverse_more import more_problems, simulation
 from .nopython_reverse_problems import lv_rates, problems
 from .registry import Row, benchmark, check_agreement
@@ -38,6 +40,11 @@ def gradient_over_primal(numba, name: str, function, args: list, argnums, by_han
     calls = {"primal": lambda: primal(*args), "tapegrad, value and gradient": lambda: both(*args)}
     if by_hand is not None:
         calls["by hand"] = lambda: by_hand(*args)
+        value_by_hand, by_hand_gradient = by_hand(*args)
+        both_gradients = [g if isinstance(g, tuple) else (g,) for g in (gradient, by_hand_gradient)]
+        check_agreement(name, {"value": result, "by hand": value_by_hand}, rtol=1e-9)
+        for ours, theirs in zip(*both_gradients, strict=True):
+            check_agreement(name, {"gradient": ours, "by hand": theirs}, rtol=1e-9)
     times = measure(calls, budget=0.3 if quick else 2.0, at_least=10)
     smallest = {what: t.minimum for what, t in times.items()}
     detail = {what: f"{seconds(t)}" for what, t in smallest.items()}
@@ -82,12 +89,12 @@ def nopython_reverse(quick: bool) -> Iterator[Row]:
     cases = {**problems(), **{name: (*case, None) for name, case in more_problems().items()}}
     ratios = []
     for name, (function, args, argnums, by_hand) in cases.items():
-        row = gradient_over_primal(numba, name, function, args, argnums, by_hand, LIMITS.get(name, 3.2), quick)
+        row = gradient_over_primal(numba, name, function, args, argnums, by_hand or BY_HAND.get(name), LIMITS.get(name, 3.2), quick)
         ratios.append(row.measured)
         yield row
     mean = math.exp(sum(map(math.log, ratios)) / len(ratios))
     yield Row("geometric mean of these", "at most 2.4 times the primal", mean, 2.4)
     for n in (2, 20, 200):
         args = [np.linspace(0.5, 1.5, n), 200]
-        yield gradient_over_primal(numba, f"simulation with {n} parameters", simulation, args, 0, None, 3.0, quick)
+        yield gradient_over_primal(numba, f"simulation with {n} parameters", simulation, args, 0, simulation_by_hand, 3.0, quick)
     yield from in_segments(quick)
