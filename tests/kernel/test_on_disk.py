@@ -23,11 +23,11 @@ def test_a_later_process_loads_what_an_earlier_one_has_compiled(filled, seed):  
 
 
 def test_processes_that_begin_at_once_compile_each_kernel_once(filled):  # noqa: F811
-    said = [ended(process) for process in [start(KERNELS, filled[0], 100, 110) for _ in range(8)]]
+    said = [ended(process) for process in [start(KERNELS, filled[0], 100, 110) for _ in range(4)]]
     assert all(each["values"] == said[0]["values"] for each in said)
     compiled = sum(each["kernels"]["compiled"] for each in said)
     # Without locks each may compile what it does not find.
-    assert compiled == 11 or config.portable and 11 < compiled <= 88
+    assert compiled == 11 or config.portable and 11 < compiled <= 44
     assert sum(each["helpers"]["compiled"] for each in said) == 0
 
 
@@ -101,7 +101,7 @@ def test_many_flipped_bytes(kept_here):  # noqa: F811
 
 
 def test_a_few_killed_writers(filled):  # noqa: F811
-    killed(4, filled[0])
+    killed(2, filled[0])
 
 
 @pytest.mark.long

@@ -107,6 +107,7 @@ def test_products_of_several_arguments_and_at_kinks():
         tg.njit_hvp(lambda p: p[0] * p[1])((1.0, 2.0), (1.0, 0.0))
 
 
+@pytest.mark.long
 def test_in_nopython_code_and_from_the_cache_of_numba(tmp_path):
     module = tmp_path / "user.py"
     module.write_text(

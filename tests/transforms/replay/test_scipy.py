@@ -47,7 +47,7 @@ def test_solve_ivp_with_steps_of_its_own_choice():
     rng = np.random.default_rng(0)
     pair = Pair(function)
     with quiet():
-        for _ in range(40):
+        for _ in range(15):
             pair.check(np.array([1.0, 0.7, 1.1, 0.5]) * rng.uniform(0.8, 1.2, 4), rtol=1e-9)
     assert pair.calls == pair.stats.records + pair.stats.runs
 
