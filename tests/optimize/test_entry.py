@@ -162,8 +162,9 @@ def test_what_proves_the_function_is_an_evaluation(method, kernel, monkeypatch):
 
     g = by(kernel, f)
     result = method(g, np.ones(3))
-    # By sweep one for the handle, which sites of the function use too, and one for what is replayed beside it.
-    assert result.success and len(made) == (1 if kernel == "always" else 2)
+    # By sweep one for the handle, which sites of the function use too, and one for what is replayed beside it; with a kernel that of the
+    # recording is let go of.
+    assert result.success and len(made) == 2
     assert len(calls) == 1 + FIRST + 1 and result.counts["runs"] == FIRST + 1
     stats = g.stats()
     # With a kernel only the recording is replayed by sweep, at its own point; without, the evaluations that are compared: others,
