@@ -55,7 +55,8 @@ def test_function(name, number):
         return
     rng = np.random.default_rng(1)
     function = scalar_of(name, call, rng)
-    pair = Pair(function, len(arrays))
+    # Kernels of what is recorded are tested row by row.
+    pair = Pair(function, len(arrays), kernel="never")
     points = [arrays, arrays, *others(arrays, rng), arrays]
     checked = 0
     for point in points:
