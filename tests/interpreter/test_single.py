@@ -12,7 +12,7 @@ from tests.near import near
 from tests.rules.checker import generator, wrap
 from tests.rules.examples_of_rows import ANY, DOMAINS, ELEMENTWISE, POSITIVE
 
-POINTS, NUMBERS, LANES = 20_000, 100, 4
+POINTS, NUMBERS, LANES = 20_000, 50, 4
 #: Functions that take microseconds a point: continued fractions and inverses that iterate.
 SLOW, POINTS_OF_SLOW = frozenset("betainc betaincc betaincinv betainccinv gammaincinv gammainccinv stdtr stdtrit yv".split()), 4_000
 #: What the examples draw from, and farther out.

@@ -129,6 +129,11 @@ class Program:
     code: object = field(repr=False, default=None)
 
     @property
+    def kernel(self):
+        """The option of `tg.jit`: programs of odd seeds are replayed step by step, the others become kernels."""
+        return "never" if self.seed[1] % 2 else None
+
+    @property
     def expected(self):
         """The verdicts that are as they should be."""
         if self.jit:
@@ -222,7 +227,7 @@ def made(kind, seed, transformation=None, jit=None):
         jit = False
     notes = [
         f"# {kind.name}" + (f"; {value}" if kind.values != (value,) and "B(n)" in kind.text else "") + f" (seed {seed})",
-        f"# calls of {', '.join(turns)}" + (" of tg.jit(f)" if jit else "") + f", {calls} times, at {at}",
+        f"# calls of {', '.join(turns)}" + (f" of tg.jit(f{', kernel=never' if seed % 2 else ''})" if jit else "") + f", {calls} times, at {at}",
         *([f"# change(1), change(2), ... before calls {changes}, the first being 0"] if changes else []),
     ]
     source = "\n".join(notes) + "\n" + HEADER + "\n" + text
@@ -414,7 +419,7 @@ def run(program):
 
 def compared(program):
     names, oracle = program.instance(tg.checkpoint), Oracle(program)
-    f = tg.jit(names["f"]) if program.jit else names["f"]
+    f = tg.jit(names["f"], kernel=program.kernel) if program.jit else names["f"]
     called = {t: CALLED[t](f) for t in program.transformations}
     changed = 0
     for call, x in enumerate(program.points):

@@ -6,6 +6,7 @@ import numpy as np
 
 import tapegrad as tg
 from tapegrad.transforms.functional import value_and_grad
+from tapegrad.transforms.replay import running
 from tests.threads import in_threads
 from tests.transforms.replay.agreement import quiet
 
@@ -115,7 +116,9 @@ def test_functions_that_call_each_other():
     assert len(found) == 8 and len({v for _, v in found}) == 1
 
 
-def test_a_function_that_waits_for_threads_which_call_it():
+def test_a_function_that_waits_for_threads_which_call_it(monkeypatch):
+    monkeypatch.setattr(running, "PATIENCE", 0.5)
+
     def function(x):
         if x.item() > 1:
             in_threads(lambda _: answers.append(g(1.0)), 1)
