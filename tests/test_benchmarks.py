@@ -174,9 +174,9 @@ needs_proc = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="lo
 
 @needs_proc
 def test_what_hangs_is_stopped_with_all_it_started(project):
-    code, out, _ = run(project, "hanging", "held", "--patience", "4")
+    code, out, _ = run(project, "hanging", "held", "--patience", "8")
     assert code == 2
-    assert "  ERROR not done after 4 s, and stopped" in out and "PASS  beside by hand" in out
+    assert "  ERROR not done after 8 s, and stopped" in out and "PASS  beside by hand" in out
     assert gone(int(re.search(r"info  child: (\d+)", out).group(1)))
 
 
