@@ -1,6 +1,7 @@
 """What takes long to compile is compiled by another thread, while sweeps answer."""
 
 import os
+import random
 import signal
 import subprocess
 import sys
@@ -153,7 +154,8 @@ from tests.transforms.replay.test_kernels import irregular
 kernels.SECONDS = 0.01
 
 def f(x):
-    return irregular(x, 1200)
+    # Another kernel in each test, which is not on disk.
+    return float(os.environ["SCALE"]) * irregular(x, 1200)
 
 x = np.linspace(0.1, 0.9, 20)
 g = tg.jit(tg.grad(f))
@@ -176,11 +178,15 @@ def finished():
 """
 
 
+def environment():
+    return os.environ | {"PYTHONPATH": os.pathsep.join(sys.path), "SCALE": repr(1.0 + random.SystemRandom().random())}
+
+
 def run(program):
     """What a process does, with an exit code and without a word."""
     process = subprocess.Popen(
         [sys.executable, "-X", "faulthandler", "-c", PROGRAM + textwrap.dedent(program)],
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment(),
     )  # fmt: skip
     out, err = process.communicate(timeout=300)
     return process.returncode, out, err
@@ -250,6 +256,5 @@ def test_a_child_that_is_spawned_meanwhile(tmp_path):
         child.join(120)
         print(child.exitcode)
     """))
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
-    ended = subprocess.run([sys.executable, str(program)], env=environment, capture_output=True, text=True, timeout=300)
+    ended = subprocess.run([sys.executable, str(program)], env=environment(), capture_output=True, text=True, timeout=300)
     assert (ended.returncode, ended.stdout, ended.stderr) == (0, "0\n", "")
