@@ -112,8 +112,7 @@ def test_thousand_points(function):
     rng = np.random.default_rng(0)
     pair = Pair(function)
     with quiet():
-        # One that is given up soon is run at most of them.
-        for k in range(1000 if function is not adaptive else 400):
+        for k in range(1000):
             x = FUNCTIONS[function](rng)
             _, (gradient,) = pair.check(x)
             if k % 50 == 0:
@@ -166,7 +165,7 @@ def test_solve_ivp_style_rk45():
     rng = np.random.default_rng(1)
     pair = Pair(function)
     with quiet():
-        for _ in range(80):
+        for _ in range(200):
             pair.check(rng.uniform(0.5, 4, 2))
     assert pair.calls == pair.stats.records + pair.stats.runs
 
