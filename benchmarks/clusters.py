@@ -115,7 +115,7 @@ def files(quick: bool) -> Iterator[Row]:
         size = {"data": f"{rows * COLUMNS * 8 / MB:,.0f} MB"}
         yield Row(f"{what}: peak memory of value and gradient, over that at the start", "within 300 MB", peak, 300.0, " MB", size)
 
-        chunk, size = 2500, 8 * COLUMNS
+        chunk = 2500
 
         def multiplied():
             """What has to be done with each row at least: it is read where it is mapped, and multiplied twice."""
@@ -129,7 +129,7 @@ def files(quick: bool) -> Iterator[Row]:
             """The same within memory that does not grow: a part of the file after the other is read."""
             total = np.zeros(COLUMNS)
             for k in range(0, rows, chunk):
-                x = np.fromfile(Path(folder) / "x.npy", float, min(chunk, rows - k) * COLUMNS, offset=data[0].offset + size * k).reshape(-1, COLUMNS)
+                x = np.fromfile(Path(folder) / "x.npy", float, min(chunk, rows - k) * COLUMNS, offset=data[0].offset + 8 * COLUMNS * k).reshape(-1, COLUMNS)
                 total += (x @ theta) @ x
             return total
 

@@ -13,7 +13,7 @@ import tapegrad as tg
 from .nopython_reverse_by_hand import BY_HAND
 from .nopython_reverse_by_hand import simulation as simulation_by_hand
 from .nopython_reverse_more import more_problems, simulation
-from .nopython_reverse_problems import lv_rates, problems
+from .nopython_reverse_problems import lotka_volterra, problems
 from .registry import Row, benchmark, check_agreement
 from .timing import measure, seconds
 
@@ -53,24 +53,10 @@ def gradient_over_primal(numba, name: str, function, args: list, argnums, by_han
     return Row(name, f"at most {limit} times the primal", measured, limit, "x", detail)
 
 
-def orbit(x, steps):
-    """Lotka-Volterra by RK4, for so many steps."""
-    u, v, a, b, c, d = x[0], x[1], x[2], x[3], x[4], x[5]
-    h = 1e-4
-    for _ in range(steps):
-        k1u, k1v = lv_rates(u, v, a, b, c, d)
-        k2u, k2v = lv_rates(u + 0.5 * h * k1u, v + 0.5 * h * k1v, a, b, c, d)
-        k3u, k3v = lv_rates(u + 0.5 * h * k2u, v + 0.5 * h * k2v, a, b, c, d)
-        k4u, k4v = lv_rates(u + h * k3u, v + h * k3v, a, b, c, d)
-        u += h / 6.0 * (k1u + 2.0 * k2u + 2.0 * k3u + k4u)
-        v += h / 6.0 * (k1v + 2.0 * k2v + 2.0 * k3v + k4v)
-    return u * u + v
-
-
 def in_segments(quick: bool) -> Iterator[Row]:
     """RK4 with 2 MiB for its loop, over the same gradient with all turns on the stack."""
-    args, memory = (np.array([1.0, 1.5, 1.1, 0.4, 0.4, 0.1]), 200_000 if quick else 1_000_000), 2**21
-    ways = {"all turns kept": tg.njit_grad(orbit, mode="reverse"), "memory=2 MiB": tg.njit_grad(orbit, memory=memory)}
+    args, memory = (np.array([1.0, 1.5, 1.1, 0.4, 0.4, 0.1]), 200_000 if quick else 1_000_000, 1e-4), 2**21
+    ways = {"all turns kept": tg.njit_grad(lotka_volterra, mode="reverse"), "memory=2 MiB": tg.njit_grad(lotka_volterra, memory=memory)}
     check_agreement("RK4", {name: gradient(*args) for name, gradient in ways.items()}, rtol=0.0)
     times = measure({name: lambda gradient=gradient: gradient(*args) for name, gradient in ways.items()}, budget=0.5 if quick else 3.0, at_least=5)
     peaks = {name: gradient.modes(*args)["peak of the stack, bytes"] for name, gradient in ways.items()}

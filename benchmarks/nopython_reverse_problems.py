@@ -20,10 +20,9 @@ def lv_rates(u, v, a, b, c, d):
     return a * u - b * u * v, d * u * v - c * v
 
 
-def lotka_volterra(x):
+def lotka_volterra(x, steps, h):
     u, v, a, b, c, d = x[0], x[1], x[2], x[3], x[4], x[5]
-    h = 0.01
-    for _ in range(1000):
+    for _ in range(steps):
         k1u, k1v = lv_rates(u, v, a, b, c, d)
         k2u, k2v = lv_rates(u + 0.5 * h * k1u, v + 0.5 * h * k1v, a, b, c, d)
         k3u, k3v = lv_rates(u + 0.5 * h * k2u, v + 0.5 * h * k2v, a, b, c, d)
@@ -237,7 +236,7 @@ def problems() -> dict:
     return {
         "Rosenbrock 1e3": (rosenbrock, [rng.normal(size=1000)], 0, rosenbrock_by_hand),
         "Rosenbrock 1e5": (rosenbrock, [rng.normal(size=n)], 0, rosenbrock_by_hand),
-        "RK4, 6 parameters": (lotka_volterra, [np.array([1.0, 1.5, 1.1, 0.4, 0.4, 0.1])], 0, None),
+        "RK4, 6 parameters": (lotka_volterra, [np.array([1.0, 1.5, 1.1, 0.4, 0.4, 0.1]), 1000, 0.01], 0, None),
         "Newton, while": (newton, [rng.uniform(0.5, 50.0, 1000)], 0, None),
         "Cholesky 50": (cholesky, [rng.uniform(0.0, 5.0, 50)], 0, cholesky_by_hand),
         "HMM 20 x 500": (hmm, [T / T.sum(1)[:, None], B / B.sum(1)[:, None], rng.integers(0, 8, 500)], (0, 1), None),

@@ -51,7 +51,7 @@ def loops(dispatcher, dims):
     scope = {"f": dispatcher, "__name__": dispatcher.py_func.__module__}
     exec(_text(dims, max(n for n in dims if n is not None)), scope)
     made = numba.njit(error_model="numpy")(scope["loops"])
-    made.of_user, made.flows, made.fills = made, (tuple(range(1, len(dims) + 1)), (0,)), True
+    made.of_user, made.flows = made, (tuple(range(1, len(dims) + 1)), (0,))
     return made
 
 

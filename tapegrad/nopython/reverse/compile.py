@@ -178,7 +178,8 @@ class Made:
         if self.program:
             return self.program(state)
         program = Program(state.func_ir, state.typemap)
-        program.shared = not hasattr(self.user, "fills")
+        # (What says which of its arguments it stores into stores into new memory.)
+        program.shared = not hasattr(self.user, "flows")
         return threaded(program, seeds, self.apart, self.user)
 
 

@@ -193,17 +193,18 @@ class Sweeps(Adjoints):
     def _promoted(self, s):
         """A statement that makes an array of dual numbers if it makes one of floats that depend on the arguments, and of floats if they do not."""
         e = getattr(s, "value", None)
-        if is_expr(e, "binop") or is_expr(e, "unary") or is_expr(e, "call") and isinstance(self.p.callee(e), np.ufunc):
-            made = is_array(self.p.type_of(s.target.name)) and not any(map(self._depends, reads(s)))
+        called = self.p.callee(e) if is_expr(e, "call") else None
+        if is_expr(e, "binop") or is_expr(e, "unary") or isinstance(called, np.ufunc):
+            fresh = is_array(self.p.type_of(s.target.name)) and not any(map(self._depends, reads(s)))
         else:
-            made = is_expr(e, "call") and among(self.p.callee(e), FRESH)
-        if not made:
+            fresh = among(called, FRESH)
+        if not fresh:
             return s
         if not self._depends(s.target.name):
-            if is_expr(e, "call") and among(self.p.callee(e), LIKE) and len(e.args) == 1 and not e.kws and is_float(self.p.type(s.target.name).dtype):
+            if among(called, LIKE) and len(e.args) == 1 and not e.kws and is_float(self.p.type(s.target.name).dtype):
                 e = ir.Expr.call(e.func, e.args, (*e.kws, ("dtype", self.p.var(self.global_(np.float64)))), s.loc)
             return ir.Assign(e, s.target, s.loc)
-        if is_expr(e, "call") and self.p.callee(e) is np.array:
+        if called is np.array:
             e = ir.Expr.call(self.p.var(self.global_(array)), e.args, e.kws, s.loc)
         made = self.put(e)
         return ir.Assign(self.p.var(self.call(promoted, self.global_(self.token), made)), s.target, s.loc)
