@@ -11,6 +11,7 @@ Whoever imports this file imports Numba: from below `nopython`, inside of functi
 from __future__ import annotations
 
 import copy
+import weakref
 from itertools import pairwise
 
 import numba
@@ -34,9 +35,11 @@ check_version(numba.__version__)
 from numba.core import cgutils, ir, typed_passes, untyped_passes
 from numba.core.analysis import compute_cfg_from_blocks
 from numba.core.callconv import Status, excinfo_ptr_t
+from numba.core.codegen import JITCodeLibrary, RuntimeLinker
 from numba.core.compiler import Compiler, CompilerBase, DefaultPassBuilder, Flags
 from numba.core.compiler_lock import global_compiler_lock
 from numba.core.compiler_machinery import FunctionPass, PassManager, register_pass
+from numba.core.environment import lookup_environment
 from numba.core.imputils import impl_ret_borrowed, lower_constant
 from numba.core.ir_utils import build_definitions, replace_vars_inner, replace_vars_stmt
 from numba.core.postproc import PostProcessor
@@ -126,6 +129,66 @@ def nopython_passes(state, before_types, *after_types):
         manager.add_pass_after(each, before)
     manager.finalize()
     return [manager]
+
+
+#: Parts that are no machine code themselves, by the names of their functions.
+_PARTS = weakref.WeakValueDictionary()
+
+
+class _Part(JITCodeLibrary):
+    """Code that only other compiled code calls: it is optimised, and made machine code of, as part of the code that it is linked to."""
+
+    codegen, alone = property(lambda self: self), False
+
+    def _optimize_final_module(self):
+        pass
+
+    def _finalize_final_module(self):
+        self._finalize_dynamic_globals()
+        self._finalized = True
+        _PARTS.update((function.name, self) for function in self.get_defined_functions() if function.linkage.name == "external")
+
+    def stand_alone(self):
+        """Make machine code of it, for those that call it by its address: functions that call one another in a circle."""
+        self.alone = True
+        super()._optimize_final_module()
+        super()._finalize_final_module()
+
+    def get_pointer_to_function(self, name):
+        """Python calls none of its functions: there is no address."""
+        self._ensure_finalized()
+        return 0
+
+    def set_env(self, name, environment):
+        """The code that this is linked to is told of it (`complete`)."""
+
+
+def part(compiler):
+    """Numba's compiler, or one derived from it, for functions that only other compiled code calls."""
+
+    class OfPart(compiler):
+        def __init__(self, typing, target, library, *rest):
+            super().__init__(typing, target, _Part(target.codegen(), "part"), *rest)
+
+    return OfPart
+
+
+#: Options of such functions.
+INNER = {"pipeline_class": part(Compiler), "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+
+
+def complete(library):
+    """Tell compiled code of the environments, and of the addresses, of parts that it uses."""
+    if isinstance(library, _Part) and not library.alone:
+        return
+    for variable in library._final_module.global_variables:
+        environment = lookup_environment(variable.name)
+        if environment is not None:
+            library._codegen.set_env(variable.name, environment)
+        called = _PARTS.pop(variable.name.removeprefix(RuntimeLinker.PREFIX), None)
+        if called is not None:
+            called.stand_alone()
+            complete(called)
 
 
 def define_anew(func_ir):

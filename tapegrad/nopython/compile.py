@@ -3,12 +3,14 @@
 
 from __future__ import annotations
 
+import gc
 import hashlib
 import linecache
 import os
 import re
 import types as python_types
 import weakref
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 
@@ -16,7 +18,7 @@ import numba
 import numpy as np
 from numba.extending import is_jitted
 
-from ..codegen.numba_inside import Compiler, call_of, ir, meaning, nopython_passes
+from ..codegen.numba_inside import INNER, Compiler, call_of, complete, ir, meaning, nopython_passes, part
 from ..common.errors import UnsupportedInNumbaError
 from ..common.uninterrupted import uninterrupted
 from ..common.waiting import waiting
@@ -25,18 +27,36 @@ from .broadcast import BroadcastPass
 from .rewrite import VARIANT, dual_pass
 
 
+@contextmanager
+def _uncollected():
+    """No collections of garbage meanwhile: a compilation makes so many objects that Python would go through all there are again and again."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
+
+
 class Uninterrupted(Compiler):
     """Numba's compiler; Ctrl-C waits until it has finished (`uninterrupted`), and until it knows what is registered with Numba."""
 
     __init__ = uninterrupted(Compiler.__init__)
-    compile_extra = uninterrupted(waiting("numba", "compiling derivatives of functions by Numba")(Compiler.compile_extra))
+    @uninterrupted
+    @waiting("numba", "compiling derivatives of functions by Numba")
+    @_uncollected()
+    def compile_extra(self, function):
+        result = super().compile_extra(function)
+        complete(result.library)
+        return result
 
 
 @cache
 def _pipeline(lanes, returns):
     rewriting = dual_pass(lanes, returns, dual_dispatcher)
 
-    class DualCompiler(Uninterrupted):
+    class DualCompiler(part(Uninterrupted)):
         def define_pipelines(self):
             return nopython_passes(self.state, rewriting, BroadcastPass)
 
@@ -85,7 +105,7 @@ def dual_dispatcher(function, lanes, returns):
         copy.__qualname__ = f"{source.__qualname__}_dual{lanes}{'r' * returns}_{fingerprint(source)}"
         setattr(copy, VARIANT, True)
         variants[lanes, returns] = numba.njit(
-            pipeline_class=_pipeline(lanes, returns), no_cpython_wrapper=True, no_cfunc_wrapper=True, **meaning(function)
+            **INNER | {"pipeline_class": _pipeline(lanes, returns)}, **meaning(function)
         )(copy)
     return variants[lanes, returns]
 

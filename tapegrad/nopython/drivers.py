@@ -14,6 +14,7 @@ import numpy as np
 from numba import types
 from numba.extending import overload, register_jitable
 
+from ..codegen.numba_inside import INNER
 from ..common.errors import UnsupportedInNumbaError
 from ..common.uninterrupted import cached_property
 from .builtins import as_dual, component, primal, seeded
@@ -138,7 +139,7 @@ def driver_of(request):
     """A function of the tuple of arguments, of compiled code, that gives what `request` wants, and whether `f` raised (`caught`)."""
     driver = compiled_only(request.name)
 
-    @overload(driver)
+    @overload(driver, jit_options=INNER)
     def typed(arguments):
         argument_types = [types.unliteral(ty) for ty in arguments]
         if any(map(contains_dual, argument_types)):

@@ -1,6 +1,7 @@
 """Reverse mode of compiled functions: what may be written in them, against differences of the plain function."""
 
 import collections
+import gc
 import math
 import os
 import subprocess
@@ -471,6 +472,64 @@ def test_exceptions_and_divisions_are_those_of_the_function():
         tg.njit_grad(inverse, mode="reverse")(np.zeros(1))
     assert tg.njit_grad(numba.njit(error_model="numpy")(inverse), mode="reverse")(np.zeros(1))[0] == -np.inf
     assert np.isnan(tg.njit_grad(rising, mode="reverse")(np.array([np.nan]))[0])
+
+
+@numba.njit
+def halved(y, n):
+    if n == 4:
+        raise ValueError("four", n, y)
+    return y if n == 0 else halved(0.5 * y, n - 1)
+
+
+def named(x, n):
+    s = x[0]
+    for i in range(n):
+        s = s * x[1]
+        if s > 100.0:
+            raise ValueError("too large", i, s)
+    return s + halved(x[0], n)
+
+
+@pytest.mark.parametrize(
+    "derivative", [lambda: tg.njit_grad(named, mode="reverse"), lambda: tg.njit_grad(named, mode="forward"), lambda: tg.njit_grad(named, memory=4096),
+                   lambda: lambda x, n, h=tg.njit_hvp(named): h(x, n, np.ones(2))],
+    ids=["reverse", "forward", "memory", "second"],
+)  # fmt: skip
+def test_exceptions_say_the_numbers_that_the_function_says(derivative):
+    derivative = derivative()
+    for x, n, said in ((np.array([0.5, 5.0]), 50, ("too large", 3, 312.5)), (np.array([0.5, 1.0]), 5, ("four", 4, 0.25))):
+        for f in (named, derivative):
+            with pytest.raises(ValueError) as caught:
+                f(x, n)
+            assert caught.value.args == said
+    assert np.isfinite(derivative(np.array([0.5, 1.0]), 3)).all()
+
+
+def test_code_is_optimised_once_and_no_garbage_is_collected_meanwhile(monkeypatch):
+    from numba.core.codegen import CPUCodeLibrary
+
+    names, optimise = [], CPUCodeLibrary._optimize_final_module
+
+    def noted(library):
+        assert not gc.isenabled()
+        names.append(library.name)
+        optimise(library)
+
+    monkeypatch.setattr(CPUCodeLibrary, "_optimize_final_module", noted)
+    assert gc.isenabled()
+
+    def f(x):
+        s = 0.0
+        for k in range(0, len(x), 2):
+            s += np.sum(np.sin(x[: k + 1]) * x[k])
+        return s
+
+    tg.njit_grad(f, mode="reverse")(AT)
+    assert [name for name in names if "_f" in name] == [name for name in names if name.startswith("grad_of_f")] != []
+    assert not any(text in name for name in names for text in ("both", "driver", "kernel", "loops", "trips"))
+    with pytest.raises(UnsupportedInNumbaError):
+        tg.njit_grad(lambda x: sorted(x)[0], mode="reverse")(AT)
+    assert gc.isenabled()
 
 
 def kept_arrays(x):

@@ -10,12 +10,12 @@ import numba
 import numpy as np
 from numba import types
 
-from ...codegen.numba_inside import ir
+from ...codegen.numba_inside import INNER, ir
 from ...rules import lang as L
 from . import runtime
 from .activity import Activity, refuse_unknown
 from .refusal import Refused
-from .rows import CHEAP, INNER, Tree, elementwise, is_array, is_float, kernel
+from .rows import CHEAP, Tree, elementwise, is_array, is_float, kernel
 from .statements import clone, is_expr, is_phi
 
 _ONE = L.Expr.lift(1.0)

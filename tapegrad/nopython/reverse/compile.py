@@ -10,7 +10,18 @@ import weakref
 import numba
 from numba.extending import is_jitted
 
-from ...codegen.numba_inside import call_of, define_anew, ir, meaning, new_pass, nopython_passes, type_anew, typing_context
+from ...codegen.numba_inside import (
+    INNER,
+    call_of,
+    define_anew,
+    ir,
+    meaning,
+    new_pass,
+    nopython_passes,
+    part,
+    type_anew,
+    typing_context,
+)
 from ...common.errors import UnsupportedInNumbaError
 from ..broadcast import BroadcastPass
 from ..compile import Uninterrupted, explain_failure, fingerprint
@@ -127,7 +138,7 @@ def _compiler(rewrite):
 
     helpers, sweeps = new_pass("reverse_helpers", lead_to_helpers, True), new_pass("reverse_sweeps", exchange, True)
 
-    class ReverseCompiler(Uninterrupted):
+    class ReverseCompiler(part(Uninterrupted)):
         def define_pipelines(self):
             return nopython_passes(self.state, helpers, sweeps, BroadcastPass)
 
@@ -169,9 +180,7 @@ class Made:
             sweeps = self.sweeps[key]
             return sweeps.emit(BOTH if sweep == "both" else (sweep,)), sweeps.known()
 
-        self.functions[sweep] = numba.njit(
-            pipeline_class=_compiler(rewrite), no_cpython_wrapper=True, no_cfunc_wrapper=True, **meaning(self.user)
-        )(made)
+        self.functions[sweep] = numba.njit(**INNER | {"pipeline_class": _compiler(rewrite)}, **meaning(self.user))(made)
         return self.functions[sweep]
 
     def _program(self, state, seeds):

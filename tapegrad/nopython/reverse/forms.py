@@ -14,7 +14,7 @@ from . import runtime
 from .refusal import Refused
 from .statements import is_expr, reads
 
-_STATEMENTS = (ir.Assign, ir.SetItem, ir.StaticSetItem, ir.Jump, ir.Branch, ir.Return, ir.Raise, ir.StaticRaise, ir.Del, ir.Print)
+_STATEMENTS = (ir.Assign, ir.SetItem, ir.StaticSetItem, ir.Jump, ir.Branch, ir.Return, ir.Raise, ir.StaticRaise, ir.DynamicRaise, ir.Del, ir.Print)
 
 
 class Forms:

@@ -9,6 +9,7 @@ import numba
 import numpy as np
 from numba import types
 
+from ...codegen.numba_inside import INNER
 from ...rules import lang as L
 from ..scalars import FUNCTIONS, OPERATORS, UFUNCS, partials
 from .runtime import contribution
@@ -23,8 +24,6 @@ _SYMBOLS = {
 }  # fmt: skip
 #: Rows that cost less to compute again than to keep.
 CHEAP = {"add", "subtract", "multiply", "negative", "absolute", "maximum", "minimum", "clone", "power2", "where", "clip"}
-#: Options of functions that only compiled code calls.
-INNER = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
 
 
 def is_float(ty):
@@ -178,35 +177,39 @@ class _Kernel:
                 self.lines.append(f"{name} = {self._constant(contribution(expr, leaves, False))}({', '.join([w, *values])})")
                 self._adjoint(child, name)
 
-    def _loops(self, at):
-        head = [f"{'    ' * j}for i{j} in range(n{j}):" for j in range(self.n)]
-        body = [] if self.total else [f"w = W[{', '.join(f'i{j}' for j in range(self.n)) or '()'}]"]
-        text = " ".join(self.lines)
-        body += [f"x{k} = A{k}[{at(k)}]" for k in self.arrays if f"x{k}" in text]
+    def _loops(self, given):
+        """The text of the loops; they have steps of 0 along dimensions in which an operand is repeated."""
+        n, text = self.n, " ".join(self.lines)
+        at = {k: ", ".join(f"i{n - self.dims[k] + j} * m{k}_{j}" for j in range(self.dims[k])) or "()" for k in self.arrays}
+        body = [] if self.total else [f"w = W[{', '.join(f'i{j}' for j in range(n)) or '()'}]"]
+        body += [f"x{k} = A{k}[{at[k]}]" for k in self.arrays if f"x{k}" in text]
         body += self.lines
-        body += [f"S{k}[{at(k)}] += d{k}" for k in self.shadows if k in self.reached]
+        body += [f"S{k}[{at[k]}] += d{k}" for k in self.shadows if k in self.reached]
         body += [f"s{k} += d{k}" for k in self.scalars if k in self.reached]
-        return head + ["    " * self.n + line for line in body or ["pass"]]
+        lines = [f"s{k} = 0.0" for k in self.scalars] + [f"x{k} = A{k}" for k, d in enumerate(self.dims) if d is None]
+        lines += ["w = W"] if self.total else []
+        lines += [f"{'    ' * j}for i{j} in range(n{j}):" for j in range(n)]
+        lines += ["    " * n + line for line in body or ["pass"]]
+        result = f"({''.join(f's{k}, ' for k in self.scalars)})" if self.scalars else "0"
+        return "\n    ".join([f"def loops({', '.join(given)}):", *lines, f"return {result}"])
 
-    def source(self):
+    def made(self):
+        """The function."""
         dims, n = self.dims, self.n
-        leaves = [f"A{k}" for k in range(len(dims))] + [f"S{k}" for k in self.shadows]
-        body = [f"s{k} = 0.0" for k in self.scalars] + [f"x{k} = A{k}" for k, d in enumerate(dims) if d is None]
-        body += ["w = W"] if self.total else []
+        leaves = ["W", *[f"A{k}" for k in range(len(dims))], *[f"S{k}" for k in self.shadows]]
+        given, steps = [*leaves, *[f"n{j}" for j in range(n)]], [f"m{k}_{j}" for k in self.arrays for j in range(dims[k])]
+        # (Inlined twice: where no operand is repeated all steps are known.)
+        scope = {"np": np, "loops": compiled(self._loops([*given, *steps]), "loops", self.scope, forceinline=True)}
+        body = ["one = np.int64(1)"]  # (A literal would have a type of its own.)
         for j in range(n):
-            body.append(f"n{j} = " + ("1" if self.total else f"W.shape[{j}]"))
-            sizes = [f"A{k}.shape[{dims[k] - n + j}]" for k in self.arrays if dims[k] - n + j >= 0]
-            body += [f"n{j} = {size} if {size} != 1 else n{j}" for size in sizes] if self.total else []
-        full = all(dims[k] == n for k in self.arrays)
-        same = [f"A{k}.shape[{j}] == n{j}" for k in self.arrays for j in range(n)] if full else ["False"]
-        body.append(f"if {' and '.join(same) or 'True'}:")
-        body += ["    " + line for line in self._loops(lambda k: ", ".join(f"i{j}" for j in range(n)) or "()")]
-        body.append("else:")  # operands are repeated along some dimensions
-        body += [f"    m{k}_{j} = 0 if A{k}.shape[{j}] == 1 else 1" for k in self.arrays for j in range(dims[k])]
-        at = [", ".join(f"i{n - (d or 0) + j} * m{k}_{j}" for j in range(d or 0)) or "()" for k, d in enumerate(dims)]
-        body += ["    " + line for line in self._loops(at.__getitem__)]
-        body.append(f"return ({''.join(f's{k}, ' for k in self.scalars)})" if self.scalars else "return 0")
-        return "\n    ".join([f"def kernel({', '.join(['W', *leaves])}):", *body])
+            sizes = [f"A{k}.shape[{dims[k] - n + j}]" for k in self.arrays if dims[k] - n + j >= 0] if self.total else []
+            body.append(f"n{j} = {''.join(f'{size} if {size} != 1 else ' for size in sizes)}{'1' if self.total else f'W.shape[{j}]'}")
+        if all(dims[k] == n for k in self.arrays):
+            same = [f"(A{k}.shape[{j}] == n{j})" for k in self.arrays for j in range(n)] or ["True"]
+            body += [f"if {' & '.join(same)}:", f"    return loops({', '.join([*given, *['one'] * len(steps)])})"]
+        body += [f"m{k}_{j} = 0 if A{k}.shape[{j}] == 1 else 1" for k in self.arrays for j in range(dims[k])]
+        body.append(f"return loops({', '.join([*given, *steps])})")
+        return compiled("\n    ".join([f"def kernel({', '.join(leaves)}):", *body]), "kernel", scope)
 
 
 def kernel(tree, tys, active, n=None):
@@ -216,15 +219,14 @@ def kernel(tree, tys, active, n=None):
     Beside it the leaves whose shadows it takes, and those to which it contributes.
     """
     made = _Kernel(tree, [ty.ndim if isinstance(ty, types.Array) else None for ty in tys], active, n)
-    function = compiled(made.source(), "kernel", made.scope)
-    return function, [tree.leaves[k] for k in made.shadows], [tree.leaves[k] for k in made.scalars]
+    return made.made(), [tree.leaves[k] for k in made.shadows], [tree.leaves[k] for k in made.scalars]
 
 
-def compiled(text, name, scope):
+def compiled(text, name, scope, **options):
     """The function of a text, compiled; one for equal texts in equal scopes."""
     key = (text, tuple(sorted((name, id(thing)) for name, thing in scope.items())))
     if key not in _KERNELS:
         scope = dict(scope)
         exec(text, scope)
-        _KERNELS[key] = numba.njit(error_model="numpy", **INNER)(scope[name])
+        _KERNELS[key] = numba.njit(error_model="numpy", **INNER, **options)(scope[name])
     return _KERNELS[key]

@@ -16,7 +16,16 @@ from numba import types
 from numba.extending import intrinsic, models, register_model
 
 from ...codegen.emit import Emitter
-from ...codegen.numba_inside import call_of, cgutils, emit_caught, emit_raise, impl_ret_borrowed, populate_array, target_context
+from ...codegen.numba_inside import (
+    INNER,
+    call_of,
+    cgutils,
+    emit_caught,
+    emit_raise,
+    impl_ret_borrowed,
+    populate_array,
+    target_context,
+)
 from ...common.errors import OptionError
 from ..scalars import plain
 from ..types import F64, I32, I64, common_dual
@@ -351,13 +360,13 @@ def back_to(typingctx, stack, mark):
     return types.none(stack, mark), emit
 
 
-@numba.njit
+@numba.njit(**INNER)
 def full(usage, limit, turn, stop):
     """Whether a segment ends."""
     return usage > limit or turn == stop
 
 
-@numba.njit
+@numba.njit(**INNER)
 def affordable(count, size, loops, memory, segment, turns, all_turns):
     """Raise if so many checkpoints of so many bytes take more than half of `memory`, a share of `loops`, with segments of these bytes and turns."""
     if count * size > memory // (2 * loops):
@@ -438,7 +447,7 @@ def frame(tys):
     return size, push, pop
 
 
-@numba.njit
+@numba.njit(**INNER)
 def trips(start, stop, step):
     """How often ``range(start, stop, step)`` turns."""
     if step > 0:

@@ -13,7 +13,7 @@ import numpy as np
 from numba.extending import intrinsic
 
 from ...codegen.library import COMPOSED
-from ...codegen.numba_inside import call_of, emit_call
+from ...codegen.numba_inside import INNER, call_of, emit_call
 from ...common.errors import UnsupportedInNumbaError
 from ..scalars import FUNCTIONS, UFUNCS, absolute_product, plain, splat
 from ..types import DualType, build, parts
@@ -69,7 +69,7 @@ def contribution_text(expr, leaves, accumulates):
 def called(text, scope):
     """What `intrinsic` wants of a function: emission of a call of the function `dual` of a text."""
     exec(text, scope)
-    function = numba.njit(error_model="numpy", no_cpython_wrapper=True, no_cfunc_wrapper=True)(scope["dual"])
+    function = numba.njit(error_model="numpy", **INNER)(scope["dual"])
 
     def emit(context, builder, sig, args):
         return emit_call(context, builder, function, call_of(function, sig.args)[1], args)

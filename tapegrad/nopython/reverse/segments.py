@@ -25,12 +25,12 @@ import numba
 import numpy as np
 from numba import types
 
-from ...codegen.numba_inside import ir
+from ...codegen.numba_inside import INNER, ir
 from . import runtime
 from .adjoints import add_into, copied
 from .program import PURE_OPS
 from .refusal import Refused
-from .rows import INNER, elementwise
+from .rows import elementwise
 from .statements import is_expr, is_phi, reads
 
 _NEVER = 1 << 62
@@ -123,7 +123,7 @@ class Segments:
         if not isinstance(s, ir.Assign):
             if isinstance(s, ir.SetItem):
                 return isinstance(p.type_of(s.target.name), types.Array)
-            return isinstance(s, (ir.Jump, ir.Branch, ir.Return, ir.Raise, ir.StaticRaise))
+            return isinstance(s, (ir.Jump, ir.Branch, ir.Return, ir.Raise, ir.StaticRaise, ir.DynamicRaise))
         e = s.value
         if not is_expr(e):
             return True

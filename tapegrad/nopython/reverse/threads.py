@@ -26,11 +26,11 @@ import numpy as np
 from numba import types
 from numba.extending import intrinsic
 
-from ...codegen.numba_inside import cgutils, contents, ir, renamed
+from ...codegen.numba_inside import INNER, cgutils, contents, ir, renamed
 from . import runtime
 from .activity import Activity
 from .program import Program
-from .rows import INNER, elementwise
+from .rows import elementwise
 from .statements import is_expr, is_phi, reads
 
 #: What may be said of a loop.
@@ -351,7 +351,7 @@ def _compiled(text, name, scope, **options):
     made = {}
     exec(text, scope, made)
     made[name].__qualname__ = f"{name}_{scope['unique']}"
-    return numba.njit(**INNER, **options)(made[name])
+    return numba.njit(**INNER | options)(made[name])
 
 
 def _run(turn, inputs, shadows, colliding, dispatcher, collected, width, unique):
