@@ -48,7 +48,7 @@ def gradient_over_primal(numba, name: str, function, args: list, argnums, by_han
     times = measure(calls, budget=0.3 if quick else 2.0, at_least=10)
     smallest = {what: t.minimum for what, t in times.items()}
     detail = {what: f"{seconds(t)}" for what, t in smallest.items()}
-    detail["first call over that of the primal"] = f"{first / primal_first:.1f}"
+    detail["first call over that of the primal"] = first / primal_first
     measured = smallest["tapegrad, value and gradient"] / smallest["primal"]
     return Row(name, f"at most {limit} times the primal", measured, limit, "x", detail)
 

@@ -52,6 +52,17 @@ from numba.extending import overload
 from numba.np.arrayobj import make_array, populate_array
 from numba.np.ufunc.dufunc import DUFunc
 
+
+def _renamed_in_raise():
+    """Whether variables are renamed in ``raise E(x)``, too: older versions take what `x` was at first."""
+    raising = ir.DynamicRaise(ValueError, (ir.Var(None, "x", ir.unknown_loc),), ir.unknown_loc)
+    replace_vars_stmt(raising, {"x": ir.Var(None, "y", ir.unknown_loc)})
+    return raising.exc_args[0].name == "y"
+
+
+#: Statements that raise what they say.
+RAISES = (ir.Raise, ir.StaticRaise, *[ir.DynamicRaise] * _renamed_in_raise())
+
 #: Options of ``@njit`` that say what the code means; the others are about its wrapping.
 _OPTIONS = ("error_model", "fastmath", "boundscheck")
 
@@ -138,7 +149,7 @@ _PARTS = weakref.WeakValueDictionary()
 class _Part(JITCodeLibrary):
     """Code that only other compiled code calls: it is optimised, and made machine code of, as part of the code that it is linked to."""
 
-    codegen, alone = property(lambda self: self), False
+    codegen = property(lambda self: self)
 
     def _optimize_final_module(self):
         pass
@@ -150,7 +161,6 @@ class _Part(JITCodeLibrary):
 
     def stand_alone(self):
         """Make machine code of it, for those that call it by its address: functions that call one another in a circle."""
-        self.alone = True
         super()._optimize_final_module()
         super()._finalize_final_module()
 
@@ -160,7 +170,7 @@ class _Part(JITCodeLibrary):
         return 0
 
     def set_env(self, name, environment):
-        """The code that this is linked to is told of it (`complete`)."""
+        """The code that this is linked to is told of it (`completed`)."""
 
 
 def part(compiler):
@@ -177,10 +187,14 @@ def part(compiler):
 INNER = {"pipeline_class": part(Compiler), "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
 
 
-def complete(library):
-    """Tell compiled code of the environments, and of the addresses, of parts that it uses."""
-    if isinstance(library, _Part) and not library.alone:
-        return
+def completed(result):
+    """What a compiler gives, when its code knows the environments, and the addresses, of the parts that it uses."""
+    if not isinstance(result.library, _Part):
+        _complete(result.library)
+    return result
+
+
+def _complete(library):
     for variable in library._final_module.global_variables:
         environment = lookup_environment(variable.name)
         if environment is not None:
@@ -188,7 +202,7 @@ def complete(library):
         called = _PARTS.pop(variable.name.removeprefix(RuntimeLinker.PREFIX), None)
         if called is not None:
             called.stand_alone()
-            complete(called)
+            _complete(called)
 
 
 def define_anew(func_ir):
@@ -204,6 +218,12 @@ def type_anew(state, arguments, known):
     state.targetctx.refresh()
     state.return_type, state.args, state.locals = None, arguments, known
     typed_passes.NopythonTypeInference().run_pass(state)
+
+
+def raised_with(s, value):
+    """Let a statement raise what ``value(variable)`` gives in place of each variable."""
+    if isinstance(s, RAISES[2:]):
+        s.exc_args = tuple(value(v) if isinstance(v, ir.Var) else v for v in s.exc_args or ())
 
 
 def contents(expr):

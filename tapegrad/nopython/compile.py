@@ -18,7 +18,7 @@ import numba
 import numpy as np
 from numba.extending import is_jitted
 
-from ..codegen.numba_inside import INNER, Compiler, call_of, complete, ir, meaning, nopython_passes, part
+from ..codegen.numba_inside import INNER, Compiler, call_of, completed, ir, meaning, nopython_passes, part
 from ..common.errors import UnsupportedInNumbaError
 from ..common.uninterrupted import uninterrupted
 from ..common.waiting import waiting
@@ -47,9 +47,7 @@ class Uninterrupted(Compiler):
     @waiting("numba", "compiling derivatives of functions by Numba")
     @_uncollected()
     def compile_extra(self, function):
-        result = super().compile_extra(function)
-        complete(result.library)
-        return result
+        return completed(super().compile_extra(function))
 
 
 @cache

@@ -41,8 +41,9 @@ import numpy as np
 from numba import NumbaError
 from numba.extending import is_jitted
 
-from ..codegen.numba_inside import define_anew, ir, new_pass
+from ..codegen.numba_inside import define_anew, ir, new_pass, raised_with
 from .allocate import EMPTY, FRESH, array, promoted
+from .builtins import primal
 from .types import Token, contains_dual
 from .vectorized import fitted, is_vectorized
 
@@ -254,9 +255,14 @@ def dual_pass(lanes, returns, dispatcher):
                 function, dtype = (bound(name, ir.Global(name, thing, loc), loc) for name, thing in names)
                 return ir.Expr.call(function, [dtype, var], (), loc)
 
+            def said(var, bound=bound):
+                function = ir.Global("primal", primal, var.loc)
+                return bound("said", ir.Expr.call(bound("primal", function, var.loc), [var], (), var.loc), var.loc) if activity.has(var) else var
+
             for s in block.body:
                 if isinstance(s, ir.Assign) and isinstance(s.value, ir.Expr):
                     _edit(s, bound, promotion, func_ir, activity, users, variant, kept, lanes)
+                raised_with(s, said)
                 body.append(s)
             block.body = body
         for block in func_ir.blocks.values():

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from llvmlite import ir
 from numba import types
-from numba.extending import box, lower_cast, models, register_model, typeof_impl
+from numba.extending import lower_cast, models, register_model, typeof_impl
 
 from ..codegen.numba_inside import Conversion, cgutils, lower_constant
 from ..common.errors import UnsupportedInNumbaError
@@ -111,12 +111,6 @@ def _real_to_dual(context, builder, fromty, toty, value):
 
 for _ty in (types.Integer, types.Float, types.Boolean, types.IntegerLiteral, types.BooleanLiteral):
     lower_cast(_ty, DualType)(_real_to_dual)
-
-
-@box(DualType)
-def _as_object(ty, dual, c):
-    """What an exception that is raised with a number says."""
-    return c.pyapi.float_from_double(parts(c.context, c.builder, ty, dual)[0])
 
 
 @lower_constant(DualType)

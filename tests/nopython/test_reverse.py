@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import tapegrad as tg
+from tapegrad.codegen.numba_inside import RAISES
 from tapegrad.common.errors import UnsupportedInNumbaError
 
 from .checked import checked
@@ -490,6 +491,7 @@ def named(x, n):
     return s + halved(x[0], n)
 
 
+@pytest.mark.skipif(len(RAISES) < 3, reason="this version of Numba itself raises other numbers")
 @pytest.mark.parametrize(
     "derivative", [lambda: tg.njit_grad(named, mode="reverse"), lambda: tg.njit_grad(named, mode="forward"), lambda: tg.njit_grad(named, memory=4096),
                    lambda: lambda x, n, h=tg.njit_hvp(named): h(x, n, np.ones(2))],

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import functools
 import operator
 
 import numba
 import numpy as np
 from numba import types
 
-from ...codegen.numba_inside import ir
+from ...codegen.numba_inside import RAISES, ir, raised_with
+from ..builtins import primal
 from ..vectorized import converted, is_vectorized, loops, numbers
 from . import runtime
 from .refusal import Refused
 from .statements import is_expr, reads
 
-_STATEMENTS = (ir.Assign, ir.SetItem, ir.StaticSetItem, ir.Jump, ir.Branch, ir.Return, ir.Raise, ir.StaticRaise, ir.DynamicRaise, ir.Del, ir.Print)
+_STATEMENTS = (ir.Assign, ir.SetItem, ir.StaticSetItem, ir.Jump, ir.Branch, ir.Return, *RAISES, ir.Del, ir.Print)
 
 
 class Forms:
@@ -68,9 +70,14 @@ class Forms:
                     s.value = e.lhs
                 elif is_expr(e, "call") and not e.kws and e.vararg is None:
                     self._rewrite_call(body, s, e)
+                raised_with(s, functools.partial(self._said, body))
                 body.append(s)
             block.body = body
         self.define()
+
+    def _said(self, body, var):
+        """What an exception says of a number, which may be dual."""
+        return self.var(self.call(body, primal, [var.name], types.float64)) if self.type_of(var.name) == types.float64 else var
 
     def _store_all(self, body, target, name, loc):
         n, none = self.type(target.name).ndim, self.constant(body, None, types.none)

@@ -25,7 +25,7 @@ import numba
 import numpy as np
 from numba import types
 
-from ...codegen.numba_inside import INNER, ir
+from ...codegen.numba_inside import INNER, RAISES, ir
 from . import runtime
 from .adjoints import add_into, copied
 from .program import PURE_OPS
@@ -123,7 +123,7 @@ class Segments:
         if not isinstance(s, ir.Assign):
             if isinstance(s, ir.SetItem):
                 return isinstance(p.type_of(s.target.name), types.Array)
-            return isinstance(s, (ir.Jump, ir.Branch, ir.Return, ir.Raise, ir.StaticRaise, ir.DynamicRaise))
+            return isinstance(s, (ir.Jump, ir.Branch, ir.Return, *RAISES))
         e = s.value
         if not is_expr(e):
             return True
