@@ -1,4 +1,7 @@
-"""Programs made at random, to compare reverse mode with dual numbers; ``python -m tests.nopython.generated FIRST COUNT`` runs more of them."""
+"""Programs made at random, to compare reverse mode with dual numbers; ``python -m tests.nopython.generated FIRST COUNT`` runs more of them.
+
+The tests compare with forward mode; the command with dual numbers that Python computes, which compiles nothing.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ import linecache
 import math
 import random
 import sys
+from types import FunctionType, SimpleNamespace
 
 import numba
 import numpy as np
@@ -129,6 +133,63 @@ class Maker:
         return "\n".join(["def f(x):", *["    " + line for line in head + body + tail]]) + "\n"
 
 
+class Number:
+    """A dual number with a tangent for each element of `AT`, for Python's interpreter and arrays of objects: nothing of it is tapegrad's."""
+
+    def __init__(self, value, tangent=0.0):
+        self.value, self.tangent = value, tangent + np.zeros(6)
+
+    def _of(self, value, slope):
+        return Number(value, slope * self.tangent)
+
+    def __add__(self, other):
+        other = number(other)
+        return Number(self.value + other.value, self.tangent + other.tangent)
+
+    def __mul__(self, other):
+        other = number(other)
+        return Number(self.value * other.value, self.tangent * other.value + other.tangent * self.value)
+
+    def __truediv__(self, other):
+        other = number(other)
+        return self * other._of(1.0 / other.value, -1.0 / other.value**2)
+
+    __radd__, __rmul__ = __add__, __mul__
+    __neg__ = lambda self: self * -1.0
+    __sub__ = lambda self, other: self + -number(other)
+    __rsub__ = lambda self, other: -self + other
+    __rtruediv__ = lambda self, other: number(other) / self
+    __pow__ = lambda self, n: self._of(self.value**n, n * self.value ** (n - 1))
+    __abs__ = lambda self: self._of(abs(self.value), np.sign(self.value))
+    __lt__ = lambda self, other: self.value < number(other).value
+    __gt__ = lambda self, other: self.value > number(other).value
+    sin = lambda self: self._of(math.sin(self.value), math.cos(self.value))
+    cos = lambda self: self._of(math.cos(self.value), -math.sin(self.value))
+    exp = lambda self: self._of(math.exp(self.value), math.exp(self.value))
+    tanh = lambda self: self._of(math.tanh(self.value), 1.0 - math.tanh(self.value) ** 2)
+
+
+def number(x):
+    return x if isinstance(x, Number) else Number(x)
+
+
+def largest(a, b):
+    """Ties share the derivative."""
+    a, b = number(a), number(b)
+    return a if a > b else b if b > a else Number(a.value, 0.5 * (a.tangent + b.tangent))
+
+
+def interpreted(f):
+    """Value and gradient of a program, by Python."""
+    functions = {name: lambda x, name=name: getattr(number(x), name)() for name in ("sin", "cos", "exp", "tanh")}
+    arrays = SimpleNamespace(zeros=lambda n: np.array([Number(0.0) for _ in range(n)]), tanh=np.tanh, where=np.where, sum=np.sum)
+    scope = {"np": arrays, "math": SimpleNamespace(**functions), "max": largest}
+    for helper in (bent, mixed, folded):
+        scope[helper.__name__] = FunctionType(helper.py_func.__code__, scope)
+    result = FunctionType(f.__code__, scope)(np.array([Number(x, unit) for x, unit in zip(AT, np.eye(6))]))
+    return result.value, result.tangent
+
+
 def program(seed):
     """(text, function)"""
     text, name = Maker(seed).make(), f"<program {seed}>"
@@ -138,12 +199,12 @@ def program(seed):
     return text, scope["f"]
 
 
-def difference(seed):
-    """Largest difference of values and gradients, relative, and the text."""
+def difference(seed, other=None):
+    """Largest difference of values and gradients, relative, and the text; `other` gives both by another way than forward mode."""
     text, f = program(seed)
     with checked():
         value, gradient = tg.njit_value_and_grad(f, mode="reverse")(AT)
-    expected, duals = tg.njit_value_and_grad(f, mode="forward")(AT)
+    expected, duals = (other or (lambda f: tg.njit_value_and_grad(f, mode="forward")(AT)))(f)
     pairs = np.append(gradient, value), np.append(duals, expected)
     same = np.array_equal(*map(np.isnan, pairs))
     return np.nanmax(np.abs(pairs[0] - pairs[1])) / max(1.0, np.nanmax(np.abs(pairs[1]))) if same else math.inf, text
@@ -154,7 +215,7 @@ if __name__ == "__main__":
     wrong = 0
     for seed in range(first, first + count):
         try:
-            error, text = difference(seed)
+            error, text = difference(seed, interpreted)
         except Exception as failure:
             error, text = math.inf, f"{program(seed)[0]}\n{type(failure).__name__}: {failure}"
         if not error <= 1e-12:
