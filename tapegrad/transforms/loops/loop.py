@@ -22,7 +22,7 @@ from ...common.errors import GradientError, GuardError, require
 from ...common.uninterrupted import cached_property, remade, uninterrupted
 from ...kernel.reasons import NotLowered, faults_are_reasons
 from ...program.trace import GUARD, ROW
-from ...rules.loops import CAPTURED, CAPTURED_BAR, CARRY, CARRY_BAR, ELEMENT, ELEMENT_BAR, HEAD, NEXT, NEXT_BAR, RESULT, RESULT_BAR
+from ...rules.loops import CAPTURED, CAPTURED_BAR, CARRY, CARRY_BAR, ELEMENT, ELEMENT_BAR, HEAD, IN_ROWS, NEXT, NEXT_BAR, RESULT, RESULT_BAR
 
 #: Instructions after which the paths become kernels: about as long as it takes to compile one.
 WORK = 1_000_000
@@ -35,7 +35,7 @@ class Path:
     ----------
     tape : FinishedTape
     inputs, outputs : list of (int, int)
-        Base (`program.turns`) and offset in bytes, of each.
+        Base (`program.turns`) and offset in bytes, of each, in the first row.
     constants : list of (int, int, ndarray)
         Outputs that are always the same.
     stops : bool
@@ -69,11 +69,22 @@ class Path:
         if executable is None:
             executable = self._executables[generation] = self._executable(generation)
         constants, address = self.constants, executable.turns if generation else plain_address(turns)
-        words = [executable.pointer, address, self.stops, len(self.inputs), *sum(self.inputs, ()), len(self.outputs), *sum(self.outputs, ())]
-        words.append(len(constants))
-        for base, offset, array in constants:
-            words += [base, offset, array.ctypes.data if array.size else 0, array.nbytes]
+        *places, fixed = self._places()
+        words = [executable.pointer, address, self.stops]
+        for part in places:
+            words += [len(part), *sum(part, ())]
+        words.append(len(fixed))
+        for place, (_, _, array) in zip(fixed, constants):
+            words += [*place, array.ctypes.data if array.size else 0, array.nbytes]
         return np.array([*words, len(self.sums), *sum(self.sums, ())], np.int64), executable, constants
+
+    def _places(self):
+        """Places (base, offset, stride) of inputs, outputs and constants."""
+        sizes = [meta.size for meta in self.tape.inputs], [meta.size for _, meta in self.tape.outputs], [array.size for *_, array in self.constants]
+        return [
+            tuple((base, offset, 8 * size if base in IN_ROWS else 0) for (base, offset, *_), size in zip(places, own))
+            for places, own in zip((self.inputs, self.outputs, self.constants), sizes)
+        ]
 
     def _executable(self, generation):
         from ...program.replayed import Replay
@@ -82,8 +93,9 @@ class Path:
             with uninterrupted:
                 from ...kernel.emit import Options, Turns
                 from ...kernel.of_tape import TapeKernel
-            constants = tuple((base, offset, array.nbytes) for base, offset, array in self.constants)
-            turns = Turns(tuple(self.inputs), tuple(self.outputs), constants, self.sums)
+            inputs, outputs, constants = self._places()
+            constants = tuple((*place, array.nbytes) for place, (*_, array) in zip(constants, self.constants))
+            turns = Turns(inputs, outputs, constants, self.sums)
             with faults_are_reasons():
                 return TapeKernel(self.tape, False, Options(turns=turns))
         executable = Replay(self.tape, False)
@@ -448,7 +460,7 @@ class _Tangent(Loop):
 
         of, paths = self.of, self.of.all_paths()
         self.captured = 2 * of.captured
-        widths = {CARRY: of.carry, NEXT: of.carry, ELEMENT: of.element, CAPTURED: of.captured, RESULT: of.result}
+        widths = {CARRY: of.carry, NEXT: of.carry, ELEMENT: of.rows * of.element, CAPTURED: of.captured, RESULT: of.rows * of.result}
         while len(self.paths) < len(paths):
             self.paths.append(paths[len(self.paths)].tangent(widths))
         return self.paths
