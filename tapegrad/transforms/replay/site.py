@@ -95,11 +95,12 @@ class Site:
     # -- what goes where -----------------------------------------------------------------
     def _plan(self, leaves):
         """One run; outputs that are numbers come back by themselves, others have an array each."""
-        used = {leaf.number for leaf in map(inner, leaves) if isinstance(leaf, Output)}
+        used, views = {leaf.number for leaf in map(inner, leaves) if isinstance(leaf, Output)}, self.executable.views
+        used |= {views[k][0] for k in used if k in views}
         results, places, numbers = [], [], 0
         #: For each output its name in the source.
         for k, (shape, char) in enumerate(self.executable.outputs):
-            if k not in used:
+            if k not in used or k in views:
                 places.append(None)
             elif shape == () and char == "d":
                 self._own_outputs[k] = numbers
@@ -109,6 +110,8 @@ class Site:
                 self._own_outputs[k] = f"o{len(results)}"
                 places.append((len(results), 0))
                 results.append((shape, char))
+        for k, (number, part, shape) in views.items():
+            self._own_outputs[k] = f"{self._own_outputs[number]}[{self._name('part', part)}].reshape({self._name('shape', shape)})"
         self._numbers = numbers
         return Plan(results, [([], places)])
 
