@@ -22,7 +22,20 @@ from ...common.errors import GradientError, GuardError, require
 from ...common.uninterrupted import cached_property, remade, uninterrupted
 from ...kernel.reasons import NotLowered, faults_are_reasons
 from ...program.trace import GUARD, ROW
-from ...rules.loops import CAPTURED, CAPTURED_BAR, CARRY, CARRY_BAR, ELEMENT, ELEMENT_BAR, HEAD, IN_ROWS, NEXT, NEXT_BAR, RESULT, RESULT_BAR
+from ...rules.loops import (
+    CAPTURED,
+    CAPTURED_BAR,
+    CARRY,
+    CARRY_BAR,
+    ELEMENT,
+    ELEMENT_BAR,
+    HEAD,
+    IN_ROWS,
+    NEXT,
+    NEXT_BAR,
+    RESULT,
+    RESULT_BAR,
+)
 
 #: Instructions after which the paths become kernels: about as long as it takes to compile one.
 WORK = 1_000_000
