@@ -119,7 +119,8 @@ def _coloured(e):
     rows = [reshape(r, (way.count, -1)) for r in rows]
     entries = reshape(concatenate(rows, axis=1) if len(rows) > 1 else rows[0], (-1,))[compressions.symmetric.places]
     positions = np.ravel_multi_index(way.coordinates, (size, size))
-    matrix = reshape(apply("scatter", (entries, positions), (("shape", (size * size,)),)), (size, size))
+    nothing = np.zeros(size * size, bases[0].dtype)
+    matrix = reshape(apply("put", (nothing, entries, positions), (("shape", entries.shape),)), (size, size))
     if len(bases) == 1:
         return [[reshape(matrix, 2 * bases[0].shape)]]
     ends = np.cumsum([0, *(b.size for b in bases)])
