@@ -144,7 +144,7 @@ class Arrays:
         body = []
         if all(contiguous(one.shape, one.strides, 1) for one in (source, target)):
             # One loop, whatever the shape is.
-            source, target = (ArrayRef(one.buffer, one.offset, (one.size,), (1,), one.char) for one in (source, target))
+            source, target = (replace(one, shape=(one.size,), strides=(1,)) for one in (source, target))
         plan = self._planner([source], None, body)
         plan._store(plan.operands[0], self._ready(target, body))
         return body
