@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
 import numpy as np
 
-from ..array.functions import concatenate, reshape
+from ..array.functions import concatenate, frozen, reshape
 from ..array.record import apply, normalise
 from ..array.typing import Argnums, Mode, OfFirst
 from ..autograd import nested
@@ -118,8 +118,7 @@ def _coloured(e):
     rows = e.pull(e.results, way.seeds, lanes=way.count)
     rows = [reshape(r, (way.count, -1)) for r in rows]
     entries = reshape(concatenate(rows, axis=1) if len(rows) > 1 else rows[0], (-1,))[compressions.symmetric.places]
-    positions = np.ravel_multi_index(way.coordinates, (size, size))
-    nothing = np.zeros(size * size, bases[0].dtype)
+    positions, nothing = frozen(np.ravel_multi_index(way.coordinates, (size, size))), np.zeros(size * size, bases[0].dtype)
     matrix = reshape(apply("put", (nothing, entries, positions), (("shape", entries.shape),)), (size, size))
     if len(bases) == 1:
         return [[reshape(matrix, 2 * bases[0].shape)]]
