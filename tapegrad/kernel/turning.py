@@ -38,7 +38,7 @@ def emit_turns(module, kernel, path):
     used = sorted(used | {PARTNER[base] for base in used if base in PARTNER} | {ROW_NUMBER})
     begins, steps = ([_word(b, run, at + base) for base in used] for at in (T_BASES, T_STEPS))
     before = P_LISTS + 3 + 3 * (len(path.inputs) + len(path.outputs))
-    sources = [b.inttoptr(_word(b, words, before + 5 * k + 3), POINTER) for k in range(len(path.constants))]
+    sources = [b.inttoptr(_word(b, words, before + 5 * k + 4), POINTER) for k in range(len(path.constants))]
     totals, part = (b.inttoptr(_word(b, run, at), POINTER) for at in (T_SUMS, T_BASES + CAPTURED_BAR))
     b.branch(head)
 

@@ -48,7 +48,7 @@ T_STEPS = T_BASES + BASES
 RUN_WORDS = T_STEPS + BASES
 #: Words of a path: its executable; the address of ``int64 turns(run, path, block, count)``, which runs so many turns on it, or fewer, and
 #: returns how many; whether it stops; then lists, with their lengths: (base, offset, stride) of inputs and of outputs, (base, offset, stride,
-#: address, bytes) of constants, and (offset, offset in the sums, length) of the adjoints of captured values that it has.
+#: bytes, address) of constants, and (offset, offset in the sums, length) of the adjoints of captured values that it has.
 P_EXECUTABLE, P_TURNS, P_STOPS, P_LISTS = range(4)
 #: After all turns.
 NEVER = 1 << 62
@@ -96,7 +96,7 @@ def turns(p, words, block, count):
         constants = load_int(words + 8 * at)
         at += 1
         for _ in range(constants):
-            copy_bytes(_address(p, words + 8 * at), load_int(words + 8 * at + 24), load_int(words + 8 * at + 32))
+            copy_bytes(_address(p, words + 8 * at), load_int(words + 8 * at + 32), load_int(words + 8 * at + 24))
             at += 5
         status = call3_int(code, inputs, outputs, block)
         if status != FINE:

@@ -115,18 +115,12 @@ def _coloured(e):
     way = compressions.symmetric.way
     if LESS * way.count > size:
         return None
-    rows = e.pull(e.results, way.seeds, lanes=way.count)
-    rows = [reshape(r, (way.count, -1)) for r in rows]
+    rows = [reshape(r, (way.count, -1)) for r in e.pull(e.results, way.seeds, lanes=way.count)]
     entries = reshape(concatenate(rows, axis=1) if len(rows) > 1 else rows[0], (-1,))[compressions.symmetric.places]
     positions, nothing = frozen(np.ravel_multi_index(way.coordinates, (size, size))), np.zeros(size * size, bases[0].dtype)
     matrix = reshape(apply("put", (nothing, entries, positions), (("shape", entries.shape),)), (size, size))
-    if len(bases) == 1:
-        return [[reshape(matrix, 2 * bases[0].shape)]]
     ends = np.cumsum([0, *(b.size for b in bases)])
-    return [
-        [reshape(matrix[i : i + a.size, j : j + b.size], (*a.shape, *b.shape)) for b, j in zip(bases, ends)]
-        for a, i in zip(bases, ends)
-    ]
+    return [[reshape(matrix[i : i + a.size, j : j + b.size], (*a.shape, *b.shape)) for b, j in zip(bases, ends)] for a, i in zip(bases, ends)]
 
 
 class _Hessian(JacobianFunction):

@@ -17,8 +17,8 @@ import numpy as np
 from .. import ir
 from .rewriting import Copying
 
-#: Iterations and statements of a loop, at most.
-MOST, LENGTH = 32, 8
+#: Statements that a loop becomes, at most.
+MOST = 128
 
 
 def unroll(program):
@@ -31,9 +31,9 @@ def unroll(program):
         copying, straight = Copying(new), []
         copying.iterations(statement, range(statement.extent), [], straight)
         for part in straight:
-            plus = part.index.plus
-            if _named(part) and not plus.index.steps:
-                part.index = ir.Index(part.index.base + int(np.ravel(plus.buffer.data)[plus.index.base]))
+            if _named(part) and not part.index.plus.index.steps:
+                named = part.index.plus
+                part.index = ir.Index(part.index.base + int(np.ravel(named.buffer.data)[named.index.base]))
         body += straight
         new.update(copying.copies)
     program.body = body
@@ -41,7 +41,7 @@ def unroll(program):
 
 
 def _unrolls(loop):
-    small = isinstance(loop, ir.Loop) and not loop.ragged and not loop.carries and loop.extent <= MOST and len(loop.body) <= LENGTH
+    small = isinstance(loop, ir.Loop) and not loop.ragged and not loop.carries and loop.extent * len(loop.body) <= MOST
     return small and all(isinstance(s, (ir.Load, ir.Store)) for s in loop.body) and any(map(_named, loop.body))
 
 

@@ -82,22 +82,22 @@ class Path:
         if executable is None:
             executable = self._executables[generation] = self._executable(generation)
         constants, address = self.constants, executable.turns if generation else plain_address(turns)
-        *places, fixed = self._places()
+        inputs, outputs, fixed = self._places()
+        fixed = [(*place, array.ctypes.data if array.size else 0) for place, (*_, array) in zip(fixed, constants)]
         words = [executable.pointer, address, self.stops]
-        for part in places:
+        for part in (inputs, outputs, fixed, self.sums):
             words += [len(part), *sum(part, ())]
-        words.append(len(fixed))
-        for place, (_, _, array) in zip(fixed, constants):
-            words += [*place, array.ctypes.data if array.size else 0, array.nbytes]
-        return np.array([*words, len(self.sums), *sum(self.sums, ())], np.int64), executable, constants
+        return np.array(words, np.int64), executable, constants
 
     def _places(self):
-        """Places (base, offset, stride) of inputs, outputs and constants."""
-        sizes = [meta.size for meta in self.tape.inputs], [meta.size for _, meta in self.tape.outputs], [array.size for *_, array in self.constants]
-        return [
-            tuple((base, offset, 8 * size if base in IN_ROWS else 0) for (base, offset, *_), size in zip(places, own))
-            for places, own in zip((self.inputs, self.outputs, self.constants), sizes)
-        ]
+        """As `kernel.emit.Turns` has those of inputs, outputs and constants."""
+
+        def place(base, offset, what):
+            return base, offset, 8 * what.size if base in IN_ROWS else 0
+
+        inputs = tuple(place(*where, meta) for where, meta in zip(self.inputs, self.tape.inputs))
+        outputs = tuple(place(*where, meta) for where, (_, meta) in zip(self.outputs, self.tape.outputs))
+        return inputs, outputs, tuple((*place(*constant), constant[2].nbytes) for constant in self.constants)
 
     def _executable(self, generation):
         from ...program.replayed import Replay
@@ -106,9 +106,7 @@ class Path:
             with uninterrupted:
                 from ...kernel.emit import Options, Turns
                 from ...kernel.of_tape import TapeKernel
-            inputs, outputs, constants = self._places()
-            constants = tuple((*place, array.nbytes) for place, (*_, array) in zip(constants, self.constants))
-            turns = Turns(inputs, outputs, constants, self.sums)
+            turns = Turns(*self._places(), self.sums)
             with faults_are_reasons():
                 return TapeKernel(self.tape, False, Options(turns=turns))
         executable = Replay(self.tape, False)
