@@ -142,6 +142,9 @@ class Arrays:
     def copied(self, source, target):
         """Statements that copy one array to another of its shape, which does not overlap it."""
         body = []
+        if all(contiguous(one.shape, one.strides, 1) for one in (source, target)):
+            # One loop, whatever the shape is.
+            source, target = (replace(one, shape=(one.size,), strides=(1,)) for one in (source, target))
         plan = self._planner([source], None, body)
         plan._store(plan.operands[0], self._ready(target, body))
         return body

@@ -11,8 +11,11 @@ in its spill buffer (`spilling`) at the position of its execution number.
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 
+from ..interpreter.windows import contiguous
 from ..program.trace import FAILS, GUARD, HOST, SHAPE
 from ..rules import BY_NAME, by_opcode
 from ..rules import lang as L
@@ -28,15 +31,19 @@ from .references import Carried, Direct, Gathered, Number, Outside, Phi, Referen
 from .spilling import lay_out
 
 _WHERE = BY_NAME["where"]
+#: Elements of an array of which parts are handed out as they are: fewer are copied sooner.
+LARGE = 1 << 13
 
 
-def build(columns, structure):
+def build(columns, structure, views=False):
     """The loop program of a rolled tape.
 
     Parameters
     ----------
     columns : Columns
     structure : roll.structure.Structure
+    views : bool
+        As of `pipeline.lower`.
 
     Returns
     -------
@@ -47,7 +54,7 @@ def build(columns, structure):
     NotLowered
         Some instruction cannot be machine code.
     """
-    return Builder(columns, References(columns, structure).resolve()).run()
+    return Builder(columns, References(columns, structure).resolve()).run(views)
 
 
 class _Block:
@@ -73,14 +80,18 @@ class Builder:
                 t.value = storage.array
         self.blocks = [_Block(references.root, [])]
 
-    def run(self):
+    def run(self, views=False):
         """The program."""
         lay_out(self)
         targets = [self._output(k, *output) for k, output in enumerate(self.tape.outputs)]
         self._fill(self.references.root)
-        for target, (slot, what) in zip(targets, self.tape.outputs):
-            self._deliver(target, slot, what)
-        return ir.LoopProgram(self.references.inputs, self.outputs, self.blocks[0].statements, len(self.tape.guards))
+        parts = self._views() if views else {}
+        for k, (target, (slot, what)) in enumerate(zip(targets, self.tape.outputs)):
+            if k in parts:
+                target.size = 0
+            else:
+                self._deliver(target, slot, what)
+        return ir.LoopProgram(self.references.inputs, self.outputs, self.blocks[0].statements, len(self.tape.guards), parts)
 
     # -- the tree ---------------------------------------------------------------------
     def _fill(self, body):
@@ -323,9 +334,30 @@ class Builder:
         else:
             self._add(ir.Store(target.buffer, target.offset, self._executed(value)))
 
+    def _views(self):
+        """Outputs that are apart in a large array which something called has written, and most of it: it is handed out as a whole."""
+        called = {b for s in self.blocks[0].statements if isinstance(s, ir.Run) for b in s.writes if b.size >= LARGE}
+        found = {}
+        for k, (slot, _) in enumerate(self.tape.outputs):
+            value = self._result(slot) if slot else None
+            if isinstance(value, ArrayRef) and value.buffer in called and value.offset.same(ir.Index(value.offset.base)):
+                if contiguous(value.shape, value.strides, 1):
+                    found.setdefault(value.buffer, []).append((value.offset.base, value.offset.base + value.size, k, value.shape))
+        parts = {}
+        for buffer, places in found.items():
+            places.sort()
+            if all(one[1] <= other[0] for one, other in pairwise(places)) and 2 * sum(end - begin for begin, end, *_ in places) >= buffer.size:
+                buffer.role, buffer.number = ir.OUTPUT, len(self.outputs)
+                self.outputs.append(buffer)
+                parts |= {k: (buffer.number, slice(begin, end), shape) for begin, end, k, shape in places}
+        return parts
+
+    def _result(self, slot):
+        return self.value(self.references.single(int(self.columns.reference[slot])))
+
     def _deliver(self, target, slot, what):
         if slot:
-            value = self.value(self.references.single(int(self.columns.reference[slot])))
+            value = self._result(slot)
         elif not target.size:
             return
         else:

@@ -39,10 +39,10 @@ class Turns:
 
     Attributes
     ----------
-    inputs, outputs : tuple of (int, int)
-        Base and offset in bytes, of each.
-    constants : tuple of (int, int, int)
-        Base, offset and bytes, of each output that is always the same.
+    inputs, outputs : tuple of (int, int, int)
+        Base, offset and stride in bytes, of each.
+    constants : tuple of (int, int, int, int)
+        Base, offset, stride and bytes, of each output that is always the same.
     sums : tuple of (int, int, int)
         Offset, offset of the sum and length, of each output of which the sum over all turns is wanted.
     """

@@ -260,12 +260,15 @@ class LoopProgram:
     body : list of Statement
     guards : int
         How many guards the tape has; one of this number says that the kernel does not answer here.
+    views : dict
+        As of `program.executable.Executable`.
     """
 
     inputs: list
     outputs: list
     body: list
     guards: int = 0
+    views: dict = field(default_factory=dict)
 
     def __str__(self):
         return listing(self)

@@ -65,16 +65,19 @@ class TapeKernel(Kernel):
         self.forward, self.lanes = gradients if isinstance(gradients, tuple) else (False, None)
         self.whole = self._derived()
         seconds.done("adjoint")
-        program = lower(self.whole, seconds, limit)
+        program = lower(self.whole, seconds, limit, not (gradients or options.turns))
         if options.symmetric:
             halve(program)
         self.values = 0 if self.lanes else len(tape.outputs)
-        for buffer in program.outputs[self.values :]:
+        for buffer in program.outputs[self.values : len(self.whole.outputs)]:
             buffer.finite = buffer.char in "df"
         order(program)
         super().__init__(program, options, seconds)
         self.inputs = [(meta.shape, meta.char) for meta in self.whole.inputs]
-        self.outputs = [described(output) for output in self.whole.outputs]
+        arrays = [((buffer.size,), buffer.char) for buffer in program.outputs[len(self.whole.outputs) :]]
+        self.outputs, self.views = [described(output) for output in self.whole.outputs] + arrays, program.views
+        for k in self.views:
+            self.outputs[k] = (0,), "d"
 
     def _derived(self):
         """The tape that is compiled."""

@@ -50,7 +50,7 @@ class Stages(dict):
         self[stage], self._clock = now - self._clock, now
 
 
-def lower(tape, seconds=None, limit=None):
+def lower(tape, seconds=None, limit=None, views=False):
     """The loop program of `tape`.
 
     Parameters
@@ -60,6 +60,8 @@ def lower(tape, seconds=None, limit=None):
         Receives the time of each stage.
     limit : float, optional
         Of the steps that its kernel is predicted to cost, once the program is rolled.
+    views : bool
+        Whether outputs may be parts of others (`program.executable.Executable.views`).
 
     Returns
     -------
@@ -79,7 +81,7 @@ def lower(tape, seconds=None, limit=None):
     seconds.done("roll")
     if limit is not None and (steps := compilation(flat, structure)) > limit:
         raise TooDear(steps)
-    program = build(flat, structure)
+    program = build(flat, structure, views)
     seconds.done("build")
     run_passes(program)
     seconds.done("passes")

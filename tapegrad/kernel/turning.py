@@ -11,7 +11,7 @@ from llvmlite import ir
 from ..codegen.emit import I8, I64
 from ..program.status import FINE
 from ..program.stretch import P_LISTS, T_BASES, T_STATUS, T_STEPS, T_SUMS
-from ..rules.loops import CAPTURED_BAR, PARTNER
+from ..rules.loops import CAPTURED_BAR, PARTNER, ROW_NUMBER
 from .emit_piece import const
 from .emit_values import POINTER
 from .trampoline import on_stack
@@ -35,10 +35,10 @@ def emit_turns(module, kernel, path):
     b = ir.IRBuilder(first)
     tables = [on_stack(b, I64, max(1, len(places))) for places in (path.inputs, path.outputs)]
     used = {base for base, *_ in (*path.inputs, *path.outputs, *path.constants)}
-    used = sorted(used | {PARTNER[base] for base in used if base in PARTNER})
+    used = sorted(used | {PARTNER[base] for base in used if base in PARTNER} | {ROW_NUMBER})
     begins, steps = ([_word(b, run, at + base) for base in used] for at in (T_BASES, T_STEPS))
-    before = P_LISTS + 3 + 2 * (len(path.inputs) + len(path.outputs))
-    sources = [b.inttoptr(_word(b, words, before + 4 * k + 2), POINTER) for k in range(len(path.constants))]
+    before = P_LISTS + 3 + 3 * (len(path.inputs) + len(path.outputs))
+    sources = [b.inttoptr(_word(b, words, before + 5 * k + 4), POINTER) for k in range(len(path.constants))]
     totals, part = (b.inttoptr(_word(b, run, at), POINTER) for at in (T_SUMS, T_BASES + CAPTURED_BAR))
     b.branch(head)
 
@@ -46,10 +46,10 @@ def emit_turns(module, kernel, path):
     done, *places = (b.phi(I64) for _ in (None, *used))
     bases = dict(zip(used, places))
     for table, operands in zip(tables, (path.inputs, path.outputs)):
-        for k, (base, offset) in enumerate(operands):
-            b.store(b.add(bases[base], const(offset)), b.gep(table, [const(k)], source_etype=I64))
-    for (base, offset, nbytes), source in zip(path.constants, sources):
-        target = b.inttoptr(b.add(bases[base], const(offset)), POINTER)
+        for k, place in enumerate(operands):
+            b.store(_address(b, bases, *place), b.gep(table, [const(k)], source_etype=I64))
+    for (*place, nbytes), source in zip(path.constants, sources):
+        target = b.inttoptr(_address(b, bases, *place), POINTER)
         _each(b, nbytes // 8, lambda b, k, target=target, source=source: b.store(_number(b, source, k)[1], _number(b, target, k)[0]))
     status = b.call(kernel, [*tables, workspace])
     b.cbranch(b.icmp_signed("==", status, const(FINE)), fine, end)
@@ -73,6 +73,12 @@ def emit_turns(module, kernel, path):
     turns.add_incoming(following, again)
     b.store(status, b.gep(run, [const(T_STATUS)], source_etype=I64))
     b.ret(turns)
+
+
+def _address(b, bases, base, offset, stride):
+    """Of a place in this turn."""
+    address = b.add(bases[base], const(offset))
+    return b.add(address, b.mul(bases[ROW_NUMBER], const(stride))) if stride else address
 
 
 def _word(b, words, k):

@@ -11,6 +11,9 @@ Whoever has objects of Python, an array of a user's nopython code or an optimise
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
+
 import numpy as np
 
 from ..codegen.compile import compiled
@@ -58,11 +61,15 @@ class Executable:
         Shape and dtype of each.
     pointer : int
         Address of its words (`X_*`), for compiled code; 0 if only Python can call it, by `run`.
+    views : dict
+        Outputs that have no elements, since they are parts of another one: ``k: (number, part, shape)`` is output `number`,
+        ``[part].reshape(shape)``.
     """
 
     inputs: list
     outputs: list
     pointer = 0
+    views: Mapping = MappingProxyType({})
 
     def _publish(self, code, blocks, nbytes=0):
         """Let compiled code call it: the address of the code, and addresses of blocks, which the caller keeps."""
@@ -84,9 +91,11 @@ class Executable:
 
     def answer(self, inputs):
         """The status and, if all is fine, the outputs as a tuple of new arrays, else None."""
-        outputs = tuple([np.empty(shape, char) for shape, char in self.outputs])
+        outputs = [np.empty(shape, char) for shape, char in self.outputs]
         status = self.run(inputs, outputs)
-        return status, (outputs if status == FINE else None)
+        for k, (number, part, shape) in self.views.items():
+            outputs[k] = outputs[number][part].reshape(shape)
+        return status, (tuple(outputs) if status == FINE else None)
 
 
 def described(output):

@@ -23,6 +23,7 @@ records work on a finished tape as they are; what an array entry's adjoint is pl
 
 from __future__ import annotations
 
+import copy
 import os
 from array import array
 from bisect import bisect_right
@@ -35,7 +36,7 @@ from ..common.errors import require
 from ..common.uninterrupted import cached_property
 from ..rules.table import BY_NAME
 from ..tape.layout import ARRAY_LEAF, CONTINUES, SCALAR_LEAF, TRACED
-from ..tape.meta import SCALAR
+from ..tape.meta import SCALAR, meta_of
 from ..tape.places import Place
 from ..tape.store import RECORD_DTYPE
 from .calling import Callable
@@ -198,6 +199,15 @@ def finish(trace, outputs, wanted):
     # Further operations on its tensors go the long way, which looks whether it is done.
     trace.done, trace.store.ident = True, -1
     return finished
+
+
+def so_far(trace, inputs, outputs):
+    """The tape from `inputs`, computed by a recording that goes on, to `outputs`; behind them its arguments are the recording's, as constants."""
+    view, count = copy.copy(trace), len(trace.input_slots)
+    view.input_slots = [*(t._i for t in inputs), *trace.input_slots]
+    view.input_metas = [*(meta_of(t._v) for t in inputs), *trace.input_metas]
+    view.input_values = [*(t._v for t in inputs), *trace.input_values]
+    return _Finisher(view, outputs, [True] * len(inputs) + [False] * count).run()
 
 
 def depends(trace, outputs, argument):

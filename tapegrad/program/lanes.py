@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from ..codegen.compile import compiled, helper
 from ..codegen.memory import allocate, c_function, double_at, load_double, load_int, release, set_double_at, store_double, store_int
-from ..rules.loops import HEAD
+from ..rules.loops import ELEMENT_BAR, HEAD, RESULT_BAR
 from .stretch import (
     INTERRUPTED,
     MORE,
@@ -20,12 +20,11 @@ from .stretch import (
     T_LIMIT,
     T_SUMS,
     T_TURN,
-    T_XBAR,
-    T_YBAR,
     UNKNOWN,
     advance,
     give_back,
     hold,
+    place,
     pull,
 )
 from .turns import (
@@ -36,7 +35,6 @@ from .turns import (
     S_CHUNKS,
     S_ELEMENT,
     S_GENERATION,
-    S_REVERSE,
     S_ROWS,
     S_SHARE,
     S_TURNS,
@@ -44,7 +42,6 @@ from .turns import (
     interrupted,
     kept_of,
     prepare,
-    results,
     run_words,
     table_of,
 )
@@ -109,11 +106,8 @@ def _back(job, loop, k, first, last):
         return NO_MEMORY
     captures, result = load_int(loop + 8 * S_CAPTURED), load_int(job + 8 * J_RESULT)
     prepare(p, loop, table, paths, longest, load_int(job + 8 * J_CAPTURED), load_int(job + 8 * J_XS))
-    results(p, loop, load_int(job + 8 * J_SEEDS), T_YBAR)
-    xbar = result + 8 * captures
-    if load_int(loop + 8 * S_REVERSE) != 0:
-        xbar += 8 * (load_int(loop + 8 * S_ROWS) - 1) * load_int(loop + 8 * S_ELEMENT)
-    store_int(p + 8 * T_XBAR, xbar)
+    place(p, RESULT_BAR, load_int(job + 8 * J_SEEDS), 0)
+    place(p, ELEMENT_BAR, result + 8 * captures, 0)
     store_int(p + 8 * T_SUMS, load_int(job + 8 * J_SUMS) + 8 * captures * k)
     hold(p)
     why = pull(p, first, last, 0, kept_of(loop, load_int(job + 8 * J_Z)) + 8 * HEAD + first)

@@ -24,7 +24,7 @@ from ..codegen.memory import (
     store_int,
     yield_processor,
 )
-from ..rules.loops import CAPTURED_BAR, CARRY, CARRY_BAR, ELEMENT, ELEMENT_BAR, NEXT, NEXT_BAR, RESULT, RESULT_BAR
+from ..rules.loops import CAPTURED_BAR, CARRY, CARRY_BAR, NEXT, NEXT_BAR, ROW_NUMBER
 from .executable import B_ADDRESS, B_TAKEN, LINE, X_BLOCKS, X_CODE, X_COUNT, X_NBYTES
 from .status import FINE
 
@@ -33,22 +33,22 @@ from .status import FINE
 MORE, STOPPED, NO_PATH, UNKNOWN, NO_MEMORY, INTERRUPTED = range(6)
 
 #: Words of a run: the next turn, how many there may be, and at which it began; the path taken last; the number of paths, their table; two
-#: rows for carries (or adjoints of carries), and bytes of one; the first rows of elements and results, steps from turn to turn in
-#: bytes; carries that are kept: capacity, number, stride, the turn from which on all are, place; the path of each turn from one
-#: on, and for how many there is room.  Of the way back: first rows of adjoints of results and elements, and the sums of adjoints of captured values.
+#: rows for carries (or adjoints of carries), and bytes of one; the number of the row of the first turn, and its step from turn to turn;
+#: carries that are kept: capacity, number, stride, the turn from which on all are, place; the path of each turn from one
+#: on, and for how many there is room.  Of the way back: the sums of adjoints of captured values.
 #: The blocks of the paths, tables of addresses, with what status a path has ended.  Then the bases, as they are in the first turn
-#: of several on one path, and how far each goes on from turn to turn, in bytes; two are exchanged before (`rules.loops.PARTNER`).
+#: of several on one path, and how far each goes on from turn to turn; two are exchanged before (`rules.loops.PARTNER`).
 (
-    T_TURN, T_LIMIT, T_BEGIN, T_RECENT, T_PATHS, T_TABLE, T_ROWS, T_WIDTH, T_XS, T_XSTEP, T_YS, T_YSTEP, T_CAPACITY, T_KEPT, T_STRIDE,
-    T_DENSE, T_STORE, T_LOG, T_FROM, T_LOGGED, T_YBAR, T_XBAR, T_SUMS, T_BLOCKS, T_SCRATCH, T_STATUS, T_BASES,
-) = range(27)  # fmt: skip
+    T_TURN, T_LIMIT, T_BEGIN, T_RECENT, T_PATHS, T_TABLE, T_ROWS, T_WIDTH, T_FIRST, T_STEP, T_CAPACITY, T_KEPT, T_STRIDE,
+    T_DENSE, T_STORE, T_LOG, T_FROM, T_LOGGED, T_SUMS, T_BLOCKS, T_SCRATCH, T_STATUS, T_BASES,
+) = range(23)  # fmt: skip
 #: How many bases there are.
-BASES = 10
+BASES = 11
 T_STEPS = T_BASES + BASES
 RUN_WORDS = T_STEPS + BASES
 #: Words of a path: its executable; the address of ``int64 turns(run, path, block, count)``, which runs so many turns on it, or fewer, and
-#: returns how many; whether it stops; then lists, with their lengths: (base, offset) of inputs and of outputs, (base, offset, address, bytes) of
-#: constants, and (offset, offset in the sums, length) of the adjoints of captured values that it has.
+#: returns how many; whether it stops; then lists, with their lengths: (base, offset, stride) of inputs and of outputs, (base, offset, stride,
+#: bytes, address) of constants, and (offset, offset in the sums, length) of the adjoints of captured values that it has.
 P_EXECUTABLE, P_TURNS, P_STOPS, P_LISTS = range(4)
 #: After all turns.
 NEVER = 1 << 62
@@ -58,14 +58,20 @@ NEVER = 1 << 62
 
 
 @helper
+def _address(p, words):
+    """Of a place in this turn, given as base, offset and stride."""
+    row = load_int(p + 8 * (T_BASES + ROW_NUMBER))
+    return load_int(p + 8 * (T_BASES + load_int(words))) + load_int(words + 8) + load_int(words + 16) * row
+
+
+@helper
 def _table(p, words, at, table):
     """Write a table of addresses; returns where the list has ended."""
     count = load_int(words + 8 * at)
     at += 1
     for k in range(count):
-        base, offset = load_int(words + 8 * at), load_int(words + 8 * at + 8)
-        store_int(table + 8 * k, load_int(p + 8 * (T_BASES + base)) + offset)
-        at += 2
+        store_int(table + 8 * k, _address(p, words + 8 * at))
+        at += 3
     return at
 
 
@@ -90,9 +96,8 @@ def turns(p, words, block, count):
         constants = load_int(words + 8 * at)
         at += 1
         for _ in range(constants):
-            target = load_int(p + 8 * (T_BASES + load_int(words + 8 * at))) + load_int(words + 8 * at + 8)
-            copy_bytes(target, load_int(words + 8 * at + 16), load_int(words + 8 * at + 24))
-            at += 4
+            copy_bytes(_address(p, words + 8 * at), load_int(words + 8 * at + 32), load_int(words + 8 * at + 24))
+            at += 5
         status = call3_int(code, inputs, outputs, block)
         if status != FINE:
             break
@@ -115,9 +120,16 @@ def turns(p, words, block, count):
 
 @helper
 def place(p, base, address, step):
-    """Let a base begin at an address, and go on by so many bytes from turn to turn."""
+    """Let a base begin somewhere, and go on by so many bytes (of the number of a row: rows) from turn to turn."""
     store_int(p + 8 * (T_BASES + base), address)
     store_int(p + 8 * (T_STEPS + base), step)
+
+
+@helper
+def _place_row(p, turn, direction):
+    """Let the number of the row be that of this turn, to go on forward (1) or back (-1)."""
+    step = load_int(p + 8 * T_STEP)
+    place(p, ROW_NUMBER, load_int(p + 8 * T_FIRST) + turn * step, direction * step)
 
 
 @helper
@@ -219,7 +231,7 @@ def advance(p):
     turn, limit, begin, width = load_int(p + 8 * T_TURN), load_int(p + 8 * T_LIMIT), load_int(p + 8 * T_BEGIN), load_int(p + 8 * T_WIDTH)
     paths, table, recent = load_int(p + 8 * T_PATHS), load_int(p + 8 * T_TABLE), load_int(p + 8 * T_RECENT)
     rows, logged, blocks = load_int(p + 8 * T_ROWS), load_int(p + 8 * T_LOGGED), load_int(p + 8 * T_BLOCKS)
-    first, log, xstep, ystep = begin + load_int(p + 8 * T_FROM), load_int(p + 8 * T_LOG), load_int(p + 8 * T_XSTEP), load_int(p + 8 * T_YSTEP)
+    first, log = begin + load_int(p + 8 * T_FROM), load_int(p + 8 * T_LOG)
     if paths == 0:
         return NO_PATH
     hold(p)
@@ -236,8 +248,7 @@ def advance(p):
             at, count = 0, min(limit - turn, _apart(p, turn - begin))
             place(p, CARRY, row, 0)
             place(p, NEXT, rows + (1 - (turn & 1)) * width, 0)
-        place(p, ELEMENT, load_int(p + 8 * T_XS) + turn * xstep, xstep)
-        place(p, RESULT, load_int(p + 8 * T_YS) + turn * ystep, ystep)
+        _place_row(p, turn, 1)
         words = load_int(table + 8 * recent)
         stops = load_int(words + 8 * P_STOPS)
         done = call4_int(load_int(words + 8 * P_TURNS), p, words, load_int(blocks + 16 * recent), 1 if stops != 0 else count)
@@ -274,7 +285,7 @@ def advance(p):
 def pull(p, low, turn, store, log):
     """The way back over turns whose carries are kept, from `turn` down to `low`, at which rows and log begin."""
     width, table, blocks = load_int(p + 8 * T_WIDTH), load_int(p + 8 * T_TABLE), load_int(p + 8 * T_BLOCKS)
-    rows, xstep, ystep = load_int(p + 8 * T_ROWS), load_int(p + 8 * T_XSTEP), load_int(p + 8 * T_YSTEP)
+    rows = load_int(p + 8 * T_ROWS)
     while turn > low:
         path, below = load_byte(log + turn - 1 - low), turn - 1
         while below > low and load_byte(log + below - 1 - low) == path:
@@ -286,9 +297,7 @@ def pull(p, low, turn, store, log):
         place(p, NEXT, store + (turn - 1 - low) * width, -width)
         place(p, NEXT_BAR, rows + (turn & 1) * width, 0)
         place(p, CARRY_BAR, rows + (1 - (turn & 1)) * width, 0)
-        place(p, ELEMENT, load_int(p + 8 * T_XS) + (turn - 1) * xstep, -xstep)
-        place(p, ELEMENT_BAR, load_int(p + 8 * T_XBAR) + (turn - 1) * xstep, -xstep)
-        place(p, RESULT_BAR, load_int(p + 8 * T_YBAR) + (turn - 1) * ystep, -ystep)
+        _place_row(p, turn - 1, -1)
         words = load_int(table + 8 * path)
         if call4_int(load_int(words + 8 * P_TURNS), p, words, load_int(blocks + 16 * path), turn - below) != turn - below:
             return UNKNOWN

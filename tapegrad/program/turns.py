@@ -11,8 +11,11 @@ it fits at the end, whatever the number).  The way back calls the adjoints of th
 or that are computed again from one that was: a stretch of turns for which there is no room is divided, and so on.  What is computed
 again is computed by the same machine code (the *generation*: interpreter or kernels), so it comes out the same.
 
+Elements and results have a row for each turn.  The rows of one result are one behind the other, and those of the next result behind them:
+so each result of all turns is an array in one piece.
+
 Memory: the words of a loop (`S_*`) say what it is, and have tables of its paths; those of a run (`T_*`) are in a block of its own, with
-what it needs besides.  Where tables hold addresses, each is a *base* (which of the vectors) and an offset in bytes.
+what it needs besides.  A *place* is a *base* (which of the vectors), an offset in bytes, and a stride, from row to row.
 
 Reference: A. Griewank, A. Walther: Algorithm 799: Revolve. ACM TOMS 26 (2000) 19-45.  Strides that double: P. Stumm, A. Walther: New
 algorithms for optimal online checkpointing. SIAM J. Sci. Comput. 32 (2010) 836-854.
@@ -23,7 +26,7 @@ from __future__ import annotations
 from ..codegen.compile import compiled, helper
 from ..codegen.memory import allocate, c_function, copy_bytes, load_double, load_int, release, store_double, store_int
 from ..interpreter.python_calls import ensure_interpreter, raise_in, release_interpreter, thread_ident
-from ..rules.loops import CAPTURED, CAPTURED_BAR, HEAD
+from ..rules.loops import CAPTURED, CAPTURED_BAR, ELEMENT, ELEMENT_BAR, HEAD, RESULT, RESULT_BAR
 from .stretch import (
     BASES,
     INTERRUPTED,
@@ -36,6 +39,7 @@ from .stretch import (
     T_BLOCKS,
     T_CAPACITY,
     T_DENSE,
+    T_FIRST,
     T_FROM,
     T_KEPT,
     T_LIMIT,
@@ -45,18 +49,13 @@ from .stretch import (
     T_RECENT,
     T_ROWS,
     T_SCRATCH,
+    T_STEP,
     T_STORE,
     T_STRIDE,
     T_SUMS,
     T_TABLE,
     T_TURN,
     T_WIDTH,
-    T_XBAR,
-    T_XS,
-    T_XSTEP,
-    T_YBAR,
-    T_YS,
-    T_YSTEP,
     UNKNOWN,
     advance,
     give_back,
@@ -119,23 +118,10 @@ def prepare(p, loop, table, paths, longest, captured, xs):
         place(p, k, 0, 0)
     place(p, CAPTURED, captured, 0)
     place(p, CAPTURED_BAR, room + 8 * longest, 0)
-    xstep = 8 * load_int(loop + 8 * S_ELEMENT)
-    if load_int(loop + 8 * S_REVERSE) != 0:
-        xs += (load_int(loop + 8 * S_ROWS) - 1) * xstep
-        xstep = -xstep
-    store_int(p + 8 * T_XS, xs)
-    store_int(p + 8 * T_XSTEP, xstep)
-
-
-@helper
-def results(p, loop, ys, word):
-    """Let a word be the address of the first row of results (or of their adjoints)."""
-    step = 8 * load_int(loop + 8 * S_RESULT)
-    if load_int(loop + 8 * S_REVERSE) != 0:
-        ys += (load_int(loop + 8 * S_ROWS) - 1) * step
-        step = -step
-    store_int(p + 8 * word, ys)
-    store_int(p + 8 * T_YSTEP, step)
+    place(p, ELEMENT, xs, 0)
+    reverse = load_int(loop + 8 * S_REVERSE) != 0
+    store_int(p + 8 * T_FIRST, load_int(loop + 8 * S_ROWS) - 1 if reverse else 0)
+    store_int(p + 8 * T_STEP, -1 if reverse else 1)
 
 
 @helper
@@ -195,7 +181,7 @@ def logged(loop):
 @helper
 def begin_run(p, loop, table, paths, longest, carry, captured, xs, z):
     prepare(p, loop, table, paths, longest, captured, xs)
-    results(p, loop, z + 8 * load_int(loop + 8 * S_CARRY), T_YS)
+    place(p, RESULT, z + 8 * load_int(loop + 8 * S_CARRY), 0)
     log = kept_of(loop, z) + 8 * HEAD
     dense = load_int(loop + 8 * S_DENSE) if load_int(loop + 8 * S_BOUNDED) != 0 else -1
     _from(p, 0, carry, load_int(loop + 8 * S_CAPACITY), _stride(loop), dense, log + 8 * logged(loop), log)
@@ -340,15 +326,12 @@ def back(loop, seeds, carry, captured, xs, z, result):
     length, captures, width = load_int(loop + 8 * S_CARRY), load_int(loop + 8 * S_CAPTURED), 8 * load_int(loop + 8 * S_CARRY)
     prepare(p, loop, table, paths, longest, captured, xs)
     prepare(q, loop, before, others, most, captured, xs)
-    results(p, loop, seeds + width, T_YBAR)
+    place(p, RESULT_BAR, seeds + width, 0)
     scratch = allocate(8 * load_int(loop + 8 * S_ROWS) * load_int(loop + 8 * S_RESULT) + 8) if bounded and dense > 0 else 0
-    results(q, loop, scratch, T_YS)
+    place(q, RESULT, scratch, 0)
     sums = result + width
     store_int(p + 8 * T_SUMS, sums)
-    xbar = sums + 8 * captures
-    if load_int(loop + 8 * S_REVERSE) != 0:
-        xbar += 8 * (load_int(loop + 8 * S_ROWS) - 1) * load_int(loop + 8 * S_ELEMENT)
-    store_int(p + 8 * T_XBAR, xbar)
+    place(p, ELEMENT_BAR, sums + 8 * captures, 0)
     rows = load_int(p + 8 * T_ROWS)
     for k in range(length):
         store_double(rows + 8 * k, 0.0)

@@ -21,31 +21,30 @@ from .tangents import side_by_side
 #: Words at the head of what is kept in a result: turns, stride, generation (`program.turns`).
 HEAD = 3
 #: Vectors that bodies read and write: carry, element, captured, next carry, result; adjoints of next carry, result, carry, element, captured.
-CARRY, ELEMENT, CAPTURED, NEXT, RESULT, NEXT_BAR, RESULT_BAR, CARRY_BAR, ELEMENT_BAR, CAPTURED_BAR = range(10)
+#: And no vector, but the number of the row of a turn.
+CARRY, ELEMENT, CAPTURED, NEXT, RESULT, NEXT_BAR, RESULT_BAR, CARRY_BAR, ELEMENT_BAR, CAPTURED_BAR, ROW_NUMBER = range(11)
+#: Those that have, for each thing that a turn reads or writes, the rows of all turns one behind the other.
+IN_ROWS = {ELEMENT, RESULT, RESULT_BAR, ELEMENT_BAR}
 #: What a turn writes where the turn after it reads, and the other way round.
 PARTNER = {CARRY: NEXT, NEXT: CARRY, NEXT_BAR: CARRY_BAR, CARRY_BAR: NEXT_BAR}
 
 
-def _beside(one, other, rows, widths):
-    """Two vectors (None: zeros), each of so many `rows` side by side, as one vector of rows twice as long."""
-    parts = [None if part is None else part.reshape((rows, own)) for part, own in zip((one, other), widths)]
-    return side_by_side(one if one is not None else other, (rows, sum(widths)), parts, widths, 1)
+def _beside(one, other):
+    """Two arrays (None: zeros) one behind the other, as a vector."""
+    like = one if one is not None else other
+    parts = [None if part is None else part.reshape((like.size,)) for part in (one, other)]
+    return side_by_side(like, (2 * like.size,), parts, (like.size,) * 2, 0)
 
 
 def _twice(program, operands, tangents):
     """Operands of the loop of tangents."""
-    carry, captured, xs = operands
-    t_carry, t_captured, t_xs = tangents
-    return (
-        _beside(carry, t_carry, 1, (program.carry,) * 2).reshape((2 * program.carry,)),
-        _beside(captured, t_captured, 1, (program.captured,) * 2).reshape((2 * program.captured,)),
-        _beside(xs, t_xs, program.rows, (program.element,) * 2),
-    )
+    carry, captured, xs = map(_beside, operands, tangents)
+    return carry, captured, xs.reshape((program.rows, 2 * program.element))
 
 
-def _half(x, rows, width, which):
-    """Of rows that are twice as long as `width` the values (0) or the tangents (1), as a vector."""
-    return x.reshape((rows, 2 * width)).narrow(1, which * width, (which + 1) * width).reshape((rows * width,))
+def _half(x, which):
+    """Of a vector the first half, values (0), or the second one, tangents (1)."""
+    return x.narrow(0, which * x.size // 2, (which + 1) * x.size // 2)
 
 
 def _split(x, program, of_operands):
@@ -89,18 +88,14 @@ def _loop_vjp(g, carry, captured, xs, z, program):
 def _loop_jvp(tangents, carry, captured, xs, z, program):
     twice = program.tangent
     both = _split(_run(twice, "loop", *_twice(program, (carry, captured, xs), tangents)), twice, False)
-    widths = (1, program.carry), (program.rows, program.result)
-    parts = [_half(x, rows, width, 1) for x, (rows, width) in zip(both, widths)]
+    parts = [_half(x, 1) for x in both]
     return side_by_side(both[0], (program.size,), parts, [part.size for part in parts], 0)
 
 
 def _pull_seeds(program, g, tangent):
     """Adjoints for the loop of tangents: (`tangent`, `g`), either may be None."""
-    parts = []
     split = [_split(x, program, False) if x is not None else (None, None) for x in (tangent, g)]
-    for one, other, (rows, width) in zip(*split, ((1, program.carry), (program.rows, program.result))):
-        parts.append(_beside(one, other, rows, (width, width)).reshape((2 * rows * width,)))
-    return _joined(parts)
+    return _joined(list(map(_beside, *split)))
 
 
 def _joined(parts):
@@ -110,9 +105,7 @@ def _joined(parts):
 
 def _values_half(program, pulled):
     """Of adjoints of the operands of the loop of tangents those of the values."""
-    parts = _split(pulled, program.tangent, True)
-    widths = (1, program.carry), (1, program.captured), (program.rows, program.element)
-    return [_half(x, rows, width, 0) for x, (rows, width) in zip(parts, widths)]
+    return [_half(x, 0) for x in _split(pulled, program.tangent, True)]
 
 
 @_by_lane
@@ -122,7 +115,7 @@ def _pull_vjp(g, seeds, carry, captured, xs, z, result, program):
     operands = _twice(program, (carry, captured, xs), (along[0], along[1], along[2].reshape((program.rows, program.element))))
     both = _run(twice, "loop", *operands)
     outputs = _split(both, twice, False)
-    of_seeds = _joined([_half(outputs[0], 1, program.carry, 1), _half(outputs[1], program.rows, program.result, 1)])
+    of_seeds = _joined([_half(x, 1) for x in outputs])
     parts = _values_half(program, _run(twice, "loop_pull", _pull_seeds(program, seeds, None), *operands, both))
     return of_seeds, parts[0], parts[1], parts[2].reshape((program.rows, program.element))
 

@@ -15,13 +15,15 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
 import numpy as np
 
-from ..array.record import normalise
+from ..array.functions import concatenate, frozen, reshape
+from ..array.record import apply, normalise
 from ..array.typing import Argnums, Mode, OfFirst
 from ..autograd import nested
 from ..autograd.nested import Evaluation
 from ..common.errors import OptionError
 from ..common.tree import Structure, flatten
 from ..common.uninterrupted import cached_property
+from ..program.finish import so_far
 from ..program.ports import units
 from .functional import Transformed, chosen
 from .jacobians import JacobianFunction, OfDirections
@@ -68,6 +70,8 @@ def differentiate_gradient(replayed, function):
 #: Elements that an instruction of a gradient has on average, and elements of the arguments, from which on
 #: directions are carried as an axis of arrays (one replay for many) instead of by passes of their own.
 WIDE, ENOUGH = 48, 32
+#: Of so many elements on directions in which a Hessian is recorded are joined, if so many times fewer remain.
+FEW, LESS = 8, 2
 #: Numbers that such a replay may hold.
 HELD = 1 << 24
 
@@ -97,6 +101,26 @@ class _Rows:
             units = np.split(np.eye(sum(sizes)), np.cumsum(sizes)[:-1], axis=1)
             units = [normalise(u.reshape(-1, *np.shape(b)).astype(b.dtype)) for u, b in zip(units, e.bases)]
             return tuple(e.out(second_products(e, units, sum(sizes))))
+
+
+def _coloured(e):
+    """The blocks of a Hessian by few directions, of an `Evaluation` of the gradient that is being recorded; None if its pattern is of no help."""
+    trace, bases = e.trace, e.bases
+    size = sum(b.size for b in bases)
+    if trace is None or size < FEW or any(getattr(t, "_t", None) is not trace.store or t.dtype != bases[0].dtype for t in (*bases, *e.results)):
+        return None
+    compressions = so_far(trace, bases, e.results).compressions
+    if not compressions.small:
+        return None
+    way = compressions.symmetric.way
+    if LESS * way.count > size:
+        return None
+    rows = [reshape(r, (way.count, -1)) for r in e.pull(e.results, way.seeds, lanes=way.count)]
+    entries = reshape(concatenate(rows, axis=1) if len(rows) > 1 else rows[0], (-1,))[compressions.symmetric.places]
+    positions, nothing = frozen(np.ravel_multi_index(way.coordinates, (size, size))), np.zeros(size * size, bases[0].dtype)
+    matrix = reshape(apply("put", (nothing, entries, positions), (("shape", entries.shape),)), (size, size))
+    ends = np.cumsum([0, *(b.size for b in bases)])
+    return [[reshape(matrix[i : i + a.size, j : j + b.size], (*a.shape, *b.shape)) for b, j in zip(bases, ends)] for a, i in zip(bases, ends)]
 
 
 class _Hessian(JacobianFunction):
@@ -149,6 +173,8 @@ class _Hessian(JacobianFunction):
                 print("forward mode, all directions in one replay: the gradient works on arrays")
             return None
         return super()._blocks(recording)
+
+    _sooner = staticmethod(_coloured)
 
     def _inside(self, args, kwargs):
         blocks = super()._inside(args, kwargs)
@@ -285,7 +311,7 @@ class _Diagonal(OfDirections):
         """Of the rows of the Hessian, recorded."""
         replayed = self._replayed
         replayed.check_positions(args)
-        rows, _ = nested.jacobian(replayed.function, args, self._argnums, kwargs)
+        rows, _ = nested.jacobian(replayed.function, args, self._argnums, kwargs, _coloured)
         diagonals = []
         for k, row in enumerate(rows):
             block = flatten([row[a] for a in self._argnums_in_order])[0][k]

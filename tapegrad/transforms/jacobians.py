@@ -354,9 +354,12 @@ class JacobianFunction(OfDirections):
         structures = self._structures(structure)
         return unflatten(recording.structure, [self._contained(structures, row) for row in self._blocks(recording)])
 
+    #: As of `nested.jacobian`.
+    _sooner: Any = None
+
     def _inside(self, args, kwargs):
         self._replayed.check_positions(args)
-        blocks, structure = nested.jacobian(self._replayed.function, args, self._argnums, kwargs)
+        blocks, structure = nested.jacobian(self._replayed.function, args, self._argnums, kwargs, self._sooner)
         rows = [row[self._argnums[0]] if self._one else tuple(row[k] for k in self._argnums) for row in blocks]
         return unflatten(structure, rows)
 

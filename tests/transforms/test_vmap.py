@@ -335,6 +335,62 @@ def test_too_many_paths():
         tg.vmap(f)(np.arange(30.0))
 
 
+def test_results_of_many_lanes_are_written_where_they_are_handed_out():
+    xs = np.random.default_rng(3).normal(size=(4000, 10))
+    of_one = {
+        "all": lambda x: (x.sum(), 2.0 * x, 3.0),
+        "rows": lambda x: {"a": np.outer(x, x), "b": x[::-1]},
+    }
+    for f in of_one.values():
+        g = tg.jit(tg.vmap(f), kernel="always")
+        g(xs), g(xs)
+        first, second = leaves_of(g(xs)), leaves_of(g(-xs))
+        # Parts of one array, which belongs to the call.
+        assert len({id(part.base) for part in first}) == 1 and first[0].base is not None
+        for part in first:
+            part += 1.0
+        for part, other, expected in zip(first, second, leaves_of(tg.vmap(f)(-xs))):
+            assert part.flags.writeable and part.flags.c_contiguous and not np.shares_memory(part, other)
+            np.testing.assert_allclose(other, expected, rtol=1e-12, atol=1e-12)
+        assert not any(np.shares_memory(a, b) for k, a in enumerate(first) for b in first[:k])
+
+
+def test_memory_of_many_results_is_used_again_when_nobody_has_them():
+    xs = np.random.default_rng(3).normal(size=(4000, 10))
+    g = tg.jit(tg.vmap(lambda x: (x.sum(), 2.0 * x)), kernel="always")
+    g(xs), g(xs)
+    total, twice = g(xs)
+    place, kept = total.__array_interface__["data"][0], twice.T[3, 5:]
+    before = kept.copy()
+    del total, twice
+    # A view of one of them is enough to keep it, and so is a buffer.
+    other = g(-xs)
+    assert other[0].__array_interface__["data"][0] != place
+    kept = memoryview(kept)
+    for _ in range(3):
+        assert g(-xs)[0].__array_interface__["data"][0] != place
+        np.testing.assert_array_equal(kept, before)
+    others = other[0].__array_interface__["data"][0]
+    del other, kept
+    found = [g(scale * xs) for scale in (1.0, 2.0, 3.0)]
+    assert {place, others} & {total.__array_interface__["data"][0] for total, _ in found}
+    for scale, (_, twice) in zip((1.0, 2.0, 3.0), found):
+        np.testing.assert_array_equal(twice, 2.0 * (scale * xs))
+
+
+@pytest.mark.parametrize("of_all", [lambda y, z: (y, y[5:]), lambda y, z: (y, y), lambda y, z: y[:, 0], lambda y, z: y], ids=["part", "twice", "column", "small"])
+def test_results_that_overlap_or_are_a_small_part_are_copied(of_all):
+    xs = np.random.default_rng(3).normal(size=(1000, 10))
+    g = tg.jit(lambda xs: of_all(*tg.vmap(lambda x: (2.0 * x, np.outer(x, x)))(xs)), kernel="always")
+    expected = leaves_of(of_all(2.0 * xs, None))
+    for _ in range(3):
+        found = leaves_of(g(xs))
+        for part, other in zip(found, expected):
+            assert part.base is None
+            np.testing.assert_array_equal(part, other)
+            part += 1.0
+
+
 def test_integers_that_floats_do_not_hold_go_lane_by_lane():
     big = np.array([2**60 + 1, 3])
     found = tg.vmap(lambda n: n + 1)(big)

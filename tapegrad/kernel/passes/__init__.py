@@ -8,6 +8,7 @@ In the order in which `run_passes` runs them:
     fusing        neighbouring loops of equal extent become one
     recomputing   a stored value that is cheap is computed again where it is used
     peeling       loops that differ by an iteration, in extent or in what they touch, become one but for that
+    unrolling     short loops over elements named by constants become straight statements
     contracting   a temporary of which every iteration uses a part of its own is as large as that
 
 and, called by `kernel.of_tape`, which knows what the outputs are,
@@ -22,6 +23,7 @@ that takes longer without it:
     renaming                       Rosenbrock from arrays 2.7 times, the dense Hessian of a logistic regression 1.35 times
     recomputing                    gradient descent inside compiled code 1.2 times, a Hessian times a vector 1.3 times
     peeling                        Rosenbrock from arrays 1.5 times, with a penalty of all elements 2.8 times
+    unrolling                      Rosenbrock with Hessian at 10^5 points 1.13 times
     halving                        the dense Hessian of a logistic regression 1.3 times
     ordering                       gradient descent inside compiled code 1.2 times
 
@@ -38,6 +40,7 @@ from .pruning import prune
 from .recomputing import recompute
 from .renaming import rename
 from .simplifying import simplify
+from .unrolling import unroll
 
 
 def run_passes(program):
@@ -56,6 +59,9 @@ def run_passes(program):
         if not peel(program):
             break
         _tidy(program)
+    new = unroll(program)
+    if new:
+        _tidy(program, new)
     return contract(program)
 
 

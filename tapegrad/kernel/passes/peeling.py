@@ -19,12 +19,9 @@ loop is for `fusing` to find out.
 
 from __future__ import annotations
 
-from collections import ChainMap
-from copy import copy
-
 from .. import ir
 from .fusing import accesses, fuse, operations_of, shifts
-from .rewriting import resolve, rewrite
+from .rewriting import Copying, resolve
 from .simplifying import simplify
 
 #: Iterations that are peeled at one end, at most.
@@ -110,55 +107,9 @@ def _apart(first, second):
 
 def _cut(loop, start, extent, new):
     """The first `start` iterations of `loop` by themselves, a loop over `extent` iterations, and the others by themselves."""
-    copying, result = _Copying(new), []
+    copying, result = Copying(new), []
     now = copying.iterations(loop, range(start), [resolve(carry.init, new) for carry in loop.carries], result)
     result.append(copying.loop(loop, extent, start, now))
     copying.iterations(loop, range(start + extent, loop.extent), [carry.next for carry in result[-1].carries], result)
     new.update(copying.copies)
     return result
-
-
-class _Copying:
-    """Copies of what is in a loop that can be peeled.
-
-    Parameters
-    ----------
-    new : dict
-        Values that others stand for already.
-
-    Attributes
-    ----------
-    copies : dict
-        Values, and the last copies of them.
-    """
-
-    def __init__(self, new):
-        self.copies = {}
-        self.new = ChainMap(self.copies, new)
-
-    def body(self, loop, counter):
-        """Copies of the statements of `loop`; `counter` as in `reindexed`."""
-        result = []
-        for statement in loop.body:
-            result.append(copy(statement))
-            rewrite(result[-1], self.new, {loop: counter})
-            self.copies[statement] = result[-1]
-        return result
-
-    def loop(self, loop, extent, first, inits):
-        """A loop over `extent` iterations of `loop`, from `first` on."""
-        other = ir.Loop(extent)
-        other.carries = [ir.Carry(resolve(init, self.new), reorder=c.reorder) for c, init in zip(loop.carries, inits)]
-        self.copies.update(zip(loop.carries, other.carries))
-        other.body = self.body(loop, (other, 1, first))
-        for carry, own in zip(loop.carries, other.carries):
-            own.next = resolve(carry.next, self.new)
-        return other
-
-    def iterations(self, loop, numbers, now, result):
-        """Append the iterations `numbers` of `loop` to `result`; `now` are the values of its carries before them."""
-        for k in numbers:
-            self.copies.update(zip(loop.carries, now))
-            result += self.body(loop, (None, 1, k))
-            now = [resolve(carry.next, self.new) for carry in loop.carries]
-        return now

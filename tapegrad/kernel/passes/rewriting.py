@@ -6,6 +6,9 @@ counters through a dict `loops` from a loop to ``(other, factor, offset)`` (`rei
 
 from __future__ import annotations
 
+from collections import ChainMap
+from copy import copy
+
 from ...rules import lang as L
 from .. import ir
 
@@ -86,3 +89,49 @@ def rewrite(statement, new, loops=None):
 def written(body):
     """Buffers that `body` writes."""
     return {buffer for statement in ir.walk(body) for buffer, _, stores in ir.touched(statement) if stores}
+
+
+class Copying:
+    """Copies of what is in a loop that has no guards and no loops inside.
+
+    Parameters
+    ----------
+    new : dict
+        Values that others stand for already.
+
+    Attributes
+    ----------
+    copies : dict
+        Values, and the last copies of them.
+    """
+
+    def __init__(self, new):
+        self.copies = {}
+        self.new = ChainMap(self.copies, new)
+
+    def body(self, loop, counter):
+        """Copies of the statements of `loop`; `counter` as in `reindexed`."""
+        result = []
+        for statement in loop.body:
+            result.append(copy(statement))
+            rewrite(result[-1], self.new, {loop: counter})
+            self.copies[statement] = result[-1]
+        return result
+
+    def loop(self, loop, extent, first, inits):
+        """A loop over `extent` iterations of `loop`, from `first` on."""
+        other = ir.Loop(extent)
+        other.carries = [ir.Carry(resolve(init, self.new), reorder=c.reorder) for c, init in zip(loop.carries, inits)]
+        self.copies.update(zip(loop.carries, other.carries))
+        other.body = self.body(loop, (other, 1, first))
+        for carry, own in zip(loop.carries, other.carries):
+            own.next = resolve(carry.next, self.new)
+        return other
+
+    def iterations(self, loop, numbers, now, result):
+        """Append the iterations `numbers` of `loop` to `result`; `now` are the values of its carries before them."""
+        for k in numbers:
+            self.copies.update(zip(loop.carries, now))
+            result += self.body(loop, (None, 1, k))
+            now = [resolve(carry.next, self.new) for carry in loop.carries]
+        return now

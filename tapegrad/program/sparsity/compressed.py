@@ -118,16 +118,21 @@ class Compressions:
         return result
 
     @cached_property
-    def worth(self):
-        """``(columns, rows)``, each a `Compressed` or None where it saves too little to look for it unasked; or None."""
+    def small(self):
+        """Whether the pattern may be looked for unasked; if so, it was."""
         try:
             # Not by the property, which looks for it in a tape of any size.
-            structure = self.structure if "structure" in self.__dict__ else pattern(self._tape, MOST)
+            self.__dict__["structure"] = self.structure if "structure" in self.__dict__ else pattern(self._tape, MOST)
         except TooLarge:
+            return False
+        return True
+
+    @cached_property
+    def worth(self):
+        """``(columns, rows)``, each a `Compressed` or None where it saves too little to look for it unasked; or None."""
+        if not self.small or 0 in self.structure.shape:
             return None
-        self.__dict__["structure"] = structure
-        if 0 in structure.shape:
-            return None
+        structure = self.structure
         compressed, least = [], self._least
         for name, size in zip(("columns", "rows"), structure.shape[::-1]):
             made = getattr(self, name) if least[name] * WORTH <= size else None

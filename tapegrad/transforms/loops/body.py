@@ -68,17 +68,18 @@ class Layout:
             return _joined([as_float64(leaf) for leaf in leaves])
         return np.concatenate([np.reshape(as_float64(leaf), -1) for leaf in leaves] or [np.zeros(0)])
 
-    def unpack(self, vector):
-        """The leaves out of a vector, or out of rows of it (a first axis in front of each leaf)."""
-        leaves, at, rows = [], 0, vector.shape[:-1]
+    def unpack(self, vector, rows=()):
+        """The leaves out of a vector, or out of one that has all `rows` of each leaf one behind the other (a first axis in front of each leaf)."""
+        leaves, at = [], 0
         for shape, char in self.leaves:
+            shape = *rows, *shape
             count = math.prod(shape)
-            if not rows and not shape:
+            if not shape:
                 leaf = vector[at]
             else:
-                leaf = vector if count == self.size else vector[..., at : at + count]
-                if leaf.shape != (*rows, *shape):
-                    leaf = reshape(leaf, (*rows, *shape)) if isinstance(leaf, Differentiable) else np.reshape(leaf, (*rows, *shape))
+                leaf = vector if count == vector.size else vector[at : at + count]
+                if leaf.shape != shape:
+                    leaf = reshape(leaf, shape) if isinstance(leaf, Differentiable) else np.reshape(leaf, shape)
             leaves.append(as_dtype(leaf, char))
             at += count
         return leaves

@@ -22,7 +22,20 @@ from ...common.errors import GradientError, GuardError, require
 from ...common.uninterrupted import cached_property, remade, uninterrupted
 from ...kernel.reasons import NotLowered, faults_are_reasons
 from ...program.trace import GUARD, ROW
-from ...rules.loops import CAPTURED, CAPTURED_BAR, CARRY, CARRY_BAR, ELEMENT, ELEMENT_BAR, HEAD, NEXT, NEXT_BAR, RESULT, RESULT_BAR
+from ...rules.loops import (
+    CAPTURED,
+    CAPTURED_BAR,
+    CARRY,
+    CARRY_BAR,
+    ELEMENT,
+    ELEMENT_BAR,
+    HEAD,
+    IN_ROWS,
+    NEXT,
+    NEXT_BAR,
+    RESULT,
+    RESULT_BAR,
+)
 
 #: Instructions after which the paths become kernels: about as long as it takes to compile one.
 WORK = 1_000_000
@@ -35,7 +48,7 @@ class Path:
     ----------
     tape : FinishedTape
     inputs, outputs : list of (int, int)
-        Base (`program.turns`) and offset in bytes, of each.
+        Base (`program.turns`) and offset in bytes, of each, in the first row.
     constants : list of (int, int, ndarray)
         Outputs that are always the same.
     stops : bool
@@ -69,11 +82,22 @@ class Path:
         if executable is None:
             executable = self._executables[generation] = self._executable(generation)
         constants, address = self.constants, executable.turns if generation else plain_address(turns)
-        words = [executable.pointer, address, self.stops, len(self.inputs), *sum(self.inputs, ()), len(self.outputs), *sum(self.outputs, ())]
-        words.append(len(constants))
-        for base, offset, array in constants:
-            words += [base, offset, array.ctypes.data if array.size else 0, array.nbytes]
-        return np.array([*words, len(self.sums), *sum(self.sums, ())], np.int64), executable, constants
+        inputs, outputs, fixed = self._places()
+        fixed = [(*place, array.ctypes.data if array.size else 0) for place, (*_, array) in zip(fixed, constants)]
+        words = [executable.pointer, address, self.stops]
+        for part in (inputs, outputs, fixed, self.sums):
+            words += [len(part), *sum(part, ())]
+        return np.array(words, np.int64), executable, constants
+
+    def _places(self):
+        """As `kernel.emit.Turns` has those of inputs, outputs and constants."""
+
+        def place(base, offset, what):
+            return base, offset, 8 * what.size if base in IN_ROWS else 0
+
+        inputs = tuple(place(*where, meta) for where, meta in zip(self.inputs, self.tape.inputs))
+        outputs = tuple(place(*where, meta) for where, (_, meta) in zip(self.outputs, self.tape.outputs))
+        return inputs, outputs, tuple((*place(*constant), constant[2].nbytes) for constant in self.constants)
 
     def _executable(self, generation):
         from ...program.replayed import Replay
@@ -82,8 +106,7 @@ class Path:
             with uninterrupted:
                 from ...kernel.emit import Options, Turns
                 from ...kernel.of_tape import TapeKernel
-            constants = tuple((base, offset, array.nbytes) for base, offset, array in self.constants)
-            turns = Turns(tuple(self.inputs), tuple(self.outputs), constants, self.sums)
+            turns = Turns(*self._places(), self.sums)
             with faults_are_reasons():
                 return TapeKernel(self.tape, False, Options(turns=turns))
         executable = Replay(self.tape, False)
@@ -448,7 +471,7 @@ class _Tangent(Loop):
 
         of, paths = self.of, self.of.all_paths()
         self.captured = 2 * of.captured
-        widths = {CARRY: of.carry, NEXT: of.carry, ELEMENT: of.element, CAPTURED: of.captured, RESULT: of.result}
+        widths = {CARRY: of.carry, NEXT: of.carry, ELEMENT: of.rows * of.element, CAPTURED: of.captured, RESULT: of.rows * of.result}
         while len(self.paths) < len(paths):
             self.paths.append(paths[len(self.paths)].tangent(widths))
         return self.paths

@@ -97,8 +97,7 @@ class _Call:
         layout, missing = self.results
         if not self.turns:
             return carry, None
-        results = layout.unpack(reshape(whole[loop.carry :], (loop.rows, loop.result))) if layout.leaves else []
-        results = iter(results)
+        results = iter(layout.unpack(whole[loop.carry :], (loop.rows,)))
         return carry, unflatten(layout.structure, [None if gone else next(results) for gone in missing])
 
     def _later(self, carry, turn, captured, rows):
@@ -148,7 +147,7 @@ class _Call:
         inputs = [(base, 0) for base, layout in ((CARRY, self.carry), (ELEMENT, self.element)) if layout is not None and layout.size]
         inputs += [(CAPTURED, 8 * at) for at in places]
         shapes = [(self.carry.size,), *(shape for shape, _ in results.leaves)]
-        at = 8 * np.cumsum([0, *map(math.prod, shapes[1:])])
+        at = 8 * self.loop.rows * np.cumsum([0, *map(math.prod, shapes[1:])])
         outputs = [(NEXT, 0), *((RESULT, int(offset)) for offset in at[:-1])]
         self.loop.paths.append(Path.of(tape, inputs, outputs, shapes, stops))
         values = self._captured()

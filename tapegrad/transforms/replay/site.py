@@ -34,6 +34,7 @@ Source text is made of our own names and of numbers; whatever comes from users i
 from __future__ import annotations
 
 import dataclasses
+import weakref
 
 import numpy as np
 
@@ -95,11 +96,12 @@ class Site:
     # -- what goes where -----------------------------------------------------------------
     def _plan(self, leaves):
         """One run; outputs that are numbers come back by themselves, others have an array each."""
-        used = {leaf.number for leaf in map(inner, leaves) if isinstance(leaf, Output)}
+        used, views = {leaf.number for leaf in map(inner, leaves) if isinstance(leaf, Output)}, self.executable.views
+        used |= {views[k][0] for k in used if k in views}
         results, places, numbers = [], [], 0
         #: For each output its name in the source.
         for k, (shape, char) in enumerate(self.executable.outputs):
-            if k not in used:
+            if k not in used or k in views:
                 places.append(None)
             elif shape == () and char == "d":
                 self._own_outputs[k] = numbers
@@ -109,6 +111,8 @@ class Site:
                 self._own_outputs[k] = f"o{len(results)}"
                 places.append((len(results), 0))
                 results.append((shape, char))
+        for k, (number, part, shape) in views.items():
+            self._own_outputs[k] = f"{self._own_outputs[number]}[{self._name('part', part)}].reshape({self._name('shape', shape)})"
         self._numbers = numbers
         return Plan(results, [([], places)])
 
@@ -169,10 +173,12 @@ class Site:
             self._apart(keywords, "kwargs", list(marks[arguments.count :]))
         if same is not None:
             self._miss(f"not {self._name('same', same)}()")
+        rooms = {self._own_outputs[number] for number, *_ in self.executable.views.values()}
         zeros = {leaf.number for leaf in map(inner, leaves) if isinstance(leaf, Gathered)}
         for k, (shape, char) in enumerate(plan.results):
             dtype = "" if char == "d" else f", {self._name('D', np.dtype(char))}"
-            self._lines.append(f"o{k} = empty({self._name('shape', shape)}{dtype})")
+            made = f"empty({self._name('shape', shape)}{dtype})"
+            self._lines.append(f"o{k} = {self._name('room', _Room(shape, char)) + '()' if f'o{k}' in rooms else made}")
             if k in zeros:
                 self._lines.append(f"o{k}[0] = 0.0")
         self._names["words"] = self._words(marks, plan)
@@ -294,6 +300,29 @@ class Site:
             where = self._own_outputs[leaf.number]
             return f"r[{where}]" if type(where) is int else where
         return self._name("C", leaf) + (".copy()" if isinstance(leaf, np.ndarray) else "")
+
+
+class _Room:
+    """Arrays for a large result.
+
+    New memory takes as long as writing it twice.  So that of an array which nobody has any more is used for the next one.
+    """
+
+    def __init__(self, shape, char):
+        self.shape, self.char, self.free = shape, char, []
+
+    def __call__(self):
+        try:
+            memory = self.free.pop()
+        except IndexError:
+            memory = np.empty(self.shape, self.char)
+        # Views of this array refer to it, as what is below it is no array: while there is one, it is not collected.
+        array = np.frombuffer(memoryview(memory), self.char)
+        weakref.finalize(array, self._back, memory).atexit = False
+        return array
+
+    def _back(self, memory):
+        self.free = [memory]
 
 
 def _alike(keys, others):

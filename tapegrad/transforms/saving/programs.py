@@ -16,7 +16,7 @@ import numpy as np
 
 from ...common.errors import TapeFileError
 from ...common.tree import LEAF, Structure
-from ...rules.loops import CAPTURED, CARRY, ELEMENT, NEXT, RESULT
+from ...rules.loops import CAPTURED, CARRY, ELEMENT, IN_ROWS, NEXT, RESULT
 from ...tape.meta import SCALAR
 from .archive import LARGEST, MAX_BYTES, need
 
@@ -111,11 +111,11 @@ class Reader:
         room = min(room, self.limit // (8 * carry + 1))
         loop = Loop(carry, captured, element, result, rows, bounded, reverse, capacity, dense, room, name)
         widths = {CARRY: carry, ELEMENT: element, CAPTURED: captured}, {NEXT: carry, RESULT: result}
-        loop.paths += [self._path(path, *widths) for path in paths]
+        loop.paths += [self._path(path, *widths, rows) for path in paths]
         need(any(path.stops for path in loop.paths) != bounded, "a loop that does not end as it says")
         return loop
 
-    def _path(self, what, read, written):
+    def _path(self, what, read, written, rows):
         from ..loops.loop import Path
 
         data, inputs, outputs, constants, stops = what
@@ -124,20 +124,20 @@ class Reader:
         self.nbytes += tape.nbytes_of_values
         need(all(tape.wanted) and all(slot for slot, _ in tape.outputs), "the tape of a path")
         need(len(inputs) == len(tape.inputs) and len(outputs) == len(tape.outputs), "arguments and results of a path")
-        inputs = [self._place(place, meta, read) for place, meta in zip(inputs, tape.inputs)]
+        inputs = [self._place(place, meta, read, rows) for place, meta in zip(inputs, tape.inputs)]
         width = read[ELEMENT]
         need(not width or ((ELEMENT, 0), width) in [(place, meta.size) for place, meta in zip(inputs, tape.inputs)], "a path that leaves elements out")
-        ends = [(*self._place(place, meta, written), meta.size) for place, (_, meta) in zip(outputs, tape.outputs)]
+        ends = [(*self._place(place, meta, written, rows), meta.size) for place, (_, meta) in zip(outputs, tape.outputs)]
         fixed = []
         for base, offset, number in constants:
             array = self._array(number, "d")
-            fixed.append((*self._place([base, offset], array, written), array))
+            fixed.append((*self._place([base, offset], array, written, rows), array))
             ends.append((base, offset, array.size))
         # What a path gives is all of both vectors, side by side.
         for base, width in written.items():
             at = 0
             for _, offset, size in sorted(end for end in ends if end[0] == base and end[2]):
-                need(offset == 8 * at, "a path that leaves part of its results out, or writes it twice")
+                need(offset == 8 * at * (rows if base in IN_ROWS else 1), "a path that leaves part of its results out, or writes it twice")
                 at += size
             need(at == width, "a path that leaves part of its results out")
         return Path(tape, inputs, [end[:2] for end in ends[: len(outputs)]], fixed, stops)
@@ -151,11 +151,11 @@ class Reader:
         return array
 
     @staticmethod
-    def _place(place, what, widths):
-        """Where an argument or a result (a description or an array) lies: within its vector."""
+    def _place(place, what, widths, rows):
+        """Where an argument or a result (a description or an array) lies: within its vector, in each row."""
         need(type(place) is list and len(place) == 2 and all(type(n) is int for n in place), "a place in a vector")
         base, offset = place
         need(what is SCALAR or what.dtype == np.float64, "a part of a vector that is not of float64")
-        size = math.prod(what.shape)
-        need(base in widths and offset >= 0 and offset % 8 == 0 and offset + 8 * size <= 8 * widths[base], f"the place {place} in a vector")
+        size, times = math.prod(what.shape), rows if base in IN_ROWS else 1
+        need(base in widths and offset >= 0 and offset % 8 == 0 and offset + 8 * size * times <= 8 * widths[base] * times, f"the place {place} in a vector")
         return base, offset

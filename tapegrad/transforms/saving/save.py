@@ -41,7 +41,7 @@ from .literals import decoded, decoded_function, encoded, encoded_function
 from .loaded import LoadedHost, LoadedTape
 from .programs import Reader, Writer
 
-FORMAT, VERSION = "tapegrad tape", 4
+FORMAT, VERSION = "tapegrad tape", 5
 #: Codes of records that are no row.
 _CODES = {0: -1, SCALAR_LEAF: -2, ARRAY_LEAF: -3, TRACED: -4, CONTINUES: -5}
 _KINDS = {kind.__name__: kind for kind in (dict, list, tuple, np.ndarray, complex)}

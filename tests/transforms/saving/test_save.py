@@ -279,7 +279,7 @@ def test_a_file_of_the_version_before_says_so():
     members["header"], members["declared"] = np.frombuffer(json.dumps(header).encode(), np.uint8), np.array([2, 1 << 20])
     file = io.BytesIO()
     np.savez(file, **members)
-    with pytest.raises(TapeFileError, match="version 2 of the format, this tapegrad reads version 4; save the tape again"):
+    with pytest.raises(TapeFileError, match="version 2 of the format, this tapegrad reads version 5; save the tape again"):
         from_bytes(file.getvalue())
 
 
