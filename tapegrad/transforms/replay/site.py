@@ -34,7 +34,7 @@ Source text is made of our own names and of numbers; whatever comes from users i
 from __future__ import annotations
 
 import dataclasses
-import weakref
+import sys
 
 import numpy as np
 
@@ -302,27 +302,34 @@ class Site:
         return self._name("C", leaf) + (".copy()" if isinstance(leaf, np.ndarray) else "")
 
 
+def _taken(kept):
+    """The last of the arrays that are kept, None if there is none; and how many refer to it, itself included."""
+    try:
+        memory = kept.pop()
+    except IndexError:
+        return None, 0
+    return memory, sys.getrefcount(memory)
+
+
+#: As many as refer to an array of which nobody has a view.
+_ALONE = _taken([np.empty(0)])[1]
+
+
 class _Room:
     """Arrays for a large result.
 
-    New memory takes as long as writing it twice.  So that of an array which nobody has any more is used for the next one.
+    New memory takes as long as writing it twice.  So an array to which nobody refers any more, and every view does, is the next one.
     """
 
     def __init__(self, shape, char):
-        self.shape, self.char, self.free = shape, char, []
+        self.shape, self.char, self.kept = shape, char, []
 
     def __call__(self):
-        try:
-            memory = self.free.pop()
-        except IndexError:
+        memory, count = _taken(self.kept)
+        if count != _ALONE:
             memory = np.empty(self.shape, self.char)
-        # Views of this array refer to it, as what is below it is no array: while there is one, it is not collected.
-        array = np.frombuffer(memoryview(memory), self.char)
-        weakref.finalize(array, self._back, memory).atexit = False
-        return array
-
-    def _back(self, memory):
-        self.free = [memory]
+        self.kept = [memory]
+        return memory
 
 
 def _alike(keys, others):
