@@ -153,6 +153,15 @@ def _vectorised(loop):
     return operations is not None and {"add"}.issuperset(operations)
 
 
+def _loads_first(body):
+    """The statements of such a loop in an order in which an element that the next iteration reads, too, is loaded before anything is stored.
+
+    LLVM carries it from iteration to iteration then, and still makes vectors.
+    """
+    written = {s.buffer for s in body if isinstance(s, K.Store)}
+    return sorted(body, key=lambda s: not isinstance(s, K.Load) or s.buffer in written)
+
+
 class PieceEmitter:
     """Emits `piece`; the function is `function`."""
 
@@ -375,7 +384,8 @@ class PieceEmitter:
             self.define(carry, phi)
         for piece in pieces:
             self.shared.call(b, piece, self.stop)
-        for statement in () if pieces else loop.body:
+        vectorised = not pieces and _vectorised(loop)
+        for statement in () if pieces else _loads_first(loop.body) if vectorised else loop.body:
             self.statement(statement)
         self.depth -= not pieces
         following = b.add(counter, const(1), flags=("nuw", "nsw"))
@@ -385,7 +395,7 @@ class PieceEmitter:
         again = b.cbranch(b.icmp_signed("<", following, last), head, after)
         # A sum waits for the one before it, unless there are several.
         several = any(c.reorder for c in loop.carries)
-        if not pieces and _vectorised(loop):
+        if vectorised:
             again.set_metadata("llvm.loop", self.shared.vectorised())
         elif self.shared.large and (loop.ragged or loop.extent > _UNROLLED[several]):
             again.set_metadata("llvm.loop", self.shared.not_unrolled(4 if several else 1))

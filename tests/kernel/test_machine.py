@@ -56,6 +56,18 @@ def test_functions_call_their_vector_variants(name):
     assert re.search(rf"call .*@_ZGV\w+_{name}\(", machine.llvm()) and "_ZGV" in machine.asm()
 
 
+def test_short_loops_over_neighbours_are_vectors_and_llvm_warns_of_nothing(capfd):
+    w = Writer()
+    x, y, z = w.input(9), w.output(8), w.output(8)
+    with w.loop(8) as i:
+        w.store(w.load(x, 0, (i, 1)), y, 0, (i, 1))
+        w.store(w.let(a(w.load(x, 1, (i, 1))) * 2.0), z, 0, (i, 1))
+    machine, _ = agree(w.program(), np.linspace(-2, 2, 9))
+    assert loads_of_vectors(machine)
+    # (It writes to the descriptor, not to `sys.stderr`.)
+    assert "vectorized" not in capfd.readouterr().err
+
+
 def test_guards_do_not_keep_loops_from_being_vectorised():
     machine, _ = agree(elementwise(100, lambda x, y: x * y, guards=True), np.linspace(-2, 2, 100))
     assert re.search(r"fcmp \w+ <\d+ x double>", machine.llvm())
