@@ -72,6 +72,8 @@ def differentiate_gradient(replayed, function):
 WIDE, ENOUGH = 48, 32
 #: Of so many elements on directions in which a Hessian is recorded are joined, if so many times fewer remain.
 FEW, LESS = 8, 2
+#: Of a recording that is so many times longer than that of the gradient, which is its end, it is not looked for: all of it would be gone through.
+LONGER = 8
 #: Numbers that such a replay may hold.
 HELD = 1 << 24
 
@@ -108,6 +110,9 @@ def _coloured(e):
     trace, bases = e.trace, e.bases
     size = sum(b.size for b in bases)
     if trace is None or size < FEW or any(getattr(t, "_t", None) is not trace.store or t.dtype != bases[0].dtype for t in (*bases, *e.results)):
+        return None
+    length = len(trace.store.tokens)
+    if length > LONGER * (length - min(b._i for b in bases)):
         return None
     compressions = so_far(trace, bases, e.results).compressions
     if not compressions.small:

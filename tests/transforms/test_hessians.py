@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import tapegrad as tg
+from tapegrad.transforms import hessians
 
 RNG = np.random.default_rng(7)
 X = RNG.normal(size=10)
@@ -140,3 +141,18 @@ def test_of_many_points_with_a_diagonal():
     for whole, diagonal in answers(both, points):
         np.testing.assert_allclose(whole, [of_rosenbrock(x) for x in points], rtol=1e-13, atol=1e-12)
         np.testing.assert_array_equal(diagonal, np.diagonal(whole, axis1=1, axis2=2))
+
+
+def test_a_long_recording_is_not_gone_through_for_each_of_many(monkeypatch):
+    sizes, so_far = [], hessians.so_far
+    monkeypatch.setattr(hessians, "so_far", lambda trace, *rest: sizes.append(len(trace.store.tokens)) or so_far(trace, *rest))
+
+    def descent(x):
+        for _ in range(60):
+            x = x - 0.1 * np.linalg.solve(tg.hessian(rosenbrock)(x) + np.eye(x.size), tg.grad(rosenbrock)(x))
+        return x
+
+    at = np.linspace(0.8, 1.2, 10)
+    found = tg.jit(descent, kernel="never")
+    np.testing.assert_allclose([found(at), found(at)], [descent(at)] * 2, rtol=1e-12)
+    assert 2 < len(sizes) < 15
