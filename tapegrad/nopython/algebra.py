@@ -7,7 +7,7 @@ from numba import types
 from numba.extending import overload, register_jitable
 
 from .builtins import component, primal, seeded
-from .types import DualType, Token, common_dual, element, is_dual_array, is_real
+from .types import DualType, Token, common_dual, compiled_only, element, is_dual_array, is_real
 
 
 @register_jitable
@@ -35,10 +35,11 @@ def _joined(token, out, x, tangent, lane):
 
 @register_jitable
 def lower_half(a):
-    """What is below the diagonal, and half of the diagonal."""
+    """Half of what is on and below the diagonal of the sum of a matrix and its transpose, and of the diagonal half of that again."""
     out = np.zeros_like(a)
     for i in range(len(a)):
-        out[i, :i] = a[i, :i]
+        for j in range(i):
+            out[i, j] = 0.5 * (a[i, j] + a[j, i])
         out[i, i] = 0.5 * a[i, i]
     return out
 
@@ -67,39 +68,96 @@ def _solve(a, b):
 
 
 def _of_matrix(function, tangent):
-    """Let `function` of a matrix of dual numbers have the tangents ``tangent(result, inverse of the matrix or of the result, tangents)``."""
-    tangent, of_result = register_jitable(tangent), function is np.linalg.cholesky
+    """Let `function` of a matrix of dual numbers have the tangents ``tangent(result, inverse of the result, tangents)``."""
+    tangent = register_jitable(tangent)
 
     @overload(function, target="cpu")
     def typed(a):
-        if not is_dual_array(a):
-            return None
-        token, lanes = Token(a.dtype.lanes), a.dtype.lanes
+        if is_dual_array(a):
+            token, lanes = Token(a.dtype.lanes), a.dtype.lanes
 
-        def matrix(a):
-            p = _primals(a)
-            x = function(p)
-            inverse, out = np.linalg.inv(x if of_result else p), np.empty_like(x, token)
-            for lane in range(lanes):
-                _joined(token, out, x, tangent(x, inverse, _tangents(a, lane)), lane)
-            return out
-
-        def number(a):
-            p = _primals(a)
-            x = function(p)
-            total = seeded(token, x, 0, 0.0)
-            if x != 0.0:
-                inverse = np.linalg.inv(p)
+            def matrix(a):
+                x = function(_primals(a))
+                inverse, out = np.linalg.inv(x), np.empty_like(x, token)
                 for lane in range(lanes):
-                    total += seeded(token, 0.0, lane, tangent(x, inverse, _tangents(a, lane)))
-            return total
+                    _joined(token, out, x, tangent(x, inverse, _tangents(a, lane)), lane)
+                return out
 
-        return number if function is np.linalg.det else matrix
+            return matrix
 
 
 _of_matrix(np.linalg.inv, lambda x, inverse, t: -np.dot(np.dot(x, t), x))
-_of_matrix(np.linalg.det, lambda x, inverse, t: x * np.trace(np.dot(inverse, t)))
 _of_matrix(np.linalg.cholesky, lambda x, inverse, t: np.dot(x, lower_half(np.dot(np.dot(inverse, t), np.ascontiguousarray(inverse.T)))))
+
+
+# ---- determinants: by cofactors, which a singular matrix has, too (`rules.minors` has the formulas) --------
+@register_jitable
+def _others(s, i, j):
+    """The product of all values but two."""
+    product = 1.0
+    for k in range(len(s)):
+        if k != i and k != j:
+            product *= s[k]
+    return product
+
+
+@register_jitable
+def _singular(a):
+    """Singular values and vectors, and the product of the determinants of these, which is 1 or -1."""
+    u, s, vh = np.linalg.svd(a)
+    return np.sign(np.linalg.det(u) * np.linalg.det(vh)), u, s, vh
+
+
+@register_jitable
+def _cofactors_of_numbers(a):
+    """By the inverse, whose errors where `a` is nearly singular those of the determinant undo (G. W. Stewart, "On the adjugate matrix", 1998)."""
+    d = np.linalg.det(a)
+    if d != 0.0:
+        return d * np.linalg.inv(a).T
+    sign, u, s, vh = _singular(a)
+    return np.dot(u * np.array([sign * _others(s, i, i) for i in range(len(s))]), vh)
+
+
+#: The cofactors of a matrix, in nopython code.
+cofactors = compiled_only("cofactors")
+
+
+@overload(cofactors, target="cpu")
+def _cofactors(a):
+    if not is_dual_array(a):
+        return lambda a: _cofactors_of_numbers(a)
+    token, lanes = Token(a.dtype.lanes), a.dtype.lanes
+
+    def changing(a):
+        p = _primals(a)
+        x, (sign, u, s, vh) = _cofactors_of_numbers(p), _singular(p)
+        out, n = np.empty(p.shape, token), len(s)
+        for lane in range(lanes):
+            inner, core = np.dot(np.dot(u.T, _tangents(a, lane)), vh.T), np.zeros((n, n))
+            for i in range(n):
+                for j in range(n):
+                    if i != j:
+                        core[i, i] += sign * _others(s, i, j) * inner[j, j]
+                        core[i, j] = -sign * _others(s, i, j) * inner[j, i]
+            _joined(token, out, x, np.dot(np.dot(u, core), vh), lane)
+        return out
+
+    return changing
+
+
+@overload(np.linalg.det, target="cpu")
+def _det(a):
+    if is_dual_array(a):
+        token, lanes = Token(a.dtype.lanes), a.dtype.lanes
+
+        def det(a):
+            p = _primals(a)
+            total, c = seeded(token, np.linalg.det(p), 0, 0.0), cofactors(p)
+            for lane in range(lanes):
+                total += seeded(token, 0.0, lane, np.sum(c * _tangents(a, lane)))
+            return total
+
+        return det
 
 
 @overload(np.trace, target="cpu")

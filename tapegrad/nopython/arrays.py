@@ -150,6 +150,7 @@ for _function, _loop in (
     (np.mean, _mean), (np.var, _var), (np.std, _std), (np.prod, _prod), (np.max, _extremum(max)), (np.min, _extremum(min)),
 ):  # fmt: skip
     _of_one(_function, _loop)
+overload(np.ptp, target="cpu")(lambda a: (lambda a: np.max(a) - np.min(a)) if is_dual_array(a) else None)
 _both(np.cumsum, "cumsum")(lambda a: _cumsum if is_dual_array(a) and a.ndim == 1 else None)
 
 

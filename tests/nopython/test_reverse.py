@@ -2,6 +2,7 @@
 
 import collections
 import gc
+import heapq
 import math
 import os
 import subprocess
@@ -21,6 +22,7 @@ from .generated import difference
 numba = pytest.importorskip("numba")
 from numba.core.runtime import rtsys  # noqa: E402
 from numba.core.runtime._nrt_python import memsys_enable_stats  # noqa: E402
+from numba.experimental import jitclass  # noqa: E402
 
 AT = np.array([0.31, -0.7, 1.9, 0.45, -1.3, 0.8, 1.1, 0.21])
 TABLE = np.arange(8.0)
@@ -327,7 +329,56 @@ def storing(x):
     return np.sum(x)
 
 
-PROGRAMS = (leaving, whiles, choices, nested, overwriting, aliases, slices, rows, arrays_in_loops, swapped, helpers, recursion, tuples, inactive,
+# An array that the reverse sweep reads again has been changed meanwhile, by way of something else.
+def by_a_list(x):
+    y, s = np.full(8, 2.0), 0.0
+    kept = [y]
+    for i in range(8):
+        s += y[i] * x[i] * x[0]
+        z = kept[0]
+        z[(i + 1) % 8] += 1.5
+    return s
+
+
+def by_a_tuple(x):
+    y, s = np.full(8, 2.0), 0.0
+    kept = (y, np.ones(8))
+    for i in range(8):
+        s += y[i] * x[i] * x[0]
+        kept[i % 2][(i + 1) % 8] += 1.5
+    return s
+
+
+def by_a_dictionary(x):
+    y, s = np.full(8, 2.0), 0.0
+    kept = {1: y}
+    for i in range(8):
+        s += y[i] * x[i] * x[0]
+        kept[1][(i + 1) % 8] += 1.5
+    return s
+
+
+def by_an_optional_name(x):
+    z, s, y = np.full(8, 2.0), 0.0, None
+    if x[0] > 0.0:
+        y = z
+    for i in range(8):
+        s += z[i] * x[i] * x[0]
+        if y is not None:
+            y[(i + 1) % 8] += 1.5
+    return s
+
+
+def by_elements(x):
+    y, s = np.full(8, 2.0), 0.0
+    for i in range(8):
+        s += y[i] * x[i] * x[0]
+        y.flat[(i + 1) % 8] = 1.5
+        s += x[np.where(x > 0.5)[0][0]]
+    return s
+
+
+PROGRAMS = (by_a_list, by_a_tuple, by_a_dictionary, by_an_optional_name, by_elements, leaving, whiles, choices, nested, overwriting, aliases, slices, rows, arrays_in_loops, swapped, helpers, recursion, tuples, inactive,
             of_arrays, algebra, interpolation, storing)  # fmt: skip
 
 
@@ -613,9 +664,84 @@ def twice_at_a_place(x):
     return y[0]
 
 
-@pytest.mark.parametrize("f, reason", [(listed, "list"), (cut, "integers"), (sorted_, "No derivative"), (shuffled, "not known"),
-                                       (twice_at_a_place, "twice")])  # fmt: skip
+def appended(x):
+    t = []
+    for v in x:
+        t.append(v * v)
+    return t[0] + t[1]
+
+
+def comprehended(x):
+    return sum([v * v for v in x])
+
+
+def extended(x):
+    t = [1.0]
+    t.extend(x)
+    return t[1] ** 2
+
+
+def heaped(x):
+    t = [9.0]
+    heapq.heappush(t, x[0] * x[0])
+    return t[0]
+
+
+def added_to_a_set(x):
+    t = {1.0}
+    t.add(x[0])
+    return max(t)
+
+
+def in_a_list_of_arrays(x):
+    t = [np.zeros(3), np.zeros(3)]
+    t[1][0] = x[0]
+    return t[1][0] ** 2
+
+
+def in_a_tuple_of_arrays(x):
+    t = (np.zeros(2), np.zeros(2))
+    for i in range(2):
+        t[i][0] = x[i]
+    return t[0][0] * t[1][0]
+
+
+def in_parts(x):
+    y = np.zeros(4)
+    np.split(y, 2)[0][0] = x[0]
+    return y[0] ** 2
+
+
+@jitclass([("values", numba.float64[:])])
+class Box:
+    def __init__(self):
+        self.values = np.zeros(2)
+
+
+def in_an_object(x):
+    box = Box()
+    box.values[0] = x[0]
+    return box.values[0] ** 2
+
+
+def chosen_or_none(x):
+    y = np.zeros(3) if x[0] > 0.0 else None
+    if y is not None:
+        y[0] = x[0]
+        return y[0] ** 2
+    return 0.0
+
+
+@pytest.mark.parametrize(
+    "f, reason", [
+        (listed, "list"), (cut, "integers"), (sorted_, "No derivative"), (shuffled, "not known"), (twice_at_a_place, "twice"),
+        (appended, "not known"), (comprehended, "not known"), (extended, "not known"), (heaped, "not known"), (added_to_a_set, "not known"),
+        (in_a_list_of_arrays, "list"), (in_a_tuple_of_arrays, "UniTuple"), (in_parts, "not known"), (in_an_object, "an object"),
+        (chosen_or_none, "not followed"),
+    ],
+)  # fmt: skip
 def test_what_is_not_followed_is_refused_with_its_line(f, reason):
+    assert np.isfinite(numba.njit(f)(AT))
     with pytest.raises(UnsupportedInNumbaError, match=reason) as refusal:
         tg.njit_grad(f, mode="reverse")(AT)
     lines = range(f.__code__.co_firstlineno, f.__code__.co_firstlineno + 5)

@@ -1,7 +1,8 @@
 """Which variables have an adjoint: what depends on the arguments and is depended on by the result.
 
-Arrays that may be the same memory form a group, which is active as a whole.  Nothing that depends on the arguments may go where
-it is not followed (lists, objects, calls that are not known), for its derivative would be zero without a word: such a statement is refused.
+Arrays that may be the same memory form a group, which is active as a whole; all that go into lists and objects, or come out of them,
+are one group (`ELSEWHERE`).  Nothing that depends on the arguments may go where it is not followed (lists, objects, calls that are not known),
+for its derivative would be zero without a word: such a statement is refused.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from numba.extending import is_jitted
 
 from ...codegen.numba_inside import ir
 from .calls import BLANK, VIEW_ATTRIBUTES, VIEW_FUNCTIONS, VIEW_METHODS, call_of
-from .program import PURE_CALLS
+from .program import PLAIN, PURE_CALLS
 from .refusal import Refused
 from .rows import carries, elementwise, is_array
 from .runtime import trips
@@ -22,8 +23,23 @@ _BLIND = ("shape", "size", "ndim", "dtype", "strides", "itemsize", "flags")
 #: Functions and methods that only read their arguments, and whose result is no memory of theirs.
 _READING = {np.searchsorted, np.argmax, np.argmin, np.argsort, np.sort, np.any, np.all, np.nonzero, np.flatnonzero, np.bincount, np.isnan,
             np.isfinite, np.count_nonzero, np.array_equal, np.unique, np.median, np.arange, np.array, len, print, trips}  # fmt: skip
+#: Functions whose result is the memory of an array in C order.
+_IF_CONTIGUOUS = (np.ravel, np.ascontiguousarray)
 _READING_METHODS = {"argmax", "argmin", "argsort", "any", "all", "nonzero", "item"}
 _PLAIN = (types.Integer, types.Boolean, types.NoneType, types.BoundFunction, types.Function, types.Module, types.NumberClass)
+#: What stands for the memory of all arrays that are in lists, objects and iterators.
+ELSEWHERE = "$elsewhere"
+
+
+def holds_memory(ty):
+    """Whether a value of a type may hold an array, or be a part of one."""
+    if isinstance(ty, types.BaseTuple):
+        return any(map(holds_memory, ty))
+    if isinstance(ty, (types.List, types.ListType, types.Set)):
+        return holds_memory(ty.dtype)
+    if isinstance(ty, types.Pair):
+        return holds_memory(ty.first_type)
+    return not isinstance(ty, (*PLAIN, types.BoundFunction, types.NumpyNdIndexType, type(None)))
 
 
 class Activity:
@@ -69,7 +85,7 @@ class Activity:
         if is_phi(s):
             return [v.name for v in e.incoming_values]
         if is_expr(e, "cast") or is_expr(e, "getattr") and e.attr in VIEW_ATTRIBUTES:
-            return [e.value.name]
+            return [e.value.name] if isinstance(self.p.type_of(e.value.name), types.Array) else []
         if is_expr(e, "getitem") and isinstance(self.p.type_of(e.value.name), types.Array):
             index = self.p.type_of(e.index.name)
             items = tuple(index) if isinstance(index, types.BaseTuple) else (index,)
@@ -79,8 +95,8 @@ class Activity:
             owner = function[0] if isinstance(function, tuple) else e.args[0].name if e.args else None
             if isinstance(function, tuple) and function[1] in VIEW_METHODS or not isinstance(function, tuple) and function in VIEW_FUNCTIONS:
                 return [owner]
-            ravels = function is np.ravel or isinstance(function, tuple) and function[1] == "ravel"
-            if ravels and isinstance(self.p.type_of(owner), types.Array) and self.p.type(owner).layout == "C":
+            name, ty = function[1] if isinstance(function, tuple) else function, self.p.type_of(owner)
+            if isinstance(ty, types.Array) and (name is np.asarray and len(e.args) == 1 or ty.layout == "C" and name in ("ravel", *_IF_CONTIGUOUS)):
                 return [owner]
         return []
 
@@ -98,7 +114,7 @@ class Activity:
         """Whether a statement only reads memory, and makes none that it shares."""
         e = s.value
         if not is_expr(e, "call"):
-            return not isinstance(self.p.type_of(s.target.name), types.Array)
+            return e.op in ("binop", "unary") or not isinstance(self.p.type_of(s.target.name), types.Array)
         function = self.p.callee(e)
         if isinstance(function, tuple):
             return function[1] in _READING_METHODS
@@ -118,15 +134,37 @@ class Activity:
             return False
         return any(self.active(v.name) or isinstance(self.p.type_of(v.name), types.Array) for v in s.value.args)
 
+    def elsewhere(self, s):
+        """Arrays that a statement puts into, or takes out of, anything else: a list, an object, an iterator."""
+        if isinstance(s, ir.SetItem):
+            return self._beside_others([s.target.name, s.value.name])
+        if not isinstance(s, ir.Assign) or is_expr(s.value, "getattr") and s.value.attr in _BLIND:
+            return []
+        if is_expr(s.value) and (self._known(s) or self._packs(s.value) and all(self._unpacked(user) for _, _, user in self.uses.get(s.target.name, ()))):
+            return []
+        return self._beside_others([*self.operands(s), s.target.name])
+
+    def _beside_others(self, names):
+        """The arrays among values, if one that is no array may hold arrays."""
+        arrays = [n for n in names if isinstance(self.p.type_of(n), types.Array)]
+        return arrays if any(holds_memory(self.p.type_of(n)) for n in {*names} - {*arrays}) else []
+
+    def _known(self, s):
+        """Whether an expression is known: what it gives is a number, new, or a view of an array, and it keeps nothing that it is given."""
+        if self.rule(s) is not None or elementwise(self.p, s) or self.base(s) or s.target.name.startswith("adj."):
+            return True
+        return is_expr(s.value, "call") and (self.reading(s) or self.p.callee(s.value) in PURE_CALLS)
+
     def changed_by(self, s):
-        """Names of arrays that a call may store into."""
-        if not isinstance(s, ir.Assign) or not is_expr(s.value, "call") or self.rule(s) is not None or self.base(s) or self.reading(s):
+        """Names of arrays that a statement may store into."""
+        if isinstance(s, ir.SetItem):
+            target = self.p.type_of(s.target.name)
+            return [s.target.name] if isinstance(target, types.Array) else [ELSEWHERE] * holds_memory(target)
+        if not isinstance(s, ir.Assign) or not is_expr(s.value, "call") or self._known(s):
             return []
-        if elementwise(self.p, s) or self.p.callee(s.value) in PURE_CALLS or s.target.name.startswith("adj."):
-            return []
-        if self.called_apart(s):
-            return self.flows(s)[1]
-        return [n for n in self.operands(s) if isinstance(self.p.type_of(n), types.Array)]
+        arrays = [n for n in self.operands(s) if isinstance(self.p.type_of(n), types.Array)]
+        others = [ELSEWHERE] * any(holds_memory(self.p.type_of(n)) for n in {*self.operands(s)} - {*arrays})
+        return (self.flows(s)[1] if self.called_apart(s) else arrays) + others
 
     def flows(self, s):
         """Arguments of a helper from which, and arrays among them into which it may store."""
@@ -152,8 +190,10 @@ class Activity:
             shadows = sum(is_array(p.type_of(self.args[k])) for k in self.seeds)
             arrays = [n for n in self.args[: len(self.args) - shadows] if isinstance(p.type_of(n), types.Array)]
             pairs += [(a, b) for a in arrays for b in arrays if p.type(a).dtype == p.type(b).dtype]
+            pairs += [(ELSEWHERE, n) for n in self._beside_others(self.args[2:])]
+        pairs += [(ELSEWHERE, n) for _, _, s in p.statements() for n in self.elsewhere(s)]
         for a, b in pairs:
-            if isinstance(p.type_of(b), types.Array):
+            if isinstance(p.type_of(b), types.Array) and self.group(a) != self.group(b):
                 self.same[self.group(a)] = self.group(b)
 
     def carries(self, name):
@@ -194,6 +234,9 @@ class Activity:
         self.active_groups = self.varied & _closure(useful, [(b, a) for a, b in flows]) | seeds if seeds else set()
         for _, _, s in p.statements():
             self._refuse_leak(s)
+        for _, _, s in p.statements():
+            if self.elsewhere(s) and self.group(ELSEWHERE) in self.varied:
+                raise Refused("an array that depends on the arguments may be in a list or an object, where derivatives are not followed", s.loc)
 
     def _depends(self, name):
         return self.carries(name) and self.group(name) in self.varied
@@ -203,16 +246,18 @@ class Activity:
             if self._depends(s.value.name) and not is_array(self.p.type_of(s.target.name)):
                 raise Refused("something that depends on the arguments is stored where derivatives are not followed", s.loc)
             return
-        if not isinstance(s, ir.Assign) or not is_expr(s.value) or not any(map(self._depends, self.operands(s))):
+        if not isinstance(s, ir.Assign) or not any(map(self._depends, self.operands(s))):
             return
         e, ty = s.value, self.p.type_of(s.target.name)
+        if isinstance(e, ir.Var):
+            e = ir.Expr.cast(e, s.loc)
         function = self.p.callee(e) if e.op == "call" else None
         method = function[1] if isinstance(function, tuple) else None
         converts = function in (int, bool) or method == "astype" or isinstance(function, type) and issubclass(function, np.generic)
         if converts and not carries(ty):
             raise Refused("a conversion to integers would cut the derivative; math.floor, math.trunc and round return integers and have derivative 0", s.loc)
-        if self.changed_by(s) and not self.called_apart(s):
-            raise Refused("a call that is not known may change or keep an array that depends on the arguments", s.loc)
+        if e.op == "call" and not self._known(s) and not self.called_apart(s) and not all(self._plain(n) for n in self.operands(s)):
+            raise Refused("a call that is not known may change or keep what depends on the arguments", s.loc)
         if self.carries(s.target.name) or isinstance(ty, _PLAIN):
             return
         if isinstance(ty, types.Array) and isinstance(ty.dtype, (types.Integer, types.Boolean)) or e.op == "getattr" and e.attr in _BLIND:
@@ -220,6 +265,9 @@ class Activity:
         if self._packs(e) and all(self._unpacked(user) for _, _, user in self.uses.get(s.target.name, ())):
             return
         raise Refused(f"a value of type {ty} would hold something that depends on the arguments", s.loc)
+
+    def _plain(self, name):
+        return isinstance(self.p.type_of(name), (*PLAIN, types.BoundFunction, type(None)))
 
     def _unpacked(self, user):
         """Whether a statement that reads a tuple is followed."""

@@ -65,7 +65,7 @@ class Adjoints(Activity):
         """Arrays that are only a step inside one array expression of one block, or are only stored there, with their operations."""
         p, self.inside = self.p, {}
         for label, block in p.blocks.items():
-            writes = [k for k, s in enumerate(block.body) if isinstance(s, ir.SetItem) or self.changed_by(s)]
+            writes = [k for k, s in enumerate(block.body) if self.changed_by(s)]
             for k, s in enumerate(block.body):
                 uses = self.uses.get(s.target.name, []) if isinstance(s, ir.Assign) and is_array(p.type_of(s.target.name)) else []
                 if len(uses) != 1 or uses[0][0] != label:

@@ -12,7 +12,7 @@ import re
 import numpy as np
 from numba import types
 
-from ..algebra import interval
+from ..algebra import cofactors, interval
 from .refusal import Refused
 from .rows import compiled, is_array, is_float
 from .statements import is_expr
@@ -54,9 +54,14 @@ def _deviation(dims, axis):
     return {0: ["m = np.mean(A)", "if Z != 0.0:", "    for i in np.ndindex(A.shape):", "        SA[i] += W * (A[i] - m) / (A.size * Z)"]}
 
 
-def _extremum(dims, axis):
-    return {0: ["n = 0", "for i in np.ndindex(A.shape):", "    n += A[i] == Z", "for i in np.ndindex(A.shape):",
-                "    if A[i] == Z:", "        SA[i] += W / n"]}  # fmt: skip
+def _extremum(dims, axis, extreme="Z", sign=""):
+    return {0: ["n = 0", "for i in np.ndindex(A.shape):", f"    n += A[i] == {extreme}", "for i in np.ndindex(A.shape):",
+                f"    if A[i] == {extreme}:", f"        SA[i] += {sign}W / n"]}  # fmt: skip
+
+
+def _range(dims, axis):
+    ends = (_extremum(dims, axis, end, sign)[0] for end, sign in (("high", ""), ("low", "-")))
+    return {0: sum(ends, ["high, low = np.max(A), np.min(A)"])}
 
 
 def _product(dims, axis):
@@ -107,12 +112,28 @@ def _interp(dims, axis):
     }
 
 
-def _joined(dims, axis):
-    lines, start = {}, "0"
-    for k, name in enumerate("ABCDEFGH"[: len(dims)]):
-        lines[k] = [f"S{name} += W[{start}:{start} + len({name})]"]
-        start += f" + len({name})"
-    return lines
+def _joined(place, single):
+    """Arrays put together along ``place(dims, axis)``, where those of which ``single(ndim)`` holds have no such axis."""
+
+    def row(dims, axis):
+        lines, start, axis = {}, "0", place(dims, axis)
+        for k, name in enumerate("ABCDEFGH"[: len(dims)]):
+            width = "1" if single(dims[k]) else f"{name}.shape[{axis}]"
+            lines[k] = [f"S{name} += W[{':, ' * axis}{start if single(dims[k]) else f'{start}:{start} + {width}'}]"]
+            start += f" + {width}"
+        return lines
+
+    return row
+
+
+def _triangle(symbol):
+    return lambda dims, axis: {0: ["for i in range(A.shape[0]):", "    for j in range(A.shape[1]):",
+                                   f"        if j - i {symbol} {'B' if len(dims) > 1 else 0}:", "            SA[i, j] += W[i, j]"]}  # fmt: skip
+
+
+def _taken(dims, axis):
+    at = {1: "i", 2: "i // A.shape[1], i % A.shape[1]"}.get(dims[0])
+    return {0: ["for k in range(B.size):", "    i = B[k]", f"    SA[{at}] += W[k]"] if at and dims[1] == 1 else None}
 
 
 def _diagonal(dims, axis):
@@ -140,11 +161,13 @@ def _same(dims, axis):
 #: (functions, name of the method, parameters, lines for each operand); a parameter `axis` is a constant.
 _ROWS = (
     ((np.sum,), "sum", "a axis", _sum),
+    ((sum,), None, "a", lambda dims, axis: _sum(dims, None) if dims == [1] else None),
     ((np.mean,), "mean", "a", lambda dims, axis: {0: ["SA += W / A.size"]}),
     ((np.prod,), "prod", "a", _product),
     ((np.cumsum,), "cumsum", "a", _cumulated),
     ((np.max, np.amax), "max", "a", _extremum),
     ((np.min, np.amin), "min", "a", _extremum),
+    ((np.ptp,), None, "a", _range),
     ((np.var,), "var", "a", _spread),
     ((np.std,), "std", "a", _deviation),
     ((np.copy,), "copy", "a", _same),
@@ -159,13 +182,21 @@ _ROWS = (
     ((np.roll,), None, "a shift", lambda dims, axis: {0: ["SA += np.roll(W, -B)"]}),
     ((np.full, np.full_like), None, "shape fill dtype", lambda dims, axis: {0: [], 1: ["b += np.sum(W)"]}),
     ((np.linspace,), None, "start stop num", _between),
-    ((np.concatenate,), None, "*arrays", _joined),
+    ((np.concatenate,), None, "*arrays", _joined(lambda dims, axis: (axis or 0) % dims[0], lambda ndim: False)),
+    ((np.hstack,), None, "*arrays", _joined(lambda dims, axis: min(dims[0] - 1, 1), lambda ndim: False)),
+    ((np.vstack,), None, "*arrays", _joined(lambda dims, axis: 0, lambda ndim: ndim == 1)),
+    ((np.column_stack,), None, "*arrays", _joined(lambda dims, axis: 1, lambda ndim: ndim == 1)),
+    ((np.stack,), None, "*arrays", _joined(lambda dims, axis: (axis or 0) % (dims[0] + 1), lambda ndim: True)),
+    ((np.repeat,), None, "a repeats", lambda dims, axis: {0: ["for i in range(W.size):", "    SA[i // B] += W[i]"]} if dims == [1, None] else None),
+    ((np.delete,), None, "a position", lambda dims, axis: {0: ["k = B % A.size", "SA[:k] += W[:k]", "SA[k + 1:] += W[k:]"]} if dims == [1, None] else None),
+    ((np.take,), None, "a indices", _taken),
+    ((np.tril,), None, "a k", _triangle("<=")),
+    ((np.triu,), None, "a k", _triangle(">=")),
     ((np.interp,), None, "x xp fp", _interp),
     ((np.linalg.norm,), None, "a", lambda dims, axis: {0: ["if Z != 0.0:", "    for i in np.ndindex(A.shape):", "        SA[i] += W * A[i] / Z"]}),
     ((np.linalg.solve,), None, "a b", _solve),
     ((np.linalg.inv,), None, "a", lambda dims, axis: {0: ["SA -= np.dot(np.dot(Z.T, W), Z.T)"]}),
-    ((np.linalg.det,), None, "a", lambda dims, axis: {0: ["G = np.linalg.inv(A)", "for i in range(len(G)):", "    for j in range(len(G)):",
-                                                            "        SA[i, j] += W * Z * G[j, i]"]}),
+    ((np.linalg.det,), None, "a", lambda dims, axis: {0: ["G = cofactors(A)", "for i in np.ndindex(A.shape):", "    SA[i] += W * G[i]"]}),
     ((np.linalg.cholesky,), None, "a", _cholesky),
 )  # fmt: skip
 _BY_FUNCTION = {function: row for row in _ROWS for function in row[0]}
@@ -196,7 +227,7 @@ class Call:
         used = [k for k, letter in [(-1, "Z"), *enumerate(letters)] if letter in words]
         names = ["W", *["Z" if k < 0 else letters[k] for k in used], *[f"S{letters[k]}" for k in shadows]]
         text = "\n    ".join([f"def adjoint({', '.join(names)}):", *body])
-        return compiled(text, "adjoint", {"np": np, "interval": interval}), used, shadows, numbers
+        return compiled(text, "adjoint", {"np": np, "interval": interval, "cofactors": cofactors}), used, shadows, numbers
 
 
 def call_of(program, s):
@@ -223,10 +254,11 @@ def call_of(program, s):
 def _bound(program, row, args, kws, s):
     parameters = row[2].split()
     if parameters[0] == "*arrays":
+        axis = kws.pop("axis", args.pop(1) if len(args) == 2 else None)
         value = program.value_of(args[0]) if len(args) == 1 and not kws else None
-        if not is_expr(value, "build_tuple") or len(value.items) > 8:
+        if not is_expr(value, "build_tuple") or len(value.items) > 8 or axis is not None and program.number_of(axis) is None:
             return None
-        args, parameters, axis = [v.name for v in value.items], [], None
+        args = [v.name for v in value.items]
     else:
         axis = kws.pop("axis", args.pop(1) if "axis" in parameters and len(args) > 1 else None)
         names = [p for p in parameters if p != "axis"]

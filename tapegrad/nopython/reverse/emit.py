@@ -64,8 +64,7 @@ class Sweeps(Adjoints):
         """Positions of arguments that are arrays into which something is stored."""
         p, changed = self.p, set()
         for _, _, s in p.statements():
-            names = [s.target.name] if isinstance(s, ir.SetItem) else self.changed_by(s)
-            changed |= {self.group(n) for n in names}
+            changed |= {self.group(n) for n in self.changed_by(s)}
         return {k for k, n in enumerate(self.args) if n is not None and self.group(n) in changed}
 
     def emit(self, sweeps=BOTH):

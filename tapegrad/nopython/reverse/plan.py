@@ -19,6 +19,7 @@ from numba import types
 from ...codegen.numba_inside import ir
 from ..types import primal_type
 from . import runtime
+from .activity import ELSEWHERE
 from .program import PURE_CALLS
 from .refusal import Refused
 from .rows import CHEAP, elementwise, is_float
@@ -106,14 +107,13 @@ class Plan:
 
     def _writes(self):
         p, r = self.p, self.r
-        self.stores = [(s, label, k) for label, k, s in p.statements() if isinstance(s, ir.SetItem)]
-        self.written, self.volatile, self.born = {}, {}, {}
-        for s, label, k in self.stores:
-            self.written.setdefault(r.group(s.target.name), []).append((label, k))
+        self.stores, self.written, self.volatile, self.born = [], {}, {}, {}
         for label, k, s in p.statements():
             for name in r.changed_by(s):
                 self.written.setdefault(r.group(name), []).append((label, k))
-                if not r.paired(s):  # (the two functions of a helper put back what it changes)
+                if name is not ELSEWHERE and isinstance(s, ir.SetItem):
+                    self.stores.append((s, label, k))
+                elif name is ELSEWHERE or not r.paired(s):  # (the two functions of a helper put back what it changes)
                     self.volatile[r.group(name)] = s.loc
         for name, (label, s) in p.defs.items():
             if isinstance(p.type_of(name), types.Array) and not r.aliases(s):

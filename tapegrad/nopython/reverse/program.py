@@ -24,9 +24,9 @@ PURE_OPS = {"binop", "unary", "getattr", "build_tuple", "static_getitem", "cast"
 PURE_CALLS = {len, slice, bool, float, int, abs, min, max, range, round}
 
 
-#: Types whose values no other statement changes, but for the elements of arrays.
-_STEADY = (types.Number, types.Boolean, types.Array, types.BaseTuple, types.SliceType, types.RangeType, types.RangeIteratorType, types.NoneType,
-           types.Function, types.Module, types.NumberClass, types.DType, types.UnicodeType, types.Dispatcher, types.Opaque, type(types.pyobject))  # fmt: skip
+#: Types of values that hold no memory which others may change.
+PLAIN = (types.Number, types.Boolean, types.SliceType, types.RangeType, types.RangeIteratorType, types.NoneType, types.Function, types.Module,
+         types.NumberClass, types.DType, types.UnicodeType, types.Dispatcher, types.Opaque, type(types.pyobject))  # fmt: skip
 
 
 class Loop:
@@ -177,7 +177,7 @@ class Program(Forms):
 
     def steady(self, s):
         """Whether a statement gives the same again: it reads no list or object, which others may change."""
-        return all(isinstance(self.type_of(n), (*_STEADY, types.BoundFunction)) for n in reads(s) if n in self.types)
+        return all(isinstance(self.type_of(n), (*PLAIN, types.Array, types.BaseTuple, types.BoundFunction)) for n in reads(s) if n in self.types)
 
     def _sweep_dead(self):
         alive, work = set(), []

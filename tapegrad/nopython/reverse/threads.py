@@ -152,7 +152,7 @@ class Turn:
         shared = {s.target.name for s in self.constants if isinstance(p.type_of(s.target.name), types.Array)}
         at_turn = {n for n in arrays if all(self._at_turn(s, n) for s in self.inside if n in reads(s))}
         alone = {n for n in arrays if not any(m != n and a.group(m) == a.group(n) for m in [*arrays, *shared])}
-        changed = {a.group(n): s.loc.line for s in self.inside for n in ([s.target.name] if isinstance(s, ir.SetItem) else a.changed_by(s))}
+        changed = {a.group(n): s.loc.line for s in self.inside for n in a.changed_by(s)}
         self.written = [n for n in arrays if a.group(n) in changed]
         for n in self.written:
             if n not in at_turn:
