@@ -51,6 +51,7 @@ from numba.core.typing.templates import AbstractTemplate, AttributeTemplate, inf
 from numba.extending import overload
 from numba.np.arrayobj import make_array, populate_array
 from numba.np.ufunc.dufunc import DUFunc
+from numba.np.unsafe.ndarray import empty_inferred
 
 
 def _renamed_in_raise():

@@ -160,6 +160,38 @@ def _det(a):
         return det
 
 
+#: The logarithm of the absolute value of a determinant, in nopython code.
+log_abs_det = compiled_only("log_abs_det")
+
+
+@overload(log_abs_det, target="cpu")
+def _log_abs_det(a):
+    if not is_dual_array(a):
+        return lambda a: np.linalg.slogdet(a)[1]
+    token, lanes = Token(a.dtype.lanes), a.dtype.lanes
+
+    def logarithm(a):
+        p = _primals(a)
+        total, inverse = seeded(token, np.linalg.slogdet(p)[1], 0, 0.0), np.linalg.inv(p)
+        for lane in range(lanes):
+            total += seeded(token, 0.0, lane, np.sum(inverse.T * _tangents(a, lane)))
+        return total
+
+    return logarithm
+
+
+@register_jitable
+def sign_of_det(a):
+    """The sign of a determinant."""
+    return np.linalg.slogdet(_primals(a))[0]
+
+
+@overload(np.linalg.slogdet, target="cpu")
+def _slogdet(a):
+    if is_dual_array(a):
+        return lambda a: (sign_of_det(a), log_abs_det(a))
+
+
 @overload(np.trace, target="cpu")
 def _trace(a):
     if is_dual_array(a):

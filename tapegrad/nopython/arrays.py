@@ -146,10 +146,19 @@ def _cumsum(a):
     return sums
 
 
+def _cumprod(a):
+    products, total = np.empty_like(a), 1.0
+    for i in range(len(a)):
+        total *= a[i]
+        products[i] = total
+    return products
+
+
 for _function, _loop in (
     (np.mean, _mean), (np.var, _var), (np.std, _std), (np.prod, _prod), (np.max, _extremum(max)), (np.min, _extremum(min)),
 ):  # fmt: skip
     _of_one(_function, _loop)
+overload(np.cumprod, target="cpu")(lambda a: _cumprod if is_dual_array(a) and a.ndim == 1 else None)
 overload(np.ptp, target="cpu")(lambda a: (lambda a: np.max(a) - np.min(a)) if is_dual_array(a) else None)
 _both(np.cumsum, "cumsum")(lambda a: _cumsum if is_dual_array(a) and a.ndim == 1 else None)
 
@@ -167,6 +176,25 @@ def _abs(a):
 def _norm(a):
     if is_dual_array(a):
         return lambda a: math.sqrt(np.sum(a * a))
+
+
+@overload(np.append, target="cpu")
+def _append(arr, values):
+    dual = common_dual(element(arr), element(values))
+    if dual is None or not isinstance(arr, types.Array) or arr.ndim != 1 or getattr(values, "ndim", 1) != 1:
+        return None
+    token, several = Token(dual.lanes), isinstance(values, types.Array)
+
+    def append(arr, values):
+        out = np.empty(arr.size + np.size(values) if several else arr.size + 1, token)
+        out[:arr.size] = arr
+        if several:
+            out[arr.size:] = values
+        else:
+            out[arr.size] = values
+        return out
+
+    return append
 
 
 # ---- products ---------------------------------------------------------------------------

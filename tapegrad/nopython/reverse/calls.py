@@ -12,7 +12,7 @@ import re
 import numpy as np
 from numba import types
 
-from ..algebra import cofactors, interval
+from ..algebra import cofactors, interval, log_abs_det, sign_of_det
 from .refusal import Refused
 from .rows import compiled, is_array, is_float
 from .statements import is_expr
@@ -73,6 +73,15 @@ def _product(dims, axis):
 
 def _cumulated(dims, axis):
     return {0: ["t = 0.0", "for i in range(A.size - 1, -1, -1):", "    t += W[i]", "    SA[i] += t"]} if dims[0] == 1 else None
+
+
+def _cumulated_product(dims, axis):
+    return {0: ["v = 0.0", "for i in range(A.size - 1, -1, -1):", "    v += W[i]", "    SA[i] += v * Z[i - 1] if i else v",
+                "    v *= A[i]"]} if dims[0] == 1 else None  # fmt: skip
+
+
+def _appended(dims, axis):
+    return {0: ["SA += W[:A.size]"], 1: ["b += W[-1]" if dims[1] is None else "SB += W[A.size:]"]} if dims[0] == 1 and dims[1] in (1, None) else None
 
 
 def _dot(dims, axis):
@@ -165,12 +174,14 @@ _ROWS = (
     ((np.mean,), "mean", "a", lambda dims, axis: {0: ["SA += W / A.size"]}),
     ((np.prod,), "prod", "a", _product),
     ((np.cumsum,), "cumsum", "a", _cumulated),
+    ((np.cumprod,), None, "a", _cumulated_product),
+    ((np.append,), None, "a b", _appended),
     ((np.max, np.amax), "max", "a", _extremum),
     ((np.min, np.amin), "min", "a", _extremum),
     ((np.ptp,), None, "a", _range),
     ((np.var,), "var", "a", _spread),
     ((np.std,), "std", "a", _deviation),
-    ((np.copy,), "copy", "a", _same),
+    ((np.copy, np.ascontiguousarray), "copy", "a", _same),
     ((), "astype", "a dtype", _same),
     ((), "flatten", "a", lambda dims, axis: {0: ["SA += W.reshape(A.shape)"]}),
     ((np.ravel,), "ravel", "a", lambda dims, axis: {0: ["SA += W.reshape(A.shape)"]}),
@@ -197,6 +208,9 @@ _ROWS = (
     ((np.linalg.solve,), None, "a b", _solve),
     ((np.linalg.inv,), None, "a", lambda dims, axis: {0: ["SA -= np.dot(np.dot(Z.T, W), Z.T)"]}),
     ((np.linalg.det,), None, "a", lambda dims, axis: {0: ["G = cofactors(A)", "for i in np.ndindex(A.shape):", "    SA[i] += W * G[i]"]}),
+    ((sign_of_det,), None, "a", lambda dims, axis: {0: []}),
+    ((log_abs_det,), None, "a", lambda dims, axis: {0: ["G = np.linalg.inv(A)", "for i in range(len(G)):", "    for j in range(len(G)):",
+                                                          "        SA[i, j] += W * G[j, i]"]}),
     ((np.linalg.cholesky,), None, "a", _cholesky),
 )  # fmt: skip
 _BY_FUNCTION = {function: row for row in _ROWS for function in row[0]}
@@ -246,6 +260,8 @@ def call_of(program, s):
             args = [owner, *args]
         else:
             row = _BY_FUNCTION.get(function) if function.__hash__ is not None else None
+            if function is np.ascontiguousarray and program.type(args[0]).layout != "F":
+                row = None  # (it may be the same memory)
     else:
         return None
     return None if row is None else _bound(program, row, args, kws, s)

@@ -9,7 +9,8 @@ import numba
 import numpy as np
 from numba import types
 
-from ...codegen.numba_inside import RAISES, ir, raised_with
+from ...codegen.numba_inside import RAISES, empty_inferred, ir, raised_with
+from ..algebra import log_abs_det, sign_of_det
 from ..builtins import primal
 from ..vectorized import converted, is_vectorized, loops, numbers
 from . import runtime
@@ -58,6 +59,9 @@ class Forms:
                     continue
                 if isinstance(s, ir.StaticSetItem):
                     s = ir.SetItem(s.target, s.index_var, s.value, s.loc)
+                if isinstance(s, ir.SetItem) and isinstance(self.type(s.index.name), types.EllipsisType) and isinstance(self.type(s.target.name), types.Array):
+                    self._store_all(body, s.target, s.value.name, s.loc)
+                    continue
                 elif is_expr(e, "static_getitem") and isinstance(self.type_of(e.value.name), types.Array):
                     index = e.index_var or self.var(self.constant(body, e.index, types.literal(e.index)))
                     s.value = ir.Expr.getitem(e.value, index, e.loc)
@@ -99,6 +103,14 @@ class Forms:
         elif function is numba.prange:
             self.pranges.add((loc.filename, loc.line))
             s.value = ir.Expr.call(self.var(self.assign(body, ir.Global("range", range, loc))), e.args, (), loc)
+        elif function is np.linalg.slogdet:
+            sign = self.call(body, sign_of_det, [e.args[0].name], types.float64)
+            logarithm = self.call(body, log_abs_det, [e.args[0].name], types.float64)
+            s.value = ir.Expr.build_tuple([self.var(sign), self.var(logarithm)], loc)
+        elif function is empty_inferred:  # an array that is written as a comprehension
+            dtype = self.types[s.target.name].dtype
+            kind = self.assign(body, ir.Global(str(dtype), getattr(np, str(dtype)), loc), types.NumberClass(dtype))
+            s.value = ir.Expr.call(self.var(self.assign(body, ir.Global("empty", np.empty, loc))), [*e.args, self.var(kind)], (), loc)
         elif is_vectorized(function):
             self._vectorized(body, s, e, function)
         elif function is np.array and len(e.args) == 1:
@@ -203,12 +215,28 @@ class Forms:
     def _spelled(self, name):
         """Whether iteration over a value can be written by index."""
         ty, value = self.type(name), self.value_of(name)
-        if isinstance(ty, types.Array) or isinstance(ty, types.UniTuple) and isinstance(ty.dtype, types.Float):
+        if isinstance(ty, types.Array) or isinstance(ty, types.UniTuple) and isinstance(ty.dtype, types.Float) or self._elements_of(value):
             return True
         if is_expr(value, "call") and self.object_of(value.func.name) in (enumerate, zip) and not value.kws:
             sources = value.args[:1] if self.object_of(value.func.name) is enumerate else value.args
             return all(self._spelled(v.name) or self.is_range(v.name) for v in sources)
         return False
+
+    def _elements_of(self, value):
+        """The name of the array all of whose elements an iterator gives, or None."""
+        if is_expr(value, "getattr") and value.attr == "flat" or is_expr(value, "call") and self.object_of(value.func.name) is np.ndenumerate:
+            name = value.value.name if value.op == "getattr" else value.args[0].name
+            return name if isinstance(self.type_of(name), types.Array) else None
+
+    def _place(self, body, array, index):
+        """The position of the element that has a number in C order."""
+        n, places = self.type(array).ndim, []
+        shape = self.assign(body, ir.Expr.getattr(self.var(array), "shape", self.loc), types.UniTuple(types.int64, n))
+        for k in range(n - 1, 0, -1):
+            size = self.var(self.assign(body, ir.Expr.static_getitem(self.var(shape), k, None, self.loc), types.int64))
+            places.insert(0, self.assign(body, ir.Expr.binop(operator.mod, self.var(index), size, self.loc), types.int64))
+            index = self.assign(body, ir.Expr.binop(operator.floordiv, self.var(index), size, self.loc), types.int64)
+        return self.assign(body, ir.Expr.build_tuple([self.var(k) for k in (index, *places)], self.loc), types.UniTuple(types.int64, n))
 
     def is_range(self, name):
         value = self.value_of(name)
@@ -225,6 +253,8 @@ class Forms:
             return self.call(body, len, [name], types.intp)
         if isinstance(ty, types.BaseTuple):
             return self.constant(body, len(ty))
+        if self._elements_of(value):
+            return self.assign(body, ir.Expr.getattr(self.var(self._elements_of(value)), "size", self.loc), types.intp)
         if self.is_range(name):
             return self.call(body, runtime.trips, self._range(body, name), types.int64)
         lengths = [self._length(body, v.name) for v in (value.args[:1] if self.object_of(value.func.name) is enumerate else value.args)]
@@ -237,6 +267,11 @@ class Forms:
         if isinstance(self.type(name), (types.Array, types.BaseTuple)):
             source = name if isinstance(self.type(name), types.Array) else self._as_array(name)
             return self.assign(body, ir.Expr.getitem(self.var(source), self.var(index), self.loc), ty)
+        if self._elements_of(value):
+            array = self._elements_of(value)
+            place = self._place(body, array, index)
+            item = self.assign(body, ir.Expr.getitem(self.var(array), self.var(place), self.loc), self.type(array).dtype)
+            return item if value.op == "getattr" else self.assign(body, ir.Expr.build_tuple([self.var(place), self.var(item)], self.loc), ty)
         if self.is_range(name):
             start, _, step = self._range(body, name)
             scaled = self.assign(body, ir.Expr.binop(operator.mul, self.var(index), self.var(step), self.loc), types.int64)

@@ -1,0 +1,104 @@
+"""Functions of NumPy inside compiled functions: forward mode, reverse mode and Hessians against differences and the recorded gradient."""
+
+import math
+
+import numpy as np
+import pytest
+
+import tapegrad as tg
+
+from .test_reverse import differences
+
+pytest.importorskip("numba")
+
+AT = np.array([0.7, 1.3, 0.4])
+
+
+def joined(x):
+    m, k = np.outer(x, x * x), np.outer(x, x)
+    s = np.sum(np.stack((x, x * x, x[::-1])) ** 3 * np.arange(9.0).reshape(3, 3)) + np.sum(np.stack((x, x * x), axis=-1) ** 3 * np.arange(6.0).reshape(3, 2))
+    s += np.sum(np.vstack((x, x * x)) ** 2 * np.arange(6.0).reshape(2, 3)) + np.sum(np.vstack((m, k)) ** 2 * np.arange(18.0).reshape(6, 3))
+    s += np.sum(np.hstack((x, x * x, x[:1])) ** 2 * np.arange(7.0)) + np.sum(np.hstack((m, k)) ** 2 * np.arange(18.0).reshape(3, 6))
+    s += np.sum(np.column_stack((x, m, x * x)) ** 2 * np.arange(15.0).reshape(3, 5))
+    return s + np.sum(np.concatenate((m, k), -1) ** 2 * np.arange(18.0).reshape(3, 6)) + np.sum(np.concatenate((m, k)) ** 2 * np.arange(18.0).reshape(6, 3))
+
+
+def moved(x):
+    m = np.outer(x, x * x)
+    s = np.sum(np.repeat(x, 3) ** 2 * np.arange(9.0)) + np.sum(np.delete(x, 1) ** 2) + np.sum(np.delete(x, -1) ** 3)
+    s += np.sum(np.take(x, np.array([0, 2, 2, -1])) ** 2 * np.arange(4.0)) + np.sum(np.take(m, np.array([0, 5, 8, -2])) ** 2 * np.arange(4.0))
+    s += np.sum(np.triu(m) ** 2) + np.sum(np.tril(m, 1) ** 3) + np.sum(np.triu(m, k=-1) ** 3)
+    s += np.sum(np.append(x, x * x) ** 2 * np.arange(6.0)) + np.sum(np.append(np.ones(2), x[0] * x[1]) ** 2) + np.sum(np.append(x, 2.0) ** 3)
+    return s + np.ptp(x) ** 2 + np.ptp(m) + sum(x) ** 2 + np.sum(np.cumprod(x - 0.4) ** 2)
+
+
+def passed_on(x):
+    y = np.asarray(x * 2.0)
+    y[...] = y * x[2]
+    z = np.asarray(y)
+    z[0] = x[1]
+    turned, same = np.ascontiguousarray(np.outer(y, x + 1.0).T), np.ascontiguousarray(y)
+    turned[0, 1], same[2] = x[0], 3.0
+    return np.sum(turned * turned * x) + np.sum(y * z * same) + x[0]
+
+
+def written(x):
+    s = 0.0
+    for (i, j), a in np.ndenumerate(np.outer(x, x * x)):
+        s += a * a * (i + 2 * j)
+    for k, a in enumerate(np.outer(x, x + 1.0).flat):
+        s += a * a * k
+    chosen = np.array([a > 0.5 for a in x])
+    squares = np.array([math.sin(a) * a for a in x])
+    return s + np.sum(squares[np.array([2 * k % 3 for k in range(3)])] * x) + np.sum(x[chosen] ** 2)
+
+
+def determinants(x):
+    a = np.outer(x, x) + np.diag(x * x + 1.0)
+    a[0, 1] = -2.0 * x[2]
+    sign, logarithm = np.linalg.slogdet(a)
+    return sign * logarithm * x[0] + np.linalg.slogdet(-a)[1] ** 2 * np.linalg.slogdet(a * x[0])[0]
+
+
+@pytest.mark.parametrize("f", [written, *[pytest.param(f, marks=pytest.mark.long) for f in (passed_on, joined, moved, determinants)]], ids=lambda f: f.__name__)
+def test_first_derivatives(f):
+    expected = differences(f, AT)
+    for mode in ("forward", "reverse"):
+        gradient = tg.njit_grad(f, mode=mode)
+        assert np.allclose(gradient(AT), expected, rtol=2e-7, atol=2e-8)
+        assert next(iter(gradient.modes().values()))["mode"] == mode
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("f", [passed_on, written, joined, moved, determinants], ids=lambda f: f.__name__)
+def test_second_derivatives(f):
+    found, gradient = tg.njit_hessian(f)(AT), tg.njit_grad(f, mode="reverse")
+    assert np.allclose(found, [(gradient(AT + 1e-6 * e) - gradient(AT - 1e-6 * e)) / 2e-6 for e in np.eye(3)], rtol=2e-6, atol=2e-7)
+
+
+def determinant(a):
+    return np.linalg.det(a) ** 2 + a[0, 0] * np.linalg.det(a)
+
+
+#: The first four are singular.
+MATRICES = ([[1.0, 2.0], [2.0, 4.0]], np.arange(1.0, 10.0).reshape(3, 3), np.diag([1.0, 0.0, 2.0]), np.zeros((3, 3)),
+            [[0.3, -1.0, 0.2], [1.5, 0.4, 0.7], [-0.6, 0.1, 2.0]], [[-0.3, 1.0], [0.4, 2.0]])  # fmt: skip
+
+
+@pytest.mark.long
+def test_determinants_of_singular_matrices_too():
+    gradients, hessian = [tg.njit_grad(determinant, mode=mode) for mode in ("forward", "reverse")], tg.njit_hessian(determinant)
+    for a in map(np.array, MATRICES):
+        for gradient in gradients:
+            assert np.allclose(gradient(a), tg.grad(determinant)(a), rtol=1e-12, atol=1e-12)
+        assert np.allclose(hessian(a), tg.hessian(determinant)(a), rtol=1e-10, atol=1e-10)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("mode", ["forward", "reverse"])
+def test_cholesky_factors_have_the_symmetric_gradient(mode):
+    def cubes(a):
+        return np.sum(np.linalg.cholesky(a) ** 3)
+
+    a = np.array([[4.0, 0.5, 0.3], [0.5, 3.0, -0.7], [0.3, -0.7, 2.0]])
+    assert np.allclose(tg.njit_grad(cubes, mode=mode)(a), tg.grad(cubes)(a), rtol=1e-13)
