@@ -13,7 +13,7 @@ import math
 import operator
 
 import numpy as np
-from numba import types
+from numba import NumbaError, types
 from numba.extending import infer_getattr, lower_builtin, overload, register_jitable
 
 from ..codegen.numba_inside import AbstractTemplate, AttributeTemplate, call_of
@@ -35,15 +35,18 @@ class _Methods(AttributeTemplate):
 infer_getattr(_Methods)
 
 
-class _Refused(AbstractTemplate):
-    key = "tapegrad.view"
+def _of_bytes(name):
+    """Refuse what a dual number's tangents would show in: they lie beside its value."""
 
-    def generic(self, args, kws):
-        return None
+    def resolve(self, array):
+        if is_dual_array(array):
+            raise NumbaError(f".{name} shows how an array lies in memory, which is not so with derivatives")
+
+    setattr(_Methods, f"resolve_{name}", resolve)
 
 
-#: A view with another dtype would show values and tangents as numbers.
-_Methods.resolve_view = lambda self, array: types.BoundFunction(_Refused, array) if is_dual_array(array) else None
+for _name in ("view", "nbytes", "itemsize", "strides", "ctypes"):
+    _of_bytes(_name)
 
 
 def _both(function, name):

@@ -195,6 +195,8 @@ def _edit(s, bound, promotion, func_ir, activity, users, variant, kept, lanes):
         s.value = promotion(bound("fresh", expr, loc), loc)
     elif expr.op == "call":
         function = resolve(func_ir, expr.func)
+        if function is np.frombuffer and any(map(activity.has, expr.args)):
+            raise NumbaError("np.frombuffer shows how an array lies in memory, which is not so with derivatives", loc)
         if active and (among(function, FRESH) or isinstance(function, np.ufunc) and not any(map(activity.has, expr.list_vars()))):
             if function is np.array:
                 # (Numba writes `np.array` of a list out, for dtypes that NumPy has.)

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import tapegrad as tg
+from tapegrad.common.errors import UnsupportedInNumbaError
 
 from .test_reverse import differences
 
@@ -102,3 +103,12 @@ def test_cholesky_factors_have_the_symmetric_gradient(mode):
 
     a = np.array([[4.0, 0.5, 0.3], [0.5, 3.0, -0.7], [0.3, -0.7, 2.0]])
     assert np.allclose(tg.njit_grad(cubes, mode=mode)(a), tg.grad(cubes)(a), rtol=1e-13)
+
+
+@pytest.mark.parametrize(
+    "f", [lambda x: x.nbytes * x[0], lambda x: x.itemsize * x[0], lambda x: x.strides[0] * x[0], lambda x: x.view(np.float64)[1],
+          lambda x: np.frombuffer(x)[1] * 2.0],
+)  # fmt: skip
+def test_how_arrays_lie_in_memory_is_not_shown_in_forward_mode(f):
+    with pytest.raises(UnsupportedInNumbaError, match="in memory"):
+        tg.njit_grad(f, mode="forward")(AT)
