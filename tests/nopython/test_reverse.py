@@ -378,7 +378,37 @@ def by_elements(x):
     return s
 
 
-PROGRAMS = (by_a_list, by_a_tuple, by_a_dictionary, by_an_optional_name, by_elements, leaving, whiles, choices, nested, overwriting, aliases, slices, rows, arrays_in_loops, swapped, helpers, recursion, tuples, inactive,
+@jitclass([("value", numba.float64)])
+class Holder:
+    def __init__(self):
+        self.value = 1.0
+
+    def item(self, value):
+        self.value = value
+
+    def get(self):
+        return self.value
+
+
+def two_of_a_kind(x):
+    a, b = Holder(), Holder()
+    a.item(5.0)
+    c, d = {0.0}, {0.0}
+    e = dict()
+    f = dict()
+    c.add(1.0)
+    e[0], f[1] = 1.0, 2.0
+    e[2] = 3.0
+    return a.get() * x[0] + b.get() * x[1] ** 2 + len(c) * x[2] + len(d) * x[3] + len(e) * x[4] + len(f) * x[5]
+
+
+def into_a_holder(x):
+    a = Holder()
+    a.item(x[0])
+    return a.get() ** 2
+
+
+PROGRAMS = (two_of_a_kind, by_a_list, by_a_tuple, by_a_dictionary, by_an_optional_name, by_elements, leaving, whiles, choices, nested, overwriting, aliases, slices, rows, arrays_in_loops, swapped, helpers, recursion, tuples, inactive,
             of_arrays, algebra, interpolation, storing)  # fmt: skip
 
 
@@ -737,7 +767,7 @@ def chosen_or_none(x):
         (listed, "list"), (cut, "integers"), (sorted_, "No derivative"), (shuffled, "not known"), (twice_at_a_place, "twice"),
         (appended, "not known"), (comprehended, "not known"), (extended, "not known"), (heaped, "not known"), (added_to_a_set, "not known"),
         (in_a_list_of_arrays, "list"), (in_a_tuple_of_arrays, "UniTuple"), (in_parts, "not known"), (in_an_object, "an object"),
-        (chosen_or_none, "not followed"),
+        (chosen_or_none, "not followed"), (into_a_holder, "not known"),
     ],
 )  # fmt: skip
 def test_what_is_not_followed_is_refused_with_its_line(f, reason):

@@ -93,10 +93,11 @@ class Activity:
         if is_expr(e, "call"):
             function = self.p.callee(e)
             owner = function[0] if isinstance(function, tuple) else e.args[0].name if e.args else None
-            if isinstance(function, tuple) and function[1] in VIEW_METHODS or not isinstance(function, tuple) and function in VIEW_FUNCTIONS:
-                return [owner]
             name, ty = function[1] if isinstance(function, tuple) else function, self.p.type_of(owner)
-            if isinstance(ty, types.Array) and (name is np.asarray and len(e.args) == 1 or ty.layout == "C" and name in ("ravel", *_IF_CONTIGUOUS)):
+            if not isinstance(ty, types.Array) or name.__hash__ is None:
+                return []
+            views = name in VIEW_METHODS or name in VIEW_FUNCTIONS or name is np.asarray and len(e.args) == 1
+            if views or ty.layout == "C" and name in ("ravel", *_IF_CONTIGUOUS):
                 return [owner]
         return []
 
@@ -117,7 +118,7 @@ class Activity:
             return e.op in ("binop", "unary") or not isinstance(self.p.type_of(s.target.name), types.Array)
         function = self.p.callee(e)
         if isinstance(function, tuple):
-            return function[1] in _READING_METHODS
+            return function[1] in _READING_METHODS and isinstance(self.p.type_of(function[0]), types.Array)
         if function.__hash__ is None:
             return False
         return function in _READING or function in BLANK or isinstance(function, np.ufunc) and len(e.args) == function.nin

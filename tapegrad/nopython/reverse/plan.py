@@ -20,7 +20,6 @@ from ...codegen.numba_inside import ir
 from ..types import primal_type
 from . import runtime
 from .activity import ELSEWHERE
-from .program import PURE_CALLS
 from .refusal import Refused
 from .rows import CHEAP, elementwise, is_float
 from .segments import Segments, arrays_of, outermost
@@ -315,7 +314,7 @@ class Plan:
         if e.op in _AGAIN:
             return reads(s)
         if e.op == "call" and not isinstance(p.callee(e), tuple):
-            return reads(s) if isinstance(p.callee(e), type) or p.callee(e) in PURE_CALLS or p.callee(e) is runtime.trips else None
+            return reads(s) if p.pure(s) or p.callee(e) is runtime.trips else None
         return None
 
     # ---- choosing what to keep ----------------------------------------------------------------

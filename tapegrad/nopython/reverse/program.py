@@ -11,6 +11,7 @@ from __future__ import annotations
 import operator
 import types as python_types
 
+import numpy as np
 from numba import types
 
 from ...codegen.numba_inside import compute_cfg_from_blocks, ir, replace_vars_stmt
@@ -22,6 +23,8 @@ from .statements import details, is_expr, reads
 PURE_OPS = {"binop", "unary", "getattr", "build_tuple", "static_getitem", "cast", "getitem", "exhaust_iter",
             "inplace_binop", "pair_first", "pair_second", "phi"}  # fmt: skip
 PURE_CALLS = {len, slice, bool, float, int, abs, min, max, range, round}
+#: Classes whose calls make nothing that changes, but for iterators.
+_VALUES = (tuple, np.generic, enumerate, zip, np.ndenumerate, np.ndindex)
 
 
 #: Types of values that hold no memory which others may change.
@@ -172,7 +175,7 @@ class Program(Forms):
             function = self.callee(s.value)
             if isinstance(function, tuple):
                 return False
-            return isinstance(function, type) and function is not list or function in PURE_CALLS or getattr(function, "__module__", "") == "math"
+            return function in PURE_CALLS or isinstance(function, type) and issubclass(function, _VALUES) or getattr(function, "__module__", "") == "math"
         return not is_expr(s.value) or s.value.op in PURE_OPS
 
     def steady(self, s):
@@ -226,7 +229,7 @@ class Program(Forms):
                             constants[key] = s.target.name
                             entry.append(s)
                         continue
-                    if self.pure(s) and self.steady(s) and value.op != "phi" and not isinstance(self.types[s.target.name], types.Array):
+                    if self.pure(s) and self.steady(s) and value.op != "phi" and isinstance(self.type_of(s.target.name), (*PLAIN, types.BaseTuple)):
                         key = (*details(value), *reads(s), str(self.types[s.target.name]))
                         if key in seen:
                             rename[s.target.name] = self.var(seen[key])
