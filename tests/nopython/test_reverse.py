@@ -408,7 +408,18 @@ def into_a_holder(x):
     return a.get() ** 2
 
 
-PROGRAMS = (two_of_a_kind, by_a_list, by_a_tuple, by_a_dictionary, by_an_optional_name, by_elements, leaving, whiles, choices, nested, overwriting, aliases, slices, rows, arrays_in_loops, swapped, helpers, recursion, tuples, inactive,
+def unpacked(x):
+    a, b = x[:2]
+    (c, d), e = (a * b, x[2]), x[3]
+    for k in range(3):
+        p, q = x[k: k + 2] * a
+        a, b = a + 0.1 * p * b, b - 0.1 * q * a
+    for p, q in x.reshape(4, 2):
+        e += p * p * q
+    return a * b + c * d * e
+
+
+PROGRAMS = (unpacked, two_of_a_kind, by_a_list, by_a_tuple, by_a_dictionary, by_an_optional_name, by_elements, leaving, whiles, choices, nested, overwriting, aliases, slices, rows, arrays_in_loops, swapped, helpers, recursion, tuples, inactive,
             of_arrays, algebra, interpolation, storing)  # fmt: skip
 
 
@@ -570,6 +581,33 @@ def named(x, n):
         if s > 100.0:
             raise ValueError("too large", i, s)
     return s + halved(x[0], n)
+
+
+def quotient(x):
+    1.0 / x[0]
+    return x[1]
+
+
+def outside_of_a_list(x):
+    [1.0][len(x)]
+    return x[1]
+
+
+def unlike_shapes(x):
+    x[:2] + x
+    return x[1]
+
+
+def too_many(x):
+    a, b = x
+    return b
+
+
+@pytest.mark.parametrize("f, error", [(quotient, ZeroDivisionError), (outside_of_a_list, IndexError), (unlike_shapes, ValueError), (too_many, ValueError)])
+def test_what_nobody_reads_raises_as_in_the_function(f, error):
+    for function in (numba.njit(f), tg.njit_grad(f, mode="reverse")):
+        with pytest.raises(error):
+            function(np.array([0.0, 1.0, 2.0]))
 
 
 @pytest.mark.skipif(len(RAISES) < 3, reason="this version of Numba itself raises other numbers")

@@ -65,6 +65,11 @@ class Forms:
                 elif is_expr(e, "static_getitem") and isinstance(self.type_of(e.value.name), types.Array):
                     index = e.index_var or self.var(self.constant(body, e.index, types.literal(e.index)))
                     s.value = ir.Expr.getitem(e.value, index, e.loc)
+                elif is_expr(e, "exhaust_iter") and isinstance(self.type_of(e.value.name), types.Array):
+                    self.call(body, runtime.counted, [e.value.name, self.constant(body, e.count)], types.int64)
+                    places = [self.var(self.constant(body, k)) for k in range(e.count)]
+                    items = [self.assign(body, ir.Expr.getitem(e.value, k, s.loc), ty) for k, ty in zip(places, self.type(s.target.name))]
+                    s.value = ir.Expr.build_tuple([self.var(n) for n in items], s.loc)
                 elif is_expr(e, "inplace_binop") and isinstance(self.type_of(e.lhs.name), types.Array):
                     operands = [ty for ty in (self.type_of(e.lhs.name), self.type_of(e.rhs.name)) if isinstance(ty, types.Array)]
                     layout = "F" if all(ty.layout == "F" for ty in operands) else "C"

@@ -22,9 +22,10 @@ from .statements import details, is_expr, reads
 #: Expressions that may be left out or repeated, apart from memory that they read.
 PURE_OPS = {"binop", "unary", "getattr", "build_tuple", "static_getitem", "cast", "getitem", "exhaust_iter",
             "inplace_binop", "pair_first", "pair_second", "phi"}  # fmt: skip
+_SILENT = {"getattr", "build_tuple", "build_list", "cast", "phi"}
 PURE_CALLS = {len, slice, bool, float, int, abs, min, max, range, round}
 #: Classes whose calls make nothing that changes, but for iterators.
-_VALUES = (tuple, np.generic, enumerate, zip, np.ndenumerate, np.ndindex)
+_VALUES = (tuple, np.generic, enumerate, zip, np.ndenumerate, np.ndindex, BaseException)
 
 
 #: Types of values that hold no memory which others may change.
@@ -198,7 +199,13 @@ class Program(Forms):
         self.define()
 
     def _removable(self, s):
-        return self.pure(s) or isinstance(s, ir.Assign) and is_expr(s.value, "build_list")
+        """Whether a statement may be left out where nobody reads what it gives: it raises nothing."""
+        if not isinstance(s, ir.Assign) or not is_expr(s.value):
+            return self.pure(s)
+        if s.value.op == "call":
+            return self.pure(s) and isinstance(self.callee(s.value), type)
+        of_tuples = s.value.op in ("static_getitem", "exhaust_iter") and isinstance(self.type_of(s.value.value.name), types.BaseTuple)
+        return s.value.op in _SILENT or of_tuples
 
     def _key(self, s):
         """What a constant is recognised by, or None."""

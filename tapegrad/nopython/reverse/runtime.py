@@ -455,6 +455,14 @@ def trips(start, stop, step):
     return (start - stop - step - 1) // -step if stop < start else 0
 
 
+@numba.njit(**INNER)
+def counted(a, n):
+    """How many names an array is unpacked into: as many as it has elements."""
+    if len(a) != n:
+        raise ValueError
+    return n
+
+
 # ---- adjoints of scalars ------------------------------------------------------------------------
 _CONTRIBUTIONS = {}
 

@@ -142,7 +142,7 @@ class Segments:
             return e.op in PURE_OPS
         if s.target.name.startswith("adj.") or r.rule(s) is not None or elementwise(p, s) or r.base(s) or p.pure(s):
             return True
-        return not r.called_apart(s) and p.callee(e) is not print and r.reading(s)
+        return p.callee(e) is not print and r.reading(s)
 
     # ---- pieces -------------------------------------------------------------------------------
     def name(self, what):
