@@ -1,10 +1,12 @@
 """Programs made at random, to compare reverse mode with dual numbers; ``python -m tests.nopython.generated FIRST COUNT`` runs more of them.
 
+From seed `WIDER` on they have more of NumPy's functions, and constants in lists, tuples and dictionaries, which change by way of these.
 The tests compare with forward mode; the command with dual numbers that Python computes, which compiles nothing.
 """
 
 from __future__ import annotations
 
+import functools
 import linecache
 import math
 import random
@@ -18,6 +20,7 @@ import tapegrad as tg
 
 from .checked import checked
 
+WIDER = 1_000_000
 AT = np.array([0.4, -0.8, 1.2, 0.1, -0.3, 0.7])
 
 
@@ -50,6 +53,8 @@ def folded(out, a, k):
 
 class Maker:
     """Writes a function of a vector: numbers a, b, c, arrays y, z and views v of them."""
+
+    HEAD = ()
 
     def __init__(self, seed):
         self.rng, self.lines, self.turns, self.made = random.Random(seed), [], [], 0
@@ -128,9 +133,43 @@ class Maker:
         body = []
         while len(body) < 12:
             body += self.statement(0, False)
-        head = ["a, b, c = x[0], 0.5, x[1] * x[2]", "y = np.zeros(6)", "z = x * 0.5", "v = z"]
+        head = [*self.HEAD, "a, b, c = x[0], 0.5, x[1] * x[2]", "y = np.zeros(6)", "z = x * 0.5", "v = z"]
         tail = ["s = a * 1.1 + b * 0.7 - c", "for k in range(6):", "    s += y[k] * (k + 1.0) + z[k] * z[k] + 0.3 * v[k]", "return s"]
         return "\n".join(["def f(x):", *["    " + line for line in head + body + tail]]) + "\n"
+
+
+class Wider(Maker):
+    """Writes more: arrays u and w of constants, and what holds them."""
+
+    HEAD = ("w, u = np.ones(6), np.arange(6.0)", "listed, paired, keyed, perhaps = [w, u], (u, w), {0: w, 1: u}, None", "if x[0] > 0.0:", "    perhaps = w")
+
+    def number(self, depth=0):
+        return f"{self.rng.choice('uw')}[{self.index()}]" if self.rng.random() < 0.1 else super().number(depth)
+
+    def array(self):
+        r = self.rng
+        if r.random() < 0.4:
+            return super().array()
+        p, q = r.choice("xyzv"), r.choice("xyzv")
+        return "0.9 * " + r.choice([
+            f"np.concatenate(({p}[:3], {q}[3:]))", f"np.hstack(({p}[2:], {q}[:2]))", f"np.append({p}[:5], {self.number(3)})", f"np.roll({p}, 1)",
+            f"np.array([0.5 * e - {self.number(3)} for e in {p}])", f"np.cumprod({p})", f"np.flip({p})", f"np.stack(({p}, {q}))[1]",
+            f"np.vstack(({p}, {q}))[0]", f"np.column_stack(({p}, {q}))[:, 0]", f"np.outer({p}, {q})[:, 2]", f"np.repeat({p}[1:4], 2)",
+            f"np.delete(np.append({p}, a), 2)", f"np.take({p}, np.array([0, 5, 2, 2, 1, 3]))", f"np.triu(np.outer({p}, {q}))[1]", "np.asarray(z)",
+        ])  # fmt: skip
+
+    def statement(self, depth, loop):
+        r = self.rng
+        if r.random() > 0.15:
+            return super().statement(depth, loop)
+        held = r.choice([f"listed[{r.randrange(2)}]", f"paired[{self.index()} % 2]", f"keyed[{r.randrange(2)}]"])
+        self.made += 1
+        return r.choice([
+            [f"{held}[{self.index()}] += 0.3"], ["if perhaps is not None:", f"    perhaps[{self.index()}] -= 0.2"], ["listed[0], listed[1] = listed[1], listed[0]"],
+            [f"t{self.made} = {held}", f"t{self.made}[{self.index()}] *= 0.5"], [f"b, c = np.tanh({r.choice('xyzv')}[2:4])"],
+            [f"for (k{self.made},), e{self.made} in np.ndenumerate({r.choice('xyzv')}):", f"    a = math.tanh(a + e{self.made} * w[k{self.made}])"],
+            [f"for e{self.made} in {r.choice('xyz')}.flat:", f"    b = math.tanh(b - e{self.made})"], [f"a -= 0.1 * np.ptp({r.choice('xyzv')})"],
+        ])  # fmt: skip
 
 
 class Number:
@@ -179,10 +218,15 @@ def largest(a, b):
     return a if a > b else b if b > a else Number(a.value, 0.5 * (a.tangent + b.tangent))
 
 
+_AS_THEY_ARE = ("tanh where sum concatenate hstack append roll array cumprod flip stack vstack column_stack outer repeat delete take asarray "
+                "ndenumerate ones arange").split()  # fmt: skip
+
+
 def interpreted(f):
     """Value and gradient of a program, by Python."""
     functions = {name: lambda x, name=name: getattr(number(x), name)() for name in ("sin", "cos", "exp", "tanh")}
-    arrays = SimpleNamespace(zeros=lambda n: np.array([Number(0.0) for _ in range(n)]), tanh=np.tanh, where=np.where, sum=np.sum)
+    arrays = SimpleNamespace(**{name: getattr(np, name) for name in _AS_THEY_ARE}, zeros=lambda n: np.array([Number(0.0) for _ in range(n)]),
+                             ptp=lambda a: functools.reduce(largest, a) + functools.reduce(largest, -a), triu=lambda a: a * np.triu(np.ones((6, 6))))  # fmt: skip
     scope = {"np": arrays, "math": SimpleNamespace(**functions), "max": largest}
     for helper in (bent, mixed, folded):
         scope[helper.__name__] = FunctionType(helper.py_func.__code__, scope)
@@ -193,7 +237,7 @@ def interpreted(f):
 
 def program(seed):
     """(text, function)"""
-    text, name = Maker(seed).make(), f"<program {seed}>"
+    text, name = (Wider if seed >= WIDER else Maker)(seed).make(), f"<program {seed}>"
     linecache.cache[name] = (len(text), None, text.splitlines(True), name)
     scope = {"np": np, "math": math, "bent": bent, "mixed": mixed, "folded": folded}
     exec(compile(text, name, "exec"), scope)
