@@ -716,6 +716,14 @@ def cut(x):
     return int(x[0]) * x[1]
 
 
+def full_of_integers(x):
+    return np.full(3, x[0], np.int64)[0] * x[1]
+
+
+def integers(x):
+    return x.astype(np.int64)[0] * x[1]
+
+
 def sorted_(x):
     return np.sort(x)[0]
 
@@ -802,7 +810,7 @@ def chosen_or_none(x):
 
 @pytest.mark.parametrize(
     "f, reason", [
-        (listed, "list"), (cut, "integers"), (sorted_, "No derivative"), (shuffled, "not known"), (twice_at_a_place, "twice"),
+        (listed, "list"), (cut, "integers"), (full_of_integers, "integers"), (integers, "integers"), (sorted_, "No derivative"), (shuffled, "not known"), (twice_at_a_place, "twice"),
         (appended, "not known"), (comprehended, "not known"), (extended, "not known"), (heaped, "not known"), (added_to_a_set, "not known"),
         (in_a_list_of_arrays, "list"), (in_a_tuple_of_arrays, "UniTuple"), (in_parts, "not known"), (in_an_object, "an object"),
         (chosen_or_none, "not followed"), (into_a_holder, "not known"),

@@ -253,8 +253,7 @@ class Activity:
         if isinstance(e, ir.Var):
             e = ir.Expr.cast(e, s.loc)
         function = self.p.callee(e) if e.op == "call" else None
-        method = function[1] if isinstance(function, tuple) else None
-        converts = function in (int, bool) or method == "astype" or isinstance(function, type) and issubclass(function, np.generic)
+        converts = function in (int, bool) or self.rule(s) is not None or isinstance(function, type) and issubclass(function, np.generic)
         if converts and not carries(ty):
             raise Refused("a conversion to integers would cut the derivative; math.floor, math.trunc and round return integers and have derivative 0", s.loc)
         if e.op == "call" and not self._known(s) and not self.called_apart(s) and not all(self._plain(n) for n in self.operands(s)):
