@@ -172,6 +172,7 @@ def gone(pid):
 needs_proc = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="looks into /proc")
 
 
+@pytest.mark.long
 @needs_proc
 def test_what_hangs_is_stopped_with_all_it_started(project):
     code, out, _ = run(project, "hanging", "held", "--patience", "8")
@@ -326,6 +327,7 @@ def test_every_benchmark_has_a_summary_and_its_module_says_what_it_measures():
         assert len(module.__doc__) > 60, name
 
 
+@pytest.mark.long
 def test_what_a_compiled_function_costs_is_told_by_stage(capsys):
     compile_helpers.main(["tapegrad.codegen.addresses"])
     head, everything, *rows = capsys.readouterr().out.splitlines()

@@ -11,6 +11,7 @@ from tapegrad.__main__ import _parser
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted((ROOT / "docs").glob("*.md"))
+LONG = ("modes.md", "differential_equations.md")
 BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
@@ -33,7 +34,7 @@ def notes_behind_messages(monkeypatch):
 
 
 @pytest.mark.usefixtures("notes_behind_messages")
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", [pytest.param(page, marks=[pytest.mark.long] if page.name in LONG else []) for page in PAGES], ids=lambda page: page.name)
 def test_blocks_run_and_print_what_is_shown(page):
     test = doctest.DocTestParser().get_doctest(without_fences(page), {}, page.name, str(page), 0)
     if not test.examples:

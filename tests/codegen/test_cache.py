@@ -101,7 +101,7 @@ def altered(data):
 
 
 @pytest.mark.parametrize("suffixes, damage", [
-    ((".o",), cut), ((".o",), altered), ((".o",), empty),
+    ((".o",), cut), *(pytest.param((".o",), damage, marks=pytest.mark.long) for damage in (altered, empty)),
 ])  # fmt: skip
 def test_damaged_files_are_ignored_and_written_again(first, tmp_path, suffixes, damage):
     import shutil

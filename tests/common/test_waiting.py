@@ -160,7 +160,7 @@ after("again", lambda: tg.njit_grad(lambda x: x[0] + x[1])(np.ones(2)))
 """
 
 
-@pytest.mark.parametrize("quiet", ["", "1"])
+@pytest.mark.parametrize("quiet", ["", pytest.param("1", marks=pytest.mark.long)])
 def test_compilations_are_said_to_who_waits_for_them(quiet, tmp_path):
     environment = os.environ | {"TAPEGRAD_CACHE_DIR": str(tmp_path), "TAPEGRAD_QUIET": quiet}
     ended = subprocess.run([sys.executable, "-c", PROGRAM], env=environment, capture_output=True, text=True, timeout=300)

@@ -11,6 +11,7 @@ def example(load):
     return load("hamiltonian")
 
 
+@pytest.mark.long
 def test_moments(example, picture):
     found = example.main(picture, draws=4000)
     assert found["off"] < 5.0 and found["gaussian"].shape == (4000, 12) and found["funnel"].shape == (4000, 4)

@@ -28,7 +28,7 @@ def test_by_define_by_run(name):
         close(key, by_tape(*made(*key)))
 
 
-@pytest.mark.parametrize("name", BLOCKS)
+@pytest.mark.parametrize("name", [name if name.endswith("-0") else pytest.param(name, marks=pytest.mark.long) for name in BLOCKS])
 def test_by_replay(name):
     for key in block(*BLOCKS[name]):
         numbers, stats = by_replay(*made(*key), "never")
@@ -43,7 +43,7 @@ def compiled(keys):
         close(key, numbers)
 
 
-@pytest.mark.parametrize("kind", COMPILED)
+@pytest.mark.parametrize("kind", ["views", *(pytest.param(kind, marks=pytest.mark.long) for kind in ("nest", "arrays"))])
 def test_by_kernel(kind):
     compiled(block(kind, 0)[: COMPILED[kind]])
 

@@ -56,6 +56,7 @@ def scaled_sum(x):
     return np.sum(y * np.ones_like(x))
 
 
+@pytest.mark.long
 def test_float32_arrays():
     x = np.array([1.5, -2.0, 0.25], np.float32)
     value, gradient = tg.njit_value_and_grad(scaled_sum)(x)
@@ -152,6 +153,7 @@ print(g.tolist(), s, sum(user.stats.cache_hits.values()))
 """
 
 
+@pytest.mark.long
 def test_a_caller_that_is_cached_on_disk(tmp_path):
     program = tmp_path / "program.py"
     program.write_text(PROGRAM)

@@ -265,10 +265,12 @@ def test_control_flow():
     assert np.allclose(tg.njit_jacobian(control, lanes=2)(AT), differences(control, AT), rtol=1e-7, atol=2e-8)
 
 
+@pytest.mark.long
 def test_local_arrays():
     check(arrays)
 
 
+@pytest.mark.long
 def test_array_expressions():
     check(expressions)
 

@@ -515,6 +515,7 @@ def test_arguments_and_results_of_several_kinds():
     assert np.array_equal(tg.njit_grad(lambda x: 3.0, mode="reverse")(AT), np.zeros(8))
 
 
+@pytest.mark.long
 def test_products_jacobians_and_gradients_in_arrays_of_the_caller():
     f = tg.njit_vjp(lambda x, c: (x[0] * x[1] * c, x[1:] ** 2), (0, 1))
     value, (dx, dc) = f(np.array([2.0, 3.0]), 5.0, (10, np.array([1.0])))
@@ -663,7 +664,7 @@ def kept_arrays(x):
     return s
 
 
-@pytest.mark.parametrize("f", [rising, kept_arrays], ids=lambda f: f.__name__)
+@pytest.mark.parametrize("f", [rising, pytest.param(kept_arrays, marks=pytest.mark.long)], ids=lambda f: f.__name__)
 def test_nothing_is_left_when_the_function_raises(f):
     x, seed = 30.0 * np.abs(AT), 1.0
     product = tg.njit_vjp(f)
@@ -679,6 +680,7 @@ def test_nothing_is_left_when_the_function_raises(f):
         assert (after.alloc - before.alloc, sys.getrefcount(x)) == (after.free - before.free, references)
 
 
+@pytest.mark.long
 def test_in_nopython_code_in_parallel_and_from_the_cache_of_numba(tmp_path):
     gradient = tg.njit_grad(whiles, mode="reverse")
 

@@ -25,6 +25,7 @@ def test_kernels_agree():
 FAILED = 4543, 5945, 6032, 8010, 9846, 9934, 9944, 10471, 10728
 
 
+@pytest.mark.long
 def test_pytorch_and_jax_agree():
     pytest.importorskip("torch"), pytest.importorskip("jax")
     judged([*range(0, 200, 20), *FAILED])

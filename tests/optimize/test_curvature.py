@@ -30,7 +30,7 @@ def test_containers_and_further_arguments(method):
     np.testing.assert_allclose(result.x["w"], np.arange(6.0).reshape(2, 3), atol=1e-6)
 
 
-@pytest.mark.parametrize("n", [3, 80])
+@pytest.mark.parametrize("n", [3, pytest.param(80, marks=pytest.mark.long)])
 def test_trust_constr(n):
     x0 = np.full(n, 0.5)
     given = {"bounds": Bounds(-2.0, 0.9), "constraints": [LinearConstraint(np.ones((1, n)), -np.inf, 0.85 * n)]}

@@ -135,6 +135,7 @@ def of_python():
 
 RECORDED = [softsign, by_jvp, of_the_result, several, each_other, matrices, numbers, deciding, deciding_in_the_rule, a_class]
 CALLED = [with_context, compiled, of_python]
+ALL = [*RECORDED, with_context, pytest.param(compiled, marks=pytest.mark.long), of_python]
 
 
 def total(f):
@@ -146,7 +147,7 @@ def close(one, other):
 
 
 @pytest.mark.parametrize("policy", ["never", "always"])
-@pytest.mark.parametrize("make", RECORDED + CALLED)
+@pytest.mark.parametrize("make", ALL)
 def test_every_mode(make, policy):
     f, reference = make()
     value, plain = total(f), total(reference)
@@ -177,7 +178,7 @@ def test_second_derivatives(make):
     assert not h.stats().fallback and h.stats().kernel_calls and not h.stats().python
 
 
-@pytest.mark.parametrize("make", RECORDED + CALLED)
+@pytest.mark.parametrize("make", ALL)
 def test_checked_against_differences(make):
     f, reference = make()
     assert tg.check(total(f), X, reference=total(reference), order=2 if make in (by_jvp, of_the_result) else 1).passed

@@ -34,7 +34,7 @@ def loops(nodes):
     return found
 
 
-@pytest.mark.parametrize("first", range(0, 200, 50))
+@pytest.mark.parametrize("first", [0, *(pytest.param(k, marks=pytest.mark.long) for k in (50, 100, 150))])
 def test_random_nests_expand_to_themselves(first):
     for seed in range(first, first + 50):
         nest = Nest(seed, most=2000)

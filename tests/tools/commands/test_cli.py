@@ -64,6 +64,7 @@ def test_help_of_every_command_has_examples_and_exit_codes(command, capsys):
     assert f"python -m tapegrad {command}" in text.split("examples:")[1] and "exit code" in text
 
 
+@pytest.mark.long
 def test_demo_fits_the_published_parameters():
     ended = run("demo")
     assert ended.returncode == 0, ended.stdout + ended.stderr

@@ -281,6 +281,7 @@ def program(tmp_path):
     return path
 
 
+@pytest.mark.long
 def test_the_command_in_a_process_of_its_own(tmp_path):
     pytest.importorskip("matplotlib")
     plot = tmp_path / "out.png"

@@ -107,7 +107,7 @@ FUNCTIONS = {
 }
 
 
-@pytest.mark.parametrize("function", FUNCTIONS, ids=lambda f: f.__name__)
+@pytest.mark.parametrize("function", [pytest.param(f, marks=[pytest.mark.long] if f is adaptive else []) for f in FUNCTIONS], ids=lambda f: f.__name__)
 def test_thousand_points(function):
     rng = np.random.default_rng(0)
     pair = Pair(function)
@@ -139,6 +139,7 @@ def test_thousand_points_by_kernels(function):
     assert pair.calls == stats.records + stats.runs and stats.fallback == ""
 
 
+@pytest.mark.long
 def test_solve_ivp_style_rk45():
     """Dormand and Prince's method with PI control of the step, on arrays."""
     a = np.array([[0, 0, 0, 0], [1 / 5, 0, 0, 0], [3 / 40, 9 / 40, 0, 0], [44 / 45, -56 / 15, 32 / 9, 0]])

@@ -41,6 +41,7 @@ def test_mirror(number):
             pair.check(*[float(a) if np.ndim(a) == 0 else a for a in near], rtol=1e-8, atol=1e-9)
 
 
+@pytest.mark.long
 def test_solve_ivp_with_steps_of_its_own_choice():
     def function(p):
         found = integrate.solve_ivp(test_integrate.lotka, (0.0, 3.0), p[:2], args=(p[2], p[3]), rtol=1e-4, atol=1e-6)
