@@ -74,6 +74,7 @@ print("_ZGV" in text, bool(vector_math.available()), memory._malloc_trim() is no
 """
 
 
+@pytest.mark.long
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere there is nothing to leave out")
 def test_it_can_all_be_left_out():
     said = {}

@@ -79,7 +79,6 @@ def hessian_of_rosenbrock(x):
     return h
 
 
-@pytest.mark.long
 def test_hessians():
     x = np.linspace(-1.0, 1.5, 19)  # three passes of eight columns
     found = tg.njit_hessian(rosenbrock)(x)

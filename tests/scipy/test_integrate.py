@@ -74,7 +74,9 @@ def test_every_mirrored_name_is_tested():
     assert {c[0] for c in [*CASES, *PROBLEMS]} | {"odeint"} == set(MIRRORS["scipy.integrate"]) == set(mirrored.__all__)
 
 
-@pytest.mark.parametrize("name, call, arrays", PROBLEMS, ids=["steps", "times", "RK23", "vectorized"])
+@pytest.mark.parametrize("name, call, arrays", [
+    *PROBLEMS[:2], *(pytest.param(*problem, marks=pytest.mark.long) for problem in PROBLEMS[2:]),
+], ids=["steps", "times", "RK23", "vectorized"])  # fmt: skip
 def test_solution_is_differentiated(name, call, arrays):
     def last(m, *args):
         return call(m, *args)[:, -1:] if arrays and call(scipy.integrate, *arrays).shape[1] > 9 else call(m, *args)

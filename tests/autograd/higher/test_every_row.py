@@ -79,7 +79,7 @@ def test_recorded_gradient_is_right(name):
     assert compared
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", [pytest.param(name, marks=[pytest.mark.long] if name == "complex_eig" else []) for name in NAMES])
 def test_nestings_agree_and_replay(name):
     """The functional transformations, at the recorded point and replayed at another one: one example step by step, one by kernels."""
     rng = generator(61)
