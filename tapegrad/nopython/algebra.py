@@ -34,8 +34,17 @@ def _joined(token, out, x, tangent, lane):
 
 
 @register_jitable
+def _number(token, lanes, x, gradient, a):
+    """The dual number `x` of an array, by its gradient."""
+    total = seeded(token, x, 0, 0.0)
+    for lane in range(lanes):
+        total += seeded(token, 0.0, lane, np.sum(gradient * _tangents(a, lane)))
+    return total
+
+
+@register_jitable
 def lower_half(a):
-    """Half of what is on and below the diagonal of the sum of a matrix and its transpose, and of the diagonal half of that again."""
+    """What is below the diagonal of the symmetric part of a matrix, and half of the diagonal."""
     out = np.zeros_like(a)
     for i in range(len(a)):
         for j in range(i):
@@ -137,8 +146,9 @@ def _cofactors(a):
             for i in range(n):
                 for j in range(n):
                     if i != j:
-                        core[i, i] += sign * _others(s, i, j) * inner[j, j]
-                        core[i, j] = -sign * _others(s, i, j) * inner[j, i]
+                        others = sign * _others(s, i, j)
+                        core[i, i] += others * inner[j, j]
+                        core[i, j] = -others * inner[j, i]
             _joined(token, out, x, np.dot(np.dot(u, core), vh), lane)
         return out
 
@@ -152,10 +162,7 @@ def _det(a):
 
         def det(a):
             p = _primals(a)
-            total, c = seeded(token, np.linalg.det(p), 0, 0.0), cofactors(p)
-            for lane in range(lanes):
-                total += seeded(token, 0.0, lane, np.sum(c * _tangents(a, lane)))
-            return total
+            return _number(token, lanes, np.linalg.det(p), cofactors(p), a)
 
         return det
 
@@ -172,10 +179,7 @@ def _log_abs_det(a):
 
     def logarithm(a):
         p = _primals(a)
-        total, inverse = seeded(token, np.linalg.slogdet(p)[1], 0, 0.0), np.linalg.inv(p)
-        for lane in range(lanes):
-            total += seeded(token, 0.0, lane, np.sum(inverse.T * _tangents(a, lane)))
-        return total
+        return _number(token, lanes, np.linalg.slogdet(p)[1], np.linalg.inv(p).T, a)
 
     return logarithm
 

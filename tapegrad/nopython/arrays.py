@@ -189,12 +189,9 @@ def _append(arr, values):
     token, several = Token(dual.lanes), isinstance(values, types.Array)
 
     def append(arr, values):
-        out = np.empty(arr.size + np.size(values) if several else arr.size + 1, token)
+        out = np.empty(arr.size + (values.size if several else 1), token)
         out[:arr.size] = arr
-        if several:
-            out[arr.size:] = values
-        else:
-            out[arr.size] = values
+        out[arr.size:] = values
         return out
 
     return append

@@ -8,7 +8,7 @@ import pytest
 import tapegrad as tg
 from tapegrad.common.errors import UnsupportedInNumbaError
 
-from .test_reverse import differences
+from .programs import differences
 
 pytest.importorskip("numba")
 

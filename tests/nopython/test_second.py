@@ -12,12 +12,12 @@ import pytest
 import tapegrad as tg
 from tapegrad.common.errors import UnsupportedInNumbaError
 
-from . import test_reverse as programs
+from . import programs
 from .checked import checked
+from .test_refused import listed
 
 numba = pytest.importorskip("numba")
 AT, ALONG = programs.AT, np.linspace(-1.0, 1.3, 8)
-QUICK = (programs.whiles, programs.helpers)
 
 
 def table(x):
@@ -36,8 +36,18 @@ def matrices(x):
     return np.linalg.solve(low, x[4:6])[1] + np.linalg.det(a) * np.trace(np.linalg.inv(a) @ low)
 
 
+def a_constant_for_two(x):
+    """0.5 is where what is differentiated begins, and what a constant array is filled with."""
+    w, b = np.ones(8), 0.5
+    for k in range(8):
+        b = math.tanh(b * x[1] * w[k - 1])
+        w[k] = 0.5
+    return b
+
+
 #: (of `algebra` the same is in `matrices`, which compiles faster)
-PROGRAMS = [*[f for f in programs.PROGRAMS if f is not programs.algebra], table, matrices]
+PROGRAMS = [*[f for f in programs.PROGRAMS if f is not programs.algebra], table, matrices, a_constant_for_two]
+QUICK = (programs.whiles, programs.helpers, a_constant_for_two)
 
 
 @pytest.mark.parametrize("f", [pytest.param(f, marks=() if f in QUICK else pytest.mark.long, id=f.__name__) for f in PROGRAMS])
@@ -54,7 +64,7 @@ def test_what_has_no_dual_numbers_is_refused():
     with pytest.raises(UnsupportedInNumbaError, match="digamma"):
         tg.njit_hvp(lambda x: math.lgamma(x))(2.0, 1.0)
     with pytest.raises(UnsupportedInNumbaError, match="list"):
-        tg.njit_hvp(programs.listed)(AT, ALONG)
+        tg.njit_hvp(listed)(AT, ALONG)
 
 
 @pytest.mark.parametrize("f", [table, pytest.param(matrices, marks=pytest.mark.long)], ids=lambda f: f.__name__)

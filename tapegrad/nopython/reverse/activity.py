@@ -26,9 +26,15 @@ _READING = {np.searchsorted, np.argmax, np.argmin, np.argsort, np.sort, np.any, 
 #: Functions whose result is the memory of an array in C order.
 _IF_CONTIGUOUS = (np.ravel, np.ascontiguousarray)
 _READING_METHODS = {"argmax", "argmin", "argsort", "any", "all", "nonzero", "item"}
-_PLAIN = (types.Integer, types.Boolean, types.NoneType, types.BoundFunction, types.Function, types.Module, types.NumberClass)
+#: Types of what depends on the arguments without a derivative.
+_INACTIVE = (types.Integer, types.Boolean, types.NoneType, types.BoundFunction, types.Function, types.Module, types.NumberClass)
 #: What stands for the memory of all arrays that are in lists, objects and iterators.
 ELSEWHERE = "$elsewhere"
+
+
+def is_plain(ty):
+    """Whether values of a type hold nothing that others may change, or are functions and methods."""
+    return isinstance(ty, (*PLAIN, types.BoundFunction, type(None)))
 
 
 def holds_memory(ty):
@@ -39,7 +45,7 @@ def holds_memory(ty):
         return holds_memory(ty.dtype)
     if isinstance(ty, types.Pair):
         return holds_memory(ty.first_type)
-    return not isinstance(ty, (*PLAIN, types.BoundFunction, types.NumpyNdIndexType, type(None)))
+    return not is_plain(ty) and not isinstance(ty, types.NumpyNdIndexType)
 
 
 class Activity:
@@ -235,8 +241,8 @@ class Activity:
         self.active_groups = self.varied & _closure(useful, [(b, a) for a, b in flows]) | seeds if seeds else set()
         for _, _, s in p.statements():
             self._refuse_leak(s)
-        for _, _, s in p.statements():
-            if self.elsewhere(s) and self.group(ELSEWHERE) in self.varied:
+        if self.group(ELSEWHERE) in self.varied:
+            for s in (s for _, _, s in p.statements() if self.elsewhere(s)):
                 raise Refused("an array that depends on the arguments may be in a list or an object, where derivatives are not followed", s.loc)
 
     def _depends(self, name):
@@ -250,24 +256,21 @@ class Activity:
         if not isinstance(s, ir.Assign) or not any(map(self._depends, self.operands(s))):
             return
         e, ty = s.value, self.p.type_of(s.target.name)
-        if isinstance(e, ir.Var):
+        if isinstance(e, ir.Var):  # a copy, perhaps to another type
             e = ir.Expr.cast(e, s.loc)
         function = self.p.callee(e) if e.op == "call" else None
         converts = function in (int, bool) or self.rule(s) is not None or isinstance(function, type) and issubclass(function, np.generic)
         if converts and not carries(ty):
             raise Refused("a conversion to integers would cut the derivative; math.floor, math.trunc and round return integers and have derivative 0", s.loc)
-        if e.op == "call" and not self._known(s) and not self.called_apart(s) and not all(self._plain(n) for n in self.operands(s)):
+        if e.op == "call" and not self._known(s) and not self.called_apart(s) and not all(is_plain(self.p.type_of(n)) for n in self.operands(s)):
             raise Refused("a call that is not known may change or keep what depends on the arguments", s.loc)
-        if self.carries(s.target.name) or isinstance(ty, _PLAIN):
+        if self.carries(s.target.name) or isinstance(ty, _INACTIVE):
             return
         if isinstance(ty, types.Array) and isinstance(ty.dtype, (types.Integer, types.Boolean)) or e.op == "getattr" and e.attr in _BLIND:
             return
         if self._packs(e) and all(self._unpacked(user) for _, _, user in self.uses.get(s.target.name, ())):
             return
         raise Refused(f"a value of type {ty} would hold something that depends on the arguments", s.loc)
-
-    def _plain(self, name):
-        return isinstance(self.p.type_of(name), (*PLAIN, types.BoundFunction, type(None)))
 
     def _unpacked(self, user):
         """Whether a statement that reads a tuple is followed."""

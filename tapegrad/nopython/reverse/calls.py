@@ -260,7 +260,7 @@ def call_of(program, s):
             args = [owner, *args]
         else:
             row = _BY_FUNCTION.get(function) if function.__hash__ is not None else None
-            if function is np.ascontiguousarray and program.type(args[0]).layout != "F":
+            if function is np.ascontiguousarray and getattr(program.type_of(args[0]), "layout", None) != "F":
                 row = None  # (it may be the same memory)
     else:
         return None

@@ -50,9 +50,10 @@ class Sweeps(Adjoints):
         return ty
 
     def known(self):
-        """The types of the arrays that were planned: Numba lets the type of a copy, as of what a branch chooses, decide about that of its source."""
+        """The types of arrays and constants as they were planned: Numba lets the type of a copy, as of what a branch chooses, decide about its source's."""
         made = {s.target.name: s.value for block in self.made.values() for s in block.body if isinstance(s, ir.Assign)}
-        return {n: self.kept_type(n) for n in self.p.types.keys() & made.keys() if isinstance(self.p.type(n), types.Array) and not isinstance(made[n], ir.Arg)}
+        types_of = {n: self.p.type(n) for n in self.p.types.keys() & made.keys() if not isinstance(made[n], ir.Arg)}
+        return {n: self.kept_type(n) for n, ty in types_of.items() if isinstance(ty, types.Array) or isinstance(made[n], ir.Const) and is_float(ty)}
 
     def report(self):
         """Bytes that a turn of each loop keeps, and how each `prange` is run, by the line of the loop."""

@@ -22,6 +22,7 @@ from .statements import details, is_expr, reads
 #: Expressions that may be left out or repeated, apart from memory that they read.
 PURE_OPS = {"binop", "unary", "getattr", "build_tuple", "static_getitem", "cast", "getitem", "exhaust_iter",
             "inplace_binop", "pair_first", "pair_second", "phi"}  # fmt: skip
+#: Expressions that raise nothing.
 _SILENT = {"getattr", "build_tuple", "build_list", "cast", "phi"}
 PURE_CALLS = {len, slice, bool, float, int, abs, min, max, range, round}
 #: Classes whose calls make nothing that changes, but for iterators.
