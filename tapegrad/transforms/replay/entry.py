@@ -152,6 +152,12 @@ def _fit(handle, x, g):
         raise ShapeError("x and g are the same array: the gradient would be written over the point")
 
 
+@register_jitable
+def _failed(status, handle):
+    """Raise what a call answered: a function of its own, for Numba up to 0.66 cannot inline ``raise E(x)`` with a variable `x`."""
+    raise GuardError(status - 1, handle)
+
+
 @register_jitable(inline="always")
 def _answered(handle, place, g):
     """The value at the inputs at `place`; the gradient goes into `g`."""
@@ -159,7 +165,7 @@ def _answered(handle, place, g):
     if status != DONE:
         # Numba loses exceptions inside prange: `check` finds them.
         g[...] = float("nan")
-        raise GuardError(status - 1, handle)
+        _failed(status, handle)
     return value
 
 
