@@ -98,10 +98,10 @@ def project(tmp_path_factory):
     return root
 
 
-def start(project, *arguments, **options):
+def start(project, *arguments):
     # The tree's own package is first on the path; tapegrad itself is not needed.
     command = [sys.executable, "-m", "benchmarks", *arguments]
-    return subprocess.Popen(command, cwd=project, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **options)
+    return subprocess.Popen(command, cwd=project, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
 def run(project, *arguments):
@@ -183,9 +183,8 @@ def test_what_hangs_is_stopped_with_all_it_started(project):
 
 @needs_proc
 @pytest.mark.parametrize(("number", "expected"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_interrupted(project, number, expected, tmp_path):
-    handled = {"preexec_fn": lambda: signal.signal(signal.SIGINT, signal.default_int_handler)}  # a background job ignores it
-    process = start(project, "held", "hanging", "missed", "--output", str(tmp_path), **handled)
+def test_interrupted(project, number, expected, tmp_path, interruptible):
+    process = start(project, "held", "hanging", "missed", "--output", str(tmp_path))
     line = ""
     while line.strip() != "hanging":
         line = process.stdout.readline()

@@ -69,7 +69,7 @@ def test_an_error_ends_the_call_when_nothing_is_at_work_any_more(threads):
 
 
 @pytest.mark.skipif(os.name == "nt", reason="signals of POSIX")
-def test_an_interruption_waits_for_the_threads_and_another_signal_loses_nothing(threads):
+def test_an_interruption_waits_for_the_threads_and_another_signal_loses_nothing(threads, interruptible):
     def work(k):
         if k == 2:
             signal.raise_signal(signal.SIGINT) if threading.current_thread() is threading.main_thread() else os.kill(os.getpid(), signal.SIGINT)

@@ -19,6 +19,8 @@ from tapegrad.common.uninterrupted import cached_property, remade, uninterrupted
 PACKAGE = Path(tapegrad.__file__).parent
 LIBRARIES = ("numba", "scipy", "llvmlite.")
 
+pytestmark = pytest.mark.usefixtures("interruptible")
+
 
 @pytest.fixture
 def handled():
@@ -347,6 +349,26 @@ PROGRAMS = {
                 except KeyboardInterrupt: pass
         stop.append(1); thread.join()
         body(); print("finished after", came)
+    """,
+    # As a job that a shell starts with `&`: Ctrl-C is for others.
+    "ignored": """
+        import os, signal, threading, time
+        import numpy as np, tapegrad as tg
+        from tapegrad.common import pool
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        stop = []
+        def bomber():
+            while not stop: os.kill(os.getpid(), signal.SIGINT); time.sleep(0.002)
+        thread = threading.Thread(target=bomber); thread.start()
+        x = np.linspace(0.1, 0.9, 5)
+        g = tg.jit(tg.grad(lambda x: np.sum(np.sin(x) * x)), kernel="always")
+        for k in range(1, 4): np.testing.assert_allclose(g(k * x), np.cos(k * x) * k * x + np.sin(k * x), rtol=1e-12)
+        assert pool.run(abs, 50) == list(range(50))
+        assert tg.derivative(lambda t: tg.while_loop(lambda c: c < 1e5, lambda c: c + t, t))(0.5) > 1e5
+        found = tg.optimize.gradient_descent(lambda x: np.sum((x - 1.0) ** 2), x, learning_rate=0.1)
+        assert found.success and np.allclose(found.x, 1.0), found
+        assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+        stop.append(1); thread.join(); print("finished after", k)
     """,
     "forks": """
         import multiprocessing as mp, threading, time

@@ -221,7 +221,6 @@ def test_threads_sweep_at_the_same_time():
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs os.fork")
-@pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
 def test_a_child_sweeps_what_its_parent_has_recorded():
     x = leaf(np.arange(1.0, 9.0))
     y = np.sum(x * x * 0.5)

@@ -92,7 +92,7 @@ def test_a_result_of_another_shape_is_recorded_anew():
         near(g(x), np.where(x > 0.5, 2.0 * x, 0.0))
 
 
-def test_an_interruption_during_a_call_is_raised():
+def test_an_interruption_during_a_call_is_raised(interruptible):
     wanted = []
 
     def interrupted(v):

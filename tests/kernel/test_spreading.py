@@ -272,7 +272,6 @@ def test_threads_are_kept():
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
-@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 def test_a_child_that_is_forked_has_threads_of_its_own(threads):
     f, *args = LARGE["paths"]
     g = tg.jit(tg.value_and_grad(f), kernel="always")

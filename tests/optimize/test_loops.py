@@ -277,7 +277,7 @@ def test_threads_share_a_recording(kernel):
 
 
 @pytest.mark.skipif(os.name == "nt", reason="signals")
-def test_ctrl_c_gives_a_result_that_goes_on():
+def test_ctrl_c_gives_a_result_that_goes_on(interruptible):
     program = textwrap.dedent(
         """
         import os, signal, sys, threading, time
@@ -287,8 +287,6 @@ def test_ctrl_c_gives_a_result_that_goes_on():
         def f(x):
             return np.sum((x - 1.0) ** 2) + 1e-3 * np.sum(np.sin(x))
 
-        # A process started in the background may have been told to ignore it.
-        signal.signal(signal.SIGINT, signal.default_int_handler)
         before = signal.getsignal(signal.SIGINT)
         tg.optimize.gradient_descent(f, np.zeros(50), max_iter=10)
         at = []
@@ -311,14 +309,6 @@ def test_ctrl_c_gives_a_result_that_goes_on():
     )
     ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert ended.returncode == 0 and ended.stdout.startswith("late"), ended.stderr
-
-
-@pytest.fixture
-def interruptible():
-    """Ctrl-C is not ignored, as it may be in a process started in the background."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, before)
 
 
 def test_ctrl_c_while_the_function_runs(interruptible):

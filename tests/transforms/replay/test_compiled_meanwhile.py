@@ -185,7 +185,7 @@ def environment():
 def run(program):
     """What a process does, with an exit code and without a word."""
     process = subprocess.Popen(
-        [sys.executable, "-X", "faulthandler", "-c", PROGRAM + textwrap.dedent(program)],
+        [sys.executable, "-X", "faulthandler", "-W", "ignore:This process:DeprecationWarning", "-c", PROGRAM + textwrap.dedent(program)],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment(),
     )  # fmt: skip
     out, err = process.communicate(timeout=300)
@@ -203,7 +203,7 @@ def test_it_ends_with_an_error_too():
 
 
 @pytest.mark.skipif(os.name != "posix", reason="signals are sent by os.kill")
-def test_ctrl_c_while_a_kernel_is_compiled():
+def test_ctrl_c_while_a_kernel_is_compiled(interruptible):
     program = """
     signal.signal(signal.SIGALRM, signal.default_int_handler)
     expected = begun()
