@@ -4,6 +4,7 @@ import ast
 import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -120,4 +121,17 @@ def test_the_range_is_said_where_it_is_installed_tested_and_read():
     assert (root / "pyproject.toml").read_text(encoding="utf-8").count(f'"{wanted}"') == 2
     said = f"Numba {oldest[0]}.{oldest[1]} to {newest[0]}.{newest[1]}"
     assert said in (root / "docs" / "inside_numba.md").read_text(encoding="utf-8")
-    assert f"numba=={oldest[0]}.{oldest[1]}.0" in (root / ".ci" / "run").read_text(encoding="utf-8")
+    tested = (root / ".ci" / "common").read_text(encoding="utf-8")
+    between = " ".join(f"{oldest[0]}.{minor}" for minor in range(oldest[1] + 1, newest[1]))
+    assert f"oldest=(numba=={oldest[0]}.{oldest[1]}.0 " in tested and f"between=({between})\n" in tested
+    project = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    for requirement in project["dependencies"]:
+        assert f"{re.split('[,<]', requirement)[0].replace('>=', '==')}.0" in tested
+    assert project["requires-python"].replace(">=", "oldest_python=python") in tested
+
+
+def test_the_quick_suite_is_there_and_has_what_is_called_from_nopython_code():
+    root = PACKAGE.parent
+    quick = [line for line in (root / "tests" / "quick.txt").read_text(encoding="utf-8").splitlines() if not line.startswith("#")]
+    assert [path for path in quick if not (root / path).exists()] == []
+    assert {"tests/codegen", "tests/transforms/test_compiled.py"} <= {*quick}
