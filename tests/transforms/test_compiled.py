@@ -124,6 +124,23 @@ def test_after_a_prange_check_finds_a_failed_guard():
         check()
 
 
+def test_in_functions_that_numba_inlines():
+    """Numba up to 0.66 does not rename what is raised, ``raise E(x)``, when it inlines."""
+
+    @numba.njit(inline="always")
+    def inlined(c, x, g):
+        return c(x, g) + 1.0
+
+    @numba.njit
+    def twice(c, x, g):
+        return inlined(c, x, g) + inlined(c, 2.0 * x, g)
+
+    c, x, g = tg.compile(branching, np.ones(3)), np.array([1.0, 2.0, 3.0]), np.empty(3)
+    assert twice(c, x, g) == 2.0 + 5.0 * np.sum(x * x) and g.tolist() == [4.0, 8.0, 12.0]
+    with pytest.raises(GuardError, match=r"if x\[k\] > 0.0"):
+        twice(c, -x, g)
+
+
 def test_more_threads_than_workspaces():
     @numba.njit(nogil=True)
     def several(c, points, gradients, values):
