@@ -61,7 +61,7 @@ class _Call:
         self.start = self.carry.pack(leaves)
         self.element, rows = None, np.zeros((turns or 0, 0))
         if xs is not None:
-            elements = [leaf[0] if len(leaf) else np.zeros(leaf.shape[1:], leaf.dtype) for leaf in xs[0]]
+            elements = [leaf[0] if len(leaf) else np.zeros(leaf.shape[1:], leaf.dtype) for leaf in map(value_of, xs[0])]
             self.element = Layout.of(unflatten(xs[1], elements))
             rows = _rows(xs[0], turns)
         self.rows, self.results = rows, None
@@ -93,11 +93,11 @@ class _Call:
         loop = self.loop
         # One window of it has what is told of outside, so that on the way back there are adjoints of nothing else.
         whole = apply("loop", (operands[0], captured, operands[1]), (("program", loop),), value=z)[: loop.outputs]
-        carry = unflatten(self.carry.structure, self.carry.unpack(whole[: loop.carry] if self.turns else whole))
+        carry = unflatten(self.carry.structure, self.carry.unpack(whole[: loop.carry] if self.turns and loop.carry else whole))
         layout, missing = self.results
         if not self.turns:
             return carry, None
-        results = iter(layout.unpack(whole[loop.carry :], (loop.rows,)))
+        results = iter(layout.unpack(whole[loop.carry :], (loop.rows,)) if layout.size else ())
         return carry, unflatten(layout.structure, [None if gone else next(results) for gone in missing])
 
     def _later(self, carry, turn, captured, rows):
