@@ -11,14 +11,16 @@ from typing import Literal, TypeAlias, overload
 
 import numpy as np
 
+from ..array.differentiable import Differentiable
 from ..array.record import tracked
 from ..array.tensor import Tensor
 from ..array.typing import TensorLike
 from ..common.errors import GradientError, NonScalarOutputError, SeedShapeError
 from ..tape.places import name_of
+from . import nested
 from .backward import sweep_back
 from .hooks import accumulate, as_tensor
-from .passes import sweep_recorded
+from .passes import refuse_accumulating, sweep_recorded
 
 # ---- gradients into leaves --------------------------------------------------------
 
@@ -34,13 +36,26 @@ def tensors_of(tensors, what):
     return tensors
 
 
+def _listed(grads):
+    return (grads,) if isinstance(grads, (Differentiable, np.ndarray, float, int)) else tuple(grads or ())
+
+
+def _differentiated(grads):
+    """Whether a seed depends on what is being differentiated or recorded around, from which a pass that gives constants would cut it off."""
+    return any(map(tracked, _listed(grads))) and (nested.inside() or nested.evaluating())
+
+
+def _swept(roots, seeds, wanted, retain_graph, create_graph, recorded, allow_unused):
+    if recorded:
+        return sweep_recorded(roots, seeds, wanted, allow_unused, of_seeds=not create_graph)
+    return sweep_back(roots, seeds, bool(retain_graph), wanted, allow_unused)
+
+
 def seeds_of(outputs, grads, what, recorded=False):
     """The seeds as values; with `recorded` those that are on a tape stay tensors."""
     if grads is None:
         grads = (None,) * len(outputs)
-    elif isinstance(grads, (Tensor, np.ndarray, float, int)):
-        grads = (grads,)
-    grads = tuple(grads)
+    grads = _listed(grads)
     if len(grads) != len(outputs):
         raise SeedShapeError(f"{len(outputs)} outputs but {len(grads)} {what}; give one seed (or None) for each output")
     seeds = []
@@ -66,7 +81,7 @@ def seeds_of(outputs, grads, what, recorded=False):
             if recorded and tracked(grad) and grad.shape == output.shape:
                 seeds.append(grad if grad.dtype == output.dtype else grad.astype(output.dtype))
                 continue
-            seed = np.asarray(grad._v if isinstance(grad, Tensor) else grad)
+            seed = np.asarray(grad._let_out("a seed") if isinstance(grad, Differentiable) else grad)
             if seed.shape != tuple(output.shape):
                 raise SeedShapeError(
                     f"Mismatch in shape: grad_output[{k}] has a shape of {tuple(seed.shape)} and output[{k}] has a "
@@ -121,13 +136,16 @@ def backward(
         warnings.warn("grad_variables is deprecated; use grad_tensors", DeprecationWarning, stacklevel=2)
         grad_tensors = grad_variables if grad_tensors is None else grad_tensors
     roots = tensors_of(tensors, "the roots of backward()")
-    seeds = seeds_of(roots, grad_tensors, "grad_tensors", create_graph)
+    recorded = create_graph or _differentiated(grad_tensors)
+    if recorded > create_graph and (trace := nested.current_trace()) is not None:
+        raise refuse_accumulating(trace)
+    seeds = seeds_of(roots, grad_tensors, "grad_tensors", recorded)
     wanted = None if inputs is None else tensors_of(inputs, "inputs")
     if wanted is not None:
         for k, t in enumerate(wanted):
             if not t.requires_grad:
                 raise GradientError(f"inputs[{k}] does not require grad")
-    result = sweep_recorded(roots, seeds, wanted) if create_graph else sweep_back(roots, seeds, bool(retain_graph), wanted)
+    result = _swept(roots, seeds, wanted, retain_graph, create_graph, recorded, True)
     if wanted is None:
         for leaf, value in result.leaves:
             accumulate(leaf, value)
@@ -191,11 +209,9 @@ def grad(
                 f"input {k}{f' ({name!r})' if name else ''} does not require grad; make it with requires_grad=True "
                 "before computing the outputs"
             )
-    seeds = seeds_of(roots, grad_outputs, "grad_outputs", create_graph)
-    if create_graph:
-        result = sweep_recorded(roots, seeds, wanted, allow_unused)
-    else:
-        result = sweep_back(roots, seeds, bool(retain_graph), wanted, allow_unused)
+    recorded = create_graph or _differentiated(grad_outputs)
+    seeds = seeds_of(roots, grad_outputs, "grad_outputs", recorded)
+    result = _swept(roots, seeds, wanted, retain_graph, create_graph, recorded, allow_unused)
     for t, value in result.retained_alive():
         accumulate(t, value)
     return tuple(as_tensor(result.requested[id(t)]) if id(t) in result.requested else None for t in wanted)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from ..array.differentiable import Differentiable
+from ..array.differentiable import Differentiable
 from ..array.record import follow_forwarding, normalise, plain
 from ..common.errors import ClearedTapeError
 from ..common.observers import RemovableHandle
@@ -107,7 +108,7 @@ class Node:
     def __call__(self, *grads):
         """Gradients of the operands, given that of the result."""
         (grad,) = grads
-        grad = grad._v if hasattr(grad, "_v") else grad
+        grad = grad._let_out("a seed") if isinstance(grad, Differentiable) else grad
         self._instruction()
         Pass(self._store, [(self._slot, None)], None).check_at(self._slot)
         arrays = pulled(self._store, self._slot, np.asarray(grad))

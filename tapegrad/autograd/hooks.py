@@ -54,7 +54,7 @@ def run_hooks(hooks, value, recorded):
 def replaced(new, value, recorded):
     """What a hook gave instead of `value`."""
     if isinstance(new, Differentiable) and not (recorded and tracked(new)):
-        new = new._v
+        new = new._let_out("what a hook returns")
     if np.shape(new) != np.shape(value):
         raise SeedShapeError(f"a hook returned a gradient of shape {np.shape(new)} for {np.shape(value)}")
     return new if isinstance(new, Differentiable) else normalise(np.array(new, getattr(value, "dtype", np.float64), order="C"))

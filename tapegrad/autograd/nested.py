@@ -14,6 +14,7 @@ by one, as the derivative is linear in them.
 from __future__ import annotations
 
 import contextlib
+import threading
 
 import numpy as np
 
@@ -38,12 +39,20 @@ from .recording import check_result, refuse_complex
 from .tangents import push
 
 
+_EVALUATIONS = threading.local()
+
+
 def inside():
     """Whether this thread is computing some derivative already."""
     if running.level:
         return True
     state = thread_state()
     return bool(state.tapes) and (bool(state.variables) or current_trace() is not None)
+
+
+def evaluating():
+    """How many functions this thread evaluates on tensors that are there (`Evaluation.run`)."""
+    return getattr(_EVALUATIONS, "depth", 0)
 
 
 def current_trace():
@@ -158,7 +167,11 @@ class Evaluation(contextlib.ExitStack):
             self.variables += variables
             args[k] = unflatten(structure, variables)
         given = [(base, base._v) for base in self.bases]
-        self.results, self.structure = flatten(self.function(*args, **kwargs))
+        _EVALUATIONS.depth = evaluating() + 1
+        try:
+            self.results, self.structure = flatten(self.function(*args, **kwargs))
+        finally:
+            _EVALUATIONS.depth -= 1
         if any(base is not b or base._v is not v for base, (b, v) in zip(self.bases, given)):
             raise argument_changed()
         return self

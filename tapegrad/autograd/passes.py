@@ -18,7 +18,7 @@ from .backward import Pass, merge, passes_over, wanted_of
 from .hooks import through_hooks
 
 
-def sweep_recorded(roots, seeds, wanted, allow_unused=True, lanes=None):
+def sweep_recorded(roots, seeds, wanted, allow_unused=True, lanes=None, of_seeds=False):
     """One recorded backward pass; a `Result` with tensors.
 
     Parameters
@@ -31,21 +31,32 @@ def sweep_recorded(roots, seeds, wanted, allow_unused=True, lanes=None):
         Whether `wanted` may have tensors that are not reached.
     lanes : int, optional
         The seeds have one leading axis of this extent, and so have the gradients.
+    of_seeds : bool
+        What is recorded depends on the seeds, and not on what the roots were computed from.
 
     Returns
     -------
     Result
     """
     with enable_grad():
-        return passes_over((RecordedPass, TracedPass), roots, seeds, wanted, allow_unused, lanes)
+        return passes_over((_OfSeeds, Pass) if of_seeds else (RecordedPass, TracedPass), roots, seeds, wanted, allow_unused, lanes)
+
+
+def refuse_accumulating(trace):
+    """The error for a backward pass that adds what is being recorded to ``.grad``."""
+    trace.cannot = "it accumulates gradients with backward()"
+    return GradientError("a backward pass inside a function that is being recorded")
 
 
 class _Walk:
     """What passes over both kinds of store have in common: `store`, `roots`, `high`, `wanted` (slot -> tensors)."""
 
+    #: Whether what is on the tape is read as constants.
+    plain = False
+
     def _find(self, bottoms):
         """Find what lies on the way from slots `bottoms` up to the roots."""
-        self.stretch = reading.Stretch(self.store)
+        self.stretch = reading.Stretch(self.store, self.plain)
         self.order = between(self.stretch, [slot for slot, _ in self.roots], bottoms)
 
     def reaches(self):
@@ -93,6 +104,12 @@ class RecordedPass(_Walk, Pass):
                 self._leave(slot, leaves[slot], adjoints[slot], result)
 
 
+class _OfSeeds(RecordedPass):
+    """A pass that gives constants, but for its seeds."""
+
+    plain = True
+
+
 class TracedPass(_Walk):
     """A recorded pass over the tape of a functional recording."""
 
@@ -100,8 +117,7 @@ class TracedPass(_Walk):
         self.store, self.roots = store, roots
         self.high = max(slot for slot, _ in roots)
         if wanted is None:
-            store.trace.cannot = "it accumulates gradients with backward()"
-            raise GradientError("a backward pass inside a function that is being recorded")
+            raise refuse_accumulating(store.trace)
         self.wanted = wanted_of(store, wanted, self.high)
         self._find(self.wanted)
 

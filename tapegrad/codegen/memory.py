@@ -121,7 +121,7 @@ def call_entry(typingctx, address, handle, x, g):
 #: ``void f(a, b, c, d)``: the inner loop of a ufunc.
 call4 = c_function(None, "void", *["int64"] * 4)
 #: That of six: `interpreter.steps.run`.
-call6 = c_function(None, "void", *["int64"] * 6)
+call6_int = c_function(None, "int64", *["int64"] * 6)
 #: ``int64 f(a, b, c)``, a kernel, and of more arguments.
 call3_int, call4_int = (c_function(None, "int64", *["int64"] * n) for n in (3, 4))
 

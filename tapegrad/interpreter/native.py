@@ -19,8 +19,8 @@ import numpy as np
 from ..codegen.addresses import data_address
 from ..codegen.compile import plain_address
 from ..codegen.scalars import reverse_switch
-from ..common.errors import require
-from ..tape.layout import ARRAY_LEAF, CLEARED, MARK, RECORD, SCALAR_LEAF
+from ..common.errors import GradientError, require
+from ..tape.layout import ARRAY_LEAF, CLEARED, FIRST_ARRAY, MARK, RECORD, SCALAR_LEAF
 from ..tape.watch import stamp
 from . import program as P
 from . import walk
@@ -58,10 +58,15 @@ def table_address():
 
 
 def refuse_unknown(records, at):
-    """Raise if a walk over the records at this address returned `at` because of an instruction that it does not know."""
+    """Raise if a walk over the records at this address returned `at` because of an instruction that it does not know, or that has failed."""
     if at <= P.UNKNOWN:
         slot = P.UNKNOWN - at
         op = ctypes.c_int32.from_address(records + RECORD.size * slot).value
+        if op >= FIRST_ARRAY:
+            raise GradientError(
+                f"the program of instruction %{slot} has ended before its end: a loop takes a path there that was not recorded, or there is no "
+                "memory; record the function at this point"
+            )
         require(False, f"compiled code met instruction %{slot}, whose opcode {op} it does not know")
 
 

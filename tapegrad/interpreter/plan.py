@@ -184,6 +184,9 @@ class Steps(Planner):
         self.kernels.append((len(self.words) + 2, spec))
         self.step(P.CALL, *call_words(0, spec.data(), [(x.reg, x.offset) for x in atoms], *around))
 
+    def demanded(self, done):
+        self.step(P.DEMAND, done.atom.reg)
+
     def product(self, a, b, char, absolute):
         a, b, product = self.called_product(a, b, char)
         if absolute and 0 not in product.shape and a.shape[-1]:

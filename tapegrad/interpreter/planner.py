@@ -73,6 +73,10 @@ class Planner(ABC):
         """A call of a loop of NumPy's or LAPACK's; of the windows `atoms` the first `inputs` are read (`around`: see `call_words`)."""
 
     @abstractmethod
+    def demanded(self, done):
+        """Go no further, and say so, unless this number is 1: whether a call has filled its result."""
+
+    @abstractmethod
     def product(self, a, b, char, absolute):
         """A product of stacks of matrices, of at least two axes each; `absolute`: zero times anything is zero."""
 
@@ -232,19 +236,20 @@ class Planner(ABC):
         return [self.sym(x) for x in results]
 
     def filled_by(self, spec, syms, shape, char):
-        """What a call (`python_calls.Called`, say) makes of arrays in order, and whether it has."""
+        """What a call (`python_calls.Called`, say) makes of arrays in order; the program does not go on if it has failed (`demanded`)."""
         result, done = self.temporary(shape, char), self.temporary((), "d")
         self.call(spec, [*(s.atom for s in syms), result, done], len(syms), [1], [], [], [])
-        return self.sym(result), self.sym(done)
+        self.demanded(self.sym(done))
+        return self.sym(result)
 
     def by_numpy(self, row, sym, attrs):
         """The result of a row of one operand by its value in NumPy."""
         sym = self.ordered(sym.cast("f" if sym.char == "f" else "d"))
         out = row.shape(sym, **attrs)
-        return self.filled_by(_by_numpy(row, tuple(attrs.items()), (sym.shape, sym.char), out), [sym], *out)[0]
+        return self.filled_by(_by_numpy(row, tuple(attrs.items()), (sym.shape, sym.char), out), [sym], *out)
 
     def looped(self, row, syms, program):
-        """The result of a row that runs a loop (`rules.loops`), and whether it has."""
+        """The result of a row that runs a loop (`rules.loops`)."""
         return self.filled_by(program.call(row.name, self.compiled), [self.ordered(s.cast("d")) for s in syms], *row.shape(*syms, program=program))
 
 

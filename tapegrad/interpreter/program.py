@@ -21,6 +21,7 @@ ZERO_AT = 13  # reg, index reg, count, char: reg[index] = 0
 CONST = 14  # reg, address: an array that the signature owns
 RECUR = 15  # source reg, offset, factor reg, offset, target reg, char, lag, n, 3 strides, nouter, (extent, 3 strides)*
 REPAIR = 16  # reg, offset, row and column strides of two factors, target reg, char, m, k, n, nbatch, (extent, 2 strides)*
+DEMAND = 17  # reg: end, and say so, unless this number is 1
 
 FIRST_SAVED = 1
 FIRST_TARGET = 16
@@ -45,7 +46,8 @@ ROW_PROGRAM, ROW_SAVES, ROW_OPERANDS, ROW_SCALAR, ROW_LARGE, ROW_SAVED = range(0
 W_RECORDS, W_SWITCH, W_RUN, W_TABLE, W_SAVED, W_ADJOINT, W_MARKS, W_SCRATCH, W_SLOTS = range(9)
 WORDS = 9
 
-#: A walk returns this minus the index of a scalar instruction that its switch does not know (`codegen.scalars`).
+#: A walk returns this minus the index of a scalar instruction that its switch does not know (`codegen.scalars`), or of that of an array whose
+#: program has ended at a DEMAND.
 UNKNOWN = -(1 << 40)
 
 CHARS = {"d": 0, "f": 1}

@@ -75,8 +75,7 @@ def _move(store, new, kept, keep):
     arrays = (ops >= FIRST_ARRAY) & (ops < ARRAY_LEAF)
     numbers = np.unique(ops & ~CLEARED)
     for number in numbers[(numbers >= FIRST_ARRAY) & (numbers < ARRAY_LEAF)].tolist():
-        signature = Signature.ALL[number - FIRST_ARRAY]
-        Signature.noted(new, signature.key[:-1], signature.out)
+        Signature.held(new, Signature.ALL[number - FIRST_ARRAY])
     new.due = new.capacity
     operands = (ops != CONTINUES) & (ops != ARRAY_LEAF) & (ops != SCALAR_LEAF) & (ops < CLEARED)
     for name in ("a", "b"):

@@ -3,18 +3,19 @@
 A record of a tape says by a number which signature its instruction has, and the compiled walks find the program in
 row `number` of `TABLE`.  Whoever holds such records holds their signatures, too (`Store.signatures`,
 `Workspace`): a number means the same as long as some record has it.  The registry itself holds signatures only so
-that they need not be built again.  When there are more than `MOST`, it lets go of all; those that a tape or replay
+that they need not be built again, and none that has an object of a user's function (`rules.table.lasts`).  When there are more than `MOST`, it lets go of all; those that a tape or replay
 holds come back at once, and the numbers of the others are used again.
 """
 
 from __future__ import annotations
 
 import threading
-from weakref import WeakValueDictionary, ref
+from weakref import WeakValueDictionary, finalize, ref
 
 import numpy as np
 
 from ..common.uninterrupted import remade
+from ..rules.table import lasts
 from ..tape.layout import FIRST_ARRAY
 from ..tape.meta import SCALAR
 from ..tape.store import OBJECT_BYTES
@@ -22,6 +23,8 @@ from . import program as P
 
 #: Signatures that are kept although no tape holds them, at most.
 MOST = 512
+#: One that has an object of the user's, which may hold any data, counts as so many on a tape.
+PASSING = 64
 
 
 class Registered:
@@ -59,7 +62,13 @@ class Registered:
                 ]
                 cls.made += 1
                 cls._PENDING.append(ref(signature))
-                cls.ALL[signature.number] = cls.BY_KEY[key] = signature
+                cls.ALL[signature.number] = signature
+                signature.lasting = lasts(*key[:2])
+                if signature.lasting:
+                    cls.BY_KEY[key] = signature
+                else:
+                    # The key has an object of the user's: only what is recorded keeps it alive.
+                    finalize(signature, cls._FREE.append, signature.number).atexit = False
         return signature
 
     @classmethod
@@ -68,10 +77,17 @@ class Registered:
 
         There it is found by the key alone, too, until there is one of another result.
         """
-        signatures, whole = store.signatures, (*key, out)
-        signatures[key] = signatures[whole] = signature = signatures.get(whole) or cls.find(whole)
-        if len(signatures) > store.most_signatures:
-            store.most_signatures = 2 * len(signatures)
+        whole = *key, out
+        return cls.held(store, store.signatures.get(whole) or cls.find(whole))
+
+    @classmethod
+    def held(cls, store, signature):
+        """Let `store` refer to a signature, which is returned."""
+        signatures, whole = store.signatures, signature.key
+        store.passing += not signature.lasting and whole not in signatures
+        signatures[whole[:-1]] = signatures[whole] = signature
+        if (size := len(signatures) + PASSING * store.passing) > store.most_signatures:
+            store.most_signatures = 2 * size
             store.due = store.limit = 0
         return signature
 

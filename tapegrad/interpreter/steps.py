@@ -219,16 +219,23 @@ def _indexed(code, source, index, target, count, char):
             store_float(target + at, 0.0)
 
 
-@compiled("void(int64, int64, int64, int64, int64, int64)")
+@compiled("int64(int64, int64, int64, int64, int64, int64)")
 def run(program, regs, records, words, i, scratch):
-    """Run the program of array instruction `i`; register 0 holds its adjoint, `words` a word for the adjoint of each slot."""
-    top = P.FIRST_TEMPORARY
+    """Run the program of array instruction `i`; register 0 holds its adjoint, `words` a word for the adjoint of each slot.
+
+    Returns 0, or 1 if a call in it has failed.
+    """
+    top, failed = P.FIRST_TEMPORARY, 0
     p = program
     while True:
         code = load_int(p)
         q = p + 16
         if code == P.CALL:
             call_loop(regs, q, scratch + 512)
+        elif code == P.DEMAND:
+            if load_double(load_int(regs + 8 * load_int(q))) != 1.0:
+                failed = 1
+                break
         elif code == P.ALLOC:
             reg, nbytes = load_int(q), load_int(q + 8)
             store_int(regs + 8 * reg, allocate_zeros(nbytes, 1) if load_int(q + 16) else allocate(nbytes))
@@ -295,6 +302,7 @@ def run(program, regs, records, words, i, scratch):
     for reg in range(P.FIRST_TEMPORARY, top):
         if load_byte(scratch + reg) != 0:
             release(load_int(regs + 8 * reg))
+    return failed
 
 
 @compiled("void(int64)")

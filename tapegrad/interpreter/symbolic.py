@@ -198,6 +198,6 @@ STEPS = {
     "det": lambda plan, a: plan.matrices("det", a)[0],
     "solve": lambda plan, a, b: plan.matrices("solve", a, b)[0],
     "fourier": lambda plan, x, **attrs: plan.by_numpy(BY_NAME["fourier"], x, attrs),
-    "loop": lambda plan, *syms, program: plan.looped(BY_NAME["loop"], syms, program)[0],
-    "loop_pull": lambda plan, *syms, program: plan.looped(BY_NAME["loop_pull"], syms, program)[0],
+    "loop": lambda plan, *syms, program: plan.looped(BY_NAME["loop"], syms, program),
+    "loop_pull": lambda plan, *syms, program: plan.looped(BY_NAME["loop_pull"], syms, program),
 }  # fmt: skip

@@ -25,7 +25,7 @@ from ..codegen.addresses import address_of
 from ..codegen.compile import compiled, helper
 from ..codegen.memory import (
     call4_int,
-    call6,
+    call6_int,
     load_byte,
     load_double,
     load_int,
@@ -143,12 +143,14 @@ def reverse(words, high, low, stop_at_large):
             for k in range(saved):
                 store_int(regs + 8 * (1 + k), load_int(addresses + 8 * (position + k)))
             store_int(regs, seed)
-            call6(run, load_int(row + P.ROW_PROGRAM), regs, records, adjoint, i, scratch)
+            failed = call6_int(run, load_int(row + P.ROW_PROGRAM), regs, records, adjoint, i, scratch)
             if scalar == 0:
                 left = load_int(regs)
                 if left != 0:
                     release(left)
                 store_int(word, 0)
+            if failed != 0:
+                return P.UNKNOWN - i
         if stop_at_large and load_int(row + P.ROW_LARGE) != 0:
             return -1 - i
         i -= 1

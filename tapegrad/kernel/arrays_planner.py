@@ -316,9 +316,7 @@ class LoopPlanner(Products, Planner):
         elif out.char not in "df" and not all(map(ir.integral, nodes(row.expr(*operands).expr))):
             return self.called(partial(row.value, **attrs), target)
         if "program" in attrs:
-            result, done = self.looped(row, operands, attrs["program"])
-            self.demand(L.eq(done, 1.0))
-            return self.deliver(result, target)
+            return self.deliver(self.looped(row, operands, attrs["program"]), target)
         value = row.computed(operands, Sym(self, out.shape, out.char, L.Expr.lift(0.0)), attrs)
         if value is None:
             if row.dynamic:
@@ -364,6 +362,9 @@ class LoopPlanner(Products, Planner):
     def demand(self, condition, early=True):
         """A guard that a condition holds in every element, tested before going on if `early`."""
         self.demand_zero(L.select(condition, 0.0, 1.0), early)
+
+    def demanded(self, done):
+        self.demand(L.eq(done, 1.0))
 
     def demand_zero(self, sym, early=False):
         """A guard that all elements add up to zero: those of ``x * 0.0``, for one, if they are finite."""

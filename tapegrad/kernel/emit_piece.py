@@ -104,7 +104,7 @@ class Shared:
     def run(self):
         """The function that runs array programs (`interpreter.steps.run`)."""
         define("tapegrad_run", run_address())
-        kind = ir.FunctionType(ir.VoidType(), [I64] * 6)
+        kind = ir.FunctionType(I64, [I64] * 6)
         return self.module.globals.get("tapegrad_run") or ir.Function(self.module, kind, "tapegrad_run")
 
     def spread(self):

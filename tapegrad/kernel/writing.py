@@ -116,7 +116,7 @@ class Writer:
     def entry(self, row, operands, attrs=(), integer=0, result=None):
         """An instruction on arrays; its row says shape and dtype of the result, if they are not given.  Returns its slot."""
         if result is None:
-            result = described(row, tuple([self.meta(o) for o in operands]), attrs, integer)
+            result = described(row, attrs, tuple([self.meta(o) for o in operands]), integer)
         return self._entry(Entry(ROW, row, attrs, operands, True, integer, laid_out(*result)), operands)
 
     def host(self, function, operands, shape, char):

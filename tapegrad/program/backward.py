@@ -63,7 +63,7 @@ class Backward(native.Sweep):
         return matrices
 
     def checked(self, why):
-        """Raise if compiled code has stopped at an instruction that it does not know: `why` it stopped."""
+        """Raise if compiled code has stopped at an instruction that it does not know, or that has failed: `why` it stopped."""
         if why == W.UNKNOWN:
             self.free_all()
             native.refuse_unknown(int(self.parameters[P.W_RECORDS]), P.UNKNOWN - int(self.parameters[W.P_STOPPED]))

@@ -30,6 +30,7 @@ from ..interpreter.planner import call_words
 from ..interpreter.symbolic import ITEMSIZE, Atom, Sym
 from ..interpreter.windows import aligned, coalesce, longest_inside
 from ..rules import lang as L
+from ..rules.table import cached
 
 #: Functions that a rule computes once, however often it reads the result.
 ELEMENTARY = frozenset(
@@ -121,11 +122,11 @@ class ValueProgram:
             self.words[position] = spec.address()
         self.address = data_address(self.words)
 
-    @classmethod
-    @lru_cache(MOST)
-    def of_row(cls, row, attrs, metas, out):
+    @staticmethod
+    @cached(MOST)
+    def of_row(row, attrs, metas, out):
         """The program of a row, or None if NumPy has to be called."""
-        return cls._planned(lambda plan: _row(plan, row, attrs), metas, out)
+        return ValueProgram._planned(lambda plan: _row(plan, row, attrs), metas, out)
 
     @classmethod
     @lru_cache(MOST)

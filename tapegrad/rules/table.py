@@ -21,7 +21,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import cache, lru_cache
+from functools import cache, lru_cache, wraps
+
+import numpy as np
 
 from ..common.errors import InternalError
 from .lang import times
@@ -295,8 +297,32 @@ def structural(name, arity, value, vjp, *, node, doc, shape, effect, **attribute
     return register(Row(name, arity, node, value, doc, vjp=vjp, shape=shape, effect=effect, **attributes))
 
 
-@lru_cache(4096)
-def described(row, operands, attrs, integer=0):
+def lasts(row, attrs):
+    """Whether a cache may keep a row with these attributes: there is nothing in them but values, and no object of a user's function."""
+    return row.primitive is None and all(_is_value(value) for _, value in attrs)
+
+
+def _is_value(x):
+    return all(map(_is_value, x)) if type(x) is tuple else x is None or isinstance(x, (int, float, str, bytes, np.dtype, np.generic))
+
+
+def cached(most):
+    """A decorator: the results of ``function(row, attrs, *others)``, of the last so many calls, are kept where that `lasts`."""
+
+    def of(function):
+        kept = lru_cache(most)(function)
+
+        @wraps(function)
+        def found(row, attrs, *others):
+            return (kept if lasts(row, attrs) else function)(row, attrs, *others)
+
+        return found
+
+    return of
+
+
+@cached(4096)
+def described(row, attrs, operands, integer=0):
     """Shape and dtype character of what a row gives for operands of these descriptions (a tuple)."""
     return row.shape(*operands, **row.keywords(attrs, integer))
 

@@ -18,7 +18,8 @@ tokens      one object per record that belongs to the tensors that look at the
             calls ``backward`` runs in bounded memory (`interpreter.reclaim`).
 objects     the values that backward programs read, in order of recording; `savers` are the slots of the instructions that have some.
 signatures  of the array instructions, by key (`interpreter.registered.Registered.noted`): while a store refers to one, its number (which the records have) is
-            nobody else's (`interpreter.registered`).  With more than `most_signatures` it is time to forget what nobody needs.
+            nobody else's (`interpreter.registered`).  With more than `most_signatures` it is time to forget what nobody needs;
+            those that hold objects of the user's, `passing` of them, count more, and go to no other generation.
 leaves      leaf key -> slot; a leaf gets a new key each time it changes in
             place, so a changed leaf is a new leaf to the store.  The leaves
             themselves are referred to weakly.
@@ -83,8 +84,8 @@ class Store:
 
     __slots__ = (
         "ident", "buffer", "view", "address", "capacity", "limit", "ops", "lefts", "rights", "offsets", "tokens", "objects", "savers",
-        "leaves", "leaf_list", "watched", "signatures", "most_signatures", "began", "due", "code", "code_is_ours", "code_runs",
-        "in_python", "hooks", "node_hooks", "pre_hooks", "retained", "nbytes", "byte_limit", "thread", "explicit", "forward",
+        "leaves", "leaf_list", "watched", "signatures", "passing", "most_signatures", "began", "due", "code", "code_is_ours",
+        "code_runs", "in_python", "hooks", "node_hooks", "pre_hooks", "retained", "nbytes", "byte_limit", "thread", "explicit", "forward",
         "retired", "live_rows", "special", "others", "pinned", "cleared", "clearings", "trace", "calling", "__weakref__",
     )  # fmt: skip
 
@@ -111,7 +112,7 @@ class Store:
         self.tokens = [None]
         self.ops, self.lefts, self.rights, self.offsets = [], [], [], []
         self.objects, self.savers = [], []
-        self.signatures = {}
+        self.signatures, self.passing = {}, 0
         self.most_signatures = 2 * SIGNATURES_REUSED
         self.leaves = {}
         self.leaf_list = []
@@ -254,6 +255,9 @@ class Store:
         if slot >= self.capacity - 1:
             self.resize(self.capacity * 2)
         self._stage(slot)
+        if not self.due and not self.pinned:
+            # Room is to be made with the next instruction.
+            self.limit = 0
 
     def write(self, op, integer):
         """Append a record that is neither a leaf nor an instruction; returns its slot."""
@@ -338,7 +342,7 @@ class Store:
         """
         self.ident = -1
         self.retired = place
-        parts = (self.buffer, self.view, self.address, self.capacity, self.signatures)
+        parts = (self.buffer, self.view, self.address, self.capacity, {} if self.passing else self.signatures)
         self.forget()
         return parts
 
@@ -357,6 +361,8 @@ class Store:
             self.savers.clear()
         else:
             self.watched.born = Exposure.count
+        if self.passing:
+            self.signatures, self.passing = {}, 0
         self.others = self.cleared = 0
         self.began = 0.0
         if self.clearings:

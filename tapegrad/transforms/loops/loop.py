@@ -228,8 +228,9 @@ class Loop:
 
         bars = {NEXT: NEXT_BAR, RESULT: RESULT_BAR, CARRY: CARRY_BAR, ELEMENT: ELEMENT_BAR, CAPTURED: CAPTURED_BAR}
         paths = self.all_paths()
-        while len(self._adjoints) < len(paths):
-            self._adjoints.append(paths[len(self._adjoints)].adjoint(bars))
+        with self.lock:
+            while len(self._adjoints) < len(paths):
+                self._adjoints.append(paths[len(self._adjoints)].adjoint(bars))
         return self._adjoints
 
     # -- running ----------------------------------------------------------------------
@@ -285,6 +286,10 @@ class Loop:
             # (Workspaces of the interpreter are for one thread.)
             if self.independent and words[T.S_GENERATION] and not words[T.S_SHARE] and self.rows * self.numbers() > lanes.WORK:
                 words[T.S_SHARE] = spread_address()
+            # Whoever has been told the address of a loop of tangents does not come back to ask for paths that there are since then.
+            tangent = self.__dict__.get("tangent")
+            if tangent is not None and "words" in tangent.__dict__:
+                tangent.prepared()
         return words.ctypes.data
 
     def call(self, name, compiled):
@@ -472,6 +477,7 @@ class _Tangent(Loop):
         of, paths = self.of, self.of.all_paths()
         self.captured = 2 * of.captured
         widths = {CARRY: of.carry, NEXT: of.carry, ELEMENT: of.rows * of.element, CAPTURED: of.captured, RESULT: of.rows * of.result}
-        while len(self.paths) < len(paths):
-            self.paths.append(paths[len(self.paths)].tangent(widths))
+        with self.lock:
+            while len(self.paths) < len(paths):
+                self.paths.append(paths[len(self.paths)].tangent(widths))
         return self.paths

@@ -61,7 +61,7 @@ class _Call:
         self.start = self.carry.pack(leaves)
         self.element, rows = None, np.zeros((turns or 0, 0))
         if xs is not None:
-            elements = [leaf[0] if len(leaf) else np.zeros(leaf.shape[1:], leaf.dtype) for leaf in xs[0]]
+            elements = [leaf[0] if len(leaf) else np.zeros(leaf.shape[1:], leaf.dtype) for leaf in map(value_of, xs[0])]
             self.element = Layout.of(unflatten(xs[1], elements))
             rows = _rows(xs[0], turns)
         self.rows, self.results = rows, None
@@ -93,17 +93,17 @@ class _Call:
         loop = self.loop
         # One window of it has what is told of outside, so that on the way back there are adjoints of nothing else.
         whole = apply("loop", (operands[0], captured, operands[1]), (("program", loop),), value=z)[: loop.outputs]
-        carry = unflatten(self.carry.structure, self.carry.unpack(whole[: loop.carry] if self.turns else whole))
+        carry = unflatten(self.carry.structure, self.carry.unpack(whole[: loop.carry] if self.turns and loop.carry else whole))
         layout, missing = self.results
         if not self.turns:
             return carry, None
-        results = iter(layout.unpack(whole[loop.carry :], (loop.rows,)))
+        results = iter(layout.unpack(whole[loop.carry :], (loop.rows,)) if layout.size else ())
         return carry, unflatten(layout.structure, [None if gone else next(results) for gone in missing])
 
     def _later(self, carry, turn, captured, rows):
         """Record a path that is met in a replay; what the body uses from outside has other values there, for so long."""
         with self.loop.lock:
-            count, before = len(self.captures), [tensor._v for tensor, _ in self.captures]
+            before = [tensor._v for tensor, _ in self.captures]
             try:
                 for tensor, at in self.captures:
                     value = captured[at : at + np.size(tensor._v)].reshape(np.shape(tensor._v))
@@ -112,13 +112,7 @@ class _Call:
                         require_same(value, tensor, self.name)
                     else:
                         tensor._v = normalise(value.astype(np.asarray(tensor._v).dtype))
-                self._meet(carry, turn, rows)
-                if len(self.captures) > count:
-                    # Of this it is not known what it is here.
-                    del self.captures[count:]
-                    self.loop.paths.pop()
-                    self.loop.captured = len(captured)
-                    raise GuardError(f"{self.name} takes a path in turn {turn} that uses more from outside than those that were recorded")
+                self._meet(carry, turn, rows, len(self.captures))
             finally:
                 for (tensor, _), value in zip(self.captures, before):
                     tensor._v = value
@@ -127,8 +121,8 @@ class _Call:
     def _captured(self):
         return np.concatenate([np.reshape(value_of(tensor).astype(np.float64), -1) for tensor, _ in self.captures] or [np.zeros(0)])
 
-    def _meet(self, carry, turn, rows):
-        """Record the path of this turn; returns the captured values, which may be more now."""
+    def _meet(self, carry, turn, rows, known=None):
+        """Record the path of this turn, of `known` captured values if that is a number; returns these, which otherwise may be more now."""
         if self.loop is not None and len(self.loop.paths) == self.limit:
             raise GradientError(
                 f"{self.name} has taken {self.limit} paths, and takes another one in turn {turn}: it decides on values by `if`, the last time at "
@@ -138,6 +132,10 @@ class _Call:
         tape, places, (leaves, results, missing), stops = recorded(
             self.function, self.carry, self.element, (np.array(carry), np.array(element)), self.captures, self.name
         )
+        if known is not None and len(self.captures) > known:
+            # Of the others it is not known what they are here.
+            del self.captures[known:]
+            raise GuardError(f"{self.name} takes a path in turn {turn} that uses more from outside than those that were recorded")
         if self.loop is None:
             self.results = results, missing
             self._begin(results.size)
