@@ -103,6 +103,15 @@ def _assigned(array, key, value):
     return changed
 
 
+def _written(array, function, args, kwargs):
+    changed = np.array(array)
+    if function.__name__ == "at":
+        function(changed, *args)
+    else:
+        function(*args, **kwargs, out=changed)
+    return changed
+
+
 def is_whole(things):
     """Whether there are live integers among things in lists, tuples and dicts, and nothing else that may carry a derivative."""
     some = False
@@ -151,7 +160,13 @@ def by_numpy(function, args, kwargs):
         function = operator.pow
     args, kwargs = _settled(tuple(args)), _settled(kwargs)
     whole = [t for t in parts_of((args, kwargs), Differentiable) if t.__class__ is Whole]
-    if kwargs.get("out") is not None or getattr(function, "__name__", "") == "at":
+    at, out = getattr(function, "__name__", "") == "at", kwargs.get("out")
+    target = args[0] if at else out[0] if isinstance(out, tuple) else out
+    if target.__class__ is Whole:
+        rest = args[1:] if at else args
+        target._change(by_numpy(_written, (target, function, rest, {k: v for k, v in kwargs.items() if k != "out"}), {}))
+        return None if at else target
+    if target is not None:
         # NumPy writes to an array of the function's own.
         return function(*_content(args), **_content(kwargs))
     try:

@@ -23,6 +23,7 @@ from ..array.record import apply, normalise, plain, record_nondiff, trace_of, tr
 from ..array.tensor import Tensor
 from ..array.traces import computed
 from ..array.whole import Whole, by_numpy, is_whole
+from ..codegen.ufuncs import is_elementwise
 from ..common.errors import ComplexOperandError, LeaveTapeError, UnsupportedFunctionError
 from ..common.observers import LISTENERS, notify
 from ..common.registry import attach, registry
@@ -89,7 +90,7 @@ def ufunc_on_tensors(self, ufunc, method, *inputs, **kwargs):
         return _into(ufunc, method, inputs, kwargs, out)
     if (ufunc, method) in METHODS:
         return METHODS[ufunc, method](*inputs, **kwargs)
-    if method == "outer" and len(inputs) == 2 and not kwargs:
+    if method == "outer" and is_elementwise(ufunc) and len(inputs) == 2 and not kwargs:
         a, b = (F.lift(x) for x in inputs)
         return ufunc(F.reshape(a, a.shape + (1,) * b.ndim), b)
     if method != "__call__":
@@ -174,7 +175,7 @@ def _into(ufunc, method, inputs, kwargs, out):
         out[0][...] = in_objects(F.lift(getattr(ufunc, method)(*inputs, **kwargs)))
         return out[0]
     if len(out) == 1 and isinstance(out[0], Differentiable):
-        where = kwargs.pop("where", True) if method == "__call__" else True
+        where = kwargs.pop("where", True) if method == "__call__" and is_elementwise(ufunc) else True
         target, casting = ..., kwargs.pop("casting", "same_kind")
         if where is not True:
             # Elsewhere nothing is computed, so nothing there can warn or spoil a derivative.
