@@ -44,10 +44,6 @@ class Whole(Tensor):
             raise AttributeError(f"an array of integers has no attribute {name!r}")
         return getattr(self.content(), name)
 
-    def __hash__(self):
-        # A NumPy number is found in a dict by its value, an array is not hashable.
-        return object.__hash__(self) if self.shape else hash(self.content()[()])
-
     def __str__(self):
         return str(self.content())
 

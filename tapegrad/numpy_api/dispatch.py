@@ -93,6 +93,11 @@ def ufunc_on_tensors(self, ufunc, method, *inputs, **kwargs):
     if method == "outer" and is_elementwise(ufunc) and len(inputs) == 2 and not kwargs:
         a, b = (F.lift(x) for x in inputs)
         return ufunc(F.reshape(a, a.shape + (1,) * b.ndim), b)
+    row = BY_FUNCTION.get(ufunc) or BY_NAME.get(SCIPY_UFUNCS.get(ufunc.__name__, ""))
+    ours = method == "__call__" and not kwargs and (row or ufunc in VALUES or ufunc in DIRECT)
+    if not ours and not any_tracked((inputs, kwargs)):
+        # Constants have no derivative to lose.
+        return plain_function(getattr(ufunc, method))(*inputs, **kwargs)
     if method != "__call__":
         raise refuse(ufunc, f" for its method .{method}()")
     if kwargs:
@@ -104,7 +109,6 @@ def ufunc_on_tensors(self, ufunc, method, *inputs, **kwargs):
     direct = DIRECT.get(ufunc)
     if direct is not None:
         return direct(*inputs)
-    row = BY_FUNCTION.get(ufunc) or BY_NAME.get(SCIPY_UFUNCS.get(ufunc.__name__, ""))
     if row is None:
         raise refuse(ufunc)
     return apply(row, inputs)

@@ -17,7 +17,7 @@ from ...array.dual import Dual
 from ...array.functions import concatenate, reshape, stack
 from ...array.record import follow_forwarding, record_nondiff, tracked
 from ...autograd.tape import Tape
-from ...common.errors import NestingError, StructureError
+from ...common.errors import LeaveTapeError, NestingError, StructureError
 from ...common.host_functions import HostFunction
 from ...common.tree import flatten, leaf_names, unflatten
 from ...program.finish import finish
@@ -275,6 +275,10 @@ class _Recorder:
         except NestingError:
             if trace.unkept and not self.keeping:
                 raise _Again from None
+            raise
+        except LeaveTapeError:
+            if trace.cannot:
+                raise Unrecordable from None
             raise
         if trace.unkept and not self.keeping:
             raise _Again

@@ -18,7 +18,7 @@ from ...array.record import normalise, tracked
 from ...array.tensor import Tensor
 from ...autograd.recording import captured_message, refuse_captured, refuse_outer
 from ...autograd.tape import Tape
-from ...common.errors import GradientError, NestingError, PathWarning, StructureError
+from ...common.errors import GradientError, LeaveTapeError, NestingError, PathWarning, StructureError
 from ...common.tree import flatten, of_one, unflatten
 from ...common.uninterrupted import remade
 from ...kernel.reasons import NotLowered
@@ -114,7 +114,7 @@ class Running:
             function = self.function if derived is None else derived.function
             try:
                 result = function(*args, **kwargs)
-            except GradientError:
+            except (GradientError, LeaveTapeError):
                 if not (trace.cannot or trace.unkept):
                     raise
             if trace.unkept and not kind.keeping:
