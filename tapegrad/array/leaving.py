@@ -6,9 +6,12 @@ import re
 
 import numpy as np
 
+from ..common.errors import LeaveTapeError, TapegradError, UnsupportedFunctionError
 from ..common.registry import registry
 from ..tape.places import caller_frame, running_text
 
+#: What NumPy and Python say where an array of objects is no operand; if of a float, then the method that it has not.
+_OF_OBJECTS = re.compile(r"dtype\('O'\)|no callable \w+ method|not supported for the input types|'(?:float|int)' object has no attribute '(\w+)'")
 _MAKERS = ("array", "asarray", "asanyarray", "ascontiguousarray", "float64", "float32", "full", "fromiter")
 
 
@@ -41,7 +44,39 @@ def instead() -> str:
     array = re.match(r"(\w+)\.astype\(", text)
     if array:
         return f"an array of tensors becomes a tensor by tg.array({array[1]})"
-    return f"for math.sin(t) write np.sin(t), for array[i] = t use an array made by tg.zeros; {registry.advice()}"
+    return (
+        "for math.sin(t) write np.sin(t), for array[i] = t use an array made by tg.zeros, for np.array([t, ...]) write tg.array([t, ...]); "
+        f"{registry.advice()}"
+    )
+
+
+class _Clarified:
+    """Context manager around a function that is differentiated: what NumPy says of arrays of tensors becomes an error that says what to write."""
+
+    def __enter__(self):
+        pass
+
+    def __exit__(self, kind, error, trace):
+        if kind is None or issubclass(kind, TapegradError) or not issubclass(kind, (TypeError, ValueError, AttributeError)):
+            return
+        text, cause = str(error), error.__cause__
+        if isinstance(cause, LeaveTapeError) and text.startswith("setting an array element"):
+            raise LeaveTapeError(cause.message) from error
+        said = _OF_OBJECTS.search(text)
+        if said and (said[1] is None or isinstance(getattr(np, said[1], None), np.ufunc) or _package(_last(trace)) == "numpy"):
+            raise UnsupportedFunctionError(
+                "NumPy does not compute this of an array of objects, which np.array([t, 1.0]) is where t carries a derivative: write "
+                f"tg.array([t, 1.0]), or import tapegrad.numpy as np. NumPy says: {text}"
+            ) from error
+
+
+clarified = _Clarified()
+
+
+def _last(trace):
+    while trace.tb_next is not None:
+        trace = trace.tb_next
+    return trace.tb_frame
 
 
 def _package(frame):

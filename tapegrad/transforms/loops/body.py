@@ -15,6 +15,7 @@ import numpy as np
 from ...array.differentiable import Differentiable, below
 from ...array.dual import Dual
 from ...array.functions import concatenate, reshape, stack
+from ...array.leaving import clarified
 from ...array.record import follow_forwarding, record_nondiff, tracked
 from ...autograd.tape import Tape
 from ...common.errors import LeaveTapeError, NestingError, StructureError
@@ -271,7 +272,8 @@ class _Recorder:
                 vector = trace.enter(value) if layout.size else value
                 arguments.append(unflatten(layout.structure, layout.unpack(vector)))
         try:
-            carry, result, stops = self.function(*arguments)
+            with clarified:
+                carry, result, stops = self.function(*arguments)
         except NestingError:
             if trace.unkept and not self.keeping:
                 raise _Again from None

@@ -14,6 +14,7 @@ from contextlib import contextmanager
 
 import numpy as np
 
+from ...array.leaving import clarified
 from ...array.record import normalise, tracked
 from ...array.tensor import Tensor
 from ...autograd.recording import captured_message, refuse_captured, refuse_outer
@@ -113,7 +114,8 @@ class Running:
             derived = self.derived
             function = self.function if derived is None else derived.function
             try:
-                result = function(*args, **kwargs)
+                with clarified:
+                    result = function(*args, **kwargs)
             except (GradientError, LeaveTapeError):
                 if not (trace.cannot or trace.unkept):
                     raise
@@ -196,7 +198,8 @@ class Running:
             return Outcome([normalise(np.array(p.value)) for p in recording.outputs], recording.structure, backward(recording))
         enabled = thread_state().enabled
         with Tape() as tape, enable_grad():
-            results, structure = flatten(self.function(*args, **kwargs))
+            with clarified:
+                results, structure = flatten(self.function(*args, **kwargs))
             plain.checked(results, structure, self.function, tape.store, self.has_aux, False, True)
         refuse_outer(tape.store)
         if enabled:
