@@ -69,10 +69,10 @@ def copy_(self, other):
 
 def _set_shape(x, shape):
     """``x.shape = shape``"""
-    if is_argument(root_of(x)[0]):
-        raise argument_changed()
-    if root_of(x)[0] is not x or views_of(x) or x._t is None and x._r:
-        raise GradientError("the shape is set of a leaf that requires a gradient, or of a tensor that shares memory with others; write a = a.reshape(shape)")
+    if is_argument(x) or root_of(x)[0] is not x or views_of(x) or x._t is None and x._r:
+        raise GradientError(
+            "the shape is set of an argument, of a leaf, or of a tensor that shares memory with others: write a = a.reshape(shape)"
+        )
     x._become(reshape(x, shape))
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from contextlib import AbstractContextManager
+from traceback import walk_tb
 
 import numpy as np
 
@@ -50,20 +52,17 @@ def instead() -> str:
     )
 
 
-class _Clarified:
+class _Clarified(AbstractContextManager):
     """Context manager around a function that is differentiated: what NumPy says of arrays of tensors becomes an error that says what to write."""
 
-    def __enter__(self):
-        pass
-
     def __exit__(self, kind, error, trace):
-        if kind is None or issubclass(kind, TapegradError) or not issubclass(kind, (TypeError, ValueError, AttributeError)):
+        if not isinstance(error, (TypeError, ValueError, AttributeError)) or isinstance(error, TapegradError):
             return
-        text, cause = str(error), error.__cause__
-        if isinstance(cause, LeaveTapeError) and text.startswith("setting an array element"):
-            raise LeaveTapeError(cause.message) from error
+        text = str(error)
+        if isinstance(error.__cause__, LeaveTapeError) and text.startswith("setting an array element"):
+            raise LeaveTapeError(error.__cause__.message) from error
         said = _OF_OBJECTS.search(text)
-        if said and (said[1] is None or isinstance(getattr(np, said[1], None), np.ufunc) or _package(_last(trace)) == "numpy"):
+        if said and (not said[1] or isinstance(getattr(np, said[1], None), np.ufunc) or _package([*walk_tb(trace)][-1][0]) == "numpy"):
             raise UnsupportedFunctionError(
                 "NumPy does not compute this of an array of objects, which np.array([t, 1.0]) is where t carries a derivative: write "
                 f"tg.array([t, 1.0]), or import tapegrad.numpy as np. NumPy says: {text}"
@@ -71,12 +70,6 @@ class _Clarified:
 
 
 clarified = _Clarified()
-
-
-def _last(trace):
-    while trace.tb_next is not None:
-        trace = trace.tb_next
-    return trace.tb_frame
 
 
 def _package(frame):

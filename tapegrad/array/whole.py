@@ -99,12 +99,9 @@ def _assigned(array, key, value):
     return changed
 
 
-def _written(array, function, args, kwargs):
+def _written(array, at, function, args, kwargs):
     changed = np.array(array)
-    if function.__name__ == "at":
-        function(changed, *args)
-    else:
-        function(*args, **kwargs, out=changed)
+    function(*[changed] * at, *args, **kwargs, **({} if at else {"out": changed}))
     return changed
 
 
@@ -159,8 +156,7 @@ def by_numpy(function, args, kwargs):
     at, out = getattr(function, "__name__", "") == "at", kwargs.get("out")
     target = args[0] if at else out[0] if isinstance(out, tuple) else out
     if target.__class__ is Whole:
-        rest = args[1:] if at else args
-        target._change(by_numpy(_written, (target, function, rest, {k: v for k, v in kwargs.items() if k != "out"}), {}))
+        target._change(by_numpy(_written, (target, at, function, args[at:], {k: v for k, v in kwargs.items() if k != "out"}), {}))
         return None if at else target
     if target is not None:
         # NumPy writes to an array of the function's own.

@@ -111,9 +111,7 @@ class _Arrays(type):
     """Of `ndarray`: to be asked for the class of an array, or to make one of it, is all that it is for."""
 
     def __call__(cls, *args, **kwargs):
-        if cls is not ndarray:
-            return super().__call__(*args, **kwargs)
-        array = np.ndarray(*args, **kwargs)
+        array = (np.ndarray if cls is ndarray else super().__call__)(*args, **kwargs)
         return fillable(array) if array.flags.owndata else array
 
     def __instancecheck__(cls, thing):

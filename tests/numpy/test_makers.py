@@ -372,7 +372,8 @@ def test_the_class_of_arrays():
     numpy.testing.assert_allclose(tg.jit(tg.value_and_grad(f))(P[::-1])[0], f(P[::-1]))
     plain, of_memory = numpy.ones(3), np.ndarray((2,), float, P)
     assert isinstance(plain, np.ndarray) and not isinstance(1.0, np.ndarray) and issubclass(numpy.ndarray, np.ndarray)
-    assert type(plain) == np.ndarray and {numpy.ndarray: 1}[np.ndarray] == 1 and type(np.ndarray(2)) is numpy.ndarray
+    assert type(plain) == np.ndarray  # noqa: E721
+    assert {numpy.ndarray: 1}[np.ndarray] == 1 and type(np.ndarray(2)) is numpy.ndarray
     assert tg.grad(lambda x: np.sum(x * np.ndarray((3,), float, P)))(P).tolist() == P.tolist() and numpy.shares_memory(of_memory, P)
 
     class Own(np.ndarray):

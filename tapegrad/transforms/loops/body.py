@@ -274,11 +274,9 @@ class _Recorder:
         try:
             with clarified:
                 carry, result, stops = self.function(*arguments)
-        except NestingError:
+        except (NestingError, LeaveTapeError):
             if trace.unkept and not self.keeping:
                 raise _Again from None
-            raise
-        except LeaveTapeError:
             if trace.cannot:
                 raise Unrecordable from None
             raise

@@ -104,7 +104,7 @@ class Running:
         structure, static = key
         start = time.perf_counter()
         enabled = thread_state().enabled
-        with Tape() as tape, enable_grad():
+        with Tape() as tape, enable_grad(), clarified:
             trace = Trace(tape.store, {} if self.apart else self.surroundings.read, any(map(is_reordered, static)))
             trace.keeping = kind.keeping
             args, kwargs = unflatten(structure, with_inputs(leaves, static, inputs, lambda value, _: trace.enter(value)))
@@ -114,8 +114,7 @@ class Running:
             derived = self.derived
             function = self.function if derived is None else derived.function
             try:
-                with clarified:
-                    result = function(*args, **kwargs)
+                result = function(*args, **kwargs)
             except (GradientError, LeaveTapeError):
                 if not (trace.cannot or trace.unkept):
                     raise
@@ -197,9 +196,8 @@ class Running:
                 recording.refuse_captured(self.function)
             return Outcome([normalise(np.array(p.value)) for p in recording.outputs], recording.structure, backward(recording))
         enabled = thread_state().enabled
-        with Tape() as tape, enable_grad():
-            with clarified:
-                results, structure = flatten(self.function(*args, **kwargs))
+        with Tape() as tape, enable_grad(), clarified:
+            results, structure = flatten(self.function(*args, **kwargs))
             plain.checked(results, structure, self.function, tape.store, self.has_aux, False, True)
         refuse_outer(tape.store)
         if enabled:
