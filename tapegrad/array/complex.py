@@ -55,7 +55,6 @@ class ComplexTensor:
     __slots__ = ("_re", "_im", "__weakref__")
     __array_priority__ = 1001.0
     __pandas_priority__ = 5001
-    __hash__ = object.__hash__
 
     def __init__(self, real: Any, imag: Any = None) -> None:
         if real is None and imag is None:
@@ -166,6 +165,11 @@ class ComplexTensor:
                 "np.asarray out, and call functions of NumPy on it as it is; to leave the tape on purpose use .detach()"
             )
         return np.array(self._v, dtype=dtype)
+
+    def __hash__(self) -> int:
+        # As of tensors: what is said of the parts.
+        hashes = hash(self.real), hash(self.imag)
+        return hash(hashes) if self.requires_grad else hash(complex(self._v))
 
     def __repr__(self) -> str:
         text = np.array2string(np.asarray(self._v), precision=4, separator=", ", prefix="tensor(")

@@ -95,7 +95,19 @@ class Differentiable(Methods):
     _is_dual = False
 
     # -- arithmetic: see tapegrad.array.operators ----------------------------------
-    __hash__ = object.__hash__
+    def __hash__(self) -> int:
+        """Of a leaf of the user's by identity, of a constant number by value; computed numbers that carry a derivative, and arrays, have none."""
+        if self._t is None and (self._r or self._x is not None and self._x.grad is not None):
+            return object.__hash__(self)
+        if self.shape:
+            raise TypeError(f"unhashable: a tensor of shape {tuple(self.shape)}, as NumPy's arrays are; look it up by id(t)")
+        if self.requires_grad:
+            trace = getattr(getattr(below(self), "_t", None), "trace", None)
+            if trace is not None:
+                # The function is run plainly: where nothing is differentiated these are numbers.
+                trace.cannot = trace.cannot or "it looks up a number that depends on its arguments in a set or dict"
+            self._refuse("hash()", "to look up its value in a set or dict write t.item(), for the tensor itself id(t)")
+        return hash(np.asarray(self._let_out("hash()"))[()])
 
     # -- leaving the tape -------------------------------------------------------
     def __float__(self) -> float:

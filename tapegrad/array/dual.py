@@ -33,7 +33,7 @@ from ..tape.watch import sealed
 from . import record as _record
 from .closures import tangent_on_floats
 from .differentiable import Differentiable, below
-from .record import as_operand, normalise, plain, tracked
+from .record import as_operand, normalise, plain, tracked, widened
 from .recorded import Recorded, as_rule_takes
 from .typing import TensorLike
 
@@ -200,6 +200,8 @@ class Dual(Differentiable):
             if dual is not None:
                 return dual
         operands = [registry.objects.operand(o) for o in operands]
+        if row.elementwise:
+            operands = widened(operands)
         level, lanes = _common(operands)
         primals = [_inside(o, level) for o in operands]
         for k in row.refused:

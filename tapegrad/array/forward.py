@@ -22,6 +22,7 @@ from ..common.tree import flatten, leaf_names, unflatten
 from ..tape.places import function_name
 from .differentiable import Differentiable
 from .dual import LEVELS_APART, Dual, as_primal, check_tangent, made, running, zeros_of
+from .leaving import clarified
 from .objects import joined
 from .record import constants, normalise, tracked
 from .typing import Between
@@ -120,7 +121,8 @@ def _given_out(thing):
 
 def _pass(function, arguments, level, lanes, what):
     """One pass; values and tangents of the leaves of the result, and its structure."""
-    leaves, structure = flatten(function(*arguments))
+    with clarified:
+        leaves, structure = flatten(function(*arguments))
     pairs = [_parts(leaf, level, f"{what}{name}") for leaf, name in zip(leaves, leaf_names(structure))]
     values = [_given_out(value) for value, _ in pairs]
     return values, [_given_out(zeros_of(value, lanes) if tangent is None else tangent) for value, tangent in pairs], structure

@@ -15,7 +15,7 @@ from ..common.registry import attach, registry
 from ..rules import BY_NAME
 from .assigning import assign_value, note_change, refuse_computed
 from .differentiable import Differentiable
-from .functions import astype
+from .functions import astype, reshape
 from .record import apply, as_operand, normalise, recorded
 from .views import root_of, views_of
 
@@ -65,6 +65,15 @@ def zero_(self):
 def copy_(self, other):
     """Set the elements to those of `other` in place; returns self."""
     return fill_(self, other)
+
+
+def _set_shape(x, shape):
+    """``x.shape = shape``"""
+    if is_argument(x) or root_of(x)[0] is not x or views_of(x) or x._t is None and x._r:
+        raise GradientError(
+            "the shape is set of an argument, of a leaf, or of a tensor that shares memory with others: write a = a.reshape(shape)"
+        )
+    x._become(reshape(x, shape))
 
 
 def _operator(row):
@@ -134,3 +143,4 @@ _SHORT = {"add_": "add", "sub_": "subtract", "mul_": "multiply", "div_": "divide
 attach(Differentiable, {f"__i{symbol}__": update for symbol, update in zip(("add", "sub", "mul", "truediv", "pow", "mod"), _UPDATES.values())})
 attach(Differentiable, {short: _method(name, _UPDATES[name]) for short, name in _SHORT.items()})
 attach(Differentiable, {"zero_": zero_, "fill_": fill_, "copy_": copy_})
+Differentiable.shape = Differentiable.shape.setter(_set_shape)

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import re
+from contextlib import AbstractContextManager
+from traceback import walk_tb
 
 import numpy as np
 
+from ..common.errors import LeaveTapeError, TapegradError, UnsupportedFunctionError
 from ..common.registry import registry
 from ..tape.places import caller_frame, running_text
 
+#: What NumPy and Python say where an array of objects is no operand; if of a float, then the method that it has not.
+_OF_OBJECTS = re.compile(r"dtype\('O'\)|no callable \w+ method|not supported for the input types|'(?:float|int)' object has no attribute '(\w+)'")
 _MAKERS = ("array", "asarray", "asanyarray", "ascontiguousarray", "float64", "float32", "full", "fromiter")
 
 
@@ -41,7 +46,30 @@ def instead() -> str:
     array = re.match(r"(\w+)\.astype\(", text)
     if array:
         return f"an array of tensors becomes a tensor by tg.array({array[1]})"
-    return f"for math.sin(t) write np.sin(t), for array[i] = t use an array made by tg.zeros; {registry.advice()}"
+    return (
+        "for math.sin(t) write np.sin(t), for array[i] = t use an array made by tg.zeros, for np.array([t, ...]) write tg.array([t, ...]); "
+        f"{registry.advice()}"
+    )
+
+
+class _Clarified(AbstractContextManager):
+    """Context manager around a function that is differentiated: what NumPy says of arrays of tensors becomes an error that says what to write."""
+
+    def __exit__(self, kind, error, trace):
+        if not isinstance(error, (TypeError, ValueError, AttributeError)) or isinstance(error, TapegradError):
+            return
+        text = str(error)
+        if isinstance(error.__cause__, LeaveTapeError) and text.startswith("setting an array element"):
+            raise LeaveTapeError(error.__cause__.message) from error
+        said = _OF_OBJECTS.search(text)
+        if said and (not said[1] or isinstance(getattr(np, said[1], None), np.ufunc) or _package([*walk_tb(trace)][-1][0]) == "numpy"):
+            raise UnsupportedFunctionError(
+                "NumPy does not compute this of an array of objects, which np.array([t, 1.0]) is where t carries a derivative: write "
+                f"tg.array([t, 1.0]), or import tapegrad.numpy as np. NumPy says: {text}"
+            ) from error
+
+
+clarified = _Clarified()
 
 
 def _package(frame):

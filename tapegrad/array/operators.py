@@ -164,12 +164,19 @@ def _compare(name, ufunc):
     return method
 
 
-def _logical(function):
+def _bitwise(function, reflected):
     def method(self, other):
-        other = registry.objects.operand(other)
-        return record_nondiff(function, (self, other), function(self._v, getattr(other, "_v", other)))
+        pair = self, registry.objects.operand(other)
+        if reflected:
+            pair = pair[::-1]
+        return record_nondiff(function, pair, function(*[getattr(p, "_v", p) for p in pair]))
 
     return method
+
+
+def _bitwise_update(function):
+    # A number is never changed in Python: the name goes on with another one.
+    return lambda self, other: function(self, registry.objects.operand(other), out=self) if self.shape else NotImplemented
 
 
 def __neg__(self):
@@ -203,7 +210,7 @@ def __rdivmod__(self, other):
 
 
 def __invert__(self):
-    return record_nondiff(np.logical_not, (self,), np.logical_not(self._v))
+    return record_nondiff(np.invert, (self,), np.invert(self._v))
 
 
 #: Operators: the rows of binary ones, and the functions of those without derivative.
@@ -214,7 +221,7 @@ _ROWS = {
 _COMPARISONS = {
     "lt": np.less, "le": np.less_equal, "gt": np.greater, "ge": np.greater_equal, "eq": np.equal, "ne": np.not_equal,
 }  # fmt: skip
-_LOGICAL = {"and": np.logical_and, "or": np.logical_or, "xor": np.logical_xor}
+_BITWISE = {"and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor, "lshift": np.left_shift, "rshift": np.right_shift}
 
 _SCOPE = {
     "Tensor": Tensor, "Parameter": Parameter, "_frame": sys._getframe, "binary": _binary, "get_ident": get_ident,
@@ -227,7 +234,8 @@ def _install_operators():
     methods = {f"__{method}__": _arithmetic(BY_NAME[name], False) for method, name in _ROWS.items()}
     methods |= {f"__r{method}__": _arithmetic(BY_NAME[name], True) for method, name in _ROWS.items()}
     methods |= {f"__{name}__": _compare(name, ufunc) for name, ufunc in _COMPARISONS.items()}
-    methods |= {f"__{name}__": _logical(function) for name, function in _LOGICAL.items()}
+    for name, function in _BITWISE.items():
+        methods |= {f"__{name}__": _bitwise(function, False), f"__r{name}__": _bitwise(function, True), f"__i{name}__": _bitwise_update(function)}
     methods |= {name: globals()[name] for name in ("__neg__", "__pos__", "__abs__", "__pow__", "__divmod__", "__rdivmod__", "__invert__")}
     attach(Differentiable, methods)
     fast = {}

@@ -272,7 +272,7 @@ def apply(row, operands, attrs=(), value=None, integer=0, depth=3):
         else:
             metas.append(meta_of(v) if v is operands[k] else o._m or _described(o))
             arrays = True
-    if numbers and arrays and row.elementwise:
+    if arrays and row.elementwise and SCALAR in metas:
         _promote(row, numbers, operands, values, metas)
     if value is None:
         try:
@@ -311,7 +311,8 @@ def apply(row, operands, attrs=(), value=None, integer=0, depth=3):
 def _promote(row, numbers, operands, values, metas):
     """Let constant numbers promote as in NumPy beside an array that is not float64.
 
-    A Python float, and a tracked one, is weak; a NumPy scalar is float64; a Python int beside integers stays one.
+    A Python float, and a tracked one, is weak, as is a float32 number beside a tracked one; a NumPy scalar is float64; a Python int
+    beside integers stays one.
 
     Parameters
     ----------
@@ -320,6 +321,9 @@ def _promote(row, numbers, operands, values, metas):
     operands, values, metas : list
         Of all operands: changed in place.
     """
+    for k, wide in enumerate(widened(operands)):
+        if wide is not operands[k]:
+            operands[k], values[k], metas[k] = wide, wide, SCALAR
     for k, number in numbers:
         char = next((m.char for j, m in enumerate(metas) if m is not SCALAR and m.char != "d" and j not in row.constants), "d")
         if char == "d" or k in row.constants:
@@ -331,6 +335,13 @@ def _promote(row, numbers, operands, values, metas):
         else:
             continue
         operands[k], values[k], metas[k] = strong, strong, meta_of(strong)
+
+
+def widened(operands):
+    """Operands of an element-wise row with constant float32 numbers as float64 beside a float64 number that is a tensor or dual number."""
+    if not any([isinstance(o, Differentiable) and o._v.__class__ is float for o in operands]):
+        return operands
+    return [float(o) if isinstance(o, (np.ndarray, np.generic)) and not o.ndim and o.dtype.char in "fe" else o for o in operands]
 
 
 def without_derivative(row, operands, values, attrs, value, integer=0):

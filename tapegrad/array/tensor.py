@@ -292,6 +292,7 @@ class Parameter(Tensor):
     """
 
     __slots__ = ()
+    __hash__ = object.__hash__
 
     def __new__(cls, data: TensorLike | None = None, requires_grad: bool = True) -> Self:
         if not isinstance(data, Tensor):

@@ -44,7 +44,8 @@ class Methods:
 
     __iadd__ = __isub__ = __imul__ = __itruediv__ = __ipow__ = __imod__ = copy_ = add_ = sub_ = mul_ = div_ = __pow__ = \
         __rpow__ = __mod__ = __rmod__ = __floordiv__ = __rfloordiv__ = __matmul__ = __rmatmul__ = __and__ = __or__ = __xor__ = __lt__ = \
-        __le__ = __gt__ = __ge__ = __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __truediv__ = __rtruediv__ = \
+        __rand__ = __ror__ = __rxor__ = __lshift__ = __rlshift__ = __rshift__ = __rrshift__ = __iand__ = __ior__ = __ixor__ = __ilshift__ = \
+        __irshift__ = __le__ = __gt__ = __ge__ = __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __truediv__ = __rtruediv__ = \
         _operator
 
     # ---- `functions`

@@ -44,10 +44,6 @@ class Whole(Tensor):
             raise AttributeError(f"an array of integers has no attribute {name!r}")
         return getattr(self.content(), name)
 
-    def __hash__(self):
-        # A NumPy number is found in a dict by its value, an array is not hashable.
-        return object.__hash__(self) if self.shape else hash(self.content()[()])
-
     def __str__(self):
         return str(self.content())
 
@@ -103,6 +99,12 @@ def _assigned(array, key, value):
     return changed
 
 
+def _written(array, at, function, args, kwargs):
+    changed = np.array(array)
+    function(*[changed] * at, *args, **kwargs, **({} if at else {"out": changed}))
+    return changed
+
+
 def is_whole(things):
     """Whether there are live integers among things in lists, tuples and dicts, and nothing else that may carry a derivative."""
     some = False
@@ -151,7 +153,12 @@ def by_numpy(function, args, kwargs):
         function = operator.pow
     args, kwargs = _settled(tuple(args)), _settled(kwargs)
     whole = [t for t in parts_of((args, kwargs), Differentiable) if t.__class__ is Whole]
-    if kwargs.get("out") is not None or getattr(function, "__name__", "") == "at":
+    at, out = getattr(function, "__name__", "") == "at", kwargs.get("out")
+    target = args[0] if at else out[0] if isinstance(out, tuple) else out
+    if target.__class__ is Whole:
+        target._change(by_numpy(_written, (target, at, function, args[at:], {k: v for k, v in kwargs.items() if k != "out"}), {}))
+        return None if at else target
+    if target is not None:
         # NumPy writes to an array of the function's own.
         return function(*_content(args), **_content(kwargs))
     try:

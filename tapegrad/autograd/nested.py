@@ -22,6 +22,7 @@ from ..array.differentiable import Differentiable, below
 from ..array.dual import Dual, made, running, zeros_of
 from ..array.forward import jvp
 from ..array.inplace import argument_changed
+from ..array.leaving import clarified
 from ..array.objects import operand
 from ..array.record import apply, constants, follow_forwarding, nesting_error, normalise, tracked
 from ..array.tensor import Tensor, tensor
@@ -169,7 +170,8 @@ class Evaluation(contextlib.ExitStack):
         given = [(base, base._v) for base in self.bases]
         _EVALUATIONS.depth = evaluating() + 1
         try:
-            self.results, self.structure = flatten(self.function(*args, **kwargs))
+            with clarified:
+                self.results, self.structure = flatten(self.function(*args, **kwargs))
         finally:
             _EVALUATIONS.depth -= 1
         if any(base is not b or base._v is not v for base, (b, v) in zip(self.bases, given)):

@@ -42,6 +42,11 @@ def _call(address, data, arrays, dims, steps):
     _LOOP(address)(pointers, dims, steps, data)
 
 
+def is_elementwise(function):
+    """Whether `function` is a ufunc that is applied to each element alone: `np.matmul` is a ufunc, too, of whole matrices."""
+    return isinstance(function, np.ufunc) and function.signature is None
+
+
 @cache
 def inner_loop(ufunc, types):
     """Address and data pointer of the loop of `ufunc` for `types`.

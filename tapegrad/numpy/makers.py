@@ -107,6 +107,30 @@ def joining(function):
     return call
 
 
+class _Arrays(type):
+    """Of `ndarray`: to be asked for the class of an array, or to make one of it, is all that it is for."""
+
+    def __call__(cls, *args, **kwargs):
+        array = (np.ndarray if cls is ndarray else super().__call__)(*args, **kwargs)
+        return fillable(array) if array.flags.owndata else array
+
+    def __instancecheck__(cls, thing):
+        return isinstance(thing, np.ndarray) if cls is ndarray else super().__instancecheck__(thing)
+
+    def __subclasscheck__(cls, kind):
+        return issubclass(kind, np.ndarray) if cls is ndarray else super().__subclasscheck__(kind)
+
+    def __eq__(cls, other):
+        return cls is other or cls is ndarray and other is np.ndarray
+
+    def __hash__(cls):
+        return hash(np.ndarray) if cls is ndarray else super().__hash__()
+
+
+class ndarray(np.ndarray, metaclass=_Arrays):
+    __doc__ = np.ndarray.__doc__
+
+
 @functools.wraps(np.fromiter, updated=())
 def fromiter(iterable, dtype, count=-1, **options):
     items = list(iterable)

@@ -23,6 +23,7 @@ _OURS = {
     np.full: makers.full,
     np.full_like: makers.full_like,
     np.fromiter: makers.fromiter,
+    np.ndarray: makers.ndarray,
     np.apply_along_axis: makers.of_lines(np.apply_along_axis, 2),
     np.piecewise: makers.of_lines(np.piecewise, 0),
     np.vectorize: makers.vectorize,

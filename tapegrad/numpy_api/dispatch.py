@@ -89,9 +89,13 @@ def ufunc_on_tensors(self, ufunc, method, *inputs, **kwargs):
         return _into(ufunc, method, inputs, kwargs, out)
     if (ufunc, method) in METHODS:
         return METHODS[ufunc, method](*inputs, **kwargs)
-    if method == "outer" and len(inputs) == 2 and not kwargs:
+    if method == "outer" and ufunc.signature is None and len(inputs) == 2 and not kwargs:
         a, b = (F.lift(x) for x in inputs)
         return ufunc(F.reshape(a, a.shape + (1,) * b.ndim), b)
+    row = BY_FUNCTION.get(ufunc) or BY_NAME.get(SCIPY_UFUNCS.get(ufunc.__name__, ""))
+    if (method != "__call__" or kwargs or not (row or ufunc in VALUES or ufunc in DIRECT)) and not any_tracked((inputs, kwargs)):
+        # Constants have no derivative to lose.
+        return plain_function(getattr(ufunc, method))(*inputs, **kwargs)
     if method != "__call__":
         raise refuse(ufunc, f" for its method .{method}()")
     if kwargs:
@@ -103,7 +107,6 @@ def ufunc_on_tensors(self, ufunc, method, *inputs, **kwargs):
     direct = DIRECT.get(ufunc)
     if direct is not None:
         return direct(*inputs)
-    row = BY_FUNCTION.get(ufunc) or BY_NAME.get(SCIPY_UFUNCS.get(ufunc.__name__, ""))
     if row is None:
         raise refuse(ufunc)
     return apply(row, inputs)
@@ -174,7 +177,7 @@ def _into(ufunc, method, inputs, kwargs, out):
         out[0][...] = in_objects(F.lift(getattr(ufunc, method)(*inputs, **kwargs)))
         return out[0]
     if len(out) == 1 and isinstance(out[0], Differentiable):
-        where = kwargs.pop("where", True) if method == "__call__" else True
+        where = kwargs.pop("where", True) if method == "__call__" and ufunc.signature is None else True
         target, casting = ..., kwargs.pop("casting", "same_kind")
         if where is not True:
             # Elsewhere nothing is computed, so nothing there can warn or spoil a derivative.

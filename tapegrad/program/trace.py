@@ -31,6 +31,7 @@ from ..array.record import live as live_tensor
 from ..array.record import nesting_error, normalise, plain, tracked
 from ..array.tensor import Tensor
 from ..autograd.custom.calls import Call
+from ..codegen.ufuncs import is_elementwise
 from ..common.dtypes import check_class, readable
 from ..common.errors import GuardError, require, said_by
 from ..common.host_functions import HostFunction, host_function
@@ -263,7 +264,7 @@ class Trace:
                 self.exact(operand, getattr(function, "__name__", "a function"))
             return value
         live = []
-        if isinstance(function, np.ufunc) and not kwargs:
+        if is_elementwise(function) and not kwargs:
             args = _promoted(args)
         layout = tuple([_replaced(a, live) for a in args]), {k: _replaced(v, live) for k, v in kwargs.items()}
         self._room()
@@ -503,8 +504,8 @@ class Host:
         self.function, self.layout = function, layout
         self.__name__ = getattr(function, "__name__", str(function))
         args, kwargs = layout
-        #: The ufunc, if this is a plain call of one on its operands only; else None.
-        self.ufunc = function if isinstance(function, np.ufunc) and not kwargs and all(isinstance(a, Operand) for a in args) else None
+        #: The element-wise ufunc, if this is a plain call of one on its operands only; else None.
+        self.ufunc = function if is_elementwise(function) and not kwargs and all(isinstance(a, Operand) for a in args) else None
 
     def __call__(self, *values):
         args, kwargs = _filled(self.layout, values)

@@ -11,6 +11,7 @@ import sys
 
 import numpy as np
 
+from ..array.leaving import clarified
 from ..array.record import constants, normalise, plain
 from ..array.tensor import Tensor
 from ..autograd.backward import sweep_back, sweep_straight
@@ -63,7 +64,8 @@ def _answer(call, function, args, kwargs, argnums, has_aux, scalar):
     if kwargs:
         kwargs = {name: constants(value) for name, value in kwargs.items()}
     call.state.variables = (*call.outer, *variables)
-    result = function(*arguments, **kwargs)
+    with clarified:
+        result = function(*arguments, **kwargs)
     call.state.variables = call.outer
     if call.outer:
         refuse_outer(call.store)

@@ -199,3 +199,24 @@ def test_integers_and_truth_values():
 
 def test_what_can_be_read_is_not_copied():
     assert readable(NUMBERS) is NUMBERS and readable(NUMBERS[::2]).base is NUMBERS
+
+
+def test_float32_numbers_beside_float64_ones():
+    """A number of float32 is as strong as one of float64, which an element of an array is; a float32 array takes the number's value."""
+    s, x = np.float32(0.1), np.array([1.2345678901, 4.0 / 3.0])
+    programs = [
+        lambda x: s * x[0] + x[1], lambda x: x[0] - s, lambda x: s / x[0], lambda x: x[0] ** s, lambda x: s ** x[0], lambda x: x[1] % s,
+        lambda x: np.hypot(s, x[1]), lambda x: np.maximum(x[0], s), lambda x: np.where(x[0] > 0, x[0], s), lambda x: np.array(0.1, "f") * x[0],
+        lambda x: np.float16(0.1) * np.sum(x), lambda x: np.clip(x[0], s, 1.0), lambda x: tg.fori_loop(0, 3, lambda i, c: c * s + x[0], x[1]),
+    ]  # fmt: skip
+    for f in programs:
+        constant = tg.tensor(x)
+        for value in (tg.value_and_grad(f)(x)[0], tg.jit(f)(x), tg.jvp(f, (x,), (x,))[0], f(tg.tensor(x, requires_grad=True)).item(), f(constant).item()):
+            assert float(value) == pytest.approx(float(f(x)), rel=1e-14)
+        slope = [(f(x + h) - f(x - h)) / 2e-5 for h in 1e-5 * np.eye(2)]
+        np.testing.assert_allclose(tg.grad(f)(x), slope, atol=1e-8)
+        np.testing.assert_allclose(tg.jacfwd(f)(x), slope, atol=1e-8)
+    single = x.astype("f")
+    for f in (lambda x: x * s, lambda x: np.where(x > 0, x, s), lambda x: np.stack([x[0], s]), lambda x: x[0] * s + x, lambda x: np.clip(x, s, 1)):
+        for result in (tg.vjp(f, single)[0], tg.jit(f)(single), f(tg.tensor(single))):
+            assert result.dtype == f(single).dtype == np.float32

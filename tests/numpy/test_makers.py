@@ -355,3 +355,59 @@ def test_shapes_of_live_integers():
     for g in (tg.grad(f), tg.jit(tg.grad(f))):
         for n in (2, 4, 2):
             numpy.testing.assert_allclose(g(P, n), 2.0 * P * [2.0, 2.0, 1.0])
+
+
+def test_the_class_of_arrays():
+    def f(x):
+        a, b = np.ndarray((2, 3)), np.ndarray(shape=6, dtype="f8")
+        a[0], a[1], b[:], b[2] = x, x[::-1] * 2.0, 1.0, x[0] * x[1]
+        b.shape = 3, 2
+        labels = np.ndarray(2, int)
+        labels[:] = 1, 2
+        return np.sum((a @ b) * labels)
+
+    slope = [(f(P + h) - f(P - h)) / 2e-6 for h in 1e-6 * numpy.eye(3)]
+    for gradient in (tg.grad(f), tg.jit(tg.grad(f)), tg.jacfwd(f), tg.jacrev(f)):
+        numpy.testing.assert_allclose(gradient(P), slope, atol=1e-6)
+    numpy.testing.assert_allclose(tg.jit(tg.value_and_grad(f))(P[::-1])[0], f(P[::-1]))
+    plain, of_memory = numpy.ones(3), np.ndarray((2,), float, P)
+    assert isinstance(plain, np.ndarray) and not isinstance(1.0, np.ndarray) and issubclass(numpy.ndarray, np.ndarray)
+    assert type(plain) == np.ndarray  # noqa: E721
+    assert {numpy.ndarray: 1}[np.ndarray] == 1 and type(np.ndarray(2)) is numpy.ndarray
+    assert tg.grad(lambda x: np.sum(x * np.ndarray((3,), float, P)))(P).tolist() == P.tolist() and numpy.shares_memory(of_memory, P)
+
+    class Own(np.ndarray):
+        pass
+
+    assert type(Own((2,))) is Own and isinstance(Own(2), np.ndarray) and not isinstance(plain, Own)
+
+
+def test_the_shape_is_set():
+    def f(x):
+        a, y, truths = np.zeros(4), x[:2] * 2.0, x > 0.5
+        a[0] = x[0]
+        a.shape = 2, 2
+        a[1, 1], y.shape, truths.shape = x[1] ** 2, (2, 1), (3, 1)
+        y[0, 0] *= x[1]
+        return np.sum(a @ y) + np.sum(truths * x)
+
+    for x in (P, P[::-1].copy(), 2.0 - P):
+        slope = [(f(x + h) - f(x - h)) / 2e-6 for h in 1e-6 * numpy.eye(3)]
+        for gradient in (tg.grad(f), tg.jit(tg.grad(f)), tg.jacfwd(f)):
+            numpy.testing.assert_allclose(gradient(x), slope, atol=1e-6)
+
+    def of_argument(x):
+        x.shape = 3, 1
+        return np.sum(x)
+
+    def of_view(x):
+        y = x * 2.0
+        z = y[:2]
+        z.shape = 2, 1
+        return np.sum(z)
+
+    for refused in (of_argument, of_view):
+        with pytest.raises(tg.errors.GradientError):
+            tg.grad(refused)(P)
+    with pytest.raises(tg.errors.GradientError, match="reshape"):
+        tg.tensor(P, requires_grad=True).shape = 3, 1

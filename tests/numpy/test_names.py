@@ -33,14 +33,14 @@ def test_every_public_name_is_there(name):
         made, original = getattr(here, public), getattr(theirs, public)
         assert getattr(here, public) is made
         if isinstance(original, type | float | int | str) or original is None:
-            assert made is original or public == "vectorize" and issubclass(made, original)
+            assert made is original or public in ("vectorize", "ndarray") and issubclass(made, original)
         elif callable(original) and public != "test":
             assert made.__name__ == original.__name__ and made.__doc__ == original.__doc__
 
 
 def test_what_has_two_names_is_one_thing():
     assert np.abs is np.absolute and np.conj is np.conjugate and np.linalg.cross is not np.cross
-    assert np.linalg.LinAlgError is numpy.linalg.LinAlgError and np.ndarray is numpy.ndarray and np.emath is numpy.emath and np.ma is numpy.ma
+    assert np.linalg.LinAlgError is numpy.linalg.LinAlgError and np.emath is numpy.emath and np.ma is numpy.ma
 
 
 def test_a_name_that_numpy_has_not():

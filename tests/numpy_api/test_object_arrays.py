@@ -5,6 +5,7 @@ import operator as operators
 
 import numpy as np
 import pytest
+import scipy.special
 
 import tapegrad as tg
 import tapegrad.scipy.integrate
@@ -246,9 +247,10 @@ def test_operators_beside_a_tensor(operator, reflected):
     function = getattr(operators, operator + "_" if operator in ("and", "or") else operator)
     x, u = leaf(P), leaf(np.array([0.4, 1.1, 0.9]))
     if operator in ("and", "or", "xor"):
-        left, right = np.array([x[0], 0.0, x[1]]), u > 0.5
-        found = function(right, left) if not reflected else function(right, joined([x[0], 0.0, x[1]]))
-        assert np.array_equal(np.asarray(found), function(np.asarray(right), np.array([True, False, True])))
+        # NumPy has no bits of floats.
+        for left in (np.array([x[0], 0.0, x[1]]), joined([x[0], 0.0, x[1]])):
+            with pytest.raises(TypeError):
+                function(left, u > 0.5) if reflected else function(u > 0.5, left)
         return
     objects, stacked = np.array([x[0] + 2.0, 1.0, x[1] + 2.0]), joined([x[0] + 2.0, 1.0, x[1] + 2.0])
     found, expected = (function(u, o) if reflected else function(o, u) for o in (objects, stacked))
@@ -587,3 +589,30 @@ def test_other_objects_are_refused():
         plain += t
     with pytest.raises((DtypeError, StructureError)):
         tg.grad(np.sum)(np.array([1, 2], object))
+
+
+REFUSED = [
+    np.exp, np.sqrt, np.log1p, np.tanh, np.rint, np.sinc, np.isnan, np.isfinite, np.std, np.median, np.cov, np.nanmean,
+    np.linalg.inv, np.linalg.det, np.linalg.cholesky, np.linalg.eigvalsh, np.fft.fft, scipy.special.expit, scipy.special.gammaln,
+    lambda a: np.arctan2(a, 1.0), lambda a: np.hypot(a, a), lambda a: np.logaddexp(a, 0.0), lambda a: np.linalg.solve(a, np.ones(2)), lambda a: np.interp(a, [0, 1], [0, 1]),
+    lambda a: a.astype(float), lambda a: a.round(2), lambda a: np.histogram(a), lambda a: np.allclose(a, a), lambda a: np.float64(a[0, 0]),
+    lambda a: np.mean([a[0], a[1]]), lambda a: np.zeros((2, 2)).__setitem__(slice(None), a), lambda a: np.floor(a),
+]  # fmt: skip
+
+
+def test_what_numpy_refuses_says_what_to_write():
+    x = np.array([1.2, 2.5])
+    for function in REFUSED:
+
+        def f(x, function=function):
+            return np.sum(function(np.array([[x[0], 0.1], [0.2, x[1]]])))
+
+        for transformation in (tg.grad, tg.hessian, tg.jacfwd, tg.jit, lambda f: tg.jit(tg.grad(f)), lambda f: lambda x: tg.vmap(f)(x[None])):
+            with pytest.raises(TypeError, match=r"tg\.array\(|tg\.zeros\(") as raised:
+                transformation(f)(x)
+            assert isinstance(raised.value, tg.errors.TapegradError)
+    # What is the user's own stays what it is.
+    for own, kind in ((lambda x: x[0] + (1.0).mean(), AttributeError), (lambda x: {}[x[0].item()], KeyError), (lambda x: x[0] + "a", TypeError)):
+        with pytest.raises(kind) as raised:
+            tg.grad(own)(x)
+        assert not isinstance(raised.value, tg.errors.TapegradError)

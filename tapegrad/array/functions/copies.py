@@ -34,6 +34,9 @@ def clone(x: TensorLike) -> Tensor:
     >>> tg.clone(tg.tensor([1.0, 2.0]))
     tensor([1., 2.])
     """
+    x = lift(x)
+    if x.dtype.char == "?":  # NumPy has no positive truth values
+        return record_nondiff(_cast("?"), (x,), x._v.copy())
     return apply("clone", (x,))
 
 

@@ -18,6 +18,7 @@ from ..record import apply, normalise
 from ..typing import Axis, TensorLike
 from ..views import note_view
 from .arguments import axis_index, axis_tuple, chosen_axes, lift
+from .copies import clone
 
 if TYPE_CHECKING:
     from ..tensor import Tensor
@@ -82,7 +83,7 @@ def ravel(x: TensorLike, order: str = "C") -> Tensor:
         return ravel(transpose(x))
     if type(x._v) is float or x._v.flags.c_contiguous:
         return reshape(x, (-1,))
-    return apply("clone", (reshape(x, (-1,)),))
+    return clone(reshape(x, (-1,)))
 
 
 def flatten(x: TensorLike, start_dim: int = 0, end_dim: int = -1) -> Tensor:

@@ -15,9 +15,10 @@ import numpy as np
 from ...array.differentiable import Differentiable, below
 from ...array.dual import Dual
 from ...array.functions import concatenate, reshape, stack
+from ...array.leaving import clarified
 from ...array.record import follow_forwarding, record_nondiff, tracked
 from ...autograd.tape import Tape
-from ...common.errors import NestingError, StructureError
+from ...common.errors import LeaveTapeError, NestingError, StructureError
 from ...common.host_functions import HostFunction
 from ...common.tree import flatten, leaf_names, unflatten
 from ...program.finish import finish
@@ -271,10 +272,13 @@ class _Recorder:
                 vector = trace.enter(value) if layout.size else value
                 arguments.append(unflatten(layout.structure, layout.unpack(vector)))
         try:
-            carry, result, stops = self.function(*arguments)
-        except NestingError:
+            with clarified:
+                carry, result, stops = self.function(*arguments)
+        except (NestingError, LeaveTapeError):
             if trace.unkept and not self.keeping:
                 raise _Again from None
+            if trace.cannot:
+                raise Unrecordable from None
             raise
         if trace.unkept and not self.keeping:
             raise _Again

@@ -14,11 +14,12 @@ from contextlib import contextmanager
 
 import numpy as np
 
+from ...array.leaving import clarified
 from ...array.record import normalise, tracked
 from ...array.tensor import Tensor
 from ...autograd.recording import captured_message, refuse_captured, refuse_outer
 from ...autograd.tape import Tape
-from ...common.errors import GradientError, NestingError, PathWarning, StructureError
+from ...common.errors import GradientError, LeaveTapeError, NestingError, PathWarning, StructureError
 from ...common.tree import flatten, of_one, unflatten
 from ...common.uninterrupted import remade
 from ...kernel.reasons import NotLowered
@@ -103,7 +104,7 @@ class Running:
         structure, static = key
         start = time.perf_counter()
         enabled = thread_state().enabled
-        with Tape() as tape, enable_grad():
+        with Tape() as tape, enable_grad(), clarified:
             trace = Trace(tape.store, {} if self.apart else self.surroundings.read, any(map(is_reordered, static)))
             trace.keeping = kind.keeping
             args, kwargs = unflatten(structure, with_inputs(leaves, static, inputs, lambda value, _: trace.enter(value)))
@@ -114,7 +115,7 @@ class Running:
             function = self.function if derived is None else derived.function
             try:
                 result = function(*args, **kwargs)
-            except GradientError:
+            except (GradientError, LeaveTapeError):
                 if not (trace.cannot or trace.unkept):
                     raise
             if trace.unkept and not kind.keeping:
@@ -195,7 +196,7 @@ class Running:
                 recording.refuse_captured(self.function)
             return Outcome([normalise(np.array(p.value)) for p in recording.outputs], recording.structure, backward(recording))
         enabled = thread_state().enabled
-        with Tape() as tape, enable_grad():
+        with Tape() as tape, enable_grad(), clarified:
             results, structure = flatten(self.function(*args, **kwargs))
             plain.checked(results, structure, self.function, tape.store, self.has_aux, False, True)
         refuse_outer(tape.store)

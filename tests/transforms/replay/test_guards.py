@@ -115,8 +115,8 @@ def dictkey2(x):
 def hashd(x):
     d = {}
     y = x[0] * 2
-    d[y] = x[1]
-    return d[y] * y
+    d[id(y)] = x[1]
+    return d[id(y)] * y * {True: 2.0, False: x[1]}[y > 1]
 
 
 def view(x):
