@@ -11,15 +11,11 @@ import math
 from functools import cache
 
 from ..rules.lang import Expr, arg
+from ..rules.notation import written
 
-_OPERATORS = {
-    "add": "{} + {}", "sub": "{} - {}", "mul": "{} * {}", "div": "{} / {}", "neg": "-{}",
-    "lt": "{} < {}", "le": "{} <= {}", "gt": "{} > {}", "ge": "{} >= {}", "eq": "{} == {}", "ne": "{} != {}",
-}  # fmt: skip
 #: On floats.  What Python's functions refuse (domain, overflow) raises, and the caller takes the way of arrays.
 _ON_FLOATS = {
-    **_OPERATORS, "and": "({} and {})", "or": "({} or {})", "not": "(not {})", "select": "({1} if {0} else {2})",
-    "isnan": "({0} != {0})", "abs": "abs({})",
+    "select": "({1} if {0} else {2})", "isnan": "({0} != {0})", "abs": "abs({})",
     **{
         name: f"math.{name}" + "({})"
         for name in "exp exp2 expm1 log log2 log10 log1p sqrt cbrt sin cos tan sinh cosh tanh erf lgamma".split()
@@ -40,26 +36,23 @@ class _Unknown(Exception):
     """An operation that has no form on floats."""
 
 
+def _on_floats(op):
+    if op not in _ON_FLOATS:
+        raise _Unknown(op)
+    return _ON_FLOATS[op]
+
+
 def _written(expression, lines, indent):
     """Lines that compute an expression; returns the text that stands for its value."""
     names = {}
 
-    def visit(node):
-        if node.op == "arg":
-            return "z" if node.args[0] == "z" else f"x{node.args[0]}"
-        if node.op == "const":
-            return f"({float(node.args[0])!r})" if math.isfinite(node.args[0]) else f"float({str(node.args[0])!r})"
-        key = node.key()
-        if key not in names:
-            operands = [visit(a) for a in node.args]
-            form = _ON_FLOATS.get(node.op)
-            if form is None:
-                raise _Unknown(node.op)
-            names[key] = f"v{len(lines)}"
-            lines.append(f"{indent}{names[key]} = {form.format(*operands)}")
-        return names[key]
+    def bind(text):
+        if text not in names:
+            names[text] = f"v{len(lines)}"
+            lines.append(f"{indent}{names[text]} = {text}")
+        return names[text]
 
-    return visit(expression)
+    return written(expression, lambda operand: operand if operand == "z" else f"x{operand}", _on_floats, bind)
 
 
 @cache
@@ -70,7 +63,7 @@ def partials_of(row):
 
 
 def _compiled(head, lines, tail):
-    text, scope = "\n".join([head, *lines, tail]), {"math": math}
+    text, scope = "\n".join([head, *lines, tail]), {"math": math, "inf": math.inf, "nan": math.nan}
     exec(compile(text, "<tapegrad rule>", "exec"), scope)
     return scope["rule"]
 

@@ -242,11 +242,12 @@ class Planner(ABC):
         self.demanded(self.sym(done))
         return self.sym(result)
 
-    def by_numpy(self, row, sym, attrs):
-        """The result of a row of one operand by its value in NumPy."""
-        sym = self.ordered(sym.cast("f" if sym.char == "f" else "d"))
-        out = row.shape(sym, **attrs)
-        return self.filled_by(_by_numpy(row, tuple(attrs.items()), (sym.shape, sym.char), out), [sym], *out)
+    def by_numpy(self, row, syms, attrs):
+        """The result of a row by its value in NumPy."""
+        syms = [self.ordered(s if k in row.constants else s.cast("f" if s.char == "f" else "d")) for k, s in enumerate(syms)]
+        out = row.shape(*syms, **attrs)
+        operands = tuple((s.shape, s.char) for s in syms)
+        return self.filled_by(_by_numpy(row, tuple(attrs.items()), operands, out), syms, *out)
 
     def looped(self, row, syms, program):
         """The result of a row that runs a loop (`rules.loops`)."""
@@ -256,8 +257,8 @@ class Planner(ABC):
 class _ByNumpy:
     """A row by its value in NumPy, as a loop; what compiles for that is loaded when its address is asked for."""
 
-    def __init__(self, row, attrs, operand, out):
-        self.row, self.attrs, self.operand, self.out = row, attrs, operand, out
+    def __init__(self, row, attrs, operands, out):
+        self.row, self.attrs, self.operands, self.out = row, attrs, operands, out
 
     @cached_property
     def _called(self):
@@ -265,11 +266,11 @@ class _ByNumpy:
 
         value = partial(self.row.value, **dict(self.attrs))
 
-        def fill(x, result):
-            result[...] = value(x)
+        def fill(*arrays):
+            arrays[-1][...] = value(*arrays[:-1])
             return True
 
-        return Called(fill, self.row.name, [self.operand], self.out)
+        return Called(fill, self.row.name, self.operands, self.out)
 
     def address(self):
         return self._called.address()

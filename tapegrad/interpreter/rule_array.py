@@ -142,6 +142,14 @@ class RuleArray(L.Operators, ABC):
         """The same array, of which the first axis is that of `lanes`, or none is."""
         return self
 
+    def row(self, name, *others, **attrs):
+        """The result of the row `name`, of this and `others`: for rows that the language has no word for."""
+        operands = (self, *others)
+        lanes = lanes_of(operands)
+        if lanes is None:
+            return self._call(name, operands, tuple(attrs.items()))
+        return self.in_lanes([self._seen(None)._call(name, tuple(x.of_lane(k) for x in operands), tuple(attrs.items())) for k in range(lanes)])
+
     # -- products and matrices ---------------------------------------------------------------
     def product(self, other):
         """The matrix product as NumPy computes it: zero times infinity is NaN."""

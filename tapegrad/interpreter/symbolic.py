@@ -81,7 +81,9 @@ class Sym(RuleArray):
         return sym.own() if expr.op in self.plan.eager else sym
 
     def _call(self, name, operands, attrs=(), integer=0, compute=None):
-        return STEPS[name](self.plan, *operands, **BY_NAME[name].keywords(attrs, integer))
+        row = BY_NAME[name]
+        keywords, step = row.keywords(attrs, integer), STEPS.get(name)
+        return self.plan.by_numpy(row, operands, keywords) if step is None else step(self.plan, *operands, **keywords)
 
     def _lift(self, number):
         return number if isinstance(number, Sym) else Sym(self.plan, (), self.char, L.Expr.lift(number))
@@ -174,7 +176,7 @@ def _concatenated(plan, *parts, axis):
     return plan.assemble(parts[-1].char, tuple(shape), [(p, p.shape, None, sum(extents[:k]) * step) for k, p in enumerate(parts)])
 
 
-#: What a planner does for the rows that the language is made of: ``(planner, *operands, **attributes)``.
+#: What a planner does for the rows that the language is made of: ``(planner, *operands, **attributes)``.  NumPy computes any other.
 STEPS = {
     "transpose": _transposed, "reshape": _reshaped, "flip": _flipped, "broadcast_to": _broadcast, "concatenate": _concatenated,
     "as_strided": lambda plan, x, shape, strides, offset: plan.strided(x, shape, strides, offset),
@@ -197,7 +199,6 @@ STEPS = {
     "inv": lambda plan, a: a.solve(a.constant(np.eye(a.shape[-1]))),
     "det": lambda plan, a: plan.matrices("det", a)[0],
     "solve": lambda plan, a, b: plan.matrices("solve", a, b)[0],
-    "fourier": lambda plan, x, **attrs: plan.by_numpy(BY_NAME["fourier"], x, attrs),
     "loop": lambda plan, *syms, program: plan.looped(BY_NAME["loop"], syms, program),
     "loop_pull": lambda plan, *syms, program: plan.looped(BY_NAME["loop_pull"], syms, program),
 }  # fmt: skip

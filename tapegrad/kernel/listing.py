@@ -19,44 +19,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..rules.lang import nodes
+from ..rules.notation import written
 
-_INFIX = {"add": (" + ", 4), "sub": (" - ", 4), "mul": (" * ", 5), "div": (" / ", 5), "lt": (" < ", 3), "le": (" <= ", 3),
-          "gt": (" > ", 3), "ge": (" >= ", 3), "eq": (" == ", 3), "ne": (" != ", 3), "and": (" and ", 2), "or": (" or ", 1)}  # fmt: skip
-_PREFIX = {"neg": ("-", 6), "not": ("not ", 2.5)}
 _LETTERS = {"input": "x", "output": "y", "temporary": "t", "constant": "c"}
 _COUNTERS = "ijklmnopqrs"
-
-
-def expression(expr, name):
-    """An expression in Python's notation; `name` gives the text of an operand."""
-    done = {}
-    for node in nodes(expr):
-        done[id(node)] = _node(node, [done[id(a)] for a in node.args] if node.op not in ("arg", "const") else (), name)
-    return done[id(expr)][0]
-
-
-def _node(node, args, name):
-    """Text and binding strength of a node."""
-    if node.op == "const":
-        return repr(node.args[0]), 9 if node.args[0] >= 0.0 else 6
-    if node.op == "arg":
-        return name(node.args[0]), 9
-    if node.op in _INFIX:
-        sign, strength = _INFIX[node.op]
-        # A comparison of comparisons is not a chain.
-        first = strength + 0.5 * (strength == 3)
-        left, right = _bound(args[0], first), _bound(args[1], strength + 1)
-        return left + sign + right, strength
-    if node.op in _PREFIX:
-        sign, strength = _PREFIX[node.op]
-        return sign + _bound(args[0], strength), strength
-    return f"{node.op}({', '.join(text for text, _ in args)})", 9
-
-
-def _bound(arg, strength):
-    text, own = arg
-    return text if own >= strength else f"({text})"
 
 
 class _Listing:
@@ -116,7 +82,7 @@ class _Listing:
 
     def Let(self, let, depth):
         kind = "" if let.char == "d" else f": {np.dtype(let.char)}"
-        self.line(depth, f"{self.value(let)}{kind} = {expression(let.expr, self.value)}")
+        self.line(depth, f"{self.value(let)}{kind} = {written(let.expr, self.value)}")
 
     def Store(self, store, depth):
         self.line(depth, f"{self.buffer(store.buffer)}[{self.index(store.index)}] = {self.value(store.value)}")

@@ -2,14 +2,14 @@
 
 Instructions share a *template* (see `kernel.expand.scalars`) if they share the row, which
 operands need an adjoint and which is the inline constant.  The partial derivatives of the
-row, traced once with symbolic operands, say what the template is.  What depends on the inline
+row, traced once with symbolic operands and computed on `terms.Term`, say what the template is.  What depends on the inline
 constant alone is computed for all instructions at once, with NumPy; where a rule chooses by
 it (``select(y == 0, ...)`` in the derivative of ``x ** y``) the instructions are divided by the
 outcome, and each part has a template of its own.  The adjoint of ``z = sin(x)``, whose partial is ``cos(x)``::
 
-    instructions     5: cos 0             the cosine of the operand
-                     6: multiply 3, 5     times the adjoint of z
-    contributions    (0, 6, +)            is added to the adjoint of operand 0
+    instructions     6: cos 1             the cosine of the operand
+                     7: multiply 4, 6     times the adjoint of z
+    contributions    (0, 7, +)            is added to the adjoint of operand 0
 
 A choice that depends on values becomes the rows of `rules.predicates`.
 """
@@ -20,23 +20,19 @@ from functools import cache
 
 import numpy as np
 
-from ..array.recorded import ROW_OF, value_function
-from ..common.errors import require
-from ..rules import BY_NAME, by_opcode
+from ..array.recorded import value_function
+from ..common.errors import InternalError
+from ..rules import by_opcode
 from ..rules import lang as L
 from ..tape.layout import FIRST_ARRAY, SCALAR_LEAF
 from .reasons import NotLowered
+from .terms import Term, choice
 
-#: Operands of a template's instructions.
-CONSTANT, X, Y, Z, W, V, FIRST = -1, 0, 1, 2, 3, 4, 5
+#: Operands of a template's instructions; 0 is the constant.
+X, Y, Z, W, V, FIRST = 1, 2, 3, 4, 5, 6
 _LEAVES = {"x": X, "y": Y, "z": Z}
 #: What makes a pattern: the operands that need an adjoint or have a tangent, and the one that is the inline constant.
 WANT_X, WANT_Y, FIXED_X, FIXED_Y = 1, 2, 4, 8
-#: Comparison -> row that gives it as a number, and whether its operands are swapped.
-COMPARISONS = {
-    "lt": ("is_less", False), "gt": ("is_less", True), "le": ("is_less_equal", False), "ge": ("is_less_equal", True),
-    "eq": ("is_equal", False),
-}  # fmt: skip
 
 
 class Undecided(Exception):
@@ -46,23 +42,24 @@ class Undecided(Exception):
         self.condition = condition
 
 
-def choice(condition, yes, no, emit):
-    """Instructions, by `emit`, of one of two values; of these None is zero."""
-    parts = [emit(row, condition, value) for row, value in (("if_true", yes), ("if_false", no)) if value is not None]
-    return None if not parts else parts[0] if len(parts) == 1 else emit("add", *parts)
+class _Operand(Term):
+    """A number of a template; what is known of it may be an expression of the inline constant."""
 
+    __slots__ = ()
 
-def condition(name, args, emit, one):
-    """Instructions, by `emit`, of a condition, as a number that is 1 or 0; None if `name` is no condition.  `one` is the number 1."""
-    if name in COMPARISONS:
-        row, swapped = COMPARISONS[name]
-        return emit(row, *(args[::-1] if swapped else args))
-    if name == "ne" or name == "not":
-        return emit("subtract", one, condition("eq", args, emit, one) if name == "ne" else args[0])
-    if name == "or":
-        return emit("add", args[0], emit("if_false", *args))
-    row = {"and": "multiply", "isnan": "is_nan"}.get(name)
-    return None if row is None else emit(row, *args)
+    def _folded(self, name, args):
+        number = L.simplify(name, tuple(L.Expr.lift(a.number) for a in args))
+        return self._known(self.writer.decide(number) if number.is_bool else number)
+
+    def _apply(self, name, *args):
+        exponent = args[1].number if name == "pow" and isinstance(args[1], Term) else None
+        if isinstance(exponent, L.Expr):
+            args = args[0], next((self._known(n) for n in (2.0, 1.0) if self.writer.decide(L.eq(exponent, n))), args[1])
+        return super()._apply(name, *args)
+
+    def _known(self, number):
+        is_number = isinstance(number, L.Expr) and number.is_const
+        return _Operand(self.writer, 0, (), "d", float(number.args[0]) if is_number else number)
 
 
 class Template:
@@ -77,79 +74,59 @@ class Template:
     forward : bool
         Whether partials multiply the tangents of their operands (W of the first, V of the
         second), not the adjoint W of the result.
+    again : bool
+        As of `Writer`.
 
     Attributes
     ----------
-    instructions : list of (int, int, int, Expr or None)
+    instructions : list of (int, int, int, Expr or float)
         Opcode, operands, constant.
     contributions : list of (int, int, int)
         Operand, value, sign.
     """
 
-    def __init__(self, row, pattern, decisions, forward, absolute):
-        self.row, self.decisions, self.absolute = row, dict(decisions), absolute
+    def __init__(self, row, pattern, decisions, forward, again):
+        self.row, self.decisions, self.again = row, dict(decisions), again
         self.instructions, self.contributions = [], []
-        self._known = {}
+        self._made = {}
         for operand, partial in _partials(row, pattern):
             if pattern & (WANT_X, WANT_Y)[operand]:
-                self._factor = V if forward and operand else W
+                self._factor = self._leaf(V if forward and operand else W)
                 product = self.product(L.Expr.lift(partial))
                 if product is not None:
-                    self.contributions.append((operand, *product))
+                    self.contributions.append((operand, product[0].slot, product[1]))
 
-    # -- instructions ---------------------------------------------------------
-    def emit(self, name, *operands):
-        """The instruction of row `name`; operands are numbers of values or expressions of the constant."""
-        refs = [o if isinstance(o, int) else CONSTANT for o in operands]
-        constants = [o for o in operands if not isinstance(o, int)]
-        require(len(constants) < 2 and len(refs) > len(constants), f"the rule of {self.row.name} calls {name} with constants only")
-        constant = constants[0] if constants else None
-        key = (name, *refs, None if constant is None else constant.key())
-        if key not in self._known:
-            self._known[key] = FIRST + len(self.instructions)
-            left, right = refs if len(refs) == 2 else (refs[0], CONSTANT)
-            self.instructions.append((BY_NAME[name].opcode, left, right, constant))
-        return self._known[key]
+    # -- what a writer does for terms ---------------------------------------------
+    def scalar(self, row, left, right, constant):
+        """An instruction; returns its number."""
+        key = row.opcode, left, right, constant.key() if isinstance(constant, L.Expr) else float(constant).hex()
+        if key not in self._made:
+            self._made[key] = FIRST + len(self.instructions)
+            self.instructions.append((row.opcode, left, right, constant))
+        return self._made[key]
 
-    def value(self, expr):
-        """`expr` as the number of a value, or as an expression of the constant; conditions are 1 or 0."""
-        if expr.op == "arg" and expr.args[0] in _LEAVES:
-            return _LEAVES[expr.args[0]]
-        if expr.op == "select":
-            chosen, *values = expr.args
-            chosen = self.value(chosen)
-            if isinstance(chosen, L.Expr):
-                return self.value(values[0 if chosen.args[0] else 1])
-            values = [None if v.is_const and v.args[0] == 0.0 else self.value(v) for v in values]
-            result = choice(chosen, *values, self.emit)
-            return L.Expr.lift(0.0) if result is None else result
-        if set(expr.leaves()) <= {"c"}:
-            return L.Expr.lift(float(self.decide(expr))) if expr.is_bool else expr
-        name = "mul" if expr.op == "mul0" and not self.absolute else expr.op
-        args = [self.value(a) for a in expr.args]
-        if all(isinstance(a, L.Expr) for a in args):
-            return self.value(L.simplify(name, tuple(args)))
-        if name in ("and", "or") and any(isinstance(a, L.Expr) for a in args):
-            # One of the two is known.
-            known, other = args if isinstance(args[0], L.Expr) else args[::-1]
-            return other if (known.args[0] == 1.0) == (name == "and") else known
-        if expr.is_bool:
-            return condition(name, args, self.emit, L.Expr.lift(1.0))
-        if name == "pow" and isinstance(args[1], L.Expr):
-            if self.decide(L.eq(args[1], 2.0)):
-                return self.emit("multiply", args[0], args[0])
-            if self.decide(L.eq(args[1], 1.0)):
-                return args[0]
-        row = BY_NAME.get(ROW_OF.get(name, name))
-        if row is None or self.absolute and name in L.COMPILED:
-            raise NotLowered(f"the derivative of {self.row.name} needs {name}, which has no {'derivative of its own' if row else 'row'}")
-        return self.emit(row.name, *args)
+    def fixed(self, number):
+        raise InternalError(f"the rule of {self.row.name} calls a row with constants only")
 
     def decide(self, condition):
-        """The truth of a condition on the constant."""
+        """The truth of a condition on the constant, as a number."""
         if condition.key() not in self.decisions:
             raise Undecided(condition)
-        return self.decisions[condition.key()]
+        return float(self.decisions[condition.key()])
+
+    def _leaf(self, slot):
+        return _Operand(self, slot, (), "d")
+
+    def value(self, expr):
+        """The number that an expression gives; of a choice that is made, one side."""
+        if expr.op == "arg" and expr.args[0] in _LEAVES:
+            return self._leaf(_LEAVES[expr.args[0]])
+        if expr.op in ("arg", "const"):
+            return self._leaf(0)._known(expr)
+        first = self.value(expr.args[0])
+        if expr.op == "select" and first.number is not None:
+            return self.value(expr.args[1 if first.number else 2])
+        return first._apply(expr.op, first, *map(self.value, expr.args[1:]))
 
     # -- products with the adjoint ------------------------------------------------
     def product(self, partial):
@@ -160,23 +137,21 @@ class Template:
         if _piecewise(partial):
             chosen, yes, no = partial.args
             chosen = self.value(chosen)
-            if isinstance(chosen, L.Expr):
-                product = self.product(yes if chosen.args[0] else no)
+            if chosen.number is not None:
+                product = self.product(yes if chosen.number else no)
                 return product and (product[0], sign * product[1])
-            value = choice(chosen, self._signed(self.product(yes)), self._signed(self.product(no)), self.emit)
+            value = choice(chosen, self._signed(self.product(yes)), self._signed(self.product(no)), self._factor._instruction)
             return None if value is None else (value, sign)
         factor = self.value(partial)
-        if isinstance(factor, L.Expr) and factor.is_const and factor.args[0] in (0.0, 1.0, -1.0):
-            number = factor.args[0]
-            return (self._factor, sign if number > 0 else -sign) if number else None
-        plain = not self.absolute or isinstance(factor, L.Expr) and factor.is_const and np.isfinite(factor.args[0])
-        return self.emit("multiply" if plain else "absolute_product", self._factor, factor), sign
+        if factor.number in (0.0, 1.0, -1.0):
+            return (self._factor, sign if factor.number > 0 else -sign) if factor.number else None
+        return self._factor._apply("mul0", self._factor, factor), sign
 
     def _signed(self, product):
         if product is None:
             return None
         value, sign = product
-        return value if sign > 0 else self.emit("negative", value)
+        return value if sign > 0 else -value
 
 
 def _piecewise(expr):
@@ -194,9 +169,9 @@ def _partials(row, pattern):
 
 
 @cache
-def template(row, pattern, decisions, forward, absolute):
+def template(row, pattern, decisions, forward, again):
     """The template, made once; raises `Undecided`."""
-    return Template(row, pattern, decisions, forward, absolute)
+    return Template(row, pattern, decisions, forward, again)
 
 
 def evaluate(expr, constants):
@@ -239,7 +214,7 @@ class Plan:
     """
 
     def __init__(self, tape, writer, forward):
-        self.tape, self.constants, self.forward, self.absolute = tape, writer.constants, forward, writer.again
+        self.tape, self.constants, self.forward, self.again = tape, writer.constants, forward, writer.again
         ops, active = writer.ops[: writer.first], tape.active
         self.template = np.full(len(ops), -1, np.int32)
         self.pools = np.zeros(len(ops), np.int64)
@@ -258,7 +233,7 @@ class Plan:
         if row.arity < 2 or row.name == "where":
             pattern &= WANT_X | WANT_Y
         try:
-            row_template = template(row, pattern, decisions, self.forward, self.absolute)
+            row_template = template(row, pattern, decisions, self.forward, self.again)
         except Undecided as needed:
             outcome = np.broadcast_to(evaluate(needed.condition, self.constants[slots]), slots.shape).astype(bool)
             for truth in (True, False):
@@ -267,10 +242,10 @@ class Plan:
                     self._group(row, pattern, part, (*decisions, (needed.condition.key(), truth)))
             return
         except NotLowered as reason:
-            raise NotLowered(reason.what, self.tape.place(int(slots[0]))) from None
+            raise NotLowered(f"{row.name}: {reason.what}", self.tape.place(int(slots[0]))) from None
         self.template[slots] = len(self._templates)
         self._templates.append(row_template)
-        own = [c for *_, c in row_template.instructions if c is not None and not c.is_const]
+        own = [c for *_, c in row_template.instructions if isinstance(c, L.Expr)]
         if own:
             constants = self.constants[slots]
             values = [np.broadcast_to(evaluate(c, constants), constants.shape) for c in own]
@@ -283,9 +258,9 @@ class Plan:
         for template in self._templates:
             offset = 0
             for opcode, left, right, constant in template.instructions:
-                own = constant is not None and not constant.is_const
+                own = isinstance(constant, L.Expr)
                 rows.append((opcode, left, right, offset if own else -1))
-                literals.append(0.0 if constant is None or own else constant.args[0])
+                literals.append(0.0 if own else constant)
                 offset += own
             contributions += template.contributions
             starts.append(len(rows))

@@ -18,7 +18,32 @@ from ..rules import lang as L
 from ..rules.shapes import promoted
 from ..tape.meta import SCALAR, c_strides
 from .reasons import NotLowered
-from .templates import choice, condition
+
+#: Comparison -> row that gives it as a number, and whether its operands are swapped.
+COMPARISONS = {
+    "lt": ("is_less", False), "gt": ("is_less", True), "le": ("is_less_equal", False), "ge": ("is_less_equal", True),
+    "eq": ("is_equal", False),
+}  # fmt: skip
+
+
+def choice(condition, yes, no, emit):
+    """Instructions, by `emit`, of one of two values; of these None is zero."""
+    parts = [emit(row, condition, value) for row, value in (("if_true", yes), ("if_false", no)) if value is not None]
+    return None if not parts else parts[0] if len(parts) == 1 else emit("add", *parts)
+
+
+def condition(name, args, emit, one):
+    """Instructions, by `emit`, of a condition, as a number that is 1 or 0; None if `name` is no condition.  `one` is the number 1."""
+    if name in COMPARISONS:
+        row, swapped = COMPARISONS[name]
+        return emit(row, *(args[::-1] if swapped else args))
+    if name == "ne" or name == "not":
+        return emit("subtract", one, condition("eq", args, emit, one) if name == "ne" else args[0])
+    if name == "or":
+        return emit("add", args[0], emit("if_false", *args))
+    row = {"and": "multiply", "isnan": "is_nan"}.get(name)
+    return None if row is None else emit(row, *args)
+
 
 
 class Term(RuleArray):
@@ -32,8 +57,8 @@ class Term(RuleArray):
     shape : tuple of int
     char : str
         dtype character.
-    number : float, optional
-        The value of every element, if it is a known number.
+    number : float or Expr, optional
+        The value of every element, if it is a known number; in a template, an expression of the inline constant.
     like : str, optional
         Of a condition: the dtype of what it compared.
     """
@@ -106,21 +131,25 @@ class Term(RuleArray):
     # -- element-wise ---------------------------------------------------------------
     def _apply(self, name, *args):
         args = [self._lift(a) for a in args]
-        if name == "mul0" and (not self.writer.again or any(a.number is not None and 0.0 < abs(a.number) < np.inf for a in args)):
+        if name == "mul0" and (not self.writer.again or any(isinstance(a.number, float) and 0.0 < abs(a.number) < np.inf for a in args)):
             name = "mul"
-        if all(a.number is not None for a in args):
-            shape, char = _shape(args), _result(args)
-            with np.errstate(all="ignore"):
-                return self._number(value_function(name)(*[np.dtype(char).type(a.number) for a in args]), shape, char)
-        simple = _simple(name, args)
-        if simple is not None:
-            return simple
         if name == "select" and args[0].number is not None:
             shape, char = _shape(args), _result(args[1:])
             return args[1 if args[0].number else 2].cast(char).broadcast_to(shape)
+        if all(a.number is not None for a in args):
+            return self._folded(name, args)
+        simple = _simple(name, args)
+        if simple is not None:
+            return simple
         if all(a.is_scalar for a in args) and (len(args) < 3 or name == "select"):
             return self._scalar(name, args)
         return self._array(name, args)
+
+    def _folded(self, name, args):
+        """An operation on known numbers."""
+        shape, char = _shape(args), _result(args)
+        with np.errstate(all="ignore"):
+            return self._number(value_function(name)(*[np.dtype(char).type(a.number) for a in args]), shape, char)
 
     def _scalar(self, name, args):
         """A scalar instruction, or two where there is a choice; conditions are 1 or 0."""
@@ -188,6 +217,10 @@ def _simple(name, args):
         return args[0]
     elif name == "pow" and args[1].number in (1.0, 2.0) and _decides(*args):
         return args[0] if args[1].number == 1.0 else args[0] * args[0]
+    elif name in ("and", "or"):
+        for one, other in (args, args[::-1]):
+            if one.number is not None and one.is_scalar and other.is_scalar:
+                return other if (one.number == 1.0) == (name == "and") else one
     return None
 
 

@@ -3,8 +3,8 @@
 import numpy as np
 
 from tapegrad.kernel import ir
-from tapegrad.kernel.listing import expression
 from tapegrad.rules import lang as L
+from tapegrad.rules.notation import written
 from tests.kernel.programs import Writer, a, at, constant, rosenbrock, temporary
 
 
@@ -73,11 +73,11 @@ def test_expressions_keep_their_order_of_operations():
         "-(x + y)": -(x + y), "-x * y": -x * y,
         "select(x < 1.0 or not y > 2.0, exp(x), -1.5)": L.select((x < 1.0) | ~(y > 2.0), L.exp(x), -1.5),
     }  # fmt: skip
-    assert {text: expression(expr, str) for text, expr in cases.items()} == {text: text for text in cases}
+    assert {text: written(expr, str) for text, expr in cases.items()} == {text: text for text in cases}
 
 
 def test_an_expression_may_be_deep():
     expr = L.arg(0)
     for _ in range(2000):
         expr = L.sin(expr) * L.arg(1) + 1.0
-    assert expression(expr, lambda k: f"a{k}").count("sin(") == 2000
+    assert written(expr, lambda k: f"a{k}").count("sin(") == 2000

@@ -7,11 +7,11 @@ adjoints; ``word[l, i]`` is the slot of tangent or adjoint l of slot i, 0 if the
 
 A template is a few instructions over these operands::
 
-    0, 1, 2        x, y, z: operands and result of the forward instruction
-    3              its adjoint; or the tangent of x
-    4              the tangent of y
-    5 + k          the template's k-th instruction
-    -1             none: the constant stands in
+    0              none: the constant stands in
+    1, 2, 3        x, y, z: operands and result of the forward instruction
+    4              its adjoint; or the tangent of x
+    5              the tangent of y
+    6 + k          the template's k-th instruction
 
 and contributions ``(operand 0 or 1, value, sign)``, added in order.
 """
@@ -48,20 +48,20 @@ def derive(
             for k in range(starts[t], starts[t + 1]):
                 for side in range(2):
                     ref = instructions[k, 1 + side]
-                    if ref < 0:
+                    if ref == 0:
                         slot = 0
-                    elif ref == 0:
-                        slot = lefts[i]
                     elif ref == 1:
-                        slot = rights[i]
+                        slot = lefts[i]
                     elif ref == 2:
-                        slot = i
+                        slot = rights[i]
                     elif ref == 3:
-                        slot = w
+                        slot = i
                     elif ref == 4:
+                        slot = w
+                    elif ref == 5:
                         slot = v
                     else:
-                        slot = base + ref - 5
+                        slot = base + ref - 6
                     if side == 0:
                         lefts[count] = slot
                     else:
@@ -78,7 +78,7 @@ def derive(
                     continue
                 target = i if forward else lefts[i] if left else rights[i]
                 ref = contributions[k, 1]
-                value = w if ref == 3 else v if ref == 4 else base + ref - 5
+                value = w if ref == 4 else v if ref == 5 else base + ref - 6
                 positive = contributions[k, 2] > 0
                 before = word[lane, target]
                 if before == 0 and positive:

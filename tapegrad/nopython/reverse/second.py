@@ -6,8 +6,6 @@ are products of the Hessian.
 
 from __future__ import annotations
 
-import math
-
 import numba
 import numpy as np
 from numba.extending import intrinsic
@@ -15,14 +13,12 @@ from numba.extending import intrinsic
 from ...codegen.library import COMPOSED
 from ...codegen.numba_inside import INNER, call_of, emit_call
 from ...common.errors import UnsupportedInNumbaError
+from ...rules.lang import Expr
+from ...rules.notation import written
 from ..scalars import FUNCTIONS, UFUNCS, absolute_product, plain, splat
 from ..types import DualType, build, parts
 
-_FORMS = {
-    "add": "({} + {})", "sub": "({} - {})", "mul": "({} * {})", "div": "({} / {})", "neg": "(-{})", "pow": "({} ** {})", "abs": "abs({})",
-    "lt": "({} < {})", "le": "({} <= {})", "gt": "({} > {})", "ge": "({} >= {})", "eq": "({} == {})", "ne": "({} != {})",
-    "and": "({} and {})", "or": "({} or {})", "not": "(not {})", "select": "({1} if {0} else {2})",
-}  # fmt: skip
+_FORMS = {"pow": "(({}) ** ({}))", "abs": "abs({})", "select": "({1} if {0} else {2})"}
 _NAMED = {row: function for function, row in (UFUNCS | FUNCTIONS).items()} | {"isnan": np.isnan}
 
 
@@ -41,26 +37,30 @@ def times(typingctx, a, b):
     return dual(dual, dual), emit
 
 
+def _expanded(expr):
+    """An expression without operations that are made of others."""
+    if expr.op in ("arg", "const"):
+        return expr
+    args = [_expanded(operand) for operand in expr.args]
+    return _expanded(COMPOSED[expr.op](*args)) if expr.op in COMPOSED else Expr(expr.op, tuple(args))
+
+
 def _text(expr, leaves, scope):
     """An expression of the rules' language as text."""
-    if expr.op == "arg":
-        return f"x{leaves.index(expr.args[0])}"
-    if expr.op == "const":
-        return repr(float(expr.args[0])) if math.isfinite(expr.args[0]) else f"np.{expr.args[0]}".replace("np.-", "-np.")
-    if expr.op in COMPOSED:
-        return _text(COMPOSED[expr.op](*expr.args), leaves, scope)
-    operands = [_text(operand, leaves, scope) for operand in expr.args]
-    if expr.op in _FORMS:
-        return _FORMS[expr.op].format(*operands)
-    if expr.op not in _NAMED:
-        raise UnsupportedInNumbaError(f"a second derivative needs {expr.op}, which compiled code does not have for dual numbers; use tg.hvp.")
-    scope[expr.op] = _NAMED[expr.op]
-    return f"{expr.op}({', '.join(operands)})"
+
+    def spelled(op):
+        if op in _NAMED:
+            scope[op] = _NAMED[op]
+        elif op not in _FORMS:
+            raise UnsupportedInNumbaError(f"a second derivative needs {op}, which compiled code does not have for dual numbers; use tg.hvp.")
+        return _FORMS.get(op)
+
+    return written(_expanded(expr), lambda operand: f"x{leaves.index(operand)}", spelled)
 
 
 def contribution_text(expr, leaves, accumulates):
     """Text and names of `runtime.contribution` for dual numbers."""
-    scope = {"np": np, "times": times}
+    scope = {"inf": np.inf, "nan": np.nan, "times": times}
     product = f"w * {_text(expr, leaves, scope)}" if plain(expr) else f"times(w, {_text(expr, leaves, scope)})"
     names = [*(["total"] if accumulates else []), "w", *[f"x{k}" for k in range(len(leaves))]]
     return f"def dual({', '.join(names)}):\n    return {'total + ' if accumulates else ''}{product}\n", scope
