@@ -10,7 +10,6 @@ from __future__ import annotations
 import numpy as np
 
 from ..array.differentiable import Differentiable
-from ..array.differentiable import Differentiable
 from ..array.record import follow_forwarding, normalise, plain
 from ..common.errors import ClearedTapeError
 from ..common.observers import RemovableHandle

@@ -39,7 +39,6 @@ from .reading import Stretch
 from .recording import check_result, refuse_complex
 from .tangents import push
 
-
 _EVALUATIONS = threading.local()
 
 

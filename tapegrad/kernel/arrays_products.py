@@ -16,7 +16,6 @@ from ..interpreter import program as P
 from ..interpreter.planner import call_words
 from ..interpreter.python_calls import Called
 from ..program.stream import Host
-from ..rules import lang as L
 from . import ir
 from .arrays_views import moved
 from .reasons import NotLowered

@@ -1,0 +1,115 @@
+"""Paths that replays meet and the recording did not, in derivatives of any order: beside the same loops in Python."""
+
+import numpy as np
+import pytest
+
+import tapegrad as tg
+from tapegrad.common.errors import GradientError
+from tapegrad.transforms.loops.loop import Loop
+from tests.transforms.loops import plainly
+
+DATA, ROWS, V = np.array([0.7, -0.4, 0.9]), np.array([[0.3, -0.2], [0.8, 0.5]]), np.array([0.3, -1.0, 0.5])
+#: On one path at the first point, on the other one at the second, on both at the others.
+POINTS = np.array([[3.0, 1.4, 1.2], [0.2, 0.1, 0.3], [0.9, -0.7, 0.4], [-2.0, 0.3, 0.8], [3.0, 1.4, 1.2]])
+
+
+def piece(z, q):
+    return z * z * q if abs(z) < 1.0 else 2.0 * np.log(abs(z)) * q + np.sin(z)
+
+
+def vmap(ops, f, rows):
+    return tg.vmap(f)(rows) if ops is tg else np.stack([f(row) for row in rows])
+
+
+def with_results(ops, x):
+    c, ys = ops.scan(lambda c, v: (c * 0.9 + v * x[1], piece(c * x[0], x[2] + v)), x[0], DATA)
+    return c * np.sum(ys * ys)
+
+
+def nested(ops, x):
+    def inner(c, v):
+        return ops.scan(lambda e, w: (piece(e * w + v, x[2]), None), c, DATA[:2])[0]
+
+    return ops.scan(lambda c, v: (inner(c, v) * x[1], None), x[0], DATA)[0]
+
+
+FORMS = {
+    "scan": lambda ops, x: ops.scan(lambda c, v: (piece(c * v + x[1], x[2] + c), None), x[0], DATA)[0],
+    "with_results": with_results,
+    "map": lambda ops, x: np.sum(ops.map(lambda v: piece(v * x[0], x[1]) * x[2], DATA)),
+    "fori": lambda ops, x: ops.fori_loop(0, 3, lambda i, c: piece(c + 0.1 * i, x[1]) + x[2] * c, x[0]),
+    "while": lambda ops, x: (
+        x[0] * ops.while_loop(lambda s: s[0] < 3.0, lambda s: (s[0] + 1.0, piece(s[1], x[1]) + x[2] * s[1]), (0.0, x[0]))[1]
+    ),
+    "vmap": lambda ops, x: np.sum(vmap(ops, lambda r: piece(np.sum(r * x[0]) + x[1], x[2]) * np.sum(r * r), ROWS)),
+    "cond": lambda ops, x: x[1] * ops.cond(x[0] > 0.3, lambda z: piece(z, x[1]), lambda z: piece(z * 0.5, x[2]), x[0]),
+    "nested": nested,
+    "in_a_choice": lambda ops, x: ops.cond(
+        x[1] > -5.0, lambda z: FORMS["with_results"](ops, np.stack([z, x[1], x[2]])), lambda z: z * x[1], x[0]
+    ),
+}
+DERIVATIVES = {
+    "hessian": tg.hessian,
+    "jacrev of grad": lambda f: tg.jacrev(tg.grad(f)),
+    "jacfwd of grad": lambda f: tg.jacfwd(tg.grad(f)),
+    "jacrev of jacrev": lambda f: tg.jacrev(tg.jacrev(lambda x: np.stack([f(x), f(x) ** 2]))),
+    "third": lambda f: tg.jacrev(tg.jacrev(tg.grad(f))),
+    "third forward": lambda f: tg.jacfwd(tg.hessian(f)),
+    "diagonal": tg.hessian_diag,
+    "laplacian": tg.laplacian,
+    "hvp": lambda f: lambda x: tg.hvp(f)(x, V),
+    "penalty": lambda f: tg.grad(lambda x: np.sum(tg.grad(f)(x) ** 2)),
+    "vjp of grad": lambda f: lambda x: tg.vjp(tg.grad(f), x)[1](V),
+    "vmap of hessian": lambda f: lambda x: tg.vmap(tg.hessian(f))(np.stack([x, 0.5 * x])),
+}
+QUICK = {("scan", "hessian"), ("map", "penalty"), ("vmap", "laplacian"), ("while", "jacrev of grad")}
+
+
+def compare(form, name, kernel):
+    derivative = DERIVATIVES[name]
+    replayed = tg.jit(derivative(lambda x: FORMS[form](tg, x)), kernel=kernel)
+    for point in POINTS:
+        want = derivative(lambda x: FORMS[form](plainly, x))(point)
+        np.testing.assert_allclose(
+            replayed(point), want, rtol=1e-9, atol=1e-9 * np.abs(want).max(), err_msg=str((form, name, point))
+        )
+
+
+def test_a_path_met_in_a_replay():
+    for form, name in sorted(QUICK):
+        compare(form, name, "never" if form in ("scan", "vmap") else "auto")
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("kernel", ["auto", "never", "always"])
+@pytest.mark.parametrize("form", FORMS)
+def test_paths_met_in_replays_of_every_derivative(form, kernel):
+    for name in DERIVATIVES:
+        compare(form, name, kernel)
+
+
+@pytest.mark.parametrize("chunk", [3, 17])
+def test_sums_over_data(chunk):
+    rows = np.random.default_rng(2).normal(size=(17, 2)) * 2
+
+    def total(ops):
+        return lambda t, rows: np.sum(vmap(ops, lambda r: piece(r[0] * t[0] + r[1] * t[1], t[1]), rows))
+
+    summed = tg.sum_over(total(tg), rows, chunk=chunk)
+    for point in np.array([[500.0, 300.0], [0.1, 0.2], [1.5, -0.3]]):
+        np.testing.assert_allclose(tg.hessian(summed)(point), tg.hessian(lambda t: total(plainly)(t, rows))(point), rtol=1e-9)
+
+
+def test_every_status_but_a_good_one_is_raised(monkeypatch):
+    """Where compiled code of a derivative finds no path, or fails otherwise, nothing is computed from what it has left."""
+
+    def loss(x):
+        return tg.scan(lambda c, v: (piece(c * v + x[1], x[2] + c), None), x[0], DATA)[0]
+
+    hessian = tg.jit(tg.hessian(loss), kernel="never")
+    hessian(POINTS[0])
+    prepared = Loop.prepared
+    # As if a table were stale: the loops of tangents are not told of the new path.
+    monkeypatch.setattr(Loop, "prepared", lambda self, *how, **more: prepared(self, *how, **more) if self.of is None else None)
+    with pytest.raises(GradientError, match="takes a path there that was not recorded"):
+        hessian(POINTS[1])
