@@ -381,7 +381,7 @@ class _ValueAndGrad(Transformed[Any]):
 def _made_via(via, kind, fun, argnums, has_aux):
     if via == "record":
         return kind(fun, argnums, has_aux)
-    if via != "numba" or has_aux or kind is _ConjugateGrad:
+    if via != "numba" or has_aux or issubclass(kind, _ConjugateValueAndGrad):
         raise OptionError(f'via={via!r}: it is "record" or "numba", and "numba" is for functions that return one real number, without has_aux')
     return by_numba(fun, argnums, kind._has_value)
 
@@ -399,12 +399,16 @@ class _ElementwiseGrad(_Grad):
         return super()._picked(value, gradient)
 
 
-class _ConjugateGrad(_Grad):
+class _ConjugateValueAndGrad(_ValueAndGrad):
     def _planned(self, kept, structure):
         return None
 
     def _picked(self, value, gradient):
         return super()._picked(value, conjugated(gradient))
+
+
+class _ConjugateGrad(_ConjugateValueAndGrad, _Grad):
+    pass
 
 
 @overload
@@ -429,11 +433,12 @@ def value_and_grad(
 ) -> Transformed[tuple[tuple[float, Any], X]]: ...
 @overload
 def value_and_grad(
-    fun: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False, *, argnum: Argnums | None = None, via: Via = "record"
+    fun: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False, *, argnum: Argnums | None = None,
+    conjugate: bool = False, via: Via = "record",
 ) -> Transformed[tuple[Any, Any]]: ...  # fmt: skip
 def value_and_grad(
     fun: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False, *, argnum: Argnums | None = None,
-    kernel: None = None, via: Via = "record",
+    kernel: None = None, conjugate: bool = False, via: Via = "record",
 ) -> Transformed[Any]:  # fmt: skip
     """The value of a scalar function together with its gradient.
 
@@ -449,6 +454,8 @@ def value_and_grad(
         Whether `fun` returns a pair of which only the first part is differentiated.
     kernel : None
         An option of `jit`; here it is refused.
+    conjugate : bool
+        Of complex arguments the conjugate of the gradient ``dL/dRe + i dL/dIm``, as in JAX and HIPS autograd.
     via : {"record", "numba"}
         ``"numba"``: `fun` is compiled by Numba and differentiated from its source, loops and all, with no recording, as by
         `njit_value_and_grad`.  It takes what that takes: numbers, arrays, tuples.
@@ -478,7 +485,7 @@ def value_and_grad(
     >>> g(np.array([1.0, 2.0]))
     (5.0, array([2., 4.]))
     """
-    return _made_via(via, _ValueAndGrad, fun, chosen(argnums, argnum, kernel), has_aux)
+    return _made_via(via, _ConjugateValueAndGrad if conjugate else _ValueAndGrad, fun, chosen(argnums, argnum, kernel), has_aux)
 
 
 @overload
@@ -514,10 +521,8 @@ def grad(
 
     Parameters
     ----------
-    fun, argnums, has_aux, argnum, kernel, via
+    fun, argnums, has_aux, argnum, kernel, conjugate, via
         As of `value_and_grad`.
-    conjugate : bool
-        Of complex arguments the conjugate of the gradient ``dL/dRe + i dL/dIm``, as in JAX and HIPS autograd.
     holomorphic : bool
         `fun` returns a complex number, and is holomorphic: its complex derivative.
 
