@@ -48,9 +48,9 @@ class Extras:
     """What few tensors have: gradient, hooks, where it was changed in place (`changed`), the
     tensor whose memory it shares (`source`) and the leaves made of its memory (`leaves`), the tensor that it is a
     view of (`made`) and its own `views` (`tapegrad.array.views`); whether it was the variable of a derivative inside of another
-    one that is done (`past`)."""
+    one that is done (`past`), and whether a tape watches its memory (`kept`)."""
 
-    __slots__ = ("grad", "hooks", "changed", "source", "leaves", "made", "views", "past")
+    __slots__ = ("grad", "hooks", "changed", "source", "leaves", "made", "views", "past", "kept")
 
     def __init__(self):
         self.grad = None
@@ -60,7 +60,7 @@ class Extras:
         self.leaves = ()
         self.made = None
         self.views = {}
-        self.past = False
+        self.past = self.kept = False
 
 
 class Differentiable(Methods):

@@ -13,11 +13,14 @@ import numpy as np
 from ..common.errors import DtypeError, GradientError
 from ..common.registry import attach, registry
 from ..rules import BY_NAME
-from .assigning import assign_value, note_change, refuse_computed
+from .assigning import assign_value, before_change, note_change
 from .differentiable import Differentiable
 from .functions import astype
 from .record import apply, as_operand, normalise, recorded
 from .views import root_of, views_of
+
+#: What cannot be changed.
+_FIXED = frozenset((float, int, bool, str, type(None)))
 
 
 def is_argument(x):
@@ -38,7 +41,7 @@ def argument_changed():
 
 def assign_elements(x, key, value):
     """``x[key] = value`` outside the tape."""
-    refuse_computed(x)
+    before_change(x)
     if type(x._v) is float:
         assign_value(x, value)
         return
@@ -98,7 +101,7 @@ def _operator(row):
             else:
                 x._become(result)
             return x
-        refuse_computed(x)
+        before_change(x)
         other = other._v if isinstance(other, Differentiable) else as_operand(other, row.name) if x.dtype.kind == "f" else other
         if type(x._v) is float:
             assign_value(x, normalise(row.value(x._v, other)))
@@ -119,7 +122,7 @@ def _method(name, update):
             if is_argument(self):
                 raise argument_changed()
             if not recorded(self, other):
-                refuse_computed(self)
+                before_change(self)
             if result.shape:
                 raise ValueError(f"the result of shape {tuple(result.shape)} does not fit in place of a number")
             self._become(result)

@@ -31,9 +31,10 @@ from ..tape.layout import CLEARED, TRACED
 from ..tape.meta import SCALAR, checked, meta_of
 from ..tape.places import PACKAGE
 from ..tape.store import OBJECT_BYTES, thread_state
-from ..tape.watch import EXPOSED, owner_of, stamp
+from ..tape.watch import EXPOSED, copy_of, owner_of, stamp
 from .differentiable import Differentiable, below
 from .traces import computed, current_body, failed, trace_of
+from .views import root_of
 
 _new = object.__new__
 _frame = sys._getframe
@@ -531,12 +532,24 @@ def _keep(store, signature, operands, values, value):
         if constant:
             # A read-only index is a map of our own.
             if saved.__class__ is np.ndarray and (saved.flags.writeable or signature.row.elementwise or k not in signature.row.constants):
-                store.watched.add(slot, saved, stamp(saved), operands[k])
+                saved = _own(store, slot, saved, operands[k])
         elif EXPOSED and saved.__class__ is np.ndarray and id(owner_of(saved)) in EXPOSED:
             store.watched.add(slot, saved, stamp(saved), saved)
         objects.append(saved)
     store.nbytes += signature.saved_bytes + OBJECT_BYTES
     return position
+
+
+def _own(store, slot, saved, operand):
+    """A constant operand as the tape keeps it: a copy, or itself, watched."""
+    copy = copy_of(saved)
+    if copy is None and isinstance(operand, registry.Tensor):
+        extras = root_of(operand)[0]._extras()
+        copy = copy_of(saved, np.inf) if extras.changed is not None else None
+        extras.kept = copy is None
+    if copy is None:
+        store.watched.add(slot, saved, stamp(saved), operand)
+    return saved if copy is None else copy
 
 
 def _all_scalars(metas):
