@@ -24,6 +24,7 @@ from ..common.errors import UnsupportedFunctionError
 from ..common.observers import LISTENERS, notify
 from ..common.printing import format_number
 from ..common.registry import registry
+from ..tape.places import running_text
 from ..tape.watch import expose, sealed
 from .leaving import instead
 
@@ -169,6 +170,7 @@ class Differentiable(Methods):
                 return registry.objects.in_objects(self)
             self._refuse(
                 "conversion to an ndarray",
+                instead() if running_text(frame)[1] else
                 "a tensor needs no np.asarray(t): leave it out; to join vectors write np.stack([t, u]) or tg.array([t, u]), to multiply"
                 f" write A @ t (A.dot(t) never reaches tapegrad), to assign into an array make it with tg.zeros; {registry.advice()}",
             )

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from ..common.dtypes import check_derivative, check_returned
-from ..common.errors import StructureError
+from ..common.errors import StructureError, reveal
 from ..common.registry import registry
 from ..common.tree import flatten, leaf_names, unflatten
 from ..tape.places import function_name
@@ -120,7 +120,11 @@ def _given_out(thing):
 
 def _pass(function, arguments, level, lanes, what):
     """One pass; values and tangents of the leaves of the result, and its structure."""
-    leaves, structure = flatten(function(*arguments))
+    try:
+        leaves, structure = flatten(function(*arguments))
+    except ValueError as error:
+        reveal(error)
+        raise
     pairs = [_parts(leaf, level, f"{what}{name}") for leaf, name in zip(leaves, leaf_names(structure))]
     values = [_given_out(value) for value, _ in pairs]
     return values, [_given_out(zeros_of(value, lanes) if tangent is None else tangent) for value, tangent in pairs], structure

@@ -25,7 +25,7 @@ from ..array.objects import operand
 from ..array.record import apply, constants, follow_forwarding, nesting_error, normalise, tracked
 from ..array.tensor import Tensor, tensor
 from ..common.dtypes import check_derivative
-from ..common.errors import DtypeError, NonScalarOutputError, SeedShapeError, TapeMismatchError
+from ..common.errors import DtypeError, NonScalarOutputError, SeedShapeError, TapeMismatchError, reveal
 from ..common.tree import flatten, leaf_names, own, unflatten
 from ..tape.layout import ARRAY_LEAF, CLEARED, CONTINUES, SCALAR_LEAF, TRACED
 from ..tape.modes import enable_grad
@@ -74,6 +74,9 @@ def beside(ordinary, recorded, *arguments):
     except TapeMismatchError:
         if inside():
             raise
+    except ValueError as error:
+        reveal(error)
+        raise
     return recorded(*arguments)
 
 

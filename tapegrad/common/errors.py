@@ -228,3 +228,9 @@ class PerformanceWarning(UserWarning):
     """A function without `jit` has spent a second in derivatives, which `jit` would record once."""
 
     __module__ = "tapegrad.errors"
+
+
+def reveal(error: ValueError) -> None:
+    """Raise the error of ours that NumPy has hidden behind its own, if it has."""
+    if str(error).startswith("setting an array element with a sequence") and isinstance(error.__cause__, TapegradError):
+        raise error.__cause__.with_traceback(error.__traceback__) from None
