@@ -24,7 +24,6 @@ from ..common.dtypes import check_class, check_classes, check_dtype, readable
 from ..common.errors import ComplexOperandError, NestingError, TapeMismatchError, UnsupportedFunctionError, require
 from ..common.observers import LISTENERS, notify
 from ..common.registry import registry
-from ..common.tree import flatten, unflatten
 from ..interpreter.plan import Signature
 from ..rules import BY_NAME
 from ..tape.layout import CLEARED, TRACED
@@ -199,24 +198,6 @@ def slot_of(store, t):
 def tracked(t):
     """Whether `t` is a tensor that requires a gradient, or a dual number."""
     return isinstance(t, Differentiable) and (t._t is not None or t._r or t.__class__ is registry.Dual)
-
-
-def constants(value):
-    """What a function gets for an argument that is not differentiated: its arrays are copies, those of floats as constant tensors."""
-    leaves, structure = flatten(value)
-    if not any(isinstance(leaf, (np.ndarray, registry.Tensor)) for leaf in leaves):
-        return value
-    return unflatten(structure, [_constant(leaf) for leaf in leaves])
-
-
-def _constant(leaf):
-    if isinstance(leaf, registry.Tensor) and not tracked(leaf):
-        return plain(leaf._v if type(leaf._v) is float else leaf._v.copy())
-    if isinstance(leaf, np.ndarray):
-        # Of a class of its own it stays what it is.
-        floats = leaf.dtype.char in "df" and type(leaf) in (np.ndarray, np.memmap)
-        return plain(normalise(np.array(readable(leaf), order="C"))) if floats else leaf.copy(order="K")
-    return leaf
 
 
 def recorded(*operands):

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, overload
 import numpy as np
 
 from ..array.differentiable import Differentiable
+from ..array.inplace import unshared
 from ..array.record import normalise
 from ..array.typing import Argnums, KernelPolicy, OfFirst, OfFirstTwo, OfSecond, Unknown
 from ..autograd import nested
@@ -115,9 +116,15 @@ class Transformed(Generic[R]):
 
     def _answered(self, args, kwargs):
         """The answer the long way: `_ordinary`, or, inside of another derivative and recorded there, `_inside`."""
+        if kwargs or len(args) > len(self._replayed.argnums):
+            return unshared(self._somewhere, args, kwargs, self._replayed.argnums)
+        return self._somewhere(args, kwargs)
+
+    def _somewhere(self, args, kwargs, kept=()):
+        """`_ordinary` or `_inside`."""
         if nested.is_nested(args, kwargs):
             return self._inside(args, kwargs)
-        return nested.beside(self._ordinary, self._inside, args, kwargs)
+        return nested.beside(self._ordinary, self._inside, args, kwargs, kept=kept)
 
     def recorded_as(self, transformation: Callable[..., Any]) -> Transformed[Any] | None:
         """Of a function under `jit`, what a transformation that knows nothing of it makes of the function, recorded; else None."""
