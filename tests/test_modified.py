@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import tapegrad as tg
+import tapegrad.numpy
 from tapegrad.common.errors import ModifiedInPlaceError
 
 
@@ -321,6 +322,85 @@ def test_error_names_the_variable():
     base[1] = 5.0
     with pytest.raises(ModifiedInPlaceError, match="'weights'"):
         y.backward()
+
+
+def _written(w, k):
+    w[:] = k
+
+
+def _view_written(w, k):
+    v = w[1:]
+    v[:] = k
+
+
+def _added(w, k):
+    w[: len(w) // 2] += k
+
+
+def _of_a_column(w, x):
+    columns = np.broadcast_to(w[:, None], (len(w), 2))
+    return np.sum(columns.T * (x * x))
+
+
+WRITES = [_written, _view_written, _added, lambda w, k: np.add(w, k, out=w)]
+READS = [
+    lambda w, x: np.sum(w * x * x), lambda w, x: np.sum(w[1:] * x[1:] ** 2), lambda w, x: np.sum(w[::-1] * x**2), lambda w, x: np.sum(w[::2] * x[::2] ** 2),
+    lambda w, x: np.dot(w, x * x), _of_a_column,
+]  # fmt: skip
+MAKERS = {
+    "NumPy": np.zeros, "tg": tg.zeros, "tensor": lambda n: tg.tensor(np.zeros(n)), "computed": lambda n: tg.ones(n) - 1.0, "tapegrad.numpy": tapegrad.numpy.zeros,
+    "strided": lambda n: np.zeros((n, 2))[:, 1], "Fortran": lambda n: np.zeros((2, n), order="F")[0], "backwards": lambda n: np.zeros(n)[::-1],
+}
+
+
+@pytest.mark.parametrize("maker", MAKERS)
+@pytest.mark.parametrize("size", [6, 2000])
+def test_constant_used_overwritten_and_used_again(maker, size):
+    x, d, make = np.linspace(0.5, 1.5, size), np.cos(np.arange(size)), MAKERS[maker]
+    for write in WRITES:
+        for read in READS:
+            for written_before in (True, False):
+
+                def loss(x, make=make, write=write, read=read, written_before=written_before):
+                    w, total = make(size), 0.0
+                    if written_before:
+                        write(w, 0.5)
+                    for k in (1.0, 2.0, 3.0):
+                        total = total + read(w, x)
+                        write(w, k)
+                    return total + read(w, x)
+
+                expected = (loss(x + 1e-5 * d, np.zeros) - loss(x - 1e-5 * d, np.zeros)) / 2e-5
+                first = tg.grad(loss), lambda x, loss=loss: tg.vjp(loss, x)[1](1.0)[0]
+                second = lambda x, loss=loss: tg.hessian(loss)(x) @ x if size < 100 else tg.grad(loss)(x)  # noqa: E731
+                for gradient in (*first, second):
+                    try:
+                        found = gradient(x) @ d
+                    except ModifiedInPlaceError:
+                        assert size > 100 and maker in ("NumPy", "strided", "Fortran", "backwards")
+                        continue
+                    np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-6)
+
+
+def test_constants_that_share_memory_stay_together():
+    """What tapes keep are copies: a view, and an array that shares memory, see each write."""
+    x = np.linspace(0.5, 1.5, 2000)
+
+    def function(x, probe):
+        base = np.zeros(2000)
+        w = tg.from_numpy(base) if probe else tg.zeros(2000)
+        view, total = w[5:10], np.sum(w * x)
+        w[:] = 2.0
+        assert view[0].item() == 2.0 and (base[7] == 2.0) == probe
+        total = total + np.sum(w * x * x) + np.sum(view * x[5:10])
+        view[:] = 7.0
+        assert w[6].item() == 7.0
+        return total + np.sum(w * x)
+
+    inside = np.zeros(2000)
+    inside[5:10] = 1.0
+    for probe in (False, True):
+        np.testing.assert_allclose(tg.grad(function)(x, probe), 4.0 * x + 2.0 * inside + 2.0 + 5.0 * inside)
 
 
 def test_only_memory_that_was_handed_out_is_watched():

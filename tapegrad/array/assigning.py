@@ -9,9 +9,10 @@ from ..common.errors import GradientError
 from ..common.registry import registry
 from ..tape.meta import meta_of
 from ..tape.places import caller_place
+from ..tape.store import thread_state
 from .differentiable import Differentiable
 from .record import normalise
-from .views import sharers
+from .views import root_of, sharers
 
 
 def note_change(x):
@@ -26,12 +27,19 @@ def note_change(x):
         t._extras().changed = place
 
 
-def refuse_computed(x):
+def before_change(x):
+    """Refuse a computed tensor; of a constant, tapes that watch its memory keep what that holds now."""
     if x._t is not None:
         raise GradientError(
             f"a computed tensor of shape {tuple(x.shape)} ({x.grad_fn.name()}) is changed in place while recording is "
             "off; its instruction would keep the old value. Change a copy (x.detach().clone()), or do it with recording on"
         )
+    root = root_of(x)[0]
+    extras = root._extras(False)
+    if extras is not None and extras.kept:
+        extras.kept, state = False, thread_state()
+        for store in {state.store, state.anonymous, *(tape.store for tape in state.tapes)}:
+            store.watched.spare(root._v, store.objects)
 
 
 def assign_value(x, value):
@@ -40,7 +48,7 @@ def assign_value(x, value):
     value = normalise(plain_array(value._v if isinstance(value, Differentiable) else value, ".data"))
     if np.shape(value) != x.shape:
         raise ValueError(f"the new value of shape {np.shape(value)} does not fit a tensor of shape {tuple(x.shape)}")
-    refuse_computed(x)
+    before_change(x)
     x._v = value
     if type(value) is not float:
         x._m = meta_of(value)

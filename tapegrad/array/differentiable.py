@@ -24,6 +24,7 @@ from ..common.errors import UnsupportedFunctionError
 from ..common.observers import LISTENERS, notify
 from ..common.printing import format_number
 from ..common.registry import registry
+from ..tape.places import running_text
 from ..tape.watch import expose, sealed
 from .leaving import instead
 
@@ -48,9 +49,9 @@ class Extras:
     """What few tensors have: gradient, hooks, where it was changed in place (`changed`), the
     tensor whose memory it shares (`source`) and the leaves made of its memory (`leaves`), the tensor that it is a
     view of (`made`) and its own `views` (`tapegrad.array.views`); whether it was the variable of a derivative inside of another
-    one that is done (`past`)."""
+    one that is done (`past`), and whether a tape watches its memory (`kept`)."""
 
-    __slots__ = ("grad", "hooks", "changed", "source", "leaves", "made", "views", "past")
+    __slots__ = ("grad", "hooks", "changed", "source", "leaves", "made", "views", "past", "kept")
 
     def __init__(self):
         self.grad = None
@@ -60,7 +61,7 @@ class Extras:
         self.leaves = ()
         self.made = None
         self.views = {}
-        self.past = False
+        self.past = self.kept = False
 
 
 class Differentiable(Methods):
@@ -181,6 +182,7 @@ class Differentiable(Methods):
                 return registry.objects.in_objects(self)
             self._refuse(
                 "conversion to an ndarray",
+                instead() if running_text(frame)[1] else
                 "a tensor needs no np.asarray(t): leave it out; to join vectors write np.stack([t, u]) or tg.array([t, u]), to multiply"
                 f" write A @ t (A.dot(t) never reaches tapegrad), to assign into an array make it with tg.zeros; {registry.advice()}",
             )

@@ -22,9 +22,10 @@ from ..common.tree import flatten, leaf_names, unflatten
 from ..tape.places import function_name
 from .differentiable import Differentiable
 from .dual import LEVELS_APART, Dual, as_primal, check_tangent, made, running, zeros_of
+from .inplace import restore, unshared
 from .leaving import clarified
 from .objects import joined
-from .record import constants, normalise, tracked
+from .record import normalise, tracked
 from .typing import Between
 
 R = TypeVar("R", bound=Any)
@@ -128,11 +129,6 @@ def _pass(function, arguments, level, lanes, what):
     return values, [_given_out(zeros_of(value, lanes) if tangent is None else tangent) for value, tangent in pairs], structure
 
 
-def _held(f, kwargs):
-    """`f` of its positional arguments alone, the others being constants."""
-    return functools.partial(f, **{name: constants(value) for name, value in kwargs.items()})
-
-
 def jvp(f: Callable[..., R], primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[R, R]:
     """The value of a function and its derivative along one direction: the Jacobian-vector product.
 
@@ -233,7 +229,7 @@ def derivative(f: Between[Any, R]) -> Callable[..., R]:
         with _Level() as level:
             one = np.ones((), getattr(value, "dtype", np.float64))
             seeded = made(value, normalise(one), None, level)
-            _, tangents, structure = _pass(_held(f, kwargs), (seeded, *map(constants, args)), level, None, f"the result of {function_name(f)}")
+            _, tangents, structure = _pass(functools.partial(f, **kwargs), (seeded, *args), level, None, f"the result of {function_name(f)}")
             return unflatten(structure, tangents)
 
     return recorded(df, f, derivative)
@@ -255,7 +251,7 @@ def columns(f, argnums):
         for k in argnums if several else (argnums,):
             if not -len(args) <= k < len(args):
                 raise StructureError(f"jacfwd({function_name(f)}): argnums names argument {k}, but {len(args)} were given")
-            jacobians.append(_jacobian(f, args, k % len(args), kwargs))
+            jacobians.append(unshared(functools.partial(_jacobian, f, k % len(args)), args, kwargs, (k % len(args),)))
         return tuple(jacobians) if several else jacobians[0]
 
     return jacobian
@@ -269,21 +265,24 @@ def lanes_for(rest):
     return lanes
 
 
-def _jacobian(f, args, k, kwargs):
+def _jacobian(f, k, args, kwargs, kept=()):
     """The Jacobian in argument `k`, a few columns at a time."""
     value = _entered(args[k], f"argument {k} of {function_name(f)}")
     shape, dtype = tuple(np.shape(value)), getattr(value, "dtype", np.dtype(np.float64))
     size = int(np.prod(shape, dtype=np.int64))
     chunks, start, before = [], 0, None
     while start < size or not chunks:
+        if start:
+            # The function may have written into an argument: each pass starts from what the caller gave.
+            restore(kept)
         lanes = lanes_for(size - start)
         count = min(lanes, size - start)
         with _Level() as level:
             seeds = np.zeros((lanes, size), dtype)
             seeds[np.arange(count), start + np.arange(count)] = 1.0
             seeded = made(value, seeds.reshape((lanes, *shape)), lanes, level)
-            arguments = (*map(constants, args[:k]), seeded, *map(constants, args[k + 1 :]))
-            _, tangents, structure = _pass(_held(f, kwargs), arguments, level, lanes, f"the result of {function_name(f)}")
+            arguments = (*args[:k], seeded, *args[k + 1 :])
+            _, tangents, structure = _pass(functools.partial(f, **kwargs), arguments, level, lanes, f"the result of {function_name(f)}")
         if before is not None and structure != before:
             raise StructureError(f"the result of {function_name(f)} is {before} at one call and {structure} at the next, with the same arguments")
         chunks.append([t[:count] for t in tangents])

@@ -12,12 +12,17 @@ import numpy as np
 
 from ..common.errors import DtypeError, GradientError
 from ..common.registry import attach, registry
+from ..common.tree import flatten
 from ..rules import BY_NAME
-from .assigning import assign_value, note_change, refuse_computed
+from .assigning import assign_value, before_change, note_change
 from .differentiable import Differentiable
 from .functions import astype, reshape
-from .record import apply, as_operand, normalise, recorded
+from .record import apply, as_operand, normalise, recorded, tracked
 from .views import root_of, views_of
+
+#: What cannot be changed.
+_FIXED = frozenset((float, int, bool, str, type(None)))
+_ARRAYS = {np.ndarray}
 
 
 def is_argument(x):
@@ -28,17 +33,44 @@ def is_argument(x):
     return store.leaves.get(x._k) == x._i if store.trace is None else store.trace.is_argument(x)
 
 
+def unshared(call, args, kwargs, argnums):
+    """``call(args, kwargs, kept)``, where `kept` are the arrays that are not differentiated, each with a copy: for what runs a function again.
+
+    Raises if the call changes an argument of `argnums` by another one that shares its memory, or records what a constant tensor is.
+    """
+    others = [a for k, a in enumerate(args) if a.__class__ not in _FIXED and k not in argnums]
+    if kwargs:
+        others += kwargs.values()
+    if not others:
+        return call(args, kwargs)
+    own = [args[k] for k in argnums if k < len(args) and args[k].__class__ is np.ndarray]
+    leaves = others if {*map(type, others)} == _ARRAYS else flatten(others)[0]
+    tensors = [a for a in leaves if a.__class__ is registry.Tensor and not tracked(a)]
+    arrays = [a for a in (*leaves, *(t._v for t in tensors)) if isinstance(a, np.ndarray) and a.flags.writeable]
+    before = [(a, a.tobytes()) for a in own for b in arrays if np.may_share_memory(a, b)]
+    answer = call(args, kwargs, [(a, a.copy()) for a in arrays])
+    if before and any([a.tobytes() != contents for a, contents in before]) or tensors and any(map(tracked, tensors)):
+        raise argument_changed()
+    return answer
+
+
+def restore(kept):
+    """Let arrays hold again what their copies do."""
+    for array, copy in kept:
+        array[...] = copy
+
+
 def argument_changed():
     """The error for an argument of a function under a transformation that is changed in place."""
     return GradientError(
         "an argument of a function that is differentiated is changed in place: in NumPy this would change the caller's array, of "
-        "which the function has a copy here. Work on a copy of your own, y = x.copy()"
+        "which derivatives here need what it holds. Work on a copy of your own, y = x.copy()"
     )
 
 
 def assign_elements(x, key, value):
     """``x[key] = value`` outside the tape."""
-    refuse_computed(x)
+    before_change(x)
     if type(x._v) is float:
         assign_value(x, value)
         return
@@ -107,7 +139,7 @@ def _operator(row):
             else:
                 x._become(result)
             return x
-        refuse_computed(x)
+        before_change(x)
         other = other._v if isinstance(other, Differentiable) else as_operand(other, row.name) if x.dtype.kind == "f" else other
         if type(x._v) is float:
             assign_value(x, normalise(row.value(x._v, other)))
@@ -128,7 +160,7 @@ def _method(name, update):
             if is_argument(self):
                 raise argument_changed()
             if not recorded(self, other):
-                refuse_computed(self)
+                before_change(self)
             if result.shape:
                 raise ValueError(f"the result of shape {tuple(result.shape)} does not fit in place of a number")
             self._become(result)

@@ -10,7 +10,7 @@ import numpy as np
 
 from ..common.errors import LeaveTapeError, TapegradError, UnsupportedFunctionError
 from ..common.registry import registry
-from ..tape.places import caller_frame, running_text
+from ..tape.places import caller_frame, name_of, running_text
 
 #: What NumPy and Python say where an array of objects is no operand; if of a float, then the method that it has not.
 _OF_OBJECTS = re.compile(r"dtype\('O'\)|no callable \w+ method|not supported for the input types|'(?:float|int)' object has no attribute '(\w+)'")
@@ -29,10 +29,10 @@ def instead() -> str:
             frame = frame.f_back
         name = f"np.{frame.f_code.co_name.strip('_')}"
         return f"{name} takes a number out of an array of tensors; write tg.array(a) for its argument, as in {name}(tg.array(a))"
-    if assigned:
+    if assigned or re.match(r"\w+\.fill\(", text):
         name = re.match(r"\w+", text) if package != "numpy" else None
         array = name.group() if name else "a"
-        return f"a plain array cannot hold it; make the array with {array} = tg.zeros(shape), or np.zeros_like(t)"
+        return f"{copied_first(array)}; or make the array with {array} = tg.zeros(shape), or np.zeros_like(t)"
     call = re.match(r"(math|np|numpy)\.([\w.]+)\(", text)
     module, called = call.groups() if call else ("", "")
     if module == "math" and hasattr(np, called):
@@ -70,6 +70,19 @@ class _Clarified(AbstractContextManager):
 
 
 clarified = _Clarified()
+
+
+def copied_first(array: str) -> str:
+    """What to do with the array of this name before a tensor is written into it."""
+    return f"{array} is a plain array, which cannot hold it: write {array} = tg.tensor({array}) first, a copy that can"
+
+
+def into_plain(how: str, array: np.ndarray) -> LeaveTapeError:
+    """The error for a tensor that is written into a plain array."""
+    return LeaveTapeError(
+        f"{how} would write a tensor into a plain array and cut its derivative. {copied_first(name_of(array) or 'array')}; "
+        "or write `result = a + t`, or make the array with tg.zeros"
+    )
 
 
 def _package(frame):

@@ -24,16 +24,16 @@ from ..common.dtypes import check_class, check_classes, check_dtype, readable
 from ..common.errors import ComplexOperandError, NestingError, TapeMismatchError, UnsupportedFunctionError, require
 from ..common.observers import LISTENERS, notify
 from ..common.registry import registry
-from ..common.tree import flatten, unflatten
 from ..interpreter.plan import Signature
 from ..rules import BY_NAME
 from ..tape.layout import CLEARED, TRACED
 from ..tape.meta import SCALAR, checked, meta_of
 from ..tape.places import PACKAGE
 from ..tape.store import OBJECT_BYTES, thread_state
-from ..tape.watch import EXPOSED, owner_of, stamp
+from ..tape.watch import EXPOSED, copy_of, owner_of, stamp
 from .differentiable import Differentiable, below
 from .traces import computed, current_body, failed, trace_of
+from .views import root_of
 
 _new = object.__new__
 _frame = sys._getframe
@@ -198,24 +198,6 @@ def slot_of(store, t):
 def tracked(t):
     """Whether `t` is a tensor that requires a gradient, or a dual number."""
     return isinstance(t, Differentiable) and (t._t is not None or t._r or t.__class__ is registry.Dual)
-
-
-def constants(value):
-    """What a function gets for an argument that is not differentiated: its arrays are copies, those of floats as constant tensors."""
-    leaves, structure = flatten(value)
-    if not any(isinstance(leaf, (np.ndarray, registry.Tensor)) for leaf in leaves):
-        return value
-    return unflatten(structure, [_constant(leaf) for leaf in leaves])
-
-
-def _constant(leaf):
-    if isinstance(leaf, registry.Tensor) and not tracked(leaf):
-        return plain(leaf._v if type(leaf._v) is float else leaf._v.copy())
-    if isinstance(leaf, np.ndarray):
-        # Of a class of its own it stays what it is.
-        floats = leaf.dtype.char in "df" and type(leaf) in (np.ndarray, np.memmap)
-        return plain(normalise(np.array(readable(leaf), order="C"))) if floats else leaf.copy(order="K")
-    return leaf
 
 
 def recorded(*operands):
@@ -542,12 +524,24 @@ def _keep(store, signature, operands, values, value):
         if constant:
             # A read-only index is a map of our own.
             if saved.__class__ is np.ndarray and (saved.flags.writeable or signature.row.elementwise or k not in signature.row.constants):
-                store.watched.add(slot, saved, stamp(saved), operands[k])
+                saved = _own(store, slot, saved, operands[k])
         elif EXPOSED and saved.__class__ is np.ndarray and id(owner_of(saved)) in EXPOSED:
             store.watched.add(slot, saved, stamp(saved), saved)
         objects.append(saved)
     store.nbytes += signature.saved_bytes + OBJECT_BYTES
     return position
+
+
+def _own(store, slot, saved, operand):
+    """A constant operand as the tape keeps it: a copy, or itself, watched."""
+    copy = copy_of(saved)
+    if copy is None and isinstance(operand, registry.Tensor):
+        extras = root_of(operand)[0]._extras()
+        copy = copy_of(saved, np.inf) if extras.changed is not None else None
+        extras.kept = copy is None
+    if copy is None:
+        store.watched.add(slot, saved, stamp(saved), operand)
+    return saved if copy is None else copy
 
 
 def _all_scalars(metas):

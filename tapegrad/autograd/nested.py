@@ -21,10 +21,10 @@ import numpy as np
 from ..array.differentiable import Differentiable, below
 from ..array.dual import Dual, made, running, zeros_of
 from ..array.forward import jvp
-from ..array.inplace import argument_changed
+from ..array.inplace import argument_changed, restore
 from ..array.leaving import clarified
 from ..array.objects import operand
-from ..array.record import apply, constants, follow_forwarding, nesting_error, normalise, tracked
+from ..array.record import apply, follow_forwarding, nesting_error, normalise, tracked
 from ..array.tensor import Tensor, tensor
 from ..common.dtypes import check_derivative
 from ..common.errors import DtypeError, NonScalarOutputError, SeedShapeError, TapeMismatchError
@@ -73,16 +73,18 @@ def is_nested(args, kwargs):
     return any(map(tracked, flatten((args, kwargs))[0]))
 
 
-def beside(ordinary, recorded, *arguments):
+def beside(ordinary, recorded, *arguments, kept=()):
     """What `ordinary`, a call by a recording of its own, makes of `arguments`; `recorded`, if the function uses numbers on a tape outside.
 
-    Such a number is found out when the function has used it: the function is called a second time then.
+    Such a number is found out when the function has used it: the function is called a second time then, on arrays that hold what they
+    did (`kept`, as of `inplace.unshared`); or never, if `recorded` is None.
     """
     try:
         return ordinary(*arguments)
     except TapeMismatchError:
-        if inside():
+        if inside() or recorded is None:
             raise
+    restore(kept)
     return recorded(*arguments)
 
 
@@ -160,8 +162,7 @@ class Evaluation(contextlib.ExitStack):
     # -- in ---------------------------------------------------------------------
     def run(self):
         """Make the variables and evaluate the function."""
-        args = [arg if k in self.argnums else constants(arg) for k, arg in enumerate(self.args)]
-        kwargs = {name: constants(value) for name, value in self.kwargs.items()}
+        args = list(self.args)
         for k, (leaves, structure) in zip(self.argnums, self.flattened):
             variables = [self._variable(leaf, f"argument {k}{name}") for leaf, name in zip(leaves, leaf_names(structure))]
             self.variables += variables
@@ -170,7 +171,7 @@ class Evaluation(contextlib.ExitStack):
         _EVALUATIONS.depth = evaluating() + 1
         try:
             with clarified:
-                self.results, self.structure = flatten(self.function(*args, **kwargs))
+                self.results, self.structure = flatten(self.function(*args, **self.kwargs))
         finally:
             _EVALUATIONS.depth -= 1
         if any(base is not b or base._v is not v for base, (b, v) in zip(self.bases, given)):

@@ -17,13 +17,14 @@ import numpy as np
 
 from ..array import functions as F
 from ..array.differentiable import Differentiable
+from ..array.leaving import into_plain
 from ..array.objects import in_objects, joined, operand
 from ..array.operators import recording
 from ..array.record import apply, normalise, plain, record_nondiff, trace_of, tracked
 from ..array.tensor import Tensor
 from ..array.traces import computed
 from ..array.whole import Whole, by_numpy, is_whole
-from ..common.errors import ComplexOperandError, LeaveTapeError, UnsupportedFunctionError
+from ..common.errors import ComplexOperandError, UnsupportedFunctionError
 from ..common.observers import LISTENERS, notify
 from ..common.registry import attach, registry
 from ..common.tree import parts_of
@@ -188,10 +189,7 @@ def _into(ufunc, method, inputs, kwargs, out):
                 target, inputs = mask, [np.broadcast_to(x, out[0].shape)[mask] for x in inputs]
         return _assigned(ufunc, getattr(ufunc, method)(*inputs, **kwargs), out[0], target, casting)
     if any(isinstance(x, Differentiable) and x.requires_grad for x in (*inputs, *out)):
-        raise LeaveTapeError(
-            f"np.{ufunc.__name__} with out= (or `array += tensor`) would write a tracked value into plain memory and "
-            "cut its derivative; write `result = a + t`, or make the array with tg.zeros"
-        )
+        raise into_plain(f"np.{ufunc.__name__} with out= (or `array += tensor`)", out[0])
     values = [np.asarray(value_of(x)) if isinstance(x, Differentiable) else x for x in inputs]
     targets = tuple(np.asarray(value_of(x)) for x in out)
     getattr(ufunc, method)(*values, **kwargs, out=targets)

@@ -9,9 +9,9 @@ import numpy as np
 
 from ..array import functions as F
 from ..array.differentiable import Differentiable
+from ..array.leaving import into_plain
 from ..array.record import guard_on
 from ..array.whole import Whole
-from ..common.errors import LeaveTapeError
 from ..common.host_functions import host_function
 from .dispatch import METHODS, any_tracked, implements, plain_function, values_of
 
@@ -33,9 +33,7 @@ def _bincount(x, /, weights=None, minlength=0):
 def _at(ufunc, a, indices, b):
     if not isinstance(a, Differentiable):
         if any_tracked(b):
-            raise LeaveTapeError(
-                f"np.{ufunc.__name__}.at would write a tensor into a plain array and cut its derivative; make the array with tg.zeros"
-            )
+            raise into_plain(f"np.{ufunc.__name__}.at", a)
         ufunc.at(a, values_of(indices), values_of(b))
         return
     positions = np.arange(a.size).reshape(a.shape)[values_of(indices)]

@@ -15,8 +15,8 @@ import numpy as np
 from ..array import functions as F
 from ..array.differentiable import Differentiable
 from ..array.indexing import nonzero
+from ..array.leaving import into_plain
 from ..array.whole import Whole, is_whole
-from ..common.errors import LeaveTapeError
 from ..common.host_functions import host_function
 from .dispatch import FUNCTIONS, any_tracked, implements, only_defaults, plain_function, refuse, values_of
 from .own_code import own_code
@@ -178,10 +178,7 @@ def _writes(function):
             if isinstance(target, Differentiable):
                 return ours(target, *args, **kwargs)
             if (any_tracked(args) or any_tracked(kwargs)) and not is_whole((args, kwargs)):
-                raise LeaveTapeError(
-                    f"writing a tensor into a plain array (np.{function.__name__}, np.full_like(array, tensor)) would "
-                    "cut its derivative; make the array with tg.zeros, or use tg.full_like / np.broadcast_to on the tensor"
-                )
+                raise into_plain(f"np.{function.__name__} (or np.full_like(array, tensor): use tg.full_like)", target)
             return function(target, *values_of(args), **{k: values_of(v) for k, v in kwargs.items()})
 
         return call

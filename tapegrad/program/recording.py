@@ -12,7 +12,7 @@ from abc import ABC, abstractmethod
 
 import numpy as np
 
-from ..array.record import constants, normalise
+from ..array.record import normalise
 from ..array.tensor import Tensor, tensor
 from ..autograd.backward import Pass
 from ..autograd.gradients import grad
@@ -133,9 +133,7 @@ class Recording(Sweeps):
     at_once = True
 
     def __init__(self, f, args, argnums, kwargs=None, plain=False):
-        args = [arg if k in argnums else constants(arg) for k, arg in enumerate(args)]
-        kwargs = {name: constants(value) for name, value in (kwargs or {}).items()}
-        leaves = []
+        args, leaves = list(args), []
         for k in argnums:
             parts, structure = flatten(args[k])
             named = zip(parts, leaf_names(structure))
@@ -144,7 +142,7 @@ class Recording(Sweeps):
             leaves += parts
         keys = [leaf._k for leaf in leaves]
         with enable_grad(), Tape() as tape, differentiating(leaves):
-            result = f(*args, **kwargs)
+            result = f(*args, **(kwargs or {}))
         self.store = store = tape.store
         refuse_outer(store)
         results, self.structure = flatten(result)

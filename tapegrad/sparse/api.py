@@ -50,20 +50,16 @@ class _Sparse(OfDirections):
         What can be called inside of another derivative.
     """
 
-    def _answered(self, args, kwargs):
+    def _somewhere(self, args, kwargs, kept=()):
         if nested.is_nested(args, kwargs):
             raise HigherOrderError(
                 f"tg.sparse_{self.dense} gives a SciPy array, which cannot carry a derivative: inside of another derivative, and of "
                 f"tensors that require a gradient, use tg.{self.dense}"
             )
-        return self._ordinary(args, kwargs)
+        return nested.beside(self._ordinary, None, args, kwargs)
 
     def _ordinary(self, args, kwargs):
-        return self._recorded().call(args, kwargs, self._asked(args, kwargs)).gradients
-
-    def _recorded(self):
-        """What answers calls, of a tape in any case."""
-        return self._replayed if self._replayed.jit is not None else self._replayed.recorded_once()
+        return self._replayed.call_of_tape(args, kwargs, self._asked(args, kwargs)).gradients
 
     def _read(self, recording, structure):
         tape = getattr(recording, "tape", None)
@@ -180,12 +176,11 @@ class Sparsity:
     def __call__(self, *args: Any, **kwargs: Any) -> csr_array:
         if nested.is_nested(args, kwargs):
             raise HigherOrderError("tg.sparsity looks at a tape of its own: call it with numbers, outside of other derivatives")
-        replayed = self.derivative._recorded()
-        tape = replayed.call(args, kwargs, backward=False).tape
+        tape = self.derivative._replayed.call_of_tape(args, kwargs, backward=False).tape
         if tape is None:
             raise GradientError(
                 f"{getattr(self, '__qualname__', self.__wrapped__)!s} has no tape, and so no pattern: it cannot be recorded: "
-                f"{replayed.plain}"
+                f"{self.stats().fallback}"
             )
         structure = tape.compressions.structure if self.order == 1 else tape.compressions.symmetric.structure
         return structure.copy()

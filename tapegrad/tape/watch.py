@@ -2,8 +2,9 @@
 
 A rule reads the constant operand of ``A @ t`` during the backward pass; if the
 user has changed `A` in place by then, the gradient would be wrong without a
-word.  So its contents are summed up when it is used (`stamp`) and compared, by
-one compiled pass over all of them, when the tape is swept.
+word.  So the tape keeps a copy of a short array (`copy_of`), and of a tensor that has been written to before.
+The contents of others are summed up when they are used (`stamp`) and compared, by
+one compiled pass over all of them, when the tape is swept; before a tensor is written to for the first time, they are copied (`Watched.spare`).
 
 The memory of leaves and results is the tape's own, and is not looked at, unless it is `EXPOSED`: shared with an array
 that somebody outside can write to.  From then on it is watched as constants are.  What was recorded before is
@@ -19,7 +20,7 @@ import numpy as np
 
 from ..common.registry import registry
 
-#: Up to so many bytes an array is its own stamp.
+#: Up to so many bytes an array is its own stamp, or is copied.
 SHORT = 4096
 #: How a watched array is compared (`Watched`).
 SAME, STAMPED, LEFT = 0, 1, 2
@@ -33,6 +34,19 @@ def stamp(array):
     if array.nbytes <= SHORT:
         return array.tobytes()
     return registry.walks.digest(np.ascontiguousarray(array)).to_bytes(8, "little", signed=True)
+
+
+def copy_of(array, most=SHORT):
+    """A copy of an array, laid out as it is; None if it spans more than so many bytes."""
+    if array.flags.c_contiguous:
+        return array.copy() if array.nbytes <= most else None
+    spans = [stride * (extent - 1) for stride, extent in zip(array.strides, array.shape)]
+    nbytes = sum(map(abs, spans)) + array.itemsize
+    if nbytes > most:
+        return None
+    copy = np.ndarray(array.shape, array.dtype, np.empty(nbytes, np.uint8), -sum(s for s in spans if s < 0), array.strides)
+    copy[...] = array
+    return copy
 
 
 def owner_of(array):
@@ -114,6 +128,13 @@ class Watched:
         self.stamps.append(mark)
         self.kinds.append(SAME if array.nbytes <= SHORT and array.flags.c_contiguous else STAMPED)
         self.owners.append(owner)
+
+    def spare(self, memory, objects):
+        """Before `memory` is written to: what it holds goes on as copies, watched and among the saved `objects`."""
+        for arrays in (objects, self.arrays):
+            for k, array in enumerate(arrays):
+                if array.__class__ is np.ndarray and np.may_share_memory(array, memory):
+                    arrays[k] = copy_of(array, np.inf)
 
     def forget(self, low, visited):
         """Watch no longer for the visited slots of the stretch that starts at `low`."""

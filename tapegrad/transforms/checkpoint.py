@@ -23,12 +23,13 @@ from typing import Any, TypeVar
 import numpy as np
 
 from ..array.differentiable import Differentiable, below
-from ..array.record import normalise
+from ..array.record import normalise, tracked
 from ..array.traces import trace_of
 from ..autograd.custom.calls import results_of
 from ..autograd.custom.primitives import Primitive
 from ..autograd.nested import Evaluation
 from ..common.errors import GradientError, StructureError
+from ..common.exact import Identity
 from ..common.tree import flatten, leaf_names, unflatten
 from ..program.recording import Recording
 from ..tape.places import function_name
@@ -42,8 +43,6 @@ OBJECTS = 8
 #: How far the value computed again may be from the first one, relative to its largest element: rounding that depends on where
 #: arrays lie in memory.
 TOLERANCE = {"d": 1e-6, "f": 1e-2}
-#: Arguments that cannot change inside, or that the tape looks after.
-_DATA = (Differentiable, np.ndarray, np.generic, int, float, str, type(None))
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -54,6 +53,8 @@ class _Layout:
     Attributes
     ----------
     arguments, result : Structure
+    leaves : list
+        Of the arguments; of one that is not differentiated itself, as `Identity`.
     enabled : bool
         Whether tensors that are no arguments are refused: not under ``no_grad``.
     surroundings : Captured
@@ -61,10 +62,10 @@ class _Layout:
         Of the generators that the call has drawn from.
     """
 
-    __slots__ = ("arguments", "result", "enabled", "surroundings", "states")
+    __slots__ = ("arguments", "leaves", "result", "enabled", "surroundings", "states")
 
-    def __init__(self, arguments):
-        self.arguments, self.result = arguments, None
+    def __init__(self, leaves, arguments):
+        self.leaves, self.arguments, self.result = leaves, arguments, None
         self.enabled = thread_state().enabled
         self.surroundings = self.states = None
 
@@ -127,7 +128,7 @@ class _Segment(Primitive):
             function = _as_it_was(layout)
             with layout.states.restored():
                 return _packed(self._values(function, leaves, layout))
-        surroundings = Captured(self.checkpointed, OBJECTS, _objects(self.checkpointed, leaves, layout))
+        surroundings = Captured(self.checkpointed, OBJECTS, _objects(self.checkpointed, layout))
         states = _States(surroundings.generators)
         values = self._values(_on_leaves(self.checkpointed, layout), leaves, layout)
         states.forget_unmoved()
@@ -193,9 +194,11 @@ class _Segment(Primitive):
 
 
 def _on_leaves(function, layout):
-    """`function` of the leaves of its arguments."""
+    """`function` of those leaves of its arguments that are differentiated."""
 
-    def on_leaves(*leaves):
+    def on_leaves(*live):
+        remaining = iter(live)
+        leaves = [leaf.thing if leaf.__class__ is Identity else next(remaining) for leaf in layout.leaves]
         args, kwargs = unflatten(layout.arguments, leaves)
         return function(*args, **kwargs)
 
@@ -213,9 +216,9 @@ def _wanted(leaves):
     return tuple(k for k, leaf in enumerate(leaves) if _is_float(leaf))
 
 
-def _objects(function, leaves, layout):
-    """The arguments that are no numbers and no arrays, by name: they may change inside."""
-    objects = [k for k, leaf in enumerate(leaves) if not isinstance(leaf, _DATA)]
+def _objects(function, layout):
+    """What of the arguments is not differentiated, by name: it may change inside."""
+    objects = [(k, leaf.thing) for k, leaf in enumerate(layout.leaves) if leaf.__class__ is Identity]
     if not objects:
         return []
     positional, named = layout.arguments.parts
@@ -224,7 +227,7 @@ def _objects(function, leaves, layout):
     names = [*parameters, *(f"argument {k}" for k in range(len(parameters), len(positional.parts)))]
     parts = [*zip(names, positional.parts), *zip(named.keys, named.parts)]
     paths = [path for name, part in parts for path in leaf_names(part, name)]
-    return [(paths[k], leaves[k]) for k in objects]
+    return [(paths[k], thing) for k, thing in objects]
 
 
 def _plain(value):
@@ -234,6 +237,11 @@ def _plain(value):
 def _packed(values):
     """One result by itself (several are copied into one vector)."""
     return values[0] if len(values) == 1 else tuple(values)
+
+
+def _as_given(argument):
+    """An argument as one leaf, if nothing of it is differentiated."""
+    return argument if any(map(tracked, flatten(argument)[0])) else Identity(argument)
 
 
 def _is_float(leaf):
@@ -318,13 +326,15 @@ def checkpoint(fun: F) -> F:
     @functools.wraps(fun, updated=())
     def call(*args, **kwargs):
         leaves, structure = flatten((args, kwargs))
-        if not any(isinstance(leaf, Differentiable) for leaf in leaves):
+        live = [leaf for leaf in leaves if tracked(leaf)]
+        if not live:
             return fun(*args, **kwargs)
-        if trace_of([leaf for leaf in leaves if isinstance(leaf, Differentiable)]) is not None:
+        if trace_of(live) is not None:
             with contextlib.suppress(Unrecordable):
                 return _recorded(fun, leaves, structure)
-        layout = _Layout(structure)
-        result = segment(*leaves, layout=layout)
+        leaves, structure = flatten(([_as_given(a) for a in args], {name: _as_given(a) for name, a in kwargs.items()}))
+        layout = _Layout([leaf if tracked(leaf) or leaf.__class__ is Identity else Identity(leaf) for leaf in leaves], structure)
+        result = segment(*live, layout=layout)
         return unflatten(layout.result, result if isinstance(result, tuple) else (result,))
 
     return call  # type: ignore[return-value]

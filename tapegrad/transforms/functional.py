@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, overload
 import numpy as np
 
 from ..array.differentiable import Differentiable
+from ..array.inplace import unshared
 from ..array.record import normalise
 from ..array.typing import Argnums, KernelPolicy, OfFirst, OfFirstTwo, OfSecond, Unknown
 from ..autograd import nested
@@ -115,9 +116,15 @@ class Transformed(Generic[R]):
 
     def _answered(self, args, kwargs):
         """The answer the long way: `_ordinary`, or, inside of another derivative and recorded there, `_inside`."""
+        if kwargs or len(args) > len(self._replayed.argnums):
+            return unshared(self._somewhere, args, kwargs, self._replayed.argnums)
+        return self._somewhere(args, kwargs)
+
+    def _somewhere(self, args, kwargs, kept=()):
+        """`_ordinary` or `_inside`."""
         if nested.is_nested(args, kwargs):
             return self._inside(args, kwargs)
-        return nested.beside(self._ordinary, self._inside, args, kwargs)
+        return nested.beside(self._ordinary, self._inside, args, kwargs, kept=kept)
 
     def recorded_as(self, transformation: Callable[..., Any]) -> Transformed[Any] | None:
         """Of a function under `jit`, what a transformation that knows nothing of it makes of the function, recorded; else None."""
@@ -381,7 +388,7 @@ class _ValueAndGrad(Transformed[Any]):
 def _made_via(via, kind, fun, argnums, has_aux):
     if via == "record":
         return kind(fun, argnums, has_aux)
-    if via != "numba" or has_aux or kind is _ConjugateGrad:
+    if via != "numba" or has_aux or issubclass(kind, _ConjugateValueAndGrad):
         raise OptionError(f'via={via!r}: it is "record" or "numba", and "numba" is for functions that return one real number, without has_aux')
     return by_numba(fun, argnums, kind._has_value)
 
@@ -399,12 +406,16 @@ class _ElementwiseGrad(_Grad):
         return super()._picked(value, gradient)
 
 
-class _ConjugateGrad(_Grad):
+class _ConjugateValueAndGrad(_ValueAndGrad):
     def _planned(self, kept, structure):
         return None
 
     def _picked(self, value, gradient):
         return super()._picked(value, conjugated(gradient))
+
+
+class _ConjugateGrad(_ConjugateValueAndGrad, _Grad):
+    pass
 
 
 @overload
@@ -429,11 +440,12 @@ def value_and_grad(
 ) -> Transformed[tuple[tuple[float, Any], X]]: ...
 @overload
 def value_and_grad(
-    fun: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False, *, argnum: Argnums | None = None, via: Via = "record"
+    fun: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False, *, argnum: Argnums | None = None,
+    conjugate: bool = False, via: Via = "record",
 ) -> Transformed[tuple[Any, Any]]: ...  # fmt: skip
 def value_and_grad(
     fun: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False, *, argnum: Argnums | None = None,
-    kernel: None = None, via: Via = "record",
+    kernel: None = None, conjugate: bool = False, via: Via = "record",
 ) -> Transformed[Any]:  # fmt: skip
     """The value of a scalar function together with its gradient.
 
@@ -449,6 +461,8 @@ def value_and_grad(
         Whether `fun` returns a pair of which only the first part is differentiated.
     kernel : None
         An option of `jit`; here it is refused.
+    conjugate : bool
+        Of complex arguments the conjugate of the gradient ``dL/dRe + i dL/dIm``, as in JAX and HIPS autograd.
     via : {"record", "numba"}
         ``"numba"``: `fun` is compiled by Numba and differentiated from its source, loops and all, with no recording, as by
         `njit_value_and_grad`.  It takes what that takes: numbers, arrays, tuples.
@@ -478,7 +492,7 @@ def value_and_grad(
     >>> g(np.array([1.0, 2.0]))
     (5.0, array([2., 4.]))
     """
-    return _made_via(via, _ValueAndGrad, fun, chosen(argnums, argnum, kernel), has_aux)
+    return _made_via(via, _ConjugateValueAndGrad if conjugate else _ValueAndGrad, fun, chosen(argnums, argnum, kernel), has_aux)
 
 
 @overload
@@ -514,10 +528,8 @@ def grad(
 
     Parameters
     ----------
-    fun, argnums, has_aux, argnum, kernel, via
+    fun, argnums, has_aux, argnum, kernel, conjugate, via
         As of `value_and_grad`.
-    conjugate : bool
-        Of complex arguments the conjugate of the gradient ``dL/dRe + i dL/dIm``, as in JAX and HIPS autograd.
     holomorphic : bool
         `fun` returns a complex number, and is holomorphic: its complex derivative.
 

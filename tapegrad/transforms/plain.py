@@ -12,7 +12,7 @@ import sys
 import numpy as np
 
 from ..array.leaving import clarified
-from ..array.record import constants, normalise, plain
+from ..array.record import normalise, plain
 from ..array.tensor import Tensor
 from ..autograd.backward import sweep_back, sweep_straight
 from ..autograd.hooks import accumulate
@@ -31,7 +31,7 @@ def value_and_gradients(function, args, kwargs, argnums, has_aux=False, scalar=T
     ----------
     function : callable
     args, kwargs
-        Numbers, arrays and containers of them, and anything else.  The function gets copies of the arrays.
+        Numbers, arrays and containers of them, and anything else.  What is not differentiated arrives as it was given.
     argnums : sequence of int
         Positions of the arguments that are differentiated.
     has_aux : bool
@@ -60,9 +60,7 @@ def value_and_gradients(function, args, kwargs, argnums, has_aux=False, scalar=T
 
 def _answer(call, function, args, kwargs, argnums, has_aux, scalar):
     variables = []
-    arguments = [call.argument(k, value, variables if k in argnums else None) for k, value in enumerate(args)]
-    if kwargs:
-        kwargs = {name: constants(value) for name, value in kwargs.items()}
+    arguments = [call.argument(k, value, variables) if k in argnums else value for k, value in enumerate(args)]
     call.state.variables = (*call.outer, *variables)
     with clarified:
         result = function(*arguments, **kwargs)
@@ -128,10 +126,8 @@ class _Call:
             self.store.retire("the end of the call that it was computed in")
 
     def argument(self, k, value, variables):
-        """What the function gets for positional argument `k`; a variable, or several, are added to `variables`."""
+        """What the function gets for argument `k`, which is differentiated; a variable, or several, are added to `variables`."""
         kind = type(value)
-        if variables is None:
-            return value if kind is float or kind is int else constants(value)
         if kind is float or kind is np.ndarray and value.dtype.char == "d" and value.dtype.isnative:
             variables.append(self._variable(value))
             return variables[-1]

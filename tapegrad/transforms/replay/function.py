@@ -299,13 +299,20 @@ class Replayed(Running):
         self._count()
 
     # -- looking at it ------------------------------------------------------------------
-    def recorded_once(self):
-        """The same for one call that needs a tape, of a function that is not under `jit`."""
+    def recorded_once(self, given=None):
+        """The same for one call that needs a tape, of a function that is not under `jit`; `given` as of `Running`."""
         once = Replayed(
             self.function, self.argnums, self.has_aux, self.scalar, self.captures, self.adjoints, Options("never"), self.stats
         )
-        once.derived = self.derived
+        once.derived, once.given = self.derived, given
         return once
+
+    def call_of_tape(self, args, kwargs, backward):
+        """As `call`, but there is a tape also without `jit`: a new one then, for which what is not differentiated is as it was given."""
+        if self.jit is not None:
+            return self.call(args, kwargs, backward)
+        own = [a if k in self.argnums else None for k, a in enumerate(args)]
+        return self.recorded_once((args, kwargs)).call(own, {}, backward)
 
     def replayed_once(self, args, kwargs):
         """The `Outcome` of one call that is recorded and replayed, and its `ReplayedRecording`, with arrays of its own; None if there

@@ -78,6 +78,8 @@ class Running:
         ``of(tape, structure)`` makes the tape, for arguments of this structure.
     apart : bool
         Whether a recording has copies of the arrays that the function captured, and not these themselves.
+    given : tuple or None
+        ``(args, kwargs)`` with which the function is called but for the arguments that are differentiated: for one call without `jit`.
     """
 
     def __init__(self, function, argnums, has_aux, scalar, captures, adjoints, jit, stats):
@@ -86,7 +88,7 @@ class Running:
         self.lock, self.turn = remade(threading.RLock()), remade(threading.RLock())
         #: Whether somebody is to be told that the function is run plainly: not if nobody has put it under `jit`.
         self.silent, self.stats, self.apart = stats is not None, stats or Stats(), False
-        self.spending, self.surroundings, self.derived = Spending.of(function), None, None
+        self.spending, self.surroundings, self.derived, self.given = Spending.of(function), None, None, None
         #: How many calls had to be recorded, and how many were replayed.
         self.records, self.quiet, self.changed = 0, 0, ""
 
@@ -98,6 +100,12 @@ class Running:
                 f"{len(args)} positional arguments"
             )
 
+    def _as_given(self, args, kwargs):
+        if self.given is None:
+            return args, kwargs
+        given, kwargs = self.given
+        return [args[k] if k in self.argnums else a for k, a in enumerate(given)], kwargs
+
     def _recorded(self, kind, inputs, key, leaves, backward):
         """Run the function on live tensors; returns the finished tape (or None), and the values of its outputs if it is what was run."""
         structure, static = key
@@ -107,6 +115,7 @@ class Running:
             trace = Trace(tape.store, {} if self.apart else self.surroundings.read, any(map(is_reordered, static)))
             trace.keeping = kind.keeping
             args, kwargs = unflatten(structure, with_inputs(leaves, static, inputs, lambda value, _: trace.enter(value)))
+            args, kwargs = self._as_given(args, kwargs)
             wanted = [mark[-1] for mark in static if is_input(mark)]
             with self.lock:
                 self.stats.records += 1
@@ -184,6 +193,7 @@ class Running:
     def run(self, args, kwargs, backward):
         """The answer by running the function once: `Outcome` as of a replay."""
         self.stats.runs += 1
+        args, kwargs = self._as_given(args, kwargs)
         if backward:
             self.check_positions(args)
         if backward is True:

@@ -155,7 +155,6 @@ def test_what_is_not_differentiated_is_given_as_it_is():
         log.append(count)
         labels[0] += 1
         matrix[0, 0] = 100.0
-        assert matrix.dot(x).requires_grad
         return np.sum((matrix @ x)[labels % 3]) * scale * generator.random()
 
     expected = np.random.default_rng(3).random()
@@ -164,7 +163,8 @@ def test_what_is_not_differentiated_is_given_as_it_is():
     changed[0, 0] = 100.0
     # Labels 2 and 0, the first of them one higher: row 0 twice.
     np.testing.assert_allclose(found, 2.0 * expected * 2 * changed[0], rtol=1e-13)
-    assert log == [4] and labels.tolist() == [2, 0] and matrix[0, 0] == 0.0
+    # As in Python.
+    assert log == [4] and labels.tolist() == [3, 0] and matrix[0, 0] == 100.0
     assert generator.random() != expected
 
 
@@ -384,7 +384,7 @@ def test_hooks_on_arguments_and_on_what_is_computed():
 
 
 def test_a_constant_that_is_changed_before_the_sweep_is_an_error():
-    work = np.ones((100, 3))
+    work = np.ones((1000, 3))
 
     def function(x):
         y = np.sum(work @ x)
