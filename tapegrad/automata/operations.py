@@ -372,7 +372,7 @@ def remove(graph: Graph, ilabel: int = EPSILON, olabel: int | None = None) -> Gr
             f"remove: arc {arc}, {t.source[arc]} -> {t.target[arc]}, has the label and the weight {graph.values[arc]:g}, which no arc of the result "
             "could carry; only arcs of weight 0 can be removed"
         )
-    Topology(t.start, t.accept, t.source[gone], t.target[gone], t.ilabel[gone], t.olabel[gone]).sorted_nodes  # Refuses cycles.
+    Topology(t.start, t.accept, t.source[gone], t.target[gone], t.ilabel[gone], t.olabel[gone]).sorted_nodes  # noqa: B018 (it refuses cycles)
     kept = t.start | (np.bincount(t.target[~gone], minlength=t.num_nodes) > 0)
     numbers = [words(a) for a in (kept, gone)]
     room = 2 * t.num_arcs + 16
