@@ -308,7 +308,8 @@ def _plus(a, b):
 
 
 def _minus(a, b):
-    return a if b is None else -b if a is None else a - b
+    # Not -b, whose zeros have another sign than NumPy's: ``sqrt(1 - z)`` would be that of the other side of the cut.
+    return a if b is None else 0.0 - b if a is None else a - b
 
 
 def bilinear(product):
@@ -340,13 +341,12 @@ def _added(combine):
 
 
 def negative(z):
-    re, im = parts_of(z)
-    return ComplexTensor(_minus(None, re), _minus(None, im))
+    return ComplexTensor(*(None if part is None else -part for part in parts_of(z)))
 
 
 def conjugate(z):
     re, im = parts_of(z)
-    return ComplexTensor(re, _minus(None, im))
+    return ComplexTensor(re, None if im is None else -im)
 
 
 def _divide(a, b):
@@ -400,7 +400,15 @@ def _angle(z):
 
 
 def _log(z):
-    return ComplexTensor(np.log(_absolute(z)), _angle(z))
+    re, im = parts_of(z)
+    return ComplexTensor(np.log(_absolute(z)) if re is None or im is None else _log_size(re - 1.0, re, im), _angle(z))
+
+
+def _log_size(less, x, y):
+    """``log |x + i y|`` of ``less = x - 1``, from which it is computed near 1; W. Kahan, see `_sqrt`."""
+    near = np.logical_and(np.abs(less) < 0.5, np.abs(y) < 0.5)
+    u, v = np.where(near, less, 0.0), np.where(near, y, 0.0)
+    return 0.5 * np.log1p(u * (2.0 + u) + v * v) + np.log(np.hypot(np.where(near, 1.0, x), np.where(near, 0.0, y)))
 
 
 def _square(x, y):
@@ -417,11 +425,11 @@ def _sqrt(x, y):
 
 
 def _tanh(x, y):
-    # Of exp(-2 |x|): nothing is too large.
+    # Of exp(-2 |x|): nothing is too large; |1 + exp(-2 z)|^2 is a sum of squares: nothing cancels at a pole.
     right = np.where(x >= 0.0, 1.0, -1.0)
     size = right * x
     small = np.exp(-2.0 * size)
-    scale = (1.0 + small * np.cos(2.0 * y)) ** 2 + (small * np.sin(2.0 * y)) ** 2
+    scale = np.expm1(-2.0 * size) ** 2 + 4.0 * small * np.cos(y) ** 2
     return -right * np.expm1(-4.0 * size) / scale, 2.0 * small * np.sin(2.0 * y) / scale
 
 
@@ -441,12 +449,12 @@ _root = pairwise(_sqrt)
 
 def _arcsin(z):
     z = lifted(z)
-    minus, plus = _root(1.0 - z), _root(1.0 + z)
+    minus, plus = _root(negative(z - 1.0)), _root(1.0 + z)
     return ComplexTensor(np.arctan2(z.real, (minus * plus).real), np.arcsinh((conjugate(minus) * plus).imag))
 
 
 def _arccos(z):
-    minus, plus = _root(1.0 - lifted(z)), _root(1.0 + lifted(z))
+    minus, plus = _root(negative(lifted(z) - 1.0)), _root(1.0 + lifted(z))
     return ComplexTensor(2.0 * np.arctan2(minus.real, plus.real), np.arcsinh((conjugate(plus) * minus).imag))
 
 
@@ -455,11 +463,24 @@ def _arccosh(z):
     return ComplexTensor(np.arcsinh((conjugate(minus) * plus).real), 2.0 * np.arctan2(minus.imag, plus.real))
 
 
-_log1p = pairwise(lambda x, y: (0.5 * np.log1p(x * (2.0 + x) + y * y), np.arctan2(y, 1.0 + x)))
+_log1p = pairwise(lambda x, y: (_log_size(x, 1.0 + x, y), np.arctan2(y, 1.0 + x)))
 
 
-def _arctanh(z):
-    return 0.5 * (_log1p(z) - _log1p(negative(z)))
+def _expm1(x, y):
+    near = np.abs(x) < 1.0
+    return (
+        np.where(near, np.expm1(np.where(near, x, 0.0)) * np.cos(y) - 2.0 * np.sin(0.5 * y) ** 2, np.exp(x) * np.cos(y) - 1.0),
+        np.exp(x) * np.sin(y),
+    )
+
+
+def _arctanh(x, y):
+    # Far out it is that of 1 / z and a quarter of a turn: of the two logarithms' slopes nothing would be left there.
+    far = np.logical_or(np.abs(x) > 2.0, np.abs(y) > 2.0)
+    other = _divide(1.0, ComplexTensor(np.where(far, x, 1.0), np.where(far, y, 0.0)))
+    w = ComplexTensor(np.where(far, other.real, x), np.where(far, other.imag, y))
+    w = 0.5 * (_log1p(w) - _log1p(negative(w)))
+    return w.real, np.where(far, w.imag + np.copysign(0.5 * math.pi, y), w.imag)
 
 
 def _power(base, exponent):
@@ -501,17 +522,18 @@ MULTIPLY = bilinear(operator.mul)
 #: What ufuncs give for complex numbers, by name.
 UFUNCS: dict[str, Any] = {
     "add": _added(_plus), "subtract": _added(_minus), "multiply": MULTIPLY, "divide": _divide, "true_divide": _divide,
-    "negative": negative, "positive": lambda z: lifted(z), "conjugate": conjugate, "reciprocal": lambda z: _divide(1.0, z), "square": pairwise(_square),
+    "negative": negative, "positive": lambda z: lifted(z), "conjugate": conjugate, "square": pairwise(_square),
+    "reciprocal": lambda z: _divide(complex(1.0, -0.0), z),
     "exp": _exp, "exp2": lambda z: _exp(MULTIPLY(z, math.log(2.0))), "log": _log, "log2": lambda z: _log(z) * (1.0 / math.log(2.0)),
     "log10": lambda z: _log(z) * (1.0 / math.log(10.0)), "sqrt": _root, "power": _power, "float_power": _power, "absolute": _absolute,
     "log1p": _log1p,
-    "expm1": pairwise(lambda x, y: (np.expm1(x) * np.cos(y) - 2.0 * np.sin(0.5 * y) ** 2, np.exp(x) * np.sin(y))),
+    "expm1": pairwise(_expm1),
     "sin": pairwise(lambda x, y: (np.sin(x) * np.cosh(y), np.cos(x) * np.sinh(y))),
     "cos": pairwise(lambda x, y: (np.cos(x) * np.cosh(y), -np.sin(x) * np.sinh(y))),
     "sinh": pairwise(lambda x, y: (np.sinh(x) * np.cos(y), np.cosh(x) * np.sin(y))),
     "cosh": pairwise(lambda x, y: (np.cosh(x) * np.cos(y), np.sinh(x) * np.sin(y))),
     "tanh": pairwise(_tanh), "tan": _turned(pairwise(_tanh)), "arcsin": _arcsin, "arcsinh": _turned(_arcsin), "arccos": _arccos,
-    "arccosh": _arccosh, "arctanh": _arctanh, "arctan": _turned(_arctanh), "sign": _sign,
+    "arccosh": _arccosh, "arctanh": pairwise(_arctanh), "arctan": _turned(pairwise(_arctanh)), "sign": _sign,
     "angle": _angle,
     "equal": _of_parts(np.logical_and, np.equal), "not_equal": _of_parts(np.logical_or, np.not_equal),
     "isfinite": _of_parts(np.logical_and, np.isfinite), "isnan": _of_parts(np.logical_or, np.isnan), "isinf": _of_parts(np.logical_or, np.isinf),

@@ -117,7 +117,10 @@ def _operator(row):
         other = registry.objects.operand(other)
         if not x.shape and root_of(x)[0] is x and (x._t is not None or not x._r) and x.dtype.kind == "f":
             # A number is never changed in Python: the name goes on with another one, and an array of objects may hold the first.
-            return apply(row, (x, other))
+            result = apply(row, (x, other))
+            if x._t is not None and x._t.retained and x.retains_grad:
+                result.retain_grad()
+            return result
         if recorded(x, other):
             root = root_of(x)[0]
             if root._t is None and root._r:

@@ -196,7 +196,11 @@ class Tensor(Differentiable):
         if other._is_dual:
             other._copy_to(self)
             return
+        retains = self._t is not None and registry.engine.release_grad(self)
         self._v, self._t, self._i = other._v, other._t, other._i
+        if retains:
+            # `.grad` is the tensor's, by the value that it has now; hooks stay with the value they were put on.
+            self.retain_grad()
         if type(other._v) is not float:
             self._m = other._m
         self._k = other._k
@@ -248,7 +252,7 @@ class Tensor(Differentiable):
         registry.engine.backward(self, gradient, retain_graph, create_graph, inputs=inputs)
 
     def retain_grad(self) -> None:
-        """Keep the gradient of this computed tensor in `.grad` after backward."""
+        """Keep the gradient of this computed tensor in `.grad` after backward: by the value it then has, if it is changed in place."""
         registry.engine.retain_grad(self)
 
     @property

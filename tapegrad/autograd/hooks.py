@@ -101,6 +101,11 @@ def retain_grad(tensor):
         store.retained[slot] = weakref.ref(tensor)
 
 
+def release_grad(tensor):
+    """Undo `retain_grad`; returns whether it was called."""
+    return follow_forwarding(tensor).retained.pop(tensor._i, None) is not None
+
+
 def retains_grad(tensor):
     """See `Tensor.retains_grad`."""
     return tensor._t is not None and tensor._i in follow_forwarding(tensor).retained

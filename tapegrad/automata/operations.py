@@ -345,13 +345,15 @@ def remove(graph: Graph, ilabel: int = EPSILON, olabel: int | None = None) -> Gr
     Returns
     -------
     Graph
-        Of each node that is left (start nodes, and those to which another arc goes) the arcs from all nodes to which removed
-        arcs lead from it, each once.
+        Of each node that is left (start nodes, and those to which another arc goes) the arcs behind each path of removed arcs from
+        it: as many as there are such paths, so both scores stay what they were.  Where several of them end the graph, the node has a copy
+        for each, at which nothing goes on.
 
     Raises
     ------
     GraphError
-        An arc that would be removed has a weight other than 0, which no arc of the result could carry.
+        An arc that would be removed has a weight other than 0, which no arc of the result could carry; or such arcs make a cycle,
+        through which there are paths without end.
 
     Examples
     --------
@@ -370,20 +372,26 @@ def remove(graph: Graph, ilabel: int = EPSILON, olabel: int | None = None) -> Gr
             f"remove: arc {arc}, {t.source[arc]} -> {t.target[arc]}, has the label and the weight {graph.values[arc]:g}, which no arc of the result "
             "could carry; only arcs of weight 0 can be removed"
         )
+    Topology(t.start, t.accept, t.source[gone], t.target[gone], t.ilabel[gone], t.olabel[gone]).sorted_nodes  # noqa: B018 (it refuses cycles)
     kept = t.start | (np.bincount(t.target[~gone], minlength=t.num_nodes) > 0)
     numbers = [words(a) for a in (kept, gone)]
     room = 2 * t.num_arcs + 16
     while True:
         ends, out = np.zeros(t.num_nodes, np.int64), np.empty((2, room), np.int64)
-        seen, queue = np.full(t.num_nodes, -1), np.empty(t.num_nodes, np.int64)
-        arrays = *numbers, t.out.starts, t.out.order, t.target, words(t.accept), queue, seen, ends, out
+        stack = np.empty(t.num_arcs + 1, np.int64)
+        arrays = *numbers, t.out.starts, t.out.order, t.target, words(t.accept), stack, ends, out
         count = pass_over(t.num_nodes, *(a.ctypes.data for a in arrays), room)
         if count >= 0:
             break
         room *= 2
     source, arcs = out[:, :count].copy()
-    names = np.cumsum(kept) - 1
-    left = Topology(t.start[kept], ends[kept] > 0, names[source], names[t.target[arcs]], t.ilabel[arcs], t.olabel[arcs])
+    copies = np.where(kept, np.maximum(ends, 1), 0)
+    names, arrivals = np.cumsum(copies) - copies, copies[t.target[arcs]]
+    source, arcs = np.repeat(source, arrivals), np.repeat(arcs, arrivals)
+    which = np.arange(len(arcs)) - np.repeat(np.cumsum(arrivals) - arrivals, arrivals)
+    left = Topology(
+        np.repeat(t.start, copies), np.repeat(ends > 0, copies), names[source], names[t.target[arcs]] + which, t.ilabel[arcs], t.olabel[arcs]
+    )
     return made(left, gather(weights, arcs))
 
 

@@ -137,7 +137,10 @@ class Topology:
             incoming = np.bincount(self.target, minlength=self.num_nodes)
             arrays = self.out.starts, self.out.order, self.target, incoming, nodes
             if topological(self.num_nodes, *(a.ctypes.data for a in arrays)) < self.num_nodes:
-                raise GraphError(f"the graph has a cycle, so its paths have no end: {self._cycle(incoming > 0)}. Scores are of graphs without")
+                raise GraphError(
+                    f"the graph has a cycle, so its paths have no end: {self._cycle(incoming > 0)}. Scores are of graphs without, "
+                    "and `remove` takes no cycle of arcs away"
+                )
         return nodes
 
     def _cycle(self, left):

@@ -198,37 +198,34 @@ def search(numbers, table, mask, keys, out, width, starts1, labels1, order1, tar
     return 1
 
 
-@compiled("int64(int64, int64, int64, int64, int64, int64, int64, int64, int64, int64, int64, int64)")
-def pass_over(count, kept, gone, starts, order, target, accept, queue, seen, ends, out, room):
-    """For each node that is `kept`, the arcs that are not `gone` from nodes to which those that are lead; -1 without room, else how many.
+@compiled("int64(int64, int64, int64, int64, int64, int64, int64, int64, int64, int64, int64)")
+def pass_over(count, kept, gone, starts, order, target, accept, stack, ends, out, room):
+    """For each node that is `kept`, the arcs that are not `gone` behind each path of those that are; -1 without room, else how many.
 
-    `out` has the nodes and the arcs; ``ends[v]`` becomes 1 where an accepting node can be reached so; `seen` is -1 everywhere.
+    `out` has the nodes and the arcs; ``ends[v]`` becomes the number of such paths that end in an accepting node.
     """
     found = 0
     for v in range(count):
         if int_at(kept, v) == 0:
             continue
-        set_int_at(queue, 0, v)
-        set_int_at(seen, v, v)
-        known, done = 1, 0
-        while done < known:
-            u = int_at(queue, done)
-            done += 1
+        set_int_at(stack, 0, v)
+        waiting = 1
+        while waiting > 0:
+            waiting -= 1
+            u = int_at(stack, waiting)
             if int_at(accept, u) != 0:
-                set_int_at(ends, v, 1)
+                set_int_at(ends, v, int_at(ends, v) + 1)
             for k in range(int_at(starts, u), int_at(starts, u + 1)):
                 a = int_at(order, k)
-                w = int_at(target, a)
                 if int_at(gone, a) == 0:
                     if found == room:
                         return -1
                     set_int_at(out, found, v)
                     set_int_at(out, room + found, a)
                     found += 1
-                elif int_at(seen, w) != v:
-                    set_int_at(seen, w, v)
-                    set_int_at(queue, known, w)
-                    known += 1
+                else:
+                    set_int_at(stack, waiting, int_at(target, a))
+                    waiting += 1
     return found
 
 

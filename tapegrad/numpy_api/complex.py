@@ -158,6 +158,17 @@ def _var(a, *args, **options):
     return np.var(lifted(a).real, *args, **options) + np.var(lifted(a).imag, *args, **options)
 
 
+@complex_rule(np.std)
+def _std(a, axis=None, dtype=None, ddof=0, keepdims=False, **options):
+    # That of the parts together, which has derivatives of all orders where it is 0; a root of `_var` has not.
+    z, ddof = lifted(a), options.pop("correction", ddof)
+    axes = np.arange(z.ndim)[... if axis is None else np.atleast_1d(axis)].tolist()
+    parts = _stacked(z - np.mean(z, axis=axis, keepdims=True, **options))
+    options = {name: np.expand_dims(value, -1) for name, value in options.items()}
+    result = np.std(parts, axis=(*axes, z.ndim), ddof=2 * ddof, keepdims=keepdims, **options) * math.sqrt(2.0)
+    return result[..., 0] if keepdims else result
+
+
 @complex_rule(np.polyval)
 def _polyval(p, x):
     return reduce(lambda total, c: total * x + c, [lifted(p)[k] for k in range(np.shape(p)[0])], ComplexTensor(np.zeros(np.shape(x))))
@@ -170,7 +181,7 @@ def _isclose(a, b, rtol=1e-05, atol=1e-08, equal_nan=False):
 
 COMPLEX |= {
     np.real: lambda val: lifted(val).real, np.imag: lambda val: lifted(val).imag,
-    np.std: lambda a, **options: np.sqrt(_var(a, **options)), np.allclose: lambda *args, **options: bool(np.all(_isclose(*args, **options))),
+    np.allclose: lambda *args, **options: bool(np.all(_isclose(*args, **options))),
     np.array_equal: lambda a1, a2: np.shape(a1) == np.shape(a2) and bool(np.all(np.equal(lifted(a1), a2))),
     np.shape: lambda a: a.shape, np.ndim: lambda a: a.ndim, np.size: lambda a: a.size, np.real_if_close: lambda a, tol=100: a,
     np.iscomplexobj: lambda x: True, np.isrealobj: lambda x: False,
@@ -179,10 +190,14 @@ COMPLEX |= {
 }  # fmt: skip
 
 
+_SINC = [(-1.0) ** k / math.factorial(2 * k + 1) for k in range(12, -1, -1)]
+
+
 def _sinc(z):
-    nothing = np.logical_and(z.real == 0.0, z.imag == 0.0)
-    safe = np.where(nothing, 1.0, z)
-    return np.where(nothing, 1.0, UFUNCS["sin"](safe) / safe)
+    # The terms of the slope of sin(z) / z are 1 / z near 0, where the slope is z / 3: a series there.
+    near = np.logical_and(np.abs(z.real) < 1.0, np.abs(z.imag) < 1.0)
+    far = np.where(near, 1.0, z)
+    return np.where(near, _polyval(_SINC, UFUNCS["square"](np.where(near, z, 0.0))), UFUNCS["sin"](far) / far)
 
 
 @complex_rule(np.angle)
@@ -293,6 +308,9 @@ def _svdvals(x):
 @complex_rule(np.linalg.norm)
 def _norm(x, ord=None, axis=None, keepdims=False):
     matrix = np.ndim(x) == 2 if axis is None else np.size(axis) == 2
+    if ord is None or ord == (matrix and "fro" or 2):
+        z = np.atleast_1d(lifted(x))
+        return np.linalg.norm(np.concatenate([z.real, z.imag], 0 if axis is None else np.ravel(axis)[0]), ord, axis, keepdims)
     if not matrix or ord not in (2, -2, "nuc"):
         return np.linalg.norm(np.abs(lifted(x)), ord, axis, keepdims)
     z = lifted(x) if axis is None else np.moveaxis(lifted(x), axis, (-2, -1))

@@ -169,14 +169,14 @@ def _std_forward(x, axis=None, ddof=0, keepdims=False):
 
 def _std_vjp(g, x, z, axis=None, ddof=0, keepdims=False):
     scale = inverse(count_of(x, axis) - ddof)
-    slope = L.select(L.eq(z, 0.0) | L.eq(g, 0.0), 0.0, g / z)
+    slope = L.select(L.eq(z, 0.0), 0.0, L.times(g, 1.0 / z))
     return (L.times(spread(slope, x, axis, keepdims), _centred(x, axis) * scale),)
 
 
 def _std_jvp(t, x, z, axis=None, ddof=0, keepdims=False):
     scale = inverse(count_of(x, axis) - ddof)
     change = L.times(t, _centred(x, axis) * scale).sum(axis, keepdims)
-    return L.select(L.eq(z, 0.0) | L.eq(change, 0.0), 0.0, change / z)
+    return L.select(L.eq(z, 0.0), 0.0, L.times(change, 1.0 / z))
 
 
 structural(

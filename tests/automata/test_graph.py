@@ -137,7 +137,31 @@ def test_removing_pairs_of_labels():
     g.set_weights([0.5, 0.0, -1.0])
     left = automata.remove(g, 2, 3)
     assert [tuple(arc) for arc in left] == [(0, 1, 1, 1, 0.5), (0, 2, -1, -1, -1.0)] and left.accept() == [1, 2]
-    assert automata.equal(automata.remove(g, 2), g)
+    assert automata.equal(automata.remove(g, 2), g) and automata.equal(automata.remove(g, 2, None), g)
+
+
+def test_removing_empty_paths_side_by_side_keeps_how_many_there_are():
+    g = automata.Graph()
+    a, b, c, d = [g.add_node(k == 0, k == 3) for k in range(4)]
+    for source, target, label in [(a, b, -1), (a, b, -1), (b, c, 1), (c, d, -1), (c, d, -1), (c, d, -1), (a, d, -1), (b, d, -1)]:
+        g.add_arc(source, target, label, weight=0.5 * (label == 1))
+    left = automata.remove(g)
+    # Two ways to the arc and three behind it; three without it.
+    assert left.num_arcs() == 6 and (len(left.start()), len(left.accept())) == (3, 6)
+    assert np.isclose(automata.forward_score(left).item(), np.log(6 * np.exp(0.5) + 3)) and automata.viterbi_score(left).item() == 0.5
+    automata.forward_score(left).backward()
+    np.testing.assert_allclose(g.grad().values[2], 6 * np.exp(0.5) / (6 * np.exp(0.5) + 3))
+
+
+def test_a_cycle_of_removed_arcs_is_refused():
+    for nodes in (1, 2):
+        g = automata.Graph()
+        for k in range(nodes):
+            g.add_node(k == 0, True)
+        for k in range(nodes):
+            g.add_arc(k, (k + 1) % nodes, -1)
+        with pytest.raises(GraphError, match="cycle, so its paths have no end: 0 -> "):
+            automata.remove(g)
 
 
 # -- comparing ----------------------------------------------------------------------------------

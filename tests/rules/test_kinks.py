@@ -328,3 +328,18 @@ def test_what_is_infinite_in_a_matrix_product_stays_infinite():
     a = np.array([[1.0, INF], [2.0, 3.0]])
     of_b = gradient(lambda x, y: x @ y, a, np.eye(2))[1]
     np.testing.assert_array_equal(of_b, [[3, 3], [INF, INF]])
+
+
+@pytest.mark.parametrize("function", [np.std, lambda x: np.std(x, ddof=1), lambda x: np.sum(np.std(x.reshape(2, 3), axis=1)), lambda x: x.std() ** 3])
+def test_second_derivatives_of_std_where_a_first_one_is_zero(function):
+    # Elements that are the mean; and an adjoint that is zero, as at the solution of a fit.
+    x = np.array([1.0, 2.0, 3.0, 5.0, 1.0, 3.0])
+    deviation = lambda x, value=function(x): (function(x) - value) ** 2
+    slope = tg.grad(function)(x)
+    replayed = tg.jit(tg.hessian(deviation))
+    replayed(x + np.arange(6.0) ** 2)
+    by_differences = np.array([(tg.grad(function)(x + h) - tg.grad(function)(x - h)) / 2e-4 for h in 1e-4 * np.eye(6)])
+    for modes in (tg.hessian, lambda f: tg.jacfwd(tg.jacfwd(f)), lambda f: tg.jacrev(tg.jacfwd(f)), lambda f: tg.jacrev(tg.grad(f))):
+        np.testing.assert_allclose(modes(deviation)(x), 2.0 * np.outer(slope, slope), atol=1e-13)
+        np.testing.assert_allclose(modes(function)(x), by_differences, atol=1e-6)
+    np.testing.assert_allclose(replayed(x), 2.0 * np.outer(slope, slope), atol=1e-13)
