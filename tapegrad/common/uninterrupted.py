@@ -29,6 +29,7 @@ import signal
 import sys
 import threading
 import time
+import types
 import weakref
 
 # Without the conversion to members of enumerations, which takes a microsecond a signal.
@@ -196,15 +197,8 @@ def _compiler_locks():
     return locks
 
 
-class _NewImports:
-    """The lock without which no import begins; others hold it for moments."""
-
-    @staticmethod
-    def acquire(blocking):
-        _imp.acquire_lock()
-        return True
-
-    release = staticmethod(_imp.release_lock)
+#: The lock without which no import begins; others hold it for moments.
+_IMPORTS = types.SimpleNamespace(acquire=lambda blocking: _imp.acquire_lock() or True, release=_imp.release_lock)
 
 
 def _own_imports():
@@ -214,8 +208,7 @@ def _own_imports():
 
 
 def _locks(fork):
-    yield from [_NewImports] * fork
-    yield _GATE
+    yield from [_IMPORTS] * fork + [_GATE]
     yield from _compiler_locks()
     # While these are held, no import that is about to begin goes on.
     yield from [lock.lock for lock in _own_imports()] * fork
