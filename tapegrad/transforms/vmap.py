@@ -153,6 +153,8 @@ class _Lanes:
                 lambda: loop(turn, (), (rows, structure), count or 1, False, None, self.name)[1],
                 lambda: plain.scan(lambda *both: turn(*both)[:2], (), rows, structure, count or 1, False, False)[1],
             ))
+        if not count:
+            state.put_back()
         axes = self._out_axes(out_axes, structure)
         return unflatten(structure, [self._out(*each) for each in zip(leaf_names(structure), leaves, axes)])
 

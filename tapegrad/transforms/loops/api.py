@@ -10,6 +10,7 @@ import numpy as np
 
 from ...array.differentiable import Differentiable
 from ...array.functions import concatenate
+from ...autograd.custom import stop_gradient
 from ...common.errors import StructureError
 from ...common.tree import flatten, parts_of, unflatten
 from . import plain
@@ -57,6 +58,8 @@ def scan(
     6.0 [1. 3. 6.]
     """
     leaves, structure, turns = plain.turns_of(xs, length)
+    if not turns:
+        return init, _of_no_turns(f, init, leaves, structure)
     parts = None if structure is None else (leaves, structure)
 
     def turn(carry, x):
@@ -66,6 +69,27 @@ def scan(
         return plain.scan(f, init, leaves, structure, turns, reverse, watch)
 
     return _looped(turn, [f], init, parts, turns, reverse, memory, "the body of the scan", in_python)
+
+
+def _of_no_turns(f, init, leaves, structure):
+    """The results of no turns: those of one, at zeros, or at some other numbers if it raises there, without rows."""
+    state, shapes = State([f], "the body of the scan"), [(1, *np.shape(leaf)[1:]) for leaf in leaves]
+    for numbers in (np.zeros, lambda shape: 1.0 + np.random.default_rng(0).random(shape)):
+        rows = [numbers(shape).astype(leaf.dtype) for shape, leaf in zip(shapes, leaves)]
+        try:
+            with np.errstate(all="ignore"):
+                results, container = flatten(plain.scan(f, init, rows, structure, 1, False, False)[1])
+        except Exception as error:
+            cause = error
+        else:
+            # There is nothing that could have a derivative.
+            return unflatten(container, [x[:0] if isinstance(x, np.ndarray) else x if x is None else stop_gradient(x[:0]) for x in results])
+        finally:
+            state.put_back()
+    raise StructureError(
+        "the scan has no turns, and its body, run at zeros and at numbers from 1 to 2 to learn the shapes of its results, raises "
+        f"{type(cause).__name__}: {cause}. Leave the scan out where there are no elements"
+    ) from cause
 
 
 def while_loop(cond: Callable[[Any], Any], body: Callable[[Any], Any], init: Any, memory: int | None = None) -> Any:
@@ -115,8 +139,6 @@ def _looped(turn, functions, init, xs, turns, reverse, memory, name, in_python):
             return in_python(not state.iterates)
         except plain.Met:
             pass
-    if turns == 0:
-        return in_python(False)
     from .running import loop
 
     return state.run(lambda: loop(turn, init, xs, turns, reverse, memory, name), lambda: in_python(False))
@@ -154,8 +176,7 @@ def fori_loop(lower: int, upper: int, body: Callable[[Any, Any], Any], init: Any
     def turn(value, i):
         return body(i if isinstance(i, Differentiable) else int(i), value), None
 
-    value, _ = scan(turn, init, np.arange(lower, max(lower, upper)))
-    return value
+    return scan(turn, init, np.arange(lower, upper))[0] if lower < upper else init
 
 
 def cond(pred: Any, true_fun: Callable[..., Any], false_fun: Callable[..., Any], *operands: Any) -> Any:

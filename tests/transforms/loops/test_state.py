@@ -2,6 +2,7 @@
 
 import collections
 import itertools
+import math
 import random
 import types
 from queue import SimpleQueue
@@ -10,7 +11,7 @@ import numpy as np
 import pytest
 
 import tapegrad as tg
-from tapegrad.errors import ModifiedInPlaceError
+from tapegrad.errors import ModifiedInPlaceError, StructureError
 from tapegrad.scipy.integrate import solve_ivp
 from tapegrad.transforms.loops import state
 
@@ -268,6 +269,61 @@ def test_a_right_hand_side_that_counts_is_called_at_every_step():
 
     value, gradient = tg.value_and_grad(f)(0.8)
     assert counts[0] > 100 and np.allclose(value, f(0.8), rtol=1e-3) and np.allclose(gradient, -value, rtol=1e-2)
+
+
+# -- no turns ---------------------------------------------------------------------------------
+ROWS = np.zeros((0, 3))
+EMPTY = {
+    "map": (lambda x: tg.map(lambda v: v * x, ROWS), (0, 3), float), "product": (lambda x: tg.map(lambda v: np.sum(v) * x * np.ones(2), ROWS), (0, 2), float),
+    "scan": (lambda x: tg.scan(lambda c, v: (c * v[0], c * x), x, ROWS)[1], (0,), float), "length": (lambda x: tg.scan(lambda c, _: (c, c * np.ones((2, 2))), x, length=0)[1], (0, 2, 2), float),
+    "integers": (lambda x: tg.map(lambda v: v + 1, np.zeros(0, np.int32)), (0,), np.int32), "single": (lambda x: tg.map(lambda v: v * 2, np.zeros((0, 2), np.float32)), (0, 2), np.float32),
+    "nested": (lambda x: tg.map(lambda row: tg.map(lambda v: v * x, row), np.zeros((0, 4))), (0, 4), float),
+    "inside": (lambda x: tg.map(lambda v: tg.map(lambda w: w * x * v, np.zeros(0)), np.ones(3)), (3, 0), float), "pole": (lambda x: tg.map(lambda v: x / v, np.zeros(0)), (0,), float),
+    "logarithm": (lambda x: tg.map(lambda v: math.log(v), np.zeros(0)), (0,), float), "inverse": (lambda x: tg.map(lambda m: np.linalg.inv(m) * x, np.zeros((0, 2, 2))), (0, 2, 2), float),
+    "lanes": (lambda x: tg.vmap(lambda v: x / v)(np.zeros(0)), (0,), float),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", EMPTY)
+def test_results_of_no_turns_have_shapes(name):
+    form, shape, dtype = EMPTY[name]
+    for x in (1.5, tg.tensor(1.5, requires_grad=True)):
+        results = form(x)
+        assert results.shape == shape and np.dtype(str(results.dtype).split(".")[-1]) == dtype
+
+    def f(x):
+        return np.sum(form(x)) + x * x
+
+    for transform in (lambda g: g, tg.jit):
+        for T, expected in ((tg.value_and_grad, lambda x: (x * x, 2 * x)), (tg.jacfwd, lambda x: 2 * x), (tg.hessian, lambda x: 2.0)):
+            g = transform(T(f))
+            assert [np.allclose(g(x), expected(x)) for x in (1.5, -0.5)] == [True, True]
+    assert np.allclose(tg.vmap(tg.grad(f))(np.arange(4.0)), 2 * np.arange(4.0))
+
+
+def test_no_turns_change_nothing_and_containers_stay():
+    rng, seen = np.random.default_rng(0), []
+
+    def body(c, v):
+        seen.append(rng.normal())
+        return c + 1, {"a": (v, None), "b": c}
+
+    for x in (1.0, tg.tensor(1.0, requires_grad=True)):
+        carry, results = tg.scan(body, x, np.zeros((0, 2)))
+        assert carry is x and results["a"][1] is None and results["a"][0].shape == (0, 2) and results["b"].shape == (0,)
+    tg.vmap(lambda v: body(v, v)[0])(np.zeros(0))
+    assert not seen and rng.normal() == np.random.default_rng(0).normal()
+
+    def never(*_):
+        raise AssertionError
+
+    for loop in (lambda x: tg.fori_loop(3, 1, never, x), lambda x: tg.fori_loop(0, 0, never, x), lambda x: tg.while_loop(lambda c: c < 0, never, x)):
+        assert loop(2.0) == 2.0 and tg.value_and_grad(loop)(2.0) == (2.0, 1.0) and tg.jit(tg.grad(loop))(2.0) == 1.0
+
+
+def test_results_of_no_turns_that_are_not_known():
+    with pytest.raises(StructureError, match="has no turns, .* raises LinAlgError.*Leave the scan out"):
+        tg.map(lambda v: np.linalg.inv(np.zeros((2, 2))) * v, np.zeros(0))
 
 
 @pytest.mark.long
