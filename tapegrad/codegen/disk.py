@@ -8,6 +8,7 @@ has not been used for longest goes: the time of a file's last change is that of 
 from __future__ import annotations
 
 import os
+import stat
 import sys
 import threading
 import time
@@ -26,17 +27,29 @@ _OWN = threading.local()
 
 
 def read(path):
-    """The bytes of a file, or None if it cannot be read."""
+    """The bytes of a file, or None if it cannot be read, or somebody else may have written it."""
     try:
+        if not all(map(_trusted, map(os.stat, [path.parent, path.parents[1], path.parents[2]]))):
+            config.warn_no_cache(str(path.parents[2]), "another user owns it, or may write to it")
+            return None
         with open(path, "rb") as file:
-            data, used = file.read(), os.fstat(file.fileno()).st_mtime
+            status = os.fstat(file.fileno())
+            data = file.read() if _trusted(status) else None
     except OSError:
         return None
-    if time.time() - used > _DAY:
+    if time.time() - status.st_mtime > _DAY:
         # On a disk that is only read nothing is dropped, either.
         with suppress(OSError):
             os.utime(path)
     return data
+
+
+def _trusted(status):
+    """Whether only this user, root, and who is in their groups can have written a file, or put files into a folder."""
+    if not hasattr(os, "geteuid"):
+        return True
+    others = status.st_mode & stat.S_IWOTH and not status.st_mode & stat.S_ISVTX
+    return status.st_uid in (0, os.geteuid()) and not others
 
 
 def write(path, data):

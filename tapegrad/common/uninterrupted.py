@@ -11,12 +11,17 @@ threads there is nothing to hold back.  (Exceptions that one thread sets in anot
 held back: Python has no means for that.)
 
 A fork waits until no other thread is inside, and holds the compiler locks of Numba and LLVM meanwhile, so the child has them
-free.  Other locks of ours are kept for so short a time, or guard so little, that the child just gets them anew: `remade`.
+free.  It waits, too, until no other thread imports a module of ours: `importlib` has a lock for each module, which the child could
+never take, and a module that compiles while it is imported would be half made there.  Any import is seen by its lock, from before
+the module is looked for until it is there, so no import statement has to know of it.
+Other locks of ours are kept for so short a time, or guard so little, that the child just gets them anew: `remade`.
 The end of the process waits, too: LLVM must not go while a thread is in it.
 """
 
 from __future__ import annotations
 
+import _frozen_importlib
+import _imp
 import atexit
 import functools
 import os
@@ -24,6 +29,7 @@ import signal
 import sys
 import threading
 import time
+import types
 import weakref
 
 # Without the conversion to members of enumerations, which takes a microsecond a signal.
@@ -191,31 +197,48 @@ def _compiler_locks():
     return locks
 
 
-def _before_fork():
+#: The lock without which no import begins; others hold it for moments.
+_IMPORTS = types.SimpleNamespace(acquire=lambda blocking: _imp.acquire_lock() or True, release=_imp.release_lock)
+
+
+def _own_imports():
+    """The locks of modules of ours that are being imported."""
+    locks = [reference() for name, reference in list(_frozen_importlib._module_locks.items()) if name.partition(".")[0] == "tapegrad"]
+    return [lock for lock in locks if lock is not None]
+
+
+def _locks(fork):
+    yield from [_IMPORTS] * fork + [_GATE]
+    yield from _compiler_locks()
+    # While these are held, no import that is about to begin goes on.
+    yield from [lock.lock for lock in _own_imports()] * fork
+
+
+def _before_fork(fork=True):
     """Hold all locks; none is held while another one is waited for, so that the order in which other threads take them is free."""
     wait_for = None
     while True:
         if wait_for is not None:
             with wait_for:
                 pass
-        while _others():
+        while _others(fork):
             time.sleep(0.001)
         held, wait_for = [], None
-        for lock in (_GATE, *_compiler_locks()):
+        for lock in _locks(fork):
             if not lock.acquire(blocking=False):
                 wait_for = lock
                 break
             held.append(lock)
-        if wait_for is None and not _others():
+        if wait_for is None and not _others(fork):
             _KEPT.append(held)
             return
         _release(held)
 
 
-def _others():
-    """Whether another thread is inside."""
-    me = get_ident()
-    return any(thread != me for thread in list(_INSIDE))
+def _others(fork):
+    """Whether another thread is inside, or imports a module of ours (and does not wait for one that this thread imports)."""
+    imports = [lock.owner for lock in _own_imports() * fork if not lock.has_deadlock()]
+    return not {*_INSIDE, *imports} <= {get_ident(), None}
 
 
 def _release(locks):
@@ -239,4 +262,4 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_child=_in_child)
 
 # The locks are not given back: nobody comes in any more.
-atexit.register(_before_fork)
+atexit.register(_before_fork, fork=False)

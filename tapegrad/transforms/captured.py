@@ -16,6 +16,7 @@ the function as it was: a copy, with cells and globals of its own, bound to what
 from __future__ import annotations
 
 import array
+import contextlib
 import functools
 import random
 import sys
@@ -33,9 +34,12 @@ from .replay.surroundings import ABSENT, DEPTH, FUNCTIONS, ITEMS, Walk, contents
 
 _CONTAINERS = (list, tuple, dict, deque, types.MappingProxyType)
 _BYTES = (bytearray, array.array, memoryview)
+_BOUND = (types.BuiltinMethodType, types.MethodWrapperType)
 _GENERATORS = (np.random.Generator, np.random.RandomState, np.random.BitGenerator, random.Random)
 #: What finds attributes by names that are strings.
 _LOOK_UP = frozenset(["getattr", "hasattr", "vars", "__dict__", "eval", "exec", "attrgetter", "methodcaller"])
+#: How many levels of objects are looked into for what has changed, where a function is run again.
+OBJECTS = 8
 #: Members every class has.
 _CLASS_OWN = {"__dict__", "__weakref__", "__doc__", "__module__", "__qualname__", "__firstlineno__", "__static_attributes__"}
 
@@ -55,10 +59,12 @@ class Captured(Walk):
     ----------
     generators : list
         Random generators that were met.
+    namespaces : list of (object, dict)
+        Objects, classes and modules whose attributes are looked at, and these.
     """
 
     def __init__(self, function, objects=0, arguments=()):
-        self.objects, self.arguments, self.generators = objects, arguments, []
+        self.objects, self.arguments, self.generators, self.namespaces = objects, arguments, [], []
         #: Levels of objects that are left; attributes named by the code that was met; those that nothing has named yet.
         self._objects, self._named, self._waiting = objects, set(), []
         super().__init__(function)
@@ -112,8 +118,8 @@ class Captured(Walk):
             # A decorator's: what it calls is in its cells.
             cells = [(n, contents_of(c)) for n, c in zip(function.__code__.co_freevars, function.__closure__ or ())]
             for variable, value in [*cells, ("__wrapped__", getattr(function, "__wrapped__", None))]:
-                if isinstance(value, FUNCTIONS):
-                    self._function(where[:-1] or variable, value)
+                if callable(value) or self._opens(value):
+                    self._value(where[:-1] or variable, value)
             return
         variables, inside, imported = names_of(function.__code__)
         self._named.update(variables, inside)
@@ -146,7 +152,8 @@ class Captured(Walk):
     def _other(self, name, value):
         if isinstance(value, _BYTES):
             self._met(name, type(value), bytes(memoryview(value)))
-        elif isinstance(value, types.BuiltinMethodType) and isinstance(value.__self__, _GENERATORS):
+        elif isinstance(value, _BOUND) and not isinstance(value.__self__, (type, types.ModuleType, type(None))):
+            self._met(name, value.__name__)
             self._value(name, value.__self__)
         elif isinstance(value, (staticmethod, classmethod)):
             self._value(name, value.__func__)
@@ -168,21 +175,29 @@ class Captured(Walk):
         kind = type(value)
         if isinstance(value, types.ModuleType):
             if not installed(value):
-                self._waiting += [(f"{name}.{key}", key, item, self._objects, False) for key, item in vars(value).items()]
+                self._waiting += [(f"{name}.{key}", key, item, self._objects, False) for key, item in self._fields(value)]
         elif isinstance(value, type):
             if self._objects and value not in (type, object):
                 self._class(name, value)
         elif self._objects and (kind is types.SimpleNamespace or not installed(kind)):
-            attributes = list(getattr(value, "__dict__", {}).items())
-            slots = [s for base in kind.__mro__ for s in _listed(base.__dict__.get("__slots__", ()))]
-            attributes += [(s, getattr(value, s, None)) for s in slots if s not in ("__dict__", "__weakref__")]
-            self._waiting += [(f"{name}.{key}", key, item, self._objects - 1, True) for key, item in attributes]
+            self._waiting += [(f"{name}.{key}", key, item, self._objects - 1, True) for key, item in self._fields(value)]
             self._value(kind.__name__, kind)
+        elif self._opens(value):
+            self._variable(name, dict(self._fields(value)))
+
+    def _opens(self, value):
+        """Whether to look into an object of an installed package."""
+        return False
+
+    def _fields(self, value):
+        """Attributes of an object, class or module."""
+        self.namespaces.append((value, fields_of(value)))
+        return self.namespaces[-1][1].items()
 
     def _class(self, name, kind):
         for base in kind.__mro__:
             if not installed(base) and (base is kind or self._first(name, base)):
-                for key, member in list(vars(base).items()):
+                for key, member in self._fields(base):
                     if key not in _CLASS_OWN and not isinstance(member, (types.GetSetDescriptorType, types.MemberDescriptorType)):
                         # What makes an instance is called where the class is named.
                         word = kind.__name__ if key in ("__new__", "__init__", "__post_init__") else key
@@ -231,6 +246,50 @@ class Captured(Walk):
         return _copied(self.function, memo)
 
 
+class States:
+    """Where random generators are: those of `np.random` and `random`, and `generators`."""
+
+    def __init__(self, generators):
+        self.streams = []
+        for generator in [np.random, random, *generators]:
+            if isinstance(generator, np.random.Generator):
+                generator = generator.bit_generator
+            if isinstance(generator, np.random.BitGenerator):
+                stream = functools.partial(getattr, generator, "state"), functools.partial(setattr, generator, "state")
+            elif hasattr(generator, "get_state"):
+                stream = functools.partial(generator.get_state, legacy=False), generator.set_state
+            else:
+                stream = generator.getstate, generator.setstate
+            with contextlib.suppress(NotImplementedError):  # those of the operating system have no state
+                self.streams.append((*stream, stream[0]()))
+
+    def moved(self):
+        """The streams of generators that have been drawn from since."""
+        return [stream for stream in self.streams if not _same_state(stream[0](), stream[2])]
+
+    def put_back(self):
+        """Put the generators back to where they were."""
+        for _, move, state in self.streams:
+            move(state)
+
+    @contextlib.contextmanager
+    def restored(self):
+        """Inside, the generators are where they were; after it, where they are now."""
+        now = [(move, where()) for where, move, _ in self.streams]
+        try:
+            self.put_back()
+            yield
+        finally:
+            for move, state in now:
+                move(state)
+
+
+def _same_state(a, b):
+    if isinstance(a, dict):
+        return a.keys() == b.keys() and all(_same_state(a[key], b[key]) for key in a)
+    return np.array_equal(a, b) if isinstance(a, np.ndarray) else a == b
+
+
 def _copied(value, memo, depth=DEPTH):
     """A value with lists, tuples and dicts of its own, and of functions the copies in `memo` (by id)."""
     if id(value) in memo or not depth:
@@ -258,6 +317,13 @@ def _copied(value, memo, depth=DEPTH):
 
 def _attributes_of(function):
     return [(key, value) for key, value in function.__dict__.items() if key != KEPT]
+
+
+def fields_of(value):
+    """Attributes of an object, class or module, with those in its slots."""
+    slots = [s for base in type(value).__mro__ for s in _listed(base.__dict__.get("__slots__", ()))]
+    fields = {s: getattr(value, s, ABSENT) for s in slots if s not in ("__dict__", "__weakref__")}
+    return fields | dict(getattr(value, "__dict__", {}))
 
 
 def _listed(slots):

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import random
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -34,12 +33,10 @@ from ..common.tree import flatten, leaf_names, unflatten
 from ..program.recording import Recording
 from ..tape.places import function_name
 from ..tape.store import thread_state
-from .captured import Captured
+from .captured import OBJECTS, Captured, States
 from .loops.body import Unrecordable
 from .replay.kernels import agree
 
-#: How many levels of objects are looked into for what has changed.
-OBJECTS = 8
 #: How far the value computed again may be from the first one, relative to its largest element: rounding that depends on where
 #: arrays lie in memory.
 TOLERANCE = {"d": 1e-6, "f": 1e-2}
@@ -58,7 +55,7 @@ class _Layout:
     enabled : bool
         Whether tensors that are no arguments are refused: not under ``no_grad``.
     surroundings : Captured
-    states : _States
+    states : States
         Of the generators that the call has drawn from.
     """
 
@@ -68,46 +65,6 @@ class _Layout:
         self.leaves, self.arguments, self.result = leaves, arguments, None
         self.enabled = thread_state().enabled
         self.surroundings = self.states = None
-
-
-class _States:
-    """Where random generators are: those of `np.random` and `random`, and `generators`."""
-
-    def __init__(self, generators):
-        self.streams = []
-        for generator in [np.random, random, *generators]:
-            if isinstance(generator, np.random.Generator):
-                generator = generator.bit_generator
-            if isinstance(generator, np.random.BitGenerator):
-                stream = functools.partial(getattr, generator, "state"), functools.partial(setattr, generator, "state")
-            elif hasattr(generator, "get_state"):
-                stream = functools.partial(generator.get_state, legacy=False), generator.set_state
-            else:
-                stream = generator.getstate, generator.setstate
-            with contextlib.suppress(NotImplementedError):  # those of the operating system have no state
-                self.streams.append((*stream, stream[0]()))
-
-    def forget_unmoved(self):
-        """Keep the states only of generators that have been drawn from since."""
-        self.streams = [stream for stream in self.streams if not _same_state(stream[0](), stream[2])]
-
-    @contextlib.contextmanager
-    def restored(self):
-        """Inside, the generators are where they were; after it, where they are now."""
-        now = [(move, where()) for where, move, _ in self.streams]
-        try:
-            for _, move, state in self.streams:
-                move(state)
-            yield
-        finally:
-            for move, state in now:
-                move(state)
-
-
-def _same_state(a, b):
-    if isinstance(a, dict):
-        return a.keys() == b.keys() and all(_same_state(a[key], b[key]) for key in a)
-    return np.array_equal(a, b) if isinstance(a, np.ndarray) else a == b
 
 
 class _Segment(Primitive):
@@ -129,9 +86,9 @@ class _Segment(Primitive):
             with layout.states.restored():
                 return _packed(self._values(function, leaves, layout))
         surroundings = Captured(self.checkpointed, OBJECTS, _objects(self.checkpointed, layout))
-        states = _States(surroundings.generators)
+        states = States(surroundings.generators)
         values = self._values(_on_leaves(self.checkpointed, layout), leaves, layout)
-        states.forget_unmoved()
+        states.streams = states.moved()
         layout.surroundings, layout.states = surroundings, states
         return _packed(values)
 

@@ -160,3 +160,32 @@ def test_who_presses_ctrl_c_does_not_wait_for_another_process(tmp_path, monkeypa
         holder.kill()
         holder.wait()
         holder.stdout.close()
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid"), reason="owners are not looked at there")
+@pytest.mark.parametrize("which", ["file", "folder", "objects", "directory"])
+def test_what_others_may_have_written_is_not_loaded(kept_here, monkeypatch, which):  # noqa: F811
+    make("one")
+    (path,) = files(config.cache_dir())
+    place = {"file": path, "folder": path.parent, "objects": path.parents[1], "directory": path.parents[2]}[which]
+    number, me = place.stat().st_ino, os.geteuid()
+
+    def seen(function, uid, mode):
+        def status(*args, **kwargs):
+            found = function(*args, **kwargs)
+            changed = [found.st_mode | mode, *found[1:4], uid, *found[5:]]
+            return os.stat_result(changed) if found.st_ino == number else found
+
+        return status
+
+    # Of whom it is, who may write to it besides, and whether it is loaded; the sticky bit is of folders.
+    cases = [(me, 0, 1), (0, 0, 1), (me, 0o020, 1), (me + 1, 0, 0), (me, 0o002, 0), (me + 1, 0o1002, 0), (me, 0o1002, 1)]
+    for uid, mode, loaded in cases[: 6 if which == "file" else 7]:
+        counts = {"compiled": 0, "loaded": 0}
+        with monkeypatch.context() as patched:
+            patched.setattr(os, "stat", seen(os.stat, uid, mode))
+            patched.setattr(os, "fstat", seen(os.fstat, uid, mode))
+            code.kept("one", lambda: b"x" * 1000, counts)
+        assert counts == {"compiled": 1 - loaded, "loaded": loaded}, (uid, mode)
+        # It was written anew.
+        number = place.stat().st_ino

@@ -9,6 +9,10 @@ import sys
 import textwrap
 import threading
 import time
+import types
+from _frozen_importlib import _ModuleLockManager
+from importlib import import_module
+from importlib.machinery import ModuleSpec
 from pathlib import Path
 
 import pytest
@@ -432,3 +436,110 @@ def test_a_property_that_another_thread_is_making_is_made_by_the_child():
 def test_all_properties_that_are_kept_are_of_this_kind():
     sources = [path for path in PACKAGE.rglob("*.py") if path.name != "uninterrupted.py"]
     assert not [path.name for path in sources if re.search(r"functools.*cached_property", path.read_text(encoding="utf-8"))]
+
+
+@pytest.fixture
+def slow_module(monkeypatch):
+    """A module of ours whose import lasts until it is told to end; what it does is `slow_module.body`."""
+    name, begun, go_on = "tapegrad.slow_module", threading.Event(), threading.Event()
+
+    class Slow:
+        def find_spec(self, wanted, path=None, target=None):
+            return ModuleSpec(name, self) if wanted == name else None
+
+        def create_module(self, spec):
+            return None
+
+        def exec_module(self, module):
+            begun.set()
+            slow.body()
+            go_on.wait(10)
+            module.whole = True
+
+    slow = types.SimpleNamespace(name=name, begun=begun, go_on=go_on, body=lambda: None)
+    monkeypatch.setattr(sys, "meta_path", [Slow(), *sys.meta_path])
+    yield slow
+    go_on.set()
+    sys.modules.pop(name, None)
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_a_fork_waits_for_imports_of_our_own_modules(slow_module):
+    thread = threading.Thread(target=import_module, args=(slow_module.name,))
+    thread.start()
+    slow_module.begun.wait(10)
+    threading.Timer(0.2, slow_module.go_on.set).start()
+    assert in_child(lambda: import_module(slow_module.name).whole) == 0 and slow_module.go_on.is_set()
+    thread.join()
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_a_fork_inside_of_such_an_import_for_which_another_thread_waits(slow_module):
+    """The other thread imports a module of ours itself, which imports this one."""
+    codes, waits = [], threading.Event()
+
+    def other():
+        with _ModuleLockManager("tapegrad.other"):
+            waits.set()
+            import_module(slow_module.name)
+
+    def body():
+        thread.start()
+        waits.wait(10)
+        time.sleep(0.2)
+        codes.append(in_child(lambda: None))
+        slow_module.go_on.set()
+
+    slow_module.body, thread = body, threading.Thread(target=other)
+    import_module(slow_module.name)
+    thread.join()
+    assert codes == [0]
+
+
+FIRST_CALL = """
+import os, random, signal, sys, threading, time
+import numpy as np, tapegrad as tg
+from _frozen_importlib import _module_locks
+from importlib import import_module
+forks, seed = map(int, sys.argv[1:])
+draw, x = random.Random(seed), np.arange(4.0)
+
+def call():
+    return tg.jit(tg.grad(lambda z: np.sum(np.exp(z) * 1.5)))(x)
+
+def child(whole):
+    signal.alarm(100)
+    for name in [*_module_locks, *sys.modules]:
+        if name.startswith("tapegrad"):
+            import_module(name)
+    with tg.common.uninterrupted.uninterrupted:
+        pass
+    if whole:
+        assert np.allclose(call(), np.exp(x) * 1.5)
+
+thread = threading.Thread(target=call)
+thread.start()
+children = []
+for k in range(forks):
+    time.sleep(draw.uniform(0.0, 0.4))
+    pid = os.fork()
+    if not pid:
+        try:
+            child(k % 10 == 5)
+        except BaseException:
+            sys.excepthook(*sys.exc_info())
+            os._exit(1)
+        os._exit(0)
+    children.append(pid)
+busy = thread.is_alive()
+thread.join()
+print([os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) for pid in children].count(0), busy)
+"""
+
+
+@pytest.mark.long
+def test_no_child_hangs_that_is_forked_during_a_first_call_with_a_cold_cache(tmp_path):
+    environment = os.environ | {"TAPEGRAD_CACHE_DIR": str(tmp_path)}
+    command = [sys.executable, "-W", "ignore", "-c", FIRST_CALL, "30", "1"]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)
+    assert done.stdout.split()[:1] == ["30"], done.stderr

@@ -10,10 +10,11 @@ import numpy as np
 
 from ...array.differentiable import Differentiable
 from ...array.functions import concatenate
+from ...autograd.custom import stop_gradient
 from ...common.errors import StructureError
 from ...common.tree import flatten, parts_of, unflatten
 from . import plain
-from .body import Unrecordable
+from .state import State
 
 
 def scan(
@@ -40,12 +41,14 @@ def scan(
     Returns
     -------
     carry, ys
-        The last carry, and the results, each with a first axis for the turns (None, where `f` returns None).
+        The last carry, and the results, each with a first axis for the turns (None, where `f` returns None). Of no turns the carry is
+        `init`; to learn the shapes of the results, `f` is called once with elements of zeros, and what it changes is put back.
 
     Raises
     ------
     StructureError
-        The carry that `f` returns does not fit the one it was given; arrays of `xs` have first axes of different lengths.
+        The carry that `f` returns does not fit the one it was given; arrays of `xs` have first axes of different lengths; there are
+        no turns, and `f` raises, so that the shapes of its results are not known.
 
     Examples
     --------
@@ -55,6 +58,8 @@ def scan(
     6.0 [1. 3. 6.]
     """
     leaves, structure, turns = plain.turns_of(xs, length)
+    if not turns:
+        return init, _of_no_turns(f, init, leaves, structure)
     parts = None if structure is None else (leaves, structure)
 
     def turn(carry, x):
@@ -63,7 +68,28 @@ def scan(
     def in_python(watch):
         return plain.scan(f, init, leaves, structure, turns, reverse, watch)
 
-    return _looped(turn, init, parts, turns, reverse, memory, "the body of the scan", in_python)
+    return _looped(turn, [f], init, parts, turns, reverse, memory, "the body of the scan", in_python)
+
+
+def _of_no_turns(f, init, leaves, structure):
+    """The results of no turns: those of one, at zeros, or at some other numbers if it raises there, without rows."""
+    state, shapes = State([f], "the body of the scan"), [(1, *np.shape(leaf)[1:]) for leaf in leaves]
+    for numbers in (np.zeros, lambda shape: 1.0 + np.random.default_rng(0).random(shape)):
+        rows = [numbers(shape).astype(leaf.dtype) for shape, leaf in zip(shapes, leaves)]
+        try:
+            with np.errstate(all="ignore"):
+                results, container = flatten(plain.scan(f, init, rows, structure, 1, False, False)[1])
+        except Exception as error:
+            cause = error
+        else:
+            # There is nothing that could have a derivative.
+            return unflatten(container, [x[:0] if isinstance(x, np.ndarray) else x if x is None else stop_gradient(x[:0]) for x in results])
+        finally:
+            state.put_back()
+    raise StructureError(
+        "the scan has no turns, and its body, run at zeros and at numbers from 1 to 2 to learn the shapes of its results, raises "
+        f"{type(cause).__name__}: {cause}. Leave the scan out where there are no elements"
+    ) from cause
 
 
 def while_loop(cond: Callable[[Any], Any], body: Callable[[Any], Any], init: Any, memory: int | None = None) -> Any:
@@ -101,24 +127,21 @@ def while_loop(cond: Callable[[Any], Any], body: Callable[[Any], Any], init: Any
     def in_python(watch):
         return plain.while_loop(cond, body, init, watch), None
 
-    return _looped(turn, init, None, None, False, memory, "the body of the while loop", in_python)[0]
+    return _looped(turn, [body, cond], init, None, None, False, memory, "the body of the while loop", in_python)[0]
 
 
-def _looped(turn, init, xs, turns, reverse, memory, name, in_python):
+def _looped(turn, functions, init, xs, turns, reverse, memory, name, in_python):
     """A loop as one instruction, if there is something to differentiate; else in Python."""
+    state = State(functions, name)
     if not any(isinstance(part, Differentiable) for part in parts_of((init, xs and xs[0]), Differentiable)):
         try:
-            return in_python(True)
+            # What an iterator has given cannot be put back.
+            return in_python(not state.iterates)
         except plain.Met:
             pass
-    if turns != 0:
-        from .running import loop
+    from .running import loop
 
-        try:
-            return loop(turn, init, xs, turns, reverse, memory, name)
-        except Unrecordable:
-            pass
-    return in_python(False)
+    return state.run(lambda: loop(turn, init, xs, turns, reverse, memory, name), lambda: in_python(False))
 
 
 def fori_loop(lower: int, upper: int, body: Callable[[Any, Any], Any], init: Any) -> Any:
@@ -153,8 +176,7 @@ def fori_loop(lower: int, upper: int, body: Callable[[Any, Any], Any], init: Any
     def turn(value, i):
         return body(i if isinstance(i, Differentiable) else int(i), value), None
 
-    value, _ = scan(turn, init, np.arange(lower, max(lower, upper)))
-    return value
+    return scan(turn, init, np.arange(lower, upper))[0] if lower < upper else init
 
 
 def cond(pred: Any, true_fun: Callable[..., Any], false_fun: Callable[..., Any], *operands: Any) -> Any:
@@ -219,12 +241,11 @@ def _chosen(index, branches, operands):
         return number, branches[int(number)](*operands), False
 
     index = index.astype(np.int64) if isinstance(index, Differentiable) else np.asarray(index, np.int64)
-    try:
-        _, results = loop(turn, index, None, 1, False, 0, "a choice", [[k] for k in range(len(branches))])
-    except Unrecordable:
-        return branches[int(index)](*operands)
-    leaves, structure = flatten(results)
-    return unflatten(structure, [None if leaf is None else leaf[0] for leaf in leaves])
+    def recorded():
+        leaves, structure = flatten(loop(turn, index, None, 1, False, 0, "a choice", [[k] for k in range(len(branches))])[1])
+        return unflatten(structure, [None if leaf is None else leaf[0] for leaf in leaves])
+
+    return State(branches, "a choice").run(recorded, lambda: branches[int(index)](*operands))
 
 
 def map(f: Callable[[Any], Any], xs: Any) -> Any:  # noqa: A001  (its name in jax.lax)

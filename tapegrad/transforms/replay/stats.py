@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from weakref import WeakKeyDictionary
 
 from ...codegen.code import COUNTS
+from ...common import config
 from ...common.errors import PerformanceWarning
 from ...program.through import Rules
 from ...tape.places import PACKAGE, function_name
@@ -135,13 +136,18 @@ class Spending:
         if before and self.seconds > PATIENCE:
             # Of one long call jit would save nothing.
             self.seconds = float("-inf")
-            warnings.warn(
+            text = (
                 f"{self.name} has spent {PATIENCE:g} s in derivatives that run it at every call. tg.jit(tg.grad(f)), or tg.jit on the "
                 "transformation that is used, records it once and answers by machine code; see docs/functional.md for what that "
-                "takes for granted",
-                PerformanceWarning,
-                stacklevel=outside(),
+                "takes for granted"
             )
+            try:
+                warnings.warn(text, PerformanceWarning, stacklevel=outside())
+            except PerformanceWarning:
+                # How long something takes is no reason to fail, unless somebody has said so of this warning.
+                if any(action == "error" and issubclass(kind, PerformanceWarning) for action, _, kind, *_ in warnings.filters):
+                    raise
+                config.logger.warning("%s", text)
 
 
 def outside():

@@ -1,6 +1,7 @@
 """Errors of users in loops and choices: what, which leaf, what to do; and afterwards everything is usable."""
 
 import inspect
+import queue
 import re
 import signal
 import time
@@ -129,11 +130,13 @@ def line_of(function, text):
     [("scan", by_gradient), ("while_loop", by_gradient), ("scan", under_jit), ("while_loop", under_jit), ("cond", under_jit)],
 )
 def test_a_tensor_of_a_body_outside_of_it_is_refused_with_its_line(form, run):
-    kept = []
+    # In a list it would be seen, and the loop run as the Python loop.
+    kept = queue.LifoQueue()
 
     def body(y):
-        kept.append(np.sin(y))  # here
-        return y * kept[-1]
+        kept.put(np.sin(y))  # here
+        kept.put(np.sin(y))
+        return y * kept.get()
 
     def f(t):
         if form == "scan":
@@ -142,7 +145,7 @@ def test_a_tensor_of_a_body_outside_of_it_is_refused_with_its_line(form, run):
             y = tg.while_loop(lambda s: s[0] < 3, lambda s: (s[0] + 1, body(s[1])), (0, t))[1]
         else:
             y = tg.cond(t > 0.0, body, lambda y: y, t)
-        return y + kept[-1]
+        return y + kept.get()
 
     with pytest.raises(TapegradError, match=rf"test_refused\.py:{line_of(body, '# here')}\b"):
         run(f)

@@ -405,6 +405,20 @@ def test_a_slow_function_is_named_once(impatient):
     assert warning.filename == __file__ and warned == [warning]
 
 
+def test_time_fails_nothing_unless_somebody_says_so_of_this_warning(impatient, caplog):
+    g = tg.grad(slow_function())
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for _ in range(5):
+            g(X)
+    assert [r.name for r in caplog.records] == ["tapegrad"] and "slow has spent" in caplog.text
+    g = tg.grad(slow_function())
+    with warnings.catch_warnings(), pytest.raises(tg.PerformanceWarning, match="slow has spent"):
+        warnings.simplefilter("error", tg.PerformanceWarning)
+        for _ in range(5):
+            g(X)
+
+
 def test_a_lambda_that_is_made_anew_is_one_function(impatient):
     with quiet() as warned:
         for k in range(5):
