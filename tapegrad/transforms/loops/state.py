@@ -23,7 +23,7 @@ from ..replay.surroundings import ABSENT
 from .body import Unrecordable
 
 #: Bytes of an array of which a copy is kept.
-COPIED = 1 << 28
+COPIED = 1 << 24
 
 
 class _Read(Captured):
