@@ -279,6 +279,10 @@ def test_cond(order):
     check(lambda x: np.linalg.cond(x, order), np.stack([A, A.T * 2.0]))
     if order in (None, 2, -2):
         check(lambda x: np.linalg.cond(x, order), TALL)
+    g = tg.jit(tg.grad(lambda x: np.linalg.cond(x, order)))
+    for x in (A, A + 0.1 * np.eye(len(A)), 2.0 * A.T):
+        differences = [(np.linalg.cond(x + h, order) - np.linalg.cond(x - h, order)) / 2e-6 for h in 1e-6 * np.eye(A.size).reshape(-1, *A.shape)]
+        np.testing.assert_allclose(g(x).ravel(), differences, rtol=1e-5, atol=1e-6)
 
 
 def test_cond_of_what_has_none():

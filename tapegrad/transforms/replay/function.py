@@ -48,6 +48,7 @@ import time
 from ...autograd import nested
 from ...common import config
 from ...common.errors import GradientError, NestingError, UnsupportedFunctionError
+from ...common.uninterrupted import uninterrupted
 from ...kernel.reasons import NotLowered
 from ...program.status import OTHER
 from ...tape.modes import no_grad
@@ -168,7 +169,8 @@ class Replayed(Running):
         if kept is None or self.planned is None or kind.captures:
             return
         if kept.made_for != made_for:
-            from .site import Site  # loads compiled code, which `import tapegrad` does without
+            with uninterrupted:
+                from .site import Site  # loads compiled code, which `import tapegrad` does without
 
             kept.made_for, kept.site = made_for, None
             plan = self.planned(kept, key[0])
