@@ -25,7 +25,7 @@ from ..common.observers import LISTENERS, notify
 from ..common.printing import format_number
 from ..common.registry import registry
 from ..tape.watch import expose, sealed
-from .leaving import instead
+from .leaving import instead, not_for_pandas
 
 if TYPE_CHECKING:
     from typing import Self
@@ -100,6 +100,7 @@ class Differentiable(Methods):
     # -- leaving the tape -------------------------------------------------------
     def __float__(self) -> float:
         if self.requires_grad:
+            not_for_pandas()
             self._refuse("float()", instead())
         self._let_out("float()")
         return float(self._only())
@@ -115,6 +116,8 @@ class Differentiable(Methods):
         return int(self._only())
 
     def __complex__(self) -> complex:
+        if self.requires_grad:
+            not_for_pandas()
         self._refuse("complex()", "complex numbers are not supported")
         self._let_out("complex()")
         return complex(self._only())
@@ -166,7 +169,7 @@ class Differentiable(Methods):
             return np.array(None)
         if self.requires_grad:
             if module.startswith("pandas."):
-                return registry.objects.in_objects(self)
+                return registry.objects.held_by_pandas(self, frame)
             self._refuse(
                 "conversion to an ndarray",
                 "a tensor needs no np.asarray(t): leave it out; to join vectors write np.stack([t, u]) or tg.array([t, u]), to multiply"
