@@ -74,7 +74,15 @@ def _advice():
     return advice()
 
 
+def _beside_table(ufunc, a, b):
+    """``ufunc(a, b)`` with a table of pandas; `tapegrad.pandas` is loaded when the first one stands beside a tensor."""
+    from .pandas import calculated
+
+    return calculated(ufunc, a, b)
+
+
 _registry.advice = _advice
+_registry.beside_table = _beside_table
 
 if not _TYPE_CHECKING:
     # PyTorch's other names, and what to write for those that are not offered.

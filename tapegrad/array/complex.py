@@ -20,6 +20,7 @@ import numpy as np
 
 from ..common.errors import ComplexOperandError, LeaveTapeError, UnsupportedFunctionError
 from ..common.registry import attach, registry
+from ..common.tables import is_table
 from .differentiable import Differentiable
 from .record import apply, normalise, plain, tracked
 
@@ -221,6 +222,8 @@ def _ufunc(ufunc, method, inputs, kwargs, out):
     function = FUNCTIONS.get((ufunc, method)) or (UFUNCS.get(ufunc.__name__) if method == "__call__" else None)
     if function is None or kwargs.keys() - {"axis", "keepdims"}:
         raise _refused(f"{ufunc.__name__}{'' if method == '__call__' else '.' + method}", f" with {', '.join(kwargs)}" if kwargs else "")
+    if any(map(is_table, inputs)):
+        raise ComplexOperandError("complex numbers stand beside a table of pandas; give it as .to_numpy()")
     result = function(*map(registry.objects.operand, inputs), **kwargs)
     if out is None:
         return result

@@ -26,7 +26,7 @@ from ..common.printing import format_number
 from ..common.registry import registry
 from ..tape.places import running_text
 from ..tape.watch import expose, sealed
-from .leaving import instead
+from .leaving import instead, not_for_pandas
 
 if TYPE_CHECKING:
     from typing import Self
@@ -113,6 +113,7 @@ class Differentiable(Methods):
     # -- leaving the tape -------------------------------------------------------
     def __float__(self) -> float:
         if self.requires_grad:
+            not_for_pandas()
             self._refuse("float()", instead())
         self._let_out("float()")
         return float(self._only())
@@ -128,6 +129,8 @@ class Differentiable(Methods):
         return int(self._only())
 
     def __complex__(self) -> complex:
+        if self.requires_grad:
+            not_for_pandas()
         self._refuse("complex()", "complex numbers are not supported")
         self._let_out("complex()")
         return complex(self._only())
@@ -179,7 +182,7 @@ class Differentiable(Methods):
             return np.array(None)
         if self.requires_grad:
             if module.startswith("pandas."):
-                return registry.objects.in_objects(self)
+                return registry.objects.held_by_pandas(self, frame)
             self._refuse(
                 "conversion to an ndarray",
                 instead() if running_text(frame)[1] else

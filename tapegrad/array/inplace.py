@@ -12,6 +12,7 @@ import numpy as np
 
 from ..common.errors import DtypeError, GradientError
 from ..common.registry import attach, registry
+from ..common.tables import is_table
 from ..common.tree import flatten
 from ..rules import BY_NAME
 from .assigning import assign_value, before_change, note_change
@@ -113,7 +114,9 @@ def _operator(row):
 
     def update(x, other):
         if not isinstance(other, (Differentiable, float, int, np.ndarray, np.generic, list)):
-            return NotImplemented
+            # A table counts by position here, as beside an array of NumPy's that is changed in place.
+            if not x.shape or not (is_table(other) or hasattr(other, "_places")):
+                return NotImplemented
         other = registry.objects.operand(other)
         if not x.shape and root_of(x)[0] is x and (x._t is not None or not x._r) and x.dtype.kind == "f":
             # A number is never changed in Python: the name goes on with another one, and an array of objects may hold the first.

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import re
+import sys
 from contextlib import AbstractContextManager
 from traceback import walk_tb
+from typing import Any
 
 import numpy as np
 
-from ..common.errors import LeaveTapeError, TapegradError, UnsupportedFunctionError
+from ..common.errors import GradientError, LeaveTapeError, TapegradError, UnsupportedFunctionError
 from ..common.registry import registry
-from ..tape.places import caller_frame, name_of, running_text
+from ..tape.places import PACKAGE, caller_frame, name_of, running_text
 
+_OURS = f"{__package__.partition('.')[0]}.pandas."
 #: What NumPy and Python say where an array of objects is no operand; if of a float, then the method that it has not.
 _OF_OBJECTS = re.compile(r"dtype\('O'\)|no callable \w+ method|not supported for the input types|'(?:float|int)' object has no attribute '(\w+)'")
 _MAKERS = ("array", "asarray", "asanyarray", "ascontiguousarray", "float64", "float32", "full", "fromiter")
@@ -83,6 +86,31 @@ def into_plain(how: str, array: np.ndarray) -> LeaveTapeError:
         f"{how} would write a tensor into a plain array and cut its derivative. {copied_first(name_of(array) or 'array')}; "
         "or write `result = a + t`, or make the array with tg.zeros"
     )
+
+
+def not_in_pandas(operands: tuple[Any, ...]) -> None:
+    """Raise if a method of pandas asks for this calculation with the plain array of a table: it would hold a tensor without knowing."""
+    if not any([operand.__class__ is np.ndarray and operand.ndim for operand in operands]):
+        return
+    frame = sys._getframe(2)
+    # What `tapegrad.pandas` computes is its own affair, and so is what the user's functions do that pandas calls.
+    while frame.f_code.co_filename.startswith(PACKAGE) and frame.f_back is not None and not frame.f_globals.get("__name__", "").startswith(_OURS):
+        frame = frame.f_back
+    if _package(frame) == "pandas":
+        raise LeaveTapeError(
+            f"a method of pandas ({frame.f_code.co_name}) computes with a tensor and the plain array of a table, whose missing values it would "
+            "not see any more; write df * t for df.mul(t), np.where(mask, s, t) for s.where(mask, t) and s.fillna(t), np.clip(s, t, None) for s.clip(t)"
+        )
+
+
+def not_for_pandas() -> None:
+    """Raise if pandas asks for the plain number, of which it holds an array of objects."""
+    if _package(caller_frame(2)) == "pandas":
+        # What it would not take for a reason to try another way.
+        raise GradientError(
+            "pandas holds numbers on the tape as objects here, and asks for plain ones, which would cut the derivative (mean, std, median and rolling "
+            "do): compute with the tensor, tg.array(s), by position; write df.to_numpy() @ v for df @ v"
+        )
 
 
 def _package(frame):

@@ -17,11 +17,13 @@ import numpy as np
 
 from ..common.dtypes import check_class
 from ..common.errors import ComplexOperandError, DtypeError, LeaveTapeError
+from ..common.host_functions import host_function
 from ..common.registry import registry
-from ..common.tables import array_of
+from ..common.tables import array_of, is_table
 from .complex import OFFERED, ComplexTensor, split
 from .differentiable import Differentiable
 from .functions import stack
+from .record import guard_on
 from .typing import DTypeLike
 
 
@@ -62,6 +64,31 @@ PLAIN = frozenset((float, int, bool, np.float64, np.int64, np.bool, type(None), 
 
 def _array_of(thing):
     return thing if isinstance(thing, TENSORS) or type(thing) in PLAIN else array_of(thing)
+
+
+@host_function
+def _any_nan(values):
+    return np.isnan(values).any()
+
+
+#: Whether there is a NaN in an array.
+any_nan = _any_nan()
+
+
+def held_by_pandas(tensor: Any, frame: Any) -> Any:
+    """`in_objects`, asked for by pandas: by a method of a table that computes with it, or to be put into one."""
+    lacks = False
+    while frame.f_globals.get("__name__", "").startswith("pandas.") and frame.f_code.co_name not in ("_sanitize_column", "assign", "insert"):
+        table = frame.f_locals.get("self")
+        # A new one has no elements yet.
+        lacks = lacks or frame.f_code.co_name != "__init__" and is_table(table) and np.any(table.isna())
+        frame = frame.f_back
+    if lacks or guard_on(any_nan, tensor):
+        raise LeaveTapeError(
+            "pandas holds the elements of a tensor one by one, and does not see which of them are NaN, as here some are or would be; "
+            "write df.to_numpy() @ v for df @ v, s * t for s.mul(t), or fill missing values before"
+        )
+    return in_objects(tensor)
 
 
 def in_objects(tensor: Any) -> Any:
@@ -159,5 +186,5 @@ def operand(thing: Any) -> Any:
 
 
 registry.objects = SimpleNamespace(
-    joined=joined, stacked=stacked, holds_tensors=holds_tensors, operand=operand, in_objects=in_objects, **OFFERED
+    joined=joined, stacked=stacked, holds_tensors=holds_tensors, operand=operand, held_by_pandas=held_by_pandas, **OFFERED
 )  # fmt: skip

@@ -17,11 +17,12 @@ import numpy as np
 
 from ..common.observers import LISTENERS, notify
 from ..common.registry import attach, registry
-from ..common.tables import is_matrix, is_sparse
+from ..common.tables import is_matrix, is_sparse, is_table
 from ..rules import BY_NAME
 from ..tape.places import PACKAGE
 from .differentiable import Differentiable
 from .functions.groups import sparse_product
+from .leaving import not_in_pandas
 from .record import apply, plain, record_nondiff
 from .tensor import Parameter, Tensor
 
@@ -119,9 +120,7 @@ def {method}(self, other):
 
 def _accepts(other):
     # xarray's arrays have their own way with a tensor, and keep their labels.
-    return isinstance(other, (Differentiable, float, int, np.ndarray, np.generic, list, tuple, complex)) or hasattr(
-        type(other), "__pandas_priority__"
-    )
+    return isinstance(other, (Differentiable, float, int, np.ndarray, np.generic, list, tuple, complex))
 
 
 #: Types that need no closer look.
@@ -134,11 +133,13 @@ def _binary(row, a, b):
     if a.__class__ is float and b.__class__ is Tensor and b._t is None and not b._r and b._v.__class__ is np.ndarray and b._v.ndim:
         # A gradient times a number, for each parameter at each step of an optimiser.
         return plain(row.value(a, b._v))
+    if "pandas" in sys.modules:
+        not_in_pandas((a, b))
     if (a.__class__ in _KNOWN or _accepts(a)) and (b.__class__ in _KNOWN or _accepts(b)):
         return apply(row, (a, b), depth=4)
     if row.name == "matmul" and (is_sparse(a) or is_sparse(b)) or row.name == "multiply" and (is_matrix(a) or is_matrix(b)):
         return sparse_product(a, b)
-    return NotImplemented
+    return registry.beside_table(getattr(np, row.name), a, b) if is_table(a) or is_table(b) else NotImplemented
 
 
 def _arithmetic(row, reflected):
@@ -154,7 +155,9 @@ def _compare(name, ufunc):
     def method(self, other):
         if other.__class__ not in _NUMBERS:
             if not _accepts(other):
-                return NotImplemented
+                return registry.beside_table(ufunc, self, other) if is_table(other) else NotImplemented
+            if "pandas" in sys.modules:
+                not_in_pandas((other,))
             other = registry.objects.operand(other)
         if LISTENERS:
             notify(f"comparison ({ufunc.__name__})", self, other)
@@ -166,6 +169,9 @@ def _compare(name, ufunc):
 
 def _bitwise(function, reflected):
     def method(self, other):
+        if is_table(other):
+            pair = (other, self) if reflected else (self, other)
+            return registry.beside_table(function, *pair)
         pair = self, registry.objects.operand(other)
         if reflected:
             pair = pair[::-1]
@@ -193,7 +199,7 @@ def __abs__(self):
 
 def __pow__(self, other):
     if not _accepts(other):
-        return NotImplemented
+        return _binary(BY_NAME["power"], self, other)
     kind = type(other)
     # A number of NumPy is float64 beside an array, too.
     if (kind is int or kind is float or kind is np.float64 and type(self._v) is float) and other == 2:

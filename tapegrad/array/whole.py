@@ -18,6 +18,7 @@ import numpy as np
 
 from ..common.errors import DtypeError, GradientError
 from ..common.registry import attach, registry
+from ..common.tables import is_table
 from ..common.tree import parts_of
 from .differentiable import Differentiable
 from .indexing import is_basic, setitem
@@ -186,6 +187,9 @@ def _numpy_operator(name, function, noted):
     base = getattr(Tensor, name, None)
 
     def method(self, other):
+        if is_table(other):
+            pair = (other, self) if name.startswith("__r") and name not in _NOT_REFLECTED else (self, other)
+            return registry.beside_table(np.power if noted is operator.pow else noted, *pair)
         other = registry.objects.operand(other)
         if isinstance(other, Differentiable):
             if not is_whole((self, other)):

@@ -11,6 +11,7 @@ import sys
 _LABELLED = {
     "pandas": (("Series", "DataFrame", "Index"), lambda table: table.to_numpy()),
     "xarray": (("DataArray", "Variable"), lambda labelled: labelled.data),
+    f"{__package__.partition('.')[0]}.pandas": (("Labelled",), lambda labelled: labelled.to_numpy()),
 }
 
 
@@ -20,6 +21,11 @@ def array_of(thing):
         if isinstance(thing, _classes(library, names)):
             return array(thing)
     return thing
+
+
+def is_table(thing):
+    """Whether it is a Series, a DataFrame or an Index of pandas."""
+    return "pandas" in sys.modules and isinstance(thing, _classes("pandas", _LABELLED["pandas"][0]))
 
 
 def labelled_as(thing, array):

@@ -11,13 +11,14 @@ from __future__ import annotations
 
 import inspect
 import math
+import sys
 from operator import attrgetter
 
 import numpy as np
 
 from ..array import functions as F
 from ..array.differentiable import Differentiable
-from ..array.leaving import into_plain
+from ..array.leaving import into_plain, not_in_pandas
 from ..array.objects import in_objects, joined, operand
 from ..array.operators import recording
 from ..array.record import apply, normalise, plain, record_nondiff, trace_of, tracked
@@ -27,6 +28,7 @@ from ..array.whole import Whole, by_numpy, is_whole
 from ..common.errors import ComplexOperandError, UnsupportedFunctionError
 from ..common.observers import LISTENERS, notify
 from ..common.registry import attach, registry
+from ..common.tables import is_table
 from ..common.tree import parts_of
 from ..rules import BY_FUNCTION, BY_NAME
 from ..rules.special import SCIPY_UFUNCS
@@ -65,6 +67,10 @@ def refuse(function, why=""):
 
 def ufunc_on_tensors(self, ufunc, method, *inputs, **kwargs):
     """``Differentiable.__array_ufunc__``."""
+    if "pandas" in sys.modules:
+        if any(map(is_table, inputs)) and method == "__call__" and len(inputs) == 2 and not kwargs:
+            return registry.beside_table(ufunc, *inputs)
+        not_in_pandas(inputs)
     if not kwargs and method == "__call__":
         row = BY_FUNCTION.get(ufunc)
         if row is not None and ufunc not in DIRECT:
@@ -265,9 +271,13 @@ def only_defaults(function, **arguments):
 
 
 def _clip(a, a_min=NO_VALUE, a_max=NO_VALUE, *, min=NO_VALUE, max=NO_VALUE):
+    if is_table(a):
+        # NumPy calls the method of a Series.
+        a = registry.beside_table(np.add, a, 0.0)
     low = a_min if a_min is not NO_VALUE else min
     high = a_max if a_max is not NO_VALUE else max
-    return F.clip(a, None if low is NO_VALUE else low, None if high is NO_VALUE else high)
+    clip = np.clip if hasattr(a, "_places") else F.clip
+    return clip(a, None if low is NO_VALUE else low, None if high is NO_VALUE else high)
 
 
 #: NumPy's functions that are no ufuncs -> what stands for them on tensors, without ``out=``; the other modules of this package add theirs.
@@ -309,6 +319,8 @@ def _where_tracked(function, ours):
 def function_on_tensors(self, function, types, args, kwargs):
     """``Differentiable.__array_function__``."""
     ours = FUNCTIONS.get(function)
+    if "pandas" in sys.modules and function is np.where:
+        not_in_pandas(args)
     if len(types) > 1:
         if registry.objects.Complex in types:
             return registry.objects.complex_function(function, args, kwargs)

@@ -1,0 +1,367 @@
+"""`Labelled`, and the arithmetic of tables and tensors (`calculated`)."""
+
+from __future__ import annotations
+
+import inspect
+import operator
+import sys
+from functools import partial
+
+import numpy as np
+import pandas as pd
+
+from ..array.differentiable import Differentiable
+from ..array.functions import where
+from ..array.objects import any_nan, joined, operand
+from ..array.record import guard_on
+from ..array.whole import Whole
+from ..common.errors import ComplexOperandError, DtypeError, LeaveTapeError
+from ..common.registry import registry
+from . import names
+from .reducing import Reductions, refused
+
+
+def around(like, array):
+    """`array` with the labels of `like`, a Series or DataFrame."""
+    if like.ndim == 1:
+        return pd.Series(array, index=like.index, name=like.name)
+    return pd.DataFrame(array, index=like.index, columns=like.columns)
+
+
+def numbers(missing):
+    """Positions counted from 0 in the order of rows, NaN where `missing`."""
+    return np.where(missing, np.nan, (np.cumsum(~missing) - 1.0).reshape(missing.shape))
+
+
+def read(storage, places):
+    """The elements of `storage` at `places`, positions or NaN in an array; of that shape if all are there, else in the order of rows."""
+    there = ~np.isnan(places)
+    chosen = places[there].astype(np.int64)
+    flat = storage.reshape(-1)
+    if not np.array_equal(chosen, np.arange(flat.shape[0])):
+        flat = flat[chosen]
+    return flat.reshape(places.shape) if there.all() else flat
+
+
+def labelled(thing):
+    """A Series or DataFrame as a `Labelled`; the array in an Index; anything else as it is."""
+    if isinstance(thing, pd.Index):
+        table = labelled(thing.to_series())
+        if table._is_partial:
+            raise DtypeError("an Index with missing values stands beside a tensor; take them out with .dropna()")
+        return table._storage
+    if not isinstance(thing, (pd.Series, pd.DataFrame)):
+        return thing
+    for column in [thing] if thing.ndim == 1 else [thing.iloc[:, k] for k in range(thing.shape[1])]:
+        kind = column.dtype
+        if not pd.api.types.is_object_dtype(kind) and not pd.api.types.is_numeric_dtype(kind):
+            raise DtypeError(f"column {column.name} of dtype {kind} stands beside a tensor, where only numbers can; .to_numpy(float) makes some")
+        if not isinstance(kind, np.dtype) and column.isna().any():
+            raise DtypeError(f"column {column.name} has missing values of pandas' own dtype {kind} beside a tensor; make them NaN by .astype(float)")
+    missing, values = thing.isna().to_numpy(), thing.to_numpy()
+    storage = joined(values[~missing] if missing.any() else values, plain_numbers=True)
+    return Labelled(storage, around(thing, numbers(missing)))
+
+
+def _positions(thing):
+    """Storage and positions of an operand; without labels if it has none."""
+    if isinstance(thing, Labelled):
+        return thing._storage, thing._places
+    missing = np.isnan(thing) if isinstance(thing, np.ndarray) and thing.dtype.kind == "f" else np.zeros(thing.shape, bool)
+    return thing[~missing] if missing.any() else thing, numbers(missing)
+
+
+def matched(a, b, add=operator.add):
+    """What pandas computes with when it meets two operands: elements, elements, and the places of the result.
+
+    `add` is how it meets them: an operator, or a method of pandas with its arguments.
+    """
+    a, b = (x if isinstance(x, (Labelled, Differentiable, float, int)) else np.asarray(x)[()] for x in (a, b))
+    one, other = isinstance(a, Labelled), isinstance(b, Labelled)
+    if one and other and add is operator.add and a._places.ndim == b._places.ndim and a._places.equals(b._places):
+        alike = a._places.ndim == 2 or a._places.name == b._places.name
+        return a._storage, b._storage, a._places if alike else a._places.rename(None)
+    if not (one and other) and np.ndim(b if one else a) == 0:
+        return (a._storage, b, a._places) if one else (a, b._storage, b._places)
+    (x, left), (y, right) = _positions(a), _positions(b)
+    left, right = add(left, 0.0 * right), add(0.0 * left, right)
+    return read(x, left.to_numpy()), read(y, right.to_numpy()), around(left, numbers(left.isna().to_numpy()))
+
+
+def calculated(ufunc, a, b, add=operator.add):
+    """``ufunc(a, b)`` where one is a table, or was: `Labelled`, or of a comparison a table of booleans."""
+    a, b = (labelled(x) if not isinstance(x, (list, tuple)) else operand(x) for x in (a, b))
+    if not isinstance(a, Labelled) and not isinstance(b, Labelled):
+        # An Index counts by position.
+        return ufunc(a, b)
+    if ufunc is np.matmul:
+        return a.dot(b) if isinstance(a, Labelled) else b.T.dot(np.transpose(a)).T
+    if ufunc in names.OF_BOOLEANS:
+        return names.OF_BOOLEANS[ufunc](_on_values(a), _on_values(b))
+    compares = ufunc in names.COMPARISONS.values()
+    if compares and add is operator.add:
+        # With other labels pandas raises.
+        ufunc(*(x._places if isinstance(x, Labelled) else np.zeros(np.shape(x))[()] for x in (a, b)))
+    x, y, places = matched(a, b, add)
+    lacks = bool(places.isna().to_numpy().any())
+    if lacks and ufunc not in names.PROPAGATES and not (ufunc is np.power and isinstance(y, (float, int, np.number)) and y != 0):
+        raise refused(f"np.{ufunc.__name__} with missing values, of which it makes numbers,", "take them out with .dropna() or .fillna(0.0)")
+    result = ufunc(x, y)
+    if not compares or isinstance(result, Whole) and not lacks:
+        return Labelled(result, places)
+    full = np.full(places.shape, ufunc is np.not_equal)
+    full[places.notna().to_numpy()] = np.reshape(_content(result), -1)
+    return around(places, full)
+
+
+def _content(thing):
+    """The numbers in a tensor, which leave the tape; a recording guards them."""
+    return np.asarray(thing._let_out("a table of pandas")) if isinstance(thing, Differentiable) else thing
+
+
+def _on_values(thing):
+    """What is or was a table, as pandas has it, without derivative."""
+    if not isinstance(thing, Labelled):
+        return _content(thing)
+    full = np.full(thing.shape, np.nan, thing.dtype) if thing._is_partial else np.empty(thing.shape, thing.dtype)
+    full[thing._places.notna().to_numpy()] = np.reshape(_content(thing._storage), -1)
+    return around(thing._places, full)
+
+
+def _is_nan(thing):
+    return np.isnan(thing._v if isinstance(thing, Differentiable) else thing)
+
+
+def _as_tensors(thing):
+    if isinstance(thing, dict):
+        return {k: _as_tensors(v) for k, v in thing.items()}
+    return type(thing)(map(_as_tensors, thing)) if isinstance(thing, (list, tuple)) else thing.to_numpy() if isinstance(thing, Labelled) else thing
+
+
+class Labelled(Reductions):
+    """A tensor with the labels of a Series or DataFrame, and with pandas' rules for them and for missing values.
+
+    Attributes
+    ----------
+    _storage : Tensor or ndarray
+        The elements that are there.
+    _places : Series or DataFrame
+        Where they are in `_storage`; NaN where one is missing.
+
+    Examples
+    --------
+    >>> import pandas
+    >>> import tapegrad as tg
+    >>> s = pandas.Series([1.0, None, 3.0], index=["a", "b", "c"])
+    >>> value, slope = tg.value_and_grad(lambda p: (p * s).mean())(2.0)
+    >>> print(value, slope)
+    4.0 2.0
+    """
+
+    __pandas_priority__ = 6000
+    __hash__ = None
+
+    def __init__(self, storage, places):
+        if isinstance(storage, registry.objects.Complex):
+            raise ComplexOperandError("complex numbers stand beside a table of pandas; compute with s.to_numpy()")
+        self._storage, self._places = storage, places
+
+    def _selected(self, places):
+        """What pandas gives of a table of these elements when it gives `places` of one of positions."""
+        if isinstance(places, (pd.Series, pd.DataFrame)):
+            found = places.to_numpy(float)
+            return Labelled(read(self._storage, found), around(places, numbers(np.isnan(found))))
+        if isinstance(places, float):
+            return np.nan if np.isnan(places) else self._storage.reshape(-1)[int(places)]
+        raise refused(f"a selection that gives {type(places).__name__}")
+
+    def _checked(self, result=None):
+        """Itself, if no NaN was computed; or `result`, which would be NaN if one were: that is looked at first, as it is small."""
+        if self.dtype.kind == "f" and guard_on(any_nan, self._storage if result is None else result):
+            if result is None or self._checked() is None:
+                raise LeaveTapeError("a table has a NaN that was computed from a tensor, and pandas passes over it: leave such rows out before it is computed")
+        return self if result is None else result
+
+    def to_numpy(self):
+        """The tensor, by position; NaN where a value is missing."""
+        if not self._is_partial:
+            return self._storage
+        places = self._places.to_numpy()
+        if not self._storage.shape[0]:
+            return np.full(self.shape, np.nan)
+        return where(np.isnan(places), np.nan, self._storage[np.nan_to_num(places).astype(np.int64)])
+
+    values = property(to_numpy)
+    dtype = property(lambda self: self._storage.dtype)
+    T = property(lambda self: self._selected(self._places.T))
+    _is_partial = property(lambda self: self._storage.shape != self._places.shape, doc="Whether elements are missing.")
+
+    # -- NumPy and Python ---------------------------------------------------------
+    def __array_ufunc__(self, ufunc, method, *inputs, **kwargs):
+        if method != "__call__" or kwargs or len(inputs) > 2 or ufunc.nout > 1:
+            raise refused(f"np.{ufunc.__name__} with its method or arguments")
+        if len(inputs) == 2:
+            return calculated(ufunc, *inputs)
+        return ufunc(_on_values(self)) if ufunc in names.PREDICATES else Labelled(ufunc(self._storage), self._places)
+
+    def __array_function__(self, function, types, args, kwargs):
+        method = names.METHODS_OF_NUMPY.get(function)
+        if method is None or not (args and isinstance(args[0], Labelled)):
+            return function(*_as_tensors(args), **_as_tensors(kwargs))
+        # Where NumPy itself has another default than pandas, it says so.
+        given = ({"axis": None} if method in names.REDUCTIONS and len(args) == 1 else {}) | ({"ddof": 0} if method in ("std", "var") else {})
+        return getattr(args[0], method)(*args[1:], **given | {k: v for k, v in kwargs.items() if v is not None or k == "axis"})
+
+    @property
+    def __array__(self):
+        self._stay("conversion to an ndarray")
+        return self.to_numpy().__array__
+
+    def _stay(self, how):
+        # pandas would take it for a sequence without labels.
+        if sys._getframe(2).f_globals.get("__name__", "").startswith("pandas."):
+            why = f"{how}: pandas got a table that was computed from a tensor, whose labels and derivative it does not see"
+            raise LeaveTapeError(f"{why}; use the table's own methods, or give it s.to_numpy(), by position (of a mask under tg.jit np.asarray(mask))")
+
+    def __iter__(self):
+        self._stay("iteration")
+        return iter(self.to_numpy() if self._places.ndim == 1 else self._places)
+
+    def __len__(self):
+        return len(self._places)
+
+    def __contains__(self, label):
+        return label in self._places
+
+    def __bool__(self):
+        raise ValueError("the truth value of a table is ambiguous; use .any() or .all()")
+
+    def __repr__(self):
+        return f"{self._storage!r}\nin the places\n{self._places!r}"
+
+    def __invert__(self):
+        return Labelled(~self._storage, self._places) if isinstance(self._storage, Whole) else ~_on_values(self)
+
+    # -- selection ----------------------------------------------------------------
+    def __getitem__(self, key):
+        return self._at(self._places, key)
+
+    def _at(self, indexer, key):
+        parts = [_on_values(k(self) if callable(k) else k) for k in (key if isinstance(key, tuple) else (key,))]
+        return self._selected(indexer[tuple(parts) if isinstance(key, tuple) else parts[0]])
+
+    def __setitem__(self, key, value):
+        raise refused("assignment into elements", "write s.where(mask, value) or s.fillna(value)")
+
+    def __getattr__(self, name):
+        places = self.__dict__["_places"]
+        if name.startswith("_"):
+            raise AttributeError(name)
+        if name in names.LABELS:
+            return getattr(places, name)
+        if hasattr(type(places), name):
+            if name in names.VALUES or isinstance(self._storage, Whole):
+                return getattr(_on_values(self), name)
+            if name in ("loc", "iloc", "at", "iat"):
+                return _Indexer(self, getattr(places, name))
+            if name in names.SELECTIONS:
+                return partial(self._moved, name)
+            raise refused(f".{name}")
+        return self[name] if name in (places.columns if places.ndim == 2 else places.index) else getattr(self.to_numpy(), name)
+
+    def _moved(self, name, *args, **kwargs):
+        method = getattr(self._places, name)
+        signature = inspect.signature(method)
+        given = signature.bind(*args, **kwargs).arguments
+        wrong = [k for k in names.NOT_POSITIONS & given.keys() if not any(given[k] is x for x in (False, None, signature.parameters[k].default))]
+        if wrong or name == "reset_index" and not given.get("drop"):
+            raise refused(f".{name} with {wrong[0] if wrong else 'drop=False'}")
+        return (self._checked() if name in names.LOOKING else self)._selected(method(*args, **kwargs))
+
+    # -- choices ------------------------------------------------------------------
+    def where(self, cond, other=np.nan):
+        cond = self._condition(cond)
+        if isinstance(cond, Labelled) and not self._is_partial and cond._places.equals(self._places) and np.ndim(other) == 0 and not _is_nan(other):
+            return Labelled(where(cond._storage, self._storage, other), self._places)
+        kept = self._places.fillna(-1.0).where(_on_values(cond)).notna().to_numpy()
+        other = labelled(other)
+        if isinstance(other, Labelled):
+            if other._places.ndim != self._places.ndim:
+                raise refused(".where of a DataFrame with a Series")
+            other = other._selected(other._places.reindex_like(self._places)).to_numpy()
+        missing = np.where(kept, self._places.isna().to_numpy(), _is_nan(other))
+        order = np.where(missing, np.nan, np.arange(float(missing.size)).reshape(missing.shape))
+        return Labelled(where(kept, self.to_numpy(), other), None)._selected(around(self._places, order))
+
+    def mask(self, cond, other=np.nan):
+        return self.where(~self._condition(cond), other)
+
+    def _condition(self, cond):
+        cond = cond(self) if callable(cond) else cond
+        return np.asarray(cond) if isinstance(cond, list) else _content(cond)
+
+    def fillna(self, value):
+        return self._checked().where(self._places.notna(), value)
+
+    def clip(self, lower=None, upper=None):
+        if any(bound is not None and np.ndim(bound) for bound in (lower, upper)):
+            raise refused(".clip with bounds that are no numbers", "write np.maximum(s, bound) and np.minimum(s, bound)")
+        return Labelled(np.clip(self._storage, lower, upper), self._places)
+
+    def dot(self, other):
+        other = labelled(other)
+        # The labels that are summed over have to be the same; pandas raises where they are not.
+        shape = self._places.dot(other._places if isinstance(other, Labelled) else np.zeros(np.shape(other)))
+        if isinstance(other, Labelled):
+            other = other._selected(other._places.reindex(self._places.columns if self._places.ndim == 2 else self._places.index))
+        if self._is_partial or isinstance(other, Labelled) and other._is_partial or isinstance(other, np.ndarray) and np.isnan(other).any():
+            raise refused(".dot with missing values", "take them out with .dropna() or .fillna(0.0)")
+        result = np.matmul(self._storage, other._storage if isinstance(other, Labelled) else other)
+        return Labelled(result, around(shape, numbers(np.zeros(shape.shape, bool)))) if isinstance(shape, (pd.Series, pd.DataFrame)) else result
+
+
+class _Indexer:
+    """``s.loc``, ``s.iloc``, ``s.at`` and ``s.iat``."""
+
+    def __init__(self, table, indexer):
+        self.table, self.indexer = table, indexer
+
+    def __getitem__(self, key):
+        return self.table._at(self.indexer, key)
+
+    __setitem__ = Labelled.__setitem__
+
+
+def _flexible(name, ufunc, reflected):
+    """``s.add(other, axis=0)`` and its kin."""
+
+    def method(self, other, *, axis="columns", level=None, fill_value=None):
+        if fill_value is not None:
+            raise refused(f".{name} with fill_value")
+        options = {"axis": 0 if self._places.ndim == 1 else axis, "level": level}
+
+        def add(a, b):
+            # What has no labels, or fewer, is the argument of the method.
+            return a.add(b, **options) if isinstance(a, type(self._places)) else b.add(a, **options)
+
+        plain = ufunc not in names.COMPARISONS.values() and level is None and (self._places.ndim == 1 or axis in ("columns", 1))
+        return calculated(ufunc, *((other, self) if reflected else (self, other)), operator.add if plain else add)
+
+    return method
+
+
+def _operator(ufunc, reflected):
+    return (lambda self, other: calculated(ufunc, other, self)) if reflected else lambda self, other: calculated(ufunc, self, other)
+
+
+for _name, _ufunc in (names.FLEXIBLE | names.COMPARISONS).items():
+    setattr(Labelled, _name, _flexible(_name, _ufunc, False))
+    if _name in names.FLEXIBLE:
+        setattr(Labelled, f"r{_name}", _flexible(f"r{_name}", _ufunc, True))
+for _name, _ufunc in (names.OPERATORS | names.COMPARISONS | names.LOGICAL).items():
+    setattr(Labelled, f"__{_name}__", _operator(_ufunc, False))
+    if _name not in names.COMPARISONS:
+        setattr(Labelled, f"__r{_name}__", _operator(_ufunc, True))
+for _name in ("neg", "pos", "abs"):
+    setattr(Labelled, f"__{_name}__", lambda self, function=getattr(operator, _name): Labelled(function(self._storage), self._places))
+Labelled.abs = Labelled.__abs__
