@@ -6,8 +6,7 @@ until somebody asks for it: ``np.exp(1j * t)`` is a cosine and a sine.
 
 Functions of complex numbers stand in `UFUNCS`, as formulas on pairs; `tapegrad.numpy_api.complex` adds those that move, reduce and multiply
 arrays.  Where real tensors meet complex data, `record.as_operand` raises `ComplexOperandError`, and who has called it comes here
-(`at_door`): what has no complex number in it takes the way it has always taken.
-As arguments and results of functions complex numbers are containers of two leaves (`common.tree`).
+(`at_door`).  As arguments and results of functions complex numbers are containers of two leaves (`common.tree`).
 """
 
 from __future__ import annotations
@@ -38,7 +37,6 @@ class ComplexTensor:
 
     Attributes
     ----------
-    real, imag : Tensor or Dual
     dtype : complex64 for parts of float32, else complex128
     grad : ComplexTensor or None
         ``dL/dRe + i dL/dIm``, as in PyTorch: ``z - rate * z.grad`` descends.
@@ -168,9 +166,7 @@ class ComplexTensor:
         return np.array(self._v, dtype=dtype)
 
     def __hash__(self) -> int:
-        # As of tensors: what is said of the parts.
-        hashes = hash(self.real), hash(self.imag)
-        return hash(hashes) if self.requires_grad else hash(complex(self._v))
+        return hash((hash(self.real), hash(self.imag))) if self.requires_grad else hash(complex(self._v))
 
     def __repr__(self) -> str:
         text = np.array2string(np.asarray(self._v), precision=4, separator=", ", prefix="tensor(")
