@@ -106,8 +106,9 @@ def test_values_and_names_of_cleared_tensors_stay():
 
 
 def test_saved_arrays_go_with_the_clearing_even_if_the_tensors_stay():
-    x = leaf(np.ones(100))
-    c = np.full(100, 2.0)
+    # (Smaller constants are copied.)
+    x = leaf(np.ones(1000))
+    c = np.full(1000, 2.0)
     gone = weakref.ref(c)
     y = x * c
     other = (x * x).sum()

@@ -377,19 +377,17 @@ def test_leaf_changed_between_use_and_backward():
     assert weight.grad is None
 
 
-def test_constant_tensor_changed_after_use():
-    weight, table = leaf([1.0, 2.0]), tg.tensor([3.0, 4.0])
-    needed = next_line()
-    loss = (weight * table).sum()
-    changed = next_line()
-    table[0] = 99.0
-    with pytest.raises(RuntimeError) as error:
+def test_constant_changed_after_use_keeps_its_content():
+    for size, constant in ((2, tg.tensor), (10_000, tg.tensor), (2, np.array)):
+        weight, table = tg.ones(size, requires_grad=True), constant(np.arange(3.0, 3.0 + size))
+        loss = (weight * table).sum()
+        table[0] = 99.0
         loss.backward()
-    assert_names(error, "table", needed, changed)
+        assert weight.grad.tolist() == np.arange(3.0, 3.0 + size).tolist()
 
 
-@pytest.mark.parametrize("size", [3, 10_000])
-def test_plain_array_changed_after_use(size):
+def test_large_plain_array_changed_after_use():
+    size = 10_000
     weight, samples = tg.ones(size, requires_grad=True), np.arange(float(size))
     needed = next_line()
     loss = (weight * samples).sum()

@@ -192,8 +192,8 @@ def test_a_change_in_place_is_found():
     x, constant = leaf(X), Y.copy()
     z = np.sum(f(x, constant))
     constant[0] = 9.0
-    with pytest.raises(ModifiedInPlaceError):
-        z.backward()
+    z.backward()
+    np.testing.assert_array_equal(x.grad, tg.grad(lambda x: np.sum(f(x, Y)))(X))
     z = np.sum(f(x, Y))
     with tg.no_grad():
         x += 1.0
