@@ -115,14 +115,17 @@ def test_numbers_alone_need_no_table(monkeypatch):
     assert x.grad is not None and not calls
 
 
-@pytest.mark.parametrize("size", [3, 16, 1 << 16])
+@pytest.mark.parametrize("size", [3, 1016, 1 << 16])
 def test_a_constant_that_was_resized_is_not_read(size):
-    constant = np.arange(8.0) + 1.0
-    x = leaf(np.ones(8))
-    y = np.sum(x * constant)
+    constant, small = np.arange(1000.0) + 1.0, np.arange(8.0)
+    x, t = leaf(np.ones(1000)), leaf(np.ones(8))
+    y, z = np.sum(x * constant), np.sum(t * small)
     constant.resize(size, refcheck=False)
+    small.resize(size, refcheck=False)
     with pytest.raises(ModifiedInPlaceError):
         y.backward()
+    z.backward()
+    assert t.grad.tolist() == [*range(8)]
 
 
 def test_a_constant_that_a_hook_moves_is_found_where_it_is():
