@@ -37,7 +37,7 @@ def test_shape_and_dtype(name):
                 assert change is single  # SciPy has no loop
                 continue
             metas = tuple(meta_of(o) for o in recorded)
-            assert described(row, metas, example.attrs, example.integer) == (value.shape, value.dtype.char), (change, str(example))
+            assert described(row, example.attrs, metas, example.integer) == (value.shape, value.dtype.char), (change, str(example))
 
 
 @pytest.mark.parametrize(
