@@ -24,6 +24,10 @@ MEASURED = re.compile(f"{IN_DIGITS}|{IN_WORDS}", re.IGNORECASE)
 NOT_MEASURED = {
     "README.md": ("[ten minutes](docs/start.md)",),
     "index.md": ("[Ten minutes](start.md)",),
+    "define_by_run.md": ("a plain array above 4 KB",),
+    "errors.md": ("constants of up to 4 KB",),
+    "limits.md": ("constants of up to 4 KB",),
+    "loops.md": ("an array above 16 MB",),
     "start.md": ("# Ten minutes",),
     "kernels.md": ("0 times infinity", "[more than two seconds](waiting.md)", "[more than two seconds](waiting.md#what-is-compiled-and-when)"),
     "optimisation.md": ("About ten times a second", "about ten times a second"),

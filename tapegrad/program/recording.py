@@ -12,6 +12,7 @@ from abc import ABC, abstractmethod
 
 import numpy as np
 
+from ..array.leaving import clarified
 from ..array.record import normalise
 from ..array.tensor import Tensor, tensor
 from ..autograd.backward import Pass
@@ -141,7 +142,7 @@ class Recording(Sweeps):
             args[k] = unflatten(structure, parts)
             leaves += parts
         keys = [leaf._k for leaf in leaves]
-        with enable_grad(), Tape() as tape, differentiating(leaves):
+        with enable_grad(), Tape() as tape, differentiating(leaves), clarified:
             result = f(*args, **(kwargs or {}))
         self.store = store = tape.store
         refuse_outer(store)
