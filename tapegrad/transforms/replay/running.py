@@ -37,9 +37,10 @@ from .stats import Spending, Stats, outside
 
 LOG = logging.getLogger("tapegrad")
 
-#: A function is run plainly when more than so many of its calls had to be recorded, and these were three quarters of all.  It counts all calls,
-#: not the last ones: whether as many paths as that are met one after the other or in between is the same.
-GIVE_UP = 64
+#: A function is run plainly when at least so many of its last calls had to be recorded ...
+GIVE_UP = 24
+#: ... of so many.
+WINDOW = 32
 #: Seconds that a thread waits for another's recording of the same function.
 PATIENCE = 5.0
 #: How deep in recordings this thread is (`depth`).
@@ -89,8 +90,8 @@ class Running:
         #: Whether somebody is to be told that the function is run plainly: not if nobody has put it under `jit`.
         self.silent, self.stats, self.apart = stats is not None, stats or Stats(), False
         self.spending, self.surroundings, self.derived, self.given = Spending.of(function), None, None, None
-        #: How many calls had to be recorded, and how many were replayed.
-        self.records, self.quiet, self.changed = 0, 0, ""
+        #: Of the last calls up to the last that had to be recorded, why they had to be, "" if not; and how many came after it.
+        self.causes, self.quiet, self.changed = [], 0, ""
 
     def check_positions(self, args):
         """Raise if one of the arguments to differentiate is missing."""
@@ -232,9 +233,10 @@ class Running:
 
     def note(self, cause):
         """Remember why a call had to be recorded; a function of which nearly every call has to be is given up."""
-        self.records += 1
-        if self.records > GIVE_UP and self.records >= 3 * self.quiet:
-            self.give_up(f"nearly every call had to be recorded anew ({self.records} of {self.records + self.quiet}): {cause}")
+        causes = self.causes = [*self.causes, *[""] * min(self.quiet, WINDOW), cause][-WINDOW:]
+        self.quiet = 0
+        if len(causes) == WINDOW and sum(map(bool, causes)) >= GIVE_UP:
+            self.give_up(f"nearly every call had to be recorded anew ({sum(map(bool, causes))} of {len(causes)}): {cause}")
 
     def give_up(self, why):
         """Run the function plainly from now on, and say so once."""
