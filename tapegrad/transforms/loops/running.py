@@ -97,7 +97,7 @@ class _Call:
         layout, missing = self.results
         if not self.turns:
             return carry, None
-        results = iter(layout.unpack(whole[loop.carry :], (loop.rows,)) if layout.size else ())
+        results = iter(layout.unpack(whole[loop.carry :], (loop.rows,)) if layout.leaves else ())
         return carry, unflatten(layout.structure, [None if gone else next(results) for gone in missing])
 
     def _later(self, carry, turn, captured, rows):
