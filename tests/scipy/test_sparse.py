@@ -71,12 +71,15 @@ def test_what_does_not_fit():
     for wrong in (leaf(np.ones(5)), leaf(np.ones((1, 4, 2))), leaf(1.0)):
         with pytest.raises(ValueError, match="sparse"):
             a @ wrong
-    # The matrix is a constant of the tape: to change it before the way back would be noticed.
+    # The matrix is a constant of the tape: to change it before the way back is noticed, or has no effect (SciPy 1.16 makes copies).
     t = leaf(VECTOR)
     y = np.sum(a @ t)
     a.data[:] = 0.0
-    with pytest.raises(tg.errors.ModifiedInPlaceError):
+    try:
         y.backward()
+    except tg.errors.ModifiedInPlaceError:
+        return
+    np.testing.assert_allclose(t.grad.numpy(), DENSE.sum(0))
 
 
 @pytest.mark.parametrize("kind", [sparse.csc_array, sparse.csr_matrix, sparse.dia_array])
