@@ -52,9 +52,11 @@ def run(work, chunks):
         # A handler of signals that raises does so when all threads have come to an end; after another one it goes on.
         with uninterrupted:
             shared.run(count - 1)
-    if shared.errors:
-        raise min(shared.errors, key=operator.itemgetter(0))[1]
-    return shared.results
+    # A thread that comes too late has the rest of `shared`, and keeps nothing of the user's.
+    results, errors, shared.work, shared.results, shared.errors = shared.results, shared.errors, None, None, None
+    if errors:
+        raise min(errors, key=operator.itemgetter(0))[1]
+    return results
 
 
 class _Shared:

@@ -475,6 +475,8 @@ def _stored(a, t):
     a[0] = t
 
 
+#: Before, they were compiled: no frame says which function of SciPy's it was.
+ROTATIONS_IN_PYTHON = np.lib.NumpyVersion(scipy.__version__) >= "1.17.0"
 HELP = {
     "a = tg.zeros(shape)": lambda x: _stored(np.zeros(3), x),
     "np.sin(t)": lambda x: math.sin(x),
@@ -483,7 +485,7 @@ HELP = {
     "np.mean(tg.array(a))": lambda x: np.mean(np.array([x, x])),
     "np.std(tg.array(a))": lambda x: np.std(np.array([x, x])),
     "np.floor(tg.array(a))": lambda x: np.floor(np.array([x, x])),
-    "from_rotvec is not supported": lambda x: rotation_of_scipy(np.array([x, 0.0, 0.0])),
+    "from_rotvec is not supported" if ROTATIONS_IN_PYTHON else "are in tapegrad.scipy": lambda x: rotation_of_scipy(np.array([x, 0.0, 0.0])),
 }
 
 
@@ -505,8 +507,10 @@ def test_our_error_has_the_line_to_write(line):
 def test_rotation_of_a_number_is_our_error():
     from scipy.spatial.transform import Rotation
 
-    with pytest.raises(LeaveTapeError, match="from_euler is not supported"):
+    with pytest.raises((LeaveTapeError, ValueError)) as caught:
         Rotation.from_euler("z", leaf(0.3))
+    error = caught.value if ROTATIONS_IN_PYTHON else caught.value.__cause__
+    assert isinstance(error, LeaveTapeError) and ("from_euler is not supported" in str(error) or not ROTATIONS_IN_PYTHON)
 
 
 #: What docs/limits.md says that NumPy does not compute.

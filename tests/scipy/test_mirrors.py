@@ -42,6 +42,10 @@ def test_the_signature_is_that_of_scipy(module, name):
         return
     if inspect.isclass(theirs):
         theirs, ours = theirs.__init__, ours.__init__
+    if name == "sqrtm":
+        # Options that do nothing went in 1.18.
+        assert _parameters(ours)[0] == _parameters(theirs)[0]
+        return
     if name == "inv" and np.lib.NumpyVersion(scipy.__version__) < "1.17.0":
         # Options of its own came then.
         assert [p[0] for p in _parameters(theirs)] == [p[0] for p in _parameters(ours)][: len(_parameters(theirs))]

@@ -1,5 +1,7 @@
 """`tapegrad.scipy.stats` against SciPy."""
 
+import warnings
+
 import numpy as np
 import pytest
 import scipy.stats
@@ -190,7 +192,7 @@ VECTORS = [
     ("dirichlet", lambda m, x, a: m.dirichlet.logpdf(x, a), (SIMPLEX[:2], np.array([0.7, 1.0, 3.5]))),
     ("dirichlet", lambda m, x, a: m.dirichlet.pdf(x, a), (SIMPLEX[:2, 0], np.array([2.0, 1.0, 3.5]))),
     ("multinomial", lambda m, z: m.multinomial.logpmf([[3, 0, 2], [1, 1, 3]], 5, np.exp(z) / np.sum(np.exp(z))), (MEAN,)),
-    ("multinomial", lambda m, p: m.multinomial.pmf([3, 0, 2], 5, p), (np.array([0.2, 0.5, 0.3]),)),
+    ("multinomial", lambda m, p: m.multinomial.pmf([3, 0, 2], 5, np.append(p, 1.0 - np.sum(p))), (np.array([0.2, 0.5]),)),
     ("wishart", lambda m, r, df, s: m.wishart.logpdf(covariance(r), df, covariance(s)), (ROOT, 4.5, ROOT.T)),
     ("wishart", lambda m, r, df: m.wishart.pdf(np.stack([covariance(r), covariance(0.5 * r)], -1), df, DIAGONAL), (ROOT, 4.5)),
     ("wishart", lambda m, x, df, s: m.wishart.logpdf(x, df, s), (np.array([0.7, 1.5]), 2.5, 1.3)),
@@ -424,6 +426,10 @@ def test_what_has_no_derivative():
             call()
     with pytest.raises(refusal, match="integer"):
         mirrored.multinomial.logpmf(leaf([1.0, 1.0]), 2, leaf([0.5, 0.5]))
+    for p in ([0.2, 0.5, 0.3], [0.2, 0.5, 0.4], [0.2, 0.5, 0.3 + 1e-12], [0.7, 0.5, -0.2]):  # NaN or not: that is SciPy's version's
+        with warnings.catch_warnings(action="ignore"):
+            theirs = scipy.stats.multinomial.logpmf([3, 0, 2], 5, p)
+        np.testing.assert_allclose(plain(mirrored.multinomial.logpmf([3, 0, 2], 5, leaf(p))), theirs, rtol=1e-14)
     assert plain(mirrored.poisson.logpmf(tg.tensor(1.0), leaf(2.0))) == scipy.stats.poisson.logpmf(1, 2.0)
     with pytest.raises(refusal, match="allow_singular"):
         mirrored.multivariate_normal.logpdf(leaf(MEAN), allow_singular=True)

@@ -383,7 +383,7 @@ def test_a_function_kept_on_disk_holds_no_address(tmp_path):
 
 def test_a_result_that_is_not_float64_is_refused():
     """Compiled code reads eight bytes as a float64, whatever stands there."""
-    for f in (lambda x: np.sum(x.astype(np.float32) ** 2), lambda x: np.float32(0.5) * x[0], lambda x: 3, lambda x: np.float32(3)):
+    for f in (lambda x: np.sum(x.astype(np.float32) ** 2), lambda x: 3, lambda x: np.float32(3)):
         with pytest.raises(DtypeError, match="compiled code a float64"):
             tg.compile(f, np.ones(2))
     g = np.empty(2)

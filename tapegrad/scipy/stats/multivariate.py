@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from ...common.errors import UnsupportedFunctionError
-from ...common.uninterrupted import Lazily
+from ...common.uninterrupted import Lazily, imported
 from ..linalg import solve_triangular
 from ..mirrors import array, constant, differentiable, value
 from ..special import logsumexp, multigammaln
@@ -155,7 +155,8 @@ class Multinomial(Named):
             Counts, without derivative; probability 0 where their sum is not `n`.
         n : int
         p : array-like, shape (..., k)
-            Probabilities.  As in SciPy the last is 1 less the others, so that its derivative is 0.
+            Probabilities.  The last is 1 less the others, so that its derivative is 0.  As in SciPy, from its version 1.18 on the result
+            is NaN where they do not add up to 1.
 
         Returns
         -------
@@ -164,11 +165,13 @@ class Multinomial(Named):
         if not differentiable(x, n, p):
             return _stats.multinomial.logpmf(x, n, p)
         x, n = (constant(v, "multinomial.logpmf", name, "it is an integer") for v, name in ((x, "x"), (n, "n")))
-        p = array(p)
+        given = p = array(p)
         p = np.concatenate([p[..., :-1], 1.0 - np.sum(p[..., :-1], axis=-1, keepdims=True)], axis=-1)
         result = special.gammaln(n + 1.0) - np.sum(special.gammaln(x + 1.0), axis=-1) + np.sum(special.xlogy(x, p), axis=-1)
         possible = np.all(x >= 0, axis=-1) & np.all(x == np.floor(x), axis=-1) & (np.sum(x, axis=-1) == n)
         valid = both(np.all(p >= 0, axis=-1), np.all(p <= 1, axis=-1), n >= 0)
+        if np.lib.NumpyVersion(imported("scipy").__version__) >= "1.18.0":
+            valid = both(valid, np.abs(np.sum(given, axis=-1) - 1.0) <= 10 * np.finfo(np.result_type(given.dtype, np.float32)).eps)
         return np.where(valid, np.where(possible, result, -np.inf), np.nan)
 
     def pmf(self, x, n, p):
