@@ -148,7 +148,7 @@ def main():
     parser = argparse.ArgumentParser(prog="python -m tests.compositions", description=__doc__.split("\n")[0])
     parser.add_argument("first", type=int, nargs="?", default=0)
     parser.add_argument("count", type=int, nargs="?", default=200)
-    parser.add_argument("--kernel", default="never", help="of tg.jit: never, auto or always")
+    parser.add_argument("--kernel", default="", choices=["", "never", "auto", "always"], help="tg.config.kernel; by default never, and auto in some programs")
     parser.add_argument("--via", default="", choices=["", "numba"])
     parser.add_argument("--processes", type=int, default=1)
     parser.add_argument("--batch", type=int, default=500, help="programs for each process")

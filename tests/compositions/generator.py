@@ -23,7 +23,7 @@ import random
 from dataclasses import dataclass, field
 
 #: How many derivatives a stack takes at most, and which sizes of x it may have then (the reference grows like their power).
-ORDER, SIZES = 4, {0: 4, 1: 4, 2: 3, 3: 3, 4: 2}
+ORDER, SIZES = 4, {0: 4, 1: 4, 2: 3, 3: 2, 4: 2}
 
 
 @dataclass
@@ -37,7 +37,6 @@ class Program:
     result: str = ""
     levels: list = field(default_factory=list)  # [name of the transformation, line, ...], innermost first; {f} is the function below
     jit: int | None = None  # 0: f0 is under jit, 1: f1, ...
-    options: str = ""
     points: list = field(default_factory=list)
 
     def __str__(self):
@@ -46,7 +45,7 @@ class Program:
             if number:
                 lines += [f"def f{number}(x, w, k):  # {name}", *indented([line.replace("{f}", f"f{number - 1}") for line in level])]
             if self.jit == number:
-                lines.append(f"f{number} = tg.jit(f{number}{self.options})")
+                lines.append(f"f{number} = tg.jit(f{number})")
         return "\n".join([*lines, f"top = f{len(self.levels)}", ""])
 
     @property
@@ -160,9 +159,7 @@ class Body:
 
     def some(self, least=1, most=2):
         """Statements inside of this one."""
-        if self.depth >= 3:
-            return [plain(self)]
-        return [statement(self) for _ in range(self.rng.randint(least, most))]
+        return [statement(self) for _ in range(self.rng.randint(least, most) if self.program.room > 3 else 1)]
 
 
 # ---- features of bodies: statements
@@ -376,8 +373,17 @@ FEATURES = {
 NUMBA = {"plain": 4, "branch": 4, "python_loop": 4, "in_place": 3, "view": 2, "captured": 2, "integers": 3, "masks": 2, "closure": 1, "container": 1, "complex": 1, "caught": 1}
 
 
+#: What takes several turns.
+LOOPS = {"python_loop", "scan", "fori_loop", "while_loop", "map", "derivative_inside"}
+
+
 def statement(body):
-    weights = body.program.weights
+    """One of the features; what loops is rarer inside of a loop, and a program has few statements."""
+    program = body.program
+    program.room -= 1
+    weights = program.weights if program.room > 0 else {"plain": 2, "branch": 1} if body.depth < 2 else {"plain": 1}
+    if body.depth:
+        weights = {name: weight * (0.15 if name in LOOPS else 1.0) for name, weight in weights.items()}
     (name,) = body.rng.choices(list(weights), list(weights.values()))
     parts = FEATURES[name][1](body)
     return parts if name == "plain" else [name, *parts]
@@ -507,7 +513,7 @@ OUTERMOST = {"sparse_jacobian", "backward", "create_graph", "autograd_grad"}
 
 
 def stack_of(rng, program, rank_of_x, rank, via):
-    depth, order = rng.choices([2, 3, 4], [40, 42, 18])[0], 0
+    depth, order = rng.choices([2, 3, 4], [55, 35, 10])[0], 0
     for number in range(depth):
         names = [
             name
@@ -535,17 +541,18 @@ def stack_of(rng, program, rank_of_x, rank, via):
     return order
 
 
-def program_of(seed, kernel="never", via=""):
+def program_of(seed, kernel="", via=""):
     """The program of a seed; `points` are lists of numbers, at which no decision is close (`drawn`)."""
     rng = random.Random(seed)
     program = Program(seed)
+    kernel = kernel or rng.choices(["never", "auto"], [92, 8])[0]
     weights = NUMBA if via == "numba" else {name: weight for name, (weight, _) in FEATURES.items()}
     program.weights = {name: weight * rng.choice((0.2, 1, 1, 3)) for name, weight in weights.items()}
     rank_of_x = rng.choices([0, 1, 2], [20, 70, 10])[0]
     returns = rng.choice(["number", "number", "vector"]) if via != "numba" else "number"
     order = stack_of(rng, program, rank_of_x, 0 if returns == "number" else 1, f", via={via!r}" if via else "")
     size = rng.randint(1, SIZES[order]) if rank_of_x == 1 else SIZES[order] if rank_of_x else 1
-    program.setup = ["D = np.array([0.5, -1.0, 0.8, 0.3])", "R = np.array([[0.5, -0.3, 0.8], [1.1, 0.4, -0.6], [-0.9, 0.2, 0.7]])"]
+    program.setup = [f"tg.config.kernel = {kernel!r}", "D = np.array([0.5, -1.0, 0.8, 0.3])", "R = np.array([[0.5, -0.3, 0.8], [1.1, 0.4, -0.6], [-0.9, 0.2, 0.7]])"]
     if rank_of_x == 0:
         program.first = [rng.choice(["v = np.stack([x, 0.5 * x, x * x])", "v = x * w", "v = np.array([0.7, -1.1]) * x"]), "c = x * 1.0"]
     elif rank_of_x == 1:
@@ -553,12 +560,14 @@ def program_of(seed, kernel="never", via=""):
     else:
         program.first = [rng.choice(["v = x.ravel()", "v = x[0]", "v = x @ x[-1]", "v = x.sum(axis=0)"]), rng.choice(["c = np.sum(x)", "c = x[0, -1]", "c = np.trace(x)"])]
     body = Body(rng, program, ["c"], ["v"], "c", True)
-    program.body = [statement(body) for _ in range(rng.choices([1, 2, 3, 4, 5], [15, 30, 30, 15, 10])[0])]
+    program.room = rng.choices([2, 3, 4, 6], [25, 35, 25, 15])[0]
+    program.body = [statement(body)]
+    while program.room > 0 and len(program.body) < 4:
+        program.body.append(statement(body))
     program.result = (
         rng.choice(["c", "c + np.sum(v)", "c * np.sum(v * v)", "np.sin(c) + v[0] * v[-1]"]) if returns == "number" else rng.choice(["v * c", "np.stack([c, v[0] * c, np.sin(c)])", "np.sin(v) + c", "v * v * np.cos(c)"])
     )
     program.jit = rng.choice([None, None, *range(len(program.levels) + 1), len(program.levels)])
-    program.options = f", kernel={kernel!r}" if kernel else ""
     shape = {0: (), 1: (size,), 2: (2, size if size < 3 else 2)}[rank_of_x]
     program.points = list(points(rng, shape, len(program.levels)))
     return program

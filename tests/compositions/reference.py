@@ -618,5 +618,5 @@ tg = SimpleNamespace(
     while_loop=while_loop, cond=lambda p, a, b, *operands: a(*operands) if p else b(*operands), switch=switch,
     map=lambda f, xs: stacked([f(lane(xs, j)) for j in range(len(leaves(xs)[0]))]), associative_scan=None, stop_gradient=numpy.stop,
     custom_vjp=lambda f, rule: f, custom_jvp=lambda f, rule: f, zeros=lambda n: onp.zeros(n, object), tensor=Leaf.of, array=onp.array,
-    autograd=SimpleNamespace(grad=autograd_grad, Function=Function),
+    config=SimpleNamespace(), autograd=SimpleNamespace(grad=autograd_grad, Function=Function),
 )  # fmt: skip
