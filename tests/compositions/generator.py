@@ -114,7 +114,7 @@ class Body:
         if kind < 0.75 and self.vectors:
             return f"{self.rng.choice(self.vectors)}[{self.pick('0', '-1')}]"
         if kind < 0.85:
-            return self.pick("w[0]", "w[-1]", "k[0]", "k[-1]")
+            return self.pick("w[0]", "w[-1]", "w[0]", "w[-1]", "k[0]" if not self.depth else "w[1]")
         return self.constant()
 
     def number(self, size=2):
@@ -569,15 +569,14 @@ def program_of(seed, kernel="", via=""):
     )
     program.jit = rng.choice([None, None, *range(len(program.levels) + 1), len(program.levels)])
     shape = {0: (), 1: (size,), 2: (2, size if size < 3 else 2)}[rank_of_x]
-    program.points = list(points(rng, shape, len(program.levels)))
+    program.points = list(points(rng, shape))
+    if program.jit is None:
+        del program.points[2:3]
     return program
 
 
-def points(rng, shape, depth):
+def points(rng, shape):
     """Where to call: a point, one far from it, the same kind between; then other shapes, dtypes and lengths."""
-    m = rng.randint(1, 3)
-    m = 3 if rng.random() < 0.5 else m
-
     def x(shape, scale):
         if not shape:
             return round(rng.uniform(-scale, scale), 3)
@@ -592,7 +591,7 @@ def points(rng, shape, depth):
     yield first, w, k, "int64"
     yield near(first, lambda a: -a + 0.05), x((m,), 1.0), [rng.randint(-2, 5) for _ in range(m)], "int64"
     yield near(first, lambda a: a * rng.choice((-1.0, 1.1)) + 0.02), near(w, lambda a: -a), [rng.randint(-2, 5) for _ in range(m)], "int64"
-    for _ in range(rng.choice((0, 0, 1, 2))):
+    for _ in range(rng.choice((0, 0, 0, 1, 2))):
         other, length = shape, m
         if len(shape) == 1 and rng.random() < 0.5:
             other = (max(1, shape[0] + rng.choice((-1, 1)) if shape[0] < 3 else shape[0] - 1),)

@@ -347,7 +347,7 @@ def numbers(leaf):
 
 
 def lane(tree, j, axis=0):
-    return rebuilt(tree, lambda a: number(r) if (r := onp.take(a, j, axis)).ndim == 0 else r)
+    return rebuilt(tree, lambda a: number(onp.take(a, j, axis)) if onp.ndim(a) == 1 else onp.take(a, j, axis))
 
 
 # ---- derivatives
@@ -425,16 +425,16 @@ def scalar(y):
 
 
 def value_and_grad(f, argnums=0, has_aux=False, via=None):
-    def call(x, *args):
-        level = Level(x)
-        y = f(level.argument, *args)
+    def call(*args):
+        level = Level(args[argnums])
+        y = f(*args[:argnums], level.argument, *args[argnums + 1 :])
         return level.values(y), level.like_x(level.partials(scalar(y)))
 
     return call
 
 
 def grad(f, argnums=0, via=None):
-    return lambda *args: value_and_grad(f)(*args)[1]
+    return lambda *args: value_and_grad(f, argnums)(*args)[1]
 
 
 def jacobian(f):
@@ -594,6 +594,8 @@ class Leaf(onp.ndarray):
 
     def derivative(self, y, seed, create_graph):
         level = self.levels[-1]
+        if not any(any(level.partials(a)) for leaf in leaves(y) for a in numbers(leaf)):
+            raise ValueError("the output does not depend on the leaf")
         g = level.pulled(y, 1.0 if seed is None else seed)
         if not create_graph:
             return numpy.stop(g)
