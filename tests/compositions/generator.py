@@ -513,7 +513,7 @@ OUTERMOST = {"sparse_jacobian", "backward", "create_graph", "autograd_grad"}
 
 
 def stack_of(rng, program, rank_of_x, rank, via):
-    depth, order = rng.choices([2, 3, 4], [55, 35, 10])[0], 0
+    depth, order = rng.choices([2, 3, 4], [56, 36, 8])[0], 0
     for number in range(depth):
         names = [
             name

@@ -289,6 +289,11 @@ class Numpy:
         locals()[_name] = staticmethod(each(_function, getattr(onp, _name, lambda a: a)))
 
     @staticmethod
+    def array(a):
+        a = onp.array(a)
+        return a.astype(object) if a.dtype.kind == "f" else a
+
+    @staticmethod
     def zeros_like(a):
         return 0.0 if type(a) is Dual else onp.zeros_like(a)
 
@@ -579,7 +584,7 @@ class Leaf(onp.ndarray):
     def of(x, requires_grad=False):
         x = numpy.stop(x)
         if not requires_grad:
-            return onp.array(x)
+            return numpy.array(x)
         levels = []
         for _ in range(Leaf.ORDER):
             levels.append(Level(x))
@@ -619,6 +624,6 @@ tg = SimpleNamespace(
     sparse_jacobian=sparse_jacobian, jit=lambda f, **options: f, checkpoint=lambda f: f, derivative=grad, scan=scan, fori_loop=fori_loop,
     while_loop=while_loop, cond=lambda p, a, b, *operands: a(*operands) if p else b(*operands), switch=switch,
     map=lambda f, xs: stacked([f(lane(xs, j)) for j in range(len(leaves(xs)[0]))]), associative_scan=None, stop_gradient=numpy.stop,
-    custom_vjp=lambda f, rule: f, custom_jvp=lambda f, rule: f, zeros=lambda n: onp.zeros(n, object), tensor=Leaf.of, array=onp.array,
+    custom_vjp=lambda f, rule: f, custom_jvp=lambda f, rule: f, zeros=lambda n: onp.zeros(n, object), tensor=Leaf.of, array=numpy.array,
     config=SimpleNamespace(), autograd=SimpleNamespace(grad=autograd_grad, Function=Function),
 )  # fmt: skip

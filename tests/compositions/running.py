@@ -13,9 +13,9 @@ TOLERANCE = 1e-9
 CLOSE = 1e-5
 
 
-def arguments(point, dtype_of_x=float):
+def arguments(point, floats=float):
     x, w, k, dtype = point
-    return (np.array(x, dtype_of_x) if isinstance(x, list) else x), np.array(w), np.array(k, dtype)
+    return (np.array(x, floats) if isinstance(x, list) else x), np.array(w, floats), np.array(k, dtype)
 
 
 def compiled(program, np_, tg_):
