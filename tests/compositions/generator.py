@@ -114,7 +114,7 @@ class Body:
         if kind < 0.75 and self.vectors:
             return f"{self.rng.choice(self.vectors)}[{self.pick('0', '-1')}]"
         if kind < 0.85:
-            return self.pick("w[0]", "w[-1]", "w[0]", "w[-1]", "k[0]" if not self.depth else "w[1]")
+            return self.pick("w[0]", "w[-1]", "w[0]", "w[-1]", "k[0]" if self.program.counts else "w[1]")
         return self.constant()
 
     def number(self, size=2):
@@ -188,7 +188,7 @@ def python_loop(body):
 
 def scan(body):
     step, c, u, p = (body.fresh(n) for n in ("step", "c", "u", "p"))
-    over = body.pick(body.vectors[0], "w", body.vectors[0], "k")
+    over = body.pick(body.vectors[0], "w", body.vectors[0], body.pick("k", "w"))
     y, after = body.pick(("None", ""), (f"{c} * {u}", "np.sum(ys)"), (f"np.sin({c})", "ys[-1] * ys[0]"))
     if body.rng.random() < 0.25:  # a carry that is a dict, in another order of keys
         inner = body.inner([c, u, "s"], [p], c)
@@ -383,7 +383,7 @@ def statement(body):
     program.room -= 1
     weights = program.weights if program.room > 0 else {"plain": 2, "branch": 1} if body.depth < 2 else {"plain": 1}
     if body.depth:
-        weights = {name: weight * (0.15 if name in LOOPS else 1.0) for name, weight in weights.items()}
+        weights = {name: weight * (0.15 if name in LOOPS else 0.4 if name in ("integers", "masks") else 1.0) for name, weight in weights.items()}
     (name,) = body.rng.choices(list(weights), list(weights.values()))
     parts = FEATURES[name][1](body)
     return parts if name == "plain" else [name, *parts]
@@ -545,7 +545,7 @@ def program_of(seed, kernel="", via=""):
     """The program of a seed; `points` are lists of numbers, at which no decision is close (`drawn`)."""
     rng = random.Random(seed)
     program = Program(seed)
-    kernel = kernel or rng.choices(["never", "auto"], [92, 8])[0]
+    kernel = kernel or rng.choices(["never", "auto"], [97, 3])[0]
     weights = NUMBA if via == "numba" else {name: weight for name, (weight, _) in FEATURES.items()}
     program.weights = {name: weight * rng.choice((0.2, 1, 1, 3)) for name, weight in weights.items()}
     rank_of_x = rng.choices([0, 1, 2], [20, 70, 10])[0]
@@ -560,6 +560,7 @@ def program_of(seed, kernel="", via=""):
     else:
         program.first = [rng.choice(["v = x.ravel()", "v = x[0]", "v = x @ x[-1]", "v = x.sum(axis=0)"]), rng.choice(["c = np.sum(x)", "c = x[0, -1]", "c = np.trace(x)"])]
     body = Body(rng, program, ["c"], ["v"], "c", True)
+    program.counts = rng.random() < 0.2  # whether integers stand among floats everywhere: loops that convert them take kernels, which take long to make
     program.room = rng.choices([2, 3, 4, 6], [25, 35, 25, 15])[0]
     program.body = [statement(body)]
     while program.room > 0 and len(program.body) < 4:
