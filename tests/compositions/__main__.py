@@ -135,7 +135,7 @@ def supervise(tally, options, first, step, count):
                 tally.take(found)
             else:
                 at = found["seed"]
-            timer = threading.Timer(options.limit * 15, kill)
+            timer = threading.Timer(max(300.0, 30 * options.limit), kill)
             timer.start()
         if timer:
             timer.cancel()

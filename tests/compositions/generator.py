@@ -151,8 +151,10 @@ class Body:
         )  # fmt: skip
 
     def condition(self):
-        c = self.number(1)
         t = self.threshold()
+        if self.rng.random() < 0.6:  # which each turn, lane and point may decide in its own way
+            return f"{self.rng.choice([*self.numbers, f'{self.vectors[0]}[0]'] if self.vectors else self.numbers)} {self.pick('>', '<')} {t}"
+        c = self.number(1)
         return self.pick(
             f"{c} > {t}", f"{c} < {t}", f"{c} > {t} and {self.atom()} < 1.1", f"not ({c} <= {t})", f"-0.9 < {c} < {t}", f"np.sin({c}) + 0.05 > {t} * w[0]",
         )  # fmt: skip
@@ -577,7 +579,7 @@ def program_of(seed, kernel="", via=""):
 
 
 def points(rng, shape):
-    """Where to call: a point, one far from it, the same kind between; then other shapes, dtypes and lengths."""
+    """Where to call: a point, mostly of one sign, so that few paths are met; one of the other sign; one that mixes them; then other shapes and dtypes."""
     def x(shape, scale):
         if not shape:
             return round(rng.uniform(-scale, scale), 3)
@@ -589,9 +591,12 @@ def points(rng, shape):
     m = 3  # sum_over's rows have three numbers
     first = x(shape, 1.5)
     w, k = x((m,), 1.0), [rng.randint(-2, 5) for _ in range(m)]
+    if rng.random() < 0.7:
+        side = rng.choice((-1.0, 1.0))
+        first, w = (near(p, lambda a: side * (abs(a) + 0.1)) for p in (first, w))
     yield first, w, k, "int64"
-    yield near(first, lambda a: -a + 0.05), x((m,), 1.0), [rng.randint(-2, 5) for _ in range(m)], "int64"
-    yield near(first, lambda a: a * rng.choice((-1.0, 1.1)) + 0.02), near(w, lambda a: -a), [rng.randint(-2, 5) for _ in range(m)], "int64"
+    yield near(first, lambda a: -a + 0.05), near(w, lambda a: -a), [rng.randint(-2, 5) for _ in range(m)], "int64"
+    yield near(first, lambda a: a * rng.choice((-1.0, 1.1)) + 0.02), near(w, lambda a: a * rng.choice((-0.9, 1.0))), [rng.randint(-2, 5) for _ in range(m)], "int64"
     for _ in range(rng.choice((0, 0, 0, 1, 2))):
         other, length = shape, m
         if len(shape) == 1 and rng.random() < 0.5:

@@ -37,6 +37,8 @@ def expected(program, point):
         try:
             results = compiled(program, reference.numpy, reference.tg)(*arguments(point, object))
             results = [np.array(reference.numbers(leaf)).reshape(np.shape(leaf)) for leaf in reference.leaves(results)]
+            if any(r.dtype.kind not in "fciub" for r in results):
+                raise TypeError("a result is no number")
         except Exception as error:
             results = error
     return results, reference.Decisions.margin
