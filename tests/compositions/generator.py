@@ -12,7 +12,7 @@ tapegrad it is the program under test, with those of `reference` the numbers tha
   assigns `body.target`, or `body.vectors[0]` if `body.whole`; it keeps shapes and sizes about as they are, so that every statement can be left
   out, which is how programs are made smaller.  What the program needs at the level of the module goes to `body.setup`.
 - a *transformation*: a function of `(Stack, f)` that returns the lines of the body of a function `(x, w, k)` over the function named `f`;
-  the last line is the result, one expression or several (a value and a derivative).  Its line in `TRANSFORMS` says how
+  the last line is the result, one expression or several (a value and a derivative), or ``= tg.name(f)``, the transformed function itself.  Its line in `TRANSFORMS` says how
   many derivatives it takes, whether `f` has to return one number, the rank that it adds, and its weight.
 
 If `tg` has a new name, `reference` says what it means, as plainly as it can.  Nothing is left out because tapegrad refuses it:
@@ -42,7 +42,10 @@ class Program:
     def __str__(self):
         lines = [*self.setup, "def f0(x, w, k):", *indented(self.first), *rendered(self.body), f"    return {self.result}"]
         for number, (name, *level) in enumerate([("",), *self.levels]):
-            if number:
+            if number and level[-1].startswith("= "):
+                name_of = lambda line: line.replace("{f}", f"f{number - 1}").replace("inner", f"inner{number}")  # noqa: B023, E731
+                lines += [*map(name_of, level[:-1]), f"f{number} {name_of(level[-1])}  # {name}"]
+            elif number:
                 lines += [f"def f{number}(x, w, k):  # {name}", *indented([line.replace("{f}", f"f{number - 1}") for line in level])]
             if self.jit == number:
                 lines.append(f"f{number} = tg.jit(f{number})")
@@ -152,8 +155,8 @@ class Body:
 
     def condition(self):
         t = self.threshold()
-        if self.rng.random() < 0.6:  # which each turn, lane and point may decide in its own way
-            return f"{self.rng.choice([*self.numbers, f'{self.vectors[0]}[0]'] if self.vectors else self.numbers)} {self.pick('>', '<')} {t}"
+        if self.rng.random() < 0.7:  # which each turn, lane and point may decide in its own way
+            return f"{self.rng.choice([self.target, self.target, *self.numbers])} {self.pick('>', '<')} {t}"
         c = self.number(1)
         return self.pick(
             f"{c} > {t}", f"{c} < {t}", f"{c} > {t} and {self.atom()} < 1.1", f"not ({c} <= {t})", f"-0.9 < {c} < {t}", f"np.sin({c}) + 0.05 > {t} * w[0]",
@@ -397,8 +400,8 @@ def statement(body):
 class Stack:
     """What the one that is being put on top may ask: `scalar` x, how many derivatives, the rank of the result below."""
 
-    def __init__(self, rng, rank_of_x, rank, via=""):
-        self.rng, self.rank_of_x, self.rank, self.via = rng, rank_of_x, rank, via
+    def __init__(self, rng, rank_of_x, rank, last, via=""):
+        self.rng, self.rank_of_x, self.rank, self.last, self.via = rng, rank_of_x, rank, last, via
 
     def pick(self, *choices):
         return self.rng.choice(choices)
@@ -414,6 +417,8 @@ class Stack:
 
 def t_grad(s, f):
     via = s.via
+    if not via and s.rng.random() < 0.4:
+        return [f"= tg.grad({f})"]
     if via:
         return [f"return tg.grad({f}{via})(x, w, k)"]
     if s.rank_of_x == 1 and s.rng.random() < 0.35:  # an argument in a container, by any order of keys
@@ -427,11 +432,13 @@ def t_grad(s, f):
 
 
 def t_value_and_grad(s, f):
+    if s.last and s.rng.random() < 0.6:
+        return [f"= tg.value_and_grad({f})"]
     return ["value, gradient = " + f"tg.value_and_grad({f})(x, w, k)", "return value, gradient"]
 
 
 def t_jacobian(name):
-    return lambda s, f: s.pick([f"return tg.{name}({f})(x, w, k)"], [f"return tg.{name}(lambda x: {f}(x, w, k))(x)"])
+    return lambda s, f: s.pick([f"= tg.{name}({f})"], [f"= tg.{name}({f})"], [f"return tg.{name}({f})(x, w, k)"], [f"return tg.{name}(lambda x: {f}(x, w, k))(x)"])
 
 
 def t_hvp(s, f):
@@ -458,16 +465,14 @@ def t_linearize(s, f):
 def t_vmap(s, f):
     lanes, out = s.lanes(), s.pick("", "", ", out_axes=-1", ", out_axes=1" if s.rank else "")
     axis = s.pick("0", "-1", "1") if s.rank_of_x else "0"
+    if s.rng.random() < 0.15:
+        return [f"g = tg.vmap({f}, (0, None, None){out})", f"return g({lanes}), w, k)"]
     return s.pick(
         [f"return tg.vmap({f}, in_axes=({axis}, None, None){out})({lanes}, axis={axis}), w, k)"], [f"return tg.vmap(lambda x: {f}(x, w, k){out and out.replace(', ', ', ')})({lanes}))"],
         [f"return tg.vmap({f}, in_axes=(None, 0, None){out})(x, np.stack([w, 0.5 * w, w[::-1]]), k)"], [f"return tg.vmap({f}, in_axes=(None, None, 0){out})(x, w, np.stack([k, k + 1, k[::-1]]))"],
         [f"return tg.vmap(lambda u: {f}(x * u, w, k){out})(w)"], [f"return tg.vmap({f}, in_axes=(0, 1, None){out})(np.stack([x, 0.7 * x]), np.stack([w, w - 0.3], axis=1), k)"],
         [f"return tg.vmap(tg.vmap({f}, (None, 0, None)), (0, None, None))({lanes}), np.stack([w, 0.5 * w]), k)"],
     )  # fmt: skip
-
-
-def t_elementwise_grad(s, f):
-    return [f"return tg.elementwise_grad({f})(x, w, k)"]
 
 
 def t_sum_over(s, f):
@@ -506,7 +511,7 @@ TRANSFORMS = {
     "grad": (3, 1, True, "=x", t_grad), "value_and_grad": (1.5, 1, True, "=x", t_value_and_grad), "jacfwd": (2, 1, False, "x", t_jacobian("jacfwd")), "jacrev": (2, 1, False, "x", t_jacobian("jacrev")),
     "jacobian": (1.5, 1, False, "x", t_jacobian("jacobian")), "hessian": (2, 2, True, "xx", t_jacobian("hessian")), "hvp": (1.5, 2, True, "=x", t_hvp), "vjp": (2, 1, False, "=x", t_vjp),
     "jvp": (2, 1, False, "", t_jvp), "jet": (1.5, 2, False, "", t_jet), "linearize": (1.5, 1, False, "", t_linearize), "vmap": (3, 0, False, "lane", t_vmap),
-    "elementwise_grad": (1.5, 1, False, "=x", t_elementwise_grad), "hessian_diag": (1.5, 2, True, "=x", t_jacobian("hessian_diag")), "laplacian": (1, 2, True, "", t_jacobian("laplacian")),
+    "elementwise_grad": (1.5, 1, False, "=x", t_jacobian("elementwise_grad")), "hessian_diag": (1.5, 2, True, "=x", t_jacobian("hessian_diag")), "laplacian": (1, 2, True, "", t_jacobian("laplacian")),
     "sum_over": (2, 0, False, "", t_sum_over), "sparse_jacobian": (1.5, 1, False, "x", t_sparse_jacobian), "backward": (1.5, 1, True, "=x", t_backward), "create_graph": (1.5, 2, True, "=x", t_create_graph),
     "autograd_grad": (1.5, 1, False, "=x", t_autograd_grad),
 }  # fmt: skip
@@ -515,7 +520,7 @@ OUTERMOST = {"sparse_jacobian", "backward", "create_graph", "autograd_grad"}
 
 
 def stack_of(rng, program, rank_of_x, rank, via):
-    depth, order = rng.choices([2, 3, 4], [56, 36, 8])[0], 0
+    depth, order = rng.choices([1, 2, 3, 4], [4, 52, 36, 8])[0], 0
     for number in range(depth):
         names = [
             name
@@ -530,7 +535,7 @@ def stack_of(rng, program, rank_of_x, rank, via):
         if rank and (wants_one or rank > 2):
             lines = [f"def inner(x, w, k): return {rng.choice(['np.sum({f}(x, w, k))', 'np.sum(np.sin({f}(x, w, k)))', 'np.mean({f}(x, w, k) ** 2)', 'np.sum(np.where({f}(x, w, k) > 0.1, 2.0, 1.0) * {f}(x, w, k))'])}"]
             inner, rank = "inner", 0
-        body = made(Stack(rng, rank_of_x, rank, via if not number else ""), inner)
+        body = made(Stack(rng, rank_of_x, rank, last, via if not number else ""), inner)
         order += takes
         rank = rank_of_x if adds == "=x" else rank + {"x": rank_of_x, "xx": 2 * rank_of_x, "lane": 1, "": 0}[adds]
         if name == "sparse_jacobian" or name == "autograd_grad":

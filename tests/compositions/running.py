@@ -125,7 +125,9 @@ def outcome(program, points=None):
                 found["refused"].append(class_of(error))
                 continue
             except Exception as error:
-                if not isinstance(theirs, Exception):
+                if isinstance(theirs, Exception):
+                    found["refused"].append(f"both raise: {type(theirs).__name__}: {theirs}"[:150])
+                else:
                     found["wrong"].append([number, "raises " + class_of(error)])
                 continue
             if isinstance(theirs, Exception):
