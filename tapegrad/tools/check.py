@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -27,6 +28,8 @@ from ..common.printing import table
 from ..common.tree import flatten
 from ..nopython.api import njit_jvp, njit_vjp
 from ..transforms import functional
+from ..transforms.jacobians import jacfwd, jacrev, linearize, vjp
+from ..transforms.vmap import vmap
 
 #: dtype character -> relative tolerance of values, of derivatives by differences, of two exact derivatives.
 TOLERANCES = {"d": (1e-12, 2e-6, 1e-10), "f": (2e-5, 2e-3, 1e-3)}
@@ -346,18 +349,19 @@ def _alike(problem, check, what, ours, other, theirs):
     check.note(worst, problem.exact * (1.0 + size), f"{what} is {worst:.3g} from {other}")
 
 
+def _contracted(gradients, way):
+    """The sum of products of gradients of any kind with a direction."""
+    total = 0.0
+    for g, d in zip(gradients, way):
+        total = total + np.sum(g * d)
+    return total
+
+
 def _second(problem, check):
     """``u . H v`` of the weighted sum of the results, in four ways and by differences of gradients."""
     recorded = functional.grad
     f, points = problem.weighted_on, tuple(problem.points)
-    numbers = tuple(range(len(points)))
-
-    def dot(gradients, way):
-        total = 0.0
-        for g, d in zip(gradients, way):
-            total = total + np.sum(g * d)
-        return total
-
+    numbers, dot = tuple(range(len(points))), _contracted
     for d, v in enumerate(problem.ways):
         u = [problem.rng.standard_normal(np.shape(p)) for p in points]
         u, v = problem.like_points(u), problem.like_points(v)
@@ -404,6 +408,52 @@ def _numba(problem, check):
         _same(problem, check, d, way, tangents if isinstance(result, tuple) else [tangents])
 
 
+def _in_lanes(f, way):
+    """The value of `f` as that of the second of two lanes."""
+    return lambda *x: vmap(f)(*[np.stack([p + 0.1 * d, p]) for p, d in zip(x, way)])[1]
+
+
+def _through(transform):
+    """The derivative of one number along a direction, by a transformation that gives it for every argument."""
+    return lambda f, way: lambda *x: _contracted(transform(f, tuple(range(len(x))))(*x), way)
+
+
+#: Name -> a function of numbers and arrays that returns one number, and a direction -> its derivative along that; `vmap` gives the value.
+COMPOSED = {
+    "grad": _through(functional.grad),
+    "jacfwd": _through(jacfwd),
+    "jacrev": _through(jacrev),
+    "jvp": lambda f, way: lambda *x: jvp(f, x, tuple(way))[1],
+    "vjp": lambda f, way: lambda *x: _contracted(vjp(f, *x)[1](1.0), way),
+    "linearize": lambda f, way: lambda *x: linearize(f, *x)[1](*way),
+    "vmap": _in_lanes,
+}
+
+
+def _composed(problem, check):
+    """Every stack of transformations, plainly and by `jit` that recorded it elsewhere: beside the first stack of as many derivatives, and differences."""
+    points, elsewhere = tuple(problem.points), problem.nearby(1e-2 if problem.single else 1e-3)
+    ways = [problem.like_points([problem.rng.standard_normal(np.shape(p)) for p in points]) for _ in range(problem.compose)]
+    stacks, firsts, measured = [("value", problem.weighted_on, 0)], [problem.weighted_on], [problem.weighted(points)]
+    for way in ways:
+        measured.append(problem.difference(way, lambda moved, f=firsts[-1]: float(f(*moved))))
+        firsts.append(COMPOSED["jvp"](firsts[-1], way))
+    for depth in range(1, problem.compose + 1):
+        for names in product(COMPOSED, repeat=depth):
+            f, order = problem.weighted_on, 0
+            for name in reversed(names):
+                f, order = COMPOSED[name](f, ways[order]), order + (name != "vmap")
+            stacks.append((" of ".join(names), f, order))
+    expected = [float(f(*points)) for f in firsts]
+    for name, f, order in stacks:
+        recorded = functional.jit(f, kernel="never")
+        recorded(*elsewhere)
+        for how, value in ((name, float(f(*points))), (f"jit of {name}, recorded at another point,", float(recorded(*points)))):
+            _alike(problem, check, how, value, f"order {order} by jvp", expected[order])
+            size = problem.scale(value, measured[order])
+            check.note(apart(value, measured[order]), problem.rtol * size, f"{how} gives {value:.10g}, differences of order {order} {measured[order]:.10g}")
+
+
 #: Name -> what is compared, the check (problem, Check) -> None.
 CHECKS = {
     "value": ("value on tensors, on plain arrays", _value),
@@ -414,15 +464,16 @@ CHECKS = {
     "replay": ("replays at other points, differences", _replay),
     "kernel": ("machine code, sweeps", _kernel),
     "second": ("second derivatives in each nesting, differences", _second),
+    "compose": ("stacks of transformations, also under jit; tangents, differences", _composed),
     "numba": ("compiled by Numba, in both modes; recorded; differences", _numba),
 }
-#: Checks of a higher order than the first; that of what Numba compiles is made where it is named only.
-ORDERS = {"second": 2, "numba": 3}
+#: Checks of a higher order than the first; that of what Numba compiles, and that of stacks, are made where they are asked for only.
+ORDERS = {"second": 2, "compose": 3, "numba": 3}
 
 
 def check(
     f: Callable[..., Any], *args: Any, reference: Callable[..., Any] | None = None, seed: int = 0, directions: int = 2,
-    rtol: float | None = None, atol: float | None = None, modes: Any = None, order: int = 1,
+    rtol: float | None = None, atol: float | None = None, modes: Any = None, order: int = 1, compose: int = 0,
 ) -> Report:  # fmt: skip
     """Compare the value of a function with NumPy's and its derivatives with central differences.
 
@@ -456,6 +507,10 @@ def check(
         compiled by Numba and differentiated from its source in both modes (`njit_vjp`, `njit_jvp`), beside the recording and differences.
     order : {1, 2}
         Up to which derivatives are checked.
+    compose : int
+        How deep stacks of transformations are that are checked, too (``"compose"`` among `modes`; 2 there if nothing is said): `grad`, `jacfwd`,
+        `jacrev`, `jvp`, `vjp`, `linearize` and `vmap` of one another, each also under `jit` that recorded it at another point.  There are
+        56 of up to two, 399 of up to three; 0 checks none.
 
     Returns
     -------
@@ -480,15 +535,21 @@ def check(
     >>> report = tg.check(lambda x, y: np.sin(x) * y, np.array([1.0, 2.0]), 3.0)
     >>> report.passed
     True
+    >>> tg.check(lambda x: np.sin(x) ** 3, 0.5, modes=(), compose=1).passed     # grad, vjp, ..., plainly and under jit
+    True
     """
     if order not in (1, 2):
         raise OptionError(f"check: order={order!r} is not 1 or 2")
+    if type(compose) is not int or not 0 <= compose <= 4:
+        raise OptionError(f"check: compose={compose!r} is no number of transformations from 0 to 4")
     names = [n for n in CHECKS if ORDERS.get(n, 1) <= order] if modes is None else [modes] if isinstance(modes, str) else list(modes)
+    names += ["compose"] if compose and "compose" not in names else []
     for name in names:
         if name not in CHECKS:
             raise OptionError(f"check: there is no check {name!r}; there are {', '.join(CHECKS)}")
     name_of_f = getattr(f, "__name__", None) or getattr(f, "name", None) or type(f).__name__
     problem = Problem(f, args, reference, seed, directions, rtol, atol)
+    problem.compose = compose or 2
     report = Report(name_of_f, results=problem.results, weights=problem.weights)
     for name in names:
         compared, run = CHECKS[name]

@@ -173,6 +173,41 @@ def test_second_order():
         tg.check(lambda x: x * x, x, order=3)
 
 
+def test_stacks_of_transformations():
+    f = lambda x, y: np.sin(x[0] * y) * x[1]  # noqa: E731
+    report = tg.check(f, np.array([0.3, 1.2]), 0.7, modes=(), compose=1)
+    assert [c.name for c in report.checks] == ["compose"] and report.passed
+    assert tg.check(f, np.array([0.3, 1.2], "f"), np.float32(0.7), modes="compose", compose=1).passed
+    assert "compose" not in [c.name for c in tg.check(f, np.array([0.3, 1.2]), 0.7, order=2).checks]
+    for wrong in (-1, 5, 1.0, True, "2", None):
+        with pytest.raises(tg.errors.OptionError, match="compose"):
+            tg.check(f, np.array([0.3, 1.2]), 0.7, compose=wrong)
+
+
+@pytest.mark.long
+def test_stacks_of_two():
+    for f, *args in ((lambda x: np.sin(x) ** 3, 0.5), (lambda x: tg.scan(lambda c, u: (np.sin(c) * u if u > 0.0 else c * u, None), x[0], x)[0], np.array([0.4, -0.7, 1.1]))):
+        assert tg.check(f, *args, modes=(), compose=2).passed
+
+
+def test_a_stack_is_wrong_where_only_two_together_are(monkeypatch):
+    """A derivative under `vmap`, of which every lane is given the first one's."""
+    in_lanes = check.COMPOSED["vmap"]
+    monkeypatch.setitem(check.COMPOSED, "vmap", lambda f, way: (lambda *x: f(*[p + 0.1 * d for p, d in zip(x, way)])) if getattr(f, "derived", False) else in_lanes(f, way))
+    through = check.COMPOSED["grad"]
+
+    def derived(f, way):
+        g = through(f, way)
+        g.derived = True
+        return g
+
+    monkeypatch.setitem(check.COMPOSED, "grad", derived)
+    f, x = lambda x: np.sum(x**3), np.array([0.4, 0.7])
+    assert tg.check(f, x, compose=1, modes=()).passed
+    with pytest.raises(CheckError, match="vmap of grad"):
+        tg.check(f, x, compose=2, modes=())
+
+
 def test_second_order_finds_a_rule_that_is_right_to_first_order_only():
     """The slope of the rule is kept from its call, through which no second derivative passes."""
     kept = {}

@@ -1,0 +1,40 @@
+"""Programs at random under stacks of transformations, and every program that ever failed: values and derivatives beside the reference.
+
+    python -m tests.compositions 0 100000 --processes 2        more of them
+"""
+
+from pathlib import Path
+
+import pytest
+
+from tests.compositions.generator import FEATURES, TRANSFORMS, program_of
+from tests.compositions.running import outcome
+from tests.compositions.shrinking import as_text, of_text
+
+FAILED = sorted(Path(__file__).with_name("failed").glob("*.txt"))
+SEEDS, EACH = range(200), 20
+
+
+@pytest.mark.parametrize("first", SEEDS[::EACH])
+def test_programs_at_random(first):
+    wrong, compared = {}, 0
+    for seed in range(first, first + EACH):
+        found = outcome(program_of(seed))
+        compared += found["compared"]
+        if found["wrong"]:
+            wrong[seed] = found["wrong"][0]
+    assert not wrong, f"python -m tests.compositions --shrink SEED: {wrong}"
+    assert compared > EACH
+
+
+def test_programs_that_failed_once():
+    wrong = {path.name: found["wrong"][0] for path in FAILED if (found := outcome(*of_text(path.read_text())))["wrong"]}
+    assert not wrong
+
+
+def test_a_seed_is_always_the_same_program_which_has_what_it_says():
+    programs = [program_of(seed) for seed in range(300)]
+    assert [as_text(p) for p in programs] == [as_text(program_of(seed)) for seed in range(300)]
+    assert {name for p in programs for name in p.features} == set(FEATURES)
+    assert {name for p in programs for name in p.stack} == set(TRANSFORMS)
+    assert sum(len(p.stack) > 2 for p in programs) > 120
