@@ -75,6 +75,8 @@ class Tally:
             self.sums["points without a place"] += found["unsettled"]
             self.sums["too slow"] += bool(found.get("slow"))
             self.seconds.append((found["seconds"], found["done"]))
+            if self.sums["programs"] % 250 == 0:
+                print(f"... {self.sums['programs']} programs, {sum(s for s, _ in self.seconds) / len(self.seconds):.3f} s each", flush=True)
             self.depths[len(found["stack"])] += 1
             for message in found["refused"]:
                 self.refused[message] += 1
@@ -100,7 +102,7 @@ class Tally:
             print(f"{count:7} {message} [{self.example[message]}]")
         print("\npairs: programs compared without jit / with jit (* fewer than 30 of either; a pair below the line is inner x outer)")
         outers = list(TRANSFORMS)
-        for title, names in (("features", [n for n in FEATURES]), ("transformations", outers)):
+        for title, names in (("features", list(FEATURES)), ("transformations", outers)):
             print(f"{title:18}" + "".join(f"{o[:12]:>13}" for o in outers))
             for name in names:
                 cells = [(self.pairs[name, o, False, True], self.pairs[name, o, True, True]) for o in outers]

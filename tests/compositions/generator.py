@@ -521,11 +521,14 @@ OUTERMOST = {"sparse_jacobian", "backward", "create_graph", "autograd_grad"}
 
 def stack_of(rng, program, rank_of_x, rank, via):
     depth, order = rng.choices([1, 2, 3, 4], [4, 52, 36, 8])[0], 0
+    # Code of lanes is compiled, which takes long of high derivatives: mostly there are lanes, or such derivatives.
+    lanes = rng.random()
+    most, barred = (ORDER, {"vmap", "sum_over"}) if lanes < 0.45 else (2, set()) if lanes < 0.95 else (3, set())
     for number in range(depth):
         names = [
             name
             for name, (_, takes, *_) in TRANSFORMS.items()
-            if order + takes <= ORDER - (1 if number < depth - 2 and takes > 1 else 0) and (not via or number or name == "grad")
+            if name not in barred and order + takes <= most - (1 if number < depth - 2 and takes > 1 and most == ORDER else 0) and (not via or number or name == "grad")
         ]
         last = number == depth - 1
         weights = [TRANSFORMS[name][0] * (1.0 if last or name not in OUTERMOST else 0.3) for name in names]
@@ -578,7 +581,7 @@ def program_of(seed, kernel="", via=""):
     program.jit = rng.choice([None, None, *range(len(program.levels) + 1), len(program.levels)])
     shape = {0: (), 1: (size,), 2: (2, size if size < 3 else 2)}[rank_of_x]
     program.points = list(points(rng, shape))
-    if program.jit is None:
+    if program.jit is None or program.jit < len(program.levels) and {"vmap", "sum_over"} & set(program.stack):
         del program.points[2:3]
     return program
 

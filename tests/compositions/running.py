@@ -2,6 +2,7 @@
 
 import re
 import warnings
+from itertools import count
 
 import numpy as np
 
@@ -45,11 +46,10 @@ def expected(program, point):
 
 
 def moved(point, step):
-    def by(a, j=[0]):
-        if isinstance(a, list):
-            return [by(b) for b in a]
-        j[0] += 1
-        return round(a + 0.0137 * step * (1 + j[0] % 3), 4)
+    number = count()
+
+    def by(a):
+        return [by(b) for b in a] if isinstance(a, list) else round(a + 0.0137 * step * (1 + next(number) % 3), 4)
 
     x, w, k, dtype = point
     return by(x), by(w), k, dtype

@@ -7,6 +7,7 @@ import pytest
 
 import tapegrad as tg
 from tapegrad.common.errors import CheckError
+from tapegrad.tools.check import COMPOSED
 
 X, Y = np.array([0.5, 1.5, -2.0]), np.array([[2.0], [0.3]])
 forward_mode = pytest.mark.skipif(importlib.util.find_spec("tapegrad.array.forward") is None, reason="no forward mode yet")
@@ -192,16 +193,16 @@ def test_stacks_of_two():
 
 def test_a_stack_is_wrong_where_only_two_together_are(monkeypatch):
     """A derivative under `vmap`, of which every lane is given the first one's."""
-    in_lanes = check.COMPOSED["vmap"]
-    monkeypatch.setitem(check.COMPOSED, "vmap", lambda f, way: (lambda *x: f(*[p + 0.1 * d for p, d in zip(x, way)])) if getattr(f, "derived", False) else in_lanes(f, way))
-    through = check.COMPOSED["grad"]
+    in_lanes = COMPOSED["vmap"]
+    monkeypatch.setitem(COMPOSED, "vmap", lambda f, way: (lambda *x: f(*[p + 0.1 * d for p, d in zip(x, way)])) if getattr(f, "derived", False) else in_lanes(f, way))
+    through = COMPOSED["grad"]
 
     def derived(f, way):
         g = through(f, way)
         g.derived = True
         return g
 
-    monkeypatch.setitem(check.COMPOSED, "grad", derived)
+    monkeypatch.setitem(COMPOSED, "grad", derived)
     f, x = lambda x: np.sum(x**3), np.array([0.4, 0.7])
     assert tg.check(f, x, compose=1, modes=()).passed
     with pytest.raises(CheckError, match="vmap of grad"):
