@@ -17,7 +17,7 @@ from ..autograd.custom.calls import packed
 from ..common.errors import GuardError
 from ..rules import ROWS
 from ..rules.table import BY_NAME, FIRST_ROW
-from ..tape.layout import CONTINUES
+from ..tape.layout import FIRST_ARRAY
 from ..tape.meta import SCALAR
 from ..tape.modes import no_grad
 from .trace import FAILS, GUARD, ROW, SHAPE, filled
@@ -52,7 +52,7 @@ def applied(tape, arguments):
                 _check(tape.guards[item.number], operands[0])
             else:
                 values[slot] = _row(tape, slot, entry, operands) if entry.kind == ROW else _called(entry.function, operands)
-        elif FIRST_ROW <= op < CONTINUES and op - FIRST_ROW < len(ROWS):
+        elif FIRST_ROW <= op < FIRST_ARRAY:
             row, inline = ROWS[op - FIRST_ROW], constants[slot]
             if row.name == "where":
                 # The condition is the inline constant.

@@ -497,9 +497,6 @@ def fails(*operands):
 class Host:
     """A NumPy function without derivative, with its arguments; live operands stand as `Operand`."""
 
-    #: Whether kernels may compute it in their way, which believes its data.
-    trusted = True
-
     def __init__(self, function, layout):
         self.function, self.layout = function, layout
         self.__name__ = getattr(function, "__name__", str(function))

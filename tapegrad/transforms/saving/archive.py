@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import io
 import math
+import reprlib
 import zipfile
 
 import numpy as np
@@ -28,6 +29,19 @@ def need(condition, what):
     """Raise `TapeFileError` unless a condition holds."""
     if not condition:
         raise TapeFileError(what)
+
+
+def typed(thing, pattern):
+    """`thing`, which is JSON: of a class, a list of what is like ``[each]``, a list like a tuple, or a dict like a dict."""
+    if isinstance(pattern, type):
+        fits = pattern is object or type(thing) is pattern and (pattern is not int or abs(thing) < LARGEST)
+    elif type(pattern) is dict:
+        fits = type(thing) is dict and thing.keys() == pattern.keys() and all(typed(thing[k], p) is thing[k] for k, p in pattern.items())
+    else:
+        each = pattern if type(pattern) is tuple else pattern * len(thing) if type(thing) is list else ()
+        fits = type(thing) is list and len(thing) == len(each) and all(typed(t, p) is t for t, p in zip(thing, each))
+    need(fits, f"{reprlib.repr(thing)} in its header")
+    return thing
 
 
 def packed(members):
