@@ -16,14 +16,14 @@ _HARMLESS = ("truth", "cast", "all_finite")
 
 
 @contextmanager
-def _refusing():
+def _refusing(what):
     try:
         yield
     except Exception as error:
         ours = type(error).__module__.startswith("tapegrad") and not isinstance(error, InternalError)
         if ours or isinstance(error, (np.linalg.LinAlgError, MemoryError)):
             raise
-        raise TapeFileError(f"the loaded tape cannot be run: {type(error).__name__}: {said_by(error).removesuffix(REPORT)}") from error
+        raise TapeFileError(f"{what} cannot be run: {type(error).__name__}: {said_by(error).removesuffix(REPORT)}") from error
 
 
 @dataclass(eq=False)
@@ -39,11 +39,11 @@ class LoadedTape(FinishedTape):
     nbytes_of_values: int = 0
 
     def _run(self, arguments, backward):
-        with _refusing():
+        with _refusing("the loaded tape"):
             return super()._run(arguments, backward)
 
     def _applied(self, arguments):
-        with _refusing():
+        with _refusing("the loaded tape"):
             return super()._applied(arguments)
 
 
@@ -72,10 +72,8 @@ class Checked:
         self.limit = limit if self.limit is None else min(limit, self.limit)
 
     def __call__(self, *args, **kwargs):
-        try:
+        with _refusing(f"{self.__name__} of a loaded tape"):
             result = self.function(*args, **kwargs)
-        except Exception as error:
-            raise TapeFileError(f"{self.__name__}, which the loaded tape calls, failed: {said_by(error)}") from error
         if self.limit is not None and np.size(result) and not (np.min(result) >= 0 and np.max(result) < self.limit):
             raise TapeFileError(f"{self.__name__} of a loaded tape gives positions outside an array of {self.limit} elements")
         return result

@@ -255,15 +255,14 @@ def _meta(found):
     if found is None:
         return SCALAR
     char, shape, order = typed(found, (str, [int], [int]))
-    order = order or list(range(len(shape)))
-    need(sorted(order) == list(range(len(shape))), f"the order of axes {order!r}")
     need(len(char) == 1 and char in CHARS and len(shape) <= AXES and min(shape, default=0) >= 0, f"the dtype {char!r}")
     need(math.prod(shape) < LARGEST, "an array that large")
-    if order == sorted(order):
+    if not order:
         return c_array(shape, char)
+    need(sorted(order) == list(range(len(shape))), f"the order of axes {order!r}")
+    whole = c_array([shape[k] for k in order], char)
     # A description only: no memory is taken.
-    steps = dict(zip(order, c_strides([shape[k] for k in order], np.dtype(char).itemsize)))
-    return meta_of(np.lib.stride_tricks.as_strided(np.zeros((), char), shape, [steps[k] for k in range(len(shape))]))
+    return meta_of(np.lib.stride_tricks.as_strided(np.zeros((), char), whole.shape, whole.strides).transpose(np.argsort(order)))
 
 
 def _structure(thing):
@@ -276,10 +275,8 @@ def _structure(thing):
 
 def _cells(function, layout, shapes):
     """Elements of the largest array that a function without derivative makes of arrays of these shapes."""
-    if not isinstance(function, HostFunction):
-        need(not any(type(part) is str for part in layout[0][:2]), "a text in place of an array")
-        return _broadcast(shapes)
-    name, data = function.name, function.data
+    name, data = (function.name, function.data) if isinstance(function, HostFunction) else ("", ())
+    need(name or not any(type(part) is str for part in layout[0][:2]), "a text in place of an array")
     if name == "taken":
         shape, axis, _ = data
         lines = 1 if axis is None else _size(shape) // max(1, shape[axis])
@@ -291,13 +288,9 @@ def _cells(function, layout, shapes):
     if name == "cast":
         need(type(data[0]) is str and len(data[0]) <= 3 and np.dtype(data[0]).char in CHARS, f"the dtype {data[0]!r}")
     if name == "ranked":
-        _, n, position = data
-        return _broadcast([(math.prod(shapes[0]) // n,), np.shape(position)])
-    need(next(parts_of(data, np.ndarray), None) is None, "an array among the data of a function")
-    return _broadcast(shapes)
-
-
-def _broadcast(shapes):
+        shapes = [(math.prod(shapes[0]) // data[1],), np.shape(data[2])]
+    else:
+        need(next(parts_of(data, np.ndarray), None) is None, "an array among the data of a function")
     try:
         return math.prod(np.broadcast_shapes(*shapes))
     except ValueError:
