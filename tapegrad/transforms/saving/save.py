@@ -184,7 +184,8 @@ def _places(tape, files):
 def load_tape(path: str | os.PathLike[str], max_bytes: int = MAX_BYTES) -> FinishedTape:
     """Load a tape that `FinishedTape.save` has written.
 
-    Everything in the file is checked before it is used; nothing in it is executed, and nothing is compiled.
+    The tape is recorded again from what the file says of each instruction, without values; nothing in the file is executed, and nothing
+    is compiled.
 
     Parameters
     ----------
@@ -196,7 +197,7 @@ def load_tape(path: str | os.PathLike[str], max_bytes: int = MAX_BYTES) -> Finis
     Returns
     -------
     FinishedTape
-        Call it, or its `value_and_grad`, with arrays like those it was recorded with.
+        Call it, or its `value_and_grad`, with arrays like those it was recorded with; or give it to any transformation.
 
     Raises
     ------
@@ -213,6 +214,9 @@ def load_tape(path: str | os.PathLike[str], max_bytes: int = MAX_BYTES) -> Finis
     ...     tape = tg.load_tape(path)
     >>> tape.value_and_grad(np.array([3.0, 4.0]))
     (25.0, array([6., 8.]))
+    >>> tg.hessian(tape)(np.array([3.0, 4.0]))
+    array([[2., 0.],
+           [0., 2.]])
     """
     return from_bytes(read(path, max_bytes, "this is no tape that can be loaded: "), max_bytes)
 
