@@ -44,7 +44,7 @@ def differences(f, x):
     return np.array([(f(x + e) - f(x - e)) / 2e-6 for e in 1e-6 * np.eye(6)])
 
 
-@pytest.mark.parametrize("f", [smooth, fuzz.matrices, fuzz.writing, pytest.param(fuzz.loops, marks=pytest.mark.long)], ids=lambda f: f.__name__)
+@pytest.mark.parametrize("f", [smooth, *(pytest.param(f, marks=pytest.mark.long) for f in (fuzz.matrices, fuzz.writing, fuzz.loops))], ids=lambda f: f.__name__)
 def test_transformations_of_a_tape_are_those_of_its_function(f):
     value = tg.value_and_grad(f)
     for kind, tape in tapes(f).items():
@@ -115,7 +115,7 @@ def test_a_recorded_tape_with_a_primitive():
         return x**3
 
     @cube.defvjp
-    def _(g, x, z):
+    def _(g, result, x):
         return 3.0 * g * x**2
 
     tape = tg.value_and_grad(lambda x: np.sum(cube(x) * x)).tape(X)
@@ -127,10 +127,11 @@ def test_a_recorded_tape_with_a_primitive():
 
 def test_compiled():
     for tape in tapes(smooth).values():
-        compiled, y = tg.compile(tape, X), 1.02 * X - 0.003
-        assert compiled(y) == pytest.approx(smooth(y), rel=1e-13)
-        with pytest.raises(GuardError):
-            compiled(-X)
+        compiled, y, g = tg.compile(tape, X), 1.02 * X - 0.003, np.empty(6)
+        assert compiled(y, g) == pytest.approx(smooth(y), rel=1e-13)
+        np.testing.assert_allclose(g, differences(smooth, y), 1e-5, 1e-5)
+        with pytest.raises(GuardError, match=r"test_transformed\.py:\d+"):
+            compiled(-X, g)
 
 
 def test_a_tape_saved_from_a_jitted_tape():
