@@ -26,6 +26,7 @@ class Callable:
     """Methods of `FinishedTape` that need nothing of the function it was recorded from."""
 
     outputs: list[Any]
+    structure: Any
 
     @cached_property
     def kept(self):

@@ -15,7 +15,9 @@ import zipfile
 import numpy as np
 
 from ...common.errors import TapeFileError
+from ...tape.layout import ARRAY_LEAF, CONTINUES, SCALAR_LEAF, TRACED
 
+FORMAT, VERSION = "tapegrad tape", 6
 #: Dtypes that may be read, and the most axes an array may have.
 CHARS = "df?bBhHiIlLqQ"
 AXES = 16
@@ -23,6 +25,8 @@ AXES = 16
 LARGEST = 1 << 40
 #: The most bytes of a file, and of the values of its tape, unless the caller says otherwise.
 MAX_BYTES = 1 << 30
+#: Opcodes of records of a tape that are no row, whose codes are counted from -1 down.
+CODES = (0, SCALAR_LEAF, ARRAY_LEAF, TRACED, CONTINUES)
 
 
 def need(condition, what):
@@ -40,7 +44,8 @@ def typed(thing, pattern):
     else:
         each = pattern if type(pattern) is tuple else pattern * len(thing) if type(thing) is list else ()
         fits = type(thing) is list and len(thing) == len(each) and all(typed(t, p) is t for t, p in zip(thing, each))
-    need(fits, f"{reprlib.repr(thing)} in its header")
+    if not fits:
+        raise TapeFileError(f"{reprlib.repr(thing)} in its header")
     return thing
 
 

@@ -25,11 +25,10 @@ from ...tape.meta import SCALAR, c_array, c_strides, meta_of
 from ...tape.places import Place
 from ...tape.store import RECORD_DTYPE
 from .abstract import planned
-from .archive import AXES, CHARS, LARGEST, need, typed, unpacked
+from .archive import AXES, CHARS, CODES, FORMAT, LARGEST, VERSION, need, typed, unpacked
 from .literals import KINDS, decoded, decoded_function
 from .loaded import Checked, LoadedTape
 from .programs import Reader
-from .save import CODES, FORMAT, VERSION
 
 #: Bytes, at most about, of the Python objects that a byte of JSON stands for.
 OBJECTS = 32

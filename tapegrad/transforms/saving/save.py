@@ -5,7 +5,7 @@ member                  what
 ======================  ==========================================================================
 ``checksum``            SHA-256 of all others
 ``header``              JSON as bytes (`_header`; `transforms.saving.recorder.HEADER` has the types)
-``records``             row (its number in the header, or `CODES`) and operands of every record
+``records``             row (its number in the header, or `archive.CODES`) and operands of every record
 ``numbers``             the inline constant of every scalar instruction, the value of every leaf that is a constant
 ``array_0`` ...         constants; the bytes of files of tapes that loops hold
 ======================  ==========================================================================
@@ -33,16 +33,11 @@ from ...program.finish import FinishedTape
 from ...program.trace import GUARD, ROW
 from ...rules import BY_NAME, ROWS
 from ...rules.table import FIRST_ROW
-from ...tape.layout import ARRAY_LEAF, CONTINUES, SCALAR_LEAF, TRACED
+from ...tape.layout import SCALAR_LEAF
 from ...tape.meta import SCALAR, axes_in_memory
-from .archive import MAX_BYTES, packed
+from .archive import CODES, FORMAT, MAX_BYTES, VERSION, packed
 from .literals import KINDS, encoded, encoded_function
 from .programs import Writer
-
-FORMAT, VERSION = "tapegrad tape", 6
-#: Opcodes of records that are no row, whose codes are counted from -1 down.
-CODES = (0, SCALAR_LEAF, ARRAY_LEAF, TRACED, CONTINUES)
-
 
 # ---- writing ---------------------------------------------------------------------------
 

@@ -240,8 +240,19 @@ def test_positions_that_are_computed_are_looked_at():
     tape = tape_of(f, X, target)
     data = to_bytes(tape)
     assert from_bytes(data)(X, target) == tape(X, target)
-    with pytest.raises(TapeFileError, match="at_classes of a loaded tape gives positions outside an array of 6"):
-        from_bytes(changed(data, spoilt))(X, target)
+    tape, where = from_bytes(changed(data, spoilt)), "at_classes of a loaded tape gives positions outside an array of 6"
+    for way in (lambda t: t, tg.grad, tg.jit, lambda t: tg.jit(tg.grad(t)), tg.jacfwd):
+        with pytest.raises(TapeFileError, match=where):
+            way(tape)(X, target)
+    # A recording of the tape looks at other points as well.
+    first = from_bytes(data)
+    taken = tg.jit(tg.grad(first))
+    taken(X, target)
+    function = next(i for i in first.items if getattr(i.entry.function, "__name__", "") == "at_classes").entry.function.function
+    function.keep_below(2)
+    for _ in range(3):
+        with pytest.raises(TapeFileError, match="gives positions outside an array of 2"):
+            taken(X + 0.1, target)
 
 
 def test_no_gradient_of_an_array():
