@@ -11,7 +11,7 @@ import ctypes
 import numpy as np
 
 from ..codegen.compile import compiled, plain_address
-from ..codegen.memory import c_function, call4_int, load_int
+from ..codegen.memory import c_function, call4_int, int_at, load_int, store_int
 
 _CALLED = ctypes.CFUNCTYPE(ctypes.c_ssize_t, *[ctypes.c_ssize_t] * 4)
 
@@ -23,7 +23,12 @@ raise_in = c_function("PyThreadState_SetAsyncExc", "int32", "int64", "int64")
 
 @compiled("void(int64, int64, int64, int64)")
 def loop(args, dims, steps, data):
-    """Call the function whose address is at `data`; if that was interrupted, so is this thread when it is back in Python."""
+    """Call the function whose address is at `data`; if that was interrupted, so is this thread when it is back in Python.
+
+    Behind the address stands which of `args` is the number that says whether there is a result: there is none before the call, in which
+    an interruption may come before anything else.
+    """
+    store_int(int_at(args, int_at(data, 1)), 0)
     exception = call4_int(load_int(data), args, dims, steps, data)
     if exception != 0:
         state = ensure_interpreter()
@@ -47,7 +52,7 @@ class Called:
         self.function, self.name = function, name
         self._arrays = [(shape, np.dtype(char), ctypes.c_char * (int(np.prod(shape)) * np.dtype(char).itemsize)) for shape, char in (*operands, out, ((), "d"))]
         self._called = _CALLED(self._call)
-        self._block = np.array([ctypes.cast(self._called, ctypes.c_void_p).value], np.int64)
+        self._block = np.array([ctypes.cast(self._called, ctypes.c_void_p).value, len(operands) + 1], np.int64)
         self._exception = None
 
     def address(self):
@@ -67,7 +72,6 @@ class Called:
             )
             done[...] = self.function(*arrays)
         except BaseException as error:
-            done[...] = 0.0
             if not isinstance(error, Exception):
                 # An interruption, not of this function: it is raised again where Python goes on.
                 self._exception = type(error)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..array.differentiable import Differentiable
 from ..array.record import normalise
 from ..common.errors import GradientError, GuardError, ShapeError
 from ..common.registry import registry
@@ -25,6 +26,7 @@ class Callable:
     """Methods of `FinishedTape` that need nothing of the function it was recorded from."""
 
     outputs: list[Any]
+    structure: Any
 
     @cached_property
     def kept(self):
@@ -81,6 +83,8 @@ class Callable:
     def __call__(self, *arguments: Any) -> Any:
         """The value at these arguments: the arrays and floats of the recorded call, in order.
 
+        Like any function it is taken by `tapegrad.grad`, `jit`, `vmap` and the other transformations, and by the bodies of loops.
+
         Raises
         ------
         GuardError
@@ -88,6 +92,8 @@ class Callable:
         ShapeError
             If there are other arguments, or they have other shapes or dtypes, than at the recording.
         """
+        if any(isinstance(a, Differentiable) for a in arguments):
+            return unflatten(self.structure, self._applied(self._checked(arguments)))
         return self._run(arguments, False)[0]
 
     def value_and_grad(self, *arguments: Any) -> tuple[Any, Any]:
@@ -105,6 +111,11 @@ class Callable:
             raise GradientError("the tape does not give one number, so it has no gradient")
         value, gradients = self._run(arguments, True)
         return value, gradients[0] if len(gradients) == 1 else tuple(gradients)
+
+    def _applied(self, arguments):
+        from .applied import applied
+
+        return applied(self, arguments)
 
     def _run(self, arguments, backward):
         arrays = self._checked(arguments)
@@ -127,11 +138,14 @@ class Callable:
             raise ShapeError(f"the tape takes {len(self.inputs)} arrays, got {len(arguments)}")
         arrays = []
         for k, (argument, meta) in enumerate(zip(arguments, self.inputs)):
-            a = np.asarray(argument)
+            a = argument if isinstance(argument, Differentiable) else np.asarray(argument)
             if a.shape != meta.shape or not np.can_cast(a.dtype, meta.char, "same_kind"):
                 raise ShapeError(
                     f"argument {k} has shape {a.shape} and dtype {a.dtype}, the tape was recorded with "
                     f"{meta.shape} and {np.dtype(meta.char)}"
                 )
-            arrays.append(np.ascontiguousarray(a, meta.char).reshape(meta.shape))
+            if isinstance(a, np.ndarray):
+                arrays.append(np.ascontiguousarray(a, meta.char).reshape(meta.shape))
+            else:
+                arrays.append(a if a.dtype == meta.char else a.astype(meta.char))
         return arrays

@@ -497,9 +497,6 @@ def fails(*operands):
 class Host:
     """A NumPy function without derivative, with its arguments; live operands stand as `Operand`."""
 
-    #: Whether kernels may compute it in their way, which believes its data.
-    trusted = True
-
     def __init__(self, function, layout):
         self.function, self.layout = function, layout
         self.__name__ = getattr(function, "__name__", str(function))
@@ -508,7 +505,7 @@ class Host:
         self.ufunc = function if is_elementwise(function) and not kwargs and all(isinstance(a, Operand) for a in args) else None
 
     def __call__(self, *values):
-        args, kwargs = _filled(self.layout, values)
+        args, kwargs = filled(self.layout, values)
         with np.errstate(all="ignore"):
             return np.asarray(self.function(*args, **kwargs))
 
@@ -560,13 +557,14 @@ def _replaced(value, live):
     return value
 
 
-def _filled(layout, values):
+def filled(layout, values):
+    """Arguments with the values of operands in place of each `Operand`."""
     if isinstance(layout, Operand):
         return values[layout]
     if isinstance(layout, (list, tuple)):
-        return type(layout)(_filled(part, values) for part in layout)
+        return type(layout)(filled(part, values) for part in layout)
     if isinstance(layout, dict):
-        return {k: _filled(v, values) for k, v in layout.items()}
+        return {k: filled(v, values) for k, v in layout.items()}
     return layout
 
 

@@ -8,6 +8,7 @@ import pytest
 
 import tapegrad as tg
 from tapegrad.array.record import record_aux
+from tapegrad.interpreter.python_calls import Called, loop
 from tests.near import near
 
 X = np.linspace(0.1, 2.0, 7)
@@ -107,6 +108,16 @@ def test_an_interruption_during_a_call_is_raised(interruptible):
     with pytest.raises(KeyboardInterrupt):
         g(X)
     near(g(X), np.ones(7))
+
+
+def test_a_call_that_fails_before_it_begins_has_no_result():
+    """As an interruption that arrives at its first instruction."""
+    called = Called(lambda x, out: True, "f", [((3,), "d")], ((3,), "d"))
+    called._arrays = None
+    arrays = np.ones(3), np.zeros(3), np.ones(())
+    places = np.array([a.ctypes.data for a in arrays])
+    loop(places.ctypes.data, 0, 0, called.data())
+    assert arrays[2] == 0.0
 
 
 def test_threads():

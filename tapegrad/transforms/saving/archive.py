@@ -9,12 +9,15 @@ from __future__ import annotations
 import hashlib
 import io
 import math
+import reprlib
 import zipfile
 
 import numpy as np
 
 from ...common.errors import TapeFileError
+from ...tape.layout import ARRAY_LEAF, CONTINUES, SCALAR_LEAF, TRACED
 
+FORMAT, VERSION = "tapegrad tape", 6
 #: Dtypes that may be read, and the most axes an array may have.
 CHARS = "df?bBhHiIlLqQ"
 AXES = 16
@@ -22,12 +25,28 @@ AXES = 16
 LARGEST = 1 << 40
 #: The most bytes of a file, and of the values of its tape, unless the caller says otherwise.
 MAX_BYTES = 1 << 30
+#: Opcodes of records of a tape that are no row, whose codes are counted from -1 down.
+CODES = (0, SCALAR_LEAF, ARRAY_LEAF, TRACED, CONTINUES)
 
 
 def need(condition, what):
     """Raise `TapeFileError` unless a condition holds."""
     if not condition:
         raise TapeFileError(what)
+
+
+def typed(thing, pattern):
+    """`thing`, which is JSON: of a class, a list of what is like ``[each]``, a list like a tuple, or a dict like a dict."""
+    if isinstance(pattern, type):
+        fits = pattern is object or type(thing) is pattern and (pattern is not int or abs(thing) < LARGEST)
+    elif type(pattern) is dict:
+        fits = type(thing) is dict and thing.keys() == pattern.keys() and all(typed(thing[k], p) is thing[k] for k, p in pattern.items())
+    else:
+        each = pattern if type(pattern) is tuple else pattern * len(thing) if type(thing) is list else ()
+        fits = type(thing) is list and len(thing) == len(each) and all(typed(t, p) is t for t, p in zip(thing, each))
+    if not fits:
+        raise TapeFileError(f"{reprlib.repr(thing)} in its header")
+    return thing
 
 
 def packed(members):

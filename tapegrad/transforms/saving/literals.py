@@ -12,7 +12,10 @@ from ...common.errors import TapeFileError
 from ...common.host_functions import FUNCTIONS, HostFunction
 from ...program.trace import Operand, ResultOf
 from .archive import CHARS
+from .loaded import Checked
 
+#: Containers of results.
+KINDS = {kind.__name__: kind for kind in (dict, list, tuple, np.ndarray, complex)}
 #: A function has fewer operands.
 OPERANDS = 1 << 16
 #: NumPy functions without derivative that a file may name: they need no more memory than their operands.
@@ -75,6 +78,8 @@ def decoded(thing, arrays, limit):
 
 def encoded_function(function, arrays):
     """The name of a function without derivative, with its data."""
+    if isinstance(function, Checked):
+        function = function.function
     if isinstance(function, ResultOf):
         return {"item": function.k, "of": encoded_function(function.function, arrays)}
     if isinstance(function, HostFunction):

@@ -2,14 +2,31 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
+from dataclasses import dataclass
+
 import numpy as np
 
-from ...common.errors import REPORT, InternalError, TapeFileError, TapegradError, said_by
+from ...common.errors import REPORT, InternalError, TapeFileError, said_by
 from ...common.host_functions import HostFunction
 from ...program.finish import FinishedTape
-from ...program.trace import Host
+
+#: Functions of our own whose data, and what depends on the result, do not say where to read or write.
+_HARMLESS = ("truth", "cast", "all_finite")
 
 
+@contextmanager
+def _refusing(what):
+    try:
+        yield
+    except Exception as error:
+        ours = type(error).__module__.startswith("tapegrad") and not isinstance(error, InternalError)
+        if ours or isinstance(error, (np.linalg.LinAlgError, MemoryError)):
+            raise
+        raise TapeFileError(f"{what} cannot be run: {type(error).__name__}: {said_by(error).removesuffix(REPORT)}") from error
+
+
+@dataclass(eq=False)
 class LoadedTape(FinishedTape):
     """A `FinishedTape` whose rows may refuse their operands, as they were never run on them.
 
@@ -19,38 +36,44 @@ class LoadedTape(FinishedTape):
         Bytes of records and values, with those of the tapes that its loops hold.
     """
 
-    nbytes_of_values = 0
+    nbytes_of_values: int = 0
 
     def _run(self, arguments, backward):
-        try:
+        with _refusing("the loaded tape"):
             return super()._run(arguments, backward)
-        except Exception as error:
-            if isinstance(error, (TapegradError, np.linalg.LinAlgError, MemoryError)) and not isinstance(error, InternalError):
-                raise
-            raise TapeFileError(f"the loaded tape cannot be run: {type(error).__name__}: {said_by(error).removesuffix(REPORT)}") from error
+
+    def _applied(self, arguments):
+        with _refusing("the loaded tape"):
+            return super()._applied(arguments)
 
 
-class LoadedHost(Host):
-    """A host function of a loaded tape; positions that it gives are looked at before they are used.
+class Checked:
+    """A function without derivative of a loaded tape, which kernels do not compute in their own way: that believes its data.
 
     Attributes
     ----------
+    function : callable
     limit : int or None
-        Positions must be in ``range(limit)``.
+        What it gives are positions, which must be in ``range(limit)``: that is looked at before they are used.
     """
 
     limit = None
 
-    @property
-    def trusted(self):
-        """As of a `Host`: not if its data, or what depends on its result, say where to read or write."""
-        return self.limit is None and isinstance(self.function, HostFunction) and self.function.name in ("truth", "cast", "all_finite")
+    @classmethod
+    def of(cls, function):
+        """The function, checked if it has to be."""
+        return function if isinstance(function, HostFunction) and function.name in _HARMLESS else cls(function)
 
-    def __call__(self, *values):
-        try:
-            result = super().__call__(*values)
-        except Exception as error:
-            raise TapeFileError(f"{self.__name__}, which the loaded tape calls, failed: {said_by(error)}") from error
-        if self.limit is not None and result.size and not (result.min() >= 0 and result.max() < self.limit):
+    def __init__(self, function):
+        self.function, self.__name__, self.__module__ = function, function.__name__, getattr(function, "__module__", "")
+
+    def keep_below(self, limit):
+        """Positions are in an array of this many elements, too."""
+        self.limit = limit if self.limit is None else min(limit, self.limit)
+
+    def __call__(self, *args, **kwargs):
+        with _refusing(f"{self.__name__} of a loaded tape"):
+            result = self.function(*args, **kwargs)
+        if self.limit is not None and np.size(result) and not (np.min(result) >= 0 and np.max(result) < self.limit):
             raise TapeFileError(f"{self.__name__} of a loaded tape gives positions outside an array of {self.limit} elements")
         return result

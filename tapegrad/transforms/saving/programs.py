@@ -18,10 +18,12 @@ from ...common.errors import TapeFileError
 from ...common.tree import LEAF, Structure
 from ...rules.loops import CAPTURED, CARRY, ELEMENT, IN_ROWS, NEXT, RESULT
 from ...tape.meta import SCALAR
-from .archive import LARGEST, MAX_BYTES, need
+from .archive import MAX_BYTES, need, typed
 
-#: Loops inside of loops, and tangents of tangents, in a file; letters of a name; paths, whose numbers are one byte.
-DEPTH, TIMES, LETTERS, PATHS = 16, 8, 4096, 128
+#: Loops inside of loops, and tangents of tangents, in a file; paths, whose numbers are one byte.
+DEPTH, TIMES, PATHS = 16, 8, 128
+#: The types of a path: its file, places of arguments and results, constants with their places, whether it stops.
+_PATH = int, [(int, int)], [(int, int)], [(int, int, int)], bool
 
 
 class Writer:
@@ -70,7 +72,7 @@ class Reader:
     """
 
     def __init__(self, written, arrays, limit, depth, from_bytes):
-        need(type(written) is list and (not written or depth < DEPTH), f"more than {DEPTH} loops inside of each other")
+        need(not written or depth < DEPTH, f"more than {DEPTH} loops inside of each other")
         self.arrays, self.limit, self.depth, self.from_bytes = arrays, limit, depth, from_bytes
         self.nbytes, self._taken, self._loops, self._costs = 0, set(), [], []
         for what in written:
@@ -98,10 +100,8 @@ class Reader:
     def _loop(self, what):
         from ..loops.loop import Loop
 
-        lengths, bounded, reverse, name, paths = what
-        need(type(lengths) is list and len(lengths) == 8 and all(type(n) is int and 0 <= n < LARGEST for n in lengths), "lengths of a loop")
-        need(type(bounded) is bool and type(reverse) is bool and type(name) is str and len(name) < LETTERS, "a loop")
-        need(type(paths) is list and 0 < len(paths) <= PATHS, "the paths of a loop")
+        lengths, bounded, reverse, name, paths = typed(what, ((int,) * 8, bool, bool, str, [_PATH]))
+        need(min(lengths) >= 0 and 0 < len(paths) <= PATHS, "the paths of a loop")
         carry, captured, element, result, rows, capacity, dense, room = lengths
         need(bounded or not (element or result or rows or dense or reverse), "a loop of no known number of turns that goes along arrays")
         need(rows <= self.limit, f"a loop of {rows} turns; the limit, max_bytes, is {self.limit}")
@@ -119,7 +119,6 @@ class Reader:
         from ..loops.loop import Path
 
         data, inputs, outputs, constants, stops = what
-        need(type(stops) is bool and all(type(part) is list for part in (inputs, outputs, constants)), "a path of a loop")
         tape = self.from_bytes(self._array(data, "B").tobytes(), self.limit - self.nbytes, self.depth + 1)
         self.nbytes += tape.nbytes_of_values
         need(all(tape.wanted) and all(slot for slot, _ in tape.outputs), "the tape of a path")
@@ -144,7 +143,7 @@ class Reader:
 
     def _array(self, number, char):
         """An array of bytes or numbers that nobody else has."""
-        need(type(number) is int and 0 <= number < len(self.arrays) and number not in self._taken, f"the array {number!r}")
+        need(0 <= number < len(self.arrays) and number not in self._taken, f"the array {number!r}")
         self._taken.add(number)
         array = self.arrays[number]
         need(array.dtype.char == char and array.flags.c_contiguous, f"an array of {array.dtype} in a path")
@@ -153,7 +152,6 @@ class Reader:
     @staticmethod
     def _place(place, what, widths, rows):
         """Where an argument or a result (a description or an array) lies: within its vector, in each row."""
-        need(type(place) is list and len(place) == 2 and all(type(n) is int for n in place), "a place in a vector")
         base, offset = place
         need(what is SCALAR or what.dtype == np.float64, "a part of a vector that is not of float64")
         size, times = math.prod(what.shape), rows if base in IN_ROWS else 1

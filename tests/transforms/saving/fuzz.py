@@ -276,14 +276,18 @@ def loaded(data):
 
 def replayed(tape, chance):
     """What becomes of a tape: ``"replayed"``, ``"guard"``, ``"refused at replay"`` or ``"no solution"``."""
-    from tapegrad.common.errors import GradientError, GuardError, TapeFileError
+    import tapegrad as tg
+    from tapegrad.common.errors import GradientError, GuardError, StructureError, TapeFileError, UnsupportedFunctionError
 
     points = [np.asarray(POINT, m.char) if m.shape == (6,) else np.full(m.shape, 0.5, m.char) for m in tape.inputs]
     points = [p * chance.choice([1.0, 1.0, -1.0, 1e3, np.nan]) for p in points]
     try:
         tape(*points)
         tape.value_and_grad(*points)
-    except (GuardError, GradientError):
+        if points and chance.random() < 0.2:
+            # As a function: run, or recorded, by whoever differentiates it.
+            chance.choice([tg.grad, tg.jit, tg.jacfwd])(tape)(*points)
+    except (GuardError, GradientError, StructureError, UnsupportedFunctionError):
         return "guard"
     except KeyboardInterrupt:
         # A loop that does not end, as its condition says.

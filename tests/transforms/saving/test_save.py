@@ -154,7 +154,7 @@ def spoil(name):
     """Changes to the file of `fuzz.writing`, each of which would make compiled code read or write outside."""
 
     def entry(header, row):
-        return next(i for i in header["items"] if i[2] == row)
+        return next(i for i in header["entries"] if i[0] == row)
 
     def version(members, header):
         header["version"] += 1
@@ -164,19 +164,19 @@ def spoil(name):
         members["records"] = np.where(members["records"] == -4, 0, members["records"])
 
     def window(members, header):
-        entry(header, "getitem")[6] = 10**6
+        entry(header, "getitem")[4] = 10**6
 
     def stride(members, header):
-        entry(header, "getitem")[3]["dict"][1][1] = {"tuple": [1 << 20]}
+        entry(header, "getitem")[1]["dict"][1][1] = {"tuple": [1 << 20]}
 
     def shape(members, header):
-        entry(header, "concatenate")[7][1] += 1
+        entry(header, "concatenate")[5][1][0] += 1
 
     def dtype(members, header):
-        entry(header, "concatenate")[7][0] = "f"
+        entry(header, "concatenate")[5][0] = "f"
 
     def later(members, header):
-        entry(header, "concatenate")[4][0] = len(members["records"]) - 1
+        entry(header, "concatenate")[2][0] = len(members["records"]) - 1
 
     def positions(members, header):
         for key in [k for k in members if k.startswith("array_") and members[k].dtype == np.int64]:
@@ -187,7 +187,7 @@ def spoil(name):
             members[key] = members[key] * 0
 
     def huge(members, header):
-        header["inputs"][0][1] = 1 << 32
+        header["inputs"][0][1] = [1 << 32]
 
     def objects(members, header):
         members["array_0"] = members["array_0"].astype("g")
@@ -196,10 +196,10 @@ def spoil(name):
         del members["numbers"]
 
     def function(members, header):
-        next(i for i in header["items"] if i[1] == "host")[2] = {"numpy": "save"}
+        next(i for i in header["entries"] if type(i[0]) is dict)[0] = {"numpy": "save"}
 
     def guard(members, header):
-        header["leaves"] = [len(members["records"]) + 5]
+        header["arguments"] = [[0, -1, len(members["records"]) + 5]]
 
     return locals()[name]
 
@@ -230,7 +230,7 @@ def test_files_that_are_none(tmp_path):
 
 def test_positions_that_are_computed_are_looked_at():
     def spoilt(members, header):
-        function = next(i[2] for i in header["items"] if i[1] == "host" and i[2].get("tapegrad") == "at_classes")
+        function = next(i[0] for i in header["entries"] if type(i[0]) is dict and i[0].get("tapegrad") == "at_classes")
         function["data"]["tuple"][0] = 40
 
     def f(x, t):
@@ -240,8 +240,19 @@ def test_positions_that_are_computed_are_looked_at():
     tape = tape_of(f, X, target)
     data = to_bytes(tape)
     assert from_bytes(data)(X, target) == tape(X, target)
-    with pytest.raises(TapeFileError, match="at_classes of a loaded tape gives positions outside an array of 6"):
-        from_bytes(changed(data, spoilt))(X, target)
+    tape, where = from_bytes(changed(data, spoilt)), "at_classes of a loaded tape gives positions outside an array of 6"
+    for way in (lambda t: t, tg.grad, tg.jit, lambda t: tg.jit(tg.grad(t)), tg.jacfwd):
+        with pytest.raises(TapeFileError, match=where):
+            way(tape)(X, target)
+    # A recording of the tape looks at other points as well.
+    first = from_bytes(data)
+    taken = tg.jit(tg.grad(first))
+    taken(X, target)
+    function = next(i for i in first.items if getattr(i.entry.function, "__name__", "") == "at_classes").entry.function.function
+    function.keep_below(2)
+    for _ in range(3):
+        with pytest.raises(TapeFileError, match="gives positions outside an array of 2"):
+            taken(X + 0.1, target)
 
 
 def test_no_gradient_of_an_array():
@@ -273,13 +284,16 @@ def test_a_loaded_tape_in_eight_threads():
 
 
 def test_a_file_of_the_version_before_says_so():
+    old = changed(to_bytes(tape_of(fuzz.writing, X)), lambda members, header: header.update(version=5, items=header.pop("entries")))
+    with pytest.raises(TapeFileError, match="it is of version 5 of the format, this tapegrad reads version 6; save the tape again"):
+        from_bytes(old)
     members = dict(np.load(io.BytesIO(to_bytes(tape_of(fuzz.writing, X)))))
     header = json.loads(members["header"].tobytes())
     del header["version"], members["checksum"]
     members["header"], members["declared"] = np.frombuffer(json.dumps(header).encode(), np.uint8), np.array([2, 1 << 20])
     file = io.BytesIO()
     np.savez(file, **members)
-    with pytest.raises(TapeFileError, match="version 2 of the format, this tapegrad reads version 5; save the tape again"):
+    with pytest.raises(TapeFileError, match="version 2 of the format, this tapegrad reads version 6; save the tape again"):
         from_bytes(file.getvalue())
 
 
@@ -342,11 +356,11 @@ def test_a_comparison_may_not_make_more_than_the_limit():
     assert from_bytes(data)(x) == np.sum(2.0 * x)
 
     def table(members, header):
-        entry = next(i for i in header["items"] if i[1] == "host" and i[2] == {"numpy": "isclose"})
-        flipped = next(i for i in header["items"] if i[2] in ("flip", "getitem"))
+        entry = next(i for i in header["entries"] if i[0] == {"numpy": "isclose"})
+        flipped = next(k for k, i in enumerate(header["entries"]) if i[0] in ("flip", "getitem"))
         window = {"dict": [["shape", {"tuple": [400, 1]}], ["strides", {"tuple": [1, 0]}]]}
-        flipped[2:4], flipped[6:] = ["getitem", window], [0, ["d", 400, 1]]
-        assert flipped[0] in entry[4]
+        header["entries"][flipped] = ["getitem", window, header["entries"][flipped][2], False, 0, ["d", [400, 1], []]]
+        assert int(np.flatnonzero(members["records"][:, 0] == -4)[flipped]) in entry[2]
 
     with pytest.raises(TapeFileError, match="isclose in slot .* may make arrays of 160000 elements"):
         from_bytes(changed(data, table), 1 << 22)
@@ -358,8 +372,8 @@ def test_the_result_of_a_ufunc_without_derivative_has_the_shape_of_its_operands(
     data = to_bytes(tape_of(lambda x: np.sum(x * np.less(x, 0.5)), x))
 
     def smaller(members, header):
-        less, product, _ = header["items"]
-        less[7], product[4] = ["?", 2], [1, 1]
+        less, product, _ = header["entries"]
+        less[5], product[2] = ["?", [2], []], [1, 1]
 
     with pytest.raises(TapeFileError, match=r"less in slot 2: its shape is \(400,\), not \(2,\)"):
         from_bytes(changed(data, smaller))
@@ -378,8 +392,8 @@ def test_a_transposed_matrix_has_each_axis_once(change):
     data = to_bytes(tape_of(lambda x: np.sum(np.reshape(x, (2, 3)).T @ x[:2]), x))
 
     def turned(members, header):
-        entry = next(i for i in header["items"] if i[2] in ("t", "transpose"))
-        entry[3] = {"dict": [list(pair) for pair in change.items()]}
+        entry = next(i for i in header["entries"] if i[0] in ("t", "transpose"))
+        entry[1] = {"dict": [list(pair) for pair in change.items()]}
 
     with pytest.raises(TapeFileError):
         from_bytes(changed(data, turned))
@@ -390,9 +404,8 @@ def test_a_row_that_cannot_take_its_operands_is_refused_when_it_is_run():
     data = to_bytes(tape_of(lambda x: np.linalg.slogdet(np.reshape(x, (2, 2)))[1], x))
 
     def wide(members, header):
-        next(i for i in header["items"] if i[2] == "reshape")[3]["dict"][0][1] = {"tuple": [1, 4]}
-        next(i for i in header["items"] if i[2] == "reshape")[7] = ["d", 1, 4]
-        header["items"] = [i for i in header["items"] if i[1] == "row"]
+        reshape = next(i for i in header["entries"] if i[0] == "reshape")
+        reshape[1]["dict"][0][1], reshape[5] = {"tuple": [1, 4]}, ["d", [1, 4], []]
 
     with pytest.raises((TapeFileError, np.linalg.LinAlgError)):
         from_bytes(changed(data, wide))(x)
