@@ -166,7 +166,7 @@ class ComplexTensor:
         return np.array(self._v, dtype=dtype)
 
     def __hash__(self) -> int:
-        return hash((hash(self.real), hash(self.imag))) if self.requires_grad else hash(complex(self._v))
+        return hash((self.real, self.imag) if self.requires_grad or self.shape else complex(self._v))
 
     def __repr__(self) -> str:
         text = np.array2string(np.asarray(self._v), precision=4, separator=", ", prefix="tensor(")

@@ -188,7 +188,8 @@ def _objects(function, layout):
 
 
 def _plain(value):
-    return below(value)._v if isinstance(value, Differentiable) else value
+    value = below(value) if isinstance(value, Differentiable) else value
+    return value._v if isinstance(value, Differentiable) else value
 
 
 def _packed(values):

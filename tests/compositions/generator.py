@@ -520,16 +520,22 @@ OUTERMOST = {"sparse_jacobian", "backward", "create_graph", "autograd_grad"}
 
 
 def stack_of(rng, program, rank_of_x, rank, via):
-    depth, order = rng.choices([1, 2, 3, 4], [4, 52, 36, 8])[0], 0
+    depth, order = rng.choices([1, 2, 3, 4], [4, 42, 42, 12])[0], 0
     # Code of lanes is compiled, which takes long of high derivatives: mostly there are lanes, or such derivatives.
     lanes = rng.random()
     most, barred = (ORDER, {"vmap", "sum_over"}) if lanes < 0.45 else (2, set()) if lanes < 0.95 else (3, set())
-    for number in range(depth):
-        names = [
+
+    def eligible(most, barred):
+        return [
             name
             for name, (_, takes, *_) in TRANSFORMS.items()
             if name not in barred and order + takes <= most - (1 if number < depth - 2 and takes > 1 and most == ORDER else 0) and (not via or number or name == "grad")
         ]
+
+    for number in range(depth):
+        names = eligible(most, barred) or eligible(ORDER, {"vmap", "sum_over"})
+        if not names:
+            break
         last = number == depth - 1
         weights = [TRANSFORMS[name][0] * (1.0 if last or name not in OUTERMOST else 0.3) for name in names]
         (name,) = rng.choices(names, weights)
