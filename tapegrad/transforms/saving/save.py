@@ -50,12 +50,12 @@ def to_bytes(tape, depth=0):
     TapeFileError
         If something on the tape cannot be written; names the instruction and its line.
     """
-    arrays, names = [], {}
+    arrays, names, codes = [], {}, {op: -1 - k for k, op in enumerate(CODES)}
     header = _header(tape, arrays, Writer(arrays, depth, to_bytes))
     ops = tape.records["op"]
     records = np.zeros((len(ops), 3), np.int64)
     records[:, 0] = [
-        -1 - CODES.index(op) if op in CODES else names.setdefault(ROWS[op - FIRST_ROW].name, len(names)) for op in ops.tolist()
+        codes[op] if op in codes else names.setdefault(ROWS[op - FIRST_ROW].name, len(names)) for op in ops.tolist()
     ]
     scalar, fixed = records[:, 0] >= 0, ops == SCALAR_LEAF
     fixed[[slot for _, _, slot in tape.elements]] = False
