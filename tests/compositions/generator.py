@@ -521,11 +521,12 @@ OUTERMOST = {"sparse_jacobian", "backward", "create_graph", "autograd_grad"}
 
 def stack_of(rng, program, rank_of_x, rank, via):
     depth, order = rng.choices([1, 2, 3, 4], [4, 44, 42, 10])[0], 0
-    # A third of the stacks begin with any two transformations, so that no pair is rare.
-    pair = rng.choices(list(TRANSFORMS), k=2) if not via and depth > 1 and rng.random() < 0.33 else []
+    # Many stacks begin with any two transformations, so that no pair is rare.
+    pair = rng.choices(list(TRANSFORMS), k=2) if not via and depth > 1 and rng.random() < 0.45 else []
     # Code of lanes is compiled, which takes long of high derivatives: mostly there are lanes, or such derivatives.
     lanes = rng.random()
     most, barred = (ORDER, {"vmap", "sum_over"}) if lanes < 0.08 else (3, {"vmap", "sum_over"}) if lanes < 0.58 else (1, set()) if lanes < 0.88 else (2, set()) if lanes < 0.99 else (3, set())
+    most = max(most, depth) if barred else most
     for number in range(depth):
         names = [
             name
@@ -584,7 +585,7 @@ def program_of(seed, kernel="", via=""):
     program.result = (
         rng.choice(["c", "c + np.sum(v)", "c * np.sum(v * v)", "np.sin(c) + v[0] * v[-1]"]) if returns == "number" else rng.choice(["v * c", "np.stack([c, v[0] * c, np.sin(c)])", "np.sin(v) + c", "v * v * np.cos(c)"])
     )
-    program.jit = rng.choice([None, None, *range(len(program.levels) + 1), len(program.levels)])
+    program.jit = None if rng.random() < 0.4 else rng.choice([*range(len(program.levels) + 1), len(program.levels)])
     shape = {0: (), 1: (size,), 2: (2, size if size < 3 else 2)}[rank_of_x]
     program.points = list(points(rng, shape))
     if program.jit is None or program.jit < len(program.levels) and {"vmap", "sum_over"} & set(program.stack):
