@@ -134,7 +134,7 @@ class Problem:
         self.values = [_plain(r) for r in self.results]
         self.weights = [self.rng.standard_normal(v.shape) for v in self.values]
         self.ways = [[self.rng.standard_normal(np.shape(p)) for p in self.points] for _ in range(directions)]
-        self.gradients = None
+        self.gradients, self.compose = None, 2
 
     def arguments_at(self, points):
         """All arguments of the function, with `points` where something is differentiated."""
@@ -411,17 +411,12 @@ def _numba(problem, check):
         _same(problem, check, d, way, tangents if isinstance(result, tuple) else [tangents])
 
 
-def _in_lanes(f, way):
-    """The value of `f` as that of the second of two lanes."""
-    return lambda *x: vmap(f)(*[np.stack([p + 0.1 * d, p]) for p, d in zip(x, way)])[1]
-
-
 def _through(transform):
     """The derivative of one number along a direction, by a transformation that gives it for every argument."""
     return lambda f, way: lambda *x: _contracted(transform(f, tuple(range(len(x))))(*x), way)
 
 
-#: Name -> a function of numbers and arrays that returns one number, and a direction -> its derivative along that; `vmap` gives the value.
+#: Name -> a function of numbers and arrays that returns one number, and a direction -> its derivative along that; `vmap` gives the value, by the second lane.
 COMPOSED = {
     "grad": _through(functional.grad),
     "jacfwd": _through(jacfwd),
@@ -429,7 +424,7 @@ COMPOSED = {
     "jvp": lambda f, way: lambda *x: jvp(f, x, tuple(way))[1],
     "vjp": lambda f, way: lambda *x: _contracted(vjp(f, *x)[1](1.0), way),
     "linearize": lambda f, way: lambda *x: linearize(f, *x)[1](*way),
-    "vmap": _in_lanes,
+    "vmap": lambda f, way: lambda *x: vmap(f)(*[np.stack([p + 0.1 * d, p]) for p, d in zip(x, way)])[1],
 }
 
 
@@ -552,7 +547,7 @@ def check(
             raise OptionError(f"check: there is no check {name!r}; there are {', '.join(CHECKS)}")
     name_of_f = getattr(f, "__name__", None) or getattr(f, "name", None) or type(f).__name__
     problem = Problem(f, args, reference, seed, directions, rtol, atol)
-    problem.compose = compose or 2
+    problem.compose = compose or problem.compose
     report = Report(name_of_f, results=problem.results, weights=problem.weights)
     for name in names:
         compared, run = CHECKS[name]

@@ -88,6 +88,11 @@ class Tally:
                 for name in [*found["features"], *found["stack"][:k]]:
                     self.pairs[name, outer, jit, compared] += 1
 
+    def cell(self, name, outer, jit):
+        """How many programs of a pair were compared; R: all were refused; a star where there were fewer than 30 of either."""
+        compared, refused = self.pairs[name, outer, jit, True], self.pairs[name, outer, jit, False]
+        return ("R" if refused and not compared else str(compared)) + ("*" if compared + refused < 30 else "")
+
     def print(self):
         sums = self.sums
         print(f"\n{sums['programs']} programs, {sums['compared']} calls compared; {sums['wrong']} wrong, {sums['crash']} crashes, {sums['hang']} hangs; "
@@ -100,13 +105,12 @@ class Tally:
         print("\nrefused (calls, message, a seed):")
         for message, count in self.refused.most_common():
             print(f"{count:7} {message} [{self.example[message]}]")
-        print("\npairs: programs compared without jit / with jit (* fewer than 30 of either; a pair below the line is inner x outer)")
+        print("\npairs: programs compared without jit / with jit (R: refused, every one; *: fewer than 30 were drawn); rows stand below columns in the stack")
         outers = list(TRANSFORMS)
         for title, names in (("features", list(FEATURES)), ("transformations", outers)):
             print(f"{title:18}" + "".join(f"{o[:12]:>13}" for o in outers))
             for name in names:
-                cells = [(self.pairs[name, o, False, True], self.pairs[name, o, True, True]) for o in outers]
-                print(f"{name:18}" + "".join(f"{f'{a}/{b}' + ('*' if min(a, b) < 30 else ''):>13}" for a, b in cells))
+                print(f"{name:18}" + "".join(f"{'/'.join(self.cell(name, o, jit) for jit in (False, True)):>13}" for o in outers))
 
 
 def supervise(tally, options, first, step, count):

@@ -512,7 +512,7 @@ TRANSFORMS = {
     "jacobian": (1.5, 1, False, "x", t_jacobian("jacobian")), "hessian": (2, 2, True, "xx", t_jacobian("hessian")), "hvp": (1.5, 2, True, "=x", t_hvp), "vjp": (2, 1, False, "=x", t_vjp),
     "jvp": (2, 1, False, "", t_jvp), "jet": (1.5, 2, False, "", t_jet), "linearize": (1.5, 1, False, "", t_linearize), "vmap": (3, 0, False, "lane", t_vmap),
     "elementwise_grad": (1.5, 1, False, "=x", t_jacobian("elementwise_grad")), "hessian_diag": (1.5, 2, True, "=x", t_jacobian("hessian_diag")), "laplacian": (1, 2, True, "", t_jacobian("laplacian")),
-    "sum_over": (2, 0, False, "", t_sum_over), "sparse_jacobian": (1.5, 1, False, "x", t_sparse_jacobian), "backward": (1.5, 1, True, "=x", t_backward), "create_graph": (1.5, 2, True, "=x", t_create_graph),
+    "sum_over": (1, 0, False, "", t_sum_over), "sparse_jacobian": (1.5, 1, False, "x", t_sparse_jacobian), "backward": (1.5, 1, True, "=x", t_backward), "create_graph": (1.5, 2, True, "=x", t_create_graph),
     "autograd_grad": (1.5, 1, False, "=x", t_autograd_grad),
 }  # fmt: skip
 #: What comes mostly on top: refused, or run plainly, inside of other derivatives.
@@ -520,20 +520,21 @@ OUTERMOST = {"sparse_jacobian", "backward", "create_graph", "autograd_grad"}
 
 
 def stack_of(rng, program, rank_of_x, rank, via):
-    depth, order = rng.choices([1, 2, 3, 4], [4, 42, 42, 12])[0], 0
+    depth, order = rng.choices([1, 2, 3, 4], [4, 44, 42, 10])[0], 0
+    # Many stacks begin with any two transformations, so that no pair is rare.
+    pair = rng.choices(list(TRANSFORMS), k=2) if not via and depth > 1 and rng.random() < 0.45 else []
     # Code of lanes is compiled, which takes long of high derivatives: mostly there are lanes, or such derivatives.
     lanes = rng.random()
-    most, barred = (ORDER, {"vmap", "sum_over"}) if lanes < 0.45 else (2, set()) if lanes < 0.95 else (3, set())
-
-    def eligible(most, barred):
-        return [
+    most, barred = (ORDER, {"vmap", "sum_over"}) if lanes < 0.08 else (3, {"vmap", "sum_over"}) if lanes < 0.58 else (1, set()) if lanes < 0.88 else (2, set()) if lanes < 0.99 else (3, set())
+    most = max(most, depth) if barred else most
+    for number in range(depth):
+        names = [
             name
             for name, (_, takes, *_) in TRANSFORMS.items()
-            if name not in barred and order + takes <= most - (1 if number < depth - 2 and takes > 1 and most == ORDER else 0) and (not via or number or name == "grad")
+            if name not in barred and order + takes + bool(barred) * (depth - number - 1) <= most and (not via or number or name == "grad")
         ]
-
-    for number in range(depth):
-        names = eligible(most, barred) or eligible(ORDER, {"vmap", "sum_over"})
+        if number < len(pair):
+            names = [pair[number]]
         if not names:
             break
         last = number == depth - 1
@@ -584,7 +585,7 @@ def program_of(seed, kernel="", via=""):
     program.result = (
         rng.choice(["c", "c + np.sum(v)", "c * np.sum(v * v)", "np.sin(c) + v[0] * v[-1]"]) if returns == "number" else rng.choice(["v * c", "np.stack([c, v[0] * c, np.sin(c)])", "np.sin(v) + c", "v * v * np.cos(c)"])
     )
-    program.jit = rng.choice([None, None, *range(len(program.levels) + 1), len(program.levels)])
+    program.jit = None if rng.random() < 0.4 else rng.choice([*range(len(program.levels) + 1), len(program.levels)])
     shape = {0: (), 1: (size,), 2: (2, size if size < 3 else 2)}[rank_of_x]
     program.points = list(points(rng, shape))
     if program.jit is None or program.jit < len(program.levels) and {"vmap", "sum_over"} & set(program.stack):

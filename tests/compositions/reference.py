@@ -575,6 +575,10 @@ def switch(index, branches, *operands):
 # ---- define-by-run
 
 
+class Independent(Exception):
+    """A derivative of what does not depend on the leaf: tapegrad raises, or gives zeros where it cannot know."""
+
+
 class Leaf(onp.ndarray):
     """What `tg.tensor(x, requires_grad=True)` is: constant for every level outside, with `ORDER` levels of its own."""
 
@@ -600,7 +604,7 @@ class Leaf(onp.ndarray):
     def derivative(self, y, seed, create_graph):
         level = self.levels[-1]
         if not any(any(level.partials(a)) for leaf in leaves(y) for a in numbers(leaf)):
-            raise ValueError("the output does not depend on the leaf")
+            raise Independent("the output does not depend on the leaf")
         g = level.pulled(y, 1.0 if seed is None else seed)
         if not create_graph:
             return numpy.stop(g)
