@@ -115,9 +115,6 @@ class Report:
 class Problem:
     """A function, a point, weights and directions: what every check is given."""
 
-    #: How deep the stacks of transformations are that are checked.
-    compose = 2
-
     def __init__(self, f, args, reference, seed, directions, rtol, atol):
         self.f, self.args, self.reference = f, args, reference or f
         self.argnums = [k for k, a in enumerate(args) if differentiable(a)]
