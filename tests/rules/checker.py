@@ -41,7 +41,7 @@ def check(function, *arrays, reference=None, node=False, rtol=None, forward_rtol
     """
     # Replays of every row and every function are in tests/replay, kernels in tests/kernel, second derivatives in
     # tests/higher, what Numba compiles in tests/nopython.
-    options.setdefault("modes", [name for name in CHECKS if name not in ("replay", "kernel", "second", "numba")])
+    options.setdefault("modes", [name for name in CHECKS if name not in ("replay", "kernel", "second", "numba", "compose")])
     report = tg.check(function, *arrays, reference=reference, rtol=max(rtol or 0.0, forward_rtol or 0.0) or None, **options)
     assert any(r.requires_grad for r in report.results)
     if {np.asarray(a).dtype.char for a in arrays} == {"f"}:
