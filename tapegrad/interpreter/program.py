@@ -52,3 +52,6 @@ UNKNOWN = -(1 << 40)
 
 CHARS = {"d": 0, "f": 1}
 HOW = {"add": 0, "mul": 1}
+
+#: The kinds of numbers that `interpreter.calls.cast` converts, by dtype.
+CASTS = {"d": 0, "l": 1, "q": 1, "i": 2, "b": 3, "B": 4, "?": 5}

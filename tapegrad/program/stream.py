@@ -32,7 +32,7 @@ from ..tape.layout import ARRAY_LEAF, CONTINUES, RECORD, SCALAR_LEAF, TRACED, VA
 from ..tape.meta import SCALAR, meta_of
 from . import walk as W
 from .trace import FAILS, GUARD, HOST, SHAPE, fails
-from .values import ValueProgram
+from .values import ValueProgram, called
 
 _STACK = BY_NAME["stack"]
 
@@ -174,9 +174,9 @@ class Layout:
         entry, operands = item.entry, item.operands
         if entry.kind == HOST:
             self._allocate(item)
-            key = entry.function.ufunc, tuple(map(self._metas.__getitem__, operands)), self._metas[item.slot]
+            key = called(entry.function), tuple(map(self._metas.__getitem__, operands)), self._metas[item.slot]
             # Kept: its words are read.
-            program = self._planned[key] = ValueProgram.of_ufunc(*key) if key[0] is not None else None
+            program = self._planned[key] = ValueProgram.of_host(*key) if key[0] is not None else None
             self._step(item, program, entry.function)
             return
         row = entry.function

@@ -501,8 +501,9 @@ class Host:
         self.function, self.layout = function, layout
         self.__name__ = getattr(function, "__name__", str(function))
         args, kwargs = layout
-        #: The element-wise ufunc, if this is a plain call of one on its operands only; else None.
-        self.ufunc = function if is_elementwise(function) and not kwargs and all(isinstance(a, Operand) for a in args) else None
+        #: Whether this is a call on its operands only; and the function if it is an element-wise ufunc, else None.
+        self.plain = not kwargs and all(isinstance(a, Operand) for a in args)
+        self.ufunc = function if self.plain and is_elementwise(function) else None
 
     def __call__(self, *values):
         args, kwargs = filled(self.layout, values)

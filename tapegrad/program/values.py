@@ -6,6 +6,7 @@ They are planned from the rules table as the adjoints are (`interpreter.plan`):
 entry                                  program
 =====================================  ==============================================
 element-wise row, or ufunc             the ufunc's inner loop
+cast of float64 to integers, or bool   a loop of ours
 element-wise row that is no ufunc      a loop made from its expression
 linear row                             its JVP, applied to the operands
 row with `forward`                     that, in the rules' language
@@ -17,14 +18,17 @@ NumPy's own loops need no compilation, know all dtypes, and add in pairs, which 
 
 from __future__ import annotations
 
+import math
 from functools import lru_cache
 
 import numpy as np
 
 from ..codegen.addresses import data_address
+from ..codegen.compile import plain_address
 from ..codegen.ufuncs import inner_loop
 from ..common.uninterrupted import imported
 from ..interpreter import program as P
+from ..interpreter.calls import cast
 from ..interpreter.plan import Steps
 from ..interpreter.planner import call_words
 from ..interpreter.symbolic import ITEMSIZE, Atom, Sym
@@ -37,6 +41,8 @@ ELEMENTARY = frozenset(
     "exp exp2 expm1 log log2 log10 log1p cbrt sin cos tan arcsin arccos arctan sinh cosh tanh arcsinh arccosh arctanh "
     "pow arctan2 hypot fmod sigmoid softplus".split()
 )
+#: Functions of NumPy that reduce a whole array of integers or truth values.
+REDUCTIONS = {np.sum: np.add, np.prod: np.multiply, np.all: np.logical_and, np.any: np.logical_or, np.count_nonzero: np.add}
 _REDUCE = {"add": np.add, "mul": np.multiply, "max": np.maximum, "min": np.minimum}
 
 
@@ -60,12 +66,49 @@ class ValuePlanner(Steps):
 
     def ufunc(self, function, *syms):
         """The result, by the inner loop of a ufunc."""
-        chars = "".join(s.char for s in syms)
-        types = [t for t in function.types if t == f"{chars}->{self.out.char}"]
-        if not types or function.nout != 1 or not self.result.whole:
+        out = self.out.char
+        try:
+            *chars, found = (dtype.char for dtype in function.resolve_dtypes((*(np.dtype(s.char) for s in syms), *[None] * function.nout)))
+        except TypeError:
+            raise Unplanned(function.__name__) from None
+        types = f"{''.join(chars)}->{out}"
+        if found != out or types not in function.types or function.nout != 1 or not self.result.whole:
             raise Unplanned(f"{function.__name__} of {chars}")
-        self._elements(inner_loop(function, types[0]), [*(s.window().atom for s in syms), self.result], self.out.shape)
+        syms = [self.converted(sym, char) for sym, char in zip(syms, chars)]
+        self._elements(inner_loop(function, types), [*(s.window().atom for s in syms), self.result], self.out.shape)
         return self.sym(self.result)
+
+    def converted(self, sym, char, target=None):
+        """`sym` in another dtype, as NumPy converts it."""
+        if sym.char == char and target is None:
+            return sym
+        if char in "df":
+            return sym.cast(char)
+        kinds = [P.CASTS.get(c) for c in (sym.char, char)]
+        if None in kinds:
+            raise Unplanned(f"a cast from {sym.char} to {char}")
+        target = target or self.temporary(sym.shape, char)
+        self._elements((plain_address(cast), 8 * kinds[0] + kinds[1]), [sym.window().atom, target], sym.shape)
+        return self.sym(target)
+
+    def reduction(self, function, sym):
+        """The result, by the inner loop of a ufunc over all elements behind the first."""
+        char, count = self.out.char, math.prod(sym.shape)
+        if not count or self.out.shape or f"{2 * char}->{char}" not in function.types:
+            raise Unplanned(function.__name__)
+        line = self.temporary(sym.shape, char)
+        self.converted(sym, char, line)
+        part = lambda first, n: Atom(line.reg, first * ITEMSIZE[char], (n,), (ITEMSIZE[char],), char)  # noqa: E731
+        self.converted(self.sym(part(0, 1)), char, Atom(0, 0, (1,), (0,), char))
+        total = Atom(0, 0, (count - 1,), (0,), char)
+        self._elements(inner_loop(function, f"{2 * char}->{char}"), [total, part(1, count - 1), total], (count - 1,))
+        return self.sym(self.result)
+
+    def host(self, function):
+        """The result of a plain call of `function`, one of NumPy's or ``"cast"``."""
+        if function == "cast":
+            return self.converted(*self.operands, self.out.char, self.result)
+        return self.reduction(REDUCTIONS[function], *self.operands) if function in REDUCTIONS else self.ufunc(function, *self.operands)
 
     def accumulate(self, sym, window, how):
         atom = sym.cast(window.char).window().atom
@@ -100,6 +143,14 @@ class ValuePlanner(Steps):
         self.step(P.END)
 
 
+def called(host):
+    """What `ValueProgram.of_host` computes of a `program.trace.Host`: a ufunc, a reduction or ``"cast"``; None if NumPy has to be called."""
+    function = host.function
+    if getattr(function, "name", None) == "cast":
+        return "cast"
+    return host.ufunc or next((f for f in REDUCTIONS if host.plain and f is function), None)
+
+
 #: Programs that are kept although no workspace has them, at most.
 MOST = 512
 
@@ -130,9 +181,9 @@ class ValueProgram:
 
     @classmethod
     @lru_cache(MOST)
-    def of_ufunc(cls, function, metas, out):
-        """The program of a plain call of a ufunc, or None."""
-        return cls._planned(lambda plan: plan.ufunc(function, *plan.operands), metas, out)
+    def of_host(cls, function, metas, out):
+        """The program of a plain call of a ufunc, a reduction or ``"cast"``, or None."""
+        return cls._planned(lambda plan: plan.host(function), metas, out)
 
     @classmethod
     def _planned(cls, build, metas, out):
@@ -165,6 +216,9 @@ def _row(plan, row, attrs):
         if plan.out.char not in "df":
             raise Unplanned(row.name)
     else:
+        if plan.out.char in "df":
+            # Truth values are numbers to it, and a conversion is what it says.
+            operands = [s.cast(plan.out.char) if s.char == "?" or row.name == "astype" else s for s in operands]
         if any(s.char not in "df" for k, s in enumerate(operands) if k not in row.constants):
             raise Unplanned(row.name)
         plan.eager = ELEMENTARY

@@ -85,5 +85,5 @@ def kept_here(tmp_path, monkeypatch):
 def filled(tmp_path_factory):
     """A cache with the first ten of `KERNELS`, and with all that others need beside their own code; and what the process said."""
     cache = tmp_path_factory.mktemp("filled")
-    shutil.copytree(config.cache_dir() / "objects", cache / "objects", dirs_exist_ok=True)
+    shutil.copytree(config.cache_dir() / "objects", cache / "objects", dirs_exist_ok=True, ignore=shutil.ignore_patterns("tmp*"))
     return cache, ended(start(KERNELS, cache, 0, 10))

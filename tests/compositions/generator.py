@@ -520,7 +520,7 @@ OUTERMOST = {"sparse_jacobian", "backward", "create_graph", "autograd_grad"}
 
 
 def stack_of(rng, program, rank_of_x, rank, via):
-    depth, order = rng.choices([1, 2, 3, 4], [4, 44, 42, 10])[0], 0
+    depth, order = rng.choices([1, 2, 3, 4], [4, 34, 50, 12])[0], 0
     # Many stacks begin with any two transformations, so that no pair is rare.
     pair = rng.choices(list(TRANSFORMS), k=2) if not via and depth > 1 and rng.random() < 0.45 else []
     # Code of lanes is compiled, which takes long of high derivatives: mostly there are lanes, or such derivatives.
@@ -562,7 +562,7 @@ def program_of(seed, kernel="", via=""):
     """The program of a seed; `points` are lists of numbers, at which no decision is close (`drawn`)."""
     rng = random.Random(seed)
     program = Program(seed)
-    kernel = kernel or rng.choices(["never", "auto"], [97, 3])[0]
+    kernel = kernel or rng.choices(["never", "auto"], [99, 1])[0]
     weights = NUMBA if via == "numba" else {name: weight for name, (weight, _) in FEATURES.items()}
     program.weights = {name: weight * rng.choice((0.2, 1, 1, 3)) for name, weight in weights.items()}
     rank_of_x = rng.choices([0, 1, 2], [20, 70, 10])[0]

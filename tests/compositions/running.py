@@ -2,6 +2,7 @@
 
 import re
 import warnings
+from contextlib import contextmanager
 from itertools import count
 
 import numpy as np
@@ -87,6 +88,16 @@ def difference(ours, theirs):
     return None
 
 
+@contextmanager
+def setting(thing, name):
+    """Give an attribute its value back in the end."""
+    before = getattr(thing, name)
+    try:
+        yield
+    finally:
+        setattr(thing, name, before)
+
+
 def class_of(error):
     """The class of a message: its text without what belongs to one program."""
     text = getattr(error, "message", None) or str(error)
@@ -110,7 +121,8 @@ def outcome(program, points=None):
             places.append(place)
     if not places:
         return found
-    with warnings.catch_warnings(), np.errstate(all="ignore"):
+    # The program sets this for itself alone.
+    with setting(tg.config, "kernel"), warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
         top = compiled(text, np, tg)
         for number, (point, theirs) in enumerate([*places, places[0]] if "tg.jit" in text else places):

@@ -163,7 +163,7 @@ def test_truth_values_of_arrays_in_any_layout(function, char):
         whole = lambda x: np.where(function(layout(x * 1.0)), 1.0, 2.0)  # noqa: B023, E731
         for found, point in zip(replayed(whole, [points[0]], [[p] for p in points]), points):
             np.testing.assert_array_equal(found, whole(point))
-    assert ValueProgram.of_ufunc(function, (meta_of(points[0]),), meta_of(np.empty((12, 34), bool)[:, ::2])) is None
+    assert ValueProgram.of_host(function, (meta_of(points[0]),), meta_of(np.empty((12, 34), bool)[:, ::2])) is None
 
 
 

@@ -116,7 +116,8 @@ def as_float64(leaf):
     """A leaf as an array or tensor of float64; integers that are no such numbers go along in Python."""
     if not isinstance(leaf, Differentiable):
         leaf = np.asarray(leaf)
-    if leaf.dtype.kind in "iu" and leaf.dtype.itemsize == 8 and not np.all(np.abs(leaf) <= EXACT):
+    small = leaf.dtype.kind not in "iu" or leaf.dtype.itemsize < 8 or np.abs(leaf) <= EXACT
+    if not (small if leaf.ndim == 0 else np.all(small)):
         raise Unrecordable
     if not isinstance(leaf, Differentiable):
         return leaf.astype(np.float64)

@@ -57,7 +57,7 @@ def test_the_table_of_a_loss():
     assert {row.instructions for row in found.rows} == {3}
     assert [row.operations for row in found.rows[1:]] == [30000, 30000, 300, 300]
     for row in found.rows:
-        assert 0 < row.seconds <= row.first and row.peak > 0
+        assert row.seconds > 0 and row.first > 0 and row.peak > 0
         assert row.relative == pytest.approx(row.seconds / found.rows[0].seconds)
     assert all(row.disagreement < 1e-14 for row in found.rows[1:])
     text = str(found)
