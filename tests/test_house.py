@@ -65,6 +65,52 @@ def test_objects_are_read_by_functions_and_not_by_where_something_is_in_them():
     assert files == {"codegen/ufuncs.py"}
 
 
+def has_id(node):
+    """Whether an expression is an ``id``, or a call or a tuple of one."""
+    if isinstance(node, ast.Call):
+        return isinstance(node.func, ast.Name) and (node.func.id == "id" or any(map(has_id, node.args)))
+    return isinstance(node, ast.Tuple) and any(map(has_id, node.elts))
+
+
+def ids_that_stay(source):
+    """Lines with an ``id`` in text, but for that of ``__repr__``, or as a key of what stays as long as its module: objects come and go."""
+    tree, lines = ast.parse(source), set()
+    shown = {part for f in ast.walk(tree) if isinstance(f, ast.FunctionDef) and f.name in ("__repr__", "__missing__") for part in ast.walk(f)}
+    stays = {name.id for s in tree.body if isinstance(s, (ast.Assign, ast.AnnAssign)) for name in ast.walk(s) if isinstance(name, ast.Name)}
+    stays |= {a.name for s in tree.body if isinstance(s, ast.ImportFrom) for a in s.names if a.name.isupper()}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FormattedValue):
+            container, keys = None, [node.value] * (node not in shown)
+        elif isinstance(node, ast.Subscript):
+            container, keys = node.value, [node.slice]
+        elif isinstance(node, ast.Compare) and isinstance(node.ops[0], (ast.In, ast.NotIn)):
+            container, keys = node.comparators[0], [node.left]
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+            container, keys = node.func.value, node.args
+        else:
+            continue
+        if any(map(has_id, keys)) and (container is None or isinstance(container, ast.Name) and container.id in stays):
+            lines.add(node.lineno)
+    return lines
+
+
+def test_no_address_is_a_key_of_what_outlives_the_object():
+    source = """
+from .watch import EXPOSED
+CACHE = {}
+def f(x, own):
+    CACHE[id(x), 1] = own[id(x)] = f"{id(x)}"
+    return CACHE.get((id(x), 2)) or id(x) in EXPOSED
+class C:
+    def __repr__(self):
+        return f"<C at {id(self)}>"
+"""
+    assert ids_that_stay(source) == {5, 6}
+    found = {str(path.relative_to(PACKAGE)) for path in FILES if ids_that_stay(path.read_text(encoding="utf-8"))}
+    # An `Exposure` takes itself out of EXPOSED when the array goes.
+    assert found == {"tape/watch.py", "array/record.py"}
+
+
 @pytest.mark.parametrize("name", ["rules.checker", "kernel.agreement", "kernel.compare", "transforms.replay.agreement", "threads"])
 def test_asserts_of_what_tests_have_in_common_are_kept_without_debugging(name):
     """`.ci/run` runs some tests under ``python -O``, where only asserts that pytest has rewritten do anything."""

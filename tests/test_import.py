@@ -19,6 +19,20 @@ def modules_after(program):
     return set(json.loads(fresh(f"{program}\nimport json, sys\nprint(json.dumps(sorted(sys.modules)))")))
 
 
+def test_a_free_threaded_python_is_refused_in_one_sentence():
+    program = (
+        "import sysconfig; asked = sysconfig.get_config_var\n"
+        "sysconfig.get_config_var = lambda name: 1 if name == 'Py_GIL_DISABLED' else asked(name)\n"
+        "for _ in range(2):\n"
+        "    try:\n"
+        "        import tapegrad\n"
+        "    except ImportError as error:\n"
+        "        print(error)"
+    )
+    said = "tapegrad counts references and needs a Python with the global interpreter lock; this is a free-threaded build, so use the ordinary one."
+    assert fresh(program) == 2 * f"{said}\n"
+
+
 def test_neither_numba_nor_llvmlite_nor_scipy_is_imported():
     heavy = {"numba", "llvmlite", "scipy", "torch", "matplotlib", "pytest"}
     assert not heavy & {name.partition(".")[0] for name in modules_after("import tapegrad")}

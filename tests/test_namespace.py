@@ -36,7 +36,7 @@ def test_functions_that_only_derivatives_use_are_not_public():
 def test_no_module_that_is_imported_later_takes_the_place_of_a_function():
     before = {name: getattr(tg, name) for name in tg.__all__}
     for module in pkgutil.iter_modules(tg.__path__):
-        # `tapegrad.pandas` imports pandas, which only who has tables has.
+        # (Nothing imports `tapegrad.pandas` where there is no pandas.)
         if module.name != "__main__" and (module.name != "pandas" or importlib.util.find_spec("pandas")):
             importlib.import_module(f"tapegrad.{module.name}")
     assert {name: getattr(tg, name) for name in tg.__all__} == before

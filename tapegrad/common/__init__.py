@@ -14,3 +14,8 @@ Imports: nothing of the package.
 `observers`        listeners for values that leave the tape; handles of hooks.
 `printing`, `memory`, `version`   are what their names say.
 """
+
+import sysconfig
+
+if sysconfig.get_config_var("Py_GIL_DISABLED"):
+    raise ImportError("tapegrad counts references and needs a Python with the global interpreter lock; this is a free-threaded build, so use the ordinary one.")

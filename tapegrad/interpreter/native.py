@@ -10,7 +10,6 @@ from __future__ import annotations
 import ctypes
 import struct
 import sys
-import sysconfig
 from bisect import bisect_left, bisect_right
 from functools import cache
 
@@ -25,9 +24,6 @@ from ..tape.watch import stamp
 from . import program as P
 from . import walk
 from .plan import Signature
-
-if sysconfig.get_config_var("Py_GIL_DISABLED"):
-    raise RuntimeError("tapegrad needs a Python with the global interpreter lock")
 
 
 @cache

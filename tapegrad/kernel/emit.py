@@ -119,7 +119,7 @@ class Emission:
         if options.turns:
             emit_turns(module, main, options.turns)
         self.module, self.nbytes, self.keeps, self.tables = module, layout.nbytes, shared.keeps, shared.tables
-        self.text = loop_names(vectorise_calls(str(module)))
+        self.text = loop_names(vectorise_calls(str(module)), shared.loops)
         self.lets = [s for s in K.walk(program.body) if isinstance(s, K.Let)]
 
     def _begin(self, layout):

@@ -21,6 +21,7 @@ from llvmlite import ir
 from ..codegen.emit import I1, I8, I32, I64, MEMORY, REGISTER, convert
 from ..codegen.symbols import define
 from ..codegen.threads import spread_address
+from ..common.errors import require
 from ..interpreter.native import run_address
 from . import ir as K
 from .cut import CutLoop, is_number
@@ -96,8 +97,6 @@ class Shared:
             self.keeps.append(array)
             self.tables[name] = kept
             place = ir.GlobalVariable(self.module, ir.ArrayType(I8, kept.nbytes), name)
-            # llvmlite before 0.46 gives it the type of a pointer to the array.
-            place.type = POINTER
             entry = self._addresses[id(array)] = place, kept
         return entry
 
@@ -129,9 +128,11 @@ class Shared:
             b.position_at_end(on)
 
 
-def loop_names(text):
-    """The text of a module in which metadata of loops refer to themselves, as LLVM wants it and llvmlite cannot write it."""
-    return re.sub(r'^!(\d+) = !\{ !"loop \d+",', r"!\1 = distinct !{ !\1,", text, flags=re.MULTILINE)
+def loop_names(text, loops):
+    """The text of a module in which the metadata of its loops refer to themselves, as LLVM wants it and llvmlite cannot write it."""
+    text, named = re.subn(r'^!(\d+) = !\{ !"loop \d+",', r"!\1 = distinct !{ !\1,", text, flags=re.MULTILINE)
+    require(named == loops, "llvmlite writes the metadata of loops in another form")
+    return text
 
 
 def _vectorised(loop):

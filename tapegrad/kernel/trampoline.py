@@ -66,7 +66,7 @@ def emit_entry(module, main, nbytes, sweep, several):
 def on_stack(b, element, count):
     """Room on the stack."""
     address = b.alloca(element, count)
-    # llvmlite before 0.46 gives it the type of a pointer to the element, or to an opaque pointer, which has no valid name.
+    # llvmlite gives it the type of a pointer to the element, which a call does not take for an opaque one.
     address.type = POINTER
     return address
 

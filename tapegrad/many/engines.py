@@ -40,6 +40,8 @@ MESSAGE = 1 << 20
 _KNOWN: dict = {}
 _MOST = 16
 _LOCK = remade(threading.Lock())
+#: Numbers the messages that stay in this process, as no two of them may have one key.
+_NUMBERS = count()
 
 
 def answer(release, key, message, arguments, names, pieces):
@@ -183,7 +185,7 @@ class Workers(ABC):
                 # It is recorded and compiled for such rows.
                 work.of(there if there is piece else Piece(piece.name, there.result()), arguments)
             message = self.sendable(work)
-            key = hashlib.sha256(message).hexdigest() if message is not work else f"{id(self)} {len(self._messages)}"
+            key = hashlib.sha256(message).hexdigest() if message is not work else f"here {next(_NUMBERS)}"
             self._messages[asked] = message, key, set()
         return self._messages[asked]
 

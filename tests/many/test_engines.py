@@ -1,6 +1,7 @@
 """Sums computed by workers: the same bits, kernels that travel, workers that die, differ, or find what is not a number."""
 
 import functools
+import gc
 import multiprocessing
 import os
 import pickle
@@ -245,3 +246,16 @@ def test_processes_of_dask_of_which_one_is_killed(tmp_path):
         assert bits(tg.value_and_grad(tg.sum_over(logistic, DATA, chunk=17, client=client))) == here()
         assert bits(tg.value_and_grad(tg.sum_over(Dying(str(mark)), DATA, chunk=17, client=client))) == here()
     assert not mark.exists()
+
+
+def test_threads_never_answer_with_a_function_of_before():
+    """Its work had the address of its engine for a key: the next engine at that address was answered with another function."""
+    x, found = np.arange(24.0).reshape(12, 2), []
+    with ThreadPoolExecutor(2) as executor:
+        for factor in range(30):
+            total = tg.value_and_grad(tg.sum_over(lambda p, r, factor=factor: np.sum(r * p) * factor, x, client=executor))
+            value, gradient = total(np.ones(2))
+            found.append((value, *gradient))
+            del total
+            gc.collect()
+    assert found == [(factor * x.sum(), *(factor * x.sum(0))) for factor in range(30)]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import linecache
 import types as python_types
+import uuid
 import weakref
 
 import numba
@@ -107,8 +108,7 @@ def _pair_of_loop(dispatcher, mask, lanes):
     def make(names, seeds, arrays):
         return Made(dispatcher.of_user, names, "0", seeds, arrays, False, {}, lanes, program=turn.program).function()
 
-    name = f"{turn.loop.loc.line}_{lanes}_{''.join(map(str, mask))}_{id(turn)}_{fingerprint(_source(dispatcher.of_user))}"
-    return pair_of(turn, mask, make, name)
+    return pair_of(turn, mask, make, f"{turn.loop.loc.line}_{uuid.uuid4().hex}")
 
 
 # ---- the passes -------------------------------------------------------------------------------
@@ -165,7 +165,7 @@ class Made:
         scope = {**self.scope, "f": inlined(self.user), "__name__": __name__}
         exec(text, scope)
         made = scope[name]
-        made.__qualname__ = f"{name}_{id(self)}_{fingerprint(_source(self.user))}"
+        made.__qualname__ = f"{name}_{uuid.uuid4().hex}"
 
         def rewrite(state):
             key = _without_seed(state.given)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from functools import cache
+from functools import cache, lru_cache
 
 import numba
 import numpy as np
@@ -116,8 +116,6 @@ class Tree:
         return (operation, [self._node(name) for name in operation.operands])
 
 
-_KERNELS = {}
-
 
 class _Kernel:
     """The text of the adjoint of a tree, for leaves of these numbers of dimensions (None: a scalar)."""
@@ -223,10 +221,12 @@ def kernel(tree, tys, active, n=None):
 
 
 def compiled(text, name, scope, **options):
-    """The function of a text, compiled; one for equal texts in equal scopes."""
-    key = (text, tuple(sorted((name, id(thing)) for name, thing in scope.items())))
-    if key not in _KERNELS:
-        scope = dict(scope)
-        exec(text, scope)
-        _KERNELS[key] = numba.njit(error_model="numpy", **INNER, **options)(scope[name])
-    return _KERNELS[key]
+    """The function of a text, compiled; one for equal texts in equal scopes, of functions and modules."""
+    return _compiled(text, name, frozenset(scope.items()), **options)
+
+
+@lru_cache(maxsize=1024)
+def _compiled(text, name, scope, **options):
+    scope = dict(scope)
+    exec(text, scope)
+    return numba.njit(error_model="numpy", **INNER, **options)(scope[name])
