@@ -408,6 +408,11 @@ def _numba(problem, check):
         _same(problem, check, d, way, tangents if isinstance(result, tuple) else [tangents])
 
 
+def _fitted(way, points):
+    """A direction in the dtypes of these points: differences are made in float64 also of float32."""
+    return tuple([float(d) if type(p) is float else np.asarray(d, p.dtype)[()] for d, p in zip(way, points)])
+
+
 def _through(transform):
     """The derivative of one number along a direction, by a transformation that gives it for every argument."""
     return lambda f, way: lambda *x: _contracted(transform(f, tuple(range(len(x))))(*x), way)
@@ -418,10 +423,10 @@ COMPOSED = {
     "grad": _through(functional.grad),
     "jacfwd": _through(jacfwd),
     "jacrev": _through(jacrev),
-    "jvp": lambda f, way: lambda *x: jvp(f, x, tuple(way))[1],
+    "jvp": lambda f, way: lambda *x: jvp(f, x, _fitted(way, x))[1],
     "vjp": lambda f, way: lambda *x: _contracted(vjp(f, *x)[1](1.0), way),
-    "linearize": lambda f, way: lambda *x: linearize(f, *x)[1](*way),
-    "vmap": lambda f, way: lambda *x: vmap(f)(*[np.stack([p + 0.1 * d, p]) for p, d in zip(x, way)])[1],
+    "linearize": lambda f, way: lambda *x: linearize(f, *x)[1](*_fitted(way, x)),
+    "vmap": lambda f, way: lambda *x: vmap(f)(*[np.stack([p + 0.1 * d, p]) for p, d in zip(x, _fitted(way, x))])[1],
 }
 
 
