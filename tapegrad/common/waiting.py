@@ -81,6 +81,11 @@ def _looked_at(reasons, over, due):
         pass
 
 
+def busy():
+    """Whether a thread makes something `Later`."""
+    return _TURN.locked()
+
+
 class Later:
     """Something that another thread makes.
 

@@ -72,6 +72,9 @@ class Term(RuleArray):
     def of(cls, writer, slot):
         """The term of a slot or constant."""
         meta = writer.meta(slot)
+        if meta is not SCALAR and meta.shape == () and meta.char == "d":
+            # A constant that is an array without axes: instructions on scalars read numbers of the tape.
+            return cls(writer, writer.entry(BY_NAME["clone"], (slot,)), (), "d")
         has_number = slot < 0 and (meta is SCALAR or meta.shape == () and meta.char == "?")
         number = float(writer.values[-1 - slot]) if has_number else None
         return cls(writer, slot, meta.shape, meta.char, number)

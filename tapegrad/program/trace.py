@@ -38,7 +38,7 @@ from ..common.host_functions import HostFunction, host_function
 from ..common.tree import parts_of
 from ..rules import BY_NAME
 from ..tape.layout import ARRAY_LEAF, SCALAR_LEAF, TRACED
-from ..tape.meta import meta_of
+from ..tape.meta import SCALAR, meta_of
 from ..tape.modes import no_grad
 from ..tape.places import PACKAGE, caller_frame, caller_place
 from .handlers import ERRORS, catcher
@@ -269,12 +269,14 @@ class Trace:
         layout = tuple([_replaced(a, live) for a in args]), {k: _replaced(v, live) for k, v in kwargs.items()}
         self._room()
         references = tuple([self._reference(t, t._v) for t in live])
-        value = np.asarray(value)
+        value = normalise(value)
         meta = meta_of(value)
+        if meta is SCALAR:
+            self.numbers[len(self.store.tokens)] = value
         self.entries[len(self.store.tokens)] = Entry(HOST, Host(function, layout), (), references, False, 0, meta)
         t = self._write(value, meta)
         if not isinstance(function, np.ufunc) and _shape_may_change(function):
-            self._guard(t, SHAPE, np.array(value.shape, np.int64).tobytes())
+            self._guard(t, SHAPE, np.array(np.shape(value), np.int64).tobytes())
         return t
 
     def through(self, body, value):

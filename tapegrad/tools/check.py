@@ -169,10 +169,6 @@ class Problem:
             sides.append((function or self.weighted)(moved))
         return (sides[0] - sides[1]) / (2 * STEP)
 
-    def like_points(self, arrays):
-        """Arrays in the dtypes of the points."""
-        return [float(a) if type(p) is float else a.astype(p.dtype) for a, p in zip(arrays, self.points)]
-
     def reverse(self):
         """``J^T w`` for every point, computed once."""
         if self.gradients is None:
@@ -190,7 +186,7 @@ class Problem:
     def forward(self, way):
         """``J v``, flat."""
         f = self.f
-        _, tangents = jvp(lambda *points: flat(f(*self.arguments_at(points))), tuple(self.points), tuple(self.like_points(way)))
+        _, tangents = jvp(lambda *points: flat(f(*self.arguments_at(points))), tuple(self.points), _fitted(way, self.points))
         return [np.asarray(t) for t in tangents]
 
     def forward_at_once(self, ways):
@@ -207,7 +203,7 @@ class Problem:
 
     def nearby(self, step):
         """Points a random step of about this length away, of the same dtypes."""
-        return self.like_points([p + step * self.rng.standard_normal(np.shape(p)) for p in self.points])
+        return _fitted([p + step * self.rng.standard_normal(np.shape(p)) for p in self.points], self.points)
 
     def at(self, points, seed, rtol):
         """The same problem, with the same weights, at other points; in one direction."""
@@ -363,8 +359,7 @@ def _second(problem, check):
     f, points = problem.weighted_on, tuple(problem.points)
     numbers, dot = tuple(range(len(points))), _contracted
     for d, v in enumerate(problem.ways):
-        u = [problem.rng.standard_normal(np.shape(p)) for p in points]
-        u, v = problem.like_points(u), problem.like_points(v)
+        u, v = (_fitted(d, points) for d in ([problem.rng.standard_normal(np.shape(p)) for p in points], v))
         ours = float(dot(recorded(lambda *x, u=u: dot(recorded(f, numbers)(*x), u), numbers)(*points), v))
         measured = problem.difference(v, lambda moved, u=u: _dot(problem.at(moved, 0, None).reverse(), u))
         size = problem.scale(ours, measured)
@@ -373,9 +368,9 @@ def _second(problem, check):
             f"direction {d}: {ours:.10g} by a gradient of a gradient, {measured:.10g} by differences of gradients",
         )  # fmt: skip
         ways = {
-            "tangents of tangents": jvp(lambda *x, u=u: jvp(f, x, tuple(u))[1], points, tuple(v))[1],
-            "tangents of gradients": dot(jvp(recorded(f, numbers), points, tuple(v))[1], u),
-            "a gradient of tangents": dot(recorded(lambda *x, u=u: jvp(f, x, tuple(u))[1], numbers)(*points), v),
+            "tangents of tangents": jvp(lambda *x, u=u: jvp(f, x, u)[1], points, v)[1],
+            "tangents of gradients": dot(jvp(recorded(f, numbers), points, v)[1], u),
+            "a gradient of tangents": dot(recorded(lambda *x, u=u: jvp(f, x, u)[1], numbers)(*points), v),
         }
         for name, other in ways.items():
             text = f"direction {d}: {ours:.12g} by a gradient of a gradient, {float(other):.12g} by {name}"
@@ -408,6 +403,11 @@ def _numba(problem, check):
         _same(problem, check, d, way, tangents if isinstance(result, tuple) else [tangents])
 
 
+def _fitted(way, points):
+    """A direction, or a point, in the dtypes of these points: differences are made in float64 also of float32."""
+    return tuple([float(d) if type(p) is float else np.asarray(d, p.dtype)[()] for d, p in zip(way, points)])
+
+
 def _through(transform):
     """The derivative of one number along a direction, by a transformation that gives it for every argument."""
     return lambda f, way: lambda *x: _contracted(transform(f, tuple(range(len(x))))(*x), way)
@@ -418,17 +418,17 @@ COMPOSED = {
     "grad": _through(functional.grad),
     "jacfwd": _through(jacfwd),
     "jacrev": _through(jacrev),
-    "jvp": lambda f, way: lambda *x: jvp(f, x, tuple(way))[1],
+    "jvp": lambda f, way: lambda *x: jvp(f, x, _fitted(way, x))[1],
     "vjp": lambda f, way: lambda *x: _contracted(vjp(f, *x)[1](1.0), way),
-    "linearize": lambda f, way: lambda *x: linearize(f, *x)[1](*way),
-    "vmap": lambda f, way: lambda *x: vmap(f)(*[np.stack([p + 0.1 * d, p]) for p, d in zip(x, way)])[1],
+    "linearize": lambda f, way: lambda *x: linearize(f, *x)[1](*_fitted(way, x)),
+    "vmap": lambda f, way: lambda *x: vmap(f)(*[np.stack([p + 0.1 * d, p]) for p, d in zip(x, _fitted(way, x))])[1],
 }
 
 
 def _composed(problem, check):
     """Every stack of transformations, plainly and by `jit` that recorded it elsewhere: beside the first stack of as many derivatives, and differences."""
     points, elsewhere = tuple(problem.points), problem.nearby(1e-2 if problem.single else 1e-3)
-    ways = [problem.like_points([problem.rng.standard_normal(np.shape(p)) for p in points]) for _ in range(problem.compose)]
+    ways = [_fitted([problem.rng.standard_normal(np.shape(p)) for p in points], points) for _ in range(problem.compose)]
     stacks, firsts, measured = [("value", problem.weighted_on, 0)], [problem.weighted_on], [problem.weighted(points)]
     for way in ways:
         measured.append(problem.difference(way, lambda moved, f=firsts[-1]: float(f(*moved))))

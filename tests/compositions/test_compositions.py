@@ -13,8 +13,6 @@ from tests.compositions.shrinking import as_text, of_text
 
 FAILED = sorted(Path(__file__).with_name("failed").glob("*.txt"))
 SEEDS, EACH = range(200), 20
-#: Programs that are still wrong.  58: the mean of a mask, times the argument, in a Hessian under `jit`.
-OPEN = {58}
 
 
 @pytest.mark.parametrize("first", SEEDS[::EACH])
@@ -25,7 +23,7 @@ def test_programs_at_random(first):
         compared += found["compared"]
         if found["wrong"]:
             wrong[seed] = found["wrong"][0]
-    assert wrong.keys() == OPEN & {*range(first, first + EACH)}, f"python -m tests.compositions --shrink SEED: {wrong}"
+    assert not wrong, f"python -m tests.compositions --shrink SEED: {wrong}"
     assert compared > EACH
 
 

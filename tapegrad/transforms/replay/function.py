@@ -37,7 +37,8 @@ of 1. and 3. as one Python function written for it (`transforms.replay.site`).  
 (`Replayed.call`), which looks at what the function reads besides (`transforms.replay.surroundings`), walks through the tree, first
 with kernels and then without, and then records (`transforms.replay.running`).  Of a guard at which a kernel stops the interpreter has
 the last word.  Nothing is recorded to be compared; a kernel is compared with the interpreter once, at its first use.  A function
-that has to be recorded at nearly every call is run plainly from then on, and one message says what changed.
+that has to be recorded at nearly every call is recorded no more: what no tape answers is run.  Where the tapes answer calls again (paths that
+were met in a row), recording goes on; where they do not, the function is run plainly for good, and one message says what changed.
 """
 
 from __future__ import annotations
@@ -250,6 +251,8 @@ class Replayed(Running):
             if replayed is not None:
                 return replayed
             first, cause = not self.stats.tapes, self.cause(kind, key, leaves)
+            if not self.goes_on(cause):
+                return self.run(*call, backward)
             tape, values = self._recorded(kind, inputs, key, leaves, backward)
             if tape is None:
                 return self.run(*call, backward)
@@ -331,6 +334,8 @@ class Replayed(Running):
             # It is the tape of who asks for it.
             self._count()
             return kept
+        # Who asks for a tape is given that of this path.
+        self.record_again()
         with no_grad():
             self.call(args, kwargs, bool(self.argnums) if backward is None else backward)
         kept = self.kinds[sort_arguments(args, kwargs, self.argnums)[1]].recent if not self.plain else None

@@ -18,7 +18,7 @@ import numpy as np
 from ...common import config
 from ...common.errors import OptionError
 from ...common.uninterrupted import remade, uninterrupted
-from ...common.waiting import Later, waiting
+from ...common.waiting import Later, busy, waiting
 from ...kernel import prediction
 from ...kernel.reasons import NotLowered, faults_are_reasons
 
@@ -178,7 +178,8 @@ class Kernels:
         return self.made[key]
 
     def _begun(self, key):
-        """The kernel for `key`, made now if that is quick; or None, while another thread makes it."""
+        """The kernel for `key`, made now if that is quick and LLVM's lock, which is held for as long as LLVM optimises a module, is free;
+        or None, while another thread makes it."""
         coming = self.coming.get(key)
         if coming is not None and coming.working:
             return None
@@ -186,11 +187,13 @@ class Kernels:
         kernel = None if coming is None else coming.result()
         if kernel is None:
             try:
-                return self._compiled(key, self._limit(SECONDS))
+                limit = self._limit(SECONDS)
+                if limit is None or not busy():
+                    return self._compiled(key, limit)
             except prediction.TooDear as dear:
                 if dear.steps > MOST * prediction.STEPS_A_SECOND:
                     raise
-                self.coming[key] = Later(partial(self._compiled, key, self._limit(MOST)))
+            self.coming[key] = Later(partial(self._compiled, key, self._limit(MOST)))
         return kernel
 
     def _compiled(self, key, limit):

@@ -37,9 +37,9 @@ from .stats import Spending, Stats, outside
 
 LOG = logging.getLogger("tapegrad")
 
-#: A function is run plainly when at least so many of its last calls had to be recorded ...
+#: Nothing more is recorded of a function when at least so many of its last calls had to be ...
 GIVE_UP = 24
-#: ... of so many.
+#: ... of so many.  It is given up when more than that were not answered by what there is, before half as many were.
 WINDOW = 32
 #: Seconds that a thread waits for another's recording of the same function.
 PATIENCE = 5.0
@@ -92,6 +92,8 @@ class Running:
         self.spending, self.surroundings, self.derived, self.given = Spending.of(function), None, None, None
         #: Of the last calls up to the last that had to be recorded, why they had to be, "" if not; and how many came after it.
         self.causes, self.quiet, self.changed = [], 0, ""
+        #: While nothing more is recorded: how many calls were run since then because no tape answers them; else None.
+        self.unanswered = None
 
     def check_positions(self, args):
         """Raise if one of the arguments to differentiate is missing."""
@@ -232,11 +234,28 @@ class Running:
         return f"{argument_name(k, key[0])} is static and has a new value ({leaves[k]!r:.40}); pass it as a float or an array"
 
     def note(self, cause):
-        """Remember why a call had to be recorded; a function of which nearly every call has to be is given up."""
+        """Remember why a call had to be recorded; if nearly every call has to be, the tapes that there are have to answer calls first."""
         causes = self.causes = [*self.causes, *[""] * min(self.quiet, WINDOW), cause][-WINDOW:]
         self.quiet = 0
         if len(causes) == WINDOW and sum(map(bool, causes)) >= GIVE_UP:
-            self.give_up(f"nearly every call had to be recorded anew ({sum(map(bool, causes))} of {len(causes)}): {cause}")
+            self.unanswered = 0
+            LOG.info("%s: nothing more is recorded until what was recorded answers calls: %s", placed_name(self.function), cause)
+
+    def goes_on(self, cause):
+        """Whether a call that no tape answers is recorded: paths that are met again are worth it, a function that changes at each call is not."""
+        if self.unanswered is not None and self.quiet >= max(WINDOW - GIVE_UP, self.unanswered / 2):
+            self.record_again()
+        if self.unanswered is None:
+            return True
+        self.unanswered += 1
+        if self.unanswered > WINDOW:
+            count, since = sum(map(bool, self.causes)), self.unanswered + self.quiet
+            self.give_up(f"nearly every call had to be recorded anew ({count} of {WINDOW}, then {self.unanswered} of {since}): {cause}")
+        return False
+
+    def record_again(self):
+        """Record what no tape answers, as at the beginning."""
+        self.causes, self.quiet, self.unanswered = [], 0, None
 
     def give_up(self, why):
         """Run the function plainly from now on, and say so once."""

@@ -14,6 +14,7 @@ import pytest
 
 import tapegrad as tg
 from tapegrad.common import config
+from tapegrad.common.waiting import busy
 from tapegrad.kernel.of_tape import TapeKernel
 from tapegrad.kernel.reasons import NotLowered
 from tapegrad.transforms.replay import kernels
@@ -103,6 +104,27 @@ def test_several_threads_begin_it_once(held):
         thread.join()
     held[0].set(), compiled(g), g(X), g(X)
     assert len(held[1]) == 1 and g.stats().kernel_calls == 1
+
+
+def test_a_small_kernel_does_not_wait_for_a_large_one(held, monkeypatch):
+    """LLVM's lock is held for as long as it optimises a module: the call that needs a small kernel is answered by sweeps."""
+    go_on, threads = held
+    g, h = tg.jit(tg.grad(short)), tg.jit(tg.grad(lambda x: np.sum(np.sin(x))))
+    g(X)
+    until(busy)
+    monkeypatch.setattr(kernels, "SECONDS", 2.0)
+    for k in range(3):
+        np.testing.assert_allclose(h(X), np.cos(X), rtol=1e-14)
+        assert h.stats().sweeps == k and h.stats().waiting == ["kernel when another thread has compiled it"] and not threads
+    go_on.set(), compiled(g), compiled(h)
+    for _ in range(3):
+        np.testing.assert_allclose(h(X), np.cos(X), rtol=1e-14)
+    assert h.stats().kernels == 1 and h.stats().kernel_calls == 2 and threading.current_thread() not in threads
+    # When that is over, small ones are made at once again.
+    assert not busy()
+    k = tg.jit(tg.grad(lambda x: np.sum(np.cos(x))))
+    k(X), k(X)
+    assert k.stats().kernels == k.stats().kernel_calls == 1
 
 
 def test_always_is_compiled_at_once(held):

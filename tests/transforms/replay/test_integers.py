@@ -283,3 +283,45 @@ def test_keys_of_every_form(seed):
             np.testing.assert_allclose(gradient, expected, atol=1e-12)
         assert g.stats().tapes == 1 and not g.stats().fallback
         tried += 1
+
+
+#: What functions without derivative make of a mask or of integers: numbers, which are factors of what is differentiated.
+REDUCED = {
+    "mean": np.mean, "std": np.std, "median": np.median, "half of the sum": lambda m: np.sum(m) / 2, "norm": lambda m: np.linalg.norm(m * 1),
+    "root": lambda m: np.sqrt(np.count_nonzero(m) + 0.5), "average": lambda m: np.average(m * 1, weights=[1, 2, 3]),
+    "product with floats": lambda m: (m * 1) @ np.array([0.5, -1.0, 2.0]), "mean of a cumulated sum": lambda m: np.mean(np.cumsum(m)),
+    "interpolated": lambda m: np.interp(np.argmax(m), [0, 2], [1.0, 3.0]), "sum": np.sum, "any": np.any, "argmax": np.argmax,
+    "largest of sorted": lambda m: np.sort(m)[-1], "times a number that is an array": lambda m: np.mean(m) * np.array(0.7),
+}  # fmt: skip
+MASKS = [lambda v: (v > -0.2) & (v < 1.0), lambda v: np.floor(2.0 * v).astype(int), lambda v: np.argsort(v)]
+DERIVATIVES = {
+    "columns": tg.jacfwd, "hessian": tg.hessian, "rows of a gradient": lambda f: tg.jacrev(tg.grad(f)), "columns of a gradient": lambda f: tg.jacfwd(tg.grad(f)),
+    "tangents of a gradient": lambda f: lambda x: tg.jvp(tg.grad(f), (x,), (1.3,))[1], "lanes": lambda f: lambda x: tg.vmap(tg.grad(f))(x * np.array([1.0, -0.6])),
+    "linearized": lambda f: lambda x: tg.linearize(tg.grad(f), x)[1](1.3),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", DERIVATIVES)
+def test_numbers_made_of_masks_are_factors_in_every_derivative(name):
+    wrong = []
+    for what, reduced in REDUCED.items():
+        for k, mask in enumerate(MASKS):
+            def f(x, mask=mask, reduced=reduced):
+                return np.cos(1.3 * reduced(mask(np.stack([x, 0.5, x * x - 0.4]))) * x) + x**3
+
+            plain, recorded = DERIVATIVES[name](f), tg.jit(DERIVATIVES[name](f), kernel="never")
+            for x in (-1.444, 0.3, 0.9):
+                if not np.allclose(recorded(x), plain(x), rtol=1e-12, atol=1e-12):
+                    wrong.append((what, k, x))
+    assert not wrong
+
+
+@pytest.mark.parametrize("x", [np.float32(0.5), np.array([0.5, -0.25], "f"), 0.5, np.array([0.5, -0.25])])
+def test_a_constant_without_axes_is_a_number_in_every_derivative(x):
+    """In float32 the exponent of ``x ** 3`` is such a constant where the gradient is differentiated."""
+    for f in (lambda x: np.sum(x**3), lambda x: np.sum(np.power(x, np.array(3.0))), lambda x: np.sum(np.exp(np.array(0.7) * x) / np.array(1.7))):
+        for transformation in (tg.hessian, lambda f: tg.jacfwd(tg.grad(f)), lambda f: tg.jacrev(tg.grad(f))):
+            plain, recorded = transformation(f), tg.jit(transformation(f), kernel="never")
+            for at in (x, x * x):
+                np.testing.assert_allclose(recorded(at), plain(at), rtol=1e-6 if np.asarray(x).dtype == np.float32 else 1e-13)
+        np.testing.assert_allclose(tg.linearize(tg.grad(f), x)[1](x), tg.jvp(tg.grad(f), (x,), (x,))[1], rtol=1e-6)
