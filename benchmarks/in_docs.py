@@ -23,7 +23,7 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
-from tapegrad.transforms.replay.surroundings import NOTICED, UNNOTICED
+from tapegrad.transforms.environment import NOTICED, UNNOTICED
 
 from . import report
 from .registry import Row

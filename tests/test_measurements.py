@@ -9,7 +9,7 @@ import pytest
 from benchmarks import in_docs, report
 from benchmarks.registry import MODULES
 from benchmarks.timing import Time
-from tapegrad.transforms.replay.surroundings import NOTICED, UNNOTICED
+from tapegrad.transforms.environment import NOTICED, UNNOTICED
 
 ROOT = Path(__file__).parents[1]
 RESULTS = report.read(in_docs.RESULTS.read_text(encoding="utf-8"))

@@ -24,7 +24,7 @@ from ..common.errors import HigherOrderError, OptionError, SeedShapeError, Struc
 from ..common.tree import alike, conjugated, flatten, leaf_names, own, unflatten
 from ..program.recording import Recording
 from ..tape.store import thread_state
-from .captured import Captured
+from .contents import Contents
 from .choosing import predict
 from .functional import Transformed, chosen
 from .replay.answers import MISS, written
@@ -122,12 +122,13 @@ def vjp(f: Callable[..., R], *primals: Any) -> tuple[R, Callable[[Any], tuple[An
 
 def _vjp(f, primals):
     primals = own(primals)
-    before, recording = Captured(f), _recorded(f, primals)
+    before, recording = Contents(f), _recorded(f, primals)
 
     def pullback(cotangent):
         if nested.is_nested((cotangent,), {}):
             recording.check()
-            return nested.vjp(before.as_it_was(_RUN_AGAIN), primals)[1](cotangent)
+            with before.restored(_RUN_AGAIN) as function:
+                return nested.vjp(function, primals)[1](cotangent)
         seeds = _fitted(cotangent, recording.structure, recording.outputs, "the cotangent", "the value")
         return unflatten(flatten(primals)[1], recording.pull(seeds))
 
@@ -175,14 +176,15 @@ def linearize(f: Callable[..., R], *primals: Any) -> tuple[R, Callable[..., R]]:
 
 def _linearize(f, primals):
     primals = own(primals)
-    before = Captured(f)
+    before = Contents(f)
     value, recording = _replayed(f, primals)
     structures = [flatten(primal)[1] for primal in primals]
 
     def push(*tangents):
         if nested.is_nested(tangents, {}):
             recording.check()
-            return nested.linearize(before.as_it_was(_RUN_AGAIN), primals)[1](*tangents)
+            with before.restored(_RUN_AGAIN) as function:
+                return nested.linearize(function, primals)[1](*tangents)
         if len(tangents) != len(primals):
             raise StructureError(f"the function was linearized at {len(primals)} arguments but got {len(tangents)} tangents")
         seeds, at = [], 0

@@ -12,7 +12,7 @@ import pytest
 
 import tapegrad as tg
 from tapegrad.common.errors import GradientError, ModifiedInPlaceError
-from tapegrad.transforms.captured import Captured
+from tapegrad.transforms.contents import Contents
 
 scale = 2.0
 options = {"a": 1.0, "b": 3.0}
@@ -401,7 +401,7 @@ def test_a_generator_is_where_it_was_after_an_error_too():
 
 
 def first_change(function, change, **options):
-    before = Captured(function, **options)
+    before = Contents(function, **options)
     assert before.difference(before.again(function)) is None
     change()
     return before.difference(before.again(function))
@@ -438,7 +438,8 @@ def test_objects_by_identity_and_containers_in_themselves():
     assert first_change(reads, lambda: setattr(thing, "t", 1)) is None
     assert first_change(reads, lambda: setattr(thing, "t", 2), objects=1) == "thing.t"
     assert first_change(thing.step, lambda: setattr(thing, "t", 3)) == "self.t"
-    Captured(reads).restored()
+    with Contents(reads).restored("") as function:
+        assert function is reads
     long = list(range(2000))
     counts = lambda x: x * long[0]  # noqa: E731
     assert first_change(counts, lambda: long.__setitem__(0, 5)) is None

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import tapegrad as tg
-from tapegrad.transforms.replay.surroundings import ITEMS, NOTICED, SMALL, UNNOTICED
+from tapegrad.transforms.environment import ITEMS, NOTICED, SMALL, UNNOTICED
 
 PAGE = Path(__file__).parents[3] / "docs" / "functional.md"
 HEAD = "import collections, decimal, functools, itertools, os, random, tempfile, time, types, warnings\nimport numpy as np\n"
