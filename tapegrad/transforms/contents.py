@@ -389,9 +389,9 @@ def _same_state(a, b):
 
 
 def _drawless(value):
-    """Whether nothing of `value` draws from the generators of `random` and `np.random`, whatever is called: it is a tensor, or what a package of
-    `_DRAWLESS` has under its name."""
-    if isinstance(value, (Differentiable, type(None))):
+    """Whether nothing of `value` draws from the generators of `random` and `np.random`, whatever is called: it is a tensor, nothing, or what a
+    package of `_DRAWLESS` has under its name."""
+    if isinstance(value, Differentiable) or value is None or value is ABSENT:
         return package_of(type(value).__module__) in _DRAWLESS
     if isinstance(value, types.FunctionType):
         module = value.__globals__.get("__name__")

@@ -14,7 +14,7 @@ from ...autograd.custom import stop_gradient
 from ...common.errors import StructureError
 from ...common.tree import flatten, parts_of, unflatten
 from . import plain
-from .state import run, state_of
+from .state import is_plain, run, state_of
 
 
 def scan(
@@ -134,10 +134,10 @@ def _looped(turn, functions, init, xs, turns, reverse, memory, name, in_python):
     """A loop as one instruction, if there is something to differentiate; else in Python."""
     state = None
     if not any(isinstance(part, Differentiable) for part in parts_of((init, xs and xs[0]), Differentiable)):
-        state = state_of(functions)
+        state = None if all([is_plain(function) for function in functions]) else state_of(functions)
         try:
             # What an iterator has given cannot be put back.
-            return in_python(not state.iterates)
+            return in_python(state is not None and not state.iterates)
         except plain.Met:
             pass
     from .running import loop

@@ -287,7 +287,8 @@ class Replayed(Running):
 
     def as_left(self):
         """What the function itself has changed, when it ran just now, is no change."""
-        self.environment = Environment(self.function)
+        if not self.environment.same():
+            self.environment = Environment(self.function)
 
     def _count(self):
         kept = [k for kind in self.kinds.values() for k in kind.tapes]
