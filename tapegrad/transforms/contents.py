@@ -31,7 +31,7 @@ import numpy as np
 from ..array import creation
 from ..array.differentiable import Differentiable
 from ..common.errors import ModifiedInPlaceError
-from ..common.exact import Identity, exact
+from ..common.exact import exact
 from ..tape.places import function_name
 from ..tape.watch import stamp
 from .environment import ABSENT, FUNCTIONS, ITEMS, Environment, cells_of, installed, is_ours, names_of, package_of
@@ -47,12 +47,12 @@ _LOOK_UP = frozenset(["getattr", "hasattr", "vars", "__dict__", "eval", "exec", 
 OBJECTS = 8
 #: Members every class has.
 _CLASS_OWN = {"__dict__", "__weakref__", "__doc__", "__module__", "__qualname__", "__firstlineno__", "__static_attributes__"}
-#: Packages whose functions draw no random numbers, but for what is called by one of these names.
-_DRAWLESS = frozenset([
-    "builtins", "math", "cmath", "operator", "_operator", "itertools", "functools", "_functools", "abc", "collections", "dataclasses", "enum", "types",
-    "typing", "numpy", "tapegrad",
-])  # fmt: skip
-_DRAWING = frozenset([*_LOOK_UP, "random", "scipy", "__import__", "import_module", "globals", "locals", "modules"])
+#: Modules that draw no random numbers, but for what has one of these names.
+_CLOSED = frozenset(["math", "cmath", "operator", "itertools", "functools", "numpy", "numpy.linalg", "tapegrad", "tapegrad.numpy"])
+_DRAWING = frozenset([*_LOOK_UP, "random", "scipy", "__import__", "globals", "locals", "modules"])
+_NUMBERS = frozenset([int, float, complex, bool, str, type(None), range, np.float64])
+#: As they are before somebody replaces one.
+_BUILTINS = dict(vars(builtins))
 #: Objects of ours that have functions of the user's inside.
 _OPENED = ("tapegrad.scipy.integrate", "tapegrad.nn")
 
@@ -74,16 +74,13 @@ class Contents(Environment):
     ----------
     streams : Streams or None
         Where the generators are from which it may draw.
-    draws : bool
-        Whether it may draw from the generators of `random` and `np.random`, which need not be met.  That they are looked at takes ten times
-        as long as all the rest, so it is not done where all that can be called is known to leave them alone.
     iterates : bool
         Whether an iterator was met, which nobody can look into.
     """
 
     def __init__(self, function, objects=0, arguments=(), copied=0):
         self.objects, self.arguments, self.copied = objects, arguments, copied
-        self.draws, self.iterates, self._generators = False, False, []
+        self.iterates, self._generators = False, []
         #: Levels of objects that are left; attributes named by the code that was met; those that nothing has named yet.
         self._objects, self._named, self._waiting = objects, set(), []
         #: By id: things that can change, with copies; which of them were looked into one by one; objects and their attributes.
@@ -93,9 +90,11 @@ class Contents(Environment):
         for name, value in arguments:
             self._variable(name, value)
         self._named_attributes()
-        self.draws = self.draws or not _DRAWING.isdisjoint(self._named)
         del self._named, self._waiting
-        self.streams = None if copied is None else Streams([*([np.random, random] if self.draws else ()), *self._generators])
+        if copied is not None:
+            # Those that all code can reach need not be met; to look at them takes longer than all the rest.
+            draws = not all([is_plain(thing, Differentiable) for thing in (function, *[value for _, value in arguments])])
+            self.streams = Streams([*([np.random, random] if draws else ()), *self._generators])
 
     def again(self, function=None):
         """What `function` reads now, by default its own."""
@@ -104,11 +103,6 @@ class Contents(Environment):
     def same(self):
         """Whether nothing has changed."""
         return self.difference() is None
-
-    def _same(self, name, word, *things):
-        super()._same(name, word, *things)
-        # The class of a method's object is looked into besides.
-        self.draws = self.draws or word not in ("function", "method") and not all(map(_drawless, things))
 
     def _first(self, name, thing):
         first = super()._first(name, thing)
@@ -135,7 +129,6 @@ class Contents(Environment):
     def _code(self, where, function):
         if installed(function):
             # A decorator's: what it calls is in its cells.
-            self.draws = self.draws or not _drawless(function)
             for variable, value in [*cells_of(function), ("__wrapped__", getattr(function, "__wrapped__", None))]:
                 if callable(value) or _is_opened(value):
                     self._value(where[:-1] or variable, value)
@@ -145,11 +138,7 @@ class Contents(Environment):
         super()._code(where, function)
         for key, value in self._fields(function):
             self._variable(f"{where}{key}", value)
-        for variable in variables:
-            if variable not in function.__globals__:
-                self.draws = self.draws or not _drawless(vars(builtins).get(variable))
         for variable in imported:
-            self.draws = self.draws or package_of(variable) not in _DRAWLESS or not _DRAWING.isdisjoint(variable.split("."))
             if isinstance(sys.modules.get(variable), types.ModuleType):
                 self._variable(variable, sys.modules[variable])
 
@@ -160,19 +149,14 @@ class Contents(Environment):
     def _items(self, name, value):
         if len(value) > self._left:
             self._same(name, len(value), value)
-            self.draws = True
         else:
             self._opened.add(id(value))
-            self.draws = self.draws or type(value) not in _CONTAINERS
             super()._items(name, value)
 
     def _array(self, name, array):
         super()._array(name, array)
-        self.draws = self.draws or type(array) is not np.ndarray
-        if array.dtype.hasobject:
-            self.draws = self.draws or array.size > ITEMS
-            if array.size <= ITEMS:
-                self._value(f"{name}.tolist()", array.ravel().tolist())
+        if array.dtype.hasobject and array.size <= ITEMS:
+            self._value(f"{name}.tolist()", array.ravel().tolist())
 
     def _contents(self, array):
         # An array of objects has their addresses for contents.
@@ -197,26 +181,23 @@ class Contents(Environment):
             self._opened.add(id(value))
             self._met(name, type(value), frozenset(map(exact, value)))
         else:
+            self._same(name, "object", value)
             self._inside(name, value)
 
     def _inside(self, name, value):
-        """An object, with the attributes that some code names."""
+        """Attributes of an object, which are looked at if some code names them."""
         kind = type(value)
-        if isinstance(value, types.ModuleType) and not installed(value):
-            self._met(name, "object", Identity(value))
-            self._waiting += [(f"{name}.{key}", key, item, self._objects, False) for key, item in self._fields(value)]
-        elif isinstance(value, type) and not isinstance(value, types.ModuleType) and self._objects and value not in (type, object):
-            self._met(name, "object", Identity(value))
-            self._class(name, value)
-        elif not isinstance(value, (type, types.ModuleType)) and self._objects and (kind is types.SimpleNamespace or not installed(kind)):
-            self._met(name, "object", Identity(value))
+        if isinstance(value, types.ModuleType):
+            if not installed(value):
+                self._waiting += [(f"{name}.{key}", key, item, self._objects, False) for key, item in self._fields(value)]
+        elif isinstance(value, type):
+            if self._objects and value not in (type, object):
+                self._class(name, value)
+        elif self._objects and (kind is types.SimpleNamespace or not installed(kind)):
             self._waiting += [(f"{name}.{key}", key, item, self._objects - 1, True) for key, item in self._fields(value)]
             self._value(kind.__name__, kind)
         elif _is_opened(value):
-            self._met(name, "object", Identity(value))
             self._variable(name, dict(self._fields(value)))
-        else:
-            self._same(name, "object", value)
 
     def _fields(self, value):
         """Attributes of an object, class, module or function."""
@@ -225,9 +206,7 @@ class Contents(Environment):
 
     def _class(self, name, kind):
         for base in kind.__mro__:
-            if installed(base):
-                self.draws = self.draws or not _drawless(base)
-            elif base is kind or self._first(name, base):
+            if not installed(base) and (base is kind or self._first(name, base)):
                 for key, member in self._fields(base):
                     if key not in _CLASS_OWN and not isinstance(member, (types.GetSetDescriptorType, types.MemberDescriptorType)):
                         # What makes an instance is called where the class is named.
@@ -388,20 +367,27 @@ def _same_state(a, b):
     return np.array_equal(a, b) if isinstance(a, np.ndarray) else a == b
 
 
-def _drawless(value):
-    """Whether nothing of `value` draws from the generators of `random` and `np.random`, whatever is called: it is a tensor, nothing, or what a
-    package of `_DRAWLESS` has under its name."""
-    if isinstance(value, Differentiable) or value is None or value is ABSENT:
-        return package_of(type(value).__module__) in _DRAWLESS
-    if isinstance(value, types.FunctionType):
-        module = value.__globals__.get("__name__")
-    elif isinstance(value, types.ModuleType):
-        module = value.__name__
-    else:
-        module, name = getattr(value, "__module__", None) or "numpy", getattr(value, "__name__", None)
-        if getattr(sys.modules.get(module), name if isinstance(name, str) else "", None) is not value or name in _DRAWING:
+def is_plain(thing, tensors=(), depth=4):
+    """Whether a function reads nothing but numbers, arrays, lists of these, and functions like itself and of `_CLOSED` modules.
+
+    So it makes numbers of numbers, and draws from no generator of `random` and `np.random`.  With ``tensors=Differentiable`` it may read tensors.
+    """
+    kind = type(thing)
+    if kind is types.FunctionType:
+        variables, attributes, imported = names_of(thing.__code__)
+        if imported or not _DRAWING.isdisjoint(variables) or not _DRAWING.isdisjoint(attributes):
             return False
-    return isinstance(module, str) and package_of(module) in _DRAWLESS and _DRAWING.isdisjoint(module.split("."))
+        scope, keywords = thing.__globals__, thing.__kwdefaults__ or {}
+        builtin = [variable for variable in variables if variable not in scope]
+        reads = [*[value for _, value in cells_of(thing)], *(thing.__defaults__ or ()), *keywords.values(), *map(scope.get, variables)]
+        return depth > 0 and all([is_plain(value, tensors, depth - 1) for value in reads]) and all([_BUILTINS.get(name) is vars(builtins).get(name) for name in builtin])
+    if kind is types.ModuleType:
+        return thing.__name__ in _CLOSED and sys.modules.get(thing.__name__) is thing
+    if kind in (list, tuple, dict):
+        return depth > 0 and len(thing) <= 32 and all([is_plain(item, tensors, depth - 1) for item in (thing.values() if kind is dict else thing)])
+    if kind is np.ndarray:
+        return not thing.dtype.hasobject
+    return kind in _NUMBERS or thing is ABSENT or isinstance(thing, tensors) and package_of(kind.__module__) == "tapegrad"
 
 
 def _is_opened(value):

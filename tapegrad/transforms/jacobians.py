@@ -24,8 +24,8 @@ from ..common.errors import HigherOrderError, OptionError, SeedShapeError, Struc
 from ..common.tree import alike, conjugated, flatten, leaf_names, own, unflatten
 from ..program.recording import Recording
 from ..tape.store import thread_state
-from .contents import Contents
 from .choosing import predict
+from .contents import Contents
 from .functional import Transformed, chosen
 from .replay.answers import MISS, written
 from .replay.gathered import of_directions

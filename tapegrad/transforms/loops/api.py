@@ -13,8 +13,9 @@ from ...array.functions import concatenate
 from ...autograd.custom import stop_gradient
 from ...common.errors import StructureError
 from ...common.tree import flatten, parts_of, unflatten
+from ..contents import is_plain
 from . import plain
-from .state import is_plain, run, state_of
+from .state import run, state_of
 
 
 def scan(
@@ -134,6 +135,7 @@ def _looped(turn, functions, init, xs, turns, reverse, memory, name, in_python):
     """A loop as one instruction, if there is something to differentiate; else in Python."""
     state = None
     if not any(isinstance(part, Differentiable) for part in parts_of((init, xs and xs[0]), Differentiable)):
+        # If a tensor comes out of it all the same, it is the Python loop on tensors.
         state = None if all([is_plain(function) for function in functions]) else state_of(functions)
         try:
             # What an iterator has given cannot be put back.

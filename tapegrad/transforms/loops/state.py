@@ -8,37 +8,18 @@ Under `jit` nothing is looked at: there a body is under the contract of `jit`.
 
 from __future__ import annotations
 
-import math
-import types
-
-import numpy as np
-
 from ...tape.places import function_name
 from ...tape.store import thread_state
 from ..contents import OBJECTS, Contents
-from ..environment import ABSENT, cells_of, names_of
 from .body import Unrecordable
 
 #: Bytes of an array of which a copy is kept.
 COPIED = 1 << 24
-_PLAIN = frozenset([int, float, complex, bool, str, type(None), range, np.ndarray, np.float64, np.ufunc])
 
 
 def state_of(functions):
     """What functions read, to be put back."""
     return Contents(functions[0], OBJECTS, [(function_name(function), function) for function in functions[1:]], COPIED)
-
-
-def is_plain(thing, depth=4):
-    """Whether a function makes numbers and arrays of these, as far as a short look tells: there is no tensor in what it reads.
-
-    If it is wrong, a loop on plain numbers runs as the Python loop, and not as one instruction.
-    """
-    if type(thing) is not types.FunctionType:
-        return type(thing) in _PLAIN or thing is np or thing is math or thing is ABSENT
-    scope = thing.__globals__
-    reads = [*[value for _, value in cells_of(thing)], *(thing.__defaults__ or ()), *[scope.get(name) for name in names_of(thing.__code__)[0]]]
-    return depth > 0 and not thing.__kwdefaults__ and all([is_plain(value, depth - 1) for value in reads])
 
 
 def run(functions, what, recorded, plainly, state=None):

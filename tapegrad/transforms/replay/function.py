@@ -54,13 +54,13 @@ from ...program.status import OTHER
 from ...tape.modes import no_grad
 from ...tape.places import placed_name
 from ...tape.store import thread_state
+from ..environment import Environment
 from .answers import MISS, Miss
 from .arguments import sort_arguments
 from .directions import ReplayedRecording
 from .kept import Kept
 from .kernels import Kernels, Options
 from .running import LOG, Running
-from ..environment import Environment
 
 #: Tapes kept for one kind of calls, and kinds kept.
 LIMIT, KINDS = 64, 256
