@@ -41,9 +41,6 @@ from .replay.kernels import agree
 #: arrays lie in memory.
 TOLERANCE = {"d": 1e-6, "f": 1e-2}
 
-#: What has happened when something has changed.
-_SINCE = "between the call and the backward pass: a function under tg.checkpoint is run again on the way back"
-
 F = TypeVar("F", bound=Callable[..., Any])
 
 
@@ -83,8 +80,9 @@ class _Segment(Primitive):
     def _run(self, *leaves, layout):
         if layout.read is not None:
             # Asked again for the value of a call that has been made.
-            with layout.read.restored(_SINCE) as function:
-                return _packed(self._values(_on_leaves(function, layout), leaves, layout))
+            function = _as_it_was(layout)
+            with layout.read.streams.restored():
+                return _packed(self._values(function, leaves, layout))
         read = Contents(self.checkpointed, OBJECTS, _objects(self.checkpointed, layout))
         values = self._values(_on_leaves(self.checkpointed, layout), leaves, layout)
         read.streams.forget()
@@ -118,8 +116,9 @@ class _Segment(Primitive):
             )
 
     def _pull(self, adjoints, result, *leaves, layout):
-        with layout.read.restored(_SINCE) as function:
-            recording = self._recorded(_on_leaves(function, layout), leaves, layout)
+        function = _as_it_was(layout)
+        with layout.read.streams.restored():
+            recording = self._recorded(function, leaves, layout)
         self._check_values([p.value for p in recording.outputs], result)
         adjoints = adjoints if isinstance(adjoints, tuple) else (adjoints,)
         gradients = dict(zip(_wanted(leaves), recording.pull(_seeds(adjoints, recording.outputs))))
@@ -131,16 +130,18 @@ class _Segment(Primitive):
             return super()._cotangents(call, arguments, parts, result, likes)
         layout = call.static["layout"]
         wanted = [k for k, like in enumerate(likes) if like is not None]
-        with layout.read.restored(_SINCE) as function, Evaluation(_on_leaves(function, layout), arguments, wanted, {}) as e:
-            e.run()
+        with Evaluation(_as_it_was(layout), arguments, wanted, {}) as e:
+            with layout.read.streams.restored():
+                e.run()
             self._check_values(e.results, None if result is None else results_of(result, call))
             gradients = dict(zip(wanted, e.pull(*zip(*[(r, p) for r, p in zip(e.results, parts) if p is not None]))))
         return tuple(gradients.get(k) for k in range(len(likes)))
 
     def _push(self, tangents, result, *leaves, layout):
         wanted = _wanted(leaves)
-        with layout.read.restored(_SINCE) as function, Evaluation(_on_leaves(function, layout), leaves, wanted, {}) as e:
-            e.run()
+        with Evaluation(_as_it_was(layout), leaves, wanted, {}) as e:
+            with layout.read.streams.restored():
+                e.run()
             self._check_values(e.results, result)
             return _packed(e.out(e.push(e.results, [tangents[k] for k in wanted])))
 
@@ -155,6 +156,12 @@ def _on_leaves(function, layout):
         return function(*args, **kwargs)
 
     return on_leaves
+
+
+def _as_it_was(layout):
+    """The function of the leaves with its variables bound to what they were; raises if something else has changed."""
+    when = "between the call and the backward pass: a function under tg.checkpoint is run again on the way back"
+    return _on_leaves(layout.read.restored(when), layout)
 
 
 def _wanted(leaves):

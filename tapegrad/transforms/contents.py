@@ -228,25 +228,22 @@ class Contents(Environment):
                 self._variable(name, value)
 
     # -- as it was ------------------------------------------------------------------
-    @contextlib.contextmanager
     def restored(self, when):
-        """The function, or a copy with its variables bound to what they were, and inside the generators where they were; raises if
-        something else has changed.
+        """The function, or a copy with its variables bound to what they were; raises if something else has changed.
 
         Nothing of the user's is touched.  What lists, dicts and sets held is in copies of them; arrays and objects are the same.
         `when` says in the error what has happened since.
         """
-        function = self.function
-        if not self.same():
-            function = self._copy()
-            name = self.difference(self.again(function))
-            if name is not None:
-                raise ModifiedInPlaceError(
-                    f"{name!r}, which {function_name(self.function)!r} reads, has changed (modified by an inplace operation, or bound "
-                    f"anew) {when}. Pass {name!r} as an argument, or change it after the derivative has been taken"
-                )
-        with self.streams.restored():
-            yield function
+        if self.same():
+            return self.function
+        function = self._copy()
+        name = self.difference(self.again(function))
+        if name is not None:
+            raise ModifiedInPlaceError(
+                f"{name!r}, which {function_name(self.function)!r} reads, has changed (modified by an inplace operation, or bound "
+                f"anew) {when}. Pass {name!r} as an argument, or change it after the derivative has been taken"
+            )
+        return function
 
     def _copy(self):
         """A copy of the function, and of those that it reaches by variables, bound to what was kept."""
@@ -378,9 +375,9 @@ def is_plain(thing, tensors=(), depth=4):
         if imported or not _DRAWING.isdisjoint(variables) or not _DRAWING.isdisjoint(attributes):
             return False
         scope, keywords = thing.__globals__, thing.__kwdefaults__ or {}
-        builtin = [variable for variable in variables if variable not in scope]
         reads = [*[value for _, value in cells_of(thing)], *(thing.__defaults__ or ()), *keywords.values(), *map(scope.get, variables)]
-        return depth > 0 and all([is_plain(value, tensors, depth - 1) for value in reads]) and all([_BUILTINS.get(name) is vars(builtins).get(name) for name in builtin])
+        replaced = [name for name in variables if name not in scope and _BUILTINS.get(name) is not vars(builtins).get(name)]
+        return depth > 0 and not replaced and all([is_plain(value, tensors, depth - 1) for value in reads])
     if kind is types.ModuleType:
         return thing.__name__ in _CLOSED and sys.modules.get(thing.__name__) is thing
     if kind in (list, tuple, dict):

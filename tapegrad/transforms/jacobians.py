@@ -127,8 +127,9 @@ def _vjp(f, primals):
     def pullback(cotangent):
         if nested.is_nested((cotangent,), {}):
             recording.check()
-            with before.restored(_RUN_AGAIN) as function:
-                return nested.vjp(function, primals)[1](cotangent)
+            with before.streams.restored():
+                pull = nested.vjp(before.restored(_RUN_AGAIN), primals)[1]
+            return pull(cotangent)
         seeds = _fitted(cotangent, recording.structure, recording.outputs, "the cotangent", "the value")
         return unflatten(flatten(primals)[1], recording.pull(seeds))
 
@@ -183,8 +184,9 @@ def _linearize(f, primals):
     def push(*tangents):
         if nested.is_nested(tangents, {}):
             recording.check()
-            with before.restored(_RUN_AGAIN) as function:
-                return nested.linearize(function, primals)[1](*tangents)
+            with before.streams.restored():
+                again = nested.linearize(before.restored(_RUN_AGAIN), primals)[1]
+            return again(*tangents)
         if len(tangents) != len(primals):
             raise StructureError(f"the function was linearized at {len(primals)} arguments but got {len(tangents)} tangents")
         seeds, at = [], 0
