@@ -130,7 +130,7 @@ def test_tables_that_are_not_measured_are_lists_of_the_package():
     assert all(f"| {what} | {change} |  |" in page for what, change in NOTICED) and "old" not in page
     assert all(f"| {what} |  | {advice} |" in page for what, advice in UNNOTICED)
     assert not in_docs.marks(page) and not looks_measured(page)
-    with pytest.raises(LookupError, match="no such table: seen; there are noticed"):
+    with pytest.raises(LookupError, match="no such table: seen; there are noticed, plain and jit"):
         in_docs.replaced("<!-- table: seen -->\n<!-- end -->", RESULTS)
 
 
