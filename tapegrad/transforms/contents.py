@@ -260,7 +260,7 @@ class Contents(Environment):
             made.__defaults__ = tuple(self._copied(value, memo) for _, value in defaults) or None
             made.__kwdefaults__ = {key: self._copied(value, memo) for key, value in keywords} or None
             made.__dict__.update((key, self._copied(value, memo)) for key, value in attributes.get(id(function), {}).items())
-            _bind_globals(made, [(variable, self._copied(value, memo)) for variable, value in scope])
+            _bind(made.__globals__, {variable: self._copied(value, memo) for variable, value in scope})
         return self._copied(self.function, memo)
 
     def _copied(self, value, memo):
@@ -306,7 +306,7 @@ class Contents(Environment):
         for function, (cells, _, _, scope) in self.functions:
             for cell, (_, value) in zip(function.__closure__ or (), cells):
                 _bind(cell, {"cell_contents": value})
-            _bind_globals(function, scope)
+            _bind(function.__globals__, dict(scope))
         for thing, before in self._namespaces:
             now = fields_of(thing)
             _bind(thing, {name: before.get(name, ABSENT) for name in now | before if now.get(name, ABSENT) is not before.get(name, ABSENT)})
@@ -393,20 +393,16 @@ def _is_opened(value):
 
 
 def _bind(thing, values):
-    """Bind attributes, or unbind those that are absent."""
+    """Bind attributes, or what a dict has, or unbind what is absent."""
     for name, value in values.items():
-        if value is not ABSENT:
+        if isinstance(thing, dict):
+            thing[name] = value
+            if value is ABSENT:
+                del thing[name]
+        elif value is not ABSENT:
             setattr(thing, name, value)
         elif hasattr(thing, name):
             delattr(thing, name)
-
-
-def _bind_globals(function, values):
-    for name, value in values:
-        if value is not ABSENT:
-            function.__globals__[name] = value
-        else:
-            function.__globals__.pop(name, None)
 
 
 def fields_of(value):

@@ -123,11 +123,10 @@ class Environment:
     @cached_property
     def same(self):
         """Whether all conditions hold, as a function.  It may say no although values are equal (`difference` tells)."""
-        scope, known = {"is_not": is_not, "contents_of": contents_of, "absent": ABSENT}, {}
+        scope = {"is_not": is_not, "contents_of": contents_of, "absent": ABSENT}
 
         def named(thing):
-            name = known.setdefault(id(thing), f"v{len(known)}")
-            scope[name] = thing
+            scope[name := f"v{len(scope)}"] = thing
             return name
 
         conditions = [condition.format(*map(named, things)) for condition, things in self._conditions]

@@ -127,13 +127,17 @@ def _vjp(f, primals):
     def pullback(cotangent):
         if nested.is_nested((cotangent,), {}):
             recording.check()
-            with before.streams.restored():
-                pull = nested.vjp(before.restored(_RUN_AGAIN), primals)[1]
-            return pull(cotangent)
+            return _once_more(nested.vjp, before, primals)(cotangent)
         seeds = _fitted(cotangent, recording.structure, recording.outputs, "the cotangent", "the value")
         return unflatten(flatten(primals)[1], recording.pull(seeds))
 
     return _value(recording), pullback
+
+
+def _once_more(transformation, before, primals):
+    """The linear function of a function that is run again, as it was."""
+    with before.streams.restored():
+        return transformation(before.restored(_RUN_AGAIN), primals)[1]
 
 
 def linearize(f: Callable[..., R], *primals: Any) -> tuple[R, Callable[..., R]]:
@@ -184,9 +188,7 @@ def _linearize(f, primals):
     def push(*tangents):
         if nested.is_nested(tangents, {}):
             recording.check()
-            with before.streams.restored():
-                again = nested.linearize(before.restored(_RUN_AGAIN), primals)[1]
-            return again(*tangents)
+            return _once_more(nested.linearize, before, primals)(*tangents)
         if len(tangents) != len(primals):
             raise StructureError(f"the function was linearized at {len(primals)} arguments but got {len(tangents)} tangents")
         seeds, at = [], 0
