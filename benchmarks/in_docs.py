@@ -23,8 +23,6 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
-from tapegrad.transforms.environment import NOTICED, UNNOTICED
-
 from . import plain_and_jit, report
 from .registry import Row
 from .timing import seconds
@@ -126,8 +124,8 @@ TABLES: dict[str, Callable[[report.Results], list[str]]] = {
 PRINTED: dict[str, Callable[[], list[str]]] = {
     "noticed": lambda: [
         "| what | noticed | not noticed: what to do |", "|---|---|---|",
-        *(report.line(what, change, "") for what, change in NOTICED),
-        *(report.line(what, "", advice) for what, advice in UNNOTICED),
+        *(report.line(what, change, "") for what, change in plain_and_jit.NOTICED),
+        *(report.line(what, "", advice) for what, advice in plain_and_jit.UNNOTICED),
     ],
     "plain and jit": plain_and_jit.lines,
 }  # fmt: skip

@@ -1,7 +1,7 @@
-"""Functions whose plain and jitted gradients differ: programs, which are run to print the table of `docs/functional.md`.
+"""What `jit` notices, and functions whose plain and jitted gradients differ: programs, which are run to print a table of `docs/functional.md`.
 
 A program defines `f`, and a change is made between two calls of its gradients.  `f` is called with `x`, or with `args` if the program
-defines that.  `python -m benchmarks.in_docs` prints the table; `tests/transforms/replay/test_noticed.py` runs the programs too.
+defines that.  `python -m benchmarks.in_docs` prints the tables; `tests/transforms/replay/test_noticed.py` runs the programs too.
 """
 
 from __future__ import annotations
@@ -16,12 +16,34 @@ from unittest import mock
 import numpy as np
 
 import tapegrad as tg
-from tapegrad.transforms.environment import ITEMS, SMALL, UNNOTICED
+from tapegrad.transforms.environment import ITEMS, SMALL
 
 from . import report
 
 HEAD = "import collections, decimal, functools, itertools, os, random, tempfile, time, types, warnings\nimport numpy as np\n"
 X = 0.75
+
+#: What is looked at, and how: a table of docs/functional.md is printed from this.
+NOTICED = (
+    ("the code of the function", "other code, defaults or keyword defaults"),
+    ("globals, closure cells and defaults that its code names", "bound to something else"),
+    ("Python functions among these, and what their code names", "as of the function itself; not those of installed packages"),
+    ("rules of custom primitives, methods of a `tg.autograd.Function`", "as functions"),
+    ("numbers, strings, `None`, ranges, dtypes", "another type or value: `1`, `1.0` and `True` differ, `0.0` and `-0.0` too"),
+    ("lists, tuples, named tuples and dicts", f"other items, one by one and in order, the first {ITEMS:_} of each variable"),
+    (f"arrays and tensors of up to {SMALL >> 10} KB", "other bytes, shape or dtype"),
+    ("larger arrays", "another address, shape, dtype or writability; not their contents"),
+    ("attributes in `self.__dict__` of a method", "as variables"),
+    ("anything else", "another object; not what is inside"),
+)
+#: What is not looked at.
+UNNOTICED = (
+    ("attributes of objects other than `self`, of classes and of modules", "pass the number or the array as an argument"),
+    ("contents of arrays above 64 KB, sets, objects of other classes", "pass what changes as an argument"),
+    ("random numbers, the time, files, the environment", "draw or read outside, and pass the result as an argument"),
+    ("what the function does besides (`print`, writing to a file)", "it happens when the function is recorded, and then not again"),
+    ("`np.seterr`, warning filters, print options, decimal contexts", "no part of a replay, which neither raises nor warns"),
+)
 
 #: Of each row of `UNNOTICED` programs, with their changes; nothing but the next call, where a change is empty.
 STALE = {

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from benchmarks import in_docs, report
+from benchmarks.plain_and_jit import NOTICED, UNNOTICED
 from benchmarks.registry import MODULES
 from benchmarks.timing import Time
-from tapegrad.transforms.environment import NOTICED, UNNOTICED
 
 ROOT = Path(__file__).parents[1]
 RESULTS = report.read(in_docs.RESULTS.read_text(encoding="utf-8"))

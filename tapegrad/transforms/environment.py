@@ -57,31 +57,9 @@ _OF_ATTRIBUTES = frozenset(["LOAD_ATTR", "LOAD_METHOD", "STORE_ATTR", "DELETE_AT
 _MADE_IN_PYTHON = 1 << 9
 _INSTALLED = (PACKAGE, *{sysconfig.get_paths()[k] for k in ("stdlib", "platstdlib", "purelib", "platlib")})
 
-#: What is looked at, and how: the table of docs/functional.md is printed from this.
-NOTICED = (
-    ("the code of the function", "other code, defaults or keyword defaults"),
-    ("globals, closure cells and defaults that its code names", "bound to something else"),
-    ("Python functions among these, and what their code names", "as of the function itself; not those of installed packages"),
-    ("rules of custom primitives, methods of a `tg.autograd.Function`", "as functions"),
-    ("numbers, strings, `None`, ranges, dtypes", "another type or value: `1`, `1.0` and `True` differ, `0.0` and `-0.0` too"),
-    ("lists, tuples, named tuples and dicts", f"other items, one by one and in order, the first {ITEMS:_} of each variable"),
-    (f"arrays and tensors of up to {SMALL >> 10} KB", "other bytes, shape or dtype"),
-    ("larger arrays", "another address, shape, dtype or writability; not their contents"),
-    ("attributes in `self.__dict__` of a method", "as variables"),
-    ("anything else", "another object; not what is inside"),
-)
-#: What is not looked at.
-UNNOTICED = (
-    ("attributes of objects other than `self`, of classes and of modules", "pass the number or the array as an argument"),
-    ("contents of arrays above 64 KB, sets, objects of other classes", "pass what changes as an argument"),
-    ("random numbers, the time, files, the environment", "draw or read outside, and pass the result as an argument"),
-    ("what the function does besides (`print`, writing to a file)", "it happens when the function is recorded, and then not again"),
-    ("`np.seterr`, warning filters, print options, decimal contexts", "no part of a replay, which neither raises nor warns"),
-)
-
 
 class Environment:
-    """What a function reads besides its arguments, as of now and as far as `jit` looks (`NOTICED`).
+    """What a function reads besides its arguments, as of now and as far as `jit` looks (the table of docs/functional.md).
 
     Parameters
     ----------

@@ -12,8 +12,9 @@ import numpy as np
 import pytest
 
 import tapegrad as tg
+from benchmarks.plain_and_jit import NOTICED, UNNOTICED
 from tapegrad.transforms.contents import Contents
-from tapegrad.transforms.environment import NOTICED, SMALL, UNNOTICED, Environment
+from tapegrad.transforms.environment import SMALL, Environment
 from tests.transforms.replay.agreement import quiet
 from tests.transforms.replay.changes import ITEMS_OF, Model, as_before, helper, noticed, triple_global, unnoticed
 

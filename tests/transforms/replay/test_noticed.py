@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import tapegrad as tg
-from benchmarks.plain_and_jit import OTHERS, STALE, defined
-from tapegrad.transforms.environment import ITEMS, NOTICED, SMALL, UNNOTICED
+from benchmarks.plain_and_jit import NOTICED, OTHERS, STALE, UNNOTICED, defined
+from tapegrad.transforms.environment import ITEMS, SMALL
 
 PAGE = Path(__file__).parents[3] / "docs" / "functional.md"
 
