@@ -365,7 +365,7 @@ def _same_state(a, b):
 
 
 def is_plain(thing, tensors=(), depth=4):
-    """Whether a function reads nothing but numbers, arrays, lists of these, and functions like itself and of `_CLOSED` modules.
+    """Whether a function or method reads nothing but numbers, arrays, lists of these, and functions like itself and of `_CLOSED` modules.
 
     So it makes numbers of numbers, and draws from no generator of `random` and `np.random`.  With ``tensors=Differentiable`` it may read tensors.
     """
@@ -378,6 +378,11 @@ def is_plain(thing, tensors=(), depth=4):
         reads = [*[value for _, value in cells_of(thing)], *(thing.__defaults__ or ()), *keywords.values(), *map(scope.get, variables)]
         replaced = [name for name in variables if name not in scope and _BUILTINS.get(name) is not vars(builtins).get(name)]
         return depth > 0 and not replaced and all([is_plain(value, tensors, depth - 1) for value in reads])
+    if kind is types.MethodType:
+        of = type(thing.__self__)
+        members = [member for key, member in vars(of).items() if key not in _CLASS_OWN]
+        own = type(of) is type and of.__mro__[1:] == (object,) and hasattr(thing.__self__, "__dict__")
+        return depth > 0 and own and all([is_plain(member, tensors, depth - 1) for member in (thing.__func__, *vars(thing.__self__).values(), *members)])
     if kind is types.ModuleType:
         return thing.__name__ in _CLOSED and sys.modules.get(thing.__name__) is thing
     if kind in (list, tuple, dict):
@@ -407,7 +412,7 @@ def _bind(thing, values):
 
 def fields_of(value):
     """Attributes of an object, class, module or function, with those in its slots."""
-    slots = [s for base in type(value).__mro__ for s in _listed(base.__dict__.get("__slots__", ()))]
+    slots = [] if type(value) is types.FunctionType else [s for base in type(value).__mro__ for s in _listed(base.__dict__.get("__slots__", ()))]
     fields = {s: getattr(value, s, ABSENT) for s in slots if s not in ("__dict__", "__weakref__")}
     return fields | {key: item for key, item in getattr(value, "__dict__", {}).items() if key != KEPT}
 

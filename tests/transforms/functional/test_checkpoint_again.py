@@ -436,8 +436,30 @@ class CallsNumPy:
         return x * np.random.random()
 
 
+class Weighted:
+    def __init__(self):
+        self.weights = np.ones(2)
+
+    def half(self, x):
+        return 0.5 * x
+
+    def __call__(self, x):
+        return self.half(x) @ self.weights
+
+
 def times_a_draw(x):
     return x * random.random()
+
+
+class Beside(Weighted):
+    pass
+
+
+class Hidden:
+    rate = property(lambda self: random.random())
+
+    def __call__(self, x):
+        return x * self.rate
 
 
 def test_global_generators_are_looked_at_wherever_they_may_be_reached():
@@ -456,9 +478,11 @@ def test_global_generators_are_looked_at_wherever_they_may_be_reached():
     def deep(x, f=lambda x, f=lambda x, f=lambda x, f=lambda x, f=times_a_draw: f(x): f(x): f(x): f(x)):
         return f(x)
 
-    still = [lambda x: np.sin(x) * factor + len([x]), lambda x: helper(x) @ np.eye(2), lambda x: tg.exp(x) + math.pi, lambda x, k=[1.0, (2.0,)]: k[0] * x]  # noqa: B006
+    still = [lambda x: np.sin(x) * factor + len([x]), lambda x: helper(x) @ np.eye(2), lambda x: tg.exp(x) + math.pi, lambda x, k=[1.0, (2.0,)]: k[0] * x, Weighted().__call__]  # noqa: B006
+    holding = Weighted()
+    holding.half = times_a_draw
     draws = [
-        times_a_draw, CallsNumPy(), CallsNumPy().__call__, importing, looking_up, deep, lambda x: np.random.normal() * x, lambda x: x * imported(), lambda x: replaced(x),
+        Hidden().__call__, Beside().__call__, holding.__call__, times_a_draw, CallsNumPy(), CallsNumPy().__call__, importing, looking_up, deep, lambda x: np.random.normal() * x, lambda x: x * imported(), lambda x: replaced(x),
         lambda x: objects[0](x), lambda x: vectorised(x), lambda x: table["draw"](x), lambda x: mine.draw(x), lambda x: tg.numpy.random.normal() * x,
         functools.partial(times_a_draw), lambda x: scipy.stats.norm.rvs() * x, lambda x, *, k=times_a_draw: k(x),
     ]  # fmt: skip
