@@ -13,8 +13,8 @@ finds numbers that look measured and are not marked.  A mark in a page is a comm
     <!-- end -->
 
 WHAT is the first column of a row of the results, LIBRARY one of those whose time stands below it.  The tables
-are `TABLES`; those that are not measured, `PRINTED`, are lists that the package itself works by.  The page says which command
-measures a number: ``python -m benchmarks``, with the name of the benchmark.
+are `TABLES`; those that are not measured, `PRINTED`, are lists that the package itself works by, or what programs give that are run
+for it.  The page says which command measures a number: ``python -m benchmarks``, with the name of the benchmark.
 """
 
 from __future__ import annotations
@@ -23,9 +23,7 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
-from tapegrad.transforms.replay.surroundings import NOTICED, UNNOTICED
-
-from . import report
+from . import plain_and_jit, report
 from .registry import Row
 from .timing import seconds
 
@@ -122,13 +120,14 @@ TABLES: dict[str, Callable[[report.Results], list[str]]] = {
 }
 
 
-#: What is not measured: lists of the package, as tables.
-PRINTED = {
-    "noticed": [
+#: What is not measured, as tables: lists of the package, and what programs give.
+PRINTED: dict[str, Callable[[], list[str]]] = {
+    "noticed": lambda: [
         "| what | noticed | not noticed: what to do |", "|---|---|---|",
-        *(report.line(what, change, "") for what, change in NOTICED),
-        *(report.line(what, "", advice) for what, advice in UNNOTICED),
+        *(report.line(what, change, "") for what, change in plain_and_jit.NOTICED),
+        *(report.line(what, "", advice) for what, advice in plain_and_jit.UNNOTICED),
     ],
+    "plain and jit": plain_and_jit.lines,
 }  # fmt: skip
 
 
@@ -148,7 +147,7 @@ def replaced(page: str, results: report.Results) -> str:
         tables = PRINTED if kind == "table" else TABLES
         if name not in tables:
             raise LookupError(f"no such table: {name}; there are {', '.join(tables)}")
-        lines = PRINTED[name] if kind == "table" else TABLES[name](results)
+        lines = PRINTED[name]() if kind == "table" else TABLES[name](results)
         return "\n".join([begin, *lines, end])
 
     return _MARK.sub(fill, page)

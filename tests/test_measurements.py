@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from benchmarks import in_docs, report
+from benchmarks.plain_and_jit import NOTICED, UNNOTICED
 from benchmarks.registry import MODULES
 from benchmarks.timing import Time
-from tapegrad.transforms.replay.surroundings import NOTICED, UNNOTICED
 
 ROOT = Path(__file__).parents[1]
 RESULTS = report.read(in_docs.RESULTS.read_text(encoding="utf-8"))
@@ -130,7 +130,7 @@ def test_tables_that_are_not_measured_are_lists_of_the_package():
     assert all(f"| {what} | {change} |  |" in page for what, change in NOTICED) and "old" not in page
     assert all(f"| {what} |  | {advice} |" in page for what, advice in UNNOTICED)
     assert not in_docs.marks(page) and not looks_measured(page)
-    with pytest.raises(LookupError, match="no such table: seen; there are noticed"):
+    with pytest.raises(LookupError, match="no such table: seen; there are noticed, plain and jit"):
         in_docs.replaced("<!-- table: seen -->\n<!-- end -->", RESULTS)
 
 

@@ -32,7 +32,8 @@ if TYPE_CHECKING:
     class Like(Protocol):
         def __call__(self, x: TensorLike, *, requires_grad: bool = False, dtype: DTypeLike | None = None) -> Tensor: ...
 
-_RANDOM = np.random.default_rng()
+#: What `rand` and `randn` draw from.
+RANDOM = np.random.default_rng()
 
 
 def manual_seed(seed: int) -> np.random.Generator:
@@ -52,9 +53,8 @@ def manual_seed(seed: int) -> np.random.Generator:
     >>> type(tg.manual_seed(0)).__name__
     'Generator'
     """
-    global _RANDOM
-    _RANDOM = np.random.default_rng(seed)
-    return _RANDOM
+    RANDOM.bit_generator.state = np.random.default_rng(seed).bit_generator.state
+    return RANDOM
 
 
 def _made(array, requires_grad, dtype=None):
@@ -98,8 +98,8 @@ def _by_shape(name: str, maker: Callable[[Any], Any], doc: str) -> ByShape:
 zeros = _by_shape("zeros", np.zeros, "A tensor of zeros.")
 ones = _by_shape("ones", np.ones, "A tensor of ones.")
 empty = _by_shape("empty", np.empty, "A tensor of unspecified values.")
-rand = _by_shape("rand", lambda s: _RANDOM.random(s), "Uniform random numbers on [0, 1); see `manual_seed`.")
-randn = _by_shape("randn", lambda s: _RANDOM.standard_normal(s), "Standard normal random numbers; see `manual_seed`.")
+rand = _by_shape("rand", lambda s: RANDOM.random(s), "Uniform random numbers on [0, 1); see `manual_seed`.")
+randn = _by_shape("randn", lambda s: RANDOM.standard_normal(s), "Standard normal random numbers; see `manual_seed`.")
 
 
 def full(size: int | tuple[int, ...], fill_value: float, *, requires_grad: bool = False, dtype: DTypeLike | None = None) -> Tensor:
@@ -269,8 +269,8 @@ def _like(name: str, maker: Callable[[Any], Any]) -> Like:
 zeros_like = _like("zeros_like", np.zeros)
 ones_like = _like("ones_like", np.ones)
 empty_like = _like("empty_like", np.empty)
-rand_like = _like("rand_like", lambda s: _RANDOM.random(s))
-randn_like = _like("randn_like", lambda s: _RANDOM.standard_normal(s))
+rand_like = _like("rand_like", lambda s: RANDOM.random(s))
+randn_like = _like("randn_like", lambda s: RANDOM.standard_normal(s))
 
 
 def full_like(x: TensorLike, fill_value: TensorLike, *, requires_grad: bool = False, dtype: DTypeLike | None = None) -> Tensor:

@@ -27,6 +27,7 @@ from ..common.errors import OptionError, StructureError, WorkerError, said_by
 from ..common.tree import flatten
 from ..common.uninterrupted import imported, remade
 from ..common.version import __version__
+from ..transforms.environment import Environment
 from .chunkwise import Tree, Work, laid_out
 from .data import Piece, class_of
 
@@ -91,7 +92,7 @@ class Workers(ABC):
     ahead = AHEAD
 
     def __init__(self):
-        #: By what is asked: the message with its digest, and which workers have it.
+        #: By what is asked: the message with its digest, which workers have it, and what the function read when it was made.
         self._messages = {}
 
     @property
@@ -179,15 +180,16 @@ class Workers(ABC):
         """What workers are sent, its digest, and the set of those that have it."""
         leaves, structure = flatten(arguments)
         asked = work, structure, tuple([(np.shape(leaf), np.asarray(leaf).dtype.str) for leaf in leaves])
-        if asked not in self._messages:
+        if asked not in self._messages or not self._messages[asked][-1].same():
+            environment = Environment(work.function)
             for piece in source.samples():
                 there = piece.at(self.client)
                 # It is recorded and compiled for such rows.
                 work.of(there if there is piece else Piece(piece.name, there.result()), arguments)
             message = self.sendable(work)
-            key = hashlib.sha256(message).hexdigest() if message is not work else f"here {next(_NUMBERS)}"
-            self._messages[asked] = message, key, set()
-        return self._messages[asked]
+            key = hashlib.sha256(message).hexdigest() if message is not work else f"in this process, {next(_NUMBERS)}"
+            self._messages[asked] = message, key, set(), environment
+        return self._messages[asked][:-1]
 
 
 class _Task:

@@ -315,9 +315,9 @@ def distribute(function: Callable[..., Any], client: Any) -> Any:
 
     Notes
     -----
-    Workers are sent the function (by pickle; with cloudpickle, if that is installed) and the object code of its kernels, once each.  Both are
-    as trusted as a pickle.  Mapped arrays and Parquet files are read by the workers, by the same paths; Dask's collections stay where they
-    are; rows in memory here are sent with each task.
+    Workers are sent the function (by pickle; with cloudpickle, if that is installed) and the object code of its kernels, once each, and again
+    where `jit` would record again.  Both are as trusted as a pickle.  Mapped arrays and Parquet files are read by the workers, by the same
+    paths; Dask's collections stay where they are; rows in memory here are sent with each task.
 
     Examples
     --------

@@ -72,7 +72,7 @@ class Objective:
 
     # -- compiled -------------------------------------------------------------------
     def suspect(self):
-        """User code has run: compare the surroundings of the function before the next evaluation."""
+        """User code has run: look at what the function reads before the next evaluation."""
         self._suspect = True
 
     def handle(self):
@@ -82,7 +82,7 @@ class Objective:
             return 0
         if self._suspect:
             self._suspect = False
-            if self.replayed.plain or not self.replayed.surroundings.same():
+            if self.replayed.plain or not self.replayed.environment.same():
                 self._current = None
                 return 0
         return current.ready()

@@ -5,7 +5,7 @@ and its result.  The function is run on a tape of its own: once for the value, o
 on the way back, where its tape is walked back and let go of.
 
 Both runs have to compute the same.  So a call notes what the function reads besides its
-arguments (`transforms.captured`), and where random generators are.  On the way back
+arguments (`transforms.contents`), and where random generators are.  On the way back
 variables are bound to what they were, in a copy of the function; what is not a binding
 (elements of arrays, attributes of objects) is compared; generators are put back to where
 they were, and after it to where they are.  What none of this sees is found out by the
@@ -33,7 +33,7 @@ from ..common.tree import flatten, leaf_names, unflatten
 from ..program.recording import Recording
 from ..tape.places import function_name
 from ..tape.store import thread_state
-from .captured import OBJECTS, Captured, States
+from .contents import OBJECTS, Contents
 from .loops.body import Unrecordable
 from .replay.kernels import agree
 
@@ -54,17 +54,15 @@ class _Layout:
         Of the arguments; of one that is not differentiated itself, as `Identity`.
     enabled : bool
         Whether tensors that are no arguments are refused: not under ``no_grad``.
-    surroundings : Captured
-    states : States
-        Of the generators that the call has drawn from.
+    read : Contents
     """
 
-    __slots__ = ("arguments", "leaves", "result", "enabled", "surroundings", "states")
+    __slots__ = ("arguments", "leaves", "result", "enabled", "read")
 
     def __init__(self, leaves, arguments):
         self.leaves, self.arguments, self.result = leaves, arguments, None
         self.enabled = thread_state().enabled
-        self.surroundings = self.states = None
+        self.read = None
 
 
 class _Segment(Primitive):
@@ -80,16 +78,15 @@ class _Segment(Primitive):
 
     # -- the first time -------------------------------------------------------------
     def _run(self, *leaves, layout):
-        if layout.surroundings is not None:
+        if layout.read is not None:
             # Asked again for the value of a call that has been made.
             function = _as_it_was(layout)
-            with layout.states.restored():
+            with layout.read.streams.restored():
                 return _packed(self._values(function, leaves, layout))
-        surroundings = Captured(self.checkpointed, OBJECTS, _objects(self.checkpointed, layout))
-        states = States(surroundings.generators)
+        read = Contents(self.checkpointed, OBJECTS, _objects(self.checkpointed, layout))
         values = self._values(_on_leaves(self.checkpointed, layout), leaves, layout)
-        states.streams = states.moved()
-        layout.surroundings, layout.states = surroundings, states
+        read.streams.forget()
+        layout.read = read
         return _packed(values)
 
     def _values(self, function, leaves, layout):
@@ -120,7 +117,7 @@ class _Segment(Primitive):
 
     def _pull(self, adjoints, result, *leaves, layout):
         function = _as_it_was(layout)
-        with layout.states.restored():
+        with layout.read.streams.restored():
             recording = self._recorded(function, leaves, layout)
         self._check_values([p.value for p in recording.outputs], result)
         adjoints = adjoints if isinstance(adjoints, tuple) else (adjoints,)
@@ -132,10 +129,9 @@ class _Segment(Primitive):
         if not recorded:
             return super()._cotangents(call, arguments, parts, result, likes)
         layout = call.static["layout"]
-        function = _as_it_was(layout)
         wanted = [k for k, like in enumerate(likes) if like is not None]
-        with Evaluation(function, arguments, wanted, {}) as e:
-            with layout.states.restored():
+        with Evaluation(_as_it_was(layout), arguments, wanted, {}) as e:
+            with layout.read.streams.restored():
                 e.run()
             self._check_values(e.results, None if result is None else results_of(result, call))
             gradients = dict(zip(wanted, e.pull(*zip(*[(r, p) for r, p in zip(e.results, parts) if p is not None]))))
@@ -144,7 +140,7 @@ class _Segment(Primitive):
     def _push(self, tangents, result, *leaves, layout):
         wanted = _wanted(leaves)
         with Evaluation(_as_it_was(layout), leaves, wanted, {}) as e:
-            with layout.states.restored():
+            with layout.read.streams.restored():
                 e.run()
             self._check_values(e.results, result)
             return _packed(e.out(e.push(e.results, [tangents[k] for k in wanted])))
@@ -165,7 +161,7 @@ def _on_leaves(function, layout):
 def _as_it_was(layout):
     """The function of the leaves with its variables bound to what they were; raises if something else has changed."""
     when = "between the call and the backward pass: a function under tg.checkpoint is run again on the way back"
-    return _on_leaves(layout.surroundings.as_it_was(when), layout)
+    return _on_leaves(layout.read.restored(when), layout)
 
 
 def _wanted(leaves):

@@ -61,7 +61,7 @@ class Compiled:
         E.register(Compiled)
         self.shape, self.data = x0.shape, [None if type(d) is float else d.shape for d in data]
         self._evaluate, self._address_of, self._failed = H.evaluate, data_address, H.H_FAILED
-        self.tape, self._surroundings = _recorded(function, x0, data)
+        self.tape, self._environment = _recorded(function, x0, data)
         replay = self._replay = Replay(self.tape, True, workspaces)
         #: The kernel; None if the tape is replayed by sweep, for the reason in `not_lowered`.
         self.kernel, self.not_lowered = None, ""
@@ -118,8 +118,9 @@ class Compiled:
                 what = "x" if other is x else "an argument"
                 raise ShapeError(f"{what} and g share memory: the gradient would be written over {'the point' if other is x else 'it'}")
         changed = None
-        if not self._surroundings.same():
-            changed, self._surroundings = self._surroundings.changed()
+        if not self._environment.same():
+            before, self._environment = self._environment, self._environment.again()
+            changed = before.difference(self._environment)
         if changed is not None:
             raise GuardError(f"{changed} has changed since the function was compiled; call tg.compile again")
         value = np.empty(1)
@@ -172,7 +173,7 @@ def _fits(name, array, shape, words="", flag="C_CONTIGUOUS"):
 
 
 def _recorded(function, x0, data):
-    """The tape of `function` at `x0` and `data`, and the surroundings of the function."""
+    """The tape of `function` at `x0` and `data`, and the environment of the function."""
     from .replay.function import Replayed
 
     replayed = Replayed(function, (0,), jit=Options("never"))
@@ -191,7 +192,7 @@ def _recorded(function, x0, data):
     if dtype != np.float64:
         # Compiled code reads eight bytes as a float64.
         raise DtypeError(f"the function returns {dtype}, compiled code a float64: convert the result (`.astype(float)`, or `float` of a constant)")
-    return kept.tape, replayed.surroundings
+    return kept.tape, replayed.environment
 
 
 def _what_failed(number, handle):

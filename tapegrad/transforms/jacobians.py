@@ -24,8 +24,8 @@ from ..common.errors import HigherOrderError, OptionError, SeedShapeError, Struc
 from ..common.tree import alike, conjugated, flatten, leaf_names, own, unflatten
 from ..program.recording import Recording
 from ..tape.store import thread_state
-from .captured import Captured
 from .choosing import predict
+from .contents import Contents
 from .functional import Transformed, chosen
 from .replay.answers import MISS, written
 from .replay.gathered import of_directions
@@ -122,16 +122,22 @@ def vjp(f: Callable[..., R], *primals: Any) -> tuple[R, Callable[[Any], tuple[An
 
 def _vjp(f, primals):
     primals = own(primals)
-    before, recording = Captured(f), _recorded(f, primals)
+    before, recording = Contents(f), _recorded(f, primals)
 
     def pullback(cotangent):
         if nested.is_nested((cotangent,), {}):
             recording.check()
-            return nested.vjp(before.as_it_was(_RUN_AGAIN), primals)[1](cotangent)
+            return _once_more(nested.vjp, before, primals)(cotangent)
         seeds = _fitted(cotangent, recording.structure, recording.outputs, "the cotangent", "the value")
         return unflatten(flatten(primals)[1], recording.pull(seeds))
 
     return _value(recording), pullback
+
+
+def _once_more(transformation, before, primals):
+    """The linear function of a function that is run again, as it was."""
+    with before.streams.restored():
+        return transformation(before.restored(_RUN_AGAIN), primals)[1]
 
 
 def linearize(f: Callable[..., R], *primals: Any) -> tuple[R, Callable[..., R]]:
@@ -175,14 +181,14 @@ def linearize(f: Callable[..., R], *primals: Any) -> tuple[R, Callable[..., R]]:
 
 def _linearize(f, primals):
     primals = own(primals)
-    before = Captured(f)
+    before = Contents(f)
     value, recording = _replayed(f, primals)
     structures = [flatten(primal)[1] for primal in primals]
 
     def push(*tangents):
         if nested.is_nested(tangents, {}):
             recording.check()
-            return nested.linearize(before.as_it_was(_RUN_AGAIN), primals)[1](*tangents)
+            return _once_more(nested.linearize, before, primals)(*tangents)
         if len(tangents) != len(primals):
             raise StructureError(f"the function was linearized at {len(primals)} arguments but got {len(tangents)} tangents")
         seeds, at = [], 0

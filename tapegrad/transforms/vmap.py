@@ -22,7 +22,7 @@ from ..program.finish import depends
 from ..tape.places import function_name
 from .functional import is_number
 from .loops import plain
-from .loops.state import State
+from .loops.state import run, state_of
 
 
 def vmap(fun: Callable[..., Any], in_axes: Any = 0, out_axes: Any = 0) -> Callable[..., Any]:
@@ -147,14 +147,16 @@ class _Lanes:
         structure, count = flatten(self.rows)[1], self.count
         # Of no lanes the results still have shapes: those of one at zero.
         rows = self.rows if count else [np.zeros((1, *np.shape(leaf)[1:]), leaf.dtype) for leaf in self.rows]
-        state = State([self.fun], self.name)
+        state = None if count else state_of([self.fun])
         with np.errstate() if count else np.errstate(all="ignore"):
-            leaves, structure = flatten(state.run(
+            leaves, structure = flatten(run(
+                [self.fun], self.name,
                 lambda: loop(turn, (), (rows, structure), count or 1, False, None, self.name)[1],
                 lambda: plain.scan(lambda *both: turn(*both)[:2], (), rows, structure, count or 1, False, False)[1],
+                state,
             ))
-        if not count:
-            state.put_back()
+        if state is not None:
+            state.put_back(self.name)
         axes = self._out_axes(out_axes, structure)
         return unflatten(structure, [self._out(*each) for each in zip(leaf_names(structure), leaves, axes)])
 

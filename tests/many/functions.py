@@ -43,6 +43,16 @@ class Dying:
         return logistic(theta, rows)
 
 
+class Scaled:
+    """`logistic`, times a number that may change."""
+
+    def __init__(self):
+        self.factor = 1.0
+
+    def __call__(self, theta, rows):
+        return self.factor * logistic(theta, rows)
+
+
 def kernels(_):
     """The process, and what it has compiled and loaded of kernels."""
     from tapegrad.kernel.kernel import COUNTS

@@ -15,7 +15,7 @@ import pytest
 import tapegrad as tg
 from tapegrad.codegen import code
 from tapegrad.many import engines
-from tests.many.functions import Dying, kernels, logistic, rows_of, with_holes
+from tests.many.functions import Dying, Scaled, kernels, logistic, rows_of, with_holes
 
 THETA = np.array([0.3, -0.7, 0.2])
 DATA = rows_of(300)
@@ -101,6 +101,17 @@ def test_what_travels_travels_once():
     second = executor.messages
     assert first < second <= first + engines.AHEAD * tg.config.cores()
     assert bits(both) == here() and executor.messages == second
+
+
+@pytest.mark.parametrize("executor", [Immediate(), ThreadPoolExecutor(2)], ids=["pickled", "threads"])
+def test_what_a_function_reads_is_sent_again_when_it_has_changed(executor):
+    function = Scaled()
+    both = tg.distribute(tg.value_and_grad(tg.sum_over(function, DATA, chunk=17)), executor)
+    for function.factor in (1.0, 2.0, 2.0, 1.0):
+        value, gradient = both(THETA)
+        alone, slope = here()
+        np.testing.assert_allclose(value, function.factor * alone)
+        np.testing.assert_allclose(gradient, function.factor * np.frombuffer(slope))
 
 
 @pytest.mark.parametrize("data", [lambda: iter([DATA[0], DATA[0] + 1.0]), DATA[0]])

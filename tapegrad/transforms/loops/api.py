@@ -13,8 +13,9 @@ from ...array.functions import concatenate
 from ...autograd.custom import stop_gradient
 from ...common.errors import StructureError
 from ...common.tree import flatten, parts_of, unflatten
+from ..contents import is_plain
 from . import plain
-from .state import State
+from .state import run, state_of
 
 
 def scan(
@@ -73,7 +74,7 @@ def scan(
 
 def _of_no_turns(f, init, leaves, structure):
     """The results of no turns: those of one, at zeros, or at some other numbers if it raises there, without rows."""
-    state, shapes = State([f], "the body of the scan"), [(1, *np.shape(leaf)[1:]) for leaf in leaves]
+    state, shapes = state_of([f]), [(1, *np.shape(leaf)[1:]) for leaf in leaves]
     for numbers in (np.zeros, lambda shape: 1.0 + np.random.default_rng(0).random(shape)):
         rows = [numbers(shape).astype(leaf.dtype) for shape, leaf in zip(shapes, leaves)]
         try:
@@ -85,7 +86,7 @@ def _of_no_turns(f, init, leaves, structure):
             # There is nothing that could have a derivative.
             return unflatten(container, [x[:0] if isinstance(x, np.ndarray) else x if x is None else stop_gradient(x[:0]) for x in results])
         finally:
-            state.put_back()
+            state.put_back("the body of the scan")
     raise StructureError(
         "the scan has no turns, and its body, run at zeros and at numbers from 1 to 2 to learn the shapes of its results, raises "
         f"{type(cause).__name__}: {cause}. Leave the scan out where there are no elements"
@@ -132,16 +133,18 @@ def while_loop(cond: Callable[[Any], Any], body: Callable[[Any], Any], init: Any
 
 def _looped(turn, functions, init, xs, turns, reverse, memory, name, in_python):
     """A loop as one instruction, if there is something to differentiate; else in Python."""
-    state = State(functions, name)
+    state = None
     if not any(isinstance(part, Differentiable) for part in parts_of((init, xs and xs[0]), Differentiable)):
+        # If a tensor comes out of it all the same, it is the Python loop on tensors.
+        state = None if all([is_plain(function) for function in functions]) else state_of(functions)
         try:
             # What an iterator has given cannot be put back.
-            return in_python(not state.iterates)
+            return in_python(state is not None and not state.iterates)
         except plain.Met:
             pass
     from .running import loop
 
-    return state.run(lambda: loop(turn, init, xs, turns, reverse, memory, name), lambda: in_python(False))
+    return run(functions, name, lambda: loop(turn, init, xs, turns, reverse, memory, name), lambda: in_python(False), state)
 
 
 def fori_loop(lower: int, upper: int, body: Callable[[Any, Any], Any], init: Any) -> Any:
@@ -245,7 +248,7 @@ def _chosen(index, branches, operands):
         leaves, structure = flatten(loop(turn, index, None, 1, False, 0, "a choice", [[k] for k in range(len(branches))])[1])
         return unflatten(structure, [None if leaf is None else leaf[0] for leaf in leaves])
 
-    return State(branches, "a choice").run(recorded, lambda: branches[int(index)](*operands))
+    return run(branches, "a choice", recorded, lambda: branches[int(index)](*operands))
 
 
 def map(f: Callable[[Any], Any], xs: Any) -> Any:  # noqa: A001  (its name in jax.lax)

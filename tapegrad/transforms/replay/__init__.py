@@ -4,7 +4,6 @@ In the order in which to read, from the outside in:
 
 `function`     `Replayed`, which every transformation is made of: which kind of call, which path, interpreter or kernel.
 `arguments`    inputs of the tape, and everything else, which is part of the key.
-`surroundings` what the function reads besides its arguments, as far as it is looked at.
 `running`      the user's function, run: recorded, or plainly.
 `kept`         a recorded tape, run by the interpreter or by its kernels.
 `kernels`      how a tape becomes machine code; `directions`, the same for Jacobians.

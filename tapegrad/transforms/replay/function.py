@@ -34,7 +34,7 @@ So calls of ``f = lambda x: x if x > 9 else x * x if x > 0 else -x``::
 
 A call goes the short way first (`Replayed.quick`): each of the kinds met last has, for each tape, a *call site*, which is the whole
 of 1. and 3. as one Python function written for it (`transforms.replay.site`).  What no site answers goes the long way
-(`Replayed.call`), which looks at what the function reads besides (`transforms.replay.surroundings`), walks through the tree, first
+(`Replayed.call`), which looks at what the function reads besides (`transforms.environment`), walks through the tree, first
 with kernels and then without, and then records (`transforms.replay.running`).  Of a guard at which a kernel stops the interpreter has
 the last word.  Nothing is recorded to be compared; a kernel is compared with the interpreter once, at its first use.  A function
 that has to be recorded at nearly every call is recorded no more: what no tape answers is run.  Where the tapes answer calls again (paths that
@@ -55,13 +55,13 @@ from ...program.status import OTHER
 from ...tape.modes import no_grad
 from ...tape.places import placed_name
 from ...tape.store import thread_state
+from ..environment import Environment
 from .answers import MISS, Miss
 from .arguments import sort_arguments
 from .directions import ReplayedRecording
 from .kept import Kept
 from .kernels import Kernels, Options
 from .running import LOG, Running
-from .surroundings import Surroundings
 
 #: Tapes kept for one kind of calls, and kinds kept.
 LIMIT, KINDS = 64, 256
@@ -165,7 +165,7 @@ class Replayed(Running):
 
     def _prepare(self, kind, key):
         """Let the next call go the short way, if it is like this one."""
-        kept, made_for = kind.recent, (self.surroundings, self.stats.kernels)
+        kept, made_for = kind.recent, (self.environment, self.stats.kernels)
         # A site would not ask whether it is still under no_grad.
         if kept is None or self.planned is None or kind.captures:
             return
@@ -177,7 +177,7 @@ class Replayed(Running):
             plan = self.planned(kept, key[0])
             if plan is not None and plan[0].pointer:
                 executable, runs, answer = plan
-                kept.site = Site(*key, executable, answer, self.surroundings.same, runs).call
+                kept.site = Site(*key, executable, answer, self.environment.same, runs).call
         if kept.site is not None and kind not in self.recent[:1]:
             self.recent = (kind, *(other for other in self.recent if other is not kind))[:RECENT]
 
@@ -197,7 +197,7 @@ class Replayed(Running):
             return self.run(args, kwargs, backward)
         self.check_positions(args)
         inputs, key, leaves = sort_arguments(args, kwargs, self.argnums)
-        if self.surroundings is None or not self.surroundings.same():
+        if self.environment is None or not self.environment.same():
             self._look_again()
         kind = self.kinds.get(key) or self._new_kind(key)
         if kind.captures and thread_state().enabled:
@@ -260,7 +260,7 @@ class Replayed(Running):
             LOG.info("%s: recorded: %s: %d instructions, %d guards", placed_name(self.function), cause, len(tape), len(tape.guards))
             kept = Kept(tape, Kernels(tape, self.jit, first), placed_name(self.function))
             with self.lock:
-                # If the surroundings change meanwhile, this is not the kind of such calls any more.
+                # If the environment changes meanwhile, this is not the kind of such calls any more.
                 kind.add(kept)
                 self._count()
             if backward is False and values is not None and not config.strict:
@@ -282,15 +282,16 @@ class Replayed(Running):
     def _look_again(self):
         """Something may have changed: if it has, nothing that was recorded stands for the function any more."""
         with self.lock:
-            before = self.surroundings
-            name, self.surroundings = before.changed() if before is not None else (None, Surroundings(self.function))
+            before, self.environment = self.environment, Environment(self.function)
+            name = None if before is None else before.difference(self.environment)
             if name is not None:
                 LOG.info("%s: %s has changed; recording again", placed_name(self.function), name)
                 self.kinds, self.recent, self.changed = {}, (), name
 
     def as_left(self):
         """What the function itself has changed, when it ran just now, is no change."""
-        self.surroundings = Surroundings(self.function)
+        if not self.environment.same():
+            self.environment = Environment(self.function)
 
     def _count(self):
         kept = [k for kind in self.kinds.values() for k in kind.tapes]

@@ -31,7 +31,7 @@ class Kept(Pool):
     swept : bool
         Whether it runs the interpreter.
     made_for : tuple
-        For which surroundings, and how many kernels, the site was made.
+        For which environment, and how many kernels, the site was made.
     links : dict of int to (Kept or None)
         Which tape the guard at which it stopped, by its number, leads to, as far as that was asked for.
     """

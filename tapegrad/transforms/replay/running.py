@@ -72,7 +72,7 @@ class Running:
     ----------
     plain : str
         Why the function is not recorded any more although it is under `jit`; empty otherwise.
-    surroundings : Surroundings or None
+    environment : Environment or None
         What it reads besides its arguments, as of the last recording.
     derived : object or None
         If `function` is a derivative that is made of the tape of another function: that is its ``function``, and
@@ -89,7 +89,7 @@ class Running:
         self.lock, self.turn = remade(threading.RLock()), remade(threading.RLock())
         #: Whether somebody is to be told that the function is run plainly: not if nobody has put it under `jit`.
         self.silent, self.stats, self.apart = stats is not None, stats or Stats(), False
-        self.spending, self.surroundings, self.derived, self.given = Spending.of(function), None, None, None
+        self.spending, self.environment, self.derived, self.given = Spending.of(function), None, None, None
         #: Of the last calls up to the last that had to be recorded, why they had to be, "" if not; and how many came after it.
         self.causes, self.quiet, self.changed = [], 0, ""
         #: While nothing more is recorded: how many calls were run since then because no tape answers them; else None.
@@ -115,7 +115,7 @@ class Running:
         start = time.perf_counter()
         enabled = thread_state().enabled
         with Tape() as tape, enable_grad(), clarified:
-            trace = Trace(tape.store, {} if self.apart else self.surroundings.read, any(map(is_reordered, static)))
+            trace = Trace(tape.store, {} if self.apart else self.environment.read, any(map(is_reordered, static)))
             trace.keeping = kind.keeping
             args, kwargs = unflatten(structure, with_inputs(leaves, static, inputs, lambda value, _: trace.enter(value)))
             args, kwargs = self._as_given(args, kwargs)

@@ -65,7 +65,7 @@ class Site:
     answer : (Structure, list)
         The result: its containers, and of its leaves what each is (`transforms.replay.answers`).
     same : callable, optional
-        Whether the surroundings of the function are as they were.
+        Whether the environment of the function is as it was.
     plan : Plan, optional
 
     Attributes

@@ -1,4 +1,4 @@
-"""What changes beside a function, by the rows of `NOTICED` and `UNNOTICED` (`transforms/replay/surroundings.py`).
+"""What changes beside a function, by the rows of `NOTICED` and `UNNOTICED` (`benchmarks/plain_and_jit.py`).
 
 Each triples the gradient of a function that is the sum of its argument times something.
 """
@@ -13,7 +13,8 @@ import types
 import numpy as np
 
 import tapegrad as tg
-from tapegrad.transforms.replay.surroundings import ITEMS, NOTICED, SMALL, UNNOTICED
+from benchmarks.plain_and_jit import NOTICED, UNNOTICED
+from tapegrad.transforms.environment import ITEMS, SMALL
 
 GLOBAL = 2.0
 TABLE = {"a": [1.0, 2.0]}

@@ -8,7 +8,7 @@ Only public names are used, so another state of the package may be looked at: ``
 
 =========  ========================================================================
 "right"    every call gave the derivative of the function as it was at that call
-"unseen"   one did not, under `jit`, and that this is not noticed is said (`UNNOTICED` in transforms/replay/surroundings.py)
+"unseen"   one did not, under `jit`, and that this is not noticed is said (`UNNOTICED` in benchmarks/plain_and_jit.py)
 "wrong"    one did not
 "slow"     all were right, but the function was recorded at nearly every call, and not given up
 "refused"  an exception of this library, instead of a number

@@ -189,7 +189,7 @@ def test_guards_and_gradients_that_are_not_finite_miss():
     assert site.call((4.0,), {}) == (2.0, 0.25)
 
 
-def test_the_surroundings_are_asked_at_each_call():
+def test_the_environment_are_asked_at_each_call():
     known = [True]
     site = site_of(tg.value_and_grad(tg.jit(of_two)), (X,), same=lambda: known[0])
     assert type(site.call((X,), {})) is not Miss

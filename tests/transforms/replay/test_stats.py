@@ -43,7 +43,7 @@ def test_stats_and_log(caplog):
     assert "records 2" in text and "guard missed" in text and "cut" in text
 
 
-def test_a_change_of_surroundings_is_logged(caplog):
+def test_a_change_of_environment_is_logged(caplog):
     factor = [1.0]
     g = tg.jit(grad(lambda x: x * factor[0]))
     g(1.0)

@@ -1,4 +1,4 @@
-"""What a recorded function is looked at for: each row of `NOTICED` and of `UNNOTICED`, and what `Surroundings` says of changes.
+"""What a recorded function is looked at for: each row of `NOTICED` and of `UNNOTICED`, and what `Environment` says of changes.
 
 After each of the `changes` a function has three times its gradient.  Without `jit` the next call is right, always; under `jit` it is
 right where the change is noticed, and else what was recorded.
@@ -12,8 +12,9 @@ import numpy as np
 import pytest
 
 import tapegrad as tg
-from tapegrad.transforms.captured import Captured
-from tapegrad.transforms.replay.surroundings import NOTICED, SMALL, UNNOTICED, Surroundings
+from benchmarks.plain_and_jit import NOTICED, UNNOTICED
+from tapegrad.transforms.contents import Contents
+from tapegrad.transforms.environment import SMALL, Environment
 from tests.transforms.replay.agreement import quiet
 from tests.transforms.replay.changes import ITEMS_OF, Model, as_before, helper, noticed, triple_global, unnoticed
 
@@ -82,32 +83,33 @@ def test_what_is_not_noticed_is_right_without_jit_and_what_was_recorded_under_it
     assert not warned and g.stats().records == 1
 
 
-# -- Surroundings itself ------------------------------------------------------------------------
+# -- Environment itself ------------------------------------------------------------------------
 @named(noticed)
 def test_it_says_what_has_changed(number):
     _, name, function, change = list(noticed())[number]
     with no_grad_for(name):
-        before = Surroundings(function)
-        assert before.same() and before.changed()[0] is None
+        before = Environment(function)
+        assert before.same() and before.difference() is None
         change()
         assert not before.same()
-        changed, now = before.changed()
-        assert isinstance(changed, str) and changed and now.same() and now.changed()[0] is None
+        now = before.again()
+        changed = before.difference(now)
+        assert isinstance(changed, str) and changed and now.same() and now.difference() is None
 
 
 @named(unnoticed)
 def test_it_does_not_look_any_deeper(number):
     _, _, function, change = list(unnoticed())[number]
-    before = Surroundings(function)
+    before = Environment(function)
     if change is not None:
         change()
-    assert before.same() and before.changed()[0] is None
+    assert before.same() and before.difference() is None
 
 
 def name_of_the_change(function, change):
-    before = Surroundings(function)
+    before = Environment(function)
     change()
-    return before.changed()[0]
+    return before.difference()
 
 
 def test_names_are_those_of_the_variables():
@@ -124,27 +126,27 @@ def test_names_are_those_of_the_variables():
 
 
 def test_equal_values_in_other_objects_are_no_change():
-    """`same` may say no, `changed` does not; nothing is recorded for it."""
+    """`same` may say no, `difference` does not; nothing is recorded for it."""
     k = [float("1.5"), "a", (1, 2.5), {"b": np.ones(2)}, float("nan"), 12345678901234567890, range(3), np.dtype("f8")]
     f = lambda x: k[0] * x if k[1] else x  # noqa: E731
-    before, g = Surroundings(f), tg.jit(tg.grad(f))
+    before, g = Environment(f), tg.jit(tg.grad(f))
     assert g(1.0) == 1.5
     k[:] = [float("1.5"), "".join(["a"]), (1, float("2.5")), {"b": np.ones(2)}, float("nan"), int("12345678901234567890"), range(3),
             np.dtype("f8")]  # fmt: skip
-    assert not before.same() and before.changed()[0] is None
+    assert not before.same() and before.difference() is None
     assert g(2.0) == 1.5 and g(3.0) == 1.5 and g.stats().records == 1
-    assert g._replayed.surroundings.same()
+    assert g._replayed.environment.same()
 
 
 def test_a_large_array_may_be_another_object_over_the_same_memory():
     whole = np.zeros(2 * SMALL)
     views = [whole[:SMALL]]
     f = lambda x: x * len(views[0])  # noqa: E731
-    before = Surroundings(f)
+    before = Environment(f)
     views[0] = whole[:SMALL]
-    assert before.changed()[0] is None
+    assert before.difference() is None
     views[0] = whole[1 : SMALL + 1]
-    assert before.changed()[0] == "views[0]"
+    assert before.difference() == "views[0]"
 
 
 def test_a_cell_that_is_empty():
@@ -165,10 +167,10 @@ def test_a_cell_that_is_empty():
         return function, set_it
 
     function, set_it = make(False)
-    before, g = Surroundings(function), tg.jit(tg.grad(function))
+    before, g = Environment(function), tg.jit(tg.grad(function))
     assert before.same() and g(1.0) == g(2.0) == 7.0
     set_it()
-    assert not before.same() and before.changed()[0] == "k" and g(1.0) == 3.0
+    assert not before.same() and before.difference() == "k" and g(1.0) == 3.0
     del function.__closure__[0].cell_contents
     assert g(1.0) == 7.0 and g.stats().records == 3
 
@@ -239,7 +241,7 @@ def test_a_function_of_numpy_that_is_replaced_is_right_without_jit(monkeypatch):
 
 
 def test_installed_packages_are_not_looked_into():
-    assert len(Surroundings(lambda x: np.linalg.solve(np.eye(3), x)).names) < 20
+    assert len(Environment(lambda x: np.linalg.solve(np.eye(3), x)).names) < 20
 
 
 def test_a_compiled_function_is_one_object():
@@ -252,7 +254,7 @@ def test_a_compiled_function_is_one_object():
         for k in range(3):
             np.testing.assert_array_equal(g(np.ones(2) + k), [6.0, 6.0])
         assert g.stats().records + g.stats().runs == (3 if g.stats().runs else 1)
-    assert max(len(Surroundings(lambda x, f=f: f(x)).names) for f in (scaled, tripled, called)) < 10
+    assert max(len(Environment(lambda x, f=f: f(x)).names) for f in (scaled, tripled, called)) < 10
 
 
 def test_containers_that_hold_themselves():
@@ -260,10 +262,10 @@ def test_containers_that_hold_themselves():
     ring.append(ring)
     table["self"] = table
     f = lambda x: ring[1][1][0] * table["self"]["k"] * x  # noqa: E731
-    before = Surroundings(f)
-    assert before.same() and before.changed()[0] is None
+    before = Environment(f)
+    assert before.same() and before.difference() is None
     ring[0] = 3.0
-    assert before.changed()[0] == "ring[0]"
+    assert before.difference() == "ring[0]"
 
 
 def test_functions_that_call_each_other():
@@ -274,10 +276,10 @@ def test_functions_that_call_each_other():
         return even(x, n - 1)
 
     k = 2.0
-    before = Surroundings(even)
+    before = Environment(even)
     assert before.same()
     k = 3.0
-    assert before.changed()[0] == "k"
+    assert before.difference() == "k"
 
 
 def test_what_the_function_itself_fills_is_noticed_once():
@@ -312,7 +314,7 @@ def test_objects_that_are_odd_are_no_errors():
     assert g(1.0) == 1.0 and g.stats().records == 2
 
 
-def test_arguments_are_static_or_inputs_not_surroundings():
+def test_arguments_are_static_or_inputs_not_environment():
     g = tg.jit(tg.grad(lambda x, noise: np.sum(x * noise)))
     rng = np.random.default_rng(0)
     for _ in range(5):
@@ -358,10 +360,10 @@ def test_what_is_nested_deeply_is_looked_at_down_to_a_depth():
         nested = [nested]
     shallow = [[nested, 2.0]]
     f = lambda x: x * shallow[0][1] * innermost[0]  # noqa: E731
-    before = Surroundings(f)
-    assert before.same() and before.changed()[0] is None
+    before = Environment(f)
+    assert before.same() and before.difference() is None
     shallow[0][1] = 3.0
-    assert before.changed()[0] == "shallow[0][1]"
-    checkpointed = Captured(f)
+    assert before.difference() == "shallow[0][1]"
+    checkpointed = Contents(f)
     innermost[0] = 3.0
     assert checkpointed.difference(checkpointed.again(f)) == "innermost[0]"

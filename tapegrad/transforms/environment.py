@@ -1,19 +1,20 @@
-"""What a recorded function reads besides its arguments, as far as it is looked at.
+"""What a function reads besides its arguments, and whether that has changed.
 
-What a function under `jit` reads is part of what was recorded.  As a courtesy, each call looks at what is cheap and plain to
-look at (`NOTICED`), and the function is recorded again if that has changed.  A `Walk` goes over the function, its closure and
-defaults, the globals that its code names, and the same of the Python functions among these.  Of each thing it makes a *mark*,
-which is equal for equal values, so that two walks can be compared item by item.  `Surroundings` is a walk with a Python
-function, `same`, that has a condition for each thing that was met.  Of ``def f(x): return scale * helper(x) @ W``, with `helper`
-a function without variables::
+Whoever runs a function once and takes the answer for another time asks here: `jit` and `tg.compile`, optimisers, sums over data,
+and, through `transforms.contents`, checkpoints, derivatives that run a function again, and loops.  An `Environment` goes over the
+function, its closure and defaults, the globals that its code names, and the same of the Python functions among these.  Of each thing it
+notes a name, a condition, and a *mark*, which is equal for equal values::
 
-    f.__code__ is v1 and f.__defaults__ is v2 and ...      the function itself
-    globals['scale'] is v4                                 a number: if it is another object, its value is compared
-    globals['helper'] is v5 and v5.__code__ is v6 and ...
-    globals['W'] is v9 and v9.tobytes() == v10 and ...     an array of up to `SMALL` bytes
+    def f(x): return scale * helper(x) @ W       (`helper` is a function without variables)
 
-If `same` says no, a second walk is compared with the first one: an equal number in another object is no change.
-(`transforms.captured` is a walk that looks deeper, for functions that are run again on the way back.)
+    name      condition                                      mark
+    f         f.__code__ is v1 and f.__defaults__ is v2 ...  the code
+    scale     globals['scale'] is v4                         type and value
+    helper    globals['helper'] is v5                        the code, as of `f`
+    W         globals['W'] is v9 and v9.tobytes() == v10     shape, strides, dtype and contents
+
+`same` asks all conditions, as one Python function: it is called whenever a jitted function is.  If it says no, `difference` goes over the function
+again and compares marks: an equal number in another object is no change.
 """
 
 from __future__ import annotations
@@ -29,11 +30,12 @@ from operator import is_not
 
 import numpy as np
 
-from ...array.differentiable import Differentiable
-from ...autograd.custom.function import Function
-from ...autograd.custom.primitives import Primitive
-from ...common.exact import Identity, exact
-from ...tape.places import PACKAGE
+from ..array.differentiable import Differentiable
+from ..autograd.custom.function import Function
+from ..autograd.custom.primitives import Primitive
+from ..common.exact import Identity, exact
+from ..common.uninterrupted import cached_property
+from ..tape.places import PACKAGE
 
 #: Items of containers that are looked at, for each variable.
 ITEMS = 1000
@@ -55,31 +57,9 @@ _OF_ATTRIBUTES = frozenset(["LOAD_ATTR", "LOAD_METHOD", "STORE_ATTR", "DELETE_AT
 _MADE_IN_PYTHON = 1 << 9
 _INSTALLED = (PACKAGE, *{sysconfig.get_paths()[k] for k in ("stdlib", "platstdlib", "purelib", "platlib")})
 
-#: What is looked at, and how: the table of docs/functional.md is printed from this.
-NOTICED = (
-    ("the code of the function", "other code, defaults or keyword defaults"),
-    ("globals, closure cells and defaults that its code names", "bound to something else"),
-    ("Python functions among these, and what their code names", "as of the function itself; not those of installed packages"),
-    ("rules of custom primitives, methods of a `tg.autograd.Function`", "as functions"),
-    ("numbers, strings, `None`, ranges, dtypes", "another type or value: `1`, `1.0` and `True` differ, `0.0` and `-0.0` too"),
-    ("lists, tuples, named tuples and dicts", f"other items, one by one and in order, the first {ITEMS:_} of each variable"),
-    (f"arrays and tensors of up to {SMALL >> 10} KB", "other bytes, shape or dtype"),
-    ("larger arrays", "another address, shape, dtype or writability; not their contents"),
-    ("attributes in `self.__dict__` of a method", "as variables"),
-    ("anything else", "another object; not what is inside"),
-)
-#: What is not looked at.
-UNNOTICED = (
-    ("attributes of objects other than `self`, of classes and of modules", "pass the number or the array as an argument"),
-    ("contents of arrays above 64 KB, sets, objects of other classes", "pass what changes as an argument"),
-    ("random numbers, the time, files, the environment", "draw or read outside, and pass the result as an argument"),
-    ("what the function does besides (`print`, writing to a file)", "it happens when the function is recorded, and then not again"),
-    ("`np.seterr`, warning filters, print options, decimal contexts", "no part of a replay, which neither raises nor warns"),
-)
 
-
-class Walk:
-    """One walk over what a function reads.
+class Environment:
+    """What a function reads besides its arguments, as of now and as far as `jit` looks (the table of docs/functional.md).
 
     Parameters
     ----------
@@ -89,34 +69,47 @@ class Walk:
     ----------
     names, marks : list
         Of everything that was met, in order.
+    read : dict of int to ndarray
+        Arrays that were met, and those that own their memory, by id: a recording reads them where they are.
     functions : list of tuple
-        Python functions: each with its code, defaults and keyword defaults, and with its variables, which are lists of pairs (name,
-        what it was bound to) of closure cells, defaults, keyword defaults and globals.
-    containers : list of tuple
-        Containers that can change: each with its keys (None of a list), the items that are looked at, and whether these are all.
-    arrays : list of (ndarray, tuple)
-        With what is compared of their contents.
-    tensors : list of (Differentiable, bool, object)
-        With `requires_grad` and value.
+        Python functions, each with its variables: lists of pairs (name, what it was bound to) of closure cells, defaults, keyword
+        defaults and globals.
     """
 
     def __init__(self, function):
         self.function = function
-        self.names, self.marks = [], []
-        self.functions, self.containers, self.arrays, self.tensors = [], [], [], []
-        #: id -> (number in order, the thing): what has been looked into.
-        self._seen = {}
+        self.names, self.marks, self.read, self.functions = [], [], {}, []
+        #: Conditions with the things that stand for ``{}`` in them; id -> (number in order, the thing): what has been looked into.
+        self._conditions, self._seen = [], {}
         self._left, self._depth = ITEMS, DEPTH
         self._function("", function)
 
-    def difference(self, now):
-        """The name of the first thing that is not in the walk `now` what it is in this one, or None."""
+    def again(self):
+        """What the function reads now."""
+        return Environment(self.function)
+
+    def difference(self, now=None):
+        """The name of the first thing that is not in `now` (by default what it reads now) what it is in this one, or None."""
+        now = now or self.again()
         for name, other, mark, after in zip(self.names, now.names, self.marks, now.marks):
             if name != other or mark != after:
                 # What has come is found where something else was.
                 return name if other in self.names else other
         longer = max(self.names, now.names, key=len)
         return None if len(self.names) == len(now.names) else longer[min(len(self.names), len(now.names))]
+
+    @cached_property
+    def same(self):
+        """Whether all conditions hold, as a function.  It may say no although values are equal (`difference` tells)."""
+        scope = {"is_not": is_not, "contents_of": contents_of, "absent": ABSENT}
+
+        def named(thing):
+            scope[name := f"v{len(scope)}"] = thing
+            return name
+
+        conditions = [condition.format(*map(named, things)) for condition, things in self._conditions]
+        exec(_SAME.format("\n        and ".join(conditions) or "True"), scope)  # noqa: S102 - names and numbers of ours
+        return scope["same"]
 
     def _met(self, name, *mark):
         self.names.append(name)
@@ -125,6 +118,10 @@ class Walk:
     def _same(self, name, word, *things):
         """Something that is compared by the identity of `things`."""
         self._met(name, word, *map(Identity, things))
+
+    def _if(self, condition, *things):
+        """A condition of `same`."""
+        self._conditions.append((condition, things))
 
     def _first(self, name, thing):
         """Whether `thing` is looked into for the first time; else it is marked as the same."""
@@ -163,7 +160,7 @@ class Walk:
             if self._first(name, value):
                 self._same(name, type(value), value)
                 self._met(f"{name}.requires_grad", value.requires_grad)
-                self.tensors.append((value, value.requires_grad, value._v))
+                self._if(f"{{0}}.requires_grad is {value.requires_grad} and {{0}}._v is {{1}}", value, value._v)
                 self._variable(name, value._v)
         else:
             self._other(name, value)
@@ -180,14 +177,29 @@ class Walk:
         self._left -= len(items)
         self._met(name, type(value), len(value) if whole else "many", tuple(map(exact, keys or ())))
         if not isinstance(value, tuple):
-            self.containers.append((value, keys, items, whole))
+            self._if_items(value, keys, items, whole)
         for key, item in zip(keys or range(len(items)), items):
             self._value(f"{name}[{key!r}]", item)
 
+    def _if_items(self, container, keys, items, whole):
+        if whole:
+            self._if(f"len({{0}}) == {len(container)}", container)
+        if keys:
+            self._if("not any(map(is_not, {0}, {1})) and not any(map(is_not, {0}.values(), {2}))", container, keys, items)
+        elif items:
+            self._if("not any(map(is_not, {0}, {1}))", container, items)
+
     def _array(self, name, array):
         contents = self._contents(array)
-        self.arrays.append((array, contents))
         self._met(name, type(array), array.shape, array.strides, array.dtype, *contents)
+        text = f"{{0}}.shape == {array.shape} and {{0}}.strides == {array.strides} and {{0}}.dtype is {{1}} and "
+        if len(contents) == 1:
+            self._if(text + "{0}.tobytes() == {2}", array, array.dtype, *contents)
+        else:
+            self._if(text + "({0}.__array_interface__['data'][0], {0}.flags.writeable) == {2}", array, array.dtype, contents)
+        while isinstance(array, np.ndarray):
+            self.read[id(array)] = array
+            array = array.base
 
     def _contents(self, array):
         return (array.tobytes(),) if array.nbytes <= SMALL else (array.__array_interface__["data"][0], array.flags.writeable)
@@ -233,80 +245,24 @@ class Walk:
             self._variable(name, attributes)
 
     def _code(self, where, function):
-        code, defaults, keywords = function.__code__, function.__defaults__, function.__kwdefaults__
-        cells = [(variable, contents_of(cell)) for variable, cell in zip(code.co_freevars, function.__closure__ or ())]
+        code, defaults, keywords, scope = function.__code__, function.__defaults__, function.__kwdefaults__, function.__globals__
+        cells = cells_of(function)
         first = code.co_argcount - len(defaults or ())
         own = [cells, list(zip(code.co_varnames[first : code.co_argcount], defaults or ())), list((keywords or {}).items())]
-        scope = [] if installed(function) else [(v, function.__globals__.get(v, ABSENT)) for v in names_of(code)[0]]
-        self.functions.append((function, (code, defaults, keywords), [*own, scope]))
+        variables = [] if installed(function) else [(v, scope.get(v, ABSENT)) for v in names_of(code)[0]]
+        self.functions.append((function, [*own, variables]))
+        self._if("{0}.__code__ is {1} and {0}.__defaults__ is {2} and {0}.__kwdefaults__ is {3}", function, code, defaults, keywords)
+        for cell, (_, value) in zip(function.__closure__ or (), cells):
+            self._if("contents_of({0}) is absent" if value is ABSENT else "{0}.cell_contents is {1}", cell, value)
+        for variable, value in variables:
+            # What is absent is a builtin, or nothing yet.
+            self._if(f"{variable!r} not in {{0}}" if value is ABSENT else f"{{0}}[{variable!r}] is {{1}}", scope, value)
         if keywords:
-            self.containers.append((keywords, tuple(keywords), tuple(keywords.values()), True))
+            self._if_items(keywords, tuple(keywords), tuple(keywords.values()), True)
         for variable, value in itertools.chain(*own):
             self._variable(f"{where}{variable}", value)
-        for variable, value in scope:
+        for variable, value in variables:
             self._variable(variable, value)
-
-
-class Surroundings(Walk):
-    """A walk, and whether all that was met is what it was.
-
-    Attributes
-    ----------
-    same : callable
-        May say no although values are equal (`changed` tells).
-    read : dict of int to ndarray
-        Arrays that were met, and those that own their memory, by id: a recording reads them where they are.
-    """
-
-    def __init__(self, function):
-        super().__init__(function)
-        #: What `same` knows, and the names that it knows it by.
-        self._scope, self._known, self.read = {"is_not": is_not, "empty": _empty}, {}, {}
-        exec(_SAME.format("\n        and ".join(self._conditions()) or "True"), self._scope)
-        self.same = self._scope["same"]
-
-    def changed(self):
-        """The name of the first thing that is not what it was, or None; and the walk that has seen that."""
-        now = Surroundings(self.function)
-        return self.difference(now), now
-
-    def _name(self, thing):
-        """The name of `thing` in `same`."""
-        known = self._known.setdefault(id(thing), f"v{len(self._known)}")
-        self._scope[known] = thing
-        return known
-
-    def _conditions(self):
-        """What `same` consists of."""
-        name = self._name
-        for function, parts, (cells, *_, variables) in self.functions:
-            scope = function.__globals__
-            for word, part in zip(("__code__", "__defaults__", "__kwdefaults__"), parts):
-                yield f"{name(function)}.{word} is {name(part)}"
-            for cell, (_, value) in zip(function.__closure__ or (), cells):
-                yield f"empty({name(cell)})" if value is ABSENT else f"{name(cell)}.cell_contents is {name(value)}"
-            for variable, value in variables:
-                # What is absent is a builtin, or nothing yet.
-                yield f"{variable!r} not in {name(scope)}" if value is ABSENT else f"{name(scope)}[{variable!r}] is {name(value)}"
-        for container, keys, items, whole in self.containers:
-            if whole:
-                yield f"len({name(container)}) == {len(container)}"
-            if keys:
-                yield f"not any(map(is_not, {name(container)}, {name(keys)}))"
-            if items:
-                yield f"not any(map(is_not, {name(container)}{'.values()' if keys else ''}, {name(items)}))"
-        for tensor, required, value in self.tensors:
-            yield f"{name(tensor)}.requires_grad is {required} and {name(tensor)}._v is {name(value)}"
-        for array, (first, *writeable) in self.arrays:
-            known = name(array)
-            yield f"{known}.shape == {array.shape} and {known}.strides == {array.strides} and {known}.dtype is {name(array.dtype)}"
-            if writeable:
-                yield f"{known}.flags.writeable is {writeable[0]} and {known}.__array_interface__['data'][0] == {first}"
-            else:
-                yield f"{known}.tobytes() == {name(first)}"
-            while isinstance(array, np.ndarray):
-                self.read[id(array)] = array
-                array = array.base
 
 
 _SAME = """\
@@ -325,16 +281,17 @@ def is_ours(thing):
     return package_of(type(thing).__module__) == "tapegrad" and callable(getattr(thing, "__wrapped__", None))
 
 
+def cells_of(function):
+    """The variables of a closure: pairs of a name and what its cell holds."""
+    return [(name, contents_of(cell)) for name, cell in zip(function.__code__.co_freevars, function.__closure__ or ())]
+
+
 def contents_of(cell):
     """What a closure cell holds."""
     try:
         return cell.cell_contents
     except ValueError:
         return ABSENT
-
-
-def _empty(cell):
-    return contents_of(cell) is ABSENT
 
 
 @functools.lru_cache(maxsize=4096)
