@@ -45,6 +45,7 @@ from numba.core.ir_utils import build_definitions, replace_vars_inner, replace_v
 from numba.core.postproc import PostProcessor
 from numba.core.registry import cpu_target
 from numba.core.sigutils import normalize_signature
+from numba.core.targetconfig import ConfigStack
 from numba.core.typeconv import Conversion
 from numba.core.typing import npydecl
 from numba.core.typing.templates import AbstractTemplate, AttributeTemplate, infer_global, signature
@@ -219,6 +220,35 @@ def type_anew(state, arguments, known):
     state.targetctx.refresh()
     state.return_type, state.args, state.locals = None, arguments, known
     typed_passes.NopythonTypeInference().run_pass(state)
+
+
+class _Typing(CompilerBase):
+    """Numba's compiler as far as to the types of variables."""
+
+    def define_pipelines(self):
+        passes = DefaultPassBuilder.define_untyped_pipeline(self.state)
+        passes.add_pass(typed_passes.NopythonTypeInference, "types")
+        passes.add_pass(_TypedPass, "what is known")
+        passes.finalize()
+        return [passes]
+
+
+def _end(state):
+    state.cr = state.func_ir.blocks, state.typemap, state.return_type
+    return False
+
+
+_TypedPass = new_pass("typed", _end)
+
+
+def typed(function, arguments):
+    """(blocks, type of each variable, type of the result) of a Python function for arguments of these types, in SSA form.
+
+    Called while another function is compiled, whose options are those of what is called in it.
+    """
+    library = target_context().codegen().create_library(function.__name__)
+    flags = ConfigStack.top_or_none().copy()
+    return _Typing(typing_context(), target_context(), library, tuple(arguments), None, flags, {}).compile_extra(function)
 
 
 def raised_with(s, value):

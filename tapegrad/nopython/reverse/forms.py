@@ -9,12 +9,14 @@ import numba
 import numpy as np
 from numba import types
 
-from ...codegen.numba_inside import RAISES, empty_inferred, ir, raised_with
+from ...codegen.numba_inside import RAISES, empty_inferred, ir, raised_with, replace_vars_stmt, typed
 from ..algebra import log_abs_det, sign_of_det
 from ..builtins import primal
+from ..loops import chosen
 from ..vectorized import converted, is_vectorized, loops, numbers
 from . import runtime
 from .refusal import Refused
+from .rows import carries
 from .statements import is_expr, reads
 
 _STATEMENTS = (ir.Assign, ir.SetItem, ir.StaticSetItem, ir.Jump, ir.Branch, ir.Return, *RAISES, ir.Del, ir.Print)
@@ -38,6 +40,73 @@ class Forms:
     def call(self, body, function, names, ty):
         callee = self.assign(body, ir.Global(getattr(function, "__name__", "f"), function, self.loc))
         return self.assign(body, ir.Expr.call(self.var(callee), [self.var(n) for n in names], (), self.loc), ty)
+
+    # ---- functions that are loops -------------------------------------------------------------
+    def _loops(self):
+        """The loops that NumPy's functions of arrays are (`loops`), in place of the calls; their lines are those of the calls."""
+        work = list(self.blocks)
+        while work:
+            label = work.pop()
+            for k, s in enumerate(self.blocks[label].body):
+                found = self._loop_of(s)
+                more = found and self._inline(label, k, *found)
+                if more:
+                    work += more
+                    break
+
+    def _loop_of(self, s):
+        """(loop, operands) of a call on what may have a derivative, or None."""
+        e = getattr(s, "value", None)
+        if not is_expr(e, "call") or e.vararg is not None:
+            return None
+        function, args = self.callee(e), [v.name for v in e.args]
+        if isinstance(function, tuple) and isinstance(self.type_of(function[0]), types.Array):
+            args, function = [function[0], *args], function[1]
+        if function.__hash__ is None or not any(carries(self.type_of(v.name)) for v in s.list_vars()):
+            return None
+        return chosen(function, args, {k: v.name for k, v in e.kws}, self.type)
+
+    def _inline(self, label, k, loop, operands):
+        """Put a loop in place of a statement; the labels of new blocks, or None if its result has another type than the call's."""
+        body, s = self.blocks[label].body, self.blocks[label].body[k]
+        head, end = body[:k], body[k + 1:]
+        names = [operand if isinstance(operand, str) else self.constant(head, operand) for operand in operands]
+        blocks, known, result = typed(loop, [self.type(n) for n in names])
+        if types.unliteral(result) != self.type(s.target.name):
+            return None
+        offset = max(self.blocks) + 1
+        rest = offset + max(blocks) + 1
+        table = {n: self.fresh(n) for n in known if not n.startswith("arg.")}
+        self.types.update((new, known[n]) for n, new in table.items())
+        table = {n: self.var(new) for n, new in table.items()}
+        for at, block in blocks.items():
+            inner = []
+            for q in block.body:
+                replace_vars_stmt(q, table)
+                e = q.value if isinstance(q, ir.Assign) else None
+                if isinstance(e, ir.Arg):
+                    q.value = self.var(names[e.index])
+                elif is_expr(e, "phi"):
+                    e.incoming_blocks = [b + offset for b in e.incoming_blocks]
+                elif isinstance(q, ir.Jump):
+                    q = ir.Jump(q.target + offset, s.loc)
+                elif isinstance(q, ir.Branch):
+                    q = ir.Branch(q.cond, q.truebr + offset, q.falsebr + offset, s.loc)
+                elif isinstance(q, ir.Return):
+                    inner.append(ir.Assign(q.value, s.target, s.loc))
+                    q = ir.Jump(rest, s.loc)
+                q.loc = s.loc
+                inner.append(q)
+            self.blocks[at + offset] = ir.Block(self.scope, s.loc)
+            self.blocks[at + offset].body = inner
+        self.blocks[rest] = ir.Block(self.scope, s.loc)
+        self.blocks[label].body, self.blocks[rest].body = [*head, ir.Jump(offset + min(blocks), s.loc)], end
+        for t in end[-1].get_targets():
+            for q in self.blocks[t].body:
+                if is_expr(getattr(q, "value", None), "phi"):
+                    q.value.incoming_blocks = [rest if b == label else b for b in q.value.incoming_blocks]
+        self.define()
+        return [*(at + offset for at in blocks), rest]
 
     # ---- few forms --------------------------------------------------------------------------
     def _check(self):
@@ -180,9 +249,9 @@ class Forms:
             for s in block.body:
                 e = getattr(s, "value", None)
                 if is_expr(e, "getiter") and self._spelled(e.value.name):
-                    length = self._length(body, e.value.name)
-                    numbers = self.call(body, range, [length], types.range_state64_type)
-                    self.arrays[s.target.name] = e.value.name
+                    source = self._as_vector(body, e.value.name)
+                    numbers = self.call(body, range, [self._length(body, source)], types.range_state64_type)
+                    self.arrays[s.target.name] = source
                     s.value = ir.Expr.getiter(self.var(numbers), s.loc)
                 body.append(s)
             block.body = body
@@ -232,6 +301,13 @@ class Forms:
         if is_expr(value, "getattr") and value.attr == "flat" or is_expr(value, "call") and self.object_of(value.func.name) is np.ndenumerate:
             name = value.value.name if value.op == "getattr" else value.args[0].name
             return name if isinstance(self.type_of(name), types.Array) else None
+
+    def _as_vector(self, body, name):
+        """What is iterated over instead: of all elements of an array in C order, the vector."""
+        value, array = self.value_of(name), self._elements_of(self.value_of(name))
+        if array is None or value.op != "getattr" or self.type(array).layout != "C":
+            return name
+        return self.call(body, np.ravel, [array], self.type(array).copy(ndim=1))
 
     def _place(self, body, array, index):
         """The position of the element that has a number in C order."""
