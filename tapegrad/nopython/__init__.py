@@ -11,6 +11,7 @@ called.  In the order in which to read:
 `scalars`    operations on it, from the rules table; `builtins`, Python's builtins, ways in and out.
 `arrays`     arrays of dual numbers; `algebra`, linear algebra; `broadcast`, a dual number beside an array in a fused expression.
 `loops`      NumPy's functions that are loops, for both modes.
+`functions`  functions of element-wise rows that Numba does not know.
 `vectorized` functions of ``@numba.vectorize`` as loops over functions of numbers.
 `rewrite`    a pass over Numba's IR that makes a user's function fit for dual numbers; `allocate`, constructors of arrays.
 `compile`    the user's function compiled with these passes, and failures explained.

@@ -48,11 +48,24 @@ def _text(dims, n):
 @functools.lru_cache(maxsize=256)
 def loops(dispatcher, dims):
     """A function ``(out, operands...)`` that fills `out`, which is new; `dims` are the dimensions of each operand, None for a number."""
-    scope = {"f": dispatcher, "__name__": dispatcher.py_func.__module__}
+    scope = {"f": dispatcher, "__name__": getattr(dispatcher, "py_func", loops).__module__}
     exec(_text(dims, max(n for n in dims if n is not None)), scope)
     made = numba.njit(error_model="numpy")(scope["loops"])
     made.of_user, made.flows = made, (tuple(range(1, len(dims) + 1)), (0,))
     return made
+
+
+def by_loops(function, operands, dtype):
+    """What applies a function of numbers to operands of these types: to numbers, or element by element into a new array."""
+    dims, names = tuple(ty.ndim if isinstance(ty, types.Array) else None for ty in operands), [f"a{k}" for k in range(len(operands))]
+    scope, given = {"f": function, "np": np, "dtype": dtype}, ", ".join(names)
+    if all(n is None for n in dims):
+        text = f"def applied({given}):\n    return f({given})"
+    else:
+        shapes, scope["loops"] = ", ".join(f"{name}.shape" for name, n in zip(names, dims) if n is not None), loops(function, dims)
+        text = f"def applied({given}):\n    out = np.empty(np.broadcast_shapes({shapes}), dtype)\n    loops(out, {given})\n    return out"
+    exec(text, scope)
+    return scope["applied"]
 
 
 def fitted(function, lanes, variant):
@@ -65,20 +78,10 @@ def fitted(function, lanes, variant):
         given = ", ".join(names)
 
         def typed(*operands):
-            dims = tuple(ty.ndim if isinstance(ty, types.Array) else None for ty in operands)
-            if all(n is None for n in dims):
-                text = f"def typed({given}):\n    return f({given})"
-            else:
-                shapes = ", ".join(f"{name}.shape" for name, n in zip(names, dims) if n is not None)
-                text = f"def typed({given}):\n    out = np.empty(np.broadcast_shapes({shapes}), token)\n    loops(out, {given})\n    return out"
             why = converted(function, [primal_type(ty) for ty in operands])
             if why:
                 raise UnsupportedInNumbaError(why)
-            scope = {"f": helper, "np": np, "token": Token(lanes)}
-            if any(n is not None for n in dims):
-                scope["loops"] = loops(helper, dims)
-            exec(text, scope)
-            return scope["typed"]
+            return by_loops(helper, operands, Token(lanes))
 
         scope = {"typed": typed}
         exec(f"def by_types({given}):\n    return typed({given})", scope)
