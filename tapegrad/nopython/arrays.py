@@ -22,6 +22,7 @@ from .allocate import holds_floats
 from .builtins import extremum_of
 from .scalars import IN_PLACE, OPERATORS
 from .types import Token, common_dual, compiled_only, element, is_dual_array, is_real
+from .vectorized import of_dual_arrays
 
 
 # ---- functions and methods ---------------------------------------------------------------
@@ -216,49 +217,7 @@ for _function, _operator in IN_PLACE.items():
     _in_place(_function, BY_NAME[OPERATORS[_operator]].numpy[0])
 
 
-@overload(np.clip, target="cpu")
-def _clip(a, a_min, a_max):
-    if is_dual_array(a) and common_dual(a.dtype, a_min, a_max) is not None:
-
-        def clip(a, a_min, a_max):
-            out = np.empty(a.shape, a.dtype)
-            for i in np.ndindex(a.shape):
-                out[i] = np.clip(a[i], a_min, a_max)
-            return out
-
-        return clip
-
-
-@overload(np.where, target="cpu")
-def _where(condition, x, y):
-    if not isinstance(condition, types.Array) or not is_real(condition.dtype):
-        return None
-    dual = common_dual(element(x), element(y))
-    if dual is None or any(isinstance(v, types.Array) and v.ndim != condition.ndim for v in (x, y)):
-        return None
-    token = Token(dual.lanes)
-
-    def choose(condition, x, y):
-        out = np.empty(condition.shape, token)
-        for i in np.ndindex(condition.shape):
-            out[i] = at(x, i, out.shape) if condition[i] else at(y, i, out.shape)
-        return out
-
-    return choose
-
-
-#: Element `i` of an array, which has to have a shape; a scalar itself.
-at = compiled_only("at")
-
-
-@overload(at)
-def _at(x, i, shape):
-    if not isinstance(x, types.Array):
-        return lambda x, i, shape: x
-
-    def of_array(x, i, shape):
-        if x.shape != shape:
-            raise ValueError("np.where with arrays of different shapes")
-        return x[i]
-
-    return of_array
+overload(np.clip, target="cpu")(lambda a, a_min, a_max: of_dual_arrays(np.clip, a=a, a_min=a_min, a_max=a_max))
+overload(np.where, target="cpu")(
+    lambda condition, x, y: of_dual_arrays(np.where, condition=condition, x=x, y=y) if is_real(element(condition)) else None
+)

@@ -15,8 +15,8 @@ from ..codegen.numba_inside import signature, target_context, typing_context
 from ..rules import lang as L
 from ..rules.table import ROWS
 from .scalars import FUNCTIONS, OPERANDS, UFUNCS, Elementwise, lowering, template
-from .types import Token, common_dual, element, is_real
-from .vectorized import by_loops
+from .types import element, is_real
+from .vectorized import by_loops, of_dual_arrays
 
 #: Function -> name of its row.
 ADDED = {}
@@ -68,13 +68,12 @@ def _add(function, row):
     if alone:
         lower_builtin(function, *[types.Float] * row.arity)(lambda context, builder, sig, args: Emitter(builder, args.__getitem__).number(_value(row)))
 
-    def of_arrays(*operands):
-        dual = common_dual(*map(element, operands))
-        if not any(isinstance(ty, types.Array) for ty in operands) or dual is None and not (alone and all(is_real(element(ty)) for ty in operands)):
-            return None
-        return by_loops(function, operands, np.float64 if dual is None else Token(dual.lanes))
+    def of_arrays(**operands):
+        if alone and all(map(is_real, map(element, operands.values()))) and any(isinstance(ty, types.Array) for ty in operands.values()):
+            return by_loops(function, operands, np.float64)
+        return of_dual_arrays(function, **operands)
 
-    overload(function, target="cpu")((lambda a0: of_arrays(a0)) if row.arity == 1 else (lambda a0, a1: of_arrays(a0, a1)))
+    overload(function, target="cpu")((lambda x: of_arrays(x=x)) if row.arity == 1 else (lambda x, y: of_arrays(x=x, y=y)))
 
 
 def _value(row):

@@ -11,7 +11,7 @@ from numba import types
 
 from ..codegen.numba_inside import DUFunc, meaning, of_numbers, overload_now
 from ..common.errors import UnsupportedInNumbaError
-from .types import Token, compiled_only, element, primal_type
+from .types import Token, common_dual, compiled_only, element, primal_type
 
 _NUMBERS, _FITTED = weakref.WeakKeyDictionary(), weakref.WeakKeyDictionary()
 
@@ -56,15 +56,15 @@ def loops(dispatcher, dims):
 
 
 def by_loops(function, operands, dtype):
-    """What applies a function of numbers to operands of these types: to numbers, or element by element into a new array."""
-    dims, names = tuple(ty.ndim if isinstance(ty, types.Array) else None for ty in operands), [f"a{k}" for k in range(len(operands))]
-    scope, given = {"f": function, "np": np, "dtype": dtype}, ", ".join(names)
+    """What applies a function of numbers to operands, named and of these types: to numbers, or element by element into a new array."""
+    dims, given = tuple(ty.ndim if isinstance(ty, types.Array) else None for ty in operands.values()), ", ".join(operands)
+    scope = {"f": function, "np": np, "dtype": dtype}
     if all(n is None for n in dims):
-        text = f"def applied({given}):\n    return f({given})"
+        lines = [f"return f({given})"]
     else:
-        shapes, scope["loops"] = ", ".join(f"{name}.shape" for name, n in zip(names, dims) if n is not None), loops(function, dims)
-        text = f"def applied({given}):\n    out = np.empty(np.broadcast_shapes({shapes}), dtype)\n    loops(out, {given})\n    return out"
-    exec(text, scope)
+        shapes, scope["loops"] = ", ".join(f"{name}.shape" for name, n in zip(operands, dims) if n is not None), loops(function, dims)
+        lines = [f"out = np.empty(np.broadcast_shapes({shapes}), dtype)", f"loops(out, {given})", "return out"]
+    exec("\n    ".join([f"def applied({given}):", *lines]), scope)
     return scope["applied"]
 
 
@@ -81,12 +81,18 @@ def fitted(function, lanes, variant):
             why = converted(function, [primal_type(ty) for ty in operands])
             if why:
                 raise UnsupportedInNumbaError(why)
-            return by_loops(helper, operands, Token(lanes))
+            return by_loops(helper, dict(zip(names, operands)), Token(lanes))
 
         scope = {"typed": typed}
         exec(f"def by_types({given}):\n    return typed({given})", scope)
         overload_now(stub, scope["by_types"])
     return made[lanes]
+
+
+def of_dual_arrays(function, **operands):
+    """The same for a function of numbers of NumPy, if an operand is an array and one is dual; or None."""
+    dual = common_dual(*map(element, operands.values())) if any(isinstance(ty, types.Array) for ty in operands.values()) else None
+    return None if dual is None else by_loops(function, operands, Token(dual.lanes))
 
 
 def converted(function, operands):

@@ -13,7 +13,7 @@ from ...codegen.numba_inside import RAISES, empty_inferred, ir, raised_with, rep
 from ..algebra import log_abs_det, sign_of_det
 from ..builtins import primal
 from ..loops import chosen
-from ..vectorized import converted, is_vectorized, loops, numbers
+from ..vectorized import by_loops, converted, is_vectorized, numbers
 from . import runtime
 from .refusal import Refused
 from .rows import carries
@@ -60,11 +60,23 @@ class Forms:
         if not is_expr(e, "call") or e.vararg is not None:
             return None
         function, args = self.callee(e), [v.name for v in e.args]
+        if is_vectorized(function):
+            return self._vectorized(s, function, args)
         if isinstance(function, tuple) and isinstance(self.type_of(function[0]), types.Array):
             args, function = [function[0], *args], function[1]
         if function.__hash__ is None or not any(carries(self.type_of(v.name)) for v in s.list_vars()):
             return None
         return chosen(function, args, {k: v.name for k, v in e.kws}, self.type)
+
+    def _vectorized(self, s, function, args):
+        """(function of the operands, these): the function of numbers, or loops that fill a new array."""
+        tys, ty = [self.type(n) for n in args], self.type(s.target.name)
+        why = converted(function, tys) if len(args) == function.nin else "it is given an array for its result"
+        if why is None and isinstance(ty, types.Array) and (ty.dtype != types.float64 or ty.layout != "C"):
+            why = "a vectorized function gives an array that is not of float64 in C order"
+        if why:
+            raise Refused(why, s.loc)
+        return by_loops(numbers(function), {f"a{k}": ty for k, ty in enumerate(tys)}, np.float64), args
 
     def _inline(self, label, k, loop, operands):
         """Put a loop in place of a statement; the labels of new blocks, or None if its result has another type than the call's."""
@@ -185,33 +197,10 @@ class Forms:
             dtype = self.types[s.target.name].dtype
             kind = self.assign(body, ir.Global(str(dtype), getattr(np, str(dtype)), loc), types.NumberClass(dtype))
             s.value = ir.Expr.call(self.var(self.assign(body, ir.Global("empty", np.empty, loc))), [*e.args, self.var(kind)], (), loc)
-        elif is_vectorized(function):
-            self._vectorized(body, s, e, function)
         elif function is np.array and len(e.args) == 1:
             items = self._items(e.args[0].name)
             if items is not None and isinstance(self.types[s.target.name].dtype, types.Float):
                 s.value = self._array_of(body, items, self.types[s.target.name])
-
-    def _vectorized(self, body, s, e, function):
-        """A call of the function of numbers, or of loops that fill a new array."""
-        names = [v.name for v in e.args]
-        tys = [self.type(n) for n in names]
-        why = converted(function, tys) if len(names) == function.nin else "it is given an array for its result"
-        ty = self.type(s.target.name)
-        if why is None and isinstance(ty, types.Array) and (ty.dtype != types.float64 or ty.layout != "C"):
-            why = "a vectorized function gives an array that is not of float64 in C order"
-        if why:
-            raise Refused(why, s.loc)
-        if not isinstance(ty, types.Array):
-            s.value = ir.Expr.call(self.var(self.assign(body, ir.Global("vectorized", numbers(function), s.loc))), e.args, (), s.loc)
-            return
-        arrays = [(n, t) for n, t in zip(names, tys) if isinstance(t, types.Array)]
-        shapes = [self.assign(body, ir.Expr.getattr(self.var(n), "shape", s.loc), types.UniTuple(types.int64, t.ndim)) for n, t in arrays]
-        shape = self.call(body, np.broadcast_shapes, shapes, types.UniTuple(types.int64, ty.ndim))
-        out = self.call(body, np.empty, [shape], ty)
-        dims = tuple(t.ndim if isinstance(t, types.Array) else None for t in tys)
-        self.call(body, loops(numbers(function), dims), [out, *names], types.int64)
-        s.value = self.var(out)
 
     def _items(self, name):
         """The names that a list or tuple is written of, rows of names for nested ones, or None."""
