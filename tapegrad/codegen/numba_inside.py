@@ -41,6 +41,7 @@ from numba.core.compiler_lock import global_compiler_lock
 from numba.core.compiler_machinery import FunctionPass, PassManager, register_pass
 from numba.core.environment import lookup_environment
 from numba.core.imputils import impl_ret_borrowed, lower_constant
+from numba.core.inline_closurecall import InlineWorker
 from numba.core.ir_utils import build_definitions, replace_vars_inner, replace_vars_stmt
 from numba.core.postproc import PostProcessor
 from numba.core.registry import cpu_target
@@ -222,33 +223,14 @@ def type_anew(state, arguments, known):
     typed_passes.NopythonTypeInference().run_pass(state)
 
 
-class _Typing(CompilerBase):
-    """Numba's compiler as far as to the types of variables."""
-
-    def define_pipelines(self):
-        passes = DefaultPassBuilder.define_untyped_pipeline(self.state)
-        passes.add_pass(typed_passes.NopythonTypeInference, "types")
-        passes.add_pass(_TypedPass, "what is known")
-        passes.finalize()
-        return [passes]
-
-
-def _end(state):
-    state.cr = state.func_ir.blocks, state.typemap, state.return_type
-    return False
-
-
-_TypedPass = new_pass("typed", _end)
-
-
 def typed(function, arguments):
     """(blocks, type of each variable, type of the result) of a Python function for arguments of these types, in SSA form.
 
     Called while another function is compiled, whose options are those of what is called in it.
     """
-    library = target_context().codegen().create_library(function.__name__)
-    flags = ConfigStack.top_or_none().copy()
-    return _Typing(typing_context(), target_context(), library, tuple(arguments), None, flags, {}).compile_extra(function)
+    contexts = typing_context(), target_context()
+    func_ir = InlineWorker(*contexts, {}, CompilerBase, ConfigStack.top_or_none().copy(), None).run_untyped_passes(function, enable_ssa=True)
+    return func_ir.blocks, *typed_passes.type_inference_stage(*contexts, func_ir, tuple(arguments), None)[:2]
 
 
 def raised_with(s, value):

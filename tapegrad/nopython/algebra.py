@@ -7,6 +7,7 @@ from numba import types
 from numba.extending import overload, register_jitable
 
 from .builtins import component, primal, seeded
+from .loops import loop
 from .types import Token, common_dual, compiled_only, element, is_dual_array
 
 
@@ -190,7 +191,6 @@ def sign_of_det(a):
     return np.linalg.slogdet(_primals(a))[0]
 
 
-@overload(np.linalg.slogdet, target="cpu")
+@loop(np.linalg.slogdet, 2)
 def _slogdet(a):
-    if is_dual_array(a):
-        return lambda a: (sign_of_det(a), log_abs_det(a))
+    return sign_of_det(a), log_abs_det(a)

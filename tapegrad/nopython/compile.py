@@ -22,7 +22,7 @@ from ..codegen.numba_inside import INNER, Compiler, call_of, completed, ir, mean
 from ..common.errors import UnsupportedInNumbaError
 from ..common.uninterrupted import uninterrupted
 from ..common.waiting import waiting
-from . import algebra, loops  # noqa: F401  (they register operations)
+from . import algebra  # noqa: F401  (it registers operations)
 from .broadcast import BroadcastPass
 from .functions import add_rows
 from .rewrite import VARIANT, dual_pass

@@ -14,7 +14,7 @@ from ..codegen.emit import Emitter
 from ..codegen.numba_inside import signature, target_context, typing_context
 from ..rules import lang as L
 from ..rules.table import ROWS
-from .scalars import FUNCTIONS, OPERANDS, UFUNCS, Elementwise, lowering, template
+from .scalars import FUNCTIONS, OPERANDS, UFUNCS, DualTemplate, lowering, template
 from .types import element, is_real
 from .vectorized import by_loops, of_dual_arrays
 
@@ -41,7 +41,7 @@ def add_rows():
         target_context().refresh()
 
 
-class _Numbers(Elementwise):
+class _Numbers(DualTemplate):
     """Dual numbers and real ones, or real ones alone."""
 
     of_arrays = False

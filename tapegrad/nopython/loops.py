@@ -184,11 +184,7 @@ def _appended_array(arr, values):
 
 @loop(np.append, 1, None)
 def _appended_number(arr, values):
-    out = zeros_for(arr.size + 1, arr, values)
-    for i in range(arr.size):
-        out[i] = arr[i]
-    out[arr.size] = values
-    return out
+    return np.append(arr, np.full(1, values))
 
 
 @loop(np.roll, 1, None)

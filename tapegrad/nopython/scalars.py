@@ -65,7 +65,7 @@ _FINITE = {"arg", "const", "add", "sub", "mul", "neg", "sin", "cos", "tanh", "ab
 
 
 # ---- typing -----------------------------------------------------------------------------
-class Elementwise(AbstractTemplate):
+class DualTemplate(AbstractTemplate):
     """Dual numbers, or arrays of them, and real ones: scalars are float64 or dual; Numba fuses what is written of arrays."""
 
     arity, result, of_arrays = 1, None, True
@@ -84,7 +84,7 @@ class Elementwise(AbstractTemplate):
         return dual if ty == dual else types.float64
 
 
-class _Power(Elementwise):
+class _Power(DualTemplate):
     """Integer exponents stay: Numba raises to them by multiplication."""
 
     prefer_literal = True
@@ -207,7 +207,7 @@ OPERANDS = {1: [(DualType,)], 2: [(DualType, DualType), (DualType, types.Float),
 
 def _register(function, name, implementation, of_arrays=False):
     row = BY_NAME[name]
-    template(function, _Power if name == "power" else Elementwise, arity=row.arity, of_arrays=of_arrays)
+    template(function, _Power if name == "power" else DualTemplate, arity=row.arity, of_arrays=of_arrays)
     powers = [(DualType, types.Integer), (DualType, types.IntegerLiteral)] if name == "power" else []
     _lowered(function, lowering(implementation, name), OPERANDS[row.arity] + powers)
 
@@ -229,7 +229,7 @@ def _register_all():
     for function, name in FUNCTIONS.items():
         _register(function, name, function)
     for function, symbol in COMPARISONS.items():
-        template(function, Elementwise, arity=2, result=types.boolean)
+        template(function, DualTemplate, arity=2, result=types.boolean)
         _lowered(function, _comparison(symbol), OPERANDS[2])
 
 

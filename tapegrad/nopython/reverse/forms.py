@@ -10,7 +10,6 @@ import numpy as np
 from numba import types
 
 from ...codegen.numba_inside import RAISES, empty_inferred, ir, raised_with, replace_vars_stmt, typed
-from ..algebra import log_abs_det, sign_of_det
 from ..builtins import primal
 from ..loops import chosen
 from ..vectorized import by_loops, converted, is_vectorized, numbers
@@ -189,10 +188,6 @@ class Forms:
         elif function is numba.prange:
             self.pranges.add((loc.filename, loc.line))
             s.value = ir.Expr.call(self.var(self.assign(body, ir.Global("range", range, loc))), e.args, (), loc)
-        elif function is np.linalg.slogdet:
-            sign = self.call(body, sign_of_det, [e.args[0].name], types.float64)
-            logarithm = self.call(body, log_abs_det, [e.args[0].name], types.float64)
-            s.value = ir.Expr.build_tuple([self.var(sign), self.var(logarithm)], loc)
         elif function is empty_inferred:  # an array that is written as a comprehension
             dtype = self.types[s.target.name].dtype
             kind = self.assign(body, ir.Global(str(dtype), getattr(np, str(dtype)), loc), types.NumberClass(dtype))
