@@ -167,6 +167,11 @@ def test_norms_where_they_are_zero():
     assert slopes == (0.0,) * 4
 
 
+def test_deviations_where_they_are_zero_in_reverse_mode():
+    gradient = tg.njit_grad(lambda x: np.std(x) + np.linalg.norm(x - 1.0) + np.prod(x - 1.0), mode="reverse")
+    assert np.array_equal(gradient(np.ones(3)), np.zeros(3))
+
+
 def clipped(x, y):
     return np.clip(np.sqrt(x), 0.5, 2.0), np.clip(y, 1.0, 2.0), np.clip(x, y, 2.0)
 
