@@ -16,7 +16,7 @@ from numba import types
 from numba.extending import overload, register_jitable
 
 from .arrays import both
-from .types import Token, common_dual, compiled_only, element, is_dual_array
+from .types import Token, common_dual, compiled_only, element, is_dual_array, is_real
 
 #: Function, or name of a method of arrays -> functions of the operands' types, each of which gives the loop or None.
 LOOPS = {}
@@ -79,7 +79,8 @@ def chosen(function, args, kwargs, type_of):
         except TypeError:
             return None
         given.apply_defaults()
-        found = by_types(*[type_of(operand) if isinstance(operand, str) else types.int64 for operand in given.args])
+        tys = [type_of(operand) if isinstance(operand, str) else types.int64 for operand in given.args]
+        found = by_types(*tys) if all(is_real(element(ty)) for ty in tys) else None
         if found is not None:
             return found, given.args
     return None

@@ -59,7 +59,7 @@ class Forms:
         if not is_expr(e, "call") or e.vararg is not None:
             return None
         function, args = self.callee(e), [v.name for v in e.args]
-        if is_vectorized(function):
+        if is_vectorized(function) and not e.kws:
             return self._vectorized(s, function, args)
         if isinstance(function, tuple) and isinstance(self.type_of(function[0]), types.Array):
             args, function = [function[0], *args], function[1]
