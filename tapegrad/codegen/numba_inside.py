@@ -41,10 +41,12 @@ from numba.core.compiler_lock import global_compiler_lock
 from numba.core.compiler_machinery import FunctionPass, PassManager, register_pass
 from numba.core.environment import lookup_environment
 from numba.core.imputils import impl_ret_borrowed, lower_constant
+from numba.core.inline_closurecall import InlineWorker
 from numba.core.ir_utils import build_definitions, replace_vars_inner, replace_vars_stmt
 from numba.core.postproc import PostProcessor
 from numba.core.registry import cpu_target
 from numba.core.sigutils import normalize_signature
+from numba.core.targetconfig import ConfigStack
 from numba.core.typeconv import Conversion
 from numba.core.typing import npydecl
 from numba.core.typing.templates import AbstractTemplate, AttributeTemplate, infer_global, signature
@@ -219,6 +221,16 @@ def type_anew(state, arguments, known):
     state.targetctx.refresh()
     state.return_type, state.args, state.locals = None, arguments, known
     typed_passes.NopythonTypeInference().run_pass(state)
+
+
+def typed(function, arguments):
+    """(blocks, type of each variable, type of the result) of a Python function for arguments of these types, in SSA form.
+
+    Called while another function is compiled, whose options are those of what is called in it.
+    """
+    contexts = typing_context(), target_context()
+    func_ir = InlineWorker(*contexts, {}, CompilerBase, ConfigStack.top_or_none().copy(), None).run_untyped_passes(function, enable_ssa=True)
+    return func_ir.blocks, *typed_passes.type_inference_stage(*contexts, func_ir, tuple(arguments), None)[:2]
 
 
 def raised_with(s, value):

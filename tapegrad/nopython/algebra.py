@@ -1,4 +1,4 @@
-"""Linear algebra, tables and windows of arrays of dual numbers: values by Numba's own functions, tangents lane by lane."""
+"""Linear algebra of arrays of dual numbers: values by Numba's own functions, tangents lane by lane."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from numba import types
 from numba.extending import overload, register_jitable
 
 from .builtins import component, primal, seeded
-from .types import DualType, Token, common_dual, compiled_only, element, is_dual_array, is_real
+from .loops import loop
+from .types import Token, common_dual, compiled_only, element, is_dual_array
 
 
 @register_jitable
@@ -190,113 +191,6 @@ def sign_of_det(a):
     return np.linalg.slogdet(_primals(a))[0]
 
 
-@overload(np.linalg.slogdet, target="cpu")
+@loop(np.linalg.slogdet, 2)
 def _slogdet(a):
-    if is_dual_array(a):
-        return lambda a: (sign_of_det(a), log_abs_det(a))
-
-
-@overload(np.trace, target="cpu")
-def _trace(a):
-    if is_dual_array(a):
-
-        def trace(a):
-            total = 0.0
-            for i in range(min(a.shape)):
-                total += a[i, i]
-            return total
-
-        return trace
-
-
-@overload(np.diff, target="cpu")
-def _diff(a):
-    if is_dual_array(a) and a.ndim == 1:
-        return lambda a: a[1:] - a[:-1]
-
-
-@overload(np.roll, target="cpu")
-def _roll(a, shift):
-    if is_dual_array(a) and a.ndim == 1:
-
-        def roll(a, shift):
-            out = np.empty_like(a)
-            for i in range(a.size):
-                out[(i + shift) % a.size] = a[i]
-            return out
-
-        return roll
-
-
-@overload(np.linspace, target="cpu")
-def _linspace(start, stop, num):
-    dual = common_dual(start, stop)
-    if dual is not None:
-        token = Token(dual.lanes)
-
-        def linspace(start, stop, num):
-            out = np.empty(num, token)
-            for i in range(num):
-                out[i] = start + (stop - start) * (i / max(num - 1, 1))
-            return out
-
-        return linspace
-
-
-@register_jitable
-def place(xp, x, right):
-    """How many points of a sorted table are below a number, or not above it."""
-    low, high = 0, len(xp)
-    while low < high:
-        middle = (low + high) // 2
-        if x < xp[middle] or not right and x == xp[middle]:
-            high = middle
-        else:
-            low = middle + 1
-    return low
-
-
-@register_jitable
-def interval(x, xp):
-    """The interval of a table in which a number lies, as its first point; -1 and n - 1 outside."""
-    return place(xp, x, True) - 1 if x != xp[-1] else len(xp) - 2 if len(xp) > 1 else -1
-
-
-@overload(np.searchsorted, target="cpu")
-def _searchsorted(a, v, side="left"):
-    if common_dual(element(a), v) is not None and isinstance(a, types.Array):
-        return lambda a, v, side="left": place(a, v, side == "right")
-
-
-@register_jitable
-def _between(x, xp, fp):
-    k = interval(x, xp)
-    if k < 0:
-        return fp[0] + 0.0 * x
-    if k >= len(xp) - 1:
-        return fp[-1] + 0.0 * x
-    return fp[k] + (fp[k + 1] - fp[k]) / (xp[k + 1] - xp[k]) * (x - xp[k])
-
-
-@overload(np.interp, target="cpu")
-def _interp(x, xp, fp):
-    dual = common_dual(element(x), element(xp), element(fp))
-    if dual is None or not all(isinstance(a, types.Array) and a.ndim == 1 for a in (xp, fp)):
-        return None
-    token = Token(dual.lanes)
-    if isinstance(x, DualType) or is_real(x):
-
-        def number(x, xp, fp):
-            if len(xp) != len(fp) or len(xp) == 0:
-                raise ValueError("a table of np.interp has as many values as points, and at least one")
-            return seeded(token, 0.0, 0, 0.0) + _between(x, xp, fp)
-
-        return number
-
-    def array(x, xp, fp):
-        out = np.empty(x.shape, token)
-        for i in np.ndindex(x.shape):
-            out[i] = np.interp(x[i], xp, fp)
-        return out
-
-    return array
+    return sign_of_det(a), log_abs_det(a)

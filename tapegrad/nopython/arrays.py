@@ -22,6 +22,7 @@ from .allocate import holds_floats
 from .builtins import extremum_of
 from .scalars import IN_PLACE, OPERATORS
 from .types import Token, common_dual, compiled_only, element, is_dual_array, is_real
+from .vectorized import of_dual_arrays
 
 
 # ---- functions and methods ---------------------------------------------------------------
@@ -49,7 +50,7 @@ for _name in ("view", "nbytes", "itemsize", "strides", "ctypes"):
     _of_bytes(_name)
 
 
-def _both(function, name):
+def both(function, name):
     """Decorator: an overload of a function of arrays, and the method of the same name."""
 
     def register(implementation):
@@ -79,7 +80,7 @@ def _both(function, name):
 
 def _of_one(function, loop):
     """Let NumPy's `function` of an array of dual numbers, and the method, be `loop`."""
-    _both(function, function.__name__)(lambda a: loop if is_dual_array(a) else None)
+    both(function, function.__name__)(lambda a: loop if is_dual_array(a) else None)
 
 
 # ---- reductions ---------------------------------------------------------------------------
@@ -87,7 +88,7 @@ def _absent(ty):
     return ty is None or isinstance(ty, (types.NoneType, types.Omitted))
 
 
-@_both(np.sum, "sum")
+@both(np.sum, "sum")
 def _sum(a, axis=None, dtype=None):
     if not is_dual_array(a) or not _absent(dtype):
         return None
@@ -114,59 +115,15 @@ def _sum(a, axis=None, dtype=None):
         return along
 
 
-def _mean(a):
-    return np.sum(a) / a.size
-
-
-def _var(a):
-    mean, total = np.mean(a), 0.0
-    for x in a.flat:
-        total += (x - mean) ** 2
-    return total / a.size
-
-
-def _std(a):
-    return math.sqrt(np.var(a))
-
-
-def _prod(a):
-    total = 1.0
-    for x in a.flat:
-        total *= x
-    return total
-
-
 def _extremum(pair):
     of_items = register_jitable(extremum_of(pair))
     return lambda a: of_items(a.flat)
 
 
-def _cumsum(a):
-    sums, total = np.empty_like(a), 0.0
-    for i in range(len(a)):
-        total += a[i]
-        sums[i] = total
-    return sums
-
-
-def _cumprod(a):
-    products, total = np.empty_like(a), 1.0
-    for i in range(len(a)):
-        total *= a[i]
-        products[i] = total
-    return products
-
-
-for _function, _loop in (
-    (np.mean, _mean), (np.var, _var), (np.std, _std), (np.prod, _prod), (np.max, _extremum(max)), (np.min, _extremum(min)),
-):  # fmt: skip
-    _of_one(_function, _loop)
-overload(np.cumprod, target="cpu")(lambda a: _cumprod if is_dual_array(a) and a.ndim == 1 else None)
-overload(np.ptp, target="cpu")(lambda a: (lambda a: np.max(a) - np.min(a)) if is_dual_array(a) else None)
-_both(np.cumsum, "cumsum")(lambda a: _cumsum if is_dual_array(a) and a.ndim == 1 else None)
-
-
-_both(compiled_only("astype"), "astype")(lambda a, dtype: (lambda a, dtype: a.copy()) if is_dual_array(a) and holds_floats(dtype) else None)
+_of_one(np.mean, lambda a: np.sum(a) / a.size)
+_of_one(np.max, _extremum(max))
+_of_one(np.min, _extremum(min))
+both(compiled_only("astype"), "astype")(lambda a, dtype: (lambda a, dtype: a.copy()) if is_dual_array(a) and holds_floats(dtype) else None)
 
 
 @overload(abs, target="cpu")
@@ -179,22 +136,6 @@ def _abs(a):
 def _norm(a):
     if is_dual_array(a):
         return lambda a: math.sqrt(np.sum(a * a))
-
-
-@overload(np.append, target="cpu")
-def _append(arr, values):
-    dual = common_dual(element(arr), element(values))
-    if dual is None or not isinstance(arr, types.Array) or arr.ndim != 1 or getattr(values, "ndim", 1) != 1:
-        return None
-    token, several = Token(dual.lanes), isinstance(values, types.Array)
-
-    def append(arr, values):
-        out = np.empty(arr.size + (values.size if several else 1), token)
-        out[:arr.size] = arr
-        out[arr.size:] = values
-        return out
-
-    return append
 
 
 # ---- products ---------------------------------------------------------------------------
@@ -238,7 +179,7 @@ def _product(a, b):
     }.get((a.ndim, b.ndim))  # fmt: skip
 
 
-_both(np.dot, "dot")(_product)
+both(np.dot, "dot")(_product)
 overload(operator.matmul, target="cpu")(_product)
 
 
@@ -276,49 +217,7 @@ for _function, _operator in IN_PLACE.items():
     _in_place(_function, BY_NAME[OPERATORS[_operator]].numpy[0])
 
 
-@overload(np.clip, target="cpu")
-def _clip(a, a_min, a_max):
-    if is_dual_array(a) and common_dual(a.dtype, a_min, a_max) is not None:
-
-        def clip(a, a_min, a_max):
-            out = np.empty(a.shape, a.dtype)
-            for i in np.ndindex(a.shape):
-                out[i] = np.clip(a[i], a_min, a_max)
-            return out
-
-        return clip
-
-
-@overload(np.where, target="cpu")
-def _where(condition, x, y):
-    if not isinstance(condition, types.Array) or not is_real(condition.dtype):
-        return None
-    dual = common_dual(element(x), element(y))
-    if dual is None or any(isinstance(v, types.Array) and v.ndim != condition.ndim for v in (x, y)):
-        return None
-    token = Token(dual.lanes)
-
-    def choose(condition, x, y):
-        out = np.empty(condition.shape, token)
-        for i in np.ndindex(condition.shape):
-            out[i] = at(x, i, out.shape) if condition[i] else at(y, i, out.shape)
-        return out
-
-    return choose
-
-
-#: Element `i` of an array, which has to have a shape; a scalar itself.
-at = compiled_only("at")
-
-
-@overload(at)
-def _at(x, i, shape):
-    if not isinstance(x, types.Array):
-        return lambda x, i, shape: x
-
-    def of_array(x, i, shape):
-        if x.shape != shape:
-            raise ValueError("np.where with arrays of different shapes")
-        return x[i]
-
-    return of_array
+overload(np.clip, target="cpu")(lambda a, a_min, a_max: of_dual_arrays(np.clip, a=a, a_min=a_min, a_max=a_max))
+overload(np.where, target="cpu")(
+    lambda condition, x, y: of_dual_arrays(np.where, condition=condition, x=x, y=y) if is_real(element(condition)) else None
+)

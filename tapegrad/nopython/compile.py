@@ -22,8 +22,9 @@ from ..codegen.numba_inside import INNER, Compiler, call_of, completed, ir, mean
 from ..common.errors import UnsupportedInNumbaError
 from ..common.uninterrupted import uninterrupted
 from ..common.waiting import waiting
-from . import algebra, arrays  # noqa: F401  (they register operations)
+from . import algebra  # noqa: F401  (it registers operations)
 from .broadcast import BroadcastPass
+from .functions import add_rows
 from .rewrite import VARIANT, dual_pass
 
 
@@ -43,10 +44,12 @@ class Uninterrupted(Compiler):
     """Numba's compiler; Ctrl-C waits until it has finished (`uninterrupted`), and until it knows what is registered with Numba."""
 
     __init__ = uninterrupted(Compiler.__init__)
+
     @uninterrupted
     @waiting("numba", "compiling derivatives of functions by Numba")
     @_uncollected()
     def compile_extra(self, function):
+        add_rows()
         return completed(super().compile_extra(function))
 
 

@@ -44,6 +44,7 @@ from numba.extending import is_jitted
 from ..codegen.numba_inside import define_anew, ir, new_pass, raised_with
 from .allocate import EMPTY, FRESH, array, promoted
 from .builtins import primal
+from .functions import is_elementwise
 from .types import Token, contains_dual
 from .vectorized import fitted, is_vectorized
 
@@ -197,7 +198,7 @@ def _edit(s, bound, promotion, func_ir, activity, users, variant, kept, lanes):
         function = resolve(func_ir, expr.func)
         if function is np.frombuffer and any(map(activity.has, expr.args)):
             raise NumbaError("np.frombuffer shows how an array lies in memory, which is not so with derivatives", loc)
-        if active and (among(function, FRESH) or isinstance(function, np.ufunc) and not any(map(activity.has, expr.list_vars()))):
+        if active and (among(function, FRESH) or is_elementwise(function) and not any(map(activity.has, expr.list_vars()))):
             if function is np.array:
                 # (Numba writes `np.array` of a list out, for dtypes that NumPy has.)
                 expr = ir.Expr.call(bound("array", ir.Global("array", array, loc), loc), expr.args, expr.kws, loc)

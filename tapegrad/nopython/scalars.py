@@ -65,7 +65,7 @@ _FINITE = {"arg", "const", "add", "sub", "mul", "neg", "sin", "cos", "tanh", "ab
 
 
 # ---- typing -----------------------------------------------------------------------------
-class _Elementwise(AbstractTemplate):
+class DualTemplate(AbstractTemplate):
     """Dual numbers, or arrays of them, and real ones: scalars are float64 or dual; Numba fuses what is written of arrays."""
 
     arity, result, of_arrays = 1, None, True
@@ -84,7 +84,7 @@ class _Elementwise(AbstractTemplate):
         return dual if ty == dual else types.float64
 
 
-class _Power(_Elementwise):
+class _Power(DualTemplate):
     """Integer exponents stay: Numba raises to them by multiplication."""
 
     prefer_literal = True
@@ -201,15 +201,15 @@ def _lowered(function, lower, types_of_operands):
         lower_builtin(function, *tys)(lower)
 
 
-_ONE = [(DualType,)]
-_TWO = [(DualType, DualType), (DualType, types.Float), (types.Float, DualType)]
+#: Types of the operands of an operation, by their number.
+OPERANDS = {1: [(DualType,)], 2: [(DualType, DualType), (DualType, types.Float), (types.Float, DualType)]}
 
 
 def _register(function, name, implementation, of_arrays=False):
     row = BY_NAME[name]
-    template(function, _Power if name == "power" else _Elementwise, arity=row.arity, of_arrays=of_arrays)
+    template(function, _Power if name == "power" else DualTemplate, arity=row.arity, of_arrays=of_arrays)
     powers = [(DualType, types.Integer), (DualType, types.IntegerLiteral)] if name == "power" else []
-    _lowered(function, lowering(implementation, name), (_ONE if row.arity == 1 else _TWO) + powers)
+    _lowered(function, lowering(implementation, name), OPERANDS[row.arity] + powers)
 
 
 def _comparison(symbol):
@@ -229,8 +229,8 @@ def _register_all():
     for function, name in FUNCTIONS.items():
         _register(function, name, function)
     for function, symbol in COMPARISONS.items():
-        template(function, _Elementwise, arity=2, result=types.boolean)
-        _lowered(function, _comparison(symbol), _TWO)
+        template(function, DualTemplate, arity=2, result=types.boolean)
+        _lowered(function, _comparison(symbol), OPERANDS[2])
 
 
 def _define_symbols():

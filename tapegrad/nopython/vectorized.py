@@ -11,7 +11,7 @@ from numba import types
 
 from ..codegen.numba_inside import DUFunc, meaning, of_numbers, overload_now
 from ..common.errors import UnsupportedInNumbaError
-from .types import Token, compiled_only, element, primal_type
+from .types import Token, common_dual, compiled_only, element, primal_type
 
 _NUMBERS, _FITTED = weakref.WeakKeyDictionary(), weakref.WeakKeyDictionary()
 
@@ -48,11 +48,24 @@ def _text(dims, n):
 @functools.lru_cache(maxsize=256)
 def loops(dispatcher, dims):
     """A function ``(out, operands...)`` that fills `out`, which is new; `dims` are the dimensions of each operand, None for a number."""
-    scope = {"f": dispatcher, "__name__": dispatcher.py_func.__module__}
+    scope = {"f": dispatcher, "__name__": getattr(dispatcher, "py_func", loops).__module__}
     exec(_text(dims, max(n for n in dims if n is not None)), scope)
     made = numba.njit(error_model="numpy")(scope["loops"])
     made.of_user, made.flows = made, (tuple(range(1, len(dims) + 1)), (0,))
     return made
+
+
+def by_loops(function, operands, dtype):
+    """What applies a function of numbers to operands, named and of these types: to numbers, or element by element into a new array."""
+    dims, given = tuple(ty.ndim if isinstance(ty, types.Array) else None for ty in operands.values()), ", ".join(operands)
+    scope = {"f": function, "np": np, "dtype": dtype}
+    if all(n is None for n in dims):
+        lines = [f"return f({given})"]
+    else:
+        shapes, scope["loops"] = ", ".join(f"{name}.shape" for name, n in zip(operands, dims) if n is not None), loops(function, dims)
+        lines = [f"out = np.empty(np.broadcast_shapes({shapes}), dtype)", f"loops(out, {given})", "return out"]
+    exec("\n    ".join([f"def applied({given}):", *lines]), scope)
+    return scope["applied"]
 
 
 def fitted(function, lanes, variant):
@@ -65,25 +78,21 @@ def fitted(function, lanes, variant):
         given = ", ".join(names)
 
         def typed(*operands):
-            dims = tuple(ty.ndim if isinstance(ty, types.Array) else None for ty in operands)
-            if all(n is None for n in dims):
-                text = f"def typed({given}):\n    return f({given})"
-            else:
-                shapes = ", ".join(f"{name}.shape" for name, n in zip(names, dims) if n is not None)
-                text = f"def typed({given}):\n    out = np.empty(np.broadcast_shapes({shapes}), token)\n    loops(out, {given})\n    return out"
             why = converted(function, [primal_type(ty) for ty in operands])
             if why:
                 raise UnsupportedInNumbaError(why)
-            scope = {"f": helper, "np": np, "token": Token(lanes)}
-            if any(n is not None for n in dims):
-                scope["loops"] = loops(helper, dims)
-            exec(text, scope)
-            return scope["typed"]
+            return by_loops(helper, dict(zip(names, operands)), Token(lanes))
 
         scope = {"typed": typed}
         exec(f"def by_types({given}):\n    return typed({given})", scope)
         overload_now(stub, scope["by_types"])
     return made[lanes]
+
+
+def of_dual_arrays(function, **operands):
+    """The same for a function of numbers of NumPy, if an operand is an array and one is dual; or None."""
+    dual = common_dual(*map(element, operands.values())) if any(isinstance(ty, types.Array) for ty in operands.values()) else None
+    return None if dual is None else by_loops(function, operands, Token(dual.lanes))
 
 
 def converted(function, operands):

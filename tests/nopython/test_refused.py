@@ -35,6 +35,15 @@ def sorted_(x):
     return np.sort(x)[0]
 
 
+def sums_of_a_matrix(x):
+    y = x[:4].reshape(2, 2)
+    return np.sum(np.cumsum(y))
+
+
+def repeated_unevenly(x):
+    return np.repeat(x, np.arange(8))[3]
+
+
 def shuffled(x):
     y = x * 2.0
     np.random.shuffle(y)
@@ -123,7 +132,8 @@ def into_a_holder(x):
 
 @pytest.mark.parametrize(
     "f, reason", [
-        (listed, "list"), (cut, "integers"), (full_of_integers, "integers"), (integers, "integers"), (sorted_, "No derivative"), (shuffled, "not known"), (twice_at_a_place, "twice"),
+        (listed, "list"), (cut, "integers"), (full_of_integers, "integers"), (integers, "integers"), (sorted_, "No derivative"),
+        (sums_of_a_matrix, r"np\.cumsum\(y\)"), (repeated_unevenly, r"np\.repeat"), (shuffled, "not known"), (twice_at_a_place, "twice"),
         (appended, "not known"), (comprehended, "not known"), (extended, "not known"), (heaped, "not known"), (added_to_a_set, "not known"),
         (in_a_list_of_arrays, "list"), (in_a_tuple_of_arrays, "UniTuple"), (in_parts, "not known"), (in_an_object, "an object"),
         (chosen_or_none, "not followed"), (into_a_holder, "not known"),

@@ -167,6 +167,11 @@ def test_norms_where_they_are_zero():
     assert slopes == (0.0,) * 4
 
 
+def test_deviations_where_they_are_zero_in_reverse_mode():
+    gradient = tg.njit_grad(lambda x: np.std(x) + np.linalg.norm(x - 1.0) + np.prod(x - 1.0), mode="reverse")
+    assert np.array_equal(gradient(np.ones(3)), np.zeros(3))
+
+
 def clipped(x, y):
     return np.clip(np.sqrt(x), 0.5, 2.0), np.clip(y, 1.0, 2.0), np.clip(x, y, 2.0)
 
@@ -183,3 +188,68 @@ def test_zero_is_absolute_at_poles():
         assert slopes == (0.0, 0.0, 0.0)
         _, slopes = tg.njit_jvp(clipped, argnums=(0, 1))(0.0, 1.0, 0.0, 1.0)
         assert slopes == (0.0, 1.0, 1.0)
+
+
+def gudermann(x):
+    """NumPy's function, if it had one."""
+    return 2.0 * np.arctan(np.tanh(x / 2.0))
+
+
+def tilted(x, y):
+    return x * x * y
+
+
+@pytest.fixture
+def toys():
+    """Two rows as CONTRIBUTING.md adds one, with ``numpy=``, while a test runs."""
+    from tapegrad.rules import lang as L
+    from tapegrad.rules import table
+
+    made = [
+        table.elementwise(
+            "gudermann", gudermann, lambda x: 2.0 * L.arctan(L.tanh(x / 2.0)), (lambda x, z: 1.0 / L.cosh(x),), node="Gudermann",
+            doc="integral of 1 / cosh", numpy=(gudermann,),
+        ),
+        table.elementwise(
+            "tilted", tilted, lambda x, y: x * x * y, (lambda x, y, z: 2.0 * x * y, lambda x, y, z: x * x), node="Tilted", doc="x ** 2 y", numpy=(tilted,),
+        ),
+    ]  # fmt: skip
+    yield
+    for row in made:
+        table.ROWS.remove(row)
+        del table.BY_NAME[row.name], table.BY_FUNCTION[row.numpy[0]]
+
+
+def of_toys(x):
+    s = 0.0
+    for v in x:
+        s += gudermann(v) * tilted(v, 2)
+    y, k = np.zeros(3), gudermann(np.ones(3))
+    y[:] = gudermann(x)
+    k[1] = x[0]  # (an array of constants until here)
+    m = tilted(y, x.reshape(3, 1) * 2.0)
+    return s + np.sum(m * m) + np.sum(k * k) + np.sum(tg.sigmoid(x) * tg.exp(x)) + tg.softplus(x[1]) + np.sum(np.heaviside(x, 0.5) * x)
+
+
+def of_toys_in_python(x):
+    y, k = gudermann(x), np.array([gudermann(1.0), x[0], gudermann(1.0)])
+    m = tilted(y, x.reshape(3, 1) * 2.0)
+    s = np.sum(y * tilted(x, 2.0)) + np.sum(m * m) + np.sum(k * k) + np.sum(np.exp(x) / (1.0 + np.exp(-x)))
+    return s + np.log1p(np.exp(x[1])) + np.sum(np.heaviside(x, 0.5) * x)
+
+
+def test_a_new_row_is_known_inside_compiled_functions(toys):
+    at, units = np.array([0.3, -1.2, 0.8]), 1e-6 * np.eye(3)
+    slopes = [(of_toys_in_python(at + e) - of_toys_in_python(at - e)) / 2e-6 for e in units]
+    for mode in ("forward", "reverse"):
+        derivative = tg.njit_value_and_grad(of_toys, mode=mode)
+        value, gradient = derivative(at)
+        assert math.isclose(value, of_toys_in_python(at), rel_tol=1e-13)
+        assert np.allclose(gradient, slopes, rtol=1e-7, atol=1e-8)
+        assert next(iter(derivative.modes().values()))["mode"] == mode
+
+
+@pytest.mark.long
+def test_a_new_row_has_second_derivatives_inside_compiled_functions(toys):
+    at, units, gradient = np.array([0.3, -1.2, 0.8]), 1e-6 * np.eye(3), tg.njit_grad(of_toys, mode="reverse")
+    assert np.allclose(tg.njit_hessian(of_toys)(at), [(gradient(at + e) - gradient(at - e)) / 2e-6 for e in units], rtol=1e-6, atol=1e-6)

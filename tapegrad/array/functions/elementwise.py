@@ -66,6 +66,10 @@ ELEMENTWISE = {
     if name not in ("power", "polygamma", "clone")
 }
 globals().update(ELEMENTWISE)
+#: Name of a row -> these functions of it.
+OF_ROW = {}
+for _name, _function in ELEMENTWISE.items():
+    OF_ROW.setdefault(_ALIASES.get(_name, _name), []).append(_function)
 
 if TYPE_CHECKING:
     # The same names, for type checkers; a test keeps the two equal.

@@ -12,6 +12,7 @@ from numba import types
 from numba.extending import is_jitted
 
 from ...codegen.numba_inside import ir
+from ..loops import interval
 from .calls import BLANK, VIEW_ATTRIBUTES, VIEW_FUNCTIONS, VIEW_METHODS, call_of
 from .program import PLAIN, PURE_CALLS
 from .refusal import Refused
@@ -22,7 +23,7 @@ from .statements import is_expr, is_phi, reads
 _BLIND = ("shape", "size", "ndim", "dtype", "strides", "itemsize", "flags")
 #: Functions and methods that only read their arguments, and whose result is no memory of theirs.
 _READING = {np.searchsorted, np.argmax, np.argmin, np.argsort, np.sort, np.any, np.all, np.nonzero, np.flatnonzero, np.bincount, np.isnan,
-            np.isfinite, np.count_nonzero, np.array_equal, np.unique, np.median, np.arange, np.array, len, print, trips, counted}  # fmt: skip
+            np.isfinite, np.count_nonzero, np.array_equal, np.unique, np.median, np.arange, np.array, len, print, trips, counted, interval}  # fmt: skip
 #: Functions whose result is the memory of an array in C order.
 _IF_CONTIGUOUS = (np.ravel, np.ascontiguousarray)
 _READING_METHODS = {"argmax", "argmin", "argsort", "any", "all", "nonzero", "item"}

@@ -12,7 +12,8 @@ import re
 import numpy as np
 from numba import types
 
-from ..algebra import cofactors, interval, log_abs_det, sign_of_det
+from ..algebra import cofactors, log_abs_det, sign_of_det
+from ..loops import zeros_for
 from .refusal import Refused
 from .rows import compiled, is_array, is_float
 from .statements import is_expr
@@ -22,20 +23,7 @@ VIEW_ATTRIBUTES = {"T"}
 VIEW_METHODS = {"reshape", "transpose"}
 VIEW_FUNCTIONS = {np.reshape, np.transpose, np.expand_dims, np.flip, np.fliplr, np.flipud, np.swapaxes}
 #: Functions whose result depends on no element of their operands.
-BLANK = {np.zeros, np.empty, np.ones, np.zeros_like, np.empty_like, np.ones_like, np.eye, np.identity}
-
-
-_INTERP = """
-k = interval(x, B)
-if k < 0:
-    {first}
-elif k >= B.size - 1:
-    {last}
-else:
-    h = B[k + 1] - B[k]
-    t, slope = (x - B[k]) / h, (C[k + 1] - C[k]) / h
-    {between}
-"""
+BLANK = {zeros_for, np.zeros, np.empty, np.ones, np.zeros_like, np.empty_like, np.ones_like, np.eye, np.identity}
 
 
 def _expanded(ndim, axis):
@@ -46,42 +34,9 @@ def _sum(dims, axis):
     return {0: ["SA += W" if axis is None else f"SA += {_expanded(dims[0], axis)}"]}
 
 
-def _spread(dims, axis):
-    return {0: ["m = np.mean(A)", "for i in np.ndindex(A.shape):", "    SA[i] += W * 2.0 * (A[i] - m) / A.size"]}
-
-
-def _deviation(dims, axis):
-    return {0: ["m = np.mean(A)", "if Z != 0.0:", "    for i in np.ndindex(A.shape):", "        SA[i] += W * (A[i] - m) / (A.size * Z)"]}
-
-
-def _extremum(dims, axis, extreme="Z", sign=""):
-    return {0: ["n = 0", "for i in np.ndindex(A.shape):", f"    n += A[i] == {extreme}", "for i in np.ndindex(A.shape):",
-                f"    if A[i] == {extreme}:", f"        SA[i] += {sign}W / n"]}  # fmt: skip
-
-
-def _range(dims, axis):
-    ends = (_extremum(dims, axis, end, sign)[0] for end, sign in (("high", ""), ("low", "-")))
-    return {0: sum(ends, ["high, low = np.max(A), np.min(A)"])}
-
-
-def _product(dims, axis):
-    return {0: ["x = A.ravel()", "after = np.empty(x.size + 1, A.dtype)", "after[-1] = 1.0",
-                "for k in range(x.size - 1, -1, -1):", "    after[k] = after[k + 1] * x[k]",
-                "k, before = 0, W", "for i in np.ndindex(A.shape):", "    SA[i] += before * after[k + 1]", "    before *= x[k]",
-                "    k += 1"]}  # fmt: skip
-
-
-def _cumulated(dims, axis):
-    return {0: ["t = 0.0", "for i in range(A.size - 1, -1, -1):", "    t += W[i]", "    SA[i] += t"]} if dims[0] == 1 else None
-
-
-def _cumulated_product(dims, axis):
-    return {0: ["v = 0.0", "for i in range(A.size - 1, -1, -1):", "    v += W[i]", "    SA[i] += v * Z[i - 1] if i else v",
-                "    v *= A[i]"]} if dims[0] == 1 else None  # fmt: skip
-
-
-def _appended(dims, axis):
-    return {0: ["SA += W[:A.size]"], 1: ["b += W[-1]" if dims[1] is None else "SB += W[A.size:]"]} if dims[0] == 1 and dims[1] in (1, None) else None
+def _extremum(dims, axis):
+    return {0: ["n = 0", "for i in np.ndindex(A.shape):", "    n += A[i] == Z", "for i in np.ndindex(A.shape):",
+                "    if A[i] == Z:", "        SA[i] += W / n"]}  # fmt: skip
 
 
 def _dot(dims, axis):
@@ -106,21 +61,6 @@ def _cholesky(dims, axis):
                 "P = np.linalg.solve(Z.T, np.ascontiguousarray(P.T))", "SA += 0.5 * (P + P.T)"]}  # fmt: skip
 
 
-def _interp(dims, axis):
-    def one(first, last, between, indent):
-        text = _INTERP.format(first=first, last=last, between=between)
-        head = ["x, w = A, W"] if dims[0] is None else ["for i in range(A.size):", "    x, w = A[i], W[i]"]
-        return head + [indent + line for line in text.splitlines() if line]
-
-    indent = "" if dims[0] is None else "    "
-    target = "a" if dims[0] is None else "SA[i]"
-    return {
-        0: one("pass", "pass", f"{target} += w * slope", indent),
-        1: one("pass", "pass", "SB[k] -= w * slope * (1.0 - t); SB[k + 1] -= w * slope * t", indent),
-        2: one("SC[0] += w", "SC[-1] += w", "SC[k] += w * (1.0 - t); SC[k + 1] += w * t", indent),
-    }
-
-
 def _joined(place, single):
     """Arrays put together along ``place(dims, axis)``, where those of which ``single(ndim)`` holds have no such axis."""
 
@@ -135,32 +75,12 @@ def _joined(place, single):
     return row
 
 
-def _triangle(symbol):
-    return lambda dims, axis: {0: ["for i in range(A.shape[0]):", "    for j in range(A.shape[1]):",
-                                   f"        if j - i {symbol} {'B' if len(dims) > 1 else 0}:", "            SA[i, j] += W[i, j]"]}  # fmt: skip
-
-
-def _taken(dims, axis):
-    at = {1: "i", 2: "i // A.shape[1], i % A.shape[1]"}.get(dims[0])
-    return {0: ["for k in range(B.size):", "    i = B[k]", f"    SA[{at}] += W[k]"] if at and dims[1] == 1 else None}
-
-
-def _diagonal(dims, axis):
-    place = "SA[i]" if dims[0] == 1 else "SA[i, i]"
-    return {0: ["for i in range(min(W.shape)):", f"    {place} += W[{'i, i' if dims[0] == 1 else 'i'}]"]}
-
-
 def _gathered(dims, axis):
     return {0: ["for k in range(B.size):", "    SA[B[k]] += W[k]"] if dims[1] == 1 else None}
 
 
 def _masked(dims, axis):
     return {0: ["k = 0", "for i in np.ndindex(B.shape):", "    if B[i]:", "        SA[i] += W[k]", "        k += 1"]}
-
-
-def _between(dims, axis):
-    return {0: ["for i in range(W.size):", "    a += W[i] * (1.0 - i / max(W.size - 1, 1))"],
-            1: ["for i in range(W.size):", "    b += W[i] * i / max(W.size - 1, 1)"]}  # fmt: skip
 
 
 def _same(dims, axis):
@@ -172,38 +92,20 @@ _ROWS = (
     ((np.sum,), "sum", "a axis", _sum),
     ((sum,), None, "a", lambda dims, axis: _sum(dims, None) if dims == [1] else None),
     ((np.mean,), "mean", "a", lambda dims, axis: {0: ["SA += W / A.size"]}),
-    ((np.prod,), "prod", "a", _product),
-    ((np.cumsum,), "cumsum", "a", _cumulated),
-    ((np.cumprod,), None, "a", _cumulated_product),
-    ((np.append,), None, "a b", _appended),
     ((np.max, np.amax), "max", "a", _extremum),
     ((np.min, np.amin), "min", "a", _extremum),
-    ((np.ptp,), None, "a", _range),
-    ((np.var,), "var", "a", _spread),
-    ((np.std,), "std", "a", _deviation),
     ((np.copy, np.ascontiguousarray), "copy", "a", _same),
     ((), "astype", "a dtype", _same),
     ((), "flatten", "a", lambda dims, axis: {0: ["SA += W.reshape(A.shape)"]}),
     ((np.ravel,), "ravel", "a", lambda dims, axis: {0: ["SA += W.reshape(A.shape)"]}),
     ((np.dot, operator.matmul), "dot", "a b", _dot),
     ((np.outer,), None, "a b", lambda dims, axis: {0: ["SA += np.dot(W, B)"], 1: ["SB += np.dot(A, W)"]} if dims == [1, 1] else None),
-    ((np.trace,), None, "a", lambda dims, axis: {0: ["for i in range(min(A.shape)):", "    SA[i, i] += W"]}),
-    ((np.diag,), None, "a", _diagonal),
-    ((np.diff,), None, "a", lambda dims, axis: {0: ["SA[1:] += W", "SA[:-1] -= W"]} if dims == [1] else None),
-    ((np.roll,), None, "a shift", lambda dims, axis: {0: ["SA += np.roll(W, -B)"]}),
     ((np.full, np.full_like), None, "shape fill dtype", lambda dims, axis: {0: [], 1: ["b += np.sum(W)"]}),
-    ((np.linspace,), None, "start stop num", _between),
     ((np.concatenate,), None, "*arrays", _joined(lambda dims, axis: (axis or 0) % dims[0], lambda ndim: False)),
     ((np.hstack,), None, "*arrays", _joined(lambda dims, axis: min(dims[0] - 1, 1), lambda ndim: False)),
     ((np.vstack,), None, "*arrays", _joined(lambda dims, axis: 0, lambda ndim: ndim == 1)),
     ((np.column_stack,), None, "*arrays", _joined(lambda dims, axis: 1, lambda ndim: ndim == 1)),
     ((np.stack,), None, "*arrays", _joined(lambda dims, axis: (axis or 0) % (dims[0] + 1), lambda ndim: True)),
-    ((np.repeat,), None, "a repeats", lambda dims, axis: {0: ["for i in range(W.size):", "    SA[i // B] += W[i]"]} if dims == [1, None] else None),
-    ((np.delete,), None, "a position", lambda dims, axis: {0: ["k = B % A.size", "SA[:k] += W[:k]", "SA[k + 1:] += W[k:]"]} if dims == [1, None] else None),
-    ((np.take,), None, "a indices", _taken),
-    ((np.tril,), None, "a k", _triangle("<=")),
-    ((np.triu,), None, "a k", _triangle(">=")),
-    ((np.interp,), None, "x xp fp", _interp),
     ((np.linalg.norm,), None, "a", lambda dims, axis: {0: ["if Z != 0.0:", "    for i in np.ndindex(A.shape):", "        SA[i] += W * A[i] / Z"]}),
     ((np.linalg.solve,), None, "a b", _solve),
     ((np.linalg.inv,), None, "a", lambda dims, axis: {0: ["SA -= np.dot(np.dot(Z.T, W), Z.T)"]}),
@@ -241,7 +143,7 @@ class Call:
         used = [k for k, letter in [(-1, "Z"), *enumerate(letters)] if letter in words]
         names = ["W", *["Z" if k < 0 else letters[k] for k in used], *[f"S{letters[k]}" for k in shadows]]
         text = "\n    ".join([f"def adjoint({', '.join(names)}):", *body])
-        return compiled(text, "adjoint", {"np": np, "interval": interval, "cofactors": cofactors}), used, shadows, numbers
+        return compiled(text, "adjoint", {"np": np, "cofactors": cofactors}), used, shadows, numbers
 
 
 def call_of(program, s):

@@ -14,6 +14,7 @@ from numba import types
 
 from ...codegen.numba_inside import compute_cfg_from_blocks, ir
 from ..allocate import FRESH, LIKE, array, promoted
+from ..functions import is_elementwise
 from ..rewrite import among
 from ..types import Token
 from . import runtime
@@ -194,7 +195,7 @@ class Sweeps(Adjoints):
         """A statement that makes an array of dual numbers if it makes one of floats that depend on the arguments, and of floats if they do not."""
         e = getattr(s, "value", None)
         called = self.p.callee(e) if is_expr(e, "call") else None
-        if is_expr(e, "binop") or is_expr(e, "unary") or isinstance(called, np.ufunc):
+        if is_expr(e, "binop") or is_expr(e, "unary") or is_elementwise(called):
             fresh = is_array(self.p.type_of(s.target.name)) and not any(map(self._depends, reads(s)))
         else:
             fresh = among(called, FRESH)

@@ -9,12 +9,13 @@ import numba
 import numpy as np
 from numba import types
 
-from ...codegen.numba_inside import RAISES, empty_inferred, ir, raised_with
-from ..algebra import log_abs_det, sign_of_det
+from ...codegen.numba_inside import RAISES, empty_inferred, ir, raised_with, replace_vars_stmt, typed
 from ..builtins import primal
-from ..vectorized import converted, is_vectorized, loops, numbers
+from ..loops import chosen
+from ..vectorized import by_loops, converted, is_vectorized, numbers
 from . import runtime
 from .refusal import Refused
+from .rows import carries
 from .statements import is_expr, reads
 
 _STATEMENTS = (ir.Assign, ir.SetItem, ir.StaticSetItem, ir.Jump, ir.Branch, ir.Return, *RAISES, ir.Del, ir.Print)
@@ -38,6 +39,85 @@ class Forms:
     def call(self, body, function, names, ty):
         callee = self.assign(body, ir.Global(getattr(function, "__name__", "f"), function, self.loc))
         return self.assign(body, ir.Expr.call(self.var(callee), [self.var(n) for n in names], (), self.loc), ty)
+
+    # ---- functions that are loops -------------------------------------------------------------
+    def _loops(self):
+        """The loops that NumPy's functions of arrays are (`loops`), in place of the calls; their lines are those of the calls."""
+        work = list(self.blocks)
+        while work:
+            label = work.pop()
+            for k, s in enumerate(self.blocks[label].body):
+                found = self._loop_of(s)
+                more = found and self._inline(label, k, *found)
+                if more:
+                    work += more
+                    break
+
+    def _loop_of(self, s):
+        """(loop, operands) of a call on what may have a derivative, or None."""
+        e = getattr(s, "value", None)
+        if not is_expr(e, "call") or e.vararg is not None:
+            return None
+        function, args = self.callee(e), [v.name for v in e.args]
+        if is_vectorized(function) and not e.kws:
+            return self._vectorized(s, function, args)
+        if isinstance(function, tuple) and isinstance(self.type_of(function[0]), types.Array):
+            args, function = [function[0], *args], function[1]
+        if function.__hash__ is None or not any(carries(self.type_of(v.name)) for v in s.list_vars()):
+            return None
+        return chosen(function, args, {k: v.name for k, v in e.kws}, self.type)
+
+    def _vectorized(self, s, function, args):
+        """(function of the operands, these): the function of numbers, or loops that fill a new array."""
+        tys, ty = [self.type(n) for n in args], self.type(s.target.name)
+        why = converted(function, tys) if len(args) == function.nin else "it is given an array for its result"
+        if why is None and isinstance(ty, types.Array) and (ty.dtype != types.float64 or ty.layout != "C"):
+            why = "a vectorized function gives an array that is not of float64 in C order"
+        if why:
+            raise Refused(why, s.loc)
+        return by_loops(numbers(function), {f"a{k}": ty for k, ty in enumerate(tys)}, np.float64), args
+
+    def _inline(self, label, k, loop, operands):
+        """Put a loop in place of a statement; the labels of new blocks, or None if its result has another type than the call's."""
+        body, s = self.blocks[label].body, self.blocks[label].body[k]
+        head, end = body[:k], body[k + 1:]
+        names = [operand if isinstance(operand, str) else self.constant(head, operand) for operand in operands]
+        blocks, known, result = typed(loop, [self.type(n) for n in names])
+        if types.unliteral(result) != self.type(s.target.name):
+            return None
+        offset = max(self.blocks) + 1
+        rest = offset + max(blocks) + 1
+        table = {n: self.fresh(n) for n in known if not n.startswith("arg.")}
+        self.types.update((new, known[n]) for n, new in table.items())
+        table = {n: self.var(new) for n, new in table.items()}
+        for at, block in blocks.items():
+            inner = []
+            for q in block.body:
+                replace_vars_stmt(q, table)
+                e = q.value if isinstance(q, ir.Assign) else None
+                if isinstance(e, ir.Arg):
+                    q.value = self.var(names[e.index])
+                elif is_expr(e, "phi"):
+                    e.incoming_blocks = [b + offset for b in e.incoming_blocks]
+                elif isinstance(q, ir.Jump):
+                    q = ir.Jump(q.target + offset, s.loc)
+                elif isinstance(q, ir.Branch):
+                    q = ir.Branch(q.cond, q.truebr + offset, q.falsebr + offset, s.loc)
+                elif isinstance(q, ir.Return):
+                    inner.append(ir.Assign(q.value, s.target, s.loc))
+                    q = ir.Jump(rest, s.loc)
+                q.loc = s.loc
+                inner.append(q)
+            self.blocks[at + offset] = ir.Block(self.scope, s.loc)
+            self.blocks[at + offset].body = inner
+        self.blocks[rest] = ir.Block(self.scope, s.loc)
+        self.blocks[label].body, self.blocks[rest].body = [*head, ir.Jump(offset + min(blocks), s.loc)], end
+        for t in end[-1].get_targets():
+            for q in self.blocks[t].body:
+                if is_expr(getattr(q, "value", None), "phi"):
+                    q.value.incoming_blocks = [rest if b == label else b for b in q.value.incoming_blocks]
+        self.define()
+        return [*(at + offset for at in blocks), rest]
 
     # ---- few forms --------------------------------------------------------------------------
     def _check(self):
@@ -108,41 +188,14 @@ class Forms:
         elif function is numba.prange:
             self.pranges.add((loc.filename, loc.line))
             s.value = ir.Expr.call(self.var(self.assign(body, ir.Global("range", range, loc))), e.args, (), loc)
-        elif function is np.linalg.slogdet:
-            sign = self.call(body, sign_of_det, [e.args[0].name], types.float64)
-            logarithm = self.call(body, log_abs_det, [e.args[0].name], types.float64)
-            s.value = ir.Expr.build_tuple([self.var(sign), self.var(logarithm)], loc)
         elif function is empty_inferred:  # an array that is written as a comprehension
             dtype = self.types[s.target.name].dtype
             kind = self.assign(body, ir.Global(str(dtype), getattr(np, str(dtype)), loc), types.NumberClass(dtype))
             s.value = ir.Expr.call(self.var(self.assign(body, ir.Global("empty", np.empty, loc))), [*e.args, self.var(kind)], (), loc)
-        elif is_vectorized(function):
-            self._vectorized(body, s, e, function)
         elif function is np.array and len(e.args) == 1:
             items = self._items(e.args[0].name)
             if items is not None and isinstance(self.types[s.target.name].dtype, types.Float):
                 s.value = self._array_of(body, items, self.types[s.target.name])
-
-    def _vectorized(self, body, s, e, function):
-        """A call of the function of numbers, or of loops that fill a new array."""
-        names = [v.name for v in e.args]
-        tys = [self.type(n) for n in names]
-        why = converted(function, tys) if len(names) == function.nin else "it is given an array for its result"
-        ty = self.type(s.target.name)
-        if why is None and isinstance(ty, types.Array) and (ty.dtype != types.float64 or ty.layout != "C"):
-            why = "a vectorized function gives an array that is not of float64 in C order"
-        if why:
-            raise Refused(why, s.loc)
-        if not isinstance(ty, types.Array):
-            s.value = ir.Expr.call(self.var(self.assign(body, ir.Global("vectorized", numbers(function), s.loc))), e.args, (), s.loc)
-            return
-        arrays = [(n, t) for n, t in zip(names, tys) if isinstance(t, types.Array)]
-        shapes = [self.assign(body, ir.Expr.getattr(self.var(n), "shape", s.loc), types.UniTuple(types.int64, t.ndim)) for n, t in arrays]
-        shape = self.call(body, np.broadcast_shapes, shapes, types.UniTuple(types.int64, ty.ndim))
-        out = self.call(body, np.empty, [shape], ty)
-        dims = tuple(t.ndim if isinstance(t, types.Array) else None for t in tys)
-        self.call(body, loops(numbers(function), dims), [out, *names], types.int64)
-        s.value = self.var(out)
 
     def _items(self, name):
         """The names that a list or tuple is written of, rows of names for nested ones, or None."""
@@ -180,9 +233,9 @@ class Forms:
             for s in block.body:
                 e = getattr(s, "value", None)
                 if is_expr(e, "getiter") and self._spelled(e.value.name):
-                    length = self._length(body, e.value.name)
-                    numbers = self.call(body, range, [length], types.range_state64_type)
-                    self.arrays[s.target.name] = e.value.name
+                    source = self._as_vector(body, e.value.name)
+                    numbers = self.call(body, range, [self._length(body, source)], types.range_state64_type)
+                    self.arrays[s.target.name] = source
                     s.value = ir.Expr.getiter(self.var(numbers), s.loc)
                 body.append(s)
             block.body = body
@@ -232,6 +285,13 @@ class Forms:
         if is_expr(value, "getattr") and value.attr == "flat" or is_expr(value, "call") and self.object_of(value.func.name) is np.ndenumerate:
             name = value.value.name if value.op == "getattr" else value.args[0].name
             return name if isinstance(self.type_of(name), types.Array) else None
+
+    def _as_vector(self, body, name):
+        """What is iterated over instead: of all elements of an array in C order, the vector."""
+        value, array = self.value_of(name), self._elements_of(self.value_of(name))
+        if array is None or value.op != "getattr" or self.type(array).layout != "C":
+            return name
+        return self.call(body, np.ravel, [array], self.type(array).copy(ndim=1))
 
     def _place(self, body, array, index):
         """The position of the element that has a number in C order."""

@@ -73,8 +73,9 @@ class Program(Forms):
         #: line of a `prange` -> how it is run
         self.threads = {}
         self.entry = min(self.blocks)
-        self._check()
         self.define()
+        self._loops()
+        self._check()
         self._calls()
         self._copies()
         self._edges()

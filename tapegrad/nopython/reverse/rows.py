@@ -11,6 +11,7 @@ from numba import types
 
 from ...codegen.numba_inside import INNER
 from ...rules import lang as L
+from ..functions import ADDED
 from ..scalars import FUNCTIONS, OPERATORS, UFUNCS, partials
 from .runtime import contribution
 from .statements import is_expr
@@ -65,7 +66,7 @@ def elementwise(program, s):
         function, operands = program.callee(e), [v.name for v in e.args]
         row = None
         if not isinstance(function, tuple) and function.__hash__ is not None:
-            row = UFUNCS.get(function) if isinstance(function, np.ufunc) else _FUNCTIONS.get(function)
+            row = UFUNCS.get(function) or _FUNCTIONS.get(function) or ADDED.get(function)
     else:
         return None
     if row is None or not all(_is_number(program.type_of(n)) for n in operands):

@@ -1,0 +1,326 @@
+"""NumPy's functions of arrays that are defined by a loop, stated once.
+
+Forward mode compiles the loops for dual numbers (`loop`); reverse mode puts them in place of the calls and differentiates them as it does
+what the user writes (`reverse.forms`).  What computes by BLAS or LAPACK, sums, extrema and joins have rows of their own (`reverse.calls`,
+`algebra`).
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import math
+
+import numpy as np
+from numba import types
+from numba.extending import overload, register_jitable
+
+from .arrays import both
+from .types import Token, common_dual, compiled_only, element, is_dual_array, is_real
+
+#: Function, or name of a method of arrays -> functions of the operands' types, each of which gives the loop or None.
+LOOPS = {}
+
+
+def _dims(*tys):
+    """The numbers of dimensions of operands, None for numbers."""
+    return tuple(ty.ndim if isinstance(ty, types.Array) else None for ty in tys)
+
+
+def loop(function, *dims, method=False, forward=True, typed=False):
+    """Decorator: what is defined is the loop that NumPy's `function` is.
+
+    Parameters
+    ----------
+    dims : int, None or ...
+        The number of dimensions of each operand: None for a number, ``...`` for any array.
+    method : bool
+        Whether arrays have a method of that name.
+    forward : bool
+        Whether forward mode needs the loop: what only moves elements Numba compiles for dual numbers, too.
+    typed : bool
+        Whether what is defined gives the loop, for operands of some types.
+    """
+
+    def register(definition):
+        signature = inspect.signature(definition)
+
+        def fits(*operands):
+            return all(n == want or want is ... and n is not None for n, want in zip(_dims(*operands), dims))
+
+        def by_types(*operands):
+            return (definition(*operands) if typed else definition) if fits(*operands) else None
+
+        @functools.wraps(definition)
+        def of_duals(*operands, **named):
+            operands = signature.bind(*operands, **named).args
+            given = [element(ty) for ty in operands if isinstance(ty, types.Type) and not isinstance(ty, types.Omitted)]
+            return by_types(*operands) if common_dual(*given) is not None else None
+
+        for key in (function, function.__name__) if method else (function,):
+            LOOPS.setdefault(key, []).append((signature, by_types))
+        if method:
+            both(function, function.__name__)(of_duals)
+        elif forward:
+            overload(function, target="cpu")(of_duals)
+        return definition
+
+    return register
+
+
+def chosen(function, args, kwargs, type_of):
+    """(loop, operands in its order) that a call of NumPy's function, or of a method by its name, is; or None.
+
+    Operands are names of variables, whose types ``type_of(name)`` gives; those that the call leaves out are numbers.
+    """
+    for signature, by_types in LOOPS.get(function, ()):
+        try:
+            given = signature.bind(*args, **kwargs)
+        except TypeError:
+            return None
+        given.apply_defaults()
+        tys = [type_of(operand) if isinstance(operand, str) else types.int64 for operand in given.args]
+        found = by_types(*tys) if all(is_real(element(ty)) for ty in tys) else None
+        if found is not None:
+            return found, given.args
+    return None
+
+
+#: A new array of zeros, for elements of some operands: ``zeros_for(shape, operands...)``.
+zeros_for = compiled_only("zeros_for")
+
+
+@overload(zeros_for)
+def _zeros_for(shape, *operands):
+    dual = common_dual(*map(element, operands))
+    dtype = np.result_type(*[np.dtype(str(types.unliteral(element(ty)))) for ty in operands]) if dual is None else Token(dual.lanes)
+    return lambda shape, *operands: np.zeros(shape, dtype)
+
+
+# ---- one number of an array -------------------------------------------------------------------
+@loop(np.var, ..., method=True)
+def _var(a):
+    mean, total = np.mean(a), 0.0
+    for x in a.flat:
+        total += (x - mean) ** 2
+    return total / a.size
+
+
+@loop(np.std, ..., method=True)
+def _std(a):
+    var = np.var(a)
+    return var if var == 0.0 else math.sqrt(var)
+
+
+@loop(np.prod, ..., method=True, typed=True)
+def _prod(a):
+    one = 1.0 if is_dual_array(a) else getattr(np, str(a.dtype))(1)
+
+    def prod(a):
+        product = one
+        for x in a.flat:
+            product *= x
+        return product
+
+    return prod
+
+
+@loop(np.ptp, ...)
+def _ptp(a):
+    return np.max(a) - np.min(a)
+
+
+@loop(np.trace, 2)
+def _trace(a):
+    total = 0.0
+    for i in range(min(a.shape[0], a.shape[1])):
+        total += a[i, i]
+    return total
+
+
+# ---- running sums and products, differences -----------------------------------------------------
+@loop(np.cumsum, 1, method=True)
+def _cumsum(a):
+    sums, total = np.empty_like(a), 0.0
+    for i in range(len(a)):
+        total += a[i]
+        sums[i] = total
+    return sums
+
+
+@loop(np.cumprod, 1)
+def _cumprod(a):
+    products, total = np.empty_like(a), 1.0
+    for i in range(len(a)):
+        total *= a[i]
+        products[i] = total
+    return products
+
+
+@loop(np.diff, 1)
+def _diff(a):
+    return a[1:] - a[:-1]
+
+
+@loop(np.linspace, None, None, None)
+def _linspace(start, stop, num=50):
+    out, step = zeros_for(num, start, stop, 0.0), (stop - start) / max(num - 1, 1)
+    for i in range(num):
+        out[i] = start + i * step
+    if num > 1:
+        out[num - 1] = stop
+    return out
+
+
+# ---- elements moved -----------------------------------------------------------------------------
+@loop(np.append, 1, 1)
+def _appended_array(arr, values):
+    out = zeros_for(arr.size + values.size, arr, values)
+    for i in range(arr.size):
+        out[i] = arr[i]
+    for i in range(values.size):
+        out[arr.size + i] = values[i]
+    return out
+
+
+@loop(np.append, 1, None)
+def _appended_number(arr, values):
+    return np.append(arr, np.full(1, values))
+
+
+@loop(np.roll, 1, None)
+def _roll(a, shift):
+    out = np.empty_like(a)
+    for i in range(a.size):
+        out[(i + shift) % a.size] = a[i]
+    return out
+
+
+@loop(np.repeat, 1, None, forward=False)
+def _repeat(a, repeats):
+    if repeats < 0:
+        raise ValueError("negative dimensions are not allowed")
+    out = zeros_for(a.size * repeats, a)
+    for i in range(out.size):
+        out[i] = a[i // repeats]
+    return out
+
+
+@loop(np.delete, 1, None, forward=False)
+def _delete(arr, obj):
+    if not -arr.size <= obj < arr.size:
+        raise IndexError("obj must be less than the len(arr)")
+    k = obj % arr.size
+    return np.concatenate((arr[:k], arr[k + 1:]))
+
+
+@loop(np.take, ..., 1, forward=False)
+def _take(a, indices):
+    flat = a.ravel()
+    for k in indices:
+        if not -flat.size <= k < flat.size:
+            raise IndexError("Index out of bounds")
+    return flat[indices]
+
+
+@loop(np.tril, 2, None, forward=False)
+def _tril(m, k=0):
+    out = zeros_for((m.shape[0], m.shape[1]), m)
+    for i in range(m.shape[0]):
+        for j in range(max(0, min(m.shape[1], i + k + 1))):
+            out[i, j] = m[i, j]
+    return out
+
+
+@loop(np.triu, 2, None, forward=False)
+def _triu(m, k=0):
+    out = zeros_for((m.shape[0], m.shape[1]), m)
+    for i in range(m.shape[0]):
+        for j in range(max(0, i + k), m.shape[1]):
+            out[i, j] = m[i, j]
+    return out
+
+
+@loop(np.diag, 1, forward=False)
+def _diagonal_matrix(v):
+    out = zeros_for((v.size, v.size), v)
+    for i in range(v.size):
+        out[i, i] = v[i]
+    return out
+
+
+@loop(np.diag, 2, forward=False)
+def _diagonal(v):
+    out = zeros_for(min(v.shape[0], v.shape[1]), v)
+    for i in range(out.size):
+        out[i] = v[i, i]
+    return out
+
+
+# ---- tables -------------------------------------------------------------------------------------
+@register_jitable
+def place(xp, x, right):
+    """How many points of a sorted table are below a number, or not above it."""
+    low, high = 0, len(xp)
+    while low < high:
+        middle = (low + high) // 2
+        if x < xp[middle] or not right and x == xp[middle]:
+            high = middle
+        else:
+            low = middle + 1
+    return low
+
+
+@register_jitable
+def interval(x, xp):
+    """The interval of a table in which a number lies, as its first point; -1 and n - 1 outside."""
+    return place(xp, x, True) - 1 if x != xp[-1] else len(xp) - 2 if len(xp) > 1 else -1
+
+
+@overload(np.searchsorted, target="cpu")
+def _searchsorted(a, v, side="left"):
+    if common_dual(element(a), v) is not None and isinstance(a, types.Array):
+        return lambda a, v, side="left": place(a, v, side == "right")
+
+
+@register_jitable
+def between(x, xp, fp):
+    """The value of a table at a number."""
+    k = interval(x, xp)
+    if 0 <= k < len(xp) - 1:
+        y = fp[k] + (fp[k + 1] - fp[k]) / (xp[k + 1] - xp[k]) * (x - xp[k])
+    else:
+        y = fp[max(k, 0)] if x == x else x
+    return y
+
+
+loop(between, None, 1, 1, forward=False)(between)
+
+
+@register_jitable
+def _check_table(xp, fp):
+    if len(xp) != len(fp) or len(xp) == 0:
+        raise ValueError("a table of np.interp has as many values as points, and at least one")
+
+
+loop(_check_table, 1, 1, forward=False)(_check_table)
+
+
+@loop(np.interp, None, 1, 1)
+def _at_a_number(x, xp, fp):
+    _check_table(xp, fp)
+    return between(x, xp, fp)
+
+
+@loop(np.interp, 1, 1, 1)
+def _at_numbers(x, xp, fp):
+    _check_table(xp, fp)
+    out = zeros_for(x.size, x, xp, fp, 0.0)
+    for i in range(x.size):
+        out[i] = between(x[i], xp, fp)
+    return out
+
+
+@loop(np.interp, ..., 1, 1)
+def _at_places(x, xp, fp):
+    return np.interp(x.ravel(), xp, fp).reshape(x.shape)
