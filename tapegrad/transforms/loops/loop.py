@@ -109,7 +109,8 @@ class Path:
             turns = Turns(*self._places(), self.sums)
             with faults_are_reasons():
                 return TapeKernel(self.tape, False, Options(turns=turns))
-        executable = Replay(self.tape, False)
+        # Only values: the way back is the path of the adjoints.
+        executable = Replay(replace(self.tape, forward_only=True), False)
         if not executable.pointer:
             raise NotLowered(executable.why)
         return executable
