@@ -39,8 +39,7 @@ def check(function, *arrays, reference=None, node=False, rtol=None, forward_rtol
     list of ndarray
         The gradients.
     """
-    # Replays of every row and every function are in tests/replay, kernels in tests/kernel, second derivatives in
-    # tests/higher, what Numba compiles in tests/nopython.
+    # Replays, kernels and second derivatives of every row are modes of their own (`tests.matrix`); what Numba compiles is in tests/nopython.
     options.setdefault("modes", [name for name in CHECKS if name not in ("replay", "kernel", "second", "numba", "compose")])
     report = tg.check(function, *arrays, reference=reference, rtol=max(rtol or 0.0, forward_rtol or 0.0) or None, **options)
     assert any(r.requires_grad for r in report.results)
