@@ -242,8 +242,8 @@ def test_one_stack_and_one_reshape():
     assert text.count("stack") == 1 and text.count("reshape") == 1
 
 
-@pytest.mark.parametrize("operator", ["add", "sub", "mul", "truediv", "pow", "mod", "floordiv", "matmul", "lt", "ge", "eq", "ne", "and", "or", "xor"])
-@pytest.mark.parametrize("reflected", [False, True])
+@every("operator", ["add", "sub", "mul", "truediv", "pow", "mod", "floordiv", "matmul", "lt", "ge", "eq", "ne", "and", "or", "xor"])
+@every("reflected", [False, True])
 def test_operators_beside_a_tensor(operator, reflected):
     function = getattr(operators, operator + "_" if operator in ("and", "or") else operator)
     x, u = leaf(P), leaf(np.array([0.4, 1.1, 0.9]))
