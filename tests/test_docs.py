@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tapegrad.__main__ import _parser
+from tests.every import every
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted((ROOT / "docs").glob("*.md"))
@@ -47,7 +48,7 @@ def test_blocks_run_and_print_what_is_shown(page):
     assert not output, "".join(output)
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@every("page", PAGES)
 def test_every_block_is_python_that_is_run_and_shows_something(page):
     text = page.read_text(encoding="utf-8")
     assert set(re.findall(r"^```(.*)$", text, re.MULTILINE)) <= {"python", ""}, "a block in another language would not be run"
@@ -68,7 +69,7 @@ def headings(page):
 TEXTS = [*PAGES, ROOT / "README.md", ROOT / "CONTRIBUTING.md"]
 
 
-@pytest.mark.parametrize("page", TEXTS, ids=lambda page: page.name)
+@every("page", TEXTS)
 def test_links_lead_somewhere(page):
     for target, anchor in re.findall(r"\]\(([^)#:]*)(?:#([^)]*))?\)", page.read_text(encoding="utf-8")):
         other = page.parent / target if target else page
@@ -76,7 +77,7 @@ def test_links_lead_somewhere(page):
         assert not anchor or anchor in headings(other), f"{page.name} links to {target}#{anchor}"
 
 
-@pytest.mark.parametrize("page", TEXTS, ids=lambda page: page.name)
+@every("page", TEXTS)
 def test_commands_exist(page):
     text = page.read_text(encoding="utf-8")
     commands = next(a.choices for a in _parser()._actions if isinstance(a.choices, dict))

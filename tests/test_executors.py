@@ -2,13 +2,11 @@
 
 import ast
 import re
-from pathlib import Path
 
-import tapegrad as tg
 from tapegrad.rules import ROWS
 from tests import derivatives
+from tests.sources import PACKAGE, tree_of
 
-PACKAGE = Path(tg.__file__).parent
 #: What a row says of its derivative, and the three methods that ask it.
 RULES = {"partials", "vjp", "jvp", "forward", "contributions", "tangent", "computed"}
 #: How a row is called where it is asked.
@@ -36,7 +34,7 @@ def readers():
             for child in ast.iter_child_nodes(node):
                 visit(child, name)
 
-        visit(ast.parse(path.read_text()), "")
+        visit(tree_of(path), "")
     return found
 
 

@@ -3,23 +3,18 @@
 import ast
 import importlib
 import re
-from pathlib import Path
 
 import pytest
 
-import tapegrad
+from tests.every import every
+from tests.sources import PACKAGE, tree_of
 
-PACKAGE = Path(tapegrad.__file__).parent
 FILES = sorted(PACKAGE.rglob("*.py"))
 #: Lines of the longest file of the package.
 LONGEST = 600
 
 
-def tree_of(path):
-    return ast.parse(path.read_text(encoding="utf-8"))
-
-
-@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(PACKAGE)))
+@every("path", FILES)
 def test_a_module_says_what_it_is_for(path):
     assert len(ast.get_docstring(tree_of(path)) or "") > 20
 
@@ -124,7 +119,7 @@ def test_no_private_module_of_another_library_is_imported_or_reached():
     found = [
         f"{path.relative_to(PACKAGE)}:{node.lineno}"
         for path in FILES
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
-        if isinstance(node, ast.Attribute) and reached.fullmatch(ast.unparse(node))
+        for node in ast.walk(tree_of(path))
+        if isinstance(node, ast.Attribute) and node.attr.startswith("_") and reached.fullmatch(ast.unparse(node))
     ]
     assert not found

@@ -9,16 +9,14 @@ import json
 import re
 from collections import defaultdict
 from functools import cache
-from pathlib import Path
 
 import pytest
 
-import tapegrad
 from tapegrad.common.registry import OWNERS, Registry, attach, registry
 from tapegrad.common.uninterrupted import imported
+from tests.every import every
+from tests.sources import PACKAGE, tree_of
 from tests.test_import import fresh
-
-PACKAGE = Path(tapegrad.__file__).parent
 
 #: The folders, from what everybody uses to what one does with it; a folder may import only those before it.
 FOLDERS = (
@@ -52,7 +50,7 @@ def nearest(name):
 def imports_of(module, source=None, is_package=None):
     """Each import of the package's own modules in a file: (module imported, line, whether it is inside a function)."""
     path = MODULES.get(module)
-    tree = ast.parse(path.read_text(encoding="utf-8") if source is None else source)
+    tree = tree_of(path) if source is None else ast.parse(source)
     is_package = path.name == "__init__.py" if is_package is None else is_package
     package = module if is_package else module.rpartition(".")[0]
 
@@ -118,9 +116,9 @@ def test_every_folder_has_its_place():
     assert {path.name for path in PACKAGE.iterdir() if path.is_dir() and path.name != "__pycache__"} == set(FOLDERS)
 
 
-@pytest.mark.parametrize("folder", FOLDERS)
+@every("folder", FOLDERS)
 def test_a_folder_imports_what_its_charter_says(folder):
-    text = ast.get_docstring(ast.parse((PACKAGE / folder / "__init__.py").read_text(encoding="utf-8")))
+    text = ast.get_docstring(tree_of(PACKAGE / folder / "__init__.py"))
     charter, said = text.split("\n\n")[:2]
     assert charter.endswith((".", "`")) and len(charter) > 40, "the first paragraph says what the folder is for"
     said = re.fullmatch(r"Imports: (.+)\.", said.strip()).group(1)
@@ -187,7 +185,7 @@ def test_an_import_inside_a_function_is_there_because_its_module_is_not_loaded_w
 def test_modules_are_imported_by_a_computed_name_in_one_place_which_refuses_our_own():
     files = {
         module for module, path in MODULES.items()
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        for node in ast.walk(tree_of(path))
         if isinstance(node, ast.Call) and called(node) in ("import_module", "__import__")
     }  # fmt: skip
     assert files == {"tapegrad.common.uninterrupted"}
@@ -199,7 +197,7 @@ def test_the_root_has_the_command_line_and_public_names():
     files = sorted(path.name for path in PACKAGE.iterdir() if path.is_file() and path.name != "__init__.py")
     assert len(files) <= 8
     for name in set(files) - {"__main__.py", "py.typed"}:
-        statements = ast.parse((PACKAGE / name).read_text(encoding="utf-8")).body
+        statements = tree_of(PACKAGE / name).body
         assert len(statements) == 2 and isinstance(statements[1], ast.ImportFrom), f"{name} is a docstring and one import"
 
 
@@ -207,7 +205,7 @@ def test_the_registry_is_small_and_each_name_is_set_once_by_its_owner():
     assert len(OWNERS) <= 11
     setters = defaultdict(list)
     for module, path in MODULES.items():
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        for node in ast.walk(tree_of(path)):
             for target in node.targets if isinstance(node, ast.Assign) else ():
                 if isinstance(target, ast.Attribute) and isinstance(target.value, ast.Name) and target.value.id in ("registry", "_registry"):
                     setters[target.attr].append(module)

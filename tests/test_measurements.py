@@ -10,6 +10,7 @@ from benchmarks import in_docs, report
 from benchmarks.plain_and_jit import NOTICED, UNNOTICED
 from benchmarks.registry import MODULES
 from benchmarks.timing import Time
+from tests.every import every
 
 ROOT = Path(__file__).parents[1]
 RESULTS = report.read(in_docs.RESULTS.read_text(encoding="utf-8"))
@@ -44,7 +45,7 @@ def named(page):
     return page.name
 
 
-@pytest.mark.parametrize("page", PAGES, ids=named)
+@every("page", PAGES)
 def test_pages_have_the_numbers_of_the_results(page):
     text = page.read_text(encoding="utf-8")
     assert in_docs.replaced(text, RESULTS) == text, "run python -m benchmarks.in_docs"
@@ -58,7 +59,7 @@ def looks_measured(text, allowed=()):
     return [text[max(m.start() - 40, 0) : m.end() + 20] for m in MEASURED.finditer(text)]
 
 
-@pytest.mark.parametrize("page", PAGES, ids=named)
+@every("page", PAGES)
 def test_no_number_looks_measured_and_is_not_marked(page):
     assert looks_measured(page.read_text(encoding="utf-8"), NOT_MEASURED.get(page.name, ())) == []
 
@@ -76,7 +77,7 @@ def test_such_numbers_are_found(claim):
     assert not looks_measured(unseen)
 
 
-@pytest.mark.parametrize("page", PAGES, ids=named)
+@every("page", PAGES)
 def test_marks_stand_within_lines_and_beside_their_command(page):
     text = page.read_text(encoding="utf-8")
     # A comment that begins a line ends the paragraph before it.

@@ -8,6 +8,7 @@ import pytest
 import tapegrad as tg
 import tapegrad.numpy
 from tapegrad.common.errors import ModifiedInPlaceError
+from tests.every import every
 
 
 def _leaf_of(base):
@@ -63,8 +64,8 @@ def _gradient(f, value):
     return tg.grad(f)(np.array(value))
 
 
-@pytest.mark.parametrize("use", USES)
-@pytest.mark.parametrize("door", DOORS)
+@every("use", USES)
+@every("door", DOORS)
 def test_leaf_written_to_behind_the_library(door, use):
     x, array = DOORS[door]()
     expected = _gradient(USES[use], x.detach().numpy().copy())
@@ -103,12 +104,12 @@ def test_memory_of_results(hand_out):
     np.testing.assert_array_equal(x.grad.numpy(), [8.0, 16.0, 24.0])
 
 
-@pytest.mark.parametrize("write", [
+@every("write", [
     lambda x: x.mul_(10.0), lambda x: x[1:].mul_(10.0), lambda x: x.T.mul_(10.0), lambda x: x.reshape(-1).zero_(),
     lambda x: np.squeeze(x).zero_(), lambda x: x.detach().zero_(), lambda x: x.detach().detach().zero_(), lambda x: x.data.data[1:].zero_(),
     lambda x: x.ravel().fill_(7.0), lambda x: x.detach().T.add_(5.0), lambda x: x.reshape(-1).numpy().fill(0.0),
 ])  # fmt: skip
-@pytest.mark.parametrize("use", USES)
+@every("use", USES)
 def test_leaf_written_to_under_no_grad(use, write):
     x = tg.tensor([1.0, 2.0, 3.0], requires_grad=True)
     y = USES[use](x)
@@ -225,9 +226,9 @@ def _linearize_of_tensor(f, at):
 WAYS = [_vjp, _vjp_tracked, _linearize, _linearize_tracked, _vjp_of_tensor, _linearize_of_tensor]
 
 
-@pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("size", [3, 3000])
-@pytest.mark.parametrize("what", ["array", "Fortran", "tensor", "leaf", "matrix"])
+@every("way", WAYS)
+@every("size", [3, 3000])
+@every("what", ["array", "Fortran", "tensor", "leaf", "matrix"])
 def test_captured_array_changed_before_the_pullback(way, what, size):
     n = size // 3
     W = np.ones((n, 3))

@@ -6,11 +6,10 @@ import pkgutil
 import re
 import types
 
-import pytest
-
 import tapegrad as tg
 from tapegrad.array import functions
 from tapegrad.tools.commands import reference
+from tests.every import every
 
 
 def test_all_is_sorted_and_everything_in_it_exists():
@@ -53,7 +52,7 @@ def parameters(thing):
         return []
 
 
-@pytest.mark.parametrize("name, thing", documented(), ids=lambda x: x if isinstance(x, str) else "")
+@every("name, thing", documented())
 def test_a_docstring_is_complete(name, thing):
     text = inspect.getdoc(thing)
     assert text and text.split("\n")[0].strip(), "no summary"

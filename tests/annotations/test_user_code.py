@@ -20,6 +20,7 @@ from tapegrad.array.differentiable import Differentiable
 from tapegrad.nn.names import MADE, Method
 from tapegrad.tools.commands import reference
 from tests.annotations import held, user_code
+from tests.every import every
 
 ROOT = Path(__file__).parents[2]
 
@@ -51,7 +52,7 @@ def public_functions():
                 yield f"{title}.{name}", thing
 
 
-@pytest.mark.parametrize("name, function", list(public_functions()), ids=lambda x: x if isinstance(x, str) else "")
+@every("name, function", list(public_functions()))
 def test_a_public_function_is_annotated(name, function):
     signature = inspect.signature(function)
     given = [p for p in signature.parameters.values() if p.name not in ("self", "cls")]
@@ -88,7 +89,7 @@ def test_type_checkers_are_told_of_every_method_of_tensors():
     assert not apart, f"typed_methods.py tells type checkers otherwise: {apart}"
 
 
-@pytest.mark.parametrize("name", sorted(set(told()) & set(put_on_traced())))
+@every("name", sorted(set(told()) & set(put_on_traced())))
 def test_a_method_has_the_parameters_that_type_checkers_are_told(name):
     method, found = told()[name], put_on_traced()[name]
     if isinstance(method, property) or isinstance(found, Method):

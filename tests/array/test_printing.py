@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from tapegrad.common.printing import format_number, format_tensor
+from tests.every import every
 
 # What ``repr(torch.tensor(value))`` gives with float64 as the default dtype
 # (and dtypes spelled without ``torch.``): name, value, keywords, text.
@@ -144,9 +145,7 @@ tensor([[[1., 1., 1.,  ..., 1., 1., 1.],
 ]
 
 
-@pytest.mark.parametrize(
-    "value, keywords, text", [case[1:] for case in CASES], ids=[case[0] for case in CASES]
-)
+@every("value, keywords, text", [case[1:] for case in CASES])
 def test_prints_as_pytorch_does(value, keywords, text):
     assert format_tensor(value, **keywords) == text
 
@@ -193,7 +192,7 @@ def random_array(rng):
     return np.asarray(array)
 
 
-@pytest.mark.parametrize("seed", range(300))
+@every("seed", range(300))
 def test_random_arrays_beside_pytorch(seed):
     torch = pytest.importorskip("torch")
     array = random_array(np.random.default_rng(seed))

@@ -8,6 +8,7 @@ import pytest
 
 import tapegrad as tg
 from tapegrad.common.errors import LeaveTapeError
+from tests.every import every
 from tests.rules.checker import check, leaf, plain
 
 A = np.array([[0.5, 2.0, -1.0], [1.5, 0.25, 3.0]])
@@ -20,8 +21,8 @@ OPERATORS = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("symbol", OPERATORS)
-@pytest.mark.parametrize("number", SCALARS, ids=[f"{type(s).__name__}-{s}" for s in SCALARS])
+@every("symbol", OPERATORS)
+@every("number", SCALARS)
 def test_numbers_on_both_sides(symbol, number):
     f = OPERATORS[symbol]
     c = float(number)
@@ -93,7 +94,7 @@ FUNCTIONS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("number", range(len(FUNCTIONS)))
+@every("number", range(len(FUNCTIONS)))
 def test_numpy_functions(number):
     check(FUNCTIONS[number], A)
 

@@ -5,6 +5,7 @@ import pytest
 
 import tapegrad as tg
 from tapegrad import automata
+from tests.every import every
 
 CASES = 100
 
@@ -54,8 +55,8 @@ def dense(scores, target, transitions, start, stay):
     return everything - place[-1]
 
 
-@pytest.mark.parametrize("seed", range(25))
-@pytest.mark.parametrize("stay", [True, False])
+@every("seed", range(25))
+@every("stay", [True, False])
 def test_asg_and_crf_are_dense_recursions(seed, stay):
     rng = np.random.default_rng(seed)
     times, labels = int(rng.integers(1, 7)), int(rng.integers(1, 5))

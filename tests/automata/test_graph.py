@@ -9,6 +9,7 @@ import tapegrad as tg
 from tapegrad import automata
 from tapegrad.errors import GraphError, ShapeError
 from tests.automata.random_graphs import random_graph
+from tests.every import every
 from tests.test_import import fresh
 
 
@@ -178,7 +179,7 @@ def test_equal_and_isomorphic():
     assert not automata.equal(g, more) and not automata.isomorphic(g, more)
 
 
-@pytest.mark.parametrize("seed", range(40))
+@every("seed", range(40))
 def test_renumbered_graphs_are_isomorphic_and_changed_ones_are_not(seed):
     rng = np.random.default_rng(seed)
     g = random_graph(rng)

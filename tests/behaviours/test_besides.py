@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import tapegrad as tg
+from tests.every import every
 
 UNARY = {
     "negate": np.negative, "exp": np.exp, "log": np.log, "sqrt": np.sqrt, "sin": np.sin,
@@ -27,8 +28,8 @@ def check(result, expected):
     result.backward(grad_seed)
 
 
-@pytest.mark.parametrize("name", UNARY)
-@pytest.mark.parametrize("form", ["function", "method"])
+@every("name", UNARY)
+@every("form", ["function", "method"])
 def test_besides_unary_functions_and_methods(name, form):
     x = tg.tensor(A, requires_grad=True)
     arguments = ARGUMENTS.get(name, ())

@@ -9,6 +9,7 @@ from scipy import special
 import tapegrad as tg
 from tapegrad.codegen.library import compiled_function
 from tapegrad.codegen.matrices import CORES, MatrixLoop
+from tests.every import every
 
 LOOP = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 4)
 NUMPY = {
@@ -57,9 +58,9 @@ def operands(name, n, char):
     return [x.astype(char), *([rng.normal(size=(4, n, 2)).astype(char)] if name in ("solve", "matmul") else [])]
 
 
-@pytest.mark.parametrize("char", "df")
-@pytest.mark.parametrize("n", [1, 2, 3, 9, 30])
-@pytest.mark.parametrize("name", NUMPY)
+@every("char", "df")
+@every("n", [1, 2, 3, 9, 30])
+@every("name", NUMPY)
 def test_a_loop_gives_what_numpy_gives(name, n, char):
     first, *others = operands(name, n, char)
     layouts = [first, np.asfortranarray(first)] + ([np.swapaxes(first, 1, 2)] if first.shape[1] == first.shape[2] else [])

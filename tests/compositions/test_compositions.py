@@ -3,6 +3,7 @@
     python -m tests.compositions 0 100000 --processes 2        more of them
 """
 
+import datetime
 from pathlib import Path
 
 import pytest
@@ -15,16 +16,29 @@ FAILED = sorted(Path(__file__).with_name("failed").glob("*.txt"))
 SEEDS, EACH = range(200), 20
 
 
-@pytest.mark.parametrize("first", SEEDS[::EACH])
-def test_programs_at_random(first):
+def wrong_of(seeds):
+    """What is wrong, by seed; that most programs compare something is asserted."""
     wrong, compared = {}, 0
-    for seed in range(first, first + EACH):
+    for seed in seeds:
         found = outcome(program_of(seed))
         compared += found["compared"]
         if found["wrong"]:
             wrong[seed] = found["wrong"][0]
+    assert compared > len(seeds)
+    return wrong
+
+
+@pytest.mark.parametrize("first", range(0, len(SEEDS), EACH))
+def test_programs_at_random(first):
+    wrong = wrong_of(SEEDS[first : first + EACH])
     assert not wrong, f"python -m tests.compositions --shrink SEED: {wrong}"
-    assert compared > EACH
+
+
+@pytest.mark.long
+def test_other_programs_every_day():
+    first = 1000 * datetime.date.today().toordinal()
+    wrong = wrong_of(range(first, first + 500))
+    assert not wrong, f"python -m tests.compositions --shrink SEED: {wrong}"
 
 
 def test_programs_that_failed_once():

@@ -8,6 +8,7 @@ import pytest
 
 import tapegrad as tg
 from tapegrad.tape.store import Store, thread_state
+from tests.every import every
 from tests.rules.checker import leaf
 
 
@@ -104,8 +105,8 @@ def referred(t):
     return sys.getrefcount(token)
 
 
-@pytest.mark.parametrize("name", LOSSES)
-@pytest.mark.parametrize("wrapped", [lambda t: t, lambda t: t + 0.0, np.sin, lambda t: np.maximum(t, t), lambda t: np.power(t, 1.0), lambda t: -t])
+@every("name", LOSSES)
+@every("wrapped", [lambda t: t, lambda t: t + 0.0, np.sin, lambda t: np.maximum(t, t), lambda t: np.power(t, 1.0), lambda t: -t])
 def test_a_token_is_its_tensors_own(name, wrapped):
     """Whatever is kept of a result besides the tensor, its value or what rules saved, is not the token."""
     x, v = leaf(2.0), leaf([1.0, 2.0, 3.0])

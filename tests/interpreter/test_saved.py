@@ -15,6 +15,7 @@ from tapegrad.common.errors import ModifiedInPlaceError
 from tapegrad.interpreter import native
 from tapegrad.interpreter.plan import Signature
 from tapegrad.tape.layout import ARRAY_LEAF, ARRAY_RECORD, FIRST_ARRAY
+from tests.every import every
 
 
 def leaf(values):
@@ -34,8 +35,8 @@ LAYOUTS = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("of", LAYOUTS.values(), ids=LAYOUTS)
-@pytest.mark.parametrize("writable", [True, False])
+@every("of", LAYOUTS.values())
+@every("writable", [True, False])
 def test_the_address_of_an_array(of, writable):
     array = of()
     if not writable:

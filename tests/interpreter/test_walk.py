@@ -17,6 +17,7 @@ from tapegrad.rules import ROWS
 from tapegrad.tape.store import Store, thread_state
 from tapegrad.tape.watch import owner_of
 from tests.counting import calls
+from tests.every import every
 from tests.rules.checker import leaf
 
 linux = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the resident size is read from /proc")
@@ -138,7 +139,7 @@ def test_python_calls_of_a_sweep_over_100_000_scalar_instructions(beside):
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("name", ARRAYS)
+@every("name", ARRAYS)
 def test_python_calls_of_a_sweep_over_array_instructions(name):
     v, m = leaf([0.1, 0.2, 0.3, 0.4]), leaf(np.arange(16.0).reshape(4, 4) / 100)
     few, many = counted(ARRAYS[name], (v, m), 400, 6_000)

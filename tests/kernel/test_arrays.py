@@ -15,8 +15,7 @@ from tapegrad.rules import BY_NAME
 from tapegrad.transforms.replay.function import Replayed
 from tests.kernel.interpret import FINE, interpret
 from tests.kernel.straight import straight
-from tests.rules.examples_of_rows import numbered
-from tests.transforms.replay.rows import result_of
+from tests.transforms.replay.rows import moved, unweighted
 
 
 def tape_of(function, args):
@@ -48,23 +47,12 @@ def agree(function, args, *points, rtol=1e-12):
     return program
 
 
-@pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("example", numbered(few=3))
-def test_row(example):
-    operands = [o if isinstance(o, float) else np.asarray(o) for o in example.operands]
-    slots = example.row.slots(len(operands))
-    if any(np.asarray(operands[k]).dtype.kind != "f" for k in slots):
+def loops_against_replay(example):
+    function, args = unweighted(example)
+    if function is None:
         return
-
-    def function(*args):
-        given = iter(args)
-        return result_of(example, [next(given) if k in slots else o for k, o in enumerate(operands)])
-
-    args = [operands[k] for k in slots]
-    rng = np.random.default_rng(1)
-    moved = [np.asarray(a + 0.01 * rng.standard_normal(np.shape(a))).astype(np.asarray(a).dtype) for a in args]
     single = any(np.asarray(a).dtype.char == "f" for a in args)
-    agree(function, args, moved, rtol=1e-5 if single else 1e-12)
+    agree(function, args, moved(args), rtol=1e-5 if single else 1e-12)
 
 
 # ---- programs --------------------------------------------------------------------------------

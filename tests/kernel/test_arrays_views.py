@@ -9,6 +9,7 @@ from tapegrad.kernel.arrays_planner import LoopPlanner
 from tapegrad.kernel.arrays_views import ArrayRef, added, moved, whole, without_table
 from tapegrad.rules import BY_NAME
 from tapegrad.tape.meta import c_strides, meta_of
+from tests.every import every
 
 
 def elements(ref, counters=()):
@@ -51,8 +52,8 @@ def slices_of(x, key):
     return {"shape": flat.shape, "strides": tuple(s // flat.itemsize for s in flat.strides), "offset": ir.Index(int(flat.reshape(-1)[0]))}
 
 
-@pytest.mark.parametrize("x", [POSITIONS, POSITIONS[::2, 1:], POSITIONS[:, ::-1], POSITIONS.transpose(2, 0, 1), POSITIONS[1:3, :4, ::2]])
-@pytest.mark.parametrize("key", [np.s_[1], np.s_[:, 2], np.s_[::-1, 1:3], np.s_[..., ::2], np.s_[None, :, 1, None], np.s_[0, 1, 2], np.s_[-1:, :, -2]])
+@every("x", [POSITIONS, POSITIONS[::2, 1:], POSITIONS[:, ::-1], POSITIONS.transpose(2, 0, 1), POSITIONS[1:3, :4, ::2]])
+@every("key", [np.s_[1], np.s_[:, 2], np.s_[::-1, 1:3], np.s_[..., ::2], np.s_[None, :, 1, None], np.s_[0, 1, 2], np.s_[-1:, :, -2]])
 def test_windows_of_views(x, key):
     attrs = slices_of(x, key)
     found = view(BY_NAME["getitem"], ref_of(x), attrs)

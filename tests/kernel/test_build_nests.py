@@ -3,11 +3,12 @@
 import numpy as np
 import pytest
 
+from tests.every import every
 from tests.kernel.lowered import agree, agree_with_adjoint
 from tests.kernel.nests import ArrayNest, Nest, program
 
 
-@pytest.mark.parametrize("seed", range(40))
+@every("seed", range(40))
 def test_a_random_nest(seed):
     function, text = program(seed)
     rng = np.random.default_rng(seed)

@@ -13,6 +13,7 @@ from tapegrad.kernel.emit import Options
 from tapegrad.kernel.kernel import Kernel
 from tapegrad.kernel.passes import contracting, run_passes
 from tapegrad.rules import lang as L
+from tests.every import every
 from tests.kernel.compare import call, waste
 from tests.kernel.interpret import interpret
 from tests.kernel.passes.generated import Generated, Rows, Windows
@@ -154,7 +155,7 @@ KEPT = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("made", SPREAD + KEPT)
+@every("made", SPREAD + KEPT)
 def test_which_loops_are_spread(small, threads, made):
     assert agrees(made, [np.linspace(0.5, 1.5, 2 * N)]) == (made in SPREAD)
 

@@ -8,7 +8,6 @@ from tapegrad.kernel.adjoint import adjoint
 from tapegrad.kernel.tangents import tangents
 from tests.kernel.adjoint_programs import PROGRAMS, rosenbrock
 from tests.kernel.agreement import close_in_ulps, replayed, tape_of
-from tests.rules.examples_of_rows import numbered
 from tests.transforms.replay.rows import weighted
 
 
@@ -39,9 +38,7 @@ def test_tangents_of_programs(name, lanes):
     np.testing.assert_allclose(found, by_dual_numbers(function, args, seeds), rtol=1e-11, atol=1e-12)
 
 
-@pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("example", numbered(few=3))
-def test_row(example):
+def tangents_against_adjoint(example):
     function, args = weighted(example)
     if function is None:
         return

@@ -11,6 +11,7 @@ import tapegrad as tg
 import tapegrad.numpy as np
 from tapegrad.common.errors import LeaveTapeError, UnsupportedFunctionError
 from tapegrad.numpy_api.refused import REFUSED, WITHOUT_DERIVATIVE
+from tests.every import every
 from tests.numpy_api.test_every_public_function import PUBLIC, WRITING, V, calls_of, parts, replaced, run
 from tests.rules.checker import leaf, plain
 
@@ -87,7 +88,7 @@ HERE = sorted(name for name in PUBLIC if name.startswith(("numpy.linalg", "numpy
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("name", [n for n in HERE if n not in ("numpy.empty_like", "numpy.save", "numpy.savetxt", "numpy.savez", "numpy.savez_compressed")])
+@every("name", [n for n in HERE if n not in ("numpy.empty_like", "numpy.save", "numpy.savetxt", "numpy.savez", "numpy.savez_compressed")])
 def test_plain_data_gives_what_numpy_gives(name, monkeypatch):
     for args in calls_of(name, PUBLIC[name]):
         copies = [pickle.loads(pickle.dumps(args)) for _ in range(2)] if name not in ("numpy.apply_along_axis", "numpy.apply_over_axes", "numpy.piecewise") else [args, args]
@@ -113,7 +114,7 @@ ARRAYS = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", ARRAYS)
+@every("name", ARRAYS)
 def test_what_makes_arrays_makes_numpys(name):
     assert same(getattr(np, name)(*ARRAYS[name]), getattr(numpy, name)(*ARRAYS[name]))
 
@@ -167,7 +168,7 @@ NO_LISTS = {"numpy.block", *WRITING, "numpy.astype", "numpy.unstack", "numpy.mat
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("name", sorted(set(HERE) - NO_LISTS - {n for n in WITHOUT_DERIVATIVE if n in HERE}))
+@every("name", sorted(set(HERE) - NO_LISTS - {n for n in WITHOUT_DERIVATIVE if n in HERE}))
 def test_lists_of_tensors_are_arrays(name):
     args = calls_of(name, PUBLIC[name])[0]
     leaves = [leaf(a.copy()) for a in floats(args)]

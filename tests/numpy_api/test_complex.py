@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import tapegrad as tg
+from tests.every import every
 from tests.numpy_api.complex_checks import array, compare, loss_of, real
 
 Z, W, T = array(4), array(4), real(4)
@@ -14,7 +15,7 @@ UNARY = (
 ).split()
 
 
-@pytest.mark.parametrize("name", UNARY)
+@every("name", UNARY)
 def test_functions_of_one_number(name):
     compare(getattr(np, name), Z, kernel=name in ("exp", "sqrt", "tanh", "absolute"))
 
@@ -71,7 +72,7 @@ PROGRAMS = {
 KERNELS = {"real meets a number", "matmul", "prod", "parts", "det", "eigvals", "einsum", "solve"}
 
 
-@pytest.mark.parametrize("name", PROGRAMS)
+@every("name", PROGRAMS)
 def test_functions_of_arrays(name):
     f, *operands = PROGRAMS[name]
     compare(f, *operands, kernel=name in KERNELS)

@@ -1,11 +1,11 @@
 """What HIPS autograd differentiates is differentiated here, or refused with a reason."""
 
 import numpy as np
-import pytest
 
 from tapegrad.numpy_api.dispatch import DIRECT, FUNCTIONS, VALUES, name_of
 from tapegrad.numpy_api.refused import REFUSED
 from tapegrad.rules import BY_FUNCTION
+from tests.every import every
 
 #: Functions of autograd.numpy 1.9 that have a derivative there, Fourier transforms (complex) left out.
 HIPS = """
@@ -27,7 +27,7 @@ def test_hardly_any_are_gone():
     assert len(GONE) <= 8, GONE
 
 
-@pytest.mark.parametrize("name", sorted(set(HIPS) - GONE))
+@every("name", sorted(set(HIPS) - GONE))
 def test_has_a_rule_or_a_reason(name):
     function = getattr(np.linalg if name.startswith("linalg.") else np, name.rpartition(".")[2])
     known = {*FUNCTIONS, *BY_FUNCTION, *DIRECT, *VALUES}

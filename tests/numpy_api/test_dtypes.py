@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import tapegrad as tg
+from tests.every import every
 from tests.rules.checker import leaf
 
 X = np.array([0.5, 1.5, 2.5], "f")
@@ -34,8 +35,8 @@ def dtypes(result):
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("number", NUMBERS)
-@pytest.mark.parametrize("name", FUNCTIONS)
+@every("number", NUMBERS)
+@every("name", FUNCTIONS)
 def test_beside_a_number(name, number):
     function, n = FUNCTIONS[name], NUMBERS[number]
     if name in SCALAR_ONLY and np.ndim(n):

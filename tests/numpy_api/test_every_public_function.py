@@ -16,6 +16,7 @@ from tapegrad.array.complex import ComplexTensor
 from tapegrad.common.errors import LeaveTapeError, UnsupportedFunctionError
 from tapegrad.numpy_api.dispatch import name_of
 from tapegrad.numpy_api.refused import REFUSED, WITHOUT_DERIVATIVE
+from tests.every import every
 from tests.rules.checker import leaf, plain
 
 overrides = pytest.importorskip("numpy.testing.overrides")
@@ -183,7 +184,7 @@ def real(results, always=False):
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("name, number", ids())
+@every("name, number", ids())
 def test_function(name, number):
     call = calls_of(name, PUBLIC[name])[number]
     arrays = floats_of(call, [])
@@ -271,7 +272,7 @@ MATH = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", [n for n, f in vars(math).items() if callable(f) and not n.startswith("_")])
+@every("name", [n for n, f in vars(math).items() if callable(f) and not n.startswith("_")])
 def test_math(name):
     function = getattr(math, name)
     args = MATH.get(name, (0.5,))

@@ -13,6 +13,7 @@ from tapegrad.common.errors import UnsupportedFunctionError
 from tapegrad.numpy_api import dispatch
 from tapegrad.numpy_api.dispatch import _OF_ONE, _OF_TWO, ufunc_on_tensors
 from tapegrad.rules import BY_FUNCTION
+from tests.every import every
 
 NUMBERS = [0.0, -0.0, 1.0, -1.0, 0.3, -0.7, 2.0, 2.5, 1e-300, 800.0, -800.0, 1e300, np.inf, -np.inf, np.nan]
 SHORT = {**_OF_ONE, **_OF_TWO}
@@ -39,7 +40,7 @@ def both_ways(ufunc, *operands):
     return answers
 
 
-@pytest.mark.parametrize("ufunc", SHORT, ids=lambda f: f.__name__)
+@every("ufunc", SHORT)
 def test_values_instructions_and_gradients_are_those_of_the_long_way(ufunc):
     for operands in product(NUMBERS, repeat=ufunc.nin):
         (value, row, gradient), (long_value, long_row, long_gradient) = both_ways(ufunc, *operands)
@@ -48,8 +49,8 @@ def test_values_instructions_and_gradients_are_those_of_the_long_way(ufunc):
         np.testing.assert_array_equal(gradient, long_gradient)
 
 
-@pytest.mark.parametrize("ufunc", _OF_TWO, ids=lambda f: f.__name__)
-@pytest.mark.parametrize("constant", [2.0, 3.0, 2, np.float64(0.5), np.array(0.5), np.float32(0.5)], ids=repr)
+@every("ufunc", _OF_TWO)
+@every("constant", [2.0, 3.0, 2, np.float64(0.5), np.array(0.5), np.float32(0.5)])
 def test_constants_beside_a_number(ufunc, constant):
     for operands in ((0.7, lambda: constant), (lambda: constant, 0.7)):
         (value, row, gradient), (long_value, long_row, long_gradient) = both_ways(ufunc, *operands)
@@ -77,7 +78,7 @@ def calls_of(function, call):
     return len(entered)
 
 
-@pytest.mark.parametrize("ufunc", SHORT, ids=lambda f: f.__name__)
+@every("ufunc", SHORT)
 def test_the_short_way_is_taken(ufunc):
     _, numbers = interior(0.7, 0.6)
     operands = numbers[: ufunc.nin] if ufunc is not np.arccosh else [numbers[0] + 1.0]
@@ -86,10 +87,10 @@ def test_the_short_way_is_taken(ufunc):
         assert calls_of(ufunc_on_tensors, lambda: (ufunc(numbers[0], 0.5), ufunc(0.5, numbers[0]), ufunc(np.float64(0.5), numbers[0]))) == 0
 
 
-@pytest.mark.parametrize(
+@every(
     "operation", [lambda x: -x, abs, lambda x: x**3, lambda x: x**-0.5, lambda x: x * np.float64(2.0), lambda x: x - np.float64(2.0), lambda x: x**2.0]
 )
-@pytest.mark.parametrize("number", NUMBERS)
+@every("number", NUMBERS)
 def test_operators(operation, number):
     results = []
     with np.errstate(all="ignore"):

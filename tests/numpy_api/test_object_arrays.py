@@ -12,6 +12,7 @@ import tapegrad.scipy.integrate
 from tapegrad.array import functions
 from tapegrad.errors import DtypeError, LeaveTapeError, StructureError
 from tapegrad.rules import BY_FUNCTION
+from tests.every import every
 
 P = np.array([0.3, -0.7, 1.2])
 V = np.array([0.4, -1.1])
@@ -142,7 +143,7 @@ def of_elements(ufunc, p, array):
     return ufunc(*(array([p[0] + shift, p[1] + shift]), array([p[1] * 2.0, p[0] + 1.0]))[: ufunc.nin]) * (1.0 + p)
 
 
-@pytest.mark.parametrize("ufunc", _ufuncs(), ids=lambda f: f.__name__)
+@every("ufunc", _ufuncs())
 def test_every_ufunc(ufunc):
     array = np.array
     if ufunc.__name__ in NOT_ON_OBJECTS:
@@ -241,8 +242,8 @@ def test_one_stack_and_one_reshape():
     assert text.count("stack") == 1 and text.count("reshape") == 1
 
 
-@pytest.mark.parametrize("operator", ["add", "sub", "mul", "truediv", "pow", "mod", "floordiv", "matmul", "lt", "ge", "eq", "ne", "and", "or", "xor"])
-@pytest.mark.parametrize("reflected", [False, True])
+@every("operator", ["add", "sub", "mul", "truediv", "pow", "mod", "floordiv", "matmul", "lt", "ge", "eq", "ne", "and", "or", "xor"])
+@every("reflected", [False, True])
 def test_operators_beside_a_tensor(operator, reflected):
     function = getattr(operators, operator + "_" if operator in ("and", "or") else operator)
     x, u = leaf(P), leaf(np.array([0.4, 1.1, 0.9]))
@@ -408,7 +409,7 @@ CALLS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("name", sorted(set(functions.__all__) - {"astype"}))
+@every("name", sorted(set(functions.__all__) - {"astype"}))
 def test_functions_of_the_namespace(name):
     x, function, served = leaf(np.array([0.3, 0.6, 0.2])), getattr(tg, name), 0
     objects = np.array([[x[0], 0.5], [x[1], x[2]]])
@@ -530,7 +531,7 @@ def numbers(result):
     return [np.asarray(getattr(r, "_v", r)) for r in (result if isinstance(result, (list, tuple)) else [result])]
 
 
-@pytest.mark.parametrize("name", REFUSED_BY_NUMPY)
+@every("name", REFUSED_BY_NUMPY)
 def test_what_numpy_refuses_works_through_array(name):
     function, x = REFUSED_BY_NUMPY[name], leaf(P)
     objects = np.array([[x[0], 1.0], [1.0, x[1]]])
@@ -551,7 +552,7 @@ BY_NUMPY = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", BY_NUMPY)
+@every("name", BY_NUMPY)
 def test_what_numpy_computes_of_objects(name):
     def f(p, array=np.array):
         return np.sum(BY_NUMPY[name](array([[p[0], p[1], 2.0], [p[2] * p[0], 0.25, p[1]], [1.0, p[2], p[0]]])) ** 2)

@@ -8,12 +8,13 @@ import pytest
 
 import tapegrad as tg
 from tapegrad.numpy_api import own_code
+from tests.every import every
 from tests.rules.checker import leaf, plain
 
 X = np.array([0.3, 1.1, 2.4, 3.0])
 
 
-@pytest.mark.parametrize("name", own_code._NAMES.split())
+@every("name", own_code._NAMES.split())
 def test_numpy_writes_it_in_python(name):
     assert attrgetter(name)(np)._implementation.__code__.co_filename.endswith(".py")
 

@@ -5,6 +5,7 @@ import pytest
 
 import tapegrad as tg
 from tapegrad.common.errors import DtypeError, LeaveTapeError, UnsupportedFunctionError
+from tests.every import every
 from tests.rules.checker import check, generator, leaf, plain
 
 rng = generator(20)
@@ -83,12 +84,12 @@ ONE = {
 CASES = [(name, k) for name, functions in ONE.items() for k in range(len(functions))]
 
 
-@pytest.mark.parametrize("name, k", CASES)
+@every("name, k", CASES)
 def test_against_numpy(name, k):
     check(ONE[name][k], A)
 
 
-@pytest.mark.parametrize("name, k", CASES)
+@every("name, k", CASES)
 def test_layouts_and_float32(name, k):
     big = generator(21).uniform(0.5, 2.0, (6, 4))
     if name not in ("reshape", "ravel"):  # they look at the layout itself

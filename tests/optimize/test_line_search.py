@@ -1,9 +1,9 @@
 """The line search on the test functions of Moré and Thuente, section 5."""
 
 import numpy as np
-import pytest
 
 from tapegrad.optimize import line_search as W
+from tests.every import every
 
 
 def search(phi, slope, first):
@@ -56,11 +56,10 @@ def yanai(beta1, beta2):
     return phi, slope
 
 
-@pytest.mark.parametrize("first", [1e-3, 1e-1, 1.0, 10.0, 1e3])
-@pytest.mark.parametrize(
+@every("first", [1e-3, 1e-1, 1.0, 10.0, 1e3])
+@every(
     "problem",
     [rational(2.0), quintic(0.004), wiggly(0.01, 39), yanai(0.001, 0.001), yanai(0.01, 0.001), yanai(0.001, 0.01)],
-    ids=["1", "2", "3", "4", "5", "6"],
 )
 def test_both_conditions_hold_at_the_end(problem, first):
     phi, slope = problem

@@ -16,11 +16,10 @@ import tempfile
 import types
 from pathlib import Path
 
-from tapegrad.transforms.replay.surroundings import names_of
-
 import tapegrad
 from tapegrad.program import handlers
 from tapegrad.tape.places import running_text
+from tapegrad.transforms.environment import names_of
 
 MODULES = (argparse, concurrent.futures.process, contextlib, copy, json.decoder, shutil, subprocess, tarfile, tempfile)
 FILES = [*[Path(inspect.getsourcefile(m)) for m in MODULES], *sorted(Path(tapegrad.__file__).parent.rglob("*.py"))[::8]]

@@ -11,14 +11,13 @@ import tapegrad as tg
 from tapegrad.array.record import apply
 from tapegrad.interpreter import steps
 from tapegrad.program.values import ValueProgram
-from tapegrad.rules import BY_NAME, ROWS
+from tapegrad.rules import BY_NAME
 from tapegrad.tape.meta import meta_of
 from tapegrad.transforms.replay.function import Replayed
 from tapegrad.transforms.replay.kernels import Options
 from tests.interpreter.test_single import drawn
 from tests.near import near
 from tests.rules.checker import generator
-from tests.rules.examples_of_rows import ELEMENTWISE
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
@@ -41,8 +40,7 @@ def eager(function, point):
     return result._v if isinstance(result, tg.Tensor) else result
 
 
-@pytest.mark.parametrize("name", ELEMENTWISE)
-def test_random_points(name):
+def values_at_random_points(name):
     row, rng = BY_NAME[name], generator(1)
     for dtype in "df":
         for far in (False, True):
@@ -65,8 +63,7 @@ def test_random_points(name):
                     near(value, eager(scalars, point), where=f"{name}{point}")
 
 
-@pytest.mark.parametrize("name", [r.name for r in ROWS if r.elementwise and r.arity < 3 and not r.refused])
-def test_numbers_with_a_meaning(name):
+def values_at_numbers_with_a_meaning(name):
     row = BY_NAME[name]
     points = [(a,) for a in NUMBERS] if row.arity == 1 else [(a, b) for a in NUMBERS for b in NUMBERS]
 

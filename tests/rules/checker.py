@@ -39,8 +39,8 @@ def check(function, *arrays, reference=None, node=False, rtol=None, forward_rtol
     list of ndarray
         The gradients.
     """
-    # Replays of every row and every function are in tests/transforms/replay, kernels in tests/kernel, second derivatives in
-    # tests/autograd/higher, what Numba compiles in tests/nopython, stacks of transformations in tests/rules/test_stacks.py.
+    # Replays, kernels and second derivatives of every row are modes of their own (`tests.matrix`), stacks of transformations are in
+    # tests/rules/test_stacks.py, what Numba compiles in tests/nopython.
     options.setdefault("modes", [name for name in CHECKS if name not in ("replay", "kernel", "second", "numba", "compose")])
     report = tg.check(function, *arrays, reference=reference, rtol=max(rtol or 0.0, forward_rtol or 0.0) or None, **options)
     assert any(r.requires_grad for r in report.results)

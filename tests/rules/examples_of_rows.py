@@ -10,7 +10,6 @@ from functools import cache
 from typing import NamedTuple
 
 import numpy as np
-import pytest
 
 from tapegrad.array import record
 from tapegrad.rules import BY_NAME, ROWS
@@ -293,6 +292,8 @@ def examples_of(name):
     """
     if BY_NAME[name].elementwise:
         return tuple(_elementwise(name))
+    if name == "loop":
+        examples_of("loop_pull")  # of the same loops: what these keep depends on whether a kernel has run them
     more = [_example(*given) for part in (_reductions, _moves, _matrices) for given in part() if given[0] == name]
     known = {}
     for example in _recorded(name) + more:
@@ -301,22 +302,6 @@ def examples_of(name):
         known.setdefault(key, example)
     assert known, f"no case of {name} records that row"
     return tuple(known.values())
-
-
-def all_examples():
-    """Every example of every row."""
-    return [example for row in ROWS for example in examples_of(row.name)]
-
-
-def numbered(few=None):
-    """All examples as parameters of a test; those after the first `few` of each row are marked long."""
-    seen, found = {}, []
-    for k, example in enumerate(all_examples()):
-        name = example.row.name
-        seen[name] = seen.get(name, 0) + 1
-        marks = [pytest.mark.long] if few is not None and seen[name] > few else []
-        found.append(pytest.param(example, id=f"{k}-{name}", marks=marks))
-    return found
 
 
 def free_phases(example):

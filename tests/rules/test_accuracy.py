@@ -11,6 +11,7 @@ import scipy.special as special
 from tapegrad.array.record import apply
 from tapegrad.common.errors import UnsupportedFunctionError
 from tapegrad.rules import ROWS
+from tests.every import every
 from tests.rules.checker import gradient, leaf
 
 #: Row -> (x, derivative).
@@ -132,7 +133,7 @@ def test_every_row_is_here():
     assert not apart, f"give derivatives to many digits, or say in TRIVIAL that there is nothing to lose: {apart}"
 
 
-@pytest.mark.parametrize("name", ONE)
+@every("name", ONE)
 def test_one_operand(name):
     x, expected = map(np.array, zip(*ONE[name]))
     with np.errstate(all="ignore"):

@@ -8,6 +8,7 @@ import scipy.special as special
 
 import tapegrad as tg
 import tapegrad.scipy.special as mirrored
+from tests.every import every
 from tests.rules.checker import check, generator, gradient, leaf, plain
 
 INF, NAN = np.inf, np.nan
@@ -288,7 +289,7 @@ def test_the_page_and_this_table_have_the_same_lines():
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("line", TABLE, ids=" at ".join)
+@every("line", TABLE)
 def test_line_of_the_table(line):
     for function, operands, expected in TABLE[line]:
         for wrap in (lambda v: v, np.atleast_1d):

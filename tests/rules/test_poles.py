@@ -11,6 +11,7 @@ import pytest
 import tapegrad as tg
 from tapegrad.array.record import apply
 from tapegrad.rules import BY_NAME, ROWS
+from tests.every import every
 
 NUMBERS = [0.0, -0.0, 1.0, -1.0, np.inf, -np.inf, np.nan, 5e-324, 1e308, -2.5, 400.0, 710.0, -750.0]
 NAMES = [row.name for row in ROWS if row.elementwise and row.arity < 3 and not row.constants and not row.refused]
@@ -44,7 +45,7 @@ def points(arity):
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("name", NAMES)
+@every("name", NAMES)
 def test_value_is_that_of_numpy(name):
     row = BY_NAME[name]
     by_door = doors(lambda *operands: apply(row, operands), row.arity)

@@ -5,6 +5,7 @@ import pytest
 import scipy.special as special
 
 import tapegrad as tg
+from tapegrad.array import record
 from tapegrad.array.record import apply
 from tapegrad.rules import BY_NAME, ROWS
 from tests.rules.checker import check, generator, gradient, leaf, plain, wrap
@@ -65,8 +66,7 @@ def test_every_elementwise_row_has_a_domain():
 # ---- element-wise rows --------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", [name for name in ELEMENTWISE if name != "polygamma"])
-def test_elementwise_scalars(name):
+def elementwise_scalars(name):
     row, rng = BY_NAME[name], generator(1)
     for _ in range(4):
         drawn_values = [drawn(rng, d, (), name) for d in DOMAINS[name]]
@@ -80,9 +80,7 @@ def test_elementwise_scalars(name):
         check(function, *operands, reference=reference, node=True, rtol=1e-5)
 
 
-@pytest.mark.parametrize("name", ELEMENTWISE)
-@pytest.mark.parametrize("char", "df")
-def test_elementwise_arrays(name, char):
+def elementwise_arrays(name, char):
     row, rng = BY_NAME[name], generator(2)
     shapes = [() if name != "polygamma" else (1,), (5,), (2, 3), (2, 1, 3), (0,), (2, 0)] if char == "d" else [(5,)]
     for shape in shapes:
@@ -95,11 +93,7 @@ def test_elementwise_arrays(name, char):
         check(function, *operands, reference=reference, node=True)
 
 
-BINARY = [name for name in ELEMENTWISE if len(DOMAINS[name]) == 2 and None not in DOMAINS[name]]
-
-
-@pytest.mark.parametrize("name", BINARY)
-def test_binary_broadcasting(name):
+def binary_broadcasting(name):
     row, rng = BY_NAME[name], generator(3)
     first, second = DOMAINS[name]
     function, reference = runner(row, {})
@@ -109,8 +103,7 @@ def test_binary_broadcasting(name):
         check(function, left, right, reference=reference, node=True)
 
 
-@pytest.mark.parametrize("name", BINARY)
-def test_binary_constants_on_either_side(name):
+def binary_constants_on_either_side(name):
     row, rng = BY_NAME[name], generator(4)
     first, second = DOMAINS[name]
     x, y = drawn(rng, first, (2, 3)), drawn(rng, second, (2, 3))
@@ -163,27 +156,22 @@ def test_every_structural_row_has_a_case():
     assert sorted(CASES) == sorted(row.name for row in ROWS if not row.elementwise)
 
 
-@pytest.mark.parametrize("name", CASES)
-def test_structural_row(name, monkeypatch):
-    met = set()
-    from tapegrad.array import record
-
-    write = record._write
-    monkeypatch.setattr(record, "_write", lambda row, *rest: met.add(row.name) or write(row, *rest))
-    for number, (function, operands, *reference) in enumerate(CASES[name]):
-        try:
-            # A conversion rounds tangents and adjoints at different places.
-            rounded = 1e-6 if name == "astype" else None
-            check(function, *operands, reference=reference[0] if reference else None, forward_rtol=rounded)
-        except Exception as error:
-            error.add_note(f"case {number} of {name}") if hasattr(error, "add_note") else None
-            raise
+def structural_cases(name):
+    with pytest.MonkeyPatch.context() as patch:
+        met, write = set(), record._write
+        patch.setattr(record, "_write", lambda row, *rest: met.add(row.name) or write(row, *rest))
+        for number, (function, operands, *reference) in enumerate(CASES[name]):
+            try:
+                # A conversion rounds tangents and adjoints at different places.
+                rounded = 1e-6 if name == "astype" else None
+                check(function, *operands, reference=reference[0] if reference else None, forward_rtol=rounded)
+            except Exception as error:
+                error.add_note(f"case {number} of {name}") if hasattr(error, "add_note") else None
+                raise
     assert name in met, f"no case of {name} records that row"
 
 
-# Loops compute in float64, whatever they carry (`tests/transforms/loops`).
-@pytest.mark.parametrize("name", [name for name in CASES if name not in ("loop", "loop_pull")])
-def test_structural_row_float32(name):
+def structural_case_in_float32(name):
     function, operands, *reference = CASES[name][0]
     if name == "astype":
         assert gradient(lambda x: x.astype("d") * 2.0, np.ones(3, "f")).dtype == np.float32
@@ -191,8 +179,7 @@ def test_structural_row_float32(name):
     check(function, *[np.asarray(o, "f") for o in operands], reference=reference[0] if reference else None)
 
 
-@pytest.mark.parametrize("name", CASES)
-def test_nodes_agree_with_backward(name):
+def nodes_against_backward(name):
     compared = 0
     for function, operands, *_ in CASES[name][:60]:
         leaves = [wrap(o) for o in operands]

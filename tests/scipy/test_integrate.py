@@ -7,6 +7,7 @@ import scipy.integrate
 import tapegrad as tg
 import tapegrad.scipy.integrate as mirrored
 from tapegrad.scipy.mirrors import MIRRORS
+from tests.every import every
 from tests.rules.checker import check, generator, gradient, leaf, plain
 from tests.scipy.mirrored import check_mirror, check_unmodified
 
@@ -84,13 +85,13 @@ def test_solution_is_differentiated(name, call, arrays):
     check_mirror("scipy.integrate", name, last, arrays, rtol=2e-6, atol=1e-12)
 
 
-@pytest.mark.parametrize("method", ["RK45", "RK23"])
-@pytest.mark.parametrize("options", [
+@every("method", ["RK45", "RK23"])
+@every("options", [
     {}, {"rtol": 1e-8, "atol": 1e-9}, {"first_step": 0.3}, {"max_step": 0.11}, {"atol": np.array([1e-3, 1e-9])},
     {"first_step": 3.0, "rtol": 1e-3},
 ])  # fmt: skip
-@pytest.mark.parametrize("span", [(0.0, 3.0), (3.0, 0.0), (1.0, 1.0)])
-@pytest.mark.parametrize("times", [None, TIMES])
+@every("span", [(0.0, 3.0), (3.0, 0.0), (1.0, 1.0)])
+@every("times", [None, TIMES])
 def test_tensors_take_the_steps_of_scipy(method, options, span, times):
     if span[0] == span[1]:
         # SciPy leaves out the only time there is; see the next test.

@@ -7,6 +7,7 @@ import scipy.interpolate
 import tapegrad as tg
 import tapegrad.scipy.interpolate as mirrored
 from tapegrad.scipy.mirrors import MIRRORS
+from tests.every import every
 from tests.rules.checker import check, generator, leaf, plain
 from tests.scipy.mirrored import check_mirror, check_unmodified
 
@@ -21,8 +22,8 @@ CONDITIONS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("n", [2, 3, 4, 5, 7])
-@pytest.mark.parametrize("bc", CONDITIONS, ids=str)
+@every("n", [2, 3, 4, 5, 7])
+@every("bc", CONDITIONS)
 def test_conditions(bc, n):
     points = POINTS[(POINTS < X[n - 1] + 0.3)]
     check_mirror(

@@ -16,12 +16,13 @@ import scipy.stats
 
 import tapegrad as tg
 from tapegrad.scipy import mirrors
+from tests.every import every
 from tests.rules.checker import leaf
 
 NAMES = [(module, name) for module, names in mirrors.MIRRORS.items() for name in names]
 
 
-@pytest.mark.parametrize("module, name", NAMES, ids=[f"{m}.{n}" for m, n in NAMES])
+@every("module, name", NAMES)
 def test_the_signature_is_that_of_scipy(module, name):
     theirs, ours = (getattr(importlib.import_module(m), name) for m in (module, f"tapegrad.{module}"))
     assert ours is not theirs and (ours.__doc__ or "").strip()

@@ -9,6 +9,7 @@ import scipy.stats
 import tapegrad as tg
 import tapegrad.scipy.stats as mirrored
 from tapegrad.scipy.mirrors import MIRRORS
+from tests.every import every
 from tests.rules.checker import check, generator, gradient, leaf, plain
 from tests.scipy.mirrored import check_mirror, check_unmodified
 
@@ -254,7 +255,7 @@ def test_outside_the_support_only_the_terms_inside_count():
     np.testing.assert_allclose(plain(rate.grad), -2 / 0.8 + 2.5 / 0.8**2, rtol=1e-14)
 
 
-@pytest.mark.parametrize("name", [*CONTINUOUS, *DISCRETE])
+@every("name", [*CONTINUOUS, *DISCRETE])
 def test_parameters_that_are_not_valid_give_nan(name):
     theirs, ours = getattr(scipy.stats, name), getattr(mirrored, name)
     if name in CONTINUOUS:
@@ -384,7 +385,7 @@ UNMODIFIED = [
 ]
 
 
-@pytest.mark.parametrize("name, how, arguments", UNMODIFIED, ids=[f"{n}.{h}" for n, h, _ in UNMODIFIED])
+@every("name, how, arguments", UNMODIFIED)
 def test_unmodified_scipy_names_the_mirror(name, how, arguments):
     check_unmodified("scipy.stats", name, lambda m, x: getattr(getattr(m, name), how)(x, *arguments[1:]), arguments[:1])
     check_unmodified(

@@ -4,14 +4,15 @@ import numpy as np
 import pytest
 
 import tapegrad as tg
+from tests.every import every
 from tests.rules.checker import generator
 
 MODES = pytest.mark.parametrize("mode", ["forward", "reverse", "auto"])
 
 
 @MODES
-@pytest.mark.parametrize("given", [(), (3,), (2, 3), (0,), (1, 1)])
-@pytest.mark.parametrize("made", [(), (4,), (2, 2)])
+@every("given", [(), (3,), (2, 3), (0,), (1, 1)])
+@every("made", [(), (4,), (2, 2)])
 def test_shape_is_that_of_the_result_and_then_of_the_argument(mode, given, made):
     x = generator().uniform(0.5, 1.0, given)
     weights = generator(1).standard_normal((*made, *given))

@@ -9,6 +9,7 @@ import tapegrad as tg
 from tapegrad.array.record import apply
 from tapegrad.nn import functional as learning
 from tapegrad.rules import BY_NAME, ROWS
+from tests.every import every
 
 #: Function, point, second derivative: the table of docs/higher_order.md.
 CONVENTIONS = {
@@ -72,7 +73,7 @@ SCANNED = [row.name for row in ROWS if row.elementwise and not row.constants and
 STEP = 1e-5
 
 
-@pytest.mark.parametrize("name", SCANNED)
+@every("name", SCANNED)
 def test_points_that_rules_single_out(name):
     """Zeros, ones and equal operands: where gradients are smooth, second derivatives are theirs."""
     row, compared = BY_NAME[name], 0

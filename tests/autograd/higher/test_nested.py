@@ -5,6 +5,7 @@ import pytest
 
 import tapegrad as tg
 from tapegrad.common.errors import DtypeError, NonScalarOutputError, SeedShapeError, StructureError
+from tests.every import every
 from tests.rules.checker import leaf, plain
 from tests.transforms.replay.agreement import Log
 
@@ -78,16 +79,25 @@ def units(shape):
     return [u.reshape(shape) if shape else float(u[0]) for u in np.eye(size)]
 
 
-@pytest.mark.parametrize("wrap", [lambda made: made, tg.jit], ids=["plainly", "jit"])
-@pytest.mark.parametrize("outer", OUTSIDE)
+def plainly(made):
+    return made
+
+
 @pytest.mark.parametrize("name", NAMES)
-def test_nested(name, outer, wrap):
+def test_nested(name):
     f = INSIDE[name]
-    g = wrap(OUTSIDE[outer](f))
-    for x in (X, X + 0.25, X + 0.5, X - 0.125):
-        np.testing.assert_allclose(g(x), differenced(f, x), rtol=2e-7, atol=2e-8)
-    if hasattr(g, "stats"):
-        assert (g.stats().replays >= 1) == (wrap is tg.jit) and not g.stats().fallback
+    at = [(x, differenced(f, x)) for x in (X, X + 0.25, X + 0.5, X - 0.125)]
+
+    @every("outer", OUTSIDE)
+    @every("wrap", [plainly, tg.jit])
+    def agrees(outer, wrap):
+        g = wrap(OUTSIDE[outer](f))
+        for x, expected in at:
+            np.testing.assert_allclose(g(x), expected, rtol=2e-7, atol=2e-8)
+        if hasattr(g, "stats"):
+            assert (g.stats().replays >= 1) == (wrap is tg.jit) and not g.stats().fallback
+
+    agrees()
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if not name.startswith("closure") or "beside" in name])

@@ -13,12 +13,13 @@ import tapegrad as tg
 from tapegrad import __main__ as command
 from tapegrad.common import errors
 from tapegrad.tools.commands.explanations import explanation, names
+from tests.every import every
 
 ROOT = Path(__file__).parents[3]
 CLASSES = [thing for thing in vars(errors).values() if isinstance(thing, type) and issubclass(thing, errors.TapegradError)]
 
 
-@pytest.mark.parametrize("cls", CLASSES, ids=lambda cls: cls.__name__)
+@every("cls", CLASSES)
 def test_a_class_is_explained_under_the_name_that_its_message_ends_with(cls):
     error = cls("something happened")
     assert error.message == "something happened"

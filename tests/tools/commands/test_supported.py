@@ -14,6 +14,7 @@ from tapegrad.common.errors import LeaveTapeError, TapegradError, UnsupportedFun
 from tapegrad.rules import BY_NAME, ROWS
 from tapegrad.rules.special import SCIPY_UFUNCS
 from tapegrad.tools.commands.supported import answer, page
+from tests.every import every
 from tests.numpy_api.test_every_public_function import PUBLIC, V, calls_of, floats_of, parts, run
 from tests.rules.checker import leaf
 
@@ -52,7 +53,7 @@ NOTES = dict(re.findall(r"^\| `(np\.[\w.]+)` \| (.*) \|$", COMMITTED.read_text(e
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("name", sorted(name for name in PUBLIC if name.replace("numpy.", "np.", 1) in NOTES and floats_of(calls_of(name, PUBLIC[name])[0], [])))
+@every("name", sorted(name for name in PUBLIC if name.replace("numpy.", "np.", 1) in NOTES and floats_of(calls_of(name, PUBLIC[name])[0], [])))
 def test_a_function_does_what_is_said_of_it(name):
     call = calls_of(name, PUBLIC[name])[0]
     found = parts(run(name, call, [leaf(a.copy()) for a in floats_of(call, [])]))
@@ -78,7 +79,7 @@ def test_what_cannot_be_called_by_its_name():
     }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", sorted(SCIPY_UFUNCS))
+@every("name", sorted(SCIPY_UFUNCS))
 def test_a_ufunc_of_scipy_gives_a_tensor(name):
     function = getattr(scipy.special, name)
     assert function(*[V] * (function.nin - 1), leaf(V)).requires_grad
@@ -93,7 +94,7 @@ def test_a_ufunc_of_scipy_gives_a_tensor(name):
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("row", [row for row in ROWS if row.numpy], ids=lambda row: row.name)
+@every("row", [row for row in ROWS if row.numpy])
 def test_a_primitive_is_recorded_by_the_functions_it_names(row):
     for function in row.numpy:
         if isinstance(function, np.ufunc):

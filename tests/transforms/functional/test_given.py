@@ -8,6 +8,7 @@ import pytest
 
 import tapegrad as tg
 from tapegrad.common.errors import GradientError, LeaveTapeError, TapegradError
+from tests.every import every
 
 P, T = np.array([0.5, -1.0, 2.0]), np.array([1.0, 2.0, 3.0])
 
@@ -85,7 +86,7 @@ TRANSFORMATIONS = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", TRANSFORMATIONS)
+@every("name", TRANSFORMATIONS)
 def test_is_the_very_object(name):
     transformation, closed = TRANSFORMATIONS[name]
     for thing, make in THINGS.items():

@@ -9,6 +9,7 @@ import scipy.optimize
 
 import tapegrad as tg
 from tapegrad.common.errors import DtypeError, NonScalarOutputError, UnsupportedInNumbaError
+from tests.every import every
 from tests.rules.checker import generator
 
 X = np.array([1.5, -0.5])
@@ -57,8 +58,8 @@ def target(x):
     return np.sum(x * x * x[0] ** 2 + np.exp(x))
 
 
-@pytest.mark.parametrize("door", OF_NUMBERS)
-@pytest.mark.parametrize("shape", [(1,), (1, 1), (1, 1, 1)])
+@every("door", OF_NUMBERS)
+@every("shape", [(1,), (1, 1), (1, 1, 1)])
 def test_an_array_of_one_element_is_differentiated_as_that_number(door, shape):
     expected = OF_NUMBERS[door](target, X)
     found = OF_NUMBERS[door](lambda x: np.reshape(target(x), shape), X)
@@ -97,8 +98,8 @@ def test_scipy_minimises_what_gives_an_array_of_one_element():
     np.testing.assert_allclose(found.x, 1.0, atol=1e-6)
 
 
-@pytest.mark.parametrize("door", OF_NUMBERS)
-@pytest.mark.parametrize("f", [lambda x: x * x, lambda x: x[:0] * 1.0, lambda x: np.ones(2), lambda x: np.reshape(x, (1, 2))])
+@every("door", OF_NUMBERS)
+@every("f", [lambda x: x * x, lambda x: x[:0] * 1.0, lambda x: np.ones(2), lambda x: np.reshape(x, (1, 2))])
 def test_anything_else_is_refused(door, f):
     with pytest.raises(NonScalarOutputError, match="one number"):
         OF_NUMBERS[door](f, X)
@@ -116,8 +117,8 @@ ARRAYS_WITHOUT = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("door", [*OF_NUMBERS, *OF_ANYTHING])
-@pytest.mark.parametrize("what", WITHOUT_DERIVATIVE)
+@every("door", [*OF_NUMBERS, *OF_ANYTHING])
+@every("what", WITHOUT_DERIVATIVE)
 def test_truth_values_and_integers_are_refused(door, what):
     f, dtype = WITHOUT_DERIVATIVE[what]
     if door == "derivative" and what == "position":
@@ -126,16 +127,16 @@ def test_truth_values_and_integers_are_refused(door, what):
         {**OF_NUMBERS, **OF_ANYTHING}[door](f, X)
 
 
-@pytest.mark.parametrize("door", [d for d in OF_ANYTHING if d not in ("vjp", "vjp inside of jvp")])
-@pytest.mark.parametrize("what", ARRAYS_WITHOUT)
+@every("door", [d for d in OF_ANYTHING if d not in ("vjp", "vjp inside of jvp")])
+@every("what", ARRAYS_WITHOUT)
 def test_arrays_of_truth_values_and_integers_are_refused(door, what):
     f, dtype = ARRAYS_WITHOUT[what]
     with pytest.raises(DtypeError, match=f"dtype {dtype}, which has no derivative; return a float"):
         OF_ANYTHING[door](f, X)
 
 
-@pytest.mark.parametrize("door", [d for d in (*OF_NUMBERS, *OF_ANYTHING) if d != "compile"])
-@pytest.mark.parametrize("constant", [2.5, np.float64(2.5), np.float32(2.5), 3])
+@every("door", [d for d in (*OF_NUMBERS, *OF_ANYTHING) if d != "compile"])
+@every("constant", [2.5, np.float64(2.5), np.float32(2.5), 3])
 def test_a_constant_float_has_derivative_zero_and_a_python_int_counts_as_one(door, constant):
     found = {**OF_NUMBERS, **OF_ANYTHING}[door](lambda x: constant, X)
     found = found[-1] if isinstance(found, tuple) else found

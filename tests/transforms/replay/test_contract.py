@@ -15,6 +15,7 @@ from tapegrad.codegen.code import COUNTS
 from tapegrad.common.errors import OptionError
 from tapegrad.transforms.replay import stats as statistics
 from tapegrad.transforms.replay.running import GIVE_UP, WINDOW
+from tests.every import every
 from tests.transforms.replay.agreement import quiet
 from tests.transforms.replay.test_paths import FUNCTIONS as PATHS
 
@@ -279,8 +280,8 @@ ELSEWHERE = [tg.grad, tg.value_and_grad, tg.elementwise_grad, tg.jacobian, tg.ja
              tg.gnvp, tg.sparse_jacobian, tg.sparse_hessian]  # fmt: skip
 
 
-@pytest.mark.parametrize("transformation", ELSEWHERE, ids=lambda t: t.__name__)
-@pytest.mark.parametrize("policy", ["always", "never", "auto", "sometimes"])
+@every("transformation", ELSEWHERE)
+@every("policy", ["always", "never", "auto", "sometimes"])
 def test_kernel_is_an_option_of_jit_alone(transformation, policy):
     with pytest.raises(OptionError, match=rf"kernel='{policy}'.*tg\.jit\(\.\.\., kernel='{policy}'\)"):
         transformation(loss, kernel=policy)

@@ -5,6 +5,7 @@ import pytest
 
 import tapegrad as tg
 from tapegrad.array.whole import Whole
+from tests.every import every
 from tests.transforms.replay import integer_programs as programs
 
 X = np.array([0.7, 1.3, 0.9, 1.1])
@@ -73,9 +74,9 @@ def test_masks(kernel):
     assert g.stats().tapes == 2
 
 
-@pytest.mark.parametrize("kernel", ["never", "always"])
-@pytest.mark.parametrize("bad", [4, -5, 10**12, -(10**15)])
-@pytest.mark.parametrize(
+@every("kernel", ["never", "always"])
+@every("bad", [4, -5, 10**12, -(10**15)])
+@every(
     "function",
     [
         lambda x, l: np.sum(x[l] ** 2),

@@ -16,6 +16,7 @@ from tapegrad.program.replayed import Replay
 from tapegrad.transforms.replay.answers import Miss, of_gradients, values_of
 from tapegrad.transforms.replay.arguments import sort_arguments
 from tapegrad.transforms.replay.site import Site
+from tests.every import every
 from tests.transforms.replay.site_kinds import KINDS, Fields, Pair, made, of_dict, of_mode, of_plane, of_two, site_of
 
 
@@ -117,7 +118,7 @@ MISSES = {
 }
 
 
-@pytest.mark.parametrize("name", MISSES)
+@every("name", MISSES)
 def test_what_is_not_exactly_so_misses(name):
     function, args, others = MISSES[name]
     site = site_of(tg.value_and_grad(tg.jit(function)), args)

@@ -411,11 +411,11 @@ def test_a_row_that_cannot_take_its_operands_is_refused_when_it_is_run():
         from_bytes(changed(data, wide))(x)
 
 
-@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.long)])
-def test_mutated_files(seed):
-    found = fuzz.fuzz(1000, seed)
-    assert sum(found.values()) == 1000
-    assert found["refused"] > 500 and found["replayed"] > 25
+@pytest.mark.parametrize(("seed", "count"), [(0, 400), pytest.param(1, 2000, marks=pytest.mark.long)])
+def test_mutated_files(seed, count):
+    found = fuzz.fuzz(count, seed)
+    assert sum(found.values()) == count
+    assert found["refused"] > count / 2 and found["replayed"] > count / 40
 
 
 def test_a_fence_sees_what_is_written_beyond_an_array(monkeypatch):

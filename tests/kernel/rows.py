@@ -1,13 +1,13 @@
-"""Every row of the table: its adjoint as instructions against the sweep's."""
+"""Rows as kernels: the adjoint of an example as instructions against the sweep's, and values and gradients by machine code."""
 
 import numpy as np
-import pytest
 
+import tapegrad as tg
 from tapegrad.array.record import apply
 from tapegrad.rules import BY_NAME
 from tests.kernel.agreement import check
-from tests.rules.examples_of_rows import DOMAINS, ELEMENTWISE, drawn, numbered
-from tests.transforms.replay.rows import moved, weighted
+from tests.rules.examples_of_rows import DOMAINS, drawn
+from tests.transforms.replay.rows import moved, unweighted, weighted
 
 #: Rows whose adjoint sums, solves systems or multiplies matrices in another order than the sweep's.
 LOOSE = {
@@ -18,9 +18,7 @@ LOOSE = {
 CANCELLING = {"stdtr_ddf"}
 
 
-@pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("example", numbered(few=3))
-def test_row(example):
+def adjoint_against_sweep(example):
     function, args = weighted(example)
     if function is None:
         return
@@ -28,12 +26,8 @@ def test_row(example):
     check(function, *args, at=[moved(args)], ulps=256 if row.name in LOOSE else 16 if row.name in CANCELLING else 4)
 
 
-#: Scalar rows of two operands that need an adjoint in both.
-BINARY = [name for name in ELEMENTWISE if len(DOMAINS[name]) == 2 and None not in DOMAINS[name]]
-
-
-@pytest.mark.parametrize("name", BINARY)
-def test_constants_on_either_side_of_scalars(name):
+def adjoint_beside_constants(name):
+    """Of scalars, the row having two operands that need an adjoint."""
     row, (first, second) = BY_NAME[name], DOMAINS[name]
     x, y = (float(drawn(np.random.default_rng(7), d, (), name)) for d in (first, second))
     numbers = [1.0, 2.0, 3.0, 0.75] + ([0.0, -1.0, -2.0] if second[0] < 0 else [])
@@ -42,3 +36,12 @@ def test_constants_on_either_side_of_scalars(name):
     check(lambda x: sum(apply(row, (x, c)) * (k + 1.0) for k, c in enumerate(numbers)), x, at=[(x * 1.01,)])
     numbers = [1.0, 2.0, 0.75] + ([-1.0] if first[0] < 0 and name != "power" else [])
     check(lambda y: sum(apply(row, (c, y)) * (k + 1.0) for k, c in enumerate(numbers)), y, at=[(y * 1.01,)])
+
+
+def kernel_against_sweep(example):
+    function, args = unweighted(example)
+    if function is None:
+        return
+    (only,) = tg.check(function, *args, modes="kernel").checks
+    # A remark would say that there is no kernel: there is none for no row.
+    assert only.passed and not only.remark, only
