@@ -20,6 +20,7 @@ import numpy as np
 import tapegrad as tg
 from tapegrad.codegen.numba_inside import typing_context
 from tapegrad.nopython import compile
+from tapegrad.nopython.loops import LOOPS
 from tapegrad.nopython.reverse import calls
 from tapegrad.nopython.scalars import FUNCTIONS, OPERATORS, UFUNCS
 from tapegrad.rules import ROWS
@@ -114,7 +115,7 @@ def inside_forward(function, by_hand):
 def inside_reverse(function):
     """The same of reverse mode."""
     places = (
-        (calls._BY_FUNCTION, "by hand, nopython/reverse/calls.py"), (calls.VIEW_FUNCTIONS, "the same memory"), (calls.BLANK, "none"),
+        (calls._BY_FUNCTION, "by hand, nopython/reverse/calls.py"), (calls.VIEW_FUNCTIONS, "the same memory"), (calls.BLANK, "none"), (LOOPS, "the loop of nopython/loops.py"),
         (OPERATORS | UFUNCS | FUNCTIONS, "the row"),
     )  # fmt: skip
     return next((word for functions, word in places if function in functions), None)
