@@ -1,6 +1,7 @@
 """The rules of CONTRIBUTING.md that a program can check."""
 
 import ast
+import collections
 import importlib
 import re
 
@@ -31,6 +32,15 @@ def test_a_private_name_stays_in_its_file():
             if isinstance(node, ast.ImportFrom) and (node.level or (node.module or "").startswith("tapegrad")):
                 found += [f"{path.relative_to(PACKAGE)}:{node.lineno} {a.name}" for a in node.names if a.name.startswith("_") and not a.name.endswith("__")]
     assert not found
+
+
+def test_a_class_name_has_one_meaning():
+    files = collections.defaultdict(set)
+    for path in FILES:
+        for node in ast.walk(tree_of(path)):
+            if isinstance(node, ast.ClassDef):
+                files[node.name.lstrip("_")].add(str(path.relative_to(PACKAGE)))
+    assert {name: sorted(where) for name, where in files.items() if len(where) > 1} == {}
 
 
 def test_a_file_imports_at_its_top_what_it_imports_there_and_inside_of_a_function_too():

@@ -32,13 +32,13 @@ _ON_FLOATS = {
 #: Functions that Python computes in another way than the compiled code: the last bit, or the case of infinity, may differ.
 _OWN_BITS = frozenset(["lgamma"])
 
-class _Unknown(Exception):
+class _NoFloatForm(Exception):
     """An operation that has no form on floats."""
 
 
 def _on_floats(op):
     if op not in _ON_FLOATS:
-        raise _Unknown(op)
+        raise _NoFloatForm(op)
     return _ON_FLOATS[op]
 
 
@@ -91,7 +91,7 @@ def tangent_on_floats(row):
             lines.append(f"        p = {partial}")
             lines.append("        if p != 0.0:")
             lines.append(f"            total += t{k} * p")
-    except _Unknown:
+    except _NoFloatForm:
         return None
     positions = range(row.arity)
     head = f"def rule({', '.join(f'x{k}' for k in positions)}, z, {', '.join(f't{k}' for k in positions)}):"

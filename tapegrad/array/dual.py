@@ -47,13 +47,13 @@ _new = object.__new__
 LEVELS_APART = 1 << 20
 
 
-class _Running(threading.local):
+class _InnermostLevel(threading.local):
     """The level of the innermost derivative that this thread is computing."""
 
     level = 0
 
 
-running = _Running()
+running = _InnermostLevel()
 
 
 class Dual(Differentiable):

@@ -38,7 +38,7 @@ from .views import address, note_view, root_of, span, steps_of, views_of, window
 def _clean(key, live=False):
     """The key with tensors replaced by their values, which a recording guards; with `live`, those of integers are not."""
     if isinstance(key, Differentiable):
-        value = key._v if live and key.__class__ is registry.Whole else key._let_out("an index")
+        value = key._v if live and key.__class__ is registry.IntTensor else key._let_out("an index")
         if type(value) is float:
             raise IndexError(
                 "a float tensor cannot be an index; take the number out with int(t.item()), which leaves the tape"
@@ -77,7 +77,7 @@ def _affine(array, key, part):
 
 def _is_live(key):
     """Whether integers of a recording stand in `key`, of more than a slice."""
-    whole = registry.Whole
+    whole = registry.IntTensor
     if key.__class__ is not tuple:
         return key.__class__ is whole and (key.ndim > 0 or key.dtype != bool)
     # A single truth value adds an axis: that is guarded.
@@ -139,7 +139,7 @@ def _is_array(k):
 
 def _settled(k):
     """A part of a key as NumPy takes it; only live integers stay tensors."""
-    if isinstance(k, registry.Whole):
+    if isinstance(k, registry.IntTensor):
         return k
     k = _clean(k)
     return np.asarray(k, None if np.size(k) else np.int64) if isinstance(k, (list, tuple, np.ndarray)) else k
@@ -223,7 +223,7 @@ def setitem(x, key, value):
     live = key if _is_live(key) else None
     value = value if isinstance(value, Differentiable) else as_operand(value, "assignment")
     root, window = root_of(x)
-    if value.__class__ is registry.Whole and x.__class__ is registry.Tensor and x._t is None and x.dtype.kind in "biu":
+    if value.__class__ is registry.IntTensor and x.__class__ is registry.Tensor and x._t is None and x.dtype.kind in "biu":
         # An array of the function's own becomes part of the recording.
         raise value.refused("integers of a recorded function are put into a tensor of integers; make that an array with .copy()")
     live = live if recorded(root, value) else None
@@ -245,7 +245,7 @@ def setitem(x, key, value):
         # A dual number stays one, whatever is assigned.
         root._become(where(True, _fitting(value, ()), x))
         return
-    if array.dtype.kind != "f" and x.__class__ is not registry.Whole:
+    if array.dtype.kind != "f" and x.__class__ is not registry.IntTensor:
         raise DtypeError(
             f"a value that requires a gradient is assigned into a tensor of dtype {array.dtype}, which would round it "
             "and cut its derivative; make that tensor with tg.zeros or .astype(float)"

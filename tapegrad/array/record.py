@@ -53,7 +53,7 @@ def live(value):
     """A tensor for `value` (normalised already) that a functional recording puts on its tape."""
     t = plain(value)
     if value.__class__ is not float and value.dtype.kind != "f":
-        t.__class__ = registry.Whole
+        t.__class__ = registry.IntTensor
     return t
 
 
@@ -484,7 +484,7 @@ def _write(row, operands, values, metas, flags, attrs, value, integer, depth=3):
     store.rights.append(right)
     store.offsets.append(frame.f_lasti)
     store.tokens.append(token)
-    t = _new(registry.Tensor if trace is None or scalar or value.dtype.kind == "f" else registry.Whole)
+    t = _new(registry.Tensor if trace is None or scalar or value.dtype.kind == "f" else registry.IntTensor)
     t._v = value
     t._t = store
     t._i = slot

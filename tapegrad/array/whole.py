@@ -28,7 +28,7 @@ from .traces import failed, trace_of
 from .views import note_view, root_of, views_of
 
 
-class Whole(Tensor):
+class IntTensor(Tensor):
     """A live integer or boolean tensor: a result or an argument of a functional recording."""
 
     __slots__ = ()
@@ -110,7 +110,7 @@ def is_whole(things):
     """Whether there are live integers among things in lists, tuples and dicts, and nothing else that may carry a derivative."""
     some = False
     for thing in parts_of(things, Differentiable):
-        if thing.__class__ is Whole:
+        if thing.__class__ is IntTensor:
             some = True
         elif thing._t is not None or thing._r or thing._is_dual:
             return False
@@ -144,7 +144,7 @@ def _value(thing):
 
 def _content(thing):
     """The same, guarded."""
-    return thing.content() if thing.__class__ is Whole else _value(thing) if isinstance(thing, Differentiable) else _mapped(thing, _content)
+    return thing.content() if thing.__class__ is IntTensor else _value(thing) if isinstance(thing, Differentiable) else _mapped(thing, _content)
 
 
 def by_numpy(function, args, kwargs):
@@ -153,10 +153,10 @@ def by_numpy(function, args, kwargs):
         # Its loop raises (integers to negative powers), the operator's host function may.
         function = operator.pow
     args, kwargs = _settled(tuple(args)), _settled(kwargs)
-    whole = [t for t in parts_of((args, kwargs), Differentiable) if t.__class__ is Whole]
+    whole = [t for t in parts_of((args, kwargs), Differentiable) if t.__class__ is IntTensor]
     at, out = getattr(function, "__name__", "") == "at", kwargs.get("out")
     target = args[0] if at else out[0] if isinstance(out, tuple) else out
-    if target.__class__ is Whole:
+    if target.__class__ is IntTensor:
         target._change(by_numpy(_written, (target, at, function, args[at:], {k: v for k, v in kwargs.items() if k != "out"}), {}))
         return None if at else target
     if target is not None:
@@ -263,5 +263,5 @@ def _methods():
     return methods
 
 
-attach(Whole, _methods())
-registry.Whole = Whole
+attach(IntTensor, _methods())
+registry.IntTensor = IntTensor

@@ -19,7 +19,7 @@ from ..array.recorded import Recorded, as_rule_takes
 from ..common.errors import GradientError, HigherOrderError, ModifiedInPlaceError, TapegradError, noted, said_by
 from ..interpreter import rule_array
 from ..rules import BY_NAME
-from .reading import Stretch, like
+from .reading import Region, like
 
 _SELECT = BY_NAME["select"]
 #: In arrays of at most so many elements those that are read one by one are treated as any window.
@@ -31,7 +31,7 @@ def between(stretch, roots, bottoms):
 
     Parameters
     ----------
-    stretch : Stretch
+    stretch : Region
     roots, bottoms : collection of int
 
     Returns
@@ -60,7 +60,7 @@ def pull(stretch, order, adjoints, lanes=None, visit=None, through=None):
 
     Parameters
     ----------
-    stretch : Stretch
+    stretch : Region
     order : list of int
         The slots to visit, ascending; adjoints of others are not computed.
     adjoints : dict of int to (float, ndarray, Tensor or Dual)
@@ -160,7 +160,7 @@ def contributions(stretch, slot, read, g, lanes, positions):
 
 def pulled(store, slot, g):
     """What the adjoint `g` of an instruction, an array, adds to each of its operands, as arrays; None for constants."""
-    stretch = Stretch(store, plain=True)
+    stretch = Region(store, plain=True)
     read = stretch.read(slot)
     slots, totals = dict(read.slots), {}
     with np.errstate(all="ignore"):

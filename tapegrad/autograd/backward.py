@@ -38,7 +38,7 @@ from .instruction import Instruction
 FEW = 64
 
 
-class Result:
+class BackwardResult:
     """What a backward pass found, before anything is changed."""
 
     def __init__(self):
@@ -53,7 +53,7 @@ class Result:
 
 
 def sweep_back(roots, seeds, retain, wanted, allow_unused=True):
-    """Run one backward pass; returns a `Result`."""
+    """Run one backward pass; returns a `BackwardResult`."""
     if len(roots) == 1 and wanted is None and not retain and type(seeds[0]) is float:
         result = _sweep_whole(roots[0], seeds[0])
         if result is not None:
@@ -79,9 +79,9 @@ def passes_over(kinds, roots, seeds, wanted, allow_unused, *how):
 
     Returns
     -------
-    Result
+    BackwardResult
     """
-    result = Result()
+    result = BackwardResult()
     for t, seed in zip(roots, seeds):
         if t._t is None:
             value = run_hooks(t._extras(False) and t._x.hooks, seed, kinds[0].recorded)
@@ -120,7 +120,7 @@ def sweep_straight(store, root, leaves, least=0):
 
 
 def _sweep_whole(root, seed):
-    """The `Result` of a pass that uses a store up, made by `sweep_straight`; None if it cannot be."""
+    """The `BackwardResult` of a pass that uses a store up, made by `sweep_straight`; None if it cannot be."""
     if root._t is None or seed != 1.0:
         return None
     store = follow_forwarding(root)
@@ -133,7 +133,7 @@ def _sweep_whole(root, seed):
     gradients = sweep_straight(store, root._i, [(slot, leaf._v) for slot, leaf, _ in leaves], len(store) - store.cleared)
     if gradients is None:
         return None
-    result = Result()
+    result = BackwardResult()
     result.leaves = [(leaf, value) for (_, leaf, _), value in zip(leaves, gradients) if value is not None]
     retire(store, caller_place())
     return result

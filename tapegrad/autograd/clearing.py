@@ -7,7 +7,7 @@ from ..interpreter.plan import Signature
 from ..interpreter.walks import walks
 from ..rules import table
 from ..tape.layout import ARRAY_LEAF, ARRAY_RECORD, CLEARED, FIRST_ARRAY
-from ..tape.store import Store
+from ..tape.store import TapeStore
 
 SECOND_BACKWARD = (
     "Trying to backward through the graph a second time (or directly access saved tensors after they have already "
@@ -32,7 +32,7 @@ def retire(store, place):
     rows = {slot: _row_at(store, slot) for slot in walks.load().live_slots(store)}
     parts = store.retire(place)
     store.live_rows = rows
-    store.thread.replace(store, Store(store.thread, store.explicit, parts))
+    store.thread.replace(store, TapeStore(store.thread, store.explicit, parts))
 
 
 def _row_at(store, slot):

@@ -18,7 +18,7 @@ from ..tape.layout import CONTINUES, SCALAR_LEAF
 from ..tape.places import name_of
 from .adjoint import between, pull, pulled
 from .instruction import Instruction
-from .reading import Stretch
+from .reading import Region
 from .tangents import push
 
 
@@ -61,7 +61,7 @@ def values(store):
     -------
     dict of int to float or ndarray
     """
-    stretch, primals = Stretch(store, plain=True), {}
+    stretch, primals = Region(store, plain=True), {}
     for instruction in entries_of(store):
         slot, value = instruction.slot, None
         if instruction.is_leaf:
@@ -195,7 +195,7 @@ def adjoints_of(entries, leaves, last, seed):
         return g
 
     by_slot = {i.slot: i for i in entries if i.slot <= last}
-    pull(Stretch(entries[0].store, plain=True), list(by_slot), seeds, visit=visit)
+    pull(Region(entries[0].store, plain=True), list(by_slot), seeds, visit=visit)
     return adjoints
 
 
@@ -206,7 +206,7 @@ def _leaf_names(leaves):
 def _tangents(entries, leaves, seeds):
     """Slot -> tangent, from the tangents `seeds` of some leaves."""
     by_leaf = {id(t): v for t, v in seeds.items()}
-    tangents, stretch = {}, Stretch(entries[0].store, plain=True)
+    tangents, stretch = {}, Region(entries[0].store, plain=True)
     for instruction in entries:
         if instruction.is_leaf:
             tangents[instruction.slot] = np.zeros(_shape(instruction, leaves)) + by_leaf.get(id(leaves.get(instruction.slot)), 0.0)
@@ -260,7 +260,7 @@ def paths(store, y, x, limit=10_000):
     entries = {i.slot: i for i in entries_of(store) if bottom <= i.slot <= top}
     names = {s: i.row.name for s, i in entries.items() if i.row} | _leaf_names(leaves)
     # Only slots that depend on x can lie on a path; without this, dead ends could take for ever.
-    on_the_way = set(between(Stretch(store, plain=True), [top], [bottom]))
+    on_the_way = set(between(Region(store, plain=True), [top], [bottom]))
     edges = {}
 
     def edges_of(slot):
@@ -296,5 +296,5 @@ def leaves_of(y):
     if store.retired is not None:
         raise ClearedTapeError(f"the tape of this tensor was cleared at {store.retired}")
     leaves = store.leaf_at()
-    reached = set(between(Stretch(store, plain=True), [y._i], list(leaves)))
+    reached = set(between(Region(store, plain=True), [y._i], list(leaves)))
     return [leaf for slot, leaf in leaves.items() if slot in reached]

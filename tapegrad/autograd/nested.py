@@ -35,7 +35,7 @@ from ..tape.store import thread_state
 from .adjoint import between
 from .backward import Pass, own_copy, slot_on
 from .passes import sweep_recorded
-from .reading import Stretch
+from .reading import Region
 from .recording import check_result, refuse_complex
 from .tangents import push
 
@@ -282,7 +282,7 @@ class Evaluation(contextlib.ExitStack):
         if roots and seeds:
             if store.trace is None:
                 Pass(store, [(slot, None) for slot in roots], None).check()
-            stretch = Stretch(store)
+            stretch = Region(store)
             store.pinned += 1
             try:
                 walk(stretch, between(stretch, roots, [s for s in seeds if s <= max(roots)]), seeds)

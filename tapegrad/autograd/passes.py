@@ -19,7 +19,7 @@ from .hooks import through_hooks
 
 
 def sweep_recorded(roots, seeds, wanted, allow_unused=True, lanes=None, of_seeds=False):
-    """One recorded backward pass; a `Result` with tensors.
+    """One recorded backward pass; a `BackwardResult` with tensors.
 
     Parameters
     ----------
@@ -36,7 +36,7 @@ def sweep_recorded(roots, seeds, wanted, allow_unused=True, lanes=None, of_seeds
 
     Returns
     -------
-    Result
+    BackwardResult
     """
     with enable_grad():
         return passes_over((_OfSeeds, Pass) if of_seeds else (RecordedPass, TracedPass), roots, seeds, wanted, allow_unused, lanes)
@@ -48,7 +48,7 @@ def refuse_accumulating(trace):
     return GradientError("a backward pass inside a function that is being recorded")
 
 
-class _Walk:
+class _StorePass:
     """What passes over both kinds of store have in common: `store`, `roots`, `high`, `wanted` (slot -> tensors)."""
 
     #: Whether what is on the tape is read as constants.
@@ -56,7 +56,7 @@ class _Walk:
 
     def _find(self, bottoms):
         """Find what lies on the way from slots `bottoms` up to the roots."""
-        self.stretch = reading.Stretch(self.store, self.plain)
+        self.stretch = reading.Region(self.store, self.plain)
         self.order = between(self.stretch, [slot for slot, _ in self.roots], bottoms)
 
     def reaches(self):
@@ -76,7 +76,7 @@ class _Walk:
         return adjoints
 
 
-class RecordedPass(_Walk, Pass):
+class RecordedPass(_StorePass, Pass):
     """A recorded pass over a define-by-run store."""
 
     recorded = True
@@ -110,7 +110,7 @@ class _OfSeeds(RecordedPass):
     plain = True
 
 
-class TracedPass(_Walk):
+class TracedPass(_StorePass):
     """A recorded pass over the tape of a functional recording."""
 
     def __init__(self, store, roots, wanted):

@@ -12,7 +12,7 @@ from ..common.errors import GradientError
 from .adjoint import between
 from .backward import Pass, stores_of
 from .gradients import seeds_of, tensors_of
-from .reading import Stretch
+from .reading import Region
 from .tangents import push
 
 
@@ -79,7 +79,7 @@ def sweep_forward(outputs, inputs, seeds):
         for slot, tensors in passed.wanted.items():
             parts = [seed for x, seed in zip(inputs, seeds) if any(x is t for t in tensors)]
             carried[slot] = np.asarray(sum(parts[1:], parts[0]))[None]
-        stretch = Stretch(store, plain=True)
+        stretch = Region(store, plain=True)
         tangent = push(stretch, between(stretch, roots, list(carried)), carried, 1)
         for k in rest:
             if outputs[k]._t is store:

@@ -1,7 +1,7 @@
 """Instructions of a tape with tensors for their operands.
 
 The numeric sweeps read values by address; to *record* a derivative the rules need
-the operands as tensors, which point to the slots they came from.  A `Stretch` reads
+the operands as tensors, which point to the slots they came from.  A `Region` reads
 slots and makes such tensors; it looks at no slot that it is not asked for, and once at each, so that
 instructions may be appended to the tape meanwhile.  It serves both kinds of store:
 
@@ -60,12 +60,12 @@ class Read:
         return self.row.keywords(self.fixed, self.integer)
 
 
-class Stretch:
+class Region:
     """The slots of a store that a derivative passes through.
 
     Parameters
     ----------
-    store : Store
+    store : TapeStore
     plain : bool
         Whether operands and results are read as plain values, for a derivative that is not recorded.
     """

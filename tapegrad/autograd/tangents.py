@@ -24,7 +24,7 @@ def push(stretch, order, tangents, lanes=None):
 
     Parameters
     ----------
-    stretch : Stretch
+    stretch : Region
     order : list of int
         The slots to visit, ascending (`adjoint.between`).
     tangents : dict of int to (float, ndarray, Tensor or Dual)
@@ -37,7 +37,7 @@ def push(stretch, order, tangents, lanes=None):
     callable
         Gives the tangent of any slot, or None.
     """
-    numbers = _Numbers(stretch, order, tangents, lanes) if stretch.plain and order and lanes else None
+    numbers = _NumberTangents(stretch, order, tangents, lanes) if stretch.plain and order and lanes else None
     carried = tangents.get if numbers is None else numbers.carried
     with np.errstate(all="ignore"):
         for slot in order if numbers is None else numbers.others():
@@ -57,7 +57,7 @@ def push(stretch, order, tangents, lanes=None):
     return carried
 
 
-class _Numbers:
+class _NumberTangents:
     """The tangents of the numbers on a tape, in one array, through which compiled code goes by their partial derivatives.
 
     Attributes

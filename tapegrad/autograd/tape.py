@@ -15,7 +15,7 @@ import os
 from ..array.tensor import Tensor
 from ..array.typing import TensorLike
 from ..tape.places import caller_place
-from ..tape.store import Store, thread_state
+from ..tape.store import TapeStore, thread_state
 from . import draw, inspect
 from .clearing import retire
 
@@ -34,14 +34,14 @@ class Tape:
     """
 
     def __init__(self) -> None:
-        self.store = Store(thread_state(), explicit=True)
+        self.store = TapeStore(thread_state(), explicit=True)
 
     def __enter__(self) -> Tape:
         state = thread_state()
         if self.store.thread is not state or self.store.retired is not None:
             if len(self):
                 raise RuntimeError("a tape that holds instructions cannot be entered by another thread")
-            self.store = Store(state, explicit=True)
+            self.store = TapeStore(state, explicit=True)
         state.tapes.append(self)
         state.store = self.store
         return self
@@ -60,7 +60,7 @@ class Tape:
         old = self.store
         retire(old, caller_place())
         if self.store is old:
-            self.store = Store(old.thread, explicit=True)
+            self.store = TapeStore(old.thread, explicit=True)
             self.store.ident = old.thread.quick_ident
 
     def memory(self) -> dict[str, int]:

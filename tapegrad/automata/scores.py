@@ -17,7 +17,7 @@ from ..array.functions.gathers import frozen
 from ..array.record import apply, guard_on, record_aux
 from ..autograd.custom import primitive
 from .graph import Graph, made, of_graphs, scalar_graph
-from .topology import Plan, Topology, reaching
+from .topology import ScorePlan, Topology, reaching
 from .walks import against, along, best, forward
 
 _SCALAR = scalar_graph(0.0).topology
@@ -188,7 +188,7 @@ def graph_of_path(graph: Graph, arcs: Any) -> Graph:
     return made(path, gather(graph.weights(), arcs))
 
 
-def _best_arcs(values, plan: Plan, marked):
+def _best_arcs(values, plan: ScorePlan, marked):
     """The arcs of the best path in order (-1: there is none), or `marked` among all."""
     own = len(values)
     weights = np.concatenate([values, np.zeros(len(plan.source) - own)])

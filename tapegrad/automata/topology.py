@@ -34,7 +34,7 @@ class Arcs:
         return self.order[self.starts[node] : self.starts[node + 1]]
 
 
-class Plan:
+class ScorePlan:
     """What the recurrences of a score walk over: the graph, with a node behind it to which an arc of weight 0 goes from each accepting one.
 
     Attributes
@@ -104,7 +104,7 @@ class Topology:
     @cached_property
     def plan(self):
         """What the recurrences of a score walk over."""
-        return Plan(self)
+        return ScorePlan(self)
 
     @cached_property
     def by_ilabel(self):

@@ -181,7 +181,7 @@ def compiled(signature):
 
         call, plain = machine_code(key, build, [f"{symbol}_call", symbol])
         COUNTS["compiled" if built else "loaded"] += 1
-        method = _Method(function.__name__.encode(), call, _FASTCALL, (function.__doc__ or "").encode())
+        method = _PyMethodDef(function.__name__.encode(), call, _FASTCALL, (function.__doc__ or "").encode())
         # CPython's description of the function is looked at when the function goes, which may be last of all.
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(method))
         made = _new_function(ctypes.byref(method), None, None)
@@ -197,7 +197,7 @@ def plain_address(function):
     return _MADE[function][0]
 
 
-class _Method(ctypes.Structure):
+class _PyMethodDef(ctypes.Structure):
     """``PyMethodDef``, a public structure of which CPython makes a function: a call takes 0.17 us, one by ``ctypes.PYFUNCTYPE`` 0.61."""
 
     _fields_ = [("name", ctypes.c_char_p), ("call", ctypes.c_void_p), ("flags", ctypes.c_int), ("doc", ctypes.c_char_p)]

@@ -133,7 +133,7 @@ class Switch:
         return operand
 
 
-class Reverse(Switch):
+class ReverseSwitch(Switch):
     """One adjoint a slot, for ``backward()``."""
 
     name, down = "reverse", True
@@ -152,7 +152,7 @@ class Reverse(Switch):
         self.b.branch(self.follow)
 
 
-class Values(Switch):
+class ValueSwitch(Switch):
     """No word a slot: values are read from records and written there."""
 
     name, down = "values", False
@@ -168,4 +168,4 @@ class Values(Switch):
         self.b.branch(self.follow)
 
 
-KINDS = {kind.name: kind for kind in (Values, Reverse)}
+KINDS = {kind.name: kind for kind in (ValueSwitch, ReverseSwitch)}

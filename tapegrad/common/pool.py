@@ -47,7 +47,7 @@ def run(work, chunks):
     count = min(config.threads, chunks)
     if count < 2 or getattr(_HERE, "inside", False):
         return [work(k) for k in range(chunks)]
-    shared = _Shared(work, chunks)
+    shared = _Chunks(work, chunks)
     while shared.waiting and not shared.errors:
         # A handler of signals that raises does so when all threads have come to an end; after another one it goes on.
         with uninterrupted:
@@ -59,7 +59,7 @@ def run(work, chunks):
     return results
 
 
-class _Shared:
+class _Chunks:
     """The chunks of one call."""
 
     def __init__(self, work, chunks):

@@ -25,7 +25,7 @@ class Owner(NamedTuple):
 
 OWNERS = {
     "Tensor": Owner("array.tensor", "type", "the class that recording makes its results of"),
-    "Whole": Owner("array.whole", "type", "live integers and booleans of a functional recording, a subclass of Tensor"),
+    "IntTensor": Owner("array.whole", "type", "live integers and booleans of a functional recording, a subclass of Tensor"),
     "Dual": Owner("array.dual", "type", "dual numbers: recording leaves operations on them to the class itself"),
     "objects": Owner("array.objects", "namespace", "arrays and lists that hold tensors: joined, stacked, holds_tensors, operand; complex ones"),
     "Call": Owner("autograd.custom.calls", "type", "one call of a user's primitive: an operand without a number"),

@@ -4,7 +4,7 @@
 many short ones in a row are one long one, and named is what is being done when a second is over.  A reason is named once in a
 process; ``TAPEGRAD_QUIET=1`` and ``tg.config.quiet`` silence all.
 
-`Later` is something that is made while calls go on.
+`BackgroundTask`: what another thread makes while calls go on.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from .uninterrupted import remade, uninterrupted
 PATIENCE, EVERY, PAUSE = 1.0, 0.05, 0.25
 #: What has been said.
 _SAID: set = set()
-#: Held by the thread that makes what is made `Later`: one thing at a time.
+#: Held by the thread that runs a `BackgroundTask`: one at a time.
 _TURN = remade(threading.Lock())
 
 
@@ -82,11 +82,11 @@ def _looked_at(reasons, over, due):
 
 
 def busy():
-    """Whether a thread makes something `Later`."""
+    """Whether a thread runs a `BackgroundTask`."""
     return _TURN.locked()
 
 
-class Later:
+class BackgroundTask:
     """Something that another thread makes.
 
     Parameters

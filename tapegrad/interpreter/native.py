@@ -113,7 +113,7 @@ def ancestors(store, roots):
 
 
 def pack(store, base, count):
-    """Pack the staged instructions of `store` into records (`Store.flush`)."""
+    """Pack the staged instructions of `store` into records (`TapeStore.flush`)."""
     walk.pack(store.address, base, count, store.ops, store.lefts, store.rights, store.offsets, store.tokens)
 
 

@@ -62,7 +62,7 @@ class Steps(Planner):
 
     def operand(self, k):
         """The value of operand `k` (-1: the result), kept only if it is read."""
-        return Operand(self, k, self.metas[k] if k >= 0 else self.out)
+        return OperandValue(self, k, self.metas[k] if k >= 0 else self.out)
 
     def saved_atom(self, k):
         """The window of the saved value of operand `k` (-1: the result), which the tape keeps from now on."""
@@ -317,7 +317,7 @@ class Steps(Planner):
         self.write_at(scattered.source, scattered.index, self._target(k, meta), True)
 
 
-class Operand(Sym):
+class OperandValue(Sym):
     """The value of an operand: its shape is free, reading it makes the tape keep it."""
 
     __slots__ = ("k",)

@@ -14,7 +14,7 @@ from __future__ import annotations
 import numpy as np
 
 from ..tape.layout import ARRAY_LEAF, CLEARED, CONTINUES, FIRST_ARRAY, SCALAR_LEAF
-from ..tape.store import FIRST_BYTES, OBJECT_BYTES, Store
+from ..tape.store import FIRST_BYTES, OBJECT_BYTES, TapeStore
 from .plan import Signature
 
 
@@ -60,7 +60,7 @@ def reclaim(store):
     if len(kept) * 2 > count:
         return store
 
-    new = Store(store.thread, store.explicit)
+    new = TapeStore(store.thread, store.explicit)
     return _move(store, new, kept, keep)
 
 

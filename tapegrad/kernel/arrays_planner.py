@@ -37,7 +37,7 @@ from ..rules.transposed import distinct
 from ..tape.meta import c_strides
 from . import ir
 from .arrays_nest import Nest, arithmetic, memory_order
-from .arrays_products import Products
+from .arrays_products import MatrixProducts
 from .arrays_views import ArrayRef, here, moved, whole, window
 from .reasons import NotLowered
 
@@ -51,7 +51,7 @@ def _combined(how, total, x):
     return L.Expr("maximum" if how == "max" else "minimum", (total, x))
 
 
-class LoopPlanner(Products, Planner):
+class LoopPlanner(MatrixProducts, Planner):
     """Collects the statements of one instruction.
 
     Parameters

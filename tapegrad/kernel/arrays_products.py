@@ -15,7 +15,7 @@ import numpy as np
 from ..interpreter import program as P
 from ..interpreter.planner import call_words
 from ..interpreter.python_calls import Called
-from ..program.stream import Host
+from ..program.stream import HostStep
 from . import ir
 from .arrays_views import moved
 from .reasons import NotLowered
@@ -27,7 +27,7 @@ TINY = 8
 _BATCH, _EXTENTS, _STRIDES, _OUTER = 12, slice(13, 16), slice(20, 26), 26
 
 
-class Products:
+class MatrixProducts:
     """The part of `LoopPlanner` for matrices."""
 
     def product(self, a, b, char, absolute):
@@ -65,7 +65,7 @@ class Products:
 
         def fill(*arrays):
             *arrays, result = arrays
-            return Host(function, [a.copy() for a in arrays], result, name, 0).run()
+            return HostStep(function, [a.copy() for a in arrays], result, name, 0).run()
 
         machine = getattr(getattr(function, "function", None), "machine", None)
         spec = machine and machine() or Called(fill, name, [(s.shape, s.char) for s in operands], (self.out.shape, self.out.char))

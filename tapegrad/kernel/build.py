@@ -41,7 +41,7 @@ def build(columns, structure, views=False):
     Parameters
     ----------
     columns : Columns
-    structure : roll.structure.Structure
+    structure : roll.structure.RolledStructure
     views : bool
         As of `pipeline.lower`.
 

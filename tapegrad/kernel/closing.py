@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..program.finish import FinishedTape, Guard, Item
+from ..program.finish import FinishedTape, Item, ReplayGuard
 from ..program.trace import GUARD
 from ..rules import BY_NAME, ROWS
 from ..tape.layout import ARRAY_LEAF, CONTINUES, FIRST_ARRAY, SCALAR_LEAF
@@ -147,7 +147,7 @@ class _Closing:
         return FinishedTape(
             records=records, inputs=[*tape.inputs, *(meta for _, meta, _ in writer.inputs)], leaves=leaves, elements=elements,
             items=items, constants=writer.values,
-            guards=[Guard(number(self.alias[g.slot]), g.how, g.seen, g.place) for g in self.guards],
+            guards=[ReplayGuard(number(self.alias[g.slot]), g.how, g.seen, g.place) for g in self.guards],
             outputs=outputs, metas=metas, origins=origins, code_runs=list(tape.code_runs),
             special=tape.special or not special.isdisjoint(present), wanted=(*tape.wanted, *[False] * len(writer.inputs)),
             structure=tape.structure, forward_only=not writer.again,

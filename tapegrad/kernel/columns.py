@@ -23,7 +23,7 @@ import numpy as np
 from ..common.host_functions import HostFunction
 from ..program.finish import Item
 from ..program.through import Rules
-from ..program.trace import GUARD, HOST, ROW, SHAPE, Entry, Host, Operand, by_value
+from ..program.trace import GUARD, HOST, ROW, SHAPE, Entry, HostCall, HostOperand, by_value
 from ..rules.table import FIRST_ROW, ROWS
 from ..tape.layout import ARRAY_LEAF, FIRST_ARRAY, SCALAR_LEAF
 from ..tape.meta import meta_of
@@ -85,7 +85,7 @@ class Columns:
         return np.maximum(pairs, -1)
 
 
-class _Outside:
+class _OutsideNumbers:
     """Numbers what comes from outside."""
 
     def __init__(self):
@@ -151,7 +151,7 @@ def columns(tape):
     slots = np.flatnonzero(present)
     number_of = np.cumsum(present) - 1
 
-    outside = _Outside()
+    outside = _OutsideNumbers()
     reference = np.where(present, number_of, 0)
     is_number = _leaves(tape, outside, reference, op)
     constants = _constants(tape, outside)
@@ -202,8 +202,8 @@ def _computed(item):
         return item
     entry, operands = by_value(item.entry, item.operands), item.operands[1:]
     if entry is None:
-        layout = tuple(Operand(k) for k in range(len(operands))), {}
-        entry = Entry(HOST, Host(Rules.of(item.entry).computed(), layout), (), operands, False, 0, item.entry.meta)
+        layout = tuple(HostOperand(k) for k in range(len(operands))), {}
+        entry = Entry(HOST, HostCall(Rules.of(item.entry).computed(), layout), (), operands, False, 0, item.entry.meta)
     return Item(item.slot, entry, entry.operands)
 
 

@@ -9,7 +9,7 @@ from ..rules import BY_NAME
 from ..tape.meta import c_strides
 from .expand.scalars import derive
 from .reasons import NotLowered
-from .templates import Plan
+from .templates import TemplatePlan
 from .terms import Term
 from .writing import STACK, Writer
 
@@ -41,7 +41,7 @@ class Derivation:
         self.tape, self.forward, self.lanes = tape, forward, lanes
         self.writer = writer or Writer(tape, interleaved=forward, again=again)
         self.word = np.zeros((lanes, len(tape.records)) if forward else len(tape.records), np.int64)
-        self.plan = Plan(tape, self.writer, forward)
+        self.plan = TemplatePlan(tape, self.writer, forward)
 
     def scalars(self, low, high):
         """The derivatives of the instructions from `low` to `high`, all of them scalar ones or leaves."""

@@ -1,7 +1,7 @@
 """A loop program as an LLVM module.
 
 ``int64 kernel(int64 *inputs, int64 *outputs, int8 *workspace)`` gets the addresses of
-the caller's arrays and of a workspace (aligned to 64 bytes) of `plan.Plan.nbytes`.
+the caller's arrays and of a workspace (aligned to 64 bytes) of `plan.BufferPlan.nbytes`.
 It returns -1; or the number of a guard that failed, the least one unless an early
 guard ended it; or -2 if an output marked `finite` is not.  It calls the pieces one
 after another (`kernel.cut`, `kernel.emit_piece`).
@@ -34,7 +34,7 @@ LAST = 2**31 - 2
 
 
 @dataclass(frozen=True)
-class Turns:
+class IterationLayout:
     """Where a path has its operands.
 
     Attributes
@@ -54,7 +54,7 @@ class Turns:
 
 
 @dataclass(frozen=True)
-class Options:
+class CompileOptions:
     """How a kernel is compiled.
 
     Attributes
@@ -69,7 +69,7 @@ class Options:
     symmetric : bool
         Whether the outputs, side by side, are a symmetric matrix: what is above the diagonal may be copied from below it
         (`kernel.passes.halving`).
-    turns : Turns, optional
+    turns : IterationLayout, optional
         Where the path of a loop has its operands: its turns are compiled too (`kernel.turning`).
     """
 
@@ -77,7 +77,7 @@ class Options:
     limit: int = 300
     entry: bool = False
     symmetric: bool = False
-    turns: Turns | None = None
+    turns: IterationLayout | None = None
 
 
 class Emission:

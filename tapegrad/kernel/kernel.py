@@ -18,10 +18,10 @@ from ..common.uninterrupted import uninterrupted
 from ..interpreter.native import data_address
 from ..program.executable import LINE, Executable
 from . import ir
-from .emit import FINE, NOT_FINITE, Emission, Options
+from .emit import FINE, NOT_FINITE, CompileOptions, Emission
 from .pipeline import Stages
 
-__all__ = ["FINE", "NOT_FINITE", "Kernel", "Options"]
+__all__ = ["FINE", "NOT_FINITE", "Kernel", "CompileOptions"]
 
 #: How many kernels were compiled, and how many loaded from the disk, since import.
 COUNTS = {"compiled": 0, "loaded": 0}
@@ -39,7 +39,7 @@ class Kernel(Executable):
     Parameters
     ----------
     program : LoopProgram
-    options : Options
+    options : CompileOptions
     seconds : Stages, optional
         Receives the time of each stage of compilation: emit, optimise (or, if it is on disk, read), generate.
 
@@ -56,7 +56,7 @@ class Kernel(Executable):
     seconds : Stages
     """
 
-    def __init__(self, program, options=Options(), seconds=None):
+    def __init__(self, program, options=CompileOptions(), seconds=None):
         self.program, self.options = program, options
         self.seconds = seconds = Stages() if seconds is None else seconds
         emission = Emission(program, options)

@@ -243,7 +243,7 @@ class StatementNode:
 
 
 def nest(structure):
-    """The bodies and templates of a `roll.structure.Structure`.
+    """The bodies and templates of a `roll.structure.RolledStructure`.
 
     Returns
     -------

@@ -15,7 +15,7 @@ from ..program.cuts import Cut
 from ..program.executable import described
 from ..tape.meta import SCALAR
 from .adjoint import adjoint
-from .emit import Options
+from .emit import CompileOptions
 from .kernel import Kernel
 from .passes.halving import halve
 from .passes.ordering import order
@@ -35,7 +35,7 @@ class TapeKernel(Kernel):
         (tangents of the outputs for directions of the wanted inputs, else adjoints of these for adjoints of the outputs), and
         how many at a time, the first axis of directions and of results; without values.  Or the whole Jacobian, multiplied out at
         a cut: adjoints of the wanted inputs for all unit vectors of the outputs, and how many these are.
-    options : kernel.emit.Options
+    options : kernel.emit.CompileOptions
     limit : float, optional
         Of the steps that its compilation is predicted to take (`kernel.prediction`).
 
@@ -59,7 +59,7 @@ class TapeKernel(Kernel):
     """
 
     @without_collection()
-    def __init__(self, tape, gradients=True, options=Options(), limit=None):
+    def __init__(self, tape, gradients=True, options=CompileOptions(), limit=None):
         seconds = Stages()
         self.tape, self.gradients = tape, bool(gradients)
         self.forward, self.lanes = gradients if isinstance(gradients, tuple) else (False, None)

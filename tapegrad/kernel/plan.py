@@ -28,7 +28,7 @@ _SCRATCH = REGISTERS_AT
 
 
 @dataclass
-class Plan:
+class BufferPlan:
     """Offsets in the workspace.
 
     Attributes
@@ -82,8 +82,8 @@ def assign_offsets(intervals):
 
 
 def plan(pieces, program):
-    """The `Plan` of a program cut into `pieces`."""
-    layout = Plan(nbytes=8)
+    """The `BufferPlan` of a program cut into `pieces`."""
+    layout = BufferPlan(nbytes=8)
 
     def word(key):
         layout.slots[key] = layout.nbytes

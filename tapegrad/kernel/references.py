@@ -135,7 +135,7 @@ class References:
     Parameters
     ----------
     columns : Columns
-    structure : Structure
+    structure : RolledStructure
 
     Attributes
     ----------

@@ -184,7 +184,7 @@ def evaluate(expr, constants):
         return value_function(expr.op)(*[evaluate(a, constants) for a in expr.args])
 
 
-class Plan:
+class TemplatePlan:
     """Templates of all scalar instructions of a tape.
 
     Parameters

@@ -26,7 +26,7 @@ def emit_turns(module, kernel, path):
     ----------
     module : llvmlite.ir.Module
     kernel : llvmlite.ir.Function
-    path : Turns
+    path : IterationLayout
     """
     kernel.attributes.add("noinline")
     function = ir.Function(module, ir.FunctionType(I64, [POINTER, POINTER, POINTER, I64]), "turns")

@@ -12,7 +12,7 @@ from dataclasses import replace
 import numpy as np
 
 from ..program.finish import Item, continuations, key_of
-from ..program.trace import GUARD, HOST, ROW, Entry, Host, Operand
+from ..program.trace import GUARD, HOST, ROW, Entry, HostCall, HostOperand
 from ..rules import BY_NAME
 from ..rules.table import described
 from ..tape.layout import ARRAY_LEAF, CONTINUES, SCALAR_LEAF, TRACED
@@ -44,7 +44,7 @@ class Writer:
         What is made.
     values : list
         Floats and arrays, named by negative numbers from -1; those of the tape first.
-    guards : list of Guard
+    guards : list of ReplayGuard
         What is decided in what is made.
     inputs : list of (int, Meta, list of (int, int))
         Further arguments: slot of the leaf or 0, description, (position, slot) of elements.
@@ -121,8 +121,8 @@ class Writer:
 
     def host(self, function, operands, shape, char):
         """A call of a ufunc, or of a function of arrays in Python, that has no derivative."""
-        layout = (tuple(Operand(k) for k in range(len(operands))), {})
-        return self._entry(Entry(HOST, Host(function, layout), (), operands, False, 0, laid_out(shape, char)), operands)
+        layout = (tuple(HostOperand(k) for k in range(len(operands))), {})
+        return self._entry(Entry(HOST, HostCall(function, layout), (), operands, False, 0, laid_out(shape, char)), operands)
 
     def _key(self, entry, operands):
         key = key_of(entry, operands)

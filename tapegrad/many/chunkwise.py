@@ -26,7 +26,7 @@ KINDS = {
 }  # fmt: skip
 
 
-class Work:
+class ChunkWork:
     """What is asked of each chunk: picklable, a copy records for itself.
 
     Parameters
@@ -53,7 +53,7 @@ class Work:
         self.structure, self._lock = None, remade(threading.Lock())
 
     def __reduce__(self):
-        return Work, (self.function, self.kind, self.like)
+        return ChunkWork, (self.function, self.kind, self.like)
 
     def of(self, piece, arguments):
         """The sum over the rows of a piece: how many they are, and leaves; whether one is not a number."""
@@ -107,7 +107,7 @@ def laid_out(thing):
     return unflatten(structure, [np.require(leaf, requirements="CA") if isinstance(leaf, np.ndarray) else leaf for leaf in leaves])
 
 
-class Tree:
+class PartialSum:
     """A sum of parts that come in any order: lists of numbers and arrays; one of nothing is zero."""
 
     def __init__(self):

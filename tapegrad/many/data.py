@@ -33,7 +33,7 @@ BYTES = 1 << 21
 _BUFFERS = threading.local()
 
 
-class Piece:
+class ChunkRows:
     """The rows of a chunk, in memory.
 
     Attributes
@@ -70,7 +70,7 @@ class Source(ABC):
 
     @abstractmethod
     def pieces(self):
-        """A `Piece` for each chunk, in order; may be asked for again."""
+        """A `ChunkRows` for each chunk, in order; may be asked for again."""
 
     def samples(self):
         """Pieces like which all are in their shapes, as far as that is known."""
@@ -87,7 +87,7 @@ def source_of(data, chunk=None):
             f"data is of type {type(data).__name__}; give arrays (or containers of them) with a common first axis, a DataFrame, the path of a "
             "Parquet file, a collection of Dask's, or what gives chunks when it is iterated, each time from the first one"
         )
-    if chunk is not None and not isinstance(source, _Arrays):
+    if chunk is not None and not isinstance(source, _ArraySource):
         raise OptionError(f"chunk={chunk} is for arrays and DataFrames; {source.why}")
     return source
 
@@ -130,7 +130,7 @@ class Mapped:
         return cls(os.path.abspath(array.filename), array.dtype, array.offset - array.offset % mmap.ALLOCATIONGRANULARITY + within, array.shape)
 
 
-class _RowsOf(Piece):
+class _RowsOf(ChunkRows):
     """A range of rows of arrays, mapped or in memory."""
 
     def load(self):
@@ -158,7 +158,7 @@ def _copied(k, leaf):
     return array
 
 
-class _Arrays(Source):
+class _ArraySource(Source):
     def __init__(self, leaves, structure, chunk):
         self._structure = structure
         self._rows = rows_of(leaves, structure, "data")
@@ -203,7 +203,7 @@ def _of_arrays(data, chunk):
     leaves, structure = flatten(data)
     leaves = list(map(array_of, leaves))
     if structure.kind is not None or isinstance(data, np.ndarray) or array_of(data) is not data:
-        return _Arrays(leaves, structure, chunk)
+        return _ArraySource(leaves, structure, chunk)
     return None
 
 
@@ -219,7 +219,7 @@ def _columns(table, names="columns"):
 # ---- chunks that come by themselves ----------------------------------------------------------
 
 
-class _Chunks(Source):
+class _ChunkSource(Source):
     why = "what is iterated gives chunks as they are"
 
     def __init__(self, begin):
@@ -228,7 +228,7 @@ class _Chunks(Source):
     def pieces(self):
         count = 0
         for rows in self._begin():
-            yield Piece(f"chunk {count}", _columns(rows) if class_of(rows, "pandas", "DataFrame") else rows)
+            yield ChunkRows(f"chunk {count}", _columns(rows) if class_of(rows, "pandas", "DataFrame") else rows)
             count += 1
         if self._known not in (None, count):
             raise StructureError(
@@ -245,20 +245,20 @@ def _of_chunks(data):
                 f"data is an iterator ({type(data).__name__}), which can be read once, but each value and each derivative reads all chunks; give a "
                 "function that returns a new one: tg.sum_over(f, lambda: chunks(...))"
             )
-        return _Chunks(data.__iter__)
-    return _Chunks(lambda: iter(data())) if callable(data) else None
+        return _ChunkSource(data.__iter__)
+    return _ChunkSource(lambda: iter(data())) if callable(data) else None
 
 
 # ---- files ---------------------------------------------------------------------------------
 
 
-class _Group(Piece):
+class _RowGroup(ChunkRows):
     def load(self):
         path, group = self._rows
         return _columns(_parquet(path).read_row_group(group), "column_names")
 
 
-class _Parquet(Source):
+class _ParquetSource(Source):
     sent = 0
     why = "a Parquet file has chunks of its own, its row groups"
 
@@ -268,7 +268,7 @@ class _Parquet(Source):
 
     def pieces(self):
         for group in range(self.count):
-            yield _Group(f"row group {group} of {self._path}", (self._path, group))
+            yield _RowGroup(f"row group {group} of {self._path}", (self._path, group))
 
 
 def _parquet(path):
@@ -279,13 +279,13 @@ def _parquet(path):
 
 
 def _of_file(data):
-    return _Parquet(os.path.abspath(data)) if isinstance(data, (str, os.PathLike)) else None
+    return _ParquetSource(os.path.abspath(data)) if isinstance(data, (str, os.PathLike)) else None
 
 
 # ---- Dask's collections -----------------------------------------------------------------------
 
 
-class _Partition(Piece):
+class _Partition(ChunkRows):
     def load(self):
         return self._rows.compute(scheduler="synchronous")
 
@@ -293,7 +293,7 @@ class _Partition(Piece):
         return client.compute(self._rows)
 
 
-class _Dask(Source):
+class _DaskSource(Source):
     why = "a collection of Dask's has chunks of its own; use its rechunk or repartition"
 
     def __init__(self, parts):
@@ -307,7 +307,7 @@ class _Dask(Source):
 def _of_dask(data):
     if class_of(data, "dask", "DataFrame"):
         delayed = imported("dask").delayed
-        return _Dask([delayed(_columns)(part) for part in data.to_delayed()])
+        return _DaskSource([delayed(_columns)(part) for part in data.to_delayed()])
     leaves, structure = flatten(data)
     arrays = [class_of(leaf, "dask", "Array") for leaf in leaves]
     if not any(arrays):
@@ -320,4 +320,4 @@ def _of_dask(data):
             raise ShapeError(f"{name} has chunks of {leaf.chunks[0]} rows, {names[0]} of {leaves[0].chunks[0]}; rechunk one of them")
     delayed = imported("dask").delayed
     blocks = [leaf.rechunk(dict.fromkeys(range(1, leaf.ndim), -1)).to_delayed().ravel() for leaf in leaves]
-    return _Dask([delayed(partial(unflatten, structure))(list(parts)) for parts in zip(*blocks)])
+    return _DaskSource([delayed(partial(unflatten, structure))(list(parts)) for parts in zip(*blocks)])

@@ -28,8 +28,8 @@ from ..common.tree import flatten
 from ..common.uninterrupted import imported, remade
 from ..common.version import __version__
 from ..transforms.environment import Environment
-from .chunkwise import Tree, Work, laid_out
-from .data import Piece, class_of
+from .chunkwise import ChunkWork, PartialSum, laid_out
+from .data import ChunkRows, class_of
 
 #: How often workers may come to an end during one pass.
 TRIES = 3
@@ -59,12 +59,12 @@ def answer(release, key, message, arguments, names, pieces):
                 return None
             while len(_KNOWN) >= _MOST:
                 del _KNOWN[next(iter(_KNOWN))]
-            _KNOWN[key] = message if isinstance(message, Work) else _opened(message)
+            _KNOWN[key] = message if isinstance(message, ChunkWork) else _opened(message)
         work = _KNOWN[key]
-    tree, strange, arguments = Tree(), [], laid_out(arguments)
+    tree, strange, arguments = PartialSum(), [], laid_out(arguments)
     for k, (name, piece) in enumerate(zip(names, pieces)):
         # Rows that the cluster has put in the place of a piece are there already.
-        part, is_strange = work.of(piece if isinstance(piece, Piece) else Piece(name, piece), arguments)
+        part, is_strange = work.of(piece if isinstance(piece, ChunkRows) else ChunkRows(name, piece), arguments)
         tree.add(0, k, part)
         strange += [k] * is_strange
     return tree.total(), strange, worker
@@ -121,7 +121,7 @@ class Workers(ABC):
     def collect(self, work, arguments, source, ended):
         """As of `Threads`."""
         message, key, known = self._message(work, arguments, source)
-        tree, notes, running, again, ends = Tree(), [], {}, deque(), 0
+        tree, notes, running, again, ends = PartialSum(), [], {}, deque(), 0
         together = min((source.count or 0) // (TASKS * self.workers), MESSAGE // (source.sent + 1))
         level = max(1, int(together)).bit_length() - 1
         tasks = _tasks(source, 1 << level)
@@ -185,7 +185,7 @@ class Workers(ABC):
             for piece in source.samples():
                 there = piece.at(self.client)
                 # It is recorded and compiled for such rows.
-                work.of(there if there is piece else Piece(piece.name, there.result()), arguments)
+                work.of(there if there is piece else ChunkRows(piece.name, there.result()), arguments)
             message = self.sendable(work)
             key = hashlib.sha256(message).hexdigest() if message is not work else f"in this process, {next(_NUMBERS)}"
             self._messages[asked] = message, key, set(), environment
@@ -241,7 +241,7 @@ class _Executors(Workers):
         return self._make is not None
 
 
-class _Dask(_Executors):
+class _DaskWorkers(_Executors):
     """Workers of a `distributed.Client`, which repeats what was lost."""
 
     def __init__(self, client):
@@ -285,7 +285,7 @@ class _Joblib(Workers):
 def engine_of(client):
     """Who computes for a client, as of `distribute`."""
     if class_of(client, "distributed", "Client"):
-        return _Dask(client)
+        return _DaskWorkers(client)
     if class_of(client, "joblib", "Parallel"):
         return _Joblib(client)
     if isinstance(client, Executor):

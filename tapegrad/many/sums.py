@@ -32,7 +32,7 @@ from ..common.errors import HigherOrderError, OptionError, ShapeError, Structure
 from ..common.tree import flatten, unflatten
 from ..common.uninterrupted import remade, uninterrupted
 from ..transforms.functional import Transformed, is_number, of_another
-from .chunkwise import Tree, Work, laid_out
+from .chunkwise import ChunkWork, PartialSum, laid_out
 from .data import source_of
 from .engines import engine_of
 
@@ -61,7 +61,7 @@ class Threads:
 
         `ended` is an event that is set by whoever does not want to know any more, and here.
         """
-        numbered, tree, notes, lock = enumerate(source.pieces()), Tree(), [], threading.Lock()
+        numbered, tree, notes, lock = enumerate(source.pieces()), PartialSum(), [], threading.Lock()
 
         def turns(_):
             try:
@@ -96,14 +96,14 @@ class Sum:
             raise StructureError(f"expected a function of theta and rows, got {type(function).__name__}")
         self._function, self._source, self._mean, self._engine = function, source, mean, engine
         self.__name__ = f"{'mean' if mean else 'sum'} of {getattr(function, '__name__', 'a function')}"
-        from ..transforms.replay.stats import Spending  # loads what makes code
+        from ..transforms.replay.stats import EagerTime  # loads what makes code
 
         # It does not run at every call: chunks are recorded.
-        Spending.of(self).seconds = float("-inf")
+        EagerTime.of(self).seconds = float("-inf")
         self._works, self._numbers, self._curvatures = {}, itertools.count(1), {}
         self._lock = remade(threading.Lock())
         self._both, self._gradient, self._product = both, gradient, product = [
-            _Called(f, self.__name__) for f in (self._both_of, lambda *args, structure: args[len(args) // 2 : -1], self._product_of)
+            _SumRow(f, self.__name__) for f in (self._both_of, lambda *args, structure: args[len(args) // 2 : -1], self._product_of)
         ]
 
         def pull(g, result, *theta, structure):
@@ -145,7 +145,7 @@ class Sum:
         """What `kind` asks of the chunks, summed: its leaves, and their structure."""
         with self._lock:
             if kind not in self._works:
-                self._works[kind] = Work(self._function, kind)
+                self._works[kind] = ChunkWork(self._function, kind)
             work = self._works[kind]
         total, names = self._apart(work, laid_out(arguments))
         if not total:
@@ -190,7 +190,7 @@ class Sum:
         return tuple([sum(np.tensordot(next(blocks), t, np.ndim(t)) for t in v) for _ in theta])
 
 
-class _Called(Primitive):
+class _SumRow(Primitive):
     closed = "it reads data in chunks"
 
 

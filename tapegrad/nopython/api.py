@@ -350,7 +350,7 @@ def _dispatcher(f, kind, argnums, lanes, mode="forward", out=False, memory=None)
     with uninterrupted:
         import numba
 
-        from .compile import Uninterrupted
+        from .compile import UninterruptedCompiler
         from .drivers import Request, driver_of
         from .reverse.runtime import raised
 
@@ -391,7 +391,7 @@ def _dispatcher(f, kind, argnums, lanes, mode="forward", out=False, memory=None)
         made.__qualname__ = f"{name}_{request.identity}"
         made.__doc__ = f"njit_{kind} of {function.__qualname__}, by the arguments {', '.join(names[k] for k in chosen)}."
         with uninterrupted:
-            return numba.njit(pipeline_class=Uninterrupted)(made)
+            return numba.njit(pipeline_class=UninterruptedCompiler)(made)
 
     measuring = functools.cache(lambda: made_for(dataclasses.replace(request, peak=True), "peak"))
 

@@ -26,14 +26,14 @@ from .vectorized import of_dual_arrays
 
 
 # ---- functions and methods ---------------------------------------------------------------
-class _Methods(AttributeTemplate):
+class _DualArrayMethods(AttributeTemplate):
     """Methods of arrays of dual numbers; other arrays keep Numba's."""
 
     key = types.Array
     metadata = {"target": "cpu"}
 
 
-infer_getattr(_Methods)
+infer_getattr(_DualArrayMethods)
 
 
 def _of_bytes(name):
@@ -43,7 +43,7 @@ def _of_bytes(name):
         if is_dual_array(array):
             raise NumbaError(f".{name} shows how an array lies in memory, which is not so with derivatives")
 
-    setattr(_Methods, f"resolve_{name}", resolve)
+    setattr(_DualArrayMethods, f"resolve_{name}", resolve)
 
 
 for _name in ("view", "nbytes", "itemsize", "strides", "ctypes"):
@@ -73,7 +73,7 @@ def both(function, name):
         def resolve(self, array):
             return types.BoundFunction(Bound, array) if is_dual_array(array) else None
 
-        setattr(_Methods, f"resolve_{name}", resolve)
+        setattr(_DualArrayMethods, f"resolve_{name}", resolve)
 
     return register
 

@@ -40,7 +40,7 @@ def _uncollected():
             gc.enable()
 
 
-class Uninterrupted(Compiler):
+class UninterruptedCompiler(Compiler):
     """Numba's compiler; Ctrl-C waits until it has finished (`uninterrupted`), and until it knows what is registered with Numba."""
 
     __init__ = uninterrupted(Compiler.__init__)
@@ -57,7 +57,7 @@ class Uninterrupted(Compiler):
 def _pipeline(lanes, returns):
     rewriting = dual_pass(lanes, returns, dual_dispatcher)
 
-    class DualCompiler(part(Uninterrupted)):
+    class DualCompiler(part(UninterruptedCompiler)):
         def define_pipelines(self):
             return nopython_passes(self.state, rewriting, BroadcastPass)
 

@@ -19,7 +19,7 @@ from ..common.errors import UnsupportedInNumbaError
 from ..common.uninterrupted import cached_property
 from .builtins import as_dual, component, primal, seeded
 from .compile import dual_dispatcher, fingerprint, result_type
-from .reverse.drivers import Reverse
+from .reverse.drivers import ReverseDriver
 from .reverse.runtime import caught
 from .types import DualType, Token, compiled_only, contains_dual, element, is_real
 
@@ -179,7 +179,7 @@ def _reverse(request, argument_types):
             _check_arguments(request, argument_types, len(argument_types))
             seed = types.int64
         try:
-            made = request.sweeps.get((*argument_types, seed)) or Reverse(request, argument_types, seed)
+            made = request.sweeps.get((*argument_types, seed)) or ReverseDriver(request, argument_types, seed)
         except UnsupportedInNumbaError as error:
             if request.mode == "reverse" or request.kind == "vjp" or request.out:
                 raise
@@ -200,7 +200,7 @@ def _second(request, argument_types):
     count = len(argument_types) - (len(chosen) if product else 0)
     _check_arguments(request, argument_types, count)
     lanes = 1 if product else _lanes(request, argument_types)
-    made = Reverse(request, argument_types[:count], types.float64, lanes)
+    made = ReverseDriver(request, argument_types[:count], types.float64, lanes)
     _check_result(request, made.result)
     request.taken[str(tuple(argument_types))] = {"mode": "forward over reverse", **made.report}
     given = [*[f"a{k}" for k in range(count)], *([f"t{k}" for k in chosen] if product else [])]

@@ -41,7 +41,7 @@ def add_rows():
         target_context().refresh()
 
 
-class _Numbers(DualTemplate):
+class _NumberTemplate(DualTemplate):
     """Dual numbers and real ones, or real ones alone."""
 
     of_arrays = False
@@ -62,7 +62,7 @@ def _known(function):
 
 def _add(function, row):
     alone = not _known(function)  # (what Numba knows has its value by Numba)
-    template(function, _Numbers, arity=row.arity, alone=alone)
+    template(function, _NumberTemplate, arity=row.arity, alone=alone)
     for tys in OPERANDS[row.arity]:
         lower_builtin(function, *tys)(lowering(function, row.name))
     if alone:

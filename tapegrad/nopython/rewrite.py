@@ -101,7 +101,7 @@ def among(function, functions):
     return any(function is one for one in functions)
 
 
-class Activity:
+class DualNames:
     """The names of variables that may hold dual numbers (see the top of this file)."""
 
     def __init__(self, func_ir, arguments, returns, users):
@@ -243,7 +243,7 @@ def dual_pass(lanes, returns, dispatcher):
         def variant(function, returns):
             return dispatcher(function, lanes, returns)
 
-        activity = Activity(func_ir, [contains_dual(ty) for ty in state.args], returns, users)
+        activity = DualNames(func_ir, [contains_dual(ty) for ty in state.args], returns, users)
         token, kept = Token(lanes), set()
         for block in func_ir.blocks.values():
             body = []

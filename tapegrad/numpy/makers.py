@@ -107,7 +107,7 @@ def joining(function):
     return call
 
 
-class _Arrays(type):
+class _ArrayClass(type):
     """Of `ndarray`: to be asked for the class of an array, or to make one of it, is all that it is for."""
 
     def __call__(cls, *args, **kwargs):
@@ -127,7 +127,7 @@ class _Arrays(type):
         return hash(np.ndarray) if cls is ndarray else super().__hash__()
 
 
-class ndarray(np.ndarray, metaclass=_Arrays):
+class ndarray(np.ndarray, metaclass=_ArrayClass):
     __doc__ = np.ndarray.__doc__
 
 

@@ -24,7 +24,7 @@ from ..array.operators import recording
 from ..array.record import apply, normalise, plain, record_nondiff, trace_of, tracked
 from ..array.tensor import Tensor
 from ..array.traces import computed
-from ..array.whole import Whole, by_numpy, is_whole
+from ..array.whole import IntTensor, by_numpy, is_whole
 from ..common.errors import ComplexOperandError, UnsupportedFunctionError
 from ..common.observers import LISTENERS, notify
 from ..common.registry import attach, registry
@@ -329,7 +329,7 @@ def function_on_tensors(self, function, types, args, kwargs):
                 args, kwargs = _with_joined(args), _with_joined(kwargs)
             except ComplexOperandError:
                 return registry.objects.complex_function(function, args, kwargs)
-    if Whole in types and function not in _AS_TENSORS and is_whole((args, kwargs)):
+    if IntTensor in types and function not in _AS_TENSORS and is_whole((args, kwargs)):
         return by_numpy(function, args, kwargs)
     if ours is None:
         if any_tracked(args) or any_tracked(kwargs):
@@ -376,13 +376,13 @@ _AS_TENSORS = _ABOUT_SHAPES | {
 
 
 def _ufunc_on_integers(self, ufunc, method, *inputs, **kwargs):
-    """``Whole.__array_ufunc__``: beside a float it is an operation on that."""
+    """``IntTensor.__array_ufunc__``: beside a float it is an operation on that."""
     if not is_whole((inputs, kwargs)):
         return ufunc_on_tensors(self, ufunc, method, *inputs, **kwargs)
     return by_numpy(ufunc if method == "__call__" else getattr(ufunc, method), inputs, kwargs)
 
 
-attach(Whole, {"__array_ufunc__": _ufunc_on_integers})
+attach(IntTensor, {"__array_ufunc__": _ufunc_on_integers})
 _SCOPE = {"of_one": _OF_ONE, "of_two": _OF_TWO, "constant": _constant, "CODE": CODE, "long": ufunc_on_tensors}
 _SLOW = "long(self, ufunc, method, x, *others, **kwargs)"
 _CALLER = "frame.f_back if (frame := _frame(1)).f_code is CODE else frame"

@@ -11,17 +11,17 @@ from ..array import functions as F
 from ..array.differentiable import Differentiable
 from ..array.leaving import into_plain
 from ..array.record import guard_on
-from ..array.whole import Whole
+from ..array.whole import IntTensor
 from ..common.host_functions import host_function
 from .dispatch import METHODS, any_tracked, implements, plain_function, values_of
 
 
 @implements(np.bincount)
 def _bincount(x, /, weights=None, minlength=0):
-    if not any_tracked(weights) or isinstance(weights, Whole):
+    if not any_tracked(weights) or isinstance(weights, IntTensor):
         return plain_function(np.bincount)(x, weights, minlength)
     weights = F.lift(weights)
-    live = isinstance(x, Whole)
+    live = isinstance(x, IntTensor)
     groups = np.asarray(values_of(x, not live))
     # NumPy looks at the arguments.
     count = len(np.bincount(groups, np.zeros(weights.shape), minlength))

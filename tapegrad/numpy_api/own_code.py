@@ -90,7 +90,7 @@ class _Converter:
         return result
 
 
-class _Names:
+class _ReplacedNames:
     """A module of NumPy's with the replaced names."""
 
     def __init__(self, module):
@@ -125,7 +125,7 @@ def _replaced(name, thing):
     if name in _REPLACED_BY_NAME and not hasattr(thing, "_implementation"):
         return _REPLACED_BY_NAME[name]
     if isinstance(thing, types.ModuleType) and thing.__name__.startswith("numpy"):
-        return _Names(thing)
+        return _ReplacedNames(thing)
     if isinstance(thing, types.FunctionType) and thing.__module__.startswith("numpy"):
         return _REPLACED.get(thing) or (thing if hasattr(thing, "_implementation") else private_code(thing))
     return _REPLACED.get(thing, thing) if isinstance(thing, Hashable) else thing

@@ -16,7 +16,7 @@ from ..array import functions as F
 from ..array.differentiable import Differentiable
 from ..array.indexing import nonzero
 from ..array.leaving import into_plain
-from ..array.whole import Whole, is_whole
+from ..array.whole import IntTensor, is_whole
 from ..common.host_functions import host_function
 from .dispatch import FUNCTIONS, any_tracked, implements, only_defaults, plain_function, refuse, values_of
 from .own_code import own_code
@@ -28,7 +28,7 @@ from .shaping import as_tensor, cast, rearranged, untracked
 
 @implements(np.take)
 def _take(a, indices, axis=None, mode="raise"):
-    return F.take(as_tensor(a), indices if isinstance(indices, Whole) else values_of(indices), axis, mode)
+    return F.take(as_tensor(a), indices if isinstance(indices, IntTensor) else values_of(indices), axis, mode)
 
 
 @implements(np.take_along_axis)
@@ -74,7 +74,7 @@ def _where(condition, *branches):
     if is_whole((condition, branches)):
         # Python's numbers are weak here.
         dtype = np.result_type(*[b if isinstance(b, (int, float)) else np.asarray(values_of(b, False)) for b in branches])
-        branches = [b if isinstance(b, Whole) else np.asarray(b, dtype) for b in branches]
+        branches = [b if isinstance(b, IntTensor) else np.asarray(b, dtype) for b in branches]
     # A condition that is a tensor stays one: a replay computes it again.
     condition = condition if isinstance(condition, Differentiable) else values_of(condition)
     return F.where(condition, *[as_tensor(b) if isinstance(b, (list, tuple)) else b for b in branches])
@@ -82,7 +82,7 @@ def _where(condition, *branches):
 
 @implements(np.nonzero)
 def _nonzero(a):
-    return nonzero(a) if isinstance(a, Whole) else plain_function(np.nonzero)(a)
+    return nonzero(a) if isinstance(a, IntTensor) else plain_function(np.nonzero)(a)
 
 
 @implements(np.select)
@@ -91,7 +91,7 @@ def _select(condlist, choicelist, default=0):
         raise ValueError("list of cases must be same length as list of conditions")
     if len(condlist) == 0:
         raise ValueError("select with an empty condition list is not possible")
-    condlist = [c if isinstance(c, Whole) else np.asarray(values_of(c)) for c in condlist]
+    condlist = [c if isinstance(c, IntTensor) else np.asarray(values_of(c)) for c in condlist]
     for k, condition in enumerate(condlist):
         if condition.dtype != bool:
             raise TypeError(f"invalid entry {k} in condlist: should be boolean ndarray")
@@ -204,7 +204,7 @@ def _copyto(dst, src, casting="same_kind", where=True):
     if where is True:
         dst[...] = src
         return
-    if not isinstance(where, Whole) or where.dtype != bool or where.shape != dst.shape:
+    if not isinstance(where, IntTensor) or where.dtype != bool or where.shape != dst.shape:
         where = np.broadcast_to(np.asarray(values_of(where), bool), dst.shape)
     dst[where] = F.broadcast_to(as_tensor(src), dst.shape)[where]
 

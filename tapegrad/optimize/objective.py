@@ -166,7 +166,7 @@ class Objective:
         if kept is None or kept.tape is not tape:
             # Another thread has gone on to another path.
             return
-        self._current = self._handles[tape] = _Handle(kept, inputs, self.layout)
+        self._current = self._handles[tape] = _CompiledTape(kept, inputs, self.layout)
 
     # -- numbers that are none -----------------------------------------------------------
     def refuse(self, x, value, g, hint=""):
@@ -187,7 +187,7 @@ class Objective:
             return str(self.layout.container(x)) if self.layout.structure.kind is not None else str(x)
 
 
-class _Handle:
+class _CompiledTape:
     """A tape as compiled code calls it (`program.handle`): its replay, and its kernel if it has one."""
 
     def __init__(self, kept, inputs, layout):

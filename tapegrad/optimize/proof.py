@@ -26,7 +26,7 @@ import numpy as np
 from ..array.tensor import Tensor
 from ..transforms.functional import options_of, under_jit
 from ..transforms.keep import kept
-from ..transforms.replay.kernels import Options, agree, checked_policy
+from ..transforms.replay.kernels import JitOptions, agree, checked_policy
 
 #: Evaluations after which what an optimiser records by itself becomes machine code.  To make that takes as long as 200 evaluations
 #: by sweep of a long tape, and 1500 of a short one; most optimisations are done by then.
@@ -46,7 +46,7 @@ _PROVED: weakref.WeakSet = weakref.WeakSet()
 
 def own_options():
     """How an optimiser records a function that nobody has put under `jit`."""
-    return Options(checked_policy(None), visits=EVALUATIONS)
+    return JitOptions(checked_policy(None), visits=EVALUATIONS)
 
 
 def recorded(function, name, transformation, like=None):

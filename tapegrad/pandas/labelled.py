@@ -14,7 +14,7 @@ from ..array.differentiable import Differentiable
 from ..array.functions import where
 from ..array.objects import any_nan, joined, operand
 from ..array.record import guard_on
-from ..array.whole import Whole
+from ..array.whole import IntTensor
 from ..common.errors import ComplexOperandError, DtypeError, LeaveTapeError
 from ..common.registry import registry
 from . import names
@@ -107,7 +107,7 @@ def calculated(ufunc, a, b, add=operator.add):
     if lacks and ufunc not in names.PROPAGATES and not (ufunc is np.power and isinstance(y, (float, int, np.number)) and y != 0):
         raise refused(f"np.{ufunc.__name__} with missing values, of which it makes numbers,", "take them out with .dropna() or .fillna(0.0)")
     result = ufunc(x, y)
-    if not compares or isinstance(result, Whole) and not lacks:
+    if not compares or isinstance(result, IntTensor) and not lacks:
         return Labelled(result, places)
     full = np.full(places.shape, ufunc is np.not_equal)
     full[places.notna().to_numpy()] = np.reshape(_content(result), -1)
@@ -240,7 +240,7 @@ class Labelled(Reductions):
         return f"{self._storage!r}\nin the places\n{self._places!r}"
 
     def __invert__(self):
-        return Labelled(~self._storage, self._places) if isinstance(self._storage, Whole) else ~_on_values(self)
+        return Labelled(~self._storage, self._places) if isinstance(self._storage, IntTensor) else ~_on_values(self)
 
     # -- selection ----------------------------------------------------------------
     def __getitem__(self, key):
@@ -260,7 +260,7 @@ class Labelled(Reductions):
         if name in names.LABELS:
             return getattr(places, name)
         if hasattr(type(places), name):
-            if name in names.VALUES or isinstance(self._storage, Whole):
+            if name in names.VALUES or isinstance(self._storage, IntTensor):
                 return getattr(_on_values(self), name)
             if name in ("loc", "iloc", "at", "iat"):
                 return _Indexer(self, getattr(places, name))

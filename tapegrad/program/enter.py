@@ -1,6 +1,6 @@
 """The way in from Python: objects are read by CPython's C API, an executable runs, numbers come back as objects.
 
-`enter` knows nothing of what the arguments mean.  It is given a *site*, words that say what each leaf has to be (`Site`
+`enter` knows nothing of what the arguments mean.  It is given a *site*, words that say what each leaf has to be (`CallSite`
 writes them, and makes the Python around a call: `transforms.replay.site`), and tuples of leaves and of arrays for results.
 It has the interpreter's lock while it touches objects, and gives it back while the executable runs.
 

@@ -46,7 +46,7 @@ _SELECT = BY_NAME["select"]
 
 
 @dataclass
-class Guard:
+class ReplayGuard:
     """What a replay checks: the value of `slot` (or of a comparison), how it was read, and what was seen."""
 
     slot: int
@@ -87,7 +87,7 @@ class FinishedTape(Callable):
         Entries, by slot.
     constants : list
         Floats and arrays; items refer to them by negative numbers, from -1.
-    guards : list of Guard
+    guards : list of ReplayGuard
     outputs : list of (int, object)
         Slot and description of each result, or 0 and the constant itself.
     metas : list of Meta
@@ -373,7 +373,7 @@ class _Finisher:
             item = Item(slot, entry, operands)
             if entry.kind == GUARD:
                 item.number = len(self.guards)
-                self.guards.append(Guard(operands[0], entry.function, entry.seen, trace.store.place(i)))
+                self.guards.append(ReplayGuard(operands[0], entry.function, entry.seen, trace.store.place(i)))
             self.items.append(item)
             if key is not None:
                 slot_of[key] = slot

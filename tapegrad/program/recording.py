@@ -17,7 +17,7 @@ from ..array.record import normalise
 from ..array.tensor import Tensor, tensor
 from ..autograd.backward import Pass
 from ..autograd.gradients import grad
-from ..autograd.reading import Stretch
+from ..autograd.reading import Region
 from ..autograd.recording import as_plain, check_result, differentiable, differentiating, refuse_captured, refuse_outer
 from ..autograd.tangents import push
 from ..autograd.tape import Tape
@@ -263,7 +263,7 @@ class Recording(Sweeps):
         """The tangents of the outputs, as of `_pushed`, for directions of the `sources`, by the rules of the instructions behind `position`."""
         lanes = count_of(sources, seeds)
         self.check()
-        stretch, carried = Stretch(self.store, plain=True), {p.slot: seed for p, seed in zip(sources, seeds)}
+        stretch, carried = Region(self.store, plain=True), {p.slot: seed for p, seed in zip(sources, seeds)}
         between = self.between()
         tangent = push(stretch, between[between > position].tolist(), carried, lanes)
         tangents = [tangent(p.slot) for p in self.outputs]

@@ -1,6 +1,6 @@
 """What a replay does, laid out as int64 words: the stream of `walk.forward`, and the records of the way back.
 
-`Layout` is the part of `program.workspace.Workspace` that does this, once, when a workspace is made.  Of the tape of
+`EntryLayout` is the part of `program.workspace.Workspace` that does this, once, when a workspace is made.  Of the tape of
 ``np.sum(x * y) * x[0]``::
 
     %1  leaf      argument 0[0]              (a record: its value is copied there)
@@ -37,7 +37,7 @@ from .values import ValueProgram, called
 _STACK = BY_NAME["stack"]
 
 
-class Host:
+class HostStep:
     """A step that only NumPy can do: a function, its operands' arrays, and where the result goes."""
 
     __slots__ = ("function", "operands", "target", "name", "slot", "guard", "shape", "error", "failure")
@@ -82,7 +82,7 @@ class Delicate:
         return not np.isfinite(self.target).all() and bool(self.test(*self.operands))
 
 
-class Layout:
+class EntryLayout:
     """What `Workspace` does with the entries of its tape; attributes as there."""
 
     # -- the stream ----------------------------------------------------------------
@@ -263,7 +263,7 @@ class Layout:
     def _host(self, function, operands, target, name, slot):
         """A step of NumPy's."""
         self.stream += (W.HOST, len(self.hosts))
-        self.hosts.append(Host(function, [self.value_array(o) for o in operands], target, name, slot))
+        self.hosts.append(HostStep(function, [self.value_array(o) for o in operands], target, name, slot))
 
     def _may_reuse(self, item):
         """Whether an assignment may write into its operand's own buffer."""

@@ -104,7 +104,7 @@ class Trace:
 
     Parameters
     ----------
-    store : Store
+    store : TapeStore
         Where the scalar instructions go.
     captured : dict of int to ndarray
         Arrays the function captured, by id: a replay reads them where they are.
@@ -273,7 +273,7 @@ class Trace:
         meta = meta_of(value)
         if meta is SCALAR:
             self.numbers[len(self.store.tokens)] = value
-        self.entries[len(self.store.tokens)] = Entry(HOST, Host(function, layout), (), references, False, 0, meta)
+        self.entries[len(self.store.tokens)] = Entry(HOST, HostCall(function, layout), (), references, False, 0, meta)
         t = self._write(value, meta)
         if not isinstance(function, np.ufunc) and _shape_may_change(function):
             self._guard(t, SHAPE, np.array(np.shape(value), np.int64).tobytes())
@@ -496,15 +496,15 @@ def fails(*operands):
     return np.False_
 
 
-class Host:
-    """A NumPy function without derivative, with its arguments; live operands stand as `Operand`."""
+class HostCall:
+    """A NumPy function without derivative, with its arguments; live operands stand as `HostOperand`."""
 
     def __init__(self, function, layout):
         self.function, self.layout = function, layout
         self.__name__ = getattr(function, "__name__", str(function))
         args, kwargs = layout
         #: Whether this is a call on its operands only; and the function if it is an element-wise ufunc, else None.
-        self.plain = not kwargs and all(isinstance(a, Operand) for a in args)
+        self.plain = not kwargs and all(isinstance(a, HostOperand) for a in args)
         self.ufunc = function if self.plain and is_elementwise(function) else None
 
     def __call__(self, *values):
@@ -524,7 +524,7 @@ class ResultOf:
         return self.function(*args, **kwargs)[self.k]
 
 
-class Operand(int):
+class HostOperand(int):
     """Stands for the operand of this number in the arguments of a host function."""
 
 
@@ -545,14 +545,14 @@ def _array_of(number, dtype):
 
 
 def _replaced(value, live):
-    """`value` with its arrays and tensors replaced by `Operand`, which are collected in `live`."""
+    """`value` with its arrays and tensors replaced by `HostOperand`, which are collected in `live`."""
     if isinstance(value, Tensor):
         live.append(value)
-        return Operand(len(live) - 1)
+        return HostOperand(len(live) - 1)
     if isinstance(value, np.ndarray) and value.dtype.kind in "bifu":
         check_class(value, "operand")
         live.append(plain(readable(value)))
-        return Operand(len(live) - 1)
+        return HostOperand(len(live) - 1)
     if isinstance(value, (list, tuple)):
         return type(value)(_replaced(part, live) for part in value)
     if isinstance(value, dict):
@@ -561,8 +561,8 @@ def _replaced(value, live):
 
 
 def filled(layout, values):
-    """Arguments with the values of operands in place of each `Operand`."""
-    if isinstance(layout, Operand):
+    """Arguments with the values of operands in place of each `HostOperand`."""
+    if isinstance(layout, HostOperand):
         return values[layout]
     if isinstance(layout, (list, tuple)):
         return type(layout)(filled(part, values) for part in layout)

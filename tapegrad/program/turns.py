@@ -1,6 +1,6 @@
 """The turns of a loop whose body is a tape: forward with what reverse mode needs, and back.
 
-The body is one or several *paths*, tapes of one form (`transforms.loops.loop.Path`): each takes the carry, the element of the arrays that
+The body is one or several *paths*, tapes of one form (`transforms.loops.loop.LoopPath`): each takes the carry, the element of the arrays that
 are gone along, and captured values, and gives the next carry and a result.  All of these are vectors of float64.  A turn runs on the
 path whose guards hold; the one of the last turn is tried first, and runs as many turns as it can by itself.  A path that *stops* ends
 the loop.

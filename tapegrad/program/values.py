@@ -108,7 +108,8 @@ class ValuePlanner(Steps):
         """The result of a plain call of `function`, one of NumPy's or ``"cast"``."""
         if function == "cast":
             return self.converted(*self.operands, self.out.char, self.result)
-        return self.reduction(REDUCTIONS[function], *self.operands) if function in REDUCTIONS else self.ufunc(function, *self.operands)
+        operands = [self.converted(sym, "?") for sym in self.operands] if function is np.count_nonzero else self.operands
+        return self.reduction(REDUCTIONS[function], *operands) if function in REDUCTIONS else self.ufunc(function, *operands)
 
     def accumulate(self, sym, window, how):
         atom = sym.cast(window.char).window().atom

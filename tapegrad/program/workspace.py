@@ -28,7 +28,7 @@ from ..tape.meta import SCALAR, meta_of
 from . import walk as W
 from .backward import Backward, listed, seeds_of
 from .ports import inputs_of, outputs_of
-from .stream import Layout
+from .stream import EntryLayout
 from .trace import FAILS, GUARD, SHAPE
 
 
@@ -39,7 +39,7 @@ class _Metas(dict):
         return SCALAR
 
 
-class Workspace(Layout):
+class Workspace(EntryLayout):
     """Everything a replay of `tape` writes to.
 
     Parameters
@@ -50,7 +50,7 @@ class Workspace(Layout):
     ----------
     arrays : dict of int to ndarray
         The value of every slot that is not a float64 scalar.
-    hosts : list of Host
+    hosts : list of HostStep
     """
 
     def __init__(self, tape):

@@ -20,7 +20,7 @@ from ..common.uninterrupted import imported
 from ..transforms.functional import Transformed, chosen
 from ..transforms.hessians import differentiate_gradient
 from ..transforms.jacobians import MODES, OfDirections, by_columns, by_rows
-from ..transforms.replay.gathered import Filled
+from ..transforms.replay.gathered import SparseTemplate
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
@@ -67,10 +67,10 @@ class _Sparse(OfDirections):
             return self._unknown(recording)
         template, way, positions = self._compression(tape.compressions)
         if not len(positions):
-            return Filled(template)(np.zeros(0))
+            return SparseTemplate(template)(np.zeros(0))
         rows = recording.many(way.forward, way.seeds)
         rows = rows[0] if len(rows) == 1 else np.concatenate(rows, axis=1)
-        return Filled(template)(rows.reshape(-1)[positions])
+        return SparseTemplate(template)(rows.reshape(-1)[positions])
 
 
 class _SparseJacobian(_Sparse):
@@ -96,7 +96,7 @@ def _total(results):
     return total
 
 
-class _Weighted:
+class _WeightedSum:
     """The results of a function as one number: their sum, each times its weight.
 
     The weights are the last argument (`weighted`: a Lagrangian, for `sparse_hessian`), or 1 (for `sparsity`).
@@ -133,7 +133,7 @@ class _SparseHessian(_Sparse):
     def __init__(self, function, argnums, weights):
         super().__init__(function, argnums)
         self._weights = weights
-        differentiate_gradient(self._replayed, _Weighted(self.__wrapped__, True) if weights else self.__wrapped__)
+        differentiate_gradient(self._replayed, _WeightedSum(self.__wrapped__, True) if weights else self.__wrapped__)
 
     def _ordinary(self, args, kwargs):
         return super()._ordinary(self._with_weights(args) if self._weights else args, kwargs)
@@ -166,7 +166,7 @@ class Sparsity:
         functools.update_wrapper(self, function, updated=())
         self.order = order
         self.derivative = (
-            _SparseJacobian(function, argnums, "auto") if order == 1 else _SparseHessian(_Weighted(function, False), argnums, False)
+            _SparseJacobian(function, argnums, "auto") if order == 1 else _SparseHessian(_WeightedSum(function, False), argnums, False)
         )
 
     def stats(self) -> Stats:

@@ -37,7 +37,7 @@ class _Mode(ContextDecorator):
         return type(self)()
 
 
-class _Switch(_Mode):
+class _DecoratorMode(_Mode):
     """A mode that is also a decorator without brackets: ``@tg.no_grad``."""
 
     @overload
@@ -49,7 +49,7 @@ class _Switch(_Mode):
         return made(function) if callable(function) else made
 
 
-class no_grad(_Switch):
+class no_grad(_DecoratorMode):
     """Record nothing: context manager (``with tg.no_grad():``) or decorator.
 
     Parameters
@@ -69,7 +69,7 @@ class no_grad(_Switch):
     enabled = False
 
 
-class enable_grad(_Switch):
+class enable_grad(_DecoratorMode):
     """Record again inside a `no_grad` block: context manager or decorator.
 
     Parameters

@@ -1,6 +1,6 @@
 """Where instructions are written: flat records, tokens, saved values.
 
-A `Store` is one generation of a tape.  It knows no rule and no NumPy function.
+A `TapeStore` is one generation of a tape.  It knows no rule and no NumPy function.
 
 records     32-byte records in one growing buffer (`tape.layout`); slot = index.
 nbytes      of the saved values; above `byte_limit` those that no live tensor
@@ -79,7 +79,7 @@ MARGIN = 64
 OBJECT_BYTES = 160
 
 
-class Store:
+class TapeStore:
     """One generation of a tape; see the module's text."""
 
     __slots__ = (
@@ -402,13 +402,13 @@ class ThreadState:
         False inside ``no_grad``.
     checking : object or None
         The `tapegrad.autograd.anomaly.detect_anomaly` that looks at every result.
-    store : Store
+    store : TapeStore
         Where operations on leaves are recorded now.
-    anonymous : Store
+    anonymous : TapeStore
         The store that nobody has to name.
     tapes : list
         What has been entered, innermost last: explicit tapes, and calls of transformations. Each has its current `store`.
-    spare : Store or None
+    spare : TapeStore or None
         What the last call of a transformation was recorded on, empty, for the next one.
     variables : tuple of Tensor
         The leaves with respect to which functions are being differentiated, define-by-run.
@@ -423,7 +423,7 @@ class ThreadState:
         self.tapes = []
         self.spare = None
         self.variables = ()
-        self.store = self.anonymous = Store(self)
+        self.store = self.anonymous = TapeStore(self)
 
     def set_enabled(self, enabled):
         """Switch recording on or off for this thread."""

@@ -112,7 +112,7 @@ class Report:
     __repr__ = __str__
 
 
-class Problem:
+class CheckedProblem:
     """A function, a point, weights and directions: what every check is given."""
 
     def __init__(self, f, args, reference, seed, directions, rtol, atol):
@@ -207,7 +207,7 @@ class Problem:
 
     def at(self, points, seed, rtol):
         """The same problem, with the same weights, at other points; in one direction."""
-        there = Problem(self.f, self.arguments_at(points), self.reference, seed, 1, rtol, None)
+        there = CheckedProblem(self.f, self.arguments_at(points), self.reference, seed, 1, rtol, None)
         there.weights = self.weights
         return there
 
@@ -543,7 +543,7 @@ def check(
         if name not in CHECKS:
             raise OptionError(f"check: there is no check {name!r}; there are {', '.join(CHECKS)}")
     name_of_f = getattr(f, "__name__", None) or getattr(f, "name", None) or type(f).__name__
-    problem = Problem(f, args, reference, seed, directions, rtol, atol)
+    problem = CheckedProblem(f, args, reference, seed, directions, rtol, atol)
     problem.compose = compose or problem.compose
     report = Report(name_of_f, results=problem.results, weights=problem.weights)
     for name in names:

@@ -44,7 +44,7 @@ TOLERANCE = {"d": 1e-6, "f": 1e-2}
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-class _Layout:
+class _CallLayout:
     """One call: its containers (those of the result once it has run), and what the function read besides its arguments.
 
     Attributes
@@ -287,7 +287,7 @@ def checkpoint(fun: F) -> F:
             with contextlib.suppress(Unrecordable):
                 return _recorded(fun, leaves, structure)
         leaves, structure = flatten(([_as_given(a) for a in args], {name: _as_given(a) for name, a in kwargs.items()}))
-        layout = _Layout([leaf if tracked(leaf) or leaf.__class__ is Identity else Identity(leaf) for leaf in leaves], structure)
+        layout = _CallLayout([leaf if tracked(leaf) or leaf.__class__ is Identity else Identity(leaf) for leaf in leaves], structure)
         result = segment(*live, layout=layout)
         return unflatten(layout.result, result if isinstance(result, tuple) else (result,))
 

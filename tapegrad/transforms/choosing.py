@@ -36,7 +36,7 @@ LOOKING = 400
 
 
 @dataclass(frozen=True)
-class Work:
+class WorkEstimate:
     """What lies between inputs and outputs; one seed goes through all of it."""
 
     scalars: int
@@ -56,7 +56,7 @@ class Work:
 
 
 def work(ops):
-    """The `Work` of instructions with these opcodes (`Sweeps.visited`)."""
+    """The `WorkEstimate` of instructions with these opcodes (`Sweeps.visited`)."""
     scalars = int(np.count_nonzero(ops < FIRST_ARRAY))
     arrays = elements = flops = 0
     counts = np.bincount(ops[(ops >= FIRST_ARRAY) & (ops < ARRAY_LEAF)] - FIRST_ARRAY)
@@ -77,7 +77,7 @@ def work(ops):
             elements += count * signature.out.size
         else:
             elements += count * max(signature.out.size, *(m.size for m in signature.metas))
-    return Work(scalars, arrays, elements, flops)
+    return WorkEstimate(scalars, arrays, elements, flops)
 
 
 @dataclass(frozen=True)
@@ -103,7 +103,7 @@ class Cost:
 class Prediction:
     """The predicted costs of both modes and of the product at a cut (None: there is no narrow one), the cheapest, and why."""
 
-    work: Work
+    work: WorkEstimate
     forward: Cost
     reverse: Cost
     product: Cost | None

@@ -21,7 +21,7 @@ from ..common.errors import DtypeError, GradientError, GuardError, OptionError, 
 from ..common.registry import registry
 from ..common.uninterrupted import uninterrupted
 from ..kernel.reasons import NotLowered, faults_are_reasons
-from .replay.kernels import Options, agree, checked_policy
+from .replay.kernels import JitOptions, agree, checked_policy
 
 if TYPE_CHECKING:
     from ..program.finish import FinishedTape
@@ -90,12 +90,12 @@ class Compiled:
     def _compile(self, entry):
         """Make a kernel of the tape, if there is one; with an `entry` of its own for what it leaves to the replay."""
         with uninterrupted:
-            from ..kernel.emit import Options
+            from ..kernel.emit import CompileOptions
             from ..kernel.of_tape import TapeKernel
 
         try:
             with faults_are_reasons():
-                self.kernel = TapeKernel(self.tape, True, Options(entry=entry))
+                self.kernel = TapeKernel(self.tape, True, CompileOptions(entry=entry))
         except NotLowered as why:
             self.not_lowered = str(why)
 
@@ -176,7 +176,7 @@ def _recorded(function, x0, data):
     """The tape of `function` at `x0` and `data`, and the environment of the function."""
     from .replay.function import Replayed
 
-    replayed = Replayed(function, (0,), jit=Options("never"))
+    replayed = Replayed(function, (0,), jit=JitOptions("never"))
     outcome, plain = (run((x0, *data), {}, True) for run in (replayed.call, replayed.run))
     if replayed.plain:
         raise GradientError(f"the function cannot be compiled: {replayed.plain}")

@@ -27,7 +27,7 @@ from ..common.tree import conjugated, flatten, unflatten
 from ..nopython.api import by_numba
 from .keep import kept
 from .replay.answers import MISS, of_gradients, values_of
-from .replay.kernels import Options, checked_policy
+from .replay.kernels import JitOptions, checked_policy
 
 if TYPE_CHECKING:
     from ..kernel.of_tape import TapeKernel
@@ -326,7 +326,7 @@ def jit(
     >>> g(np.array([1.0, 2.0])), g(np.array([3.0, 4.0])), g.stats().records
     (array([2., 4.]), array([6., 8.]), 1)
     """
-    options = Options(checked_policy(kernel), fastmath)
+    options = JitOptions(checked_policy(kernel), fastmath)
     if fun is None:
         return lambda function: under_jit(function, options)
     if not callable(fun):

@@ -138,7 +138,7 @@ def _walk(stretch, slots, known, order, recording):
 
     Parameters
     ----------
-    stretch : Stretch
+    stretch : Region
     slots : list of int
         Those to visit, ascending.
     known : dict of int to list

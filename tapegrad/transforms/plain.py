@@ -21,7 +21,7 @@ from ..common.errors import NonScalarOutputError, StructureError
 from ..common.tree import LEAF, flatten, leaf_names, unflatten
 from ..tape.meta import meta_of
 from ..tape.places import placed_name
-from ..tape.store import LARGEST_REUSED, Store, thread_state
+from ..tape.store import LARGEST_REUSED, TapeStore, thread_state
 
 
 def value_and_gradients(function, args, kwargs, argnums, has_aux=False, scalar=True):
@@ -48,7 +48,7 @@ def value_and_gradients(function, args, kwargs, argnums, has_aux=False, scalar=T
     gradients : list of (float or ndarray)
         One for each leaf of the arguments in `argnums`, in the order of the arguments.
     """
-    call = _Call()
+    call = _EagerCall()
     try:
         answer = _answer(call, function, args, kwargs, argnums, has_aux, scalar)
     except BaseException:
@@ -83,12 +83,12 @@ def _let_out(value):
     return value if type(value) is float else value.copy()
 
 
-class _Call:
+class _EagerCall:
     """The tape of one call, current in this thread until its `end`.
 
     Attributes
     ----------
-    store : Store
+    store : TapeStore
     outer : tuple of Tensor
         The variables of the calls around this one.
     enabled : bool
@@ -104,7 +104,7 @@ class _Call:
             state.set_enabled(True)
         store, state.spare = state.spare, None
         if store is None:
-            store = Store(state, True)
+            store = TapeStore(state, True)
             # A backward pass in the function clears what it has used, and leaves the store in its place.
             store.pinned = 1
         store.ident = state.quick_ident
@@ -154,7 +154,7 @@ def _references(call):
     return sys.getrefcount(call.store)
 
 
-_probe = object.__new__(_Call)
+_probe = object.__new__(_EagerCall)
 _probe.store = object()
 _ALONE = _references(_probe)
 

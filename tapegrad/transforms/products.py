@@ -57,7 +57,7 @@ def second_products(e, directions, lanes):
     return e.push(gradients, directions, lanes)
 
 
-class _Program:
+class _ProductProgram:
     """A function of a direction and the arguments, for a replay: `body` says what is computed."""
 
     def __init__(self, function, argnums, one, has_aux, body):
@@ -74,7 +74,7 @@ class _Program:
         return (products, aux) if self.has_aux else products
 
 
-class Products(OfValues):
+class CurvatureProduct(OfValues):
     """What `hvp` and `gnvp` return: the direction is the last argument, and the first one of what is recorded."""
 
     def __init__(self, function, argnums, has_aux, body):
@@ -83,7 +83,7 @@ class Products(OfValues):
             raise StructureError(f"argnums={argnums!r} names an argument twice")
         from .replay.function import Replayed
 
-        program = _Program(function, self._argnums, self._one, has_aux, body)
+        program = _ProductProgram(function, self._argnums, self._one, has_aux, body)
         numbers = (0, *(k + 1 for k in self._argnums))
         self._replayed = Replayed(program, numbers, scalar=False, adjoints=False, jit=self._replayed.jit, planned=self._planned)
 
@@ -168,7 +168,7 @@ def hvp(
     array([[6., 2.],
            [2., 0.]])
     """
-    return Products(f, chosen(argnums, argnum, kernel), has_aux, hvp_body)
+    return CurvatureProduct(f, chosen(argnums, argnum, kernel), has_aux, hvp_body)
 
 
 @overload
@@ -223,7 +223,7 @@ def gnvp(
     """
     if loss is not None and not callable(loss):
         raise StructureError(f"expected a function as loss, got {type(loss).__name__}")
-    return Products(model, chosen(argnums, argnum, kernel), False, _GaussNewton(loss))
+    return CurvatureProduct(model, chosen(argnums, argnum, kernel), False, _GaussNewton(loss))
 
 
 class _GaussNewton:

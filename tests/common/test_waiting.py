@@ -9,7 +9,7 @@ import time
 import pytest
 
 from tapegrad.common import config, waiting
-from tapegrad.common.waiting import Later, say
+from tapegrad.common.waiting import BackgroundTask, say
 
 
 @pytest.fixture(autouse=True)
@@ -94,7 +94,7 @@ def test_no_more_threads_is_no_error(monkeypatch, capsys):
         done.append(1)
     assert done and capsys.readouterr().err == ""
     with pytest.raises(RuntimeError):
-        Later(lambda: 1)
+        BackgroundTask(lambda: 1)
 
 
 # -- another thread ---------------------------------------------------------------------------
@@ -107,7 +107,7 @@ def test_what_is_made_later_one_at_a_time_and_unannounced(capsys):
             go_on.wait(20), time.sleep(0.5 * (number == 0))
         return number
 
-    one, other = Later(lambda: make(0)), Later(lambda: make(1))
+    one, other = BackgroundTask(lambda: make(0)), BackgroundTask(lambda: make(1))
     until(lambda: inside)
     assert one.working and other.working and one.result() is None
     go_on.set()
@@ -116,7 +116,7 @@ def test_what_is_made_later_one_at_a_time_and_unannounced(capsys):
 
 
 def test_an_error_of_it_is_raised_when_one_asks():
-    later = Later(lambda: 1 // 0)
+    later = BackgroundTask(lambda: 1 // 0)
     until(lambda: not later.working)
     with pytest.raises(ZeroDivisionError):
         later.result()
@@ -125,11 +125,11 @@ def test_an_error_of_it_is_raised_when_one_asks():
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there are no forks here")
 def test_a_child_does_not_wait_for_the_thread_that_it_does_not_have():
     go_on = threading.Event()
-    later = Later(lambda: go_on.wait(20))
+    later = BackgroundTask(lambda: go_on.wait(20))
     child = os.fork()
     if not child:
         try:
-            again = Later(lambda: 7)
+            again = BackgroundTask(lambda: 7)
             until(lambda: not again.working)
             os._exit(0 if not later.working and later.result() is None and again.result() == 7 else 1)
         finally:

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import tapegrad as tg
-from tapegrad.tape.store import Store, thread_state
+from tapegrad.tape.store import TapeStore, thread_state
 from tests.every import every
 from tests.rules.checker import leaf
 
@@ -16,7 +16,7 @@ from tests.rules.checker import leaf
 def fresh_store():
     """Each test begins on a store of its own."""
     state = thread_state()
-    state.store = state.anonymous = Store(state)
+    state.store = state.anonymous = TapeStore(state)
 
 
 def length():
@@ -402,6 +402,6 @@ def test_random_programs_are_the_same_with_and_without_reclaiming(seed, monkeypa
         want = random_program(seed)
     monkeypatch.setattr(store, "FIRST_CAPACITY", 256)
     state = thread_state()
-    state.store = state.anonymous = Store(state)
+    state.store = state.anonymous = TapeStore(state)
     assert random_program(seed) == want
     assert len(want) > 20

@@ -11,7 +11,7 @@ import tapegrad as tg
 from tapegrad.interpreter import registered
 from tapegrad.interpreter.plan import Signature
 from tapegrad.tape import meta
-from tapegrad.tape.store import Store, thread_state
+from tapegrad.tape.store import TapeStore, thread_state
 from tests.rules.checker import leaf
 from tests.threads import in_threads
 
@@ -26,7 +26,7 @@ def few(monkeypatch):
     monkeypatch.setattr("tapegrad.tape.store.SIGNATURES_REUSED", MOST)
     monkeypatch.setattr(meta, "MOST", MOST)
     state = thread_state()
-    state.store = state.anonymous = Store(state)
+    state.store = state.anonymous = TapeStore(state)
     # That of the last call of a transformation keeps signatures for the next one.
     state.spare = None
     evict()

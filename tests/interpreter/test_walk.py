@@ -14,7 +14,7 @@ import pytest
 import tapegrad as tg
 from tapegrad.array.record import apply
 from tapegrad.rules import ROWS
-from tapegrad.tape.store import Store, thread_state
+from tapegrad.tape.store import TapeStore, thread_state
 from tapegrad.tape.watch import owner_of
 from tests.counting import calls
 from tests.every import every
@@ -121,7 +121,7 @@ def counted(build, operands, small, large, beside=False):
     with np.errstate(all="ignore"):
         for count in (small, small, large):  # the first compiles
             state = thread_state()
-            state.store = state.anonymous = Store(state)
+            state.store = state.anonymous = TapeStore(state)
             other = operands[0] * 2.0 if beside else None
             loss = build(*operands, count)
             found.append(calls(loss.backward))

@@ -4,7 +4,7 @@ import ctypes
 
 import numpy as np
 
-from tapegrad.kernel.emit import Options
+from tapegrad.kernel.emit import CompileOptions
 from tapegrad.kernel.kernel import Kernel
 from tests.kernel.interpret import interpret
 
@@ -34,12 +34,12 @@ def waste(program):
     return [np.full(b.size, 1 if b.char == "?" else 77, np.dtype(b.char)) for b in program.outputs]
 
 
-def agree(program, *inputs, rtol=1e-13, atol=0.0, options=Options(), wanted=-1):
+def agree(program, *inputs, rtol=1e-13, atol=0.0, options=CompileOptions(), wanted=-1):
     """Assert that compiled code and interpreter agree, cut into pieces of several sizes; returns the machine and outputs."""
     expected = waste(program)
     assert interpret(program, inputs, expected) == wanted
     for limit in (1, 12, options.limit):
-        machine = Kernel(program, Options(options.fastmath, limit))
+        machine = Kernel(program, CompileOptions(options.fastmath, limit))
         found = waste(program)
         assert call(machine, inputs, found) == wanted
         for one, other in zip(found, expected):

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from tapegrad.kernel import ir
-from tapegrad.kernel.emit import Options
+from tapegrad.kernel.emit import CompileOptions
 from tapegrad.kernel.kernel import Kernel
 from tapegrad.program.values import ValueProgram
 from tapegrad.rules import BY_NAME
@@ -207,7 +207,7 @@ def test_an_early_guard_ends_the_kernel():
         w.store(element, y, 0, (i, 1))
     for limit in 1, 800:
         found = np.zeros(3)
-        assert call(Kernel(w.program(), Options(limit=limit)), [np.array([1.0, -1.0, 2.0])], [found]) == 0
+        assert call(Kernel(w.program(), CompileOptions(limit=limit)), [np.array([1.0, -1.0, 2.0])], [found]) == 0
         assert found[2] == 0.0
 
 

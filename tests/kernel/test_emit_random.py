@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tapegrad.kernel.emit import Options
+from tapegrad.kernel.emit import CompileOptions
 from tapegrad.kernel.kernel import Kernel
 from tests.kernel.compare import call, waste
 from tests.kernel.interpret import interpret
@@ -17,7 +17,7 @@ def check(seed):
     status = interpret(made, inputs, expected)
     for limit in (2, 15, 1000):
         found = waste(made)
-        assert call(Kernel(made, Options(limit=limit)), inputs, found) == status, (seed, limit)
+        assert call(Kernel(made, CompileOptions(limit=limit)), inputs, found) == status, (seed, limit)
         if status == -1:
             for one, other in zip(found, expected):
                 np.testing.assert_allclose(one, other, rtol=1e-6, atol=1e-6 if one.dtype.kind == "f" else 1, err_msg=f"{seed} {limit}")

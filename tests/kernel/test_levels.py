@@ -5,14 +5,14 @@ import pytest
 
 import tapegrad as tg
 from benchmarks import programs
-from tapegrad.kernel.emit import Options
+from tapegrad.kernel.emit import CompileOptions
 from tapegrad.kernel.of_tape import TapeKernel
 
 POINT = np.array([0.3, 0.2, 0.5, 0.7])
 
 
 def kernel(f, x, **options):
-    return TapeKernel(tg.grad(f).tape(x), True, Options(**options))
+    return TapeKernel(tg.grad(f).tape(x), True, CompileOptions(**options))
 
 
 @pytest.mark.parametrize(

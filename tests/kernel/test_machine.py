@@ -12,7 +12,7 @@ import pytest
 import tapegrad as tg
 from tapegrad.codegen.vector_math import available
 from tapegrad.kernel import ir
-from tapegrad.kernel.emit import Emission, Options
+from tapegrad.kernel.emit import CompileOptions, Emission
 from tapegrad.kernel.kernel import Kernel
 from tapegrad.rules import lang as L
 from tests.kernel.compare import agree, call
@@ -86,9 +86,9 @@ def test_only_sums_that_may_be_reordered_are_vectorised(reorder):
 
 def test_fastmath_contracts():
     program = elementwise(100, lambda x, y: x * y + y)
-    fused = [len(re.findall("vfn?m[as][ds][ds]|fmla|fmadd", Kernel(program, Options(fastmath=f)).asm())) for f in (False, True)]
+    fused = [len(re.findall("vfn?m[as][ds][ds]|fmla|fmadd", Kernel(program, CompileOptions(fastmath=f)).asm())) for f in (False, True)]
     assert fused[0] == 0 < fused[1]
-    agree(program, np.linspace(-2, 2, 100), rtol=1e-12, atol=1e-15, options=Options(fastmath=True))
+    agree(program, np.linspace(-2, 2, 100), rtol=1e-12, atol=1e-15, options=CompileOptions(fastmath=True))
 
 
 def straight(count):
@@ -106,9 +106,9 @@ def straight(count):
 def test_long_programs_are_cut_into_functions_of_bounded_length():
     lengths = {}
     for count in 1000, 8000:
-        text = str(Emission(straight(count), Options()).module)
+        text = str(Emission(straight(count), CompileOptions()).module)
         lengths[count] = [body.count("\n") for body in re.findall(r"\ndefine [^}]*\n}", text)]
-        assert max(lengths[count]) < 8 * Options().limit
+        assert max(lengths[count]) < 8 * CompileOptions().limit
     assert len(lengths[8000]) <= 8 * len(lengths[1000]) and sum(lengths[8000]) < 16 * sum(lengths[1000])
     agree(straight(300), np.array([0.3, 0.2, -0.5, 0.9]))
 
@@ -129,7 +129,7 @@ def long_body(count):
 def test_a_long_body_of_a_loop_is_cut():
     text = Kernel(long_body(3000)).llvm()
     lengths = [body.count("\n") for body in re.findall(r"\ndefine [^}]*\n}", text)]
-    assert len(lengths) > 3000 / Options().limit and max(lengths) < 8 * Options().limit
+    assert len(lengths) > 3000 / CompileOptions().limit and max(lengths) < 8 * CompileOptions().limit
     agree(long_body(100), np.linspace(-1, 1, 6), rtol=1e-10)
 
 

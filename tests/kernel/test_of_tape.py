@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from tapegrad.kernel import prediction
-from tapegrad.kernel.emit import FINE, NOT_FINITE, Options
+from tapegrad.kernel.emit import FINE, NOT_FINITE, CompileOptions
 from tapegrad.kernel.of_tape import TapeKernel
 from tapegrad.kernel.prediction import TooDear
 from tests.kernel.agreement import arguments, close_in_ulps, swept, tape_of
@@ -119,6 +119,6 @@ def test_threads_in_one_kernel_get_the_same_bits():
 def test_fastmath_is_near():
     x = np.linspace(0.1, 1.0, 1001)
     tape = tape_of(lambda x: np.sum(np.sqrt(x) * x + 1.0 / x), x)
-    (value, *gradients), (fast, *others) = (TapeKernel(tape, True, Options(fastmath=f)).answer([x])[1] for f in (False, True))
+    (value, *gradients), (fast, *others) = (TapeKernel(tape, True, CompileOptions(fastmath=f)).answer([x])[1] for f in (False, True))
     np.testing.assert_allclose(fast, value, rtol=1e-13)
     np.testing.assert_allclose(others[0], gradients[0], rtol=1e-13)

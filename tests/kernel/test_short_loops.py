@@ -5,7 +5,7 @@ import pytest
 
 import tapegrad as tg
 from tapegrad.kernel import ir
-from tapegrad.kernel.emit import Options
+from tapegrad.kernel.emit import CompileOptions
 from tapegrad.kernel.kernel import Kernel
 from tests.kernel.compare import agree
 from tests.kernel.programs import Writer, a
@@ -67,7 +67,7 @@ def test_not_asked_for_in_other_lengths(n):
 
 
 def test_not_asked_for_where_it_is_cut(capfd):
-    kernel = Kernel(products(40), Options(limit=1))
+    kernel = Kernel(products(40), CompileOptions(limit=1))
     kernel.llvm()
     assert ASKED not in kernel._text and "vectorize" not in capfd.readouterr().err
 

@@ -9,7 +9,7 @@ import pytest
 import tapegrad as tg
 from tapegrad.codegen.threads import spread_address
 from tapegrad.kernel import ir, spreading
-from tapegrad.kernel.emit import Options
+from tapegrad.kernel.emit import CompileOptions
 from tapegrad.kernel.kernel import Kernel
 from tapegrad.kernel.passes import contracting, run_passes
 from tapegrad.rules import lang as L
@@ -42,7 +42,7 @@ def agrees(made, inputs, limit=1000):
     """Compiled code against the interpreter; returns how many loops are spread."""
     expected, found = waste(made), waste(made)
     status = interpret(made, inputs, expected)
-    assert call(Kernel(made, Options(limit=limit)), inputs, found) == status
+    assert call(Kernel(made, CompileOptions(limit=limit)), inputs, found) == status
     for one, other in zip(found, expected) if status == -1 else ():
         np.testing.assert_allclose(one, other, rtol=1e-6, atol=1e-6 if one.dtype.kind == "f" else 1)
     return len(spreading.spread(made))
@@ -195,7 +195,7 @@ def test_a_temporary_of_one_iteration_is_as_large_as_its_part(small, threads, mo
     interpret(made, inputs, after)
     assert np.array_equal(before[0], after[0])
     assert agrees(made, inputs) == 2
-    assert Kernel(made, Options()).nbytes > 6 * N * 8 + N * 48
+    assert Kernel(made, CompileOptions()).nbytes > 6 * N * 8 + N * 48
 
 
 def black_scholes(p, strikes, times):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import tapegrad as tg
-from tapegrad.many.chunkwise import Tree
+from tapegrad.many.chunkwise import PartialSum
 from tapegrad.many.data import BYTES, source_of
 from tests.many.functions import logistic, logistic_by_hand, rows_of
 from tests.near import near
@@ -235,9 +235,9 @@ def test_the_tree_has_one_shape_whatever_the_order_and_the_branches(count):
     found = set()
     for level in range(5):
         size = 1 << level
-        tree, branches = Tree(), []
+        tree, branches = PartialSum(), []
         for number in range(-(-count // size)):
-            branch = Tree()
+            branch = PartialSum()
             for k, part in enumerate(parts[number * size : (number + 1) * size]):
                 branch.add(0, k, part)
             branches.append((level, number, branch.total()))

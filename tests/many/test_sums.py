@@ -136,13 +136,13 @@ def test_chunks_run_on_several_threads(monkeypatch):
     def chunks():
         yield from np.split(np.arange(8.0), 4)
 
-    class Meeting(sums.Work):
+    class Meeting(sums.ChunkWork):
         def of(self, *arguments):
             if self.kind == "value":
                 meeting.wait()
             return super().of(*arguments)
 
-    monkeypatch.setattr(sums, "Work", Meeting)
+    monkeypatch.setattr(sums, "ChunkWork", Meeting)
     assert tg.sum_over(lambda theta, x: np.sum(theta * x), chunks)(2.0) == 56.0
 
 

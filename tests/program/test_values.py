@@ -14,7 +14,7 @@ from tapegrad.program.values import ValueProgram
 from tapegrad.rules import BY_NAME
 from tapegrad.tape.meta import meta_of
 from tapegrad.transforms.replay.function import Replayed
-from tapegrad.transforms.replay.kernels import Options
+from tapegrad.transforms.replay.kernels import JitOptions
 from tests.interpreter.test_single import drawn
 from tests.near import near
 from tests.rules.checker import generator
@@ -27,7 +27,7 @@ NUMBERS = [0.0, -0.0, 1.0, -1.0, np.inf, -np.inf, np.nan, 5e-324, -5e-324, 1e308
 
 def replayed(function, recorded_at, points):
     """The values of `function` replayed at each of `points`."""
-    one = Replayed(function, (), scalar=False, jit=Options("never"))
+    one = Replayed(function, (), scalar=False, jit=JitOptions("never"))
     for _ in range(2):
         one.call(recorded_at, {}, False)
     found = [one.call(point, {}, False).values[0] for point in points]
@@ -138,7 +138,7 @@ def test_what_python_learns_of_values_is_guarded_and_holds_where_it_was_recorded
         learnt = np.sum(np.asarray(seen(x), float))
         return np.sum(x * x) * learnt
 
-    one = Replayed(function, (0,), scalar=True, jit=Options("never"))
+    one = Replayed(function, (0,), scalar=True, jit=JitOptions("never"))
     for _ in range(4):
         near(one.call([x], {}, False).values[0], np.float64(function(x)))
     assert one.stats.fallback == "" and one.stats.replays > 0

@@ -5,7 +5,7 @@ import pytest
 
 import tapegrad as tg
 from tapegrad.program.recording import Recording
-from tapegrad.transforms.choosing import NANOSECONDS, Work, predict, work
+from tapegrad.transforms.choosing import NANOSECONDS, WorkEstimate, predict, work
 
 
 def of(f, *args):
@@ -21,7 +21,7 @@ def test_scalar_instructions_are_counted_once_for_each_seed():
         return [x[k] * x[k + 1] for k in range(39)]
 
     recording = of(f, *np.linspace(0.1, 1.0, 40).tolist())
-    assert work(recording.visited()) == Work(scalars=39, arrays=0, elements=0, flops=0)
+    assert work(recording.visited()) == WorkEstimate(scalars=39, arrays=0, elements=0, flops=0)
     prediction = predict(recording)
     for cost, seeds in ((prediction.forward, 40), (prediction.reverse, 39)):
         assert (cost.seeds, cost.operations) == (seeds, seeds * 39)
@@ -32,7 +32,7 @@ def test_scalar_instructions_are_counted_once_for_each_seed():
 
 def test_array_instructions_are_counted_once_for_each_seed():
     recording = of(lambda x, y: (x * 2.0, np.sum(y * y)), np.ones(5), np.ones(7))
-    assert work(recording.visited()) == Work(scalars=0, arrays=3, elements=5 + 7 + 7, flops=0)
+    assert work(recording.visited()) == WorkEstimate(scalars=0, arrays=3, elements=5 + 7 + 7, flops=0)
     prediction = predict(recording)
     assert (prediction.forward.operations, prediction.reverse.operations) == (12 * 19, 6 * 19)
     each = 3 * NANOSECONDS["array"] + 19 * NANOSECONDS["element"]
@@ -42,7 +42,7 @@ def test_array_instructions_are_counted_once_for_each_seed():
 
 def test_a_read_of_one_element_is_no_instruction():
     recording = of(lambda x: x[0] * x[1], np.ones(9))
-    assert work(recording.visited()) == Work(scalars=1, arrays=0, elements=0, flops=0)
+    assert work(recording.visited()) == WorkEstimate(scalars=1, arrays=0, elements=0, flops=0)
     assert work(recording.visited()).instructions == 1
     prediction = predict(recording)
     assert prediction.reverse.operations == 1
@@ -68,7 +68,7 @@ def test_a_recording_that_is_replayed_is_counted_as_one_that_ran(capsys):
         y = x[0] * x[1] + 2.0
         return np.exp(x) * y
 
-    assert work(of(f, np.ones(5)).visited()) == Work(scalars=2, arrays=2, elements=10, flops=0)
+    assert work(of(f, np.ones(5)).visited()) == WorkEstimate(scalars=2, arrays=2, elements=10, flops=0)
     recording = of(f, np.ones(5))
     # Where a tape is replayed each seed has a pass of its own.
     recording.at_once = False

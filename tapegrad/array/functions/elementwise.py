@@ -67,7 +67,7 @@ ELEMENTWISE = {
 }
 globals().update(ELEMENTWISE)
 #: Name of a row -> these functions of it.
-OF_ROW = {}
+OF_ROW: dict[str, list] = {}
 for _name, _function in ELEMENTWISE.items():
     OF_ROW.setdefault(_ALIASES.get(_name, _name), []).append(_function)
 

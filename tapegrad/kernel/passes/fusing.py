@@ -109,7 +109,7 @@ def operations_of(statements):
     return [node.op for let in statements if isinstance(let, ir.Let) for node in ir.nodes(let.expr)]
 
 
-class _Group:
+class _LoopGroup:
     """A loop that others may join.
 
     Attributes
@@ -243,7 +243,7 @@ class _Placing:
         hard = self.after(value for value in used if value not in own)
         conflicts = self.conflicts(touched)
         latest = max(conflicts, default=-1)
-        new = _Group(loop, inside)
+        new = _LoopGroup(loop, inside)
         group = None
         if not loop.ragged and not early:
             alike = self.alike.setdefault(shape(loop), [])

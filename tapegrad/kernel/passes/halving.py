@@ -11,7 +11,7 @@ are written over.  In three blocks of rows, # computed and < copied from below t
     # # <
     # # #
 
-`of_tape` calls `halve` for the rows of a Hessian (`Options.symmetric`): its columns are found by
+`of_tape` calls `halve` for the rows of a Hessian (`CompileOptions.symmetric`): its columns are found by
 tangents of the gradient, whose products of matrices are of this kind.
 """
 
@@ -30,7 +30,7 @@ WORTH = 1 << 20
 
 
 @dataclass
-class _Columns:
+class _MatrixColumns:
     """The columns of the matrix that an output has: their number, and how many are left of it."""
 
     output: ir.Buffer
@@ -45,7 +45,7 @@ def halve(program):
         return program
     parts, left = [], 0
     for buffer in program.outputs:
-        parts.append(_Columns(buffer, buffer.size // rows, left))
+        parts.append(_MatrixColumns(buffer, buffer.size // rows, left))
         left += parts[-1].count
     goes = _Destinations(program)
     products = {}

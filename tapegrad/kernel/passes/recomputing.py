@@ -54,7 +54,7 @@ class _Temporary:
         return self.store.index.steps[0][1]
 
 
-class _Cost(Exception):
+class _NotWorthwhile(Exception):
     """It does not pay, or cannot be done."""
 
 
@@ -143,7 +143,7 @@ class _Recomputing:
             try:
                 loads = self.temporaries[buffer].loads
                 values = {load: self.again(load, loop, position, buffer, tried) for load, loop, position in loads}
-            except _Cost:
+            except _NotWorthwhile:
                 self.kept.add(buffer)
                 continue
             self.new.update(values)
@@ -162,17 +162,17 @@ class _Recomputing:
         about = self.temporaries[buffer]
         source = about.loop
         if position <= about.position:
-            raise _Cost
+            raise _NotWorthwhile
         steps = dict(load.index.steps)
         own = steps.pop(loop, 0)
         offset = load.index.base - about.store.index.base
         if steps or offset % about.step or own % about.step:
-            raise _Cost
+            raise _NotWorthwhile
         factor, offset = own // about.step, offset // about.step
         ends = {offset, offset + factor * (loop.extent - 1 if loop is not None else 0)}
         outside = [*range(min(ends), 0), *range(max(source.extent, min(ends)), max(ends) + 1)]
         if len(outside) > PEELED:
-            raise _Cost
+            raise _NotWorthwhile
         for k in outside:
             self.alike(about, k, position)
         where = loop if loop is not None else position
@@ -185,9 +185,9 @@ class _Recomputing:
         for store, stored in about.single:
             if store.index.base == element:
                 if stored > position or not self.matches(about.store.value, store.value, about.loop, k):
-                    raise _Cost
+                    raise _NotWorthwhile
                 return
-        raise _Cost
+        raise _NotWorthwhile
 
     def matches(self, value, other, loop, k):
         """Whether `value` in iteration k of `loop` is computed as `other` is."""
@@ -237,7 +237,7 @@ class _Trial:
     def spend(self, amount):
         self.left -= amount
         if self.left < 0:
-            raise _Cost
+            raise _NotWorthwhile
 
     def value(self, value, allowed=True):
         """A copy of `value` of the storing loop; from its home in memory only if `allowed`."""
@@ -246,7 +246,7 @@ class _Trial:
         if owner is not source:
             # Something computed before the storing loop; what is inside of other loops of it cannot be had.
             if owner is None or work.position.get(owner if owner else value, 0) > work.position[source]:
-                raise _Cost
+                raise _NotWorthwhile
             return value
         key = value, self.where, self.counter, self.homes
         copy = self.made.get(key) or work.copies.get(key)
@@ -262,10 +262,10 @@ class _Trial:
             self.spend(1)
             return self.add(key, ir.Load(value.buffer, reindexed(value.index, loops={source: self.counter})))
         if not isinstance(value, ir.Let):
-            raise _Cost
+            raise _NotWorthwhile
         operations = [node.op for node in ir.nodes(value.expr)]
         if not ir.CHEAP.issuperset(operations):
-            raise _Cost
+            raise _NotWorthwhile
         self.spend(sum(op not in ("arg", "const") for op in operations))
         expr = rebuilt(value.expr, lambda operand: L.arg(self.value(operand)))
         return self.add(key, ir.Let(expr, value.char))

@@ -53,23 +53,23 @@ class Scope:
         self.open = True
 
 
-class _Names(dict):
+class _NamesById(dict):
     def __missing__(self, value):
         return f"{id(value)}"
 
 
 def simplify(program, new=None):
     """Simplify `program` in place; `new` are values that others have replaced, if any."""
-    _Walk(new).run(program)
+    _Simplifier(new).run(program)
     return program
 
 
-class _Walk:
+class _Simplifier:
     def __init__(self, new):
         self.new = {} if new is None else new
         self.home = {}
         self.constants = {}
-        self.names = _Names()
+        self.names = _NamesById()
 
     def run(self, program):
         top = self.scope = Scope()

@@ -33,9 +33,9 @@ from __future__ import annotations
 import numpy as np
 
 from .search import LINES, Search
-from .structure import Line, Repeat, Structure
+from .structure import Line, Repeat, RolledStructure
 
-__all__ = ["Line", "Repeat", "Structure", "find"]
+__all__ = ["Line", "Repeat", "RolledStructure", "find"]
 
 
 def find(code, operands=None, lines=LINES):
@@ -53,7 +53,7 @@ def find(code, operands=None, lines=LINES):
 
     Returns
     -------
-    Structure
+    RolledStructure
         Its `nodes` are the rolled program, `str` of it shows it.
 
     Raises

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from .runs import disjoint, find_runs
-from .structure import Structure, iterations
+from .structure import RolledStructure, iterations
 
 #: Programs and bodies up to this length may stay straight.
 LINES = 128
@@ -34,7 +34,7 @@ ROUNDS = 64
 
 
 @dataclass(eq=False)
-class Loop:
+class GrammarLoop:
     """A loop of the grammar.
 
     Attributes
@@ -67,7 +67,7 @@ class Search:
 
     Attributes
     ----------
-    loops : list of Loop
+    loops : list of GrammarLoop
     steps : int
         Tokens looked at, for tests of the cost.
     """
@@ -83,14 +83,14 @@ class Search:
 
     def structure(self):
         """Search, and make the tree."""
-        top = Loop(self.code, 0, np.ones(1, np.int64), np.arange(self.code.size + 1)[None])
+        top = GrammarLoop(self.code, 0, np.ones(1, np.int64), np.arange(self.code.size + 1)[None])
         self.search(top, STAGES[:2])
         # The list grows.
         for loop in self.loops:
             if self.length(loop.text) > self.lines:
                 self.search(loop, STAGES)
                 loop.weight = LOOP + self.length(loop.text)
-        return Structure(top, self.loops, self.base)
+        return RolledStructure(top, self.loops, self.base)
 
     def weights(self, tokens):
         """Lines of each token."""
@@ -183,7 +183,7 @@ class Search:
         name = text.tobytes()
         if name not in tokens:
             tokens[name] = self.base + len(self.loops)
-            self.loops.append(Loop(text.copy(), LOOP + self.length(text)))
+            self.loops.append(GrammarLoop(text.copy(), LOOP + self.length(text)))
         return tokens[name]
 
 

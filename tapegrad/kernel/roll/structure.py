@@ -44,14 +44,14 @@ class Repeat:
     body: list
 
 
-class Structure:
+class RolledStructure:
     """The rolled form of a sequence of instructions.
 
     Parameters
     ----------
-    top : Loop
+    top : GrammarLoop
         The sequence, as a loop of one iteration.
-    loops : list of Loop
+    loops : list of GrammarLoop
         The grammar: token ``base + k`` is ``loops[k]``.
     base : int
     """

@@ -15,7 +15,7 @@ from ...rules import lang as L
 from . import runtime
 from .activity import Activity, refuse_unknown
 from .refusal import Refused
-from .rows import CHEAP, Tree, elementwise, is_array, is_float, kernel
+from .rows import CHEAP, ExpressionTree, elementwise, is_array, is_float, kernel
 from .statements import clone, is_expr, is_phi
 
 _ONE = L.Expr.lift(1.0)
@@ -270,14 +270,14 @@ class Adjoints(Activity):
         if isinstance(e, ir.Var):  # a copy that changes the type
             self.pass_on(e.name, w)
         elif operation and whole:
-            self._tree(Tree(operation, self.inside), w, p.type(z).ndim)
+            self._tree(ExpressionTree(operation, self.inside), w, p.type(z).ndim)
         elif operation:
             self._scalar(operation, z, w)
         elif total:
             if total[1]:
                 size = self.put(ir.Expr.getattr(p.var(self.val(total[0])), "size", p.loc))
                 w = self.call(runtime.quotient, w, size)
-            self._tree(Tree(self.inside.get(total[0], total[0]), self.inside), w)
+            self._tree(ExpressionTree(self.inside.get(total[0], total[0]), self.inside), w)
         elif self.rule(s) is not None:
             self._call(s, w, z)
         elif is_expr(e, "getitem") and is_array(p.type_of(e.value.name)):
@@ -383,7 +383,7 @@ class Adjoints(Activity):
             if inside:
                 # What it was computed from is read where it was computed, before the store.
                 self.plan.at = self.plan.place[id(p.defs[s.value.name][1])]
-            self._tree(Tree(inside or s.value.name, self.inside), w, p.types[self.before[id(s)][0]].ndim)
+            self._tree(ExpressionTree(inside or s.value.name, self.inside), w, p.types[self.before[id(s)][0]].ndim)
 
     def restored(self, s):
         return id(s) in self.plan.put_back

@@ -119,7 +119,7 @@ _BY_FUNCTION = {function: row for row in _ROWS for function in row[0]}
 _BY_METHOD = {row[1]: row for row in _ROWS if row[1]}
 
 
-class Call:
+class ArrayCall:
     """A statement that a row of this file is for: its operands (names) and the lines of their adjoints."""
 
     def __init__(self, operands, lines, uses_axis):
@@ -147,7 +147,7 @@ class Call:
 
 
 def call_of(program, s):
-    """The `Call` that a statement is, or None."""
+    """The `ArrayCall` that a statement is, or None."""
     e = s.value
     if is_expr(e, "binop") and e.fn is operator.matmul:
         row, args, kws = _BY_FUNCTION[e.fn], [e.lhs.name, e.rhs.name], {}
@@ -188,4 +188,4 @@ def _bound(program, row, args, kws, s):
         args = args + rest
     tys = [program.type_of(n) for n in args]
     lines = row[3]([ty.ndim if isinstance(ty, types.Array) else None for ty in tys], None if axis is None else program.number_of(axis))
-    return None if lines is None else Call(args, lines, axis is not None)
+    return None if lines is None else ArrayCall(args, lines, axis is not None)

@@ -25,10 +25,10 @@ from ...codegen.numba_inside import (
 )
 from ...common.errors import UnsupportedInNumbaError
 from ..broadcast import BroadcastPass
-from ..compile import Uninterrupted, explain_failure, fingerprint
+from ..compile import UninterruptedCompiler, explain_failure, fingerprint
 from ..rewrite import is_users, resolve
 from ..types import contains_dual, primal_type
-from .emit import BOTH, Sweeps
+from .emit import BOTH, SweepEmitter
 from .program import Program
 from .refusal import Refused
 from .threads import pair_of, threaded
@@ -97,7 +97,7 @@ def pair(dispatcher, mask, lanes=0):
             return pairs[mask, lanes]
         names = [f"a{k}" for k in range(len(mask))]
         seeds, arrays = [k for k, kind in enumerate(mask) if kind], [k for k, kind in enumerate(mask) if kind == 2]
-        made = Made(dispatcher.of_user, names, f"f({', '.join(names)})", seeds, arrays, True, {}, lanes)
+        made = GradientBuilder(dispatcher.of_user, names, f"f({', '.join(names)})", seeds, arrays, True, {}, lanes)
         pairs[mask, lanes] = made.function("forward"), made.function("backward")
     return pairs[mask, lanes]
 
@@ -106,7 +106,7 @@ def _pair_of_loop(dispatcher, mask, lanes):
     turn = dispatcher.turn
 
     def make(names, seeds, arrays):
-        return Made(dispatcher.of_user, names, "0", seeds, arrays, False, {}, lanes, program=turn.program).function()
+        return GradientBuilder(dispatcher.of_user, names, "0", seeds, arrays, False, {}, lanes, program=turn.program).function()
 
     return pair_of(turn, mask, make, f"{turn.loop.loc.line}_{uuid.uuid4().hex}")
 
@@ -138,14 +138,14 @@ def _compiler(rewrite):
 
     helpers, sweeps = new_pass("reverse_helpers", lead_to_helpers, True), new_pass("reverse_sweeps", exchange, True)
 
-    class ReverseCompiler(part(Uninterrupted)):
+    class ReverseCompiler(part(UninterruptedCompiler)):
         def define_pipelines(self):
             return nopython_passes(self.state, helpers, sweeps, BroadcastPass)
 
     return ReverseCompiler
 
 
-class Made:
+class GradientBuilder:
     """A function of ``(arena, w, arguments..., shadows...)`` for both sweeps, or two of ``(stack, ...)``, one for each.
 
     `names` are the arguments, `call` how the user's function is called with them, `seeds` the positions of those that are
@@ -176,7 +176,7 @@ class Made:
                     seeds = tuple(2 + k for k in self.seeds)
                     duals = {2 + k for k in range(len(self.names)) if contains_dual(state.given[2 + k])}
                     partners = functools.partial(pair, lanes=self.lanes)
-                    self.sweeps[key] = Sweeps(self._program(state, seeds), seeds, self.apart, partners, self.lanes, duals, self.memory)
+                    self.sweeps[key] = SweepEmitter(self._program(state, seeds), seeds, self.apart, partners, self.lanes, duals, self.memory)
             sweeps = self.sweeps[key]
             return sweeps.emit(BOTH if sweep == "both" else (sweep,)), sweeps.known()
 
@@ -193,7 +193,7 @@ class Made:
 
 
 def compiled(made, dispatcher, argument_types):
-    """(type of what both sweeps return, the `Sweeps`), compiled for these types now.
+    """(type of what both sweeps return, the `SweepEmitter`), compiled for these types now.
 
     Raises
     ------

@@ -6,11 +6,11 @@ import numpy as np
 from numba import types
 
 from ..types import DualType
-from .compile import Made, compiled
+from .compile import GradientBuilder, compiled
 from .runtime import arena_type, caught
 
 
-class Leaves:
+class DifferentiatedArgs:
     """The numbers and arrays among the differentiated arguments, tuples taken apart."""
 
     def __init__(self, request, argument_types):
@@ -68,7 +68,7 @@ def _float_seed(ty):
     return ty if isinstance(ty, types.Array) else types.float64
 
 
-class Reverse:
+class ReverseDriver:
     """The text of a driver in pieces, for one request and types of arguments; `seed` is the type of what the sweep starts from.
 
     Raises
@@ -78,7 +78,7 @@ class Reverse:
     """
 
     def __init__(self, request, argument_types, seed, lanes=0):
-        self.leaves = leaves = Leaves(request, argument_types)
+        self.leaves = leaves = DifferentiatedArgs(request, argument_types)
         if lanes:
             leaves.lift(lanes)
         count = len(argument_types) - (len(leaves.arrays) if request.out else 0)
@@ -94,7 +94,7 @@ class Reverse:
         names = [*[f"x{j}" for j in range(len(leaves.types))], *[f"y{k}" for k in others]]
         x = {j: f"x{j}" for j in range(len(leaves.types))}
         call = ", ".join(leaves.text(leaves.forms[k], x) if k in leaves.forms else f"y{k}" for k in range(count))
-        made = Made(request.function, names, f"f({call})", list(x), leaves.arrays, False, leaves.scope, lanes, request.memory)
+        made = GradientBuilder(request.function, names, f"f({call})", list(x), leaves.arrays, False, leaves.scope, lanes, request.memory)
         dispatcher = made.function()
         tys = [arena_type, seed, *leaves.types, *[argument_types[k] for k in others], *[leaves.types[j] for j in leaves.arrays]]
         result, sweeps = compiled(made, dispatcher, tys)

@@ -1,8 +1,8 @@
 """Numba IR of the forward and the reverse sweep, in one control-flow graph.
 
-Variables keep their names in the reverse sweep.  What it reads of a turn of a loop is one struct (`Loop.frame`), pushed on the
-loop's back edge and popped into the same variables when the reverse sweep comes by; outside of loops nothing is pushed.  A helper
-that is compiled apart (because it calls itself) is two functions that share the stack; its body is then like that of a loop.
+Variables keep their names in the reverse sweep.  What it reads of a turn of a loop is one struct (`NaturalLoop.frame`), pushed on
+the loop's back edge and popped into the same variables when the reverse sweep comes by; outside of loops nothing is pushed.  A
+helper that is compiled apart (because it calls itself) is two functions that share the stack; its body is then like that of a loop.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from ..rewrite import among
 from ..types import Token
 from . import runtime
 from .adjoints import Adjoints, copied
-from .plan import Plan
-from .program import Loop
+from .plan import RematerialisationPlan
+from .program import NaturalLoop
 from .rows import is_array, is_float
 from .statements import clone, is_expr, is_phi, reads
 
 BOTH = ("forward", "backward")
 
 
-class Sweeps(Adjoints):
+class SweepEmitter(Adjoints):
     """Both sweeps of a program; `seeds` are the positions of differentiated arguments, whose shadows are the last arguments.
 
     With `lanes` they are for dual numbers, and `duals` are the positions of those among the arguments.
@@ -36,11 +36,11 @@ class Sweeps(Adjoints):
     def __init__(self, program, seeds, apart, pair, lanes=0, duals=(), memory=None):
         self.lanes, self.token, self.memory = lanes, Token(lanes) if lanes else None, memory
         if apart:
-            program.root = Loop("root", set(program.blocks), None, None)
+            program.root = NaturalLoop("root", set(program.blocks), None, None)
             program.chain = {b: [program.root, *loops] for b, loops in program.chain.items()}
         super().__init__(program, seeds, apart, pair, duals)
         self.plan = None
-        self.plan = Plan(self)
+        self.plan = RematerialisationPlan(self)
 
     def kept_type(self, name):
         """The type in which a frame keeps a variable: what depends on the arguments is dual where they are."""

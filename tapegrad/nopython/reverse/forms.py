@@ -21,7 +21,7 @@ from .statements import is_expr, reads
 _STATEMENTS = (ir.Assign, ir.SetItem, ir.StaticSetItem, ir.Jump, ir.Branch, ir.Return, *RAISES, ir.Del, ir.Print)
 
 
-class Forms:
+class Canonicalizer:
     """The part of a `Program` that rewrites statements into others."""
 
     # ---- statements that are put in -----------------------------------------------------------

@@ -38,7 +38,7 @@ def common(a, b):
     return n
 
 
-class Plan:
+class RematerialisationPlan:
     def __init__(self, sweeps):
         self.r, self.p = sweeps, sweeps.p
         p = self.p

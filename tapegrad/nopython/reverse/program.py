@@ -15,7 +15,7 @@ import numpy as np
 from numba import types
 
 from ...codegen.numba_inside import compute_cfg_from_blocks, ir, replace_vars_stmt
-from .forms import Forms
+from .forms import Canonicalizer
 from .refusal import Refused
 from .statements import details, is_expr, reads
 
@@ -34,7 +34,7 @@ PLAIN = (types.Number, types.Boolean, types.SliceType, types.RangeType, types.Ra
          types.NumberClass, types.DType, types.UnicodeType, types.Dispatcher, types.Opaque, type(types.pyobject))  # fmt: skip
 
 
-class Loop:
+class NaturalLoop:
     """A natural loop with one preheader and one latch."""
 
     def __init__(self, header, body, preheader, latch):
@@ -56,7 +56,7 @@ class Loop:
         return [(b, s) for b in sorted(self.body) for s in program.succs[b] if s not in self.body and s in program.live]
 
 
-class Program(Forms):
+class Program(Canonicalizer):
     #: whether this is a part of a function, whose arrays are met afterwards
     part = False
     #: whether two arrays among the arguments may be the same memory
@@ -348,7 +348,7 @@ class Program(Forms):
                 if b not in body:
                     body.add(b)
                     work += self.preds[b]
-            self.loops.append(Loop(h, body, preheader, latch))
+            self.loops.append(NaturalLoop(h, body, preheader, latch))
         self.loops.sort(key=lambda loop: -len(loop.body))
         self.by_header = {loop.header: loop for loop in self.loops}
         self.chain = {b: [loop for loop in self.loops if b in loop.body] for b in self.blocks}

@@ -99,7 +99,7 @@ def _integer_power(n):
 
 
 # ---- array expressions: one loop that computes again and accumulates -----------------------------
-class Tree:
+class ExpressionTree:
     """An element-wise expression of several operations: pairs (Elementwise, children); leaves are names."""
 
     def __init__(self, root, inside):
@@ -118,7 +118,7 @@ class Tree:
 
 
 
-class _Kernel:
+class _TreeAdjoint:
     """The text of the adjoint of a tree, for leaves of these numbers of dimensions (None: a scalar)."""
 
     def __init__(self, tree, dims, active, n):
@@ -217,7 +217,7 @@ def kernel(tree, tys, active, n=None):
     `tys` are the leaves' types, `active` says which have adjoints; W has `n` dimensions, or is the adjoint of the sum.
     Beside it the leaves whose shadows it takes, and those to which it contributes.
     """
-    made = _Kernel(tree, [ty.ndim if isinstance(ty, types.Array) else None for ty in tys], active, n)
+    made = _TreeAdjoint(tree, [ty.ndim if isinstance(ty, types.Array) else None for ty in tys], active, n)
     return made.made(), [tree.leaves[k] for k in made.shadows], [tree.leaves[k] for k in made.scalars]
 
 

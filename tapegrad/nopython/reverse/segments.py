@@ -64,7 +64,7 @@ def arrays_of(program, loop):
 
 
 class Segments:
-    """One loop of a `Sweeps`, in segments; `loops` share the memory.
+    """One loop of a `SweepEmitter`, in segments; `loops` share the memory.
 
     Raises
     ------

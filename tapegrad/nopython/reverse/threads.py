@@ -39,28 +39,28 @@ _HEADER = ("phi", "iternext", "pair_first", "pair_second")
 _NUMBERS = (types.Float, types.Integer, types.Boolean)
 
 
-class Alone(Exception):
+class NotParallel(Exception):
     """Why a loop stays on one thread."""
 
 
 # ---- what shows that turns are independent ----------------------------------------------------
-class Turn:
+class IterationFunction:
     """The body of a loop as a function: ``(arena, w, loop variable, inputs..., shadows...) -> what it adds to the sums``.
 
     Raises
     ------
-    Alone
+    NotParallel
         If it is not shown that the turns are independent.
     """
 
     def __init__(self, program, activity, loop):
         self.p, self.a, self.loop, self.header = program, activity, loop, program.blocks[loop.header].body
         if loop.step != 1 or loop.leaves_early:
-            raise Alone("its step is not 1, or it is left early")
+            raise NotParallel("its step is not 1, or it is left early")
         if loop.range[0] is not None and (program.number_of(loop.range[0]) or -1) < 0 and program.number_of(loop.range[0]) != 0:
-            raise Alone("it does not start at a constant that is 0 or more")
+            raise NotParallel("it does not start at a constant that is 0 or more")
         if any(not is_expr(getattr(s, "value", None)) or s.value.op not in _HEADER for s in self.header[:-1]):
-            raise Alone("its head does more than to count")
+            raise NotParallel("its head does more than to count")
         (self.after,) = {s for _, s in loop.exits(program)}
         (self.start,) = set(program.succs[loop.header]) - {self.after}
         self.region, work = set(), [self.start]
@@ -72,9 +72,9 @@ class Turn:
         counting = {s.target.name for s in self.header[:-1] if not is_phi(s)}
         elsewhere = [s for b, _, s in program.statements() if b != loop.header and b not in self.region]
         if any(n in counting for s in elsewhere for n in reads(s)):
-            raise Alone("its variable is used after it")
+            raise NotParallel("its variable is used after it")
         if any(q not in self.region and q != loop.header for b in self.region for q in program.preds[b]):
-            raise Alone("a part of it is met from outside, too")
+            raise NotParallel("a part of it is met from outside, too")
         self.inside = [s for b in sorted(self.region) for s in program.blocks[b].body]
         self.own = {s.target.name for s in self.inside if isinstance(s, ir.Assign)}
         (self.variable,) = [s.target.name for s in self.header if is_expr(getattr(s, "value", None), "pair_first")]
@@ -96,7 +96,7 @@ class Turn:
                 family |= {*work}
             wrong = [q for q in self.inside if any(n in family for n in reads(q)) and not self._adds(q, family)]
             if wrong or end not in family or any(self.p.type_of(n) != types.float64 for n in family):
-                raise Alone(f"{shown(name)} is carried from turn to turn, and not only added to")
+                raise NotParallel(f"{shown(name)} is carried from turn to turn, and not only added to")
             self.sums.append((s, before, end))
             self.carried |= family
 
@@ -130,7 +130,7 @@ class Turn:
         for n in self.inputs:
             ty = self.p.type_of(n)
             if not (isinstance(ty, _NUMBERS) and ty != types.float32) and not (isinstance(ty, types.Array) and isinstance(ty.dtype, _NUMBERS)):
-                raise Alone(f"{shown(n)} is neither a number nor an array of numbers")
+                raise NotParallel(f"{shown(n)} is neither a number nor an array of numbers")
         self.types = [self.p.type_of(n) for n in self.inputs]
 
     def _check_statements(self):
@@ -138,12 +138,12 @@ class Turn:
         for s in self.inside:
             e = getattr(s, "value", None)
             if isinstance(s, ir.Print) or not p.steady(s) and not (is_expr(e) and e.op in _HEADER):
-                raise Alone(f"the statement in line {s.loc.line} may not do the same when it runs again")
+                raise NotParallel(f"the statement in line {s.loc.line} may not do the same when it runs again")
             if is_expr(e, "call"):
                 function = p.callee(e)
                 known = p.pure(s) or a.rule(s) is not None or elementwise(p, s) or a.base(s) or a.blank(s) or a.reading(s)
                 if not known or function is print:
-                    raise Alone(f"the call in line {s.loc.line} may not do the same when it runs again")
+                    raise NotParallel(f"the call in line {s.loc.line} may not do the same when it runs again")
 
     def _check_arrays(self):
         """Which arrays are written, and which are met at the loop variable only."""
@@ -156,11 +156,11 @@ class Turn:
         self.written = [n for n in arrays if a.group(n) in changed]
         for n in self.written:
             if n not in at_turn:
-                raise Alone(f"the array that line {changed[a.group(n)]} stores into is met at another place than the loop variable")
+                raise NotParallel(f"the array that line {changed[a.group(n)]} stores into is met at another place than the loop variable")
             if n not in alone:
-                raise Alone(f"the array that line {changed[a.group(n)]} stores into may be the same memory as another one")
+                raise NotParallel(f"the array that line {changed[a.group(n)]} stores into may be the same memory as another one")
         if any(a.group(n) in changed for n in shared):
-            raise Alone("a global array is written")
+            raise NotParallel("a global array is written")
         self.colliding = [n for n in arrays if n not in at_turn or n not in alone]
 
     def _at_turn(self, s, name):
@@ -236,9 +236,9 @@ def threaded(program, seeds, apart, function):
         try:
             said[loops[0].loc.line] = ON_THREADS
             if not getattr(function, "targetoptions", {}).get("parallel"):
-                raise Alone("without parallel=True Numba has it so, too")
-            turn = Turn(program, Activity(program, seeds, apart), loops[0])
-        except Alone as reason:
+                raise NotParallel("without parallel=True Numba has it so, too")
+            turn = IterationFunction(program, Activity(program, seeds, apart), loops[0])
+        except NotParallel as reason:
             said[loops[0].loc.line] = f"on one thread: {reason}"
         else:
             program = _taken_out(program, turn, function)

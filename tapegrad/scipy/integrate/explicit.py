@@ -16,10 +16,10 @@ from ...autograd.custom import stop_gradient
 from ...common.uninterrupted import imported
 from ...transforms.loops.api import scan
 from ..mirrors import value
-from .stepping import LEAST, MOST, SAFETY, Method, combined, norm
+from .stepping import LEAST, MOST, SAFETY, StepMethod, combined, norm
 
 
-class RungeKutta(Method):
+class RungeKutta(StepMethod):
     """A pair of explicit methods, the difference of which is the error estimate."""
 
     def __init__(self, problem, name, jac=None):

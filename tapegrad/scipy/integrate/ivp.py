@@ -11,7 +11,7 @@ from ...common.uninterrupted import Lazily
 from ..mirrors import array, constant, differentiable, finite, plainly, value
 from . import events as happenings
 from .explicit import DormandPrince853, RungeKutta, classical
-from .stepping import Problem, flag
+from .stepping import InitialValueProblem, flag
 from .stiff import BDF, Radau
 
 _integrate, _optimize = Lazily("scipy.integrate"), Lazily("scipy.optimize")
@@ -271,7 +271,7 @@ def _problem(fun, t_span, y0, name, times, happening, vectorized, args, options)
         return dydt
 
     together, ways, limits = happening or (None, None, None)
-    problem = Problem(
+    problem = InitialValueProblem(
         slope, start, stop, 1.0 if forward else -1.0, np.maximum(options.get("rtol", 1e-3), 100 * np.finfo(float).eps),
         options.get("atol", 1e-6), float(options.get("max_step", np.inf)), together, ways, limits,
     )  # fmt: skip

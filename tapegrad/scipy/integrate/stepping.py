@@ -2,7 +2,7 @@
 
 A loop carries the state of a method as a dict of numbers and arrays whose shapes do not change: time `t` and
 solution `y`, those of the step before (`t_old`, `y_old`), the `size` of the step to try (without its sign), and what the method keeps.
-`Method.trial` is a turn of the loop: it attempts a step, and takes it or makes it smaller.  How many turns there are
+`StepMethod.trial` is a turn of the loop: it attempts a step, and takes it or makes it smaller.  How many turns there are
 is for the loop to find out, and depends on the numbers; a turn itself decides by `np.where`, but for whether the step is taken.
 
 What is chosen from error estimates (sizes, orders, whether a step is taken) is detached: the derivative is that of the
@@ -33,7 +33,7 @@ MOST, LEAST, SAFETY = 10.0, 0.2, 0.9
 
 
 @dataclass
-class Problem:
+class InitialValueProblem:
     """``dy/dt = slope(t, y)`` from `start` to `stop`, with the tolerances of the steps.
 
     Attributes
@@ -91,12 +91,12 @@ def flag(condition):
     return np.where(condition, 1.0, 0.0)
 
 
-class Method(ABC):
+class StepMethod(ABC):
     """How steps are taken.
 
     Parameters
     ----------
-    problem : Problem
+    problem : InitialValueProblem
     name : str
         That of the method in SciPy.
     jac : array or callable, optional

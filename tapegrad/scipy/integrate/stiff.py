@@ -24,13 +24,13 @@ from ...autograd.custom import stop_gradient
 from ...transforms.jacobians import jacfwd
 from ...transforms.loops.api import cond
 from ..mirrors import array
-from .stepping import LEAST, MOST, SAFETY, Method, flag, norm
+from .stepping import LEAST, MOST, SAFETY, StepMethod, flag, norm
 
 #: The smallest error that a step size is computed from.
 TINY = 1e-100
 
 
-class Implicit(Method):
+class Implicit(StepMethod):
     """A method whose steps solve equations with the Jacobian of the slope."""
 
     #: How many times the equations of a step are corrected for their derivatives, which are exact up to this order.

@@ -140,7 +140,7 @@ def _looped(turn, functions, init, xs, turns, reverse, memory, name, in_python):
         try:
             # What an iterator has given cannot be put back.
             return in_python(state is not None and not state.iterates)
-        except plain.Met:
+        except plain.NeedsRecording:
             pass
     from .running import loop
 

@@ -38,7 +38,7 @@ class Unrecordable(Exception):
     """The body cannot be recorded: the loop runs as the Python loop that it stands for."""
 
 
-class Layout:
+class LeafLayout:
     """Where the leaves of a container lie in a vector of float64.
 
     Attributes
@@ -217,7 +217,7 @@ def recorded(function, carry, element, values, captures, what):
     ----------
     function : callable
         ``function(carry, element) -> carry, result, stops``.
-    carry, element : Layout
+    carry, element : LeafLayout
         `element` is None where there are no arrays to go along.
     values : (ndarray, ndarray)
         The vectors of carry and element at this turn.
@@ -237,10 +237,10 @@ def recorded(function, carry, element, values, captures, what):
         Descriptions of the leaves of the next carry, and the layout of the result.
     stops : bool
     """
-    return _Recorder(function, carry, element, captures, what).run(values)
+    return _BodyRecorder(function, carry, element, captures, what).run(values)
 
 
-class _Recorder:
+class _BodyRecorder:
     def __init__(self, function, carry, element, captures, what):
         self.function, self.carry, self.element, self.captures, self.what = function, carry, element, captures, what
         self.keeping = 0
@@ -255,7 +255,7 @@ class _Recorder:
                 for store, _ in around:
                     store.ident = -1
                 return self._run(trace, values)
-            except _Again:
+            except _Retrace:
                 self.keeping = 1
             finally:
                 trace.close()
@@ -277,12 +277,12 @@ class _Recorder:
                 carry, result, stops = self.function(*arguments)
         except (NestingError, LeaveTapeError):
             if trace.unkept and not self.keeping:
-                raise _Again from None
+                raise _Retrace from None
             if trace.cannot:
                 raise Unrecordable from None
             raise
         if trace.unkept and not self.keeping:
-            raise _Again
+            raise _Retrace
         if trace.cannot:
             raise Unrecordable
         before = self.carry.structure, self.carry.leaves
@@ -299,7 +299,7 @@ class _Recorder:
         leaves, results = ([inner.get(id(leaf), leaf) for leaf in part] for part in (leaves, results))
         after = list(map(_described, leaves))
         self._compare(after)
-        layout = Layout([_described(leaf) for leaf in results if leaf is not None], shape)
+        layout = LeafLayout([_described(leaf) for leaf in results if leaf is not None], shape)
         trace.parameters()
         # Results are written where they stay; a carry is short, and often read as one.
         outputs = [self.carry.pack(leaves), *(as_float64(leaf) for leaf in results if leaf is not None)]
@@ -324,10 +324,10 @@ class _Recorder:
                     "carry keeps its dtype"
                 )
         if promoted:
-            raise Promoted(promoted)
+            raise DtypeWidened(promoted)
 
 
-class Promoted(Exception):
+class DtypeWidened(Exception):
     """Integers of the carry become floats: leaf -> dtype."""
 
     def __init__(self, chars):
@@ -335,5 +335,5 @@ class Promoted(Exception):
         self.chars = chars
 
 
-class _Again(Exception):
+class _Retrace(Exception):
     """Once more, with the values kept that derivatives inside of the body take."""

@@ -1,4 +1,4 @@
-"""`Loop`: the program of the rows ``loop`` and ``loop_pull``: a body of one or several paths, and what runs its turns.
+"""`RecordedLoop`: the program of the rows ``loop`` and ``loop_pull``: a body of one or several paths, and what runs its turns.
 
 A path is a tape with, for each of its arguments and outputs, where in which vector it lies (`program.turns`).  The loop of tangents has
 the tangents of the paths, and vectors of twice the length; the way back calls the adjoints of the paths.  Both are made when they are
@@ -41,7 +41,7 @@ from ...rules.loops import (
 WORK = 1_000_000
 
 
-class Path:
+class LoopPath:
     """A tape, and where its arguments and outputs lie.
 
     Attributes
@@ -90,7 +90,7 @@ class Path:
         return np.array(words, np.int64), executable, constants
 
     def _places(self):
-        """As `kernel.emit.Turns` has those of inputs, outputs and constants."""
+        """As `kernel.emit.IterationLayout` has those of inputs, outputs and constants."""
 
         def place(base, offset, what):
             return base, offset, 8 * what.size if base in IN_ROWS else 0
@@ -104,11 +104,11 @@ class Path:
 
         if generation:
             with uninterrupted:
-                from ...kernel.emit import Options, Turns
+                from ...kernel.emit import CompileOptions, IterationLayout
                 from ...kernel.of_tape import TapeKernel
-            turns = Turns(*self._places(), self.sums)
+            turns = IterationLayout(*self._places(), self.sums)
             with faults_are_reasons():
-                return TapeKernel(self.tape, False, Options(turns=turns))
+                return TapeKernel(self.tape, False, CompileOptions(turns=turns))
         # Only values: the way back is the path of the adjoints.
         executable = Replay(replace(self.tape, forward_only=True), False)
         if not executable.pointer:
@@ -123,7 +123,7 @@ class Path:
         inputs = [self._twice(place, widths, 0) for place in self.inputs] + [self._twice(place, widths, 1) for place in self.inputs]
         outputs = [self._twice(place, widths, 0) for place in self.outputs] + [self._twice(place, widths, 1) for place in self.outputs]
         shapes = [meta.shape for _, meta in self.tape.outputs]
-        path = Path.of(replace(whole, wanted=(True,) * len(whole.inputs)), inputs, outputs, shapes + shapes, self.stops)
+        path = LoopPath.of(replace(whole, wanted=(True,) * len(whole.inputs)), inputs, outputs, shapes + shapes, self.stops)
         for base, offset, array in self.constants:
             at = self._twice((base, offset), widths, 0)[1]
             path.constants += [(base, at, array), (base, at + 8 * widths[base], np.zeros_like(array))]
@@ -151,14 +151,14 @@ class Path:
                 sums.append((at, offset, math.prod(meta.shape)))
                 at += 8 * sums[-1][2]
         whole = replace(whole, guards=[], items=[item for item in whole.items if item.entry.kind != GUARD])
-        path = Path.of(whole, inputs, outputs, [meta.shape for meta in tape.inputs], False)
+        path = LoopPath.of(whole, inputs, outputs, [meta.shape for meta in tape.inputs], False)
         nothing = {offset for base, offset, array in path.constants if base == CAPTURED_BAR and not array.any()}
         path.constants = [constant for constant in path.constants if constant[0] != CAPTURED_BAR or constant[1] not in nothing]
         path.sums = tuple(part for part in sums if part[0] not in nothing and part[2])
         return path
 
 
-class Loop:
+class RecordedLoop:
     """A loop whose body is recorded.
 
     Parameters
@@ -178,10 +178,10 @@ class Loop:
 
     Attributes
     ----------
-    paths : list of Path
+    paths : list of LoopPath
     size : int
         Of the result.
-    of : Loop or None
+    of : RecordedLoop or None
         Whose tangents it is of.
     """
 
@@ -454,7 +454,7 @@ def _running(path, generation, back):
 
 def _numbers(item, tape):
     program = dict(item.entry.attrs or ()).get("program") if item.entry.kind == ROW else None
-    if not isinstance(program, Loop):
+    if not isinstance(program, RecordedLoop):
         return math.prod(tape.metas[item.slot].shape) if item.entry.kind == ROW else 0
     return (program.rows if program.bounded else 1000) * program.numbers()
 
@@ -463,7 +463,7 @@ def _float64(x):
     return np.ascontiguousarray(x, np.float64)
 
 
-class _Tangent(Loop):
+class _Tangent(RecordedLoop):
     """The loop of the tangents of another one, whose paths come and go with those."""
 
     def __init__(self, of):

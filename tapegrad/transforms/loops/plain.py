@@ -81,19 +81,19 @@ def pair(output):
     return output
 
 
-class Met(Exception):
+class NeedsRecording(Exception):
     """The body of a loop on plain numbers has used a tensor: the loop is to be recorded."""
 
 
 def watched(turn, output):
     """`output`, raising if that of the first turn has tensors."""
     if turn == 0 and any(isinstance(leaf, Differentiable) for leaf in flatten(output)[0]):
-        raise Met
+        raise NeedsRecording
     return output
 
 
 def scan(f, init, leaves, structure, turns, reverse, watch):
-    """`api.scan` turn by turn; `watch`: whether to raise `Met`."""
+    """`api.scan` turn by turn; `watch`: whether to raise `NeedsRecording`."""
     carry, before, results = init, flatten(init), [None] * turns
     for turn, k in enumerate(reversed(range(turns)) if reverse else range(turns)):
         x = None if structure is None else unflatten(structure, [leaf[k] for leaf in leaves])

@@ -15,8 +15,8 @@ from ...common.errors import GradientError, GuardError, OptionError, StructureEr
 from ...common.tree import flatten, unflatten
 from ...kernel.reasons import NotLowered
 from ...rules.loops import CAPTURED, CARRY, ELEMENT, NEXT, RESULT
-from .body import Layout, Promoted, Unrecordable, as_float64, recorded, value_of
-from .loop import Loop, Path
+from .body import DtypeWidened, LeafLayout, Unrecordable, as_float64, recorded, value_of
+from .loop import LoopPath, RecordedLoop
 
 
 def loop(function, init, xs, turns, reverse, memory, name, others=()):
@@ -46,23 +46,23 @@ def loop(function, init, xs, turns, reverse, memory, name, others=()):
     chars = {}
     while True:
         try:
-            return _Call(function, leaves, structure, chars, xs, turns, reverse, memory, name).run(others)
-        except Promoted as promoted:
+            return _LoopRun(function, leaves, structure, chars, xs, turns, reverse, memory, name).run(others)
+        except DtypeWidened as promoted:
             chars |= promoted.chars
         except NotLowered:
             raise Unrecordable from None
 
 
-class _Call:
+class _LoopRun:
     def __init__(self, function, leaves, structure, chars, xs, turns, reverse, memory, name):
         self.function, self.name, self.turns, self.captures = function, name, turns, []
-        self.carry = Layout.of(unflatten(structure, leaves))
+        self.carry = LeafLayout.of(unflatten(structure, leaves))
         self.carry.leaves = [(shape, chars.get(k, char)) for k, (shape, char) in enumerate(self.carry.leaves)]
         self.start = self.carry.pack(leaves)
         self.element, rows = None, np.zeros((turns or 0, 0))
         if xs is not None:
             elements = [leaf[0] if len(leaf) else np.zeros(leaf.shape[1:], leaf.dtype) for leaf in map(value_of, xs[0])]
-            self.element = Layout.of(unflatten(xs[1], elements))
+            self.element = LeafLayout.of(unflatten(xs[1], elements))
             rows = _rows(xs[0], turns)
         self.rows, self.results = rows, None
         self.reverse, self.memory = reverse, memory
@@ -147,7 +147,7 @@ class _Call:
         shapes = [(self.carry.size,), *(shape for shape, _ in results.leaves)]
         at = 8 * self.loop.rows * np.cumsum([0, *map(math.prod, shapes[1:])])
         outputs = [(NEXT, 0), *((RESULT, int(offset)) for offset in at[:-1])]
-        self.loop.paths.append(Path.of(tape, inputs, outputs, shapes, stops))
+        self.loop.paths.append(LoopPath.of(tape, inputs, outputs, shapes, stops))
         values = self._captured()
         self.loop.captured = len(values)
         return values
@@ -171,7 +171,7 @@ class _Call:
             room = min(rows // 2, math.isqrt(turns) + 1)
             capacity, dense = (rows - room, turns - (rows - 2 * room)) if room else (0, turns)
         room = max(2, room if carry else UNKNOWN)
-        self.loop = Loop(carry, 0, element, width, turns, bounded, self.reverse, capacity, dense, room, self.name)
+        self.loop = RecordedLoop(carry, 0, element, width, turns, bounded, self.reverse, capacity, dense, room, self.name)
 
 
 #: Numbers in carries that are kept where the number of turns is not known: of more turns, every second, fourth, ... one.

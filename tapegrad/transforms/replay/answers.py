@@ -1,6 +1,6 @@
-"""What the answer of a call is: an `Outcome`; or, in terms of an executable's outputs, what a `Site` writes out; or that there is none.
+"""What the answer of a call is: an `Outcome`; or, in terms of an executable's outputs, what a `CallSite` writes out; or that there is none.
 
-An answer is a `Structure` and a list of leaves.  A leaf is an `Output`, a `Gathered`, an `Applied`, or anything else: a
+An answer is a `Structure` and a list of leaves.  A leaf is an `OutputLeaf`, a `GatherLeaf`, a `MapLeaf`, or anything else: a
 constant (of an array, each call gets a copy).
 """
 
@@ -42,15 +42,15 @@ MISS = Miss(OTHER)
 
 
 @dataclasses.dataclass(frozen=True)
-class Output:
+class OutputLeaf:
     """A leaf of an answer: output `number` of the executable."""
 
     number: int
 
 
 @dataclasses.dataclass(frozen=True)
-class Gathered:
-    """A leaf of an answer: ``results[number][index]`` of the results of the `Plan`, whose element 0 is zero.
+class GatherLeaf:
+    """A leaf of an answer: ``results[number][index]`` of the results of the `CallPlan`, whose element 0 is zero.
 
     `single`: a Python float.
     """
@@ -61,15 +61,15 @@ class Gathered:
 
 
 @dataclasses.dataclass(frozen=True)
-class Applied:
+class MapLeaf:
     """A leaf of an answer: what `function` makes of another one."""
 
     function: Callable[..., Any]
-    leaf: Output | Gathered
+    leaf: OutputLeaf | GatherLeaf
 
 
 @dataclasses.dataclass(frozen=True)
-class Plan:
+class CallPlan:
     """How an executable is called for one answer, if not simply once.
 
     Attributes
@@ -86,7 +86,7 @@ class Plan:
 
 
 def of_gradients(tape, structure, argnums, one, has_aux=False, has_value=True):
-    """The answer of `value_and_grad` (or `grad`) by an executable with gradients, as a `Site` takes it.
+    """The answer of `value_and_grad` (or `grad`) by an executable with gradients, as a `CallSite` takes it.
 
     Parameters
     ----------
@@ -102,7 +102,7 @@ def of_gradients(tape, structure, argnums, one, has_aux=False, has_value=True):
     number, by_position = len(tape.outputs), {}
     for k in sorted(set(argnums)):
         part = structure.parts[0].parts[k]
-        by_position[k] = part, [Output(number + j) for j in range(part.count)]
+        by_position[k] = part, [OutputLeaf(number + j) for j in range(part.count)]
         number += part.count
     parts = [by_position[k] for k in argnums]
     gradients = parts[0] if one else joined(*parts)
@@ -114,7 +114,7 @@ def of_gradients(tape, structure, argnums, one, has_aux=False, has_value=True):
 
 def values_of(tape):
     """The leaves of an answer that are the results of `tape`."""
-    return [Output(k) if slot else what for k, (slot, what) in enumerate(tape.outputs)]
+    return [OutputLeaf(k) if slot else what for k, (slot, what) in enumerate(tape.outputs)]
 
 
 def joined(*answers):
@@ -155,4 +155,4 @@ def written(answer, out):
 
 def inner(leaf):
     """The leaf that is taken from a result."""
-    return leaf.leaf if isinstance(leaf, Applied) else leaf
+    return leaf.leaf if isinstance(leaf, MapLeaf) else leaf

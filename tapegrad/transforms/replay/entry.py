@@ -55,7 +55,7 @@ COMPILED, WITH_DATA = CompiledType(False), CompiledType(True)
 
 
 @register_model(CompiledType)
-class _Model(models.PrimitiveModel):
+class _EntryModel(models.PrimitiveModel):
     def __init__(self, manager, ty):
         super().__init__(manager, ty, ir.IntType(64))
 

@@ -3,7 +3,7 @@
 Three questions are answered here, for each call of ``g = tg.jit(tg.value_and_grad(f))``:
 
 1. *What kind of call is it?*  Numbers and arrays are inputs of a tape, everything else is static; the containers, the shapes
-   and dtypes of the inputs, and what is static are the key of a `Kind` (`transforms.replay.arguments`).
+   and dtypes of the inputs, and what is static are the key of a `Specialization` (`transforms.replay.arguments`).
 2. *Which path does it take?*  A kind has a tape for each path that was met.  They form a tree: two tapes that saw the same at
    their first guards have the same instructions up to there, so where a replay stops at a guard, what that saw leads to the
    tapes that went on from it.
@@ -59,8 +59,8 @@ from ..environment import Environment
 from .answers import MISS, Miss
 from .arguments import sort_arguments
 from .directions import ReplayedRecording
-from .kept import Kept
-from .kernels import Kernels, Options
+from .kept import CachedTape
+from .kernels import JitOptions, Kernels
 from .running import LOG, Running
 
 #: Tapes kept for one kind of calls, and kinds kept.
@@ -71,15 +71,15 @@ RECENT = 4
 _CLOCK = itertools.count(1)
 
 
-class Kind:
+class Specialization:
     """The tapes of one kind of calls, at most `LIMIT`: a tree whose branches are what guards saw.
 
     Attributes
     ----------
-    recent : Kept or None
+    recent : CachedTape or None
         The tape to try first.
-    tapes : list of Kept
-    missed : Guard or None
+    tapes : list of CachedTape
+    missed : ReplayGuard or None
         The last guard that saw something else.
     captures : str
         Why it cannot be called but under ``no_grad``: it uses a tensor that requires a gradient, and is no argument.
@@ -119,13 +119,13 @@ class Replayed(Running):
     ----------
     planned : callable, optional
         ``planned(kept, structure)`` says how calls of the transformation are answered, for a kept tape and the structure of
-        ``(args, kwargs)``: the executable, its plan and the answer, as `Site` takes them; or None, if they go the long way.
+        ``(args, kwargs)``: the executable, its plan and the answer, as `CallSite` takes them; or None, if they go the long way.
     others
         As of `Running`.
 
     Attributes
     ----------
-    kinds : dict of tuple to Kind
+    kinds : dict of tuple to Specialization
     """
 
     def __init__(self, function, argnums, has_aux=False, scalar=True, captures=True, adjoints=True, jit=None, stats=None, planned=None):
@@ -171,13 +171,13 @@ class Replayed(Running):
             return
         if kept.made_for != made_for:
             with uninterrupted:
-                from .site import Site  # loads compiled code, which `import tapegrad` does without
+                from .site import CallSite  # loads compiled code, which `import tapegrad` does without
 
             kept.made_for, kept.site = made_for, None
             plan = self.planned(kept, key[0])
             if plan is not None and plan[0].pointer:
                 executable, runs, answer = plan
-                kept.site = Site(*key, executable, answer, self.environment.same, runs).call
+                kept.site = CallSite(*key, executable, answer, self.environment.same, runs).call
         if kept.site is not None and kind not in self.recent[:1]:
             self.recent = (kind, *(other for other in self.recent if other is not kind))[:RECENT]
 
@@ -258,7 +258,7 @@ class Replayed(Running):
                 return self.run(*call, backward)
             self.note(cause)
             LOG.info("%s: recorded: %s: %d instructions, %d guards", placed_name(self.function), cause, len(tape), len(tape.guards))
-            kept = Kept(tape, Kernels(tape, self.jit, first), placed_name(self.function))
+            kept = CachedTape(tape, Kernels(tape, self.jit, first), placed_name(self.function))
             with self.lock:
                 # If the environment changes meanwhile, this is not the kind of such calls any more.
                 kind.add(kept)
@@ -276,7 +276,7 @@ class Replayed(Running):
                     # The longest unused quarter goes.
                     for old, _ in sorted(self.kinds.items(), key=lambda pair: pair[1].used)[: KINDS // 4]:
                         del self.kinds[old]
-                self.kinds[key] = Kind()
+                self.kinds[key] = Specialization()
             return self.kinds[key]
 
     def _look_again(self):
@@ -308,7 +308,7 @@ class Replayed(Running):
     def recorded_once(self, given=None):
         """The same for one call that needs a tape, of a function that is not under `jit`; `given` as of `Running`."""
         once = Replayed(
-            self.function, self.argnums, self.has_aux, self.scalar, self.captures, self.adjoints, Options("never"), self.stats
+            self.function, self.argnums, self.has_aux, self.scalar, self.captures, self.adjoints, JitOptions("never"), self.stats
         )
         once.derived, once.given = self.derived, given
         return once

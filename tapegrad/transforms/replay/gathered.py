@@ -19,7 +19,7 @@ import numpy as np
 
 from ...common.tree import LEAF, flatten
 from ...program.status import OTHER
-from .answers import Applied, Gathered, Plan, fitting, written
+from .answers import CallPlan, GatherLeaf, MapLeaf, fitting, written
 from .directions import KernelRecording, Stopped
 
 #: Elements that are numbered, at most: what float32 counts.
@@ -38,10 +38,10 @@ def of_directions(kept, read, then=None):
     if plan is None or then is None:
         return None if plan is None else (plan[0], plan[1], plan[2:])
     executable, runs, _, leaves = plan
-    return (executable, runs, (LEAF, [Applied(then, leaves[0])])) if len(leaves) == 1 else None
+    return (executable, runs, (LEAF, [MapLeaf(then, leaves[0])])) if len(leaves) == 1 else None
 
 
-class Numbered(KernelRecording):
+class IndexProbe(KernelRecording):
     """A recording whose answers are made of the numbers of their elements.
 
     Parameters
@@ -54,7 +54,7 @@ class Numbered(KernelRecording):
     Attributes
     ----------
     runs : list of (list, list)
-        As of `Plan`.
+        As of `CallPlan`.
     used : list of (Executable, str)
         What was asked, and for which dtypes.
     """
@@ -93,8 +93,8 @@ def gathered(base, read, kernels):
 
     Returns
     -------
-    (Executable, Plan, Structure, list) or None
-        What `Site` takes: the executable, its runs, and the answer.
+    (Executable, CallPlan, Structure, list) or None
+        What `CallSite` takes: the executable, its runs, and the answer.
     """
     try:
         numbered, leaves, structure = _answer(base, read, kernels, lambda n: n)
@@ -105,11 +105,11 @@ def gathered(base, read, kernels):
         found = [_leaf(*pair, numbered.size, char) for pair in zip(leaves, sines)]
     except Stopped:
         return None
-    return executable, Plan([((numbered.size,), char)], numbered.runs), structure, found
+    return executable, CallPlan([((numbered.size,), char)], numbered.runs), structure, found
 
 
 def _answer(base, read, kernels, value):
-    numbered = Numbered(base, kernels, value)
+    numbered = IndexProbe(base, kernels, value)
     leaves, structure = flatten(read(numbered))
     return numbered, leaves, structure
 
@@ -117,7 +117,7 @@ def _answer(base, read, kernels, value):
 def _leaf(numbers, sines, size, char):
     """What a leaf of the answer is, from what came out for two kinds of numbers."""
     if hasattr(numbers, "indptr"):
-        return Applied(Filled(numbers), _leaf(numbers.data, sines.data, size, char))
+        return MapLeaf(SparseTemplate(numbers), _leaf(numbers.data, sines.data, size, char))
     kind = type(numbers)
     if kind is not float and getattr(numbers, "dtype", np.dtype("O")).char != char:
         raise Stopped(OTHER)
@@ -128,16 +128,16 @@ def _leaf(numbers, sines, size, char):
     if not np.array_equal(np.sin(np.arange(size)).astype(char)[index], np.asarray(sines, np.float64)):
         raise Stopped(OTHER)
     if np.size(index) <= LARGE:
-        return Gathered(0, index, kind is float)
+        return GatherLeaf(0, index, kind is float)
     # Of a large array only those are picked that are not zero by themselves.
     where = np.flatnonzero(index)
     if 4 * len(where) > index.size:
         # To pick element by element costs more than what the long way adds.
         raise Stopped(OTHER)
-    return Applied(Scattered(index.shape, where, char), Gathered(0, index.reshape(-1)[where]))
+    return MapLeaf(ScatterInto(index.shape, where, char), GatherLeaf(0, index.reshape(-1)[where]))
 
 
-class Scattered:
+class ScatterInto:
     """Zeros, with data at some flat positions."""
 
     def __init__(self, shape, where, char):
@@ -155,7 +155,7 @@ class Scattered:
         return out
 
 
-class Filled:
+class SparseTemplate:
     """A SciPy array with the pattern of `template`, and other data; it shares no memory with it."""
 
     into = staticmethod(written)

@@ -12,7 +12,7 @@ from .answers import Outcome
 from .directions import KernelRecording, ReplayedRecording, Stopped, key_of
 
 
-class Kept(Pool):
+class CachedTape(Pool):
     """A tape in use, with its workspaces and kernels.
 
     Parameters
@@ -27,12 +27,12 @@ class Kept(Pool):
     seen : tuple of bytes
         What its guards saw.
     site : callable or None
-        Answers calls that are like an earlier one (`Site.call`).
+        Answers calls that are like an earlier one (`CallSite.call`).
     swept : bool
         Whether it runs the interpreter.
     made_for : tuple
         For which environment, and how many kernels, the site was made.
-    links : dict of int to (Kept or None)
+    links : dict of int to (CachedTape or None)
         Which tape the guard at which it stopped, by its number, leads to, as far as that was asked for.
     """
 

@@ -18,7 +18,7 @@ import numpy as np
 from ...common import config
 from ...common.errors import OptionError
 from ...common.uninterrupted import remade, uninterrupted
-from ...common.waiting import Later, busy, waiting
+from ...common.waiting import BackgroundTask, busy, waiting
 from ...kernel import prediction
 from ...kernel.reasons import NotLowered, faults_are_reasons
 
@@ -35,7 +35,7 @@ TOLERANCE = {"d": 1e-7, "f": 1e-2}
 
 
 @dataclass(frozen=True)
-class Options:
+class JitOptions:
     """How a function is recorded and compiled: the options of `tapegrad.jit`.
 
     Attributes
@@ -43,7 +43,7 @@ class Options:
     kernel : str
         "auto", "always" or "never".
     fastmath, symmetric : bool
-        As of `kernel.emit.Options`.
+        As of `kernel.emit.CompileOptions`.
     visits : int
         With "auto", calls after which the first path becomes a kernel; an optimiser that nobody has told to use `jit` has more.
     """
@@ -77,7 +77,7 @@ class Kernels:
     Parameters
     ----------
     tape : FinishedTape
-    options : Options
+    options : JitOptions
     first : bool
         Whether the tape is that of a function's first path.
 
@@ -88,7 +88,7 @@ class Kernels:
     made : dict
         Kernels by key.
     coming : dict
-        By key what another thread compiles (`Later`).
+        By key what another thread compiles (`BackgroundTask`).
     recording : ReplayedRecording or None
         One that was swept in directions for which there are kernels now.
     reason : str
@@ -193,16 +193,16 @@ class Kernels:
             except prediction.TooDear as dear:
                 if dear.steps > MOST * prediction.STEPS_A_SECOND:
                     raise
-            self.coming[key] = Later(partial(self._compiled, key, self._limit(MOST)))
+            self.coming[key] = BackgroundTask(partial(self._compiled, key, self._limit(MOST)))
         return kernel
 
     def _compiled(self, key, limit):
         with uninterrupted:
             # These import llvmlite, which a process without kernels does not load.
-            from ...kernel.emit import Options
+            from ...kernel.emit import CompileOptions
             from ...kernel.of_tape import TapeKernel
 
-        options = Options(fastmath=self.options.fastmath, symmetric=self.options.symmetric)
+        options = CompileOptions(fastmath=self.options.fastmath, symmetric=self.options.symmetric)
         with waiting("kernel", f"compiling a kernel of {len(self.tape):,} instructions (tg.jit(..., kernel='never') does without)"):
             return TapeKernel(self.tape, key, options, limit)
 

@@ -33,7 +33,7 @@ from ...tape.store import thread_state
 from .. import plain
 from .answers import Outcome
 from .arguments import argument_name, as_inputs, is_input, is_reordered, with_inputs
-from .stats import Spending, Stats, outside
+from .stats import EagerTime, Stats, outside
 
 LOG = logging.getLogger("tapegrad")
 
@@ -63,7 +63,7 @@ class Running:
         Whether the function may use tensors that require a gradient and are no arguments, as constants.
     adjoints : bool
         Whether gradients will be asked for; else only values.
-    jit : Options, optional
+    jit : JitOptions, optional
         How it is recorded; without, it is not.
     stats : Stats, optional
         Where to count; without, in one of its own.
@@ -89,7 +89,7 @@ class Running:
         self.lock, self.turn = remade(threading.RLock()), remade(threading.RLock())
         #: Whether somebody is to be told that the function is run plainly: not if nobody has put it under `jit`.
         self.silent, self.stats, self.apart = stats is not None, stats or Stats(), False
-        self.spending, self.environment, self.derived, self.given = Spending.of(function), None, None, None
+        self.spending, self.environment, self.derived, self.given = EagerTime.of(function), None, None, None
         #: Of the last calls up to the last that had to be recorded, why they had to be, "" if not; and how many came after it.
         self.causes, self.quiet, self.changed = [], 0, ""
         #: While nothing more is recorded: how many calls were run since then because no tape answers them; else None.

@@ -1,6 +1,6 @@
 """The call of an executable with Python's arguments, written out for one signature of arguments.
 
-A `Site` is what a call of a jitted function is once it is known what its arguments are: a Python function, made from
+A `CallSite` is what a call of a jitted function is once it is known what its arguments are: a Python function, made from
 source text (as named tuples and dataclasses are), that takes the containers of the arguments apart, has the leaves read by
 compiled code (`program.enter`), and puts the results into theirs.  ``print(site)`` shows it.  For ``g(x, {"a": 2.0}, "left")``
 with ``x = np.zeros(2)``, value and gradient by `x`::
@@ -44,14 +44,14 @@ from ...common.registry import registry
 from ...common.tree import LEAF, of_complex
 from ...interpreter.native import data_address
 from ...program import enter as E
-from .answers import MISS, Applied, Gathered, Miss, Output, Plan, inner, written
+from .answers import MISS, CallPlan, GatherLeaf, MapLeaf, Miss, OutputLeaf, inner, written
 from .arguments import is_input, is_reordered
 
 #: Types whose equal values are the same to every function; -0.0 and 0.0, and what contains floats, are not.
 _EXACT = (int, bool, str, bytes, type(None))
 
 
-class Site:
+class CallSite:
     """Calls of `executable` with arguments of one signature.
 
     Parameters
@@ -66,7 +66,7 @@ class Site:
         The result: its containers, and of its leaves what each is (`transforms.replay.answers`).
     same : callable, optional
         Whether the environment of the function is as it was.
-    plan : Plan, optional
+    plan : CallPlan, optional
 
     Attributes
     ----------
@@ -96,7 +96,7 @@ class Site:
     # -- what goes where -----------------------------------------------------------------
     def _plan(self, leaves):
         """One run; outputs that are numbers come back by themselves, others have an array each."""
-        used, views = {leaf.number for leaf in map(inner, leaves) if isinstance(leaf, Output)}, self.executable.views
+        used, views = {leaf.number for leaf in map(inner, leaves) if isinstance(leaf, OutputLeaf)}, self.executable.views
         used |= {views[k][0] for k in used if k in views}
         results, places, numbers = [], [], 0
         #: For each output its name in the source.
@@ -114,7 +114,7 @@ class Site:
         for k, (number, part, shape) in views.items():
             self._own_outputs[k] = f"{self._own_outputs[number]}[{self._name('part', part)}].reshape({self._name('shape', shape)})"
         self._numbers = numbers
-        return Plan(results, [([], places)])
+        return CallPlan(results, [([], places)])
 
     def _words(self, marks, plan):
         """The words of the site (`program.enter`)."""
@@ -163,7 +163,7 @@ class Site:
         self._pieces, self._remaining = [], iter(marks)
         arguments, keywords = structure.parts
         first = leaves[0] if result is LEAF else None
-        writes = isinstance(first, Gathered) and not first.single or isinstance(first, Applied) and hasattr(first.function, "into")
+        writes = isinstance(first, GatherLeaf) and not first.single or isinstance(first, MapLeaf) and hasattr(first.function, "into")
         if not writes:
             self._miss("out is not None")
         self._miss(f"len(args) != {len(arguments.parts)} or " + (f"len(kwargs) != {len(keywords.parts)}" if keywords.parts else "kwargs"))
@@ -174,11 +174,11 @@ class Site:
         if same is not None:
             self._miss(f"not {self._name('same', same)}()")
         rooms = {self._own_outputs[number] for number, *_ in self.executable.views.values()}
-        zeros = {leaf.number for leaf in map(inner, leaves) if isinstance(leaf, Gathered)}
+        zeros = {leaf.number for leaf in map(inner, leaves) if isinstance(leaf, GatherLeaf)}
         for k, (shape, char) in enumerate(plan.results):
             dtype = "" if char == "d" else f", {self._name('D', np.dtype(char))}"
             made = f"empty({self._name('shape', shape)}{dtype})"
-            self._lines.append(f"o{k} = {self._name('room', _Room(shape, char)) + '()' if f'o{k}' in rooms else made}")
+            self._lines.append(f"o{k} = {self._name('room', _ResultBuffer(shape, char)) + '()' if f'o{k}' in rooms else made}")
             if k in zeros:
                 self._lines.append(f"o{k}[0] = 0.0")
         self._names["words"] = self._words(marks, plan)
@@ -264,7 +264,7 @@ class Site:
         kind = structure.kind
         if kind is None:
             return self._result(leaves[0])
-        numbers = [self._own_outputs[leaf.number] if isinstance(leaf, Output) else None for leaf in leaves]
+        numbers = [self._own_outputs[leaf.number] if isinstance(leaf, OutputLeaf) else None for leaf in leaves]
         if len(leaves) > 3 and kind in (list, tuple) and all(p.kind is None for p in structure.parts):
             first = numbers[0]
             if type(first) is int and numbers == list(range(first, first + len(leaves))):
@@ -291,12 +291,12 @@ class Site:
 
     def _result(self, leaf):
         """An expression of a leaf."""
-        if isinstance(leaf, Applied):
+        if isinstance(leaf, MapLeaf):
             return f"{self._name('apply', leaf.function)}({self._result(leaf.leaf)})"
-        if isinstance(leaf, Gathered):
+        if isinstance(leaf, GatherLeaf):
             value = f"o{leaf.number}[{self._name('index', leaf.index)}]"
             return f"{value}.item()" if leaf.single else value
-        if isinstance(leaf, Output):
+        if isinstance(leaf, OutputLeaf):
             where = self._own_outputs[leaf.number]
             return f"r[{where}]" if type(where) is int else where
         return self._name("C", leaf) + (".copy()" if isinstance(leaf, np.ndarray) else "")
@@ -315,7 +315,7 @@ def _taken(kept):
 _ALONE = _taken([np.empty(0)])[1]
 
 
-class _Room:
+class _ResultBuffer:
     """Arrays for a large result.
 
     New memory takes as long as writing it twice.  So an array to which nobody refers any more, and every view does, is the next one.

@@ -98,7 +98,7 @@ class Stats:
         return "\n".join(lines)
 
 
-class Spending:
+class EagerTime:
     """The time that one function has spent in derivatives without `jit`, by whatever transformations.
 
     Attributes

@@ -21,7 +21,7 @@ from .archive import need
 _STRONG = Meta((), (), "d", 8)
 
 
-class Dry(Steps):
+class AbstractPlanner(Steps):
     """A planner whose programs are not run, and take at most `limit` bytes in between."""
 
     def __init__(self, metas, out, limit):
@@ -82,10 +82,10 @@ def planned(row, metas, attrs, integer, out, limit, differentiable):
     need((out.shape, out.char) in ways, f"it gives {' or '.join(f'{char}{list(shape)}' for shape, char in ways)}, not {out}")
     if row.elementwise:
         return
-    plan = Dry(metas, out, limit)
+    plan = AbstractPlanner(metas, out, limit)
     row.computed(plan.values(), plan.operand(-1), attrs)
     if differentiable and out.char in "df":
-        plan, wanted = Dry(metas, out, limit), [k for k in row.slots(len(metas)) if metas[k].char in "df"]
+        plan, wanted = AbstractPlanner(metas, out, limit), [k for k in row.slots(len(metas)) if metas[k].char in "df"]
         operands = [plan.operand(k) for k in range(len(metas))]
         parts = row.contributions(plan.seed(), operands, plan.operand(-1), wanted, attrs)
         plan.deliver(parts, [metas[k] for k in row.slots(len(metas))])

@@ -10,7 +10,7 @@ import numpy as np
 
 from ...common.errors import TapeFileError
 from ...common.host_functions import FUNCTIONS, HostFunction
-from ...program.trace import Operand, ResultOf
+from ...program.trace import HostOperand, ResultOf
 from .archive import CHARS
 from .loaded import Checked
 
@@ -33,7 +33,7 @@ def encoded(thing, arrays):
     kind = type(thing)
     if thing is None or kind in (bool, int, float, str):
         return thing
-    if kind is Operand:
+    if kind is HostOperand:
         return {"operand": int(thing)}
     if kind is tuple or kind is list:
         return {kind.__name__: [encoded(part, arrays) for part in thing]}
@@ -63,7 +63,7 @@ def decoded(thing, arrays, limit):
         if word == "array" and type(parts) is int and 0 <= parts < len(arrays):
             return arrays[parts]
         if word == "operand" and type(parts) is int and 0 <= parts < OPERANDS:
-            return Operand(parts)
+            return HostOperand(parts)
         if word in ("tuple", "list") and type(parts) is list:
             found = [decoded(part, arrays, limit) for part in parts]
             return tuple(found) if word == "tuple" else found

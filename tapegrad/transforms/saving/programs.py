@@ -26,7 +26,7 @@ DEPTH, TIMES, PATHS = 16, 8, 128
 _PATH = int, [(int, int)], [(int, int)], [(int, int, int)], bool
 
 
-class Writer:
+class LoopWriter:
     """The loops of a tape that is written, as JSON, in `written`."""
 
     def __init__(self, arrays, depth, to_bytes):
@@ -98,7 +98,7 @@ class Reader:
         self._costs.append((cost, times))
 
     def _loop(self, what):
-        from ..loops.loop import Loop
+        from ..loops.loop import RecordedLoop
 
         lengths, bounded, reverse, name, paths = typed(what, ((int,) * 8, bool, bool, str, [_PATH]))
         need(min(lengths) >= 0 and 0 < len(paths) <= PATHS, "the paths of a loop")
@@ -109,14 +109,14 @@ class Reader:
         need(dense <= rows and rows - dense <= capacity or not bounded, "carries that are kept")
         # Of what is computed again at a time.
         room = min(room, self.limit // (8 * carry + 1))
-        loop = Loop(carry, captured, element, result, rows, bounded, reverse, capacity, dense, room, name)
+        loop = RecordedLoop(carry, captured, element, result, rows, bounded, reverse, capacity, dense, room, name)
         widths = {CARRY: carry, ELEMENT: element, CAPTURED: captured}, {NEXT: carry, RESULT: result}
         loop.paths += [self._path(path, *widths, rows) for path in paths]
         need(any(path.stops for path in loop.paths) != bounded, "a loop that does not end as it says")
         return loop
 
     def _path(self, what, read, written, rows):
-        from ..loops.loop import Path
+        from ..loops.loop import LoopPath
 
         data, inputs, outputs, constants, stops = what
         tape = self.from_bytes(self._array(data, "B").tobytes(), self.limit - self.nbytes, self.depth + 1)
@@ -139,7 +139,7 @@ class Reader:
                 need(offset == 8 * at * (rows if base in IN_ROWS else 1), "a path that leaves part of its results out, or writes it twice")
                 at += size
             need(at == width, "a path that leaves part of its results out")
-        return Path(tape, inputs, [end[:2] for end in ends[: len(outputs)]], fixed, stops)
+        return LoopPath(tape, inputs, [end[:2] for end in ends[: len(outputs)]], fixed, stops)
 
     def _array(self, number, char):
         """An array of bytes or numbers that nobody else has."""

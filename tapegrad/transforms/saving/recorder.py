@@ -17,8 +17,8 @@ import numpy as np
 from ...common.errors import REPORT, TapeFileError, said_by
 from ...common.host_functions import HostFunction
 from ...common.tree import LEAF, Structure, parts_of
-from ...program.finish import Guard, Item, continuations
-from ...program.trace import FAILS, GUARD, HOST, ROW, SHAPE, Entry, Host, Operand, ResultOf
+from ...program.finish import Item, ReplayGuard, continuations
+from ...program.trace import FAILS, GUARD, HOST, ROW, SHAPE, Entry, HostCall, HostOperand, ResultOf
 from ...rules import BY_NAME
 from ...tape.layout import ARRAY_LEAF, CONTINUES, FIRST_ARRAY, SCALAR_LEAF, TRACED
 from ...tape.meta import SCALAR, c_array, c_strides, meta_of
@@ -78,7 +78,7 @@ class Recorder:
         """The tape."""
         header, ops = self.header, self.ops
         inputs, leaves, elements = self._arguments()
-        sources = {(file, line): _Source(header["files"][file], line) for _, file, line in header["runs"]}
+        sources = {(file, line): _SourceLine(header["files"][file], line) for _, file, line in header["runs"]}
         slots = [slot for slot, op in enumerate(ops) if op == TRACED]
         need(len(slots) == len(header["entries"]), "entries that are not in the records")
         for slot, entry in zip(slots, header["entries"]):
@@ -184,7 +184,7 @@ class Recorder:
             need(meta.size == 1 and seen in (b"\0", b"\1"), "the truth of an array")
         else:
             need(len(seen) == meta.nbytes, f"{len(seen)} bytes were seen")
-        self.guards.append(Guard(operands[0], how, seen, Place(_Source(self.header["files"][file], line), 0)))
+        self.guards.append(ReplayGuard(operands[0], how, seen, Place(_SourceLine(self.header["files"][file], line), 0)))
         return Entry(GUARD, how, (), (), False, 0, None, seen)
 
     def _row(self, name, data):
@@ -199,16 +199,16 @@ class Recorder:
         """A function without derivative: a replay compares what NumPy gives, but for plain calls of ufuncs, which it compiles."""
         layout, function = decoded(data, self.arrays, self.limit), decoded_function(what, self.arrays, self.limit)
         need(type(layout) is tuple and len(layout) == 2 and type(layout[0]) is tuple and type(layout[1]) is dict, "arguments")
-        need(all(o < len(metas) for o in parts_of(layout, Operand)), "an operand of a function")
-        host = Host(function, layout)
+        need(all(o < len(metas) for o in parts_of(layout, HostOperand)), "an operand of a function")
+        host = HostCall(function, layout)
         if host.ufunc is not None:
             shape = np.broadcast_shapes(*(metas[k].shape for k in layout[0]))
             need(shape == out.shape, f"its shape is {shape}, not {out.shape}")
         else:
-            host = Host(Checked.of(function), layout)
+            host = HostCall(Checked.of(function), layout)
         while isinstance(function, ResultOf):
             function = function.function
-        shapes = [part.shape if isinstance(part, np.ndarray) else metas[part].shape for part in parts_of(layout, (Operand, np.ndarray))]
+        shapes = [part.shape if isinstance(part, np.ndarray) else metas[part].shape for part in parts_of(layout, (HostOperand, np.ndarray))]
         cells = max(_cells(function, layout, shapes), sum(map(math.prod, shapes)))
         # In between there may be a few arrays of eight bytes an element.
         need(32 * cells <= self.limit, f"it may make arrays of {cells} elements; raise max_bytes")
@@ -233,7 +233,7 @@ class Recorder:
         item.entry.function.function.keep_below(limit)
 
 
-class _Source:
+class _SourceLine:
     """Stands for the code object of one line of a source file."""
 
     def __init__(self, filename, line):

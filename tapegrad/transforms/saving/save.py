@@ -37,7 +37,7 @@ from ...tape.layout import SCALAR_LEAF
 from ...tape.meta import SCALAR, axes_in_memory
 from .archive import CODES, FORMAT, MAX_BYTES, VERSION, packed
 from .literals import KINDS, encoded, encoded_function
-from .programs import Writer
+from .programs import LoopWriter
 
 # ---- writing ---------------------------------------------------------------------------
 
@@ -51,7 +51,7 @@ def to_bytes(tape, depth=0):
         If something on the tape cannot be written; names the instruction and its line.
     """
     arrays, names, codes = [], {}, {op: -1 - k for k, op in enumerate(CODES)}
-    header = _header(tape, arrays, Writer(arrays, depth, to_bytes))
+    header = _header(tape, arrays, LoopWriter(arrays, depth, to_bytes))
     ops = tape.records["op"]
     records = np.zeros((len(ops), 3), np.int64)
     records[:, 0] = [

@@ -10,7 +10,7 @@ import pytest
 import tapegrad as tg
 from tapegrad.autograd import adjoint, passes
 from tapegrad.common.errors import ClearedTapeError, GradientError, HigherOrderError
-from tapegrad.tape.store import Store, thread_state
+from tapegrad.tape.store import TapeStore, thread_state
 from tests.rules.checker import generator, leaf, plain
 from tests.threads import in_threads
 
@@ -440,9 +440,9 @@ def test_a_step_looks_at_its_own_instructions_only(step, end, monkeypatch):
     """Counted: slots read by the recorded pass.  Bounded: what the tape holds, though the leaf is never changed."""
     read, state = [0], thread_state()
     monkeypatch.setattr("tapegrad.tape.store.FIRST_CAPACITY", 512)
-    state.store = state.anonymous = Store(state)
-    once = Store.read
-    monkeypatch.setattr(Store, "read", lambda *args: (read.__setitem__(0, read[0] + 1), once(*args))[1])
+    state.store = state.anonymous = TapeStore(state)
+    once = TapeStore.read
+    monkeypatch.setattr(TapeStore, "read", lambda *args: (read.__setitem__(0, read[0] + 1), once(*args))[1])
     x = tg.Parameter(np.linspace(0.1, 1.0, 10))
     counts, held = [], []
     for _ in range(150):
@@ -478,7 +478,7 @@ def test_a_pass_inside_of_a_recorded_function_looks_at_its_own_instructions_only
 
 def test_the_node_of_a_leaf_is_found_where_it_stands(monkeypatch):
     """No list of all leaves is made for each of them."""
-    monkeypatch.setattr(Store, "leaf_at", None)
+    monkeypatch.setattr(TapeStore, "leaf_at", None)
     leaves = [leaf(float(k)) for k in range(300)]
     node, found = sum([t * 2.0 for t in leaves], leaf(0.0) * 1.0).grad_fn, []
     for _ in leaves:

@@ -22,7 +22,7 @@ from tapegrad.common.errors import (
     StructureError,
     TapeMismatchError,
 )  # fmt: skip
-from tapegrad.tape.store import Store, thread_state
+from tapegrad.tape.store import TapeStore, thread_state
 from tapegrad.transforms.plain import value_and_gradients
 
 Pair = namedtuple("Pair", "first second")
@@ -428,7 +428,7 @@ def test_threads():
 def test_nothing_is_left_of_a_call():
     def count():
         gc.collect()
-        return sum(issubclass(type(o), (Store, tg.Tensor)) for o in gc.get_objects())
+        return sum(issubclass(type(o), (TapeStore, tg.Tensor)) for o in gc.get_objects())
 
     one(steps, X)
     before = count()

@@ -5,7 +5,7 @@ import pytest
 
 import tapegrad as tg
 from tapegrad.common.errors import GradientError
-from tapegrad.transforms.loops.loop import Loop
+from tapegrad.transforms.loops.loop import RecordedLoop
 from tests.transforms.loops import plainly
 
 DATA, ROWS, V = np.array([0.7, -0.4, 0.9]), np.array([[0.3, -0.2], [0.8, 0.5]]), np.array([0.3, -1.0, 0.5])
@@ -108,8 +108,8 @@ def test_every_status_but_a_good_one_is_raised(monkeypatch):
 
     hessian = tg.jit(tg.hessian(loss), kernel="never")
     hessian(POINTS[0])
-    prepared = Loop.prepared
+    prepared = RecordedLoop.prepared
     # As if a table were stale: the loops of tangents are not told of the new path.
-    monkeypatch.setattr(Loop, "prepared", lambda self, *how, **more: prepared(self, *how, **more) if self.of is None else None)
+    monkeypatch.setattr(RecordedLoop, "prepared", lambda self, *how, **more: prepared(self, *how, **more) if self.of is None else None)
     with pytest.raises(GradientError, match="takes a path there that was not recorded"):
         hessian(POINTS[1])

@@ -10,7 +10,7 @@ import numpy as np
 import tapegrad as tg
 from tapegrad.transforms.replay.answers import of_gradients
 from tapegrad.transforms.replay.arguments import sort_arguments
-from tapegrad.transforms.replay.site import Site
+from tapegrad.transforms.replay.site import CallSite
 
 
 @dataclasses.dataclass
@@ -116,7 +116,7 @@ def site_of(g, args, kwargs=None, same=None):
     kwargs = kwargs or {}
     kernel = g.kernel(*args, **kwargs)
     _, (structure, marks), _ = sort_arguments(args, kwargs, g._argnums)
-    return Site(structure, marks, kernel, of_gradients(kernel.tape, structure, g._argnums, g._one), same)
+    return CallSite(structure, marks, kernel, of_gradients(kernel.tape, structure, g._argnums, g._one), same)
 
 
 def made(name):

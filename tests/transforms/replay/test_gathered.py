@@ -10,7 +10,7 @@ from tapegrad.transforms.hessians import _diagonals, _symmetric
 from tapegrad.transforms.replay.answers import Miss
 from tapegrad.transforms.replay.arguments import sort_arguments
 from tapegrad.transforms.replay.gathered import gathered
-from tapegrad.transforms.replay.site import Site
+from tapegrad.transforms.replay.site import CallSite
 
 RNG = np.random.default_rng(11)
 
@@ -33,7 +33,7 @@ def site_of(g, args, read):
     if plan is None:
         return None
     executable, plan, structure, leaves = plan
-    return Site(*key, executable, (structure, leaves), plan=plan)
+    return CallSite(*key, executable, (structure, leaves), plan=plan)
 
 
 def of_jacobian(g):

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import tapegrad as tg
-from tapegrad.array.whole import Whole
+from tapegrad.array.whole import IntTensor
 from tests.every import every
 from tests.transforms.replay import integer_programs as programs
 
@@ -204,7 +204,7 @@ def test_results_of_integers():
 
 def test_what_define_by_run_gets_is_a_plain_array():
     def function(x, l):
-        assert isinstance(l, np.ndarray) or isinstance(l, Whole)
+        assert isinstance(l, np.ndarray) or isinstance(l, IntTensor)
         programs_run.append(type(l))
         try:
             return np.sum(x[l])
@@ -215,7 +215,7 @@ def test_what_define_by_run_gets_is_a_plain_array():
     g = recorded(function, "never")
     for labels in programs.CONTENTS:
         g(X, np.array(labels))
-    assert programs_run[0] is Whole and set(programs_run[1:]) == {np.ndarray}
+    assert programs_run[0] is IntTensor and set(programs_run[1:]) == {np.ndarray}
 
 
 @pytest.mark.parametrize("peer", ["autograd", "jax"])

@@ -21,7 +21,7 @@ from tapegrad.kernel.pipeline import rolled
 from tapegrad.optimize.proof import EVALUATIONS
 from tapegrad.program.workspace import Workspace
 from tapegrad.transforms.replay import kernels
-from tapegrad.transforms.replay.kernels import VISITS, Kernels, Options, checked_policy
+from tapegrad.transforms.replay.kernels import VISITS, JitOptions, Kernels, checked_policy
 from tests.threads import in_threads
 
 
@@ -212,7 +212,7 @@ def test_answers_before_and_after():
 
 
 def test_values_and_gradients_are_promoted_by_themselves():
-    promoted = Kernels(tg.grad(rosenbrock).tape(np.zeros(3)), Options("always"))
+    promoted = Kernels(tg.grad(rosenbrock).tape(np.zeros(3)), JitOptions("always"))
     assert promoted.get(True) is None
     assert promoted.make(False).gradients is False and promoted.get(True) is None
     assert promoted.make(True).gradients is True and promoted.make(True) is promoted.get(True)

@@ -15,7 +15,7 @@ from tapegrad.common.tree import flatten
 from tapegrad.program.replayed import Replay
 from tapegrad.transforms.replay.answers import Miss, of_gradients, values_of
 from tapegrad.transforms.replay.arguments import sort_arguments
-from tapegrad.transforms.replay.site import Site
+from tapegrad.transforms.replay.site import CallSite
 from tests.every import every
 from tests.transforms.replay.site_kinds import KINDS, Fields, Pair, made, of_dict, of_mode, of_plane, of_two, site_of
 
@@ -306,7 +306,7 @@ def test_other_threads_run_meanwhile():
 def test_the_essay_shows_a_site():
     g = tg.value_and_grad(tg.jit(lambda x, p, how: np.sum(x) * p["a"] if how == "left" else x[0]))
     shown = str(site_of(g, (np.zeros(2), {"a": 2.0}, "left")))
-    assert textwrap.indent(shown, "    ") in sys.modules[Site.__module__].__doc__
+    assert textwrap.indent(shown, "    ") in sys.modules[CallSite.__module__].__doc__
 
 
 def test_names_that_users_choose_cannot_become_code():
@@ -339,7 +339,7 @@ def test_replays_are_executables_like_kernels(name, gradients):
     assert replay.pointer and not replay.why
     _, (structure, marks), _ = sort_arguments(args, kwargs, g._argnums)
     answer = of_gradients(tape, structure, g._argnums, g._one) if gradients else (tape.structure, values_of(tape))
-    site = Site(structure, marks, replay, answer)
+    site = CallSite(structure, marks, replay, answer)
     for _ in range(3):
         args = arguments()
         found, expected = site.call(args, kwargs), g(*args, **kwargs)
