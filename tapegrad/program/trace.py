@@ -291,7 +291,7 @@ class Trace:
         """The description of a result, of a dtype that instructions know."""
         meta = meta_of(value)
         if meta.char not in ITEMSIZE:
-            raise self.refused(f"it computes in {meta.dtype}, for example of integers of 8 bits; convert these with .astype(float)")
+            raise self.refused(f"it computes in {meta.dtype}; convert its operands with .astype(float) (functions of integers of 8 bits give float16)")
         return meta
 
     def through(self, body, value):
