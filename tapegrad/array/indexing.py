@@ -225,7 +225,7 @@ def setitem(x, key, value):
     root, window = root_of(x)
     if value.__class__ is registry.IntTensor and x.__class__ is registry.Tensor and x._t is None and x.dtype.kind in "biu":
         # An array of the function's own becomes part of the recording.
-        raise value.refused("integers of a recorded function are put into a tensor of integers; make that an array with .copy()")
+        raise value._t.trace.refused("integers of a recorded function are put into a tensor of integers; make that an array with .copy()")
     live = live if recorded(root, value) else None
     key = _clean(key, live=live is not None)
     if type(x._v) is float and not (key == () or key is Ellipsis):

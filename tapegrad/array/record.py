@@ -305,7 +305,7 @@ def _promote(row, numbers, operands, values, metas):
     """
     for k, wide in enumerate(widened(operands)):
         if wide is not operands[k]:
-            operands[k], values[k], metas[k] = wide, wide, SCALAR
+            operands[k], values[k], metas[k] = wide, getattr(wide, "_v", wide), SCALAR
     for k, number in numbers:
         char = next((m.char for j, m in enumerate(metas) if m is not SCALAR and m.char != "d" and j not in row.constants), "d")
         if char == "d" or k in row.constants:
@@ -323,7 +323,14 @@ def widened(operands):
     """Operands of an element-wise row with constant float32 numbers as float64 beside a float64 number that is a tensor or dual number."""
     if not any([isinstance(o, Differentiable) and o._v.__class__ is float for o in operands]):
         return operands
-    return [float(o) if isinstance(o, (np.ndarray, np.generic)) and not o.ndim and o.dtype.char in "fe" else o for o in operands]
+    return [_wide(o) if isinstance(o, (np.ndarray, np.generic, registry.Tensor)) and o.dtype.char in "fe" and not o.ndim else o for o in operands]
+
+
+def _wide(number):
+    """A number as float64; a tensor only if it is one that a recording computes without derivative."""
+    if not isinstance(number, Differentiable):
+        return float(number)
+    return number if number._t is None or number.requires_grad else number.astype(np.float64)
 
 
 def without_derivative(row, operands, values, attrs, value, integer=0):

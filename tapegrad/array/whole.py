@@ -16,7 +16,7 @@ import operator
 
 import numpy as np
 
-from ..common.errors import DtypeError, GradientError
+from ..common.errors import DtypeError
 from ..common.registry import attach, registry
 from ..common.tables import is_table
 from ..common.tree import parts_of
@@ -62,12 +62,7 @@ class IntTensor(Tensor):
 
     @property
     def _numba_type_(self):
-        raise self.refused("a function compiled by Numba is called with integers that are an argument of a recorded function")
-
-    def refused(self, why):
-        """An error after which the function is run plainly."""
-        self._t.trace.cannot = self._t.trace.cannot or why
-        return GradientError(why)
+        raise self._t.trace.refused("a function compiled by Numba is called with integers that are an argument of a recorded function")
 
     def __setitem__(self, key, value):
         value = registry.objects.operand(value)

@@ -18,7 +18,7 @@ from ..transforms.functional import jit, not_under_jit, options_of, value_and_gr
 from ..transforms.hessians import hessian
 from ..transforms.products import hvp
 from ..transforms.replay.answers import MISS
-from .data import rows_of
+from .data import BUFFERS, rows_of
 
 #: What can be asked of a function, by name: what is recorded, and the order in which its recording takes ``(theta, rows, ...)``.
 KINDS = {
@@ -57,15 +57,16 @@ class ChunkWork:
 
     def of(self, piece, arguments):
         """The sum over the rows of a piece: how many they are, and leaves; whether one is not a number."""
-        rows, count = self._checked(piece.load(), piece.name)
-        if not count:
-            return [], False
-        theta, *more = arguments
-        with noted(f"raised in {piece.name} of the data"):
-            leaves, structure = flatten(self._settled((theta, rows, *more)))
-        self.structure = self.structure or structure
-        # The results may be the rows themselves.
-        leaves = [np.array(leaf, np.float64 if np.asarray(leaf).dtype.kind == "f" else None) for leaf in leaves]
+        with BUFFERS:
+            rows, count = self._checked(piece.load(), piece.name)
+            if not count:
+                return [], False
+            theta, *more = arguments
+            with noted(f"raised in {piece.name} of the data"):
+                leaves, structure = flatten(self._settled((theta, rows, *more)))
+            self.structure = self.structure or structure
+            # The results may be the rows themselves.
+            leaves = [np.array(leaf, np.float64 if np.asarray(leaf).dtype.kind == "f" else None) for leaf in leaves]
         return [count, *leaves], any(np.isnan(leaf).any() for leaf in leaves)
 
     def _checked(self, rows, name):

@@ -29,8 +29,21 @@ from ..transforms.functional import is_number
 BYTES = 1 << 21
 
 
-#: Memory of each thread that chunks are copied to.
-_BUFFERS = threading.local()
+class _Buffers(threading.local):
+    """Memory of each thread that chunks are copied to."""
+
+    #: How many chunks are being computed on this thread: in the function of a chunk there may be another sum over data.
+    depth = 0
+
+    def __enter__(self):
+        self.depth += 1
+
+    def __exit__(self, *_):
+        self.depth -= 1
+
+
+#: In ``with BUFFERS`` what `Piece.load` gives stays as it is to the end.
+BUFFERS = _Buffers()
 
 
 class ChunkRows:
@@ -139,17 +152,17 @@ class _RowsOf(ChunkRows):
 
 
 def _copied(k, leaf):
-    """Leaf number `k` in memory of this thread, until the next chunk is there.
+    """Leaf number `k` in memory of this thread, until the next chunk of the same sum is there.
 
     A copy is in the cache: kernels read several rows at a time, which takes four times as long from memory.  Memory that
     is new for each chunk would have to be cleared by the system.
     """
-    size, buffers = leaf.dtype.itemsize * math.prod(leaf.shape), vars(_BUFFERS)
-    buffer = buffers.get(k)
+    size, buffers = leaf.dtype.itemsize * math.prod(leaf.shape), vars(BUFFERS)
+    buffer = buffers.get((BUFFERS.depth, k))
     if buffer is None or buffer.size < size:
         buffer = np.empty(size, np.uint8)
         if size <= 4 * BYTES:
-            buffers[k] = buffer
+            buffers[BUFFERS.depth, k] = buffer
     array = buffer[:size].view(leaf.dtype).reshape(leaf.shape)
     if isinstance(leaf, Mapped):
         leaf.read(array)

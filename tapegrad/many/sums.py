@@ -107,12 +107,12 @@ class Sum:
         ]
 
         def pull(g, result, *theta, structure):
-            return tuple([g[0] * part for part in gradient(*theta, *result[1:], structure=structure)])
+            return tuple([_shaped(g[0], ()) * part for part in gradient(*theta, *result[1:], structure=structure)])
 
         def push(tangents, result, *theta, structure):
             parts = gradient(*theta, *result[1:], structure=structure)
             # The gradient that came with the value is handed on for its value alone.
-            return sum([np.sum(part * t) for part, t in zip(parts, tangents)]), *[np.zeros(np.shape(r)) for r in result[1:]]
+            return _shaped(sum([np.sum(part * t) for part, t in zip(parts, tangents)]), np.shape(result[0])), *[np.zeros(np.shape(r)) for r in result[1:]]
 
         def again(directions, result, *args, structure):
             return product(*args[: len(args) // 2], *directions[: len(args) // 2], args[-1], structure=structure)
@@ -190,8 +190,13 @@ class Sum:
         return tuple([sum(np.tensordot(next(blocks), t, np.ndim(t)) for t in v) for _ in theta])
 
 
+def _shaped(x, shape):
+    """A sum or its adjoint: an array of one element, as a function of a chunk gives it, is differentiated as that number."""
+    return x if np.shape(x) == shape else np.reshape(x, shape)
+
+
 class _SumRow(Primitive):
-    closed = "it reads data in chunks"
+    closed, endless = "it reads data in chunks", False
 
 
 def sum_over(function: Callable[..., Any], data: Any, chunk: int | None = None, threads: int | None = None, *, client: Any = None) -> Sum:

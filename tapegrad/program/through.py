@@ -107,7 +107,11 @@ class Rules:
     @classmethod
     def closed(cls, tape, seen=()):
         """Whether the rules of all calls in a tape are tapes without decisions, and so on for what is called there."""
-        for rules, _ in cls.attach(tape):
+        attached = cls.attach(tape)
+        if not all(rules.primitive.endless for rules, _ in attached):
+            # To record rules of rules is to find that out late: those of sums over data make passes, with sums inside of these.
+            return False
+        for rules, _ in attached:
             slots = tuple(k for k, m in enumerate(rules.metas) if 0 < k <= rules.call.count and m.char in "df")
             parts = [rules.tape(forward, slots) for forward in (False, True) if rules.primitive not in seen]
             if any(isinstance(part, str) or part.guards or not cls.closed(part, (*seen, rules.primitive)) for part in parts):

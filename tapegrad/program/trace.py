@@ -33,9 +33,10 @@ from ..array.tensor import Tensor
 from ..autograd.custom.calls import Call
 from ..codegen.ufuncs import is_elementwise
 from ..common.dtypes import check_class, readable
-from ..common.errors import GuardError, require, said_by
+from ..common.errors import GradientError, GuardError, require, said_by
 from ..common.host_functions import HostFunction, host_function
 from ..common.tree import parts_of
+from ..interpreter.symbolic import ITEMSIZE
 from ..rules import BY_NAME
 from ..tape.layout import ARRAY_LEAF, SCALAR_LEAF, TRACED
 from ..tape.meta import SCALAR, meta_of
@@ -134,6 +135,8 @@ class Trace:
         self._numbers = {}
         self.leaves = []
         self._carrying = [False]
+        #: Slots of arguments through which no derivative passes.
+        self.still = set()
         #: While a derivative is recorded on this tape too (`tapegrad.higher`): operands and results of array entries.
         self.keeping, self.kept = 0, {}
         #: Whether one was asked for without them.
@@ -190,7 +193,7 @@ class Trace:
             records = self.store.records()
             start, stop = len(marks), slot + 1
             ops, lefts, rights = (records[name][start:stop].tolist() for name in ("op", "a", "b"))
-            whole = {slot for slot, meta in zip(self.input_slots, self.input_metas) if meta.char not in "df"}
+            whole = self.still.union(slot for slot, meta in zip(self.input_slots, self.input_metas) if meta.char not in "df")
             for i, op, a, b in zip(range(start, stop), ops, lefts, rights):
                 entry = self.entries.get(i)
                 if entry is not None:
@@ -233,7 +236,7 @@ class Trace:
             for o, v in zip(operands, values)
         ])  # fmt: skip
         slot = len(store.tokens)
-        meta = meta_of(value)
+        meta = self._described(value)
         self.entries[slot] = Entry(ROW, row, attrs, references, metas is not None, integer, meta)
         if value.__class__ is float:
             self.numbers[slot] = value
@@ -270,7 +273,7 @@ class Trace:
         self._room()
         references = tuple([self._reference(t, t._v) for t in live])
         value = normalise(value)
-        meta = meta_of(value)
+        meta = self._described(value)
         if meta is SCALAR:
             self.numbers[len(self.store.tokens)] = value
         self.entries[len(self.store.tokens)] = Entry(HOST, HostCall(function, layout), (), references, False, 0, meta)
@@ -278,6 +281,18 @@ class Trace:
         if not isinstance(function, np.ufunc) and _shape_may_change(function):
             self._guard(t, SHAPE, np.array(np.shape(value), np.int64).tobytes())
         return t
+
+    def refused(self, why):
+        """An error after which the function is run plainly."""
+        self.cannot = self.cannot or why
+        return GradientError(why)
+
+    def _described(self, value):
+        """The description of a result, of a dtype that instructions know."""
+        meta = meta_of(value)
+        if meta.char not in ITEMSIZE:
+            raise self.refused(f"it computes in {meta.dtype}; convert its operands with .astype(float) (functions of integers of 8 bits give float16)")
+        return meta
 
     def through(self, body, value):
         """`body()`, recorded without derivative, in a list, and "".  Or an empty one, and why it cannot be part of the recording."""

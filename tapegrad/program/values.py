@@ -108,8 +108,10 @@ class ValuePlanner(Steps):
         """The result of a plain call of `function`, one of NumPy's or ``"cast"``."""
         if function == "cast":
             return self.converted(*self.operands, self.out.char, self.result)
-        operands = [self.converted(sym, "?") for sym in self.operands] if function is np.count_nonzero else self.operands
-        return self.reduction(REDUCTIONS[function], *operands) if function in REDUCTIONS else self.ufunc(function, *operands)
+        if function not in REDUCTIONS:
+            return self.ufunc(function, *self.operands)
+        (operand,) = self.operands
+        return self.reduction(REDUCTIONS[function], self.converted(operand, "?") if function is np.count_nonzero else operand)
 
     def accumulate(self, sym, window, how):
         atom = sym.cast(window.char).window().atom

@@ -199,3 +199,39 @@ def test_a_function_under_jit_keeps_its_options(passes):
     total = tg.sum_over(tg.jit(logistic, fastmath=True), rows_of(64), chunk=20)
     near(tg.grad(total)(THETA), logistic_by_hand(THETA, rows_of(64))[1], 50.0)
     assert total._works["both"].program._replayed.jit.fastmath
+
+
+@pytest.mark.parametrize("theta", [np.array([0.3]), 0.3, np.array([0.3, 0.4, 0.5])])
+@pytest.mark.parametrize(
+    "transformation",
+    [tg.grad, tg.jacfwd, tg.jacrev, tg.hessian, lambda f: tg.jacfwd(tg.grad(f)), lambda f: tg.jit(tg.jacfwd(f)),
+     lambda f: lambda x: tg.jvp(f, (x,), (0.0 * x + 1.0,))[1], lambda f: lambda x: tg.linearize(f, x)[1](0.0 * x + 1.0)],
+)  # fmt: skip
+def test_an_array_of_one_element_is_differentiated_as_that_number(transformation, theta):
+    data = np.array([[0.5, -0.3, 0.8], [1.1, 0.4, -0.6]])
+    total = tg.sum_over(lambda t, rows: np.reshape(np.sum(np.sin(t * rows)), (1,)), data, chunk=1)
+    expected = transformation(lambda t: np.reshape(np.sum(np.sin(t * data)), (1,)))(theta)
+    for f in (total, lambda t: 1.0 * total(t)):
+        result = transformation(f)(theta)
+        near(result, expected, 1.0)
+        assert np.shape(result) == np.shape(expected)
+
+
+def test_sums_in_sums_under_vmap_make_passes_for_values_only(passes):
+    """Not for the derivatives of rules of rules, which no sum has."""
+    data = np.array([[0.5, -0.3, 0.8], [1.1, 0.4, -0.6]])
+    inner = lambda t, u: tg.sum_over(lambda s, rows: np.sum(np.sin(s * u * rows)), data, chunk=1)(t)  # noqa: E731
+    outer = tg.jit(lambda t: tg.sum_over(lambda s, rows: inner(s, 0.7) * np.sum(rows), data)(t))
+    near(tg.vmap(outer)(np.array([0.3, -0.5])), np.array([np.sum(np.sin(0.7 * t * data)) * np.sum(data) for t in (0.3, -0.5)]), 1.0)
+    assert {"product", "hessian"}.isdisjoint(passes)
+
+
+@pytest.mark.parametrize("chunk", [1, 2])
+@pytest.mark.parametrize("transformation", [lambda f: f, tg.grad, tg.hessian, lambda f: tg.jit(tg.grad(f)), lambda f: tg.jacfwd(tg.grad(f))])
+def test_a_sum_in_the_function_of_a_chunk_leaves_its_rows_as_they_are(transformation, chunk):
+    data = np.array([[0.5, -0.3, 0.8], [1.1, 0.4, -0.6]])
+    inner = lambda t: tg.sum_over(lambda s, rows: np.sum(np.sin(s * rows)), data, chunk=1)(t)  # noqa: E731
+    total = tg.sum_over(lambda t, rows: inner(t) * np.sum(rows), data, chunk=chunk)
+    expected = transformation(lambda t: np.sum(np.sin(t * data)) * np.sum(data))
+    for _ in range(2):
+        near(transformation(total)(0.3), expected(0.3), 4.0)

@@ -46,6 +46,8 @@ class Primitive(Generic[R]):
     replayed = True
     #: Why the function is not recorded on tensors, but called: empty if that is tried.
     closed = ""
+    #: Whether its rules have derivatives, of every order.
+    endless = True
 
     def __init__(self, function: Callable[..., R], name: str | None = None) -> None:
         self.function = function

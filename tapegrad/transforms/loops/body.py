@@ -18,7 +18,7 @@ from ...array.functions import concatenate, reshape, stack
 from ...array.leaving import clarified
 from ...array.record import follow_forwarding, record_nondiff, tracked
 from ...autograd.tape import Tape
-from ...common.errors import LeaveTapeError, NestingError, StructureError
+from ...common.errors import GradientError, LeaveTapeError, NestingError, StructureError
 from ...common.host_functions import HostFunction
 from ...common.tree import flatten, leaf_names, unflatten
 from ...program.finish import finish
@@ -89,7 +89,7 @@ class LeafLayout:
 def _described(leaf):
     """Shape and dtype of a leaf; an integer of Python is one of 64 bits."""
     array = value_of(leaf)
-    if array.dtype.kind not in "biuf" or array.dtype.char == "e":
+    if array.dtype.kind not in "biuf" or array.dtype.char in "eg":
         # Something else that goes along: the Python loop knows what to do with it.
         raise Unrecordable
     return array.shape, array.dtype.char
@@ -176,6 +176,8 @@ class BodyTrace(Trace):
         if inner is None:
             self.places.append(place_of(self.captures, operand))
             leaf = self.enter(as_float64(np.asarray(operand._v)))
+            if not operand.requires_grad:
+                self.still.add(leaf._i)
             inner = self._inner[key] = as_dtype(leaf, np.asarray(operand._v).dtype.char)
         return inner
 
@@ -275,7 +277,7 @@ class _BodyRecorder:
         try:
             with clarified:
                 carry, result, stops = self.function(*arguments)
-        except (NestingError, LeaveTapeError):
+        except (GradientError, LeaveTapeError):
             if trace.unkept and not self.keeping:
                 raise _Retrace from None
             if trace.cannot:

@@ -326,3 +326,56 @@ def test_a_constant_without_axes_is_a_number_in_every_derivative(x):
             for at in (x, x * x):
                 np.testing.assert_allclose(recorded(at), plain(at), rtol=1e-6 if np.asarray(x).dtype == np.float32 else 1e-13)
         np.testing.assert_allclose(tg.linearize(tg.grad(f), x)[1](x), tg.jvp(tg.grad(f), (x,), (x,))[1], rtol=1e-6)
+
+
+DTYPES = ["?", "b", "H", "l", "e", "f", "d"]
+#: Numbers that carry no derivative, made of an array of a dtype: without axes or with them, in half, single or double precision.
+MADE = {
+    "a sine": lambda k: np.sin(k[0] if k.dtype.kind != "b" else k[0] * 1), "sines": np.sin, "the mean": np.mean, "the sum": np.sum,
+    "a sine of the sum": lambda k: np.sin(np.sum(k)), "one of the sines": lambda k: np.exp(0.3 * np.sin(k)[0]), "itself": lambda k: k,
+    "without axes": lambda k: k[0].reshape(()), "a truth value": lambda k: k[0] > 1, "cast": lambda k: k.astype("f")[0] / 3,
+}  # fmt: skip
+THIRD = {**DERIVATIVES, "third": lambda f: tg.jacrev(tg.hessian(f)), "third by columns": lambda f: tg.jacfwd(tg.hessian(f))}
+
+
+def with_numbers(x, number):
+    return np.sum(np.cos(1.3 * number * x) + x**3 / (number + 2.5) + np.where(number > 0.5, x * x, number))
+
+
+def in_a_loop(x, number):
+    return tg.fori_loop(0, 2, lambda i, c: np.cos(c * np.max(number) + i) + with_numbers(c, np.min(number)), x)
+
+
+@pytest.mark.filterwarnings("ignore::tapegrad.errors.PathWarning")
+@pytest.mark.parametrize("name, of", [*((name, with_numbers) for name in THIRD), ("hessian", in_a_loop), ("third", in_a_loop)])
+def test_numbers_of_every_dtype_are_what_they_are_without_jit(name, of):
+    wrong = []
+    for what, made in MADE.items() if of is with_numbers else [("a sine", MADE["a sine"]), ("cast", MADE["cast"])]:
+        for char in DTYPES:
+            k = np.array([2, 1, 0]).astype(char)
+            plain = THIRD[name](lambda x: of(x, made(k)))  # noqa: B023
+            recorded = [
+                tg.jit(THIRD[name](lambda x: of(x, made(k))), kernel="never"),  # noqa: B023
+                tg.jit(lambda x, k: THIRD[name](lambda x: of(x, made(k)))(x), kernel="never"),  # noqa: B023
+            ]
+            for x in (0.3, 0.9):
+                expected = plain(x)
+                # Floats that are arguments promote as what is differentiated.
+                for g, more in zip(recorded, ((),) if k.dtype.kind == "f" else ((), (k,))):
+                    if not np.allclose(g(x, *more), expected, rtol=1e-6 if char in "ef" or what == "sines" else 1e-12):
+                        wrong.append((what, char, x, g(x, *more), expected))
+    assert not wrong
+
+
+def test_half_precision_is_not_recorded():
+    g = tg.jit(tg.grad(lambda x, k: x * x * np.sin(k[0])))
+    with pytest.warns(tg.errors.PathWarning, match="it computes in float16"):
+        assert g(0.5, np.array([1, 2], "b")) == np.float64(np.sin(np.int8(1)))
+    assert g(0.5, np.array([1, 2], "b")) == np.float64(np.sin(np.int8(1))) and g.stats().fallback
+
+
+def test_extended_precision_is_refused_where_it_meets_a_derivative():
+    for f in (lambda x, k: x * np.sin(k.astype(np.longdouble)[0]), lambda x, k: x * np.mean(k, dtype=np.longdouble)):
+        for g in (tg.grad(f), tg.jit(tg.grad(f))):
+            with pytest.raises(tg.errors.DtypeError, match="extended precision|not float128|not longdouble"):
+                g(0.5, np.array([1, 2]))
