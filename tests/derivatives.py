@@ -106,6 +106,8 @@ def inside_forward(function, by_hand):
         if definition is None:
             if any(base.__module__ == "tapegrad.nopython.scalars" for base in template.__mro__):
                 return "the row"
+        elif definition.__module__ == "tapegrad.nopython.functions":
+            return "the row"
         elif definition.__module__.startswith("tapegrad.nopython."):
             name = f"{definition.__module__.removeprefix('tapegrad.').replace('.', '/')}.py: {definition.__qualname__.partition('.')[0]}"
             return f"by hand, {name}" if name in by_hand else f"dual numbers in {name}"

@@ -89,6 +89,11 @@ def typing_context():
 def overload_now(function, by_types):
     """`numba.extending.overload`, for code that is being compiled."""
     overload(function)(by_types)
+    refresh()
+
+
+def refresh():
+    """Let code that is being compiled know what has been registered."""
     typing_context().refresh()
     target_context().refresh()
 

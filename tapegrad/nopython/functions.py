@@ -11,7 +11,7 @@ from numba.extending import lower_builtin, overload
 
 from ..array.functions.elementwise import OF_ROW
 from ..codegen.emit import Emitter
-from ..codegen.numba_inside import signature, target_context, typing_context
+from ..codegen.numba_inside import refresh, signature, typing_context
 from ..rules import lang as L
 from ..rules.table import ROWS
 from .scalars import FUNCTIONS, OPERANDS, UFUNCS, DualTemplate, lowering, template
@@ -37,8 +37,7 @@ def add_rows():
                     ADDED[function] = row.name
                     _add(function, row)
     if len(ADDED) > before:
-        typing_context().refresh()
-        target_context().refresh()
+        refresh()
 
 
 class _NumberTemplate(DualTemplate):
