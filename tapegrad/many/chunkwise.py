@@ -99,7 +99,8 @@ class ChunkWork:
         return [kernel for kept in tapes for kernel in kept.kernels.made.values()]
 
     def _made(self):
-        return [(part.stats.records, part.stats.kernels) for part in self._replayed()]
+        # Not what was begun: a function that cannot be recorded is tried at every call.
+        return [(part.stats.tapes, part.stats.kernels) for part in self._replayed()]
 
 
 def laid_out(thing):

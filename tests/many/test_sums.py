@@ -235,3 +235,15 @@ def test_a_sum_in_the_function_of_a_chunk_leaves_its_rows_as_they_are(transforma
     expected = transformation(lambda t: np.sum(np.sin(t * data)) * np.sum(data))
     for _ in range(2):
         near(transformation(total)(0.3), expected(0.3), 4.0)
+
+
+def test_a_function_that_cannot_be_recorded_is_summed():
+    """It was tried again and again: a checkpoint that uses the row, under a tangent, is refused in a recording, and run plainly."""
+
+    def slope(t, row):
+        part = tg.checkpoint(lambda c: 0.4 * c * c - 0.5 * np.sin(c) * row[0])
+        return tg.jvp(part, (t,), (1.0,))[1]
+
+    total = tg.sum_over(lambda t, rows: sum(slope(t, row) for row in rows), np.array([[0.5], [1.1]]), chunk=1)
+    near(total(0.3), 2 * 0.8 * 0.3 - 0.5 * np.cos(0.3) * 1.6, 1.0)
+    near(tg.grad(total)(0.3), 2 * 0.8 + 0.5 * np.sin(0.3) * 1.6, 1.0)
