@@ -82,10 +82,10 @@ class ValuePlanner(Steps):
         """`sym` in another dtype, as NumPy converts it."""
         if sym.char == char and target is None:
             return sym
-        if char in "df":
+        if char in "df" and target is None and sym.char not in "LQ":
             return sym.cast(char)
         kinds = [P.CASTS.get(c) for c in (sym.char, char)]
-        if None in kinds:
+        if None in kinds or char == "d":
             raise Unplanned(f"a cast from {sym.char} to {char}")
         target = target or self.temporary(sym.shape, char)
         self._elements((plain_address(cast), 8 * kinds[0] + kinds[1]), [sym.window().atom, target], sym.shape)
@@ -94,7 +94,8 @@ class ValuePlanner(Steps):
     def reduction(self, function, sym):
         """The result, by the inner loop of a ufunc over all elements behind the first."""
         char, count = self.out.char, math.prod(sym.shape)
-        if not count or self.out.shape or f"{2 * char}->{char}" not in function.types:
+        # (NumPy adds floats in pairs.)
+        if not count or self.out.shape or char in "df" or f"{2 * char}->{char}" not in function.types:
             raise Unplanned(function.__name__)
         line = self.temporary(sym.shape, char)
         self.converted(sym, char, line)
