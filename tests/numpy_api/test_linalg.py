@@ -260,8 +260,9 @@ def test_the_sweep_calls_no_python_for_an_instruction():
             y = y + np.linalg.qr(y)[0] + np.linalg.slogdet(y)[1] + np.linalg.pinv(y)
         return calls(np.sum(y).backward)
 
-    counted(1), counted(4)
-    assert counted(4) == counted(1)
+    # Now and then one cleans up behind others.
+    few, many = (min(counted(count) for _ in range(4)) for count in (1, 4))
+    assert many == few
 
 
 @pytest.mark.parametrize("order", [2, -2, "nuc"])
