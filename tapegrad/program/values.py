@@ -148,7 +148,7 @@ class ValuePlanner(Steps):
 
 
 def called(host):
-    """What `ValueProgram.of_host` computes of a `program.trace.Host`: a ufunc, a reduction or ``"cast"``; None if NumPy has to be called."""
+    """What `ValueProgram.of_host` computes of a `program.trace.HostCall`: a ufunc, a reduction or ``"cast"``; None if NumPy has to be called."""
     function = host.function
     if getattr(function, "name", None) == "cast":
         return "cast"
@@ -221,8 +221,9 @@ def _row(plan, row, attrs):
             raise Unplanned(row.name)
     else:
         if plan.out.char in "df":
-            # Truth values are numbers to it, and a conversion is what it says.
-            operands = [s.cast(plan.out.char) if s.char == "?" or row.name == "astype" else s for s in operands]
+            # Truth values are numbers to it, but for masks; and a conversion is what it says.
+            numbers = "?" if row.name != "astype" else "?bBhHiIlq"
+            operands = [s.cast(plan.out.char) if s.char in numbers and k not in row.constants else s for k, s in enumerate(operands)]
         if any(s.char not in "df" for k, s in enumerate(operands) if k not in row.constants):
             raise Unplanned(row.name)
         plan.eager = ELEMENTARY

@@ -8,6 +8,15 @@ from tapegrad.program import values
 from tests.near import near
 
 X, OTHER = np.array([0.3, -1.2, 2.5, 0.0]), np.array([-2.0, 1.7, 0.4, 3.0])
+
+
+def _stored(x):
+    y = x * 1.0
+    y[x > 0.1] *= 3.0
+    y[x < -1.0] = 0.5
+    return y * x
+
+
 FUNCTIONS = {
     "sum of a mask": lambda x, k: np.sum(x > 0.1) * x,
     "sum of integers": lambda x, k: np.sum(k * 2) * x,
@@ -22,6 +31,9 @@ FUNCTIONS = {
     "a mask made of integers": lambda x, k: ((k > 1) ^ (x > 0.1)) * x,
     "two widths": lambda x, k: (k.astype(np.int32) * k) * x,
     "unsigned of 64 bits": lambda x, k: np.where(k.astype(np.uint64) * np.uint64(2**62) > x, x, x * x),
+    "unsigned of 64 bits as floats": lambda x, k: (k.astype(np.uint64) * np.uint64(2**62 + 2**61)).astype(float) * 2.0**-60 * x,
+    "stored by a mask": lambda x, k: _stored(x),
+    "picked by a mask": lambda x, k: np.sum(x[x > 0.1]) * x,
     "bytes": lambda x, k: np.sum(k.astype(np.int8)) * x,
 }
 
