@@ -114,7 +114,7 @@ class Series(RuleArray):
         key = (*key, *map(id, operands))
         if key not in self.table:
             value = compute(*(o.first for o in operands))
-            if all(o.term is None for o in operands) or key[0] in LOGICAL:
+            if key[0] in LOGICAL or all(operands[k].term is None for k in row.slots(len(operands))):
                 result = Series(value, self.table)
             elif any(operands[k].term is not None for k in row.refused):
                 raise HigherOrderError(f"{key[0]}, which a derivative of it is written with, has no series: {'; '.join(row.refused.values())}")

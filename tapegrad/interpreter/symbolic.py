@@ -200,5 +200,6 @@ STEPS = {
     "det": lambda plan, a: plan.matrices("det", a)[0],
     "solve": lambda plan, a, b: plan.matrices("solve", a, b)[0],
     "loop": lambda plan, *syms, program: plan.looped(BY_NAME["loop"], syms, program),
+    "loop_results": lambda plan, carry, captured, xs, z, program: z.narrow(0, 0, program.outputs),
     "loop_pull": lambda plan, *syms, program: plan.looped(BY_NAME["loop_pull"], syms, program),
 }  # fmt: skip

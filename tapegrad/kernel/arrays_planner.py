@@ -315,7 +315,7 @@ class LoopPlanner(MatrixProducts, Planner):
             self.eager = ELEMENTARY
         elif out.char not in "df" and not all(map(ir.integral, nodes(row.expr(*operands).expr))):
             return self.called(partial(row.value, **attrs), target)
-        if "program" in attrs:
+        if "program" in attrs and row.forward is None:
             return self.deliver(self.looped(row, operands, attrs["program"]), target)
         value = row.computed(operands, Sym(self, out.shape, out.char, L.Expr.lift(0.0)), attrs)
         if value is None:

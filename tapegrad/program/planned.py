@@ -115,17 +115,9 @@ def memory_plan(tape):
         taken -= adjoints.pop(slot, 0)
         for o in item.operands:
             if o > 0 and tape.active[o] and o not in adjoints:
-                # Of what a loop keeps there is no adjoint: these pages are never written.
-                of = _program_at(tape, o)
-                adjoints[o] = tape.metas[o].nbytes if of is None else 8 * of.outputs
+                adjoints[o] = tape.metas[o].nbytes
                 taken += adjoints[o]
     return MemoryPlan(values, tuple(loops.values())[::-1], max(peak, taken))
-
-
-def _program_at(tape, slot):
-    """The program of the loop of a slot, or None."""
-    item = next((item for item in tape.items if item.slot == slot), None)
-    return None if item is None or item.entry.kind != ROW else dict(item.entry.attrs).get("program")
 
 
 def _between(tape, item):

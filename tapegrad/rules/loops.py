@@ -2,7 +2,8 @@
 
 The row `loop` has three operands, a first carry, captured values, and arrays that are gone along (a row for each turn), and an attribute,
 the *program* (`tapegrad.transforms.loops.loop`), which runs it.  The result is one vector: the last carry, the results of all
-turns, and behind these what the way back needs (carries in between), of which no derivative is asked for.
+turns, and behind these what the way back needs (carries in between).  It has no derivative: the row `loop_results` takes carry and results
+out of it and has those, so that there is never an adjoint as long as what is kept.
 
 The row `loop_pull` is the way back: for adjoints of carry and results, those of the operands.  Both are closed under differentiation.
 A tangent of the loop is the loop of the body's tangents (``program.tangent``), whose vectors are twice as long, values
@@ -61,6 +62,12 @@ def _run(program, name, *operands):
     return operands[0]._call(name, operands, (("program", program),))
 
 
+def _looped(program, *operands):
+    """The last carry and the results of a loop, and what it keeps for the way back."""
+    z = _run(program, "loop", *operands)
+    return _run(program, "loop_results", *operands, z), z
+
+
 def _by_lane(rule):
     """A JVP that is called once for each lane of its tangents, or a VJP, for each of its seed."""
 
@@ -77,19 +84,20 @@ def _by_lane(rule):
 
 
 @_by_lane
-def _loop_vjp(g, carry, captured, xs, z, program):
-    outputs = program.carry + program.rows * program.result
-    pulled = _run(program, "loop_pull", g.narrow(0, 0, outputs), carry, captured, xs, z)
-    parts = _split(pulled, program, True)
+def _results_vjp(g, carry, captured, xs, z, result, program):
+    parts = _split(_run(program, "loop_pull", g, carry, captured, xs, z), program, True)
     return parts[0], parts[1], parts[2].reshape((program.rows, program.element))
 
 
 @_by_lane
-def _loop_jvp(tangents, carry, captured, xs, z, program):
+def _results_jvp(tangents, carry, captured, xs, z, result, program):
     twice = program.tangent
-    both = _split(_run(twice, "loop", *_twice(program, (carry, captured, xs), tangents)), twice, False)
-    parts = [_half(x, 1) for x in both]
-    return side_by_side(both[0], (program.size,), parts, [part.size for part in parts], 0)
+    return _tangent_half(_looped(twice, *_twice(program, (carry, captured, xs), tangents))[0], twice)
+
+
+def _tangent_half(outputs, twice):
+    """Of what the loop of tangents gives, the tangents of carry and results."""
+    return _joined([_half(x, 1) for x in _split(outputs, twice, False)])
 
 
 def _pull_seeds(program, g, tangent):
@@ -113,11 +121,9 @@ def _pull_vjp(g, seeds, carry, captured, xs, z, result, program):
     twice = program.tangent
     along = _split(g, program, True)
     operands = _twice(program, (carry, captured, xs), (along[0], along[1], along[2].reshape((program.rows, program.element))))
-    both = _run(twice, "loop", *operands)
-    outputs = _split(both, twice, False)
-    of_seeds = _joined([_half(x, 1) for x in outputs])
-    parts = _values_half(program, _run(twice, "loop_pull", _pull_seeds(program, seeds, None), *operands, both))
-    return of_seeds, parts[0], parts[1], parts[2].reshape((program.rows, program.element))
+    outputs, kept = _looped(twice, *operands)
+    parts = _values_half(program, _run(twice, "loop_pull", _pull_seeds(program, seeds, None), *operands, kept))
+    return _tangent_half(outputs, twice), parts[0], parts[1], parts[2].reshape((program.rows, program.element))
 
 
 @_by_lane
@@ -128,8 +134,8 @@ def _pull_jvp(tangents, seeds, carry, captured, xs, z, result, program):
         z = _run(program, "loop", carry, captured, xs)
         return None if t_seeds is None else _run(program, "loop_pull", t_seeds, carry, captured, xs, z)
     operands = _twice(program, (carry, captured, xs), along)
-    both = _run(twice, "loop", *operands)
-    return _joined(_values_half(program, _run(twice, "loop_pull", _pull_seeds(program, seeds, t_seeds), *operands, both)))
+    kept = _run(twice, "loop", *operands)
+    return _joined(_values_half(program, _run(twice, "loop_pull", _pull_seeds(program, seeds, t_seeds), *operands, kept)))
 
 
 def _loop_shape(carry, captured, xs, program):
@@ -138,15 +144,27 @@ def _loop_shape(carry, captured, xs, program):
     return (program.size,), "d"
 
 
+def _results_shape(carry, captured, xs, z, program):
+    _loop_shape(carry, captured, xs, program)
+    require(z.shape == (program.size,), "what a loop has kept does not fit it")
+    return (program.outputs,), "d"
+
+
 def _pull_shape(seeds, carry, captured, xs, z, program):
     _loop_shape(carry, captured, xs, program)
-    require(seeds.shape == (program.carry + program.rows * program.result,) and z.shape == (program.size,), "adjoints do not fit the loop")
+    require(seeds.shape == (program.outputs,) and z.shape == (program.size,), "adjoints do not fit the loop")
     return (program.carry + program.captured + program.rows * program.element,), "d"
 
 
 structural(
-    "loop", 3, lambda carry, captured, xs, program: program.run(carry, captured, xs), _loop_vjp, jvp=_loop_jvp, node="Loop",
-    doc="the turns of a loop whose body is a tape: last carry, results of all turns", shape=_loop_shape, effect="dense",
+    "loop", 3, lambda carry, captured, xs, program: program.run(carry, captured, xs), lambda *_, program: (), constants=(0, 1, 2),
+    node="Loop", doc="the turns of a loop whose body is a tape: last carry, results of all turns, and what is kept of them",
+    shape=_loop_shape, effect="dense",
+)
+structural(
+    "loop_results", 4, lambda carry, captured, xs, z, program: z[: program.outputs].astype("d"), _results_vjp, jvp=_results_jvp, constants=(3,),
+    forward=lambda carry, captured, xs, z, program: z.narrow(0, 0, program.outputs), node="LoopResults",
+    doc="last carry and results of all turns, out of what `loop` gives", shape=_results_shape, effect="dense",
 )
 structural(
     "loop_pull", 4, lambda seeds, carry, captured, xs, z, program: program.pull(seeds, carry, captured, xs, z), _pull_vjp, jvp=_pull_jvp,

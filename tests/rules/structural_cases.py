@@ -163,13 +163,14 @@ def loop_cases():
     def until(c, _):
         return (c * 1.5 + k, None, False) if (c * c).sum() < 50.0 else (c, None, True)
 
-    def noted(row, operands, attrs, value):
-        programs.append(dict(attrs)["program"])
+    def noted(row, operands, attrs, value=None):
+        if row == "loop":
+            programs.append(dict(attrs)["program"])
         return write(row, operands, attrs, value=value)
 
     running.apply, before, tg.config.memory = noted, tg.config.memory, 0
     try:
-        # Nothing is kept for the way back: all of the result has a derivative.
+        # Nothing is kept for the way back.
         running.loop(along, carry, ([xs], flatten(xs)[1]), len(xs), False, None, "body")
         running.loop(until, carry, None, None, False, None, "body")
     finally:
@@ -179,7 +180,7 @@ def loop_cases():
         attrs = (("program", program),)
 
         def loop(c, k, x, attrs=attrs):
-            return apply("loop", (c, k, x), attrs)
+            return apply("loop_results", (c, k, x, apply("loop", (c, k, x), attrs)), attrs)
 
         def pull(g, c, k, x, attrs=attrs):
             return apply("loop_pull", (g, c, k, x, apply("loop", (c, k, x), attrs)), attrs)
@@ -188,7 +189,7 @@ def loop_cases():
         z, seeds = program.run(*operands), RNG.standard_normal(program.outputs)
         forward.append((loop, operands))
         back += [(pull, (seeds, *operands)), (lambda g, o=operands, z=z, a=attrs: apply("loop_pull", (g, *o, z), a), (seeds,))]
-    return {"loop": forward, "loop_pull": back}
+    return {"loop_results": forward, "loop_pull": back}
 
 
 def whole(x):

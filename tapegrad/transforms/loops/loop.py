@@ -293,6 +293,11 @@ class RecordedLoop:
                 tangent.prepared()
         return words.ctypes.data
 
+    def resume(self, z):
+        """Prepare the way back over what was kept in another process, if kernels ran the turns there."""
+        if z[self.outputs + 2] == 1.0:
+            self.prepared(always=True, back=True)
+
     def call(self, name, compiled):
         """What calls a row of this loop from machine code, and whether that is a kernel's."""
         return LoopCall(name, self, compiled)
@@ -378,6 +383,8 @@ class RecordedLoop:
         if block is None:
             block = before
         T.end(data_address(block), words, generation, data_address(z))
+        # A tape keeps it as it is.
+        z.flags.writeable = False
         return z
 
     def _run_lanes(self, captured, xs, z, meet):
@@ -406,6 +413,7 @@ class RecordedLoop:
         if why != MORE:
             raise GradientError(f"{self.name} has failed in turn {min(int(turn) for turn, ended in job[L.J_STATES :].reshape(-1, L.STATE) if ended == why)}")
         L.end(data_address(job), data_address(z))
+        z.flags.writeable = False
         return z
 
     def pull(self, seeds, carry, captured, xs, z):
@@ -453,7 +461,7 @@ def _running(path, generation, back):
 
 
 def _numbers(item, tape):
-    program = dict(item.entry.attrs or ()).get("program") if item.entry.kind == ROW else None
+    program = dict(item.entry.attrs or ()).get("program") if item.entry.kind == ROW and item.entry.function.forward is None else None
     if not isinstance(program, RecordedLoop):
         return math.prod(tape.metas[item.slot].shape) if item.entry.kind == ROW else 0
     return (program.rows if program.bounded else 1000) * program.numbers()

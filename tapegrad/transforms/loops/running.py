@@ -90,9 +90,9 @@ class _LoopRun:
         if any(map(tracked, (*operands, captured))):
             # Here a rule that is not written in instructions can still send the loop to Python.
             self.loop.adjoints()
-        loop = self.loop
-        # One window of it has what is told of outside, so that on the way back there are adjoints of nothing else.
-        whole = apply("loop", (operands[0], captured, operands[1]), (("program", loop),), value=z)[: loop.outputs]
+        loop, operands = self.loop, (operands[0], captured, operands[1])
+        attrs = (("program", loop),)
+        whole = apply("loop_results", (*operands, apply("loop", operands, attrs, value=z)), attrs)
         carry = unflatten(self.carry.structure, self.carry.unpack(whole[: loop.carry] if self.turns and loop.carry else whole))
         layout, missing = self.results
         if not self.turns:

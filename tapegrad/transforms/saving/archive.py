@@ -17,7 +17,7 @@ import numpy as np
 from ...common.errors import TapeFileError
 from ...tape.layout import ARRAY_LEAF, CONTINUES, SCALAR_LEAF, TRACED
 
-FORMAT, VERSION = "tapegrad tape", 6
+FORMAT, VERSION = "tapegrad tape", 7
 #: Dtypes that may be read, and the most axes an array may have.
 CHARS = "df?bBhHiIlLqQ"
 AXES = 16

@@ -167,6 +167,9 @@ class Recorder:
                 self.known.add(key)
             if entry.function.index is not None:
                 self._positions(entry.function, operands, metas, meta)
+            if what == "loop_pull" and operands[4] < 0:
+                # It goes back by kernels over what kernels have kept.
+                dict(entry.attrs)["program"].resume(self.constants[-1 - operands[4]])
         need(all(op == CONTINUES for op in self.ops[slot - continuations(entry, operands) : slot]), "records of further operands")
         self.items.append(Item(slot, entry, operands, len(self.guards) - 1 if entry.kind == GUARD else -1))
         self.item_of[slot] = self.items[-1]

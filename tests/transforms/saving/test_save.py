@@ -284,8 +284,8 @@ def test_a_loaded_tape_in_eight_threads():
 
 
 def test_a_file_of_the_version_before_says_so():
-    old = changed(to_bytes(tape_of(fuzz.writing, X)), lambda members, header: header.update(version=5, items=header.pop("entries")))
-    with pytest.raises(TapeFileError, match="it is of version 5 of the format, this tapegrad reads version 6; save the tape again"):
+    old = changed(to_bytes(tape_of(fuzz.writing, X)), lambda members, header: header.update(version=6, items=header.pop("entries")))
+    with pytest.raises(TapeFileError, match="it is of version 6 of the format, this tapegrad reads version 7; save the tape again"):
         from_bytes(old)
     members = dict(np.load(io.BytesIO(to_bytes(tape_of(fuzz.writing, X)))))
     header = json.loads(members["header"].tobytes())
@@ -293,7 +293,7 @@ def test_a_file_of_the_version_before_says_so():
     members["header"], members["declared"] = np.frombuffer(json.dumps(header).encode(), np.uint8), np.array([2, 1 << 20])
     file = io.BytesIO()
     np.savez(file, **members)
-    with pytest.raises(TapeFileError, match="version 2 of the format, this tapegrad reads version 6; save the tape again"):
+    with pytest.raises(TapeFileError, match="version 2 of the format, this tapegrad reads version 7; save the tape again"):
         from_bytes(file.getvalue())
 
 
