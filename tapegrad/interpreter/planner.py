@@ -235,9 +235,9 @@ class Planner(ABC):
             self.call(spec, atoms, len(syms), [count, *extents.values()], steps, outer, strides)
         return [self.sym(x) for x in results]
 
-    def filled_by(self, spec, syms, shape, char):
+    def filled_by(self, spec, syms, shape, char, result=None):
         """What a call (`python_calls.Called`, say) makes of arrays in order; the program does not go on if it has failed (`demanded`)."""
-        result, done = self.temporary(shape, char), self.temporary((), "d")
+        result, done = result or self.temporary(shape, char), self.temporary((), "d")
         self.call(spec, [*(s.atom for s in syms), result, done], len(syms), [1], [], [], [])
         self.demanded(self.sym(done))
         return self.sym(result)
@@ -249,9 +249,10 @@ class Planner(ABC):
         operands = tuple((s.shape, s.char) for s in syms)
         return self.filled_by(_by_numpy(row, tuple(attrs.items()), operands, out), syms, *out)
 
-    def looped(self, row, syms, program):
-        """The result of a row that runs a loop (`rules.loops`)."""
-        return self.filled_by(program.call(row.name, self.compiled), [self.ordered(s.cast("d")) for s in syms], *row.shape(*syms, program=program))
+    def looped(self, row, syms, program, result=None):
+        """The result of a row that runs a loop (`rules.loops`), in a place of its own unless one is given."""
+        syms = [self.ordered(s.cast("d")) for s in syms]
+        return self.filled_by(program.call(row.name, self.compiled), syms, *row.shape(*syms, program=program), result)
 
 
 class _ByNumpy:

@@ -97,6 +97,13 @@ class _Placement:
                 r = int(columns.reference[slot])
                 self.last[self.root.get(r, r)] = len(columns)
         self.writers = {references.templates[number] for number in writers}
+        #: Templates -> what reads them: (number of a template, operand).
+        self.readers = {}
+        for t in references.templates if writers else ():
+            for k in range(columns.first[t.members[0] + 1] - columns.first[t.members[0]]):
+                refs = columns.operands[columns.first[t.members] + k]
+                for owner in distinct(references.owner[refs[refs >= 0]]).tolist():
+                    self.readers.setdefault(owner, []).append((t.number, k))
 
     def run(self):
         storages = []
@@ -144,14 +151,13 @@ class _Placement:
         own[[t.number for t in storage.templates]] = True
         #: Reads of what is copied.
         reads = []
-        for t in references.templates:
-            begin = int(columns.first[t.members[0]])
-            for k in range(int(columns.first[t.members[0] + 1]) - begin):
-                refs = columns.operands[columns.first[t.members] + k]
-                mine = (refs >= 0) & own[references.owner[np.maximum(refs, 0)]]
-                if mine.any() or k == 0 and t in storage.writes:
-                    _copied(storage, refs, ~mine, t.body, t.position)
-                    reads += t.members[~mine].tolist()
+        uses = {use for t in storage.templates for use in self.readers.get(t.number, ())} | {(t.number, 0) for t in storage.writes}
+        for number, k in sorted(uses):
+            t = references.templates[number]
+            refs = columns.operands[columns.first[t.members] + k]
+            mine = (refs >= 0) & own[references.owner[np.maximum(refs, 0)]]
+            _copied(storage, refs, ~mine, t.body, t.position)
+            reads += t.members[~mine].tolist()
         for t in storage.writes:
             values = columns.operands[columns.first[t.members] + 1]
             if any(self.root.get(v, v) == r for v, r in zip(values.tolist(), self._targets(t).tolist())):

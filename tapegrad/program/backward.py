@@ -64,7 +64,7 @@ class Backward(native.Sweep):
 
     def checked(self, why):
         """Raise if compiled code has stopped at an instruction that it does not know, or that has failed: `why` it stopped."""
-        if why == W.UNKNOWN:
+        if why in (W.UNKNOWN, W.FAILED):
             self.free_all()
             native.refuse_unknown(int(self.parameters[P.W_RECORDS]), P.UNKNOWN - int(self.parameters[W.P_STOPPED]))
 

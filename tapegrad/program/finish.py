@@ -96,6 +96,8 @@ class FinishedTape(Callable):
         Which arguments will be differentiated.
     forward_only : bool
         Whether it is a derivative made into a tape (`kernel.adjoint`), which is replayed forward only.
+    of_iteration : bool
+        Whether it is a path of a loop: what fails in it makes the iteration be recorded again, so that it may call loops as compiled code.
     """
 
     records: np.ndarray
@@ -113,6 +115,7 @@ class FinishedTape(Callable):
     wanted: tuple
     structure: object = None
     forward_only: bool = False
+    of_iteration: bool = False
 
     @cached_property
     def active(self):

@@ -33,6 +33,9 @@ def code(inputs, outputs, block):
     why = replay(p)
     if why == W.AT_GUARD:
         return load_int(p + 8 * W.P_STOPPED)
+    if why == W.FAILED:
+        # The function itself has to say what it does there.
+        return load_int(block + 8 * R_GUARDS)
     if why != W.DONE:
         return BROKEN
     at = block + 8 * R_LISTS

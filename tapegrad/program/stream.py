@@ -199,7 +199,8 @@ class EntryLayout:
             self._name(item.slot, self.arrays[operands[0]], operands[0])
         else:
             self._allocate(item)
-        program, signature = self._plan(item, True)
+        # Elsewhere than in the body of a loop, Python runs loops: it can record what they meet.
+        program, signature = self._plan(item, self.tape.of_iteration or "program" not in dict(entry.attrs) or row.forward is not None)
         if program is None:
             self._step(item, None, partial(row.value, **row.keywords(entry.attrs, entry.integer)))
         else:

@@ -10,6 +10,7 @@ cast of float64 to integers, or bool   a loop of ours
 element-wise row that is no ufunc      a loop made from its expression
 linear row                             its JVP, applied to the operands
 row with `forward`                     that, in the rules' language
+loop in the body of a loop             its compiled driver
 anything else                          none: NumPy is called again (a *host* step)
 =====================================  ==============================================
 
@@ -227,6 +228,8 @@ def _row(plan, row, attrs):
         if any(s.char not in "df" for k, s in enumerate(operands) if k not in row.constants):
             raise Unplanned(row.name)
         plan.eager = ELEMENTARY
+        if "program" in dict(attrs) and row.forward is None:
+            return plan.looped(row, operands, dict(attrs)["program"], plan.result)
     value = row.computed(operands, plan.sym(plan.result), row.keywords(attrs, plan.DYNAMIC))
     if value is None:
         raise Unplanned(row.name)

@@ -61,8 +61,8 @@ COMPARISONS = {"less": 0, "less_equal": 1, "greater": 2, "greater_equal": 3, "eq
 ) = range(WORDS, WORDS + 12)  # fmt: skip
 PARAMETERS = WORDS + 12
 
-#: What `replay` returns; UNKNOWN: at a scalar instruction that the switch does not know, or where a call has failed.
-DONE, AT_HOST, AT_GUARD, UNKNOWN = 0, 1, 2, 4
+#: What `replay` returns; UNKNOWN: at a scalar instruction that the switch does not know; FAILED: where a call in a program has failed.
+DONE, AT_HOST, AT_GUARD, FAILED, UNKNOWN = range(5)
 
 
 @compiled("int64(int64)")
@@ -86,7 +86,7 @@ def forward(p):
                 store_int(regs + 8 * load_int(at + 32 + 16 * k), load_int(at + 40 + 16 * k))
             if call6_int(run, load_int(at + 8), regs, records, 0, load_int(at + 16), scratch) != 0:
                 store_int(p + 8 * P_STOPPED, load_int(at + 16))
-                return UNKNOWN
+                return FAILED
             at += 32 + 16 * count
         elif code == COMPARE:
             how, x, y = load_int(at + 16), load_double(load_int(at + 24)), load_double(load_int(at + 32))

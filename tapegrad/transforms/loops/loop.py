@@ -110,7 +110,7 @@ class LoopPath:
             with faults_are_reasons():
                 return TapeKernel(self.tape, False, CompileOptions(turns=turns))
         # Only values: the way back is the path of the adjoints.
-        executable = Replay(replace(self.tape, forward_only=True), False)
+        executable = Replay(replace(self.tape, forward_only=True, of_iteration=True), False)
         if not executable.pointer:
             raise NotLowered(executable.why)
         return executable
@@ -128,6 +128,12 @@ class LoopPath:
             at = self._twice((base, offset), widths, 0)[1]
             path.constants += [(base, at, array), (base, at + 8 * widths[base], np.zeros_like(array))]
         return path
+
+    @cached_property
+    def instructions(self):
+        """How long a turn on it is, about, with the turns of loops in it."""
+        inner = [program for item in self.tape.items if (program := _program_run_by(item)) is not None]
+        return 20 + len(self.tape) + sum((p.rows if p.bounded else p.turns) * p.instructions() for p in inner)
 
     @staticmethod
     def _twice(place, widths, which):
@@ -186,6 +192,8 @@ class RecordedLoop:
     """
 
     of = None
+    #: How many there were when Python ran it last.
+    turns = 0
 
     def __init__(self, carry, captured, element, result, rows, bounded, reverse, capacity, dense, room, name):
         self.carry, self.captured, self.element, self.result, self.rows = carry, captured, element, result, rows
@@ -321,7 +329,7 @@ class RecordedLoop:
 
     def instructions(self):
         """How long a turn is, about."""
-        return 20 + max((len(path.tape) for path in self.all_paths()), default=0)
+        return max((path.instructions for path in self.all_paths()), default=20)
 
     def numbers(self):
         """How many numbers a turn computes, about; loops in it take a thousand turns if it is not known how many."""
@@ -383,6 +391,7 @@ class RecordedLoop:
         if block is None:
             block = before
         T.end(data_address(block), words, generation, data_address(z))
+        self.turns = turn
         # A tape keeps it as it is.
         z.flags.writeable = False
         return z
@@ -460,9 +469,17 @@ def _running(path, generation, back):
         return path.running(1)
 
 
+def _program_run_by(item):
+    """The loop that an entry runs, or None."""
+    if item.entry.kind != ROW or item.entry.function.forward is not None:
+        return None
+    program = dict(item.entry.attrs).get("program")
+    return program if isinstance(program, RecordedLoop) else None
+
+
 def _numbers(item, tape):
-    program = dict(item.entry.attrs or ()).get("program") if item.entry.kind == ROW and item.entry.function.forward is None else None
-    if not isinstance(program, RecordedLoop):
+    program = _program_run_by(item)
+    if program is None:
         return math.prod(tape.metas[item.slot].shape) if item.entry.kind == ROW else 0
     return (program.rows if program.bounded else 1000) * program.numbers()
 
