@@ -279,6 +279,8 @@ def apply(row, operands, attrs=(), value=None, integer=0, depth=3):
         trace = trace_of(operands)
         if trace is not None and trace.depth:
             # Positions that a body has computed choose from what stands outside: that is read inside.
+            if not trace.open:
+                raise trace.leaked(next(o for o in operands if isinstance(o, Tensor) and o._t is trace.store))
             operands = [trace.here(o) if on and o._t is not trace.store else o for o, on in zip(operands, flags)]
         flags = [flags[k] for k in row.slots(len(operands))]
         if True not in flags:

@@ -208,8 +208,21 @@ def place_of(captures, tensor):
         if other is tensor or other._t is not None and other._t is tensor._t and other._i == tensor._i:
             return begin
         at = begin + np.size(other._v)
-    captures.append((tensor, at))
+    captures.append((_as_it_is(tensor), at))
     return at
+
+
+def _as_it_is(tensor):
+    """A captured tensor that stays what it is when the body changes it in place.
+
+    What a body computes from tensors outside alone is recorded outside, if there is no trace there: it may be the body's own variable.
+    """
+    if tensor._t is None or tensor._t.trace is not None:
+        return tensor
+    same = object.__new__(type(tensor))
+    same._t = None
+    same._become(tensor)
+    return same
 
 
 def recorded(function, carry, element, values, captures, what):

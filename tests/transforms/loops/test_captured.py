@@ -1,6 +1,7 @@
 """What a body takes from outside: numbers, arrays, tensors, containers, objects, by any way that Python has; with derivatives."""
 
 import functools
+from functools import partial
 
 import numpy as np
 import pytest
@@ -171,3 +172,59 @@ def test_what_has_no_derivative_gets_none():
         value, _ = tg.scan(lambda y, e: (y * x + e, None), x, XS)
     assert not value.requires_grad
     assert value.detach().numpy() == pytest.approx(plainly.scan(lambda y, e: (y * 0.7 + e, None), 0.7, XS)[0], rel=1e-14)
+
+
+def _through_a_view(a, c):
+    b = a[None, :]
+    b *= np.sin(c)
+    a[0] += 0.3
+    return np.sum(a) + 0.5 * np.sum(b)
+
+
+def _an_element(a, c):
+    a[1] = c * a[0]
+    return np.sum(a * a)
+
+
+def _all_of_it(a, c):
+    a *= c
+    return np.sum(np.sin(a))
+
+
+def _before_and_after(a, c):
+    first = np.sum(a) * c
+    a[...] = a * c + a[::-1]
+    return np.sum(a) * first
+
+
+def _by_positions(a, c):
+    a[[2, 0]] = [c, 2.0 * c]
+    return np.sum(a * a)
+
+
+CHANGES = [_through_a_view, _an_element, _all_of_it, _before_and_after, _by_positions]
+BODIES = {
+    "while": lambda turn, x: tg.while_loop(lambda s: s[0] < 3, lambda s: (s[0] + 1, turn(s[1])), (0, x * 1.0))[1],
+    "fori": lambda turn, x: tg.fori_loop(0, 2, lambda i, c: turn(c) * 0.5, x * 1.0),
+    "scan": lambda turn, x: np.sum(tg.scan(lambda c, u: (turn(c) * u, c * u), x * 1.0, np.array([0.5, 0.7]))[1]),
+    "map": lambda turn, x: np.sum(tg.map(turn, np.stack([x, x * x]))),
+    "python": lambda turn, x: turn(x) + turn(x * x) + turn(1.0 - x),
+    "vmap": lambda turn, x: np.sum(tg.vmap(turn)(np.stack([x, x * x, 1.0 - x]))),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+@pytest.mark.parametrize("loop", [name for name in BODIES if name != "python"])
+def test_an_array_that_does_not_depend_on_the_carry_is_changed_in_the_body(loop, change):
+    def f(x, loop=loop):
+        p = np.stack([x, 0.5 * x, x * x])
+        return BODIES[loop](lambda c: np.tanh(change(p * 1.0, c)), x)
+
+    # (On plain numbers `vmap` hands the body tensors beside plain arrays.)
+    plain, x, size = partial(f, loop=loop if loop != "vmap" else "python"), 0.465, 1e-5
+    slope = (plain(x + size) - plain(x - size)) / (2 * size)
+    second = (plain(x + size) - 2 * plain(x) + plain(x - size)) / size**2
+    for transformed in (tg.grad(f), tg.jit(tg.grad(f)), tg.jacfwd(f)):
+        np.testing.assert_allclose(transformed(x), slope, rtol=1e-6, atol=1e-9)
+    for transformed in (tg.grad(tg.grad(f)), tg.jit(tg.grad(tg.grad(f))), tg.jacfwd(tg.grad(f)), tg.hessian(f)):
+        np.testing.assert_allclose(transformed(x), second, rtol=1e-4, atol=1e-4)
