@@ -583,6 +583,8 @@ class Leaf(onp.ndarray):
     """What `tg.tensor(x, requires_grad=True)` is: constant for every level outside, with `ORDER` levels of its own."""
 
     LAST, ORDER = [], 2
+    # (Those of an array of objects are no parts of its elements.)
+    real, imag = property(lambda a: numpy.real(a)), property(lambda a: numpy.imag(a))
 
     @staticmethod
     def of(x, requires_grad=False):
