@@ -10,8 +10,7 @@ from __future__ import annotations
 import math
 from functools import cache
 
-from ..rules.lang import Expr, arg
-from ..rules.notation import written
+from ..rules.lang import Expr, arg, written
 
 #: On floats.  What Python's functions refuse (domain, overflow) raises, and the caller takes the way of arrays.
 _ON_FLOATS = {

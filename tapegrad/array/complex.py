@@ -19,7 +19,7 @@ import numpy as np
 
 from ..common.errors import ComplexOperandError, LeaveTapeError, UnsupportedFunctionError
 from ..common.registry import attach, registry
-from ..common.tables import is_table
+from ..common.tree import is_table
 from .differentiable import Differentiable
 from .record import apply, normalise, plain, tracked
 

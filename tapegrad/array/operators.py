@@ -17,7 +17,7 @@ import numpy as np
 
 from ..common.observers import LISTENERS, notify
 from ..common.registry import attach, registry
-from ..common.tables import is_matrix, is_sparse, is_table
+from ..common.tree import is_matrix, is_sparse, is_table
 from ..rules import BY_NAME
 from ..tape.places import PACKAGE
 from .differentiable import Differentiable

@@ -18,8 +18,7 @@ import numpy as np
 
 from ..common.errors import DtypeError
 from ..common.registry import attach, registry
-from ..common.tables import is_table
-from ..common.tree import parts_of
+from ..common.tree import is_table, parts_of
 from .differentiable import Differentiable
 from .indexing import is_basic, setitem
 from .inplace import argument_changed, is_argument

@@ -9,8 +9,7 @@ from llvmlite.binding.newpassmanagers import NewPassManager
 
 from ..common.errors import InternalError
 from . import symbols
-from .host import target
-from .vector_math import available
+from .host import available, target
 
 #: Engines own the machine code that LLVM has linked; that of rows lives as long as the process.
 _ENGINES = []

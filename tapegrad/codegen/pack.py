@@ -15,8 +15,7 @@ from functools import cache
 from hashlib import sha256
 from pathlib import Path
 
-from .host import LEVELS, enabled, features, target
-from .vector_math import available
+from .host import LEVELS, available, enabled, features, target
 
 FILE = Path(__file__).with_name("ahead.bin")
 

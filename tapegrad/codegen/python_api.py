@@ -2,6 +2,10 @@
 
 Only for functions whose signature has an ``object`` (`codegen.compile.compiled`): they have the interpreter's lock, but
 for what stands between `unlock` and `lock`.  What is called here is in the stable ABI.
+
+The address of an array is asked through the buffer protocol (`address_of` in compiled code, `data_address` from Python).
+NumPy's arrays stay where they are as long as they live and are not resized, so an address holds while somebody keeps the
+array; no view is held meanwhile.
 """
 
 from __future__ import annotations
@@ -9,8 +13,8 @@ from __future__ import annotations
 from typing import Any
 
 from ..common.uninterrupted import Lazily
-from .compile import intrinsic, numba
-from .memory import c_function
+from .compile import compiled, helper, intrinsic, numba
+from .memory import c_function, load_int
 
 ir: Any = Lazily("llvmlite.ir")
 
@@ -78,3 +82,21 @@ forget = c_function("PyErr_Clear", "void")
 unlock = c_function("PyEval_SaveThread", "int64")
 #: Wait for the interpreter.
 lock = c_function("PyEval_RestoreThread", "void", "int64")
+
+
+@helper
+def address_of(thing):
+    """The address of the data of an array, or of what else has a buffer; -1 and an exception if it has none."""
+    view = room_for_view()
+    if get_buffer(thing, view, STRIDED) != 0:
+        return -1
+    address = load_int(view + DATA)
+    release_buffer(view)
+    return address
+
+
+@compiled("object(object)")
+def data_address(array):
+    """The address of the data of an ndarray of any layout."""
+    address = address_of(array)
+    return 0 if address == -1 else new_int(address)

@@ -87,7 +87,7 @@ _set_threads("TAPEGRAD_THREADS", _number("TAPEGRAD_THREADS", min(cores(), MOST_T
 sys.modules[__name__].__class__ = _Config
 
 #: As tapegrad's own tests want it, and for systems where something of that does not work: what only some systems have is not used.
-#: These are libmvec (`codegen.vector_math`), ``malloc_trim`` (`common.memory`) and locks on folders (`codegen.disk`).
+#: These are libmvec (`codegen.host`), ``malloc_trim`` (`common.memory`) and locks on folders (`codegen.disk`).
 portable = os.environ.get("TAPEGRAD_PORTABLE") == "1"
 
 

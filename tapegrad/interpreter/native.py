@@ -15,9 +15,9 @@ from functools import cache
 
 import numpy as np
 
-from ..codegen.addresses import data_address
 from ..codegen.compile import plain_address
-from ..codegen.scalars import reverse_switch
+from ..codegen.of_rows import reverse_switch
+from ..codegen.python_api import data_address
 from ..common.errors import GradientError, require
 from ..tape.layout import ARRAY_LEAF, CLEARED, FIRST_ARRAY, MARK, RECORD, SCALAR_LEAF
 from ..tape.watch import stamp

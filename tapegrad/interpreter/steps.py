@@ -46,8 +46,7 @@ from ..codegen.python_api import (
 from ..tape.layout import ARRAY_LEAF, CONSTANT, FIRST_ARRAY
 from ..tape.watch import LEFT, STAMPED
 from . import program as P
-from .access import SIZE, operand_slot
-from .calls import call_loop
+from .calls import SIZE, call_loop, operand_slot
 
 
 @helper

@@ -17,7 +17,7 @@ from ..rules import BY_NAME, ROWS
 from ..tape.layout import ARRAY_LEAF, CONTINUES, FIRST_ARRAY, SCALAR_LEAF
 from ..tape.meta import SCALAR
 from ..tape.store import RECORD_DTYPE
-from .expand import value_numbering as T
+from . import expand as T
 
 _ARITHMETIC = np.array([BY_NAME[name].opcode for name in ("add", "subtract", "multiply", "negative", "absolute_product")])
 

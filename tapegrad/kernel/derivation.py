@@ -7,7 +7,7 @@ import numpy as np
 from ..program.through import Rules, Uncallable
 from ..rules import BY_NAME
 from ..tape.meta import c_strides
-from .expand.scalars import derive
+from .expand import derive
 from .reasons import NotLowered
 from .templates import TemplatePlan
 from .terms import Term

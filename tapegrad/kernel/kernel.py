@@ -50,7 +50,7 @@ class Kernel(Executable):
     entry : int
         Of the entry from nopython code, or 0.
     turns : int
-        Of what runs the turns of a loop (`kernel.turning`), or 0.
+        Of what runs the turns of a loop (`kernel.emit`), or 0.
     nbytes : int
         Of the workspace it wants, aligned to 64 bytes.
     seconds : Stages

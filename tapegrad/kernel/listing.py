@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..rules.notation import written
+from ..rules.lang import written
 
 _LETTERS = {"input": "x", "output": "y", "temporary": "t", "constant": "c"}
 _COUNTERS = "ijklmnopqrs"

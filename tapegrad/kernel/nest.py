@@ -22,7 +22,7 @@ import numpy as np
 from ..common.errors import require
 from ..common.uninterrupted import cached_property
 from . import ir
-from .roll.structure import Line
+from .roll.search import Line
 
 
 class AffineIndex(NamedTuple):

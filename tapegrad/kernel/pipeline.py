@@ -12,7 +12,7 @@ from . import roll
 from .build import build
 from .columns import columns
 from .passes import run_passes
-from .prediction import TooDear, compilation
+from .reasons import TooDear, compilation
 
 #: Instructions up to which a program is not rolled, if most are of arrays.
 _SHORT = 300

@@ -11,7 +11,7 @@ outcome, and each part has a template of its own.  The adjoint of ``z = sin(x)``
                      7: multiply 4, 6     times the adjoint of z
     contributions    (0, 7, +)            is added to the adjoint of operand 0
 
-A choice that depends on values becomes the rows of `rules.predicates`.
+A choice that depends on values becomes the rows of `rules.elementwise`.
 """
 
 from __future__ import annotations

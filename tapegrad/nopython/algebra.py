@@ -100,7 +100,7 @@ _of_matrix(np.linalg.inv, lambda x, inverse, t: -np.dot(np.dot(x, t), x))
 _of_matrix(np.linalg.cholesky, lambda x, inverse, t: np.dot(x, lower_half(np.dot(np.dot(inverse, t), np.ascontiguousarray(inverse.T)))))
 
 
-# ---- determinants: by cofactors, which a singular matrix has, too (`rules.minors` has the formulas) --------
+# ---- determinants: by cofactors, which a singular matrix has, too (`rules.cofactors` has the formulas) --------
 @register_jitable
 def _others(s, i, j):
     """The product of all values but two."""

@@ -19,8 +19,7 @@ from ..array.record import guard_on, normalise, plain
 from ..array.tensor import tensor
 from ..array.whole import is_whole
 from ..common.host_functions import host_function
-from ..numpy_api.dispatch import FUNCTIONS, any_tracked
-from ..numpy_api.lists import taking_lists
+from ..numpy_api.dispatch import FUNCTIONS, any_tracked, taking_lists
 from ..numpy_api.own_code import private_code
 from ..numpy_api.shaping import cast
 from ..tape.store import thread_state

@@ -6,7 +6,7 @@ import sys
 
 import numpy as np
 
-from ..numpy_api.lists import taking_lists
+from ..numpy_api.dispatch import taking_lists
 from . import makers
 
 #: Those that make arrays, out of numbers and of arrays.

@@ -31,9 +31,8 @@ from ..array.complex import (
 )
 from ..array.record import apply
 from ..common.registry import attach
-from .dispatch import FUNCTIONS, implements
+from .dispatch import FUNCTIONS, implements, parameters
 from .linalg import EighResult, SlogdetResult, SVDResult
-from .lists import parameters
 
 _EigResult = type(np.linalg.eig(np.eye(1)))
 

@@ -12,8 +12,8 @@ from ..common.errors import require
 from ..common.uninterrupted import imported
 from . import lang as L
 from . import shapes as S
+from .shapes import of_one, side_by_side, tangent_of_parts
 from .table import structural
-from .tangents import of_one, side_by_side, tangent_of_parts
 
 
 def as_complex(x):

@@ -16,8 +16,8 @@ Reference: A. Griewank, A. Walther: Evaluating Derivatives (SIAM 2008), chapters
 from __future__ import annotations
 
 from ..common.errors import require
+from .shapes import side_by_side
 from .table import structural
-from .tangents import side_by_side
 
 #: Words at the head of what is kept in a result: turns, stride, generation (`program.turns`).
 HEAD = 3

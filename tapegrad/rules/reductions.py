@@ -13,9 +13,8 @@ import numpy as np
 
 from . import lang as L
 from . import shapes as S
-from .shapes import axes_of
+from .shapes import axes_of, of_one
 from .table import structural
-from .tangents import of_one
 
 
 def spread(g, x, axis, keepdims):

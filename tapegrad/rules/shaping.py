@@ -14,8 +14,8 @@ import numpy as np
 
 from ..common.errors import require
 from . import shapes as S
+from .shapes import of_one, tangent_of_parts
 from .table import structural
-from .tangents import of_one, tangent_of_parts
 from .transposed import look
 
 

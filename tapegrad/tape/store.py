@@ -15,7 +15,7 @@ tokens      one object per record that belongs to the tensors that look at the
             from which the record takes the value, of an array a bare object.
             If only this list refers to a token, no tensor looks at
             the instruction any more.  That is how a loop that records and never
-            calls ``backward`` runs in bounded memory (`interpreter.reclaim`).
+            calls ``backward`` runs in bounded memory (`interpreter.walks`).
 objects     the values that backward programs read, in order of recording; `savers` are the slots of the instructions that have some.
 signatures  of the array instructions, by key (`interpreter.registered.Registered.noted`): while a store refers to one, its number (which the records have) is
             nobody else's (`interpreter.registered`).  With more than `most_signatures` it is time to forget what nobody needs;

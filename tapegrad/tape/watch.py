@@ -29,7 +29,7 @@ SAME, STAMPED, LEFT = 0, 1, 2
 def stamp(array):
     """A digest of the contents of an array, as bytes: changes when they do.
 
-    A short array is its own digest; of a larger one it is that of `codegen.digest`, whatever its layout.
+    A short array is its own digest; of a larger one it is that of `codegen.memory`, whatever its layout.
     """
     if array.nbytes <= SHORT:
         return array.tobytes()

@@ -24,7 +24,7 @@ from ..array.record import apply
 from ..codegen import pack
 from ..codegen.host import levels_here
 from ..codegen.library import compiled_function
-from ..codegen.scalars import reverse_switch, value_switch
+from ..codegen.of_rows import reverse_switch, value_switch
 from ..common.errors import require
 from ..interpreter.registered import Registered
 from ..program.values import ValueProgram

@@ -22,7 +22,6 @@ from .gathers import *
 from .gathers import along_axis, frozen, moved, moved_by, positions_of
 from .groups import *
 from .groups import segment_max, segment_mean, segment_min, segment_sum
-from .products import *
 from .reductions import *
 from .shapes import *
 from .shapes import part, view

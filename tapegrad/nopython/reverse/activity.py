@@ -15,10 +15,9 @@ from ...codegen.numba_inside import ir
 from ..loops import interval
 from .calls import BLANK, VIEW_ATTRIBUTES, VIEW_FUNCTIONS, VIEW_METHODS, call_of
 from .program import PLAIN, PURE_CALLS
-from .refusal import Refused
 from .rows import carries, elementwise, is_array
 from .runtime import counted, trips
-from .statements import is_expr, is_phi, reads
+from .statements import Refused, is_expr, is_phi, reads
 
 _BLIND = ("shape", "size", "ndim", "dtype", "strides", "itemsize", "flags")
 #: Functions and methods that only read their arguments, and whose result is no memory of theirs.

@@ -14,9 +14,8 @@ from ...codegen.numba_inside import INNER, ir
 from ...rules import lang as L
 from . import runtime
 from .activity import Activity, refuse_unknown
-from .refusal import Refused
 from .rows import CHEAP, ExpressionTree, elementwise, is_array, is_float, kernel
-from .statements import clone, is_expr, is_phi
+from .statements import Refused, clone, is_expr, is_phi
 
 _ONE = L.Expr.lift(1.0)
 

@@ -14,9 +14,8 @@ from numba import types
 
 from ..algebra import cofactors, log_abs_det, sign_of_det
 from ..loops import zeros_for
-from .refusal import Refused
 from .rows import compiled, is_array, is_float
-from .statements import is_expr
+from .statements import Refused, is_expr
 
 #: Attributes and functions whose result is the memory of their operand, in another shape.
 VIEW_ATTRIBUTES = {"T"}

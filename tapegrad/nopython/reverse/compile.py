@@ -30,7 +30,7 @@ from ..rewrite import is_users, resolve
 from ..types import contains_dual, primal_type
 from .emit import BOTH, SweepEmitter
 from .program import Program
-from .refusal import Refused
+from .statements import Refused
 from .threads import pair_of, threaded
 
 _INLINED, _APART, _PAIRS, _BUSY = (weakref.WeakKeyDictionary() for _ in range(4))

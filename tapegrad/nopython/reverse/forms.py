@@ -14,9 +14,8 @@ from ..builtins import primal
 from ..loops import chosen
 from ..vectorized import by_loops, converted, is_vectorized, numbers
 from . import runtime
-from .refusal import Refused
 from .rows import carries
-from .statements import is_expr, reads
+from .statements import Refused, is_expr, reads
 
 _STATEMENTS = (ir.Assign, ir.SetItem, ir.StaticSetItem, ir.Jump, ir.Branch, ir.Return, *RAISES, ir.Del, ir.Print)
 

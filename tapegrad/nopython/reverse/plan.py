@@ -20,10 +20,9 @@ from ...codegen.numba_inside import ir
 from ..types import primal_type
 from . import runtime
 from .activity import ELSEWHERE
-from .refusal import Refused
 from .rows import CHEAP, elementwise, is_float
 from .segments import Segments, arrays_of, outermost
-from .statements import is_expr, is_phi, reads
+from .statements import Refused, is_expr, is_phi, reads
 
 ENDLESS = 1 << 40
 _FIXED = ("binop", "unary", "build_tuple", "cast")

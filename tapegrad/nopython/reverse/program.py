@@ -16,8 +16,7 @@ from numba import types
 
 from ...codegen.numba_inside import compute_cfg_from_blocks, ir, replace_vars_stmt
 from .forms import Canonicalizer
-from .refusal import Refused
-from .statements import details, is_expr, reads
+from .statements import Refused, details, is_expr, reads
 
 #: Expressions that may be left out or repeated, apart from memory that they read.
 PURE_OPS = {"binop", "unary", "getattr", "build_tuple", "static_getitem", "cast", "getitem", "exhaust_iter",

@@ -13,8 +13,7 @@ from numba.extending import intrinsic
 from ...codegen.library import COMPOSED
 from ...codegen.numba_inside import INNER, call_of, emit_call
 from ...common.errors import UnsupportedInNumbaError
-from ...rules.lang import Expr
-from ...rules.notation import written
+from ...rules.lang import Expr, written
 from ..scalars import FUNCTIONS, UFUNCS, absolute_product, plain, splat
 from ..types import DualType, build, parts
 

@@ -29,9 +29,8 @@ from ...codegen.numba_inside import INNER, RAISES, ir
 from . import runtime
 from .adjoints import add_into, copied
 from .program import PURE_OPS
-from .refusal import Refused
 from .rows import elementwise
-from .statements import is_expr, is_phi, reads
+from .statements import Refused, is_expr, is_phi, reads
 
 _NEVER = 1 << 62
 ADVICE = "leave memory= out, or write the loop so that its turns store into arrays that are made before it"

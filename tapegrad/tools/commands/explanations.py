@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 
 from ...common import errors
-from ...common.explanations import sections
+from ...common.errors import sections
 
 
 def names() -> list[str]:
