@@ -24,9 +24,8 @@ import types as python_types
 import numba
 import numpy as np
 from numba import types
-from numba.extending import intrinsic
 
-from ...codegen.numba_inside import INNER, cgutils, contents, ir, renamed
+from ...codegen.numba_inside import INNER, contents, ir, renamed
 from . import runtime
 from .activity import Activity
 from .program import Program
@@ -285,17 +284,6 @@ def chunks_of(count, copied):
     return min(count, CHUNKS) if copied * CHUNKS <= 4 * count else min(count, 1)
 
 
-@intrinsic
-def rewind(typingctx, arena):
-    """Let the next turn have the memory of the adjoints of this one."""
-
-    def emit(context, builder, sig, args):
-        builder.store(runtime.I64(runtime.HEAD), cgutils.gep_inbounds(builder, args[0], 0, 3))
-        return context.get_dummy_value()
-
-    return types.none(runtime.arena_type), emit
-
-
 # (Numba cannot hand single dual numbers to threads: seeds and numbers travel in arrays.)
 _RUN = """
 def chunk(arena, c, chunks, start, count, seeds, numbers, {given}part):
@@ -367,7 +355,7 @@ def _run(turn, inputs, shadows, colliding, dispatcher, collected, width, unique)
         copies="; ".join([f"copy_{n} = np.zeros((chunks,) + {n}.shape, {n}.dtype)" for n in colliding]) or "pass",
         join="; ".join([f"{n} += copy_{n}[c]" for n in colliding]) or "pass",
     )  # fmt: skip
-    scope = {"np": np, "prange": numba.prange, "chunks_of": chunks_of, "rewind": rewind, "turn": dispatcher, "unique": unique, "__name__": __name__}
+    scope = {"np": np, "prange": numba.prange, "chunks_of": chunks_of, "rewind": runtime.rewind, "turn": dispatcher, "unique": unique, "__name__": __name__}
     scope["caught"] = runtime.caught(_compiled(text, "chunk", scope), 7 + len(given), arena=True)
     return _compiled(text, "run", scope, parallel=dict.fromkeys(_WHOLE, False) | {"prange": True})
 
