@@ -5,8 +5,6 @@ Dual numbers of scalars call them for every operation, where running a rule thro
 written out from the same traced expressions as the machine code of the sweeps.
 """
 
-from __future__ import annotations
-
 import math
 from functools import cache
 

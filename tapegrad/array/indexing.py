@@ -11,8 +11,6 @@ the old one, changed in place, if nothing else reads the old one; else a copy.
 Views of `y` see the change, as in NumPy (`tapegrad.array.views`).
 """
 
-from __future__ import annotations
-
 import sys
 from _thread import get_ident
 

@@ -6,8 +6,6 @@ points to it from then on.  Outside the tape (constants, or anything under
 a backward pass that needs the old value notices, and remembers the line.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from ..common.errors import DtypeError, GradientError

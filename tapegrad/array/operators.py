@@ -7,8 +7,6 @@ the instruction is appended to the store's staging lists.  Anything else goes to
 fast arithmetic on `Tensor`.
 """
 
-from __future__ import annotations
-
 import operator
 import sys
 from _thread import get_ident

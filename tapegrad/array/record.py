@@ -12,8 +12,6 @@ These functions run for every operation of a user's program.  Where they are lon
 that is because a call of a Python function costs as much as a tenth of an operation.
 """
 
-from __future__ import annotations
-
 import sys
 from _thread import get_ident
 

@@ -3,8 +3,6 @@
 Who runs a rule on them does so under ``np.errstate(all="ignore")``: what is not finite is no news in a derivative.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from ..common.errors import HigherOrderError

@@ -1,7 +1,5 @@
 """The functional recording that an operation is part of, and what it is told of errors."""
 
-from __future__ import annotations
-
 from ..common.registry import registry
 from ..tape.store import thread_state
 from .differentiable import below

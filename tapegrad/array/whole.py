@@ -10,8 +10,6 @@ are answered by the content, which is then guarded.
 Outside of recordings integers are plain arrays, or constant tensors.
 """
 
-from __future__ import annotations
-
 import operator
 
 import numpy as np

@@ -6,8 +6,6 @@ nothing of Numba's runtime, so such functions load without Numba, too.  They may
 their arrays, and make none.
 """
 
-from __future__ import annotations
-
 import re
 from functools import cache
 

@@ -5,8 +5,6 @@ find none, make it one after another, so that the first one makes it and the oth
 has not been used for longest goes: the time of a file's last change is that of its use, to a day.
 """
 
-from __future__ import annotations
-
 import os
 import stat
 import sys

@@ -5,8 +5,6 @@ says which vector functions stand for it (the attribute ``vector-function-abi-va
 libmvec is part of glibc on x86-64; its results are within 4 units in the last place.  Elsewhere the scalar call stays.
 """
 
-from __future__ import annotations
-
 import ctypes
 import os
 import re

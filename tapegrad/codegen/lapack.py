@@ -9,8 +9,6 @@ of the stack, one for each operand and result, then those of their core dimensio
 writes.
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -4,8 +4,6 @@ LLVM's intrinsics, functions of the C library, SciPy's special functions (`scipy
 functions of our own that Numba compiles, and compositions of others.
 """
 
-from __future__ import annotations
-
 from functools import cache
 
 from ..rules import lang as L

@@ -1,7 +1,5 @@
 """LLVM: from IR to object code, and from object code to addresses."""
 
-from __future__ import annotations
-
 from functools import cache
 
 import llvmlite.binding as llvm

@@ -4,8 +4,6 @@ Two functions: ``inner``, one loop over the innermost dimension, whose arguments
 ``kernel``, which calls it.
 """
 
-from __future__ import annotations
-
 import numpy as np
 from llvmlite import ir
 

@@ -8,8 +8,6 @@ file, so a new version of Numba is read about, tried and answered in one place.
 Whoever imports this file imports Numba: from below `nopython`, inside of functions (`codegen.compile.inside`).
 """
 
-from __future__ import annotations
-
 import copy
 import weakref
 from itertools import pairwise

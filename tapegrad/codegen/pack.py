@@ -9,8 +9,6 @@ functions, and digest, place and length of each code.  Then the code, which has 
 whole is not there.
 """
 
-from __future__ import annotations
-
 from functools import cache
 from hashlib import sha256
 from pathlib import Path

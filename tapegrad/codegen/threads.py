@@ -12,8 +12,6 @@ How they meet: `call` counts the calls, and whoever finds a new one comes in (`i
 chunks by counting `next` up.  The caller closes it when there are no more, and waits until nobody is inside.  So one who comes late touches nothing.
 """
 
-from __future__ import annotations
-
 import ctypes
 import os
 from functools import cache

@@ -9,8 +9,6 @@ what becomes of faults of tapegrad itself while that is done, and ``TAPEGRAD_QUI
 waits for.  ``TAPEGRAD_THREADS`` (and `threads`) says how many threads share the work of one call (`common.pool`).
 """
 
-from __future__ import annotations
-
 import hashlib
 import logging
 import operator

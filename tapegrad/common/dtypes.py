@@ -6,8 +6,6 @@ whose class calculates in its own way (a mask, a unit) is refused: read as plain
 it would lose that way without a word.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from .errors import ComplexOperandError, DtypeError, StructureError

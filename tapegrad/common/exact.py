@@ -4,8 +4,6 @@
 a function can tell all of them apart.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import enum
 

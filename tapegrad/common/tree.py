@@ -8,8 +8,6 @@ Other libraries have objects around arrays: tables of pandas, labelled arrays of
 libraries is imported here: who has such an object has imported its library.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import sys
 

@@ -6,8 +6,6 @@ operands, and of the result, and fills that.  Beside the result there is a numbe
 raised: then a kernel does not answer.  An interruption is raised where Python goes on.
 """
 
-from __future__ import annotations
-
 import ctypes
 
 import numpy as np

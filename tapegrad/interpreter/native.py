@@ -5,8 +5,6 @@ starts, `locate` finds those of the stretch that it is going to visit.  Their ta
 to be told when a value is let go or replaced.
 """
 
-from __future__ import annotations
-
 import ctypes
 import struct
 import sys

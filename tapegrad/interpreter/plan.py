@@ -8,8 +8,6 @@ The loop kernels a program calls are compiled when a backward pass first needs
 them (`Signature.compile_pending`), not while recording.
 """
 
-from __future__ import annotations
-
 import math
 import struct
 

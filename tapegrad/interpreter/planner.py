@@ -5,8 +5,6 @@ the same operations.  These are written here once, over what differs, the abstra
 loop, one reduction, one scan, one indexed walk and one call of a matrix function are written down.
 """
 
-from __future__ import annotations
-
 import math
 from abc import ABC, abstractmethod
 from functools import cache, partial

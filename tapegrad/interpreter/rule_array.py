@@ -28,8 +28,6 @@ What a rule adds to *part* of its operand's adjoint, a window or single position
 is known already (`Windowed`, `Scattered`).
 """
 
-from __future__ import annotations
-
 import math
 from abc import ABC, abstractmethod
 

@@ -4,8 +4,6 @@
 calls it by address.  The rest looks after the buffers of array adjoints.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from ..codegen.compile import compiled, helper

@@ -12,8 +12,6 @@ Steps look at no bounds, so every window is made by functions that do: of an arr
 (`transforms.saving.abstract`) rests on that.
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

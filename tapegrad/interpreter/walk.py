@@ -19,8 +19,6 @@ The adjoint of every slot is one 8-byte word: the number itself for a scalar
 slot, the address of a malloc'ed C-contiguous buffer (0: none yet) for an array.
 """
 
-from __future__ import annotations
-
 from ..codegen.compile import compiled, helper
 from ..codegen.memory import (
     call4_int,

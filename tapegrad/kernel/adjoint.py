@@ -12,8 +12,6 @@ window of an array's adjoint is an instruction of its own (`add_window`, `add_at
 a replay needs no copy, so that a loop over elements costs as much as it has elements.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from ..array.functions.shapes import JOIN

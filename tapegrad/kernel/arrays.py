@@ -27,8 +27,6 @@ the place; a table in them is looked up by statements of the result.  Temporarie
 one execution; what must outlive an iteration needs a target.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

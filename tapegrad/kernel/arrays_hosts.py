@@ -9,8 +9,6 @@ product.  All others go to BLAS through NumPy's loop.  An absolute product is a 
 kernel does not answer where a factor is not finite (`arrays.Arrays`).
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 

@@ -24,8 +24,6 @@ walked by nests that are alike, and can be fused.  (Nests are not flattened for 
 What does not depend on the counter of a loop is loaded outside of it.
 """
 
-from __future__ import annotations
-
 import math
 from functools import partial
 

@@ -21,8 +21,6 @@ Without the pool its first two reads and the others would be different operands,
 `lay_out`, which comes first, lays out pools and spill buffers.
 """
 
-from __future__ import annotations
-
 from itertools import pairwise
 
 import numpy as np

@@ -7,8 +7,6 @@ The instructions of the forward tape all stay, for its outputs and guards need t
 The last step of `kernel.adjoint` and `kernel.tangents`.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from ..program.finish import FinishedTape, Item, ReplayGuard

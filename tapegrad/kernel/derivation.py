@@ -1,7 +1,5 @@
 """What the adjoint and the tangents of a tape have in common: runs of scalar instructions, calls of rules, rows of lanes."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from ..program.through import Rules, Uncallable

@@ -11,8 +11,6 @@ a piece that is so (see `kernel.plan`), and memory used again is used again in
 another function, to which LLVM moves nothing.
 """
 
-from __future__ import annotations
-
 import re
 
 import numpy as np

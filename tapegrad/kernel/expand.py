@@ -20,8 +20,6 @@ Then what repeats is computed once, what is constant becomes a constant, and dea
 walk of liveness down.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from ..codegen.array_functions import compiled_on_arrays

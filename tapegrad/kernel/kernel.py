@@ -5,8 +5,6 @@ that was compiled before is loaded, whatever its tables hold.  A `Kernel` owns i
 is collected, both go.
 """
 
-from __future__ import annotations
-
 import weakref
 
 import numpy as np

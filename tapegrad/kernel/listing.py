@@ -15,8 +15,6 @@ counters ``i, j, k, ...`` by depth, buffers ``x`` (inputs), ``y`` (outputs), ``t
     y0[0] = a3
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from ..rules.lang import written

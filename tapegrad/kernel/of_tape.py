@@ -6,8 +6,6 @@ is kept by looking at the result: if a gradient is not finite the kernel says so
 and the call is answered by the sweep.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from ..array.record import normalise

@@ -1,7 +1,5 @@
 """From a finished tape to the loop program of its kernel."""
 
-from __future__ import annotations
-
 import gc
 import time
 from contextlib import contextmanager

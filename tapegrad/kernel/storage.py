@@ -15,8 +15,6 @@ storage is made, or by the write that makes it; it is checked instruction by
 instruction, on the recorded order, which is the order of execution.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from ..program.trace import ROW

@@ -7,8 +7,6 @@ lanes.  Tangents that are always zero are never made.
 adjoints of the cut go down from it, the tangents up, both with a lane for each of its numbers.
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

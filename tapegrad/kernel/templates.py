@@ -14,8 +14,6 @@ outcome, and each part has a template of its own.  The adjoint of ``z = sin(x)``
 A choice that depends on values becomes the rows of `rules.elementwise`.
 """
 
-from __future__ import annotations
-
 from functools import cache
 
 import numpy as np

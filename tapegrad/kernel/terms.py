@@ -5,8 +5,6 @@ entry.  Nothing is computed, only shapes and dtypes are followed.  Products are 
 written answers only where every result is finite; in what will be differentiated again (`Writer.again`) zero is absolute.
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

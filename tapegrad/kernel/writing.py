@@ -5,8 +5,6 @@ columns (opcode, operands, constant, forward slot it is made for) and entries.
 Nothing is computed: an entry has a description of its result, no value.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

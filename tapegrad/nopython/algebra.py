@@ -1,7 +1,5 @@
 """Linear algebra of arrays of dual numbers: values by Numba's own functions, tangents lane by lane."""
 
-from __future__ import annotations
-
 import numpy as np
 from numba import types
 from numba.extending import overload, register_jitable

@@ -6,8 +6,6 @@ loops over dual numbers.  What only moves elements (indexing, slices, reshaping,
 and works for any element type.
 """
 
-from __future__ import annotations
-
 import inspect
 import math
 import operator

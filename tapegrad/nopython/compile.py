@@ -1,8 +1,6 @@
 """Compiling a user's function for dual numbers, and saying what could not be compiled.
 """
 
-from __future__ import annotations
-
 import gc
 import hashlib
 import linecache

@@ -3,8 +3,6 @@
 These are tapegrad's own (``tg.sigmoid``), and those that a row names with ``numpy=``.
 """
 
-from __future__ import annotations
-
 import numpy as np
 from numba import NumbaError, types
 from numba.extending import lower_builtin, overload

@@ -5,8 +5,6 @@ what the user writes (`reverse.forms`).  What computes by BLAS or LAPACK, sums, 
 `algebra`).
 """
 
-from __future__ import annotations
-
 import functools
 import inspect
 import math

@@ -33,8 +33,6 @@ compiled by ``@njit`` or not, is led to a dispatcher that has this pass too; fun
 that are only referred to (handed to another) likewise.
 """
 
-from __future__ import annotations
-
 import types as python_types
 
 import numpy as np

@@ -12,8 +12,6 @@ logarithms) may be infinite where the function is finite; there, and where a par
 chooses (``select``, ``sign``), lanes whose tangent or partial is zero give zero.
 """
 
-from __future__ import annotations
-
 import math
 import operator
 from functools import cache

@@ -10,8 +10,6 @@ numbers convert to it without loss (tangent zero); nothing converts back, so tha
 tangent cannot get lost without a word.
 """
 
-from __future__ import annotations
-
 from llvmlite import ir
 from numba import types
 from numba.extending import lower_cast, models, register_model, typeof_impl

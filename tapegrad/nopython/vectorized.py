@@ -1,7 +1,5 @@
 """Functions of ``@numba.vectorize`` inside of others: the user's function of numbers, or loops over it where operands are arrays."""
 
-from __future__ import annotations
-
 import functools
 import weakref
 

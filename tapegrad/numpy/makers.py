@@ -6,8 +6,6 @@ that is left when the derivative is done is a constant as any other.  Arrays of 
 stay NumPy's own; so does everything outside of a differentiation.
 """
 
-from __future__ import annotations
-
 import functools
 
 import numpy as np

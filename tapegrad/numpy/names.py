@@ -1,7 +1,5 @@
 """What each name of NumPy stands for in `tapegrad.numpy`."""
 
-from __future__ import annotations
-
 import sys
 
 import numpy as np

@@ -6,8 +6,6 @@ real one with the blocks ``[[a, -b], [b, a]]`` in the place of its elements: inv
 are those of the complex one, block by block.  Determinants and eigenvalues have rows of their own (`rules.complex`).
 """
 
-from __future__ import annotations
-
 import math
 import operator
 from functools import reduce

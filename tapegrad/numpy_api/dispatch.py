@@ -12,8 +12,6 @@ list stacked first, and then calls it.  Which arguments stand for arrays follows
 `SEQUENCES` are lists of arrays, each of which may be a list again; `NO_ARRAYS` say how long and where.
 """
 
-from __future__ import annotations
-
 import functools
 import inspect
 import math

@@ -13,8 +13,6 @@ pair as one batched product of matrices; what it has compiled, diagonals, sums a
 here.
 """
 
-from __future__ import annotations
-
 import types
 import warnings
 from collections.abc import Hashable

@@ -6,8 +6,6 @@ do the same with the places that are not a number, order statistics take the
 elements that a stable sort finds and interpolate between them.
 """
 
-from __future__ import annotations
-
 import operator
 import warnings
 from math import inf, nan

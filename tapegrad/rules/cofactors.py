@@ -13,8 +13,6 @@ No two values are subtracted, and none is divided by, so neither equal nor vanis
 (I. Ipsen and R. Rehman, "Perturbation bounds for determinants and characteristic polynomials", 2008.)
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from . import lang as L

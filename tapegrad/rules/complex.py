@@ -4,8 +4,6 @@
 see C. Boeddeker et al., "On the computation of complex-valued gradients with application to statistically optimum beamforming" (2017).
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from ..common.errors import require

@@ -11,8 +11,6 @@ b)``: the branch not taken adds an exact zero, whatever its value is.  A user ne
 derivative made of them can be differentiated again.
 """
 
-from __future__ import annotations
-
 import math
 import operator
 

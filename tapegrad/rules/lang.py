@@ -14,8 +14,6 @@ same expression always prints, and therefore compiles and caches, the same.
 Expressions are printed as text (`written`), for a reader of a kernel, and for Python or Numba to compile.
 """
 
-from __future__ import annotations
-
 #: Operations besides the arithmetic of Python's operators: add, sub, mul, div, neg.
 COMPARISONS = ("lt", "le", "gt", "ge", "eq", "ne")
 LOGIC = ("and", "or", "not")

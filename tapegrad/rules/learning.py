@@ -4,8 +4,6 @@ Stable forms: Blanchard, Higham & Higham, "Accurately computing the log-sum-exp
 and softmax functions", IMA J. Numer. Anal. 41 (2021).
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from ..common.errors import require

@@ -22,8 +22,6 @@ the choice of the vectors keep their derivative.  `det` has its first two deriva
 singular matrices too (`rules.cofactors`).
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from ..common.errors import require

@@ -13,8 +13,6 @@ tangents, for the adjoints (g', g): that gives ``g' @ J + g @ J'``.
 Reference: A. Griewank, A. Walther: Evaluating Derivatives (SIAM 2008), chapters 3 and 5.
 """
 
-from __future__ import annotations
-
 from ..common.errors import require
 from .shapes import side_by_side
 from .table import structural

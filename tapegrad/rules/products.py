@@ -4,8 +4,6 @@ In a rule ``a @ b`` is the product of derivatives, in which zero is absolute (``
 NumPy's.  The first is a row of its own, so that a derivative that is recorded keeps its zeros where it is replayed.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from . import lang as L

@@ -5,8 +5,6 @@ derivative 0 where their value is 0; ``prod`` is exact at zeros (products of the
 other factors, by scans, not by division).
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

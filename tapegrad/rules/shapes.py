@@ -8,8 +8,6 @@ window or an index would lie outside of its array.
 The JVP of a linear row is the operation itself, applied to the tangent.
 """
 
-from __future__ import annotations
-
 import math
 from functools import lru_cache
 

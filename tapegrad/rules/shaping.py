@@ -6,8 +6,6 @@ affine map on the flat, C-ordered positions of its operand: `shape`, `strides`
 positions, whose transpose is a scatter-add.
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -6,8 +6,6 @@ NIST Digital Library of Mathematical Functions (DLMF), 5.2, 5.15, 7, 8.8 and 10.
 The order of a Bessel function is a constant: there is no closed derivative in it.  DLMF 10.6.1, 10.29.1.
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

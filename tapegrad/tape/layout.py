@@ -17,8 +17,6 @@ attributes), and the `CLEARED` bit marks an instruction whose saved values a
 backward pass has released.
 """
 
-from __future__ import annotations
-
 import struct
 
 #: opcode, first operand, second operand, bytecode offset, value, constant

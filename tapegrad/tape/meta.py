@@ -4,8 +4,6 @@ Two values with the same description share one `Meta` object, so that the
 signature of an operation is a short tuple of object identities.
 """
 
-from __future__ import annotations
-
 import threading
 from weakref import ref
 

@@ -4,8 +4,6 @@ Looking up a line number costs microseconds in long functions; the code object
 and the offset of the instruction being executed cost a tenth of one.
 """
 
-from __future__ import annotations
-
 import dis
 import itertools
 import linecache

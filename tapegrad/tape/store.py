@@ -45,8 +45,6 @@ recording is allowed and -1 otherwise, so one comparison on the hot path covers
 backward pass has used up is *retired*; tensors that still point to it raise.
 """
 
-from __future__ import annotations
-
 import threading
 import time
 import weakref

@@ -4,8 +4,6 @@
 writes it to a file, a part of a wheel (`tools.building`; `codegen.pack` says what is in it), for this processor or for levels of them.
 """
 
-from __future__ import annotations
-
 import itertools
 import os
 import re

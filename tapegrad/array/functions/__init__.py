@@ -6,8 +6,6 @@ the row.  They are methods of tensors, too; NumPy's own functions reach
 the same rows through `tapegrad.numpy_api.dispatch`.
 """
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING
 
 import numpy as np

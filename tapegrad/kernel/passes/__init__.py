@@ -28,8 +28,6 @@ that takes longer without it:
 What they share: `accesses`, which elements a statement touches, and `rewriting`, changes to statements.  Read `kernel.ir` first.
 """
 
-from __future__ import annotations
-
 from .. import ir
 from .fusing import fuse
 from .peeling import ROUNDS, peel, unroll

@@ -4,8 +4,6 @@ No pass itself: `simplifying` knows by a `Memory` which element holds which valu
 `renaming.contract` and `kernel.spreading` whether iterations are `apart`.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 

@@ -26,8 +26,6 @@ loop is for `fusing` to find out.
 So what was stored before may be what is loaded, and stores wait for no others.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from .. import ir

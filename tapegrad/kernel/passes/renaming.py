@@ -26,8 +26,6 @@ So it stays in the cache.  A loop that is spread over threads has one for each c
 enough.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 
 from .. import ir

@@ -19,8 +19,6 @@ loop::
 other values, stores, temporaries, carries and loops.  Most passes leave dead statements behind, and rely on it.
 """
 
-from __future__ import annotations
-
 from ...rules import lang as L
 from .. import ir
 from .accesses import Memory

@@ -28,8 +28,6 @@ Reading order: `find` here, then `search` (`Search.fold` is one round), `runs` (
 `folding` (classes of runs, their phases, the new text).
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from .search import LINES, Line, Repeat, RolledStructure, Search

@@ -5,8 +5,6 @@ are one group (`ELSEWHERE`).  Nothing that depends on the arguments may go where
 for its derivative would be zero without a word: such a statement is refused.
 """
 
-from __future__ import annotations
-
 import numpy as np
 from numba import types
 from numba.extending import is_jitted

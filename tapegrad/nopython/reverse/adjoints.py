@@ -4,8 +4,6 @@ Arrays have a second array for adjoints, their shadow, made by the same statemen
 follows by itself.  Adjoints of numbers are variables ``d.name``; those that are used in one block only are not kept in any.
 """
 
-from __future__ import annotations
-
 import numba
 import numpy as np
 from numba import types

@@ -4,8 +4,6 @@ In the lines `W` is the adjoint of the result and `Z` the result; `A`, `B`, `C` 
 those that are arrays, and `a`, `b`, `c` what is summed up for those that are numbers.
 """
 
-from __future__ import annotations
-
 import operator
 import re
 

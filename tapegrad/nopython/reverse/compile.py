@@ -1,7 +1,5 @@
 """The compiler that exchanges a function for its two sweeps, and helpers: inlined, or compiled apart where they call themselves."""
 
-from __future__ import annotations
-
 import functools
 import linecache
 import types as python_types

@@ -5,8 +5,6 @@ the loop's back edge and popped into the same variables when the reverse sweep c
 helper that is compiled apart (because it calls itself) is two functions that share the stack; its body is then like that of a loop.
 """
 
-from __future__ import annotations
-
 import operator
 
 import numpy as np

@@ -1,7 +1,5 @@
 """What Numba's front end leaves, in few forms: stores, calls, iteration, tuples."""
 
-from __future__ import annotations
-
 import functools
 import operator
 

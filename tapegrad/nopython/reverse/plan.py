@@ -10,8 +10,6 @@ A value that is needed at a place of the reverse sweep is
 Between what can be kept and what is needed, the cheapest separating set is kept (a minimum cut).
 """
 
-from __future__ import annotations
-
 from collections import deque
 
 from numba import types

@@ -6,8 +6,6 @@ their origin, constants move to the entry, equal expressions of one block are co
 one latch (a block on its only back edge).
 """
 
-from __future__ import annotations
-
 import operator
 import types as python_types
 

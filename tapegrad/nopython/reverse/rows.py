@@ -1,7 +1,5 @@
 """Element-wise operations: which row of the table a statement is, and one loop for the adjoint of an array expression."""
 
-from __future__ import annotations
-
 import operator
 from functools import cache, lru_cache
 

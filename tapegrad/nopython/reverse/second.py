@@ -4,8 +4,6 @@ Where the forward sweep computes with dual numbers, so does the reverse one: the
 are products of the Hessian.
 """
 
-from __future__ import annotations
-
 import numba
 import numpy as np
 from numba.extending import intrinsic

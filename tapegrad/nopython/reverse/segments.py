@@ -17,8 +17,6 @@ An array that the loop makes and carries to its next turn has a shadow that cann
 gets one of its own, and what that has received is added, after the second run, to the shadow with which the segment before ended.
 """
 
-from __future__ import annotations
-
 import operator
 
 import numba

@@ -3,8 +3,6 @@
 `Refused` stops the transformation at a statement that it does not follow.
 """
 
-from __future__ import annotations
-
 from ...codegen.numba_inside import contents, ir, renamed
 
 

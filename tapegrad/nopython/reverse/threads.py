@@ -14,8 +14,6 @@ turns, and then over the chunks: their number depends on the number of turns, an
 that does not show all this is run by one thread, and `Program.threads` says why.
 """
 
-from __future__ import annotations
-
 import copy
 import operator
 import re
