@@ -182,7 +182,7 @@ def test_numbers_carried_give_the_same_bits_for_any_count_of_turns_from_compiled
 
 
 def test_the_message_says_how_much_is_enough():
-    with pytest.raises(OptionError, match=r"memory=300 is too little.*give memory=\d+ or more") as error:
+    with pytest.raises(OptionError, match=r"memory=300 is too small.*give memory=\d+ or more") as error:
         tg.njit_vjp(scalars, memory=300)(AT, 400, 1.0)
     enough = int(re.search(r"give memory=(\d+)", str(error.value)).group(1))
     assert 300 < enough < 5_000

@@ -117,7 +117,7 @@ _BY_METHOD = {row[1]: row for row in _ROWS if row[1]}
 
 
 class ArrayCall:
-    """A statement that a row of this file is for: its operands (names) and the lines of their adjoints."""
+    """A call of a function with a row in this file: its operands (names) and the lines of their adjoints."""
 
     def __init__(self, operands, lines, uses_axis):
         self.operands, self.lines, self.uses_axis = operands, lines, uses_axis

@@ -1,7 +1,7 @@
-"""What generated code calls: memory of one call, and contributions to adjoints.
+"""The runtime of generated code: memory of one call, and contributions to adjoints.
 
-A call works in an *arena*: a stack, to which loops push what the reverse sweep will read of a turn, and chunks, in which the
-arrays of adjoints lie.  Arenas are given back to a pool in the module that used them, also when an exception passes, and serve the
+A call works in an *arena*: a stack, to which loops push what the reverse sweep will read of an iteration, and chunks that hold
+the arrays of adjoints.  Arenas are given back to a pool in the module that used them, also when an exception passes, and serve the
 next call: fresh pages from the system would cost more than the sweeps that write into them.
 """
 
@@ -125,7 +125,7 @@ def _allocate(context, builder, size):
 
 # ---- the arena -----------------------------------------------------------------------------------
 def _pool(builder):
-    """Places of the arenas that wait."""
+    """The slots of the pool."""
     kind = ir.ArrayType(I64, WAITING)
     name = "tapegrad_reverse_arenas"
     if name not in builder.module.globals:
@@ -135,7 +135,7 @@ def _pool(builder):
 
 
 def _take(context, builder):
-    """An arena that waits in the pool, or a new one."""
+    """Take an arena from the pool, or make a new one."""
     address = cgutils.alloca_once_value(builder, I64(0))
     for place in _pool(builder):
         with builder.if_then(builder.icmp_unsigned("==", builder.load(address), I64(0))):
@@ -151,7 +151,7 @@ def _take(context, builder):
 
 
 def _give_back(context, builder, arena):
-    """Into the pool; all chunks but the newest, which is the largest, are freed, and what is too large to wait."""
+    """Put an arena into the pool; all chunks but the newest, which is the largest, are freed, and so is one that is too large to wait."""
     newest, free = arena.chunk, context.nrt.free
     with builder.if_then(cgutils.is_not_null(builder, newest)):
         before = builder.bitcast(newest, I8P.as_pointer())
@@ -163,7 +163,7 @@ def _give_back(context, builder, arena):
         free(builder, arena.base)
         builder.store(ir.Constant(Arena.POINTER.pointee, None), arena.pointer)
     address = cgutils.alloca_once_value(builder, builder.ptrtoint(arena.pointer, I64))
-    for place in _pool(builder):  # what lay there moves on to the next place
+    for place in _pool(builder):  # what lay there moves on to the next slot
         with builder.if_then(builder.icmp_unsigned("!=", builder.load(address), I64(0))):
             builder.store(builder.atomic_rmw("xchg", place, builder.load(address), "acq_rel"), address)
     with builder.if_then(builder.icmp_unsigned("!=", builder.load(address), I64(0)), likely=False):
@@ -182,7 +182,7 @@ def _free_chunks(context, builder, first, last):
 
 
 def _forget_frames(context, builder, arena, down_to):
-    """Let go of the arrays that frames above a place still hold; each is kept after the address of the one before it."""
+    """Release the arrays that frames above a place still hold; each lies behind the address of the one before it."""
     base = arena.base
     with _loop(builder, lambda: builder.icmp_signed(">", arena.newest, down_to)):
         place = builder.bitcast(builder.gep(base, [arena.newest]), I64P)
@@ -192,15 +192,15 @@ def _forget_frames(context, builder, arena, down_to):
 
 @_on(Arena, types.none)
 def rewind(context, builder, arena):
-    """Let the next iteration have the memory of the adjoints of this one."""
+    """Let the next iteration reuse the memory of this one's adjoints."""
     arena.used = I64(HEAD)
 
 
 def caught(dispatcher, count, arena=False):
-    """Function of `count` arguments that calls `dispatcher` and returns ``(result, code, information)``, an exception told by numbers.
+    """Function of `count` arguments that calls `dispatcher` and returns ``(result, code, information)``, an exception encoded in numbers.
 
-    Compiled code does not let go of what it holds when an exception passes: `raised` raises it where nothing is held.
-    With `arena`, an arena is the first argument of `dispatcher`, and is given back; the most bytes that its stack had come last.
+    Compiled code does not release what it holds when an exception passes: `raised` raises it where nothing is held.
+    With `arena`, an arena is the first argument of `dispatcher`, and is given back; the peak of its stack comes last.
     """
 
     def typed(typingctx, arguments):
@@ -225,7 +225,7 @@ def caught(dispatcher, count, arena=False):
 
 @intrinsic
 def raised(typingctx, outcome):
-    """The result of what `caught` has told of, or its exception."""
+    """The result that `caught` has returned, or its exception."""
 
     def emit(context, builder, sig, args):
         value, code, information = cgutils.unpack_tuple(builder, args[0])
@@ -291,7 +291,7 @@ def reserve(context, builder, stack, count, size):
 
 @_on(Stack, types.none)
 def note(context, builder, stack):
-    """Remember how large the stack is, if it was never larger."""
+    """Update the peak of the stack."""
     used, most = stack.used, stack.arena.most
     stack.arena.most = builder.select(builder.icmp_signed(">", used, most), used, most)
 
@@ -337,24 +337,24 @@ def back_to(context, builder, stack, mark):
 
 
 @numba.njit(**INNER)
-def full(usage, limit, turn, stop):
+def full(usage, limit, iteration, stop):
     """Whether a segment ends."""
-    return usage > limit or turn == stop
+    return usage > limit or iteration == stop
 
 
 @numba.njit(**INNER)
-def affordable(count, size, loops, memory, segment, turns, all_turns):
-    """Raise if so many checkpoints of so many bytes take more than half of `memory`, a share of `loops`, with segments of these bytes and turns."""
+def affordable(count, size, loops, memory, segment, iterations, all_iterations):
+    """Raise if `count` checkpoints of `size` bytes exceed half of a loop's share of `memory`, given the bytes and iterations of a segment."""
     if count * size > memory // (2 * loops):
-        least = int(2.1 * math.sqrt(float(size) * segment / turns * max(all_turns, 2 * count * turns))) + 2 * (size + segment // turns) + 1
+        least = int(2.1 * math.sqrt(float(size) * segment / iterations * max(all_iterations, 2 * count * iterations))) + 2 * (size + segment // iterations) + 1
         raise OptionError(
-            "memory=" + str(memory) + " is too little: of the share of each outermost loop half keeps what some turns start from, "
-            + "half is for the turns in between; give memory=" + str(loops * least) + " or more"
+            "memory=" + str(memory) + " is too small: checkpoints and one segment must each fit in half of a loop's share; give memory="
+            + str(loops * least) + " or more"
         )  # fmt: skip
 
 
 def _hidden(builder, array):
-    """The same array, for LLVM another one: Numba prunes pairs of incref and decref, and cannot see the stack."""
+    """The array, as another value for LLVM: Numba prunes pairs of incref and decref, and cannot see the stack."""
     identity = ir.FunctionType(I8P, [I8P])
     owner = builder.asm(identity, "", "=r,0", [builder.extract_value(array, 0)], side_effect=False)
     return builder.insert_value(array, owner, 0)
@@ -411,7 +411,7 @@ def frame(tys):
 
 @numba.njit(**INNER)
 def trips(start, stop, step):
-    """How often ``range(start, stop, step)`` turns."""
+    """How many iterations ``range(start, stop, step)`` has."""
     if step > 0:
         return (stop - start + step - 1) // step if stop > start else 0
     return (start - stop - step - 1) // -step if stop < start else 0
@@ -419,7 +419,7 @@ def trips(start, stop, step):
 
 @numba.njit(**INNER)
 def counted(a, n):
-    """How many names an array is unpacked into: as many as it has elements."""
+    """The number of names an array is unpacked into, which must be that of its elements."""
     if len(a) != n:
         raise ValueError
     return n
@@ -477,7 +477,7 @@ def _quotient(context, builder, sig, args):
     return builder.select(builder.fcmp_ordered("==", w, F64(0.0)), F64(0.0), builder.fdiv(w, y))
 
 
-#: Sum of two adjoints; the sign of zero is of no interest, so adding to a zero costs nothing.
+#: Sum of two adjoints; the sign of zero does not matter, so adding to a zero costs nothing.
 plus = _of_adjoints("ab", lambda context, builder, sig, args: builder.fadd(*args, flags=("nsz",)), lambda: ("def dual(a, b):\n    return a + b\n", {}))
 #: ``w / y``, zero where w is.
 quotient = _of_adjoints("wy", _quotient, lambda: ("def dual(w, y):\n    return times(w, 1.0 / y)\n", {"times": times}))

@@ -1,7 +1,7 @@
 """Contributions to adjoints that are dual numbers, as text that Numba compiles: forward over reverse.
 
-Where the forward sweep computes with dual numbers, so does the reverse one: the value of an adjoint is the adjoint, and its tangents
-are products of the Hessian.
+Where the forward sweep computes with dual numbers, so does the reverse one: the value of an adjoint is the adjoint, and its
+tangents are products of the Hessian.
 """
 
 import numba
@@ -21,7 +21,7 @@ _NAMED = {row: function for function, row in (UFUNCS | FUNCTIONS).items()} | {"i
 
 @intrinsic
 def times(typingctx, a, b):
-    """The product of two dual numbers in which zero is absolute."""
+    """The product of two dual numbers, with absolute zero."""
 
     def emit(context, builder, sig, args):
         (p, s), (q, t) = (parts(context, builder, dual, x) for x in args)
@@ -35,7 +35,7 @@ def times(typingctx, a, b):
 
 
 def _expanded(expr):
-    """An expression without operations that are made of others."""
+    """An expression with composed operations expanded."""
     if expr.op in ("arg", "const"):
         return expr
     args = [_expanded(operand) for operand in expr.args]
