@@ -127,7 +127,7 @@ _NUMBERS = _KNOWN - {np.ndarray}
 
 
 def _binary(row, a, b):
-    """What an operator gives for a row of two operands, where the fast path does not serve."""
+    """The slow path of an operator, for a row of two operands."""
     if a.__class__ is float and b.__class__ is Tensor and b._t is None and not b._r and b._v.__class__ is np.ndarray and b._v.ndim:
         # A gradient times a number, for each parameter at each step of an optimiser.
         return plain(row.value(a, b._v))

@@ -14,7 +14,7 @@ def trace_of(operands):
             trace = o._t.trace
             if trace is not None and (chosen is None or trace.depth > chosen.depth):
                 chosen = trace
-    # While a body is recorded, what it does to tensors of a recording around it is done in each turn.
+    # While a body is recorded, what it does to tensors of a recording around it is done in each iteration.
     return chosen and (current_body() or chosen)
 
 

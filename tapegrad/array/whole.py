@@ -126,7 +126,7 @@ def _mapped(thing, function):
 
 
 def _value(thing):
-    """`thing` with the values of tensors, which nobody writes to, in their places."""
+    """`thing` with the read-only values of tensors in their places."""
     if isinstance(thing, Differentiable):
         value = np.asarray(thing._v).view()
         value.flags.writeable = False
@@ -140,7 +140,7 @@ def _content(thing):
 
 
 def by_numpy(function, args, kwargs):
-    """What NumPy's `function` gives for integers, as a live tensor; what is no array of numbers as it is, behind guards."""
+    """The result of NumPy's `function` for integers, as a live tensor; anything but an array of numbers as it is, behind guards."""
     if function is np.power:
         # Its loop raises (integers to negative powers), the operator's host function may.
         function = operator.pow

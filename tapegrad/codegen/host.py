@@ -30,7 +30,7 @@ LEVELS = {
 @cache
 @uninterrupted
 def target():
-    """What code is made for: processor and instruction sets by LLVM's names, and the system."""
+    """The target of code: processor and instruction sets by LLVM's names, and the system."""
     llvm = imported("llvmlite.binding")
     level = os.environ.get("TAPEGRAD_TARGET")
     features = llvm.get_host_cpu_features().flatten() if level is None else LEVELS[level]

@@ -54,7 +54,7 @@ _ADDRESSES: dict[str, int] = {}
 
 
 class LoopSpec:
-    """What a loop kernel computes.
+    """The computation of a loop kernel.
 
     Parameters
     ----------

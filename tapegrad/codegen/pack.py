@@ -19,7 +19,7 @@ FILE = Path(__file__).with_name("ahead.bin")
 
 
 def level():
-    """What this process makes code for, as a header says it."""
+    """The target of this process, as a header names it."""
     vectors = sorted(name for variants in available().values() for name, _ in variants)
     return "\t".join((*target(), " ".join(vectors)))
 
@@ -68,5 +68,5 @@ def _codes():
 
 
 def packed(digest):
-    """What was sealed under a digest, if it is there."""
+    """The code sealed under a digest, if it is in the pack."""
     return _codes().get(digest, b"")

@@ -8,8 +8,8 @@ run, and then sleep: to wake one takes 50, so what is spread should take some hu
 Which thread does which chunk is chance, so each chunk writes to places of its own.  What is to be spread while other work is, by it or by another
 thread of Python, is done in order by its caller; so is all where there are no pthreads, and in the child of a fork until it has threads of its own.
 
-How they meet: `call` counts the calls, and whoever finds a new one comes in (`inside` goes up), sees whether work is still `open`, and takes
-chunks by counting `next` up.  The caller closes it when there are no more, and waits until nobody is inside.  So one who comes late touches nothing.
+How they meet: `call` counts the calls, and a thread that finds a new one comes in (`inside` goes up), sees whether work is still `open`, and takes
+chunks by counting `next` up.  The caller closes it when there are no more, and waits until no thread is inside.  So a late thread touches nothing.
 """
 
 import ctypes

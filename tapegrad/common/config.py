@@ -1,4 +1,4 @@
-"""Where compiled code is kept, and what this installation is made of.
+"""Settings, and the folder and key of compiled code.
 
 The environment variable ``TAPEGRAD_CACHE_DIR`` names the cache directory; by
 default it is the user's cache folder.  A directory that cannot be written is

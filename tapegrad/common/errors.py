@@ -104,7 +104,7 @@ class ModifiedInPlaceError(TapegradError, RuntimeError):
 
 
 class LeaveTapeError(TapegradError, TypeError, RuntimeError):
-    """An implicit conversion would cut the derivative without a word."""
+    """An implicit conversion would silently cut the derivative."""
 
 
 class UnsupportedFunctionError(TapegradError, TypeError, NotImplementedError):
@@ -163,7 +163,7 @@ class InternalError(TapegradError, AssertionError):
     """Something that always holds inside tapegrad does not: the fault is tapegrad's, or that of a row added to its table."""
 
 
-#: What the message of a broken invariant ends with.
+#: The end of the message of a broken invariant.
 REPORT = ". Nothing was computed from it. Please report it, with the program that does it"
 
 

@@ -19,7 +19,7 @@ from .registry import registry
 
 
 class Structure:
-    """What a container looked like without its leaves."""
+    """A container without its leaves."""
 
     __slots__ = ("kind", "keys", "parts", "count", "_hash", "_exact")
 
@@ -110,7 +110,7 @@ def _unflatten(structure, leaves):
 
 
 def of_complex(re, im):
-    """What has these as real and imaginary parts; of containers, such as the derivatives of both by several arguments, the container."""
+    """The complex value with these real and imaginary parts; of containers, such as the derivatives of both by several arguments, the container."""
     (ones, structure), (others, _) = flatten(re), flatten(im)
     if _holds_complex(structure):
         raise StructureError(
@@ -171,7 +171,7 @@ def leaf_names(structure, name=""):
 
 
 def parts_of(thing, kinds):
-    """What is one of `kinds` in lists, tuples, dicts, slices, arrays of objects and complex tensors, each as often as it stands there."""
+    """The instances of `kinds` in lists, tuples, dicts, slices, arrays of objects and complex tensors, each as often as it stands there."""
     if isinstance(thing, kinds):
         yield thing
         return

@@ -69,7 +69,7 @@ def new_marks(store):
     return np.zeros(len(store.tokens) + 16, np.uint8)
 
 
-#: What `live_marks` counts for an object that only a list refers to: asked in the same way, for it depends on who asks.
+#: The count of `live_marks` for an object that only a list refers to: taken in the same way, for it depends on the caller.
 (_ALONE,) = map(sys.getrefcount, [object()])
 
 
@@ -295,7 +295,7 @@ def swept(store, root, leaves, let_go, least=0):
 
     The adjoint of a leaf that it does not come to is None.
 
-    It is one that nobody watches: the caller has seen that there are no hooks, and no rules in Python.  A store
+    It is unwatched: the caller has seen that there are no hooks, and no rules in Python.  A store
     of which something that a rule reads has been cleared, or was changed in place, is left to `autograd.backward`, which says so.
 
     Parameters

@@ -12,7 +12,7 @@ happens at the first backward pass, not when tapegrad is imported.
             adds each one's contributions to the adjoints of its operands.
             Runs of scalar instructions go to one generated switch
             (`codegen.of_rows`), array instructions to `interpreter.steps.run`.
-`straight`  both, of the sweep that nobody watches.
+`straight`  both, of the unwatched sweep.
 `upwards`   pushes the tangents of numbers from operands to results.
 
 The adjoint of every slot is one 8-byte word: the number itself for a scalar
@@ -156,7 +156,7 @@ def reverse(words, high, low, stop_at_large):
 
 @helper
 def marked(records, marks, table, high, pending, refuse):
-    """What `mark` does, as a part of what calls it."""
+    """The work of `mark`, inlined into its callers."""
     count, lowest = 0, high
     i = high
     while i > 0 and pending > 0:

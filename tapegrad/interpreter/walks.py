@@ -1,6 +1,6 @@
 """The compiled walks for code that must not load them when it is imported: `load` does, once.
 
-The tape reaches them through the registry: it packs its staged records, forgets what nobody can reach, and
+The tape reaches them through the registry: it packs its staged records, forgets what is unreachable, and
 digests large arrays by compiled code, as soon as there is any.
 
 `reclaim` forgets instructions that no tensor can reach, so that recording runs in bounded memory.  The live tensors are found
@@ -138,7 +138,7 @@ def _move(store, new, kept, keep):
 
 
 class Walks:
-    """What `tape.store`, `tape.watch` and the table of rows use of this folder and of `codegen`.
+    """The parts of this folder and of `codegen` that `tape.store`, `tape.watch` and the table of rows use.
 
     Attributes
     ----------

@@ -21,7 +21,7 @@ A `Nest` of loops over the elements of arrays has one loop for each axis that is
 memory of the *leading* array, the first one given that has every axis (else in C order): so arrays that lie alike are
 walked by nests that are alike, and can be fused.  (Nests are not flattened for the same reason; the passes flatten what is left.)
 
-What does not depend on the counter of a loop is loaded outside of it.
+Loads that do not depend on the counter of a loop are hoisted out of it.
 """
 
 import math
@@ -91,7 +91,7 @@ class Nest:
         return cls(plan, shape, memory_order(shape, atoms))
 
     def index(self, atom):
-        """Where the element of a window is."""
+        """The place of the element of a window."""
         item = ITEMSIZE[atom.char]
         strides = aligned(atom, self.shape)
         steps = [(loop, stride // item) for loop, stride in zip(self.loops, strides) if loop is not None and stride]
@@ -143,7 +143,7 @@ class Nest:
 
 
 def arithmetic(expr, char):
-    """In which type an expression that goes to `char` is computed."""
+    """The type that an expression for `char` is computed in."""
     if expr.is_bool:
         return "?"
     return "d" if char in "df" and any(a.char == "d" for a in expr.leaves()) else char
@@ -395,7 +395,7 @@ class LoopPlanner(MatrixProducts, Planner):
         nest.add(ir.Store(buffer, at, value))
 
     # -- windows ----------------------------------------------------------------------
-    #: Where the first operand goes that is to be changed, an ArrayRef; None: to a new buffer.
+    #: The destination of a first operand that is to be changed, an ArrayRef; None: a new buffer.
     room = None
 
     def changed(self, sym):

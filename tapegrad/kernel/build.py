@@ -181,7 +181,7 @@ class Builder:
         return self.tape.items[self.columns.item[t.members[0]]]
 
     def _target(self, t):
-        """Where the array that `t` computes has to be, or None."""
+        """The required place of the array that `t` computes, or None."""
         meta = self.meta(t)
         if t.storage is not None:
             return t.storage.array
@@ -286,7 +286,7 @@ class Builder:
         return load
 
     def _depth(self, what):
-        """Of how many enclosing loops a load depends."""
+        """The number of enclosing loops that a load depends on."""
         levels, spot = self.blocks[-1].body.levels, what.spot
         used = max((depth + 1 for depth, _ in spot.steps), default=0)
         kind = type(what)

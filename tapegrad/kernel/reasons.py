@@ -16,7 +16,7 @@ constant       steps       of
 `LINE`         17 500      an instruction of the rolled program (0.18 ms)
 `LOOP`         100 000     a loop of the rolled program (1 ms)
 `ARRAY`        50 000      an instruction on arrays that goes element by element (0.5 ms), another one (2 ms), a product of
-               to 1.4 M    matrices (14 ms), of those that are not turns of a loop
+               to 1.4 M    matrices (14 ms), of those that are not iterations of a loop
 =============  ==========  ==================================================================
 
 So code that rolls costs what its loops and their bodies do, and code that does not is

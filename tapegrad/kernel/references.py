@@ -1,4 +1,4 @@
-"""What every operand of every template is.
+"""References: a description of every operand of every template.
 
 The operand of one template is, over all its executions, a column of references:
 to instructions, that is to a template (the *owner*) and the number of one of its
@@ -58,7 +58,7 @@ class Direct:
 
 @dataclass(frozen=True, slots=True)
 class Carried:
-    """What `template` computed in the iteration of `level` before; `init` in the first one."""
+    """The value of `template` in the iteration of `level` before; `init` in the first one."""
 
     level: LoopNode
     template: StatementNode
@@ -78,7 +78,7 @@ class Number:
 
 @dataclass(frozen=True, slots=True)
 class Element:
-    """What lies at `spot` of the buffer of an argument or of constants: a number, or an array of this shape."""
+    """The element at `spot` of the buffer of an argument or of constants: a number, or an array of this shape."""
 
     buffer: ir.Buffer
     spot: AffineIndex
@@ -94,7 +94,7 @@ class Outside:
 
 @dataclass(frozen=True, slots=True)
 class Spilled:
-    """What `template` computed in the execution whose number is at `spot`."""
+    """The value of `template` in the execution whose number is at `spot`."""
 
     template: StatementNode
     spot: AffineIndex
@@ -109,7 +109,7 @@ class Gathered:
 
 
 class Phi:
-    """What one of several templates computed, or something from outside.
+    """The value that one of several templates computed, or an outside reference.
 
     Attributes
     ----------
@@ -206,7 +206,7 @@ class References:
         return item.entry.function is _STACK and all(o > 0 and self.columns.tape.metas[o] is SCALAR for o in item.operands)
 
     def use(self, what):
-        """Note what the description `what`, which will be used, needs."""
+        """Note the needs of a description that will be used."""
         if type(what) is Spilled:
             what.template.stored = True
         elif type(what) is Carried:
@@ -243,7 +243,7 @@ class References:
         return Spilled(t, AffineIndex(self._ranks[r]))
 
     def describe(self, refs, body, position, times):
-        """What the references `refs` are.
+        """The description of the references `refs`.
 
         Parameters
         ----------
@@ -375,7 +375,7 @@ def _latest(t, body, times):
 
 
 def _common(one, two):
-    """How many loops two bodies share."""
+    """The number of loops that two bodies share."""
     depth = 0
     for a, b in zip(one.levels, two.levels):
         if a is not b:
@@ -393,12 +393,12 @@ _CONSTANTS = -(1 << 40)
 def pieces(references, refs):
     """The positions of a column of scalar references, in pieces that one loop copies each."""
     columns = references.columns
-    # What comes from outside is below 0, maybe further than there are instructions.
+    # Outside references are negative, and may be below minus the number of instructions.
     inside = np.maximum(refs, 0)
     owners, ranks = references.owner[inside], references.rank[inside]
     outside = np.flatnonzero(refs < 0)
     numbers = -1 - refs[outside]
-    require(np.isin(columns.kind[numbers], (ELEMENT, NUMBER)).all(), "a copy of what is no scalar")
+    require(np.isin(columns.kind[numbers], (ELEMENT, NUMBER)).all(), "a copy of something other than scalars")
     element = columns.kind[numbers] == ELEMENT
     owners[outside] = np.where(element, -1 - columns.which[numbers], _CONSTANTS)
     ranks[outside] = np.where(element, columns.at[numbers], 0)

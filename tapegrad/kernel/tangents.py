@@ -48,7 +48,7 @@ def tangents(tape, lanes=1, again=False):
 
 
 class Tangents(Derivation):
-    """The walk from the arguments to the results."""
+    """The forward pass."""
 
     def __init__(self, tape, lanes, again=False, writer=None):
         super().__init__(tape, True, lanes, again, writer)
@@ -62,7 +62,7 @@ class Tangents(Derivation):
         return close(self.writer, [*self.tape.outputs, *pushed] if self.writer.again else pushed)
 
     def up(self, cut, seeds):
-        """Slots and descriptions (or constants) of what arrives at the outputs from a cut; `seeds` of each lane, None for zero."""
+        """Slots and descriptions (or constants) of the tangents of the outputs, from those of a cut; `seeds` of each lane, None for zero."""
         for lane, of_lane in enumerate(seeds):
             for (slot, meta), seed in zip(cut.values, of_lane):
                 if seed is not None and meta is SCALAR:
@@ -72,7 +72,7 @@ class Tangents(Derivation):
         return self._pushed(cut.position + 1)
 
     def _pushed(self, low):
-        """What arrives at the outputs, by the instructions from `low` on."""
+        """The tangents of the outputs, by the instructions from `low` on."""
         tape, writer = self.tape, self.writer
         writer.reserve(int(self.plan.room[-1]) * self.lanes)
         for item in tape.items:

@@ -262,7 +262,7 @@ def _assigned(function, result, out, target=..., casting="same_kind"):
 
 # ---- functions ------------------------------------------------------------------
 
-#: What NumPy's signatures have where nothing was given.
+#: The default of NumPy's signatures for arguments that are left out.
 NO_VALUE = inspect.signature(np.mean).parameters["keepdims"].default
 
 

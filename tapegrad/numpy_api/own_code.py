@@ -31,7 +31,7 @@ from .shaping import cast, rearranged
 
 
 def contracted(subscripts, *tensors):
-    """What NumPy's compiled ``einsum`` gives: of one operand, or of several at once, where the first two are one product."""
+    """NumPy's compiled ``einsum``: of one operand, or of several at once, where the first two are one product."""
     left, result = subscripts.split("->")
     first, *others = left.split(",")
     x = tensors[0]
@@ -97,7 +97,7 @@ def _making(function):
 
 
 class _Converter:
-    """What NumPy's class of that name gives, of tensors."""
+    """NumPy's class of that name, for tensors."""
 
     def __init__(self, *things):
         self.arrays = [thing if isinstance(thing, (int, float)) else _REPLACED[np.asarray](thing) for thing in things]
@@ -128,7 +128,7 @@ class _ReplacedNames:
         return thing
 
 
-#: What NumPy's code calls -> what it calls here.
+#: A function that NumPy's code calls -> its replacement here.
 _REPLACED = {
     **{function: _converting(function) for function in (np.array, np.asarray, np.asanyarray)},
     **{function: _making(function) for function in (np.zeros, np.ones, np.empty, np.eye)},
@@ -158,7 +158,7 @@ def _replaced(name, thing):
     return _REPLACED.get(thing, thing) if isinstance(thing, Hashable) else thing
 
 
-#: Module -> its names as replaced.  They refer to each other, so nobody has them before all are made.
+#: Module -> its names as replaced.  They refer to each other, so they are published when all are made.
 _NAMESPACES = {}
 _making_names = RLock()
 

@@ -24,7 +24,7 @@ def spread(g, x, axis, keepdims):
 
 
 def count_of(x, axis):
-    """How many elements a reduction over `axis` combines."""
+    """The number of elements that a reduction over `axis` combines."""
     count = 1
     for a in axes_of(x, axis):
         count *= x.shape[a]

@@ -193,7 +193,7 @@ class Row:
         return None if self.forward is None else self.forward(*operands, **attrs)
 
     def contributions(self, g, operands, result, wanted, attrs):
-        """What the adjoint `g` of the result adds to the adjoints of the operands.
+        """The contributions of the adjoint `g` of the result to the adjoints of the operands.
 
         Works on whatever it is given: symbolic arrays of a planner, or tensors.
 

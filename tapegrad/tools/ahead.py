@@ -1,6 +1,6 @@
-"""All machine code that is nobody's in particular: what a first gradient meets, and all functions that the package compiles.
+"""All machine code that belongs to no user's function: what a first gradient needs, and all functions that the package compiles.
 
-`everything` names it; whoever calls what it gives makes the code, or loads it.  ``python -m tapegrad.tools.ahead FILE [--levels]``
+`everything` names it; calling what it yields makes the code, or loads it.  ``python -m tapegrad.tools.ahead FILE [--levels]``
 writes it to a file, a part of a wheel (`tools.building`; `codegen.pack` says what is in it), for this processor or for levels of them.
 """
 

@@ -14,7 +14,7 @@ def names() -> list[str]:
 
 
 def explanation(name: str) -> str:
-    """What the page says of a class of errors.
+    """The page's explanation of a class of errors.
 
     Parameters
     ----------
