@@ -23,6 +23,7 @@ from ..codegen import pack
 from ..codegen.host import levels_here
 from ..codegen.library import compiled_function
 from ..codegen.of_rows import reverse_switch, value_switch
+from ..codegen.threads import spread_address
 from ..common.errors import require
 from ..interpreter.registered import Registered
 from ..program.values import ValueProgram
@@ -65,6 +66,7 @@ def everything():
             yield module, partial(import_module, module)
     for name in L.COMPILED:
         yield name, partial(compiled_function, name)
+    yield "threads", spread_address
     for switch in (value_switch, reverse_switch):
         for special in (False, True):
             yield f"{switch.__name__} {special}", partial(switch, special)
