@@ -55,7 +55,7 @@ class IterationLayout:
     constants : tuple of (int, int, int, int)
         Base, offset, stride and bytes, of each output that is always the same.
     sums : tuple of (int, int, int)
-        Offset, offset of the sum and length, of each output of which the sum over all turns is wanted.
+        Offset, offset of the sum and length, of each output of which the sum over all iterations is wanted.
     """
 
     inputs: tuple
@@ -76,12 +76,12 @@ class CompileOptions:
     limit : int
         About how many LLVM instructions of straight-line code a function may have (see `kernel.cut`).
     entry : bool
-        Whether an entry from nopython code is compiled too (`kernel.emit`).
+        Whether an entry from nopython code is compiled too (`emit_entry`).
     symmetric : bool
         Whether the outputs, side by side, are a symmetric matrix: what is above the diagonal may be copied from below it
         (`kernel.passes.halving`).
     turns : IterationLayout, optional
-        Where the path of a loop has its operands: its turns are compiled too (`kernel.emit`).
+        Where the path of a loop has its operands: its iterations are compiled too (`emit_turns`).
     """
 
     fastmath: bool = False
@@ -306,7 +306,7 @@ def emit_turns(module, kernel, path):
 
 
 def _address(b, bases, base, offset, stride):
-    """Of a place in this turn."""
+    """The address of a place in this iteration."""
     address = b.add(bases[base], const(offset))
     return b.add(address, b.mul(bases[ROW_NUMBER], const(stride))) if stride else address
 

@@ -1,6 +1,6 @@
 """The adjoint, or the tangent, of one scalar instruction as a few scalar instructions, made from its row.
 
-Instructions share a *template* (see `kernel.expand.scalars`) if they share the row, which
+Instructions share a *template* (see `kernel.expand`) if they share the row, which
 operands need an adjoint and which is the inline constant.  The partial derivatives of the
 row, traced once with symbolic operands and computed on `terms.Term`, say what the template is.  What depends on the inline
 constant alone is computed for all instructions at once, with NumPy; where a rule chooses by
