@@ -328,10 +328,10 @@ def test_every_benchmark_has_a_summary_and_its_module_says_what_it_measures():
 
 @pytest.mark.long
 def test_what_a_compiled_function_costs_is_told_by_stage(capsys):
-    compile_helpers.main(["tapegrad.codegen.addresses"])
+    compile_helpers.main(["tapegrad.codegen.python_api"])
     head, everything, *rows = capsys.readouterr().out.splitlines()
     assert head.split() == ["seconds", *compile_helpers.KINDS] and everything.endswith("all of them")
     costs = {row.split()[-1]: [float(cost) for cost in row.split()[:-1]] for row in rows}
-    assert {"tapegrad.codegen.addresses.data_address", "tapegrad.codegen.addresses.address_of"} <= costs.keys()
-    total, reading, typing, lowering, optimise, in_llvm = costs["tapegrad.codegen.addresses.data_address"]
+    assert {"tapegrad.codegen.python_api.data_address", "tapegrad.codegen.python_api.address_of"} <= costs.keys()
+    total, reading, typing, lowering, optimise, in_llvm = costs["tapegrad.codegen.python_api.data_address"]
     assert min(typing, lowering, in_llvm) > 0.0 and optimise <= in_llvm and total == pytest.approx(reading + typing + lowering + in_llvm, abs=0.005)

@@ -1,7 +1,5 @@
 """The value of a constant or a leaf is replaced, outside of the tape: the setter of ``.data``, and what `inplace` builds on."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from ..common.dtypes import plain_array

@@ -5,13 +5,10 @@ Dual numbers of scalars call them for every operation, where running a rule thro
 written out from the same traced expressions as the machine code of the sweeps.
 """
 
-from __future__ import annotations
-
 import math
 from functools import cache
 
-from ..rules.lang import Expr, arg
-from ..rules.notation import written
+from ..rules.lang import Expr, arg, written
 
 #: On floats.  What Python's functions refuse (domain, overflow) raises, and the caller takes the way of arrays.
 _ON_FLOATS = {

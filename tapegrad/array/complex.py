@@ -2,7 +2,7 @@
 
 The tape is real.  A `ComplexTensor` holds the real and the imaginary part, each a tensor or a dual number; what is computed with it
 is computed with these, so every mode, order and kernel has what it has of real numbers.  A part that is known to be zero is None
-until somebody asks for it: ``np.exp(1j * t)`` is a cosine and a sine.
+until it is read: ``np.exp(1j * t)`` is a cosine and a sine.
 
 Functions of complex numbers stand in `UFUNCS`, as formulas on pairs; `tapegrad.numpy_api.complex` adds those that move, reduce and multiply
 arrays.  Where real tensors meet complex data, `record.as_operand` raises `ComplexOperandError`, and who has called it comes here
@@ -19,7 +19,7 @@ import numpy as np
 
 from ..common.errors import ComplexOperandError, LeaveTapeError, UnsupportedFunctionError
 from ..common.registry import attach, registry
-from ..common.tables import is_table
+from ..common.tree import is_table
 from .differentiable import Differentiable
 from .record import apply, normalise, plain, tracked
 
@@ -160,7 +160,7 @@ class ComplexTensor:
     def _as_array(self, dtype=None, copy=None):
         if self.requires_grad:
             raise LeaveTapeError(
-                "conversion to an ndarray of a complex tensor that requires a gradient would cut the derivative without a word: leave "
+                "conversion to an ndarray of a complex tensor that requires a gradient would silently cut the derivative: leave "
                 "np.asarray out, and call functions of NumPy on it as it is; to leave the tape on purpose use .detach()"
             )
         return np.array(self._v, dtype=dtype)
@@ -212,7 +212,7 @@ def _refused(name, why=""):
 
 
 def _ufunc(ufunc, method, inputs, kwargs, out):
-    """What a ufunc, or its method, gives for complex numbers."""
+    """The result of a ufunc, or of its method, for complex numbers."""
     if out is not None and not (len(out) == 1 and isinstance(out[0], ComplexTensor)):
         raise LeaveTapeError(f"np.{ufunc.__name__} with out= would write a tracked value into real or plain memory; write `result = a + z`")
     function = FUNCTIONS.get((ufunc, method)) or (UFUNCS.get(ufunc.__name__) if method == "__call__" else None)
@@ -228,7 +228,7 @@ def _ufunc(ufunc, method, inputs, kwargs, out):
 
 
 def called(function, args, kwargs):
-    """What a function of NumPy gives for arguments among which there are complex numbers."""
+    """The result of a function of NumPy for arguments among which there are complex numbers."""
     ours = FUNCTIONS.get(function)
     if ours is None:
         raise _refused(f"{getattr(function, '__module__', 'numpy')}.{getattr(function, '__name__', function)}")
@@ -518,7 +518,7 @@ def _sign(z):
 
 
 MULTIPLY = bilinear(operator.mul)
-#: What ufuncs give for complex numbers, by name.
+#: Ufuncs of complex numbers, by name.
 UFUNCS: dict[str, Any] = {
     "add": _added(_plus), "subtract": _added(_minus), "multiply": MULTIPLY, "divide": _divide, "true_divide": _divide,
     "negative": negative, "positive": lambda z: lifted(z), "conjugate": conjugate, "square": pairwise(_square),
@@ -593,7 +593,7 @@ attach(ComplexTensor, {
 })  # fmt: skip
 #: Types of what `split` may take apart.
 KINDS = frozenset((ComplexTensor, complex, np.complex64, np.complex128, np.ndarray))
-#: What lower folders are told, by `array.objects`.
+#: Hooks for `array.objects`.
 OFFERED = {
     "Complex": ComplexTensor, "COMPLEX": KINDS, "at_door": at_door, "complex_ufunc": _ufunc, "complex_function": called, "complex_tensor": made,
     "lifted": lifted, "split": split, "of_parts": of_parts,

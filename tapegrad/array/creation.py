@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     class Like(Protocol):
         def __call__(self, x: TensorLike, *, requires_grad: bool = False, dtype: DTypeLike | None = None) -> Tensor: ...
 
-#: What `rand` and `randn` draw from.
+#: The generator of `rand` and `randn`.
 RANDOM = np.random.default_rng()
 
 

@@ -1,4 +1,4 @@
-"""What every number that carries a derivative has in common: tensors and dual numbers.
+"""The base class of tensors and dual numbers: numbers that carry a derivative.
 
 `Differentiable` holds the value and answers for it (shape, dtype, truth, length), and
 refuses the conversions that would cut a derivative.  Operators, indexing,
@@ -46,7 +46,7 @@ def below(thing):
 
 
 class Extras:
-    """What few tensors have: gradient, hooks, where it was changed in place (`changed`), the
+    """Rare attributes of tensors: gradient, hooks, where it was changed in place (`changed`), the
     tensor whose memory it shares (`source`) and the leaves made of its memory (`leaves`), the tensor that it is a
     view of (`made`) and its own `views` (`tapegrad.array.views`); whether it was the variable of a derivative inside of another
     one that is done (`past`), and whether a tape watches its memory (`kept`)."""

@@ -169,7 +169,7 @@ class Dual(Differentiable):
 
     def _refuse(self, how, instead):
         raise LeaveTapeError(
-            f"{how} on a dual number ({called(self, 'one')}) would drop its tangent without a word. To drop it on purpose use "
+            f"{how} on a dual number ({called(self, 'one')}) would silently drop its tangent. To drop it on purpose use "
             f"`.item()` or `.detach()`; {instead}"
         )
 
@@ -263,7 +263,7 @@ def _count(d):
 
 
 def _inside(operand, level):
-    """What an operand is for an operation of `level`: its primal, or itself as a constant."""
+    """An operand as an operation of `level` sees it: its primal, or itself as a constant."""
     return operand.value if operand.__class__ is Dual and operand._level == level else operand
 
 

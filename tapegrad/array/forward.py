@@ -258,7 +258,7 @@ def columns(f, argnums):
 
 
 def lanes_for(rest):
-    """How many tangents a pass of dual numbers carries, if so many are left."""
+    """The number of tangents of a pass of dual numbers, if so many are left."""
     lanes = FEWEST_LANES
     while lanes < min(rest, MOST_LANES):
         lanes *= 2

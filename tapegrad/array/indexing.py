@@ -11,8 +11,6 @@ the old one, changed in place, if nothing else reads the old one; else a copy.
 Views of `y` see the change, as in NumPy (`tapegrad.array.views`).
 """
 
-from __future__ import annotations
-
 import sys
 from _thread import get_ident
 
@@ -275,7 +273,7 @@ def setitem(x, key, value):
             positions, _ = live_positions(array.shape, live, steps, start)
         del array
         if index.size > 1 and guard_on(_repeats(root.size), positions):
-            # What is written to an element last stays there, as in NumPy.
+            # The last value written to an element stays, as in NumPy.
             both = concatenate([ravel(root), ravel(broadcast_to(value, index.shape))])
             value = moved_by("gather", both, _written_last(root.shape), positions)
             _write(root, value, root.shape, c_strides(root.shape, 1))
@@ -299,7 +297,7 @@ def _written_last(positions, shape):
 
 
 def _references(root):
-    """How many references there are to the value of a tensor, which is in no variable; `_ALONE` if only the tensor has it."""
+    """The number of references to the value of a tensor, which is in no variable; `_ALONE` if only the tensor has it."""
     return sys.getrefcount(root._v)
 
 

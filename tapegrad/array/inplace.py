@@ -6,14 +6,11 @@ points to it from then on.  Outside the tape (constants, or anything under
 a backward pass that needs the old value notices, and remembers the line.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from ..common.errors import DtypeError, GradientError
 from ..common.registry import attach, registry
-from ..common.tables import is_table
-from ..common.tree import flatten
+from ..common.tree import flatten, is_table
 from ..rules import BY_NAME
 from .assigning import assign_value, before_change, note_change
 from .differentiable import Differentiable

@@ -1,4 +1,4 @@
-"""What to write where a number that carries a derivative would become a plain one: a line for the place where that happens."""
+"""Advice where a number that carries a derivative would become a plain one, for the line of code that does it."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from ..common.registry import registry
 from ..tape.places import PACKAGE, caller_frame, name_of, running_text
 
 _OURS = f"{__package__.partition('.')[0]}.pandas."
-#: What NumPy and Python say where an array of objects is no operand; if of a float, then the method that it has not.
+#: Messages of NumPy and Python for an operand that is an array of objects; for a float, of the missing method.
 _OF_OBJECTS = re.compile(r"dtype\('O'\)|no callable \w+ method|not supported for the input types|'(?:float|int)' object has no attribute '(\w+)'")
 _MAKERS = ("array", "asarray", "asanyarray", "ascontiguousarray", "float64", "float32", "full", "fromiter")
 
 
 def instead() -> str:
-    """What to write in place of the expression that is running, which asks a tensor for its number."""
+    """Advice for the expression that is running, which asks a tensor for its number."""
     frame = caller_frame(2)
     text, assigned = running_text(frame)
     package = _package(frame)
@@ -76,7 +76,7 @@ clarified = _Clarified()
 
 
 def copied_first(array: str) -> str:
-    """What to do with the array of this name before a tensor is written into it."""
+    """Advice for the array of this name, into which a tensor is written."""
     return f"{array} is a plain array, which cannot hold it: write {array} = tg.tensor({array}) first, a copy that can"
 
 

@@ -19,7 +19,7 @@ from ..common.dtypes import check_class
 from ..common.errors import ComplexOperandError, DtypeError, LeaveTapeError
 from ..common.host_functions import host_function
 from ..common.registry import registry
-from ..common.tables import array_of, is_table
+from ..common.tree import array_of, is_table
 from .complex import OFFERED, ComplexTensor, split
 from .differentiable import Differentiable
 from .functions import stack

@@ -7,8 +7,6 @@ the instruction is appended to the store's staging lists.  Anything else goes to
 fast arithmetic on `Tensor`.
 """
 
-from __future__ import annotations
-
 import operator
 import sys
 from _thread import get_ident
@@ -17,7 +15,7 @@ import numpy as np
 
 from ..common.observers import LISTENERS, notify
 from ..common.registry import attach, registry
-from ..common.tables import is_matrix, is_sparse, is_table
+from ..common.tree import is_matrix, is_sparse, is_table
 from ..rules import BY_NAME
 from ..tape.places import PACKAGE
 from .differentiable import Differentiable
@@ -129,7 +127,7 @@ _NUMBERS = _KNOWN - {np.ndarray}
 
 
 def _binary(row, a, b):
-    """What an operator gives for a row of two operands, where the fast path does not serve."""
+    """The slow path of an operator, for a row of two operands."""
     if a.__class__ is float and b.__class__ is Tensor and b._t is None and not b._r and b._v.__class__ is np.ndarray and b._v.ndim:
         # A gradient times a number, for each parameter at each step of an optimiser.
         return plain(row.value(a, b._v))

@@ -12,8 +12,6 @@ These functions run for every operation of a user's program.  Where they are lon
 that is because a call of a Python function costs as much as a tenth of an operation.
 """
 
-from __future__ import annotations
-
 import sys
 from _thread import get_ident
 
@@ -64,7 +62,7 @@ def _described(t):
 
 
 def normalise(value):
-    """What a tensor holds: a Python float for float64 scalars, else an ndarray."""
+    """The value of a tensor: a Python float for float64 scalars, else an ndarray."""
     kind = type(value)
     if kind is float:
         return value
@@ -138,7 +136,7 @@ def follow_forwarding(t):
 
 
 def nesting_error(what):
-    """The error for a number that is being differentiated by somebody else."""
+    """The error for a number that another derivative is being taken by."""
     return NestingError(
         f"{what} is itself being differentiated, outside of the function that is differentiated here: derivatives of "
         "derivatives by nesting are not supported here. Pass it as an argument, or its value (.detach()); for a second "

@@ -3,8 +3,6 @@
 Who runs a rule on them does so under ``np.errstate(all="ignore")``: what is not finite is no news in a derivative.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from ..common.errors import HigherOrderError
@@ -20,7 +18,7 @@ ROW_OF = {
     "add": "add", "sub": "subtract", "mul": "multiply", "div": "divide", "neg": "negative", "pow": "power",
     "abs": "absolute", "mul0": "absolute_product", "select": "where",
 }  # fmt: skip
-#: What has no derivative, and no row.
+#: Operations without derivative and without a row.
 LOGICAL = {
     "lt": np.less, "le": np.less_equal, "gt": np.greater, "ge": np.greater_equal, "eq": np.equal, "ne": np.not_equal,
     "and": np.logical_and, "or": np.logical_or, "not": np.logical_not, "isnan": np.isnan,
@@ -128,7 +126,7 @@ def _value(x):
 
 
 def _undifferentiated(x):
-    """What is computed with where no derivative passes: a value, or the live tensor of a functional recording."""
+    """The operand where no derivative passes: a value, or the live tensor of a functional recording."""
     x = below(x)
     return x if trace_of((x,)) is not None else _value(x)
 

@@ -11,8 +11,6 @@ What is done without a derivative, because it takes fewer operations: rows that 
 order; products are Cauchy sums; quotients, of numbers and of matrices, are solved for the highest order.
 """
 
-from __future__ import annotations
-
 from functools import cache
 
 import numpy as np

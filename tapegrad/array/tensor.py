@@ -10,7 +10,7 @@ interior    the result of a recorded operation: slot `_i` of store `_t`.
 Fields: `_v` value (Python float for float64 scalars, else ndarray), `_m` the
 description of an ndarray, `_t`/`_i` store and slot, `_r` leaf that requires a gradient, `_k`
 key (of a leaf: a new object after each change in place; of an interior tensor:
-the token it shares with the store, which is given to nobody else), `_x` rarely used extras.
+the token it shares with the store, which no other tensor has), `_x` rarely used extras.
 
 Operators, indexing, functions and NumPy's protocols are added by the modules of
 those names.  What is built upon tensors (`autograd`, `graph`, `inplace`) is imported by the
@@ -76,7 +76,7 @@ class Tensor(Differentiable):
     def _refuse(self, how, instead):
         if self.requires_grad:
             raise LeaveTapeError(
-                f"{how} on {called(self, 'a tensor')}, which requires a gradient, would cut the derivative without a word. "
+                f"{how} on {called(self, 'a tensor')}, which requires a gradient, would silently cut the derivative. "
                 f"To leave the tape on purpose use `.item()` or `.detach()`; {instead}"
             )
 

@@ -1,7 +1,5 @@
 """The functional recording that an operation is part of, and what it is told of errors."""
 
-from __future__ import annotations
-
 from ..common.registry import registry
 from ..tape.store import thread_state
 from .differentiable import below
@@ -16,7 +14,7 @@ def trace_of(operands):
             trace = o._t.trace
             if trace is not None and (chosen is None or trace.depth > chosen.depth):
                 chosen = trace
-    # While a body is recorded, what it does to tensors of a recording around it is done in each turn.
+    # While a body is recorded, what it does to tensors of a recording around it is done in each iteration.
     return chosen and (current_body() or chosen)
 
 

@@ -1,4 +1,4 @@
-"""What type checkers are told of the methods of tensors and dual numbers.
+"""The methods of tensors and dual numbers, for type checkers.
 
 At run time `tapegrad.array.operators`, `functions`, `inplace`, `indexing` and `numpy_api` (its `methods`,
 mostly) put them on `Differentiable`; this class is its base only for type checkers, and a

@@ -32,7 +32,7 @@ class CarriesDerivative(Protocol):
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]: ...
 
 
-#: What functions of this namespace take in place of a tensor: numbers, arrays, nested lists of numbers.
+#: Arguments accepted in place of a tensor: numbers, arrays, nested lists of numbers.
 TensorLike: TypeAlias = CarriesDerivative | ArrayLike
 
 #: Numbers and arrays in containers: tuples, lists, dicts, namedtuples, dataclasses.
@@ -47,7 +47,7 @@ Axis: TypeAlias = int | tuple[int, ...] | None
 #: When recordings become machine code.
 KernelPolicy: TypeAlias = Literal["auto", "always", "never"]
 
-#: How a Jacobian is computed.
+#: The modes of computing a Jacobian.
 Mode: TypeAlias = Literal["auto", "forward", "reverse"]
 
 
@@ -90,7 +90,7 @@ _Value = TypeVar("_Value", bound=Any, covariant=True)
 
 
 class OfJacobian(Generic[_Argument, _Value]):
-    """What gives Jacobians: arrays, or numbers, where argument and value of the function are known to be such."""
+    """Functions that return Jacobians: arrays, or numbers, where argument and value of the function are known to be such."""
 
     if TYPE_CHECKING:
 

@@ -8,8 +8,6 @@ whose views are then read again.  Where in the root a view looks is found from
 the addresses of the two arrays, at the time of a write.
 """
 
-from __future__ import annotations
-
 import weakref
 
 import numpy as np

@@ -10,16 +10,13 @@ are answered by the content, which is then guarded.
 Outside of recordings integers are plain arrays, or constant tensors.
 """
 
-from __future__ import annotations
-
 import operator
 
 import numpy as np
 
 from ..common.errors import DtypeError
 from ..common.registry import attach, registry
-from ..common.tables import is_table
-from ..common.tree import parts_of
+from ..common.tree import is_table, parts_of
 from .differentiable import Differentiable
 from .indexing import is_basic, setitem
 from .inplace import argument_changed, is_argument
@@ -129,7 +126,7 @@ def _mapped(thing, function):
 
 
 def _value(thing):
-    """`thing` with the values of tensors, which nobody writes to, in their places."""
+    """`thing` with the read-only values of tensors in their places."""
     if isinstance(thing, Differentiable):
         value = np.asarray(thing._v).view()
         value.flags.writeable = False
@@ -143,7 +140,7 @@ def _content(thing):
 
 
 def by_numpy(function, args, kwargs):
-    """What NumPy's `function` gives for integers, as a live tensor; what is no array of numbers as it is, behind guards."""
+    """The result of NumPy's `function` for integers, as a live tensor; anything but an array of numbers as it is, behind guards."""
     if function is np.power:
         # Its loop raises (integers to negative powers), the operator's host function may.
         function = operator.pow

@@ -6,16 +6,14 @@ nothing of Numba's runtime, so such functions load without Numba, too.  They may
 their arrays, and make none.
 """
 
-from __future__ import annotations
-
 import re
 from functools import cache
 
 import numpy as np
 
 from ..common.errors import InternalError
-from .addresses import data_address
 from .compile import Deferred, compiled, helper, inside, intrinsic, numba
+from .python_api import data_address
 
 #: Numba's name of an element -> NumPy's dtype.
 _DTYPES = {name: np.dtype(name if name != "boolean" else "?") for name in ("int64", "int32", "int8", "float64", "boolean")}

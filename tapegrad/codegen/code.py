@@ -22,7 +22,7 @@ from .host import versions
 
 _LOCK = remade(threading.RLock())
 
-#: What happened since import, for tests and `tg.info`.
+#: Counts since import, for tests and `tg.info`.
 COUNTS = {"compiled": 0, "loaded": 0}
 
 #: Code that another process has sent, whose `makers` are ours: by digest, as `sealed` made it.
@@ -30,7 +30,7 @@ RECEIVED: dict = {}
 
 
 def digest_of(key):
-    """What code is found by: a digest of the sources, and of what it computes."""
+    """The key of code: a digest of the sources, and of what it computes."""
     return hashlib.sha256(f"{package_hash()}\n{key}".encode()).hexdigest()
 
 

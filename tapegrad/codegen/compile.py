@@ -27,7 +27,7 @@ from .symbols import define
 
 numba: Any = Lazily("numba")
 
-#: How many functions were compiled and loaded since import.
+#: Functions compiled and loaded since import.
 COUNTS = {"compiled": 0, "loaded": 0}
 
 #: Functions made by `compiled` -> address as C calls it; name and signature, by which compiled functions call it.
@@ -36,7 +36,7 @@ _MADE = {}
 #: Function of Numba's, types of arguments -> signature.
 _RESOLVED = {}
 
-#: What each function that is being lowered has called so far.
+#: Functions called so far by each function that is being lowered.
 _CALLED = []
 
 #: Variables of Numba's that say nothing about code.
@@ -104,12 +104,12 @@ def _number(name):
     return intrinsic(typed)
 
 
-#: What stands for Python's own functions.
+#: Replacements of Python's own functions.
 _BUILTINS = {"min": _better("<"), "max": _better(">"), "int": _number("int64"), "float": _number("float64")}
 
 
 def helper(function):
-    """Decorator: a function that compiled ones call, not called from Python; typed and lowered once, whoever calls it."""
+    """Decorator: a function that only compiled ones call, typed and lowered once for all callers."""
 
     def typed(typingctx, *arguments):
         lowered = _lowered(function, arguments)
@@ -228,7 +228,7 @@ def _lowered(function, arguments, result=None):
 
     def resolving(resolve):
         def resolved_once(called, given, keywords):
-            """What a call returns: asked once for these types, whatever the constants are."""
+            """The type that a call returns: resolved once for these types, whatever the constants are."""
             key = called, tuple(map(unliteral, given))
             if keywords:
                 return resolve(called, given, keywords)

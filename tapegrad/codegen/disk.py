@@ -5,8 +5,6 @@ find none, make it one after another, so that the first one makes it and the oth
 has not been used for longest goes: the time of a file's last change is that of its use, to a day.
 """
 
-from __future__ import annotations
-
 import os
 import stat
 import sys
@@ -20,14 +18,14 @@ from ..common.waiting import waiting
 
 #: Into how many folders names are spread: one of them that has more than its share tells that there may be too much.
 FOLDERS = 256
-#: Seconds after which a file that is used is marked as used again, and after which nobody waits any longer for another process.
+#: Seconds after which a file that is used is marked as used again, and after which a process no longer waits for another one.
 _DAY, _PATIENCE = 86_400, 20.0
 #: Of each thread, whether it has a folder for itself.
 _OWN = threading.local()
 
 
 def read(path):
-    """The bytes of a file, or None if it cannot be read, or somebody else may have written it."""
+    """The bytes of a file, or None if it cannot be read, or another user may have written it."""
     try:
         if not all(map(_trusted, map(os.stat, [path.parent, path.parents[1], path.parents[2]]))):
             config.warn_no_cache(str(path.parents[2]), "another user owns it, or may write to it")
@@ -105,7 +103,7 @@ def alone(folder):
     what they make is the same.
     """
     handle = None
-    # Who makes code may need other code for that, and waits for nobody then.
+    # Making code may need other code, for which this thread does not wait then.
     if sys.platform != "win32" and not config.portable and not getattr(_OWN, "folder", None):
         with suppress(OSError):
             folder.mkdir(parents=True, exist_ok=True)
@@ -125,7 +123,7 @@ def alone(folder):
 
 
 def _wait(handle):
-    """Lock an open folder, or let it be: nobody who presses Ctrl-C waits for other processes."""
+    """Lock an open folder unless another process has it: Ctrl-C is not held up by other processes."""
     import fcntl
 
     end = time.monotonic() + _PATIENCE

@@ -5,8 +5,6 @@ sub-expression.  Functions go to LLVM intrinsics, to libm by name (the same libm
 that Python's ``math`` calls), or to SciPy's special functions.
 """
 
-from __future__ import annotations
-
 import numpy as np
 from llvmlite import ir
 

@@ -13,8 +13,6 @@ function, which is made of it, in the degrees of freedom.
 Plain Python, compiled by Numba when a sweep first needs it.
 """
 
-from __future__ import annotations
-
 import math
 
 from .compile import helper

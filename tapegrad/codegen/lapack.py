@@ -1,13 +1,13 @@
-"""Functions of stacks of matrices, as loops in the form of a ufunc's: ``void loop(char **args, npy_intp *dims, npy_intp *steps, void *data)``.
+"""Functions of stacks of matrices, as loops in the form of a ufunc's: ``void loop(char **args, npy_intp *dims, npy_intp *steps,
+void *data)``.
 
 They call LAPACK by the pointers that SciPy publishes for that (`scipy.linalg.cython_lapack`).  Where it finds no answer (a
 singular matrix, a factorisation that does not converge) they write NaN, or the determinant 0.
 
-`dims` is the extent of the stack, then each core dimension once, in the order of `codegen.matrices.CORES`; `steps` has the strides of the stack,
-one for each operand and result, then those of their core dimensions; `data` is what `codegen.matrices.MatrixLoop` writes.
+`dims` is the extent of the stack, then each core dimension once, in the order of `codegen.ufuncs.CORES`; `steps` has the strides
+of the stack, one for each operand and result, then those of their core dimensions; `data` is what `codegen.ufuncs.MatrixLoop`
+writes.
 """
-
-from __future__ import annotations
 
 import math
 

@@ -1,10 +1,8 @@
-"""What stands for the functions of the rules' language in machine code.
+"""The functions of the rules' language in machine code.
 
 LLVM's intrinsics, functions of the C library, SciPy's special functions (`scipy.special.cython_special`),
 functions of our own that Numba compiles, and compositions of others.
 """
-
-from __future__ import annotations
 
 from functools import cache
 

@@ -1,7 +1,5 @@
 """LLVM: from IR to object code, and from object code to addresses."""
 
-from __future__ import annotations
-
 from functools import cache
 
 import llvmlite.binding as llvm
@@ -9,8 +7,7 @@ from llvmlite.binding.newpassmanagers import NewPassManager
 
 from ..common.errors import InternalError
 from . import symbols
-from .host import target
-from .vector_math import available
+from .host import available, target
 
 #: Engines own the machine code that LLVM has linked; that of rows lives as long as the process.
 _ENGINES = []

@@ -1,10 +1,8 @@
-"""LLVM IR of an array loop (`codegen.loops` says what it is).
+"""LLVM IR of an array loop (`codegen.of_rows` says what it is).
 
 Two functions: ``inner``, one loop over the innermost dimension, whose arguments do not alias, so that LLVM vectorises it; and
 ``kernel``, which calls it.
 """
-
-from __future__ import annotations
 
 import numpy as np
 from llvmlite import ir

@@ -2,6 +2,11 @@
 
 Addresses are int64.  They are always passed as arguments: an address that is a
 global constant of a Numba function comes back stale from its disk cache.
+
+`digest` is for comparing large arrays with what they were.  It is XXH64 (Y. Collet, xxHash) with `LANES` lanes in place of four,
+so that the rounds run in vectors: each word is multiplied, added to its lane, and the lane is rotated and multiplied.  A lane so
+depends on the order of its words, and the lanes are merged in their order: what moves, changes the digest wherever it goes.  A
+single word that changes always does, for each step is invertible in it.
 """
 
 from __future__ import annotations
@@ -12,7 +17,7 @@ from functools import cache
 from typing import Any
 
 from ..common.uninterrupted import Lazily
-from .compile import intrinsic, numba
+from .compile import compiled, helper, intrinsic, numba
 
 ir: Any = Lazily("llvmlite.ir")
 
@@ -141,6 +146,25 @@ def _set_free(context, builder, signature, args):
 acquire = _of_types(_acquire, "boolean", "int64")
 #: Atomically make the word at an address 0, after everything written before.
 set_free = _of_types(_set_free, "void", "int64")
+
+
+def _atomic_load(context, builder, signature, args):
+    return builder.load_atomic(_pointer(builder, "int64", args), "seq_cst", 8)
+
+
+def _atomic_store(context, builder, signature, args):
+    builder.store_atomic(args[1], _pointer(builder, "int64", args[:1]), "seq_cst", 8)
+    return context.get_dummy_value()
+
+
+def _atomic_add(context, builder, signature, args):
+    return builder.atomic_rmw("add", _pointer(builder, "int64", args[:1]), args[1], "seq_cst")
+
+
+#: The word at an address, sequentially consistent: read, write, and add to, which gives what it was.
+atomic_load = _of_types(_atomic_load, "int64", "int64")
+atomic_store = _of_types(_atomic_store, "void", "int64", "int64")
+atomic_add = _of_types(_atomic_add, "int64", "int64", "int64")
 #: Let another thread run.
 yield_processor = c_function("SwitchToThread" if os.name == "nt" else "sched_yield", "void")
 #: Memory of so many bytes, of so many zeros of a size, and back; addresses.
@@ -151,3 +175,49 @@ release = c_function("free", "void", "int64")
 differ = c_function("memcmp", "int32", *["int64"] * 3)
 #: Copy bytes to an address from another.
 copy_bytes = c_function("memcpy", "int64", *["int64"] * 3)
+
+
+#: Words that a round takes.
+LANES = 128
+#: The primes of XXH64, as signed numbers.
+P1, P2, P3, P4 = (
+    p - (p >> 63 << 64) for p in (0x9E3779B185EBCA87, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9, 0x85EBCA77C2B2AE63)
+)
+
+
+@helper
+def _round(lane, word):
+    turned = lane + word * P2
+    return ((turned << 31) | ((turned >> 33) & 0x7FFFFFFF)) * P1
+
+
+@helper
+def _merged(hashed, lane):
+    return (hashed ^ _round(0, lane)) * P1 + P4
+
+
+@compiled("int64(int64, int64)")
+def digest(data, nbytes):
+    """The digest of `nbytes` bytes at the address `data`."""
+    lanes = allocate(8 * LANES)
+    for lane in range(LANES):
+        set_int_at(lanes, lane, (lane + 1) * P3)
+    rows = nbytes // (8 * LANES)
+    for row in range(rows):
+        start = data + 8 * LANES * row
+        for lane in range(LANES):
+            set_int_at(lanes, lane, _round(int_at(lanes, lane), int_at(start, lane)))
+    hashed = nbytes
+    for lane in range(LANES):
+        hashed = _merged(hashed, int_at(lanes, lane))
+    at = data + 8 * LANES * rows
+    for k in range(nbytes // 8 - LANES * rows):
+        hashed = _merged(hashed, load_int(at + 8 * k))
+    rest = nbytes % 8
+    if rest:
+        # Its first bytes, in a word of zeros.
+        store_int(lanes, 0)
+        copy_bytes(lanes, data + nbytes - rest, rest)
+        hashed = _merged(hashed, load_int(lanes))
+    release(lanes)
+    return hashed

@@ -8,8 +8,6 @@ file, so a new version of Numba is read about, tried and answered in one place.
 Whoever imports this file imports Numba: from below `nopython`, inside of functions (`codegen.compile.inside`).
 """
 
-from __future__ import annotations
-
 import copy
 import weakref
 from itertools import pairwise
@@ -82,7 +80,7 @@ def of_numbers(function):
 
 
 def typing_context():
-    """What Numba knows of the types of functions, as CPU code."""
+    """Numba's typing context for CPU code."""
     return cpu_target.typing_context
 
 
@@ -99,7 +97,7 @@ def refresh():
 
 
 def target_context():
-    """What Numba knows of types and functions in LLVM, as CPU code."""
+    """Numba's target context for CPU code."""
     return cpu_target.target_context
 
 
@@ -141,7 +139,7 @@ def new_pass(name, run, changes_graph=False):
 
 
 def nopython_passes(state, before_types, *after_types):
-    """What a compiler's ``define_pipelines`` returns: Numba's passes, one more before types are found, and some after."""
+    """The value of a compiler's ``define_pipelines``: Numba's passes, one more before types are found, and some after."""
     manager = DefaultPassBuilder.define_nopython_pipeline(state)
     manager.add_pass_after(before_types, untyped_passes.MakeFunctionToJitFunction)
     for before, each in pairwise([typed_passes.NopythonTypeInference, *after_types]):
@@ -196,7 +194,7 @@ INNER = {"pipeline_class": part(Compiler), "no_cpython_wrapper": True, "no_cfunc
 
 
 def completed(result):
-    """What a compiler gives, when its code knows the environments, and the addresses, of the parts that it uses."""
+    """A compiler's result, once its code knows the environments, and the addresses, of the parts that it uses."""
     if not isinstance(result.library, _Part):
         _complete(result.library)
     return result
@@ -245,7 +243,7 @@ def raised_with(s, value):
 
 
 def contents(expr):
-    """What an expression is made of: name -> variable, constant or function."""
+    """The parts of an expression: name -> variable, constant or function."""
     return expr._kws
 
 

@@ -9,20 +9,17 @@ functions, and digest, place and length of each code.  Then the code, which has 
 whole is not there.
 """
 
-from __future__ import annotations
-
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
 
-from .host import LEVELS, enabled, features, target
-from .vector_math import available
+from .host import LEVELS, available, enabled, features, target
 
 FILE = Path(__file__).with_name("ahead.bin")
 
 
 def level():
-    """What this process makes code for, as a header says it."""
+    """The target of this process, as a header names it."""
     vectors = sorted(name for variants in available().values() for name, _ in variants)
     return "\t".join((*target(), " ".join(vectors)))
 
@@ -71,5 +68,5 @@ def _codes():
 
 
 def packed(digest):
-    """What was sealed under a digest, if it is there."""
+    """The code sealed under a digest, if it is in the pack."""
     return _codes().get(digest, b"")

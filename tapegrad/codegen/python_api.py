@@ -2,6 +2,10 @@
 
 Only for functions whose signature has an ``object`` (`codegen.compile.compiled`): they have the interpreter's lock, but
 for what stands between `unlock` and `lock`.  What is called here is in the stable ABI.
+
+The address of an array is asked through the buffer protocol (`address_of` in compiled code, `data_address` from Python).
+NumPy's arrays stay where they are as long as they live and are not resized, so an address is valid while a reference to the
+array; no view is held meanwhile.
 """
 
 from __future__ import annotations
@@ -9,20 +13,20 @@ from __future__ import annotations
 from typing import Any
 
 from ..common.uninterrupted import Lazily
-from .compile import intrinsic, numba
-from .memory import c_function
+from .compile import compiled, helper, intrinsic, numba
+from .memory import c_function, load_int
 
 ir: Any = Lazily("llvmlite.ir")
 
 #: ``Py_buffer``, a public structure: its size, and where things are in it.
 VIEW = 80
 DATA, LENGTH, AXES, FORMAT, EXTENTS = 0, 16, 36, 40, 48
-#: What `get_buffer` may ask for: axes, C order and the format; C order, to be written to; an array however it lies.
+#: Requests to `get_buffer`: axes, C order and the format; writable C order; an array of any layout.
 READ, WRITE, STRIDED = 0x3C, 0x39, 0x18
 
 #: Item `k` of a tuple, not counted; 0 and an exception if there is none.
 tuple_item = c_function("PyTuple_GetItem", "int64", "int64", "int64")
-#: How many items a tuple has; -1 and an exception if it is none.
+#: The number of items of a tuple; -1 and an exception for anything else.
 tuple_size = c_function("PyTuple_Size", "int64", "int64")
 #: A tuple whose items are to be set.
 new_tuple = c_function("PyTuple_New", "int64", "int64")
@@ -42,9 +46,9 @@ as_int = c_function("PyLong_AsLongLong", "int64", "int64")
 is_int = c_function("PyIndex_Check", "int32", "int64")
 #: Not 0 for numbers.
 is_number = c_function("PyNumber_Check", "int32", "int64")
-#: Where the bytes of a bytes object are; 0 and an exception if it is none.
+#: The address of the bytes of a bytes object; 0 and an exception for anything else.
 bytes_address = c_function("PyBytes_AsString", "int64", "int64")
-#: How many bytes a bytes object has; -1 and an exception if it is none.
+#: The length of a bytes object; -1 and an exception for anything else.
 bytes_size = c_function("PyBytes_Size", "int64", "int64")
 #: A Python float.
 new_float = c_function("PyFloat_FromDouble", "int64", "float64")
@@ -78,3 +82,21 @@ forget = c_function("PyErr_Clear", "void")
 unlock = c_function("PyEval_SaveThread", "int64")
 #: Wait for the interpreter.
 lock = c_function("PyEval_RestoreThread", "void", "int64")
+
+
+@helper
+def address_of(thing):
+    """The address of the data of an array, or of what else has a buffer; -1 and an exception if it has none."""
+    view = room_for_view()
+    if get_buffer(thing, view, STRIDED) != 0:
+        return -1
+    address = load_int(view + DATA)
+    release_buffer(view)
+    return address
+
+
+@compiled("object(object)")
+def data_address(array):
+    """The address of the data of an ndarray of any layout."""
+    address = address_of(array)
+    return 0 if address == -1 else new_int(address)

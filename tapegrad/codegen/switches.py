@@ -1,4 +1,4 @@
-"""LLVM IR of the scalar switches (`codegen.scalars` says what they are).
+"""LLVM IR of the scalar switches (`codegen.of_rows` says what they are).
 
 `Switch` is the frame: the walk over the records, and how an instruction finds its
 operands.  A subclass says in which direction it goes, and what a row does.
@@ -9,7 +9,7 @@ from __future__ import annotations
 from llvmlite import ir
 
 from ..rules import lang as L
-from ..rules.scalars import partials, scalar_rows, value
+from ..rules.table import partials, scalar_rows, value
 from ..tape.layout import CONSTANT, FIRST_ARRAY, OPERANDS, RECORD, SCALAR_LEAF, VALUE
 from .emit import F64, I32, I64, PTR, Emitter
 

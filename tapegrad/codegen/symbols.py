@@ -13,7 +13,7 @@ import re
 from ..common.errors import InternalError, require
 from ..common.uninterrupted import imported
 
-#: What machine code may refer to outside of itself: LLVM's intrinsics, functions of C and of its vectors, Python's in the stable
+#: The external names that machine code may refer to: LLVM's intrinsics, functions of C and of its vectors, Python's in the stable
 #: interface of 3.11, which all later versions have (as they have `PyGILState_Check`), and what is `define`d.  So code that is kept runs with
 #: any version of them.
 _KNOWN = re.compile(

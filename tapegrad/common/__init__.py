@@ -2,10 +2,10 @@
 
 Imports: nothing of the package.
 
-`errors`           all errors; `explanations`, the paragraphs of docs/errors.md about them.
+`errors`           all errors, and the paragraphs of docs/errors.md about them.
 `registry`         the few names that a higher folder tells a lower one.
 `config`           settings, and where compiled code is kept.
-`tree`             containers as a list of leaves and a structure.
+`tree`             containers as a list of leaves and a structure; arrays in objects of other libraries.
 `exact`            by what values that are no inputs are compared.
 `dtypes`           which numbers can carry a derivative.
 `host_functions`   functions without derivative by name, so that a file can say which.

@@ -1,4 +1,4 @@
-"""Where compiled code is kept, and what this installation is made of.
+"""Settings, and the folder and key of compiled code.
 
 The environment variable ``TAPEGRAD_CACHE_DIR`` names the cache directory; by
 default it is the user's cache folder.  A directory that cannot be written is
@@ -8,8 +8,6 @@ reported once on the logger ``tapegrad`` and code is then kept in memory only.
 what becomes of faults of tapegrad itself while that is done, and ``TAPEGRAD_QUIET`` (and `quiet`) whether it is said what a call
 waits for.  ``TAPEGRAD_THREADS`` (and `threads`) says how many threads share the work of one call (`common.pool`).
 """
-
-from __future__ import annotations
 
 import hashlib
 import logging
@@ -87,7 +85,7 @@ _set_threads("TAPEGRAD_THREADS", _number("TAPEGRAD_THREADS", min(cores(), MOST_T
 sys.modules[__name__].__class__ = _Config
 
 #: As tapegrad's own tests want it, and for systems where something of that does not work: what only some systems have is not used.
-#: These are libmvec (`codegen.vector_math`), ``malloc_trim`` (`common.memory`) and locks on folders (`codegen.disk`).
+#: These are libmvec (`codegen.host`), ``malloc_trim`` (`common.memory`) and locks on folders (`codegen.disk`).
 portable = os.environ.get("TAPEGRAD_PORTABLE") == "1"
 
 

@@ -3,10 +3,8 @@
 Everything that computes here, the compiled walks above all, reads plain memory in this
 machine's byte order.  So an array from a file of another machine is copied, and one
 whose class calculates in its own way (a mask, a unit) is refused: read as plain memory
-it would lose that way without a word.
+it would silently lose that way.
 """
-
-from __future__ import annotations
 
 import numpy as np
 

@@ -5,14 +5,30 @@ expect, so existing ``except`` clauses keep working.  Messages say, in this
 order: what happened, to which variable, and what to do now; printed, they end with
 the command that shows the paragraph of docs/errors.md (which is in the wheel) about
 their class: ``[tapegrad explain GuardError]``.
+
+`sections` has the paragraphs of that page.  It is in the package beside this file (in the repository a link to docs/), so an
+installed wheel explains its errors by itself.
 """
 
 from __future__ import annotations
 
+import functools
+import re
+from pathlib import Path
 from typing import Any
 
-from .explanations import sections
 from .registry import registry
+
+_PAGE = Path(__file__).with_name("errors.md")
+
+
+@functools.cache
+def sections() -> dict[str, str]:
+    """Heading -> text, of the page; what stands before the first class is that of their base."""
+    text = _PAGE.read_text(encoding="utf-8")
+    text = re.sub(r"^## .*\n+", "", text, flags=re.MULTILINE)
+    first, *others = re.split(r"^### (\w+)\n", text, flags=re.MULTILINE)
+    return {"TapegradError": first.strip(), **{name: f"### {name}\n{body}".strip() for name, body in zip(others[::2], others[1::2])}}
 
 
 class TapegradError(Exception):
@@ -88,7 +104,7 @@ class ModifiedInPlaceError(TapegradError, RuntimeError):
 
 
 class LeaveTapeError(TapegradError, TypeError, RuntimeError):
-    """An implicit conversion would cut the derivative without a word."""
+    """An implicit conversion would silently cut the derivative."""
 
 
 class UnsupportedFunctionError(TapegradError, TypeError, NotImplementedError):
@@ -147,7 +163,7 @@ class InternalError(TapegradError, AssertionError):
     """Something that always holds inside tapegrad does not: the fault is tapegrad's, or that of a row added to its table."""
 
 
-#: What the message of a broken invariant ends with.
+#: The end of the message of a broken invariant.
 REPORT = ". Nothing was computed from it. Please report it, with the program that does it"
 
 

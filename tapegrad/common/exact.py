@@ -1,10 +1,8 @@
-"""What two values that are no inputs of a recording are compared by: type and value where that is exact, else identity.
+"""Comparison of values that are no inputs of a recording: by type and value where that is exact, else by identity.
 
 ``1``, ``1.0`` and ``True`` are equal keys of a dict, as ``0.0`` and ``-0.0`` are, and a NaN is not even equal to itself;
 a function can tell all of them apart.
 """
-
-from __future__ import annotations
 
 import dataclasses
 import enum
@@ -30,7 +28,7 @@ class Identity:
         return repr(self.thing)
 
 
-#: What is the same to any function if it is of the same type and compares equal.
+#: Types whose equal values are the same to any function.
 _EXACT = {int, bool, str, bytes, type(None), type(Ellipsis), type(NotImplemented)}
 
 

@@ -5,8 +5,6 @@ would do for a replay, but not for a file: a function registered here is called 
 the values and then with plain data that a file can hold.
 """
 
-from __future__ import annotations
-
 from .errors import require
 
 #: Name -> function of ``(*values, *data)``.

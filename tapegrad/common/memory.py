@@ -5,8 +5,6 @@ that is the rule, because adjoints are allocated after the values.  So after
 every `TRIMMED` bytes let go the allocator is asked to return what it can.
 """
 
-from __future__ import annotations
-
 import ctypes
 import sys
 from functools import cache

@@ -17,7 +17,7 @@ def notify(how, *operands):
 
 
 class RemovableHandle:
-    """What registering a hook returns; `remove` takes the hook away again."""
+    """The handle of a registered hook; `remove` takes the hook away again."""
 
     _numbers = itertools.count()
 

@@ -64,7 +64,7 @@ class _Chunks:
 
     def __init__(self, work, chunks):
         self.work, self.waiting, self.results, self.errors = work, deque(range(chunks)), [None] * chunks, []
-        #: How many others are at it; -1: nobody may begin.
+        #: Number of other threads at work; -1: none may begin.
         self.helping, self.changed = -1, threading.Condition()
 
     def run(self, others):
@@ -117,7 +117,7 @@ def _executor(count):
     with _LOCK:
         if _EXECUTOR[1] != count:
             if _EXECUTOR[0] is not None:
-                # What waits in it is done before it ends.
+                # It finishes its queue before it ends.
                 _EXECUTOR[0].shutdown(wait=False)
             _EXECUTOR[:] = ThreadPoolExecutor(count, "tapegrad"), count
         return _EXECUTOR[0]

@@ -1,4 +1,4 @@
-"""How numbers and tensors look in print, in the layout PyTorch uses; and plain tables.
+"""Printing of numbers and tensors in PyTorch's layout, and plain tables.
 
 People who come from PyTorch read ``tensor([1.0000, 2.5000])`` at a glance, and
 documents written for it contain such lines, so tapegrad prints the same text

@@ -1,4 +1,4 @@
-"""What lower folders must be told of higher ones: a few names, each set once by the module that owns it.
+"""Names of higher folders that lower ones need: a few, each set once by the module that owns it.
 
 Imports point downwards only (CONTRIBUTING.md).  Where code below needs something that lives above it, it
 reads it here: ``registry.Tensor`` in `array.record`, say, which makes tensors and which the tensor's own module
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 
 class Owner(NamedTuple):
-    """Who sets a name, to what, and who reads it."""
+    """The module that sets a name, its value, and its readers."""
 
     module: str
     kind: str

@@ -1,13 +1,15 @@
 """Nested containers of scalars and arrays: flattened to a list of leaves, and put together again.
 
-Dicts, lists, tuples, namedtuples and dataclasses are containers, and so is a complex number or array, of its parts; anything else is
-a leaf; an array of objects that holds tensors is the tensor of them.  The `Structure` says what was where; it is hashable, and prints as the
-container with ``*`` for its leaves.
+Dicts, lists, tuples, namedtuples and dataclasses are containers, and so is a complex number or array, of its parts; anything else
+is a leaf; an array of objects that holds tensors is the tensor of them.  The `Structure` says what was where; it is hashable,
+and prints as the container with ``*`` for its leaves.
+
+Other libraries have objects around arrays: tables of pandas, labelled arrays of xarray, sparse matrices of SciPy.  None of these
+libraries is imported here: who has such an object has imported its library.
 """
 
-from __future__ import annotations
-
 import dataclasses
+import sys
 
 import numpy as np
 
@@ -17,7 +19,7 @@ from .registry import registry
 
 
 class Structure:
-    """What a container looked like without its leaves."""
+    """A container without its leaves."""
 
     __slots__ = ("kind", "keys", "parts", "count", "_hash", "_exact")
 
@@ -108,7 +110,7 @@ def _unflatten(structure, leaves):
 
 
 def of_complex(re, im):
-    """What has these as real and imaginary parts; of containers, such as the derivatives of both by several arguments, the container."""
+    """The complex value with these real and imaginary parts; of containers, such as the derivatives of both by several arguments, the container."""
     (ones, structure), (others, _) = flatten(re), flatten(im)
     if _holds_complex(structure):
         raise StructureError(
@@ -169,7 +171,7 @@ def leaf_names(structure, name=""):
 
 
 def parts_of(thing, kinds):
-    """What is one of `kinds` in lists, tuples, dicts, slices, arrays of objects and complex tensors, each as often as it stands there."""
+    """The instances of `kinds` in lists, tuples, dicts, slices, arrays of objects and complex tensors, each as often as it stands there."""
     if isinstance(thing, kinds):
         yield thing
         return
@@ -185,3 +187,48 @@ def parts_of(thing, kinds):
         return
     for part in thing:
         yield from parts_of(part, kinds)
+
+
+#: Library -> its classes that are labels around an array, and how to get at that.
+_LABELLED = {
+    "pandas": (("Series", "DataFrame", "Index"), lambda table: table.to_numpy()),
+    "xarray": (("DataArray", "Variable"), lambda labelled: labelled.data),
+    f"{__package__.partition('.')[0]}.pandas": (("Labelled",), lambda labelled: labelled.to_numpy()),
+}
+
+
+def array_of(thing):
+    """The array in a table or labelled array; anything else as it is."""
+    for library, (names, array) in _LABELLED.items():
+        if isinstance(thing, _classes(library, names)):
+            return array(thing)
+    return thing
+
+
+def is_table(thing):
+    """Whether it is a Series, a DataFrame or an Index of pandas."""
+    return "pandas" in sys.modules and isinstance(thing, _classes("pandas", _LABELLED["pandas"][0]))
+
+
+def labelled_as(thing, array):
+    """`array` with the labels of `thing`, a table or labelled array; as it is where `thing` is neither."""
+    if isinstance(thing, _classes("xarray", _LABELLED["xarray"][0])):
+        return thing.copy(data=array)
+    if isinstance(thing, _classes("pandas", ["Series"])):
+        return type(thing)(array, index=thing.index, name=thing.name)
+    return type(thing)(array, index=thing.index, columns=thing.columns) if isinstance(thing, _classes("pandas", ["DataFrame"])) else array
+
+
+def is_sparse(thing):
+    """Whether it is a sparse matrix or array of SciPy's."""
+    return isinstance(thing, _classes("scipy.sparse", ["sparray", "spmatrix"]))
+
+
+def is_matrix(thing):
+    """Whether it is a sparse matrix, of which ``*`` is the matrix product."""
+    return isinstance(thing, _classes("scipy.sparse", ["spmatrix"]))
+
+
+def _classes(library, names):
+    module = sys.modules.get(library)
+    return () if module is None else tuple([getattr(module, name) for name in names if hasattr(module, name)])

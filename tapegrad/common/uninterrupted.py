@@ -108,7 +108,7 @@ class _Uninterrupted(ContextDecorator):
                 _call([(handlers[number], number) for number in came])
 
     def _restore(self):
-        """Give signals their handlers back, unless somebody gave them others meanwhile."""
+        """Give signals their handlers back, unless they were given others meanwhile."""
         try:
             # Ctrl-C is among the lowest, and last: then nothing is left that it could break off.
             for number in sorted(self._handlers, reverse=True):
@@ -166,7 +166,7 @@ _KEPT: list = []
 
 
 def remade(lock):
-    """`lock`, which nobody holds in a child that is forked."""
+    """`lock`, made free in a child that is forked."""
     global _ROOM
     with _GATE:
         if len(_REMADE) >= _ROOM:
@@ -261,5 +261,5 @@ def _in_child():
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_child=_in_child)
 
-# The locks are not given back: nobody comes in any more.
+# The locks are not released: no thread may come in any more.
 atexit.register(_before_fork, fork=False)

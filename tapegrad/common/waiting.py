@@ -1,4 +1,4 @@
-"""What a call waits for, said on standard error; and what no call waits for, done by another thread.
+"""Messages on standard error about what a call waits for; and background tasks, which no call waits for.
 
 ``with waiting(reason, text):`` stands around what can take long.  A thread looks on while it lasts: of a short wait nothing is said,
 many short ones in a row are one long one, and named is what is being done when a second is over.  A reason is named once in a
@@ -20,14 +20,14 @@ from .uninterrupted import remade, uninterrupted
 
 #: Seconds after which a wait is named, between two looks at it, and of doing something else that end it.
 PATIENCE, EVERY, PAUSE = 1.0, 0.05, 0.25
-#: What has been said.
+#: Reasons that were named already.
 _SAID: set = set()
 #: Held by the thread that runs a `BackgroundTask`: one at a time.
 _TURN = remade(threading.Lock())
 
 
 class _Wait(threading.local):
-    """The wait of a thread: reasons with their texts, the innermost last, when it began and ended; and whether nobody waits for the thread."""
+    """The wait of a thread: reasons with their texts, the innermost last, when it began and ended; and whether it runs a `BackgroundTask`."""
 
     def __init__(self):
         self.reasons, self.began, self.ended, self.nobody = [], 0.0, 0.0, False
@@ -114,7 +114,7 @@ class BackgroundTask:
         return not self._over and self._process == os.getpid()
 
     def result(self):
-        """What was made, or None if nothing was in this process; raises what making it has raised."""
+        """The object made, or None if nothing was in this process; raises what making it has raised."""
         if self._error is not None:
             raise self._error
         return self._made

@@ -1,9 +1,45 @@
-"""Loops in the form of a ufunc's, called over the dimensions around them: the step `interpreter.program.CALL`."""
+"""What compiled walks share: the operands of a record, calls of loops, calls of Python.
 
-from __future__ import annotations
+`call_loop` is the step `interpreter.program.CALL`: it calls a loop in the form of a ufunc's over the dimensions around it. `loop`
+has that form, too, over one element, and calls a Python function of arrays.  The function is given arrays on the memory of the
+operands, and of the result, and fills that.  Beside the result there is a number, 1 if it has, and 0 if it has not or has
+raised: then a kernel does not answer.  An interruption is raised where Python goes on.
+"""
 
-from ..codegen.compile import compiled, helper
-from ..codegen.memory import call4, load_byte, load_double, load_int, load_int32, store_byte, store_int, store_int32
+import ctypes
+
+import numpy as np
+
+from ..codegen.compile import compiled, helper, plain_address
+from ..codegen.memory import (
+    c_function,
+    call4,
+    call4_int,
+    int_at,
+    load_byte,
+    load_double,
+    load_int,
+    load_int32,
+    store_byte,
+    store_int,
+    store_int32,
+)
+from ..tape.layout import RECORD
+
+SIZE = RECORD.size
+
+
+@helper
+def operand_slot(records, i, k):
+    """Slot of operand `k` of instruction `i`; those after the second are in continuations before it."""
+    if k < 2:
+        return load_int32(records + SIZE * i + 4 + 4 * k)
+    k -= 2
+    base = records + SIZE * (i - 1 - k // 4)
+    k %= 4
+    if k < 2:
+        return load_int32(base + 4 + 4 * k)
+    return load_int(base + 16 + 8 * (k - 2))
 
 
 @helper
@@ -76,3 +112,69 @@ def cast(args, dims, steps, kinds):
             store_byte(target, _whole(source, kind))
         source += load_int(steps)
         target += load_int(steps + 8)
+
+
+_CALLED = ctypes.CFUNCTYPE(ctypes.c_ssize_t, *[ctypes.c_ssize_t] * 4)
+
+ensure_interpreter = c_function("PyGILState_Ensure", "int32")
+release_interpreter = c_function("PyGILState_Release", "void", "int32")
+thread_ident = c_function("PyThread_get_thread_ident", "int64")
+raise_in = c_function("PyThreadState_SetAsyncExc", "int32", "int64", "int64")
+
+
+@compiled("void(int64, int64, int64, int64)")
+def loop(args, dims, steps, data):
+    """Call the function whose address is at `data`; if that was interrupted, so is this thread when it is back in Python.
+
+    Behind the address stands which of `args` is the number that says whether there is a result: there is none before the call, in which
+    an interruption may come before anything else.
+    """
+    store_int(int_at(args, int_at(data, 1)), 0)
+    exception = call4_int(load_int(data), args, dims, steps, data)
+    if exception != 0:
+        state = ensure_interpreter()
+        raise_in(thread_ident(), exception)
+        release_interpreter(state)
+
+
+class Called:
+    """A function as a loop over C-contiguous operands, its result, and the number that says whether there is one.
+
+    Parameters
+    ----------
+    function : callable
+        ``function(*operands, result)`` returns whether it has filled the result.
+    name : str
+    operands : sequence of (shape, char)
+    out : (shape, char)
+    """
+
+    def __init__(self, function, name, operands, out):
+        self.function, self.name = function, name
+        self._arrays = [(shape, np.dtype(char), ctypes.c_char * (int(np.prod(shape)) * np.dtype(char).itemsize)) for shape, char in (*operands, out, ((), "d"))]
+        self._called = _CALLED(self._call)
+        self._block = np.array([ctypes.cast(self._called, ctypes.c_void_p).value, len(operands) + 1], np.int64)
+        self._exception = None
+
+    def address(self):
+        """The address of the loop."""
+        return plain_address(loop)
+
+    def data(self):
+        """The address of what the loop is told."""
+        return self._block.ctypes.data
+
+    def _call(self, args, *_):
+        try:
+            places = (ctypes.c_ssize_t * len(self._arrays)).from_address(args)
+            *arrays, done = (
+                np.frombuffer(room.from_address(place), dtype).reshape(shape) if room._length_ else np.empty(shape, dtype)
+                for place, (shape, dtype, room) in zip(places, self._arrays)
+            )
+            done[...] = self.function(*arrays)
+        except BaseException as error:
+            if not isinstance(error, Exception):
+                # An interruption, not of this function: it is raised again where Python goes on.
+                self._exception = type(error)
+                return id(self._exception)
+        return 0

@@ -5,8 +5,6 @@ starts, `locate` finds those of the stretch that it is going to visit.  Their ta
 to be told when a value is let go or replaced.
 """
 
-from __future__ import annotations
-
 import ctypes
 import struct
 import sys
@@ -15,9 +13,9 @@ from functools import cache
 
 import numpy as np
 
-from ..codegen.addresses import data_address
 from ..codegen.compile import plain_address
-from ..codegen.scalars import reverse_switch
+from ..codegen.of_rows import reverse_switch
+from ..codegen.python_api import data_address
 from ..common.errors import GradientError, require
 from ..tape.layout import ARRAY_LEAF, CLEARED, FIRST_ARRAY, MARK, RECORD, SCALAR_LEAF
 from ..tape.watch import stamp
@@ -71,7 +69,7 @@ def new_marks(store):
     return np.zeros(len(store.tokens) + 16, np.uint8)
 
 
-#: What `live_marks` counts for an object that only a list refers to: asked in the same way, for it depends on who asks.
+#: The count of `live_marks` for an object that only a list refers to: taken in the same way, for it depends on the caller.
 (_ALONE,) = map(sys.getrefcount, [object()])
 
 
@@ -297,7 +295,7 @@ def swept(store, root, leaves, let_go, least=0):
 
     The adjoint of a leaf that it does not come to is None.
 
-    It is one that nobody watches: the caller has seen that there are no hooks, and no rules in Python.  A store
+    It is unwatched: the caller has seen that there are no hooks, and no rules in Python.  A store
     of which something that a rule reads has been cleared, or was changed in place, is left to `autograd.backward`, which says so.
 
     Parameters

@@ -8,8 +8,6 @@ The loop kernels a program calls are compiled when a backward pass first needs
 them (`Signature.compile_pending`), not while recording.
 """
 
-from __future__ import annotations
-
 import math
 import struct
 
@@ -117,7 +115,7 @@ class Steps(Planner):
 
     # -- steps ------------------------------------------------------------------
     def loop(self, exprs, outputs, shape, accumulate):
-        from ..codegen.loops import LoopSpec
+        from ..codegen.of_rows import LoopSpec
 
         if 0 in shape:
             return
@@ -145,7 +143,7 @@ class Steps(Planner):
         self.step(P.CALL, *call_words(0, 0, [(a.reg, a.offset) for a in args], [n], inner, outer, strides))
 
     def reduced(self, sym, how, axes, kept):
-        from ..codegen.loops import IDENTITY
+        from ..codegen.of_rows import IDENTITY
 
         char = sym.char if sym.char in "df" else "d"
         atom = self.temporary(kept, char, zero=how == "add")

@@ -5,15 +5,13 @@ the same operations.  These are written here once, over what differs, the abstra
 loop, one reduction, one scan, one indexed walk and one call of a matrix function are written down.
 """
 
-from __future__ import annotations
-
 import math
 from abc import ABC, abstractmethod
 from functools import cache, partial
 
 import numpy as np
 
-from ..codegen.matrices import CORES, MatrixLoop
+from ..codegen.ufuncs import CORES, MatrixLoop
 from ..common.errors import require
 from ..common.uninterrupted import cached_property
 from ..rules import lang as L
@@ -203,7 +201,7 @@ class Planner(ABC):
         return *factors, self.matrices("matmul", *factors)[0]
 
     def matrices(self, name, *syms):
-        """The results of a function of stacks of matrices (`codegen.matrices`)."""
+        """The results of a function of stacks of matrices (`codegen.ufuncs`)."""
         inputs, outputs = CORES[name]
         char = "d" if any(s.char != "f" for s in syms) else "f"
         syms = [self.in_memory(s.cast(char)) for s in syms]
@@ -236,7 +234,7 @@ class Planner(ABC):
         return [self.sym(x) for x in results]
 
     def filled_by(self, spec, syms, shape, char, result=None):
-        """What a call (`python_calls.Called`, say) makes of arrays in order; the program does not go on if it has failed (`demanded`)."""
+        """What a call (`calls.Called`, say) makes of arrays in order; the program does not go on if it has failed (`demanded`)."""
         result, done = result or self.temporary(shape, char), self.temporary((), "d")
         self.call(spec, [*(s.atom for s in syms), result, done], len(syms), [1], [], [], [])
         self.demanded(self.sym(done))
@@ -263,7 +261,7 @@ class _ByNumpy:
 
     @cached_property
     def _called(self):
-        from .python_calls import Called
+        from .calls import Called
 
         value = partial(self.row.value, **dict(self.attrs))
 

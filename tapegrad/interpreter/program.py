@@ -46,7 +46,7 @@ ROW_PROGRAM, ROW_SAVES, ROW_OPERANDS, ROW_SCALAR, ROW_LARGE, ROW_SAVED = range(0
 W_RECORDS, W_SWITCH, W_RUN, W_TABLE, W_SAVED, W_ADJOINT, W_MARKS, W_SCRATCH, W_SLOTS = range(9)
 WORDS = 9
 
-#: A walk returns this minus the index of a scalar instruction that its switch does not know (`codegen.scalars`), or of that of an array whose
+#: A walk returns this minus the index of a scalar instruction that its switch does not know (`codegen.of_rows`), or of that of an array whose
 #: program has ended at a DEMAND.
 UNKNOWN = -(1 << 40)
 

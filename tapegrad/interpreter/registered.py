@@ -28,7 +28,7 @@ PASSING = 64
 
 
 class Registered:
-    """What has a number, and a row of `TABLE`.  A subclass is made of a key, and has `words`, `kernels` and what the row says."""
+    """An object with a number, and a row of `TABLE`.  A subclass is made from a key, and has `words`, `kernels` and the fields of the row."""
 
     #: By number; only what is alive.
     ALL: WeakValueDictionary = WeakValueDictionary()
@@ -36,12 +36,12 @@ class Registered:
     LOCK = remade(threading.RLock())
     #: A row of words for each number, which the compiled walks read: see `interpreter.program`.
     TABLE = np.zeros((64, P.ROW_WORDS), np.int64)
-    #: How many were ever made.
+    #: The number ever made.
     made = 0
     _OUTGROWN: list[np.ndarray] = []
     _PENDING: list[ref] = []
     _FREE: list[int] = []
-    #: Whether somebody compiles what was pending: whoever needs some of that waits.
+    #: How many threads compile pending ones; others that need them wait.
     _compiling = 0
     _next, _limit = 0, MOST
 

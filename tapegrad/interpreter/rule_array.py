@@ -28,8 +28,6 @@ What a rule adds to *part* of its operand's adjoint, a window or single position
 is known already (`Windowed`, `Scattered`).
 """
 
-from __future__ import annotations
-
 import math
 from abc import ABC, abstractmethod
 
@@ -45,7 +43,7 @@ _REDUCTIONS = {"add": "sum", "mul": "prod", "max": "max", "min": "min"}
 
 
 class RuleArray(L.Operators, ABC):
-    """What every store has in common: the operations, as calls of rows.
+    """The operations that all stores share, as calls of rows.
 
     Attributes
     ----------
@@ -131,7 +129,7 @@ class RuleArray(L.Operators, ABC):
         return self.broadcast_to((lanes, *shape))._seen(lanes)
 
     def of_lane(self, k):
-        """What the rule sees of one lane; this, if it has none."""
+        """The array of one lane, as the rule sees it; itself without lanes."""
         return self if self.lanes is None else self._seen(None).narrow(0, k, k + 1).reshape(self.shape)
 
     def in_lanes(self, each):
@@ -411,7 +409,7 @@ class RuleArray(L.Operators, ABC):
         return x.cast(meta.char)
 
     def as_tangent(self, meta, lanes=None):
-        """What a rule gave as a tangent of a value described by `meta`."""
+        """The tangent that a rule has returned, of a value described by `meta`."""
         return (self if self.lanes == lanes else self.laned(lanes)).cast(meta.char).broadcast_to(meta.shape)
 
 

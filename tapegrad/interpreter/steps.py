@@ -4,8 +4,6 @@
 calls it by address.  The rest looks after the buffers of array adjoints.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from ..codegen.compile import compiled, helper
@@ -46,8 +44,7 @@ from ..codegen.python_api import (
 from ..tape.layout import ARRAY_LEAF, CONSTANT, FIRST_ARRAY
 from ..tape.watch import LEFT, STAMPED
 from . import program as P
-from .access import SIZE, operand_slot
-from .calls import call_loop
+from .calls import SIZE, call_loop, operand_slot
 
 
 @helper
@@ -61,23 +58,38 @@ def _add_into(target, source, nbytes, char):
 
 
 @helper
-def _single(x):
-    """`x` rounded to single precision, as every step of NumPy's scans of float32 is."""
-    return float(np.float32(x))
+def _load(address, char):
+    """The number at an address, as float64."""
+    return load_double(address) if char == 0 else float(load_float(address))
+
+
+@helper
+def _store(address, x, char):
+    if char == 0:
+        store_double(address, x)
+    else:
+        store_float(address, x)
+
+
+@helper
+def _rounded(x, char):
+    """`x` in the precision of its dtype, as every step of NumPy's scans is."""
+    return x if char == 0 else float(np.float32(x))
+
+
+@helper
+def _product(x, y):
+    """``x * y`` with absolute zero: what is not finite beside it does not matter."""
+    return 0.0 if x == 0.0 or y == 0.0 else x * y
 
 
 @helper
 def _scan_line(source, target, char, how, n, s, t):
     total = float(how)  # the identity: 0 for sums, 1 for products
     for _ in range(n):
-        x = load_double(source) if char == 0 else float(load_float(source))
-        total = total * x if how == 1 else total + x
-        if char != 0:
-            total = _single(total)
-        if char == 0:
-            store_double(target, total)
-        else:
-            store_float(target, total)
+        x = _load(source, char)
+        total = _rounded(total * x if how == 1 else total + x, char)
+        _store(target, total, char)
         source += s
         target += t
 
@@ -143,14 +155,8 @@ def _repair(regs, p):
                 for k in range(inner):
                     at = a + row * load_int(p + 16) + k * load_int(p + 24)
                     bt = b + k * load_int(p + 48) + column * load_int(p + 56)
-                    x = load_double(at) if char == 0 else float(load_float(at))
-                    y = load_double(bt) if char == 0 else float(load_float(bt))
-                    if x != 0.0 and y != 0.0:
-                        total += x * y
-                if char == 0:
-                    store_double(target, total)
-                else:
-                    store_float(target, total)
+                    total += _product(_load(at, char), _load(bt, char))
+                _store(target, total, char)
                 target += size
 
 
@@ -176,26 +182,10 @@ def _recur(regs, p):
             c += q * load_int(row + 24)
         carry = 0.0
         for _ in range(n):
-            x = load_double(a) if char == 0 else float(load_float(a))
-            f = load_double(b) if char == 0 else float(load_float(b))
-            # Zero is absolute: what is not finite beside it does not matter.
-            moved = carry
-            if lag == 0:
-                moved = 0.0 if f == 0.0 or carry == 0.0 else f * carry
-                if char != 0:
-                    moved = _single(moved)
-            total = x + moved
-            if char != 0:
-                total = _single(total)
-            carry = total
-            if lag != 0:
-                carry = 0.0 if f == 0.0 or total == 0.0 else f * total
-                if char != 0:
-                    carry = _single(carry)
-            if char == 0:
-                store_double(c, total)
-            else:
-                store_float(c, total)
+            f = _load(b, char)
+            total = _rounded(_load(a, char) + (_rounded(_product(f, carry), char) if lag == 0 else carry), char)
+            carry = total if lag == 0 else _rounded(_product(f, total), char)
+            _store(c, total, char)
             a += load_int(p + 64)
             b += load_int(p + 72)
             c += load_int(p + 80)
@@ -207,16 +197,11 @@ def _indexed(code, source, index, target, count, char):
     for j in range(count):
         at = size * load_int(index + 8 * j)
         if code == P.SCATTER:
-            if char == 0:
-                store_double(target + at, load_double(target + at) + load_double(source + 8 * j))
-            else:
-                store_float(target + at, load_float(target + at) + load_float(source + 4 * j))
+            _store(target + at, _load(target + at, char) + _load(source + size * j, char), char)
         elif code == P.GATHER:
             copy_bytes(target + size * j, source + at, size)
-        elif char == 0:
-            store_double(target + at, 0.0)
         else:
-            store_float(target + at, 0.0)
+            _store(target + at, 0.0, char)
 
 
 @compiled("int64(int64, int64, int64, int64, int64, int64)")
@@ -236,11 +221,15 @@ def run(program, regs, records, words, i, scratch):
             if load_double(load_int(regs + 8 * load_int(q))) != 1.0:
                 failed = 1
                 break
-        elif code == P.ALLOC:
-            reg, nbytes = load_int(q), load_int(q + 8)
-            store_int(regs + 8 * reg, allocate_zeros(nbytes, 1) if load_int(q + 16) else allocate(nbytes))
+        elif code == P.ALLOC or code == P.SHIFT or code == P.CONST:
+            reg, value = load_int(q), load_int(q + 8)
+            if code == P.ALLOC:
+                value = allocate_zeros(value, 1) if load_int(q + 16) else allocate(value)
+            elif code == P.SHIFT:
+                value = load_int(regs + 8 * value) + load_int(records + SIZE * i + CONSTANT) * load_int(q + 16)
+            store_int(regs + 8 * reg, value)
             while top <= reg:
-                store_byte(scratch + top, 1 if top == reg else 0)
+                store_byte(scratch + top, 1 if code == P.ALLOC and top == reg else 0)
                 top += 1
         elif code == P.MOVE or code == P.ADD:
             slot = operand_slot(records, i, load_int(q))
@@ -264,26 +253,9 @@ def run(program, regs, records, words, i, scratch):
             where = words + 8 * operand_slot(records, i, load_int(q))
             store_double(where, load_double(where) + load_double(load_int(regs + 8 * load_int(q + 8))))
         elif code == P.FILL:
-            target, count = load_int(regs + 8 * load_int(q)), load_int(q + 8)
-            value = load_double(q + 16)
-            for j in range(count):
-                if load_int(q + 24) == 0:
-                    store_double(target + 8 * j, value)
-                else:
-                    store_float(target + 4 * j, value)
-        elif code == P.SHIFT:
-            reg = load_int(q)
-            dynamic = load_int(records + SIZE * i + CONSTANT)
-            store_int(regs + 8 * reg, load_int(regs + 8 * load_int(q + 8)) + dynamic * load_int(q + 16))
-            while top <= reg:
-                store_byte(scratch + top, 0)
-                top += 1
-        elif code == P.CONST:
-            reg = load_int(q)
-            store_int(regs + 8 * reg, load_int(q + 8))
-            while top <= reg:
-                store_byte(scratch + top, 0)
-                top += 1
+            target, value, char = load_int(regs + 8 * load_int(q)), load_double(q + 16), load_int(q + 24)
+            for j in range(load_int(q + 8)):
+                _store(target + (8 if char == 0 else 4) * j, value, char)
         elif code == P.SCAN:
             _scan(regs, q)
         elif code == P.REPAIR:

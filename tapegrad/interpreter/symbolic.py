@@ -12,8 +12,6 @@ Steps look at no bounds, so every window is made by functions that do: of an arr
 (`transforms.saving.abstract`) rests on that.
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np
@@ -176,7 +174,7 @@ def _concatenated(plan, *parts, axis):
     return plan.assemble(parts[-1].char, tuple(shape), [(p, p.shape, None, sum(extents[:k]) * step) for k, p in enumerate(parts)])
 
 
-#: What a planner does for the rows that the language is made of: ``(planner, *operands, **attributes)``.  NumPy computes any other.
+#: A planner's method for each row of the language: ``(planner, *operands, **attributes)``.  NumPy computes any other.
 STEPS = {
     "transpose": _transposed, "reshape": _reshaped, "flip": _flipped, "broadcast_to": _broadcast, "concatenate": _concatenated,
     "as_strided": lambda plan, x, shape, strides, offset: plan.strided(x, shape, strides, offset),

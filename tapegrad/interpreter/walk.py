@@ -11,17 +11,14 @@ happens at the first backward pass, not when tapegrad is imported.
 `reverse`   the reverse sweep: visits marked instructions from high to low and
             adds each one's contributions to the adjoints of its operands.
             Runs of scalar instructions go to one generated switch
-            (`codegen.scalars`), array instructions to `interpreter.steps.run`.
-`straight`  both, of the sweep that nobody watches.
+            (`codegen.of_rows`), array instructions to `interpreter.steps.run`.
+`straight`  both, of the unwatched sweep.
 `upwards`   pushes the tangents of numbers from operands to results.
 
 The adjoint of every slot is one 8-byte word: the number itself for a scalar
 slot, the address of a malloc'ed C-contiguous buffer (0: none yet) for an array.
 """
 
-from __future__ import annotations
-
-from ..codegen.addresses import address_of
 from ..codegen.compile import compiled, helper
 from ..codegen.memory import (
     call4_int,
@@ -36,10 +33,10 @@ from ..codegen.memory import (
     store_int,
     store_int32,
 )
-from ..codegen.python_api import as_double, as_int, has_buffer, is_int, is_number, list_item, tuple_item
+from ..codegen.python_api import address_of, as_double, as_int, has_buffer, is_int, is_number, list_item, tuple_item
 from ..tape.layout import ARRAY_LEAF, CLEARED, CONSTANT, FIRST_ARRAY, LEAF_MARK, MARK, SCALAR_LEAF, VALUE
 from . import program as P
-from .access import SIZE, operand_slot
+from .calls import SIZE, operand_slot
 
 
 @compiled("void(int64, int64, int64, object, object, object, object, object)")
@@ -159,7 +156,7 @@ def reverse(words, high, low, stop_at_large):
 
 @helper
 def marked(records, marks, table, high, pending, refuse):
-    """What `mark` does, as a part of what calls it."""
+    """The work of `mark`, inlined into its callers."""
     count, lowest = 0, high
     i = high
     while i > 0 and pending > 0:

@@ -1,7 +1,15 @@
 """The compiled walks for code that must not load them when it is imported: `load` does, once.
 
-The tape reaches them through the registry: it packs its staged records, forgets what nobody can reach, and
+The tape reaches them through the registry: it packs its staged records, forgets what is unreachable, and
 digests large arrays by compiled code, as soon as there is any.
+
+`reclaim` forgets instructions that no tensor can reach, so that recording runs in bounded memory.  The live tensors are found
+through the tokens they share with the store (see `tape.store`); their ancestors are marked; if less than half of the store is
+reachable, the rest moves to a new store and the old one keeps only the map by which a tensor finds its new slot when it is next
+used.
+
+It needs the compiled walks and the signatures of instructions.  The tape knows nothing of these: they are
+imported by the functions, when a store is first full.
 """
 
 from __future__ import annotations
@@ -12,11 +20,125 @@ import numpy as np
 
 from ..common.registry import registry
 from ..common.uninterrupted import uninterrupted
-from . import reclaim as _reclaim
+from ..tape.layout import ARRAY_LEAF, CLEARED, CONTINUES, FIRST_ARRAY, SCALAR_LEAF
+from ..tape.store import FIRST_BYTES, OBJECT_BYTES, TapeStore
+from .plan import Signature
+
+
+def reachable(store):
+    """Marks (uint8 per slot) of everything live tensors on `store` can reach."""
+    from . import native
+
+    marks, live = native.live_marks(store)
+    native.mark(store, marks, len(store.tokens) - 1, live)
+    return marks
+
+
+def let_go(store):
+    """Drop the values saved by unreachable instructions, whose records stay where they are; returns marks of the others."""
+    from . import native
+
+    marks = reachable(store)
+    objects = store.objects
+    kept, dead = native.dead_values(store, marks)
+    for start, stop in dead:
+        objects[start:stop] = [None] * (stop - start)
+    store.watched = store.watched.keep(marks)
+    store.nbytes = kept
+    store.byte_limit = max(FIRST_BYTES, 2 * kept)
+    return marks
+
+
+def reclaim(store):
+    """Drop unreachable instructions; returns the store to continue with."""
+    marks = let_go(store)
+    count = len(store.tokens)
+    records = store.records()
+    ops = records["op"]
+    keep = marks[:count] != 0
+    keep[0] = True
+    # The operands of an n-ary instruction lie in the records before it.
+    for i in np.flatnonzero(keep[1:] & (ops[:-1] == CONTINUES) & (ops[1:] != CONTINUES)) + 1:
+        j = i - 1
+        while ops[j] == CONTINUES:
+            keep[j] = True
+            j -= 1
+    kept = np.flatnonzero(keep)
+    if len(kept) * 2 > count:
+        return store
+
+    new = TapeStore(store.thread, store.explicit)
+    return _move(store, new, kept, keep)
+
+
+def _move(store, new, kept, keep):
+    """Bring the records in slots `kept` (those for which `keep` is true) to the empty store `new`, renumbered; returns it."""
+    renumber = np.cumsum(keep) - 1
+    renumber[~keep] = 0
+    records = store.records()[kept].copy()
+    ops = records["op"]
+    while new.capacity < 2 * len(kept):
+        new.resize(new.capacity * 2)
+    arrays = (ops >= FIRST_ARRAY) & (ops < ARRAY_LEAF)
+    numbers = np.unique(ops & ~CLEARED)
+    for number in numbers[(numbers >= FIRST_ARRAY) & (numbers < ARRAY_LEAF)].tolist():
+        Signature.held(new, Signature.ALL[number - FIRST_ARRAY])
+    new.due = new.capacity
+    operands = (ops != CONTINUES) & (ops != ARRAY_LEAF) & (ops != SCALAR_LEAF) & (ops < CLEARED)
+    for name in ("a", "b"):
+        records[name][operands] = renumber[records[name][operands]]
+    continued = np.flatnonzero(ops == CONTINUES)
+    if len(continued):
+        for name in ("a", "b"):
+            records[name][continued] = renumber[records[name][continued]]
+        words = records.view(np.int64).reshape(-1, 4)
+        words[continued, 2] = renumber[words[continued, 2]]
+        words[continued, 3] = renumber[words[continued, 3]]
+    integers = records["integer"]
+    for j in np.flatnonzero(arrays):
+        saves = len(Signature.ALL[ops[j] - FIRST_ARRAY].saves)
+        if saves:
+            start = integers[j]
+            integers[j] = len(new.objects)
+            new.savers.append(int(j))
+            new.objects += store.objects[start : start + saves]
+            new.nbytes += Signature.ALL[ops[j] - FIRST_ARRAY].saved_bytes + OBJECT_BYTES
+    cleared = np.flatnonzero(ops >= CLEARED)
+    clearings, integers[cleared] = np.unique(integers[cleared], return_inverse=True)
+    new.clearings = [store.clearings[k] for k in clearings.tolist()]
+    new.records_into(records)
+    tokens = store.tokens
+    new.tokens = [tokens[i] for i in kept.tolist()]
+    new.byte_limit = max(new.byte_limit, 2 * new.nbytes)
+    new.special = store.special
+    # Neither leaves nor operands of others are instructions; a bare cleared record is a stand-in.
+    new.cleared = int(np.count_nonzero(ops > CLEARED))
+    new.others = int(np.count_nonzero(ops == CONTINUES) + np.count_nonzero(ops == CLEARED))
+
+    starts = np.array([s for s, _ in store.code_runs] or [0])
+    runs = np.searchsorted(starts, kept, side="right") - 1
+    change = np.flatnonzero(np.diff(runs, prepend=-2))
+    new.code_runs = [(int(j), store.code_runs[runs[j]][1]) for j in change if runs[j] >= 0]
+    new.code = None  # whatever comes next says where it was called
+
+    for slot, leaf, key in store.leaf_list:
+        if keep[slot]:
+            new.leaf_list.append((int(renumber[slot]), leaf, key))
+            new.leaves[key] = int(renumber[slot])
+    new.watched = store.watched.keep(keep, renumber)
+    for name in ("in_python", "hooks", "node_hooks", "pre_hooks", "retained"):
+        setattr(new, name, {int(renumber[i]): v for i, v in getattr(store, name).items() if keep[i]})
+
+    new.ident = store.ident
+    store.ident = -1
+    store.forward = (new, kept)
+    store.forget()
+    store.thread.replace(store, new)
+    return new
 
 
 class Walks:
-    """What `tape.store`, `tape.watch` and the table of rows use of this folder and of `codegen`.
+    """The parts of this folder and of `codegen` that `tape.store`, `tape.watch` and the table of rows use.
 
     Attributes
     ----------
@@ -38,11 +160,11 @@ class Walks:
         return self._native
 
     def digest(self, array: Any) -> int:
-        """See `codegen.digest.digest`: of a C-contiguous array."""
+        """See `codegen.memory.digest`: of a C-contiguous array."""
         if self._digest is None:
             with uninterrupted:
-                from ..codegen.addresses import data_address
-                from ..codegen.digest import digest
+                from ..codegen.memory import digest
+                from ..codegen.python_api import data_address
 
                 self._digest = lambda array: digest(data_address(array), array.nbytes)
         return self._digest(array)
@@ -55,12 +177,12 @@ class Walks:
         return values.astype(np.float32) if getattr(operands[-1], "dtype", None) == np.float32 else values
 
     def reclaim(self, store: Any) -> Any:
-        """See `reclaim.reclaim`."""
-        return _reclaim.reclaim(store)
+        """See `reclaim`."""
+        return reclaim(store)
 
     def let_go(self, store: Any) -> None:
-        """See `reclaim.let_go`."""
-        _reclaim.let_go(store)
+        """See `let_go`."""
+        let_go(store)
 
 
 walks = registry.walks = Walks()

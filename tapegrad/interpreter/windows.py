@@ -1,7 +1,5 @@
 """How loops walk several windows of memory at once: strides under broadcasting, dimensions merged, atoms numbered."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from ..rules import lang as L

@@ -39,13 +39,13 @@ the last one)::
 Where to read what, in the order of that way (begin with `of_tape`, where all steps meet, and `ir`):
 
 when a tape gets a kernel, and which one
-    `kernels`      when a tape that is replayed becomes machine code; `prediction`, what that costs.
+    `kernels`      when a tape that is replayed becomes machine code.
     `of_tape`      the kernel of a tape.
     `pipeline`     from a tape to its loop program.
-    `reasons`      why a tape has none.
+    `reasons`      why a tape has none, and what one would cost.
 
 a derivative as a tape
-    `adjoint`      values and gradients; `tangents`, values and tangents; `derivation`, what these have in common.
+    `adjoint`      values and gradients; `tangents`, values and tangents, or a Jacobian across a cut; `derivation`, what these have in common.
     `templates`    the derivative of one scalar instruction; `expand`, compiled code that writes it for each.
     `terms`        symbolic values on which the rules of array instructions write theirs.
     `writing`      the tape that grows; `closing` makes a `FinishedTape` of it.
@@ -58,13 +58,13 @@ loops
 
 the loop program
     `ir`           what it consists of; `listing`, its text.
-    `build`        one from `references`; `spilling`, where values live that other iterations read; `copies`.
+    `build`        one from `references`, and where values live that other iterations read.
     `arrays`       array instructions as statements; `arrays_planner` traces their rules into loops, with
-                   `arrays_views`, `arrays_nest`, `arrays_products`, `arrays_hosts`; `calls`, what NumPy computes.
+                   `arrays_views`, and `arrays_hosts`, what NumPy computes.
     `passes`       changes that make it faster.
 
 machine code
     `cut`          pieces of bounded size; `spreading`, which loops several threads share; `plan`, where everything lies.
-    `emit`         the LLVM module; `emit_piece`, `emit_values`; `trampoline`, the entry from nopython code; `turning`, turns of a loop.
+    `emit`         the LLVM module, with the entry from nopython code and the iterations of a loop; `emit_piece`.
     `kernel`       the compiled code, its life, and how it is called (`program.executable`).
 """

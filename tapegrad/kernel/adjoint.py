@@ -12,8 +12,6 @@ window of an array's adjoint is an instruction of its own (`add_window`, `add_at
 a replay needs no copy, so that a loop over elements costs as much as it has elements.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from ..array.functions.shapes import JOIN
@@ -76,7 +74,7 @@ def gradient(tape):
 
 
 class Adjoint(Derivation):
-    """The walk from the results to the arguments."""
+    """The reverse pass."""
 
     def __init__(self, tape, lanes, again=False, writer=None):
         super().__init__(tape, False, lanes, again, writer)
@@ -91,11 +89,11 @@ class Adjoint(Derivation):
         return close(self.writer, self._pulled(roots, seeds, len(tape.records) - 1))
 
     def down(self, cut, seeds):
-        """Slots and descriptions (or constants) of what arrives at the arguments from a cut; `seeds` of each lane, None for zero."""
+        """Slots and descriptions (or constants) of the adjoints of the arguments, from those of a cut; `seeds` of each lane, None for zero."""
         return self._pulled(cut.values, seeds, cut.position)
 
     def _pulled(self, roots, seeds, high):
-        """What arrives at the arguments from the `roots`, with their seeds of each lane, of which none is above `high`."""
+        """The adjoints of the arguments from the `roots`, with their seeds of each lane, of which none is above `high`."""
         self.writer.reserve(int(self.plan.room[high + 1]) * len(seeds))
         gradients = []
         for of_lane in seeds:
@@ -123,7 +121,7 @@ class Adjoint(Derivation):
         return [whole.strided(meta.shape, c_strides(meta.shape, 1), lane * meta.size) for lane in range(lanes)]
 
     def _back(self, high):
-        """Add to the adjoints what all instructions contribute, from `high` (the last one of the tape, or that of a cut) back to the first."""
+        """Accumulate the contributions of all instructions, from `high` (the last one of the tape, or that of a cut) back to the first."""
         tape = self.tape
         for item in reversed(tape.items):
             if item.slot > high:

@@ -27,8 +27,6 @@ the place; a table in them is looked up by statements of the result.  Temporarie
 one execution; what must outlive an iteration needs a target.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np
@@ -107,7 +105,7 @@ class Arrays:
         if row.primitive is not None:
             raise NotLowered(f"{row.name} is Python code", place)
         if row is _CLONE and target is None and isinstance(operands[0], ArrayRef) and operands[0].buffer.role in (ir.INPUT, ir.CONSTANT):
-            # Nobody writes to either.
+            # Both are read-only.
             return body, operands[0]
         if row.dynamic:
             integer = ir.Index(entry.integer or 0) if integer is None else without_table(integer, body)
@@ -132,7 +130,7 @@ class Arrays:
         except NotLowered as reason:
             raise NotLowered(reason.what, place) from None
         if row.raises or row is _RECURRENCE:
-            # Where it is not finite the eager operation raises, or (a recurrence) zero is absolute.
+            # For values that are not finite the eager operation raises, or (a recurrence) zero is absolute.
             plan.demand_zero(plan.sym_of(result) * 0.0)
         return body, result
 
@@ -205,7 +203,7 @@ def _constant(array):
     high = sum(max(0, s * (n - 1)) for s, n in zip(strides, array.shape))
     corner = array[tuple(slice(-1, None) if s < 0 else slice(0, 1) for s in strides)]
     data = np.lib.stride_tricks.as_strided(corner, (high - low + 1,), (item,), writeable=False)
-    # One number repeated, which nobody changes.
+    # One number repeated, read-only.
     number = float(array.flat[0]) if char in "df" and isinstance(array.base, np.ndarray) and array.base.ndim == 0 else None
     return ArrayRef(ir.Buffer(ir.CONSTANT, high - low + 1, char, data=data), ir.Index(-low), array.shape, strides, char, number)
 

@@ -5,7 +5,7 @@
 statements.  A register stands for a buffer and where in it an array begins, or for a
 single value; windows (`Atom`) have strides in bytes, as in the sweeps.
 
-Nests are those of `kernel.arrays_nest`; results lie in memory as their operands do.
+Results lie in memory as their operands do.
 
 =================  ========================================================================
 element-wise       a nest that stores
@@ -14,32 +14,139 @@ scan, recurrence   a carried value along the last axis, else a row in memory
 gather, scatter    a nest over the positions: elements whose number is loaded
 matrix product     loops for products with vectors and of tiny matrices, else BLAS (`Run`)
 inverse, ...       LAPACK (`Run`)
-any other          a call of NumPy (`Run`, `interpreter.python_calls`)
+any other          a call of NumPy (`Run`, `interpreter.calls`)
 =================  ========================================================================
-"""
 
-from __future__ import annotations
+A `Nest` of loops over the elements of arrays has one loop for each axis that is longer than 1.  They stand in the order of the
+memory of the *leading* array, the first one given that has every axis (else in C order): so arrays that lie alike are
+walked by nests that are alike, and can be fused.  (Nests are not flattened for the same reason; the passes flatten what is left.)
+
+Loads that do not depend on the counter of a loop are hoisted out of it.
+"""
 
 import math
 from functools import partial
 
 import numpy as np
 
-from ..codegen.loops import IDENTITY
+from ..codegen.of_rows import IDENTITY
 from ..common.errors import require
 from ..interpreter.planner import Planner
 from ..interpreter.symbolic import ITEMSIZE, Atom, Sym
-from ..interpreter.windows import contiguous
+from ..interpreter.windows import aligned, contiguous, renumber
 from ..program.values import ELEMENTARY
 from ..rules import lang as L
 from ..rules.lang import nodes
 from ..rules.transposed import distinct
 from ..tape.meta import c_strides
 from . import ir
-from .arrays_nest import Nest, arithmetic, memory_order
-from .arrays_products import MatrixProducts
-from .arrays_views import ArrayRef, here, moved, whole, window
+from .arrays_hosts import MatrixProducts
+from .arrays_views import ArrayRef, added, here, moved, whole, window
 from .reasons import NotLowered
+
+
+def memory_order(shape, atoms):
+    """Axes in the order in which the leading one of `atoms` lies in memory, outermost first."""
+    for atom in atoms:
+        strides = aligned(atom, shape)
+        if all(s for s, n in zip(strides, shape) if n != 1):
+            return sorted(range(len(shape)), key=lambda k: (-abs(strides[k]), k))
+    return list(range(len(shape)))
+
+
+class Nest:
+    """Loops over `shape`, appended to the body of a planner.
+
+    Parameters
+    ----------
+    plan : LoopPlanner
+    shape : tuple of int
+    order : sequence of int
+        Axes, outermost first.
+
+    Attributes
+    ----------
+    bodies : list of list
+        Outermost first, that of the planner included.
+    chain : list of ir.Loop
+        Outermost first.
+    loops : list of ir.Loop or None
+        By axis.
+    """
+
+    def __init__(self, plan, shape, order):
+        self.plan, self.shape = plan, tuple(shape)
+        self.bodies, self.chain, self.loops = [plan.body], [], [None] * len(shape)
+        for axis in order:
+            if shape[axis] != 1:
+                loop = self.loops[axis] = ir.Loop(int(shape[axis]))
+                self.bodies[-1].append(loop)
+                self.bodies.append(loop.body)
+                self.chain.append(loop)
+        self._known = {}
+
+    @classmethod
+    def over(cls, plan, shape, atoms):
+        """The nest in the order of memory of the first of `atoms` that has every axis."""
+        return cls(plan, shape, memory_order(shape, atoms))
+
+    def index(self, atom):
+        """The place of the element of a window."""
+        item = ITEMSIZE[atom.char]
+        strides = aligned(atom, self.shape)
+        steps = [(loop, stride // item) for loop, stride in zip(self.loops, strides) if loop is not None and stride]
+        steps.sort(key=lambda step: self.chain.index(step[0]))
+        return moved(self.plan.bases[atom.reg][1], atom.offset // item, steps)
+
+    def add(self, *statements):
+        """Append to the innermost body."""
+        self.bodies[-1].extend(statements)
+
+    def insert(self, depth, statement):
+        """Put a statement into the body at `depth`, before the loop of the nest inside it."""
+        body = self.bodies[depth]
+        at = len(body)
+        if depth < len(self.chain):
+            at = next(k for k in range(at - 1, -1, -1) if body[k] is self.chain[depth])
+        body.insert(at, statement)
+
+    def load(self, atom):
+        """The element of a window, loaded in the outermost body that knows its counters."""
+        plan = self.plan
+        if plan.is_value(atom):
+            return plan.bases[atom.reg]
+        if atom not in self._known:
+            index = self.index(atom)
+            load = self._known[atom] = ir.Load(plan.bases[atom.reg][0], index)
+            used = {loop for loop, _ in index.steps}
+            self.insert(max((k + 1 for k, loop in enumerate(self.chain) if loop in used), default=0), load)
+        return self._known[atom]
+
+    def value(self, expr, char):
+        """The Value of an expression over windows, computed in the innermost body."""
+        values = {atom: self.load(atom) for atom in expr.leaves()}
+        if expr.op == "arg" and values[expr.args[0]].char == char:
+            return values[expr.args[0]]
+        let = ir.Let(renumber(expr, values), char)
+        self.add(let)
+        return let
+
+    def at(self, atom, positions):
+        """Buffer and index of the element of the C-contiguous window `atom` at a flat position."""
+        buffer, offset = self.plan.bases[atom.reg]
+        number = ir.Index(plus=self.load(positions))
+        return buffer, added(moved(offset, atom.offset // ITEMSIZE[atom.char]), number, self.bodies[-1])
+
+    def store(self, atom, value):
+        """Store into the element of a window."""
+        self.add(ir.Store(self.plan.bases[atom.reg][0], self.index(atom), value))
+
+
+def arithmetic(expr, char):
+    """The type that an expression for `char` is computed in."""
+    if expr.is_bool:
+        return "?"
+    return "d" if char in "df" and any(a.char == "d" for a in expr.leaves()) else char
 
 
 def _combined(how, total, x):
@@ -288,7 +395,7 @@ class LoopPlanner(MatrixProducts, Planner):
         nest.add(ir.Store(buffer, at, value))
 
     # -- windows ----------------------------------------------------------------------
-    #: Where the first operand goes that is to be changed, an ArrayRef; None: to a new buffer.
+    #: The destination of a first operand that is to be changed, an ArrayRef; None: a new buffer.
     room = None
 
     def changed(self, sym):

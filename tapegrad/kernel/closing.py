@@ -7,8 +7,6 @@ The instructions of the forward tape all stay, for its outputs and guards need t
 The last step of `kernel.adjoint` and `kernel.tangents`.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from ..program.finish import FinishedTape, Item, ReplayGuard
@@ -17,7 +15,7 @@ from ..rules import BY_NAME, ROWS
 from ..tape.layout import ARRAY_LEAF, CONTINUES, FIRST_ARRAY, SCALAR_LEAF
 from ..tape.meta import SCALAR
 from ..tape.store import RECORD_DTYPE
-from .expand import value_numbering as T
+from . import expand as T
 
 _ARITHMETIC = np.array([BY_NAME[name].opcode for name in ("add", "subtract", "multiply", "negative", "absolute_product")])
 

@@ -28,7 +28,7 @@ from ..rules.table import FIRST_ROW, ROWS
 from ..tape.layout import ARRAY_LEAF, FIRST_ARRAY, SCALAR_LEAF
 from ..tape.meta import meta_of
 
-#: Kinds of what comes from outside: a number, an element of an argument, a whole argument, an array constant.
+#: Kinds of outside references: a number, an element of an argument, a whole argument, an array constant.
 NUMBER, ELEMENT, ARGUMENT, ARRAY = range(4)
 #: Codes of entries are counted from here; those of scalar instructions are ``4 * opcode + constants``.
 ENTRIES = 4 * FIRST_ARRAY
@@ -86,7 +86,7 @@ class Columns:
 
 
 class _OutsideNumbers:
-    """Numbers what comes from outside."""
+    """Numbers outside references."""
 
     def __init__(self):
         self.columns = [], [], [], []
@@ -156,7 +156,7 @@ def columns(tape):
     is_number = _leaves(tape, outside, reference, op)
     constants = _constants(tape, outside)
 
-    # How many operands each instruction has.
+    # The number of operands of each instruction.
     is_scalar = scalar[slots]
     at = slots[is_scalar]
     own = np.array([row.arity for row in ROWS])[op[at] - FIRST_ROW]
@@ -197,7 +197,7 @@ def columns(tape):
 
 
 def _computed(item):
-    """An entry as what computes its value: a call of a user's primitive is the value that was recorded beside it, or a function in Python."""
+    """The function that computes the value of an entry: a call of a user's primitive is the value that was recorded beside it, or a function in Python."""
     if item.entry.kind != ROW or item.entry.function.primitive is None:
         return item
     entry, operands = by_value(item.entry, item.operands), item.operands[1:]
@@ -209,7 +209,7 @@ def _computed(item):
 
 def _leaves(tape, outside, reference, op):
     """References to leaves; returns for each slot whether it is a number, as 0 is, which stands for the inline constant."""
-    # What the function captured is a constant.
+    # A captured value is a constant.
     captured = op == SCALAR_LEAF
     if tape.elements:
         which, at, slots = np.array(tape.elements, np.int64).T
@@ -244,7 +244,7 @@ def _inline(values, used, outside):
 
 
 def _description(tape, item):
-    """What two entries share that do the same to different operands."""
+    """The key that entries share which do the same to different operands."""
     entry = item.entry
     metas = tuple([tape.metas[o] if o > 0 else meta_of(tape.constants[-1 - o]) for o in item.operands])
     fixed = tuple([o <= 0 for o in item.operands])

@@ -1,13 +1,11 @@
 """What the adjoint and the tangents of a tape have in common: runs of scalar instructions, calls of rules, rows of lanes."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from ..program.through import Rules, Uncallable
 from ..rules import BY_NAME
 from ..tape.meta import c_strides
-from .expand.scalars import derive
+from .expand import derive
 from .reasons import NotLowered
 from .templates import TemplatePlan
 from .terms import Term

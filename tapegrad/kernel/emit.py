@@ -5,6 +5,18 @@ the caller's arrays and of a workspace (aligned to 64 bytes) of `plan.BufferPlan
 It returns -1; or the number of a guard that failed, the least one unless an early
 guard ended it; or -2 if an output marked `finite` is not.  It calls the pieces one
 after another (`kernel.cut`, `kernel.emit_piece`).
+
+Nopython code enters a kernel by a function that is compiled with it: ``entry(handle, x, g, value)`` is what
+`program.handle.entry` is, for a kernel with a value and one gradient as outputs; it needs no memory but the stack.  If the
+kernel does not go through, the sweep (whose entry the handle knows) answers, or says which guard failed.
+
+A caller's loop waits for this function, so the kernel's code is in it, and nowhere else: it has no
+registers to save, and where the sweep has to answer it is jumped to with the arguments as they came.
+Calls by the address of ``kernel`` come here too, with a handle that has no sweep (`_by_address`).
+
+`emit_turns` writes the iterations of a loop on one path; they call the kernel of that path (`program.stretch.turns` does the same
+in a replay).  That kernel is a function of its own: what it is told of memory, that nothing overlaps and inputs do not change,
+holds for a call of it alone, for what an iteration writes is what the next one reads.
 """
 
 from __future__ import annotations
@@ -14,18 +26,17 @@ from dataclasses import dataclass, replace
 from llvmlite import ir
 
 from ..codegen.emit import I8, I32, I64
-from ..codegen.vector_math import vectorise_calls
+from ..codegen.host import vectorise_calls
 from ..program.handle import H_SWEEP
 from ..program.status import FINE, NOT_FINITE
+from ..program.stretch import P_LISTS, T_BASES, T_STATUS, T_STEPS, T_SUMS
 from ..rules import lang as L
+from ..rules.loops import CAPTURED_BAR, PARTNER, ROW_NUMBER
 from . import ir as K
 from .cut import buffers, costs, cut
-from .emit_piece import NONE, Shared, const, loop_names
-from .emit_values import POINTER
+from .emit_piece import NONE, POINTER, Shared, const, loop_names
 from .plan import plan
 from .spreading import spread
-from .trampoline import LIMIT, emit_entry
-from .turning import emit_turns
 
 #: Bytes of temporaries up to which memory is not used again, so that loops may share a function.
 _SMALL = 1 << 16
@@ -44,7 +55,7 @@ class IterationLayout:
     constants : tuple of (int, int, int, int)
         Base, offset, stride and bytes, of each output that is always the same.
     sums : tuple of (int, int, int)
-        Offset, offset of the sum and length, of each output of which the sum over all turns is wanted.
+        Offset, offset of the sum and length, of each output of which the sum over all iterations is wanted.
     """
 
     inputs: tuple
@@ -65,12 +76,12 @@ class CompileOptions:
     limit : int
         About how many LLVM instructions of straight-line code a function may have (see `kernel.cut`).
     entry : bool
-        Whether an entry from nopython code is compiled too (`kernel.trampoline`).
+        Whether an entry from nopython code is compiled too (`emit_entry`).
     symmetric : bool
         Whether the outputs, side by side, are a symmetric matrix: what is above the diagonal may be copied from below it
         (`kernel.passes.halving`).
     turns : IterationLayout, optional
-        Where the path of a loop has its operands: its turns are compiled too (`kernel.turning`).
+        Where the path of a loop has its operands: its iterations are compiled too (`emit_turns`).
     """
 
     fastmath: bool = False
@@ -162,3 +173,170 @@ def _finite(program):
             loop.body, loop.carries = [element, carry.next], [carry]
             statements += [carry.init, loop, K.Guard(LAST, carry.next, True)]
     return statements
+
+
+#: Bytes of a workspace that may be on the stack.
+LIMIT = 1 << 15
+
+_ENTRY = ir.FunctionType(I64, [I64] * 4)
+_KERNEL = ir.FunctionType(I64, [POINTER] * 3)
+
+
+def emit_entry(module, main, nbytes, sweep, several):
+    """Add ``entry``, and ``kernel`` that calls it, to the module of a kernel.
+
+    Parameters
+    ----------
+    module : llvmlite.ir.Module
+    main : llvmlite.ir.Function
+        What ``kernel`` would be without an entry, but called from here only.
+    nbytes : int
+        Of its workspace, at most `LIMIT`.
+    sweep : int
+        Number of the word of the handle that has the address of the sweep's entry.
+    several : bool
+        Whether `x` is the address of the addresses of several inputs, not of one.
+    """
+    function = ir.Function(module, _ENTRY, "entry")
+    function.attributes.add("noinline")
+    handle, x, g, value = function.args
+    b = ir.IRBuilder(function.append_basic_block("begin"))
+    inputs, outputs = b.inttoptr(x, POINTER) if several else on_stack(b, I64, 1), on_stack(b, I64, 2)
+    workspace = on_stack(b, I8, max(64, nbytes))
+    workspace.align = 64
+    if not several:
+        b.store(b.inttoptr(x, POINTER), inputs)
+    for k, address in enumerate((value, g)):
+        b.store(b.inttoptr(address, POINTER), b.gep(outputs, [ir.Constant(I64, k)], source_etype=POINTER))
+    status = b.not_(b.call(main, [inputs, outputs, workspace]))
+    fine, failed, swept = (function.append_basic_block(name) for name in ("fine", "failed", "swept"))
+    b.cbranch(b.icmp_signed("==", status, ir.Constant(I64, 0)), fine, failed)
+    b.position_at_end(fine)
+    b.ret(status)
+    b.position_at_end(failed)
+    word = b.add(handle, ir.Constant(I64, 8 * sweep))
+    address = b.load(b.inttoptr(word, POINTER), typ=I64)
+    b.cbranch(b.icmp_signed("==", address, ir.Constant(I64, 0)), fine, swept)
+    b.position_at_end(swept)
+    b.ret(b.call(b.inttoptr(address, _ENTRY.as_pointer()), list(function.args), tail="tail"))
+    _by_address(module, function, sweep, several)
+
+
+def on_stack(b, element, count):
+    """Room on the stack."""
+    address = b.alloca(element, count)
+    # llvmlite gives it the type of a pointer to the element, which a call does not take for an opaque one.
+    address.type = POINTER
+    return address
+
+
+def _by_address(module, entry, sweep, several):
+    """``kernel(inputs, outputs, workspace)`` by the entry: what that returns is the kernel's status, with all bits inverted."""
+    function = ir.Function(module, _KERNEL, "kernel")
+    b = ir.IRBuilder(function.append_basic_block("begin"))
+    inputs, outputs, _ = function.args
+    handle = on_stack(b, I64, sweep + 1)
+
+    def word(table, k):
+        return b.gep(table, [ir.Constant(I64, k)], source_etype=I64)
+
+    b.store(ir.Constant(I64, 0), word(handle, sweep))
+    x = b.ptrtoint(inputs, I64) if several else b.load(inputs, typ=I64)
+    value, g = (b.load(word(outputs, k), typ=I64) for k in range(2))
+    b.ret(b.not_(b.call(entry, [b.ptrtoint(handle, I64), x, g, value])))
+
+
+_F64 = ir.DoubleType()
+
+
+def emit_turns(module, kernel, path):
+    """Add ``int64 turns(int8 *run, int8 *path, int8 *workspace, int64 count)`` to the module of a kernel.
+
+    Parameters
+    ----------
+    module : llvmlite.ir.Module
+    kernel : llvmlite.ir.Function
+    path : IterationLayout
+    """
+    kernel.attributes.add("noinline")
+    function = ir.Function(module, ir.FunctionType(I64, [POINTER, POINTER, POINTER, I64]), "turns")
+    run, words, workspace, count = function.args
+    first, head, fine, end = (function.append_basic_block(name) for name in ("first", "head", "fine", "end"))
+    b = ir.IRBuilder(first)
+    tables = [on_stack(b, I64, max(1, len(places))) for places in (path.inputs, path.outputs)]
+    used = {base for base, *_ in (*path.inputs, *path.outputs, *path.constants)}
+    used = sorted(used | {PARTNER[base] for base in used if base in PARTNER} | {ROW_NUMBER})
+    begins, steps = ([_word(b, run, at + base) for base in used] for at in (T_BASES, T_STEPS))
+    before = P_LISTS + 3 + 3 * (len(path.inputs) + len(path.outputs))
+    sources = [b.inttoptr(_word(b, words, before + 5 * k + 4), POINTER) for k in range(len(path.constants))]
+    totals, part = (b.inttoptr(_word(b, run, at), POINTER) for at in (T_SUMS, T_BASES + CAPTURED_BAR))
+    b.branch(head)
+
+    b.position_at_end(head)
+    done, *places = (b.phi(I64) for _ in (None, *used))
+    bases = dict(zip(used, places))
+    for table, operands in zip(tables, (path.inputs, path.outputs)):
+        for k, place in enumerate(operands):
+            b.store(_address(b, bases, *place), b.gep(table, [const(k)], source_etype=I64))
+    for (*place, nbytes), source in zip(path.constants, sources):
+        target = b.inttoptr(_address(b, bases, *place), POINTER)
+        _each(b, nbytes // 8, lambda b, k, target=target, source=source: b.store(_number(b, source, k)[1], _number(b, target, k)[0]))
+    status = b.call(kernel, [*tables, workspace])
+    b.cbranch(b.icmp_signed("==", status, const(FINE)), fine, end)
+    begin, ended = first, b.block
+
+    b.position_at_end(fine)
+    for offset, of_sum, length in path.sums:
+        ends = (b.gep(place, [const(at)], source_etype=I8) for place, at in ((totals, of_sum), (part, offset)))
+        _each(b, length, lambda b, k, ends=tuple(ends): _sum(b, *ends, k))
+    following = b.add(done, const(1))
+    afterwards = [b.add(bases[PARTNER.get(base, base)], step) for base, step in zip(used, steps)]
+    for phi, start, after in zip((done, *places), (const(0), *begins), (following, *afterwards)):
+        phi.add_incoming(start, begin)
+        phi.add_incoming(after, b.block)
+    again = b.block
+    b.cbranch(b.icmp_signed("<", following, count), head, end)
+
+    b.position_at_end(end)
+    turns = b.phi(I64)
+    turns.add_incoming(done, ended)
+    turns.add_incoming(following, again)
+    b.store(status, b.gep(run, [const(T_STATUS)], source_etype=I64))
+    b.ret(turns)
+
+
+def _address(b, bases, base, offset, stride):
+    """The address of a place in this iteration."""
+    address = b.add(bases[base], const(offset))
+    return b.add(address, b.mul(bases[ROW_NUMBER], const(stride))) if stride else address
+
+
+def _word(b, words, k):
+    return b.load(b.gep(words, [const(k)], source_etype=I64), typ=I64)
+
+
+def _number(b, numbers, k):
+    """Place and value of a number."""
+    place = b.gep(numbers, [k], source_etype=_F64)
+    return place, b.load(place, typ=_F64)
+
+
+def _sum(b, totals, part, k):
+    place, total = _number(b, totals, k)
+    b.store(b.fadd(total, _number(b, part, k)[1]), place)
+
+
+def _each(b, length, body):
+    """``body(b, k)`` for each `k` below a length, as a loop."""
+    if not length:
+        return
+    before, head, after = b.block, b.function.append_basic_block("each"), b.function.append_basic_block("after")
+    b.branch(head)
+    b.position_at_end(head)
+    k = b.phi(I64)
+    body(b, k)
+    following = b.add(k, const(1))
+    k.add_incoming(const(0), before)
+    k.add_incoming(following, head)
+    b.cbranch(b.icmp_signed("<", following, const(length)), head, after)
+    b.position_at_end(after)

@@ -11,23 +11,87 @@ a piece that is so (see `kernel.plan`), and memory used again is used again in
 another function, to which LLVM moves nothing.
 """
 
-from __future__ import annotations
-
 import re
 
 import numpy as np
 from llvmlite import ir
 
-from ..codegen.emit import I1, I8, I32, I64, MEMORY, REGISTER, convert
+from ..codegen.emit import I1, I8, I32, I64, MEMORY, REGISTER, Emitter, convert
 from ..codegen.symbols import define
 from ..codegen.threads import spread_address
 from ..common.errors import require
 from ..interpreter.native import run_address
 from . import ir as K
 from .cut import CutLoop, is_number
-from .emit_values import POINTER, emit_let, number, reordered_nodes
+from .ir import Let, arithmetic, nodes
 from .plan import aligned
 from .spreading import NEUTRAL, operations_of
+
+POINTER = ir.PointerType()
+
+
+def number(value, char):
+    """A constant of type `char`."""
+    if char in "df":
+        return ir.Constant(REGISTER[char], float(value))
+    return ir.Constant(REGISTER[char], bool(value) if char == "?" else int(value))
+
+
+class LetEmitter(Emitter):
+    """Expressions of a `Let`.
+
+    Parameters
+    ----------
+    builder : llvmlite.ir.IRBuilder
+    operand : callable
+        ``operand(value) -> ir.Value`` of the value's own type.
+    char : str
+        In what it computes: 'd', 'f' or 'q'.
+    always : tuple of str
+        Flags of all arithmetic.
+    reordered : set of int
+        Ids of the nodes whose order of additions is free.
+    """
+
+    def __init__(self, builder, operand, char, always, reordered):
+        super().__init__(builder, self._own, REGISTER[char])
+        self.read, self.char, self.always, self.reordered = operand, char, always, reordered
+
+    def _own(self, value):
+        register = self.read(value)
+        return register if value.char == "?" else convert(self.b, register, value.char, self.char)
+
+    def flags(self, expr):
+        return self.always if id(expr) not in self.reordered else tuple(dict.fromkeys(("reassoc", *self.always)))
+
+
+def emit_let(b, let, operand, always=(), reordered=frozenset()):
+    """The value of a `Let` in a register."""
+    expr, char = let.expr, let.char
+    if expr.op == "const":
+        return number(expr.args[0], char)
+    if expr.op == "arg":
+        return convert(b, operand(expr.args[0]), expr.args[0].char, char)
+    how = arithmetic(let)
+    emitter = LetEmitter(b, operand, how, always, reordered)
+    if char == "?":
+        return emitter.truth(expr)
+    return convert(b, emitter.number(expr), how, char)
+
+
+def reordered_nodes(carries):
+    """Ids of the operations that make, of carries that may be reordered, what they become."""
+    ids = set()
+    for carry in carries:
+        # Of one that goes on in an inner loop, that loop's carry has the operation.
+        if carry.reorder and isinstance(carry.next, Let):
+            ids.update(id(node) for node in nodes(carry.next.expr) if any(arg.op == "arg" and arg.args[0] is carry for arg in _operands(node)))
+    return ids
+
+
+def _operands(node):
+    return () if node.op in ("arg", "const") else node.args
+
 
 PIECE = ir.FunctionType(I1, [POINTER] * 3)
 CHUNK = ir.FunctionType(ir.VoidType(), [*[POINTER] * 3, I64])

@@ -63,7 +63,7 @@ class Buffer:
     finite : bool
         Whether the kernel reports an output that is not finite in every element.
     within : Loop or None
-        The loop every iteration of which has this temporary for itself (`kernel.passes.contracting`).
+        The loop every iteration of which has this temporary for itself (`kernel.passes.renaming`).
     """
 
     role: str
@@ -209,7 +209,7 @@ class Run(Statement):
     name : str
         For the listing.
     product : tuple of int or None
-        Rows, depth and columns, if this is the product of two matrices and nothing else (`arrays_products.part`).
+        Rows, depth and columns, if this is the product of two matrices and nothing else (`arrays_hosts.part`).
     """
 
     program: np.ndarray

@@ -5,8 +5,6 @@ that was compiled before is loaded, whatever its tables hold.  A `Kernel` owns i
 is collected, both go.
 """
 
-from __future__ import annotations
-
 import weakref
 
 import numpy as np
@@ -23,7 +21,7 @@ from .pipeline import Stages
 
 __all__ = ["FINE", "NOT_FINITE", "Kernel", "CompileOptions"]
 
-#: How many kernels were compiled, and how many loaded from the disk, since import.
+#: Kernels compiled, and loaded from the disk, since import.
 COUNTS = {"compiled": 0, "loaded": 0}
 
 #: Size from which on optimisation is light, and that of straight-line code from which on there is none: it took a quarter of
@@ -50,7 +48,7 @@ class Kernel(Executable):
     entry : int
         Of the entry from nopython code, or 0.
     turns : int
-        Of what runs the turns of a loop (`kernel.turning`), or 0.
+        Of the function that runs the iterations of a loop (`kernel.emit`), or 0.
     nbytes : int
         Of the workspace it wants, aligned to 64 bytes.
     seconds : Stages
@@ -91,7 +89,7 @@ class Kernel(Executable):
 
     @uninterrupted
     def object_code(self):
-        """What another process finds it by, and its object code (`code.RECEIVED`)."""
+        """Its digest, by which another process finds it, and its object code (`code.RECEIVED`)."""
         digest = digest_of(self._key)
         return digest, sealed(digest, self._code())
 
@@ -116,7 +114,7 @@ class Kernel(Executable):
 
     def keep(self, count):
         """Keep the memory of so many calls at a time; further ones get theirs for themselves."""
-        # Room to begin at a line of the cache, and to end apart from whatever comes next.
+        # Padding: it begins at a cache line, and shares its last one with nothing.
         self._blocks = [np.zeros(self.nbytes + 3 * LINE, np.uint8) for _ in range(count)]
         self._publish(self.address, [-(-data_address(block) // LINE) * LINE for block in self._blocks], max(1, self.nbytes))
 

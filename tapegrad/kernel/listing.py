@@ -15,11 +15,9 @@ counters ``i, j, k, ...`` by depth, buffers ``x`` (inputs), ``y`` (outputs), ``t
     y0[0] = a3
 """
 
-from __future__ import annotations
-
 import numpy as np
 
-from ..rules.notation import written
+from ..rules.lang import written
 
 _LETTERS = {"input": "x", "output": "y", "temporary": "t", "constant": "c"}
 _COUNTERS = "ijklmnopqrs"

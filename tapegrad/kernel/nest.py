@@ -22,7 +22,7 @@ import numpy as np
 from ..common.errors import require
 from ..common.uninterrupted import cached_property
 from . import ir
-from .roll.structure import Line
+from .roll.search import Line
 
 
 class AffineIndex(NamedTuple):
@@ -33,7 +33,7 @@ class AffineIndex(NamedTuple):
     table: int = -1
 
     def scaled(self, size, offset, tables):
-        """Where rows of `size` elements begin that follow each other from element `offset` on, one for each element of this spot."""
+        """The starts of rows of `size` elements, one for each element of this spot, in sequence from element `offset` on."""
         if self.table < 0:
             return AffineIndex(self.base * size + offset, tuple((depth, step * size) for depth, step in self.steps))
         if size == 1 and not offset:

@@ -6,8 +6,6 @@ is kept by looking at the result: if a gradient is not finite the kernel says so
 and the call is answered by the sweep.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from ..array.record import normalise
@@ -17,11 +15,9 @@ from ..tape.meta import SCALAR
 from .adjoint import adjoint
 from .emit import CompileOptions
 from .kernel import Kernel
-from .passes.halving import halve
-from .passes.ordering import order
+from .passes.halving import halve, order
 from .pipeline import Stages, lower, without_collection
-from .product import product
-from .tangents import tangents
+from .tangents import product, tangents
 
 
 class TapeKernel(Kernel):
@@ -37,7 +33,7 @@ class TapeKernel(Kernel):
         a cut: adjoints of the wanted inputs for all unit vectors of the outputs, and how many these are.
     options : kernel.emit.CompileOptions
     limit : float, optional
-        Of the steps that its compilation is predicted to take (`kernel.prediction`).
+        Of the steps that its compilation is predicted to take (`kernel.reasons`).
 
     Attributes
     ----------

@@ -1,7 +1,5 @@
 """From a finished tape to the loop program of its kernel."""
 
-from __future__ import annotations
-
 import gc
 import time
 from contextlib import contextmanager
@@ -12,7 +10,7 @@ from . import roll
 from .build import build
 from .columns import columns
 from .passes import run_passes
-from .prediction import TooDear, compilation
+from .reasons import TooDear, compilation
 
 #: Instructions up to which a program is not rolled, if most are of arrays.
 _SHORT = 300

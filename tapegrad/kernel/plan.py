@@ -1,4 +1,4 @@
-"""Where everything of a kernel lies in its workspace.
+"""The layout of a kernel's workspace.
 
 ::
 

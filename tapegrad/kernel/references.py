@@ -1,4 +1,4 @@
-"""What every operand of every template is.
+"""References: a description of every operand of every template.
 
 The operand of one template is, over all its executions, a column of references:
 to instructions, that is to a template (the *owner*) and the number of one of its
@@ -12,8 +12,8 @@ these that describes all of them:
 `Number`                a constant
 `Element`               an element of an argument, or of constants side by side: one for each execution
 `Outside`               an array argument or constant, whole
-`Spilled`                an element of the owner's *spill buffer*, where it stores the values of all executions
-`Phi`                an element of the common spill buffer of several owners
+`Spilled`               an element of the owner's *spill buffer*, where it stores the values of all executions
+`Phi`                   an element of the common spill buffer of several owners
 ======================  ===============================================================
 
 In ``s = y[0]``, ``for i in range(n): s = s + np.sin(s) * x[2 * i]`` and the loop of its adjoint::
@@ -26,6 +26,10 @@ In ``s = y[0]``, ``for i in range(n): s = s + np.sin(s) * x[2 * i]`` and the loo
 
 The descriptions are exact for every execution, since the columns were compared
 entry by entry: where elements do not advance evenly there is a table.
+
+Many scalars are copied from anywhere to a row of elements by few loops (`pieces`).  Where a column of references goes through
+the executions of one template, through the elements of one argument or through constants in even steps, its elements are one
+loop: the gradient ``[da, dx[0], dx[1], ..., dx[99]]``, gathered from single adjoints, takes one store and a loop of 100.
 """
 
 from __future__ import annotations
@@ -39,7 +43,6 @@ from ..rules import BY_NAME
 from ..tape.meta import SCALAR
 from . import ir
 from .columns import ARGUMENT, ARRAY, ELEMENT, NUMBER, distinct
-from .copies import pieces
 from .nest import AffineIndex, LoopNode, StatementNode, Tables, nest
 from .storage import place_writes, times_of
 
@@ -55,7 +58,7 @@ class Direct:
 
 @dataclass(frozen=True, slots=True)
 class Carried:
-    """What `template` computed in the iteration of `level` before; `init` in the first one."""
+    """The value of `template` in the iteration of `level` before; `init` in the first one."""
 
     level: LoopNode
     template: StatementNode
@@ -75,7 +78,7 @@ class Number:
 
 @dataclass(frozen=True, slots=True)
 class Element:
-    """What lies at `spot` of the buffer of an argument or of constants: a number, or an array of this shape."""
+    """The element at `spot` of the buffer of an argument or of constants: a number, or an array of this shape."""
 
     buffer: ir.Buffer
     spot: AffineIndex
@@ -91,7 +94,7 @@ class Outside:
 
 @dataclass(frozen=True, slots=True)
 class Spilled:
-    """What `template` computed in the execution whose number is at `spot`."""
+    """The value of `template` in the execution whose number is at `spot`."""
 
     template: StatementNode
     spot: AffineIndex
@@ -106,7 +109,7 @@ class Gathered:
 
 
 class Phi:
-    """What one of several templates computed, or something from outside.
+    """The value that one of several templates computed, or an outside reference.
 
     Attributes
     ----------
@@ -121,7 +124,7 @@ class Phi:
     shape : tuple of int
         Of each value.
     spot : AffineIndex
-        Element of the pool; these three are known when it is laid out (`spilling`).
+        Element of the pool; these three are known when it is laid out (`build.lay_out`).
     """
 
     def __init__(self, body, owners, ranks):
@@ -203,7 +206,7 @@ class References:
         return item.entry.function is _STACK and all(o > 0 and self.columns.tape.metas[o] is SCALAR for o in item.operands)
 
     def use(self, what):
-        """Note what the description `what`, which will be used, needs."""
+        """Note the needs of a description that will be used."""
         if type(what) is Spilled:
             what.template.stored = True
         elif type(what) is Carried:
@@ -240,7 +243,7 @@ class References:
         return Spilled(t, AffineIndex(self._ranks[r]))
 
     def describe(self, refs, body, position, times):
-        """What the references `refs` are.
+        """The description of the references `refs`.
 
         Parameters
         ----------
@@ -372,10 +375,50 @@ def _latest(t, body, times):
 
 
 def _common(one, two):
-    """How many loops two bodies share."""
+    """The number of loops that two bodies share."""
     depth = 0
     for a, b in zip(one.levels, two.levels):
         if a is not b:
             break
         depth += 1
     return depth
+
+
+#: Uneven stretches of one owner are one loop over a table if there are more of them than this.
+_MOST = 8
+#: Stands for constants as the owner of references.
+_CONSTANTS = -(1 << 40)
+
+
+def pieces(references, refs):
+    """The positions of a column of scalar references, in pieces that one loop copies each."""
+    columns = references.columns
+    # Outside references are negative, and may be below minus the number of instructions.
+    inside = np.maximum(refs, 0)
+    owners, ranks = references.owner[inside], references.rank[inside]
+    outside = np.flatnonzero(refs < 0)
+    numbers = -1 - refs[outside]
+    require(np.isin(columns.kind[numbers], (ELEMENT, NUMBER)).all(), "a copy of something other than scalars")
+    element = columns.kind[numbers] == ELEMENT
+    owners[outside] = np.where(element, -1 - columns.which[numbers], _CONSTANTS)
+    ranks[outside] = np.where(element, columns.at[numbers], 0)
+    distinct, first = np.unique(owners, return_index=True)
+    result = []
+    for owner in distinct[np.argsort(first)].tolist():
+        at = np.flatnonzero(owners == owner)
+        result += _even(at, ranks[at])
+    return result
+
+
+def _even(at, ranks):
+    """`at`, cut where the steps of it or of `ranks` change; whole if that is too often."""
+    parts, start = [], 0
+    steps = np.stack([np.diff(at), np.diff(ranks)])
+    for change in (np.flatnonzero((np.diff(steps, axis=1) != 0).any(0)) + 2).tolist():
+        # The entry before the change belongs to the stretch that ends there.
+        if change > start + 1:
+            parts.append(at[start:change])
+            start = change
+        if len(parts) > _MOST:
+            return [at]
+    return [*parts, at[start:]]

@@ -1,4 +1,4 @@
-"""Which loops of a program are spread over threads.
+"""Parallel loops: those of a program that are spread over threads.
 
 A loop at the top of a program is spread if its iterations do not see each other, apart from sums, and if they take long enough.
 Before and after, with four chunks::
@@ -14,7 +14,7 @@ Before and after, with four chunks::
                                                       y0[0] = a4
 
 The chunks depend on the program alone, and are added up in order, so that the number of threads does not change a bit.
-What is known about iterations is known from positions (`passes.accesses.apart`).  Whatever is not of that form stays as it is.
+Independence of iterations is proved from positions (`passes.accesses.apart`).  Any other loop stays as it is.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ _CHEAP, _FUNCTION, _NEAR, _FAR = 0.015, 2.5, 0.06, 0.25
 _CACHED = 1 << 21
 #: Nanoseconds that a loop takes to be spread, and that a chunk takes, at least; chunks of a loop, at most.
 _WORTH, _CHUNK, _MOST = 150_000, 25_000, 128
-#: What begins a chunk, of carries that go on by these operations.
+#: The initial value of a chunk's carry, by the operation of the carry.
 NEUTRAL = {"add": -0.0, "and": 1.0}
 
 
 @dataclass(eq=False)
 class Spread:
-    """How a loop is spread: iterations of a chunk, number of chunks, and by which operation each carry goes on."""
+    """A spread loop: iterations of a chunk, number of chunks, and by which operation each carry goes on."""
 
     size: int
     chunks: int
@@ -63,7 +63,7 @@ def spread(program):
 
 
 def _nanoseconds(statement, access):
-    """What a statement takes, with so much for an access to memory."""
+    """The cost of a statement, given that of an access to memory."""
     if isinstance(statement, ir.Loop):
         return statement.total * sum(_nanoseconds(inner, access) for inner in statement.body)
     if isinstance(statement, ir.Let):
@@ -72,7 +72,7 @@ def _nanoseconds(statement, access):
 
 
 def operations_of(loop, after=()):
-    """By which operation each carry goes on, or None if one does not, or if what is behind the loop reads something else of it."""
+    """The operation of each carry, or None if one has none, or if statements after the loop read anything but its result."""
     statements = list(ir.walk(loop.body))
     if any(isinstance(s, (ir.Guard, ir.Run)) or isinstance(s, ir.Loop) and s.ragged for s in statements):
         return None
@@ -91,7 +91,7 @@ def operations_of(loop, after=()):
 
 
 def _operation(carry, loop, readers):
-    """The operation by which a carry goes on: of what it becomes it is one operand, of nothing else; None if it is not so."""
+    """The operation of a carry: the carry is one operand of its next value, and used nowhere else; None otherwise."""
     if not carry.reorder or carry.next.char != carry.char:
         return None
     value, operation = carry, None

@@ -1,6 +1,6 @@
 """Arrays that are written element by element keep one place.
 
-``y[i] = v`` makes a new version of `y`.  Where nobody reads the old one any more, the
+``y[i] = v`` makes a new version of `y`.  Where the old one is no longer read, the
 new one takes its place, so that a loop over elements costs as much as it has
 elements.  A *storage* is one buffer for the versions of several templates: writes, which
 change what is there, and what computes the first version, if that can be computed there.  Any other
@@ -14,8 +14,6 @@ That is sound if each version is read for the last time before the next one of t
 storage is made, or by the write that makes it; it is checked instruction by
 instruction, on the recorded order, which is the order of execution.
 """
-
-from __future__ import annotations
 
 import numpy as np
 
@@ -65,7 +63,7 @@ def place_writes(references):
 
 
 class _Placement:
-    """When arrays are read, and which versions may share a place.
+    """Times at which arrays are read, and versions that may share a place.
 
     Attributes
     ----------
@@ -112,7 +110,7 @@ class _Placement:
             if whole is not None:
                 storages.append(whole)
                 continue
-            # What computes the first version does so elsewhere.
+            # The first version is computed elsewhere.
             parts = self._groups({t for t in templates if t in self.writers}, False)
             storages += [s for s in map(self._sound, parts) if s is not None]
         for storage in storages:
@@ -121,7 +119,7 @@ class _Placement:
         return storages
 
     def _targets(self, t):
-        """References to what the write `t` changes."""
+        """References to the array that the write `t` changes."""
         return self.columns.operands[self.columns.first[t.members]]
 
     def _groups(self, writers, with_first):

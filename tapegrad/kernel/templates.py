@@ -1,6 +1,6 @@
 """The adjoint, or the tangent, of one scalar instruction as a few scalar instructions, made from its row.
 
-Instructions share a *template* (see `kernel.expand.scalars`) if they share the row, which
+Instructions share a *template* (see `kernel.expand`) if they share the row, which
 operands need an adjoint and which is the inline constant.  The partial derivatives of the
 row, traced once with symbolic operands and computed on `terms.Term`, say what the template is.  What depends on the inline
 constant alone is computed for all instructions at once, with NumPy; where a rule chooses by
@@ -11,10 +11,8 @@ outcome, and each part has a template of its own.  The adjoint of ``z = sin(x)``
                      7: multiply 4, 6     times the adjoint of z
     contributions    (0, 7, +)            is added to the adjoint of operand 0
 
-A choice that depends on values becomes the rows of `rules.predicates`.
+A choice that depends on values becomes the rows of `rules.elementwise`.
 """
-
-from __future__ import annotations
 
 from functools import cache
 

@@ -5,8 +5,6 @@ entry.  Nothing is computed, only shapes and dtypes are followed.  Products are 
 written answers only where every result is finite; in what will be differentiated again (`Writer.again`) zero is absolute.
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np
@@ -111,7 +109,7 @@ class Term(RuleArray):
         return Term(self.writer, slot, meta.shape, meta.char)
 
     def reference(self):
-        """What an entry names as its operand."""
+        """The reference that an entry has to this operand."""
         if self.number is not None and self.slot == 0:
             uniform = self.number if self.is_scalar else np.broadcast_to(np.asarray(self.number, self.char), self.shape)
             self.slot = self.writer.constant(uniform)
@@ -206,7 +204,7 @@ class Term(RuleArray):
         return Term(self.writer, self.writer.constant(array), array.shape, array.dtype.char)
 
     def own(self):
-        # What is written to this value's memory takes no copy of all of it, then.
+        # Then a write to this value's memory needs no copy of all of it.
         return self if self.is_scalar or self.number is not None else self._call("clone", (self,))
 
 

@@ -5,8 +5,6 @@ columns (opcode, operands, constant, forward slot it is made for) and entries.
 Nothing is computed: an entry has a description of its result, no value.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np
@@ -126,7 +124,7 @@ class Writer:
 
     def _key(self, entry, operands):
         key = key_of(entry, operands)
-        # What is not differentiated again gives one result, whether a derivative passes through it or not.
+        # Unless it is differentiated again, the result is one, whether a derivative passes through it or not.
         return key if self.again or entry.kind != ROW else key[:-1]
 
     def _entry(self, entry, operands):
@@ -162,7 +160,7 @@ class Writer:
             else:
                 operands, entry = tuple(map(reference, item.operands)), item.entry
                 if entry.kind == GUARD:
-                    # What was an argument there, and is a constant here, may be another one.
+                    # An argument there that is a constant here may be another constant.
                     (operand,) = operands = operands if operands[0] > 0 else (self.entry(CLONE, operands),)
                     new[slot] = self._append(TRACED, 0, 0, 0.0)
                     self.metas[new[slot]] = None

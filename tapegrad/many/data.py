@@ -19,8 +19,7 @@ from itertools import islice
 import numpy as np
 
 from ..common.errors import DtypeError, MissingPackageError, OptionError, ShapeError, StructureError
-from ..common.tables import array_of
-from ..common.tree import flatten, leaf_names, unflatten
+from ..common.tree import array_of, flatten, leaf_names, unflatten
 from ..common.uninterrupted import imported
 from ..transforms.functional import is_number
 

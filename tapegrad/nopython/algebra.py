@@ -1,7 +1,5 @@
 """Linear algebra of arrays of dual numbers: values by Numba's own functions, tangents lane by lane."""
 
-from __future__ import annotations
-
 import numpy as np
 from numba import types
 from numba.extending import overload, register_jitable
@@ -45,7 +43,7 @@ def _number(token, lanes, x, gradient, a):
 
 @register_jitable
 def lower_half(a):
-    """What is below the diagonal of the symmetric part of a matrix, and half of the diagonal."""
+    """The strictly lower triangle of the symmetric part of a matrix, and half of its diagonal."""
     out = np.zeros_like(a)
     for i in range(len(a)):
         for j in range(i):
@@ -55,7 +53,7 @@ def lower_half(a):
 
 
 def _of_arrays(*arrays):
-    """The token and the number of lanes of an operation on these arrays; None if it is no business of ours."""
+    """The token and the number of lanes of an operation on these arrays; None if no operand is dual."""
     dual = common_dual(*map(element, arrays)) if all(isinstance(a, types.Array) for a in arrays) else None
     return None if dual is None else (Token(dual.lanes), dual.lanes)
 
@@ -100,10 +98,10 @@ _of_matrix(np.linalg.inv, lambda x, inverse, t: -np.dot(np.dot(x, t), x))
 _of_matrix(np.linalg.cholesky, lambda x, inverse, t: np.dot(x, lower_half(np.dot(np.dot(inverse, t), np.ascontiguousarray(inverse.T)))))
 
 
-# ---- determinants: by cofactors, which a singular matrix has, too (`rules.minors` has the formulas) --------
+# ---- determinants: by cofactors, which a singular matrix has, too (`rules.cofactors` has the formulas) --------
 @register_jitable
 def _others(s, i, j):
-    """The product of all values but two."""
+    """The product of all values except two."""
     product = 1.0
     for k in range(len(s)):
         if k != i and k != j:

@@ -4,8 +4,6 @@
 booleans stay what they are.  What holds dual numbers from the start is here, too.
 """
 
-from __future__ import annotations
-
 import numpy as np
 from numba import types
 from numba.extending import overload, register_jitable

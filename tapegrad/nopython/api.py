@@ -125,8 +125,9 @@ def njit_value_and_grad(
         Whether the gradients are written into arrays, which are handed after the arguments;
         only the value is returned then.  In reverse mode.
     memory : int, optional
-        Bytes that reverse mode, which it asks for, may keep of the outermost loops.  Where all turns would take more, what a turn
-        starts from is kept every so many turns, and the turns in between are run once more on the way back.
+        Bytes that reverse mode, which it asks for, may keep of the outermost loops.  Where all
+        iterations would take more, what an iteration starts from is kept at intervals, and those in between are run once more on
+        the way back.
 
     Returns
     -------
@@ -140,7 +141,7 @@ def njit_value_and_grad(
         On the first call, if `f` does something that has no derivative here, or, with `memory`, a loop something that might
         not come out the same a second time.
     OptionError
-        If `memory` is too little, which is found while a call runs; the message says what is enough.
+        If `memory` is too small, which is found while a call runs; the message says what is enough.
 
     Examples
     --------
@@ -325,7 +326,7 @@ def njit_hessian(f: Callable[..., Any], argnum: int = 0, *, lanes: int | None = 
 
 
 def by_numba(f, argnums, has_value):
-    """What `grad` and `value_and_grad` return with ``via="numba"``."""
+    """Returned by `grad` and `value_and_grad` with ``via="numba"``."""
     derivative = (njit_value_and_grad if has_value else njit_grad)(f, argnums)
     with uninterrupted:
         from numba import TypingError
@@ -396,7 +397,7 @@ def _dispatcher(f, kind, argnums, lanes, mode="forward", out=False, memory=None)
     measuring = functools.cache(lambda: made_for(dataclasses.replace(request, peak=True), "peak"))
 
     def modes(*args):
-        """What was taken for each combination of types; with arguments, for these, and the most bytes that the stack has."""
+        """The mode chosen for each combination of types; with arguments, for theirs, with the peak of the stack in bytes."""
         if not args:
             return dict(request.taken)
         args = (*args, *defaults[len(defaults) - (len(names) + len(extra) - len(args)):])

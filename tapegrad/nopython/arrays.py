@@ -6,8 +6,6 @@ loops over dual numbers.  What only moves elements (indexing, slices, reshaping,
 and works for any element type.
 """
 
-from __future__ import annotations
-
 import inspect
 import math
 import operator
@@ -37,11 +35,11 @@ infer_getattr(_DualArrayMethods)
 
 
 def _of_bytes(name):
-    """Refuse what a dual number's tangents would show in: they lie beside its value."""
+    """Refuse what would expose the tangents, which lie beside the values in memory."""
 
     def resolve(self, array):
         if is_dual_array(array):
-            raise NumbaError(f".{name} shows how an array lies in memory, which is not so with derivatives")
+            raise NumbaError(f".{name} depends on the memory layout, which is another one with derivatives")
 
     setattr(_DualArrayMethods, f"resolve_{name}", resolve)
 

@@ -5,8 +5,6 @@ numbers there.  This pass, between Numba's typing and its fusing, puts a dual nu
 the stack and hands it on as a 0-d array, which broadcasts.
 """
 
-from __future__ import annotations
-
 from numba import types
 from numba.extending import intrinsic
 

@@ -5,8 +5,6 @@ Functions whose derivative is zero by definition (``math.floor``, ``round``, ``n
 comparisons, ``isnan``) read the value; ``int(d)`` is refused by having no entry.
 """
 
-from __future__ import annotations
-
 import math
 from functools import reduce
 

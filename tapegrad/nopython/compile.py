@@ -1,7 +1,5 @@
-"""Compiling a user's function for dual numbers, and saying what could not be compiled.
+"""Compile a user's function for dual numbers, and explain what cannot be compiled.
 """
-
-from __future__ import annotations
 
 import gc
 import hashlib
@@ -30,7 +28,7 @@ from .rewrite import VARIANT, dual_pass
 
 @contextmanager
 def _uncollected():
-    """No collections of garbage meanwhile: a compilation makes so many objects that Python would go through all there are again and again."""
+    """Switch garbage collection off meanwhile: a compilation makes so many objects that Python would collect again and again."""
     enabled = gc.isenabled()
     gc.disable()
     try:
@@ -132,7 +130,7 @@ def result_type(dispatcher, argument_types, function):
 _PLACE = re.compile(r'File "([^"]+)", line (\d+)')
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 
-#: What to do about what Numba says, by a pattern in its message; the first that is found.
+#: Advice by a pattern in Numba's message; the first match counts.
 _ADVICE = (
     (r"Function\(<class 'int'>\)", "int() would cut the derivative; math.floor, math.trunc and round return integers "
      "and have derivative 0"),
@@ -147,7 +145,7 @@ _ADVICE = (
 
 
 def _places(trace):
-    """Where Numba was when it failed, innermost first: (file, line) of what it was typing."""
+    """Places that Numba was typing when it failed, innermost first, as (file, line)."""
     places = []
     while trace is not None:
         loc = trace.tb_frame.f_locals.get("loc")
@@ -159,13 +157,13 @@ def _places(trace):
 
 def explain_failure(error, function):
     """One message from Numba's, with the user's line, the operation and what to do."""
-    # Numba says most of what it cannot do by a NumbaError, and some of it by whatever happens inside of it.
+    # Numba reports most of what it cannot do by a NumbaError, and the rest by any exception of its internals.
     text = str(error) if isinstance(error, numba.NumbaError) else f"{type(error).__name__} {error}"
     text, places = _COLOURS.sub("", text), _places(error.__traceback__)
     package, numba_folder = str(Path(__file__).parents[1]), str(Path(numba.__file__).parent)
     own = function.py_func if is_jitted(function) else function
     where, line = own.__code__.co_filename, own.__code__.co_firstlineno
-    # Numba tells the innermost place first.
+    # Numba names the innermost place first.
     for name, number in [*_PLACE.findall(text), *places]:
         path = _full_path(name, own)
         if not path.startswith((package, numba_folder)) and path.endswith((".py", ">")):

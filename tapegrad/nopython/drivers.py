@@ -1,6 +1,6 @@
 """From a function of dual numbers to derivatives: the code around it, per types of arguments.
 
-A `Request` says what is wanted of which function.  `driver_of` gives a function of a tuple of arguments, for compiled code:
+A `Request` says which derivative of which function is wanted.  `driver_of` gives a function of a tuple of arguments, for compiled code:
 where that is typed, the user's function is compiled for dual arguments, and the loop over chunks of directions is written
 around it, from the pieces below.
 """
@@ -34,7 +34,7 @@ _NUMBERS = itertools.count()
 
 @dataclass(frozen=True, eq=False)
 class Request:
-    """What is wanted: `kind` is one of value_and_grad, grad, jvp, vjp, derivative, jacobian, hvp, hessian."""
+    """A derivative of a function; `kind` is one of value_and_grad, grad, jvp, vjp, derivative, jacobian, hvp, hessian."""
 
     function: object
     kind: str
@@ -57,7 +57,7 @@ class Request:
 
     @cached_property
     def identity(self):
-        """A text that no other request has: a number in this process, a digest of the function across processes."""
+        """A text that is unique to the request: a number in this process, a digest of the function across processes."""
         function = getattr(self.function, "py_func", self.function)
         return f"{next(_NUMBERS)}_{fingerprint(function)}"
 
@@ -88,7 +88,7 @@ def along(token, x, tangent):
 
 @register_jitable
 def collect(gradient, result, lane, lanes):
-    """Take the components from `lane` on out of a number into an array of any shape."""
+    """Copy the components of a number, from `lane` on, into an array of any shape."""
     flat = gradient.reshape(-1)
     for k in range(max(0, -lane), min(flat.size, lanes - lane)):
         flat[k] = component(result, lane + k)
@@ -96,13 +96,13 @@ def collect(gradient, result, lane, lanes):
 
 @register_jitable
 def collect_rows(jacobian, result, lane, lanes):
-    """Take the components of all numbers of a vector, a row for each."""
+    """Copy the components of each number of a vector into a row."""
     for i in range(result.shape[0]):
         collect(jacobian[i], result[i], lane, lanes)
 
 
 def _opened(name, number):
-    """A piece that reads every number of a result."""
+    """A piece that applies `number` to every number of a result."""
     stub = compiled_only(name)
 
     @overload(stub)
@@ -212,9 +212,9 @@ def _second(request, argument_types):
         lines = [head, "c = 0", *run, "return component(g[0], 0), code, said"]
     else:
         a = f"a{chosen[0]}"
-        turn = [*run, "collect_rows(out, s0.reshape(-1), -c, LANES)", "c += LANES", "if c >= n or code:", "    break"]
+        body = [*run, "collect_rows(out, s0.reshape(-1), -c, LANES)", "c += LANES", "if c >= n or code:", "    break"]
         mirrored = ["for i in range(n):", "    for j in range(i):", "        out[i, j] = out[j, i]"]
-        lines = [head, f"c, n = 0, {a}.size", "out = np.zeros((n, n))", "while True:", *["    " + line for line in turn], *mirrored,
+        lines = [head, f"c, n = 0, {a}.size", "out = np.zeros((n, n))", "while True:", *["    " + line for line in body], *mirrored,
                  f"return out.reshape({a}.shape + {a}.shape), code, said"]  # fmt: skip
     name = f"driver_{request.identity}"
     return _made(_function(name, lines), {**_PIECES, **made.names, "token": Token(lanes), "LANES": lanes}, name)
@@ -224,11 +224,11 @@ def _reverse_text(request, name, made, count):
     given = [f"a{k}" for k in range(count)]
     lines, leaves = [f"{', '.join(given)}, = arguments", *made.start], made.leaves
     if request.kind == "jacobian":  # a sweep for each row; the seed is its number
-        turn = [*made.start, *made.zeros, f"(r, g), code, said, peak = sweeps(k, {made.values})", "if k == 0:",
+        body = [*made.start, *made.zeros, f"(r, g), code, said, peak = sweeps(k, {made.values})", "if k == 0:",
                 "    out = np.zeros((r.shape[0], x0.size), x0.dtype)",
                 "if k < r.shape[0]:", "    out[k] = s0", "k += 1", "if k >= r.shape[0]:", "    break"]  # fmt: skip
         result = "peak" if request.peak else "out"
-        return _function(name, [lines[0], "k = 0", "while True:", *["    " + line for line in turn], f"return {result}, code, said"])
+        return _function(name, [lines[0], "k = 0", "while True:", *["    " + line for line in body], f"return {result}, code, said"])
     seed, zeros, value = "1.0", made.zeros, "float(r)"
     if request.kind == "vjp":
         seed, value = f"as_seed({given[-1]})", "r"
@@ -243,7 +243,7 @@ def _reverse_text(request, name, made, count):
 
 @register_jitable
 def cleared(out, x, others):
-    """An array that a gradient is written into, of zeros."""
+    """An array for a gradient, filled with zeros."""
     if out.shape != x.shape:
         raise ValueError("an array for a gradient must have the shape of its argument")
     if overlap(out, others):

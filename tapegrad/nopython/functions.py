@@ -1,9 +1,7 @@
-"""Functions of element-wise rows that Numba does not know: what they give inside compiled code, with derivatives, follows from the row.
+"""Functions of element-wise rows that Numba does not know: their values and derivatives in compiled code follow from the row.
 
 These are tapegrad's own (``tg.sigmoid``), and those that a row names with ``numpy=``.
 """
-
-from __future__ import annotations
 
 import numpy as np
 from numba import NumbaError, types
@@ -28,7 +26,7 @@ def is_elementwise(function):
 
 
 def add_rows():
-    """Make Numba know the functions of the rows that there are by now."""
+    """Register the functions of all rows of the table with Numba."""
     before = len(ADDED)
     for row in ROWS:
         if row.elementwise and row.arity <= 2 and not row.constants and not row.calls_scipy:
@@ -60,7 +58,7 @@ def _known(function):
 
 
 def _add(function, row):
-    alone = not _known(function)  # (what Numba knows has its value by Numba)
+    alone = not _known(function)  # (Numba computes the values of functions that it knows)
     template(function, _NumberTemplate, arity=row.arity, alone=alone)
     for tys in OPERANDS[row.arity]:
         lower_builtin(function, *tys)(lowering(function, row.name))

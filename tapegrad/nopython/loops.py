@@ -5,8 +5,6 @@ what the user writes (`reverse.forms`).  What computes by BLAS or LAPACK, sums, 
 `algebra`).
 """
 
-from __future__ import annotations
-
 import functools
 import inspect
 import math
@@ -28,7 +26,7 @@ def _dims(*tys):
 
 
 def loop(function, *dims, method=False, forward=True, typed=False):
-    """Decorator: what is defined is the loop that NumPy's `function` is.
+    """Decorator: registers the loop that defines NumPy's `function`.
 
     Parameters
     ----------
@@ -69,7 +67,7 @@ def loop(function, *dims, method=False, forward=True, typed=False):
 
 
 def chosen(function, args, kwargs, type_of):
-    """(loop, operands in its order) that a call of NumPy's function, or of a method by its name, is; or None.
+    """The loop that defines NumPy's function, or a method of this name, with its operands in order; or None.
 
     Operands are names of variables, whose types ``type_of(name)`` gives; those that the call leaves out are numbers.
     """

@@ -28,12 +28,10 @@ array holds dual numbers whose tangents are zero.  It may also be too small, whe
 is shared in ways not listed: then the store of a dual number into a float64 array fails
 to compile, as there is no conversion.  Neither gives a wrong derivative.
 
-**Helpers are compiled by whoever compiled them first.**  A call of a user's function,
-compiled by ``@njit`` or not, is led to a dispatcher that has this pass too; functions
+**Helpers are compiled already, without this pass.**  A call of a user's function,
+compiled by ``@njit`` or not, is redirected to a dispatcher that has this pass too; functions
 that are only referred to (handed to another) likewise.
 """
-
-from __future__ import annotations
 
 import types as python_types
 
@@ -91,7 +89,7 @@ def is_users(function, typing_context):
         except (ValueError, TypeError, NumbaError):
             pass
         else:
-            return False  # somebody has told Numba what it means
+            return False  # Numba has been told what it means
     else:
         return False
     return not any(module == name or (module or "").startswith(name + ".") for name in _LIBRARIES)
@@ -197,7 +195,7 @@ def _edit(s, bound, promotion, func_ir, activity, users, variant, kept, lanes):
     elif expr.op == "call":
         function = resolve(func_ir, expr.func)
         if function is np.frombuffer and any(map(activity.has, expr.args)):
-            raise NumbaError("np.frombuffer shows how an array lies in memory, which is not so with derivatives", loc)
+            raise NumbaError("np.frombuffer depends on the memory layout, which is another one with derivatives", loc)
         if active and (among(function, FRESH) or is_elementwise(function) and not any(map(activity.has, expr.list_vars()))):
             if function is np.array:
                 # (Numba writes `np.array` of a list out, for dtypes that NumPy has.)

@@ -12,8 +12,6 @@ logarithms) may be infinite where the function is finite; there, and where a par
 chooses (``select``, ``sign``), lanes whose tangent or partial is zero give zero.
 """
 
-from __future__ import annotations
-
 import math
 import operator
 from functools import cache
@@ -173,7 +171,7 @@ def call(context, builder, function, tys, values):
 
 
 def lowering(function, name):
-    """What computes `function` of dual numbers, with the partials of the row `name`, in the form that `lower_builtin` registers."""
+    """Lowering of `function` for dual numbers, by the partials of the row `name`, as `lower_builtin` registers it."""
 
     def lower(context, builder, sig, args):
         dual = sig.return_type
@@ -234,7 +232,7 @@ def _register_all():
 
 
 def _define_symbols():
-    """Make loops of SciPy known to LLVM: code that Numba loads from its cache may call them at once."""
+    """Register loops of SciPy with LLVM: code that Numba loads from its cache may call them at once."""
     for name in FUNCTIONS.values():
         if BY_NAME[name].calls_scipy:
             partials(name)

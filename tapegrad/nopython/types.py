@@ -6,11 +6,9 @@ memory, arguments and results they are ``[n x double]``, which needs no alignmen
 and keeps vectors out of calling conventions.
 
 The type is no `numba.types.Number`: Numba would look for a NumPy dtype of it.  Real
-numbers convert to it without loss (tangent zero); nothing converts back, so that a
-tangent cannot get lost without a word.
+numbers convert to it without loss (tangent zero); nothing converts back, so that no
+tangent is lost silently.
 """
-
-from __future__ import annotations
 
 from llvmlite import ir
 from numba import types
@@ -136,7 +134,7 @@ def _constant_token(context, builder, ty, token):
 
 
 def compiled_only(name):
-    """A function for `numba.extending.overload`: what it means is said there, by types, and only compiled code can call it."""
+    """A function for `numba.extending.overload`: the overload defines it by types, and only compiled code can call it."""
 
     def stands_for_code(*args):
         raise UnsupportedInNumbaError(f"{name} has a meaning in compiled code only: call it from a function under @njit.")
@@ -156,7 +154,7 @@ def is_dual_array(ty):
 
 
 def common_dual(*tys):
-    """The dual type of an operation on scalars of these types; None if it is no business of ours."""
+    """The dual type of an operation on scalars of these types; None if neither operand is dual."""
     duals = {ty for ty in tys if isinstance(ty, DualType)}
     if len(duals) != 1 or not all(isinstance(ty, DualType) or is_real(ty) for ty in tys):
         return None

@@ -1,7 +1,5 @@
 """Functions of ``@numba.vectorize`` inside of others: the user's function of numbers, or loops over it where operands are arrays."""
 
-from __future__ import annotations
-
 import functools
 import weakref
 
@@ -56,7 +54,7 @@ def loops(dispatcher, dims):
 
 
 def by_loops(function, operands, dtype):
-    """What applies a function of numbers to operands, named and of these types: to numbers, or element by element into a new array."""
+    """A function that applies one of numbers to operands of these types: to numbers, or element by element into a new array."""
     dims, given = tuple(ty.ndim if isinstance(ty, types.Array) else None for ty in operands.values()), ", ".join(operands)
     scope = {"f": function, "np": np, "dtype": dtype}
     if all(n is None for n in dims):
@@ -69,7 +67,7 @@ def by_loops(function, operands, dtype):
 
 
 def fitted(function, lanes, variant):
-    """What stands for a vectorized function where operands may be dual numbers; `variant` is for the function of numbers."""
+    """The replacement of a vectorized function where operands may be dual numbers; `variant` is for the function of numbers."""
     made = _FITTED.setdefault(function, {})
     if lanes not in made:
         dispatcher = numbers(function)

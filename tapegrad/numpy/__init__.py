@@ -3,7 +3,7 @@
 Imports: common, tape, array, numpy_api.
 
 What it has is what NumPy has, under the same names, made when it is first asked for.  On plain data each function is NumPy's
-own.  A list that holds tensors is one where NumPy takes an array (`numpy_api.lists`), ``np.array`` and ``np.asarray`` take tensors,
+own.  A list that holds tensors is one where NumPy takes an array (`numpy_api.dispatch`), ``np.array`` and ``np.asarray`` take tensors,
 and while a function is differentiated what makes arrays of floats makes constant tensors, which can be filled::
 
     a = np.zeros(3)

@@ -6,8 +6,6 @@ that is left when the derivative is done is a constant as any other.  Arrays of 
 stay NumPy's own; so does everything outside of a differentiation.
 """
 
-from __future__ import annotations
-
 import functools
 
 import numpy as np
@@ -19,8 +17,7 @@ from ..array.record import guard_on, normalise, plain
 from ..array.tensor import tensor
 from ..array.whole import is_whole
 from ..common.host_functions import host_function
-from ..numpy_api.dispatch import FUNCTIONS, any_tracked
-from ..numpy_api.lists import taking_lists
+from ..numpy_api.dispatch import FUNCTIONS, any_tracked, taking_lists
 from ..numpy_api.own_code import private_code
 from ..numpy_api.shaping import cast
 from ..tape.store import thread_state

@@ -1,12 +1,10 @@
 """What each name of NumPy stands for in `tapegrad.numpy`."""
 
-from __future__ import annotations
-
 import sys
 
 import numpy as np
 
-from ..numpy_api.lists import taking_lists
+from ..numpy_api.dispatch import taking_lists
 from . import makers
 
 #: Those that make arrays, out of numbers and of arrays.

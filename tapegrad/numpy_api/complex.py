@@ -6,8 +6,6 @@ real one with the blocks ``[[a, -b], [b, a]]`` in the place of its elements: inv
 are those of the complex one, block by block.  Determinants and eigenvalues have rows of their own (`rules.complex`).
 """
 
-from __future__ import annotations
-
 import math
 import operator
 from functools import reduce
@@ -31,9 +29,8 @@ from ..array.complex import (
 )
 from ..array.record import apply
 from ..common.registry import attach
-from .dispatch import FUNCTIONS, implements
+from .dispatch import FUNCTIONS, implements, parameters
 from .linalg import EighResult, SlogdetResult, SVDResult
-from .lists import parameters
 
 _EigResult = type(np.linalg.eig(np.eye(1)))
 

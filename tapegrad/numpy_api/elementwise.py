@@ -1,7 +1,5 @@
 """Element-wise NumPy functions that are not ufuncs, or are compositions of rows."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from ..array import functions as F

@@ -1,7 +1,5 @@
 """``np.fft`` on tensors, real and complex: the row `fourier` between paddings, factors and shifts."""
 
-from __future__ import annotations
-
 import math
 import operator
 

@@ -3,8 +3,6 @@
 A sum by group is `segment_sum`; what runs along an axis is a gather at positions that NumPy finds.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from ..array import functions as F

@@ -1,7 +1,5 @@
 """``np.linalg`` on tensors: what the rows of `tapegrad.rules.linalg` give, in NumPy's shapes and result types."""
 
-from __future__ import annotations
-
 from math import prod
 
 import numpy as np

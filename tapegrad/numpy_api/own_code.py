@@ -1,15 +1,17 @@
 """Functions that NumPy writes in Python: its own code computes them here too.
 
-`np.tensordot`, `np.gradient`, `np.polyfit` and many more are Python functions over a few that are compiled.  Called with a tensor
-they only have to be kept from making plain arrays of it: their code runs with names of its own, in which ``asarray`` gives a tensor
-back as it is and ``empty`` makes a constant tensor that can be filled.  Whatever else they call, NumPy hands to `dispatch`, and what is
-compiled refuses tensors; so a derivative cannot get lost, whatever a version of NumPy does.
+`np.tensordot`, `np.gradient`, `np.polyfit` and many more are Python functions over a few that are compiled.  Called with a
+tensor they only have to be kept from making plain arrays of it: their code runs with names of its own, in which ``asarray`` gives
+a tensor back as it is and ``empty`` makes a constant tensor that can be filled.  Whatever else they call, NumPy hands to
+`dispatch`, and what is compiled refuses tensors; so a derivative cannot get lost, whatever a version of NumPy does.
 
 A function belongs here if its code computes new arrays, or fills arrays of at least one dimension; what changes the element
 ``a[..., 0]`` of a vector in place (`np.cross`) does not, for that is no window on the vector here.
-"""
 
-from __future__ import annotations
+``np.einsum`` is one of them, as matrix products.  NumPy's own code finds the order of the contractions, and writes each of a
+pair as one batched product of matrices; what it has compiled, diagonals, sums and transposes of one operand, is `contracted`
+here.
+"""
 
 import types
 import warnings
@@ -25,8 +27,33 @@ from ..array.differentiable import Differentiable
 from ..array.objects import holds_tensors
 from ..array.record import guard_on, normalise, plain
 from .dispatch import FUNCTIONS, implements, refuse, values_of
-from .einsum import contracted
 from .shaping import cast, rearranged
+
+
+def contracted(subscripts, *tensors):
+    """NumPy's compiled ``einsum``: of one operand, or of several at once, where the first two are one product."""
+    left, result = subscripts.split("->")
+    first, *others = left.split(",")
+    x = tensors[0]
+    if others:
+        rest = "".join(others[1:]) + result
+        kept = "".join(label for label in dict.fromkeys(first + others[0]) if label in rest)
+        x = np.einsum(f"{first},{others[0]}->{kept}", x, tensors[1])
+        return contracted(",".join([kept, *others[1:]]) + f"->{result}", x, *tensors[2:])
+    for label in dict.fromkeys(first):
+        while first.count(label) > 1:
+            i = first.index(label)
+            j = first.index(label, i + 1)
+            if x.shape[i] != x.shape[j]:
+                raise ValueError(f"einsum() dimensions of {label!r} in one operand differ: {x.shape[i]} and {x.shape[j]}")
+            x = F.diagonal(x, 0, i, j)
+            first = first[:i] + first[i + 1 : j] + first[j + 1 :] + label
+    summed = tuple(k for k, label in enumerate(first) if label not in result)
+    if summed:
+        x, first = F.sum(x, axis=summed), "".join(label for label in first if label in result)
+    x = x if first == result else F.transpose(x, tuple(map(first.index, result)))
+    return F.clone(x) if x is tensors[0] else x
+
 
 _NAMES = """
 linalg.outer linalg.tensordot tensordot kron polyfit vander diff ediff1d gradient cov linalg.multi_dot linalg.matrix_power
@@ -70,7 +97,7 @@ def _making(function):
 
 
 class _Converter:
-    """What NumPy's class of that name gives, of tensors."""
+    """NumPy's class of that name, for tensors."""
 
     def __init__(self, *things):
         self.arrays = [thing if isinstance(thing, (int, float)) else _REPLACED[np.asarray](thing) for thing in things]
@@ -101,7 +128,7 @@ class _ReplacedNames:
         return thing
 
 
-#: What NumPy's code calls -> what it calls here.
+#: A function that NumPy's code calls -> its replacement here.
 _REPLACED = {
     **{function: _converting(function) for function in (np.array, np.asarray, np.asanyarray)},
     **{function: _making(function) for function in (np.zeros, np.ones, np.empty, np.eye)},
@@ -131,7 +158,7 @@ def _replaced(name, thing):
     return _REPLACED.get(thing, thing) if isinstance(thing, Hashable) else thing
 
 
-#: Module -> its names as replaced.  They refer to each other, so nobody has them before all are made.
+#: Module -> its names as replaced.  They refer to each other, so they are published when all are made.
 _NAMESPACES = {}
 _making_names = RLock()
 

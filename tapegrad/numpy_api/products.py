@@ -5,8 +5,6 @@ differences, interpolation, covariances.  None of them has a rule of its own:
 each is written with products, sums and views that have.
 """
 
-from __future__ import annotations
-
 from operator import index as as_index
 
 import numpy as np

@@ -6,8 +6,6 @@ do the same with the places that are not a number, order statistics take the
 elements that a stable sort finds and interpolate between them.
 """
 
-from __future__ import annotations
-
 import operator
 import warnings
 from math import inf, nan
@@ -61,7 +59,7 @@ def _axes(x, axis):
 
 
 def _count(x, axis, mask=None):
-    """How many elements each result combines: an int, or an array with reduced axes kept."""
+    """The number of elements that each result combines: an int, or an array with reduced axes kept."""
     if mask is None:
         return int(np.prod([x.shape[k] for k in _axes(x, axis)], dtype=np.int64))
     return np.sum(mask, axis=_axes(x, axis), keepdims=True)
@@ -322,7 +320,7 @@ def _lines(values, order, n):
 
 @host_function
 def _missing(values, order, n):
-    """How many elements of each line are NaN."""
+    """The number of NaNs of each line."""
     return np.isnan(_lines(values, order, n)).sum(axis=1)
 
 

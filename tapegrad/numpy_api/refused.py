@@ -1,4 +1,4 @@
-"""What NumPy offers and tapegrad refuses, with reasons; and what has no derivative.
+"""Functions of NumPy that tapegrad refuses, with reasons, and those without derivative.
 
 `REFUSED` names the functions that raise `UnsupportedFunctionError` when they meet
 a tensor that requires a gradient; the reason becomes part of the message.
@@ -28,7 +28,7 @@ REFUSED = _by_name({
     ),
     "it is about floating-point numbers, not real ones, and has no derivative": "nextafter spacing",
     "it works on the bits of integers": "packbits unpackbits",
-    "the old polynomial functions have no rules yet; write the polynomial with np.polyval's scheme or sums of powers": (
+    "the old polynomial functions have no rules; evaluate the polynomial by Horner's rule or sums of powers": (
         "poly polyadd polyder polydiv polyint polymul polysub roots"
     ),
     "files hold plain numbers; save .detach().numpy()": "save savetxt savez savez_compressed",

@@ -6,8 +6,6 @@ indexed assignments, if what they write into is a tensor.  What looks at values
 without a derivative gives plain values.
 """
 
-from __future__ import annotations
-
 from operator import attrgetter
 
 import numpy as np

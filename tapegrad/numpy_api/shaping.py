@@ -6,8 +6,6 @@ NumPy function itself to arrays of positions, so that every parameter means what
 it means there, and looks the elements up.
 """
 
-from __future__ import annotations
-
 import inspect
 
 import numpy as np

@@ -12,8 +12,7 @@ import numpy as np
 
 from ..array.differentiable import Differentiable
 from ..common.errors import DtypeError, OptimizationError, StructureError
-from ..common.tables import array_of, labelled_as
-from ..common.tree import flatten, leaf_names, unflatten
+from ..common.tree import array_of, flatten, labelled_as, leaf_names, unflatten
 
 
 class Layout:

@@ -1,7 +1,5 @@
 """`Labelled`, and the arithmetic of tables and tensors (`calculated`)."""
 
-from __future__ import annotations
-
 import inspect
 import operator
 import sys

@@ -1,7 +1,5 @@
 """Reductions, running sums, groups and functions of elements, with pandas' defaults: missing values are passed over, ``std`` divides by n - 1."""
 
-from __future__ import annotations
-
 from functools import partial
 
 import numpy as np

@@ -43,7 +43,7 @@ from ..codegen.python_api import (
     type_of,
     unlock,
 )
-from ..interpreter.access import helper
+from ..interpreter.calls import helper
 from .executable import run
 from .status import FINE, OTHER
 

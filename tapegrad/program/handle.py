@@ -8,7 +8,7 @@ The inputs of the executable are parts of the vector `x`, each a number of bytes
 if each call gives *more* than `x`, what it gives: then `x` is the address of their addresses.  The outputs are the
 value, and the gradient by each part.
 
-A kernel may have an entry of its own (`kernel.trampoline`), which needs no memory but the stack; where it does not answer it
+A kernel may have an entry of its own (`kernel.emit`), which needs no memory but the stack; where it does not answer it
 goes on to `entry`, at the handle's word H_SWEEP.
 """
 

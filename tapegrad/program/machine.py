@@ -1,7 +1,7 @@
 """Functions that are machine code already (Numba's, or C's by `ctypes`), called from machine code in the form of a ufunc's loop over one element.
 
 Numba compiles the loop, which reads operands where they are, calls, and says beside the result whether there is one
-(as `interpreter.python_calls` does): there is none if the function has raised.
+(as `interpreter.calls` does): there is none if the function has raised.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def _copied(target, source, shape):
 
 
 class MachineCall:
-    """A call as a loop: `name`, `address` and `data` as of `python_calls.Called`.
+    """A call as a loop: `name`, `address` and `data` as of `calls.Called`.
 
     The loop is compiled once; `loop` is None if Numba cannot.
 

@@ -5,9 +5,9 @@ Each goes over a stretch of scalar instructions; what stands between two of them
 
 from __future__ import annotations
 
-from ..codegen.addresses import data_address
 from ..codegen.compile import compiled
 from ..codegen.memory import copy_bytes, load_byte, load_int, load_int32, store_byte, store_int32
+from ..codegen.python_api import data_address
 from ..tape.layout import CONSTANT, FIRST_ARRAY, RECORD
 
 __all__ = ["data_address", "need", "number", "spread"]

@@ -1,7 +1,7 @@
 """Turns of a loop one after another: forward (`advance`), keeping carries on the way, and back (`pull`), from those that are kept.
 
 `program.turns` says what a loop is, and what is kept of it.  Here are the words of a run, and of a path.  As many turns as possible
-run on one path by one call (`turns`; of a path that is a kernel `kernel.turning`); the carries that are kept side by side are written there
+run on one path by one call (`turns`; of a path that is a kernel `kernel.emit`); the carries that are kept side by side are written there
 by the turns themselves.
 """
 
@@ -85,7 +85,7 @@ def _exchange(p, one, other):
 
 @compiled("int64(int64, int64, int64, int64)")
 def turns(p, words, block, count):
-    """So many turns on a path that the interpreter runs (`kernel.turning` has it of a kernel); returns how many there were."""
+    """So many turns on a path that the interpreter runs (`kernel.emit` has it of a kernel); returns how many there were."""
     code, inputs = load_int(load_int(words + 8 * P_EXECUTABLE) + 8 * X_CODE), load_int(p + 8 * T_SCRATCH)
     outputs = inputs + 8 * load_int(words + 8 * P_LISTS)
     part, sums = load_int(p + 8 * (T_BASES + CAPTURED_BAR)), load_int(p + 8 * T_SUMS)

@@ -25,7 +25,7 @@ from __future__ import annotations
 
 from ..codegen.compile import compiled, helper
 from ..codegen.memory import allocate, c_function, copy_bytes, load_double, load_int, release, store_double, store_int
-from ..interpreter.python_calls import ensure_interpreter, raise_in, release_interpreter, thread_ident
+from ..interpreter.calls import ensure_interpreter, raise_in, release_interpreter, thread_ident
 from ..rules.loops import CAPTURED, CAPTURED_BAR, ELEMENT, ELEMENT_BAR, HEAD, RESULT, RESULT_BAR
 from .stretch import (
     BASES,

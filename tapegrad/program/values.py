@@ -24,8 +24,8 @@ from functools import lru_cache
 
 import numpy as np
 
-from ..codegen.addresses import data_address
 from ..codegen.compile import plain_address
+from ..codegen.python_api import data_address
 from ..codegen.ufuncs import inner_loop
 from ..common.uninterrupted import imported
 from ..interpreter import program as P

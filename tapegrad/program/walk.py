@@ -3,7 +3,7 @@
 A replay is one call of `replay` with the address of its parameters (`P_*` below,
 an int64 array that belongs to a workspace).  The forward part interprets the
 workspace's *stream*, int64 words ``[code, parameters...]``; runs of scalar
-instructions are one step of it (`codegen.scalars`), the value of an array
+instructions are one step of it (`codegen.of_rows`), the value of an array
 entry is a program (`program.values`) run by `interpreter.steps.run`.  The backward part
 is the reverse sweep of define-by-run (`interpreter.walk.reverse`).
 
@@ -28,7 +28,7 @@ from ..codegen.memory import (
     store_double,
     store_int,
 )
-from ..interpreter.access import SIZE
+from ..interpreter.calls import SIZE
 from ..interpreter.program import REGISTERS_AT, W_ADJOINT, W_RECORDS, W_RUN, W_SCRATCH, W_SLOTS, WORDS
 from ..interpreter.program import UNKNOWN as NOT_KNOWN
 from ..interpreter.walk import reverse
@@ -51,7 +51,7 @@ COMPARISONS = {"less": 0, "less_equal": 1, "greater": 2, "greater_equal": 3, "eq
 # P_SEEDS                     (slot, address of the seed, bytes of an array or 0), after their number; of `rows` one list after another
 # P_GRADIENTS                 (target, bytes, slot), after their number; then (target, slot) of elements, after theirs
 # P_AT, P_STOPPED             the word of the stream to go on at; the number of the guard, host step or slot it stopped at
-# P_STREAM, P_VALUES          the stream; the scalar switch of values (`codegen.scalars`)
+# P_STREAM, P_VALUES          the stream; the scalar switch of values (`codegen.of_rows`)
 # P_INPUTS                    addresses of the arguments' data: written at each call
 # P_ELEMENTS                  (argument, position, slot), after their number
 # P_ARRAYS                    (argument, where it is copied to, bytes), after their number

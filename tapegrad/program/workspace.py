@@ -17,7 +17,7 @@ from __future__ import annotations
 import numpy as np
 
 from ..array.record import normalise
-from ..codegen.scalars import value_switch
+from ..codegen.of_rows import value_switch
 from ..common.errors import noted, require
 from ..common.uninterrupted import cached_property
 from ..interpreter import native

@@ -2,27 +2,26 @@
 
 Imports: common.
 
-`table` says what a row is; `lang` is the language that rules are written in, `tangents` what JVPs are written with
-besides.  Importing the families, in the order of this file, numbers the rows (their opcodes). Nothing that is kept may depend on
-the numbers alone, for a program may add rows of its own: files name rows, and the keys of compiled code say which row has
-which number (`codegen.scalars`).
+`table` says what a row is; `lang` is the language that rules are written in, `shapes` has what JVPs are written with besides.
+Importing the families, in the order of this file, numbers the rows (their opcodes). Nothing that is kept may depend on the
+numbers alone, for a program may add rows of its own: files name rows, and the keys of compiled code say which row has which
+number (`codegen.of_rows`).
 
 ================================  ==========================================================================
-elementwise, special, orders      functions of each element: NumPy's, SciPy's, Bessel functions of any order
+elementwise, special              functions of each element: NumPy's and SciPy's, comparisons as numbers
 reductions, scans, products       over axes, along one, and the product of matrices
 shaping                           other shapes and orders, parts, joints, assignment
-linalg, triangular                of matrices; `minors` is what the derivatives of the determinant are made of
+linalg, triangular                of matrices; `cofactors` has what derivatives of the determinant are made of
 learning                          single instructions for softmax and cross-entropy
 loops                             loops whose bodies are tapes
 complex                           Fourier transforms and matrices of complex numbers, whose parts are an axis of real arrays
 transposed, accumulating,         what only derivatives and kernels call: transposed movements of data,
-cofactors, choices                additions into part of an array, cofactors, comparisons as numbers
+cofactors                         additions into part of an array, cofactors
 ================================  ==========================================================================
 """
 
 from . import elementwise, special, reductions, products, shaping, learning, linalg  # noqa: F401
-from . import triangular, scans, bessel as orders, transposed  # noqa: F401
-from . import predicates as choices, accumulating, cofactors, loops, complex  # noqa: F401
+from . import triangular, scans, transposed, accumulating, cofactors, loops, complex  # noqa: F401
 from .table import BY_FUNCTION, BY_NAME, ROWS, by_opcode  # noqa: F401
 
 #: The rows of the package; others are a program's own.

@@ -3,8 +3,6 @@
 As rows they give a new array; a replay that needs the old one no more adds in place.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from . import shapes as S

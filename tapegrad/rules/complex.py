@@ -4,16 +4,14 @@
 see C. Boeddeker et al., "On the computation of complex-valued gradients with application to statistically optimum beamforming" (2017).
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from ..common.errors import require
 from ..common.uninterrupted import imported
 from . import lang as L
 from . import shapes as S
+from .shapes import of_one, side_by_side, tangent_of_parts
 from .table import structural
-from .tangents import of_one, side_by_side, tangent_of_parts
 
 
 def as_complex(x):

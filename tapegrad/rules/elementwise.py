@@ -1,12 +1,15 @@
-"""Element-wise rows: arithmetic, powers, exponentials, trigonometry, selection.
+"""Element-wise rows: arithmetic, powers, exponentials, trigonometry, selection, comparisons.
 
 Conventions at kinks and poles (also in ``docs/numerics.md``): ``abs'(0) = 0``,
 ``relu'(0) = 0``, ties of ``maximum``/``minimum`` share evenly, ``x**0`` has
 derivative 0 everywhere.  Derivatives are those of Abramowitz & Stegun,
 *Handbook of Mathematical Functions* (1964), chapters 4, 6 and 7.
-"""
 
-from __future__ import annotations
+Comparisons and choices as numbers are used by scalar instructions where a rule says `select`.  A scalar instruction has two
+operands and a number as its result, so a condition is 1.0 or 0.0 there, and ``select(c, a, b)`` is ``if_true(c, a) + if_false(c,
+b)``: the branch not taken adds an exact zero, whatever its value is.  A user never calls these rows; they are rows so that a
+derivative made of them can be differentiated again.
+"""
 
 import math
 import operator
@@ -334,4 +337,50 @@ def _ldexp_value(x, i):
 elementwise(
     "ldexp", _ldexp_value, lambda x, i: x * L.exp2(i), (lambda x, i, z: L.exp2(i), None),
     node="Ldexp", doc="x * 2**i for integer i", refused={1: "the exponent is an integer"},
+)
+
+
+def _number(condition):
+    return L.select(condition, 1.0, 0.0)
+
+
+def _numbers(comparison):
+    def value(*operands):
+        truths = comparison(*operands)
+        # Numbers of Python have no dtype that counts beside that of arrays; alone they are float64.
+        least = np.float32 if any(isinstance(o, (np.ndarray, np.generic)) for o in operands) else np.float64
+        return np.asarray(truths).astype(np.result_type(*operands, least))
+
+    return value
+
+
+for _name, _comparison, _of, _doc in (
+    ("is_less", np.less, lambda x, y: x < y, "1 where x < y, else 0; derivative 0"),
+    ("is_less_equal", np.less_equal, lambda x, y: x <= y, "1 where x <= y, else 0; derivative 0"),
+    ("is_equal", np.equal, L.eq, "1 where x equals y, else 0; derivative 0"),
+):
+    elementwise(
+        _name, _numbers(_comparison), lambda x, y, of=_of: _number(of(x, y)), (zero, zero),
+        node=_name.title().replace("_", ""), doc=_doc,
+    )
+elementwise(
+    "is_nan", _numbers(np.isnan), lambda x: _number(L.isnan(x)), (zero,), node="IsNan", doc="1 where x is NaN, else 0; derivative 0",
+)
+
+
+def _chosen(c, x):
+    return np.where(np.not_equal(c, 0), x, np.zeros((), np.result_type(x)))
+
+
+def _left_out(c, x):
+    return np.where(np.not_equal(c, 0), np.zeros((), np.result_type(x)), x)
+
+
+elementwise(
+    "if_true", _chosen, lambda c, x: L.select(L.ne(c, 0.0), x, 0.0), (zero, lambda c, x, z: _number(L.ne(c, 0.0))),
+    node="IfTrue", doc="x where c is not 0, else exactly 0; derivative 0 in c",
+)
+elementwise(
+    "if_false", _left_out, lambda c, x: L.select(L.ne(c, 0.0), 0.0, x), (zero, lambda c, x, z: _number(L.eq(c, 0.0))),
+    node="IfFalse", doc="x where c is 0, else exactly 0; derivative 0 in c",
 )

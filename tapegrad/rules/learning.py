@@ -4,16 +4,14 @@ Stable forms: Blanchard, Higham & Higham, "Accurately computing the log-sum-exp
 and softmax functions", IMA J. Numer. Anal. 41 (2021).
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from ..common.errors import require
 from . import lang as L
 from . import shapes as S
 from .reductions import inverse
+from .shapes import added, of_one
 from .table import structural
-from .tangents import added, of_one
 
 
 def _softmax_value(x, axis=-1):

@@ -19,20 +19,18 @@ the symmetric part of the tangent.  Eigenvectors and
 singular vectors of repeated values are not differentiable: the terms
 ``1/(a - b)`` with ``a == b`` are left out, so functions that do not depend on
 the choice of the vectors keep their derivative.  `det` has its first two derivatives at
-singular matrices too (`rules.minors`).
+singular matrices too (`rules.cofactors`).
 """
-
-from __future__ import annotations
 
 import numpy as np
 
 from ..common.errors import require
 from . import lang as L
 from . import shapes as S
-from .minors import cofactors, whole
-from .minors import transposed as _t
+from .cofactors import cofactors, whole
+from .cofactors import transposed as _t
+from .shapes import added, of_one, tangent_of_parts
 from .table import structural
-from .tangents import added, of_one, tangent_of_parts
 
 
 def _symmetric(x):

@@ -1,8 +1,8 @@
-"""Loops whose bodies are tapes: one instruction, whatever the number of turns.
+"""Loops whose bodies are tapes: one instruction, whatever the number of iterations.
 
-The row `loop` has three operands, a first carry, captured values, and arrays that are gone along (a row for each turn), and an attribute,
+The row `loop` has three operands, a first carry, captured values, and arrays that are gone along (a row for each iteration), and an attribute,
 the *program* (`tapegrad.transforms.loops.loop`), which runs it.  The result is one vector: the last carry, the results of all
-turns, and behind these what the way back needs (carries in between).  It has no derivative: the row `loop_results` takes carry and results
+iterations, and behind these what the way back needs (carries in between).  It has no derivative: the row `loop_results` takes carry and results
 out of it and has those, so that there is never an adjoint as long as what is kept.
 
 The row `loop_pull` is the way back: for adjoints of carry and results, those of the operands.  Both are closed under differentiation.
@@ -13,20 +13,18 @@ tangents, for the adjoints (g', g): that gives ``g' @ J + g @ J'``.
 Reference: A. Griewank, A. Walther: Evaluating Derivatives (SIAM 2008), chapters 3 and 5.
 """
 
-from __future__ import annotations
-
 from ..common.errors import require
+from .shapes import side_by_side
 from .table import structural
-from .tangents import side_by_side
 
-#: Words at the head of what is kept in a result: turns, stride, generation (`program.turns`).
+#: Words at the head of what is kept in a result: iterations, stride, generation (`program.turns`).
 HEAD = 3
 #: Vectors that bodies read and write: carry, element, captured, next carry, result; adjoints of next carry, result, carry, element, captured.
-#: And no vector, but the number of the row of a turn.
+#: And no vector, but the number of the row of an iteration.
 CARRY, ELEMENT, CAPTURED, NEXT, RESULT, NEXT_BAR, RESULT_BAR, CARRY_BAR, ELEMENT_BAR, CAPTURED_BAR, ROW_NUMBER = range(11)
-#: Those that have, for each thing that a turn reads or writes, the rows of all turns one behind the other.
+#: Those that have, for each value that an iteration reads or writes, the rows of all iterations in sequence.
 IN_ROWS = {ELEMENT, RESULT, RESULT_BAR, ELEMENT_BAR}
-#: What a turn writes where the turn after it reads, and the other way round.
+#: The place that an iteration writes for the next one to read, and the other way round.
 PARTNER = {CARRY: NEXT, NEXT: CARRY, NEXT_BAR: CARRY_BAR, CARRY_BAR: NEXT_BAR}
 
 
@@ -158,13 +156,13 @@ def _pull_shape(seeds, carry, captured, xs, z, program):
 
 structural(
     "loop", 3, lambda carry, captured, xs, program: program.run(carry, captured, xs), lambda *_, program: (), constants=(0, 1, 2),
-    node="Loop", doc="the turns of a loop whose body is a tape: last carry, results of all turns, and what is kept of them",
+    node="Loop", doc="the iterations of a loop whose body is a tape: last carry, results of all iterations, and what is kept of them",
     shape=_loop_shape, effect="dense",
 )
 structural(
     "loop_results", 4, lambda carry, captured, xs, z, program: z[: program.outputs].astype("d"), _results_vjp, jvp=_results_jvp, constants=(3,),
     forward=lambda carry, captured, xs, z, program: z.narrow(0, 0, program.outputs), node="LoopResults",
-    doc="last carry and results of all turns, out of what `loop` gives", shape=_results_shape, effect="dense",
+    doc="last carry and results of all iterations, out of what `loop` gives", shape=_results_shape, effect="dense",
 )
 structural(
     "loop_pull", 4, lambda seeds, carry, captured, xs, z, program: program.pull(seeds, carry, captured, xs, z), _pull_vjp, jvp=_pull_jvp,

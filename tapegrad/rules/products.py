@@ -1,17 +1,15 @@
-"""The product of matrices, with NumPy's rules for vectors and stacks; other products are made of it (`array.functions.products`).
+"""The product of matrices, with NumPy's rules for vectors and stacks; other products are made of it (`array.functions.reductions`).
 
 In a rule ``a @ b`` is the product of derivatives, in which zero is absolute (``docs/numerics.md``), and ``a.product(b)`` is
 NumPy's.  The first is a row of its own, so that a derivative that is recorded keeps its zeros where it is replayed.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from . import lang as L
 from . import shapes as S
+from .shapes import added
 from .table import structural
-from .tangents import added
 from .transposed import absolute_product_value
 
 

@@ -5,17 +5,14 @@ derivative 0 where their value is 0; ``prod`` is exact at zeros (products of the
 other factors, by scans, not by division).
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np
 
 from . import lang as L
 from . import shapes as S
-from .shapes import axes_of
+from .shapes import axes_of, of_one
 from .table import structural
-from .tangents import of_one
 
 
 def spread(g, x, axis, keepdims):
@@ -27,7 +24,7 @@ def spread(g, x, axis, keepdims):
 
 
 def count_of(x, axis):
-    """How many elements a reduction over `axis` combines."""
+    """The number of elements that a reduction over `axis` combines."""
     count = 1
     for a in axes_of(x, axis):
         count *= x.shape[a]

@@ -7,8 +7,6 @@ so exact where factors are zero.  ``b.recur(f, axis)`` is the recurrence
 options.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from ..common.errors import require

@@ -6,16 +6,14 @@ affine map on the flat, C-ordered positions of its operand: `shape`, `strides`
 positions, whose transpose is a scatter-add.
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np
 
 from ..common.errors import require
 from . import shapes as S
+from .shapes import of_one, tangent_of_parts
 from .table import structural
-from .tangents import of_one, tangent_of_parts
 from .transposed import look
 
 

@@ -1,10 +1,10 @@
-"""Special functions: rows whose values come from `scipy.special`.
+"""Special functions: rows whose values come from `scipy.special`; Bessel functions of any order come last.
 
 SciPy is imported when such a function is first used, not before.  Derivatives:
 NIST Digital Library of Mathematical Functions (DLMF), 5.2, 5.15, 7, 8.8 and 10.
-"""
 
-from __future__ import annotations
+The order of a Bessel function is a constant: there is no closed derivative in it.  DLMF 10.6.1, 10.29.1.
+"""
 
 import math
 
@@ -309,3 +309,26 @@ SCIPY_UFUNCS = {
     "yn": "yv", "erf": "erf", "gammaln": "lgamma", "psi": "digamma", "digamma": "digamma", "expit": "sigmoid",
     **{name: name for name in (*L.SCIPY_UNARY, *L.SCIPY_BINARY, *L.SCIPY_TERNARY, "exp2", "expm1", "log1p", "cbrt")},
 }  # fmt: skip
+
+
+_ORDER = {0: "there is no closed form of the derivative in the order"}
+
+
+def _neighbours(function, sign):
+    """Half of ``f(v - 1, x) + sign * f(v + 1, x)``, which is the derivative of ``f(v, x)``."""
+    return lambda v, x, z: (function(v - 1.0, x) + sign * function(v + 1.0, x)) * 0.5
+
+
+scipy_row("y0", (lambda x, z: -L.y1(x),), "Bessel function of the second kind of order 0")
+scipy_row("y1", (lambda x, z: L.y0(x) - z / x,), "Bessel function of the second kind of order 1")
+scipy_row("erfcinv", (lambda x, z: -0.5 * ROOT_PI * L.exp(z * z),), "inverse of erfc")
+scipy_row("jv", (None, _neighbours(L.jv, -1.0)), "Bessel function; the order is a constant", refused=_ORDER)
+scipy_row(
+    "yv", (None, _neighbours(L.yv, -1.0)), "Bessel function of the second kind; the order is a constant",
+    refused=_ORDER,
+)
+scipy_row("iv", (None, _neighbours(L.iv, 1.0)), "modified Bessel function; the order is a constant", refused=_ORDER)
+scipy_row(
+    "ive", (None, lambda v, x, z: _neighbours(L.ive, 1.0)(v, x, z) - L.sign(x) * z),
+    "exp(-|x|) * iv(v, x); the order is a constant", refused=_ORDER,
+)

@@ -15,6 +15,8 @@ that the VJP does not read for the same operands (so a tape recorded for one
 mode serves the other).
 
 Opcodes are positions in the table, made when it is imported; a saved tape names its rows.
+
+`scalar_rows` are those that have an instruction of their own for float64 scalars.
 """
 
 from __future__ import annotations
@@ -26,6 +28,7 @@ from functools import cache, lru_cache, wraps
 import numpy as np
 
 from ..common.errors import InternalError
+from . import lang as L
 from .lang import times
 from .shapes import of_elements
 
@@ -190,7 +193,7 @@ class Row:
         return None if self.forward is None else self.forward(*operands, **attrs)
 
     def contributions(self, g, operands, result, wanted, attrs):
-        """What the adjoint `g` of the result adds to the adjoints of the operands.
+        """The contributions of the adjoint `g` of the result to the adjoints of the operands.
 
         Works on whatever it is given: symbolic arrays of a planner, or tensors.
 
@@ -332,3 +335,25 @@ def by_opcode(opcode):
     if not 0 <= opcode - FIRST_ROW < len(ROWS):
         raise InternalError(f"no row has the opcode {opcode}")
     return ROWS[opcode - FIRST_ROW]
+
+
+def scalar_rows(special):
+    """The rows that have a scalar instruction (`Row.scalar_instruction`), with or without those that call SciPy."""
+    return [row for row in ROWS if row.scalar_instruction and (special or not row.calls_scipy)]
+
+
+def partials(row):
+    """Partials of a scalar row over operands 'x', 'y', 'z' and constant 'c'."""
+    x, y, z, c = (L.arg(name) for name in "xyzc")
+    if row.name == "where":
+        return [("x", row.partials[1](c, x, y, z)), ("y", row.partials[2](c, x, y, z))]
+    operands = (x, y)[: row.arity]
+    return [(name, partial(*operands, z)) for name, partial in zip("xy", row.partials) if partial is not None]
+
+
+def value(row):
+    """The value of a scalar row over operands 'x', 'y' and constant 'c'."""
+    x, y, c = (L.arg(name) for name in "xyc")
+    if row.name == "where":
+        return L.Expr.lift(row.expr(c, x, y))
+    return L.Expr.lift(row.expr(*(x, y)[: row.arity]))

@@ -4,8 +4,6 @@ These primitives are what the rules of other rows are made of; a user never
 calls them.  They are rows so that a derivative can be differentiated again.
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

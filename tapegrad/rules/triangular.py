@@ -4,8 +4,6 @@ M. Giles, "Collected matrix derivative results for forward and reverse mode
 algorithmic differentiation" (2008), restricted to the triangle that is read.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from ..common.uninterrupted import imported

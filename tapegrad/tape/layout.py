@@ -17,8 +17,6 @@ attributes), and the `CLEARED` bit marks an instruction whose saved values a
 backward pass has released.
 """
 
-from __future__ import annotations
-
 import struct
 
 #: opcode, first operand, second operand, bytecode offset, value, constant
@@ -41,5 +39,5 @@ CLEARED = 0x10000000
 #: An entry of a functional recording: what it is stands in the trace (`program.trace`), by slot.
 TRACED = 0x08000002
 
-#: What a backward pass marks the instructions with that it reaches, and the leaves (or what stands for inputs).
+#: Marks of a backward pass for instructions that it reaches, and for leaves (or what stands for inputs).
 MARK, LEAF_MARK = 1, 2

@@ -4,8 +4,6 @@ Two values with the same description share one `Meta` object, so that the
 signature of an operation is a short tuple of object identities.
 """
 
-from __future__ import annotations
-
 import threading
 from weakref import ref
 
@@ -91,7 +89,7 @@ def checked(write):
             if m is not meta_of(v):
                 raise InternalError(f"{row.name}: an operand {meta_of(v)} of strides {v.strides} is described as {m} of strides {m.strides}")
         t = write(row, operands, values, metas, flags, attrs, value, integer, depth + 1)
-        require(t._v.__class__ is float or t._m is meta_of(t._v), f"{row.name}: the result is not described as what it is")
+        require(t._v.__class__ is float or t._m is meta_of(t._v), f"{row.name}: shape rule disagrees with the computed result")
         return t
 
     return checking

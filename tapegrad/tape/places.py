@@ -4,8 +4,6 @@ Looking up a line number costs microseconds in long functions; the code object
 and the offset of the instruction being executed cost a tenth of one.
 """
 
-from __future__ import annotations
-
 import dis
 import itertools
 import linecache
@@ -82,7 +80,7 @@ def running_text(frame):
 
 
 def function_name(function):
-    """What a message calls a function: its name, or that of its class."""
+    """The name of a function in messages: its own, or that of its class."""
     return getattr(function, "__name__", type(function).__name__)
 
 
@@ -110,6 +108,6 @@ def name_of(thing):
 
 
 def called(tensor, otherwise):
-    """What a message calls a tensor: the name of a variable bound to it, or `otherwise` and its shape."""
+    """The name of a tensor in messages: the name of a variable bound to it, or `otherwise` and its shape."""
     name = name_of(tensor)
     return f"{name!r}" if name else f"{otherwise} of shape {tuple(tensor.shape)}"

@@ -15,10 +15,10 @@ tokens      one object per record that belongs to the tensors that look at the
             from which the record takes the value, of an array a bare object.
             If only this list refers to a token, no tensor looks at
             the instruction any more.  That is how a loop that records and never
-            calls ``backward`` runs in bounded memory (`interpreter.reclaim`).
+            calls ``backward`` runs in bounded memory (`interpreter.walks`).
 objects     the values that backward programs read, in order of recording; `savers` are the slots of the instructions that have some.
 signatures  of the array instructions, by key (`interpreter.registered.Registered.noted`): while a store refers to one, its number (which the records have) is
-            nobody else's (`interpreter.registered`).  With more than `most_signatures` it is time to forget what nobody needs;
+            nobody else's (`interpreter.registered`).  With more than `most_signatures` it is time to forget what is unreachable;
             those that hold objects of the user's, `passing` of them, count more, and go to no other generation.
 leaves      leaf key -> slot; a leaf gets a new key each time it changes in
             place, so a changed leaf is a new leaf to the store.  The leaves
@@ -32,7 +32,7 @@ pinned      how many sweeps are running over the store (a hook may record, and
             even start another): it does not move meanwhile.
 began       the thread's own time when room was made for the first time, or 0.0: a recording that takes long says how far it is, and time in
             which nothing runs, as at a prompt, is no part of that.
-due         number of slots from which on it is to forget what nobody needs: the capacity that it has, or had before it
+due         number of slots from which on it is to forget what is unreachable: the capacity that it has, or had before it
             grew because it was pinned.
 trace       of a functional recording (`tapegrad.transforms.replay`): what a replay needs
             beyond the records; None in define-by-run.
@@ -44,8 +44,6 @@ recording is allowed and -1 otherwise, so one comparison on the hot path covers
 "another thread", "recording is off", "results are looked at", "moved" and "cleared".  A store that a
 backward pass has used up is *retired*; tensors that still point to it raise.
 """
-
-from __future__ import annotations
 
 import threading
 import time
@@ -75,7 +73,7 @@ STAGED = 1 << 15
 SHORT = 2000
 #: Room kept for the records that one operation may write at once.
 MARGIN = 64
-#: What a small saved array costs besides its data.
+#: Bytes of a small saved array besides its data.
 OBJECT_BYTES = 160
 
 
@@ -164,7 +162,7 @@ class TapeStore:
 
     # -- recording ----------------------------------------------------------
     def make_room(self):
-        """Called at the limit: pack what is staged, then forget what nobody needs, or grow.
+        """Called at the limit: pack what is staged, then forget what is unreachable, or grow.
 
         Returns the store to go on with; another one if this one has moved.
         """
@@ -347,7 +345,7 @@ class TapeStore:
         return parts
 
     def renew(self):
-        """Forget what is recorded and begin anew, in the same memory: of a store that no tensor points to."""
+        """Forget what is recorded and start again in the same memory: of a store that no tensor points to."""
         self.tokens, self.code, self.special, self.due = [None], None, False, self.capacity
         self.leaves.clear()
         self.leaf_list.clear()
@@ -392,7 +390,7 @@ RECORD_DTYPE = np.dtype(
 
 
 class ThreadState:
-    """What each thread has of its own: its current store and whether it records.
+    """Per-thread state: the current store, and whether the thread records.
 
     Attributes
     ----------
@@ -405,7 +403,7 @@ class ThreadState:
     store : TapeStore
         Where operations on leaves are recorded now.
     anonymous : TapeStore
-        The store that nobody has to name.
+        The default store.
     tapes : list
         What has been entered, innermost last: explicit tapes, and calls of transformations. Each has its current `store`.
     spare : TapeStore or None

@@ -7,7 +7,7 @@ The contents of others are summed up when they are used (`stamp`) and compared, 
 one compiled pass over all of them, when the tape is swept; before a tensor is written to for the first time, they are copied (`Watched.spare`).
 
 The memory of leaves and results is the tape's own, and is not looked at, unless it is `EXPOSED`: shared with an array
-that somebody outside can write to.  From then on it is watched as constants are.  What was recorded before is
+that outside code can write to.  From then on it is watched as constants are.  What was recorded before is
 compared with the stamp that the memory had when it was handed out (`exposed_since`).
 """
 
@@ -29,7 +29,7 @@ SAME, STAMPED, LEFT = 0, 1, 2
 def stamp(array):
     """A digest of the contents of an array, as bytes: changes when they do.
 
-    A short array is its own digest; of a larger one it is that of `codegen.digest`, whatever its layout.
+    A short array is its own digest; of a larger one it is that of `codegen.memory`, whatever its layout.
     """
     if array.nbytes <= SHORT:
         return array.tobytes()
@@ -67,14 +67,14 @@ def sealed(array):
 
 
 class Exposure:
-    """Memory that somebody outside can write to: the array that owns it, its number in order, and its stamp then.
+    """Memory that outside code can write to: the array that owns it, its number in order, and its stamp then.
 
     Without a stamp nothing had been recorded of it.
     """
 
     __slots__ = ("owner", "number", "mark")
 
-    #: How many there have been.
+    #: The number made so far.
     count = 0
 
     def __init__(self, owner, mark):
@@ -89,7 +89,7 @@ EXPOSED: dict[int, Exposure] = {}
 
 
 def expose(array, recorded=True):
-    """Note that somebody outside can write to the memory of `array`, of which something may have been `recorded`."""
+    """Note that outside code can write to the memory of `array`, of which something may have been `recorded`."""
     owner = owner_of(array)
     if id(owner) not in EXPOSED:
         Exposure(owner, stamp(owner) if recorded else None)

@@ -1,4 +1,4 @@
-"""What looks at the rest: checks, comparisons, explanations, the demonstration, the commands of the shell.
+"""Tools for looking at the rest: checks, comparisons, explanations, the demonstration, the commands of the shell.
 
 Imports: common, rules, tape, codegen, interpreter, array, numpy_api, autograd, program, nopython, transforms, scipy, optimize, automata.
 
@@ -6,6 +6,6 @@ Imports: common, rules, tape, codegen, interpreter, array, numpy_api, autograd, 
 `explain_zero`   why a derivative is zero.
 `comparing`      every mode side by side, measured and predicted.
 `info`           what this installation is made of.
-`ahead`          all machine code that is nobody's in particular; `building`, how a wheel gets it.
+`ahead`          all machine code that belongs to no user's function; `building`, how a wheel gets it.
 `demo`           the model of hares and lynxes; `commands`, what ``python -m tapegrad`` offers beside it.
 """

@@ -1,10 +1,8 @@
-"""All machine code that is nobody's in particular: what a first gradient meets, and all functions that the package compiles.
+"""All machine code that belongs to no user's function: what a first gradient needs, and all functions that the package compiles.
 
-`everything` names it; whoever calls what it gives makes the code, or loads it.  ``python -m tapegrad.tools.ahead FILE [--levels]``
+`everything` names it; calling what it yields makes the code, or loads it.  ``python -m tapegrad.tools.ahead FILE [--levels]``
 writes it to a file, a part of a wheel (`tools.building`; `codegen.pack` says what is in it), for this processor or for levels of them.
 """
-
-from __future__ import annotations
 
 import itertools
 import os
@@ -24,7 +22,8 @@ from ..array.record import apply
 from ..codegen import pack
 from ..codegen.host import levels_here
 from ..codegen.library import compiled_function
-from ..codegen.scalars import reverse_switch, value_switch
+from ..codegen.of_rows import reverse_switch, value_switch
+from ..codegen.threads import spread_address
 from ..common.errors import require
 from ..interpreter.registered import Registered
 from ..program.values import ValueProgram
@@ -67,6 +66,7 @@ def everything():
             yield module, partial(import_module, module)
     for name in L.COMPILED:
         yield name, partial(compiled_function, name)
+    yield "threads", spread_address
     for switch in (value_switch, reverse_switch):
         for special in (False, True):
             yield f"{switch.__name__} {special}", partial(switch, special)

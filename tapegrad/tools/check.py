@@ -78,7 +78,7 @@ class Check:
 
 @dataclass
 class Report:
-    """What `check` found; prints as a table.
+    """The report of `check`; prints as a table.
 
     Attributes
     ----------
@@ -212,7 +212,7 @@ class CheckedProblem:
         return there
 
     def scale(self, *numbers):
-        """What relative tolerances are relative to."""
+        """The scale of relative tolerances."""
         return 1.0 + max([abs(n) for n in numbers] + [float(np.max(np.abs(g), initial=0.0)) for g in self.reverse()])
 
     def located(self, derivative, d):

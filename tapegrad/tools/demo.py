@@ -14,8 +14,6 @@ the result is compared with.
 The table of pelts is shipped with the package.
 """
 
-from __future__ import annotations
-
 import csv
 import sys
 import time

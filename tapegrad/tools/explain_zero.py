@@ -54,7 +54,7 @@ class Argument:
 
 @dataclass
 class Explanation:
-    """What `explain_zero` found; prints in plain words.
+    """The report of `explain_zero`; prints in plain words.
 
     Attributes
     ----------
@@ -179,7 +179,7 @@ def _left(how, place):
 
 
 def _blocked(store, e, entered, g):
-    """What an instruction with adjoint `g` does not let through to its operands."""
+    """The part of an adjoint `g` that an instruction does not pass on to its operands."""
     if not np.any(g):
         return []
     reasons = []

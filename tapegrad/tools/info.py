@@ -25,8 +25,7 @@ def info() -> dict[str, str]:
     from importlib.metadata import version
 
     from ..codegen.disk import files
-    from ..codegen.host import cpu_name
-    from ..codegen.vector_math import available
+    from ..codegen.host import available, cpu_name
 
     kept = []
     for what, ending in (("functions", ".o"), ("kernels", ".kernel")):

@@ -13,7 +13,7 @@ import pytest
 
 import tapegrad as tg
 from tapegrad.array.record import apply
-from tapegrad.codegen import code, compile, host, pack, scalars
+from tapegrad.codegen import code, compile, host, of_rows, pack
 from tapegrad.common import config
 from tapegrad.common.errors import InternalError
 from tapegrad.program import walk
@@ -248,7 +248,7 @@ def test_the_key_of_a_switch_has_rows_of_ones_own_with_their_expressions(more_ro
         del ROWS[len(ROWS) - (slope is not None and "slanted" in BY_NAME) :]
         BY_NAME.pop("slanted", None)
         last = ROWS[-1] if slope is None else slanted("slanted", slope)
-        found.append(keys_of(monkeypatch, scalars, lambda last=last: scalars._switch.__wrapped__(name, special, last)))
+        found.append(keys_of(monkeypatch, of_rows, lambda last=last: of_rows._switch.__wrapped__(name, special, last)))
     assert len(set(found)) == 3 and found[1] == found[3]
 
 

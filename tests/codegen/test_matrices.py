@@ -8,7 +8,7 @@ from scipy import special
 
 import tapegrad as tg
 from tapegrad.codegen.library import compiled_function
-from tapegrad.codegen.matrices import CORES, MatrixLoop
+from tapegrad.codegen.ufuncs import CORES, MatrixLoop
 from tests.every import every
 
 LOOP = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 4)

@@ -17,10 +17,9 @@ PACKAGE = Path(tapegrad.__file__).parent
 #: File -> what it asks about the system, or takes from it.
 ASKED = {
     "codegen/disk.py": {"fcntl", "sys.platform"},  # locks on folders
-    "codegen/host.py": {"sys.platform"},  # what made code
     "codegen/memory.py": {"os.name"},  # what C calls to let another thread run
     "codegen/symbols.py": {"libmvec"},
-    "codegen/vector_math.py": {"ctypes.CDLL", "os.uname", "sys.platform"},  # libmvec
+    "codegen/host.py": {"ctypes.CDLL", "os.uname", "sys.platform"},  # what made code; libmvec
     "common/config.py": {"sys.platform"},  # where caches are kept, and for whom
     "common/memory.py": {"ctypes.CDLL", "sys.platform"},  # malloc_trim
     "codegen/threads.py": {"ctypes.CDLL"},  # pthreads
@@ -57,7 +56,7 @@ PROGRAM = """
 import sys
 import numpy as np
 import tapegrad as tg
-from tapegrad.codegen import disk, vector_math
+from tapegrad.codegen import disk, host
 from tapegrad.common import config, memory
 x = np.linspace(0.1, 0.9, 9)
 f = lambda x: np.sum(np.exp(np.sin(x)) * np.log(x) ** 3) + np.tanh(x) @ x
@@ -70,7 +69,7 @@ folder = config.cache_dir() / "objects"
 with disk.alone(folder):
     with open("/proc/self/maps") if sys.platform == "linux" else open(__file__) as maps:
         print("libmvec" in maps.read())
-print("_ZGV" in text, bool(vector_math.available()), memory._malloc_trim() is not None, disk._OWN.__dict__ != {})
+print("_ZGV" in text, bool(host.available()), memory._malloc_trim() is not None, disk._OWN.__dict__ != {})
 """
 
 

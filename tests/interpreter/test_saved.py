@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import tapegrad as tg
-from tapegrad.codegen.addresses import data_address
+from tapegrad.codegen.python_api import data_address
 from tapegrad.common.errors import ModifiedInPlaceError
 from tapegrad.interpreter import native
 from tapegrad.interpreter.plan import Signature

@@ -6,7 +6,7 @@ import pytest
 
 import tapegrad as tg
 from tapegrad.array.record import apply
-from tapegrad.rules import scalars, table
+from tapegrad.rules import table
 
 
 @pytest.fixture
@@ -16,8 +16,7 @@ def toys(monkeypatch, tmp_path):
     from tapegrad.interpreter import native
 
     rows = []
-    for module in (table, scalars):
-        monkeypatch.setattr(module, "ROWS", rows)
+    monkeypatch.setattr(table, "ROWS", rows)
     monkeypatch.setattr(table, "BY_NAME", {})
     monkeypatch.setattr(table, "BY_FUNCTION", {})
     monkeypatch.setenv("TAPEGRAD_CACHE_DIR", str(tmp_path))

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import tapegrad as tg
-from tapegrad.codegen import loops
+from tapegrad.codegen import of_rows
 from tapegrad.interpreter import program as P
 from tapegrad.interpreter.windows import NEAR, SHORT, longest_inside
 from tapegrad.program.values import ValueProgram
@@ -36,7 +36,7 @@ def inner_loops(words):
     """Extents of the innermost loops that NumPy's steps of a program run."""
     found, at = [], 0
     while words[at] != P.END:
-        if words[at] == P.CALL and words[at + 2] not in loops._ADDRESSES.values():
+        if words[at] == P.CALL and words[at + 2] not in of_rows._ADDRESSES.values():
             nargs = words[at + 4]
             found.append(int(words[at + 5 + 2 * nargs + 1]))
         at += 2 + int(words[at + 1])

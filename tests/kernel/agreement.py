@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from tapegrad.kernel import prediction
+from tapegrad.kernel import reasons
 from tapegrad.kernel.adjoint import adjoint
 from tapegrad.program.workspace import Workspace
 from tapegrad.transforms.functional import value_and_grad
@@ -58,5 +58,5 @@ def check(function, *args, at=(), ulps=4):
 def kernels_cost(monkeypatch, calls):
     """Let every kernel cost as much as so many calls (or directions)."""
     for name, steps in (("sweep", 1), ("derivation", 0), ("compilation", calls)):
-        monkeypatch.setattr(prediction, name, lambda *args, steps=steps: steps)
-    monkeypatch.setattr(prediction, "KERNEL", 1)
+        monkeypatch.setattr(reasons, name, lambda *args, steps=steps: steps)
+    monkeypatch.setattr(reasons, "KERNEL", 1)

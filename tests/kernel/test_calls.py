@@ -8,7 +8,7 @@ import pytest
 
 import tapegrad as tg
 from tapegrad.array.record import record_aux
-from tapegrad.interpreter.python_calls import Called, loop
+from tapegrad.interpreter.calls import Called, loop
 from tests.near import near
 
 X = np.linspace(0.1, 2.0, 7)

@@ -4,7 +4,7 @@ import numpy as np
 
 from tapegrad.kernel import ir
 from tapegrad.rules import lang as L
-from tapegrad.rules.notation import written
+from tapegrad.rules.lang import written
 from tests.kernel.programs import Writer, a, at, constant, rosenbrock, temporary
 
 

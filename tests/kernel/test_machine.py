@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import tapegrad as tg
-from tapegrad.codegen.vector_math import available
+from tapegrad.codegen.host import available
 from tapegrad.kernel import ir
 from tapegrad.kernel.emit import CompileOptions, Emission
 from tapegrad.kernel.kernel import Kernel

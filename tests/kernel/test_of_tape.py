@@ -6,10 +6,10 @@ import weakref
 import numpy as np
 import pytest
 
-from tapegrad.kernel import prediction
+from tapegrad.kernel import reasons
 from tapegrad.kernel.emit import FINE, NOT_FINITE, CompileOptions
 from tapegrad.kernel.of_tape import TapeKernel
-from tapegrad.kernel.prediction import TooDear
+from tapegrad.kernel.reasons import TooDear
 from tests.kernel.agreement import arguments, close_in_ulps, swept, tape_of
 from tests.threads import in_threads
 
@@ -69,7 +69,7 @@ def test_the_limit_is_of_predicted_steps():
     tape = tape_of(lambda x: np.sum(np.sin(x[0]) * x + x[1] * x[2] / x[0]), np.ones(3))
     with pytest.raises(TooDear) as caught:
         TapeKernel(tape, limit=2)
-    assert caught.value.steps > prediction.KERNEL
+    assert caught.value.steps > reasons.KERNEL
     TapeKernel(tape, limit=caught.value.steps)
 
 

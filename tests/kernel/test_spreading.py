@@ -11,7 +11,7 @@ from tapegrad.codegen.threads import spread_address
 from tapegrad.kernel import ir, spreading
 from tapegrad.kernel.emit import CompileOptions
 from tapegrad.kernel.kernel import Kernel
-from tapegrad.kernel.passes import contracting, run_passes
+from tapegrad.kernel.passes import renaming, run_passes
 from tapegrad.rules import lang as L
 from tests.every import every
 from tests.kernel.compare import call, waste
@@ -174,8 +174,8 @@ def test_small_loops_are_not_worth_it():
 
 
 def test_a_temporary_of_one_iteration_is_as_large_as_its_part(small, threads, monkeypatch):
-    monkeypatch.setattr(contracting, "_LARGE", 0)
-    monkeypatch.setattr(contracting, "_PARTS", 8)
+    monkeypatch.setattr(renaming, "_LARGE", 0)
+    monkeypatch.setattr(renaming, "_PARTS", 8)
     w = Writer()
     x, y, t, whole = w.input(6 * N), w.output(6 * N), temporary(6 * N), temporary(6 * N)
     with w.loop(N) as i:
@@ -189,7 +189,7 @@ def test_a_temporary_of_one_iteration_is_as_large_as_its_part(small, threads, mo
     made, inputs = w.program(), [np.linspace(-1.0, 1.0, 6 * N)]
     before = waste(made)
     interpret(made, inputs, before)
-    contracting.contract(made)
+    renaming.contract(made)
     assert (t.size, whole.size) == (6, 6 * N) and t.within is made.body[0]
     after = waste(made)
     interpret(made, inputs, after)

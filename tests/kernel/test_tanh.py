@@ -5,7 +5,7 @@ import re
 import numpy as np
 import pytest
 
-from tapegrad.codegen.vector_math import available
+from tapegrad.codegen.host import available
 from tapegrad.kernel.kernel import Kernel
 from tapegrad.kernel.pipeline import lower
 from tapegrad.rules import lang as L

@@ -9,7 +9,7 @@ import pytest
 
 import tapegrad as tg
 from tapegrad.common.errors import GuardError
-from tapegrad.kernel.trampoline import LIMIT
+from tapegrad.kernel.emit import LIMIT
 from tapegrad.program.status import FINE, NOT_FINITE
 from tests.kernel import compare
 

@@ -182,7 +182,7 @@ def test_numbers_carried_give_the_same_bits_for_any_count_of_turns_from_compiled
 
 
 def test_the_message_says_how_much_is_enough():
-    with pytest.raises(OptionError, match=r"memory=300 is too little.*give memory=\d+ or more") as error:
+    with pytest.raises(OptionError, match=r"memory=300 is too small.*give memory=\d+ or more") as error:
         tg.njit_vjp(scalars, memory=300)(AT, 400, 1.0)
     enough = int(re.search(r"give memory=(\d+)", str(error.value)).group(1))
     assert 300 < enough < 5_000
@@ -224,7 +224,7 @@ def test_bad_options(options):
 def draws(x):
     s = 0.0
     for _ in range(10):
-        s = math.sin(s + x[0] * np.random.random())  # twice, the same again
+        s = math.sin(s + x[0] * np.random.random())  # twice, repeatable
     return s
 
 
@@ -232,7 +232,7 @@ def prints(x):
     s = 0.0
     for k in range(10):
         s = math.sin(s + x[0])
-        print(k)  # twice, the same again
+        print(k)  # twice, repeatable
     return s
 
 
@@ -244,13 +244,13 @@ def tree(a, k):
 def recursive(x):
     s = 0.5
     for _ in range(10):
-        s = math.sin(s) + tree(s * x[0], 2)  # twice, the same again
+        s = math.sin(s) + tree(s * x[0], 2)  # twice, repeatable
     return s
 
 
 def strides(x):
     s, n = 0.5, len(x) // 4
-    for k in range(0, 10, n):  # twice, the same again
+    for k in range(0, 10, n):  # twice, repeatable
         s = math.sin(s) + x[k % 8]
     return s
 
@@ -258,7 +258,7 @@ def strides(x):
 def lists(x):
     s, counts = 0.5, [0, 1]
     for k in range(10):
-        s = math.sin(s) + x[counts[k % 2]]  # twice, the same again
+        s = math.sin(s) + x[counts[k % 2]]  # twice, repeatable
     counts[0] = 5
     return s
 
@@ -269,7 +269,7 @@ def kept_array(x):
         if k == 3:
             z = np.zeros(8)
         z[k % 8] = s
-        s = math.sin(s) + z[1] * x[0]  # an array that it makes in one turn and carries to the next
+        s = math.sin(s) + z[1] * x[0]  # an array that it makes in one iteration and carries to the next
     return s
 
 

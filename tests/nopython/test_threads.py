@@ -145,9 +145,9 @@ def last(x):
     return s * i
 
 
-SERIAL = [(carried, "s is carried from turn to turn"), (crossing, "line {line} stores into is met at another place than the loop variable"),
+SERIAL = [(carried, "s is carried from iteration to iteration"), (crossing, "line {line} stores into is indexed by something other than the loop variable"),
           (around, "does not start at a constant"), (aliased, "may be the same memory"),
-          (shared_row, "is met at another place"), (chance, "may not do the same"), (last, "i is carried")]  # fmt: skip
+          (shared_row, "is indexed by something other"), (chance, "may not do the same"), (last, "i is carried")]  # fmt: skip
 
 
 @pytest.mark.parametrize(("f", "reason"), SERIAL, ids=lambda f: getattr(f, "__name__", ""))

@@ -151,7 +151,7 @@ REFUSED = [
     (lambda p: (p * N) ** 0, "missing"), (lambda p: p**N, "missing"), (lambda p: np.fmax(p * N, A), "missing"), (lambda p: (p * N) @ A, "missing"),
     (lambda p: p * pd.Series([1, 2, None], dtype="Int64"), "astype"), (lambda p: p * pd.Series(["a", "b"]), "dtype"), (lambda p: p * pd.Series([1, 2]).astype("category"), "dtype"),
     (lambda p: p * pd.Series(pd.to_datetime(["2020-01-01"])), "dtype"), (lambda p: p * pd.Index([1.0, np.nan]), "missing"), (lambda p: p * A * 1j, "complex"),
-    (lambda p: float((p * A).sum()), "without a word"), (lambda p: np.asarray(p * A), "without a word"), (lambda p: np.add.reduce(p * A), "np.add"),
+    (lambda p: float((p * A).sum()), "silently"), (lambda p: np.asarray(p * A), "silently"), (lambda p: np.add.reduce(p * A), "np.add"),
     # Tensors inside of pandas.
     (lambda p: pd.Series(p * np.array([1.0, np.nan])), "NaN"), (lambda p: D @ (p * np.array([1.0, 2.0])), "NaN"), (lambda p: D.mul(p * np.array([1.0, 2.0])), "NaN"),
     (lambda p: E.mul(p), "df \\* t"), (lambda p: E.rsub(p), "df \\* t"), (lambda p: E.gt(p), "df \\* t"), (lambda p: A.where(A > 1, p), "np.where"), (lambda p: N.fillna(p), "np.where"),

@@ -17,7 +17,7 @@ from tapegrad.array.record import apply
 from tapegrad.rules import lang as L
 from tapegrad.rules import shapes
 from tapegrad.rules.table import structural
-from tapegrad.rules.tangents import of_one
+from tapegrad.rules.shapes import of_one
 
 
 def _reversed(x, axis):

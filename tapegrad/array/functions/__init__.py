@@ -6,8 +6,6 @@ the row.  They are methods of tensors, too; NumPy's own functions reach
 the same rows through `tapegrad.numpy_api.dispatch`.
 """
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -22,7 +20,6 @@ from .gathers import *
 from .gathers import along_axis, frozen, moved, moved_by, positions_of
 from .groups import *
 from .groups import segment_max, segment_mean, segment_min, segment_sum
-from .products import *
 from .reductions import *
 from .shapes import *
 from .shapes import part, view

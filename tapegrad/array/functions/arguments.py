@@ -1,4 +1,4 @@
-"""What the functions of this package take: anything as a tensor, and axes in NumPy's and PyTorch's ways of naming them; their names."""
+"""Arguments of the functions of this package: array-likes as tensors, axes by NumPy's and PyTorch's names."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ def moved(row, x, function):
 
 
 def frozen(positions):
-    """An index map: a C-contiguous int64 array that nobody changes."""
+    """An index map: a C-contiguous, read-only int64 array."""
     index = np.array(positions, np.int64, order="C", copy=None)
     index.flags.writeable = False
     return index
@@ -148,7 +148,7 @@ def _small_positions(shape):
 
 
 def positions_of(shape):
-    """The flat position of each element of an array of `shape`; nobody changes them."""
+    """The flat position of each element of an array of `shape`, read-only."""
     return _small_positions(shape) if math.prod(shape) <= FEW else np.arange(math.prod(shape)).reshape(shape)
 
 

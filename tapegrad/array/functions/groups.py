@@ -171,7 +171,7 @@ def _positions(ids, width, num):
 
 @host_function
 def _counts(ids, num, char):
-    """How many rows each group has; 1 for an empty one, whose sum of 0 is divided by it."""
+    """The number of rows of each group; 1 for an empty one, whose sum of 0 is divided by it."""
     return np.maximum(np.bincount(_checked(ids, num), minlength=num), 1).astype(char)
 
 
@@ -182,7 +182,7 @@ def _are_empty(ids, num):
 
 @host_function
 def _extremes(values, ids, num, largest):
-    """Where in `values` the first extreme of each group is, NaN if there is one; 0 of an empty group."""
+    """The position in `values` of the first extreme of each group (of a NaN if there is one); 0 for an empty group."""
     rows, ids = values.reshape(len(values), -1), _checked(ids, num)
     best = np.full((num, rows.shape[1]), -np.inf if largest else np.inf)
     (np.maximum if largest else np.minimum).at(best, ids, rows)

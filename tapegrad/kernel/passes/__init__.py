@@ -2,45 +2,38 @@
 
 In the order in which `run_passes` runs them:
 
-    simplifying   each value once, stores forwarded to loads, invariants out of loops
-    pruning       only what outputs and guards need
-    renaming      what is copied to an output is stored there
+    simplifying   each value once, stores forwarded to loads, invariants out of loops; `prune`: only what outputs and guards need
+    renaming      what is copied to an output is stored there; `contract`, last: a temporary of which every iteration uses a part
+                  of its own is as large as that
     fusing        neighbouring loops of equal extent become one
     recomputing   a stored value that is cheap is computed again where it is used
-    peeling       loops that differ by an iteration, in extent or in what they touch, become one but for that
-    unrolling     short loops over elements named by constants become straight statements
-    contracting   a temporary of which every iteration uses a part of its own is as large as that
+    peeling       loops that differ by an iteration, in extent or in what they touch, become one but for that; `unroll`: short
+                  loops over elements named by constants become straight statements
 
 and, called by `kernel.of_tape`, which knows what the outputs are,
 
-    halving       of a matrix that is known to be symmetric, half
-    ordering      in a small program, gradients before values
+    halving       of a matrix that is known to be symmetric, half; `order`: in a small program, gradients before values
 
 Each opens with a program before and after it, in the notation of `kernel.listing`, and each is there for a row of `benchmarks`
 that takes longer without it:
 
-    simplifying, pruning, fusing   most kernels: Rosenbrock from arrays 9 times as long, bundle adjustment twice
-    renaming                       Rosenbrock from arrays 2.7 times, the dense Hessian of a logistic regression 1.35 times
-    recomputing                    gradient descent inside compiled code 1.2 times, a Hessian times a vector 1.3 times
-    peeling                        Rosenbrock from arrays 1.5 times, with a penalty of all elements 2.8 times
-    unrolling                      Rosenbrock with Hessian at 10^5 points 1.13 times
-    halving                        the dense Hessian of a logistic regression 1.3 times
-    ordering                       gradient descent inside compiled code 1.2 times
+    simplify, prune, fuse          most kernels: Rosenbrock from arrays 9 times as long, bundle adjustment twice
+    rename                         Rosenbrock from arrays 2.7 times, the dense Hessian of a logistic regression 1.35 times
+    recompute                      gradient descent inside compiled code 1.2 times, a Hessian times a vector 1.3 times
+    peel                           Rosenbrock from arrays 1.5 times, with a penalty of all elements 2.8 times
+    unroll                         Rosenbrock with Hessian at 10^5 points 1.13 times
+    halve                          the dense Hessian of a logistic regression 1.3 times
+    order                          gradient descent inside compiled code 1.2 times
 
 What they share: `accesses`, which elements a statement touches, and `rewriting`, changes to statements.  Read `kernel.ir` first.
 """
 
-from __future__ import annotations
-
 from .. import ir
-from .contracting import contract
 from .fusing import fuse
-from .peeling import ROUNDS, peel
-from .pruning import prune
+from .peeling import ROUNDS, peel, unroll
 from .recomputing import recompute
-from .renaming import rename
-from .simplifying import simplify
-from .unrolling import unroll
+from .renaming import contract, rename
+from .simplifying import prune, simplify
 
 
 def run_passes(program):

@@ -1,10 +1,8 @@
 """Which elements statements touch: ranges, and whether two touch the same one.
 
 No pass itself: `simplifying` knows by a `Memory` which element holds which value, `fusing` asks for `span`,
-`contracting` and `kernel.spreading` whether iterations are `apart`.
+`renaming.contract` and `kernel.spreading` whether iterations are `apart`.
 """
-
-from __future__ import annotations
 
 import numpy as np
 

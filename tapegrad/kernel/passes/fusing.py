@@ -20,8 +20,6 @@ backwards.  Dependence by a value that comes out of a loop always means: after i
 (Afterwards `simplifying` sees that a1 is a0.)
 """
 
-from __future__ import annotations
-
 from bisect import bisect_left
 
 from ...common.errors import require

@@ -4,8 +4,6 @@ No pass itself.  Values are replaced through a dict `new`, whose replacements ma
 counters through a dict `loops` from a loop to ``(other, factor, offset)`` (`reindexed`).
 """
 
-from __future__ import annotations
-
 from collections import ChainMap
 from copy import copy
 

@@ -1,4 +1,4 @@
-"""Each value once: shared loads and expressions, stores forwarded to loads, invariants out of loops.
+"""Each value is computed once: loads and expressions are shared, stores forwarded to loads, invariants moved out of loops.
 
 One walk over the program in the order of execution.  A `Scope` is a body being
 walked: what is known in it about memory (the value of an element that was loaded
@@ -15,10 +15,9 @@ loop::
         y0[i] = a2
         y1[i] = a3
 
-(`t0`, which nobody reads any more, is left to `pruning`.)
+`t0`, which is no longer read, is left to `prune`: it walks from the outputs and guards back to what they use, and drops all
+other values, stores, temporaries, carries and loops.  Most passes leave dead statements behind, and rely on it.
 """
-
-from __future__ import annotations
 
 from ...rules import lang as L
 from .. import ir
@@ -176,3 +175,52 @@ class _Simplifier:
     def Run(self, run):
         self.scope.body.append(run)
         self._written(run)
+
+
+def prune(program):
+    """Keep only statements that outputs and guards depend on.
+
+    A store counts if its buffer is an output or is read by something that counts.
+    """
+    writers, roots = {}, []
+    for statement in ir.walk(program.body):
+        if isinstance(statement, ir.Guard):
+            roots.append(statement)
+        for buffer, _, stores in ir.touched(statement):
+            if stores:
+                writers.setdefault(buffer, []).append(statement)
+    for buffer in program.outputs:
+        roots += writers.pop(buffer, ())
+    needed = set(roots)
+
+    def need(statement):
+        if statement not in needed:
+            needed.add(statement)
+            roots.append(statement)
+
+    while roots:
+        statement = roots.pop()
+        for value in ir.operands(statement):
+            need(value)
+        if isinstance(statement, ir.Carry):
+            need(statement.init)
+            need(statement.next)
+        for buffer, _, stores in ir.touched(statement):
+            if not stores:
+                for writer in writers.pop(buffer, ()):
+                    need(writer)
+
+    def kept(body):
+        result = []
+        for statement in body:
+            if isinstance(statement, ir.Loop):
+                statement.body = kept(statement.body)
+                statement.carries = [carry for carry in statement.carries if carry in needed]
+                if statement.body or statement.carries:
+                    result.append(statement)
+            elif statement in needed:
+                result.append(statement)
+        return result
+
+    program.body = kept(program.body)
+    return program

@@ -25,15 +25,12 @@ Rounds on the text of ``for i: a; for j: b c`` with 3, 4 and 3 inner iterations:
     Y                                                   folded again: Y is the loop over "a X"
 
 Reading order: `find` here, then `search` (`Search.fold` is one round), `runs` (where a text repeats itself),
-`folding` (classes of runs, their phases, the new text), `structure` (what comes out).
+`folding` (classes of runs, their phases, the new text).
 """
-
-from __future__ import annotations
 
 import numpy as np
 
-from .search import LINES, Search
-from .structure import Line, Repeat, RolledStructure
+from .search import LINES, Line, Repeat, RolledStructure, Search
 
 __all__ = ["Line", "Repeat", "RolledStructure", "find"]
 

@@ -4,13 +4,14 @@ Imports: common, rules, codegen, nopython.
 
 In the order in which to read:
 
-`program`     a typed function, tidied; `forms`, statements in few forms; `statements`, what they are made of.
+`program`     a typed function, tidied; `forms`, statements in few forms; `statements`, what they are made of,
+              and what refuses them.
 `rows`        element-wise operations: rows of the table; `calls`, NumPy's functions of whole arrays.
 `activity`    what has an adjoint; `adjoints`, what the reverse sweep does for a statement.
 `plan`        what is kept, what is computed again, how the reverse sweep finds its way.
-`segments`    outermost loops within `memory=`: turns that are forgotten, and run once more.
+`segments`    outermost loops within `memory=`: iterations that are forgotten, and run once more.
 `emit`        both sweeps as one control-flow graph; `runtime`, what it calls: memory, contributions to adjoints.
 `second`      contributions in dual numbers: the sweeps, typed for them, give products of the Hessian.
-`threads`     `prange` loops whose turns are independent, on threads.
-`compile`     the passes, and helpers; `refusal`, what stops them; `drivers`, the code around the sweeps.
+`threads`     `prange` loops whose iterations are independent, on threads.
+`compile`     the passes, and helpers; `drivers`, the code around the sweeps.
 """

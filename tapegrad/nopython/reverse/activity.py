@@ -1,11 +1,9 @@
-"""Which variables have an adjoint: what depends on the arguments and is depended on by the result.
+"""Which variables have an adjoint: those that depend on the arguments and that the result depends on.
 
-Arrays that may be the same memory form a group, which is active as a whole; all that go into lists and objects, or come out of them,
-are one group (`ELSEWHERE`).  Nothing that depends on the arguments may go where it is not followed (lists, objects, calls that are not known),
-for its derivative would be zero without a word: such a statement is refused.
+Arrays that may be the same memory form a group, which is active as a whole; all that go into lists and objects, or come out of
+them, are one group (`ELSEWHERE`).  Nothing that depends on the arguments may go where it is not followed (lists, objects,
+unknown calls): its derivative would silently be zero, so such a statement is refused.
 """
-
-from __future__ import annotations
 
 import numpy as np
 from numba import types
@@ -15,13 +13,12 @@ from ...codegen.numba_inside import ir
 from ..loops import interval
 from .calls import BLANK, VIEW_ATTRIBUTES, VIEW_FUNCTIONS, VIEW_METHODS, call_of
 from .program import PLAIN, PURE_CALLS
-from .refusal import Refused
 from .rows import carries, elementwise, is_array
 from .runtime import counted, trips
-from .statements import is_expr, is_phi, reads
+from .statements import Refused, is_expr, is_phi, reads
 
 _BLIND = ("shape", "size", "ndim", "dtype", "strides", "itemsize", "flags")
-#: Functions and methods that only read their arguments, and whose result is no memory of theirs.
+#: Functions and methods that only read their arguments, and whose result shares no memory with them.
 _READING = {np.searchsorted, np.argmax, np.argmin, np.argsort, np.sort, np.any, np.all, np.nonzero, np.flatnonzero, np.bincount, np.isnan,
             np.isfinite, np.count_nonzero, np.array_equal, np.unique, np.median, np.arange, np.array, len, print, trips, counted, interval}  # fmt: skip
 #: Functions whose result is the memory of an array in C order.
@@ -29,12 +26,12 @@ _IF_CONTIGUOUS = (np.ravel, np.ascontiguousarray)
 _READING_METHODS = {"argmax", "argmin", "argsort", "any", "all", "nonzero", "item"}
 #: Types of what depends on the arguments without a derivative.
 _INACTIVE = (types.Integer, types.Boolean, types.NoneType, types.BoundFunction, types.Function, types.Module, types.NumberClass)
-#: What stands for the memory of all arrays that are in lists, objects and iterators.
+#: Stands for the memory of all arrays in lists, objects and iterators.
 ELSEWHERE = "$elsewhere"
 
 
 def is_plain(ty):
-    """Whether values of a type hold nothing that others may change, or are functions and methods."""
+    """Whether values of a type hold nothing mutable, or are functions and methods."""
     return isinstance(ty, (*PLAIN, types.BoundFunction, type(None)))
 
 
@@ -158,7 +155,7 @@ class Activity:
         return arrays if any(holds_memory(self.p.type_of(n)) for n in {*names} - {*arrays}) else []
 
     def _known(self, s):
-        """Whether an expression is known: what it gives is a number, new, or a view of an array, and it keeps nothing that it is given."""
+        """Whether an expression is known: its result is a number, new, or a view of an array, and it retains none of its operands."""
         if self.rule(s) is not None or elementwise(self.p, s) or self.base(s) or s.target.name.startswith("adj."):
             return True
         return is_expr(s.value, "call") and (self.reading(s) or self.p.callee(s.value) in PURE_CALLS)
@@ -244,7 +241,7 @@ class Activity:
             self._refuse_leak(s)
         if self.group(ELSEWHERE) in self.varied:
             for s in (s for _, _, s in p.statements() if self.elsewhere(s)):
-                raise Refused("an array that depends on the arguments may be in a list or an object, where derivatives are not followed", s.loc)
+                raise Refused("an array that depends on the arguments may be in a list or an object, which reverse mode does not track", s.loc)
 
     def _depends(self, name):
         return self.carries(name) and self.group(name) in self.varied
@@ -252,7 +249,7 @@ class Activity:
     def _refuse_leak(self, s):
         if isinstance(s, ir.SetItem):
             if self._depends(s.value.name) and not is_array(self.p.type_of(s.target.name)):
-                raise Refused("something that depends on the arguments is stored where derivatives are not followed", s.loc)
+                raise Refused("a differentiated value is stored in a container that reverse mode does not track", s.loc)
             return
         if not isinstance(s, ir.Assign) or not any(map(self._depends, self.operands(s))):
             return
@@ -264,7 +261,7 @@ class Activity:
         if converts and not carries(ty):
             raise Refused("a conversion to integers would cut the derivative; math.floor, math.trunc and round return integers and have derivative 0", s.loc)
         if e.op == "call" and not self._known(s) and not self.called_apart(s) and not all(is_plain(self.p.type_of(n)) for n in self.operands(s)):
-            raise Refused("a call that is not known may change or keep what depends on the arguments", s.loc)
+            raise Refused("unsupported call: it might modify or retain a differentiated array", s.loc)
         if self.carries(s.target.name) or isinstance(ty, _INACTIVE):
             return
         if isinstance(ty, types.Array) and isinstance(ty.dtype, (types.Integer, types.Boolean)) or e.op == "getattr" and e.attr in _BLIND:

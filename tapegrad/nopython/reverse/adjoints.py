@@ -4,8 +4,6 @@ Arrays have a second array for adjoints, their shadow, made by the same statemen
 follows by itself.  Adjoints of numbers are variables ``d.name``; those that are used in one block only are not kept in any.
 """
 
-from __future__ import annotations
-
 import numba
 import numpy as np
 from numba import types
@@ -14,9 +12,8 @@ from ...codegen.numba_inside import INNER, ir
 from ...rules import lang as L
 from . import runtime
 from .activity import Activity, refuse_unknown
-from .refusal import Refused
 from .rows import CHEAP, ExpressionTree, elementwise, is_array, is_float, kernel
-from .statements import clone, is_expr, is_phi
+from .statements import Refused, clone, is_expr, is_phi
 
 _ONE = L.Expr.lift(1.0)
 
@@ -62,7 +59,7 @@ class Adjoints(Activity):
 
     # ---- array expressions ------------------------------------------------------------------
     def _find_inside(self):
-        """Arrays that are only a step inside one array expression of one block, or are only stored there, with their operations."""
+        """Arrays that are intermediate in one array expression of one block, or are only stored there, with their operations."""
         p, self.inside = self.p, {}
         for label, block in p.blocks.items():
             writes = [k for k, s in enumerate(block.body) if self.changed_by(s)]
@@ -74,7 +71,7 @@ class Adjoints(Activity):
                 if not operation or any(k < w < at for w in writes):
                     continue
                 if isinstance(user, ir.SetItem):
-                    # (What is dear is kept.)
+                    # (Expensive values are kept.)
                     fits = operation.row in CHEAP or operation.row == "divide"
                 else:
                     fits = isinstance(user, ir.Assign) and (elementwise(p, user) and is_array(p.type_of(user.target.name)) or self.total(user))
@@ -112,7 +109,7 @@ class Adjoints(Activity):
     def _add_shadow(self, s, body, label):
         p, target, base = self.p, self.p.var(self.shadow[s.target.name]), self.base(s)
         if isinstance(s.value, (ir.Arg, ir.Global, ir.FreeVar)):
-            raise Refused("something that depends on the arguments is stored into an array from outside of the function", s.loc)
+            raise Refused("a differentiated value is stored into an array from outside of the function", s.loc)
         if any(b not in self.shadow for b in base):
             refuse_unknown(s)
         if not base:
@@ -134,7 +131,7 @@ class Adjoints(Activity):
             self.same[self.group(target.name)] = self.group(self.shadow[b])
 
     def _keep_overwritten(self):
-        """For each store a variable for what was there; used where somebody wants it."""
+        """For each store a variable for the overwritten value, used where the reverse sweep needs it."""
         p, self.before, self.overwritten = self.p, {}, set()
         for label, _, s in p.statements():
             if isinstance(s, ir.SetItem) and isinstance(p.type_of(s.target.name), types.Array):
@@ -196,7 +193,7 @@ class Adjoints(Activity):
             self.add(name, _ONE, w, {})
 
     def take(self, name):
-        """The adjoint of a number that is defined here, which ends; None if it is zero."""
+        """The adjoint of a number that is defined here, where its life ends; None if it is zero."""
         w = self.current.pop(name, None)
         if name in self.locals:
             return w
@@ -294,11 +291,11 @@ class Adjoints(Activity):
             refuse_unknown(s)
 
     def sum_of(self, s):
-        """Names of the sum of the adjoints of a load in all turns of a loop, and of whether there was one."""
+        """Names of the sum of the adjoints of a load in all iterations of a loop, and of whether there was one."""
         return f"sum.{self.plan.sums[id(s)]}", f"some.{self.plan.sums[id(s)]}"
 
     def empty(self, s):
-        """Let such a sum begin."""
+        """Start such a sum."""
         for name, start in zip(self.sum_of(s), (0.0, False)):
             self.assign(name, self.p.var(self.global_(start)))
 
@@ -381,7 +378,7 @@ class Adjoints(Activity):
         if w is not None and self.active(s.value.name):
             inside = self.inside.get(s.value.name)
             if inside:
-                # What it was computed from is read where it was computed, before the store.
+                # Its operands are read where it was computed, before the store.
                 self.plan.at = self.plan.place[id(p.defs[s.value.name][1])]
             self._tree(ExpressionTree(inside or s.value.name, self.inside), w, p.types[self.before[id(s)][0]].ndim)
 

@@ -4,8 +4,6 @@ In the lines `W` is the adjoint of the result and `Z` the result; `A`, `B`, `C` 
 those that are arrays, and `a`, `b`, `c` what is summed up for those that are numbers.
 """
 
-from __future__ import annotations
-
 import operator
 import re
 
@@ -14,9 +12,8 @@ from numba import types
 
 from ..algebra import cofactors, log_abs_det, sign_of_det
 from ..loops import zeros_for
-from .refusal import Refused
 from .rows import compiled, is_array, is_float
-from .statements import is_expr
+from .statements import Refused, is_expr
 
 #: Attributes and functions whose result is the memory of their operand, in another shape.
 VIEW_ATTRIBUTES = {"T"}
@@ -120,7 +117,7 @@ _BY_METHOD = {row[1]: row for row in _ROWS if row[1]}
 
 
 class ArrayCall:
-    """A statement that a row of this file is for: its operands (names) and the lines of their adjoints."""
+    """A call of a function with a row in this file: its operands (names) and the lines of their adjoints."""
 
     def __init__(self, operands, lines, uses_axis):
         self.operands, self.lines, self.uses_axis = operands, lines, uses_axis

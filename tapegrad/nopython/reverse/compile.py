@@ -1,7 +1,5 @@
 """The compiler that exchanges a function for its two sweeps, and helpers: inlined, or compiled apart where they call themselves."""
 
-from __future__ import annotations
-
 import functools
 import linecache
 import types as python_types
@@ -30,7 +28,7 @@ from ..rewrite import is_users, resolve
 from ..types import contains_dual, primal_type
 from .emit import BOTH, SweepEmitter
 from .program import Program
-from .refusal import Refused
+from .statements import Refused
 from .threads import pair_of, threaded
 
 _INLINED, _APART, _PAIRS, _BUSY = (weakref.WeakKeyDictionary() for _ in range(4))
@@ -56,7 +54,7 @@ def _source(function):
 
 
 def inlined(function):
-    """What stands for a user's function in a function that is differentiated: inlined, but for one that calls itself."""
+    """The replacement of a user's function in a differentiated one: inlined, unless it calls itself."""
     source = _source(function)
     if source in _BUSY:
         return apart(function)
@@ -92,7 +90,7 @@ def pair(dispatcher, mask, lanes=0):
     """
     pairs = _PAIRS.setdefault(dispatcher.py_func, {})
     if (mask, lanes) not in pairs:
-        if hasattr(dispatcher, "turn"):
+        if hasattr(dispatcher, "iteration"):
             pairs[mask, lanes] = _pair_of_loop(dispatcher, mask, lanes)
             return pairs[mask, lanes]
         names = [f"a{k}" for k in range(len(mask))]
@@ -103,12 +101,12 @@ def pair(dispatcher, mask, lanes=0):
 
 
 def _pair_of_loop(dispatcher, mask, lanes):
-    turn = dispatcher.turn
+    iteration = dispatcher.iteration
 
     def make(names, seeds, arrays):
-        return GradientBuilder(dispatcher.of_user, names, "0", seeds, arrays, False, {}, lanes, program=turn.program).function()
+        return GradientBuilder(dispatcher.of_user, names, "0", seeds, arrays, False, {}, lanes, program=iteration.program).function()
 
-    return pair_of(turn, mask, make, f"{turn.loop.loc.line}_{uuid.uuid4().hex}")
+    return pair_of(iteration, mask, make, f"{iteration.loop.loc.line}_{uuid.uuid4().hex}")
 
 
 # ---- the passes -------------------------------------------------------------------------------
@@ -187,7 +185,7 @@ class GradientBuilder:
         if self.program:
             return self.program(state)
         program = Program(state.func_ir, state.typemap)
-        # (What says which of its arguments it stores into stores into new memory.)
+        # (A function that declares which arguments it stores into stores into new memory.)
         program.shared = not hasattr(self.user, "flows")
         return threaded(program, seeds, self.apart, self.user)
 

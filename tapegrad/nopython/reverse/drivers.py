@@ -1,7 +1,5 @@
 """From both sweeps of a function to derivatives: the code around them, per types of arguments."""
 
-from __future__ import annotations
-
 import numpy as np
 from numba import types
 

@@ -1,11 +1,10 @@
 """Numba IR of the forward and the reverse sweep, in one control-flow graph.
 
-Variables keep their names in the reverse sweep.  What it reads of a turn of a loop is one struct (`NaturalLoop.frame`), pushed on
-the loop's back edge and popped into the same variables when the reverse sweep comes by; outside of loops nothing is pushed.  A
-helper that is compiled apart (because it calls itself) is two functions that share the stack; its body is then like that of a loop.
+Variables keep their names in the reverse sweep.  What it reads of an iteration of a loop is one struct (`NaturalLoop.frame`),
+pushed on the loop's back edge and popped into the same variables when the reverse sweep comes by; outside of loops nothing is
+pushed.  A helper that is compiled apart (because it calls itself) is two functions that share the stack; its body is then like
+that of a loop.
 """
-
-from __future__ import annotations
 
 import operator
 
@@ -57,10 +56,10 @@ class SweepEmitter(Adjoints):
         return {n: self.kept_type(n) for n, ty in types_of.items() if isinstance(ty, types.Array) or isinstance(made[n], ir.Const) and is_float(ty)}
 
     def report(self):
-        """Bytes that a turn of each loop keeps, and how each `prange` is run, by the line of the loop."""
+        """Bytes that an iteration of each loop keeps, and how each `prange` is run, by the line of the loop."""
         p = self.p
         kept = {p.blocks[loop.header].body[0].loc.line: self.plan.frame(loop)[0] for loop in p.loops if loop.frame}
-        return {"bytes kept for each turn of the loop at a line": kept, **({"prange at a line": p.threads} if p.threads else {})}
+        return {"bytes kept for each iteration of the loop at a line": kept, **({"prange at a line": p.threads} if p.threads else {})}
 
     def changed_arguments(self):
         """Positions of arguments that are arrays into which something is stored."""
@@ -104,7 +103,7 @@ class SweepEmitter(Adjoints):
         named = [(n, ir.Global(n, v, loc) if callable(v) or v is self.token else ir.Const(v, loc)) for n, v in self.globals]
         head = [ir.Assign(value, p.var(n), loc) for n, value in named]
         first[count:count] = head + self.out
-        for dead in compute_cfg_from_blocks(self.made).dead_nodes():  # what is skipped
+        for dead in compute_cfg_from_blocks(self.made).dead_nodes():  # skipped
             del self.made[dead]
         return self.made
 
@@ -181,7 +180,7 @@ class SweepEmitter(Adjoints):
                 self._push(p.root)
         elif isinstance(last, ir.Return):
             self.call(runtime.note, self.stack)
-            self.assign("$result", last.value)  # (the variable itself may be put back to what it was in another turn)
+            self.assign("$result", last.value)  # (the variable itself may be put back to what it was in another iteration)
             last = ir.Jump(self.back[label], loc)
         self._assign_phis(label)
         segments = plan.segments.get(last.target) if isinstance(last, ir.Jump) else None
@@ -192,7 +191,7 @@ class SweepEmitter(Adjoints):
         self.out.append(last)
 
     def _promoted(self, s):
-        """A statement that makes an array of dual numbers if it makes one of floats that depend on the arguments, and of floats if they do not."""
+        """The statement, made to create an array of dual numbers if the floats in it depend on the arguments, and of floats if not."""
         e = getattr(s, "value", None)
         called = self.p.callee(e) if is_expr(e, "call") else None
         if is_expr(e, "binop") or is_expr(e, "unary") or is_elementwise(called):
@@ -211,7 +210,7 @@ class SweepEmitter(Adjoints):
         return ir.Assign(self.p.var(self.call(promoted, self.global_(self.token), made)), s.target, s.loc)
 
     def _assign_phis(self, label):
-        """What the variables of the next block's phis become, all at once."""
+        """Assign the variables of the next block's phis, all at once."""
         copies = []
         for succ in self.p.succs[label]:
             for s in self.p.blocks[succ].body:
@@ -229,8 +228,8 @@ class SweepEmitter(Adjoints):
         return self.call(runtime.trips, start, self.val(stop), self.global_(loop.step))
 
     # ---- backward -----------------------------------------------------------------------------
-    def turn(self, loop):
-        """The value of the loop variable in the turn that the reverse sweep is in."""
+    def iteration(self, loop):
+        """The value of the loop variable in the iteration that the reverse sweep is in."""
         p, start, k = self.p, loop.range[0], self.p.var(loop.count)
         if loop.step != 1:
             k = p.var(self.put(ir.Expr.binop(operator.mul, k, p.var(self.global_(loop.step)), p.loc)))
@@ -249,7 +248,7 @@ class SweepEmitter(Adjoints):
             if needed:
                 work += needed
             elif loop:
-                self.memo[n] = self.turn(loop)
+                self.memo[n] = self.iteration(loop)
             else:
                 s = p.defs[n][1]
                 self.memo[n] = self.put(clone(s.value, {m: p.var(self.memo.get(m, m)) for m in reads(s)}), "again")
@@ -275,7 +274,7 @@ class SweepEmitter(Adjoints):
         self._block(self.back[label])
 
     def _edge(self, label, pred, phis):
-        """On the way from a block to one before it; returns the jump."""
+        """Go from a block to its predecessor; returns the jump."""
         p, loop, jump = self.p, self.p.by_header.get(label), ir.Jump(self.back[pred], self.p.loc)
         for w, incoming in phis:
             if pred in incoming:

@@ -1,6 +1,4 @@
-"""What Numba's front end leaves, in few forms: stores, calls, iteration, tuples."""
-
-from __future__ import annotations
+"""Reduce Numba's typed IR to few forms of stores, calls, iteration and tuples."""
 
 import functools
 import operator
@@ -14,9 +12,8 @@ from ..builtins import primal
 from ..loops import chosen
 from ..vectorized import by_loops, converted, is_vectorized, numbers
 from . import runtime
-from .refusal import Refused
 from .rows import carries
-from .statements import is_expr, reads
+from .statements import Refused, is_expr, reads
 
 _STATEMENTS = (ir.Assign, ir.SetItem, ir.StaticSetItem, ir.Jump, ir.Branch, ir.Return, *RAISES, ir.Del, ir.Print)
 
@@ -42,7 +39,7 @@ class Canonicalizer:
 
     # ---- functions that are loops -------------------------------------------------------------
     def _loops(self):
-        """The loops that NumPy's functions of arrays are (`loops`), in place of the calls; their lines are those of the calls."""
+        """Replace calls of NumPy's functions of arrays by the loops that define them (`loops`), with the line numbers of the calls."""
         work = list(self.blocks)
         while work:
             label = work.pop()
@@ -123,9 +120,9 @@ class Canonicalizer:
     def _check(self):
         for _, _, s in self.statements():
             if not isinstance(s, _STATEMENTS) or isinstance(getattr(s, "value", None), ir.Yield):
-                raise Refused("a statement of this kind (del, with, try, yield) is not followed", s.loc)
+                raise Refused("a statement of this kind (del, with, try, yield) is not supported", s.loc)
             e = getattr(s, "value", None)
-            if is_expr(e, "phi"):  # a variable may have no value on some of the ways
+            if is_expr(e, "phi"):  # a variable may be unbound on some paths
                 pairs = [(b, v) for b, v in zip(e.incoming_blocks, e.incoming_values) if v is not ir.UNDEFINED and v.name in self.types]
                 e.incoming_blocks, e.incoming_values = [b for b, _ in pairs], [v for _, v in pairs]
 
@@ -165,7 +162,7 @@ class Canonicalizer:
         self.define()
 
     def _said(self, body, var):
-        """What an exception says of a number, which may be dual."""
+        """Format a possibly dual number for an exception message."""
         return self.var(self.call(body, primal, [var.name], types.float64)) if self.type_of(var.name) == types.float64 else var
 
     def _store_all(self, body, target, name, loc):
@@ -258,7 +255,7 @@ class Canonicalizer:
     def _into_body(self, label, items, name, loc):
         last = self.blocks[label].body[-1]
         if not isinstance(last, ir.Branch):
-            raise Refused("an iterator is used in a way that is not followed", loc)
+            raise Refused("an iterator is used in an unsupported way", loc)
         start = last.truebr
         if self.preds[start] != [label]:
             start = self._new_block(start, [label])
@@ -287,14 +284,14 @@ class Canonicalizer:
             return name if isinstance(self.type_of(name), types.Array) else None
 
     def _as_vector(self, body, name):
-        """What is iterated over instead: of all elements of an array in C order, the vector."""
+        """The replacement of an iterable: for all elements of an array in C order, the vector."""
         value, array = self.value_of(name), self._elements_of(self.value_of(name))
         if array is None or value.op != "getattr" or self.type(array).layout != "C":
             return name
         return self.call(body, np.ravel, [array], self.type(array).copy(ndim=1))
 
     def _place(self, body, array, index):
-        """The position of the element that has a number in C order."""
+        """The position of an element by its number in C order."""
         n, places = self.type(array).ndim, []
         shape = self.assign(body, ir.Expr.getattr(self.var(array), "shape", self.loc), types.UniTuple(types.int64, n))
         for k in range(n - 1, 0, -1):

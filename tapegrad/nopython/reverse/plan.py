@@ -1,4 +1,4 @@
-"""What the reverse sweep needs of the forward sweep: kept per turn, computed again, or at hand.
+"""What the reverse sweep needs of the forward sweep: kept per iteration, computed again, or at hand.
 
 A value that is needed at a place of the reverse sweep is
 
@@ -10,8 +10,6 @@ A value that is needed at a place of the reverse sweep is
 Between what can be kept and what is needed, the cheapest separating set is kept (a minimum cut).
 """
 
-from __future__ import annotations
-
 from collections import deque
 
 from numba import types
@@ -20,10 +18,9 @@ from ...codegen.numba_inside import ir
 from ..types import primal_type
 from . import runtime
 from .activity import ELSEWHERE
-from .refusal import Refused
 from .rows import CHEAP, elementwise, is_float
 from .segments import Segments, arrays_of, outermost
-from .statements import is_expr, is_phi, reads
+from .statements import Refused, is_expr, is_phi, reads
 
 ENDLESS = 1 << 40
 _FIXED = ("binop", "unary", "build_tuple", "cast")
@@ -83,7 +80,7 @@ class RematerialisationPlan:
         return at is None or name in self.r.kept_by_caller or not common(self.p.chain[at], self.p.chain[label])
 
     def reserved(self, loop):
-        """Whether the room for all turns is made before the loop.
+        """Whether memory for all iterations is reserved before the loop.
 
         Nothing else in it may use it up, no inner loop and no helper, nor may an exception end the loop before its range does.
         """
@@ -120,10 +117,10 @@ class RematerialisationPlan:
         self.place = {id(s): (label, k) for label, k, s in p.statements()}
 
     def _sums(self):
-        """Loads in a loop of an element that is the same in each turn, and that the loop does not store into.
+        """Loads in a loop of an element that is the same in each iteration, and that the loop does not store into.
 
-        Their adjoints are summed up in a variable, and added to the shadow where the reverse sweep leaves the loop: to add to memory in each turn
-        takes two to three times as long, for each addition waits for the one before.
+        Their adjoints are summed up in a variable, and added to the shadow where the reverse sweep leaves the loop: an addition to
+        memory in each iteration takes two to three times as long, since each waits for the one before.
         """
         p, r = self.p, self.r
         #: id of the load -> number of its sum; preheader of the loop -> loads
@@ -141,7 +138,7 @@ class RematerialisationPlan:
                     self.settled.setdefault(outermost.preheader, []).append(s)
 
     def _fixed(self, name, loop):
-        """Whether a value is the same in each turn: it comes from outside of the loop, or is computed from what does by arithmetic alone."""
+        """Whether a value is loop-invariant: it comes from outside of the loop, or is computed from such values by arithmetic alone."""
         label, s = self.p.defs.get(name, (None, None))
         return label not in loop.body or is_expr(s.value) and s.value.op in _FIXED and self.p.pure(s) and all(self._fixed(n, loop) for n in reads(s))
 
@@ -209,11 +206,11 @@ class RematerialisationPlan:
         return name
 
     def content(self, name):
-        """The elements of an array are read at the present place."""
+        """Note that the elements of an array are read at the present place."""
         self.read.setdefault(self.r.group(name), set()).add(self.at)
 
     def _control(self, idle):
-        """How the reverse sweep finds the way back: counts of turns, conditions, or a note of where it came from."""
+        """How the reverse sweep finds the way back: counts of iterations, conditions, or a note of where it came from."""
         p = self.p
         self.skips, self.conditions, self.selected = {}, {}, set()
         for b in p.live:
@@ -279,7 +276,7 @@ class RematerialisationPlan:
             work += operands or ()
 
     def _operands(self, name, label, k):
-        """What a value is computed from again, or None if it has to be kept."""
+        """The operands that a value is recomputed from, or None if it has to be kept."""
         p, r = self.p, self.r
         if name in self.pseudo or name in r.overwritten:
             return None
@@ -319,14 +316,14 @@ class RematerialisationPlan:
 
     # ---- choosing what to keep ----------------------------------------------------------------
     def _weight(self, name):
-        """Bytes, times a guess of how many turns the loops around make."""
-        ty, turns = primal_type(self.type(name)), 50 ** len(self.p.chain[self.where(name)])
+        """Bytes, times a guess of how many iterations the loops around make."""
+        ty, iterations = primal_type(self.type(name)), 50 ** len(self.p.chain[self.where(name)])
         if isinstance(ty, types.Boolean):
-            return 2 * turns
+            return 2 * iterations
         if isinstance(ty, (types.Float, types.Integer)):
-            return 8 * turns
+            return 8 * iterations
         if isinstance(ty, types.Array):
-            return 8 * (5 + 2 * ty.ndim) * turns
+            return 8 * (5 + 2 * ty.ndim) * iterations
         return ENDLESS
 
     def _cut(self):
@@ -353,7 +350,7 @@ class RematerialisationPlan:
             flow = min(graph[a][b] for a, b in path)
             if flow >= ENDLESS:
                 place = next((self.p.defs[a[0]][1].loc for a, _ in path if a[0] in self.p.defs), self.p.loc)
-                raise Refused("a value that is neither a number nor an array would have to be kept for the reverse sweep", place)
+                raise Refused("the reverse sweep would have to keep a value that is neither a number nor an array", place)
             for a, b in path:
                 graph[a][b] -= flow
                 graph[b][a] += flow
@@ -399,14 +396,14 @@ class RematerialisationPlan:
                 continue
             for loop in reversed(p.chain[label][: common(p.chain[self.where(name)], p.chain[label])]):
                 wanted[loop.header].add(name)
-                if label not in self._last_turn(loop):
+                if label not in self._last_iteration(loop):
                     break
         for loop in loops:
             loop.frame = sorted(wanted[loop.header], key=lambda n: (str(self.type(n)), n))
         self.pushing = {loop.latch for loop in loops if loop.frame} | {label for label, _, s in p.statements() if self.r.paired(s)}
 
-    def _last_turn(self, loop):
-        """Blocks that may run in a turn that does not end with the back edge."""
+    def _last_iteration(self, loop):
+        """Blocks that may run in an iteration that does not end with the back edge."""
         blocks, work = set(), [b for b, _ in loop.exits(self.p)]
         while work:
             b = work.pop()

@@ -1,12 +1,10 @@
 """A function as the program that is differentiated: typed statements in SSA form, blocks, loops.
 
-`Program` brings what Numba's front end leaves into few forms.  Iteration over arrays, tuples, `enumerate` and `zip` becomes
-iteration over a range; ``a += b`` of arrays, a store; tuples are followed to their elements, through loops too; copies are followed to
-their origin, constants move to the entry, equal expressions of one block are computed once, and every loop gets one preheader and
-one latch (a block on its only back edge).
+`Program` reduces what Numba's front end produces to few forms.  Iteration over arrays, tuples, `enumerate` and `zip` becomes
+iteration over a range; ``a += b`` of arrays, a store; tuples are followed to their elements, through loops too; copies are
+followed to their origin, constants move to the entry, equal expressions of one block are computed once, and every loop gets one
+preheader and one latch (a block on its only back edge).
 """
-
-from __future__ import annotations
 
 import operator
 import types as python_types
@@ -16,20 +14,19 @@ from numba import types
 
 from ...codegen.numba_inside import compute_cfg_from_blocks, ir, replace_vars_stmt
 from .forms import Canonicalizer
-from .refusal import Refused
-from .statements import details, is_expr, reads
+from .statements import Refused, details, is_expr, reads
 
-#: Expressions that may be left out or repeated, apart from memory that they read.
+#: Expressions that may be dropped or repeated, apart from memory that they read.
 PURE_OPS = {"binop", "unary", "getattr", "build_tuple", "static_getitem", "cast", "getitem", "exhaust_iter",
             "inplace_binop", "pair_first", "pair_second", "phi"}  # fmt: skip
 #: Expressions that raise nothing.
 _SILENT = {"getattr", "build_tuple", "build_list", "cast", "phi"}
 PURE_CALLS = {len, slice, bool, float, int, abs, min, max, range, round}
-#: Classes whose calls make nothing that changes, but for iterators.
+#: Classes whose instances are immutable, except for iterators.
 _VALUES = (tuple, np.generic, enumerate, zip, np.ndenumerate, np.ndindex, BaseException)
 
 
-#: Types of values that hold no memory which others may change.
+#: Types of values without mutable memory.
 PLAIN = (types.Number, types.Boolean, types.SliceType, types.RangeType, types.RangeIteratorType, types.NoneType, types.Function, types.Module,
          types.NumberClass, types.DType, types.UnicodeType, types.Dispatcher, types.Opaque, type(types.pyobject))  # fmt: skip
 
@@ -39,7 +36,7 @@ class NaturalLoop:
 
     def __init__(self, header, body, preheader, latch):
         self.header, self.body, self.preheader, self.latch = header, body, preheader, latch
-        #: name of a variable: how many back edges were taken; in the reverse sweep the turn it is in
+        #: name of a variable: how many back edges were taken; in the reverse sweep the iteration it is in
         self.count = f"trips.{header}"
         self.range = self.item = self.loc = None  # names of start, stop, step, and of the iterator's pair, if it is `for ... in range(...)`
         self.step = None  # the constant step
@@ -48,16 +45,16 @@ class NaturalLoop:
 
     @property
     def counted(self):
-        """Whether the number of turns follows from the range."""
+        """Whether the number of iterations follows from the range."""
         return self.step is not None and not self.leaves_early
 
     def exits(self, program):
-        """Edges that leave the loop, but for those to an exception."""
+        """Edges that leave the loop, except those to an exception."""
         return [(b, s) for b in sorted(self.body) for s in program.succs[b] if s not in self.body and s in program.live]
 
 
 class Program(Canonicalizer):
-    #: whether this is a part of a function, whose arrays are met afterwards
+    #: whether this is a part of a function, whose arrays are used afterwards
     part = False
     #: whether two arrays among the arguments may be the same memory
     shared = True
@@ -112,7 +109,7 @@ class Program(Canonicalizer):
         for label, _, s in self.statements():
             if isinstance(s, ir.Assign):
                 if s.target.name in self.defs:
-                    raise Refused("a variable is bound in a way that is not followed", s.loc)
+                    raise Refused("a variable is bound in an unsupported way", s.loc)
                 self.defs[s.target.name] = (label, s)
 
     def value_of(self, name):
@@ -142,7 +139,7 @@ class Program(Canonicalizer):
         return number if isinstance(number, int) else None
 
     def callee(self, expr):
-        """What a call calls: a Python object, or the pair (array's name, method's name)."""
+        """The callee: a Python object, or the pair (array's name, method's name)."""
         function = self.object_of(expr.func.name)
         value = self.value_of(expr.func.name)
         if function is None and is_expr(value, "getattr"):
@@ -171,7 +168,7 @@ class Program(Canonicalizer):
         self.define()
 
     def pure(self, s):
-        """Whether a statement may be left out or repeated."""
+        """Whether a statement may be dropped or repeated."""
         if not isinstance(s, ir.Assign) or isinstance(s.value, ir.Arg):
             return False
         if is_expr(s.value, "call"):
@@ -182,7 +179,7 @@ class Program(Canonicalizer):
         return not is_expr(s.value) or s.value.op in PURE_OPS
 
     def steady(self, s):
-        """Whether a statement gives the same again: it reads no list or object, which others may change."""
+        """Whether a statement is repeatable: it reads no list or object, which may change meanwhile."""
         return all(isinstance(self.type_of(n), (*PLAIN, types.Array, types.BaseTuple, types.BoundFunction)) for n in reads(s) if n in self.types)
 
     def _sweep_dead(self):
@@ -201,7 +198,7 @@ class Program(Canonicalizer):
         self.define()
 
     def _removable(self, s):
-        """Whether a statement may be left out where nobody reads what it gives: it raises nothing."""
+        """Whether the statement is dead when its result is unused: it raises nothing."""
         if not isinstance(s, ir.Assign) or not is_expr(s.value):
             return self.pure(s)
         if s.value.op == "call":
@@ -210,7 +207,7 @@ class Program(Canonicalizer):
         return s.value.op in _SILENT or of_tuples
 
     def _key(self, s):
-        """What a constant is recognised by, or None."""
+        """The key of a constant, or None."""
         value = s.value
         if isinstance(value, (ir.Const, ir.Global, ir.FreeVar)):
             plain = isinstance(value.value, (int, float, str, bool, type(None)))
@@ -220,7 +217,7 @@ class Program(Canonicalizer):
         return None
 
     def _hoist_and_share(self):
-        """Constants to the entry, once each; equal pure expressions of a block once."""
+        """Move constants to the entry, once each; compute equal pure expressions of a block once."""
         entry, constants, rename = [], {}, {}
         for label in sorted(self.blocks):
             body, seen = [], {}

@@ -1,7 +1,5 @@
 """Element-wise operations: which row of the table a statement is, and one loop for the adjoint of an array expression."""
 
-from __future__ import annotations
-
 import operator
 from functools import cache, lru_cache
 
@@ -18,7 +16,7 @@ from .statements import is_expr
 
 _FUNCTIONS = {**FUNCTIONS, max: "maximum", min: "minimum", abs: "absolute", float: "clone", np.float64: "clone", np.where: "where", np.clip: "clip"}
 _UNARY = {"-": operator.neg, "+": operator.pos}
-#: How generated code writes an operation; others are called.
+#: Notation of operations in generated code; others are calls.
 _SYMBOLS = {
     operator.add: "{} + {}", operator.sub: "{} - {}", operator.mul: "{} * {}", operator.truediv: "{} / {}", operator.pow: "{} ** {}",
     operator.neg: "-{}", operator.pos: "{}", np.where: "{1} if {0} else {2}", np.clip: "min(max({}, {}), {})",
@@ -36,7 +34,7 @@ def is_array(ty):
 
 
 def carries(ty):
-    """Whether values of a type can hold what has a derivative."""
+    """Whether values of a type can have a derivative."""
     return is_float(ty) or is_array(ty)
 
 

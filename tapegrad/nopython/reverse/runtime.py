@@ -1,13 +1,14 @@
-"""What generated code calls: memory of one call, and contributions to adjoints.
+"""The runtime of generated code: memory of one call, and contributions to adjoints.
 
-A call works in an *arena*: a stack, to which loops push what the reverse sweep will read of a turn, and chunks, in which the
-arrays of adjoints lie.  Arenas are given back to a pool in the module that used them, also when an exception passes, and serve the
+A call works in an *arena*: a stack, to which loops push what the reverse sweep will read of an iteration, and chunks that hold
+the arrays of adjoints.  Arenas are given back to a pool in the module that used them, also when an exception passes, and serve the
 next call: fresh pages from the system would cost more than the sweeps that write into them.
 """
 
 from __future__ import annotations
 
 import math
+from contextlib import contextmanager
 from functools import cache
 
 import numba
@@ -31,152 +32,175 @@ from ..scalars import plain
 from ..types import F64, I32, I64, common_dual
 from .second import called, contribution_text, times
 
-I8P = ir.IntType(8).as_pointer()
-#: base and capacity of the stack; newest chunk, bytes used of it, its size; where in the stack the newest array is; most bytes of the stack
-ARENA = ir.LiteralStructType([I8P, I64, I8P, I64, I64, I64, I64]).as_pointer()
-#: base, bytes used and capacity of the stack, which LLVM holds in registers; the arena; bytes of arrays since the last `mark`
-STACK = ir.LiteralStructType([I8P, I64, I64, ARENA, I64]).as_pointer()
+I8P, I64P = ir.IntType(8).as_pointer(), I64.as_pointer()
 #: How many arenas wait for the next call of one function, and how large one may be to wait.
 WAITING, LARGEST = 8, 1 << 28
 #: Bytes at the start of a chunk: the address of the one before it.
 HEAD = 64
 
 
-class ArenaType(types.Type):
-    def __init__(self):
-        super().__init__("Arena")
+class Record:
+    """A struct in memory whose fields are attributes: to read one emits a load, to set one a store."""
+
+    FIELDS: dict = {}
+
+    def __init_subclass__(cls):
+        cls.POINTER = ir.LiteralStructType(list(cls.FIELDS.values())).as_pointer()
+        cls.numba_type = type(f"{cls.__name__}Type", (types.Type,), {})(cls.__name__)
+        register_model(type(cls.numba_type))(lambda manager, ty: models.PrimitiveModel(manager, ty, cls.POINTER))
+
+    def __init__(self, builder, pointer):
+        vars(self).update(builder=builder, pointer=pointer)
+
+    def place(self, name):
+        return cgutils.gep_inbounds(self.builder, self.pointer, 0, [*self.FIELDS].index(name))
+
+    def __getattr__(self, name):
+        return self.builder.load(self.place(name))
+
+    def __setattr__(self, name, value):
+        self.builder.store(value, self.place(name))
 
 
-class StackType(types.Type):
-    def __init__(self):
-        super().__init__("Stack")
+class Arena(Record):
+    """Base and capacity of the stack; newest chunk, bytes used of it, its size; where in the stack the newest array is; most bytes of the stack."""
+
+    FIELDS = {"base": I8P, "capacity": I64, "chunk": I8P, "used": I64, "size": I64, "newest": I64, "most": I64}
 
 
-arena_type, stack_type = ArenaType(), StackType()
+class Stack(Record):
+    """Base, bytes used and capacity of the stack, which LLVM holds in registers; the arena; bytes of arrays since the last `mark`."""
+
+    FIELDS = {"base": I8P, "used": I64, "capacity": I64, "record": Arena.POINTER, "held": I64}
+
+    @property
+    def arena(self):
+        return Arena(self.builder, self.record)
 
 
-@register_model(ArenaType)
-class _ArenaModel(models.PrimitiveModel):
-    def __init__(self, manager, ty):
-        super().__init__(manager, ty, ARENA)
+arena_type, stack_type = Arena.numba_type, Stack.numba_type
 
 
-@register_model(StackType)
-class _StackModel(models.PrimitiveModel):
-    def __init__(self, manager, ty):
-        super().__init__(manager, ty, STACK)
+def _intrinsic(names, typed):
+    """An intrinsic of arguments with these names: ``typed(context, their types) -> (signature, how it is emitted)``."""
+    scope = {"typed": typed}
+    exec(f"def call(typingctx, {', '.join(names)}):\n    return typed(typingctx, ({', '.join(names)},))\n", scope)
+    return intrinsic(scope["call"])
 
 
-def _field(builder, record, k):
-    return cgutils.gep_inbounds(builder, record, 0, k)
+def _on(record, result, *tys):
+    """Decorator: an intrinsic of an arena or a stack and others, emitted by ``emit(context, builder, record, others...)``."""
+
+    def decorate(emit):
+        def codegen(context, builder, sig, args):
+            value = emit(context, builder, record(builder, args[0]), *args[1:])
+            return context.get_dummy_value() if value is None else value
+
+        sig = result(record.numba_type, *tys)
+        return _intrinsic([f"a{k}" for k in range(len(sig.args))], lambda *_: (sig, codegen))
+
+    return decorate
+
+
+@contextmanager
+def _loop(builder, going):
+    """The body of a loop that goes on while ``going()`` emits true."""
+    test, body, end = map(builder.append_basic_block, ("test", "body", "end"))
+    builder.branch(test)
+    builder.position_at_end(test)
+    builder.cbranch(going(), body, end)
+    builder.position_at_end(body)
+    yield
+    builder.branch(test)
+    builder.position_at_end(end)
 
 
 def _allocate(context, builder, size):
     """Memory; an exception if there is none."""
-    function = cgutils.get_or_insert_function(builder.module, ir.FunctionType(I8P, [I64]), "NRT_Allocate")
-    memory = builder.call(function, [size])
+    memory = context.nrt.allocate_unchecked(builder, size)
     with builder.if_then(cgutils.is_null(builder, memory), likely=False):
         context.call_conv.return_user_exc(builder, MemoryError, ("no memory for the reverse sweep",))
     return memory
 
 
-def _free(builder, pointer):
-    function = cgutils.get_or_insert_function(builder.module, ir.FunctionType(ir.VoidType(), [I8P]), "NRT_Free")
-    builder.call(function, [pointer])
-
-
 # ---- the arena -----------------------------------------------------------------------------------
 def _pool(builder):
+    """The slots of the pool."""
     kind = ir.ArrayType(I64, WAITING)
     name = "tapegrad_reverse_arenas"
     if name not in builder.module.globals:
         pool = ir.GlobalVariable(builder.module, kind, name)
         pool.linkage, pool.initializer = "internal", ir.Constant(kind, None)
-    return builder.module.globals[name]
+    return [builder.gep(builder.module.globals[name], [I64(0), I64(k)]) for k in range(WAITING)]
 
 
 def _take(context, builder):
-    """An arena that waits in the pool, or a new one."""
-    pool, place = _pool(builder), cgutils.alloca_once_value(builder, I64(0))
-    for k in range(WAITING):
-        with builder.if_then(builder.icmp_unsigned("==", builder.load(place), I64(0))):
-            slot = builder.gep(pool, [I64(0), I64(k)])
-            builder.store(builder.atomic_rmw("xchg", slot, I64(0), "acquire"), place)
-    with builder.if_then(builder.icmp_unsigned("==", builder.load(place), I64(0)), likely=False):
-        size = 8 * len(ARENA.pointee.elements)
-        record = _allocate(context, builder, I64(size))
-        cgutils.memset(builder, record, I64(size), 0)
-        builder.store(builder.ptrtoint(record, I64), place)
-    arena = builder.inttoptr(builder.load(place), ARENA)
-    builder.store(I64(0), _field(builder, arena, 6))
+    """Take an arena from the pool, or make a new one."""
+    address = cgutils.alloca_once_value(builder, I64(0))
+    for place in _pool(builder):
+        with builder.if_then(builder.icmp_unsigned("==", builder.load(address), I64(0))):
+            builder.store(builder.atomic_rmw("xchg", place, I64(0), "acquire"), address)
+    with builder.if_then(builder.icmp_unsigned("==", builder.load(address), I64(0)), likely=False):
+        size = I64(8 * len(Arena.FIELDS))
+        new = _allocate(context, builder, size)
+        cgutils.memset(builder, new, size, 0)
+        builder.store(builder.ptrtoint(new, I64), address)
+    arena = Arena(builder, builder.inttoptr(builder.load(address), Arena.POINTER))
+    arena.most = I64(0)
     return arena
 
 
-def _give_back(builder, arena):
-    """Into the pool; all chunks but the newest, which is the largest, are freed, and what is too large to wait."""
-    stack, capacity, chunk, used, size = (_field(builder, arena, k) for k in range(5))
-    newest = builder.load(chunk)
+def _give_back(context, builder, arena):
+    """Put an arena into the pool; all chunks but the newest, which is the largest, are freed, and so is one that is too large to wait."""
+    newest, free = arena.chunk, context.nrt.free
     with builder.if_then(cgutils.is_not_null(builder, newest)):
         before = builder.bitcast(newest, I8P.as_pointer())
-        _free_list(builder, builder.load(before))
+        _free_chunks(context, builder, builder.load(before), ir.Constant(I8P, None))
         builder.store(ir.Constant(I8P, None), before)
-    builder.store(I64(HEAD), used)
-    held = builder.add(builder.load(capacity), builder.load(size))
-    with builder.if_then(builder.icmp_signed(">", held, I64(LARGEST)), likely=False):
-        _free(builder, newest)
-        _free(builder, builder.load(stack))
-        builder.store(ir.Constant(ARENA.pointee, None), arena)
-    place = cgutils.alloca_once_value(builder, builder.ptrtoint(arena, I64))
-    for k in range(WAITING):  # what lay in a slot moves on to the next one
-        with builder.if_then(builder.icmp_unsigned("!=", builder.load(place), I64(0))):
-            slot = builder.gep(_pool(builder), [I64(0), I64(k)])
-            builder.store(builder.atomic_rmw("xchg", slot, builder.load(place), "acq_rel"), place)
-    with builder.if_then(builder.icmp_unsigned("!=", builder.load(place), I64(0)), likely=False):
-        last = builder.inttoptr(builder.load(place), ARENA)
-        _free(builder, builder.load(_field(builder, last, 2)))
-        _free(builder, builder.load(_field(builder, last, 0)))
-        _free(builder, builder.bitcast(last, I8P))
+    arena.used = I64(HEAD)
+    with builder.if_then(builder.icmp_signed(">", builder.add(arena.capacity, arena.size), I64(LARGEST)), likely=False):
+        free(builder, newest)
+        free(builder, arena.base)
+        builder.store(ir.Constant(Arena.POINTER.pointee, None), arena.pointer)
+    address = cgutils.alloca_once_value(builder, builder.ptrtoint(arena.pointer, I64))
+    for place in _pool(builder):  # what lay there moves on to the next slot
+        with builder.if_then(builder.icmp_unsigned("!=", builder.load(address), I64(0))):
+            builder.store(builder.atomic_rmw("xchg", place, builder.load(address), "acq_rel"), address)
+    with builder.if_then(builder.icmp_unsigned("!=", builder.load(address), I64(0)), likely=False):
+        last = Arena(builder, builder.inttoptr(builder.load(address), Arena.POINTER))
+        for pointer in (last.chunk, last.base, builder.bitcast(last.pointer, I8P)):
+            free(builder, pointer)
 
 
-def _free_list(builder, first, last=None):
+def _free_chunks(context, builder, first, last):
     """Free chunks, each of which begins with the address of the one before it, as far as `last`, which stays."""
-    last = ir.Constant(I8P, None) if last is None else last
-    start = builder.block
-    test, body, end = (builder.append_basic_block(f"chunks.{part}") for part in ("test", "body", "end"))
-    builder.branch(test)
-    builder.position_at_end(test)
-    each = builder.phi(I8P)
-    each.add_incoming(first, start)
-    builder.cbranch(builder.icmp_unsigned("==", each, last), end, body)
-    builder.position_at_end(body)
-    before = builder.load(builder.bitcast(each, I8P.as_pointer()))
-    _free(builder, each)
-    each.add_incoming(before, body)
-    builder.branch(test)
-    builder.position_at_end(end)
+    each = cgutils.alloca_once_value(builder, first)
+    with _loop(builder, lambda: builder.icmp_unsigned("!=", builder.load(each), last)):
+        chunk = builder.load(each)
+        builder.store(builder.load(builder.bitcast(chunk, I8P.as_pointer())), each)
+        context.nrt.free(builder, chunk)
 
 
 def _forget_frames(context, builder, arena, down_to):
-    """Let go of the arrays that frames above a place still hold; each is kept after the address of the one before it."""
-    base, last = builder.load(_field(builder, arena, 0)), _field(builder, arena, 5)
-    test, body, end = (builder.append_basic_block(f"frames.{part}") for part in ("test", "body", "end"))
-    builder.branch(test)
-    builder.position_at_end(test)
-    each = builder.load(last)
-    builder.cbranch(builder.icmp_signed("<=", each, down_to), end, body)
-    builder.position_at_end(body)
-    place = builder.bitcast(builder.gep(base, [each]), I64.as_pointer())
-    builder.store(builder.load(builder.gep(place, [I64(-1)])), last)
-    context.nrt.decref(builder, types.MemInfoPointer(types.uint8), builder.inttoptr(builder.load(place), I8P))
-    builder.branch(test)
-    builder.position_at_end(end)
+    """Release the arrays that frames above a place still hold; each lies behind the address of the one before it."""
+    base = arena.base
+    with _loop(builder, lambda: builder.icmp_signed(">", arena.newest, down_to)):
+        place = builder.bitcast(builder.gep(base, [arena.newest]), I64P)
+        arena.newest = builder.load(builder.gep(place, [I64(-1)]))
+        context.nrt.decref(builder, types.MemInfoPointer(types.uint8), builder.inttoptr(builder.load(place), I8P))
+
+
+@_on(Arena, types.none)
+def rewind(context, builder, arena):
+    """Let the next iteration reuse the memory of this one's adjoints."""
+    arena.used = I64(HEAD)
 
 
 def caught(dispatcher, count, arena=False):
-    """Function of `count` arguments that calls `dispatcher` and returns ``(result, code, information)``, an exception told by numbers.
+    """Function of `count` arguments that calls `dispatcher` and returns ``(result, code, information)``, an exception encoded in numbers.
 
-    Compiled code does not let go of what it holds when an exception passes: `raised` raises it where nothing is held.
-    With `arena`, an arena is the first argument of `dispatcher`, and is given back; the most bytes that its stack had come last.
+    Compiled code does not release what it holds when an exception passes: `raised` raises it where nothing is held.
+    With `arena`, an arena is the first argument of `dispatcher`, and is given back; the peak of its stack comes last.
     """
 
     def typed(typingctx, arguments):
@@ -186,25 +210,22 @@ def caught(dispatcher, count, arena=False):
         def emit(context, builder, made, args):
             values = [context.cast(builder, v, ty, want) for v, ty, want in zip(args, arguments, sig.args[len(first):])]
             taken = [_take(context, builder) for _ in first]
-            status, value = emit_caught(context, builder, dispatcher, sig, [*taken, *values])
-            peaks = [builder.load(_field(builder, each, 6)) for each in taken]
+            status, value = emit_caught(context, builder, dispatcher, sig, [*[each.pointer for each in taken], *values])
+            peaks = [each.most for each in taken]
             for each in taken:
                 _forget_frames(context, builder, each, I64(0))
-                _give_back(builder, each)
+                _give_back(context, builder, each)
             code = builder.select(status.is_error, builder.sext(status.code, I64), I64(0))
             return context.make_tuple(builder, made.return_type, [value, code, builder.ptrtoint(status.excinfoptr, I64), *peaks])
 
         return types.Tuple((sig.return_type, *[types.int64] * (3 if arena else 2)))(*arguments), emit
 
-    names = ", ".join(f"a{k}" for k in range(count))
-    scope = {"typed": typed}
-    exec(f"def call(typingctx, {names}):\n    return typed(typingctx, ({names},))\n", scope)
-    return intrinsic(scope["call"])
+    return _intrinsic([f"a{k}" for k in range(count)], typed)
 
 
 @intrinsic
 def raised(typingctx, outcome):
-    """The result of what `caught` has told of, or its exception."""
+    """The result that `caught` has returned, or its exception."""
 
     def emit(context, builder, sig, args):
         value, code, information = cgutils.unpack_tuple(builder, args[0])
@@ -222,23 +243,19 @@ def shadow_like(typingctx, stack, a):
     ty = a.copy(readonly=False)
 
     def emit(context, builder, sig, args):
-        arena = builder.load(_field(builder, args[0], 3))
-        source = context.make_array(a)(context, builder, value=args[1])
+        stack = Stack(builder, args[0])
+        arena, source = stack.arena, context.make_array(a)(context, builder, value=args[1])
         count = builder.mul(source.nitems, source.itemsize)
         size = builder.and_(builder.add(count, I64(63)), I64(-64))
-        held = _field(builder, args[0], 4)
-        builder.store(builder.add(builder.load(held), size), held)
-        chunk, used, capacity = (_field(builder, arena, k) for k in (2, 3, 4))
-        with builder.if_then(builder.icmp_signed(">", builder.add(builder.load(used), size), builder.load(capacity)), likely=False):
-            larger = builder.add(builder.shl(builder.load(capacity), I64(1)), builder.add(size, I64(4096)))
+        stack.held = builder.add(stack.held, size)
+        with builder.if_then(builder.icmp_signed(">", builder.add(arena.used, size), arena.size), likely=False):
+            larger = builder.add(builder.shl(arena.size, I64(1)), builder.add(size, I64(4096)))
             fresh = _allocate(context, builder, larger)
-            builder.store(builder.load(chunk), builder.bitcast(fresh, I8P.as_pointer()))
-            builder.store(fresh, chunk)
-            builder.store(I64(HEAD), used)
-            builder.store(larger, capacity)
-        place = builder.load(used)
-        builder.store(builder.add(place, size), used)
-        data = builder.gep(builder.load(chunk), [place])
+            builder.store(arena.chunk, builder.bitcast(fresh, I8P.as_pointer()))
+            arena.chunk, arena.used, arena.size = fresh, I64(HEAD), larger
+        place = arena.used
+        arena.used = builder.add(place, size)
+        data = builder.gep(arena.chunk, [place])
         cgutils.memset(builder, data, count, 0)
         shadow = context.make_array(ty)(context, builder)
         populate_array(
@@ -251,134 +268,93 @@ def shadow_like(typingctx, stack, a):
 
 
 # ---- the stack ------------------------------------------------------------------------------------
-@intrinsic
-def new_stack(typingctx, arena):
-    def emit(context, builder, sig, args):
-        stack = cgutils.alloca_once(builder, STACK.pointee, zfill=True)
-        for k in (0, 1):
-            builder.store(builder.load(_field(builder, args[0], k)), _field(builder, stack, 2 * k))
-        builder.store(args[0], _field(builder, stack, 3))
-        return stack
-
-    return stack_type(arena_type), emit
+@_on(Arena, stack_type)
+def new_stack(context, builder, arena):
+    stack = Stack(builder, cgutils.alloca_once(builder, Stack.POINTER.pointee, zfill=True))
+    stack.base, stack.capacity, stack.record = arena.base, arena.capacity, arena.pointer
+    return stack.pointer
 
 
-@intrinsic
-def reserve(typingctx, stack, count, size):
+@_on(Stack, types.none, types.int64, types.int64)
+def reserve(context, builder, stack, count, size):
     """Make room for `count` times `size` more bytes."""
-
-    def emit(context, builder, sig, args):
-        stack, count, size = args
-        base, used, capacity = (_field(builder, stack, k) for k in range(3))
-        endless = builder.icmp_unsigned(">", count, I64(1 << 40))  # (the product might overflow; no memory is that large)
-        size = builder.select(endless, I64(1 << 60), builder.mul(count, size))
-        needed = builder.add(builder.load(used), size)
-        with builder.if_then(builder.icmp_signed(">", needed, builder.load(capacity)), likely=False):
-            larger = builder.add(builder.add(needed, builder.load(capacity)), I64(4096))
-            fresh = _allocate(context, builder, larger)
-            cgutils.raw_memcpy(builder, fresh, builder.load(base), builder.load(used), 1)
-            _free(builder, builder.load(base))
-            arena = builder.load(_field(builder, stack, 3))
-            for value, *cells in ((fresh, base, _field(builder, arena, 0)), (larger, capacity, _field(builder, arena, 1))):
-                for cell in cells:
-                    builder.store(value, cell)
-        return context.get_dummy_value()
-
-    return types.none(stack, types.int64, types.int64), emit
+    endless = builder.icmp_unsigned(">", count, I64(1 << 40))  # (the product might overflow; no memory is that large)
+    needed = builder.add(stack.used, builder.select(endless, I64(1 << 60), builder.mul(count, size)))
+    with builder.if_then(builder.icmp_signed(">", needed, stack.capacity), likely=False):
+        larger = builder.add(builder.add(needed, stack.capacity), I64(4096))
+        fresh = _allocate(context, builder, larger)
+        cgutils.raw_memcpy(builder, fresh, stack.base, stack.used, 1)
+        context.nrt.free(builder, stack.base)
+        for each in (stack, stack.arena):
+            each.base, each.capacity = fresh, larger
 
 
-@intrinsic
-def note(typingctx, stack):
-    """Remember how large the stack is, if it was never larger."""
-
-    def emit(context, builder, sig, args):
-        used, most = builder.load(_field(builder, args[0], 1)), _field(builder, builder.load(_field(builder, args[0], 3)), 6)
-        before = builder.load(most)
-        builder.store(builder.select(builder.icmp_signed(">", used, before), used, before), most)
-        return context.get_dummy_value()
-
-    return types.none(stack), emit
+@_on(Stack, types.none)
+def note(context, builder, stack):
+    """Update the peak of the stack."""
+    used, most = stack.used, stack.arena.most
+    stack.arena.most = builder.select(builder.icmp_signed(">", used, most), used, most)
 
 
 # ---- segments of a loop ---------------------------------------------------------------------------
-@intrinsic
-def mark(typingctx, stack):
+MARK = types.UniTuple(types.int64, 3)
+
+
+@_on(Stack, MARK)
+def mark(context, builder, stack):
     """Where the stack and the shadows end now: `usage` counts from here, and `back_to` returns here."""
-
-    def emit(context, builder, sig, args):
-        arena = builder.load(_field(builder, args[0], 3))
-        builder.store(I64(0), _field(builder, args[0], 4))
-        chunk = builder.ptrtoint(builder.load(_field(builder, arena, 2)), I64)
-        return context.make_tuple(builder, sig.return_type, [builder.load(_field(builder, args[0], 1)), chunk, builder.load(_field(builder, arena, 3))])
-
-    return types.UniTuple(types.int64, 3)(stack), emit
+    stack.held = I64(0)
+    return context.make_tuple(builder, MARK, [stack.used, builder.ptrtoint(stack.arena.chunk, I64), stack.arena.used])
 
 
-@intrinsic
-def usage(typingctx, stack, mark):
+@_on(Stack, types.int64, MARK)
+def usage(context, builder, stack, mark):
     """Bytes of frames, shadows and arrays in frames since a mark."""
-
-    def emit(context, builder, sig, args):
-        used, held = (builder.load(_field(builder, args[0], k)) for k in (1, 4))
-        return builder.add(builder.sub(used, builder.extract_value(args[1], 0)), held)
-
-    return types.int64(stack, mark), emit
+    return builder.add(builder.sub(stack.used, builder.extract_value(mark, 0)), stack.held)
 
 
-@intrinsic
-def hold(typingctx, stack, size):
+@_on(Stack, types.none, types.int64)
+def hold(context, builder, stack, size):
     """Count an array in a frame."""
-
-    def emit(context, builder, sig, args):
-        held = _field(builder, args[0], 4)
-        builder.store(builder.add(builder.load(held), args[1]), held)
-        return context.get_dummy_value()
-
-    return types.none(stack, types.int64), emit
+    stack.held = builder.add(stack.held, size)
 
 
-@intrinsic
-def back_to(typingctx, stack, mark):
+@_on(Stack, types.none, MARK)
+def back_to(context, builder, stack, mark):
     """Forget the frames and shadows that came after a mark."""
-
-    def emit(context, builder, sig, args):
-        used, arena = _field(builder, args[0], 1), builder.load(_field(builder, args[0], 3))
-        chunk, place = _field(builder, arena, 2), _field(builder, arena, 3)
-        base, before, end = cgutils.unpack_tuple(builder, args[1])
-        _forget_frames(context, builder, arena, base)
-        top, newest, before = builder.load(used), builder.load(chunk), builder.inttoptr(before, I8P)
-        builder.store(builder.select(builder.icmp_signed("<", top, base), top, base), used)
-        builder.store(end, place)
-        with builder.if_then(builder.icmp_unsigned("!=", newest, before), likely=False):
-            link = builder.bitcast(newest, I8P.as_pointer())
-            _free_list(builder, builder.load(link), before)
-            builder.store(before, link)
-            builder.store(I64(HEAD), place)
-        builder.store(I64(0), _field(builder, args[0], 4))
-        return context.get_dummy_value()
-
-    return types.none(stack, mark), emit
+    base, before, end = cgutils.unpack_tuple(builder, mark)
+    arena = stack.arena
+    _forget_frames(context, builder, arena, base)
+    top, newest, before = stack.used, arena.chunk, builder.inttoptr(before, I8P)
+    stack.used = builder.select(builder.icmp_signed("<", top, base), top, base)
+    arena.used = end
+    with builder.if_then(builder.icmp_unsigned("!=", newest, before), likely=False):
+        link = builder.bitcast(newest, I8P.as_pointer())
+        _free_chunks(context, builder, builder.load(link), before)
+        builder.store(before, link)
+        arena.used = I64(HEAD)
+    stack.held = I64(0)
 
 
 @numba.njit(**INNER)
-def full(usage, limit, turn, stop):
+def full(usage, limit, iteration, stop):
     """Whether a segment ends."""
-    return usage > limit or turn == stop
+    return usage > limit or iteration == stop
 
 
 @numba.njit(**INNER)
-def affordable(count, size, loops, memory, segment, turns, all_turns):
-    """Raise if so many checkpoints of so many bytes take more than half of `memory`, a share of `loops`, with segments of these bytes and turns."""
+def affordable(count, size, loops, memory, segment, iterations, all_iterations):
+    """Raise if `count` checkpoints of `size` bytes exceed half of a loop's share of `memory`, given the bytes and iterations of a segment."""
     if count * size > memory // (2 * loops):
-        least = int(2.1 * math.sqrt(float(size) * segment / turns * max(all_turns, 2 * count * turns))) + 2 * (size + segment // turns) + 1
+        least = int(2.1 * math.sqrt(float(size) * segment / iterations * max(all_iterations, 2 * count * iterations))) + 2 * (size + segment // iterations) + 1
         raise OptionError(
-            "memory=" + str(memory) + " is too little: of the share of each outermost loop half keeps what some turns start from, "
-            + "half is for the turns in between; give memory=" + str(loops * least) + " or more"
+            "memory=" + str(memory) + " is too small: checkpoints and one segment must each fit in half of a loop's share; give memory="
+            + str(loops * least) + " or more"
         )  # fmt: skip
 
 
 def _hidden(builder, array):
-    """The same array, for LLVM another one: Numba prunes pairs of incref and decref, and cannot see the stack."""
+    """The array, as another value for LLVM: Numba prunes pairs of incref and decref, and cannot see the stack."""
     identity = ir.FunctionType(I8P, [I8P])
     owner = builder.asm(identity, "", "=r,0", [builder.extract_value(array, 0)], side_effect=False)
     return builder.insert_value(array, owner, 0)
@@ -399,57 +375,43 @@ def frame(tys):
     whole = types.Tuple(tys)
 
     def place(context, builder, stack, k, top):
-        pointer = builder.gep(builder.load(_field(builder, stack, 0)), [builder.add(top, I64(offsets[k]))])
+        pointer = builder.gep(stack.base, [builder.add(top, I64(offsets[k]))])
         return builder.bitcast(pointer, context.data_model_manager[tys[k]].get_data_type().as_pointer())
 
     def link(*where):
-        return where[1].gep(where[1].bitcast(place(*where), I64.as_pointer()), [I64(-1)])
+        return where[1].gep(where[1].bitcast(place(*where), I64P), [I64(-1)])
 
-    def newest(builder, stack):
-        return _field(builder, builder.load(_field(builder, stack, 3)), 5)
+    @_on(Stack, types.none, whole)
+    def push(context, builder, stack, pushed):
+        top = stack.used
+        for k, ty in enumerate(tys):
+            value = builder.extract_value(pushed, k)
+            data = context.data_model_manager[ty].as_data(builder, value)
+            builder.store(data, place(context, builder, stack, k, top), align=min(8, sizes[k]))
+            if k in arrays:
+                context.nrt.incref(builder, ty, _hidden(builder, value))
+                builder.store(stack.arena.newest, link(context, builder, stack, k, top))
+                stack.arena.newest = builder.add(top, I64(offsets[k]))
+        stack.used = builder.add(top, I64(size))
 
-    @intrinsic
-    def push(typingctx, stack, values):
-        def emit(context, builder, sig, args):
-            used = _field(builder, args[0], 1)
-            top = builder.load(used)
-            for k, ty in enumerate(tys):
-                value, at = builder.extract_value(args[1], k), place(context, builder, args[0], k, top)
-                data = context.data_model_manager[ty].as_data(builder, value)
-                builder.store(data, at, align=min(8, sizes[k]))
-                if k in arrays:
-                    context.nrt.incref(builder, ty, _hidden(builder, value))
-                    last = newest(builder, args[0])
-                    builder.store(builder.load(last), link(context, builder, args[0], k, top))
-                    builder.store(builder.add(top, I64(offsets[k])), last)
-            builder.store(builder.add(top, I64(size)), used)
-            return context.get_dummy_value()
-
-        return types.none(stack, whole), emit
-
-    @intrinsic
-    def pop(typingctx, stack):
-        def emit(context, builder, sig, args):
-            used = _field(builder, args[0], 1)
-            top = builder.sub(builder.load(used), I64(size))
-            builder.store(top, used)
-            values = []
-            for k in arrays[:1]:
-                builder.store(builder.load(link(context, builder, args[0], k, top)), newest(builder, args[0]))
-            for k, ty in enumerate(tys):
-                data = builder.load(place(context, builder, args[0], k, top), align=min(8, sizes[k]))
-                value = context.data_model_manager[ty].from_data(builder, data)
-                values.append(_hidden(builder, value) if k in arrays else value)
-            return context.make_tuple(builder, whole, values)
-
-        return whole(stack), emit
+    @_on(Stack, whole)
+    def pop(context, builder, stack):
+        top = stack.used = builder.sub(stack.used, I64(size))
+        values = []
+        for k in arrays[:1]:
+            stack.arena.newest = builder.load(link(context, builder, stack, k, top))
+        for k, ty in enumerate(tys):
+            data = builder.load(place(context, builder, stack, k, top), align=min(8, sizes[k]))
+            value = context.data_model_manager[ty].from_data(builder, data)
+            values.append(_hidden(builder, value) if k in arrays else value)
+        return context.make_tuple(builder, whole, values)
 
     return size, push, pop
 
 
 @numba.njit(**INNER)
 def trips(start, stop, step):
-    """How often ``range(start, stop, step)`` turns."""
+    """How many iterations ``range(start, stop, step)`` has."""
     if step > 0:
         return (stop - start + step - 1) // step if stop > start else 0
     return (start - stop - step - 1) // -step if stop < start else 0
@@ -457,7 +419,7 @@ def trips(start, stop, step):
 
 @numba.njit(**INNER)
 def counted(a, n):
-    """How many names an array is unpacked into: as many as it has elements."""
+    """The number of names an array is unpacked into, which must be that of its elements."""
     if len(a) != n:
         raise ValueError
     return n
@@ -496,15 +458,13 @@ def contribution(expr, leaves, accumulates):
 def _of_adjoints(names, emit, duals):
     """An intrinsic of numbers: `emit` for floats, what `duals` says if there are dual numbers among them."""
 
-    def typed(tys):
+    def typed(typingctx, tys):
         dual = common_dual(*tys)
         if dual is None:
             return types.float64(*[types.float64] * len(tys)), emit
         return dual(*[dual] * len(tys)), called(*duals())
 
-    scope = {"typed": typed}
-    exec(f"def add(typingctx, {', '.join(names)}):\n    return typed(({', '.join(names)},))\n", scope)
-    return intrinsic(scope["add"])
+    return _intrinsic(names, typed)
 
 
 def _fused(builder, a, b, c):
@@ -517,7 +477,7 @@ def _quotient(context, builder, sig, args):
     return builder.select(builder.fcmp_ordered("==", w, F64(0.0)), F64(0.0), builder.fdiv(w, y))
 
 
-#: Sum of two adjoints; the sign of zero is of no interest, so adding to a zero costs nothing.
+#: Sum of two adjoints; the sign of zero does not matter, so adding to a zero costs nothing.
 plus = _of_adjoints("ab", lambda context, builder, sig, args: builder.fadd(*args, flags=("nsz",)), lambda: ("def dual(a, b):\n    return a + b\n", {}))
 #: ``w / y``, zero where w is.
 quotient = _of_adjoints("wy", _quotient, lambda: ("def dual(w, y):\n    return times(w, 1.0 / y)\n", {"times": times}))

@@ -1,10 +1,8 @@
 """Contributions to adjoints that are dual numbers, as text that Numba compiles: forward over reverse.
 
-Where the forward sweep computes with dual numbers, so does the reverse one: the value of an adjoint is the adjoint, and its tangents
-are products of the Hessian.
+Where the forward sweep computes with dual numbers, so does the reverse one: the value of an adjoint is the adjoint, and its
+tangents are products of the Hessian.
 """
-
-from __future__ import annotations
 
 import numba
 import numpy as np
@@ -13,8 +11,7 @@ from numba.extending import intrinsic
 from ...codegen.library import COMPOSED
 from ...codegen.numba_inside import INNER, call_of, emit_call
 from ...common.errors import UnsupportedInNumbaError
-from ...rules.lang import Expr
-from ...rules.notation import written
+from ...rules.lang import Expr, written
 from ..scalars import FUNCTIONS, UFUNCS, absolute_product, plain, splat
 from ..types import DualType, build, parts
 
@@ -24,7 +21,7 @@ _NAMED = {row: function for function, row in (UFUNCS | FUNCTIONS).items()} | {"i
 
 @intrinsic
 def times(typingctx, a, b):
-    """The product of two dual numbers in which zero is absolute."""
+    """The product of two dual numbers, with absolute zero."""
 
     def emit(context, builder, sig, args):
         (p, s), (q, t) = (parts(context, builder, dual, x) for x in args)
@@ -38,7 +35,7 @@ def times(typingctx, a, b):
 
 
 def _expanded(expr):
-    """An expression without operations that are made of others."""
+    """An expression with composed operations expanded."""
     if expr.op in ("arg", "const"):
         return expr
     args = [_expanded(operand) for operand in expr.args]

@@ -1,23 +1,23 @@
-"""An outermost loop whose turns do not all fit into the memory that is allowed: it goes back segment by segment.
+"""An outermost loop whose iterations do not all fit into the memory that is allowed: it goes back segment by segment.
 
-The forward sweep of the loop is cut where its frames, shadows and arrays have taken half of the memory.  What came since the last
-cut is forgotten then, and kept is only what the loop was in before: a *checkpoint*, which has the variables that the loop carries and
-the contents of the arrays that it stores into.  The frames of the last segment stay.  When the reverse sweep is through with a
-segment, it takes the checkpoint before, puts everything back, goes through the turns of that segment once more by the code of the
-forward sweep, which ends where the next segment began, and goes on.  So the forward sweep is run twice, less the last segment.
+The forward sweep of the loop is cut where its frames, shadows and arrays have taken half of the memory.  What came since the
+last cut is forgotten then, and kept is only what the loop was in before: a *checkpoint*, which has the variables that the loop
+carries and the contents of the arrays that it stores into.  The frames of the last segment stay.  When the reverse sweep is
+through with a segment, it takes the checkpoint before, puts everything back, goes through the iterations of that segment once
+more by the code of the forward sweep, which ends where the next segment began, and goes on.  So the forward sweep is run twice,
+less the last segment.
 
 Checkpoints lie on the stack below the frames of the segment::
 
     ... before the loop | checkpoint | checkpoint | frames of one segment
 
-Where a segment ends depends on what its turns keep, not on their number, so inner loops and arrays of any size are counted.
+Where a segment ends depends on what its iterations keep, not on their number, so inner loops and arrays of any size are counted.
 
-Turns give the same again if each statement does, from the same variables and contents of arrays; any other one is refused (`_repeats`).
-An array that the loop makes and carries to its next turn has a shadow that cannot stay where shadows are forgotten: at a cut it
-gets one of its own, and what that has received is added, after the second run, to the shadow with which the segment before ended.
+An iteration is repeatable if each of its statements is, from the same variables and contents of arrays; others are refused
+(`_repeats`). An array that the loop makes and carries to its next iteration has a shadow that cannot stay where shadows are
+forgotten: at a cut it gets one of its own, and what that has received is added, after the second run, to the shadow with which
+the segment before ended.
 """
-
-from __future__ import annotations
 
 import operator
 
@@ -29,12 +29,11 @@ from ...codegen.numba_inside import INNER, RAISES, ir
 from . import runtime
 from .adjoints import add_into, copied
 from .program import PURE_OPS
-from .refusal import Refused
 from .rows import elementwise
-from .statements import is_expr, is_phi, reads
+from .statements import Refused, is_expr, is_phi, reads
 
 _NEVER = 1 << 62
-ADVICE = "leave memory= out, or write the loop so that its turns store into arrays that are made before it"
+ADVICE = "leave memory= out, or write the loop so that its iterations store into arrays that are made before it"
 
 
 @numba.njit(**INNER)
@@ -69,7 +68,7 @@ class Segments:
     Raises
     ------
     Refused
-        If its turns, run again, might do something else.
+        If its iterations might not be repeatable.
     """
 
     def __init__(self, sweeps, loop, loops):
@@ -79,7 +78,7 @@ class Segments:
         for label in loop.body:
             for s in p.blocks[label].body:
                 if not self._repeats(s, label == loop.header):
-                    raise Refused("with memory= the turns of a loop run twice, and this might not do the same again", s.loc, ADVICE)
+                    raise Refused("with memory= the iterations of a loop run twice, and this statement might not be repeatable", s.loc, ADVICE)
         used = {n for n, places in r.uses.items() if any(label in loop.body for label, _, _ in places)}
         used |= {r.shadow.get(n) for n in used}
         self.carried = [s.target.name for s in p.blocks[loop.header].body if is_phi(s) and s.target.name in used]
@@ -91,7 +90,7 @@ class Segments:
             if not isinstance(p.type_of(n), (types.Number, types.Boolean, types.Array)):
                 raise Refused(f"with memory= a loop carries numbers and arrays, and this one a value of type {p.type(n)}", self._loc(), ADVICE)
             if r.group(n) in made & written:
-                raise Refused("with memory= a loop may not store into an array that it makes in one turn and carries to the next", self._loc(), ADVICE)
+                raise Refused("with memory= a loop may not store into an array that it makes in one iteration and carries to the next", self._loc(), ADVICE)
         #: arrays from before the loop that it stores into
         self.stored, work, seen = [], [s.target.name for s, label, _ in r.plan.stores if label in loop.body], set()
         while work:
@@ -105,7 +104,7 @@ class Segments:
                     self.stored.append(n)
         volatile = [r.plan.volatile[r.group(n)] for n in arrays_of(p, loop) if r.group(n) in r.plan.volatile]
         if volatile:
-            raise Refused("with memory= the turns of a loop run twice, and this may change an array that they read", volatile[0], ADVICE)
+            raise Refused("with memory= the iterations of a loop run twice, and this may change an array that they read", volatile[0], ADVICE)
         self.kept = [self.name(n) for n in ("start", *self.carried, *self.stored)]
         tys = [types.int64, *map(r.kept_type, self.carried), *[self._copy_type(n) for n in self.stored]]
         self.size, self.push, self.pop = runtime.frame(tuple(tys))
@@ -118,7 +117,7 @@ class Segments:
         return types.Array(ty.dtype, ty.ndim, ty.layout if ty.layout in "CF" else "C")
 
     def _repeats(self, s, header):
-        """Whether a statement does the same again, from the same variables and arrays."""
+        """Whether a statement is repeatable, from the same variables and arrays."""
         p, r = self.p, self.r
         if not isinstance(s, ir.Assign):
             if isinstance(s, ir.SetItem):
@@ -163,11 +162,11 @@ class Segments:
             self._set(n, r.call(copied, n))
 
     def _shadows(self):
-        """Arrays that turns make and carry, of which an adjoint is wanted, and their shadows."""
+        """Arrays that iterations make and carry, of which an adjoint is wanted, and their shadows."""
         return [(n, self.r.shadow[n]) for n in self.moved if n in self.r.shadow]
 
     def hold(self, frame):
-        """Count the arrays in a frame that turns have made."""
+        """Count the arrays in a frame that iterations have made."""
         for n in frame:
             if isinstance(self.p.type_of(n), types.Array) and (n in self.r.overwritten or self.r.group(n) in self.made) and not n.startswith("adj."):
                 self.r.call(runtime.hold, self.r.stack, self.r.call(bytes_of, n))
@@ -180,11 +179,11 @@ class Segments:
         self._start()
 
     def turned(self):
-        """After a turn: the statement that goes on with the next one, or ends the segment."""
+        """After an iteration: the statement that goes on with the next one, or ends the segment."""
         r, p, loc, loop = self.r, self.p, self.p.loc, self.loop
         head, r.out = r.out, []
         usage = r.call(runtime.usage, r.stack, self.name("mark"))
-        turns = r.put(ir.Expr.binop(operator.sub, p.var(loop.count), p.var(self.name("start")), loc))
+        iterations = r.put(ir.Expr.binop(operator.sub, p.var(loop.count), p.var(self.name("start")), loc))
         r.call(runtime.note, r.stack)
         r.call(runtime.back_to, r.stack, self.name("mark"))
         r.call(runtime.reserve, r.stack, r.global_(1), r.global_(self.size))
@@ -194,7 +193,7 @@ class Segments:
         for n in (*self.stored, *self.moved, *[shadow for _, shadow in self._shadows()]):
             size = r.put(ir.Expr.binop(operator.add, p.var(size), p.var(r.call(bytes_of, self.name(n))), loc))
         everything = r.trips(loop) if loop.counted else r.global_(0)
-        r.call(runtime.affordable, self.name("checkpoints"), size, r.global_(self.loops), r.global_(r.memory), usage, turns, everything)
+        r.call(runtime.affordable, self.name("checkpoints"), size, r.global_(self.loops), r.global_(r.memory), usage, iterations, everything)
         for n, shadow in self._shadows():
             r.assign(shadow, p.var(r.call(zeros_like, n)))
         self._start()
@@ -209,7 +208,7 @@ class Segments:
 
     # ---- the reverse sweep --------------------------------------------------------------------
     def returned(self, rest):
-        """Before a turn is reversed: the statement that goes to `rest`, where it is; or first runs the segment that it is in once more."""
+        """Before an iteration is reversed: the statement that goes to `rest`, where it is; or first runs the segment that it is in once more."""
         r, p, loc, loop = self.r, self.p, self.p.loc, self.loop
         head, r.out = r.out, []
         for n, shadow in self._shadows():
@@ -226,7 +225,7 @@ class Segments:
             r.call(overwrite, n, self.name(n))
         r.assign(loop.count, p.var(self.name("start")))
         if self.iterator is not None:
-            numbers = r.call(range, r.turn(loop), r.val(loop.range[1]), r.global_(loop.step))
+            numbers = r.call(range, r.iteration(loop), r.val(loop.range[1]), r.global_(loop.step))
             r.assign(self.iterator, ir.Expr.getiter(p.var(numbers), loc))
         restored = r.new_block(ir.Jump(loop.header, loc))
         r.out = []

@@ -1,8 +1,17 @@
-"""Statements of Numba's IR: what they read, and copies of them.  The only place that looks inside of an expression."""
+"""Statements of Numba's IR: what they read, and copies of them.  The only place that looks inside of an expression.
 
-from __future__ import annotations
+`Refused` stops the transformation at a statement that it does not follow.
+"""
 
 from ...codegen.numba_inside import contents, ir, renamed
+
+
+class Refused(Exception):
+    """No derivative of a statement; `loc` is where it stands in the user's source, `advice` what to do."""
+
+    def __init__(self, reason, loc, advice="write this step in loops over numbers and arrays, or ask for mode=\"forward\""):
+        super().__init__(reason)
+        self.reason, self.loc, self.advice = reason, loc, advice
 
 
 def is_expr(value, op=None):

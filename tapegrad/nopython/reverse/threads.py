@@ -1,20 +1,18 @@
 """`prange` loops on threads, in both sweeps.
 
-A loop whose turns are independent is taken out of its program: its body becomes a function of the loop variable, a *turn*, and a
-call stands in its place.  The forward sweep runs the turns on threads and keeps nothing of them.  In the reverse sweep each turn
-runs forward once more and then backward, on threads too.  That is right if
+A loop whose iterations are independent is taken out of its program: its body becomes a function of the loop variable, an
+*iteration*, and a call stands in its place.  The forward sweep runs the iterations on threads and keeps nothing of them.  In the
+reverse sweep each iteration runs forward once more and then backward, on threads too.  This is correct if
 
-- a turn gives the same when it runs again: what the loop overwrites is put back before, and every call is of a function known;
+- an iteration is repeatable: what the loop overwrites is put back before, and every call is of a known function;
 - an array that is written is read and written only where the first index is the loop variable, which is never negative, and
   nothing else in the loop may be the same memory;
-- what turns carry over is sums of numbers, to which they only add.
+- iterations carry over nothing but sums of numbers, to which they only add.
 
-Adjoints do not collide where an array is read at the loop variable only.  Contributions to other adjoints are summed up by chunks of
-turns, and then over the chunks: their number depends on the number of turns, and results not on that of threads.  Any loop
-that does not show all this is run by one thread, and `Program.threads` says why.
+Adjoints do not collide where an array is read at the loop variable only.  Contributions to other adjoints are summed up by
+chunks of iterations, and then over the chunks: their number depends on the number of iterations, and results not on that of
+threads.  Any loop for which this is not proved is run by one thread, and `Program.threads` says why.
 """
-
-from __future__ import annotations
 
 import copy
 import operator
@@ -24,16 +22,15 @@ import types as python_types
 import numba
 import numpy as np
 from numba import types
-from numba.extending import intrinsic
 
-from ...codegen.numba_inside import INNER, cgutils, contents, ir, renamed
+from ...codegen.numba_inside import INNER, contents, ir, renamed
 from . import runtime
 from .activity import Activity
 from .program import Program
 from .rows import elementwise
 from .statements import is_expr, is_phi, reads
 
-#: What may be said of a loop.
+#: Status of a loop.
 ON_THREADS = "on threads"
 _HEADER = ("phi", "iternext", "pair_first", "pair_second")
 _NUMBERS = (types.Float, types.Integer, types.Boolean)
@@ -43,14 +40,14 @@ class NotParallel(Exception):
     """Why a loop stays on one thread."""
 
 
-# ---- what shows that turns are independent ----------------------------------------------------
+# ---- proof that iterations are independent ---------------------------------------------------------
 class IterationFunction:
     """The body of a loop as a function: ``(arena, w, loop variable, inputs..., shadows...) -> what it adds to the sums``.
 
     Raises
     ------
     NotParallel
-        If it is not shown that the turns are independent.
+        If the iterations are not proved independent.
     """
 
     def __init__(self, program, activity, loop):
@@ -60,7 +57,7 @@ class IterationFunction:
         if loop.range[0] is not None and (program.number_of(loop.range[0]) or -1) < 0 and program.number_of(loop.range[0]) != 0:
             raise NotParallel("it does not start at a constant that is 0 or more")
         if any(not is_expr(getattr(s, "value", None)) or s.value.op not in _HEADER for s in self.header[:-1]):
-            raise NotParallel("its head does more than to count")
+            raise NotParallel("the loop header has side effects")
         (self.after,) = {s for _, s in loop.exits(program)}
         (self.start,) = set(program.succs[loop.header]) - {self.after}
         self.region, work = set(), [self.start]
@@ -74,7 +71,7 @@ class IterationFunction:
         if any(n in counting for s in elsewhere for n in reads(s)):
             raise NotParallel("its variable is used after it")
         if any(q not in self.region and q != loop.header for b in self.region for q in program.preds[b]):
-            raise NotParallel("a part of it is met from outside, too")
+            raise NotParallel("a part of it is entered from outside")
         self.inside = [s for b in sorted(self.region) for s in program.blocks[b].body]
         self.own = {s.target.name for s in self.inside if isinstance(s, ir.Assign)}
         (self.variable,) = [s.target.name for s in self.header if is_expr(getattr(s, "value", None), "pair_first")]
@@ -84,7 +81,7 @@ class IterationFunction:
         self._check_arrays()
 
     def _find_sums(self):
-        """Numbers that turns only add to: (header's phi, value before the loop, value at the end of a turn)."""
+        """Numbers that iterations only add to: (header's phi, value before the loop, value at the end of an iteration)."""
         self.sums, self.carried = [], set()
         for s in filter(is_phi, self.header):
             values = dict(zip(s.value.incoming_blocks, s.value.incoming_values))
@@ -96,7 +93,7 @@ class IterationFunction:
                 family |= {*work}
             wrong = [q for q in self.inside if any(n in family for n in reads(q)) and not self._adds(q, family)]
             if wrong or end not in family or any(self.p.type_of(n) != types.float64 for n in family):
-                raise NotParallel(f"{shown(name)} is carried from turn to turn, and not only added to")
+                raise NotParallel(f"{shown(name)} is carried from iteration to iteration, and not only added to")
             self.sums.append((s, before, end))
             self.carried |= family
 
@@ -113,7 +110,7 @@ class IterationFunction:
         return False
 
     def _find_inputs(self):
-        """Values from before the loop: constants are defined anew in the turn, others are its arguments."""
+        """Values from before the loop: constants are defined anew in the iteration, others are its arguments."""
         entry = self.p.blocks[self.p.entry].body[: self.p.constants]
         constants = {s.target.name: s for s in entry if not isinstance(s.value, ir.Arg)}
         needed = {n for s in self.inside for n in reads(s)} - self.own - self.carried - {self.variable}
@@ -146,25 +143,25 @@ class IterationFunction:
                     raise NotParallel(f"the call in line {s.loc.line} may not do the same when it runs again")
 
     def _check_arrays(self):
-        """Which arrays are written, and which are met at the loop variable only."""
+        """Which arrays are written, and which are indexed by the loop variable only."""
         p, a = self.p, self.a
         arrays = [n for n in self.inputs if isinstance(p.type_of(n), types.Array)]
         shared = {s.target.name for s in self.constants if isinstance(p.type_of(s.target.name), types.Array)}
-        at_turn = {n for n in arrays if all(self._at_turn(s, n) for s in self.inside if n in reads(s))}
+        at_iteration = {n for n in arrays if all(self._at_iteration(s, n) for s in self.inside if n in reads(s))}
         alone = {n for n in arrays if not any(m != n and a.group(m) == a.group(n) for m in [*arrays, *shared])}
         changed = {a.group(n): s.loc.line for s in self.inside for n in a.changed_by(s)}
         self.written = [n for n in arrays if a.group(n) in changed]
         for n in self.written:
-            if n not in at_turn:
-                raise NotParallel(f"the array that line {changed[a.group(n)]} stores into is met at another place than the loop variable")
+            if n not in at_iteration:
+                raise NotParallel(f"the array that line {changed[a.group(n)]} stores into is indexed by something other than the loop variable")
             if n not in alone:
                 raise NotParallel(f"the array that line {changed[a.group(n)]} stores into may be the same memory as another one")
         if any(a.group(n) in changed for n in shared):
             raise NotParallel("a global array is written")
-        self.colliding = [n for n in arrays if n not in at_turn or n not in alone]
+        self.colliding = [n for n in arrays if n not in at_iteration or n not in alone]
 
-    def _at_turn(self, s, name):
-        """Whether a statement meets an array at the loop variable only, or asks nothing but its form."""
+    def _at_iteration(self, s, name):
+        """Whether a statement indexes an array by the loop variable only, or reads only its shape and type."""
         e = getattr(s, "value", None)
         if is_expr(e, "getattr"):
             return e.attr in ("shape", "size", "ndim", "dtype")
@@ -181,7 +178,7 @@ class IterationFunction:
 
     # ---- the function -------------------------------------------------------------------------
     def program(self, state):
-        """The turn as a program, for a function with its arguments."""
+        """The iteration as a program, for a function with its arguments."""
         p, loc, names = self.p, self.loop.loc, ["$arena", "$seeds", self.variable, *self.inputs]
         names += [f"$shadow{k}" for k in range(len(names), len(state.args))]
         tys = {n: ty for n, ty in zip(names, state.args) if n not in p.types}
@@ -226,7 +223,7 @@ def shown(name):
 def threaded(program, seeds, apart, function):
     """The program in which calls stand for the `prange` loops that can run on threads; `function` is the user's.
 
-    Only if that is compiled with ``parallel=True``, as Numba has it.
+    Only if that is compiled with ``parallel=True``, as in Numba.
     """
     said = {}
     while program.pranges:
@@ -236,71 +233,60 @@ def threaded(program, seeds, apart, function):
         try:
             said[loops[0].loc.line] = ON_THREADS
             if not getattr(function, "targetoptions", {}).get("parallel"):
-                raise NotParallel("without parallel=True Numba has it so, too")
-            turn = IterationFunction(program, Activity(program, seeds, apart), loops[0])
+                raise NotParallel("as Numba does without parallel=True")
+            iteration = IterationFunction(program, Activity(program, seeds, apart), loops[0])
         except NotParallel as reason:
             said[loops[0].loc.line] = f"on one thread: {reason}"
         else:
-            program = _taken_out(program, turn, function)
+            program = _taken_out(program, iteration, function)
     program.threads = said
     return program
 
 
-def _taken_out(program, turn, function):
-    p, loop, pre = program, turn.loop, program.blocks[turn.loop.preheader]
-    body, after = pre.body[:-1], p.blocks[turn.after]
+def _taken_out(program, iteration, function):
+    p, loop, pre = program, iteration.loop, program.blocks[iteration.loop.preheader]
+    body, after = pre.body[:-1], p.blocks[iteration.after]
     start, stop, _ = loop.range
     start = p.constant(body, 0) if start is None else start
     count = p.call(body, runtime.trips, [start, stop, p.constant(body, 1)], types.int64)
-    sums = p.call(body, np.zeros, [p.constant(body, max(1, len(turn.sums)))], types.Array(types.float64, 1, "C"))
+    sums = p.call(body, np.zeros, [p.constant(body, max(1, len(iteration.sums)))], types.Array(types.float64, 1, "C"))
     before = []
-    for n in turn.written:
+    for n in iteration.written:
         ty = p.type(n)
         before.append(p.call(body, np.copy, [n], types.Array(ty.dtype, ty.ndim, ty.layout if ty.layout in "CF" else "C")))
-    given = [start, count, sums, *turn.inputs]
+    given = [start, count, sums, *iteration.inputs]
     call = numba.njit(lambda: None)
-    call.of_user, call.turn = function, turn
-    call.flows = range(3, len(given)), [2, *[3 + turn.inputs.index(n) for n in turn.written]]
+    call.of_user, call.iteration = function, iteration
+    call.flows = range(3, len(given)), [2, *[3 + iteration.inputs.index(n) for n in iteration.written]]
     p.call(body, call, [*given, *before], types.float64)
-    for k, (s, first, _) in enumerate(turn.sums):
+    for k, (s, first, _) in enumerate(iteration.sums):
         item = p.assign(body, ir.Expr.getitem(p.var(sums), p.var(p.constant(body, k)), loop.loc), types.float64)
         body.append(ir.Assign(ir.Expr.binop(operator.add, p.var(first), p.var(item), loop.loc), s.target, loop.loc))
-    blocks = {label: copy.copy(block) for label, block in p.blocks.items() if label != loop.header and label not in turn.region}
-    blocks[loop.preheader].body = [*body, ir.Jump(turn.after, loop.loc)]
-    blocks[turn.after].body = [_copied(s) for s in after.body]
-    for s in filter(is_phi, blocks[turn.after].body):
+    blocks = {label: copy.copy(block) for label, block in p.blocks.items() if label != loop.header and label not in iteration.region}
+    blocks[loop.preheader].body = [*body, ir.Jump(iteration.after, loop.loc)]
+    blocks[iteration.after].body = [_copied(s) for s in after.body]
+    for s in filter(is_phi, blocks[iteration.after].body):
         s.value.incoming_blocks = [loop.preheader if b == loop.header else b for b in s.value.incoming_blocks]
     part = python_types.SimpleNamespace(blocks=blocks, arg_count=p.ir.arg_count, loc=p.loc)
     return Program(part, p.types, p.made, p.pranges)
 
 
 # ---- the two functions of a loop ------------------------------------------------------------------
-#: How many parts the turns of a loop are cut into at most: so many threads have work.
+#: How many parts the iterations of a loop are cut into at most: so many threads have work.
 CHUNKS = 16
 
 
 @numba.njit(**INNER)
 def chunks_of(count, copied):
-    """The number of chunks: one where copies of `copied` numbers for each would cost more than the turns."""
+    """The number of chunks: one where copies of `copied` numbers for each would cost more than the iterations."""
     return min(count, CHUNKS) if copied * CHUNKS <= 4 * count else min(count, 1)
-
-
-@intrinsic
-def rewind(typingctx, arena):
-    """Let the next turn have the memory of the adjoints of this one."""
-
-    def emit(context, builder, sig, args):
-        builder.store(runtime.I64(runtime.HEAD), cgutils.gep_inbounds(builder, args[0], 0, 3))
-        return context.get_dummy_value()
-
-    return types.none(runtime.arena_type), emit
 
 
 # (Numba cannot hand single dual numbers to threads: seeds and numbers travel in arrays.)
 _RUN = """
 def chunk(arena, c, chunks, start, count, seeds, numbers, {given}part):
     for k in range(start + c * count // chunks, start + (c + 1) * count // chunks):
-        value, sums = turn(arena, {seeds}, k, {arguments})
+        value, sums = body(arena, {seeds}, k, {arguments})
         rewind(arena)
         {collect}
     return 0
@@ -354,20 +340,20 @@ def _compiled(text, name, scope, **options):
     return numba.njit(**INNER | options)(made[name])
 
 
-def _run(turn, inputs, shadows, colliding, dispatcher, collected, width, unique):
-    """The function that runs a turn for all of a loop, on threads."""
-    floats = [n for n, ty in zip(inputs, turn.types) if ty == types.float64]
+def _run(iteration, inputs, shadows, colliding, dispatcher, collected, width, unique):
+    """The function that runs an iteration for all of a loop, on threads."""
+    floats = [n for n, ty in zip(inputs, iteration.types) if ty == types.float64]
     given = [n for n in [*inputs, *shadows] if n not in floats]
     text = _RUN.format(
         given="".join(f"{n}, " for n in given), width=width, copied=" + ".join(["0", *[f"{n}.size" for n in colliding]]),
-        seeds=f"({''.join(f'seeds[{j}], ' for j in range(max(1, len(turn.sums))))})",
+        seeds=f"({''.join(f'seeds[{j}], ' for j in range(max(1, len(iteration.sums))))})",
         arguments=", ".join([f"numbers[{floats.index(n)}]" if n in floats else n for n in [*inputs, *shadows]]),
         handed="".join(f"copy_{n}[c], " if n in colliding else f"{n}, " for n in given),
         collect="; ".join([f"part[{j}] += {collected}[{j}]" for j in range(width)]) or "pass",
         copies="; ".join([f"copy_{n} = np.zeros((chunks,) + {n}.shape, {n}.dtype)" for n in colliding]) or "pass",
         join="; ".join([f"{n} += copy_{n}[c]" for n in colliding]) or "pass",
     )  # fmt: skip
-    scope = {"np": np, "prange": numba.prange, "chunks_of": chunks_of, "rewind": rewind, "turn": dispatcher, "unique": unique, "__name__": __name__}
+    scope = {"np": np, "prange": numba.prange, "chunks_of": chunks_of, "rewind": runtime.rewind, "body": dispatcher, "unique": unique, "__name__": __name__}
     scope["caught"] = runtime.caught(_compiled(text, "chunk", scope), 7 + len(given), arena=True)
     return _compiled(text, "run", scope, parallel=dict.fromkeys(_WHOLE, False) | {"prange": True})
 
@@ -376,28 +362,28 @@ def _run(turn, inputs, shadows, colliding, dispatcher, collected, width, unique)
 _WHOLE = ("comprehension", "reduction", "inplace_binop", "setitem", "numpy", "stencil", "fusion")
 
 
-def pair_of(turn, mask, make, unique):
-    """The two functions of a loop's call, as `compile.pair` has them; ``make(names, seeds, arrays)`` gives the sweeps of the turn."""
-    inputs, kinds = [f"a{k}" for k in range(len(turn.inputs))], mask[3: 3 + len(turn.inputs)]
-    before = [f"b{j}" for j in range(len(turn.written))]
+def pair_of(iteration, mask, make, unique):
+    """The two functions of a loop's call, as `compile.pair` has them; ``make(names, seeds, arrays)`` gives the sweeps of the iteration."""
+    inputs, kinds = [f"a{k}" for k in range(len(iteration.inputs))], mask[3: 3 + len(iteration.inputs)]
+    before = [f"b{j}" for j in range(len(iteration.written))]
     active, arrays = [k for k, kind in enumerate(kinds) if kind == 1], [k for k, kind in enumerate(kinds) if kind == 2]
     shadows, names = [f"s{k}" for k in arrays], ["i", *inputs]
-    colliding = [f"s{k}" for k in arrays if turn.inputs[k] in turn.colliding]
-    floats = [n for n, ty in zip(inputs, turn.types) if ty == types.float64]
+    colliding = [f"s{k}" for k in arrays if iteration.inputs[k] in iteration.colliding]
+    floats = [n for n, ty in zip(inputs, iteration.types) if ty == types.float64]
     text = _PAIR.format(
         names=", ".join([*inputs, *before, *["total_shadow"] * (mask[2] == 2), *shadows]),
         inputs=", ".join(n for n in inputs if n not in floats), given=", ".join(n for n in [*inputs, *shadows] if n not in floats),
         numbers="; ".join([f"numbers = np.zeros({len(floats)}, total.dtype)", *[f"numbers[{j}] = {n}" for j, n in enumerate(floats)]]),
         seeds="total_shadow" if mask[2] == 2 else "np.zeros_like(total)", width=len(active),
-        restore="; ".join(f"a{turn.inputs.index(n)}[...] = b{j}" for j, n in enumerate(turn.written)) or "pass",
+        restore="; ".join(f"a{iteration.inputs.index(n)}[...] = b{j}" for j, n in enumerate(iteration.written)) or "pass",
         sums="".join(f"sums[{j}], " for j in range(len(active))) or "0.0,",
     )  # fmt: skip
     scope = {"np": np, "raised": runtime.raised, "unique": unique, "__name__": __name__}
     primal = make(names, [], [])
-    scope["run"] = _run(turn, inputs, [], [], primal, "value", max(1, len(turn.sums)), f"primal_{unique}")
+    scope["run"] = _run(iteration, inputs, [], [], primal, "value", max(1, len(iteration.sums)), f"primal_{unique}")
     scope["run_forward"] = _compiled(text, "run_forward", scope)
     forward = _compiled(text, "forward", scope)
     both = make(names, [1 + k for k, kind in enumerate(kinds) if kind], [1 + k for k in arrays])
-    scope = {**scope, "run": _run(turn, inputs, shadows, colliding, both, "sums", len(active), f"both_{unique}")}
+    scope = {**scope, "run": _run(iteration, inputs, shadows, colliding, both, "sums", len(active), f"both_{unique}")}
     scope["run_backward"] = _compiled(text, "run_backward", scope)
     return forward, _compiled(text, "backward", scope)

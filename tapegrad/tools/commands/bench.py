@@ -6,8 +6,6 @@ Python, and differentiated plainly, by sweep, by machine code, and by SciPy's fi
 The longer measurements beside other libraries are those of the repository's ``benchmarks/``.
 """
 
-from __future__ import annotations
-
 from functools import partial
 
 import numpy as np

@@ -1,7 +1,5 @@
 """``python -m tapegrad compare``."""
 
-from __future__ import annotations
-
 import inspect
 import runpy
 import sys

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 
 from ...common import errors
-from ...common.explanations import sections
+from ...common.errors import sections
 
 
 def names() -> list[str]:
@@ -14,7 +14,7 @@ def names() -> list[str]:
 
 
 def explanation(name: str) -> str:
-    """What the page says of a class of errors.
+    """The page's explanation of a class of errors.
 
     Parameters
     ----------

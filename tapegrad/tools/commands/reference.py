@@ -4,8 +4,6 @@
 it, and its examples run with the other pages.
 """
 
-from __future__ import annotations
-
 import inspect
 import operator
 import re

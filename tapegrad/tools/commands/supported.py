@@ -4,8 +4,6 @@ What it says of a function is what a call of it with tensors does (`answer`).
 ``python -m tapegrad supported`` prints it; a test keeps the committed page equal to it.
 """
 
-from __future__ import annotations
-
 import warnings
 from functools import cache
 

@@ -187,7 +187,7 @@ HEAD = (
 
 @dataclass(frozen=True)
 class Comparison:
-    """What `tg.compare` found; printing it shows the table.
+    """The report of `tg.compare`; printing it shows the table.
 
     Attributes
     ----------

@@ -1,7 +1,5 @@
 """The pictures of `tg.compare` and `tg.compare_scaling`, by matplotlib."""
 
-from __future__ import annotations
-
 from ...common.errors import MissingPackageError
 from ...common.printing import plural
 

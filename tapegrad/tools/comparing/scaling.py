@@ -49,7 +49,7 @@ class Point:
 
 @dataclass(frozen=True)
 class Scaling:
-    """What `tg.compare_scaling` found; printing it shows the table.
+    """The report of `tg.compare_scaling`; printing it shows the table.
 
     Attributes
     ----------

@@ -351,7 +351,7 @@ class RecordedLoop:
         GuardError
             No path's guards hold.
         """
-        from ...codegen.addresses import data_address
+        from ...codegen.python_api import data_address
         from ...program import stretch
         from ...program import turns as T
 
@@ -397,7 +397,7 @@ class RecordedLoop:
         return z
 
     def _run_lanes(self, captured, xs, z, meet):
-        from ...codegen.addresses import data_address
+        from ...codegen.python_api import data_address
         from ...program import lanes as L
         from ...program import turns as T
         from ...program.stretch import INTERRUPTED, MORE, NO_MEMORY, NO_PATH
@@ -427,7 +427,7 @@ class RecordedLoop:
 
     def pull(self, seeds, carry, captured, xs, z):
         """The adjoints of carry, captured values and elements, in one vector."""
-        from ...codegen.addresses import data_address
+        from ...codegen.python_api import data_address
         from ...program import lanes
         from ...program import turns as T
 

@@ -191,8 +191,7 @@ class ReplayedRecording(Sweeps):
     def _replay(self, forward):
         """The replay of the tape of its tangents, one direction at a time, or of its product at a cut; None if there is no such tape."""
         if forward not in self._replays:
-            from ...kernel.product import product  # loads compiled code, which `import tapegrad` does without
-            from ...kernel.tangents import tangents
+            from ...kernel.tangents import product, tangents  # loads compiled code, which `import tapegrad` does without
             from ...program.replayed import Replay
 
             try:

@@ -13,7 +13,7 @@ Three questions are answered here, for each call of ``g = tg.jit(tg.value_and_gr
    policy     a tape becomes a kernel
    ========== =====================================================================================
    "auto"     the first path of a function at its first call, later ones at their third; by another
-              thread, if that is predicted to take more than `kernels.SECONDS` (`kernel.prediction`)
+              thread, if that is predicted to take more than `kernels.SECONDS` (`kernel.reasons`)
    "always"   every path at its first call
    "never"    never: the interpreter answers
    ========== =====================================================================================

@@ -19,7 +19,7 @@ from ...common import config
 from ...common.errors import OptionError
 from ...common.uninterrupted import remade, uninterrupted
 from ...common.waiting import BackgroundTask, busy, waiting
-from ...kernel import prediction
+from ...kernel import reasons
 from ...kernel.reasons import NotLowered, faults_are_reasons
 
 LOG = logging.getLogger("tapegrad")
@@ -162,8 +162,8 @@ class Kernels:
             self.reason = "its kernel and the sweep disagree"
         except NotLowered as why:
             self.reason, fault = str(why), why.__cause__
-        except prediction.TooDear as dear:
-            seconds = dear.steps / prediction.STEPS_A_SECOND
+        except reasons.TooDear as dear:
+            seconds = dear.steps / reasons.STEPS_A_SECOND
             self.reason = f"its kernel is predicted to take {seconds:.1f} s to compile; tg.jit(..., kernel='always') compiles it"
         finally:
             self._lock.release()
@@ -190,8 +190,8 @@ class Kernels:
                 limit = self._limit(SECONDS)
                 if limit is None or not busy():
                     return self._compiled(key, limit)
-            except prediction.TooDear as dear:
-                if dear.steps > MOST * prediction.STEPS_A_SECOND:
+            except reasons.TooDear as dear:
+                if dear.steps > MOST * reasons.STEPS_A_SECOND:
                     raise
             self.coming[key] = BackgroundTask(partial(self._compiled, key, self._limit(MOST)))
         return kernel
@@ -210,9 +210,9 @@ class Kernels:
         """Steps that a compilation may take."""
         if self.options.kernel == "always":
             return None
-        steps, before = seconds * prediction.STEPS_A_SECOND, prediction.derivation(self.tape)
+        steps, before = seconds * reasons.STEPS_A_SECOND, reasons.derivation(self.tape)
         if before > steps:
-            raise prediction.TooDear(before)
+            raise reasons.TooDear(before)
         return steps - before
 
 

@@ -7,7 +7,7 @@ import pytest
 
 import tapegrad as tg
 from tapegrad.kernel import ir
-from tapegrad.kernel.passes.ordering import order
+from tapegrad.kernel.passes.halving import order
 from tapegrad.rules import lang as L
 from tests.kernel.passes.generated import unchanged
 from tests.kernel.programs import Writer, a

@@ -5,9 +5,8 @@ import pytest
 from tapegrad.kernel.passes import peeling, run_passes
 from tapegrad.kernel.passes.fusing import fuse
 from tapegrad.kernel.passes.peeling import peel
-from tapegrad.kernel.passes.pruning import prune
 from tapegrad.kernel.passes.renaming import rename
-from tapegrad.kernel.passes.simplifying import simplify
+from tapegrad.kernel.passes.simplifying import prune, simplify
 from tests.kernel.passes.generated import Generated, Rows, Windows, unchanged
 
 

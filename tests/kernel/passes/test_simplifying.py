@@ -2,8 +2,7 @@
 
 from tapegrad.kernel import ir
 from tapegrad.kernel.passes import run_passes
-from tapegrad.kernel.passes.pruning import prune
-from tapegrad.kernel.passes.simplifying import simplify
+from tapegrad.kernel.passes.simplifying import prune, simplify
 from tapegrad.rules import lang as L
 from tests.kernel.passes.generated import unchanged
 from tests.kernel.programs import Writer, a, temporary

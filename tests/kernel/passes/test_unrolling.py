@@ -5,8 +5,8 @@ import numpy as np
 import tapegrad as tg
 from tapegrad.kernel import ir
 from tapegrad.kernel.passes import run_passes
+from tapegrad.kernel.passes.peeling import UNROLLED, unroll
 from tapegrad.kernel.passes.simplifying import simplify
-from tapegrad.kernel.passes.unrolling import MOST, unroll
 from tests.kernel.passes.generated import unchanged
 from tests.kernel.programs import Writer, a
 
@@ -56,7 +56,7 @@ def test_few_elements_are_moved_one_by_one():
 
 
 def test_many_are_not_and_those_of_a_table_that_may_change_are_not():
-    for program in (picked(MOST // 4 + 1), picked(10, changes=True)):
+    for program in (picked(UNROLLED // 4 + 1), picked(10, changes=True)):
         assert loops_of(unchanged(program, run_passes)) == 1
 
 

@@ -12,7 +12,7 @@ import pytest
 
 import tapegrad as tg
 from tapegrad.common.errors import OptionError, UnsupportedFunctionError
-from tapegrad.kernel import prediction, roll
+from tapegrad.kernel import reasons, roll
 from tapegrad.kernel.adjoint import adjoint
 from tapegrad.kernel.columns import columns
 from tapegrad.kernel.kernel import Emission
@@ -122,13 +122,13 @@ def price(function, x):
     """Steps of looking at a function's tape, and of its kernel."""
     tape = tg.grad(function).tape(x)
     flat = columns(adjoint(tape))
-    return prediction.derivation(tape), prediction.compilation(flat, rolled(flat))
+    return reasons.derivation(tape), reasons.compilation(flat, rolled(flat))
 
 
 def test_what_does_not_roll_costs_more():
     x = np.linspace(0.1, 0.9, 20)
     (looked, regular), (_, straight) = price(chain, x), price(irregular, x)
-    assert straight > 20 * regular and regular < 4 * prediction.KERNEL and looked < regular
+    assert straight > 20 * regular and regular < 4 * reasons.KERNEL and looked < regular
     # Loops of other lengths are no dearer.
     assert price(lambda x: chain(x, 12_000), x)[1] == regular
     # Straight code is, in proportion.
@@ -143,7 +143,7 @@ def test_what_takes_too_long_to_compile_stays_with_the_sweep(monkeypatch):
     x = np.linspace(0.1, 0.9, 20)
     looked, whole = price(irregular, x)
     looks.clear()
-    limit = (looked + whole) / prediction.STEPS_A_SECOND * 0.99
+    limit = (looked + whole) / reasons.STEPS_A_SECOND * 0.99
     monkeypatch.setattr(kernels, "SECONDS", limit), monkeypatch.setattr(kernels, "MOST", limit)
     g = called(9, x, irregular)
     assert len(looks) == 1 and not compiled and g.stats().kernels == 0 and g.stats().sweeps == 8
@@ -151,10 +151,10 @@ def test_what_takes_too_long_to_compile_stays_with_the_sweep(monkeypatch):
     assert "is predicted to take" in reason and "tg.jit(..., kernel='always')" in reason and f"by sweep: {reason}" in str(g.stats())
     # Where looking alone takes as long, nothing is looked at.
     looks.clear()
-    limit = looked / prediction.STEPS_A_SECOND * 0.99
+    limit = looked / reasons.STEPS_A_SECOND * 0.99
     monkeypatch.setattr(kernels, "SECONDS", limit), monkeypatch.setattr(kernels, "MOST", limit)
     assert called(3, x, irregular).stats().kernels == 0 and not looks
-    monkeypatch.setattr(kernels, "SECONDS", (looked + whole) / prediction.STEPS_A_SECOND * 1.01)
+    monkeypatch.setattr(kernels, "SECONDS", (looked + whole) / reasons.STEPS_A_SECOND * 1.01)
     short = np.linspace(0.1, 0.9, 20)
     np.testing.assert_allclose(called(2, short, chain)(short), tg.grad(chain)(short), rtol=1e-12)
     assert compiled == [1]

@@ -1,0 +1,185 @@
+"""From scalar instructions and templates to the scalar instructions of their adjoints or tangents.
+
+Columns are parallel arrays with one entry a slot: opcode, two operands (0: the
+constant stands in), constant, and the forward slot it was made for.  `derive` walks a run of forward
+instructions from the start to the end for tangents, from the end to the start for
+adjoints; ``word[l, i]`` is the slot of tangent or adjoint l of slot i, 0 if there is none yet.
+
+A template is a few instructions over these operands::
+
+    0              none: the constant stands in
+    1, 2, 3        x, y, z: operands and result of the forward instruction
+    4              its adjoint; or the tangent of x
+    5              the tangent of y
+    6 + k          the template's k-th instruction
+
+and contributions ``(operand 0 or 1, value, sign)``, added in order.
+
+Then what repeats is computed once, what is constant becomes a constant, and dead instructions are dropped (`kernel.closing`):
+`number_values` is one walk up the instructions, with a hash table of those it has seen (value numbering); `sweep_needed` is the
+walk of liveness down.
+"""
+
+import numpy as np
+
+from ..codegen.array_functions import compiled_on_arrays
+from ..codegen.compile import helper
+from ..tape.layout import FIRST_ARRAY, SCALAR_LEAF
+
+
+@compiled_on_arrays(
+    "int64(int64, int64, int64, int32[::1], int32[::1], int32[::1], float64[::1], int32[::1], int64, int64[:, ::1], int32[::1], "
+    "int64[::1], float64[::1], int64[::1], int32[:, ::1], float64[::1], int64[::1], int32[:, ::1], int64, int64, int64)"
+)
+def derive(
+    forward, low, high, ops, lefts, rights, constants, origins, count, word, template, pools, pool,
+    starts, instructions, literals, ends, contributions, add, subtract, negative,
+):  # fmt: skip
+    """Append the tangents, or the adjoints, of the instructions `low` to `high` to the columns; returns the new `count`.
+
+    Rows of `instructions` are (opcode, left, right, offset in the pool or -1), with
+    the literal constant beside them; rows of `contributions` (operand, value, sign).
+    A contribution to the tangent of the result is made of the tangent of the operand it names.
+    """
+    for n in range(high - low + 1):
+        i = low + n if forward else high - n
+        t = template[i]
+        if t < 0:
+            continue
+        for lane in range(len(word)):
+            w, v = (word[lane, lefts[i]], word[lane, rights[i]]) if forward else (word[lane, i], 0)
+            if w == 0 and v == 0:
+                continue
+            base = count
+            for k in range(starts[t], starts[t + 1]):
+                for side in range(2):
+                    ref = instructions[k, 1 + side]
+                    if ref == 0:
+                        slot = 0
+                    elif ref == 1:
+                        slot = lefts[i]
+                    elif ref == 2:
+                        slot = rights[i]
+                    elif ref == 3:
+                        slot = i
+                    elif ref == 4:
+                        slot = w
+                    elif ref == 5:
+                        slot = v
+                    else:
+                        slot = base + ref - 6
+                    if side == 0:
+                        lefts[count] = slot
+                    else:
+                        rights[count] = slot
+                where = instructions[k, 3]
+                ops[count] = instructions[k, 0]
+                constants[count] = pool[pools[i] + where] if where >= 0 else literals[k]
+                origins[count] = i
+                count += 1
+            for k in range(ends[t], ends[t + 1]):
+                left = contributions[k, 0] == 0
+                if forward and (w if left else v) == 0:
+                    # Made for nothing, and dropped with what is not needed.
+                    continue
+                target = i if forward else lefts[i] if left else rights[i]
+                ref = contributions[k, 1]
+                value = w if ref == 4 else v if ref == 5 else base + ref - 6
+                positive = contributions[k, 2] > 0
+                before = word[lane, target]
+                if before == 0 and positive:
+                    word[lane, target] = value
+                    continue
+                ops[count] = negative if before == 0 else add if positive else subtract
+                lefts[count] = value if before == 0 else before
+                rights[count] = 0 if before == 0 else value
+                constants[count] = 0.0
+                origins[count] = i
+                word[lane, target] = count
+                count += 1
+    return count
+
+
+# The odd constants only have to mix well: the golden ratio's fraction, and primes that hash functions are fond of.
+@helper
+def _hash(op, a, b, bits, mask):
+    h = np.uint64(op) * np.uint64(0x9E3779B97F4A7C15) ^ np.uint64(a) * np.uint64(0xC2B2AE3D27D4EB4F)
+    h ^= np.uint64(b) * np.uint64(0x165667B19E3779F9) ^ np.uint64(bits) * np.uint64(0xD6E8FEB86659FD93)
+    h ^= h >> np.uint64(32)
+    h *= np.uint64(0xD6E8FEB86659FD93)
+    h ^= h >> np.uint64(29)
+    return np.int64(h & np.uint64(mask))
+
+
+@compiled_on_arrays(
+    "void(int64, int64, int32[::1], int32[::1], int32[::1], float64[::1], int64[::1], int8[::1], int32[::1], int64[::1], int32[::1], int32[::1])"
+)
+def number_values(first, count, ops, lefts, rights, constants, bits, fixed, alias, opcodes, latest, table):
+    """Fold and share scalar instructions from slot `first` on; those before it are shared with.
+
+    ``alias[i]`` becomes the slot that stands for slot i.  Where `fixed`, a slot is a leaf
+    with the value ``constants[i]``; an instruction that turns out to be one becomes such a
+    leaf.  `bits` are the same memory as `constants`.  ``latest[i]``: no slot before `first`
+    that comes after this one stands for slot i.  `table` is all zeros, its size a power of
+    two of at least ``2 * count``.
+    """
+    add, subtract, multiply, negative, absolute = opcodes[0], opcodes[1], opcodes[2], opcodes[3], opcodes[4]
+    mask = table.size - 1
+    for i in range(1, count):
+        op = ops[i]
+        alias[i] = i
+        if op >= FIRST_ARRAY or op <= SCALAR_LEAF and fixed[i] == 0:
+            continue
+        a, b = alias[lefts[i]], alias[rights[i]]
+        if i >= first and op != SCALAR_LEAF:
+            of_a, of_b = a == 0 or fixed[a] == 1, b == 0 or fixed[b] == 1
+            x, y = constants[i if a == 0 else a], constants[i if b == 0 else b]
+            product = op == multiply or op == absolute
+            if of_a and of_b and (product or op == add or op == subtract or op == negative):
+                if product:
+                    value = 0.0 if op == absolute and (x == 0.0 or y == 0.0) else x * y
+                else:
+                    value = x + y if op == add else x - y if op == subtract else -x
+                op = ops[i] = SCALAR_LEAF
+                fixed[i], constants[i] = 1, value
+                a = b = 0
+            elif product and (of_a and x == 1.0 or of_b and y == 1.0):
+                alias[i] = b if of_a else a
+                continue
+            elif op == absolute and (of_a and 0.0 < abs(x) < np.inf or of_b and 0.0 < abs(y) < np.inf):
+                # Only what is not finite times zero is something else than the product.
+                op = ops[i] = multiply
+            elif (op == add or op == multiply) and 0 < b < a:
+                a, b = b, a
+            lefts[i], rights[i] = a, b
+        key = bits[i]
+        bucket = _hash(op, a, b, key, mask)
+        while True:
+            j = table[bucket]
+            if j == 0:
+                table[bucket] = i
+                break
+            if ops[j] == op and lefts[j] == a and rights[j] == b and bits[j] == key:
+                if i >= first and (j >= first or j <= latest[i] or op == SCALAR_LEAF):
+                    alias[i] = j
+                break
+            bucket = (bucket + 1) & mask
+
+
+@compiled_on_arrays("void(int64, int64, int32[::1], int32[::1], int32[::1], int64[::1], int32[::1], int32[::1], int8[::1])")
+def sweep_needed(first, count, ops, lefts, rights, starts, operands, item_of, needed):
+    """Mark in `needed`, from `count` down to `first`, what the slots marked already depend on.
+
+    Item k reads ``operands[starts[k]:starts[k + 1]]``; ``item_of[slot]`` is its number or -1.
+    """
+    for i in range(count - 1, first - 1, -1):
+        if needed[i] == 0:
+            continue
+        k = item_of[i]
+        if k >= 0:
+            for j in range(starts[k], starts[k + 1]):
+                if operands[j] > 0:
+                    needed[operands[j]] = 1
+        elif ops[i] > SCALAR_LEAF and ops[i] < FIRST_ARRAY:
+            needed[lefts[i]] = needed[rights[i]] = 1
+    needed[0] = 1
