@@ -25,6 +25,7 @@ from ..autograd.recording import RealPart, refuse_complex
 from ..common.errors import OptionError, StructureError
 from ..common.tree import conjugated, flatten, unflatten
 from ..nopython.api import by_numba
+from ..program.evaluation import applied
 from .keep import kept
 from .replay.answers import MISS, of_gradients, values_of
 from .replay.kernels import JitOptions, checked_policy
@@ -367,11 +368,11 @@ class _ValueAndGrad(Transformed[Any]):
 
     def _inside(self, args, kwargs):
         self._replayed.check_positions(args)
-        value, by_argument = nested.value_and_gradients(
-            self.__wrapped__, args, self._argnums, kwargs, self._has_aux, self._replayed.scalar
-        )
-        gradients = tuple(by_argument[k] for k in self._argnums)
-        return self._picked(value, gradients[0] if self._one else gradients)
+        return applied(self._body, self.__wrapped__, args, self._argnums, kwargs, self._one)
+
+    def _body(self, e):
+        gradients = e.contained(e.gradients(self._has_aux, self._replayed.scalar))
+        return self._picked(e.value(), gradients)
 
     def _picked(self, value, gradient):
         return value, gradient

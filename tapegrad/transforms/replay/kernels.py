@@ -89,15 +89,15 @@ class Kernels:
         Kernels by key.
     coming : dict
         By key what another thread compiles (`BackgroundTask`).
-    recording : ReplayedRecording or None
-        One that was swept in directions for which there are kernels now.
+    walk : ReplayWalk or None
+        One that was asked for directions for which there are kernels now.
     reason : str
         Why there is no kernel and will be none, unless `make` is asked for one; empty otherwise.
     """
 
     def __init__(self, tape, options, first=False):
         self.tape, self.options = tape, options
-        self.reason, self.recording = "", None
+        self.reason, self.walk = "", None
         self.made, self.coming, self._untried, self.visits = {}, {}, {}, Counter()
         self._due = 1 if options.kernel == "always" else options.visits if first else max(VISITS, options.visits)
         self._lock = remade(threading.Lock())

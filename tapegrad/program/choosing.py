@@ -18,9 +18,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..interpreter.plan import Signature
-from ..program.cuts import Cut, narrowest
 from ..tape.layout import ARRAY_LEAF, FIRST_ARRAY
 from ..tape.meta import SCALAR
+from .cuts import Cut, narrowest
 
 #: Nanoseconds of each count.  `python -m benchmarks choice` says whether they choose well.
 NANOSECONDS = {
