@@ -17,8 +17,6 @@ multiplied out at a cut, of whatever walk there is.
 
 from __future__ import annotations
 
-from contextlib import contextmanager
-
 import numpy as np
 
 from ..array.differentiable import Differentiable, below
@@ -64,6 +62,13 @@ class Evaluation:
 
     def __init__(self, walk, argnums=(0,), one=True, structures=()):
         self.walk, self.argnums, self.one, self.structures = walk, argnums, one, structures
+
+    def __enter__(self):
+        self.walk.__enter__()
+        return self
+
+    def __exit__(self, *exception):
+        return self.walk.__exit__(*exception)
 
     @property
     def inputs(self):
@@ -245,11 +250,10 @@ def _coloured(walk):
     return [[reshape(matrix[i : i + a.size, j : j + b.size], (*a.shape, *b.shape)) for b, j in zip(bases, ends)] for a, i in zip(bases, ends)]
 
 
-@contextmanager
 def on_tensors(function, args, argnums, kwargs, one=False):
-    """The evaluation of a function on tensors that are there, beside the derivative outside: as a context."""
-    with TensorWalk(function, args, sorted({*argnums}), kwargs) as walk:
-        yield Evaluation(walk, argnums, one, walk.structures)
+    """The evaluation of a function on tensors that are there, beside the derivative outside: a context, in which the function has run."""
+    walk = TensorWalk(function, args, sorted({*argnums}), kwargs)
+    return Evaluation(walk, argnums, one, walk.structures)
 
 
 def applied(body, function, args, argnums, kwargs, one=False, ahead=()):

@@ -102,7 +102,7 @@ class OfDirections(Transformed[Any]):
 
     def _evaluation(self, walk, structure):
         """That by a walk, for arguments of this structure."""
-        return Evaluation(walk, self._argnums, self._one, [structure.parts[0].parts[k] for k in self._argnums_in_order])
+        return Evaluation(walk, self._argnums, self._one, [structure.parts[0].parts[k] for k in sorted({*self._argnums})])
 
     def _asked(self, args, kwargs):
         structure = flatten((args, kwargs))[1]

@@ -22,7 +22,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from ..array.differentiable import Differentiable, below
-from ..array.record import normalise, tracked
+from ..array.record import tracked
 from ..array.traces import trace_of
 from ..autograd.custom.calls import results_of
 from ..autograd.custom.primitives import Primitive
@@ -117,7 +117,7 @@ class _Segment(Primitive):
         walk = self._recorded(_as_it_was(layout), leaves, layout)
         self._check_values([p.value for p in walk.outputs], result)
         adjoints = adjoints if isinstance(adjoints, tuple) else (adjoints,)
-        gradients = dict(zip(_wanted(leaves), walk.pull(_seeds(adjoints, walk.outputs))))
+        gradients = dict(zip(_wanted(leaves), walk.pull(adjoints)))
         return tuple(gradients.get(k) for k in range(len(leaves)))
 
     def _cotangents(self, call, arguments, parts, result, likes, recorded=False):
@@ -199,12 +199,6 @@ def _as_given(argument):
 def _is_float(leaf):
     kind = getattr(leaf, "dtype", None)
     return type(leaf) is float if kind is None else kind.char in "df"
-
-
-def _seeds(values, ports):
-    return [
-        normalise(np.zeros(p.shape, p.char) if v is None else np.array(v, p.char, order="C")) for v, p in zip(values, ports)
-    ]
 
 
 def _recorded(fun, leaves, structure):

@@ -100,22 +100,23 @@ class _Hessian(JacobianFunction):
         """All rows in one replay."""
         from .replay.function import Replayed
 
-        numbers = tuple(self._argnums_in_order)
+        numbers = tuple(sorted({*self._argnums}))
         options = dataclasses.replace(self._replayed.jit, symmetric=True)
         program = BodyProgram(self.__wrapped__, numbers, False, _products_with_units)
         return Replayed(program, numbers, scalar=False, adjoints=False, jit=options)
 
     def body(self, e):
-        if not e.walk.recorded and self._mode != "reverse" and e.walk.compressed() is None and _all_at_once(e):
+        if e.walk.recorded:
+            return _blockwise(e, e.jacobian(symmetric=True))
+        if self._mode != "reverse" and e.walk.compressed() is None and _all_at_once(e):
             if self._explain:
                 print("forward mode, all directions in one replay: the gradient works on arrays")
             return None
-        blocks = e.jacobian(self._mode, self._explain, symmetric=True)
-        return _blockwise(e, blocks if e.walk.recorded else _symmetric(blocks))
+        return _blockwise(e, _symmetric(e.jacobian(self._mode, self._explain)))
 
     def _ordinary(self, args, kwargs):
         self._replayed.check_positions(args)
-        points = [np.asarray(leaf) for k in self._argnums_in_order for leaf in flatten(args[k])[0]]
+        points = [np.asarray(leaf) for k in sorted({*self._argnums}) for leaf in flatten(args[k])[0]]
         kind = tuple((p.shape, p.dtype.char) for p in points)
         if kind not in self._wide:
             answer = super()._ordinary(args, kwargs)

@@ -16,6 +16,7 @@ import numpy as np
 
 from ..array.differentiable import Differentiable
 from ..array.forward import columns, recorded
+from ..array.objects import operand
 from ..array.record import normalise, tracked
 from ..array.tensor import Tensor
 from ..array.typing import Argnums, Between, Mode, OfJacobian
@@ -49,6 +50,7 @@ def _fitted(container, structure, ports, what, of):
         raise StructureError(f"{what} is {seed_structure} but {of} is {structure}")
     seeds = []
     for p, seed, name in zip(ports, leaves, leaf_names(structure)):
+        seed = operand(seed)
         live = isinstance(seed, Differentiable) and tracked(seed)
         seed = seed if live else np.asarray(seed._v if isinstance(seed, Tensor) else seed)
         if seed.shape != p.shape:
@@ -390,10 +392,6 @@ class _Jacfwd(JacobianFunction):
 
     def _answered(self, args, kwargs):
         return self._plainly(*args, **kwargs) if self._replayed.jit is None else super()._answered(args, kwargs)
-
-    def _ordinary(self, args, kwargs):
-        answer = super()._ordinary(args, kwargs)
-        return self._plainly(*args, **kwargs) if answer is None else answer
 
     def _inside(self, args, kwargs):
         return self._plainly(*args, **kwargs)

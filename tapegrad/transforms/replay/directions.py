@@ -36,19 +36,6 @@ def key_of(tape, forward, count):
     return forward, -(-count // -(-count // most)) if count else 1
 
 
-def directional(kernels):
-    """As `KernelWalk` takes them: the kernels that there are."""
-
-    def executable(forward, count):
-        key = key_of(kernels.tape, forward, count)
-        kernel = kernels.get(key)
-        if kernel is None:
-            raise Stopped(OTHER)
-        return kernel, key[1]
-
-    return executable
-
-
 class Stopped(Exception):
     """A kernel did not go through: `status` as of `Executable.answer`."""
 

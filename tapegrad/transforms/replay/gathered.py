@@ -20,7 +20,7 @@ import numpy as np
 from ...common.tree import LEAF, flatten
 from ...program.status import FINE, OTHER
 from .answers import CallPlan, GatherLeaf, MapLeaf, fitting, written
-from .directions import KernelWalk, Stopped, directional
+from .directions import KernelWalk, Stopped
 
 #: Elements that are numbered, at most: what float32 counts.
 MOST = 1 << 24
@@ -60,7 +60,7 @@ class Numbering:
     """
 
     def __init__(self, kernels, walk, value):
-        self._find, self._walk, self._value = directional(kernels), walk, value
+        self._find, self._walk, self._value = kernels.directional, walk, value
         self.runs, self.used, self.size = [], [], 1
 
     def __call__(self, forward, count):

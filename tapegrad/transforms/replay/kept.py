@@ -8,7 +8,7 @@ from ...common.uninterrupted import cached_property
 from ...program.pool import Pool
 from ...program.status import FINE, OTHER
 from .answers import Outcome
-from .directions import KernelWalk, ReplayWalk, Stopped, directional, key_of
+from .directions import KernelWalk, ReplayWalk, Stopped, key_of
 
 
 class CachedTape(Pool):
@@ -64,7 +64,7 @@ class CachedTape(Pool):
         if callable(backward):
             if self.kernels.walk is None:
                 return None, OTHER
-            walk = KernelWalk(self.kernels.walk, inputs, directional(self.kernels))
+            walk = KernelWalk(self.kernels.walk, inputs, self.kernels.directional)
             try:
                 result = backward(walk)
             except Stopped as stopped:

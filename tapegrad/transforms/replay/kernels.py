@@ -21,6 +21,8 @@ from ...common.uninterrupted import remade, uninterrupted
 from ...common.waiting import BackgroundTask, busy, waiting
 from ...kernel import prediction
 from ...kernel.reasons import NotLowered, faults_are_reasons
+from ...program.status import OTHER
+from .directions import Stopped, key_of
 
 LOG = logging.getLogger("tapegrad")
 
@@ -105,6 +107,13 @@ class Kernels:
     def get(self, key):
         """The kernel for `key`, or None."""
         return self.made.get(key)
+
+    def directional(self, forward, count):
+        """As `KernelWalk` takes it: the kernel for so many directions, and how many it carries at once."""
+        key = key_of(self.tape, forward, count)
+        if key not in self.made:
+            raise Stopped(OTHER)
+        return self.made[key], key[1]
 
     def left(self, key):
         """After how many more calls by interpreter a kernel is made (inf: never, or it is there, or another thread is at it)."""

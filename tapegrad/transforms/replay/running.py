@@ -197,8 +197,7 @@ class Running:
         """The answer by running the function once: `Outcome` as of a replay."""
         self.stats.runs += 1
         args, kwargs = self._as_given(args, kwargs)
-        if backward:
-            self.check_positions(args)
+        self.check_positions(args)
         if backward is True:
             return Outcome(*plain.value_and_gradients(self.function, args, kwargs, self.argnums, self.has_aux, self.scalar))
         if backward:
