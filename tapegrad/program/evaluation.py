@@ -23,9 +23,8 @@ from ..array.differentiable import Differentiable, below
 from ..array.functions import concatenate, frozen, reshape
 from ..array.record import apply, normalise
 from ..autograd.nested import TensorWalk, ones_of
-from ..autograd.recording import check_result, refuse_complex
+from ..autograd.recording import check_number, check_result
 from ..common.dtypes import check_derivative
-from ..common.errors import NonScalarOutputError
 from ..common.tree import flatten, leaf_names, unflatten
 from ..tape.meta import meta_of
 from .choosing import predict
@@ -108,17 +107,6 @@ class Evaluation:
             else:
                 check_result(result, None, f"the result{name}")
 
-    def check_number(self, parts):
-        """Refuse anything but one number among the first `parts` results."""
-        self.check(parts)
-        results = self.walk.results
-        refuse_complex(self.structure if parts == len(results) else self.structure.parts[0])
-        if parts != 1 or np.size(results[0]) != 1:
-            shape = f"an array of shape {np.shape(results[0])}" if parts == 1 else f"{parts} of them"
-            raise NonScalarOutputError(
-                f"the function must return one number to be differentiated, it returned {shape}; use tg.jacobian for several"
-            )
-
     # -- derivatives ------------------------------------------------------------------------
     def pull(self, seeds, lanes=None):
         """The adjoints of the inputs for adjoints of the outputs (None: zero).
@@ -136,9 +124,12 @@ class Evaluation:
 
     def gradients(self, has_aux=False, scalar=True):
         """The adjoints of the inputs for the sum of the outputs; with `scalar` that is one number.  With `has_aux` of those of the first part."""
-        count = self.structure.parts[0].count if has_aux else len(self.walk.results)
-        (self.check_number if scalar else self.check)(count)
-        return self.pull([ones_of(r) for r in self.walk.results[:count]])
+        first = self.structure.parts[0] if has_aux else self.structure
+        results = self.walk.results[: first.count]
+        self.check(first.count)
+        if scalar:
+            check_number(results, first)
+        return self.pull(list(map(ones_of, results)))
 
     def gradient(self, has_aux=False):
         """The evaluation of the gradient of one number at the same point: its outputs are shaped as the inputs."""
