@@ -83,10 +83,6 @@ class OfDirections(Transformed[Any]):
     A call may name an array `out`, to which the answer is written (of a sparse array the values), and which is returned.
     """
 
-    def body(self, e):
-        """The answer."""
-        raise NotImplementedError
-
     def __call__(self, *args, out=None, **kwargs):
         replayed = self._replayed
         answer = replayed.quick(args, kwargs, out) if replayed.recent else MISS
