@@ -91,7 +91,7 @@ class Evaluation:
 
     def value(self):
         """The result of the function."""
-        return unflatten(self.structure, self.walk.results)
+        return unflatten(self.walk.structure, self.walk.results)
 
     def out(self, answer):
         """Containers of what a body has computed, as they leave: as numbers if nothing outside has a part in them."""
@@ -169,30 +169,33 @@ class Evaluation:
 
     def columns(self):
         """The blocks by tangent sweeps."""
-        ends = np.cumsum([p.size for p in self.inputs])
+        walk = self.walk
+        ends = np.cumsum([p.size for p in walk.inputs])
         return [
-            [_shaped(columns[end - argument.size : end].T, output, argument) for argument, end in zip(self.inputs, ends)]
-            for output, columns in zip(self.outputs, self.walk.columns())
+            [_shaped(columns[end - argument.size : end].T, output, argument) for argument, end in zip(walk.inputs, ends)]
+            for output, columns in zip(walk.outputs, walk.columns())
         ]
 
     def rows(self, cut=None):
         """The blocks by reverse sweeps, or multiplied out at a `Cut`."""
-        ends, rows = np.cumsum([p.size for p in self.outputs]), self.walk.rows() if cut is None else self.walk.product(cut)
+        walk = self.walk
+        ends, rows = np.cumsum([p.size for p in walk.outputs]), walk.rows() if cut is None else walk.product(cut)
         return [
-            [_shaped(r[end - output.size : end], output, argument) for r, argument in zip(rows, self.inputs)]
-            for output, end in zip(self.outputs, ends)
+            [_shaped(r[end - output.size : end], output, argument) for r, argument in zip(rows, walk.inputs)]
+            for output, end in zip(walk.outputs, ends)
         ]
 
     def _from_colours(self, compressed):
         """The blocks from one seed per colour."""
-        results = np.concatenate(self.walk.along(compressed), axis=1)
+        walk = self.walk
+        results = np.concatenate(walk.along(compressed), axis=1)
         collected, seeded = compressed.coordinates
-        outputs, inputs = (np.cumsum([p.size for p in ports]) for ports in (self.outputs, self.inputs))
+        outputs, inputs = (np.cumsum([p.size for p in ports]) for ports in (walk.outputs, walk.inputs))
         whole = np.zeros((outputs[-1], inputs[-1]), results.dtype)
         whole[(collected, seeded) if compressed.forward else (seeded, collected)] = results[compressed.colour[seeded], collected]
         return [
-            [_shaped(block, output, argument) for argument, block in zip(self.inputs, np.split(rows, inputs[:-1], axis=1))]
-            for output, rows in zip(self.outputs, np.split(whole, outputs[:-1]))
+            [_shaped(block, output, argument) for argument, block in zip(walk.inputs, np.split(rows, inputs[:-1], axis=1))]
+            for output, rows in zip(walk.outputs, np.split(whole, outputs[:-1]))
         ]
 
     def _recorded_rows(self, result):
