@@ -1,4 +1,4 @@
-"""The worked example of CONTRIBUTING.md runs, and what it names exists."""
+"""The worked examples of CONTRIBUTING.md run, and what it names exists."""
 
 import re
 import subprocess
@@ -12,12 +12,14 @@ ROOT = Path(__file__).parents[1]
 TEXT = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
 
 
-def test_the_whole_primitive_prints_what_is_shown():
-    # In a process of its own: a row stays in the table.
-    program, shown = re.search(r"```python\n(import.*?)```\n\n```\n(.*?)```", TEXT, re.DOTALL).groups()
-    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
-    assert ended.returncode == 0, ended.stderr
-    assert ended.stdout == shown
+def test_the_whole_programs_print_what_is_shown():
+    programs = re.findall(r"```python\n(import.*?)```\n\n```\n(.*?)```", TEXT, re.DOTALL)
+    assert len(programs) == 2
+    for program, shown in programs:
+        # In a process of its own: a row stays in the table.
+        ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+        assert ended.returncode == 0, ended.stderr
+        assert ended.stdout == shown
 
 
 def test_files_that_are_named_exist():

@@ -14,9 +14,9 @@ from time import perf_counter
 
 import numpy as np
 
-from tapegrad.program.recording import Recording
-from tapegrad.transforms.choosing import NANOSECONDS, predict
-from tapegrad.transforms.jacobians import by_columns, by_rows
+from tapegrad.program.choosing import NANOSECONDS, predict
+from tapegrad.program.evaluation import Evaluation
+from tapegrad.program.sweeps import StoreWalk
 
 from ..registry import Row, benchmark
 from .functions import FUNCTIONS
@@ -41,14 +41,14 @@ class Outcome:
     lost: float
 
 
-def by_product(recording: Recording) -> object:
+def by_product(recording: StoreWalk) -> object:
     """Blocks multiplied out at a cut, which is looked for."""
-    return by_rows(recording, predict(recording, True).cut)
+    return Evaluation(recording).rows(predict(recording, True).cut)
 
 
-def measure(recording: Recording, ways: list[str], repeats: int, budget: float) -> dict[str, float]:
+def measure(recording: StoreWalk, ways: list[str], repeats: int, budget: float) -> dict[str, float]:
     """Seconds of each way: the least of several runs that take turns, for `budget` seconds at least."""
-    calls = {"forward": by_columns, "reverse": by_rows, "product": by_product}
+    calls = {"forward": lambda walk: Evaluation(walk).columns(), "reverse": lambda walk: Evaluation(walk).rows(), "product": by_product}
     best = dict.fromkeys(ways, np.inf)
     for way in ways:
         calls[way](recording)
@@ -66,7 +66,7 @@ def measure(recording: Recording, ways: list[str], repeats: int, budget: float) 
 
 def outcomes(quick: bool = False) -> list[Outcome]:
     """Choose for every function, then time both modes of each."""
-    recordings = {name: Recording(f, (point,), (0,)) for name, (_, f, point) in FUNCTIONS.items()}
+    recordings = {name: StoreWalk(f, (point,), (0,)) for name, (_, f, point) in FUNCTIONS.items()}
     chosen = {name: predict(recording, True) for name, recording in recordings.items()}
     found = []
     for name, recording in recordings.items():

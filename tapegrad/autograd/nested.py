@@ -14,21 +14,20 @@ by one, as the derivative is linear in them.
 from __future__ import annotations
 
 import contextlib
+import copy
 import threading
 
 import numpy as np
 
 from ..array.differentiable import Differentiable, below
 from ..array.dual import Dual, made, running, zeros_of
-from ..array.forward import jvp
 from ..array.inplace import argument_changed, restore
 from ..array.leaving import clarified
 from ..array.objects import operand
 from ..array.record import apply, follow_forwarding, nesting_error, normalise, tracked
 from ..array.tensor import Tensor, tensor
-from ..common.dtypes import check_derivative
-from ..common.errors import DtypeError, NonScalarOutputError, SeedShapeError, TapeMismatchError
-from ..common.tree import flatten, leaf_names, own, unflatten
+from ..common.errors import DtypeError, TapeMismatchError
+from ..common.tree import Structure, flatten, leaf_names, unflatten
 from ..tape.layout import ARRAY_LEAF, CLEARED, CONTINUES, SCALAR_LEAF, TRACED
 from ..tape.modes import enable_grad
 from ..tape.store import thread_state
@@ -36,7 +35,7 @@ from .adjoint import between
 from .backward import Pass, own_copy, slot_on
 from .passes import sweep_recorded
 from .reading import Region
-from .recording import check_result, refuse_complex
+from .recording import check_result
 from .tangents import push
 
 _EVALUATIONS = threading.local()
@@ -103,10 +102,10 @@ def mapped(function, value):
     return function(value)
 
 
-class Evaluation(contextlib.ExitStack):
-    """A function evaluated once, on variables of its own, beside the derivative outside.
+class TensorWalk(contextlib.ExitStack):
+    """A function on variables of its own, beside the derivative outside, and derivatives that are recorded there: a walk of an `Evaluation`.
 
-    Use it as a context: inside, `pull` and `push` may be called, and `run` before them.
+    A context: when it is entered the function runs.
 
     Parameters
     ----------
@@ -125,6 +124,8 @@ class Evaluation(contextlib.ExitStack):
         The leaves of the result.
     structure : Structure
     """
+
+    recorded = True
 
     def __init__(self, function, args, argnums, kwargs):
         super().__init__()
@@ -149,6 +150,11 @@ class Evaluation(contextlib.ExitStack):
         self.callback(self._leave)
         if self.trace is not None:
             self.trace.keeping += 1
+        try:
+            self._run()
+        except BaseException:
+            self.close()
+            raise
         return self
 
     def _leave(self):
@@ -160,7 +166,7 @@ class Evaluation(contextlib.ExitStack):
             self.trace.keeping -= 1
 
     # -- in ---------------------------------------------------------------------
-    def run(self):
+    def _run(self):
         """Make the variables and evaluate the function."""
         args = list(self.args)
         for k, (leaves, structure) in zip(self.argnums, self.flattened):
@@ -176,7 +182,6 @@ class Evaluation(contextlib.ExitStack):
             _EVALUATIONS.depth -= 1
         if any(base is not b or base._v is not v for base, (b, v) in zip(self.bases, given)):
             raise argument_changed()
-        return self
 
     def _variable(self, x, what):
         if x.__class__ is Dual:
@@ -201,31 +206,24 @@ class Evaluation(contextlib.ExitStack):
         """The tensors with respect to which is differentiated."""
         return [below(x) for x in self.variables]
 
-    def check(self, which=None):
-        """Refuse results without derivative among the first `which`."""
-        for result, name in zip(self.results[:which], leaf_names(self.structure)):
-            if isinstance(result, Differentiable):
-                check_derivative(result, f"the result{name}")
-            else:
-                check_result(result, None, f"the result{name}")
+    def towards(self, results):
+        """The walk from the same variables to other results, which were computed from them; of the structure of the variables."""
+        walk = copy.copy(self)
+        walk.results, walk.structure = results, together(self.structures)
+        return walk
 
     def refuse_duals(self):
         """Refuse dual numbers that the function has from elsewhere than its arguments."""
         if any(result.__class__ is Dual for result in self.results):
             raise nesting_error("a dual number that the function uses without having it as an argument")
 
-    def check_number(self, parts):
-        """Refuse anything but one number among the first `parts` results."""
-        self.check(parts)
-        refuse_complex(self.structure if parts == len(self.results) else self.structure.parts[0])
-        if parts != 1 or np.size(self.results[0]) != 1:
-            shape = f"an array of shape {np.shape(self.results[0])}" if parts == 1 else f"{parts} of them"
-            raise NonScalarOutputError(
-                f"the function must return one number to be differentiated, it returned {shape}; use tg.jacobian for several"
-            )
-
     # -- reverse mode ---------------------------------------------------------------
-    def pull(self, results, seeds, lanes=None):
+    def pull(self, seeds, lanes=None):
+        """As of an `Evaluation`."""
+        with enable_grad():
+            return self.pulled(self.results[: len(seeds)], [None if s is None else _seed(s, below(r)) for s, r in zip(seeds, self.results)], lanes)
+
+    def pulled(self, results, seeds, lanes=None):
         """The adjoints of the variables; those of several seeds at once have a leading axis of extent `lanes`.
 
         Parameters
@@ -244,22 +242,16 @@ class Evaluation(contextlib.ExitStack):
         return _filled(_through(swept, bases, results, seeds, lanes), bases, lanes)
 
     # -- forward mode -----------------------------------------------------------------
-    def push(self, outputs, tangents, lanes=None):
-        """The tangents of what was computed from the variables, for tangents of these.
-
-        Parameters
-        ----------
-        outputs : list
-            Tensors, dual numbers and plain values.
-        tangents : list
-            One per variable, with a leading axis of extent `lanes` if given.
-        """
-        bases = [below(t) for t in outputs]
+    def push(self, tangents, lanes=None):
+        """As of an `Evaluation`."""
+        outputs, bases = self.results, [below(t) for t in self.results]
+        tangents = [t if t is None or isinstance(t, Differentiable) else normalise(np.asarray(t)) for t in map(operand, tangents)]
 
         def pushed(outputs, tangents):
             return self.carried(outputs, tangents, lambda *walk: push(*walk, lanes))
 
-        return _filled(_through(pushed, bases, outputs, tangents, lanes), bases, lanes)
+        with enable_grad():
+            return _filled(_through(pushed, bases, outputs, tangents, lanes), bases, lanes)
 
     def carried(self, outputs, seeds_of_variables, walk):
         """What a walk up the tape carries from the variables to `outputs` (tensors and plain values): None where nothing arrives.
@@ -377,118 +369,18 @@ def _filled(values, targets, lanes):
     return [zeros_of(t, lanes) if v is None else v for v, t in zip(values, targets)]
 
 
-# ---- the transformations ---------------------------------------------------------------
-
-
-def value_and_gradients(function, args, argnums, kwargs, has_aux=False, scalar=True):
-    """What `tg.value_and_grad` gives inside of another derivative: the value, and gradients by argument.
-
-    Returns
-    -------
-    value
-        In the container that the function returns (with `has_aux` the whole pair).
-    dict of int to gradient
-        By position of the argument, in its container.
-    """
-    with Evaluation(function, args, sorted(set(argnums)), kwargs) as e:
-        e.run()
-        first = e.structure.parts[0].count if has_aux else len(e.results)
-        if scalar:
-            e.check_number(first)
-        else:
-            e.check(first)
-        roots = e.results[:first]
-        adjoints = e.out(e.pull(roots, [ones_of(r) for r in roots]))
-        values = unflatten(e.structure, e.out(e.results))
-        gradients = by_argument(e, adjoints)
-    return values, gradients
-
-
 def ones_of(result):
     """The seed of a sum over the elements of `result`."""
     return normalise(np.ones(np.shape(below(result)), getattr(below(result), "dtype", "d")))
 
 
-def by_argument(e, values):
-    """`values` for the variables of an `Evaluation`, in the containers of the arguments: by position of the argument."""
-    gradients, at = {}, 0
-    for k, structure in zip(e.argnums, e.structures):
-        gradients[k] = unflatten(structure, values[at : at + structure.count])
-        at += structure.count
-    return gradients
-
-
-def jacobian(function, args, argnums, kwargs, sooner=None):
-    """What `tg.jacobian` gives inside, by reverse mode: for each result its blocks by argument, and the structure.
-
-    ``sooner(e)``, of the evaluation, gives for each result its blocks, or None if it knows no better way.
-    """
-    with Evaluation(function, args, sorted(set(argnums)), kwargs) as e:
-        e.run()
-        e.check()
-        known = sooner and sooner(e)
-        if known:
-            return [by_argument(e, e.out(row)) for row in known], e.structure
-        blocks = []
-        for result in e.results:
-            shape = tuple(np.shape(below(result)))
-            size = int(np.prod(shape, dtype=np.int64))
-            dtype = getattr(below(result), "dtype", np.dtype("d"))
-            units = np.eye(size, dtype=dtype).reshape((size, *shape))
-            rows = e.pull([result], [units], lanes=size)
-            blocks.append(e.out([np.reshape(r, (*shape, *np.shape(b))) for r, b in zip(rows, e.bases)]))
-        return [by_argument(e, row) for row in blocks], e.structure
-
-
-def vjp(function, primals):
-    """What `tg.vjp` gives inside."""
-    with Evaluation(function, primals, range(len(primals)), {}) as e:
-        e.run()
-        e.check()
-        value = unflatten(e.structure, e.out(e.results))
-
-    def pullback(cotangent):
-        seeds, structure = flatten(cotangent)
-        if structure != e.structure or any(np.shape(s) != np.shape(r) for s, r in zip(seeds, e.results)):
-            raise SeedShapeError(
-                f"the cotangent is {structure} of shapes {[np.shape(s) for s in seeds]}, the value is {e.structure} of "
-                f"shapes {[np.shape(r) for r in e.results]}"
-            )
-        seeds = [_seed(s, below(r)) for s, r in zip(seeds, e.results)]
-        with enable_grad():
-            adjoints = e.pull(e.results, seeds)
-        live = any(isinstance(part, Tensor) and tracked(part) for s in seeds for part in parts_of(s))
-        gradients = by_argument(e, adjoints if live else e.out(adjoints))
-        return tuple(gradients[k] for k in range(len(primals)))
-
-    return value, pullback
-
-
-def linearize(function, primals):
-    """What `tg.linearize` gives inside: each push is a pass of forward mode."""
-    primals = own(primals)
-    with Evaluation(function, primals, range(len(primals)), {}) as e:
-        e.run()
-        e.check()
-        value = unflatten(e.structure, e.out(e.results))
-    without_duals = not running.level and not any(leaf.__class__ is Dual for leaf in e.variables + e.results)
-
-    def push(*tangents):
-        leaves, structure = flatten(tangents)
-        if not without_duals or running.level or structure != flatten(primals)[1] or any(
-            t.__class__ is Dual or np.shape(t) != np.shape(b) for t, b in zip(leaves, e.bases)
-        ):
-            return jvp(function, primals, tangents)[1]
-        live = any(tracked(t) for t in leaves)
-        seeds = [_seed(t, b) for t, b in zip(leaves, e.bases)]
-        with enable_grad():
-            pushed = e.push(e.results, seeds)
-        return unflatten(e.structure, pushed if live else e.out(pushed))
-
-    return value, push
+def together(structures):
+    """The structure of several things: of one that of itself, else of their tuple."""
+    return structures[0] if len(structures) == 1 else Structure(tuple, (None,) * len(structures), tuple(structures))
 
 
 def _seed(seed, result):
+    """`seed` as a seed for `result`, in its dtype."""
     seed = operand(seed)
     if isinstance(seed, Differentiable) and tracked(seed):
         return seed

@@ -114,6 +114,21 @@ def refuse_complex(structure):
         )
 
 
+def check_number(results, structure):
+    """Refuse results, of this structure, that are anything but one real number, or an array of one."""
+    refuse_complex(structure)
+    if len(results) != 1:
+        raise NonScalarOutputError(
+            f"the function must return one number to be differentiated, it returned {structure}; "
+            "use tg.jacobian for several, has_aux=True for a number and anything else"
+        )
+    if np.size(results[0]) != 1:
+        raise NonScalarOutputError(
+            f"the function must return one number to be differentiated, it returned an array of shape {np.shape(results[0])}; sum it, or "
+            "use tg.jacobian"
+        )
+
+
 class RealPart:
     """A function whose result, or the first part of it, is the real part of another one's, which has to be complex."""
 

@@ -13,8 +13,13 @@ from ..array.functions import sum as total
 from ..autograd.anomaly import first_anomaly
 from ..common.errors import NonFiniteError, StructureError
 from ..common.tree import flatten
+from ..program.evaluation import Evaluation
 from ..transforms.jacobians import jacobian
 from .proof import Proof, recorded
+
+
+def _blocks(walk):
+    return Evaluation(walk).jacobian()
 
 
 class VectorFunction:
@@ -70,7 +75,7 @@ class VectorFunction:
         """The Jacobian at vector `x`: one row for each number."""
         key = x.tobytes()
         if self._rows[0] != key:
-            outcome = self.proof.evaluate(x, self.derivative._blocks)
+            outcome = self.proof.evaluate(x, _blocks)
             size = self.layout.size
             rows = []
             for blocks, value in zip(outcome.gradients, outcome.values):
@@ -94,7 +99,7 @@ class VectorFunction:
         """Whether the function itself gives at the solution `x` what was recorded; if not, it is run plainly from now on."""
         self._values = self._rows = (None, None)
         # A Jacobian that nobody has asked for may be too large to be made: a sparse one, or that of a method that needs none.
-        return self.proof.stands(x, self.derivative._blocks if self.jacobians else False)
+        return self.proof.stands(x, _blocks if self.jacobians else False)
 
     @staticmethod
     def _joined(outcome):

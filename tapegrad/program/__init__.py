@@ -20,5 +20,9 @@ A tape is replayed:
 `walk`         the compiled replay: values and guards forward, adjoints backward; `backward`, the way back laid out.
 `turns`        a loop whose body is a tape, forward and back, compiled; `stretch`, its turns one after another; `lanes`, those that carry nothing, in chunks.
 `values`       the program that computes the value of one array entry.
-`recording`    any adjoints of what a call computed, swept back (rows of Jacobians); `ports`, its inputs and outputs.
+
+A function at a point is differentiated:
+
+`evaluation`   `Evaluation`, to be pulled and pushed, of which every transformation is a function; `ports`, its inputs and outputs.
+`sweeps`       what carries its derivatives as numbers: compiled sweeps; `choosing`, which mode is cheaper; `cuts`, where it is narrow.
 """

@@ -68,7 +68,7 @@ def described(records, slot):
 
 
 def narrowest(recording):
-    """The narrowest cut of a `Recording` (of several that are, the last), or None if there are none."""
+    """The narrowest cut of a `NumberWalk` (of several that are, the last), or None if there are none."""
     records, between = recording.records(), recording.between()
     if not len(between):
         return None

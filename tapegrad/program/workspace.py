@@ -149,8 +149,8 @@ class Workspace(EntryLayout):
         p[W.P_ELEMENTS], p[W.P_ARRAYS] = address(self.elements), address(self.copied)
         #: What the last step that has stopped a replay has raised.
         self.refused = None
-        #: This replay as a `Recording` (`transforms.replay.directions`), made when it is first wanted.
-        self.recording = None
+        #: The walk over this replay (`transforms.replay.directions`), made when it is first wanted.
+        self.walk = None
 
     def _marks(self):
         """What a backward sweep visits: active ancestors of the outputs, leaves excepted; their first and last slot."""

@@ -17,9 +17,10 @@ from ..autograd import nested
 from ..common.errors import GradientError, HigherOrderError, OptionError, SeedShapeError, StructureError
 from ..common.tree import alike, flatten, leaf_names, unflatten
 from ..common.uninterrupted import imported
+from ..transforms.bodies import OfDirections
 from ..transforms.functional import Transformed, chosen
 from ..transforms.hessians import differentiate_gradient
-from ..transforms.jacobians import MODES, OfDirections, by_columns, by_rows
+from ..transforms.jacobians import MODES
 from ..transforms.replay.gathered import SparseTemplate
 
 if TYPE_CHECKING:
@@ -28,15 +29,15 @@ if TYPE_CHECKING:
     from ..transforms.replay.stats import Stats
 
 
-def as_sparse(recording):
-    """The Jacobian of a recording of which no pattern is known: dense, and then what of it is not zero."""
+def as_sparse(e):
+    """The Jacobian of an evaluation of which no pattern is known: dense, and then what of it is not zero."""
     csr_array = imported("scipy.sparse").csr_array
-    totals = [sum(p.size for p in ports) for ports in (recording.outputs, recording.inputs)]
-    blocks = by_columns(recording) if totals[1] < totals[0] else by_rows(recording)
+    totals = [sum(p.size for p in ports) for ports in (e.outputs, e.inputs)]
+    blocks = e.columns() if totals[1] < totals[0] else e.rows()
     if not all(totals):
         return csr_array(tuple(totals))
     parts = [
-        [np.reshape(b, (p.size, q.size)) for b, q in zip(row, recording.inputs)] for row, p in zip(blocks, recording.outputs)
+        [np.reshape(b, (p.size, q.size)) for b, q in zip(row, e.inputs)] for row, p in zip(blocks, e.outputs)
     ]
     return csr_array(np.block(parts))
 
@@ -61,14 +62,14 @@ class _Sparse(OfDirections):
     def _ordinary(self, args, kwargs):
         return self._replayed.call_of_tape(args, kwargs, self._asked(args, kwargs)).gradients
 
-    def _read(self, recording, structure):
-        tape = getattr(recording, "tape", None)
+    def body(self, e):
+        tape = e.walk.tape
         if tape is None:
-            return self._unknown(recording)
+            return self._unknown(e)
         template, way, positions = self._compression(tape.compressions)
         if not len(positions):
             return SparseTemplate(template)(np.zeros(0))
-        rows = recording.many(way.forward, way.seeds)
+        rows = e.walk.along(way)
         rows = rows[0] if len(rows) == 1 else np.concatenate(rows, axis=1)
         return SparseTemplate(template)(rows.reshape(-1)[positions])
 
@@ -82,8 +83,8 @@ class _SparseJacobian(_Sparse):
         super().__init__(function, argnums, scalar=False)
         self._mode = mode
 
-    def _unknown(self, recording):
-        return as_sparse(recording)
+    def _unknown(self, e):
+        return as_sparse(e)
 
     def _compression(self, known):
         return known.jacobian(self._mode)
@@ -138,8 +139,8 @@ class _SparseHessian(_Sparse):
     def _ordinary(self, args, kwargs):
         return super()._ordinary(self._with_weights(args) if self._weights else args, kwargs)
 
-    def _unknown(self, recording):
-        hessian = as_sparse(recording)
+    def _unknown(self, e):
+        hessian = as_sparse(e)
         return (0.5 * (hessian + hessian.T)).tocsr()
 
     def _compression(self, known):

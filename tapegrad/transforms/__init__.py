@@ -3,7 +3,8 @@
 Imports: common, rules, tape, codegen, interpreter, array, autograd, program, kernel, nopython.
 
 `functional`   `grad`, `value_and_grad`, `jit`.
-`jacobians`    `vjp`, `linearize`, `jacfwd`, `jacrev`, `jacobian`; `choosing`, which mode is cheaper.
+`bodies`       transformations that are one function of an evaluation, whichever way they are called.
+`jacobians`    `vjp`, `linearize`, `jacfwd`, `jacrev`, `jacobian`.
 `hessians`     `hessian`, `hessian_diag`, `laplacian`; `products`, `hvp` and `gnvp`.
 `vmap`         `vmap`: a function of many points at once; `loops`, of which these are the turns.
 `jet`          `jet`: Taylor coefficients of any order.

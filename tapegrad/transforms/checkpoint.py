@@ -22,15 +22,15 @@ from typing import Any, TypeVar
 import numpy as np
 
 from ..array.differentiable import Differentiable, below
-from ..array.record import normalise, tracked
+from ..array.record import tracked
 from ..array.traces import trace_of
 from ..autograd.custom.calls import results_of
 from ..autograd.custom.primitives import Primitive
-from ..autograd.nested import Evaluation
 from ..common.errors import GradientError, StructureError
 from ..common.exact import Identity
 from ..common.tree import flatten, leaf_names, unflatten
-from ..program.recording import Recording
+from ..program.evaluation import on_tensors
+from ..program.sweeps import StoreWalk
 from ..tape.places import function_name
 from ..tape.store import thread_state
 from .contents import OBJECTS, Contents
@@ -80,9 +80,7 @@ class _Segment(Primitive):
     def _run(self, *leaves, layout):
         if layout.read is not None:
             # Asked again for the value of a call that has been made.
-            function = _as_it_was(layout)
-            with layout.read.streams.restored():
-                return _packed(self._values(function, leaves, layout))
+            return _packed(self._values(_as_it_was(layout), leaves, layout))
         read = Contents(self.checkpointed, OBJECTS, _objects(self.checkpointed, layout))
         values = self._values(_on_leaves(self.checkpointed, layout), leaves, layout)
         read.streams.forget()
@@ -91,16 +89,16 @@ class _Segment(Primitive):
 
     def _values(self, function, leaves, layout):
         """Run the function as on the way back; its results as plain values."""
-        recording = self._recorded(function, leaves, layout)
-        layout.result = recording.structure
-        return [p.value for p in recording.outputs]
+        walk = self._recorded(function, leaves, layout)
+        layout.result = walk.structure
+        return [p.value for p in walk.outputs]
 
     def _recorded(self, function, leaves, layout):
         """A call, on a tape of its own."""
-        recording = Recording(function, leaves, _wanted(leaves), plain=True)
+        walk = StoreWalk(function, leaves, _wanted(leaves), plain=True)
         if layout.enabled:
-            recording.refuse_captured(self.checkpointed)
-        return recording
+            walk.refuse_captured(self.checkpointed)
+        return walk
 
     # -- again ------------------------------------------------------------------------
     def _check_values(self, values, result):
@@ -116,12 +114,10 @@ class _Segment(Primitive):
             )
 
     def _pull(self, adjoints, result, *leaves, layout):
-        function = _as_it_was(layout)
-        with layout.read.streams.restored():
-            recording = self._recorded(function, leaves, layout)
-        self._check_values([p.value for p in recording.outputs], result)
+        walk = self._recorded(_as_it_was(layout), leaves, layout)
+        self._check_values([p.value for p in walk.outputs], result)
         adjoints = adjoints if isinstance(adjoints, tuple) else (adjoints,)
-        gradients = dict(zip(_wanted(leaves), recording.pull(_seeds(adjoints, recording.outputs))))
+        gradients = dict(zip(_wanted(leaves), walk.pull(adjoints)))
         return tuple(gradients.get(k) for k in range(len(leaves)))
 
     def _cotangents(self, call, arguments, parts, result, likes, recorded=False):
@@ -130,20 +126,16 @@ class _Segment(Primitive):
             return super()._cotangents(call, arguments, parts, result, likes)
         layout = call.static["layout"]
         wanted = [k for k, like in enumerate(likes) if like is not None]
-        with Evaluation(_as_it_was(layout), arguments, wanted, {}) as e:
-            with layout.read.streams.restored():
-                e.run()
-            self._check_values(e.results, None if result is None else results_of(result, call))
-            gradients = dict(zip(wanted, e.pull(*zip(*[(r, p) for r, p in zip(e.results, parts) if p is not None]))))
+        with on_tensors(_as_it_was(layout), arguments, wanted, {}) as e:
+            self._check_values(e.walk.results, None if result is None else results_of(result, call))
+            gradients = dict(zip(wanted, e.pull(parts)))
         return tuple(gradients.get(k) for k in range(len(likes)))
 
     def _push(self, tangents, result, *leaves, layout):
         wanted = _wanted(leaves)
-        with Evaluation(_as_it_was(layout), leaves, wanted, {}) as e:
-            with layout.read.streams.restored():
-                e.run()
-            self._check_values(e.results, result)
-            return _packed(e.out(e.push(e.results, [tangents[k] for k in wanted])))
+        with on_tensors(_as_it_was(layout), leaves, wanted, {}) as e:
+            self._check_values(e.walk.results, result)
+            return _packed(e.out(e.push([tangents[k] for k in wanted])))
 
 
 def _on_leaves(function, layout):
@@ -159,9 +151,15 @@ def _on_leaves(function, layout):
 
 
 def _as_it_was(layout):
-    """The function of the leaves with its variables bound to what they were; raises if something else has changed."""
+    """The function of the leaves with its variables bound to what they were, and generators; raises if something else has changed."""
     when = "between the call and the backward pass: a function under tg.checkpoint is run again on the way back"
-    return _on_leaves(layout.read.restored(when), layout)
+    function = _on_leaves(layout.read.restored(when), layout)
+
+    def again(*live):
+        with layout.read.streams.restored():
+            return function(*live)
+
+    return again
 
 
 def _wanted(leaves):
@@ -201,12 +199,6 @@ def _as_given(argument):
 def _is_float(leaf):
     kind = getattr(leaf, "dtype", None)
     return type(leaf) is float if kind is None else kind.char in "df"
-
-
-def _seeds(values, ports):
-    return [
-        normalise(np.zeros(p.shape, p.char) if v is None else np.array(v, p.char, order="C")) for v, p in zip(values, ports)
-    ]
 
 
 def _recorded(fun, leaves, structure):

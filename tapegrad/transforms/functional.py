@@ -23,8 +23,9 @@ from ..array.typing import Argnums, KernelPolicy, OfFirst, OfFirstTwo, OfSecond,
 from ..autograd import nested
 from ..autograd.recording import RealPart, refuse_complex
 from ..common.errors import OptionError, StructureError
-from ..common.tree import conjugated, flatten, unflatten
+from ..common.tree import conjugated, flatten
 from ..nopython.api import by_numba
+from ..program.evaluation import Evaluation, applied
 from .keep import kept
 from .replay.answers import MISS, of_gradients, values_of
 from .replay.kernels import JitOptions, checked_policy
@@ -130,17 +131,6 @@ class Transformed(Generic[R]):
         """Of a function under `jit`, what a transformation that knows nothing of it makes of the function, recorded; else None."""
         options = self._replayed.jit
         return None if options is None else under_jit(transformation(not_under_jit(self)), options)
-
-    @property
-    def _argnums_in_order(self):
-        return sorted(set(self._argnums))
-
-    def _contained(self, structures, leaves):
-        """Leaves, in the order of the arguments, in containers of these structures."""
-        leaves, parts = iter(leaves), {}
-        for k, structure in zip(self._argnums_in_order, structures):
-            parts[k] = unflatten(structure, [next(leaves) for _ in range(structure.count)])
-        return parts[self._argnums[0]] if self._one else tuple(parts[k] for k in self._argnums)
 
     def __get__(self, thing: Any, owner: type | None = None) -> Any:
         """As a method: that of `thing`, which has recordings of its own."""
@@ -367,11 +357,11 @@ class _ValueAndGrad(Transformed[Any]):
 
     def _inside(self, args, kwargs):
         self._replayed.check_positions(args)
-        value, by_argument = nested.value_and_gradients(
-            self.__wrapped__, args, self._argnums, kwargs, self._has_aux, self._replayed.scalar
-        )
-        gradients = tuple(by_argument[k] for k in self._argnums)
-        return self._picked(value, gradients[0] if self._one else gradients)
+        return applied(self._body, self.__wrapped__, args, self._argnums, kwargs, self._one)
+
+    def _body(self, e):
+        gradients = e.contained(e.gradients(self._has_aux, self._replayed.scalar))
+        return self._picked(e.value(), gradients)
 
     def _picked(self, value, gradient):
         return value, gradient
@@ -381,8 +371,8 @@ class _ValueAndGrad(Transformed[Any]):
         if len(gradients) == 1 and self._one and type(args[self._argnums[0]]) in (float, np.ndarray):
             # What nearly all calls are.
             return normalise(gradients[0])
-        structures = [flatten(args[k])[1] for k in self._argnums_in_order]
-        return self._contained(structures, list(map(normalise, gradients)))
+        structures = [flatten(args[k])[1] for k in sorted({*self._argnums})]
+        return Evaluation(None, self._argnums, self._one, structures).contained(map(normalise, gradients))
 
 
 def _made_via(via, kind, fun, argnums, has_aux):

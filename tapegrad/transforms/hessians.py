@@ -15,19 +15,16 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
 import numpy as np
 
-from ..array.functions import concatenate, frozen, reshape
-from ..array.record import apply, normalise
+from ..array.record import normalise
 from ..array.typing import Argnums, Mode, OfFirst
-from ..autograd import nested
-from ..autograd.nested import Evaluation
 from ..common.errors import OptionError
 from ..common.tree import Structure, flatten
 from ..common.uninterrupted import cached_property
-from ..program.finish import so_far
+from ..program.evaluation import Evaluation, applied
 from ..program.ports import units
+from .bodies import BodyProgram, OfDirections
 from .functional import Transformed, chosen
-from .jacobians import JacobianFunction, OfDirections
-from .products import second_products
+from .jacobians import JacobianFunction
 from .replay.gathered import of_directions
 
 if TYPE_CHECKING:
@@ -47,8 +44,7 @@ class _Gradient:
         self.function, self.argnums = function, tuple(sorted(set(argnums)))
 
     def __call__(self, *args, **kwargs):
-        gradients = nested.value_and_gradients(self.function, args, self.argnums, kwargs)[1]
-        return tuple(gradients[k] for k in self.argnums)
+        return applied(lambda e: e.contained(e.gradients()), self.function, args, self.argnums, kwargs)
 
     def of(self, tape, structure):
         """As of `Replayed.derived`."""
@@ -70,17 +66,13 @@ def differentiate_gradient(replayed, function):
 #: Elements that an instruction of a gradient has on average, and elements of the arguments, from which on
 #: directions are carried as an axis of arrays (one replay for many) instead of by passes of their own.
 WIDE, ENOUGH = 48, 32
-#: Of so many elements on directions in which a Hessian is recorded are joined, if so many times fewer remain.
-FEW, LESS = 8, 2
-#: Of a recording that is so many times longer than that of the gradient, which is its end, it is not looked for: all of it would be gone through.
-LONGER = 8
 #: Numbers that such a replay may hold.
 HELD = 1 << 24
 
 
-def _all_at_once(recording):
+def _all_at_once(e):
     """Whether all directions are better carried by one array replay of a recorded gradient than by sweeps."""
-    tape, total = getattr(recording, "tape", None), sum(p.size for p in recording.inputs)
+    tape, total = e.walk.tape, sum(p.size for p in e.inputs)
     if tape is None or total < ENOUGH:
         return False
     # What does not depend on the arguments (the transpose of a constant) is there once.
@@ -88,44 +80,10 @@ def _all_at_once(recording):
     return WIDE * len(sizes) <= sum(sizes) <= HELD // total
 
 
-class _Rows:
-    """The rows of a Hessian as a function of the arguments, for a replay: the directions are constants of its tape."""
-
-    def __init__(self, function, argnums):
-        functools.update_wrapper(self, function, updated=())
-        self.function, self.argnums = function, argnums
-
-    def __call__(self, *args, **kwargs):
-        with Evaluation(self.function, args, self.argnums, kwargs) as e:
-            e.run()
-            e.check_number(len(e.results))
-            sizes = [int(np.size(b)) for b in e.bases]
-            units = np.split(np.eye(sum(sizes)), np.cumsum(sizes)[:-1], axis=1)
-            units = [normalise(u.reshape(-1, *np.shape(b)).astype(b.dtype)) for u, b in zip(units, e.bases)]
-            return tuple(e.out(second_products(e, units, sum(sizes))))
-
-
-def _coloured(e):
-    """The blocks of a Hessian by few directions, of an `Evaluation` of the gradient that is being recorded; None if its pattern is of no help."""
-    trace, bases = e.trace, e.bases
-    size = sum(b.size for b in bases)
-    if trace is None or size < FEW or any(getattr(t, "_t", None) is not trace.store or t.dtype != bases[0].dtype for t in (*bases, *e.results)):
-        return None
-    length = len(trace.store.tokens)
-    if length > LONGER * (length - min(b._i for b in bases)):
-        return None
-    compressions = so_far(trace, bases, e.results).compressions
-    if not compressions.small:
-        return None
-    way = compressions.symmetric.way
-    if LESS * way.count > size:
-        return None
-    rows = [reshape(r, (way.count, -1)) for r in e.pull(e.results, way.seeds, lanes=way.count)]
-    entries = reshape(concatenate(rows, axis=1) if len(rows) > 1 else rows[0], (-1,))[compressions.symmetric.places]
-    positions, nothing = frozen(np.ravel_multi_index(way.coordinates, (size, size))), np.zeros(size * size, bases[0].dtype)
-    matrix = reshape(apply("put", (nothing, entries, positions), (("shape", entries.shape),)), (size, size))
-    ends = np.cumsum([0, *(b.size for b in bases)])
-    return [[reshape(matrix[i : i + a.size, j : j + b.size], (*a.shape, *b.shape)) for b, j in zip(bases, ends)] for a, i in zip(bases, ends)]
+def _products_with_units(e):
+    """The tangents of the gradient along all unit vectors: of each input its rows, in one array."""
+    total = sum(p.size for p in e.inputs)
+    return tuple(e.gradient().push(units(e.inputs, 0, total, total), total))
 
 
 class _Hessian(JacobianFunction):
@@ -142,48 +100,41 @@ class _Hessian(JacobianFunction):
         """All rows in one replay."""
         from .replay.function import Replayed
 
-        numbers = tuple(self._argnums_in_order)
+        numbers = tuple(sorted({*self._argnums}))
         options = dataclasses.replace(self._replayed.jit, symmetric=True)
-        return Replayed(_Rows(self.__wrapped__, numbers), numbers, scalar=False, adjoints=False, jit=options)
+        program = BodyProgram(self.__wrapped__, numbers, False, _products_with_units)
+        return Replayed(program, numbers, scalar=False, adjoints=False, jit=options)
 
-    def _read(self, recording, structure):
-        blocks = self._blocks(recording)
-        return None if blocks is None else self._blockwise(blocks, self._structures(structure))
-
-    def _blockwise(self, blocks, structures):
-        return self._contained(structures, [self._contained(structures, row) for row in _symmetric(blocks)])
+    def body(self, e):
+        if e.walk.recorded:
+            return _blockwise(e, e.jacobian(symmetric=True))
+        if self._mode != "reverse" and e.walk.compressed() is None and _all_at_once(e):
+            if self._explain:
+                print("forward mode, all directions in one replay: the gradient works on arrays")
+            return None
+        return _blockwise(e, _symmetric(e.jacobian(self._mode, self._explain)))
 
     def _ordinary(self, args, kwargs):
         self._replayed.check_positions(args)
-        points = [np.asarray(leaf) for k in self._argnums_in_order for leaf in flatten(args[k])[0]]
+        points = [np.asarray(leaf) for k in sorted({*self._argnums}) for leaf in flatten(args[k])[0]]
         kind = tuple((p.shape, p.dtype.char) for p in points)
         if kind not in self._wide:
             answer = super()._ordinary(args, kwargs)
             if answer is not None:
                 return answer
             self._wide.add(kind)
-        products = self._rows.call(args, kwargs, backward=False).values
+        outcome = self._rows.call(args, kwargs, backward=False)
         # Rows of the Hessian are its columns.
         ends = np.cumsum([p.size for p in points])
         blocks = [
-            [np.asarray(f)[end - p.size : end].reshape(p.shape + other.shape) for f, other in zip(products, points)]
+            [np.asarray(f)[end - p.size : end].reshape(p.shape + other.shape) for f, other in zip(outcome.values, points)]
             for p, end in zip(points, ends)
         ]
-        return self._blockwise(blocks, [flatten(args[k])[1] for k in self._argnums_in_order])
+        return _blockwise(self._evaluation(None, flatten((args, kwargs))[1]), _symmetric(blocks))
 
-    def _blocks(self, recording):
-        """The blocks; None if they are to come from one replay."""
-        if self._mode != "reverse" and recording.compressed() is None and _all_at_once(recording):
-            if self._explain:
-                print("forward mode, all directions in one replay: the gradient works on arrays")
-            return None
-        return super()._blocks(recording)
 
-    _sooner = staticmethod(_coloured)
-
-    def _inside(self, args, kwargs):
-        blocks = super()._inside(args, kwargs)
-        return blocks[0] if self._one else tuple(blocks[self._argnums_in_order.index(k)] for k in self._argnums)
+def _blockwise(e, blocks):
+    return e.contained([e.contained(row) for row in blocks])
 
 
 #: Rows that are mirrored at once.
@@ -279,25 +230,28 @@ def hessian(
 CHUNK = 64
 
 
-def _diagonals(recording):
-    """The diagonal of the Jacobian of a recorded gradient, for each input, flat."""
-    ports = recording.inputs
+def _diagonals(e):
+    """The diagonal of a Hessian, from the evaluation of the gradient: for each input in its shape."""
+    if e.walk.recorded:
+        squares = [np.reshape(row[k], (p.size, p.size)) for k, (row, p) in enumerate(zip(e.jacobian(symmetric=True), e.inputs))]
+        return [np.reshape(np.diagonal(square), p.shape) for square, p in zip(squares, e.inputs)]
+    ports = e.inputs
     ends = np.cumsum([0, *(p.size for p in ports)])
     diagonals = [np.zeros(p.size, p.char) for p in ports]
-    compressed = recording.compressed()
+    compressed = e.walk.compressed()
     if compressed is not None and compressed[0] is not None:
-        rows = recording.many(True, compressed[0].seeds)
+        rows = e.walk.along(compressed[0])
         for k, begin in enumerate(ends[:-1]):
             elements = np.arange(ports[k].size)
             diagonals[k][:] = rows[k][compressed[0].colour[begin + elements], elements]
-        return diagonals
-    for k, port in enumerate(ports):
-        for start in range(0, port.size, CHUNK):
-            stop = min(start + CHUNK, port.size)
-            # The matrix is symmetric: its rows are its columns.
-            directions = units(recording.outputs, ends[k] + start, ends[k] + stop, stop - start)
-            diagonals[k][start:stop] = np.diagonal(recording.many(False, directions)[k], start)
-    return diagonals
+    else:
+        for k, port in enumerate(ports):
+            for start in range(0, port.size, CHUNK):
+                stop = min(start + CHUNK, port.size)
+                # The matrix is symmetric: its rows are its columns.
+                directions = units(e.outputs, ends[k] + start, ends[k] + stop, stop - start)
+                diagonals[k][start:stop] = np.diagonal(e.walk.rows(directions)[k], start)
+    return [normalise(d.reshape(p.shape)) for d, p in zip(diagonals, ports)]
 
 
 class _Diagonal(OfDirections):
@@ -305,33 +259,16 @@ class _Diagonal(OfDirections):
         super().__init__(function, argnums)
         differentiate_gradient(self._replayed, self.__wrapped__)
 
-    def _read(self, recording, structure):
-        diagonals = [normalise(d.reshape(p.shape)) for d, p in zip(_diagonals(recording), recording.inputs)]
-        return self._whole(diagonals, self._structures(structure))
-
-    def _whole(self, diagonals, structures):
-        return self._contained(structures, diagonals)
-
-    def _inside(self, args, kwargs):
-        """Of the rows of the Hessian, recorded."""
-        replayed = self._replayed
-        replayed.check_positions(args)
-        rows, _ = nested.jacobian(replayed.function, args, self._argnums, kwargs, _coloured)
-        diagonals = []
-        for k, row in enumerate(rows):
-            block = flatten([row[a] for a in self._argnums_in_order])[0][k]
-            shape = np.shape(block)[: np.ndim(block) // 2]
-            size = math.prod(shape)
-            diagonals.append(np.reshape(np.diagonal(np.reshape(block, (size, size))), shape))
-        return self._whole(diagonals, [flatten(args[k])[1] for k in self._argnums_in_order])
+    def body(self, e):
+        return e.contained(_diagonals(e))
 
 
 class _Laplacian(_Diagonal):
-    def _planned(self, kept, structure):
-        return of_directions(kept, _diagonals, then=_total)
+    def body(self, e):
+        return _as_number(sum(map(np.sum, _diagonals(e)), 0.0))
 
-    def _whole(self, diagonals, structures):
-        return _as_number(sum(map(np.sum, diagonals), 0.0))
+    def _planned(self, kept, structure):
+        return of_directions(kept, lambda walk: _diagonals(Evaluation(walk)), then=_total)
 
 
 def _as_number(total):

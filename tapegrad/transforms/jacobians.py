@@ -14,21 +14,22 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
 import numpy as np
 
+from ..array.differentiable import Differentiable
 from ..array.forward import columns, recorded
-from ..array.record import normalise
+from ..array.objects import operand
+from ..array.record import normalise, tracked
 from ..array.tensor import Tensor
 from ..array.typing import Argnums, Between, Mode, OfJacobian
 from ..autograd import nested
 from ..autograd.recording import RealPart, as_plain
-from ..common.errors import HigherOrderError, OptionError, SeedShapeError, StructureError
+from ..common.errors import OptionError, SeedShapeError, StructureError
 from ..common.tree import alike, conjugated, flatten, leaf_names, own, unflatten
-from ..program.recording import Recording
+from ..program.evaluation import Evaluation, on_tensors
+from ..program.sweeps import StoreWalk
 from ..tape.store import thread_state
-from .choosing import predict
+from .bodies import OfDirections
 from .contents import Contents
 from .functional import Transformed, chosen
-from .replay.answers import MISS, written
-from .replay.gathered import of_directions
 
 _RUN_AGAIN = "since tg.vjp or tg.linearize was called: the derivative of what they return runs the function again"
 
@@ -39,7 +40,7 @@ MODES = ("auto", "forward", "reverse")
 
 
 def _fitted(container, structure, ports, what, of):
-    """Seeds for `ports`, in a container of `structure`, as normalised values."""
+    """Seeds for `ports`, in a container of `structure`: tensors that carry a derivative as they are, others as normalised values."""
     leaves, seed_structure = flatten(container)
     if seed_structure != structure and len(leaves) == len(ports) == 1:
         seed_structure = structure
@@ -49,35 +50,83 @@ def _fitted(container, structure, ports, what, of):
         raise StructureError(f"{what} is {seed_structure} but {of} is {structure}")
     seeds = []
     for p, seed, name in zip(ports, leaves, leaf_names(structure)):
-        seed = np.asarray(seed._v if isinstance(seed, Tensor) else seed)
+        seed = operand(seed)
+        live = isinstance(seed, Differentiable) and tracked(seed)
+        seed = seed if live else np.asarray(seed._v if isinstance(seed, Tensor) else seed)
         if seed.shape != p.shape:
             raise SeedShapeError(f"{what}{name} has the shape {seed.shape} but {of}{name} has {p.shape}")
         if seed.dtype.kind not in "fiub":
             raise SeedShapeError(f"{what}{name} is of dtype {seed.dtype}; give floats")
-        seeds.append(normalise(np.array(seed, p.char, order="C")))
+        seeds.append(seed if live else normalise(np.array(seed, p.char, order="C")))
     return seeds
 
 
-def _value(recording):
-    return unflatten(recording.structure, [as_plain(normalise(np.array(p.value))) for p in recording.outputs])
+def _pulled(e, cotangent):
+    return e.contained(e.pull(_fitted(cotangent, e.structure, e.outputs, "the cotangent", "the value")))
+
+
+def _pushed(e, *tangents):
+    if len(tangents) != len(e.structures):
+        raise StructureError(f"the function was linearized at {len(e.structures)} arguments but got {len(tangents)} tangents")
+    seeds, at, inputs = [], 0, e.inputs
+    for k, (tangent, structure) in enumerate(zip(tangents, e.structures)):
+        ports = inputs[at : at + structure.count]
+        seeds += _fitted(tangent, structure, ports, f"tangent {k}", f"argument {k}")
+        at += structure.count
+    return unflatten(e.structure, e.push(seeds))
 
 
 def _recorded(f, primals):
-    recording = Recording(f, primals, tuple(range(len(primals))))
+    """Value and evaluation on a tape of its own."""
+    walk = StoreWalk(f, primals, range(len(primals)))
     if thread_state().enabled:
-        recording.refuse_captured(f)
-    return recording
+        walk.refuse_captured(f)
+    return unflatten(walk.structure, walk.results), walk
 
 
 def _replayed(f, primals):
-    """The value, and what has it: recorded for a replay or, where that cannot be, on a tape."""
+    """Value and evaluation by a replay or, where that cannot be, on a tape."""
     from .replay.function import Replayed  # `import tapegrad` does without it
 
-    outcome, recording = Replayed(f, tuple(range(len(primals))), scalar=False).replayed_once(primals, {})
-    if recording is None:
-        recording = _recorded(f, primals)
-        return _value(recording), recording
-    return unflatten(outcome.structure, [as_plain(v) for v in outcome.values]), recording
+    outcome, walk = Replayed(f, tuple(range(len(primals))), scalar=False).replayed_once(primals, {})
+    return _recorded(f, primals) if walk is None else (unflatten(outcome.structure, [as_plain(v) for v in outcome.values]), walk)
+
+
+def _linear(derivative, walked, f, primals):
+    """The value of a function, and ``derivative(evaluation, *seeds)`` as a function of seeds; `walked` gives value and walk of a call at once."""
+    if nested.is_nested(primals, {}):
+        return _linear_inside(derivative, walked, f, primals)
+    return nested.beside(_linear_at_once, _linear_inside, derivative, walked, f, primals)
+
+
+def _linear_at_once(derivative, walked, f, primals):
+    primals = own(primals)
+    before, (value, walk) = Contents(f), walked(f, primals)
+    e = Evaluation(walk, range(len(primals)), False, [flatten(primal)[1] for primal in primals])
+
+    def called(*seeds):
+        if not nested.is_nested(seeds, {}):
+            return derivative(e, *seeds)
+        walk.check()
+        # The function is run again, as it was.
+        with before.streams.restored():
+            return _linear_inside(derivative, walked, before.restored(_RUN_AGAIN), primals)[1](*seeds)
+
+    return value, called
+
+
+def _linear_inside(derivative, _, f, primals):
+    primals = own(primals)
+    with on_tensors(f, primals, range(len(primals)), {}) as e:
+        e.check()
+        value = e.out(e.value())
+
+    def called(*seeds):
+        answer = derivative(e, *seeds)
+        parts = [part for leaf in flatten(seeds)[0] for part in nested.parts_of(leaf)]
+        return answer if any(isinstance(part, Tensor) and tracked(part) for part in parts) else e.out(answer)
+
+    return value, called
 
 
 def vjp(f: Callable[..., R], *primals: Any) -> tuple[R, Callable[[Any], tuple[Any, ...]]]:
@@ -115,29 +164,7 @@ def vjp(f: Callable[..., R], *primals: Any) -> tuple[R, Callable[[Any], tuple[An
     >>> pullback(np.array([1.0, 10.0]))
     (array([0., 0.]), np.float64(21.0))
     """
-    if nested.is_nested(primals, {}):
-        return nested.vjp(f, primals)
-    return nested.beside(_vjp, nested.vjp, f, primals)
-
-
-def _vjp(f, primals):
-    primals = own(primals)
-    before, recording = Contents(f), _recorded(f, primals)
-
-    def pullback(cotangent):
-        if nested.is_nested((cotangent,), {}):
-            recording.check()
-            return _once_more(nested.vjp, before, primals)(cotangent)
-        seeds = _fitted(cotangent, recording.structure, recording.outputs, "the cotangent", "the value")
-        return unflatten(flatten(primals)[1], recording.pull(seeds))
-
-    return _value(recording), pullback
-
-
-def _once_more(transformation, before, primals):
-    """The linear function of a function that is run again, as it was."""
-    with before.streams.restored():
-        return transformation(before.restored(_RUN_AGAIN), primals)[1]
+    return _linear(_pulled, _recorded, f, primals)
 
 
 def linearize(f: Callable[..., R], *primals: Any) -> tuple[R, Callable[..., R]]:
@@ -174,31 +201,7 @@ def linearize(f: Callable[..., R], *primals: Any) -> tuple[R, Callable[..., R]]:
     >>> push(np.array([1.0, 0.0]))
     array([4., 2.])
     """
-    if nested.is_nested(primals, {}):
-        return nested.linearize(f, primals)
-    return nested.beside(_linearize, nested.linearize, f, primals)
-
-
-def _linearize(f, primals):
-    primals = own(primals)
-    before = Contents(f)
-    value, recording = _replayed(f, primals)
-    structures = [flatten(primal)[1] for primal in primals]
-
-    def push(*tangents):
-        if nested.is_nested(tangents, {}):
-            recording.check()
-            return _once_more(nested.linearize, before, primals)(*tangents)
-        if len(tangents) != len(primals):
-            raise StructureError(f"the function was linearized at {len(primals)} arguments but got {len(tangents)} tangents")
-        seeds, at = [], 0
-        for k, (tangent, structure) in enumerate(zip(tangents, structures)):
-            ports = recording.inputs[at : at + structure.count]
-            seeds += _fitted(tangent, structure, ports, f"tangent {k}", f"argument {k}")
-            at += structure.count
-        return unflatten(recording.structure, recording.push(seeds))
-
-    return value, push
+    return _linear(_pushed, _replayed, f, primals)
 
 
 @overload
@@ -259,7 +262,7 @@ def jacobian(
     mode : {"auto", "forward", "reverse"}
         Forward mode carries one tangent per element of the inputs over the tape,
         reverse mode one adjoint per element of the outputs.  "auto" predicts the
-        cost of both from the recorded tape (`tapegrad.transforms.choosing`), and that of multiplying
+        cost of both from the recorded tape (`tapegrad.program.choosing`), and that of multiplying
         the Jacobian out where few numbers connect inputs and outputs; `tg.compare` runs them all.
     explain : bool
         Print the mode taken and the reason.
@@ -310,41 +313,6 @@ if TYPE_CHECKING:
         """What type checkers are told that `jacobian` returns."""
 
 
-class OfDirections(Transformed[Any]):
-    """What reads its answer off a recording, which it asks for derivatives in several directions: ``_read(recording, structure)``.
-
-    `structure` is that of ``(args, kwargs)``.  A call may name an array `out`, to which the answer is written (of a sparse array
-    the values), and which is returned.
-    """
-
-    def __call__(self, *args, out=None, **kwargs):
-        replayed = self._replayed
-        answer = replayed.quick(args, kwargs, out) if replayed.recent else MISS
-        if answer is not MISS:
-            return answer
-        if out is None:
-            return self._answered(args, kwargs)
-        if nested.is_nested(args, kwargs):
-            raise HigherOrderError(
-                "out= is memory that carries no derivative: inside of another derivative, and of tensors that require a gradient, call without it"
-            )
-        return written(self._answered(args, kwargs), out)
-
-    def _asked(self, args, kwargs):
-        structure = flatten((args, kwargs))[1]
-        return lambda recording: self._read(recording, structure)
-
-    def _ordinary(self, args, kwargs):
-        return self._replayed.call(args, kwargs, self._asked(args, kwargs)).gradients
-
-    def _planned(self, kept, structure):
-        return of_directions(kept, lambda recording: self._read(recording, structure))
-
-    def _structures(self, structure):
-        """Those of the arguments that are differentiated."""
-        return [structure.parts[0].parts[k] for k in self._argnums_in_order]
-
-
 class JacobianFunction(OfDirections):
     """What `jacobian` returns."""
 
@@ -352,43 +320,12 @@ class JacobianFunction(OfDirections):
         self._mode, self._explain = mode, explain
         super().__init__(function, argnums)
 
+    def body(self, e):
+        return unflatten(e.structure, [e.contained(row) for row in e.jacobian(self._mode, self._explain)])
+
     def _planned(self, kept, structure):
         # What explains itself does so at each call.
         return None if self._explain else super()._planned(kept, structure)
-
-    def _read(self, recording, structure):
-        structures = self._structures(structure)
-        return unflatten(recording.structure, [self._contained(structures, row) for row in self._blocks(recording)])
-
-    #: As of `nested.jacobian`.
-    _sooner: Any = None
-
-    def _inside(self, args, kwargs):
-        self._replayed.check_positions(args)
-        blocks, structure = nested.jacobian(self._replayed.function, args, self._argnums, kwargs, self._sooner)
-        rows = [row[self._argnums[0]] if self._one else tuple(row[k] for k in self._argnums) for row in blocks]
-        return unflatten(structure, rows)
-
-    def _blocks(self, recording):
-        """Blocks ``[output][input]`` by the mode that was asked for, or is cheaper."""
-        mode = self._mode
-        ways = [c for c in recording.compressed() or () if c is not None and mode in ("auto", "forward" if c.forward else "reverse")]
-        if ways:
-            one = min(ways, key=lambda c: c.count)
-            if self._explain:
-                way = "forward mode: its columns have" if one.forward else "reverse mode: its rows have"
-                print(f"{way} {one.count} colours, each of which shares no place in the Jacobian")
-            return _from_colours(recording, one)
-        if mode in ("auto", "product") or self._explain:
-            if recording.prediction is None:
-                recording.prediction = predict(recording, mode == "product")
-            prediction = recording.prediction
-            mode = prediction.mode if mode == "auto" else mode
-            if self._explain:
-                print(prediction.reason if self._mode == "auto" else f"{mode} mode was asked for; {prediction.reason}")
-        if mode == "forward":
-            return by_columns(recording)
-        return by_rows(recording, recording.prediction.cut if mode == "product" else False)
 
 
 class HolomorphicJacobian(JacobianFunction):
@@ -456,10 +393,6 @@ class _Jacfwd(JacobianFunction):
     def _answered(self, args, kwargs):
         return self._plainly(*args, **kwargs) if self._replayed.jit is None else super()._answered(args, kwargs)
 
-    def _ordinary(self, args, kwargs):
-        answer = super()._ordinary(args, kwargs)
-        return self._plainly(*args, **kwargs) if answer is None else answer
-
     def _inside(self, args, kwargs):
         return self._plainly(*args, **kwargs)
 
@@ -502,43 +435,3 @@ def positions(argnums, count):
 def _positions(argnums):
     numbers = argnums if isinstance(argnums, (tuple, list)) else (argnums,)
     return tuple(k for k in numbers if isinstance(k, (int, np.integer))) if len(numbers) else ()
-
-
-def _shaped(block, output, argument):
-    """One block of the Jacobian, in its shape and dtype."""
-    block = block.reshape(output.shape + argument.shape)
-    char = "f" if output.char == argument.char == "f" else "d"
-    if block.dtype.char != char:
-        block = block.astype(char)
-    return block if block.ndim else block[()]
-
-
-def _from_colours(recording, compressed):
-    """Blocks ``[output][input]`` from one seed per colour."""
-    results = np.concatenate(recording.many(compressed.forward, compressed.seeds), axis=1)
-    collected, seeded = compressed.coordinates
-    outputs, inputs = (np.cumsum([p.size for p in ports]) for ports in (recording.outputs, recording.inputs))
-    whole = np.zeros((outputs[-1], inputs[-1]), results.dtype)
-    whole[(collected, seeded) if compressed.forward else (seeded, collected)] = results[compressed.colour[seeded], collected]
-    return [
-        [_shaped(block, output, argument) for argument, block in zip(recording.inputs, np.split(rows, inputs[:-1], axis=1))]
-        for output, rows in zip(recording.outputs, np.split(whole, outputs[:-1]))
-    ]
-
-
-def by_columns(recording):
-    """Blocks ``[output][input]`` by tangent sweeps."""
-    ends = np.cumsum([p.size for p in recording.inputs])
-    return [
-        [_shaped(columns[end - argument.size : end].T, output, argument) for argument, end in zip(recording.inputs, ends)]
-        for output, columns in zip(recording.outputs, recording.many(True, None))
-    ]
-
-
-def by_rows(recording, cut=False):
-    """Blocks ``[output][input]`` by reverse sweeps, or multiplied out at a `Cut`."""
-    ends, rows = np.cumsum([p.size for p in recording.outputs]), recording.many(cut, None)
-    return [
-        [_shaped(r[end - output.size : end], output, argument) for r, argument in zip(rows, recording.inputs)]
-        for output, end in zip(recording.outputs, ends)
-    ]

@@ -22,6 +22,7 @@ from ..autograd.adjoint import naming, operands_of
 from ..autograd.tape import Tape
 from ..common.errors import HigherOrderError, StructureError
 from ..common.tree import flatten, unflatten
+from ..program.evaluation import on_tensors
 from ..tape.places import function_name
 
 
@@ -108,23 +109,21 @@ def _alone(fun, primals, series, order):
 
 
 def _evaluated(fun, primals, series, order):
-    with nested.Evaluation(fun, primals, range(len(primals)), {}) as e:
-        e.run()
+    with on_tensors(fun, primals, range(len(primals)), {}) as e:
         e.check()
-        e.refuse_duals()
-        values = e.out(e.results)
+        e.walk.refuse_duals()
+        value, results = e.out(e.value()), e.walk.results
         depends = any(tracked(c) for terms in series for c in terms)
         factorials = list(itertools.accumulate(range(1, order + 1), lambda f, k: f * k, initial=1.0))[1:]
         seeds = [[c * (1.0 / f) for c, f in zip(terms, factorials)] for terms in series]
 
         def walk(stretch, slots, known):
-            _walk(stretch, slots, known, order, recording=depends or not e.alone)
+            _walk(stretch, slots, known, order, recording=depends or not e.walk.alone)
 
         with np.errstate(all="ignore"):
-            parts = e.carried(e.results, seeds, walk)
-            results = [_derivatives(result, terms, factorials) for result, terms in zip(e.results, parts)]
-        results = [terms if depends else e.out(terms) for terms in results]
-        return unflatten(e.structure, values), unflatten(e.structure, results)
+            parts = e.walk.carried(results, seeds, walk)
+            coefficients = [_derivatives(result, terms, factorials) for result, terms in zip(results, parts)]
+        return value, unflatten(e.structure, [terms if depends else e.walk.out(terms) for terms in coefficients])
 
 
 def _derivatives(result, terms, factorials):

@@ -16,8 +16,8 @@ from ..array.record import normalise, plain
 from ..array.tensor import Tensor
 from ..autograd.backward import sweep_back, sweep_straight
 from ..autograd.hooks import accumulate
-from ..autograd.recording import check_result, differentiable, refuse_captured, refuse_complex, refuse_outer
-from ..common.errors import NonScalarOutputError, StructureError
+from ..autograd.recording import check_number, check_result, differentiable, refuse_captured, refuse_outer
+from ..common.errors import StructureError
 from ..common.tree import LEAF, flatten, leaf_names, unflatten
 from ..tape.meta import meta_of
 from ..tape.places import placed_name
@@ -172,18 +172,7 @@ def checked(results, structure, function, store, has_aux, scalar, plain=False):
     for k, (result, name) in enumerate(zip(results, leaf_names(structure))):
         check_result(result, store, f"the result{name} of {placed_name(function)}", differentiated=k < first, plain=plain)
     if scalar:
-        if first != 1:
-            refuse_complex(structure.parts[0] if has_aux else structure)
-            raise NonScalarOutputError(
-                f"the function must return one number to be differentiated, it returned {structure}; "
-                "use tg.jacobian for several, has_aux=True for a number and anything else"
-            )
-        shape = np.shape(results[0]._v if isinstance(results[0], Tensor) else results[0])
-        if np.prod(shape) != 1:
-            raise NonScalarOutputError(
-                f"the function must return one number to be differentiated, it returned an array of shape {shape}; sum it, or "
-                "use tg.jacobian"
-            )
+        check_number(results[:first], structure.parts[0] if has_aux else structure)
     return results[:first]
 
 

@@ -7,29 +7,30 @@ arrays on that tape.  Called inside of another derivative the same is recorded t
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Literal, TypeVar, overload
 
 import numpy as np
 
 from ..array.typing import Argnums, OfFirst
-from ..autograd import nested
-from ..autograd.nested import Evaluation
+from ..autograd.nested import together
 from ..common.errors import SeedShapeError, StructureError
-from ..common.tree import Structure, alike, flatten, leaf_names, unflatten
-from .functional import OfValues, Transformed, chosen
+from ..common.tree import alike, flatten, leaf_names, unflatten
+from ..program.evaluation import on_tensors
+from .bodies import RecordedWhole
+from .functional import Transformed, chosen
 from .replay.answers import MISS
 
 X = TypeVar("X", bound=Any)
 
 
-def _directions(direction, bases, structure):
+def _directions(direction, inputs, structure):
     """Tangents of the variables, and how many directions there are (None: one, without an axis for it)."""
     tangents, own_structure = flatten(direction)
-    if len(tangents) != len(bases) or len(bases) > 1 and not alike(own_structure, structure):
+    if len(tangents) != len(inputs) or len(inputs) > 1 and not alike(own_structure, structure):
         raise StructureError(f"the direction is {own_structure}, but the arguments to differentiate are {structure}")
-    shapes = [(np.shape(v), tuple(np.shape(b))) for v, b in zip(tangents, bases)]
+    shapes = [(np.shape(v), p.shape) for v, p in zip(tangents, inputs)]
     if all(v == b for v, b in shapes):
         return tangents, None
     count = shapes[0][0][0] if shapes[0][0] else None
@@ -51,41 +52,11 @@ def _of_floats(direction):
     return unflatten(structure, [v.astype(float) if v.__class__ is np.ndarray and v.dtype.kind in "iub" else v for v in leaves])
 
 
-def second_products(e, directions, lanes):
-    """The tangent of the gradient: one product with the Hessian for each direction."""
-    gradients = e.pull(e.results[:1], [nested.ones_of(e.results[0])])
-    return e.push(gradients, directions, lanes)
+class CurvatureProduct(RecordedWhole):
+    """What `hvp` and `gnvp` return: the direction is the last argument, and goes ahead of what is recorded."""
 
-
-class _ProductProgram:
-    """A function of a direction and the arguments, for a replay: `body` says what is computed."""
-
-    def __init__(self, function, argnums, one, has_aux, body):
-        functools.update_wrapper(self, function, updated=())
-        self.function, self.argnums, self.one, self.has_aux, self.body = function, argnums, one, has_aux, body
-
-    def __call__(self, direction, *args, **kwargs):
-        with Evaluation(self.function, args, sorted(self.argnums), kwargs) as e:
-            e.run()
-            products = e.out(self.body(e, direction, self.has_aux))
-            aux = unflatten(e.structure, e.out(e.results))[1] if self.has_aux else None
-        by_argument = nested.by_argument(e, products)
-        products = by_argument[self.argnums[0]] if self.one else tuple(by_argument[k] for k in self.argnums)
-        return (products, aux) if self.has_aux else products
-
-
-class CurvatureProduct(OfValues):
-    """What `hvp` and `gnvp` return: the direction is the last argument, and the first one of what is recorded."""
-
-    def __init__(self, function, argnums, has_aux, body):
-        super().__init__(function, argnums)
-        if len(set(self._argnums)) < len(self._argnums):
-            raise StructureError(f"argnums={argnums!r} names an argument twice")
-        from .replay.function import Replayed
-
-        program = _ProductProgram(function, self._argnums, self._one, has_aux, body)
-        numbers = (0, *(k + 1 for k in self._argnums))
-        self._replayed = Replayed(program, numbers, scalar=False, adjoints=False, jit=self._replayed.jit, planned=self._planned)
+    def __init__(self, function, argnums, body):
+        super().__init__(function, argnums, body, ahead=1)
 
     def __call__(self, *args, **kwargs):
         if len(args) < 2:
@@ -99,18 +70,12 @@ class CurvatureProduct(OfValues):
         answer = self._replayed.quick((direction, *args), kwargs)
         return self._answered((_of_floats(direction), *args), kwargs) if answer is MISS else answer
 
-    def _inside(self, args, kwargs):
-        return self._replayed.function(*args, **kwargs)
 
-
-def hvp_body(e, direction, has_aux):
-    e.check_number(e.structure.parts[0].count if has_aux else len(e.results))
-    tangents, lanes = _directions(direction, e.bases, _structure_of(e))
-    return second_products(e, tangents, lanes)
-
-
-def _structure_of(e):
-    return e.structures[0] if len(e.structures) == 1 else Structure(tuple, (None,) * len(e.structures), tuple(e.structures))
+def _hvp(has_aux, e, direction):
+    """The tangent of the gradient."""
+    gradient = e.gradient(has_aux)
+    products = e.contained(gradient.push(*_directions(direction, e.inputs, gradient.structure)))
+    return (products, e.value()[1]) if has_aux else products
 
 
 @overload
@@ -168,7 +133,7 @@ def hvp(
     array([[6., 2.],
            [2., 0.]])
     """
-    return CurvatureProduct(f, chosen(argnums, argnum, kernel), has_aux, hvp_body)
+    return CurvatureProduct(f, chosen(argnums, argnum, kernel), partial(_hvp, has_aux))
 
 
 @overload
@@ -223,25 +188,15 @@ def gnvp(
     """
     if loss is not None and not callable(loss):
         raise StructureError(f"expected a function as loss, got {type(loss).__name__}")
-    return CurvatureProduct(model, chosen(argnums, argnum, kernel), False, _GaussNewton(loss))
+    return CurvatureProduct(model, chosen(argnums, argnum, kernel), partial(_gnvp, loss))
 
 
-class _GaussNewton:
-    """What a Gauss-Newton product computes."""
-
-    def __init__(self, loss):
-        self.loss = loss
-
-    def __call__(self, e, direction, has_aux):
-        e.check()
-        tangents, lanes = _directions(direction, e.bases, _structure_of(e))
-        moved = e.push(e.results, tangents, lanes)
-        if self.loss is not None:
-            moved = self._weighted(unflatten(e.structure, e.results), moved, lanes)
-        return e.pull(e.results, moved, lanes)
-
-    def _weighted(self, result, moved, lanes):
-        with Evaluation(self.loss, (result,), (0,), {}) as inner:
-            inner.run()
-            inner.check_number(len(inner.results))
-            return second_products(inner, moved, lanes)
+def _gnvp(loss, e, direction):
+    """The tangent of the model, weighted with the Hessian of the loss, pulled back."""
+    e.check()
+    tangents, lanes = _directions(direction, e.inputs, together(e.structures))
+    moved = e.push(tangents, lanes)
+    if loss is not None:
+        with on_tensors(loss, (e.value(),), (0,), {}) as inner:
+            moved = inner.gradient().push(moved, lanes)
+    return e.contained(e.pull(moved, lanes))

@@ -17,13 +17,13 @@ from tapegrad.codegen import code, compile, host, of_rows, pack
 from tapegrad.common import config
 from tapegrad.common.errors import InternalError
 from tapegrad.program import walk
-from tapegrad.program.recording import Recording
+from tapegrad.program.sweeps import StoreWalk
 from tapegrad.program.workspace import Workspace
 from tapegrad.rules import BY_NAME, ROWS, by_opcode, table
 from tapegrad.rules import lang as L
 from tapegrad.rules.table import elementwise
 from tapegrad.tape.layout import FIRST_ARRAY
-from tapegrad.transforms.replay.directions import ReplayedRecording
+from tapegrad.transforms.replay.directions import ReplayWalk
 
 #: A program that adds a row of its own, a function of slope `argv[1]`, sweeps it back, and replays it.
 PROGRAM = """
@@ -68,9 +68,9 @@ def gradients(f, x):
     leaf = tg.tensor(x, requires_grad=True)
     f(leaf).backward()
     g = tg.grad(f)
-    recording = Recording(f, (x,), (0,))
+    recording = StoreWalk(f, (x,), (0,))
     return [leaf.grad.item(), g(x), g(x), g(x), tg.jit(tg.grad(f), kernel="always")(x),
-            recording.many(True, None)[0].item(), recording.many(False, None)[0].item(), tg.jvp(f, (x,), (1.0,))[1]]  # fmt: skip
+            recording.columns()[0].item(), recording.rows()[0].item(), tg.jvp(f, (x,), (1.0,))[1]]  # fmt: skip
 
 
 def test_a_row_that_is_added_after_the_first_sweep_is_in_the_next(more_rows):
@@ -134,7 +134,7 @@ def test_a_sweep_ends_at_an_unknown_instruction(f):
 
 def recorded(f):
     """What ran on a tape, and its records."""
-    recording = Recording(f, (0.5,), (0,))
+    recording = StoreWalk(f, (0.5,), (0,))
     return recording, recording.store.records()
 
 
@@ -142,10 +142,10 @@ def replayed(f):
     """What a workspace has replayed, and its records."""
     workspace, x = Workspace(tg.grad(f).tape(0.5)), [np.array(0.5)]
     assert workspace.run(x, False) == -1
-    return ReplayedRecording.of(workspace, x), workspace.records
+    return ReplayWalk.of(workspace, x), workspace.records
 
 
-@pytest.mark.parametrize("way", [lambda recording: recording.many(False, None), lambda recording: recording.pull([1.0])])
+@pytest.mark.parametrize("way", [lambda recording: recording.rows(), lambda recording: recording.pull([1.0])])
 @pytest.mark.parametrize("made", [recorded, replayed])
 @pytest.mark.parametrize("f", [at_scalars, among_arrays])
 def test_a_sweep_of_several_seeds_ends_at_an_unknown_instruction(f, made, way):

@@ -11,7 +11,7 @@ import tapegrad as tg
 from tapegrad.array.dual import made
 from tapegrad.array.record import apply, normalise
 from tapegrad.autograd.tape import Tape
-from tapegrad.program.recording import Recording
+from tapegrad.program.sweeps import StoreWalk
 from tapegrad.rules import BY_NAME
 from tapegrad.transforms.replay.function import Replayed
 from tests.counting import calls
@@ -257,10 +257,10 @@ def test_long_tape():
         return y
 
     x = np.array([0.3, 0.5, 0.7])
-    recording = Recording(f, (x,), (0,))
+    recording = StoreWalk(f, (x,), (0,))
     assert len(recording.store) > 400_000
-    forward = np.stack(list(recording.many(True, None)), 1)[..., 0].T
-    np.testing.assert_allclose(forward, recording.many(False, None)[0], rtol=1e-10, atol=1e-300)
+    forward = np.stack(list(recording.columns()), 1)[..., 0].T
+    np.testing.assert_allclose(forward, recording.rows()[0], rtol=1e-10, atol=1e-300)
 
 
 def test_the_number_of_python_calls_does_not_depend_on_the_length_of_the_tape():
@@ -272,9 +272,9 @@ def test_the_number_of_python_calls_does_not_depend_on_the_length_of_the_tape():
             return y[0], y
 
         x = np.array([0.3, 0.4])
-        recording, replayed = Recording(f, (x,), (0,)), Replayed(f, (0,), scalar=False).replayed_once((x,), {})[1]
-        recording.many(False, None), replayed.many(True, None), replayed.many(False, None)
-        return calls(lambda: (recording.many(False, None), replayed.many(True, None), replayed.many(False, None)))
+        recording, replayed = StoreWalk(f, (x,), (0,)), Replayed(f, (0,), scalar=False).replayed_once((x,), {})[1]
+        recording.rows(), replayed.columns(), replayed.rows()
+        return calls(lambda: (recording.rows(), replayed.columns(), replayed.rows()))
 
     assert counted(1000) == counted(10)
 
@@ -290,13 +290,13 @@ def test_buffers_of_all_lanes_are_freed():
         y = np.sin(x) * np.sum(x[:10])
         return y[1:] * y[:-1], x, np.sum(y), y
 
-    recording = Recording(f, (np.linspace(0.1, 1.0, 2000),), (0,))
-    short = Recording(lambda x: [p[:3] if np.ndim(p) else p for p in f(x)], (np.linspace(0.1, 1.0, 40),), (0,))
+    recording = StoreWalk(f, (np.linspace(0.1, 1.0, 2000),), (0,))
+    short = StoreWalk(lambda x: [p[:3] if np.ndim(p) else p for p in f(x)], (np.linspace(0.1, 1.0, 40),), (0,))
     recording.pull([np.ones(p.shape) if p.shape else 1.0 for p in recording.outputs])
 
     def step():
         for _ in range(30):
-            short.many(True, None), short.many(False, None)
+            short.columns(), short.rows()
             recording.pull([np.ones(p.shape) if p.shape else 1.0 for p in recording.outputs])
 
     step()
@@ -413,22 +413,22 @@ def test_a_vector_made_of_numbers_keeps_what_is_not_finite():
 
 def test_tangents_of_many_inputs_are_carried_in_bounded_memory(monkeypatch):
     """Walks upwards keep the tangents of all results: so many inputs at a time as there is room for."""
-    from tapegrad.program import recording as module
+    from tapegrad.program import sweeps as module
 
     def f(x, y):
         return np.sin(x) * y[0] + np.cumsum(x), np.sum(y)
 
     args = np.linspace(0.1, 0.7, 7), np.array([2.0, 3.0, 4.0])
-    recording = Recording(f, args, (0, 1))
-    expected, pushed, walks = recording.many(True, None), Recording._pushed_behind, []
-    monkeypatch.setattr(Recording, "_pushed_behind", lambda self, *how: walks.append(len(how[-1][0])) or pushed(self, *how))
+    recording = StoreWalk(f, args, (0, 1))
+    expected, pushed, walks = recording.columns(), StoreWalk._pushed_behind, []
+    monkeypatch.setattr(StoreWalk, "_pushed_behind", lambda self, *how: walks.append(len(how[-1][0])) or pushed(self, *how))
     # Five results have 7 elements, for cumsum is of a vector of its own; each slot has room for a number.
     monkeypatch.setattr(module, "MOST_WORDS", 4 * (37 + recording.high))
-    for one, other in zip(recording.many(True, None), expected):
+    for one, other in zip(recording.columns(), expected):
         np.testing.assert_array_equal(one, other)
     assert walks == [4, 4, 2]
     monkeypatch.setattr(module, "MOST_WORDS", 1)
-    assert all(map(np.array_equal, recording.many(True, None), expected)) and walks[3:] == [1] * 10
+    assert all(map(np.array_equal, recording.columns(), expected)) and walks[3:] == [1] * 10
 
 
 def test_rows_of_many_outputs_are_one_call_in_python(monkeypatch):
@@ -439,10 +439,10 @@ def test_rows_of_many_outputs_are_one_call_in_python(monkeypatch):
         return y, y[1], 3.0, x, np.ones(2), single * single, np.sum(y)
 
     args = np.linspace(0.1, 0.7, 5), np.array([0.5, 2.0], np.float32)
-    recording = Recording(f, args, (0, 1))
-    rows = recording.many(False, None)
+    recording = StoreWalk(f, args, (0, 1))
+    rows = recording.rows()
     ends = np.cumsum([0, *(p.size for p in recording.outputs)])
-    columns = np.concatenate([c.T for c in recording.many(True, None)])
+    columns = np.concatenate([c.T for c in recording.columns()])
     for i, p in enumerate(recording.inputs):
         begin = sum(q.size for q in recording.inputs[:i])
         np.testing.assert_allclose(rows[i], columns[:, begin : begin + p.size], rtol=1e-6 if p.char == "f" else 1e-14)
@@ -451,14 +451,14 @@ def test_rows_of_many_outputs_are_one_call_in_python(monkeypatch):
     np.testing.assert_array_equal(rows[1][ends[5] : ends[6]], np.diag(2 * args[1]))
 
     def counted(length):
-        short = Recording(lambda x: np.sin(x) * x, (np.linspace(0.1, 1.0, length),), (0,))
-        short.many(False, None)
-        return calls(lambda: short.many(False, None))
+        short = StoreWalk(lambda x: np.sin(x) * x, (np.linspace(0.1, 1.0, length),), (0,))
+        short.rows()
+        return calls(lambda: short.rows())
 
     assert counted(300) == counted(3)
     # Between two compiled calls Python may be interrupted.
     monkeypatch.setattr(module, "MOST_SLOTS", 1)
-    assert all(map(np.array_equal, recording.many(False, None), rows))
+    assert all(map(np.array_equal, recording.rows(), rows))
 
 
 def test_tangents_of_numbers_go_up_without_a_rule_each():
@@ -469,15 +469,15 @@ def test_tangents_of_numbers_go_up_without_a_rule_each():
         return np.stack([t, x[0] * t])
 
     def counted(length):
-        recording = Recording(f, (np.array([0.3, 0.7]), length), (0,))
-        recording.many(True, None)
-        return calls(lambda: recording.many(True, None))
+        recording = StoreWalk(f, (np.array([0.3, 0.7]), length), (0,))
+        recording.columns()
+        return calls(lambda: recording.columns())
 
     # Of `x[0]` and `x[1]` there are more.
     elements = counted(2) - counted(1)
     assert elements < 40 and counted(51) - counted(1) == 50 * elements
     x, h = np.array([0.3, 0.7]), 1e-6
-    (columns,) = Recording(f, (x,), (0,)).many(True, None)
+    (columns,) = StoreWalk(f, (x,), (0,)).columns()
     for k, step in enumerate(h * np.eye(2)):
         np.testing.assert_allclose(columns[k], (f(x + step) - f(x - step)) / (2 * h), rtol=1e-7)
 
@@ -488,7 +488,7 @@ def test_zero_is_absolute_in_tangents_of_numbers():
         return np.stack([np.sqrt(x[0]) * 0.0, np.sqrt(x[0]), x[1] * np.sqrt(x[0]), np.where(x[1] > 0.0, x[1], np.log(x[0]))])
 
     with np.errstate(all="ignore"):
-        (columns,) = Recording(f, (np.array([0.0, 2.0]),), (0,)).many(True, None)
+        (columns,) = StoreWalk(f, (np.array([0.0, 2.0]),), (0,)).columns()
     np.testing.assert_array_equal(columns, [[0.0, np.inf, np.inf, 0.0], [0.0, 0.0, 0.0, 1.0]])
 
 

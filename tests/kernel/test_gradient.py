@@ -10,7 +10,7 @@ from tapegrad.common.tree import flatten
 from tapegrad.kernel.adjoint import adjoint, gradient
 from tapegrad.kernel.tangents import tangents
 from tapegrad.program.workspace import Workspace
-from tapegrad.transforms.replay.directions import ReplayedRecording
+from tapegrad.transforms.replay.directions import ReplayWalk
 from tests.kernel.adjoint_programs import PROGRAMS, rosenbrock
 from tests.kernel.agreement import arguments, close_in_ulps, replayed, tape_of
 
@@ -19,8 +19,8 @@ def hessians(tape, *args):
     """The Hessian by columns and by rows, each as one matrix, from sweeps over a gradient's tape."""
     workspace = Workspace(tape)
     assert workspace.run(arguments(args), False) == -1
-    recording = ReplayedRecording.of(workspace, arguments(args))
-    return [np.concatenate(parts, axis=1) for parts in (recording.many(forward, None) for forward in (True, False))]
+    recording = ReplayWalk.of(workspace, arguments(args))
+    return [np.concatenate(parts, axis=1) for parts in (recording.columns(), recording.rows())]
 
 
 def differences(tape, args, step=1e-5):
@@ -111,7 +111,7 @@ def test_a_recording_runs_the_function_and_differentiates_nothing_in_python(name
     transformation, of = SECOND[name]
     h = tg.jit(transformation(lambda x, k: np.sum(x[:k] ** 3) + np.sum(x) ** 2 * 0.0), kernel=kernel)
     x = np.array([1.0, 2.0, 3.0])
-    monkeypatch.setattr(nested.Evaluation, "pull", None)
+    monkeypatch.setattr(nested.TensorWalk, "pulled", None)
     for k in (3, 2, 3):
         expected = of(np.where(np.arange(3) < k, 6.0 * x, 0.0))
         found = h(x, k)

@@ -5,11 +5,11 @@ import pytest
 
 import tapegrad as tg
 from tapegrad.program.cuts import narrowest
-from tapegrad.program.recording import Recording
+from tapegrad.program.sweeps import StoreWalk
 
 
 def width(f, *args):
-    cut = narrowest(Recording(f, args, tuple(range(len(args)))))
+    cut = narrowest(StoreWalk(f, args, tuple(range(len(args)))))
     return None if cut is None else cut.width
 
 
@@ -56,5 +56,5 @@ def test_numbers_in_a_loop():
             total = total + number * number
         return [total * k for k in range(1, 9)]
 
-    cut = narrowest(Recording(f, tuple(X.tolist()), tuple(range(12))))
+    cut = narrowest(StoreWalk(f, tuple(X.tolist()), tuple(range(12))))
     assert cut.width == 1 and len(cut.values) == 1

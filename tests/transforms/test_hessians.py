@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import tapegrad as tg
-from tapegrad.transforms import hessians
+from tapegrad.program import evaluation
 
 RNG = np.random.default_rng(7)
 X = RNG.normal(size=10)
@@ -144,8 +144,8 @@ def test_of_many_points_with_a_diagonal():
 
 
 def test_a_long_recording_is_not_gone_through_for_each_of_many(monkeypatch):
-    sizes, so_far = [], hessians.so_far
-    monkeypatch.setattr(hessians, "so_far", lambda trace, *rest: sizes.append(len(trace.store.tokens)) or so_far(trace, *rest))
+    sizes, so_far = [], evaluation.so_far
+    monkeypatch.setattr(evaluation, "so_far", lambda trace, *rest: sizes.append(len(trace.store.tokens)) or so_far(trace, *rest))
 
     def descent(x):
         for _ in range(60):

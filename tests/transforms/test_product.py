@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import tapegrad as tg
-from tapegrad.program.recording import Recording
-from tapegrad.transforms.choosing import predict
+from tapegrad.program.choosing import predict
+from tapegrad.program.sweeps import StoreWalk
 from tapegrad.transforms.jacobians import JacobianFunction
 
 RNG = np.random.default_rng(3)
@@ -23,7 +23,7 @@ def leaves(jacobian):
 def agree(f, *args, rtol=1e-12, width=None):
     """The product, run plainly, interpreted and by a kernel, against reverse mode."""
     numbers = tuple(range(len(args)))
-    cut = predict(Recording(f, args, numbers), True).cut
+    cut = predict(StoreWalk(f, args, numbers), True).cut
     assert cut is not None and width in (None, cut.width)
     expected = tg.jacrev(f, numbers)(*args)
     calls = {
@@ -161,17 +161,17 @@ def test_random_functions_with_waists():
 def test_it_is_chosen_where_it_is_cheaper(capsys):
     f = lambda x: np.exp(-np.sum(x * x) * np.linspace(0.0, 1.0, 512))  # noqa: E731
     x = np.linspace(0.0, 0.1, 512)
-    prediction = predict(Recording(f, (x,), (0,)))
+    prediction = predict(StoreWalk(f, (x,), (0,)))
     assert prediction.mode == "product" and prediction.product.seeds == 1
     assert prediction.product.nanoseconds < min(prediction.forward.nanoseconds, prediction.reverse.nanoseconds)
     jacobian = tg.jacobian(f, explain=True)(x)
     assert capsys.readouterr().out.startswith("the product at a cut is expected to be cheaper: the product at a cut needs 1 pass")
     np.testing.assert_allclose(jacobian, tg.jacrev(f)(x), rtol=1e-12)
     # A small one is done by a pure mode before a cut is found.
-    assert predict(Recording(f, (x[:4],), (0,))).product is None
+    assert predict(StoreWalk(f, (x[:4],), (0,))).product is None
 
 
 def test_the_seeds_of_a_product_go_once_through_everything():
     f = lambda x: np.ones((50, 4)) @ np.sin(np.ones((4, 30)) @ (x * 2.0))  # noqa: E731
-    prediction = predict(Recording(f, (np.linspace(0.0, 1.0, 30),), (0,)), True)
+    prediction = predict(StoreWalk(f, (np.linspace(0.0, 1.0, 30),), (0,)), True)
     assert prediction.product.operations == 4 * prediction.work.operations + 50 * 30 * 4

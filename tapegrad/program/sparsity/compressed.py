@@ -44,7 +44,7 @@ class Compressed:
 
     @cached_property
     def seeds(self):
-        """One direction for each colour, as `Recording.many` takes them."""
+        """One direction for each colour, as `NumberWalk.columns` takes them."""
         ends = np.cumsum([p.size for p in self.sources])
         parts = np.split(self.colour == np.arange(self.count)[:, None], ends[:-1], axis=1)
         return [part.reshape(self.count, *p.shape).astype(p.char) for part, p in zip(parts, self.sources)]

@@ -3,7 +3,7 @@
 Every way to the Jacobian that the library has is an entry of `WAYS`; a new one
 (`Way`) is one entry more.  All of them are run, must give the same numbers, and
 are timed in turns.  The recommendation does not rest on these times but on
-counts (`tapegrad.transforms.choosing`), so that two runs recommend the same.
+counts (`tapegrad.program.choosing`), so that two runs recommend the same.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from ...common.errors import CheckError, OptionError, PerformanceWarning
 from ...common.printing import plural, table
 from ...common.tree import flatten
 from ...nopython.api import njit_grad, njit_jacobian
+from ...program.choosing import predict
 from ...program.cuts import described, last_readers
-from ...program.recording import Recording
+from ...program.sweeps import StoreWalk
 from ...tape.layout import FIRST_ARRAY
 from ...tape.meta import SCALAR
 from ...tape.places import function_name
-from ...transforms.choosing import predict
 from ...transforms.functional import jit
 from ...transforms.jacobians import JacobianFunction, jacfwd, jacobian, jacrev, positions
 from ...transforms.replay.directions import MOST as MOST_AT_ONCE
@@ -201,7 +201,7 @@ class Comparison:
     reason : str
         One sentence.
     forward_cost, reverse_cost : float
-        Predicted nanoseconds of the sweeps (`tapegrad.transforms.choosing`), on which the
+        Predicted nanoseconds of the sweeps (`tapegrad.program.choosing`), on which the
         recommendation rests.
     product_cost : float or None
         The same of the product at a cut, if there is a narrow one.
@@ -414,7 +414,7 @@ def compare(
     calls: dict[Way, partial[Any]] = {}
     first: dict[Way, float] = {}
     results: dict[Way, Any] = {}
-    recording = Recording(f, args, positions(argnums, len(args)))
+    recording = StoreWalk(f, args, positions(argnums, len(args)))
     prediction = predict(recording, True)
     for way in (VALUE, *WAYS, *([_inside_numba(recording.outputs)] if via == "numba" else [])):
         if way.mode == "product" and prediction.product is None:

@@ -6,7 +6,7 @@ In the order in which to read, from the outside in:
 `arguments`    inputs of the tape, and everything else, which is part of the key.
 `running`      the user's function, run: recorded, or plainly.
 `kept`         a recorded tape, run by the interpreter or by its kernels.
-`kernels`      how a tape becomes machine code; `directions`, the same for Jacobians.
+`kernels`      how a tape becomes machine code; `directions`, walks over it for Jacobians.
 `answers`      what the result of a call is made of; `gathered`, Jacobians and their kin as one call and one indexing.
 `site`         the call of an executable, written out for one kind of arguments.
 `entry`        calls in users' nopython code (`tg.compile`).

@@ -1,7 +1,7 @@
 """Directional derivatives through a finished tape: a Jacobian's columns or rows.
 
-A `ReplayedRecording` has what a workspace has replayed, and answers for adjoints of the results by sweeps back, for tangents of
-the arguments by running the tape of its tangents (`kernel.tangents`).  A `KernelRecording` answers both by kernels
+These are walks of an `Evaluation`.  A `ReplayWalk` has what a workspace has replayed, and answers for adjoints of the results by sweeps
+back, for tangents of the arguments by running the tape of its tangents (`kernel.tangents`).  A `KernelWalk` answers both by kernels
 (`kernel.of_tape`), several directions at a time.
 """
 
@@ -15,8 +15,8 @@ from ...common.uninterrupted import cached_property
 from ...kernel.reasons import NotLowered, faults_are_reasons
 from ...program.cuts import Cut
 from ...program.ports import count_of, inputs_of, outputs_of, units
-from ...program.recording import Sweeps
 from ...program.status import FINE, OTHER
+from ...program.sweeps import NumberWalk
 
 #: Elements that arguments or results have at least for the Jacobian to be worth compressing.
 ENOUGH = 16
@@ -44,21 +44,22 @@ class Stopped(Exception):
         self.status = status
 
 
-class KernelRecording:
-    """What kernels answer at a point.
+class KernelWalk(NumberWalk):
+    """Over a tape at a point, by executables that stand for its derivatives in several directions.
 
     Parameters
     ----------
-    base : ReplayedRecording
+    base : ReplayWalk
         Which says what inputs and outputs there are.
     arguments : list of ndarray
         The point.
-    kernels : Kernels, optional
+    executable : callable
+        ``executable(forward, count)``: what answers so many directions (or a `Cut`), and how many at once.
 
     Attributes
     ----------
     asked : bool
-        Whether a kernel has run.
+        Whether an executable has run.
 
     Raises
     ------
@@ -67,64 +68,68 @@ class KernelRecording:
         something else, or a derivative is not finite.
     """
 
-    at_once = False
+    _backward = None
 
-    def __init__(self, base, arguments, kernels=None):
-        self.base, self.arguments, self.kernels = base, arguments, kernels
+    def __init__(self, base, arguments, executable):
+        self.arguments, self.executable, self.asked = arguments, executable, False
         self.inputs, self.outputs, self.structure = base.inputs, base.outputs, base.structure
-        self.prediction, self.tape = base.prediction, base.tape
-        self.asked = False
+        self.prediction, self.tape, self.compressed = base.prediction, base.tape, base.compressed
 
-    def compressed(self):
-        """Compressions of the Jacobian (`ReplayedRecording.compressed`)."""
-        return self.base.compressed()
+    def records(self):
+        """Asked for where no mode has been chosen yet: that is not done here."""
+        raise Stopped(OTHER)
 
-    def many(self, forward, directions, kernel=None):
-        """As `ReplayedRecording.many`.  By `kernel`, or the one that there is."""
+    between = records
+
+    def columns(self, directions=None):
+        """As of `NumberWalk`."""
+        return self.many(True, directions)
+
+    def rows(self, directions=None):
+        """As of `NumberWalk`."""
+        return self.many(False, directions)
+
+    def product(self, cut):
+        """As of `NumberWalk`."""
+        return self.many(cut, None)
+
+    def many(self, forward, directions):
+        """`columns` (if `forward`), `rows` or `product` (if it is a `Cut`)."""
         sources, targets = (self.inputs, self.outputs) if forward is True else (self.outputs, self.inputs)
         count = count_of(sources, directions)
         if isinstance(forward, Cut):
-            kernel = self._kernel(forward, count)[0] if kernel is None else kernel
-            return [part.reshape(count, p.size) for p, part in zip(targets, self._run(kernel, [], targets, count))]
+            return [part.reshape(count, p.size) for p, part in zip(targets, self._run(self.executable(forward, count)[0], []))]
         arrays = [np.zeros((count, p.size), p.char) for p in targets]
         if not count:
             return arrays
-        kernel, lanes = self._kernel(forward, count) if kernel is None else (kernel, kernel.lanes)
+        executable, lanes = self.executable(forward, count)
         for start in range(0, count, lanes):
             stop = min(start + lanes, count)
             seeds = seeds_of(sources, directions, start, stop, lanes)
             # Results that do not depend on the inputs have no adjoints.
-            parts = self._run(kernel, [s for p, s in zip(sources, seeds) if forward or p.slot], targets, lanes)
+            parts = self._run(executable, [s for p, s in zip(sources, seeds) if forward or p.slot])
             for whole, part in zip(arrays, parts):
                 whole[start:stop] = part.reshape(lanes, whole.shape[1])[: stop - start]
         return arrays
 
-    def _kernel(self, forward, count):
-        """What answers so many directions, and how many at once."""
-        key = key_of(self.kernels.tape, forward, count)
-        kernel = self.kernels.get(key)
-        if kernel is None:
-            raise Stopped(OTHER)
-        return kernel, key[1]
-
-    def _run(self, kernel, seeds, targets, lanes):
-        """The derivatives of `targets` along these seeds."""
-        status, results = kernel.answer([*self.arguments, *seeds])
+    def _run(self, executable, seeds):
+        """What it gives along these seeds."""
+        status, results = executable.answer([*self.arguments, *seeds])
         if results is None:
             raise Stopped(status)
         self.asked = True
         return results
 
-    def answer(self, kernel, forward, directions):
-        """Status and results of a kernel, as `Executable.answer` gives them."""
+    def answer(self, forward, directions):
+        """Status and results, as `Executable.answer` gives them."""
         try:
-            return FINE, self.many(forward, directions, kernel)
+            return FINE, self.many(forward, directions)
         except Stopped as stopped:
             return stopped.status, None
 
 
-class ReplayedRecording(Sweeps):
-    """The replay that a workspace holds.
+class ReplayWalk(NumberWalk):
+    """Over the replay that a workspace holds: adjoints by sweeps, tangents by a replay of their tape.
 
     Parameters
     ----------
@@ -137,16 +142,16 @@ class ReplayedRecording(Sweeps):
         self.tape = tape = workspace.tape
         self._workspace, self.arguments, self.structure = workspace, arguments, tape.structure
         self.inputs, self.outputs, self.high = inputs_of(tape), outputs_of(tape), len(tape.records) - 1
-        #: What has been asked: whether forward or the cut, the directions (None: all unit vectors), how many, and the answer.
-        self.asked, self._replays = [], {}
+        #: What has been asked, while that is noted: whether forward or the cut, the directions (None: all unit vectors), how many, the answer.
+        self.asked, self._replays = None, {}
 
     @classmethod
     def of(cls, workspace, arguments):
-        """The recording of a workspace, made once."""
-        if workspace.recording is None:
-            workspace.recording = cls(workspace, arguments)
-        workspace.recording.arguments = arguments
-        return workspace.recording
+        """The walk over a workspace, made once."""
+        if workspace.walk is None:
+            workspace.walk = cls(workspace, arguments)
+        workspace.walk.arguments = arguments
+        return workspace.walk
 
     def compressed(self):
         """Compressions of its Jacobian by columns and by rows, or None."""
@@ -159,7 +164,7 @@ class ReplayedRecording(Sweeps):
 
     @property
     def widest(self):
-        """As of `Sweeps`: in the tape of a product there is a copy of each instruction for each number of the cut."""
+        """As of `NumberWalk`: in the tape of a product there is a copy of each instruction for each number of the cut."""
         return min(WIDEST, LONG // len(self.tape.records))
 
     def records(self):
@@ -172,24 +177,25 @@ class ReplayedRecording(Sweeps):
     def _backward(self):
         return self._workspace if self._workspace.in_python else self._workspace.sweep
 
-    def many(self, forward, directions):
-        """Arrays (directions, elements) of the outputs (`forward`) or inputs, for directions of the others, or all unit vectors."""
-        answer = self._answered(forward, directions)
-        sources = self.inputs if forward is True else self.outputs
-        self.asked.append((forward, directions, count_of(sources, directions), answer))
+    def columns(self, directions=None):
+        """As of `NumberWalk`."""
+        return self._noted(True, directions, self._derived(True, directions) or self.columns_by_rows(directions))
+
+    def rows(self, directions=None):
+        """As of `NumberWalk`."""
+        return self._noted(False, directions, self.swept(directions))
+
+    def product(self, cut):
+        """As of `NumberWalk`."""
+        return self._noted(cut, None, self._derived(cut, None) or self.swept(None))
+
+    def _noted(self, forward, directions, answer):
+        if self.asked is not None:
+            self.asked.append((forward, directions, count_of(self.inputs if forward is True else self.outputs, directions), answer))
         return answer
 
-    def _answered(self, forward, directions):
-        answer = self._derived(forward, directions) if forward else None
-        if answer is not None:
-            return answer
-        return self._pushed_by_rows(directions) if forward is True else self._swept(directions)
-
-    def _pushed(self, directions):
-        return self._answered(True, directions)
-
-    def _replay(self, forward):
-        """The replay of the tape of its tangents, one direction at a time, or of its product at a cut; None if there is no such tape."""
+    def _replay(self, forward, count):
+        """The replay of the tape of its tangents, one direction at a time, or of its product at a cut; stopped if there is no such tape."""
         if forward not in self._replays:
             from ...kernel.tangents import product, tangents  # loads compiled code, which `import tapegrad` does without
             from ...program.replayed import Replay
@@ -201,16 +207,15 @@ class ReplayedRecording(Sweeps):
                 self._replays[forward] = None
             else:
                 replay = self._replays[forward] = Replay(replace(made, outputs=made.outputs[len(self.tape.outputs) :]), False)
-                replay.values, replay.lanes = 0, 1
-        return self._replays[forward]
+                replay.values = 0
+        if self._replays[forward] is None:
+            raise Stopped(OTHER)
+        return self._replays[forward], 1
 
     def _derived(self, forward, directions):
         """What the replay of a derived tape gives, or None: there is none, or it is not finite."""
-        replay = self._replay(forward)
-        if replay is None:
-            return None
         try:
-            answer = KernelRecording(self, self.arguments).many(forward, directions, replay)
+            answer = KernelWalk(self, self.arguments, self._replay).many(forward, directions)
         except Stopped:
             return None
         # What nothing arrives at is not -0.

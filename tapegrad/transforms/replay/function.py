@@ -58,7 +58,7 @@ from ...tape.store import thread_state
 from ..environment import Environment
 from .answers import MISS, Miss
 from .arguments import sort_arguments
-from .directions import ReplayedRecording
+from .directions import ReplayWalk
 from .kept import CachedTape
 from .kernels import JitOptions, Kernels
 from .running import LOG, Running
@@ -185,8 +185,8 @@ class Replayed(Running):
     def call(self, args, kwargs, backward=True):
         """Answer a call: an `Outcome`.
 
-        `backward` may also be a function that is given a `Recording` of the call
-        (`program.recording`); what it returns stands for the gradients.
+        `backward` may also be a function that is given a walk over the call
+        (`program.evaluation`); what it returns stands for the gradients.
         """
         if self.jit is None:
             start = time.perf_counter()
@@ -321,12 +321,12 @@ class Replayed(Running):
         return self.recorded_once((args, kwargs)).call(own, {}, backward)
 
     def replayed_once(self, args, kwargs):
-        """The `Outcome` of one call that is recorded and replayed, and its `ReplayedRecording`, with arrays of its own; None if there
+        """The `Outcome` of one call that is recorded and replayed, and its `ReplayWalk`, with arrays of its own; None if there
         can be none."""
-        recordings, once = [], self.recorded_once()
+        walks, once = [], self.recorded_once()
         once.apart = True
-        outcome = once.call(args, kwargs, recordings.append)
-        return outcome, recordings[-1] if isinstance(recordings[-1], ReplayedRecording) else None
+        outcome = once.call(args, kwargs, walks.append)
+        return outcome, walks[-1] if isinstance(walks[-1], ReplayWalk) else None
 
     def kept(self, args, kwargs, backward=None):
         """What is kept for a call with these arguments; recorded if there is nothing."""

@@ -1,8 +1,8 @@
 """Results that are put together from directional derivatives, as one indexing of what a kernel wrote.
 
-A Jacobian, a diagonal, the entries of a sparse Hessian are read off a recording (`KernelRecording` and its kin) by functions
-that ask it for directions and arrange what comes back.  How that is arranged does not depend on the numbers, so it is
-found once: the function is run on a recording whose answers are *numbered*, 1, 2, 3, ..., and where a number comes out
+A Jacobian, a diagonal, the entries of a sparse Hessian are bodies of an `Evaluation`,
+which ask it for directions and arrange what comes back.  How that is arranged does not depend on the numbers, so it is
+found once: the body is run on a walk whose answers are *numbered*, 1, 2, 3, ..., and where a number comes out
 that element goes.  Of ``x -> (x[0] * x[1], x[1])``, forward, two directions at once::
 
     what the kernel writes     element 1: dy0/dx0    2: dy1/dx0    3: dy0/dx1    4: dy1/dx1
@@ -18,9 +18,9 @@ from __future__ import annotations
 import numpy as np
 
 from ...common.tree import LEAF, flatten
-from ...program.status import OTHER
+from ...program.status import FINE, OTHER
 from .answers import CallPlan, GatherLeaf, MapLeaf, fitting, written
-from .directions import KernelRecording, Stopped
+from .directions import KernelWalk, Stopped
 
 #: Elements that are numbered, at most: what float32 counts.
 MOST = 1 << 24
@@ -29,25 +29,25 @@ LARGE = 1 << 12
 
 
 def of_directions(kept, read, then=None):
-    """How a call is answered by what is read off a recording: the executable, its plan and the answer; or None.
+    """How a call is answered by what is read off a walk: the executable, its plan and the answer; or None.
 
-    ``read(recording)`` gives the result; ``then(leaf)`` is the answer, if it is not what is read, which is one leaf.
+    ``read(walk)`` gives the result; ``then(leaf)`` is the answer, if it is not what is read, which is one leaf.
     """
     kernels = kept.kernels
-    plan = None if kernels.recording is None else gathered(kernels.recording, read, kernels)
+    plan = None if kernels.walk is None else gathered(kernels.walk, read, kernels)
     if plan is None or then is None:
         return None if plan is None else (plan[0], plan[1], plan[2:])
     executable, runs, _, leaves = plan
     return (executable, runs, (LEAF, [MapLeaf(then, leaves[0])])) if len(leaves) == 1 else None
 
 
-class IndexProbe(KernelRecording):
-    """A recording whose answers are made of the numbers of their elements.
+class Numbering:
+    """What stands for a kernel, and answers with the numbers of the elements that it would give.
 
     Parameters
     ----------
-    base, kernels
-        As of `KernelRecording`.
+    kernels : Kernels
+    walk : ReplayWalk
     value : callable
         From an array of numbers of elements (from 1) to what stands for them.
 
@@ -59,36 +59,36 @@ class IndexProbe(KernelRecording):
         What was asked, and for which dtypes.
     """
 
-    def __init__(self, base, kernels, value):
-        super().__init__(base, None, kernels)
-        self._value = value
+    def __init__(self, kernels, walk, value):
+        self._find, self._walk, self._value = kernels.directional, walk, value
         self.runs, self.used, self.size = [], [], 1
 
-    def records(self):
-        """Asked for by who has not chosen a mode yet: then there is no plan."""
-        raise Stopped(OTHER)
+    def __call__(self, forward, count):
+        """As `KernelWalk` takes it."""
+        self._kernel, lanes = self._find(forward, count)
+        self._targets, self._lanes = self._walk.outputs if forward is True else self._walk.inputs, lanes
+        return self, lanes
 
-    def _run(self, executable, seeds, targets, lanes):
+    def answer(self, seeds):
+        """As of an `Executable`."""
         parts, places = [], []
-        for port in targets:
+        for port in self._targets:
             places.append((0, self.size))
-            parts.append(self._value(np.arange(self.size, self.size + lanes * port.size)))
-            self.size += lanes * port.size
-            self.used.append((executable, port.char))
+            parts.append(self._value(np.arange(self.size, self.size + self._lanes * port.size)))
+            self.size += self._lanes * port.size
+            self.used.append((self._kernel, port.char))
         self.runs.append((seeds, places))
-        if self.size > MOST:
-            raise Stopped(OTHER)
-        return parts
+        return (FINE, parts) if self.size <= MOST else (OTHER, None)
 
 
-def gathered(base, read, kernels):
+def gathered(walk, read, kernels):
     """How a call of `read` is one of a kernel, and indexing.
 
     Parameters
     ----------
-    base : ReplayedRecording
+    walk : ReplayWalk
     read : callable
-        Given a recording, gives containers of arrays, numbers and SciPy's sparse arrays.
+        Given a walk, gives containers of arrays, numbers and SciPy's sparse arrays.
     kernels : Kernels
 
     Returns
@@ -97,20 +97,20 @@ def gathered(base, read, kernels):
         What `CallSite` takes: the executable, its runs, and the answer.
     """
     try:
-        numbered, leaves, structure = _answer(base, read, kernels, lambda n: n)
+        numbered, leaves, structure = _answer(walk, read, kernels, lambda n: n)
         if len(set(numbered.used)) != 1:
             return None
         executable, char = numbered.used[0]
-        sines = _answer(base, read, kernels, np.sin)[1]
+        sines = _answer(walk, read, kernels, np.sin)[1]
         found = [_leaf(*pair, numbered.size, char) for pair in zip(leaves, sines)]
     except Stopped:
         return None
     return executable, CallPlan([((numbered.size,), char)], numbered.runs), structure, found
 
 
-def _answer(base, read, kernels, value):
-    numbered = IndexProbe(base, kernels, value)
-    leaves, structure = flatten(read(numbered))
+def _answer(walk, read, kernels, value):
+    numbered = Numbering(kernels, walk, value)
+    leaves, structure = flatten(read(KernelWalk(walk, [], numbered)))
     return numbered, leaves, structure
 
 

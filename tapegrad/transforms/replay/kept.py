@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import time
-from functools import partial
 
 from ...common.uninterrupted import cached_property
 from ...program.pool import Pool
 from ...program.status import FINE, OTHER
 from .answers import Outcome
-from .directions import KernelRecording, ReplayedRecording, Stopped, key_of
+from .directions import KernelWalk, ReplayWalk, Stopped, key_of
 
 
 class CachedTape(Pool):
@@ -63,15 +62,15 @@ class CachedTape(Pool):
     def by_kernel(self, inputs, backward):
         """The answer of a kernel, or None, and its status; `backward` as of `Replayed.call`."""
         if callable(backward):
-            if self.kernels.recording is None:
+            if self.kernels.walk is None:
                 return None, OTHER
-            recording = KernelRecording(self.kernels.recording, inputs, self.kernels)
+            walk = KernelWalk(self.kernels.walk, inputs, self.kernels.directional)
             try:
-                result = backward(recording)
+                result = backward(walk)
             except Stopped as stopped:
                 return None, stopped.status
             # If nothing was asked, no kernel has looked at the guards.
-            return (Outcome(None, self.tape.structure, result, self.tape), FINE) if recording.asked else (None, OTHER)
+            return (Outcome(None, self.tape.structure, result, self.tape), FINE) if walk.asked else (None, OTHER)
         kernel = self.kernels.get(backward)
         status, results = (OTHER, None) if kernel is None else kernel.answer(inputs)
         if results is None:
@@ -89,9 +88,9 @@ class CachedTape(Pool):
             return None, at, seen
         values, gradients = [workspace.output(k) for k in range(len(tape.outputs))], None
         if callable(backward):
-            recording = ReplayedRecording.of(workspace, inputs)
-            recording.asked = []
-            gradients = backward(recording)
+            walk = ReplayWalk.of(workspace, inputs)
+            walk.asked = []
+            gradients = backward(walk)
         elif backward:
             gradients = [g.copy() for g in workspace.gradients]
         outcome = Outcome(values, tape.structure, gradients, tape)
@@ -119,12 +118,13 @@ class CachedTape(Pool):
                 expected = [*outcome.values, *(outcome.gradients or ())]
                 kernels.promote(backward, lambda kernel: kernel.answer(inputs), expected, stats, self.name)
         else:
-            recording = workspace.recording
-            asked, recording.asked = recording.asked, []
+            walk = kernels.walk = kernels.walk or workspace.walk
+            asked, workspace.walk.asked = workspace.walk.asked, None
             for forward, directions, count, results in asked:
                 key = key_of(self.tape, forward, count)
-                kernels.recording = kernels.recording or recording
                 if kernels.visited(key):
-                    there = KernelRecording(kernels.recording, inputs, kernels)
-                    answer = partial(there.answer, forward=forward, directions=directions)
+
+                    def answer(kernel, forward=forward, directions=directions):
+                        return KernelWalk(walk, inputs, lambda *_: (kernel, kernel.lanes)).answer(forward, directions)
+
                     kernels.promote(key, answer, results, stats, self.name)

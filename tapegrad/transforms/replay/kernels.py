@@ -21,6 +21,8 @@ from ...common.uninterrupted import remade, uninterrupted
 from ...common.waiting import BackgroundTask, busy, waiting
 from ...kernel import reasons
 from ...kernel.reasons import NotLowered, faults_are_reasons
+from ...program.status import OTHER
+from .directions import Stopped, key_of
 
 LOG = logging.getLogger("tapegrad")
 
@@ -89,15 +91,15 @@ class Kernels:
         Kernels by key.
     coming : dict
         By key what another thread compiles (`BackgroundTask`).
-    recording : ReplayedRecording or None
-        One that was swept in directions for which there are kernels now.
+    walk : ReplayWalk or None
+        One that was asked for directions for which there are kernels now.
     reason : str
         Why there is no kernel and will be none, unless `make` is asked for one; empty otherwise.
     """
 
     def __init__(self, tape, options, first=False):
         self.tape, self.options = tape, options
-        self.reason, self.recording = "", None
+        self.reason, self.walk = "", None
         self.made, self.coming, self._untried, self.visits = {}, {}, {}, Counter()
         self._due = 1 if options.kernel == "always" else options.visits if first else max(VISITS, options.visits)
         self._lock = remade(threading.Lock())
@@ -105,6 +107,13 @@ class Kernels:
     def get(self, key):
         """The kernel for `key`, or None."""
         return self.made.get(key)
+
+    def directional(self, forward, count):
+        """As `KernelWalk` takes it: the kernel for so many directions, and how many it carries at once."""
+        key = key_of(self.tape, forward, count)
+        if key not in self.made:
+            raise Stopped(OTHER)
+        return self.made[key], key[1]
 
     def left(self, key):
         """After how many more calls by interpreter a kernel is made (inf: never, or it is there, or another thread is at it)."""

@@ -24,7 +24,7 @@ from ...common.tree import flatten, of_one, unflatten
 from ...common.uninterrupted import remade
 from ...kernel.reasons import NotLowered
 from ...program.finish import finish
-from ...program.recording import Recording
+from ...program.sweeps import StoreWalk
 from ...program.through import Rules
 from ...program.trace import Trace
 from ...tape.modes import enable_grad
@@ -197,16 +197,15 @@ class Running:
         """The answer by running the function once: `Outcome` as of a replay."""
         self.stats.runs += 1
         args, kwargs = self._as_given(args, kwargs)
-        if backward:
-            self.check_positions(args)
+        self.check_positions(args)
         if backward is True:
             return Outcome(*plain.value_and_gradients(self.function, args, kwargs, self.argnums, self.has_aux, self.scalar))
         if backward:
             argnums = tuple(sorted(set(self.argnums)))
-            recording = Recording(self.function, as_inputs(args, argnums)[0], argnums, kwargs)
+            walk = StoreWalk(self.function, as_inputs(args, argnums)[0], argnums, kwargs)
             if thread_state().enabled:
-                recording.refuse_captured(self.function)
-            return Outcome([normalise(np.array(p.value)) for p in recording.outputs], recording.structure, backward(recording))
+                walk.refuse_captured(self.function)
+            return Outcome([normalise(np.array(p.value)) for p in walk.outputs], walk.structure, backward(walk))
         enabled = thread_state().enabled
         with Tape() as tape, enable_grad(), clarified:
             results, structure = flatten(self.function(*args, **kwargs))

@@ -12,7 +12,7 @@ import pytest
 import tapegrad as tg
 from tapegrad.__main__ import main
 from tapegrad.common import errors
-from tapegrad.program.recording import Recording
+from tapegrad.program.sweeps import StoreWalk
 from tapegrad.tools.comparing.compare import WAYS, Way, footprint
 
 ROOT = Path(__file__).parents[3]
@@ -155,7 +155,7 @@ def test_buffers_of_a_sweep_are_counted_as_they_are_made_and_freed():
             x = np.sin(x) * 2.0
         return np.sum(x)
 
-    recording = Recording(f, (np.ones(1000),), (0,))
+    recording = StoreWalk(f, (np.ones(1000),), (0,))
     # An instruction's own and its operand's.
     assert footprint(recording) == 2 * 8000
 
@@ -165,10 +165,10 @@ def test_operands_that_are_read_again_stay():
         a = np.sin(x)
         return np.cos(a) * a
 
-    recording = Recording(f, (np.ones(50),), (0,))
+    recording = StoreWalk(f, (np.ones(50),), (0,))
     # The product, cos and sin together.
     assert footprint(recording) == 3 * 400
-    assert footprint(Recording(lambda x, y: x * y, (1.0, 2.0), (0, 1))) == 0
+    assert footprint(StoreWalk(lambda x, y: x * y, (1.0, 2.0), (0, 1))) == 0
 
 
 def test_the_tape_and_the_results_are_in_the_peak():

@@ -6,6 +6,7 @@ import scipy.sparse
 
 import tapegrad as tg
 from tapegrad.common.tree import flatten, unflatten
+from tapegrad.program.evaluation import Evaluation
 from tapegrad.transforms.hessians import _diagonals, _symmetric
 from tapegrad.transforms.replay.answers import Miss
 from tapegrad.transforms.replay.arguments import sort_arguments
@@ -29,7 +30,7 @@ def site_of(g, args, read):
         g(*args)
     _, key, _ = sort_arguments(args, {}, g._replayed.argnums)
     kernels = g._replayed.kinds[key].recent.kernels
-    plan = gathered(kernels.recording, read, kernels)
+    plan = gathered(kernels.walk, lambda walk: read(Evaluation(walk)), kernels)
     if plan is None:
         return None
     executable, plan, structure, leaves = plan
@@ -38,7 +39,7 @@ def site_of(g, args, read):
 
 def of_jacobian(g):
     """The blocks of a Jacobian by one argument, in the containers of the results."""
-    return lambda recording: unflatten(recording.structure, [row[0] for row in g._blocks(recording)])
+    return lambda e: unflatten(e.structure, [row[0] for row in e.jacobian(g._mode)])
 
 
 def agree(site, g, *points):
@@ -99,7 +100,7 @@ def test_numbers():
 def test_hessians_are_mirrored():
     h = tg.hessian(tg.jit(lambda x: np.prod(x) * x[0] + np.sum(x**3)))
     points = RNG.random((3, 3))
-    site = site_of(h, (points[0],), lambda recording: _symmetric(h._blocks(recording))[0][0])
+    site = site_of(h, (points[0],), lambda e: _symmetric(e.jacobian())[0][0])
     agree(site, h, *points)
     index = next(value for name, value in site.call.__globals__.items() if name.startswith("index"))
     np.testing.assert_array_equal(index, index.T)
@@ -108,14 +109,14 @@ def test_hessians_are_mirrored():
 def test_diagonals():
     d = tg.hessian_diag(tg.jit(ring))
     points = RNG.random((3, 20))
-    agree(site_of(d, (points[0],), lambda recording: _diagonals(recording)[0]), d, *points)
+    agree(site_of(d, (points[0],), lambda e: _diagonals(e)[0]), d, *points)
 
 
 @pytest.mark.parametrize("symmetric", [True, False])
 def test_sparse_derivatives(symmetric):
     g = tg.sparse_hessian(tg.jit(ring)) if symmetric else tg.sparse_jacobian(tg.jit(lambda x: x[1:] * x[:-1] + x[0]))
     points = RNG.random((3, 8))
-    site = site_of(g, (points[0],), lambda recording: g._read(recording, None))
+    site = site_of(g, (points[0],), g.body)
     for point in points:
         answer, expected = site.call((point,), {}), g(point)
         assert type(answer) is type(expected) is scipy.sparse.csr_array and answer.shape == expected.shape
@@ -128,7 +129,7 @@ def test_sparse_derivatives(symmetric):
 
 def test_an_entry_that_is_not_finite_misses():
     g = tg.sparse_jacobian(tg.jit(lambda x: np.sqrt(x) * x[::-1]))
-    site = site_of(g, (np.ones(8),), lambda recording: g._read(recording, None))
+    site = site_of(g, (np.ones(8),), g.body)
     assert type(site.call((np.full(8, 4.0),), {})) is not Miss
     assert type(site.call((np.arange(8.0),), {})) is Miss
 
@@ -136,4 +137,4 @@ def test_an_entry_that_is_not_finite_misses():
 @pytest.mark.parametrize("arrange", [lambda a: a + a.T, lambda a: a * 2.0, lambda a: a - 1.0, lambda a: np.sum(a), lambda a: a.astype(int)])
 def test_what_is_no_indexing_has_no_plan(arrange):
     g = tg.jacobian(tg.jit(swap))
-    assert site_of(g, (np.ones(3),), lambda recording: arrange(g._blocks(recording)[0][0])) is None
+    assert site_of(g, (np.ones(3),), lambda e: arrange(e.jacobian(g._mode)[0][0])) is None

@@ -1,7 +1,7 @@
-"""The derivatives of what one call computed, for any adjoints of its results: rows of Jacobians, and products with them.
+"""Numbers carried by compiled sweeps over what one call computed: the walks of an `Evaluation` that is not differentiated again.
 
-`Sweeps` runs the reverse sweep (`program.walk`), once for each row, over what there is: the tape on which a
-function ran (`Recording`), or a workspace that has replayed one (`transforms.replay.directions`).
+A `NumberWalk` runs the reverse sweep (`program.walk`), once for each row, over what there is: the tape on which a
+function ran (`StoreWalk`), or a workspace that has replayed one (`transforms.replay.directions`).
 """
 
 from __future__ import annotations
@@ -30,15 +30,14 @@ from ..interpreter.walks import walks
 from ..tape.layout import ARRAY_LEAF, FIRST_ARRAY, MARK
 from ..tape.meta import meta_of
 from ..tape.modes import enable_grad
-from .cuts import Cut
 from .ports import Port, count_of, units
 
 #: Words of the tangents that one walk carries, at most (2**25 are 256 MB).
 MOST_WORDS = 1 << 25
 
 
-class Sweeps(ABC):
-    """What has been computed, swept back.
+class NumberWalk(ABC):
+    """Adjoints carried down and tangents carried up, as numbers.
 
     Attributes
     ----------
@@ -48,14 +47,17 @@ class Sweeps(ABC):
         Of the result.
     high : int
         The last slot of the tape that a sweep may read.
+    at_once : bool
+        Whether forward mode carries all seeds at once, from instruction to instruction in Python.
     widest : float
         Numbers that a cut has at most at which the Jacobian may be multiplied out.
     prediction : Prediction or None
-        What `transforms.choosing.predict` said, once it was asked.
+        What `choosing.predict` said, once it was asked.
+    tape : FinishedTape or None
+        What was replayed.
     """
 
-    #: Whether forward mode carries all seeds at once, from instruction to instruction in Python.
-    at_once, prediction, widest = False, None, math.inf
+    recorded, at_once, prediction, widest, tape = False, False, None, math.inf, None
     inputs: list
     outputs: list
 
@@ -78,26 +80,34 @@ class Sweeps(ABC):
         """What makes a sparse Jacobian cheaper (`tapegrad.program.sparsity.compressed`): nothing is known."""
         return None
 
+    def out(self, leaves):
+        """Numbers are what they are."""
+        return leaves
+
     @property
     @abstractmethod
     def _backward(self):
         """The `Backward` of what has been computed."""
 
-    def pull(self, cotangents):
-        """The adjoints of the inputs for one adjoint of each output (normalised values)."""
-        return _single(self.inputs, self._swept([np.asarray(c)[None] for c in cotangents]))
+    def pull(self, seeds, lanes=None):
+        """As of `Evaluation`."""
+        return _shaped(self.inputs, self.rows(_seeds(self.outputs, seeds, lanes)), lanes)
 
-    def push(self, tangents):
-        """The tangents of the outputs for one tangent of each input (normalised values)."""
-        return _single(self.outputs, self._pushed([np.asarray(t)[None] for t in tangents]))
+    def push(self, tangents, lanes=None):
+        """As of `Evaluation`."""
+        return _shaped(self.outputs, self.columns(_seeds(self.inputs, tangents, lanes)), lanes)
+
+    def along(self, compressed):
+        """What comes back along the seeds of a `Compressed`."""
+        return (self.columns if compressed.forward else self.rows)(compressed.seeds)
 
     @abstractmethod
-    def _pushed(self, directions):
+    def columns(self, directions=None):
         """For each output an array (directions, its elements), for directions of the inputs, or all unit vectors."""
 
-    def _pushed_by_rows(self, directions):
+    def columns_by_rows(self, directions):
         """The same by sweeps back: zero is absolute in these, of which nothing is made that could not be."""
-        rows, ends = self._swept(None), np.cumsum([0, *(p.size for p in self.outputs)])
+        rows, ends = self.swept(None), np.cumsum([0, *(p.size for p in self.outputs)])
         whole = np.concatenate(rows, axis=1) if rows else np.zeros((ends[-1], 0))
         columns = [np.array(whole[begin:end].T, p.char) for p, begin, end in zip(self.outputs, ends, ends[1:])]
         if directions is None:
@@ -106,17 +116,25 @@ class Sweeps(ABC):
         # Zero times anything is zero.
         return [np.array([d[d != 0.0] @ c[d != 0.0] for d in along], c.dtype) for c in columns]
 
-    def _swept(self, directions):
+    def rows(self, directions=None):
         """For each input an array (directions, its elements), for directions of the outputs (`ports`), or all unit vectors."""
+        return self.swept(directions)
+
+    def swept(self, directions):
+        """`rows` by sweeps."""
         from .backward import seeds_of, seeds_of_units  # loads compiled code
 
         self.check()
         seeds, _arrays = seeds_of_units(self.outputs) if directions is None else seeds_of(self.outputs, directions)
         return self._backward.rows(seeds, count_of(self.outputs, directions))
 
+    @abstractmethod
+    def product(self, cut):
+        """`rows` for all unit vectors, multiplied out of the derivatives of both sides of a `Cut`."""
 
-class Recording(Sweeps):
-    """One call of a function, run on a tape of its own.
+
+class StoreWalk(NumberWalk):
+    """Over the tape of one call, which is run on a tape of its own.
 
     Parameters
     ----------
@@ -174,6 +192,11 @@ class Recording(Sweeps):
         """Raise if the function used a tensor that requires a gradient, and is no argument."""
         refuse_captured(self.store, {p.slot for p in self.inputs}, function)
 
+    @property
+    def results(self):
+        """The values of the outputs, as plain NumPy has them."""
+        return [as_plain(normalise(np.array(p.value))) for p in self.outputs]
+
     def records(self):
         return self.store.records()
 
@@ -202,10 +225,10 @@ class Recording(Sweeps):
         backward.over_store(store).locate(self.high, self.low)
         return backward
 
-    def _swept(self, directions):
-        """As of `Sweeps`; where a rule runs in Python, by ordinary backward passes."""
+    def swept(self, directions):
+        """As of `NumberWalk`; where a rule runs in Python, by ordinary backward passes."""
         if not self.primitive:
-            return super()._swept(directions)
+            return super().swept(directions)
         (leaves, results), count = self._tensors, count_of(self.outputs, directions)
         matrices = [np.zeros((count, p.size), p.char) for p in self.inputs]
         for k in range(count):
@@ -219,15 +242,10 @@ class Recording(Sweeps):
                         rows[k] = np.ravel(g._v)
         return matrices
 
-    def many(self, forward, directions):
-        """Arrays (directions, elements) of the outputs, for all unit vectors (`forward`); or of the inputs, as `_swept`.
-
-        If `forward` is a `Cut`, those of the inputs for all unit vectors, multiplied out of the derivatives of both of its sides.
-        """
-        if isinstance(forward, Cut):
-            product = None if self.primitive else self._product(forward)
-            return self._swept(None) if product is None else product
-        return self._pushed(directions) if forward else self._swept(directions)
+    def product(self, cut):
+        """As of `NumberWalk`."""
+        product = None if self.primitive else self._product(cut)
+        return self.swept(None) if product is None else product
 
     def _product(self, cut):
         """Rows of the Jacobian from those of a cut and its columns, or None if some are not finite: zero is absolute."""
@@ -236,7 +254,7 @@ class Recording(Sweeps):
         lower.__dict__.pop("_backward", None)
         # A leaf has the slot of its first reader, or later.
         lower.outputs, lower.high = ports, max([cut.position, *(p.slot for p in self.inputs)])
-        rows, columns = lower._swept(None), self._pushed_behind(cut.position, ports, units(ports, 0, cut.width, cut.width))
+        rows, columns = lower.swept(None), self._pushed_behind(cut.position, ports, units(ports, 0, cut.width, cut.width))
         if not all(np.isfinite(part).all() for part in (*rows, *columns)):
             return None
         left = np.concatenate(columns, axis=1).T
@@ -244,9 +262,10 @@ class Recording(Sweeps):
         return [np.asarray(left * part if cut.width == 1 else left @ part, part.dtype) for part in rows]
 
     # -- forward mode ----------------------------------------------------------------
-    def _pushed(self, directions):
+    def columns(self, directions=None):
+        """As of `NumberWalk`."""
         if self.primitive and any(s.in_python and not s.row.primitive.has_rule("jvp") for s in self._signatures()):
-            return self._pushed_by_rows(directions)
+            return self.columns_by_rows(directions)
         if directions is not None:
             return self._pushed_behind(0, self.inputs, directions)
         total, most, parts = sum(p.size for p in self.inputs), self._lanes(), []
@@ -260,7 +279,7 @@ class Recording(Sweeps):
         return max(1, MOST_WORDS // (sum(s.out.size for s in self._signatures()) + self.high))
 
     def _pushed_behind(self, position, sources, seeds):
-        """The tangents of the outputs, as of `_pushed`, for directions of the `sources`, by the rules of the instructions behind `position`."""
+        """The tangents of the outputs, as of `columns`, for directions of the `sources`, by the rules of the instructions behind `position`."""
         lanes = count_of(sources, seeds)
         self.check()
         stretch, carried = Region(self.store, plain=True), {p.slot: seed for p, seed in zip(sources, seeds)}
@@ -271,6 +290,15 @@ class Recording(Sweeps):
         return [np.zeros((lanes, p.size), p.char) + (0.0 if t is None else np.reshape(t, (lanes, p.size))) for p, t in zip(self.outputs, tangents)]
 
 
-def _single(ports, parts):
-    """The only direction of each port, in its shape."""
+def _seeds(ports, seeds, lanes):
+    """Seeds as arrays (directions, *shape): None is zero."""
+    count = lanes or 1
+    seeds = [np.zeros((count, *p.shape), p.char) if s is None else np.asarray(s) for p, s in zip(ports, seeds)]
+    return [s.reshape(count, *p.shape) for p, s in zip(ports, seeds)]
+
+
+def _shaped(ports, parts, lanes):
+    """What comes back for each port, in its shape: of one direction as a value by itself."""
+    if lanes is not None:
+        return [part.reshape(lanes, *p.shape) for p, part in zip(ports, parts)]
     return [as_plain(normalise(part.reshape(p.shape))) for p, part in zip(ports, parts)]

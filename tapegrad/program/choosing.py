@@ -18,9 +18,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..interpreter.plan import Signature
-from ..program.cuts import Cut, narrowest
 from ..tape.layout import ARRAY_LEAF, FIRST_ARRAY
 from ..tape.meta import SCALAR
+from .cuts import Cut, narrowest
 
 #: Nanoseconds of each count.  `python -m benchmarks choice` says whether they choose well.
 NANOSECONDS = {
@@ -56,7 +56,7 @@ class WorkEstimate:
 
 
 def work(ops):
-    """The `WorkEstimate` of instructions with these opcodes (`Sweeps.visited`)."""
+    """The `WorkEstimate` of instructions with these opcodes (`NumberWalk.visited`)."""
     scalars = int(np.count_nonzero(ops < FIRST_ARRAY))
     arrays = elements = flops = 0
     counts = np.bincount(ops[(ops >= FIRST_ARRAY) & (ops < ARRAY_LEAF)] - FIRST_ARRAY)
@@ -128,7 +128,7 @@ def predict(recording, thorough=False):
 
     Parameters
     ----------
-    recording : Recording
+    recording : NumberWalk
     thorough : bool
         Whether a cut is looked for even where there is a cheaper way in any case.
 

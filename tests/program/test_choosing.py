@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 
 import tapegrad as tg
-from tapegrad.program.recording import Recording
-from tapegrad.transforms.choosing import NANOSECONDS, WorkEstimate, predict, work
+from tapegrad.program.choosing import NANOSECONDS, WorkEstimate, predict, work
+from tapegrad.program.sweeps import StoreWalk
 
 
 def of(f, *args):
-    return Recording(f, args, tuple(range(len(args))))
+    return StoreWalk(f, args, tuple(range(len(args))))
 
 
 def test_the_model_has_five_constants():

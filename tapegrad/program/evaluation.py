@@ -1,0 +1,256 @@
+"""A function evaluated at a point, to be pulled and pushed: what every transformation is a function of.
+
+An `Evaluation` has inputs, outputs and their containers, and a *walk*, which carries derivatives between them:
+
+=================================== =================== ===================================================================
+walk                                answers with        made by
+=================================== =================== ===================================================================
+`autograd.nested.TensorWalk`        tensors             `on_tensors`: inside of another derivative, or where it is recorded
+`program.sweeps.StoreWalk`          numbers             a call on a tape of its own, by compiled sweeps
+`transforms.replay.directions`      numbers             a replay at a point, by the interpreter or by kernels
+=================================== =================== ===================================================================
+
+A transformation is a *body*, a function of an evaluation: it pulls adjoints of the outputs back, pushes tangents of the inputs
+forward, and arranges what comes back, or computes with it.  It does not say how: a Jacobian comes by rows, by columns, by colours or
+multiplied out at a cut, of whatever walk there is.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..array.differentiable import Differentiable, below
+from ..array.functions import concatenate, frozen, reshape
+from ..array.record import apply, normalise
+from ..autograd.nested import TensorWalk, ones_of
+from ..autograd.recording import check_number, check_result
+from ..common.dtypes import check_derivative
+from ..common.tree import flatten, leaf_names, unflatten
+from ..tape.meta import meta_of
+from .choosing import predict
+from .finish import so_far
+from .ports import Port
+
+#: Of so many elements on directions in which a recorded Hessian is computed are joined, if so many times fewer remain.
+FEW, LESS = 8, 2
+#: Of a recording that is so many times longer than that of the gradient, which is its end, it is not looked for: all of it would be gone through.
+LONGER = 8
+
+
+class Evaluation:
+    """A function evaluated at a point.
+
+    Parameters
+    ----------
+    walk : object
+        See above.
+    argnums : sequence of int
+        The arguments that are differentiated.
+    one : bool
+        Whether what belongs to the arguments is given for one of them, or as a tuple.
+    structures : sequence of Structure
+        Of these arguments, ascending.
+
+    Attributes
+    ----------
+    inputs, outputs : list of Port
+        The leaves of these arguments, and of the result: each has `shape`, `size` and `char`.
+    structure : Structure
+        Of the result.
+    """
+
+    def __init__(self, walk, argnums=(0,), one=True, structures=()):
+        self.walk, self.argnums, self.one, self.structures = walk, argnums, one, structures
+
+    def __enter__(self):
+        self.walk.__enter__()
+        return self
+
+    def __exit__(self, *exception):
+        return self.walk.__exit__(*exception)
+
+    @property
+    def inputs(self):
+        return list(map(_port, self.walk.bases)) if self.walk.recorded else self.walk.inputs
+
+    @property
+    def outputs(self):
+        return list(map(_port, self.walk.results)) if self.walk.recorded else self.walk.outputs
+
+    @property
+    def structure(self):
+        return self.walk.structure
+
+    # -- containers ---------------------------------------------------------------------
+    def contained(self, leaves):
+        """What there is for each input, in the containers of the arguments."""
+        leaves, parts = iter(leaves), {}
+        for k, structure in zip(sorted({*self.argnums}), self.structures):
+            parts[k] = unflatten(structure, [next(leaves) for _ in range(structure.count)])
+        return parts[self.argnums[0]] if self.one else tuple(parts[k] for k in self.argnums)
+
+    def value(self):
+        """The result of the function."""
+        return unflatten(self.walk.structure, self.walk.results)
+
+    def out(self, answer):
+        """Containers of what a body has computed, as they leave: as numbers if nothing outside has a part in them."""
+        leaves, structure = flatten(answer)
+        return unflatten(structure, self.walk.out(leaves))
+
+    # -- the results ----------------------------------------------------------------------
+    def check(self, which=None):
+        """Refuse results without derivative among the first `which`."""
+        for result, name in zip(self.walk.results[:which], leaf_names(self.structure)):
+            if isinstance(result, Differentiable):
+                check_derivative(result, f"the result{name}")
+            else:
+                check_result(result, None, f"the result{name}")
+
+    # -- derivatives ------------------------------------------------------------------------
+    def pull(self, seeds, lanes=None):
+        """The adjoints of the inputs for adjoints of the outputs (None: zero).
+
+        Parameters
+        ----------
+        seeds : list
+            One for each output, in its shape; behind an axis of extent `lanes`, if that is given, which the adjoints have then, too.
+        """
+        return self.walk.pull(seeds, lanes)
+
+    def push(self, tangents, lanes=None):
+        """The tangents of the outputs for tangents of the inputs, as of `pull`."""
+        return self.walk.push(tangents, lanes)
+
+    def gradients(self, has_aux=False, scalar=True):
+        """The adjoints of the inputs for the sum of the outputs; with `scalar` that is one number.  With `has_aux` of those of the first part."""
+        first = self.structure.parts[0] if has_aux else self.structure
+        results = self.walk.results[: first.count]
+        self.check(first.count)
+        if scalar:
+            check_number(results, first)
+        return self.pull(list(map(ones_of, results)))
+
+    def gradient(self, has_aux=False):
+        """The evaluation of the gradient of one number at the same point: its outputs are shaped as the inputs."""
+        return Evaluation(self.walk.towards(self.gradients(has_aux)), self.argnums, self.one, self.structures)
+
+    def jacobian(self, mode="auto", explain=False, symmetric=False):
+        """The blocks of the Jacobian, ``[output][input]``, each of the shape of the output and that of the input behind it.
+
+        Parameters
+        ----------
+        mode : str
+            As of `tapegrad.jacobian`, or "product"; where it is recorded it is reverse mode.
+        explain : bool
+            Whether to print what was chosen, and why.
+        symmetric : bool
+            Whether it is a Hessian: where it is recorded, elements that have nothing to do with each other share a direction.
+        """
+        walk = self.walk
+        if walk.recorded:
+            self.check()
+            return (_coloured(walk) if symmetric else None) or [self._recorded_rows(result) for result in walk.results]
+        ways = [c for c in walk.compressed() or () if c is not None and mode in ("auto", "forward" if c.forward else "reverse")]
+        if ways:
+            one = min(ways, key=lambda c: c.count)
+            if explain:
+                way = "forward mode: its columns have" if one.forward else "reverse mode: its rows have"
+                print(f"{way} {one.count} colours, each of which shares no place in the Jacobian")
+            return self._from_colours(one)
+        chosen = mode
+        if mode in ("auto", "product") or explain:
+            if walk.prediction is None:
+                walk.prediction = predict(walk, mode == "product")
+            chosen = walk.prediction.mode if mode == "auto" else mode
+            if explain:
+                print(walk.prediction.reason if mode == "auto" else f"{mode} mode was asked for; {walk.prediction.reason}")
+        return self.columns() if chosen == "forward" else self.rows(walk.prediction.cut if chosen == "product" else None)
+
+    def columns(self):
+        """The blocks by tangent sweeps."""
+        walk = self.walk
+        ends = np.cumsum([p.size for p in walk.inputs])
+        return [
+            [_shaped(columns[end - argument.size : end].T, output, argument) for argument, end in zip(walk.inputs, ends)]
+            for output, columns in zip(walk.outputs, walk.columns())
+        ]
+
+    def rows(self, cut=None):
+        """The blocks by reverse sweeps, or multiplied out at a `Cut`."""
+        walk = self.walk
+        ends, rows = np.cumsum([p.size for p in walk.outputs]), walk.rows() if cut is None else walk.product(cut)
+        return [
+            [_shaped(r[end - output.size : end], output, argument) for r, argument in zip(rows, walk.inputs)]
+            for output, end in zip(walk.outputs, ends)
+        ]
+
+    def _from_colours(self, compressed):
+        """The blocks from one seed per colour."""
+        walk = self.walk
+        results = np.concatenate(walk.along(compressed), axis=1)
+        collected, seeded = compressed.coordinates
+        outputs, inputs = (np.cumsum([p.size for p in ports]) for ports in (walk.outputs, walk.inputs))
+        whole = np.zeros((outputs[-1], inputs[-1]), results.dtype)
+        whole[(collected, seeded) if compressed.forward else (seeded, collected)] = results[compressed.colour[seeded], collected]
+        return [
+            [_shaped(block, output, argument) for argument, block in zip(walk.inputs, np.split(rows, inputs[:-1], axis=1))]
+            for output, rows in zip(walk.outputs, np.split(whole, outputs[:-1]))
+        ]
+
+    def _recorded_rows(self, result):
+        """The blocks of one of the results, which are tensors."""
+        shape = tuple(np.shape(below(result)))
+        size = int(np.prod(shape, dtype=np.int64))
+        units = np.eye(size, dtype=getattr(below(result), "dtype", np.dtype("d"))).reshape((size, *shape))
+        return [np.reshape(r, (*shape, *b.shape)) for r, b in zip(self.walk.pulled([result], [units], size), self.walk.bases)]
+
+
+def _port(value):
+    """A port like a tensor, dual number or plain value."""
+    value = below(value) if isinstance(value, Differentiable) else normalise(np.asarray(value))
+    return Port(meta_of(getattr(value, "_v", value)), 0)
+
+
+def _shaped(block, output, argument):
+    """One block of the Jacobian, in its shape and dtype."""
+    block = block.reshape(output.shape + argument.shape)
+    char = "f" if output.char == argument.char == "f" else "d"
+    if block.dtype.char != char:
+        block = block.astype(char)
+    return block if block.ndim else block[()]
+
+
+def _coloured(walk):
+    """The blocks of a Hessian by few directions, of a gradient that is being recorded; None if its pattern is of no help."""
+    trace, bases, results = walk.trace, walk.bases, walk.results
+    size = sum(b.size for b in bases)
+    if trace is None or size < FEW or any(getattr(t, "_t", None) is not trace.store or t.dtype != bases[0].dtype for t in (*bases, *results)):
+        return None
+    length = len(trace.store.tokens)
+    if length > LONGER * (length - min(b._i for b in bases)):
+        return None
+    compressions = so_far(trace, bases, results).compressions
+    if not compressions.small:
+        return None
+    way = compressions.symmetric.way
+    if LESS * way.count > size:
+        return None
+    rows = [reshape(r, (way.count, -1)) for r in walk.pull(way.seeds, way.count)]
+    entries = reshape(concatenate(rows, axis=1) if len(rows) > 1 else rows[0], (-1,))[compressions.symmetric.places]
+    positions, nothing = frozen(np.ravel_multi_index(way.coordinates, (size, size))), np.zeros(size * size, bases[0].dtype)
+    matrix = reshape(apply("put", (nothing, entries, positions), (("shape", entries.shape),)), (size, size))
+    ends = np.cumsum([0, *(b.size for b in bases)])
+    return [[reshape(matrix[i : i + a.size, j : j + b.size], (*a.shape, *b.shape)) for b, j in zip(bases, ends)] for a, i in zip(bases, ends)]
+
+
+def on_tensors(function, args, argnums, kwargs, one=False):
+    """The evaluation of a function on tensors that are there, beside the derivative outside: a context, in which the function has run."""
+    walk = TensorWalk(function, args, sorted({*argnums}), kwargs)
+    return Evaluation(walk, argnums, one, walk.structures)
+
+
+def applied(body, function, args, argnums, kwargs, one=False, ahead=()):
+    """What a `body` computes on tensors, of the evaluation and what goes ahead: containers, as they leave."""
+    with on_tensors(function, args, argnums, kwargs, one) as e:
+        return e.out(body(e, *ahead))
