@@ -119,6 +119,8 @@ class Trace:
 
     #: 0; of the body of a loop, how many bodies it is inside of, and 1: what it finds outside becomes an argument of its tape.
     depth = 0
+    #: Whether it is for one call: what a body of a loop changes besides its carry is right then.
+    once = False
     #: Whether it is finished: values of its tensors are those of that call.
     done = False
 
@@ -241,7 +243,8 @@ class Trace:
         if value.__class__ is float:
             self.numbers[slot] = value
         if self.keeping and metas is not None:
-            self.kept[slot] = (values, metas, value)
+            # (Of an array that may be written to later, the recording has a copy.)
+            self.kept[slot] = ([v if r >= 0 else self.constants[-1 - r] for v, r in zip(values, references)], metas, value)
         return meta
 
     def record(self, row, attrs, operands, values, integer, value):

@@ -11,6 +11,7 @@ A process that ends by a signal, or takes too long, is a fault of the program th
 import argparse
 import json
 import os
+import re
 import subprocess
 import sys
 import threading
@@ -28,6 +29,7 @@ def work(options):
     import signal
 
     from .running import outcome
+    from .shrinking import as_text
 
     class Late(BaseException):
         """Not to be taken for an error of the program."""
@@ -37,9 +39,11 @@ def work(options):
 
     signal.signal(signal.SIGPROF, late)
     for seed in range(options.first, options.first + options.count * options.step, options.step):
-        print(json.dumps({"seed": seed}), flush=True)
         start = time.process_time()
         program = program_of(seed, options.kernel, options.via)
+        if options.matching and not re.search(options.matching, as_text(program)):
+            continue
+        print(json.dumps({"seed": seed}), flush=True)
         signal.setitimer(signal.ITIMER_PROF, options.limit)
         try:
             found = outcome(program)
@@ -167,6 +171,7 @@ def main():
     parser.add_argument("--shrink", type=int)
     parser.add_argument("--text")
     parser.add_argument("--work", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("--matching", default="", help=argparse.SUPPRESS)
     parser.add_argument("--step", type=int, default=1, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.work:

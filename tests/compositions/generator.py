@@ -192,10 +192,19 @@ def python_loop(body):
     return [head, inner.some()]
 
 
+def counting(body, c):
+    """What each turn of a body changes besides its carry, made before the loop and used in it: where nothing is recorded for later calls."""
+    program = body.program
+    if program.jit is not None or "sum_over" in program.stack or body.rng.random() < 0.8:
+        return [], []
+    n = body.fresh("n")
+    return [f"{n} = [1.0]"], [["plain", f"{n}[0] *= -0.8", f"{c} = {c} + 0.2 * {n}[0]"]]
+
+
 def scan(body):
     step, c, u, p = (body.fresh(n) for n in ("step", "c", "u", "p"))
-    over = body.pick(body.vectors[0], "w", body.vectors[0], body.pick("k", "w"))
-    y, after = body.pick(("None", ""), (f"{c} * {u}", "np.sum(ys)"), (f"np.sin({c})", "ys[-1] * ys[0]"))
+    over = body.pick(body.vectors[0], "w", body.vectors[0], body.pick("k", "w"), f"{body.vectors[0]}[1:]")  # the last may have no elements
+    y, after = body.pick(("None", ""), (f"{c} * {u}", "np.sum(ys)"), (f"np.sin({c})", "ys[-1] * ys[0]"), (f"{c} * {u}", "np.sum(ys)"), (f"{p}[:0] * {c}", "np.sum(ys)"))
     if body.rng.random() < 0.25:  # a carry that is a dict, in another order of keys
         inner = body.inner([c, u, "s"], [p], c)
         return [
@@ -204,10 +213,10 @@ def scan(body):
             f"b, ys = tg.scan({step}, {{'b': {body.target}, 'a': {body.atom()} * 1.0}}, {over})",
             f"{body.target} = b['a'] * 0.5 + np.sin(b['b'])" + (f" + 0.1 * np.sin({after})" if after else ""),
         ]  # fmt: skip
-    inner = body.inner([c, u], [p], c)
+    inner, (made, used) = body.inner([c, u], [p], c), counting(body, c)
     return [
-        f"{p} = {body.vectors[0]}",
-        f"def {step}({c}, {u}):", [*inner.some(), ["plain", f"return {c}, {y}"]],
+        f"{p} = {body.vectors[0]}", *made,
+        f"def {step}({c}, {u}):", [*used, *inner.some(), ["plain", f"return {c}, {y}"]],
         f"{body.target}, ys = tg.scan({step}, {body.target}, {over}{body.pick('', '', ', reverse=True')})",
         *([f"{body.target} = {body.target} + 0.1 * np.sin({after})"] if after else []),
     ]  # fmt: skip
@@ -215,19 +224,19 @@ def scan(body):
 
 def fori_loop(body):
     step, c, i, p = (body.fresh(n) for n in ("step", "c", "i", "p"))
-    inner = body.inner([c, i, f"{c} * 0.5"], [p], c)
+    inner, (made, used) = body.inner([c, i, f"{c} * 0.5"], [p], c), counting(body, c)
     return [
-        f"{p} = {body.vectors[0]}", f"def {step}({i}, {c}):", [*inner.some(), ["plain", f"return {c}"]],
+        f"{p} = {body.vectors[0]}", *made, f"def {step}({i}, {c}):", [*used, *inner.some(), ["plain", f"return {c}"]],
         f"{body.target} = tg.fori_loop(0, {body.pick('3', '2', 'len(w)', 'int(abs(k[0])) + 1')}, {step}, {body.target} * 1.0)",
     ]  # fmt: skip
 
 
 def while_loop(body):
     step, c, i, p = (body.fresh(n) for n in ("step", "c", "i", "p"))
-    inner = body.inner([c], [p], c)
+    inner, (made, used) = body.inner([c], [p], c), counting(body, c)
     cond = body.pick("s[0] < 3", f"(s[0] < 4) & (s[1] < {body.pick('0.8', '0.4', '0.15')})", f"s[0] < 5 and abs(s[1]) > {body.pick('0.2', '0.5')}")
     return [
-        f"{p} = {body.vectors[0]}", f"def {step}(s):", [["plain", f"{i}, {c} = s"], *inner.some(), ["plain", f"return {i} + 1, {c}"]],
+        f"{p} = {body.vectors[0]}", *made, f"def {step}(s):", [["plain", f"{i}, {c} = s"], *used, *inner.some(), ["plain", f"return {i} + 1, {c}"]],
         f"{body.target} = tg.while_loop(lambda s: {cond}, {step}, (0, {body.target} * 1.0))[1]",
     ]  # fmt: skip
 
@@ -252,20 +261,23 @@ def switch(body):
 def map_(body):
     name, u, r = body.fresh("each"), body.fresh("u"), body.fresh("r")
     inner = body.inner([r, u], [], r)
-    over = body.pick(body.vectors[0], "w")
-    function = body.pick("tg.map({0}, {1})", "tg.vmap({0})({1})", "tg.map({0}, {1})")
+    v = body.vectors[0]
     inner.vectors = ["w"]
-    call = function.format(name, over)
+    call = body.pick(f"tg.map({name}, {v})", f"tg.map({name}, w)", f"tg.vmap({name})({v})", f"tg.vmap({name})(w)", f"tg.map({name}, {v}[1:])")
     return [f"def {name}({u}):", [["plain", f"{r} = {u} * {body.constant()}"], *inner.some(), ["plain", f"return {r}"]], f"{body.target} = {body.target} * 0.5 + np.sin(np.sum({call}))"]
 
 
 def in_place(body):
     a, v, c = body.fresh("a"), body.vectors[0], body.number(1)
+    if body.rng.random() < 0.25:  # constants that are used, overwritten and used again
+        first, then = (f"{body.target} = {function}(np.sum({a} * {v})) + 0.4 * {body.target}" for function in ("np.sin", "np.tanh"))
+        change = body.pick(f"{a}[0] = {body.constant()}", f"{a} *= {body.constant()}", f"{a}[...] = {body.constant()}", f"{a} += {body.threshold()}")
+        return [f"{a} = {body.pick('np', 'tg')}.zeros(len({v}))", (["change", f"{a}[...] = {body.constant()}"],), first, (["change", change],), then]
     change = lambda: body.pick(  # noqa: E731
         f"{a}[0] = {body.number(1)}", f"{a}[-1] *= np.sin({c})", f"{a} += 0.3 * {v}", f"{a}[:1] -= {body.threshold()}", f"{a}[{a} > {body.threshold()}] = 0.2",
         f"{a} *= {body.constant()}", f"{a}[::-1] += 0.1 * {a}", f"{a}[{a} > {body.threshold()}] *= {c}", f"{a}[k % len({a})] = 0.5", f"np.add({a}, {v}, out={a})", f"{a}[...] = np.cos({a})",
     )  # fmt: skip
-    made = body.pick(f"{v}.copy()", f"np.zeros_like({v})", f"{v} * 1.0", f"np.sin({v})", f"tg.zeros(len({v}))")
+    made = body.pick(f"{v}.copy()", f"np.zeros_like({v})", f"{v} * 1.0", f"np.sin({v})", f"tg.zeros(len({v}))", f"np.zeros(len({v}))")
     return [f"{a} = {made}", tuple(["change", change()] for _ in range(body.rng.randint(1, 3))), f"{body.target} = np.tanh(np.sum({a} * {body.vector(1)})) + 0.2 * {body.target}"]
 
 
@@ -277,6 +289,8 @@ def view(body):
 
 
 def captured(body):
+    if body.rng.random() < 0.15:
+        return [f"{body.target} = np.sin(np.float32({body.constant()}) * {body.vectors[0]}[0] + {body.number(1)}) + 0.5 * {body.target}"]
     name = body.fresh("C")
     numbers = ", ".join(body.pick("0.5", "-1.0", "2.0", "0.25", "-0.75") for _ in range(4))
     body.setup.append(f"{name} = {body.pick('np.array', 'tg.tensor', 'np.array', 'list', 'tuple')}([{numbers}])")
@@ -292,17 +306,24 @@ def container(body):
         (f"{{'b': {c}, 'a': [{v}, {body.number(1)}]}}", f"{d}['b'] * {d}['a'][1] + {d}['a'][0][0]"), (f"[{c}, ({v}, {body.number(1)})]", f"{d}[0] + {d}[1][0][-1] * {d}[1][1]"),
         (f"[u * {body.constant()} for u in {v}]", f"sum({d}) * 0.5 + len({d})"), (f"dict(zip('ab', ({c}, {body.number(1)})))", f"sum(value * (0.5 + j) for j, value in enumerate({d}.values()))"),
         (f"{{j: u for j, u in enumerate({v})}}", f"{d}[0] * {c} + max({d}.values())"),
+        (f"{{True: {c} * {body.constant()}, False: {body.number(1)}}}", f"{d}[{c} > {body.threshold()}]"), (f"np.array([{c}, {body.pick(body.number(1), '1.0')}])", body.pick(f"{d} @ {d}", f"{d}[0] * {d}[1]", f"np.sum(np.sin({d}))")),
     )  # fmt: skip
     return [f"{d} = {made}", f"{c} = np.sin({read})"]
 
 
 def integers(body):
-    c, v = body.target, body.vectors[0]
+    c, v, q = body.target, body.vectors[0], body.fresh("q")
+    if body.rng.random() < 0.08:  # 0 or 1, exact also as float16, which integers of 8 bits make
+        return [f"{c} = np.sin({body.number(1)}) * {c} + np.sqrt(np.sign(k[0]) ** 2) * {v}[0]"]
+    if body.rng.random() < 0.15:
+        change = body.pick(f"{q}[0] += 1", f"{q} *= {q}", f"np.add({q}, 1, out={q})", f"np.add.at({q}, [0, 0], 2)", f"{q}[{q} > 0] = 2")
+        return [f"{q} = k.copy()", (["change", change],), f"{c} = np.sin(0.3 * {body.pick(f'{q}[0]', f'np.sum({q})', f'({q} @ k)')}) * {c} + 0.2 * {body.number(1)}"]
     q = body.pick(
         "k @ k", "np.dot(k, k)", f"({v} > {body.threshold()}).astype(int) @ np.arange(len({v}))", f"np.where({v} > {body.threshold()}, 1, 0) @ np.where({v} > 0, 2, 1)", "np.outer(k, k)[0] @ k",
         "(k[:, None] * k @ k)[0]", "k[0] << 1", "k[0] % 3", "k[-1] // 2", f"np.sum({v} > {body.threshold()})", "np.sum(k > 0)", "(k ** 2).sum()", "k[0] * k[-1] - 7", "(k & 3).sum()", "np.sum(k[k > 0])",
         "int(k[0])", "np.max(k)", "np.argmax(k)", "np.cumsum(k)[-1]", "(k[0] > 1) + (k[-1] > 0)", "np.prod(k[:2])", "np.linalg.matrix_power(np.outer(k[:2], k[:2]), 2)[0, 0]", "np.einsum('i,i', k, k)",
         "np.vecdot(k, k)", "(np.outer(k, k) @ k)[-1]", "np.matvec(np.outer(k, k), k)[0]", "np.inner(k, k)", "~k[0]", "(k[0] ^ 5)", "k[0] >> 1", "np.sign(k[0])", "divmod(int(k[0]), 3)[1]", "np.sort(k)[0]",
+        "np.count_nonzero(k)",
     )  # fmt: skip
     return [f"{c} = np.sin({body.pick('0.1', '0.7')} * ({q})) * {c} + {body.pick('0.05', '0.2')} * {body.number(1)}"]
 
@@ -311,7 +332,7 @@ def masks(body):
     c, v, m = body.target, body.vectors[0], body.fresh("m")
     t, s = body.threshold(), body.threshold()
     made = body.pick(
-        f"{v} > {t}", f"({v} > {t}) & ({v} < 1.2)", f"({v} > {t}) | ({v} < {s})", f"({v} > {t}) ^ (w[0] > 0)", f"~({v} > {t})", f"(np.arange(len({v})) > 0) & ({v} < {s})", f"np.logical_and({v} > {t}, {c} < {s})",
+        f"{v} > {t}", f"({v} > {t}) & ({v} < 1.2)", f"({v} > {t}) | ({v} < {s})", f"({v} > {t}) ^ (w[0] > 0)", f"~({v} > {t})", f"(np.arange(len({v})) > 0) & ({v} < {s})", f"np.logical_and({v} > {t}, {c} < {s})", f"({v} > {t}).copy()",
     )  # fmt: skip
     return [f"{m} = {made}", f"{c} = np.sin({body.pick(f'np.sum({m} * {v})', f'np.sum(np.where({m}, {v}, -{v} ** 2))', f'np.sum({v}[{m}])', f'{m}.sum() * {c}', f'np.mean({m}) * {c}', f'({m} * 1 @ {v})', f'({m} @ {m}) * {c}', f'np.sum(({v} * {v})[{m}]) + {c} * {m}.any()')}) + 0.5 * {c}"]
 
@@ -343,7 +364,11 @@ def custom_rule(body):
 def checkpoint(body):
     name = body.fresh("part")
     inner = body.inner(["c", "u"], ["w"], "c")
-    return [f"def {name}(c, u):", [["plain", "c = c * 1.0"], *inner.some(), ["plain", "return c"]], f"{body.target} = tg.checkpoint({name})({body.target}, {body.vectors[0]}[0])"]
+    more, as_given = body.pick(("", "1.0"), (", o", "(1.0 if o is w else 2.0)"))
+    return [
+        f"def {name}(c, u{more}):", [["plain", f"c = c * {as_given}"], *inner.some(), ["plain", "return c"]],
+        f"{body.target} = tg.checkpoint({name})({body.target}, {body.vectors[0]}[0]{more and ', w'})",
+    ]  # fmt: skip
 
 
 def caught(body):
@@ -401,8 +426,8 @@ def statement(body):
 class Stack:
     """What the one that is being put on top may ask: `scalar` x, how many derivatives, the rank of the result below."""
 
-    def __init__(self, rng, rank_of_x, rank, last, via=""):
-        self.rng, self.rank_of_x, self.rank, self.last, self.via = rng, rank_of_x, rank, last, via
+    def __init__(self, rng, rank_of_x, rank, last, via="", below=()):
+        self.rng, self.rank_of_x, self.rank, self.last, self.via, self.below = rng, rank_of_x, rank, last, via, below
 
     def pick(self, *choices):
         return self.rng.choice(choices)
@@ -422,6 +447,8 @@ def t_grad(s, f):
         return [f"= tg.grad({f})"]
     if via:
         return [f"return tg.grad({f}{via})(x, w, k)"]
+    if s.rng.random() < 0.15:
+        return as_given("grad", f)
     if s.rank_of_x == 1 and s.rng.random() < 0.35:  # an argument in a container, by any order of keys
         return s.pick(
             [f"g = tg.grad(lambda p: {f}(np.concatenate([p['b'], p['a']['c']]), w, k))({{'b': x[:1], 'a': {{'c': x[1:]}}}})", "return np.concatenate([g['b'], g['a']['c']])"],
@@ -438,8 +465,13 @@ def t_value_and_grad(s, f):
     return ["value, gradient = " + f"tg.value_and_grad({f})(x, w, k)", "return value, gradient"]
 
 
+def as_given(name, f):
+    """What is not differentiated arrives as the object that it is."""
+    return ["o = (w, k)", f"return tg.{name}(lambda x, o: {f}(x, *o) * (1.0 if o[0] is w else 2.0))(x, o)"]
+
+
 def t_jacobian(name):
-    return lambda s, f: s.pick([f"= tg.{name}({f})"], [f"= tg.{name}({f})"], [f"return tg.{name}({f})(x, w, k)"], [f"return tg.{name}(lambda x: {f}(x, w, k))(x)"])
+    return lambda s, f: s.pick(as_given(name, f), [f"= tg.{name}({f})"], [f"= tg.{name}({f})"], [f"return tg.{name}({f})(x, w, k)"], [f"return tg.{name}(lambda x: {f}(x, w, k))(x)"])
 
 
 def t_hvp(s, f):
@@ -479,7 +511,8 @@ def t_vmap(s, f):
 def t_sum_over(s, f):
     rows = s.pick("R", "R", "{'b': R, 'a': R[:, 0]}")
     row = "r" if rows == "R" else "r['b']"
-    each = s.pick(f"sum({f}(t, u, k) for u in {row})", f"np.sum(tg.vmap(lambda u: {f}(t, u, k))({row}), axis=0)") if rows == "R" else f"sum({f}(t, u, k) * v for u, v in zip({row}, r['a']))"
+    # (Of a sum in a sum, one call for each chunk.)
+    each = f"{f}(t, {row}[0], k) * np.sum({row})" if "sum_over" in s.below else s.pick(f"sum({f}(t, u, k) for u in {row})", f"np.sum(tg.vmap(lambda u: {f}(t, u, k))({row}), axis=0)") if rows == "R" else f"sum({f}(t, u, k) * v for u, v in zip({row}, r['a']))"
     return [f"return tg.sum_over(lambda t, r: {each}, {rows}, chunk={s.pick(1, 2, 3)})(x)"]
 
 
@@ -523,7 +556,7 @@ OUTERMOST = {"sparse_jacobian", "backward", "create_graph", "autograd_grad"}
 def stack_of(rng, program, rank_of_x, rank, via):
     depth, order = rng.choices([1, 2, 3, 4], [4, 34, 50, 12])[0], 0
     # Many stacks begin with any two transformations, so that no pair is rare.
-    pair = rng.choices(list(TRANSFORMS), k=2) if not via and depth > 1 and rng.random() < 0.45 else []
+    pair = rng.choices(list(TRANSFORMS), k=2) if not via and depth > 1 and rng.random() < 0.48 else []
     # Code of lanes is compiled, which takes long of high derivatives: mostly there are lanes, or such derivatives.
     lanes = rng.random()
     most, barred = (ORDER, {"vmap", "sum_over"}) if lanes < 0.08 else (3, {"vmap", "sum_over"}) if lanes < 0.58 else (1, set()) if lanes < 0.88 else (2, set()) if lanes < 0.99 else (3, set())
@@ -536,8 +569,10 @@ def stack_of(rng, program, rank_of_x, rank, via):
         ]
         if number < len(pair):
             names = [pair[number]]
+        if "sum_over" in program.stack and rng.random() < 0.9:  # of a sum in a sum kernels are compiled at every call
+            names = [name for name in names if name != "sum_over"]
         if not names:
-            break
+            continue
         last = number == depth - 1
         weights = [TRANSFORMS[name][0] * (1.0 if last or name not in OUTERMOST else 0.3) for name in names]
         (name,) = rng.choices(names, weights)
@@ -546,7 +581,7 @@ def stack_of(rng, program, rank_of_x, rank, via):
         if rank and (wants_one or rank > 2):
             lines = [f"def inner(x, w, k): return {rng.choice(['np.sum({f}(x, w, k))', 'np.sum(np.sin({f}(x, w, k)))', 'np.mean({f}(x, w, k) ** 2)', 'np.sum(np.where({f}(x, w, k) > 0.1, 2.0, 1.0) * {f}(x, w, k))'])}"]
             inner, rank = "inner", 0
-        body = made(Stack(rng, rank_of_x, rank, last, via if not number else ""), inner)
+        body = made(Stack(rng, rank_of_x, rank, last, via if not number else "", program.stack), inner)
         order += takes
         rank = rank_of_x if adds == "=x" else rank + {"x": rank_of_x, "xx": 2 * rank_of_x, "lane": 1, "": 0}[adds]
         if name == "sparse_jacobian" or name == "autograd_grad":
@@ -577,6 +612,7 @@ def program_of(seed, kernel="", via=""):
         program.first = [rng.choice(["v = x * 1.0", "v = x[::-1]", "v = np.sin(x)", "v = x[k % len(x)]", "v = np.concatenate([x, x * x])"]), rng.choice(["c = np.sum(x)", "c = x[0]", "c = x[-1] * w[0]", "c = np.mean(x * x)"])]
     else:
         program.first = [rng.choice(["v = x.ravel()", "v = x[0]", "v = x @ x[-1]", "v = x.sum(axis=0)"]), rng.choice(["c = np.sum(x)", "c = x[0, -1]", "c = np.trace(x)"])]
+    program.jit = None if rng.random() < 0.4 else rng.choice([*range(len(program.levels) + 1), len(program.levels)])
     body = Body(rng, program, ["c"], ["v"], "c", True)
     program.counts = rng.random() < 0.2  # whether integers stand among floats everywhere: loops that convert them take kernels, which take long to make
     program.room = rng.choices([2, 3, 4, 6], [25, 35, 25, 15])[0]
@@ -586,9 +622,10 @@ def program_of(seed, kernel="", via=""):
     program.result = (
         rng.choice(["c", "c + np.sum(v)", "c * np.sum(v * v)", "np.sin(c) + v[0] * v[-1]"]) if returns == "number" else rng.choice(["v * c", "np.stack([c, v[0] * c, np.sin(c)])", "np.sin(v) + c", "v * v * np.cos(c)"])
     )
-    program.jit = None if rng.random() < 0.4 else rng.choice([*range(len(program.levels) + 1), len(program.levels)])
     shape = {0: (), 1: (size,), 2: (2, size if size < 3 else 2)}[rank_of_x]
     program.points = list(points(rng, shape))
+    if "np.sign(k[0]) ** 2" in str(program):
+        program.points[-1] = (*program.points[-1][:3], "int8")
     if program.counts or re.search(r"tg\.scan\(.*, k\b", str(program)):
         # NumPy's functions of integers of 8 bits have three digits, which the reference does not know.
         program.points = [(x, w, k, "int32" if dtype.endswith("int8") else dtype) for x, w, k, dtype in program.points]

@@ -294,6 +294,14 @@ class Numpy:
         return a.astype(object) if a.dtype.kind == "f" else a
 
     @staticmethod
+    def zeros(n):
+        return onp.zeros(n, object)
+
+    @staticmethod
+    def float32(a):
+        return float(onp.float32(a))
+
+    @staticmethod
     def zeros_like(a):
         return 0.0 if type(a) is Dual else onp.zeros_like(a)
 
@@ -553,7 +561,11 @@ def scan(f, init, xs=None, length=None, reverse=False, memory=None):
     for j in turns[::-1] if reverse else turns:
         carry, y = f(carry, None if xs is None else lane(xs, j))
         ys.append(y)
-    return carry, stacked(ys[::-1] if reverse else ys) if ys else None
+    if not ys:  # those of one turn at zeros, without rows
+        margin = Decisions.margin
+        (_, y), Decisions.margin = f(init, rebuilt(xs, lambda a: 0.0 if onp.ndim(a) == 1 else onp.zeros(onp.shape(a)[1:], object))), margin
+        return init, rebuilt(y, lambda a: onp.empty((0, *onp.shape(a)), object))
+    return carry, stacked(ys[::-1] if reverse else ys)
 
 
 def fori_loop(lower, upper, body, init):
@@ -624,12 +636,16 @@ class Function:
         return cls.forward(SimpleNamespace(save_for_backward=lambda *saved: None), *args)
 
 
+def map_(f, xs):
+    return scan(lambda carry, x: (carry, f(x)), None, xs)[1]
+
+
 tg = SimpleNamespace(
     grad=grad, value_and_grad=value_and_grad, jacfwd=jacobian, jacrev=jacobian, jacobian=jacobian, hessian=hessian, hvp=hvp, vjp=vjp, jvp=jvp,
     jet=jet, linearize=linearize, vmap=vmap, elementwise_grad=elementwise_grad, hessian_diag=hessian_diag, laplacian=laplacian, sum_over=sum_over,
     sparse_jacobian=sparse_jacobian, jit=lambda f, **options: f, checkpoint=lambda f: f, derivative=grad, scan=scan, fori_loop=fori_loop,
     while_loop=while_loop, cond=lambda p, a, b, *operands: a(*operands) if p else b(*operands), switch=switch,
-    map=lambda f, xs: stacked([f(lane(xs, j)) for j in range(len(leaves(xs)[0]))]), associative_scan=None, stop_gradient=numpy.stop,
+    map=map_, associative_scan=None, stop_gradient=numpy.stop,
     custom_vjp=lambda f, rule: f, custom_jvp=lambda f, rule: f, zeros=lambda n: onp.zeros(n, object), tensor=Leaf.of, array=numpy.array,
     config=SimpleNamespace(), autograd=SimpleNamespace(grad=autograd_grad, Function=Function),
 )  # fmt: skip

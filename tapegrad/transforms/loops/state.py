@@ -34,7 +34,8 @@ def run(functions, what, recorded, plainly, state=None):
     state : Contents, optional
         What they read before; by default, now.
     """
-    jit = any(tape.store.trace is not None and not tape.store.trace.depth for tape in thread_state().tapes)
+    traces = [tape.store.trace for tape in thread_state().tapes]
+    jit = any(trace is not None and not trace.depth and not trace.once for trace in traces)
     state = None if jit else state or state_of(functions)
     if jit or not state.iterates:
         try:

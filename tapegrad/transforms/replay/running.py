@@ -116,7 +116,7 @@ class Running:
         enabled = thread_state().enabled
         with Tape() as tape, enable_grad(), clarified:
             trace = Trace(tape.store, {} if self.apart else self.environment.read, any(map(is_reordered, static)))
-            trace.keeping = kind.keeping
+            trace.keeping, trace.once = kind.keeping, self.apart or self.given is not None
             args, kwargs = unflatten(structure, with_inputs(leaves, static, inputs, lambda value, _: trace.enter(value)))
             args, kwargs = self._as_given(args, kwargs)
             wanted = [mark[-1] for mark in static if is_input(mark)]

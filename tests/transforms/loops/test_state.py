@@ -200,12 +200,14 @@ def check(name, form):
     slope = (f(x + h) - f(x - h)) / (2 * h)
     value, gradient = tg.value_and_grad(f)(x)
     pushed, tangent = tg.jvp(f, (x,), (1.0,))
+    there, push = tg.linearize(f, x)
+    (sparse,) = tg.sparse_jacobian(lambda x: f(x[0]) * np.ones(1))(np.array([x])).data
     leaf = tg.tensor(x, requires_grad=True)
     y = f(leaf)
     y.backward()
-    message = f"{name}, {form}: {plain} {slope}, {value} {gradient}, {pushed} {tangent}, {y} {leaf.grad}"
-    assert np.allclose([value, pushed, y.item()], plain, rtol=1e-12), message
-    assert np.allclose([gradient, tangent, leaf.grad.item()], slope, rtol=1e-5, atol=1e-7), message
+    message = f"{name}, {form}: {plain} {slope}, {value} {gradient}, {pushed} {tangent}, {there} {push(1.0)} {sparse}, {y} {leaf.grad}"
+    assert np.allclose([value, pushed, there, y.item()], plain, rtol=1e-12), message
+    assert np.allclose([gradient, tangent, push(1.0), sparse, leaf.grad.item()], slope, rtol=1e-5, atol=1e-7), message
     assert all(np.array_equal(end, ends[0]) if isinstance(end, np.ndarray) else end == ends[0] for end in ends), (message, ends)
 
 

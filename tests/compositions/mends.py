@@ -1,0 +1,166 @@
+"""Take mends back, one by one, in a copy of the package, and find the first program at random that shows it.
+
+    python -m tests.compositions.mends [NAME ...] [--programs 10000]
+
+The generator has each fault in its domain as long as it is found.  Only programs whose text has the feature are run.
+"""
+
+import argparse
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from .generator import program_of
+from .running import outcome
+
+ROOT = Path(__file__).resolve().parents[2]
+ALL = lambda *parts: "(?s)" + "".join(f"(?=.*{part})" for part in parts)  # noqa: E731
+TURNS = r"def (step|each)\d+\("
+
+
+@dataclass
+class Mend:
+    """What to write in place of what, by file, and which programs may find it."""
+
+    edits: list
+    programs: str
+    #: The error that it was, if it was one: refusals with this text are what is looked for, too.
+    said: str = "$never"
+
+
+MENDS = {
+    "a path that is new in a loop of tangents, and a status that is dropped": Mend([
+        ("transforms/loops/loop.py", "                tangent.prepared()\n", "                pass\n"),
+        ("interpreter/steps.py", "                failed = 1\n", "                failed = 0\n"),
+    ], ALL(TURNS, " if ", "tg.jit")),
+    "generalised ufuncs of integers": Mend([
+        ("codegen/ufuncs.py", "isinstance(function, np.ufunc) and function.signature is None", "isinstance(function, np.ufunc)"),
+    ], ALL("k @ |, k\\) @|@ k|@ np.arange|vecdot|matvec|@ np.where|\\(m\\d+ @", "tg.jit")),
+    "seeds of autograd.grad": Mend([
+        ("autograd/gradients.py", "    return any(map(tracked, _listed(grads))) and (nested.inside() or nested.evaluating())\n", "    return False\n"),
+        ("autograd/gradients.py", 'grad._let_out("a seed") if', "grad._v if"),
+    ], r"autograd\.grad\(y, p, s,"),
+    "numbers that are arrays without axes": Mend([
+        ("kernel/terms.py", 'if meta is not SCALAR and meta.shape == () and meta.char == "d":', "if False:"),
+        ("program/trace.py", "        value = normalise(value)\n        meta = self._described(value)", "        value = np.asarray(value)\n        meta = self._described(value)"),
+    ], ALL(r"np\.mean\(m", "tg.jit")),
+    "results in half precision": Mend([
+        ("program/trace.py", "        if meta.char not in ITEMSIZE:\n", "        if False:\n"),
+    ], ALL(r"sqrt\(np\.sign", "tg.jit", '"int8"')),
+    "float32 numbers beside float64 numbers": Mend([
+        ("array/record.py", "    if not any([isinstance(o, Differentiable) and o._v.__class__ is float for o in operands]):\n        return", "    if True:\n        return"),
+    ], "float32"),
+    "sums over data in sums over data": Mend([
+        ("many/data.py", "buffers.get((BUFFERS.depth, k))", "buffers.get((0, k))"), ("many/data.py", "buffers[BUFFERS.depth, k]", "buffers[0, k]"),
+    ], ALL(r"tg\.sum_over.*tg\.sum_over")),
+    "values of a checkpoint in two levels of tangents": Mend([
+        ("transforms/checkpoint.py", "    value = below(value) if isinstance(value, Differentiable) else value\n    return value._v", "    return below(value)._v"),
+    ], "checkpoint"),
+    "what is handed to a checkpoint": Mend([
+        ("transforms/checkpoint.py", "flatten(argument)[0])) else Identity(argument)\n", "flatten(argument)[0])) else Identity(np.copy(argument))\n"),
+    ], r"checkpoint.*, w\)"),
+    "what is not differentiated": Mend([
+        ("transforms/plain.py", "if k in argnums else value for", "if k in argnums else unflatten((l := flatten(value))[1], [np.copy(a) for a in l[0]]) for"),
+        ("transforms/plain.py", "import numpy as np\n", "import numpy as np\nfrom ..common.tree import unflatten\n"),
+    ], r"tg\.grad\(lambda x, o"),
+    "constants that are overwritten": Mend([
+        ("array/record.py", "    copy = copy_of(saved)\n    if copy is None and", "    copy = None\n    if False and"),
+    ], r"zeros\(len", "ModifiedInPlaceError"),
+    "constants that are overwritten, in recordings of derivatives": Mend([
+        ("program/trace.py", "v if r >= 0 else self.constants[-1 - r] for", "v for"),
+    ], r"zeros\(len"),
+    "bits of masks": Mend([
+        ("numpy_api/dispatch.py", " ufunc in DIRECT)) and not any_tracked((inputs, kwargs)):", " ufunc in DIRECT)) and False:"),
+    ], r"np\.arange\(len\(v\)\) > 0\) &|\^ \(w", "bitwise"),
+    "comparisons as keys": Mend([
+        ("array/differentiable.py", "        if self._t is None and (self._r or", "        if True or (self._r or"),
+    ], r"\{True: "),
+    "arrays of objects": Mend([
+        ("array/leaving.py", "        if not isinstance(error, (TypeError, ValueError, AttributeError)) or", "        if True or"),
+    ], r"np\.array\(\[c"),
+    "no turns": Mend([
+        ("transforms/loops/api.py", "return init, _of_no_turns(f, init, leaves, structure)", "return init, None"),
+    ], r"tg\.(scan|map)\([^\n]*\[1:\]", "array of objects"),
+    "results without elements": Mend([
+        ("transforms/loops/running.py", "(loop.rows,)) if layout.leaves else", "(loop.rows,)) if layout.size else"),
+    ], r"\[:0\]"),
+    "what a body changes besides its carry": Mend([
+        ("transforms/loops/state.py", "if jit or not state.changed():\n                return", "if True:\n                return"),
+    ], r"\[0\] \*= -0\.8"),
+    "what a body changes, in recordings of one call": Mend([
+        ("transforms/loops/state.py", "and not trace.once for", "for"),
+    ], ALL(r"\[0\] \*= -0\.8", "linearize|sparse")),
+    "counts of integers": Mend([
+        ("program/values.py", 'self.converted(operand, "?") if function is np.count_nonzero else operand', "operand"),
+    ], "count_nonzero"),
+    "integers that are written in place": Mend([
+        ("array/whole.py", "    if target.__class__ is IntTensor:\n", "    if False:\n"),
+    ], r"np\.add(\.at)?\(q"),
+    "copies of masks": Mend([
+        ("array/functions/copies.py", '    if x.dtype.char == "?":', "    if False:"),
+    ], r"[<>] \S+\)\.copy\(\)"),
+}  # fmt: skip
+
+
+def found(mend, count):
+    """``(seed, programs run before, what it gives)`` of the first program of `count` that is right, but not in a copy without the mend."""
+    with tempfile.TemporaryDirectory() as folder:
+        shutil.copytree(ROOT / "tapegrad", Path(folder, "tapegrad"), ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copytree(Path(__file__).parent, Path(folder, "tests/compositions"), ignore=shutil.ignore_patterns("__pycache__"))
+        for name, old, new in mend.edits:
+            path = Path(folder, "tapegrad", name)
+            text = path.read_text()
+            if text.count(old) != 1:
+                return None, 0, f"{name} has {text.count(old)} times {old!r}: the list of mends is to be brought up to date"
+            path.write_text(text.replace(old, new))
+        environment = os.environ | {"PYTHONPATH": folder, "TAPEGRAD_CACHE_DIR": str(Path(folder, "cache"))}
+        seed, tried = -1, -1
+        while seed + 1 < count:
+            first = seed + 1
+            command = [sys.executable, "-m", "tests.compositions", str(first), str(count - first), "--work", "--matching", mend.programs]
+            with Path(folder, "errors").open("w") as log:
+                worker = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True, cwd=folder, env=environment)
+            says, at = "", seed
+            for line in worker.stdout:
+                gave = json.loads(line)
+                if "done" not in gave:
+                    at, tried = gave["seed"], tried + 1
+                    continue
+                says = str((gave["wrong"] or [""])[0]) or next((text for text in gave["refused"] if re.search(mend.said, text)), "")
+                if says:
+                    worker.kill()
+                    break
+            code, errors = worker.wait(), Path(folder, "errors").read_text()
+            if not says and code == 0:
+                return None, tried + 1, "not found"
+            if at < first:
+                return None, 0, errors[-500:]
+            seed, says = at, says or f"ends with {code}: {errors[-300:]}"
+            right = outcome(program_of(seed))
+            if not right["wrong"] and not re.search(mend.said, str(right["refused"])):
+                return seed, tried, says
+    return None, tried + 1, "not found"
+
+
+def main():
+    parser = argparse.ArgumentParser(prog="python -m tests.compositions.mends", description=__doc__.split("\n")[0])
+    parser.add_argument("names", nargs="*", help="(parts of) names; by default all")
+    parser.add_argument("--programs", type=int, default=10000)
+    options = parser.parse_args()
+    missed = 0
+    for name, mend in MENDS.items():
+        if any(part in name for part in options.names or [""]):
+            seed, tried, says = found(mend, options.programs)
+            missed += seed is None
+            print(f"{name}: {'NOT FOUND' if seed is None else f'seed {seed}'}, {tried} programs before: {says[:200]}", flush=True)
+    return 1 if missed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
