@@ -37,6 +37,7 @@ from ..interpreter.windows import aligned, contiguous, renumber
 from ..program.values import ELEMENTARY
 from ..rules import lang as L
 from ..rules.lang import nodes
+from ..rules.loops import DRIVEN
 from ..rules.transposed import distinct
 from ..tape.meta import c_strides
 from . import ir
@@ -422,7 +423,7 @@ class LoopPlanner(MatrixProducts, Planner):
             self.eager = ELEMENTARY
         elif out.char not in "df" and not all(map(ir.integral, nodes(row.expr(*operands).expr))):
             return self.called(partial(row.value, **attrs), target)
-        if "program" in attrs and row.forward is None:
+        if row.name in DRIVEN:
             return self.deliver(self.looped(row, operands, attrs["program"]), target)
         value = row.computed(operands, Sym(self, out.shape, out.char, L.Expr.lift(0.0)), attrs)
         if value is None:

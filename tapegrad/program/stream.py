@@ -28,6 +28,7 @@ from ..common.errors import TapeFileError, require
 from ..interpreter import native
 from ..interpreter.plan import Signature
 from ..rules import BY_NAME
+from ..rules.loops import DRIVEN
 from ..tape.layout import ARRAY_LEAF, CONTINUES, RECORD, SCALAR_LEAF, TRACED, VALUE
 from ..tape.meta import SCALAR, meta_of
 from . import walk as W
@@ -200,7 +201,7 @@ class EntryLayout:
         else:
             self._allocate(item)
         # Elsewhere than in the body of a loop, Python runs loops: it can record what they meet.
-        program, signature = self._plan(item, self.tape.of_iteration or "program" not in dict(entry.attrs) or row.forward is not None)
+        program, signature = self._plan(item, self.tape.of_iteration or row.name not in DRIVEN)
         if program is None:
             self._step(item, None, partial(row.value, **row.keywords(entry.attrs, entry.integer)))
         else:

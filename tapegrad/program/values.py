@@ -35,6 +35,7 @@ from ..interpreter.planner import call_words
 from ..interpreter.symbolic import ITEMSIZE, Atom, Sym
 from ..interpreter.windows import aligned, coalesce, longest_inside
 from ..rules import lang as L
+from ..rules.loops import DRIVEN
 from ..rules.table import cached
 
 #: Functions that a rule computes once, however often it reads the result.
@@ -228,7 +229,7 @@ def _row(plan, row, attrs):
         if any(s.char not in "df" for k, s in enumerate(operands) if k not in row.constants):
             raise Unplanned(row.name)
         plan.eager = ELEMENTARY
-        if "program" in dict(attrs) and row.forward is None:
+        if row.name in DRIVEN:
             return plan.looped(row, operands, dict(attrs)["program"], plan.result)
     value = row.computed(operands, plan.sym(plan.result), row.keywords(attrs, plan.DYNAMIC))
     if value is None:

@@ -24,6 +24,8 @@ HEAD = 3
 CARRY, ELEMENT, CAPTURED, NEXT, RESULT, NEXT_BAR, RESULT_BAR, CARRY_BAR, ELEMENT_BAR, CAPTURED_BAR, ROW_NUMBER = range(11)
 #: Those that have, for each value that an iteration reads or writes, the rows of all iterations in sequence.
 IN_ROWS = {ELEMENT, RESULT, RESULT_BAR, ELEMENT_BAR}
+#: The rows that run a loop.
+DRIVEN = {"loop", "loop_pull"}
 #: The place that an iteration writes for the next one to read, and the other way round.
 PARTNER = {CARRY: NEXT, NEXT: CARRY, NEXT_BAR: CARRY_BAR, CARRY_BAR: NEXT_BAR}
 

@@ -27,6 +27,7 @@ from ...rules.loops import (
     CAPTURED_BAR,
     CARRY,
     CARRY_BAR,
+    DRIVEN,
     ELEMENT,
     ELEMENT_BAR,
     HEAD,
@@ -471,7 +472,7 @@ def _running(path, generation, back):
 
 def _program_run_by(item):
     """The loop that an entry runs, or None."""
-    if item.entry.kind != ROW or item.entry.function.forward is not None:
+    if item.entry.kind != ROW or item.entry.name not in DRIVEN:
         return None
     program = dict(item.entry.attrs).get("program")
     return program if isinstance(program, RecordedLoop) else None
