@@ -13,7 +13,6 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from dataclasses import dataclass
 from pathlib import Path
 
 from .generator import program_of
@@ -24,87 +23,62 @@ ALL = lambda *parts: "(?s)" + "".join(f"(?=.*{part})" for part in parts)  # noqa
 TURNS = r"def (step|each)\d+\("
 
 
-@dataclass
 class Mend:
-    """What to write in place of what, by file, and which programs may find it."""
+    """Which programs may find it, and edits ``(file, text that stands there once, text)``; `said`: the error that it was, if it was one of ours."""
 
-    edits: list
-    programs: str
-    #: The error that it was, if it was one: refusals with this text are what is looked for, too.
-    said: str = "$never"
+    def __init__(self, programs, *edits, said="$never"):
+        self.programs, self.edits, self.said = programs, edits, said
 
 
 MENDS = {
-    "a path that is new in a loop of tangents, and a status that is dropped": Mend([
+    "a path that is new in a loop of tangents, and a status that is dropped": Mend(ALL(TURNS, " if ", "tg.jit"),
         ("transforms/loops/loop.py", "                tangent.prepared()\n", "                pass\n"),
-        ("interpreter/steps.py", "                failed = 1\n", "                failed = 0\n"),
-    ], ALL(TURNS, " if ", "tg.jit")),
-    "generalised ufuncs of integers": Mend([
-        ("codegen/ufuncs.py", "isinstance(function, np.ufunc) and function.signature is None", "isinstance(function, np.ufunc)"),
-    ], ALL("k @ |, k\\) @|@ k|@ np.arange|vecdot|matvec|@ np.where|\\(m\\d+ @", "tg.jit")),
-    "seeds of autograd.grad": Mend([
+        ("interpreter/steps.py", "                failed = 1\n", "                failed = 0\n")),
+    "generalised ufuncs of integers": Mend(ALL("k @ |, k\\) @|@ k|@ np.arange|vecdot|matvec|@ np.where|\\(m\\d+ @", "tg.jit"),
+        ("codegen/ufuncs.py", "isinstance(function, np.ufunc) and function.signature is None", "isinstance(function, np.ufunc)")),
+    "seeds of autograd.grad": Mend(r"autograd\.grad\(y, p, s,",
         ("autograd/gradients.py", "    return any(map(tracked, _listed(grads))) and (nested.inside() or nested.evaluating())\n", "    return False\n"),
-        ("autograd/gradients.py", 'grad._let_out("a seed") if', "grad._v if"),
-    ], r"autograd\.grad\(y, p, s,"),
-    "numbers that are arrays without axes": Mend([
+        ("autograd/gradients.py", 'grad._let_out("a seed") if', "grad._v if")),
+    "numbers that are arrays without axes": Mend(ALL(r"np\.mean\(m", "tg.jit"),
         ("kernel/terms.py", 'if meta is not SCALAR and meta.shape == () and meta.char == "d":', "if False:"),
-        ("program/trace.py", "        value = normalise(value)\n        meta = self._described(value)", "        value = np.asarray(value)\n        meta = self._described(value)"),
-    ], ALL(r"np\.mean\(m", "tg.jit")),
-    "results in half precision": Mend([
-        ("program/trace.py", "        if meta.char not in ITEMSIZE:\n", "        if False:\n"),
-    ], ALL(r"sqrt\(np\.sign", "tg.jit", '"int8"')),
-    "float32 numbers beside float64 numbers": Mend([
-        ("array/record.py", "    if not any([isinstance(o, Differentiable) and o._v.__class__ is float for o in operands]):\n        return", "    if True:\n        return"),
-    ], "float32"),
-    "sums over data in sums over data": Mend([
-        ("many/data.py", "buffers.get((BUFFERS.depth, k))", "buffers.get((0, k))"), ("many/data.py", "buffers[BUFFERS.depth, k]", "buffers[0, k]"),
-    ], ALL(r"tg\.sum_over.*tg\.sum_over")),
-    "values of a checkpoint in two levels of tangents": Mend([
-        ("transforms/checkpoint.py", "    value = below(value) if isinstance(value, Differentiable) else value\n    return value._v", "    return below(value)._v"),
-    ], "checkpoint"),
-    "what is handed to a checkpoint": Mend([
-        ("transforms/checkpoint.py", "flatten(argument)[0])) else Identity(argument)\n", "flatten(argument)[0])) else Identity(np.copy(argument))\n"),
-    ], r"checkpoint.*, w\)"),
-    "what is not differentiated": Mend([
+        ("program/trace.py", "        value = normalise(value)\n        meta = self._described(value)", "        value = np.asarray(value)\n        meta = self._described(value)")),
+    "results in half precision": Mend(ALL(r"sqrt\(np\.sign", "tg.jit", '"int8"'),
+        ("program/trace.py", "        if meta.char not in ITEMSIZE:\n", "        if False:\n")),
+    "float32 numbers beside float64 numbers": Mend("float32",
+        ("array/record.py", "    if not any([isinstance(o, Differentiable) and o._v.__class__ is float for o in operands]):\n        return", "    if True:\n        return")),
+    "sums over data in sums over data": Mend(ALL(r"tg\.sum_over.*tg\.sum_over"),
+        ("many/data.py", "buffers.get((BUFFERS.depth, k))", "buffers.get((0, k))"), ("many/data.py", "buffers[BUFFERS.depth, k]", "buffers[0, k]")),
+    "values of a checkpoint in two levels of tangents": Mend("checkpoint",
+        ("transforms/checkpoint.py", "    value = below(value) if isinstance(value, Differentiable) else value\n    return value._v", "    return below(value)._v")),
+    "what is handed to a checkpoint": Mend(r"checkpoint.*, w\)",
+        ("transforms/checkpoint.py", "flatten(argument)[0])) else Identity(argument)\n", "flatten(argument)[0])) else Identity(np.copy(argument))\n")),
+    "what is not differentiated": Mend(r"tg\.grad\(lambda x, o",
         ("transforms/plain.py", "if k in argnums else value for", "if k in argnums else unflatten((l := flatten(value))[1], [np.copy(a) for a in l[0]]) for"),
-        ("transforms/plain.py", "import numpy as np\n", "import numpy as np\nfrom ..common.tree import unflatten\n"),
-    ], r"tg\.grad\(lambda x, o"),
-    "constants that are overwritten": Mend([
-        ("array/record.py", "    copy = copy_of(saved)\n    if copy is None and", "    copy = None\n    if False and"),
-    ], r"zeros\(len", "ModifiedInPlaceError"),
-    "constants that are overwritten, in recordings of derivatives": Mend([
-        ("program/trace.py", "v if r >= 0 else self.constants[-1 - r] for", "v for"),
-    ], r"zeros\(len"),
-    "bits of masks": Mend([
-        ("numpy_api/dispatch.py", " ufunc in DIRECT)) and not any_tracked((inputs, kwargs)):", " ufunc in DIRECT)) and False:"),
-    ], r"np\.arange\(len\(v\)\) > 0\) &|\^ \(w", "bitwise"),
-    "comparisons as keys": Mend([
-        ("array/differentiable.py", "        if self._t is None and (self._r or", "        if True or (self._r or"),
-    ], r"\{True: "),
-    "arrays of objects": Mend([
-        ("array/leaving.py", "        if not isinstance(error, (TypeError, ValueError, AttributeError)) or", "        if True or"),
-    ], r"np\.array\(\[c"),
-    "no turns": Mend([
-        ("transforms/loops/api.py", "return init, _of_no_turns(f, init, leaves, structure)", "return init, None"),
-    ], r"tg\.(scan|map)\([^\n]*\[1:\]", "array of objects"),
-    "results without elements": Mend([
-        ("transforms/loops/running.py", "(loop.rows,)) if layout.leaves else", "(loop.rows,)) if layout.size else"),
-    ], r"\[:0\]"),
-    "what a body changes besides its carry": Mend([
-        ("transforms/loops/state.py", "if jit or not state.changed():\n                return", "if True:\n                return"),
-    ], r"\[0\] \*= -0\.8"),
-    "what a body changes, in recordings of one call": Mend([
-        ("transforms/loops/state.py", "and not trace.once for", "for"),
-    ], ALL(r"\[0\] \*= -0\.8", "linearize|sparse")),
-    "counts of integers": Mend([
-        ("program/values.py", 'self.converted(operand, "?") if function is np.count_nonzero else operand', "operand"),
-    ], "count_nonzero"),
-    "integers that are written in place": Mend([
-        ("array/whole.py", "    if target.__class__ is IntTensor:\n", "    if False:\n"),
-    ], r"np\.add(\.at)?\(q"),
-    "copies of masks": Mend([
-        ("array/functions/copies.py", '    if x.dtype.char == "?":', "    if False:"),
-    ], r"[<>] \S+\)\.copy\(\)"),
+        ("transforms/plain.py", "import numpy as np\n", "import numpy as np\nfrom ..common.tree import unflatten\n")),
+    "constants that are overwritten": Mend(r"zeros\(len",
+        ("array/record.py", "    copy = copy_of(saved)\n    if copy is None and", "    copy = None\n    if False and"), said="ModifiedInPlaceError"),
+    "constants that are overwritten, in recordings of derivatives": Mend(r"zeros\(len",
+        ("program/trace.py", "v if r >= 0 else self.constants[-1 - r] for", "v for")),
+    "bits of masks": Mend(r"np\.arange\(len\(v\)\) > 0\) &|\^ \(w",
+        ("numpy_api/dispatch.py", " ufunc in DIRECT)) and not any_tracked((inputs, kwargs)):", " ufunc in DIRECT)) and False:"), said="bitwise"),
+    "comparisons as keys": Mend(r"\{True: ",
+        ("array/differentiable.py", "        if self._t is None and (self._r or", "        if True or (self._r or")),
+    "arrays of objects": Mend(r"np\.array\(\[c",
+        ("array/leaving.py", "        if not isinstance(error, (TypeError, ValueError, AttributeError)) or", "        if True or")),
+    "no turns": Mend(r"tg\.(scan|map)\([^\n]*\[1:\]",
+        ("transforms/loops/api.py", "return init, _of_no_turns(f, init, leaves, structure)", "return init, None"), said="array of objects"),
+    "results without elements": Mend(r"\[:0\]",
+        ("transforms/loops/running.py", "(loop.rows,)) if layout.leaves else", "(loop.rows,)) if layout.size else")),
+    "what a body changes besides its carry": Mend(r"\[0\] \*= -0\.8",
+        ("transforms/loops/state.py", "if jit or not state.changed():\n                return", "if True:\n                return")),
+    "what a body changes, in recordings of one call": Mend(ALL(r"\[0\] \*= -0\.8", "linearize|sparse"),
+        ("transforms/loops/state.py", "and not trace.once for", "for")),
+    "counts of integers": Mend("count_nonzero",
+        ("program/values.py", 'self.converted(operand, "?") if function is np.count_nonzero else operand', "operand")),
+    "integers that are written in place": Mend(r"np\.add(\.at)?\(q",
+        ("array/whole.py", "    if target.__class__ is IntTensor:\n", "    if False:\n")),
+    "copies of masks": Mend(r"[<>] \S+\)\.copy\(\)",
+        ("array/functions/copies.py", '    if x.dtype.char == "?":', "    if False:")),
 }  # fmt: skip
 
 

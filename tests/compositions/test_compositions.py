@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.compositions.generator import FEATURES, TRANSFORMS, program_of
+from tests.compositions.mends import MENDS, ROOT
 from tests.compositions.running import outcome
 from tests.compositions.shrinking import as_text, of_text
 
@@ -52,3 +53,8 @@ def test_a_seed_is_always_the_same_program_which_has_what_it_says():
     assert {name for p in programs for name in p.features} == set(FEATURES)
     assert {name for p in programs for name in p.stack} == set(TRANSFORMS)
     assert sum(len(p.stack) > 2 for p in programs) > 120
+
+
+def test_mends_can_be_taken_back():
+    texts = [(name, file, (ROOT / "tapegrad" / file).read_text().count(old)) for name, mend in MENDS.items() for file, old, _ in mend.edits]
+    assert not [fault for fault in texts if fault[-1] != 1]
