@@ -85,7 +85,7 @@ class Steps(Planner):
     def temporary(self, shape, char, zero=False):
         reg = self.register()
         nbytes = max(1, int(math.prod(shape))) * ITEMSIZE[char]
-        require(nbytes < 1 << 48 and min(shape, default=0) >= 0, f"an array of shape {tuple(shape)} in between")
+        require(nbytes < 1 << 48 and min(shape, default=0) >= 0, f"intermediate array of shape {tuple(shape)} is too large")
         self.step(P.ALLOC, reg, nbytes, int(zero))
         return Atom(reg, 0, shape, c_strides(shape, ITEMSIZE[char]), char)
 
@@ -332,7 +332,7 @@ class OperandValue(Sym):
 
 
 class Signature(Registered):
-    """One row applied to operands of one description: its program and what to keep.
+    """A row specialised to operand metadata: backward program and saved operands.
 
     Parameters
     ----------

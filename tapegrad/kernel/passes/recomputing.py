@@ -11,7 +11,7 @@ for all loads of the temporary, it is gone.
     for i in range(n):                         for i in range(n):
         a0 = x0[i]                                 a0 = x0[i]
         a1 = a0 * a0                               a1 = a0 * a0
-        t0[i] = a1                                 t0[i] = a1           (not read: left to `pruning`)
+        t0[i] = a1                                 t0[i] = a1           (not read: left to `prune`)
         ...                                        ...
     for i in range(n):                         for i in range(n):
         a2 = t0[-i + n - 1]                        a2 = x0[-i + n - 1]
