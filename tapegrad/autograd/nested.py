@@ -33,7 +33,7 @@ from ..tape.modes import enable_grad
 from ..tape.store import thread_state
 from .adjoint import between
 from .backward import Pass, own_copy, slot_on
-from .passes import sweep_recorded
+from .passes import sweep_recorded, values_of
 from .reading import Region
 from .recording import check_result
 from .tangents import push
@@ -277,7 +277,8 @@ class TensorWalk(contextlib.ExitStack):
             stretch = Region(store)
             store.pinned += 1
             try:
-                walk(stretch, between(stretch, roots, [s for s in seeds if s <= max(roots)]), seeds)
+                with values_of(store):
+                    walk(stretch, between(stretch, roots, [s for s in seeds if s <= max(roots)]), seeds)
             finally:
                 store.unpin()
         # A variable that was returned without being used is no operand of anything.

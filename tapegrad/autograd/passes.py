@@ -8,6 +8,7 @@ reachability what no tensor leads to any more.
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from functools import partial
 
 from ..common.errors import GradientError
@@ -46,6 +47,16 @@ def refuse_accumulating(trace):
     """The error for a backward pass that adds what is being recorded to ``.grad``."""
     trace.cannot = "it accumulates gradients with backward()"
     return GradientError("a backward pass inside a function that is being recorded")
+
+
+@contextmanager
+def values_of(store):
+    """A walk over a store that reads values: if a recording has not kept them, it begins anew, with values kept."""
+    try:
+        yield
+    except reading.ValuesNotKept:
+        store.trace.unkept = True
+        raise GradientError("a derivative inside a function that is being recorded") from None
 
 
 class _StorePass:
@@ -133,9 +144,5 @@ class TracedPass(_StorePass):
                 merge(result.requested, t, g)
             return g
 
-        try:
+        with values_of(self.store):
             self._walk(visit, lanes)
-        except reading.ValuesNotKept:
-            # The recording begins anew, with values kept.
-            self.store.trace.unkept = True
-            raise GradientError("a backward pass inside a function that is being recorded") from None

@@ -100,6 +100,28 @@ def test_nested(name):
     agrees()
 
 
+def test_linear_functions_of_dual_numbers_are_recorded():
+    """What is pushed and pulled behind the evaluation reads values that the recording has to keep."""
+
+    def pushed(x):
+        _, push = tg.linearize(lambda x: np.sin(x) * x[0], x)
+        return push(np.ones_like(x)) + push(x)
+
+    def pulled(x):
+        _, pull = tg.vjp(lambda x: np.sin(x) * x[0], x)
+        return pull(np.ones(2))[0] + pull(x * 1.0)[0]
+
+    for f in (pushed, pulled):
+        first = tg.jacfwd(f)
+        np.testing.assert_allclose(first(X), differenced(f, X), rtol=1e-8)
+        expected = differenced(first, X)
+        for second in (tg.jacfwd(first), tg.jacobian(first)):
+            recorded = tg.jit(second)
+            for found in (second(X), recorded(X), recorded(X)):
+                np.testing.assert_allclose(found, expected, rtol=1e-7, atol=1e-8)
+            assert recorded.stats().tapes == 1 and not recorded.stats().fallback
+
+
 @pytest.mark.parametrize("name", [name for name in NAMES if not name.startswith("closure") or "beside" in name])
 def test_inside_of_define_by_run(name):
     """Called with a tensor on the user's tape, the result is a tensor there."""
