@@ -80,7 +80,7 @@ SERIES = {"cauchy", "quotient"}
 
 
 def test_every_row_states_its_derivative_for_both_modes():
-    incomplete = [row.name for row in ROWS if not (row.partials or row.vjp and row.jvp)]
+    incomplete = [row.name for row in ROWS if row.slots(row.arity) and not (row.partials or row.vjp and row.jvp)]
     assert incomplete == []
 
 

@@ -340,7 +340,7 @@ def masks(body):
 def complex_parts(body):
     c, z = body.target, body.fresh("z")
     made = body.pick(f"{c} + 1j * ({body.number(1)})", f"np.exp(1j * {c}) * ({body.number(1)})", f"({c} + 0.5j) * (1.0 - 2j)", f"({c} + 2j) ** 2", f"1.0 / ({c} + 1.5j)")
-    read = body.pick(f"np.real({z} * {z})", f"np.imag(np.exp({z}))", f"np.real({z} * np.conj({z}))", f"np.abs({z} + 3.0)", f"({z} * {z}).imag", f"np.real(np.sin({z}))", f"np.imag(np.sqrt({z} + 4.0))", f"{z}.real * {z}.imag")
+    read = body.pick(f"np.real({z} * {z})", f"np.imag(np.exp({z}))", f"np.log1p(np.real({z} * np.conj({z})))", f"np.abs({z} + 3.0)", f"({z} * {z}).imag", f"np.real(np.sin({z}))", f"np.imag(np.sqrt({z} + 4.0))", f"{z}.real * {z}.imag")
     return [f"{z} = {made}", f"{c} = np.tanh(0.3 * {read})"]
 
 
