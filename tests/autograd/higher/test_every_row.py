@@ -80,7 +80,7 @@ def recorded_gradient(name):
 def nestings_and_their_replays(name):
     """The functional transformations, at the recorded point and replayed at another one: one example step by step, one by kernels."""
     rng = generator(61)
-    full = [pair for pair in usable(name) if np.size(pair[0].value) and not free_phases(pair[0])]
+    full = [(example, slots) for example, slots in usable(name) if all(map(np.size, [example.value, *example.operands])) and not free_phases(example)]
     with np.errstate(all="ignore"):
         # Where there is one example only, kernels replay it.
         for (example, slots), kernel in {id(pair): (pair, kernel) for pair, kernel in ((full[0], "never"), (full[-1], None))}.values():
