@@ -142,8 +142,8 @@ def outcome(program, points=None):
                 else:
                     found["wrong"].append([number, "raises " + class_of(error)])
                 continue
-            if isinstance(theirs, (reference.Independent, AttributeError)) and not any(map(np.any, ours)):
-                continue
+            if isinstance(theirs, (reference.Independent, AttributeError)) and (not any(map(np.any, ours)) or "tg.sum_over" in text or "tg.vmap" in text):
+                continue  # (of rows and lanes others may depend on the leaf)
             if isinstance(theirs, Exception):
                 found["wrong"].append([number, f"returns {[r.tolist() for r in ours]}, the reference raises {theirs!r}"])
                 continue

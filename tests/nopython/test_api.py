@@ -11,6 +11,7 @@ import pytest
 
 import tapegrad as tg
 from tapegrad.common.errors import UnsupportedInNumbaError
+from tests.every import every
 
 numba = pytest.importorskip("numba")
 ROOT = Path(__file__).parents[2]
@@ -244,20 +245,39 @@ CALLS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("call", CALLS)
-def test_a_keyword_is_computed_or_refused_with_the_line(call):
+#: What is computed, by the mode that does it; all others are refused.
+COMPUTED = {
+    "reverse": ["np.sum(a, axis=0)", "np.sum(a, axis=-1)", "a.sum(axis=0)", "a.sum(axis=-1)", "a.sum(0)"],
+    "forward": ["np.cumsum(a, axis=1)", "np.cumsum(a, axis=0)", "np.outer(a, a, None)", "np.clip(a, 0.0, None)"],
+}
+
+
+def of_calls(calls):
+    """The function of an array, and of a factor for each call, that adds up the results of calls."""
+    sums = [f"w[{k}] * np.sum({call.replace('a.', 'b.', 1) if call[0] == 'a' else call})" for k, call in enumerate(calls)]
     scope = {"np": np}
-    exec(compile(f"def f(a):\n    b = a * 1.0\n    return np.sum({call.replace('a.', 'b.', 1) if call[0] == 'a' else call})\n", "<f>", "exec"), scope)
-    try:
-        value, gradient = tg.njit_value_and_grad(scope["f"])(ARRAY)
-    except UnsupportedInNumbaError as refused:
-        assert str(refused).startswith("<f>:3: "), str(refused)
-        return
-    x = tg.tensor(ARRAY, requires_grad=True)
-    y = scope["f"](x)
-    y.backward()
-    assert value == pytest.approx(y.item(), rel=1e-14)
-    np.testing.assert_allclose(gradient, x.grad.numpy(), rtol=1e-13)
+    exec(compile(f"def f(a, w):\n    b = a * 1.0\n    return {' + '.join(sums)}\n", "<f>", "exec"), scope)
+    return scope["f"]
+
+
+@pytest.mark.parametrize("mode", COMPUTED)
+def test_a_keyword_is_computed(mode):
+    f = of_calls(COMPUTED[mode])
+    derivative = tg.njit_value_and_grad(f)
+    for w in np.eye(len(COMPUTED[mode])):
+        value, gradient = derivative(ARRAY, w)
+        x = tg.tensor(ARRAY, requires_grad=True)
+        y = f(x, w)
+        y.backward()
+        assert value == pytest.approx(y.item(), rel=1e-14)
+        np.testing.assert_allclose(gradient, x.grad.numpy(), rtol=1e-13)
+    assert next(iter(derivative.modes().values()))["mode"] == mode
+
+
+@every("call", [call for call in CALLS if call not in sum(COMPUTED.values(), [])])
+def test_a_keyword_is_refused_with_the_line(call):
+    with pytest.raises(UnsupportedInNumbaError, match="^<f>:3: "):
+        tg.njit_value_and_grad(of_calls([call]))(ARRAY, np.ones(1))
 
 
 def test_the_error_comes_through_the_users_own_code():
