@@ -10,6 +10,7 @@ libraries is imported here: who has such an object has imported its library.
 
 import dataclasses
 import sys
+from itertools import accumulate
 
 import numpy as np
 
@@ -157,6 +158,22 @@ def alike(one, other):
     sequences = (list, tuple)
     same = one.kind is other.kind or one.kind in sequences and other.kind in sequences
     return same and one.keys == other.keys and len(one.parts) == len(other.parts) and all(map(alike, one.parts, other.parts))
+
+
+def rearranged(leaves, found, structure):
+    """Leaves of a container of structure `found` as `structure` has them; None if these differ in more than the order of keys."""
+    if found == structure:
+        return leaves
+    if found.kind is None or found.kind is not structure.kind or len(found.parts) != len(structure.parts):
+        return None
+    order = range(len(found.parts))
+    if found.keys != structure.keys:
+        if not issubclass(found.kind, dict) or {*found.keys} != {*structure.keys}:
+            return None
+        order = [list(found.keys).index(key) for key in structure.keys]
+    ends = [0, *accumulate(part.count for part in found.parts)]
+    parts = [rearranged(leaves[ends[k] : ends[k + 1]], found.parts[k], part) for k, part in zip(order, structure.parts)]
+    return None if any(part is None for part in parts) else [leaf for part in parts for leaf in part]
 
 
 def leaf_names(structure, name=""):

@@ -303,7 +303,7 @@ class _BodyRecorder:
         before = self.carry.structure, self.carry.leaves
         leaves, structure = flatten(carry)
         if structure != before[0]:
-            plain.fitting((arguments[0], before[0]), carry, self.what)
+            leaves = plain.fitting((flatten(arguments[0])[0], before[0]), carry, self.what)
         results, shape = flatten(result)
         for leaf in (*leaves, *results):
             if leaf.__class__ is Dual:

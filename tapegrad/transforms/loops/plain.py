@@ -9,7 +9,7 @@ import numpy as np
 from ...array.differentiable import Differentiable
 from ...array.functions import stack
 from ...common.errors import StructureError
-from ...common.tree import flatten, leaf_names, unflatten
+from ...common.tree import flatten, leaf_names, rearranged, unflatten
 
 
 def described(leaf):
@@ -28,9 +28,10 @@ def fitting(before, after, what):
         How the body is named in messages.
     """
     leaves, structure = flatten(after)
-    if structure != before[1]:
+    leaves = rearranged(leaves, structure, before[1])
+    if leaves is None:
         raise StructureError(f"{what} returned the carry {structure} for the carry {before[1]}; return a container like the one it was given")
-    for name, one, other in zip(leaf_names(structure), before[0], leaves):
+    for name, one, other in zip(leaf_names(before[1]), before[0], leaves):
         if np.shape(one) != np.shape(other):
             raise StructureError(
                 f"{what} changes the shape of the carry{name}: it was {described(one)} and is {described(other)}; a carry keeps its shape"

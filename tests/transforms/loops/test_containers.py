@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import tapegrad as tg
+from tapegrad.errors import StructureError
 from tests.transforms.loops import plainly
 
 Pair = collections.namedtuple("Pair", "a b")
@@ -234,3 +235,28 @@ def test_bodies_of_all_kinds(body):
     g = tg.jit(tg.value_and_grad(f))
     for t in (0.7, 0.7, 0.72):
         assert g(t) == (pytest.approx(plain(t), rel=1e-12), pytest.approx(tg.grad(plain)(t), rel=1e-12))
+
+
+@pytest.mark.parametrize("jit", [False, True])
+def test_the_keys_of_a_carry_may_come_in_another_order(jit):
+    def along(s, u):
+        ((d, n),) = s["pair"]
+        return {"pair": (({"y": d["y"] * u, "x": np.sin(d["x"]) * d["y"]}, n + 1),), "b": s["b"] * d["x"]}, d["x"]
+
+    def f(x):
+        carry, ys = tg.scan(along, {"b": x * x, "pair": (({"x": x * 1.0, "y": 2.0 * x}, 0),)}, np.array([0.5, 0.7, 0.9]))
+        ((d, n),) = carry["pair"]
+        last = tg.while_loop(lambda s: s["n"] < 3, lambda s: {"v": s["v"] * x, "n": s["n"] + 1}, {"n": 0, "v": d["x"]})
+        return last["v"] + carry["b"] * n + np.sum(ys) + d["y"]
+
+    x, size = 0.4, 1e-6
+    g = tg.value_and_grad(f)
+    value, slope = (tg.jit(g) if jit else g)(x)
+    np.testing.assert_allclose(value, f(x), rtol=1e-14)
+    np.testing.assert_allclose(slope, (f(x + size) - f(x - size)) / (2 * size), rtol=1e-7)
+
+
+@pytest.mark.parametrize("other", [lambda s: {"a": s["a"]}, lambda s: {"a": s["a"], "c": s["b"]}, lambda s: [s["a"], s["b"]], lambda s: {"b": (s["b"],), "a": s["a"]}])
+def test_other_keys_are_refused(other):
+    with pytest.raises(StructureError, match="return a container like the one it was given"):
+        tg.grad(lambda x: tg.scan(lambda s, u: (other(s), None), {"a": x, "b": x}, np.ones(2))[0]["a"])(1.0)
