@@ -17,16 +17,15 @@ from tests.kernel import rows as kernel
 from tests.kernel import test_arrays, test_tangents
 from tests.program import test_values
 from tests.rules import test_described, test_jvp, test_table
-from tests.rules.examples_of_rows import DOMAINS, ELEMENTWISE, examples_of
+from tests.rules.examples_of_rows import DIFFERENTIABLE, DOMAINS, ELEMENTWISE, examples_of
 from tests.sparse import test_sparsity
 from tests.transforms import test_jet
 from tests.transforms.replay import rows as replay
 from tests.transforms.replay import test_not_finite
 from tests.transforms.saving import rows as saving
 
-# (`loop` has no derivative: `loop_results` has.)
-EVERY = [row.name for row in ROWS if row.name != "loop"]
-STRUCTURAL = [row.name for row in ROWS if not row.elementwise and row.name != "loop"]
+EVERY = [row.name for row in DIFFERENTIABLE]
+STRUCTURAL = [row.name for row in DIFFERENTIABLE if not row.elementwise]
 #: Rows of two operands that both have a derivative.
 BINARY = [name for name in ELEMENTWISE if len(DOMAINS[name]) == 2 and None not in DOMAINS[name]]
 

@@ -112,10 +112,12 @@ class Series(RuleArray):
         key = (*key, *map(id, operands))
         if key not in self.table:
             value = compute(*(o.first for o in operands))
-            if key[0] in LOGICAL or all(operands[k].term is None for k in row.slots(len(operands))):
+            if all(o.term is None for o in operands) or key[0] in LOGICAL:
                 result = Series(value, self.table)
             elif any(operands[k].term is not None for k in row.refused):
                 raise HigherOrderError(f"{key[0]}, which a derivative of it is written with, has no series: {'; '.join(row.refused.values())}")
+            elif not row.slots(len(operands)):
+                result = Series(value, self.table)
             else:
                 result = series_of(row, operands, value, attrs, self.table)
             self.table[key] = result, operands

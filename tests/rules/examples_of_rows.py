@@ -60,6 +60,8 @@ DOMAINS = {
     **dict.fromkeys("betainc_da betainc_db".split(), (None, None, (0.1, 0.9))),
     "stdtr_ddf": (None, ANY),
 }
+#: `loop` has no derivative: `loop_results` has it.
+DIFFERENTIABLE = [row for row in ROWS if row.name != "loop"]
 ELEMENTWISE = [row.name for row in ROWS if row.elementwise]
 
 
