@@ -294,7 +294,7 @@ def examples_of(name):
     """
     if BY_NAME[name].elementwise:
         return tuple(_elementwise(name))
-    if name == "loop":
+    if name == "loop_results":
         examples_of("loop_pull")  # of the same loops: what these keep depends on whether a kernel has run them
     more = [_example(*given) for part in (_reductions, _moves, _matrices) for given in part() if given[0] == name]
     known = {}
