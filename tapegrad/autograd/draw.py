@@ -93,8 +93,8 @@ def _middle(box, others):
 
 def _arrange(layers):
     """Order and positions within the layers: each box goes near the middle of its neighbours above, below, and in the end of both."""
-    for turn in range(ORDERING + PLACING):
-        down, both = turn % 2 == 0, turn >= ORDERING
+    for iteration in range(ORDERING + PLACING):
+        down, both = iteration % 2 == 0, iteration >= ORDERING
         for layer in layers if down else reversed(layers):
             for box in layer:
                 box.x = _middle(box, [*box.above, *box.below] if both else box.above if down else box.below)

@@ -1,6 +1,6 @@
 """Lowering of an expression of the rules' language to LLVM instructions.
 
-`Emitter` turns an `Expr` into values of an llvmlite builder, once per distinct
+`Emitter` iterations an `Expr` into values of an llvmlite builder, once per distinct
 sub-expression.  Functions go to LLVM intrinsics, to libm by name (the same libm
 that Python's ``math`` calls), or to SciPy's special functions.
 """

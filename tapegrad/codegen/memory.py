@@ -142,7 +142,7 @@ def _set_free(context, builder, signature, args):
     return context.get_dummy_value()
 
 
-#: Atomically turn the word at an address from 0 to 1; whether that was done.
+#: Atomically iteration the word at an address from 0 to 1; whether that was done.
 acquire = _of_types(_acquire, "boolean", "int64")
 #: Atomically make the word at an address 0, after everything written before.
 set_free = _of_types(_set_free, "void", "int64")

@@ -14,7 +14,7 @@ A caller's loop waits for this function, so the kernel's code is in it, and nowh
 registers to save, and where the sweep has to answer it is jumped to with the arguments as they came.
 Calls by the address of ``kernel`` come here too, with a handle that has no sweep (`_by_address`).
 
-`emit_turns` writes the iterations of a loop on one path; they call the kernel of that path (`program.stretch.turns` does the same
+`emit_iterations` writes the iterations of a loop on one path; they call the kernel of that path (`program.stretch.iterations` does the same
 in a replay).  That kernel is a function of its own: what it is told of memory, that nothing overlaps and inputs do not change,
 holds for a call of it alone, for what an iteration writes is what the next one reads.
 """
@@ -80,15 +80,15 @@ class CompileOptions:
     symmetric : bool
         Whether the outputs, side by side, are a symmetric matrix: what is above the diagonal may be copied from below it
         (`kernel.passes.halving`).
-    turns : IterationLayout, optional
-        Where the path of a loop has its operands: its iterations are compiled too (`emit_turns`).
+    iterations : IterationLayout, optional
+        Where the path of a loop has its operands: its iterations are compiled too (`emit_iterations`).
     """
 
     fastmath: bool = False
     limit: int = 300
     entry: bool = False
     symmetric: bool = False
-    turns: IterationLayout | None = None
+    iterations: IterationLayout | None = None
 
 
 class Emission:
@@ -127,8 +127,8 @@ class Emission:
         self._end()
         if entry:
             emit_entry(module, main, layout.nbytes, H_SWEEP, len(program.inputs) > 1)
-        if options.turns:
-            emit_turns(module, main, options.turns)
+        if options.iterations:
+            emit_iterations(module, main, options.iterations)
         self.module, self.nbytes, self.keeps, self.tables = module, layout.nbytes, shared.keeps, shared.tables
         self.text = loop_names(vectorise_calls(str(module)), shared.loops)
         self.lets = [s for s in K.walk(program.body) if isinstance(s, K.Let)]
@@ -249,8 +249,8 @@ def _by_address(module, entry, sweep, several):
 _F64 = ir.DoubleType()
 
 
-def emit_turns(module, kernel, path):
-    """Add ``int64 turns(int8 *run, int8 *path, int8 *workspace, int64 count)`` to the module of a kernel.
+def emit_iterations(module, kernel, path):
+    """Add ``int64 iterations(int8 *run, int8 *path, int8 *workspace, int64 count)`` to the module of a kernel.
 
     Parameters
     ----------
@@ -259,7 +259,7 @@ def emit_turns(module, kernel, path):
     path : IterationLayout
     """
     kernel.attributes.add("noinline")
-    function = ir.Function(module, ir.FunctionType(I64, [POINTER, POINTER, POINTER, I64]), "turns")
+    function = ir.Function(module, ir.FunctionType(I64, [POINTER, POINTER, POINTER, I64]), "iterations")
     run, words, workspace, count = function.args
     first, head, fine, end = (function.append_basic_block(name) for name in ("first", "head", "fine", "end"))
     b = ir.IRBuilder(first)
@@ -298,11 +298,11 @@ def emit_turns(module, kernel, path):
     b.cbranch(b.icmp_signed("<", following, count), head, end)
 
     b.position_at_end(end)
-    turns = b.phi(I64)
-    turns.add_incoming(done, ended)
-    turns.add_incoming(following, again)
+    iterations = b.phi(I64)
+    iterations.add_incoming(done, ended)
+    iterations.add_incoming(following, again)
     b.store(status, b.gep(run, [const(T_STATUS)], source_etype=I64))
-    b.ret(turns)
+    b.ret(iterations)
 
 
 def _address(b, bases, base, offset, stride):

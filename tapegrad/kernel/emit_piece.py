@@ -422,7 +422,7 @@ class PieceEmitter:
             extent = self._load(b.gep(extents, [self.position(loop.which)], source_etype=I64), I64, "tables", True)
             first = self._load(self._word(("ragged", id(loop))), I64, "words")
             last = b.add(first, extent, flags=("nsw",))
-        self._turns(loop, first, last, inits, pieces)
+        self._iterations(loop, first, last, inits, pieces)
         if loop.ragged:
             self._store(last, self._word(("ragged", id(loop))), "words")
         if guarded:
@@ -432,7 +432,7 @@ class PieceEmitter:
             for value in pending:
                 self._cross(value)
 
-    def _turns(self, loop, first, last, inits, pieces=()):
+    def _iterations(self, loop, first, last, inits, pieces=()):
         """The iterations from `first` on to before `last`; the builder stands behind them then."""
         b = self.b
         before, head, after = b.block, self.function.append_basic_block("loop"), self.function.append_basic_block("after")
@@ -521,7 +521,7 @@ class ChunkEmitter(PieceEmitter):
         first = b.mul(k, const(spread.size), flags=("nsw",))
         last = b.add(first, const(spread.size), flags=("nsw",))
         last = b.select(b.icmp_signed("<", last, const(loop.extent)), last, const(loop.extent))
-        self._turns(loop, first, last, [number(NEUTRAL[o], c.char) for o, c in zip(spread.operations, loop.carries)])
+        self._iterations(loop, first, last, [number(NEUTRAL[o], c.char) for o, c in zip(spread.operations, loop.carries)])
         for j, carry in enumerate(loop.carries):
             register = convert(b, self.value(carry.next), carry.next.char, carry.char)
             self._store(b.zext(register, I8) if carry.char == "?" else register, self._part(self.item, k, j), "sums")

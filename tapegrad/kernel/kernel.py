@@ -47,7 +47,7 @@ class Kernel(Executable):
         Of ``int64 kernel(int64 *inputs, int64 *outputs, int8 *workspace)`` (see `kernel.emit`).
     entry : int
         Of the entry from nopython code, or 0.
-    turns : int
+    iterations : int
         Of the function that runs the iterations of a loop (`kernel.emit`), or 0.
     nbytes : int
         Of the workspace it wants, aligned to 64 bytes.
@@ -74,7 +74,7 @@ class Kernel(Executable):
             weakref.finalize(self, _close, engine).atexit = False
             self.address = engine.get_function_address("kernel")
             self.entry = engine.get_function_address("entry") if emission.entry else 0
-            self.turns = engine.get_function_address("turns") if options.turns else 0
+            self.iterations = engine.get_function_address("iterations") if options.iterations else 0
         seconds.done("generate")
         #: Flat; a kernel of a tape has the shapes of that.
         self.inputs, self.outputs = ([((b.size,), b.char) for b in buffers] for buffers in (program.inputs, program.outputs))

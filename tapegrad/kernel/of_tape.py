@@ -61,7 +61,7 @@ class TapeKernel(Kernel):
         self.forward, self.lanes = gradients if isinstance(gradients, tuple) else (False, None)
         self.whole = self._derived()
         seconds.done("adjoint")
-        program = lower(self.whole, seconds, limit, not (gradients or options.turns))
+        program = lower(self.whole, seconds, limit, not (gradients or options.iterations))
         if options.symmetric:
             halve(program)
         self.values = 0 if self.lanes else len(tape.outputs)

@@ -63,7 +63,7 @@ class Threads:
         """
         numbered, tree, notes, lock = enumerate(source.pieces()), PartialSum(), [], threading.Lock()
 
-        def turns(_):
+        def iterations(_):
             try:
                 while not ended.is_set() and not uninterrupted.awaited:
                     with lock:
@@ -81,7 +81,7 @@ class Threads:
 
         count = config.threads if self._count is None else self._count
         while not ended.is_set():
-            pool.run(turns, count if source.count is None else min(count, source.count))
+            pool.run(iterations, count if source.count is None else min(count, source.count))
         return tree.total(), [name for _, name in sorted(notes)]
 
 

@@ -113,14 +113,14 @@ def _einsum(subscripts, *operands, **options):
     choices = [[p for p in enumerate(parts_of(o)) if p[1] is not None] for o in operands]
     totals = [None, None]
 
-    def add(k, factors, turns):
+    def add(k, factors, iterations):
         if k < len(choices):
             for which, part in choices[k]:
-                add(k + 1, [*factors, part], turns + which)
+                add(k + 1, [*factors, part], iterations + which)
             return
         term = np.einsum(subscripts, *factors, **options)
-        term = -term if turns % 4 > 1 else term
-        totals[turns % 2] = term if totals[turns % 2] is None else totals[turns % 2] + term
+        term = -term if iterations % 4 > 1 else term
+        totals[iterations % 2] = term if totals[iterations % 2] is None else totals[iterations % 2] + term
 
     add(0, [], 0)
     return ComplexTensor(*totals)

@@ -5,7 +5,7 @@ at its trial point (`EVALUATE`), has them (`EVALUATED`), or has accepted a point
 will choose the next direction (`NEXT`).  All it knows lies in arrays of the state, so it may come
 back to Python anywhere and go on later, to the same bits: for its budget of
 evaluations is used up (so that Ctrl-C, the callback and the progress line get their
-turn), because its rows for the history are full, or because the compiled objective
+iteration), because its rows for the history are full, or because the compiled objective
 could not answer: then Python evaluates at the trial point (recording a new path, for
 instance), writes value and gradient where the loop expects them, and sends it on.
 """

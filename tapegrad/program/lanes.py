@@ -1,9 +1,9 @@
-"""Turns that are for themselves: those of a loop that carries nothing, in chunks which threads may share (`codegen.threads`).
+"""Iterations that are for themselves: those of a loop that carries nothing, in chunks which threads may share (`codegen.threads`).
 
-Chunks are made by the number of turns alone, each writes to places of its own, and the sums over turns (adjoints of captured values) are
+Chunks are made by the number of iterations alone, each writes to places of its own, and the sums over iterations (adjoints of captured values) are
 added up chunk by chunk, in their order: so the bits are the same whatever the number of threads is, and whichever does what.
 
-The words of a *job* (`J_*`) say what is run; behind them are, for each chunk, its next turn and why it has ended (`program.stretch`).
+The words of a *job* (`J_*`) say what is run; behind them are, for each chunk, its next iteration and why it has ended (`program.stretch`).
 A chunk that meets a path which is not known ends there; the others go on, and it goes on when the path has been recorded.
 """
 
@@ -12,22 +12,7 @@ from __future__ import annotations
 from ..codegen.compile import compiled, helper
 from ..codegen.memory import allocate, c_function, double_at, load_double, load_int, release, set_double_at, store_double, store_int
 from ..rules.loops import ELEMENT_BAR, HEAD, RESULT_BAR
-from .stretch import (
-    INTERRUPTED,
-    MORE,
-    NO_MEMORY,
-    STOPPED,
-    T_LIMIT,
-    T_SUMS,
-    T_TURN,
-    UNKNOWN,
-    advance,
-    give_back,
-    hold,
-    place,
-    pull,
-)
-from .turns import (
+from .iterations import (
     CHUNK,
     S_CAPTURED,
     S_CARRY,
@@ -35,9 +20,9 @@ from .turns import (
     S_CHUNKS,
     S_ELEMENT,
     S_GENERATION,
+    S_ITERATIONS,
     S_ROWS,
     S_SHARE,
-    S_TURNS,
     begin_run,
     interrupted,
     kept_of,
@@ -45,17 +30,32 @@ from .turns import (
     run_words,
     table_of,
 )
-from .turns import back as carried_back
-from .turns import forward as carried_forward
+from .iterations import back as carried_back
+from .iterations import forward as carried_forward
+from .stretch import (
+    INTERRUPTED,
+    MORE,
+    NO_MEMORY,
+    STOPPED,
+    T_ITERATION,
+    T_LIMIT,
+    T_SUMS,
+    UNKNOWN,
+    advance,
+    give_back,
+    hold,
+    place,
+    pull,
+)
 
 #: Words of a job: the loop; the generation; addresses of captured values, elements, and of what a loop gives; on the way back those of adjoints
 #: of results (else 0), of the adjoints of the operands, and of the sums of each chunk.
 J_LOOP, J_GENERATION, J_CAPTURED, J_XS, J_Z, J_SEEDS, J_RESULT, J_SUMS, J_STATES = range(9)
 #: Words of the state of a chunk.
 STATE = 2
-#: Chunks of a loop, at most, and turns of one, at least; numbers that all sums over turns take together, at most.
+#: Chunks of a loop, at most, and iterations of one, at least; numbers that all sums over iterations take together, at most.
 MOST, LEAST, ROOM = 32, 16, 1 << 22
-#: Numbers that the turns of a loop compute, all together, from which on threads share it.
+#: Numbers that the iterations of a loop compute, all together, from which on threads share it.
 WORK = 400_000
 
 #: ``void spread(chunk, job, 0, 0, count)``; whether this thread has the interpreter's lock.
@@ -64,41 +64,41 @@ has_interpreter = c_function("PyGILState_Check", "int32")
 
 
 def chunks_of(rows, captured):
-    """The number of chunks of so many turns."""
+    """The number of chunks of so many iterations."""
     return max(1, min(MOST, -(-rows // LEAST), ROOM // max(1, captured)))
 
 
 @helper
 def _first(loop, k):
-    """The first turn of a chunk."""
+    """The first iteration of a chunk."""
     return k * load_int(loop + 8 * S_ROWS) // load_int(loop + 8 * S_CHUNKS)
 
 
 @helper
-def _forward(job, loop, turn, last):
-    """Turns of a chunk forward; the next one, and why it has ended."""
-    table, z, start = table_of(loop, load_int(job + 8 * J_GENERATION), 0), load_int(job + 8 * J_Z), turn
+def _forward(job, loop, iteration, last):
+    """Iterations of a chunk forward; the next one, and why it has ended."""
+    table, z, start = table_of(loop, load_int(job + 8 * J_GENERATION), 0), load_int(job + 8 * J_Z), iteration
     paths, longest = load_int(table), load_int(table + 16)
     p = allocate(8 * run_words(loop, paths, longest))
     if p == 0:
-        return turn, NO_MEMORY
+        return iteration, NO_MEMORY
     begin_run(p, loop, table, paths, longest, z, load_int(job + 8 * J_CAPTURED), load_int(job + 8 * J_XS), z)
-    store_int(p + 8 * T_TURN, turn)
+    store_int(p + 8 * T_ITERATION, iteration)
     why = MORE
-    while why == MORE and turn < last:
-        if turn > start and interrupted(loop):
+    while why == MORE and iteration < last:
+        if iteration > start and interrupted(loop):
             why = INTERRUPTED
         else:
-            store_int(p + 8 * T_LIMIT, min(last, turn + CHUNK))
+            store_int(p + 8 * T_LIMIT, min(last, iteration + CHUNK))
             why = advance(p)
-            turn = load_int(p + 8 * T_TURN)
+            iteration = load_int(p + 8 * T_ITERATION)
     release(p)
-    return turn, why
+    return iteration, why
 
 
 @helper
 def _back(job, loop, k, first, last):
-    """Turns of a chunk back."""
+    """Iterations of a chunk back."""
     table = table_of(loop, load_int(job + 8 * J_GENERATION), 1)
     paths, longest = load_int(table), load_int(table + 16)
     p = allocate(8 * run_words(loop, paths, longest))
@@ -120,12 +120,12 @@ def _back(job, loop, k, first, last):
 def chunk(job, _, __, k):
     """Run what is left of a chunk."""
     loop, state = load_int(job), job + 8 * (J_STATES + STATE * k)
-    turn, last = load_int(state), _first(loop, k + 1)
+    iteration, last = load_int(state), _first(loop, k + 1)
     if load_int(job + 8 * J_SEEDS) != 0:
-        store_int(state + 8, _back(job, loop, k, turn, last))
-    elif turn < last:
-        turn, why = _forward(job, loop, turn, last)
-        store_int(state, turn)
+        store_int(state + 8, _back(job, loop, k, iteration, last))
+    elif iteration < last:
+        iteration, why = _forward(job, loop, iteration, last)
+        store_int(state, iteration)
         store_int(state + 8, why)
 
 
@@ -144,7 +144,7 @@ def run(job):
     """Run what is left of each chunk; returns why the worst has ended."""
     loop = load_int(job)
     chunks, share, why = load_int(loop + 8 * S_CHUNKS), load_int(loop + 8 * S_SHARE), MORE
-    # (Turns may have to wait for the interpreter's lock: whoever has it waits for no other thread.)
+    # (Iterations may have to wait for the interpreter's lock: whoever has it waits for no other thread.)
     if share != 0 and has_interpreter() == 0:
         spread(share, load_int(loop + 8 * S_CHUNK), job, 0, 0, chunks)
     else:
@@ -182,12 +182,12 @@ def end(job, z):
     store_double(head, float(rows))
     store_double(head + 8, 1.0)
     store_double(head + 16, float(load_int(job + 8 * J_GENERATION)))
-    store_int(loop + 8 * S_TURNS, load_int(loop + 8 * S_TURNS) + rows)
+    store_int(loop + 8 * S_ITERATIONS, load_int(loop + 8 * S_ITERATIONS) + rows)
 
 
 @compiled("int64(int64, int64, int64, int64, int64, int64, int64)")
 def back(loop, seeds, carry, captured, xs, z, result):
-    """As `turns.back`, of any loop."""
+    """As `iterations.back`, of any loop."""
     if load_int(loop + 8 * S_CHUNKS) == 0:
         return carried_back(loop, seeds, carry, captured, xs, z, result)
     head, captures = kept_of(loop, z), load_int(loop + 8 * S_CAPTURED)
@@ -211,7 +211,7 @@ def back(loop, seeds, carry, captured, xs, z, result):
 
 @compiled("int64(int64, int64, int64, int64, int64)")
 def forward(loop, carry, captured, xs, z):
-    """As `turns.forward`, of any loop."""
+    """As `iterations.forward`, of any loop."""
     if load_int(loop + 8 * S_CHUNKS) == 0:
         return carried_forward(loop, carry, captured, xs, z)
     job = _job(loop, load_int(loop + 8 * S_GENERATION), captured, xs, z, 0, 0)
@@ -239,7 +239,7 @@ def back_call(args, dims, steps, loop):
     """`back` of adjoints, carry, captured values, rows, what is kept, result, and a number: whether all is well."""
     result = load_int(args + 40)
     length = load_int(loop + 8 * S_CARRY) + load_int(loop + 8 * S_CAPTURED)
-    # (Where nothing is carried, each turn writes the adjoints of its element.)
+    # (Where nothing is carried, each iteration writes the adjoints of its element.)
     if load_int(loop + 8 * S_CHUNKS) == 0:
         length += load_int(loop + 8 * S_ROWS) * load_int(loop + 8 * S_ELEMENT)
     for k in range(length):

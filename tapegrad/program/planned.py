@@ -2,7 +2,7 @@
 
 Values have a place in the workspace.  Adjoints are there from the first contribution to them until they have been passed on; what a
 row's program takes in between is seen from its steps, which are planned and dropped.  A loop keeps carries in its result, and
-has as many again in between as it computes again at a time (`program.turns`).
+has as many again in between as it computes again at a time (`program.iterations`).
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ class LoopMemory:
     ----------
     name : str
         Of the body.
-    turns : int or None
+    iterations : int or None
         None: until a condition says so.
     capacity : int
         Carries that are kept.
     stride : int
-        Turns from one that is kept to the next, in the first part of the loop (at the beginning, if the number of turns is not known).
+        Iterations from one that is kept to the next, in the first part of the loop (at the beginning, if the number of iterations is not known).
     dense : int
-        The turn from which all carries are kept.
+        The iteration from which all carries are kept.
     carries, again : int
         Bytes of what is kept, and of what is computed again at a time.
     """
 
     name: str
-    turns: int | None
+    iterations: int | None
     capacity: int
     stride: int
     dense: int
@@ -47,13 +47,13 @@ class LoopMemory:
     again: int
 
     def __str__(self) -> str:
-        if self.turns is None:
-            turns, kept = "turns until a condition", f"{self.capacity} carries at equal distances"
+        if self.iterations is None:
+            iterations, kept = "iterations until a condition", f"{self.capacity} carries at equal distances"
         else:
-            turns, kept = f"{self.turns} turns", f"{self.capacity} carries"
+            iterations, kept = f"{self.iterations} iterations", f"{self.capacity} carries"
             if self.stride > 1:
-                kept += f" (every {self.stride}th before turn {self.dense}, then each)"
-        return f"{self.name}: {turns}, keeps {kept}, {_size(self.carries)}; computed again at a time: {_size(self.again)}"
+                kept += f" (every {self.stride}th before iteration {self.dense}, then each)"
+        return f"{self.name}: {iterations}, keeps {kept}, {_size(self.carries)}; computed again at a time: {_size(self.again)}"
 
 
 @dataclass(frozen=True)
@@ -109,7 +109,7 @@ def memory_plan(tape):
         if entry.kind != ROW or not marks[slot]:
             continue
         between = _between(tape, item)
-        # Results of turns that are run again are written, too.
+        # Results of iterations that are run again are written, too.
         again = loops[program].again + 8 * program.dense * program.result if program is not None else 0
         peak = max(peak, taken + between + again)
         taken -= adjoints.pop(slot, 0)
@@ -137,15 +137,15 @@ def _constant(value):
 
 
 def _loop(program):
-    """What a loop keeps, and computes again at a time (as `program.turns`)."""
+    """What a loop keeps, and computes again at a time (as `program.iterations`)."""
     coarse = program.capacity - (program.rows - program.dense) if program.bounded else program.capacity
     stride = max(1, -(-program.dense // coarse)) if coarse > 0 else max(1, program.dense)
     room, width, again = max(2, program.room), 8 * program.carry, 0
-    turns = min(stride, program.dense) if program.bounded else room
-    while turns > 0:
-        step = -(-turns // room)
-        again += -(-turns // step) * width
-        turns = step if step > 1 else 0
+    iterations = min(stride, program.dense) if program.bounded else room
+    while iterations > 0:
+        step = -(-iterations // room)
+        again += -(-iterations // step) * width
+        iterations = step if step > 1 else 0
     return LoopMemory(
         program.name, program.rows if program.bounded else None, program.capacity, stride, program.dense, program.capacity * width, again
     )

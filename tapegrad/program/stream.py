@@ -281,7 +281,7 @@ class EntryLayout:
 
     # -- adjoints ------------------------------------------------------------------
     def _signature(self, item, signature):
-        """Turn an entry's record into the instruction of its adjoint."""
+        """Iteration an entry's record into the instruction of its adjoint."""
         entry, row, operands, active = item.entry, item.entry.function, item.operands, self._active
         if signature is None:
             if row.dynamic:

@@ -1,8 +1,8 @@
-"""Turns of a loop one after another: forward (`advance`), keeping carries on the way, and back (`pull`), from those that are kept.
+"""Iterations of a loop one after another: forward (`advance`), keeping carries on the way, and back (`pull`), from those that are kept.
 
-`program.turns` says what a loop is, and what is kept of it.  Here are the words of a run, and of a path.  As many turns as possible
-run on one path by one call (`turns`; of a path that is a kernel `kernel.emit`); the carries that are kept side by side are written there
-by the turns themselves.
+`program.iterations` says what a loop is, and what is kept of it.  Here are the words of a run, and of a path.  As many iterations as possible
+run on one path by one call (`iterations`; of a path that is a kernel `kernel.emit`); the carries that are kept side by side are written there
+by the iterations themselves.
 """
 
 from __future__ import annotations
@@ -28,38 +28,38 @@ from ..rules.loops import CAPTURED_BAR, CARRY, CARRY_BAR, NEXT, NEXT_BAR, ROW_NU
 from .executable import B_ADDRESS, B_TAKEN, LINE, X_BLOCKS, X_CODE, X_COUNT, X_NBYTES
 from .status import FINE
 
-#: What a run ends with: so many turns as were asked for; a path that stops; no path's guards hold; something that compiled code does
+#: What a run ends with: so many iterations as were asked for; a path that stops; no path's guards hold; something that compiled code does
 #: not know; memory that there is not; an interruption.
 MORE, STOPPED, NO_PATH, UNKNOWN, NO_MEMORY, INTERRUPTED = range(6)
 
-#: Words of a run: the next turn, how many there may be, and at which it began; the path taken last; the number of paths, their table; two
-#: rows for carries (or adjoints of carries), and bytes of one; the number of the row of the first turn, and its step from turn to turn;
-#: carries that are kept: capacity, number, stride, the turn from which on all are, place; the path of each turn from one
+#: Words of a run: the next iteration, how many there may be, and at which it began; the path taken last; the number of paths, their table; two
+#: rows for carries (or adjoints of carries), and bytes of one; the number of the row of the first iteration, and its step from iteration to iteration;
+#: carries that are kept: capacity, number, stride, the iteration from which on all are, place; the path of each iteration from one
 #: on, and for how many there is room.  Of the way back: the sums of adjoints of captured values.
-#: The blocks of the paths, tables of addresses, with what status a path has ended.  Then the bases, as they are in the first turn
-#: of several on one path, and how far each goes on from turn to turn; two are exchanged before (`rules.loops.PARTNER`).
+#: The blocks of the paths, tables of addresses, with what status a path has ended.  Then the bases, as they are in the first iteration
+#: of several on one path, and how far each goes on from iteration to iteration; two are exchanged before (`rules.loops.PARTNER`).
 (
-    T_TURN, T_LIMIT, T_BEGIN, T_RECENT, T_PATHS, T_TABLE, T_ROWS, T_WIDTH, T_FIRST, T_STEP, T_CAPACITY, T_KEPT, T_STRIDE,
+    T_ITERATION, T_LIMIT, T_BEGIN, T_RECENT, T_PATHS, T_TABLE, T_ROWS, T_WIDTH, T_FIRST, T_STEP, T_CAPACITY, T_KEPT, T_STRIDE,
     T_DENSE, T_STORE, T_LOG, T_FROM, T_LOGGED, T_SUMS, T_BLOCKS, T_SCRATCH, T_STATUS, T_BASES,
 ) = range(23)  # fmt: skip
 #: How many bases there are.
 BASES = 11
 T_STEPS = T_BASES + BASES
 RUN_WORDS = T_STEPS + BASES
-#: Words of a path: its executable; the address of ``int64 turns(run, path, block, count)``, which runs so many turns on it, or fewer, and
+#: Words of a path: its executable; the address of ``int64 iterations(run, path, block, count)``, which runs so many iterations on it, or fewer, and
 #: returns how many; whether it stops; then lists, with their lengths: (base, offset, stride) of inputs and of outputs, (base, offset, stride,
 #: bytes, address) of constants, and (offset, offset in the sums, length) of the adjoints of captured values that it has.
 P_EXECUTABLE, P_TURNS, P_STOPS, P_LISTS = range(4)
-#: After all turns.
+#: After all iterations.
 NEVER = 1 << 62
 
 
-# ---- turns on one path -----------------------------------------------------------------
+# ---- iterations on one path -----------------------------------------------------------------
 
 
 @helper
 def _address(p, words):
-    """Of a place in this turn, given as base, offset and stride."""
+    """Of a place in this iteration, given as base, offset and stride."""
     row = load_int(p + 8 * (T_BASES + ROW_NUMBER))
     return load_int(p + 8 * (T_BASES + load_int(words))) + load_int(words + 8) + load_int(words + 16) * row
 
@@ -84,8 +84,8 @@ def _exchange(p, one, other):
 
 
 @compiled("int64(int64, int64, int64, int64)")
-def turns(p, words, block, count):
-    """So many turns on a path that the interpreter runs (`kernel.emit` has it of a kernel); returns how many there were."""
+def iterations(p, words, block, count):
+    """So many iterations on a path that the interpreter runs (`kernel.emit` has it of a kernel); returns how many there were."""
     code, inputs = load_int(load_int(words + 8 * P_EXECUTABLE) + 8 * X_CODE), load_int(p + 8 * T_SCRATCH)
     outputs = inputs + 8 * load_int(words + 8 * P_LISTS)
     part, sums = load_int(p + 8 * (T_BASES + CAPTURED_BAR)), load_int(p + 8 * T_SUMS)
@@ -104,9 +104,9 @@ def turns(p, words, block, count):
         parts = load_int(words + 8 * at)
         at += 1
         for _ in range(parts):
-            of_turn, total = part + load_int(words + 8 * at), sums + load_int(words + 8 * at + 8)
+            of_iteration, total = part + load_int(words + 8 * at), sums + load_int(words + 8 * at + 8)
             for k in range(load_int(words + 8 * at + 16)):
-                set_double_at(total, k, double_at(total, k) + double_at(of_turn, k))
+                set_double_at(total, k, double_at(total, k) + double_at(of_iteration, k))
             at += 3
         _exchange(p, CARRY, NEXT)
         _exchange(p, NEXT_BAR, CARRY_BAR)
@@ -120,21 +120,21 @@ def turns(p, words, block, count):
 
 @helper
 def place(p, base, address, step):
-    """Let a base begin somewhere, and go on by so many bytes (of the number of a row: rows) from turn to turn."""
+    """Let a base begin somewhere, and go on by so many bytes (of the number of a row: rows) from iteration to iteration."""
     store_int(p + 8 * (T_BASES + base), address)
     store_int(p + 8 * (T_STEPS + base), step)
 
 
 @helper
-def _place_row(p, turn, direction):
-    """Let the number of the row be that of this turn, to go on forward (1) or back (-1)."""
+def _place_row(p, iteration, direction):
+    """Let the number of the row be that of this iteration, to go on forward (1) or back (-1)."""
     step = load_int(p + 8 * T_STEP)
-    place(p, ROW_NUMBER, load_int(p + 8 * T_FIRST) + turn * step, direction * step)
+    place(p, ROW_NUMBER, load_int(p + 8 * T_FIRST) + iteration * step, direction * step)
 
 
 @helper
 def hold(p):
-    """Take a block of each path, for as long as this run is in its turns: (address, what is to be given back) of each."""
+    """Take a block of each path, for as long as this run is in its iterations: (address, what is to be given back) of each."""
     table, at = load_int(p + 8 * T_TABLE), load_int(p + 8 * T_BLOCKS)
     for k in range(load_int(p + 8 * T_PATHS)):
         executable = load_int(load_int(table + 8 * k) + 8 * P_EXECUTABLE)
@@ -173,17 +173,17 @@ def give_back(p):
 
 
 @helper
-def _keep(p, turn, row, width):
-    """Keep the carry before this turn, counted from the first, if it is the turn of one that is kept; returns where it is (0: nowhere)."""
+def _keep(p, iteration, row, width):
+    """Keep the carry before this iteration, counted from the first, if it is the iteration of one that is kept; returns where it is (0: nowhere)."""
     capacity, stride = load_int(p + 8 * T_CAPACITY), load_int(p + 8 * T_STRIDE)
     kept, store, dense = load_int(p + 8 * T_KEPT), load_int(p + 8 * T_STORE), load_int(p + 8 * T_DENSE)
     coarse = _before_dense(p)
-    if turn >= dense:
-        store += (coarse + turn - dense) * width
+    if iteration >= dense:
+        store += (coarse + iteration - dense) * width
         copy_bytes(store, row, width)
         return store
-    # A turn that met a new path begins again, and has been kept.
-    if coarse == 0 or turn != kept * stride:
+    # An iteration that met a new path begins again, and has been kept.
+    if coarse == 0 or iteration != kept * stride:
         return 0
     if kept == capacity:
         for k in range(1, (kept + 1) // 2):
@@ -192,7 +192,7 @@ def _keep(p, turn, row, width):
         stride *= 2
         store_int(p + 8 * T_STRIDE, stride)
         store_int(p + 8 * T_KEPT, kept)
-        if turn != kept * stride:
+        if iteration != kept * stride:
             return 0
     store += kept * width
     copy_bytes(store, row, width)
@@ -208,27 +208,27 @@ def _before_dense(p):
 
 
 @helper
-def _beside(p, turn):
-    """How many turns from this one on, whose carry is kept, have carries that are kept one behind the other, with room for one more."""
+def _beside(p, iteration):
+    """How many iterations from this one on, whose carry is kept, have carries that are kept one behind the other, with room for one more."""
     dense, coarse = load_int(p + 8 * T_DENSE), _before_dense(p)
-    if turn >= dense:
-        return load_int(p + 8 * T_CAPACITY) - 1 - (coarse + turn - dense)
-    return min(dense, coarse - 1) - turn if load_int(p + 8 * T_STRIDE) == 1 else 0
+    if iteration >= dense:
+        return load_int(p + 8 * T_CAPACITY) - 1 - (coarse + iteration - dense)
+    return min(dense, coarse - 1) - iteration if load_int(p + 8 * T_STRIDE) == 1 else 0
 
 
 @helper
-def _apart(p, turn):
-    """How many turns there are from this one to the next one whose carry is kept."""
+def _apart(p, iteration):
+    """How many iterations there are from this one to the next one whose carry is kept."""
     dense = load_int(p + 8 * T_DENSE)
-    if turn >= dense:
+    if iteration >= dense:
         return 1
-    return (min(dense, load_int(p + 8 * T_KEPT) * load_int(p + 8 * T_STRIDE)) if _before_dense(p) > 0 else dense) - turn
+    return (min(dense, load_int(p + 8 * T_KEPT) * load_int(p + 8 * T_STRIDE)) if _before_dense(p) > 0 else dense) - iteration
 
 
 @compiled("int64(int64)")
 def advance(p):
-    """Run turns; returns why it has ended."""
-    turn, limit, begin, width = load_int(p + 8 * T_TURN), load_int(p + 8 * T_LIMIT), load_int(p + 8 * T_BEGIN), load_int(p + 8 * T_WIDTH)
+    """Run iterations; returns why it has ended."""
+    iteration, limit, begin, width = load_int(p + 8 * T_ITERATION), load_int(p + 8 * T_LIMIT), load_int(p + 8 * T_BEGIN), load_int(p + 8 * T_WIDTH)
     paths, table, recent = load_int(p + 8 * T_PATHS), load_int(p + 8 * T_TABLE), load_int(p + 8 * T_RECENT)
     rows, logged, blocks = load_int(p + 8 * T_ROWS), load_int(p + 8 * T_LOGGED), load_int(p + 8 * T_BLOCKS)
     first, log = begin + load_int(p + 8 * T_FROM), load_int(p + 8 * T_LOG)
@@ -236,34 +236,34 @@ def advance(p):
         return NO_PATH
     hold(p)
     why, tried = MORE, 0
-    while turn < limit:
-        row = rows + (turn & 1) * width
-        at = _keep(p, turn - begin, row, width)
-        count = min(limit - turn, _beside(p, turn - begin)) if at != 0 else 0
+    while iteration < limit:
+        row = rows + (iteration & 1) * width
+        at = _keep(p, iteration - begin, row, width)
+        count = min(limit - iteration, _beside(p, iteration - begin)) if at != 0 else 0
         if count > 0:
             # Each carry is written where it is kept.
             place(p, CARRY, at, 0)
             place(p, NEXT, at + width, 2 * width)
         else:
-            at, count = 0, min(limit - turn, _apart(p, turn - begin))
+            at, count = 0, min(limit - iteration, _apart(p, iteration - begin))
             place(p, CARRY, row, 0)
-            place(p, NEXT, rows + (1 - (turn & 1)) * width, 0)
-        _place_row(p, turn, 1)
+            place(p, NEXT, rows + (1 - (iteration & 1)) * width, 0)
+        _place_row(p, iteration, 1)
         words = load_int(table + 8 * recent)
         stops = load_int(words + 8 * P_STOPS)
         done = call4_int(load_int(words + 8 * P_TURNS), p, words, load_int(blocks + 16 * recent), 1 if stops != 0 else count)
         status = load_int(p + 8 * T_STATUS)
         if done > 0:
             tried = 0
-            for k in range(max(turn - first, 0), min(turn + done - first, logged)):
+            for k in range(max(iteration - first, 0), min(iteration + done - first, logged)):
                 store_byte(log + k, recent)
-            turn += done
+            iteration += done
             if at != 0:
-                copy_bytes(rows + (turn & 1) * width, at + done * width, width)
-                if turn - begin <= load_int(p + 8 * T_DENSE):
-                    store_int(p + 8 * T_KEPT, turn - begin)
+                copy_bytes(rows + (iteration & 1) * width, at + done * width, width)
+                if iteration - begin <= load_int(p + 8 * T_DENSE):
+                    store_int(p + 8 * T_KEPT, iteration - begin)
         if status >= 0:
-            # The turn goes another way; or none that is known.
+            # The iteration goes another way; or none that is known.
             tried += 1
             recent = recent + 1 if recent + 1 < paths else 0
             if tried == paths:
@@ -276,30 +276,30 @@ def advance(p):
             why = STOPPED
             break
     give_back(p)
-    store_int(p + 8 * T_TURN, turn)
+    store_int(p + 8 * T_ITERATION, iteration)
     store_int(p + 8 * T_RECENT, recent)
     return why
 
 
 @helper
-def pull(p, low, turn, store, log):
-    """The way back over turns whose carries are kept, from `turn` down to `low`, at which rows and log begin."""
+def pull(p, low, iteration, store, log):
+    """The way back over iterations whose carries are kept, from `iteration` down to `low`, at which rows and log begin."""
     width, table, blocks = load_int(p + 8 * T_WIDTH), load_int(p + 8 * T_TABLE), load_int(p + 8 * T_BLOCKS)
     rows = load_int(p + 8 * T_ROWS)
-    while turn > low:
-        path, below = load_byte(log + turn - 1 - low), turn - 1
+    while iteration > low:
+        path, below = load_byte(log + iteration - 1 - low), iteration - 1
         while below > low and load_byte(log + below - 1 - low) == path:
             below -= 1
         if path >= load_int(p + 8 * T_PATHS):
             return UNKNOWN
-        place(p, CARRY, store + (turn - 1 - low) * width, -width)
+        place(p, CARRY, store + (iteration - 1 - low) * width, -width)
         # Nobody writes it: it goes along, since the two are exchanged.
-        place(p, NEXT, store + (turn - 1 - low) * width, -width)
-        place(p, NEXT_BAR, rows + (turn & 1) * width, 0)
-        place(p, CARRY_BAR, rows + (1 - (turn & 1)) * width, 0)
-        _place_row(p, turn - 1, -1)
+        place(p, NEXT, store + (iteration - 1 - low) * width, -width)
+        place(p, NEXT_BAR, rows + (iteration & 1) * width, 0)
+        place(p, CARRY_BAR, rows + (1 - (iteration & 1)) * width, 0)
+        _place_row(p, iteration - 1, -1)
         words = load_int(table + 8 * path)
-        if call4_int(load_int(words + 8 * P_TURNS), p, words, load_int(blocks + 16 * path), turn - below) != turn - below:
+        if call4_int(load_int(words + 8 * P_TURNS), p, words, load_int(blocks + 16 * path), iteration - below) != iteration - below:
             return UNKNOWN
-        turn = below
+        iteration = below
     return MORE

@@ -17,7 +17,7 @@ from ..common.errors import require
 from .shapes import side_by_side
 from .table import structural
 
-#: Words at the head of what is kept in a result: iterations, stride, generation (`program.turns`).
+#: Words at the head of what is kept in a result: iterations, stride, generation (`program.iterations`).
 HEAD = 3
 #: Vectors that bodies read and write: carry, element, captured, next carry, result; adjoints of next carry, result, carry, element, captured.
 #: And no vector, but the number of the row of an iteration.

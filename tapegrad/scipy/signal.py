@@ -100,9 +100,9 @@ def lfilter(b, a, x, axis=-1, zi=None):
     if order:
         past = np.zeros((order, *x.shape[1:])) + 0.0 * driven[:1]
 
-        def turn(past, now):
+        def iteration(past, now):
             y = now - sum(a[k + 1] * past[k] for k in range(order))
             return np.concatenate([np.reshape(y, (1, *np.shape(y))), past[:-1]]), y
 
-        driven = scan(turn, past + 0.0 * a[1], lifted(driven) if is_complex(past + 0.0 * a[1]) else driven)[1]
+        driven = scan(iteration, past + 0.0 * a[1], lifted(driven) if is_complex(past + 0.0 * a[1]) else driven)[1]
     return np.moveaxis(driven, 0, axis)

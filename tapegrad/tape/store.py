@@ -182,10 +182,10 @@ class TapeStore:
     def _tell(self, now):
         """Say how long the recording is, after two seconds of the thread's time, after four, and so on."""
         self.began = self.began or now
-        turn = int(now - self.began).bit_length()
-        if turn > 1:
-            advice = "; a long loop over numbers is compiled by tg.njit_grad" if turn == 2 else ""
-            say(("recording", turn), f"recording, {len(self):,} instructions after {now - self.began:.0f} s{advice}")
+        iteration = int(now - self.began).bit_length()
+        if iteration > 1:
+            advice = "; a long loop over numbers is compiled by tg.njit_grad" if iteration == 2 else ""
+            say(("recording", iteration), f"recording, {len(self):,} instructions after {now - self.began:.0f} s{advice}")
 
     def let_go(self):
         """Drop saved values that no tensor can reach."""

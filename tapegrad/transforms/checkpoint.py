@@ -202,14 +202,14 @@ def _is_float(leaf):
 
 
 def _recorded(fun, leaves, structure):
-    """A call in a recording: a loop of one turn, of which nothing is kept."""
+    """A call in a recording: a loop of one iteration, of which nothing is kept."""
     from .loops.running import loop
 
-    def turn(_, element):
+    def iteration(_, element):
         args, kwargs = unflatten(structure, leaves)
         return (), fun(*args, **kwargs), False
 
-    results, container = flatten(loop(turn, (), None, 1, False, 0, function_name(fun))[1])
+    results, container = flatten(loop(iteration, (), None, 1, False, 0, function_name(fun))[1])
     return unflatten(container, [None if leaf is None else leaf[0] for leaf in results])
 
 

@@ -254,7 +254,7 @@ def compile(
     Only the path that `f` took at `x0` is compiled.  Where a guard sees something
     else, a `GuardError` names the line, and `g` is filled with nan.  Numba loses
     exceptions raised inside ``prange``, and leaves out the rest of that thread's
-    turns: call ``c.check()`` after the loop, which raises then.  What `f` captured
+    iterations: call ``c.check()`` after the loop, which raises then.  What `f` captured
     is as it was at compilation (arrays are read where they are); calls from Python
     compare it, calls from nopython code cannot.
 

@@ -312,7 +312,8 @@ class Contents(Environment):
             _bind(thing, {name: before.get(name, ABSENT) for name in now | before if now.get(name, ABSENT) is not before.get(name, ABSENT)})
         if name := self.changed():
             raise ModifiedInPlaceError(
-                f"{what} changes {name!r}, which cannot be put back, and was run to be recorded. Carry it from turn to turn, or write a loop of Python's"
+                f"{what} changes {name!r}, which cannot be put back, and was run to be recorded. Carry it from iteration to iteration, or write a "
+                "Python loop"
             )
 
 

@@ -1,7 +1,7 @@
-"""`vmap`: a function of one point as a function of many, which are the turns of one loop (`transforms.loops`).
+"""`vmap`: a function of one point as a function of many, which are the iterations of one loop (`transforms.loops`).
 
-The elements of the arrays that are mapped are what the loop goes along, results are what its turns give, and there is no carry: the
-turns, *lanes*, are independent.  So the function is recorded once for each path, and any derivative of the loop is such a loop.
+The elements of the arrays that are mapped are what the loop goes along, results are what its iterations give, and there is no carry: the
+iterations, *lanes*, are independent.  So the function is recorded once for each path, and any derivative of the loop is such a loop.
 """
 
 from __future__ import annotations
@@ -139,7 +139,7 @@ class _Lanes:
     def run(self, out_axes):
         from .loops.running import loop
 
-        def turn(carry, element):
+        def iteration(carry, element):
             result = self._called(element)
             self._check_common(element, result, out_axes)
             return carry, result, False
@@ -151,8 +151,8 @@ class _Lanes:
         with np.errstate() if count else np.errstate(all="ignore"):
             leaves, structure = flatten(run(
                 [self.fun], self.name,
-                lambda: loop(turn, (), (rows, structure), count or 1, False, None, self.name)[1],
-                lambda: plain.scan(lambda *both: turn(*both)[:2], (), rows, structure, count or 1, False, False)[1],
+                lambda: loop(iteration, (), (rows, structure), count or 1, False, None, self.name)[1],
+                lambda: plain.scan(lambda *both: iteration(*both)[:2], (), rows, structure, count or 1, False, False)[1],
                 state,
             ))
         if state is not None:

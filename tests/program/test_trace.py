@@ -32,7 +32,7 @@ def differences(x):
 def test_an_element_is_read_once():
     n = 10
     tape, written = recorded(differences, np.linspace(0.1, 1.0, n))
-    # An unused slot, the argument, its elements, and four operations in each turn.
+    # An unused slot, the argument, its elements, and four operations in each iteration.
     assert written == 2 + n + 4 * (n - 1)
     assert [position for _, position, _ in tape.elements] == [1, 0, *range(2, n)]
 

@@ -9,7 +9,7 @@ import pytest
 
 import tapegrad as tg
 from tapegrad import implicit
-from tapegrad.program.turns import S_CHUNKS, S_SHARE
+from tapegrad.program.iterations import S_CHUNKS, S_SHARE
 from tapegrad.scipy.integrate import solve_ivp
 from tests.transforms.loops.plainly import leaves_of, mapped, stacked
 from tests.transforms.loops.test_counted import Counted
@@ -332,7 +332,7 @@ def test_too_many_paths():
             k += 1
         return k * x
 
-    with pytest.raises(tg.errors.GradientError, match=r"vmap\(f\) has taken 16 paths, and takes another one in turn 16"):
+    with pytest.raises(tg.errors.GradientError, match=r"vmap\(f\) has taken 16 paths, and takes another one in iteration 16"):
         tg.vmap(f)(np.arange(30.0))
 
 

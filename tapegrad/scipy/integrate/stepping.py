@@ -2,8 +2,8 @@
 
 A loop carries the state of a method as a dict of numbers and arrays whose shapes do not change: time `t` and
 solution `y`, those of the step before (`t_old`, `y_old`), the `size` of the step to try (without its sign), and what the method keeps.
-`StepMethod.trial` is a turn of the loop: it attempts a step, and takes it or makes it smaller.  How many turns there are
-is for the loop to find out, and depends on the numbers; a turn itself decides by `np.where`, but for whether the step is taken.
+`StepMethod.trial` is an iteration of the loop: it attempts a step, and takes it or makes it smaller.  How many iterations there are
+is for the loop to find out, and depends on the numbers; an iteration itself decides by `np.where`, but for whether the step is taken.
 
 What is chosen from error estimates (sizes, orders, whether a step is taken) is detached: the derivative is that of the
 steps that were taken, as if their sizes had been given.  But the interval ends where it ends: the last step goes to `stop`,

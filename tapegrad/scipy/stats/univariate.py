@@ -142,15 +142,15 @@ def _circular(y, kappa):
 
 def _circular_lower(y, kappa):
     """By Gauss's quadrature of the density, over the tail as far as there is something of it."""
-    turns = np.rint(y / (2.0 * math.pi))
-    y = y - 2.0 * math.pi * turns
+    iterations = np.rint(y / (2.0 * math.pi))
+    y = y - 2.0 * math.pi * iterations
     left = y < 0
     y = np.where(left, y, -y)
     nodes, weights = np.polynomial.legendre.leggauss(64)
     half = 0.5 * np.minimum(y + math.pi, 12.0 / np.sqrt(kappa))
     densities = np.exp(_circular(_column(y) + _column(half) * (nodes - 1.0), _column(kappa)))
     tail = half * np.sum(weights * densities, axis=-1)
-    return turns + np.where(left, tail, 1.0 - tail)
+    return iterations + np.where(left, tail, 1.0 - tail)
 
 
 vonmises = Continuous(

@@ -463,15 +463,15 @@ def _check(name, disagreements, recording):
 
 
 def least(calls, budget):
-    """Least seconds of each call; they take turns, so that a slow moment falls on all alike."""
+    """Least seconds of each call; they take iterations, so that a slow moment falls on all alike."""
     least = dict.fromkeys(calls, float("inf"))
-    end, turns = perf_counter() + budget, 0
-    while turns < FEWEST or (turns < MOST and perf_counter() < end):
+    end, iterations = perf_counter() + budget, 0
+    while iterations < FEWEST or (iterations < MOST and perf_counter() < end):
         for label, call in calls.items():
             start = perf_counter()
             call()
             least[label] = min(least[label], perf_counter() - start)
-        turns += 1
+        iterations += 1
     return least
 
 

@@ -33,7 +33,7 @@ def scan(
     xs : array or container of arrays, optional
         ``f`` gets one element along the first axis of each; None without.
     length : int, optional
-        Number of turns, where there are no `xs`.
+        Number of iterations, where there are no `xs`.
     reverse : bool
         Whether to go from the last element to the first.
     memory : int, optional
@@ -42,14 +42,14 @@ def scan(
     Returns
     -------
     carry, ys
-        The last carry, and the results, each with a first axis for the turns (None, where `f` returns None). Of no turns the carry is
+        The last carry, and the results, each with a first axis for the iterations (None, where `f` returns None). Of no iterations the carry is
         `init`; to learn the shapes of the results, `f` is called once with elements of zeros, and what it changes is put back.
 
     Raises
     ------
     StructureError
         The carry that `f` returns does not fit the one it was given; arrays of `xs` have first axes of different lengths; there are
-        no turns, and `f` raises, so that the shapes of its results are not known.
+        no iterations, and `f` raises, so that the shapes of its results are not known.
 
     Examples
     --------
@@ -58,22 +58,22 @@ def scan(
     >>> print(total, sums)
     6.0 [1. 3. 6.]
     """
-    leaves, structure, turns = plain.turns_of(xs, length)
-    if not turns:
-        return init, _of_no_turns(f, init, leaves, structure)
+    leaves, structure, iterations = plain.turns_of(xs, length)
+    if not iterations:
+        return init, _of_no_iterations(f, init, leaves, structure)
     parts = None if structure is None else (leaves, structure)
 
-    def turn(carry, x):
+    def iteration(carry, x):
         return *plain.pair(f(carry, x)), False
 
     def in_python(watch):
-        return plain.scan(f, init, leaves, structure, turns, reverse, watch)
+        return plain.scan(f, init, leaves, structure, iterations, reverse, watch)
 
-    return _looped(turn, [f], init, parts, turns, reverse, memory, "the body of the scan", in_python)
+    return _looped(iteration, [f], init, parts, iterations, reverse, memory, "the body of the scan", in_python)
 
 
-def _of_no_turns(f, init, leaves, structure):
-    """The results of no turns: those of one, at zeros, or at some other numbers if it raises there, without rows."""
+def _of_no_iterations(f, init, leaves, structure):
+    """The results of no iterations: those of one, at zeros, or at some other numbers if it raises there, without rows."""
     state, shapes = state_of([f]), [(1, *np.shape(leaf)[1:]) for leaf in leaves]
     for numbers in (np.zeros, lambda shape: 1.0 + np.random.default_rng(0).random(shape)):
         rows = [numbers(shape).astype(leaf.dtype) for shape, leaf in zip(shapes, leaves)]
@@ -88,7 +88,7 @@ def _of_no_turns(f, init, leaves, structure):
         finally:
             state.put_back("the body of the scan")
     raise StructureError(
-        "the scan has no turns, and its body, run at zeros and at numbers from 1 to 2 to learn the shapes of its results, raises "
+        "the scan has no iterations, and its body, run at zeros and at numbers from 1 to 2 to learn the shapes of its results, raises "
         f"{type(cause).__name__}: {cause}. Leave the scan out where there are no elements"
     ) from cause
 
@@ -96,7 +96,7 @@ def _of_no_turns(f, init, leaves, structure):
 def while_loop(cond: Callable[[Any], Any], body: Callable[[Any], Any], init: Any, memory: int | None = None) -> Any:
     """Carry a state for as long as a condition holds: ``while cond(value): value = body(value)``.
 
-    Differentiable in both modes, without a bound on the number of turns.
+    Differentiable in both modes, without a bound on the number of iterations.
 
     Parameters
     ----------
@@ -122,16 +122,16 @@ def while_loop(cond: Callable[[Any], Any], body: Callable[[Any], Any], init: Any
     """
 
 
-    def turn(carry, _):
+    def iteration(carry, _):
         return (body(carry), None, False) if cond(carry) else (carry, None, True)
 
     def in_python(watch):
         return plain.while_loop(cond, body, init, watch), None
 
-    return _looped(turn, [body, cond], init, None, None, False, memory, "the body of the while loop", in_python)[0]
+    return _looped(iteration, [body, cond], init, None, None, False, memory, "the body of the while loop", in_python)[0]
 
 
-def _looped(turn, functions, init, xs, turns, reverse, memory, name, in_python):
+def _looped(iteration, functions, init, xs, iterations, reverse, memory, name, in_python):
     """A loop as one instruction, if there is something to differentiate; else in Python."""
     state = None
     if not any(isinstance(part, Differentiable) for part in parts_of((init, xs and xs[0]), Differentiable)):
@@ -144,7 +144,7 @@ def _looped(turn, functions, init, xs, turns, reverse, memory, name, in_python):
             pass
     from .running import loop
 
-    return run(functions, name, lambda: loop(turn, init, xs, turns, reverse, memory, name), lambda: in_python(False), state)
+    return run(functions, name, lambda: loop(iteration, init, xs, iterations, reverse, memory, name), lambda: in_python(False), state)
 
 
 def fori_loop(lower: int, upper: int, body: Callable[[Any, Any], Any], init: Any) -> Any:
@@ -169,17 +169,17 @@ def fori_loop(lower: int, upper: int, body: Callable[[Any, Any], Any], init: Any
     12.0
     """
     if isinstance(lower, Differentiable) or isinstance(upper, Differentiable):
-        # How many turns there are may change from call to call.
+        # How many iterations there are may change from call to call.
         return while_loop(lambda pair: pair[0] < upper, lambda pair: (pair[0] + 1, body(*pair)), (lower, init))[1]
     try:
         lower, upper = operator.index(lower), operator.index(upper)
     except TypeError:
         raise StructureError(f"fori_loop goes from lower={lower!r} to upper={upper!r}, which have to be integers") from None
 
-    def turn(value, i):
+    def iteration(value, i):
         return body(i if isinstance(i, Differentiable) else int(i), value), None
 
-    return scan(turn, init, np.arange(lower, upper))[0] if lower < upper else init
+    return scan(iteration, init, np.arange(lower, upper))[0] if lower < upper else init
 
 
 def cond(pred: Any, true_fun: Callable[..., Any], false_fun: Callable[..., Any], *operands: Any) -> Any:
@@ -240,12 +240,12 @@ def _chosen(index, branches, operands):
     """The result of the branch of this number, as one instruction that has all branches."""
     from .running import loop
 
-    def turn(number, _):
+    def iteration(number, _):
         return number, branches[int(number)](*operands), False
 
     index = index.astype(np.int64) if isinstance(index, Differentiable) else np.asarray(index, np.int64)
     def recorded():
-        leaves, structure = flatten(loop(turn, index, None, 1, False, 0, "a choice", [[k] for k in range(len(branches))])[1])
+        leaves, structure = flatten(loop(iteration, index, None, 1, False, 0, "a choice", [[k] for k in range(len(branches))])[1])
         return unflatten(structure, [None if leaf is None else leaf[0] for leaf in leaves])
 
     return run(branches, "a choice", recorded, lambda: branches[int(index)](*operands))

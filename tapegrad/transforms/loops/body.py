@@ -1,4 +1,4 @@
-"""The body of a loop, recorded: one turn of it on live tensors becomes a path of `transforms.loops.loop`.
+"""The body of a loop, recorded: one iteration of it on live tensors becomes a path of `transforms.loops.loop`.
 
 The body is called with a carry (and an element of the arrays that are gone along) whose leaves are parts of vectors of float64 that the
 tape has as arguments.  What else it uses that has a derivative, or is computed in a recording outside of it, becomes a further
@@ -226,7 +226,7 @@ def _as_it_is(tensor):
 
 
 def recorded(function, carry, element, values, captures, what):
-    """One turn of a body, recorded.
+    """One iteration of a body, recorded.
 
     Parameters
     ----------
@@ -235,7 +235,7 @@ def recorded(function, carry, element, values, captures, what):
     carry, element : LeafLayout
         `element` is None where there are no arrays to go along.
     values : (ndarray, ndarray)
-        The vectors of carry and element at this turn.
+        The vectors of carry and element at this iteration.
     captures : list
         As of `BodyTrace`, which adds to it.
     what : str

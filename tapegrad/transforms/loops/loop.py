@@ -1,11 +1,11 @@
-"""`RecordedLoop`: the program of the rows ``loop`` and ``loop_pull``: a body of one or several paths, and what runs its turns.
+"""`RecordedLoop`: the program of the rows ``loop`` and ``loop_pull``: a body of one or several paths, and what runs its iterations.
 
-A path is a tape with, for each of its arguments and outputs, where in which vector it lies (`program.turns`).  The loop of tangents has
+A path is a tape with, for each of its arguments and outputs, where in which vector it lies (`program.iterations`).  The loop of tangents has
 the tangents of the paths, and vectors of twice the length; the way back calls the adjoints of the paths.  Both are made when they are
 first asked for, and may be asked for again: any order of derivative is a loop.
 
-The result is one vector: carry and results; then how many turns there were, the stride of what is kept, the *generation* (whether
-the turns ran by the interpreter or by kernels, for what is computed again must be computed in the same way); then a byte a turn that
+The result is one vector: carry and results; then how many iterations there were, the stride of what is kept, the *generation* (whether
+the iterations ran by the interpreter or by kernels, for what is computed again must be computed in the same way); then a byte an iteration that
 says which path it took, if all carries are kept; then the carries.
 """
 
@@ -49,13 +49,13 @@ class LoopPath:
     ----------
     tape : FinishedTape
     inputs, outputs : list of (int, int)
-        Base (`program.turns`) and offset in bytes, of each, in the first row.
+        Base (`program.iterations`) and offset in bytes, of each, in the first row.
     constants : list of (int, int, ndarray)
         Outputs that are always the same.
     stops : bool
-        Whether the loop ends after a turn on it.
+        Whether the loop ends after an iteration on it.
     sums : tuple of (int, int, int)
-        Of an adjoint: where the adjoints of captured values of one turn lie, where their sums are, and how many there are.
+        Of an adjoint: where the adjoints of captured values of one iteration lie, where their sums are, and how many there are.
     """
 
     sums: tuple[tuple[int, int, int], ...] = ()
@@ -77,12 +77,12 @@ class LoopPath:
     def running(self, generation):
         """The words of this path by the interpreter (0) or by a kernel (1), and what they refer to, to be kept."""
         from ...codegen.compile import plain_address
-        from ...program.stretch import turns
+        from ...program.stretch import iterations
 
         executable = self._executables.get(generation)
         if executable is None:
             executable = self._executables[generation] = self._executable(generation)
-        constants, address = self.constants, executable.turns if generation else plain_address(turns)
+        constants, address = self.constants, executable.iterations if generation else plain_address(iterations)
         inputs, outputs, fixed = self._places()
         fixed = [(*place, array.ctypes.data if array.size else 0) for place, (*_, array) in zip(fixed, constants)]
         words = [executable.pointer, address, self.stops]
@@ -107,9 +107,9 @@ class LoopPath:
             with uninterrupted:
                 from ...kernel.emit import CompileOptions, IterationLayout
                 from ...kernel.of_tape import TapeKernel
-            turns = IterationLayout(*self._places(), self.sums)
+            iterations = IterationLayout(*self._places(), self.sums)
             with faults_are_reasons():
-                return TapeKernel(self.tape, False, CompileOptions(turns=turns))
+                return TapeKernel(self.tape, False, CompileOptions(iterations=iterations))
         # Only values: the way back is the path of the adjoints.
         executable = Replay(replace(self.tape, forward_only=True, of_iteration=True), False)
         if not executable.pointer:
@@ -132,9 +132,9 @@ class LoopPath:
 
     @cached_property
     def instructions(self):
-        """How long a turn on it is, about, with the turns of loops in it."""
+        """How long an iteration on it is, about, with the iterations of loops in it."""
         inner = [program for item in self.tape.items if (program := _program_run_by(item)) is not None]
-        return 20 + len(self.tape) + sum((p.rows if p.bounded else p.turns) * p.instructions() for p in inner)
+        return 20 + len(self.tape) + sum((p.rows if p.bounded else p.iterations) * p.instructions() for p in inner)
 
     @staticmethod
     def _twice(place, widths, which):
@@ -173,13 +173,13 @@ class RecordedLoop:
     carry, captured, element, result : int
         Lengths of the vectors.
     rows : int
-        Number of turns; 0 if a path ends the loop.
+        Number of iterations; 0 if a path ends the loop.
     bounded : bool
-        Whether the number of turns is known.
+        Whether the number of iterations is known.
     reverse : bool
         Whether it goes along arrays from the end.
     capacity, dense, room : int
-        Carries that are kept for the way back, the turn from which on all are kept, and of those that are computed again at a time.
+        Carries that are kept for the way back, the iteration from which on all are kept, and of those that are computed again at a time.
     name : str
         Of the body, in messages.
 
@@ -194,7 +194,7 @@ class RecordedLoop:
 
     of = None
     #: How many there were when Python ran it last.
-    turns = 0
+    iterations = 0
 
     def __init__(self, carry, captured, element, result, rows, bounded, reverse, capacity, dense, room, name):
         self.carry, self.captured, self.element, self.result, self.rows = carry, captured, element, result, rows
@@ -206,18 +206,18 @@ class RecordedLoop:
         self.backward = False
         #: What records a path that is met in a replay (`run`).
         self.later = self._refuse
-        #: Whether turns are for themselves (`program.lanes`).
+        #: Whether iterations are for themselves (`program.lanes`).
         self.independent = bool(bounded and not carry and not dense)
         self.outputs = carry + rows * result
         self.size = self.outputs + HEAD + -(-(rows - dense if bounded else capacity) // 8) + capacity * carry
 
     def __repr__(self):
-        turns = f"{self.rows} turns" if self.bounded else "turns until a condition"
+        iterations = f"{self.rows} iterations" if self.bounded else "iterations until a condition"
         lengths = ", ".join(str(len(path.tape)) for path in self.paths)
-        return f"<loop of {self.name}: {turns}, {len(self.paths)} paths of {lengths} instructions, carries {self.carry} numbers>"
+        return f"<loop of {self.name}: {iterations}, {len(self.paths)} paths of {lengths} instructions, carries {self.carry} numbers>"
 
-    def _refuse(self, carry, turn, captured, xs):
-        raise GuardError(f"{self.name} takes a path in turn {turn} that was not recorded; record the function at this point")
+    def _refuse(self, carry, iteration, captured, xs):
+        raise GuardError(f"{self.name} takes a path in iteration {iteration} that was not recorded; record the function at this point")
 
     # -- derivatives ------------------------------------------------------------------
     @cached_property
@@ -248,8 +248,8 @@ class RecordedLoop:
     def words(self):
         """The words of this loop, for compiled code."""
         from ...codegen.compile import plain_address
+        from ...program import iterations as T
         from ...program import lanes
-        from ...program import turns as T
 
         words = np.zeros(T.LOOP_WORDS, np.int64)
         words[: T.S_GENERATION] = (
@@ -270,14 +270,14 @@ class RecordedLoop:
             Neither the interpreter nor a kernel can run the body.
         """
         from ...codegen.threads import spread_address
+        from ...program import iterations as T
         from ...program import lanes
-        from ...program import turns as T
 
         with self.lock:
             paths, words = self.all_paths(), self.words
             words[T.S_CAPTURED] = self.captured
             if paths and not words[T.S_GENERATION]:
-                enough = always or work + int(words[T.S_TURNS]) * self.instructions() > WORK
+                enough = always or work + int(words[T.S_ITERATIONS]) * self.instructions() > WORK
                 if not (enough and config.kernel != "never"):
                     try:
                         self._table(0, False, paths)
@@ -303,7 +303,7 @@ class RecordedLoop:
         return words.ctypes.data
 
     def resume(self, z):
-        """Prepare the way back over what was kept in another process, if kernels ran the turns there."""
+        """Prepare the way back over what was kept in another process, if kernels ran the iterations there."""
         if z[self.outputs + 2] == 1.0:
             self.prepared(always=True, back=True)
 
@@ -313,7 +313,7 @@ class RecordedLoop:
 
     def _table(self, generation, back, paths):
         """Let compiled code find these paths."""
-        from ...program import turns as T
+        from ...program import iterations as T
 
         at = T.S_TABLES + T.TABLE * (2 * generation + back)
         if self.words[at] == len(paths):
@@ -329,11 +329,11 @@ class RecordedLoop:
         self.words[at] = len(paths)
 
     def instructions(self):
-        """How long a turn is, about."""
+        """How long an iteration is, about."""
         return max((path.instructions for path in self.all_paths()), default=20)
 
     def numbers(self):
-        """How many numbers a turn computes, about; loops in it take a thousand turns if it is not known how many."""
+        """How many numbers an iteration computes, about; loops in it take a thousand iterations if it is not known how many."""
         return max((sum(_numbers(item, path.tape) for item in path.tape.items) + len(path.tape) for path in self.all_paths()), default=0)
 
     def run(self, carry, captured, xs, meet=None):
@@ -342,9 +342,9 @@ class RecordedLoop:
         Parameters
         ----------
         carry, captured, xs : ndarray
-            Vectors, and a row for each turn.
+            Vectors, and a row for each iteration.
         meet : callable, optional
-            ``meet(carry, turn, captured, xs)`` is called where no path's guards hold, and adds one; returns the captured values.
+            ``meet(carry, iteration, captured, xs)`` is called where no path's guards hold, and adds one; returns the captured values.
             Without, `later` is asked.
 
         Raises
@@ -353,54 +353,54 @@ class RecordedLoop:
             No path's guards hold.
         """
         from ...codegen.python_api import data_address
+        from ...program import iterations as T
         from ...program import stretch
-        from ...program import turns as T
 
         z, (carry, captured, xs) = np.zeros(self.size), map(_float64, (carry, captured, xs))
         if self.independent:
             return self._run_lanes(captured, xs, z, meet or self.later)
-        turn, why, work = 0, T.MORE, self.rows * self.instructions()
+        iteration, why, work = 0, T.MORE, self.rows * self.instructions()
         # Of a run that has met a path that it did not know.
         block, before, generation = None, None, -1
-        while why != T.STOPPED and (not self.bounded or turn < self.rows):
+        while why != T.STOPPED and (not self.bounded or iteration < self.rows):
             if block is None:
                 # Another thread may meet a path at any time; a block has room for those that there were.
                 with self.lock:
                     words = self.prepared(work)
                     if self.words[T.S_GENERATION] != generation:
                         # From the beginning: what is computed again must come out the same.
-                        generation, turn, before = int(self.words[T.S_GENERATION]), 0, None
+                        generation, iteration, before = int(self.words[T.S_GENERATION]), 0, None
                     block = np.zeros(T.room(words, generation), np.int64)
                     p = data_address(block)
                     T.begin(p, words, generation, *map(data_address, (carry, captured, xs, z)))
                 if before is not None:
                     rows = slice(T.RUN_WORDS, T.RUN_WORDS + 2 * self.carry)
                     block[rows] = before[rows]
-                    block[[T.T_TURN, T.T_KEPT, T.T_STRIDE]] = before[[T.T_TURN, T.T_KEPT, T.T_STRIDE]]
+                    block[[T.T_ITERATION, T.T_KEPT, T.T_STRIDE]] = before[[T.T_ITERATION, T.T_KEPT, T.T_STRIDE]]
                     block[T.T_RECENT] = block[T.T_PATHS] - 1
-            block[T.T_LIMIT] = min(self.rows, turn + T.CHUNK) if self.bounded else turn + T.CHUNK
+            block[T.T_LIMIT] = min(self.rows, iteration + T.CHUNK) if self.bounded else iteration + T.CHUNK
             why = stretch.advance(p)
-            turn = int(block[T.T_TURN])
+            iteration = int(block[T.T_ITERATION])
             if why == stretch.NO_PATH:
-                at = T.RUN_WORDS + (turn & 1) * self.carry
-                captured = _float64((meet or self.later)(block[at : at + self.carry].view(np.float64), turn, captured, xs))
+                at = T.RUN_WORDS + (iteration & 1) * self.carry
+                captured = _float64((meet or self.later)(block[at : at + self.carry].view(np.float64), iteration, captured, xs))
                 block, before = None, block
             elif why == T.UNKNOWN:
-                raise GradientError(f"{self.name} has failed in turn {turn}")
-            elif generation == 0 and not self.bounded and turn * self.instructions() > WORK and config.kernel != "never":
-                block, work = None, turn * self.instructions()
+                raise GradientError(f"{self.name} has failed in iteration {iteration}")
+            elif generation == 0 and not self.bounded and iteration * self.instructions() > WORK and config.kernel != "never":
+                block, work = None, iteration * self.instructions()
         if block is None:
             block = before
         T.end(data_address(block), words, generation, data_address(z))
-        self.turns = turn
+        self.iterations = iteration
         # A tape keeps it as it is.
         z.flags.writeable = False
         return z
 
     def _run_lanes(self, captured, xs, z, meet):
         from ...codegen.python_api import data_address
+        from ...program import iterations as T
         from ...program import lanes as L
-        from ...program import turns as T
         from ...program.stretch import INTERRUPTED, MORE, NO_MEMORY, NO_PATH
 
         generation, job, why = -1, None, NO_PATH
@@ -414,14 +414,15 @@ class RecordedLoop:
             job[[L.J_CAPTURED, L.J_XS, L.J_Z]] = [*map(data_address, (captured, xs, z))]
             why = L.run(data_address(job)) if self.paths else NO_PATH
             if why == NO_PATH:
-                # The first turn of all whose path is not known.
+                # The first iteration of all whose path is not known.
                 states = job[L.J_STATES :].reshape(-1, L.STATE)
-                turn = int(states[np.argmax(states[:, 1] == NO_PATH), 0])
-                captured = _float64(meet(np.zeros(0), turn, captured, xs))
+                iteration = int(states[np.argmax(states[:, 1] == NO_PATH), 0])
+                captured = _float64(meet(np.zeros(0), iteration, captured, xs))
         if why == NO_MEMORY:
-            raise MemoryError(f"there is no memory for the turns of {self.name}")
+            raise MemoryError(f"there is no memory for the iterations of {self.name}")
         if why != MORE:
-            raise GradientError(f"{self.name} has failed in turn {min(int(turn) for turn, ended in job[L.J_STATES :].reshape(-1, L.STATE) if ended == why)}")
+            failed = min(int(iteration) for iteration, ended in job[L.J_STATES :].reshape(-1, L.STATE) if ended == why)
+            raise GradientError(f"{self.name} has failed in iteration {failed}")
         L.end(data_address(job), data_address(z))
         z.flags.writeable = False
         return z
@@ -429,8 +430,8 @@ class RecordedLoop:
     def pull(self, seeds, carry, captured, xs, z):
         """The adjoints of carry, captured values and elements, in one vector."""
         from ...codegen.python_api import data_address
+        from ...program import iterations as T
         from ...program import lanes
-        from ...program import turns as T
 
         result = np.zeros(self.carry + self.captured + self.rows * self.element)
         operands = [_float64(x) for x in (seeds, carry, captured, xs, z)]

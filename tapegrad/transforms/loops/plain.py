@@ -40,7 +40,7 @@ def fitting(before, after, what):
 
 
 def turns_of(xs, length):
-    """Leaves and structure of `xs`, and the number of turns; raises if the leaves disagree."""
+    """Leaves and structure of `xs`, and the number of iterations; raises if the leaves disagree."""
     leaves, structure = ([], None) if xs is None else flatten(xs)
     for name, leaf in zip(leaf_names(structure) if leaves else (), leaves):
         if np.ndim(leaf) == 0:
@@ -48,24 +48,24 @@ def turns_of(xs, length):
         if length is None:
             length = len(leaf)
         elif len(leaf) != length:
-            raise StructureError(f"xs{name} has {len(leaf)} elements along its first axis, and there are {length} turns")
+            raise StructureError(f"xs{name} has {len(leaf)} elements along its first axis, and there are {length} iterations")
     if length is None:
-        raise StructureError("without xs scan does not know how many turns there are: give length=")
+        raise StructureError("without xs scan does not know how many iterations there are: give length=")
     try:
-        turns = operator.index(length)
+        iterations = operator.index(length)
     except TypeError:
-        turns = -1
-    if turns < 0:
-        raise StructureError(f"length={length!r} is no number of turns; give an integer that is not negative")
-    return leaves, structure, turns
+        iterations = -1
+    if iterations < 0:
+        raise StructureError(f"length={length!r} is no number of iterations; give an integer that is not negative")
+    return leaves, structure, iterations
 
 
 def stacked(results):
-    """The results of all turns, each leaf with a first axis for the turns; None stays None."""
+    """The results of all iterations, each leaf with a first axis for the iterations; None stays None."""
     leaves, structures = zip(*map(flatten, results))
     other = next((s for s in structures if s != structures[0]), None)
     if other is not None:
-        raise StructureError(f"the body returned the result {structures[0]} in one turn and {other} in another; return one kind of container")
+        raise StructureError(f"the body returned the result {structures[0]} in one iteration and {other} in another; return one kind of container")
     return unflatten(structures[0], [_joined(parts) for parts in zip(*leaves)])
 
 
@@ -86,28 +86,28 @@ class NeedsRecording(Exception):
     """The body of a loop on plain numbers has used a tensor: the loop is to be recorded."""
 
 
-def watched(turn, output):
-    """`output`, raising if that of the first turn has tensors."""
-    if turn == 0 and any(isinstance(leaf, Differentiable) for leaf in flatten(output)[0]):
+def watched(iteration, output):
+    """`output`, raising if that of the first iteration has tensors."""
+    if iteration == 0 and any(isinstance(leaf, Differentiable) for leaf in flatten(output)[0]):
         raise NeedsRecording
     return output
 
 
-def scan(f, init, leaves, structure, turns, reverse, watch):
-    """`api.scan` turn by turn; `watch`: whether to raise `NeedsRecording`."""
-    carry, before, results = init, flatten(init), [None] * turns
-    for turn, k in enumerate(reversed(range(turns)) if reverse else range(turns)):
+def scan(f, init, leaves, structure, iterations, reverse, watch):
+    """`api.scan` iteration by iteration; `watch`: whether to raise `NeedsRecording`."""
+    carry, before, results = init, flatten(init), [None] * iterations
+    for iteration, k in enumerate(reversed(range(iterations)) if reverse else range(iterations)):
         x = None if structure is None else unflatten(structure, [leaf[k] for leaf in leaves])
-        carry, results[k] = watched(turn if watch else -1, pair(f(carry, x)))
+        carry, results[k] = watched(iteration if watch else -1, pair(f(carry, x)))
         fitting(before, carry, "the body of the scan")
-    return carry, stacked(results) if turns else None
+    return carry, stacked(results) if iterations else None
 
 
 def while_loop(condition, body, init, watch):
-    """`api.while_loop` turn by turn."""
-    value, before, turn = init, flatten(init), 0
-    while watched(turn if watch else -1, condition(value)):
-        value = watched(turn if watch else -1, body(value))
-        turn += 1
+    """`api.while_loop` iteration by iteration."""
+    value, before, iteration = init, flatten(init), 0
+    while watched(iteration if watch else -1, condition(value)):
+        value = watched(iteration if watch else -1, body(value))
+        iteration += 1
         fitting(before, value, "the body of the while loop")
     return value

@@ -19,8 +19,8 @@ from .body import DtypeWidened, LeafLayout, Unrecordable, as_float64, recorded, 
 from .loop import LoopPath, RecordedLoop
 
 
-def loop(function, init, xs, turns, reverse, memory, name, others=()):
-    """The last carry, and the results of all turns, of a loop on tensors.
+def loop(function, init, xs, iterations, reverse, memory, name, others=()):
+    """The last carry, and the results of all iterations, of a loop on tensors.
 
     Parameters
     ----------
@@ -29,7 +29,7 @@ def loop(function, init, xs, turns, reverse, memory, name, others=()):
     init : object
     xs : (list, Structure) or None
         Leaves, and the container they are in.
-    turns : int or None
+    iterations : int or None
         None: until `function` says that it stops.
     reverse : bool
     memory : int or None
@@ -46,7 +46,7 @@ def loop(function, init, xs, turns, reverse, memory, name, others=()):
     chars = {}
     while True:
         try:
-            return _LoopRun(function, leaves, structure, chars, xs, turns, reverse, memory, name).run(others)
+            return _LoopRun(function, leaves, structure, chars, xs, iterations, reverse, memory, name).run(others)
         except DtypeWidened as promoted:
             chars |= promoted.chars
         except NotLowered:
@@ -54,16 +54,16 @@ def loop(function, init, xs, turns, reverse, memory, name, others=()):
 
 
 class _LoopRun:
-    def __init__(self, function, leaves, structure, chars, xs, turns, reverse, memory, name):
-        self.function, self.name, self.turns, self.captures = function, name, turns, []
+    def __init__(self, function, leaves, structure, chars, xs, iterations, reverse, memory, name):
+        self.function, self.name, self.iterations, self.captures = function, name, iterations, []
         self.carry = LeafLayout.of(unflatten(structure, leaves))
         self.carry.leaves = [(shape, chars.get(k, char)) for k, (shape, char) in enumerate(self.carry.leaves)]
         self.start = self.carry.pack(leaves)
-        self.element, rows = None, np.zeros((turns or 0, 0))
+        self.element, rows = None, np.zeros((iterations or 0, 0))
         if xs is not None:
             elements = [leaf[0] if len(leaf) else np.zeros(leaf.shape[1:], leaf.dtype) for leaf in map(value_of, xs[0])]
             self.element = LeafLayout.of(unflatten(xs[1], elements))
-            rows = _rows(xs[0], turns)
+            rows = _rows(xs[0], iterations)
         self.rows, self.results = rows, None
         self.reverse, self.memory = reverse, memory
         self.loop = None
@@ -71,7 +71,7 @@ class _LoopRun:
     def run(self, others):
         operands, self.start, self.rows = (self.start, self.rows), None, None
         start, rows = map(value_of, operands)
-        # Which path a turn has taken is a byte.
+        # Which path an iteration has taken is a byte.
         self.limit = min(255, max(config.paths, len(others)))
         self._meet(start, 0, rows)
         for other in others:
@@ -84,7 +84,7 @@ class _LoopRun:
                     raise
                 except (ArithmeticError, ValueError, np.linalg.LinAlgError):
                     pass
-        z = self.loop.run(start, self._captured(), rows, lambda carry, turn, captured, xs: self._meet(carry, turn, xs))
+        z = self.loop.run(start, self._captured(), rows, lambda carry, iteration, captured, xs: self._meet(carry, iteration, xs))
         self.loop.later = self._later
         captured = _packed([tensor for tensor, _ in self.captures])
         if any(map(tracked, (*operands, captured))):
@@ -93,14 +93,14 @@ class _LoopRun:
         loop, operands = self.loop, (operands[0], captured, operands[1])
         attrs = (("program", loop),)
         whole = apply("loop_results", (*operands, apply("loop", operands, attrs, value=z)), attrs)
-        carry = unflatten(self.carry.structure, self.carry.unpack(whole[: loop.carry] if self.turns and loop.carry else whole))
+        carry = unflatten(self.carry.structure, self.carry.unpack(whole[: loop.carry] if self.iterations and loop.carry else whole))
         layout, missing = self.results
-        if not self.turns:
+        if not self.iterations:
             return carry, None
         results = iter(layout.unpack(whole[loop.carry :], (loop.rows,)) if layout.leaves else ())
         return carry, unflatten(layout.structure, [None if gone else next(results) for gone in missing])
 
-    def _later(self, carry, turn, captured, rows):
+    def _later(self, carry, iteration, captured, rows):
         """Record a path that is met in a replay; what the body uses from outside has other values there, for so long."""
         with self.loop.lock:
             before = [tensor._v for tensor, _ in self.captures]
@@ -112,7 +112,7 @@ class _LoopRun:
                         require_same(value, tensor, self.name)
                     else:
                         tensor._v = normalise(value.astype(np.asarray(tensor._v).dtype))
-                self._meet(carry, turn, rows, len(self.captures))
+                self._meet(carry, iteration, rows, len(self.captures))
             finally:
                 for (tensor, _), value in zip(self.captures, before):
                     tensor._v = value
@@ -121,21 +121,21 @@ class _LoopRun:
     def _captured(self):
         return np.concatenate([np.reshape(value_of(tensor).astype(np.float64), -1) for tensor, _ in self.captures] or [np.zeros(0)])
 
-    def _meet(self, carry, turn, rows, known=None):
-        """Record the path of this turn, of `known` captured values if that is a number; returns these, which otherwise may be more now."""
+    def _meet(self, carry, iteration, rows, known=None):
+        """Record the path of this iteration, of `known` captured values if that is a number; returns these, which otherwise may be more now."""
         if self.loop is not None and len(self.loop.paths) == self.limit:
             raise GradientError(
-                f"{self.name} has taken {self.limit} paths, and takes another one in turn {turn}: it decides on values by `if`, the last time at "
+                f"{self.name} has taken {self.limit} paths, and takes another one in iteration {iteration}: it decides on values by `if`, the last time at "
                 f"{self.loop.paths[-1].tape.guards[-1].place}. Write such a choice with tg.cond or np.where, or raise tg.config.paths"
             )
-        element = rows[len(rows) - 1 - turn if self.reverse else turn] if self.element is not None else np.zeros(0)
+        element = rows[len(rows) - 1 - iteration if self.reverse else iteration] if self.element is not None else np.zeros(0)
         tape, places, (leaves, results, missing), stops = recorded(
             self.function, self.carry, self.element, (np.array(carry), np.array(element)), self.captures, self.name
         )
         if known is not None and len(self.captures) > known:
             # Of the others it is not known what they are here.
             del self.captures[known:]
-            raise GuardError(f"{self.name} takes a path in turn {turn} that uses more from outside than those that were recorded")
+            raise GuardError(f"{self.name} takes a path in iteration {iteration} that uses more from outside than those that were recorded")
         if self.loop is None:
             self.results = results, missing
             self._begin(results.size)
@@ -155,8 +155,8 @@ class _LoopRun:
     def _begin(self, width):
         carry = self.carry.size
         rows = (config.memory if self.memory is None else self.memory) // (8 * carry) if carry else 0
-        element, bounded, turns = self.element.size if self.element is not None else 0, self.turns is not None, self.turns or 0
-        if self.memory is not None and rows < 2 and carry and (not bounded or turns > max(1, rows)):
+        element, bounded, iterations = self.element.size if self.element is not None else 0, self.iterations is not None, self.iterations or 0
+        if self.memory is not None and rows < 2 and carry and (not bounded or iterations > max(1, rows)):
             raise OptionError(
                 f"memory={self.memory} is too little for {self.name}: two carries have to be kept at least, which are {16 * carry} bytes; "
                 f"give memory={16 * carry} or more"
@@ -164,17 +164,17 @@ class _LoopRun:
         if not bounded:
             capacity, dense = min(rows // 2, UNKNOWN // max(1, carry)), 0
             room = rows - capacity
-        elif turns <= rows or not carry:
-            capacity, dense, room = turns, 0, 0
+        elif iterations <= rows or not carry:
+            capacity, dense, room = iterations, 0, 0
         else:
-            # Of the first turns every so many-th, of the last ones all that there is room for.
-            room = min(rows // 2, math.isqrt(turns) + 1)
-            capacity, dense = (rows - room, turns - (rows - 2 * room)) if room else (0, turns)
+            # Of the first iterations every so many-th, of the last ones all that there is room for.
+            room = min(rows // 2, math.isqrt(iterations) + 1)
+            capacity, dense = (rows - room, iterations - (rows - 2 * room)) if room else (0, iterations)
         room = max(2, room if carry else UNKNOWN)
-        self.loop = RecordedLoop(carry, 0, element, width, turns, bounded, self.reverse, capacity, dense, room, self.name)
+        self.loop = RecordedLoop(carry, 0, element, width, iterations, bounded, self.reverse, capacity, dense, room, self.name)
 
 
-#: Numbers in carries that are kept where the number of turns is not known: of more turns, every second, fourth, ... one.
+#: Numbers in carries that are kept where the number of iterations is not known: of more iterations, every second, fourth, ... one.
 UNKNOWN = 2**16
 
 
@@ -189,13 +189,13 @@ def _packed(tensors):
     return parts[0] if len(parts) == 1 else concatenate(parts) if parts else np.zeros(0)
 
 
-def _rows(leaves, turns):
-    """The leaves side by side, a row for each turn."""
+def _rows(leaves, iterations):
+    """The leaves side by side, a row for each iteration."""
     parts = [as_float64(leaf) for leaf in leaves]
     if any(isinstance(part, Differentiable) for part in parts):
-        parts = [reshape(part, (turns, part.size // turns if turns else 0)) for part in parts]
+        parts = [reshape(part, (iterations, part.size // iterations if iterations else 0)) for part in parts]
         return parts[0] if len(parts) == 1 else concatenate(parts, axis=1)
-    parts = [part.reshape(turns, part.size // turns if turns else 0) for part in parts]
+    parts = [part.reshape(iterations, part.size // iterations if iterations else 0) for part in parts]
     return np.ascontiguousarray(parts[0]) if len(parts) == 1 else np.concatenate(parts, axis=1)
 
 

@@ -1,8 +1,8 @@
 """What the body of a loop changes besides its carry: random generators, counters, lists, arrays that it captures.
 
-A body is recorded once for each path, and more often where a first recording did not do; in the Python loop it runs in every turn.
+A body is recorded once for each path, and more often where a first recording did not do; in the Python loop it runs in every iteration.
 That is the same as long as it changes nothing.  So what it reads is looked at before and after (`transforms.contents`).  If
-something is another thing then, it is put back to what it was, and the loop runs as the Python loop that it stands for, turn by turn.
+something is another thing then, it is put back to what it was, and the loop runs as the Python loop that it stands for, iteration by iteration.
 Under `jit` nothing is looked at: there a body is under the contract of `jit`.
 """
 

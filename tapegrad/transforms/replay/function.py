@@ -245,7 +245,7 @@ class Replayed(Running):
 
     # -- recording --------------------------------------------------------------------
     def _record(self, kind, inputs, key, leaves, backward, call):
-        with self._turn():
+        with self._iteration():
             # Another thread may have recorded this path meanwhile.
             replayed = self._replayed(kind, inputs, backward, 0)
             if replayed is not None:

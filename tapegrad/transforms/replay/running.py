@@ -86,7 +86,7 @@ class Running:
     def __init__(self, function, argnums, has_aux, scalar, captures, adjoints, jit, stats):
         self.function, self.argnums, self.has_aux, self.scalar = function, argnums, has_aux, scalar
         self.captures, self.adjoints, self.jit, self.plain = captures, adjoints, jit, ""
-        self.lock, self.turn = remade(threading.RLock()), remade(threading.RLock())
+        self.lock, self.iteration = remade(threading.RLock()), remade(threading.RLock())
         #: Whether somebody is to be told that the function is run plainly: not if nobody has put it under `jit`.
         self.silent, self.stats, self.apart = stats is not None, stats or Stats(), False
         self.spending, self.environment, self.derived, self.given = EagerTime.of(function), None, None, None
@@ -176,7 +176,7 @@ class Running:
         return finished, values
 
     @contextmanager
-    def _turn(self):
+    def _iteration(self):
         """Threads that need the same recording wait for the one that makes it, so that it is made once.
 
         Nobody waits while making a recording of another function (two functions
@@ -184,14 +184,14 @@ class Running:
         (the function may be waiting for us): the recording is made twice then.
         """
         own = not getattr(_RECORDING, "depth", 0)
-        got = self.turn.acquire(timeout=PATIENCE) if own else self.turn.acquire(blocking=False)
+        got = self.iteration.acquire(timeout=PATIENCE) if own else self.iteration.acquire(blocking=False)
         _RECORDING.depth = getattr(_RECORDING, "depth", 0) + 1
         try:
             yield
         finally:
             _RECORDING.depth -= 1
             if got:
-                self.turn.release()
+                self.iteration.release()
 
     def run(self, args, kwargs, backward):
         """The answer by running the function once: `Outcome` as of a replay."""

@@ -106,7 +106,7 @@ class EagerTime:
     seconds : float
     """
 
-    #: By code: a lambda that is made anew at each turn of a loop is the same function here.
+    #: By code: a lambda that is made anew at each iteration of a loop is the same function here.
     _KNOWN: WeakKeyDictionary = WeakKeyDictionary()
 
     def __init__(self, name):

@@ -3,7 +3,7 @@
 A header has the loops of a tape one after the other, and attributes are their numbers, so that the instructions that shared one share
 it again.  A loop of tangents is the number of the one that it is of: its paths are made again.
 
-Compiled code believes what a loop says (`program.turns`): that what a path reads and writes lies within the vectors, and that turns
+Compiled code believes what a loop says (`program.iterations`): that what a path reads and writes lies within the vectors, and that iterations
 end.  Here that is shown.
 """
 
@@ -103,9 +103,9 @@ class Reader:
         lengths, bounded, reverse, name, paths = typed(what, ((int,) * 8, bool, bool, str, [_PATH]))
         need(min(lengths) >= 0 and 0 < len(paths) <= PATHS, "the paths of a loop")
         carry, captured, element, result, rows, capacity, dense, room = lengths
-        need(bounded or not (element or result or rows or dense or reverse), "a loop of no known number of turns that goes along arrays")
-        need(rows <= self.limit, f"a loop of {rows} turns; the limit, max_bytes, is {self.limit}")
-        # All carries from the turn `dense` on are kept.
+        need(bounded or not (element or result or rows or dense or reverse), "a loop of no known number of iterations that goes along arrays")
+        need(rows <= self.limit, f"a loop of {rows} iterations; the limit, max_bytes, is {self.limit}")
+        # All carries from the iteration `dense` on are kept.
         need(dense <= rows and rows - dense <= capacity or not bounded, "carries that are kept")
         # Of what is computed again at a time.
         room = min(room, self.limit // (8 * carry + 1))

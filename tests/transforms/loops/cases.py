@@ -30,7 +30,7 @@ class Case:
     point : ndarray
         None of the conditions is near to its edge there, nor at `other`.
     other : ndarray
-        Where conditions go other ways, or loops take another number of turns.
+        Where conditions go other ways, or loops take another number of iterations.
     jax : bool
         Whether `jax.lax` takes it: no `if` of Python, no dataclass.
     reverse : bool
@@ -160,12 +160,12 @@ def scan_of_a_matrix_and_a_block(ops, np, p):
 
 
 @case([0.4, 0.9])
-def scan_of_no_turns(ops, np, p):
+def scan_of_no_iterations(ops, np, p):
     return ops.scan(lambda y, _: (y * p[1], None), p[0] * p[0], None, length=0)[0]
 
 
 @case([0.4, 0.9])
-def scan_of_one_turn(ops, np, p):
+def scan_of_one_iteration(ops, np, p):
     return ops.scan(lambda y, x: (y * p[1] * x, y + x), p[0] * p[0], XS[:1])
 
 
@@ -233,7 +233,7 @@ def fori_of_a_tuple(ops, np, p):
 
 
 @case([0.4, 0.9])
-def fori_of_no_turns(ops, np, p):
+def fori_of_no_iterations(ops, np, p):
     return ops.fori_loop(4, 4, lambda i, y: y * p[1], p[0] * 2.0)
 
 
@@ -256,7 +256,7 @@ def while_that_grows(ops, np, p):
 
 
 @case([1.3, 0.2], reverse=False)
-def while_of_no_turns(ops, np, p):
+def while_of_no_iterations(ops, np, p):
     return ops.while_loop(lambda y: y < 0.0, lambda y: y * p[1], p[0])
 
 

@@ -46,11 +46,11 @@ def stacked(*parts):
 
 
 def scan(f, init, xs=None, length=None, reverse=False, memory=None):
-    turns = length if xs is None else len(leaves_of(xs)[0])
-    carry, results = init, [None] * turns
-    for k in range(turns - 1, -1, -1) if reverse else range(turns):
+    iterations = length if xs is None else len(leaves_of(xs)[0])
+    carry, results = init, [None] * iterations
+    for k in range(iterations - 1, -1, -1) if reverse else range(iterations):
         carry, results[k] = f(carry, None if xs is None else mapped(lambda leaf: leaf[k], xs))
-    return carry, mapped(stacked, *results) if turns else None
+    return carry, mapped(stacked, *results) if iterations else None
 
 
 def while_loop(cond, body, init, memory=None):

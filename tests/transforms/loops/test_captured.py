@@ -204,12 +204,12 @@ def _by_positions(a, c):
 
 CHANGES = [_through_a_view, _an_element, _all_of_it, _before_and_after, _by_positions]
 BODIES = {
-    "while": lambda turn, x: tg.while_loop(lambda s: s[0] < 3, lambda s: (s[0] + 1, turn(s[1])), (0, x * 1.0))[1],
-    "fori": lambda turn, x: tg.fori_loop(0, 2, lambda i, c: turn(c) * 0.5, x * 1.0),
-    "scan": lambda turn, x: np.sum(tg.scan(lambda c, u: (turn(c) * u, c * u), x * 1.0, np.array([0.5, 0.7]))[1]),
-    "map": lambda turn, x: np.sum(tg.map(turn, np.stack([x, x * x]))),
-    "python": lambda turn, x: turn(x) + turn(x * x) + turn(1.0 - x),
-    "vmap": lambda turn, x: np.sum(tg.vmap(turn)(np.stack([x, x * x, 1.0 - x]))),
+    "while": lambda iteration, x: tg.while_loop(lambda s: s[0] < 3, lambda s: (s[0] + 1, iteration(s[1])), (0, x * 1.0))[1],
+    "fori": lambda iteration, x: tg.fori_loop(0, 2, lambda i, c: iteration(c) * 0.5, x * 1.0),
+    "scan": lambda iteration, x: np.sum(tg.scan(lambda c, u: (iteration(c) * u, c * u), x * 1.0, np.array([0.5, 0.7]))[1]),
+    "map": lambda iteration, x: np.sum(tg.map(iteration, np.stack([x, x * x]))),
+    "python": lambda iteration, x: iteration(x) + iteration(x * x) + iteration(1.0 - x),
+    "vmap": lambda iteration, x: np.sum(tg.vmap(iteration)(np.stack([x, x * x, 1.0 - x]))),
 }
 
 

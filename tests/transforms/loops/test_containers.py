@@ -153,7 +153,7 @@ def test_elements_may_be_a_list_of_tensors_in_a_container_and_may_be_nothing():
 
 
 @pytest.mark.parametrize("xs", [np.zeros((0,)), np.zeros((0, 3)), {"a": np.zeros((0, 2))}], ids=["numbers", "rows", "dict"])
-def test_no_turns(xs):
+def test_no_iterations(xs):
     def never(carry, x):
         return carry * 2.0, carry
 

@@ -24,16 +24,16 @@ class Counted:
         return self.function(*args)
 
 
-def runs_of(turns, transformation):
+def runs_of(iterations, transformation):
     """How often the bodies of three loops run in one derivative."""
     scanned = Counted(lambda y, x: (y + 0.01 * np.sin(y) * x, y))
     counted = Counted(lambda i, y: y * 0.99 + 0.01)
     repeated = Counted(lambda s: (s[0] + 1.0, s[1] * 0.99))
 
     def f(p):
-        y, ys = tg.scan(scanned, p, np.ones(turns))
-        y = tg.fori_loop(0, turns, counted, y + np.sum(ys))
-        return tg.while_loop(lambda s: s[0] < turns, repeated, (0.0, y))[1]
+        y, ys = tg.scan(scanned, p, np.ones(iterations))
+        y = tg.fori_loop(0, iterations, counted, y + np.sum(ys))
+        return tg.while_loop(lambda s: s[0] < iterations, repeated, (0.0, y))[1]
 
     transformation(f)(0.5)
     return [body.runs for body in (scanned, counted, repeated)]
@@ -47,7 +47,7 @@ TRANSFORMATIONS = {
 
 @pytest.mark.parametrize("transformation", TRANSFORMATIONS)
 def test_a_body_runs_a_few_times_however_many_turns_there_are(transformation):
-    few, many = (runs_of(turns, TRANSFORMATIONS[transformation]) for turns in (5, 60))
+    few, many = (runs_of(iterations, TRANSFORMATIONS[transformation]) for iterations in (5, 60))
     assert few == many and max(few) <= 4
 
 
@@ -56,18 +56,18 @@ def length_of(f, *args):
 
 
 @pytest.mark.parametrize("form", ["scan", "while_loop", "fori_loop", "map"])
-def test_instructions_of_a_tape_do_not_grow_with_turns(form):
-    def f(x, turns):
-        xs = np.ones(turns)
+def test_instructions_of_a_tape_do_not_grow_with_iterations(form):
+    def f(x, iterations):
+        xs = np.ones(iterations)
         if form == "scan":
             return tg.scan(lambda y, e: (np.sin(y) * e, None), x, xs)[0]
         if form == "while_loop":
-            return tg.while_loop(lambda s: s[0] < turns, lambda s: (s[0] + 1, np.sin(s[1])), (0, x))[1]
+            return tg.while_loop(lambda s: s[0] < iterations, lambda s: (s[0] + 1, np.sin(s[1])), (0, x))[1]
         if form == "fori_loop":
-            return tg.fori_loop(0, turns, lambda i, y: np.sin(y) * 0.5, x)
+            return tg.fori_loop(0, iterations, lambda i, y: np.sin(y) * 0.5, x)
         return np.sum(tg.map(lambda e: np.sin(e * x), xs))
 
-    lengths = {length_of(lambda x, n=turns: f(x, n), 0.5) for turns in (3, 30, 300)}
+    lengths = {length_of(lambda x, n=iterations: f(x, n), 0.5) for iterations in (3, 30, 300)}
     assert len(lengths) == 1
 
 
@@ -87,7 +87,7 @@ def test_two_hundred_calls_with_two_hundred_counts_of_turns_are_one_recording():
 
 
 def test_a_path_of_a_body_is_recorded_once():
-    """The body is run again at the turn that goes another way, and at no other; the function around it is not."""
+    """The body is run again at the iteration that goes another way, and at no other; the function around it is not."""
     def step(c, x):
         if x > 0.0:
             return c * x, None

@@ -17,7 +17,7 @@ from tests.transforms.loops.cases import CASES, of
 
 EXACT = dict(rtol=1e-12, atol=1e-12)
 
-#: At another point these take another number of turns, or another of the branches that the instruction holds.
+#: At another point these take another number of iterations, or another of the branches that the instruction holds.
 OTHER_TURNS = (
     "while_that_grows", "while_of_newton", "while_of_a_falling_body", "choice_by_a_number", "choice_of_containers",
     "choice_without_operands", "while_in_scan_in_choice", "choice_in_scan", "fori_in_while",
@@ -182,10 +182,10 @@ def test_a_budget_of_memory_changes_no_derivative(memory):
     np.testing.assert_allclose(tg.jacfwd(f)(p), expected, **EXACT)
 
 
-@pytest.mark.parametrize("turns", [1, 2, 7, 300, 9000])
-def test_every_budget_gives_the_same_bits(turns):
-    """All carries kept; all of the last turns, and some of the first; none at all."""
-    xs = np.sin(np.arange(float(turns)))
+@pytest.mark.parametrize("iterations", [1, 2, 7, 300, 9000])
+def test_every_budget_gives_the_same_bits(iterations):
+    """All carries kept; all of the last iterations, and some of the first; none at all."""
+    xs = np.sin(np.arange(float(iterations)))
 
     def gradient(memory):
         def f(p):

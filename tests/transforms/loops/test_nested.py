@@ -85,15 +85,15 @@ def test_first_calls_make_no_kernels(outer, inner, compiled):
     assert not compiled
 
 
-@pytest.mark.parametrize("turns", [10, 100_000])
-def test_what_runs_long_is_compiled(turns, compiled):
+@pytest.mark.parametrize("iterations", [10, 100_000])
+def test_what_runs_long_is_compiled(iterations, compiled):
     def f(x):
-        inner = lambda u: tg.while_loop(lambda s: s[0] < turns, lambda s: (s[0] + 1, np.sin(s[1]) * 0.9 + u), (0, u * 1.0))[1]  # noqa: E731
+        inner = lambda u: tg.while_loop(lambda s: s[0] < iterations, lambda s: (s[0] + 1, np.sin(s[1]) * 0.9 + u), (0, u * 1.0))[1]  # noqa: E731
         return np.sum(tg.vmap(inner)(x))
 
     x = POINTS[0]
     near(tg.grad(f)(x) @ D, differences(f, x), 1e-7)
-    assert bool(compiled) == (turns > 10)
+    assert bool(compiled) == (iterations > 10)
 
 
 def test_an_error_in_the_inner_loop_is_the_users():

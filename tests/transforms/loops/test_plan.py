@@ -52,24 +52,24 @@ def test_the_peak_is_what_was_predicted(budget):
     assert predicted == pytest.approx(measured, rel=0.1)
 
 
-def of_turns(turns, memory):
-    return lambda p: tg.scan(lambda y, _: (y + 0.1 * np.sin(y), None), p, None, turns, memory=memory)[0]
+def of_iterations(iterations, memory):
+    return lambda p: tg.scan(lambda y, _: (y + 0.1 * np.sin(y), None), p, None, iterations, memory=memory)[0]
 
 
 def test_a_plan_is_read():
-    plan = tg.grad(of_turns(1000, 1024)).tape(0.5).plan()
+    plan = tg.grad(of_iterations(1000, 1024)).tape(0.5).plan()
     (loop,) = plan.loops
-    assert (loop.turns, loop.carries, loop.again) == (1000, 8 * loop.capacity, 240)
+    assert (loop.iterations, loop.carries, loop.again) == (1000, 8 * loop.capacity, 240)
     assert 1024 - 16 * 32 < loop.carries <= 1024 < plan.peak
-    assert re.match(r"values .*, peak .*\nthe body of the scan: 1000 turns, keeps 96 carries \(every 30th before turn 936, then each\)", str(plan))
-    assert "turns until a condition" in str(tg.grad(lambda p: tg.while_loop(lambda y: y < 9.0, lambda y: y * 1.5, p)).tape(0.5).plan())
+    assert re.match(r"values .*, peak .*\nthe body of the scan: 1000 iterations, keeps 96 carries \(every 30th before iteration 936, then each\)", str(plan))
+    assert "iterations until a condition" in str(tg.grad(lambda p: tg.while_loop(lambda y: y < 9.0, lambda y: y * 1.5, p)).tape(0.5).plan())
     assert tg.grad(lambda x: np.sum(x * x)).tape(np.ones(1000)).plan().loops == ()
 
 
 def test_memory_that_is_too_little_says_what_is_the_least():
     with pytest.raises(OptionError, match=r"memory=15 is too little for the body of the scan: .* give memory=16 or more"):
-        tg.grad(of_turns(10, 15))(0.5)
+        tg.grad(of_iterations(10, 15))(0.5)
     with pytest.raises(OptionError, match="give memory=16 or more"):
         tg.grad(lambda p: tg.while_loop(lambda y: y < 9.0, lambda y: y * 1.5, p, memory=0))(0.5)
-    assert tg.grad(of_turns(10, 16))(0.5) == pytest.approx(tg.grad(of_turns(10, None))(0.5), rel=1e-14)
-    assert tg.grad(of_turns(1, 0))(0.5) == pytest.approx(1.0 + 0.1 * np.cos(0.5))
+    assert tg.grad(of_iterations(10, 16))(0.5) == pytest.approx(tg.grad(of_iterations(10, None))(0.5), rel=1e-14)
+    assert tg.grad(of_iterations(1, 0))(0.5) == pytest.approx(1.0 + 0.1 * np.cos(0.5))

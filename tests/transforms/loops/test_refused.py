@@ -68,8 +68,8 @@ def test_a_carry_of_another_dtype(run):
 @pytest.mark.parametrize(
     ("call", "text"),
     [
-        (lambda t: tg.scan(lambda c, x: (c, None), t, {"a": np.ones(3), "b": np.ones(4)}), r"\['b'\].* 4 .*3 turns"),
-        (lambda t: tg.scan(lambda c, x: (c, None), t, np.ones(3), length=5), "3 elements.*5 turns"),
+        (lambda t: tg.scan(lambda c, x: (c, None), t, {"a": np.ones(3), "b": np.ones(4)}), r"\['b'\].* 4 .*3 iterations"),
+        (lambda t: tg.scan(lambda c, x: (c, None), t, np.ones(3), length=5), "3 elements.*5 iterations"),
         (lambda t: tg.scan(lambda c, x: (c, None), t), "length="),
         (lambda t: tg.scan(lambda c, x: (c, None), t, (np.ones(3), 2.0)), r"xs\[1\] is a number"),
         (lambda t: tg.map(lambda x: x, t), "is a number"),
@@ -106,7 +106,7 @@ def test_results_of_different_kinds(run):
      lambda t: tg.fori_loop(0, 2.5, lambda i, c: c, t), lambda t: tg.fori_loop("0", 2, lambda i, c: c, t)],
     ids=["negative", "a float", "a float as bound", "a text"],
 )  # fmt: skip
-def test_what_is_no_number_of_turns(run, call):
+def test_what_is_no_number_of_iterations(run, call):
     with pytest.raises(TapegradError, match="length|upper|lower"):
         run(call)
 

@@ -273,7 +273,7 @@ def test_a_right_hand_side_that_counts_is_called_at_every_step():
     assert counts[0] > 100 and np.allclose(value, f(0.8), rtol=1e-3) and np.allclose(gradient, -value, rtol=1e-2)
 
 
-# -- no turns ---------------------------------------------------------------------------------
+# -- no iterations ---------------------------------------------------------------------------------
 ROWS = np.zeros((0, 3))
 EMPTY = {
     "map": (lambda x: tg.map(lambda v: v * x, ROWS), (0, 3), float), "product": (lambda x: tg.map(lambda v: np.sum(v) * x * np.ones(2), ROWS), (0, 2), float),
@@ -324,7 +324,7 @@ def test_no_turns_change_nothing_and_containers_stay():
 
 
 def test_results_of_no_turns_that_are_not_known():
-    with pytest.raises(StructureError, match="has no turns, .* raises LinAlgError.*Leave the scan out"):
+    with pytest.raises(StructureError, match="has no iterations, .* raises LinAlgError.*Leave the scan out"):
         tg.map(lambda v: np.linalg.inv(np.zeros((2, 2))) * v, np.zeros(0))
 
 

@@ -1,4 +1,4 @@
-"""The turns of loops, run by compiled code."""
+"""The iterations of loops, run by compiled code."""
 
 import numpy as np
 import pytest
@@ -7,8 +7,8 @@ import tapegrad as tg
 from tests.transforms.loops import plainly
 
 
-@pytest.mark.parametrize("turns", [3, 4, 9])
-def test_a_path_that_is_met_on_the_way_keeps_its_carry_once(turns):
+@pytest.mark.parametrize("iterations", [3, 4, 9])
+def test_a_path_that_is_met_on_the_way_keeps_its_carry_once(iterations):
     """The way back of a loop that has met a path which was not recorded before."""
 
     def end(p):
@@ -18,7 +18,7 @@ def test_a_path_that_is_met_on_the_way_keeps_its_carry_once(turns):
                 return carry | {"h": carry["h"] * 0.5, "k": carry["k"] + 1.0}
             return {"y": y, "h": carry["h"], "k": carry["k"] + 1.0}
 
-        return np.sum(tg.while_loop(lambda carry: carry["k"] < turns, body, {"y": p * 1.0, "h": 0.3, "k": 0.0})["y"])
+        return np.sum(tg.while_loop(lambda carry: carry["k"] < iterations, body, {"y": p * 1.0, "h": 0.3, "k": 0.0})["y"])
 
     p = np.array([1.0, 2.0])
     np.testing.assert_allclose(tg.grad(end)(p), tg.jacfwd(end)(p), rtol=1e-14)
@@ -27,8 +27,8 @@ def test_a_path_that_is_met_on_the_way_keeps_its_carry_once(turns):
 @pytest.mark.parametrize("kernel", ["never", "always"])
 @pytest.mark.parametrize("memory", [None, 48, 120, 264, 24 * 23])
 @pytest.mark.parametrize("until", [True, False])
-def test_turns_on_one_path_between_others_keep_what_all_of_them_kept(kernel, memory, until):
-    """Stretches of one to four turns on a path, over carries that are kept side by side, every so many-th, and not at all."""
+def test_iterations_on_one_path_between_others_keep_what_all_of_them_kept(kernel, memory, until):
+    """Stretches of one to four iterations on a path, over carries that are kept side by side, every so many-th, and not at all."""
 
     def end(p, ops, xs):
         def body(state, x):
@@ -54,7 +54,7 @@ def test_turns_on_one_path_between_others_keep_what_all_of_them_kept(kernel, mem
 
 @pytest.mark.parametrize("kernel", ["never", "always"])
 def test_what_a_path_does_not_use_has_no_part_of_the_sum(kernel):
-    """Of captured numbers each path uses other ones: what one turn has left is not added in the next."""
+    """Of captured numbers each path uses other ones: what one iteration has left is not added in the next."""
 
     def end(p, ops):
         def body(y, x):

@@ -1,18 +1,18 @@
-"""The turns of a loop whose body is a tape: forward with what reverse mode needs, and back.
+"""The iterations of a loop whose body is a tape: forward with what reverse mode needs, and back.
 
 The body is one or several *paths*, tapes of one form (`transforms.loops.loop.LoopPath`): each takes the carry, the element of the arrays that
-are gone along, and captured values, and gives the next carry and a result.  All of these are vectors of float64.  A turn runs on the
-path whose guards hold; the one of the last turn is tried first, and runs as many turns as it can by itself.  A path that *stops* ends
+are gone along, and captured values, and gives the next carry and a result.  All of these are vectors of float64.  An iteration runs on the
+path whose guards hold; the one of the last iteration is tried first, and runs as many iterations as it can by itself.  A path that *stops* ends
 the loop.
 
-On the way forward the carry is kept before every `stride`-th turn, and before each of the last turns, in so many rows as there is room
-for; where the number of turns is not known, every second one is let go of when the rows are full, and the stride doubles (so that
+On the way forward the carry is kept before every `stride`-th iteration, and before each of the last iterations, in so many rows as there is room
+for; where the number of iterations is not known, every second one is let go of when the rows are full, and the stride doubles (so that
 it fits at the end, whatever the number).  The way back calls the adjoints of the paths in reverse order, from carries that were kept,
-or that are computed again from one that was: a stretch of turns for which there is no room is divided, and so on.  What is computed
+or that are computed again from one that was: a stretch of iterations for which there is no room is divided, and so on.  What is computed
 again is computed by the same machine code (the *generation*: interpreter or kernels), so it comes out the same.
 
-Elements and results have a row for each turn.  The rows of one result are one behind the other, and those of the next result behind them:
-so each result of all turns is an array in one piece.
+Elements and results have a row for each iteration.  The rows of one result are one behind the other, and those of the next result behind them:
+so each result of all iterations is an array in one piece.
 
 Memory: the words of a loop (`S_*`) say what it is, and have tables of its paths; those of a run (`T_*`) are in a block of its own, with
 what it needs besides.  A *place* is a *base* (which of the vectors), an offset in bytes, and a stride, from row to row.
@@ -41,6 +41,7 @@ from .stretch import (
     T_DENSE,
     T_FIRST,
     T_FROM,
+    T_ITERATION,
     T_KEPT,
     T_LIMIT,
     T_LOG,
@@ -54,7 +55,6 @@ from .stretch import (
     T_STRIDE,
     T_SUMS,
     T_TABLE,
-    T_TURN,
     T_WIDTH,
     UNKNOWN,
     advance,
@@ -64,21 +64,21 @@ from .stretch import (
     pull,
 )
 
-#: Words of a loop: lengths of carry, captured values, element and result; rows (turns, 0 if these are not known), whether they are
-#: known, whether it goes from the end; carries kept, the turn from which on all are, and how many are computed again at a
-#: time; the generation, turns that were run, the
-#: address of the class of interruptions; of turns that carry nothing (`program.lanes`) what shares chunks between threads (0: nothing), what runs
+#: Words of a loop: lengths of carry, captured values, element and result; rows (iterations, 0 if these are not known), whether they are
+#: known, whether it goes from the end; carries kept, the iteration from which on all are, and how many are computed again at a
+#: time; the generation, iterations that were run, the
+#: address of the class of interruptions; of iterations that carry nothing (`program.lanes`) what shares chunks between threads (0: nothing), what runs
 #: one, and how many there are.  Then tables of each generation, forward and back: number of paths, address of the addresses of
 #: their words, words that the tables of one take, and adjoints of captured values, at most.
 (
-    S_CARRY, S_CAPTURED, S_ELEMENT, S_RESULT, S_ROWS, S_BOUNDED, S_REVERSE, S_CAPACITY, S_DENSE, S_ROOM, S_GENERATION, S_TURNS, S_INTERRUPT,
+    S_CARRY, S_CAPTURED, S_ELEMENT, S_RESULT, S_ROWS, S_BOUNDED, S_REVERSE, S_CAPACITY, S_DENSE, S_ROOM, S_GENERATION, S_ITERATIONS, S_INTERRUPT,
     S_SHARE, S_CHUNK, S_CHUNKS, S_TABLES,
 ) = range(17)  # fmt: skip
 #: Words of a table.
 TABLE = 3
 LOOP_WORDS = S_TABLES + 4 * TABLE
 
-#: Turns between two looks whether there was an interruption.
+#: Iterations between two looks whether there was an interruption.
 CHUNK = 4096
 #: Levels of stretches that are divided again.
 LEVELS = 64
@@ -125,12 +125,12 @@ def prepare(p, loop, table, paths, longest, captured, xs):
 
 
 @helper
-def _from(p, turn, carry, capacity, stride, dense, store, log):
-    """Let a run begin with a carry before this turn; what it keeps goes to `store` and `log`: every `stride`-th, and all from `dense` on (-1: never)."""
+def _from(p, iteration, carry, capacity, stride, dense, store, log):
+    """Let a run begin with a carry before this iteration; what it keeps goes to `store` and `log`: every `stride`-th, and all from `dense` on (-1: never)."""
     width = load_int(p + 8 * T_WIDTH)
-    store_int(p + 8 * T_TURN, turn)
-    store_int(p + 8 * T_BEGIN, turn)
-    copy_bytes(load_int(p + 8 * T_ROWS) + (turn & 1) * width, carry, width)
+    store_int(p + 8 * T_ITERATION, iteration)
+    store_int(p + 8 * T_BEGIN, iteration)
+    copy_bytes(load_int(p + 8 * T_ROWS) + (iteration & 1) * width, carry, width)
     store_int(p + 8 * T_CAPACITY, capacity)
     store_int(p + 8 * T_KEPT, 0)
     store_int(p + 8 * T_STRIDE, stride)
@@ -157,7 +157,7 @@ def kept_of(loop, z):
 
 @helper
 def _coarse(loop):
-    """Carries that are kept of turns before those of which all are."""
+    """Carries that are kept of iterations before those of which all are."""
     return load_int(loop + 8 * S_CAPACITY) - (load_int(loop + 8 * S_ROWS) - load_int(loop + 8 * S_DENSE))
 
 
@@ -199,13 +199,13 @@ def begin(p, loop, generation, carry, captured, xs, z):
 @compiled("void(int64, int64, int64, int64)")
 def end(p, loop, generation, z):
     """Write what there is besides the results."""
-    turn, width = load_int(p + 8 * T_TURN), load_int(p + 8 * T_WIDTH)
-    copy_bytes(z, load_int(p + 8 * T_ROWS) + (turn & 1) * width, width)
+    iteration, width = load_int(p + 8 * T_ITERATION), load_int(p + 8 * T_WIDTH)
+    copy_bytes(z, load_int(p + 8 * T_ROWS) + (iteration & 1) * width, width)
     head = kept_of(loop, z)
-    store_double(head, float(turn))
+    store_double(head, float(iteration))
     store_double(head + 8, float(load_int(p + 8 * T_STRIDE)))
     store_double(head + 16, float(generation))
-    store_int(loop + 8 * S_TURNS, load_int(loop + 8 * S_TURNS) + turn)
+    store_int(loop + 8 * S_ITERATIONS, load_int(loop + 8 * S_ITERATIONS) + iteration)
 
 
 @helper
@@ -222,7 +222,7 @@ def interrupted(loop):
 
 @compiled("int64(int64, int64, int64, int64, int64)")
 def forward(loop, carry, captured, xs, z):
-    """All turns; returns why it has ended: MORE or STOPPED if all is well."""
+    """All iterations; returns why it has ended: MORE or STOPPED if all is well."""
     generation = load_int(loop + 8 * S_GENERATION)
     table = table_of(loop, generation, 0)
     paths, longest = load_int(table), load_int(table + 16)
@@ -232,12 +232,12 @@ def forward(loop, carry, captured, xs, z):
     begin_run(p, loop, table, paths, longest, carry, captured, xs, z)
     bounded, rows = load_int(loop + 8 * S_BOUNDED), load_int(loop + 8 * S_ROWS)
     why = MORE
-    while why == MORE and (bounded == 0 or load_int(p + 8 * T_TURN) < rows):
-        turn = load_int(p + 8 * T_TURN)
-        if turn > 0 and interrupted(loop):
+    while why == MORE and (bounded == 0 or load_int(p + 8 * T_ITERATION) < rows):
+        iteration = load_int(p + 8 * T_ITERATION)
+        if iteration > 0 and interrupted(loop):
             why = INTERRUPTED
             break
-        store_int(p + 8 * T_LIMIT, turn + CHUNK if bounded == 0 else min(rows, turn + CHUNK))
+        store_int(p + 8 * T_LIMIT, iteration + CHUNK if bounded == 0 else min(rows, iteration + CHUNK))
         why = advance(p)
     if why <= STOPPED:
         end(p, loop, generation, z)
@@ -247,13 +247,13 @@ def forward(loop, carry, captured, xs, z):
 
 @helper
 def _back_between(p, q, low, high, carry, room):
-    """The way back over turns whose carries are computed again; `q` are words of a run forward."""
+    """The way back over iterations whose carries are computed again; `q` are words of a run forward."""
     width = load_int(p + 8 * T_WIDTH)
-    # Stretches to do, the last one first: (first and last turn, carry); and where their rows are, to be let go of.
-    turns, entries = high - low, 1
-    while turns > room:
+    # Stretches to do, the last one first: (first and last iteration, carry); and where their rows are, to be let go of.
+    iterations, entries = high - low, 1
+    while iterations > room:
         entries += room + 1
-        turns = (turns + room - 1) // room
+        iterations = (iterations + room - 1) // room
     stack, memory, log, level = allocate(24 * entries), allocate(8 * LEVELS), allocate(min(room, high - low)), 0
     why = NO_MEMORY if stack == 0 or memory == 0 or log == 0 else MORE
     depth = 0
@@ -280,7 +280,7 @@ def _back_between(p, q, low, high, carry, room):
         _from(q, low, carry, rows, stride, -1, store, log)
         store_int(q + 8 * T_LIMIT, high)
         ended = advance(q)
-        if ended > STOPPED or load_int(q + 8 * T_TURN) != high:
+        if ended > STOPPED or load_int(q + 8 * T_ITERATION) != high:
             why = UNKNOWN
         elif stride == 1:
             why = pull(p, low, high, store, log)
@@ -311,11 +311,11 @@ def back(loop, seeds, carry, captured, xs, z, result):
     """The adjoints of carry, captured values and elements, into `result`, which is zero before."""
     head, capacity, room = kept_of(loop, z), load_int(loop + 8 * S_CAPACITY), load_int(loop + 8 * S_ROOM)
     count, stride, generation = int(load_double(head)), int(load_double(head + 8)), int(load_double(head + 16))
-    bounded, turns, dense = load_int(loop + 8 * S_BOUNDED) != 0, load_int(loop + 8 * S_ROWS), load_int(loop + 8 * S_DENSE)
-    # What is kept may come from a file: more turns, or more carries, than there can be.
+    bounded, iterations, dense = load_int(loop + 8 * S_BOUNDED) != 0, load_int(loop + 8 * S_ROWS), load_int(loop + 8 * S_DENSE)
+    # What is kept may come from a file: more iterations, or more carries, than there can be.
     if count < 0 or stride < 1 or generation < 0 or generation > 1:
         return UNKNOWN
-    if bounded and (count != turns or stride != _stride(loop)) or not bounded and capacity > 0 and count > capacity * stride:
+    if bounded and (count != iterations or stride != _stride(loop)) or not bounded and capacity > 0 and count > capacity * stride:
         return UNKNOWN
     table, before = table_of(loop, generation, 1), table_of(loop, generation, 0)
     paths, longest, others, most = load_int(table), load_int(table + 16), load_int(before), load_int(before + 16)
@@ -350,7 +350,7 @@ def back(loop, seeds, carry, captured, xs, z, result):
         if last > 0:
             why = _back_between(p, q, 0, last, carry, room)
     else:
-        # From one kept carry over the next ones, as far as there is room: to begin costs as much as many turns.
+        # From one kept carry over the next ones, as far as there is room: to begin costs as much as many iterations.
         k, several = (last + stride - 1) // stride, max(1, room // stride)
         while k > 0 and why == MORE:
             first = max(0, k - several)
