@@ -10,8 +10,6 @@ An adjoint that is zero *as a number* is walked on: its derivative need not be z
 all is there nothing to do.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from ..array.record import normalise

@@ -15,8 +15,6 @@ roots lie on.  A pass that is itself to be differentiated is another one (`autog
    fresh one that takes over its buffer.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from ..array.closures import partials_of

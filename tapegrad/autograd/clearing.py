@@ -1,7 +1,5 @@
 """Stores whose graph was cleared: ending one, and the error of whoever comes back to it."""
 
-from __future__ import annotations
-
 from ..common.errors import ClearedTapeError
 from ..interpreter.plan import Signature
 from ..interpreter.walks import walks

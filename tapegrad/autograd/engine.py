@@ -1,7 +1,5 @@
 """What `array.tensor.Tensor` needs of this folder, told to it through the registry."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 
 from ..common.registry import registry

@@ -5,8 +5,6 @@ of PyTorch's nodes.  Nodes hold no values and no gradient functions; hooks set o
 them are kept by the store.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from ..array.differentiable import Differentiable

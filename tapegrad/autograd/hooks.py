@@ -1,7 +1,5 @@
 """Gradients as they reach leaves and computed tensors: ``.grad``, hooks, ``retain_grad``."""
 
-from __future__ import annotations
-
 import threading
 import weakref
 

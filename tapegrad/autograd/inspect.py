@@ -4,8 +4,6 @@ Everything here reads the records of a store through `instruction.Instruction` a
 computes with the rules on plain numbers; nothing is fast and nothing needs to be.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

@@ -5,8 +5,6 @@ stop (`backward`), nodes (`graph`), listings (`inspect`), recorded passes (`read
 of a slot when somebody looks.
 """
 
-from __future__ import annotations
-
 from ..interpreter.plan import Signature
 from ..rules import by_opcode
 from ..tape.layout import ARRAY_LEAF, ARRAY_RECORD, CLEARED, CONTINUATION, CONTINUES, FIRST_ARRAY, SCALAR_LEAF, TRACED

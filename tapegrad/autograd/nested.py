@@ -11,8 +11,6 @@ A result may be a dual number (forward mode outside): its parts are differentiat
 by one, as the derivative is linear in them.
 """
 
-from __future__ import annotations
-
 import contextlib
 import copy
 import threading

@@ -6,8 +6,6 @@ gradient refers to the values it was computed from, and the tape forgets by
 reachability what no tensor leads to any more.
 """
 
-from __future__ import annotations
-
 from contextlib import contextmanager
 from functools import partial
 

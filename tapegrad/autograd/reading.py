@@ -11,8 +11,6 @@ functional recordings  array instructions are entries of the trace, which keeps
                        their values while somebody needs them (`Trace.keeping`).
 """
 
-from __future__ import annotations
-
 from functools import lru_cache
 
 import numpy as np

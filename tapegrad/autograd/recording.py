@@ -1,7 +1,5 @@
 """What a function that is differentiated may take, use and return: numbers of its own tape, and its arguments."""
 
-from __future__ import annotations
-
 import contextlib
 import functools
 

@@ -5,8 +5,6 @@ the Hessian: forward mode over reverse mode.  Several directions are one walk, w
 leading axis (*lanes*) that the rules do not see.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from ..array.recorded import Recorded

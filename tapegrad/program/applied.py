@@ -5,8 +5,6 @@ Arrays are replayed by compiled code (`program.calling`).  Of what carries a der
 every nesting, as it takes any function.  A guard compares what it sees with what was seen, and raises where that is something else.
 """
 
-from __future__ import annotations
-
 import contextlib
 
 import numpy as np

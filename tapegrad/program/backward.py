@@ -1,7 +1,5 @@
 """The way back over a tape, laid out as words: from seeds of its results to gradients of its arguments (`walk.backward`)."""
 
-from __future__ import annotations
-
 import threading
 
 import numpy as np

@@ -15,8 +15,6 @@ A call needs a *frame*, memory that belongs to it::
     bytes                         what nobody wants of the outputs
 """
 
-from __future__ import annotations
-
 from ..codegen.compile import compiled
 from ..codegen.memory import allocate, load_byte, load_double, load_int, load_int32, release, store_double, store_float, store_int
 from ..codegen.python_api import (

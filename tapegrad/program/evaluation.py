@@ -15,8 +15,6 @@ forward, and arranges what comes back, or computes with it.  It does not say how
 multiplied out at a cut, of whatever walk there is.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from ..array.differentiable import Differentiable, below

@@ -12,8 +12,6 @@ A kernel may have an entry of its own (`kernel.emit`), which needs no memory but
 goes on to `entry`, at the handle's word H_SWEEP.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from ..codegen.compile import compiled, plain_address

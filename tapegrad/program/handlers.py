@@ -8,8 +8,6 @@ catches all, or raises it again (``finally``, the end of a handler), to the entr
 Looking at the tables of one code object takes a millisecond, once; then it is a comparison for each operation recorded.
 """
 
-from __future__ import annotations
-
 import contextlib
 import dis
 import functools

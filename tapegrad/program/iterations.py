@@ -21,8 +21,6 @@ Reference: A. Griewank, A. Walther: Algorithm 799: Revolve. ACM TOMS 26 (2000) 1
 algorithms for optimal online checkpointing. SIAM J. Sci. Comput. 32 (2010) 836-854.
 """
 
-from __future__ import annotations
-
 from ..codegen.compile import compiled, helper
 from ..codegen.memory import allocate, c_function, copy_bytes, load_double, load_int, release, store_double, store_int
 from ..interpreter.calls import ensure_interpreter, raise_in, release_interpreter, thread_ident

@@ -7,8 +7,6 @@ The words of a *job* (`J_*`) say what is run; behind them are, for each chunk, i
 A chunk that meets a path which is not known ends there; the others go on, and it goes on when the path has been recorded.
 """
 
-from __future__ import annotations
-
 from ..codegen.compile import compiled, helper
 from ..codegen.memory import allocate, c_function, double_at, load_double, load_int, release, set_double_at, store_double, store_int
 from ..rules.loops import ELEMENT_BAR, HEAD, RESULT_BAR

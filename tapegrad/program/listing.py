@@ -6,8 +6,6 @@ instruction was recorded.  Inputs are named ``argument k``, or ``argument k[i]``
 for one element (flat position `i`); guards are lines too, with what was seen.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from ..common.printing import table

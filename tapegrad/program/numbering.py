@@ -3,8 +3,6 @@
 Each goes over a stretch of scalar instructions; what stands between two of them, entries and leaves, Python looks at.
 """
 
-from __future__ import annotations
-
 from ..codegen.compile import compiled
 from ..codegen.memory import copy_bytes, load_byte, load_int, load_int32, store_byte, store_int32
 from ..codegen.python_api import data_address

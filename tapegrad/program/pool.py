@@ -1,8 +1,5 @@
 """The workspaces in which a finished tape is replayed: as many as are in use at the same time."""
 
-from __future__ import annotations
-
-
 class Pool:
     """Workspaces of one tape."""
 

@@ -4,8 +4,6 @@ An argument may be on a tape as a whole, or element by element, or both: a `Port
 ports are a list with an array (directions, *shape) for each of them.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from ..array.record import normalise

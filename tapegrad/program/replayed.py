@@ -5,8 +5,6 @@ copied out, and of what has to be finite.  Compiled code can call it unless the 
 host function, the rule of a custom primitive), or a result that does not lie in one piece: then `run`, in Python, is the only way.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from ..codegen.compile import compiled, plain_address

@@ -18,8 +18,6 @@ The way back needs no stream: the record of each array entry becomes the instruc
 (`_signature`), and the reverse sweep of define-by-run walks over the records.
 """
 
-from __future__ import annotations
-
 from functools import partial
 
 import numpy as np

@@ -5,8 +5,6 @@ run on one path by one call (`iterations`; of a path that is a kernel `kernel.em
 by the iterations themselves.
 """
 
-from __future__ import annotations
-
 from ..codegen.compile import compiled, helper
 from ..codegen.memory import (
     acquire,

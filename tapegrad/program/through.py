@@ -10,8 +10,6 @@ A rule of which that cannot be said in instructions is called: as machine code i
 (`Rules.in_python`).
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from ..array.record import normalise

@@ -19,8 +19,6 @@ Scalar instructions on float64 need no entry: their records say everything.  ``y
 A `Trace` hangs on the store while `transforms.replay.running` calls the function.
 """
 
-from __future__ import annotations
-
 import math
 import sys
 

@@ -17,8 +17,6 @@ anything else                          none: NumPy is called again (a *host* ste
 NumPy's own loops need no compilation, know all dtypes, and add in pairs, which loses few digits where many numbers are added.
 """
 
-from __future__ import annotations
-
 import math
 from functools import lru_cache
 

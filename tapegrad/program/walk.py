@@ -12,8 +12,6 @@ and at a *host* step, which only NumPy can do; the caller does that step and goe
 on from there.
 """
 
-from __future__ import annotations
-
 from ..codegen.compile import compiled
 from ..codegen.memory import (
     allocate,

@@ -12,8 +12,6 @@ entry the instruction of its adjoint.  `run` then writes the addresses of the ar
 `walk.replay`, and does in between what only NumPy can do.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from ..array.record import normalise

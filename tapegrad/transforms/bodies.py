@@ -12,8 +12,6 @@ A new transformation is one function ``body(evaluation)`` and ``RecordedWhole(fu
 bodies that only arrange: matrices of many directions, which would be long tapes.
 """
 
-from __future__ import annotations
-
 import functools
 from typing import Any
 

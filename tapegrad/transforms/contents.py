@@ -13,8 +13,6 @@ compared by identity.  Random generators are no values but streams (`Streams`). 
 globals of its own, bound to what was kept; `Contents.put_back` makes everything what it was.
 """
 
-from __future__ import annotations
-
 import array
 import builtins
 import contextlib

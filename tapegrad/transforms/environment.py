@@ -17,8 +17,6 @@ notes a name, a condition, and a *mark*, which is equal for equal values::
 again and compares marks: an equal number in another object is no change.
 """
 
-from __future__ import annotations
-
 import dis
 import functools
 import itertools

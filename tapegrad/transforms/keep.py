@@ -5,8 +5,6 @@ hangs on the function or object itself, as an attribute: the two form a cycle, w
 garbage collector takes when nobody refers to it any more.
 """
 
-from __future__ import annotations
-
 #: The attribute of a function or object under which its recordings are kept.
 KEPT = "__tapegrad__"
 

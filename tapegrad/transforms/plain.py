@@ -5,8 +5,6 @@ so that every operation on them takes the short ways of `array.operators`; the b
 which lets go of saved values as it passes them.  Nothing is kept of a call but an empty buffer for the next one.
 """
 
-from __future__ import annotations
-
 import sys
 
 import numpy as np

@@ -1,7 +1,5 @@
 """One call of a primitive of the user's own: what its rules are handed, what they may return, and how results are packed."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from ...array.differentiable import Differentiable

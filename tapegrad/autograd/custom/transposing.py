@@ -5,8 +5,6 @@ transpose of the other.  So the one is recorded at an arbitrary point on a tape 
 its own, and a reverse sweep over that tape is the other.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from ...array.record import tracked

@@ -14,8 +14,6 @@ and "Estimation of sparse Hessian matrices and graph coloring problems", 1984.
 A. H. Gebremedhin, F. Manne and A. Pothen, "What color is your Jacobian?", SIAM Review 47 (2005) 629-705.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from .walk import colour_columns, colour_star

@@ -5,8 +5,6 @@ kept with the tape (`FinishedTape.compressions`): a tape is one path of the func
 guards hold wherever it is replayed, so the pattern does, too.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from ...common.errors import require

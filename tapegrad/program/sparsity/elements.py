@@ -23,8 +23,6 @@ n x n instruction has 2 n edges.  So the graph, and what is read off it (`patter
 larger than the values of the tape together.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

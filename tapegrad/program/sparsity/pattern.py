@@ -7,8 +7,6 @@ sets* do it: 64 columns are one word of each element, and a tape of E edges with
 takes E * n / 64 steps, however dense it is.
 """
 
-from __future__ import annotations
-
 import numpy as np
 from scipy.sparse import csr_array
 

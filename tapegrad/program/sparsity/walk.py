@@ -1,7 +1,5 @@
 """The compiled walks of patterns and colourings."""
 
-from __future__ import annotations
-
 from ...codegen import memory
 from ...codegen.compile import compiled
 

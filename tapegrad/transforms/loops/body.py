@@ -5,8 +5,6 @@ tape has as arguments.  What else it uses that has a derivative, or is computed 
 argument of the tape when it is first met: the tensor is then an operand of the loop.
 """
 
-from __future__ import annotations
-
 import math
 import threading
 

@@ -1,7 +1,5 @@
 """Loops on plain numbers and arrays: the Python loops that they stand for, so that a debugger steps through them."""
 
-from __future__ import annotations
-
 import operator
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Loops on tensors: the body is recorded once for each path, and the loop is one instruction."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -6,8 +6,6 @@ something is another thing then, it is put back to what it was, and the loop run
 Under `jit` nothing is looked at: there a body is under the contract of `jit`.
 """
 
-from __future__ import annotations
-
 from ...tape.places import function_name
 from ...tape.store import thread_state
 from ..contents import OBJECTS, Contents

@@ -11,8 +11,6 @@ An array of integers or booleans is an input, which is never differentiated: ``(
 compared by type and value where that is exact, and else by identity (`common.exact`).
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from ...array.dual import Dual

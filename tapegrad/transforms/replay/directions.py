@@ -5,8 +5,6 @@ back, for tangents of the arguments by running the tape of its tangents (`kernel
 (`kernel.of_tape`), several directions at a time.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -11,8 +11,6 @@ inputs, `x` first; the caller makes them on its stack (`_packed`) and compares w
 with what the handle says they must be.
 """
 
-from __future__ import annotations
-
 from llvmlite import ir
 from numba import TypingError, types
 from numba.extending import NativeValue, intrinsic, models, overload_method, register_jitable, register_model, typeof_impl, unbox

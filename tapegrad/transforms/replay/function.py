@@ -41,8 +41,6 @@ that has to be recorded at nearly every call is recorded no more: what no tape a
 were met in a row), recording goes on; where they do not, the function is run plainly for good, and one message says what changed.
 """
 
-from __future__ import annotations
-
 import itertools
 import time
 

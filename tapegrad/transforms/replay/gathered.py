@@ -13,8 +13,6 @@ Numbers of another kind are run through the same function to see that the indice
 (`gathered`), and calls go the long way.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from ...common.tree import LEAF, flatten

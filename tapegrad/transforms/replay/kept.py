@@ -1,7 +1,5 @@
 """A recorded tape in use: run by the interpreter or by its kernels, with whatever is asked of it."""
 
-from __future__ import annotations
-
 import time
 
 from ...common.uninterrupted import cached_property

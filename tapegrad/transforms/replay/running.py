@@ -4,8 +4,6 @@
 gives the finished tape; `run` answers a call without one: without `jit`, or where nothing can be recorded, which `give_up` says.
 """
 
-from __future__ import annotations
-
 import logging
 import threading
 import time

@@ -31,8 +31,6 @@ the long way, which has all the explanations.
 Source text is made of our own names and of numbers; whatever comes from users is reached by a name.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import sys
 

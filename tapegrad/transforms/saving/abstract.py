@@ -5,8 +5,6 @@ The row says shape and dtype of its result, and refuses operands that do not fit
 whatever would lie outside of its array (`interpreter.symbolic`), and sees how much memory they take.
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

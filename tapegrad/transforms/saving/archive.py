@@ -4,8 +4,6 @@ Nothing is unpacked, nothing is executed, and no array is larger than its bytes 
 A checksum over all arrays, in a member of its own, says whether the file is what was written.
 """
 
-from __future__ import annotations
-
 import hashlib
 import io
 import math

@@ -4,8 +4,6 @@ Python data become JSON, with tuples, dicts, slices, arrays and operands marked;
 functions are names from an allow-list (`NUMPY`, and tapegrad's own `host_function`s).
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from ...common.errors import TapeFileError

@@ -7,8 +7,6 @@ Compiled code believes what a loop says (`program.iterations`): that what a path
 end.  Here that is shown.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 

@@ -6,8 +6,6 @@ looked up, its row (`transforms.saving.abstract`) says what it gives and refuses
 at by hand: types of the header (`HEADER`), where arguments are, flat positions, the memory that functions without derivative take.
 """
 
-from __future__ import annotations
-
 import json
 import math
 from itertools import zip_longest
