@@ -7,7 +7,8 @@ from tapegrad.kernel import ir
 from tapegrad.kernel.passes import halving
 from tapegrad.kernel.passes.halving import halve
 from tapegrad.kernel.pipeline import lower
-from tapegrad.transforms.hessians import _Rows
+from tapegrad.transforms.bodies import BodyProgram
+from tapegrad.transforms.hessians import _products_with_units
 from tapegrad.transforms.replay.function import Replayed
 from tests.kernel.lowered import agrees, tape_of
 
@@ -37,7 +38,7 @@ def halved(tape, *points):
 
 def hessian(function, *args):
     numbers = tuple(range(len(args)))
-    return Replayed(_Rows(function, numbers), numbers, scalar=False, adjoints=False).tape(args, {}, False)
+    return Replayed(BodyProgram(function, numbers, False, _products_with_units), numbers, scalar=False, adjoints=False).tape(args, {}, False)
 
 
 def logistic(w):
