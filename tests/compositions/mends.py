@@ -20,7 +20,7 @@ from .running import outcome
 
 ROOT = Path(__file__).resolve().parents[2]
 ALL = lambda *parts: "(?s)" + "".join(f"(?=.*{part})" for part in parts)  # noqa: E731
-TURNS = r"def (step|each)\d+\("
+BODY = r"def (step|each)\d+\("
 
 
 class Mend:
@@ -31,7 +31,7 @@ class Mend:
 
 
 MENDS = {
-    "a path that is new in a loop of tangents, and a status that is dropped": Mend(ALL(TURNS, " if ", "tg.jit"),
+    "a path that is new in a loop of tangents, and a status that is dropped": Mend(ALL(BODY, " if ", "tg.jit"),
         ("transforms/loops/loop.py", "                tangent.prepared()\n", "                pass\n"),
         ("interpreter/steps.py", "                failed = 1\n", "                failed = 0\n")),
     "generalised ufuncs of integers": Mend(ALL("k @ |, k\\) @|@ k|@ np.arange|vecdot|matvec|@ np.where|\\(m\\d+ @", "tg.jit"),
@@ -65,8 +65,8 @@ MENDS = {
         ("array/differentiable.py", "        if self._t is None and (self._r or", "        if True or (self._r or")),
     "arrays of objects": Mend(r"np\.array\(\[c",
         ("array/leaving.py", "        if not isinstance(error, (TypeError, ValueError, AttributeError)) or", "        if True or")),
-    "no turns": Mend(r"tg\.(scan|map)\([^\n]*\[1:\]",
-        ("transforms/loops/api.py", "return init, _of_no_turns(f, init, leaves, structure)", "return init, None"), said="array of objects"),
+    "no iterations": Mend(r"tg\.(scan|map)\([^\n]*\[1:\]",
+        ("transforms/loops/api.py", "return init, _of_no_iterations(f, init, leaves, structure)", "return init, None"), said="array of objects"),
     "results without elements": Mend(r"\[:0\]",
         ("transforms/loops/running.py", "(loop.rows,)) if layout.leaves else", "(loop.rows,)) if layout.size else")),
     "what a body changes besides its carry": Mend(r"\[0\] \*= -0\.8",
