@@ -260,11 +260,21 @@ def of_calls(calls):
     return scope["f"]
 
 
+def known(call):
+    """Whether this Numba has it: older ones have no axis of `np.cumsum`."""
+    try:
+        numba.njit(of_calls([call]))(ARRAY, np.ones(1))
+    except numba.NumbaError:
+        return False
+    return True
+
+
 @pytest.mark.parametrize("mode", COMPUTED)
 def test_a_keyword_is_computed(mode):
-    f = of_calls(COMPUTED[mode])
+    calls = [call for call in COMPUTED[mode] if "cumsum" not in call or known(call)]
+    f = of_calls(calls)
     derivative = tg.njit_value_and_grad(f)
-    for w in np.eye(len(COMPUTED[mode])):
+    for w in np.eye(len(calls)):
         value, gradient = derivative(ARRAY, w)
         x = tg.tensor(ARRAY, requires_grad=True)
         y = f(x, w)
