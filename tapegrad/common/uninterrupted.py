@@ -85,16 +85,20 @@ class _Uninterrupted(ContextDecorator):
         self._depth += 1
         if self._depth > 1:
             return
+        # (Not in a loop here: CPython 3.13 may leave a loop's jump, at which a handler can raise, out of what `try` covers.)
         try:
-            for number in _NUMBERS:
-                handler = getsignal(number)
-                if callable(handler):
-                    self._handlers[number] = handler
-                    signal.signal(number, self._note)
+            self._note_all()
         except BaseException:
             # From the handler of a signal that is not held back yet.
             self._let_go()
             raise
+
+    def _note_all(self):
+        for number in _NUMBERS:
+            handler = getsignal(number)
+            if callable(handler):
+                self._handlers[number] = handler
+                signal.signal(number, self._note)
 
     def _let_go(self):
         try:
@@ -110,13 +114,16 @@ class _Uninterrupted(ContextDecorator):
     def _restore(self):
         """Give signals their handlers back, unless they were given others meanwhile."""
         try:
-            # Ctrl-C is among the lowest, and last: then nothing is left that it could break off.
-            for number in sorted(self._handlers, reverse=True):
-                if signal.getsignal(number) == self._note:
-                    signal.signal(number, self._handlers[number])
+            self._restore_all()
         except BaseException:
             self._restore()
             raise
+
+    def _restore_all(self):
+        # Ctrl-C is among the lowest, and last: then nothing is left that it could break off.
+        for number in sorted(self._handlers, reverse=True):
+            if signal.getsignal(number) == self._note:
+                signal.signal(number, self._handlers[number])
 
 
 def _call(calls):
