@@ -525,18 +525,36 @@ def jet(f, primals, series):
     return along(0.0), derivatives
 
 
+class Lanes:
+    """Lanes and rows, of which some may be independent of a leaf of which others are not: there its derivative is zero."""
+
+    depth = 0
+
+    def __enter__(self):
+        Lanes.depth += 1
+
+    def __exit__(self, *_):
+        Lanes.depth -= 1
+
+
 def vmap(f, in_axes=0, out_axes=0):
     def call(*args):
         axes = in_axes if isinstance(in_axes, (tuple, list)) else (in_axes,) * len(args)
         count = next(onp.shape(leaves(a)[0])[axis] for a, axis in zip(args, axes) if axis is not None)
-        return stacked([f(*[a if axis is None else lane(a, j, axis) for a, axis in zip(args, axes)]) for j in range(count)], out_axes)
+        with Lanes():
+            return stacked([f(*[a if axis is None else lane(a, j, axis) for a, axis in zip(args, axes)]) for j in range(count)], out_axes)
 
     return call
 
 
 def sum_over(f, data, chunk):
     count = len(leaves(data)[0])
-    return lambda theta: sum(f(theta, rebuilt(data, lambda a: a[j : j + chunk])) for j in range(0, count, chunk))
+
+    def total(theta):
+        with Lanes():
+            return sum(f(theta, rebuilt(data, lambda a: a[j : j + chunk])) for j in range(0, count, chunk))
+
+    return total
 
 
 class Sparse:
@@ -617,7 +635,7 @@ class Leaf(onp.ndarray):
 
     def derivative(self, y, seed, create_graph):
         level = self.levels[-1]
-        if not any(any(level.partials(a)) for leaf in leaves(y) for a in numbers(leaf)):
+        if not Lanes.depth and not any(any(level.partials(a)) for leaf in leaves(y) for a in numbers(leaf)):
             raise Independent("the output does not depend on the leaf")
         g = level.pulled(y, 1.0 if seed is None else seed)
         if not create_graph:
