@@ -1,11 +1,12 @@
 """Run programs at random beside the reference, in processes of their own.
 
-    python -m tests.compositions FIRST COUNT [--kernel always] [--via numba] [--processes N] [--limit SECONDS] [--faults FILE]
+    python -m tests.compositions FIRST COUNT [--kernel always] [--via numba] [--processes N] [--limit SECONDS] [--faults FILE] [--done FILE]
     python -m tests.compositions --show SEED
     python -m tests.compositions --shrink SEED
     python -m tests.compositions --text FILE      a program as `--show` prints it
 
 A process that ends by a signal, or takes too long, is a fault of the program that it was at; the next one goes on behind it.
+`--done FILE` keeps a line for each program; the same command goes on from there, and its tables count them all.
 """
 
 import argparse
@@ -72,8 +73,12 @@ class Tally:
             with open(self.options.faults, "a") as file:
                 file.write(json.dumps(line) + "\n")
 
-    def take(self, found):
+    def take(self, found, again=False):
+        """Count a program; `again` if an earlier run has written it down."""
         with self.lock:
+            if self.options.done and not again:
+                with open(self.options.done, "a") as file:
+                    file.write(json.dumps(found) + "\n")
             self.sums["programs"] += 1
             self.sums["compared"] += found["compared"]
             self.sums["points without a place"] += found["unsettled"]
@@ -167,6 +172,7 @@ def main():
     parser.add_argument("--batch", type=int, default=500, help="programs for each process")
     parser.add_argument("--limit", type=float, default=20.0, help="seconds of processor time for a program")
     parser.add_argument("--faults", help="a file to which a line of JSON is added for each fault")
+    parser.add_argument("--done", help="a file with a line of JSON for each program: a campaign that was cut off goes on behind it")
     parser.add_argument("--show", type=int)
     parser.add_argument("--shrink", type=int)
     parser.add_argument("--text")
@@ -190,8 +196,13 @@ def main():
 
         return print(json.dumps(outcome(*of_text(Path(options.text).read_text())), indent=1))
     tally = Tally(options)
-    n = options.processes
-    threads = [threading.Thread(target=supervise, args=(tally, options, options.first + j, n, len(range(j, options.count, n)))) for j in range(n)]
+    for found in map(json.loads, Path(options.done).read_text().splitlines() if options.done and Path(options.done).exists() else ()):
+        tally.take(found, again=True)
+    before, n, threads = {seed for _, seed in tally.seconds}, options.processes, []
+    for j in range(n):
+        seeds = range(options.first + j, options.first + options.count, n)
+        seeds = seeds[max((k + 1 for k, seed in enumerate(seeds) if seed in before), default=0) :]
+        threads.append(threading.Thread(target=supervise, args=(tally, options, seeds.start, n, len(seeds))))
     for thread in threads:
         thread.start()
     for thread in threads:
