@@ -1,8 +1,20 @@
 """The functional recording that an operation is part of, and what it is told of errors."""
 
+from _thread import get_ident
+
+from ..common.errors import TapeMismatchError
 from ..common.registry import registry
 from ..tape.store import thread_state
 from .differentiable import below
+
+
+def check_thread(store, shape):
+    """Refuse a tensor of `shape` on the tape of another thread."""
+    if store.thread.ident != get_ident():
+        raise TapeMismatchError(
+            f"this tensor of shape {tuple(shape)} was computed in another thread, on that thread's tape; "
+            "pass leaves (or .detach()ed values) between threads and compute in the thread that differentiates"
+        )
 
 
 def trace_of(operands):

@@ -64,6 +64,7 @@ class _Chunks:
 
     def __init__(self, work, chunks):
         self.work, self.waiting, self.results, self.errors = work, deque(range(chunks)), [None] * chunks, []
+        self.awaited = uninterrupted.listener()
         #: Number of other threads at work; -1: none may begin.
         self.helping, self.changed = -1, threading.Condition()
 
@@ -99,7 +100,7 @@ class _Chunks:
     def _share(self):
         _HERE.inside = True
         try:
-            while self.waiting and not self.errors and not uninterrupted.awaited:
+            while self.waiting and not self.errors and not self.awaited():
                 try:
                     k = self.waiting.popleft()
                 except IndexError:

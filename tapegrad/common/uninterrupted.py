@@ -76,6 +76,10 @@ class _Uninterrupted(ContextDecorator):
         """Whether a signal has come, and waits for the end."""
         return bool(self._came)
 
+    def listener(self):
+        """A function that says whether a signal waits for the end of a block that begins now: within another block, none ever does."""
+        return (lambda: False) if self._depth else lambda: self.awaited
+
     def _note(self, number, frame):
         # Not the frame: it would keep LLVM's objects alive after the end.
         if number not in self._came:

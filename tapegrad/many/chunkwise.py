@@ -11,6 +11,8 @@ import threading
 
 import numpy as np
 
+from ..array.differentiable import Differentiable
+from ..array.record import nesting_error
 from ..common.errors import StructureError, noted
 from ..common.tree import flatten, unflatten
 from ..common.uninterrupted import remade
@@ -64,6 +66,8 @@ class ChunkWork:
             theta, *more = arguments
             with noted(f"raised in {piece.name} of the data"):
                 leaves, structure = flatten(self._settled((theta, rows, *more)))
+                if any(isinstance(leaf, Differentiable) for leaf in leaves):
+                    raise nesting_error("a tensor that the function of a sum over data captures")
             self.structure = self.structure or structure
             # The results may be the rows themselves.
             leaves = [np.array(leaf, np.float64 if np.asarray(leaf).dtype.kind == "f" else None) for leaf in leaves]

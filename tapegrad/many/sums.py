@@ -61,11 +61,11 @@ class Threads:
 
         `ended` is an event that is set by whoever does not want to know any more, and here.
         """
-        numbered, tree, notes, lock = enumerate(source.pieces()), PartialSum(), [], threading.Lock()
+        numbered, tree, notes, lock, awaited = enumerate(source.pieces()), PartialSum(), [], threading.Lock(), uninterrupted.listener()
 
         def iterations(_):
             try:
-                while not ended.is_set() and not uninterrupted.awaited:
+                while not ended.is_set() and not awaited():
                     with lock:
                         number, piece = next(numbered, (0, None))
                     if piece is None:

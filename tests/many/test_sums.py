@@ -1,5 +1,7 @@
 """Sums over data: values and derivatives beside formulas by hand, in any chunks, on any number of threads."""
 
+import os
+import signal
 import threading
 
 import numpy as np
@@ -247,3 +249,46 @@ def test_a_function_that_cannot_be_recorded_is_summed():
     total = tg.sum_over(lambda t, rows: sum(slope(t, row) for row in rows), np.array([[0.5], [1.1]]), chunk=1)
     near(total(0.3), 2 * 0.8 * 0.3 - 0.5 * np.cos(0.3) * 1.6, 1.0)
     near(tg.grad(total)(0.3), 2 * 0.8 + 0.5 * np.sin(0.3) * 1.6, 1.0)
+
+
+def test_integers_that_a_chunk_captures_are_those_of_each_call():
+    rows = np.array([0.5, 0.3, 0.8])
+    functions = [
+        lambda a, k: tg.sum_over(lambda t, r: np.sum(t[k]) * np.sum(r), rows, chunk=2)(a),
+        lambda a, k: tg.sum_over(lambda t, r: t[k[0]] * np.sum(r), rows)(a),
+        lambda a, k: tg.sum_over(lambda t, r: np.sum(k * t[0]) * np.sum(r), rows)(a),
+        lambda a, k: tg.sum_over(lambda t, r: np.sum(t * r[k % 3]), rows)(a),
+        lambda a, k: tg.sum_over(lambda t, r: np.sum(t[0] * r) if k[0] else np.sum(t[1] * r), rows)(a),
+        lambda a, k: tg.sum_over(lambda t, r: np.sum(np.where(k > 0, t, t * t)) * np.sum(r), rows)(a),
+    ]
+    a = np.array([1.5, 2.0])
+    for function in functions:
+        for transformed in (function, tg.grad(function), tg.value_and_grad(function)):
+            compiled = tg.jit(transformed)
+            for k in ([0, 1], [1, 1], [1, 0], [0, 1]):
+                expected, found = transformed(a, np.array(k)), compiled(a, np.array(k))
+                np.testing.assert_equal(found, expected)
+
+
+def test_a_tensor_that_a_chunk_captures_is_refused_by_its_name():
+    with pytest.raises(tg.errors.NestingError, match="a tensor that the function of a sum over data captures is itself being differentiated"):
+        tg.grad(lambda a: tg.sum_over(lambda t, r: np.sum(a * t * r), np.arange(3.0))(2.0))(3.0)
+
+
+def test_an_interruption_ends_sums_in_sums(interruptible, monkeypatch):
+    calls = []
+
+    def inner(t, r):
+        calls.append(t)
+        if len(calls) == 2:
+            os.kill(os.getpid(), signal.SIGINT)
+        return np.sum(t * r)
+
+    total = tg.sum_over(lambda t, r: tg.sum_over(inner, np.array([0.5, 0.3]), chunk=1)(t) * np.sum(r), np.arange(2.0), chunk=1)
+    monkeypatch.setattr(tg.config, "threads", 2)
+    for function in (total, tg.grad(total)):
+        calls.clear()
+        with pytest.raises(KeyboardInterrupt):
+            function(1.0)
+            function(1.0)
+        near(function(1.0), 0.8)
