@@ -128,7 +128,7 @@ def follow_forwarding(t):
         t._t = store = new
         t._i = slot
     if store.retired is None:
-        check_thread(store, t.shape)
+        check_thread(store, t)
     return store
 
 

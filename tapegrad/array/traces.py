@@ -8,11 +8,11 @@ from ..tape.store import thread_state
 from .differentiable import below
 
 
-def check_thread(store, shape):
-    """Refuse a tensor of `shape` on the tape of another thread."""
+def check_thread(store, t):
+    """Refuse `t`, of the tape of another thread."""
     if store.thread.ident != get_ident():
         raise TapeMismatchError(
-            f"this tensor of shape {tuple(shape)} was computed in another thread, on that thread's tape; "
+            f"this tensor of shape {tuple(t.shape)} was computed in another thread, on that thread's tape; "
             "pass leaves (or .detach()ed values) between threads and compute in the thread that differentiates"
         )
 

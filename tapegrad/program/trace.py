@@ -272,7 +272,7 @@ class Trace:
         if is_elementwise(function) and not kwargs:
             args = _promoted(args)
         layout = tuple([_replaced(a, live) for a in args]), {k: _replaced(v, live) for k, v in kwargs.items()}
-        check_thread(self.store, np.shape(value))
+        check_thread(self.store, value)
         self._room()
         references = tuple([self._reference(t, t._v) for t in live])
         value = normalise(value)
