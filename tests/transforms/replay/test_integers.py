@@ -379,3 +379,24 @@ def test_extended_precision_is_refused_where_it_meets_a_derivative():
         for g in (tg.grad(f), tg.jit(tg.grad(f))):
             with pytest.raises(tg.errors.DtypeError, match="extended precision|not float128|not longdouble"):
                 g(0.5, np.array([1, 2]))
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x, k: np.sum((x * 1j * k).imag),
+        lambda x, k: np.sum((x + 1j * k[0]).imag * x),
+        lambda x, k: np.sum((x * (k - 2j)).real * (x * (2j / k)).imag),
+        lambda x, k: np.sum(((1 + 2j) ** k * x).imag),
+        lambda x, k: np.sum((k ** (1 + 2j) * x).imag),
+        lambda x, k: np.sum((k * (x * 1j)).imag),
+        lambda x, k: np.sum((np.array([1j, 2]) * k * x).imag),
+        lambda x, k: np.sum(np.multiply(k, 1j).imag * x),
+    ],
+)
+def test_integers_beside_complex_numbers(function):
+    x, compiled = np.array([1.5, 2.0]), tg.jit(tg.value_and_grad(function))
+    for k in ([1, 2], [3, -1], [1, 2]):
+        k = np.array(k)
+        value, slope = compiled(x, k)
+        assert np.allclose(value, function(x, k), rtol=1e-14) and np.allclose(slope, tg.grad(function)(x, k), rtol=1e-14)
