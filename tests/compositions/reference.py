@@ -255,7 +255,9 @@ def each(function, usual):
 
     def of_arrays(*arrays, **options):
         if not any(map(is_dual, arrays)):
-            return usual(*arrays, **options)
+            # (Of integers of 8 bits half precision, which a float64 number widens, and not a Python number.)
+            found = usual(*arrays, **options)
+            return onp.float64(found) if getattr(found, "dtype", None) in (onp.float16, onp.float32) else found
         if all(not isinstance(a, onp.ndarray) or a.ndim == 0 for a in arrays):
             return function(*map(number, arrays))
         parts = onp.broadcast_arrays(*[a if isinstance(a, onp.ndarray) else onp.array(a, object) for a in arrays])
