@@ -316,7 +316,8 @@ def _write(root, value, shape, strides=None, offset=0, index=None, positions=Non
     for view, *_ in views + apart:
         if view is not value:
             view._v = None
-    shared = _references(root) != _ALONE
+    # (At computed places, a recording wants to know what a constant held.)
+    shared = _references(root) != _ALONE or root._t is None and isinstance(positions, Differentiable)
     old = root._v
     if shared or old.base is not None or not (old.flags.writeable and old.flags.c_contiguous):
         old = np.array(old, order="C")

@@ -222,8 +222,8 @@ class Trace:
 
         Without descriptions `metas` of the operands no derivative passes through it.
         """
-        if row.effect == "write" and not (isinstance(operands[0], Tensor) and operands[0]._t is self.store):
-            # The constant has been written to already: what was written is no part of it.
+        if row.effect == "write" and not any([isinstance(o, Tensor) and o._t is self.store for o in (operands[0], *operands[2:])]):
+            # The constant has been written to already: what was written is no part of it.  (Not at places that are computed.)
             values = [row.value(values[0], np.zeros_like(values[1]), *values[2:], **row.keywords(attrs, integer)), *values[1:]]
         if row.primitive is not None:
             if not row.primitive.replayed:

@@ -400,3 +400,61 @@ def test_integers_beside_complex_numbers(function):
         k = np.array(k)
         value, slope = compiled(x, k)
         assert np.allclose(value, function(x, k), rtol=1e-14) and np.allclose(slope, tg.grad(function)(x, k), rtol=1e-14)
+
+
+def _masked(x):
+    a = x * 1.0
+    a[a > 0.35] = 0.2
+    return np.sum(a * x)
+
+
+def _scaled_where(x):
+    a = x * 1.0
+    a[a > 0.35] *= x[0]
+    return np.sum(a * x)
+
+
+def _written_constant(x):
+    a = tg.ones(2)
+    a[x > 0.35] = x[0]
+    return np.sum(a * x)
+
+
+def _through_a_view(x):
+    a = tg.ones(2) * 2.0
+    b = a[:]
+    b[x > 0.35] *= x[1]
+    return np.sum(a * x)
+
+
+def _at_the_largest(x):
+    a, k = tg.ones(3), np.argmax(x)
+    a[k] = x[0]
+    a[np.array([k, 2])] += x
+    return np.sum(a * a)
+
+
+def _added_at(x):
+    a = tg.zeros(3)
+    np.add.at(a, np.array([0, 1, 2])[np.flatnonzero(x > 0.35)], x[0])
+    return np.sum(a * a * x[1])
+
+
+WRITTEN = {
+    "value": lambda f: f,
+    "grad": tg.grad,
+    "hessian": tg.hessian,
+    "vjp": lambda f: lambda x: tg.vjp(f, x)[1](1.0)[0],
+    "jvp": lambda f: lambda x: tg.jvp(f, (x,), (np.cos(x),))[1],
+    "hessian inside": lambda f: lambda x: tg.hessian(f)(x),
+    "hvp inside": lambda f: lambda x: tg.hvp(f)(x, np.cos(x)),
+    "linearize": lambda f: lambda x: tg.linearize(f, x)[1](x),
+}
+
+
+@pytest.mark.parametrize("name", WRITTEN)
+def test_what_is_written_at_computed_places_is_no_part_of_a_constant(name):
+    for f in (_masked, _scaled_where, _written_constant, _through_a_view, _at_the_largest, _added_at):
+        plain, recorded = WRITTEN[name](f), tg.jit(WRITTEN[name](f), kernel="never")
+        for x in ([-0.6, 1.0], [0.7, -1.1], [-0.6, 1.0], [0.7, 0.8]):
+            np.testing.assert_allclose(recorded(np.array(x)), plain(np.array(x)), rtol=1e-13, atol=1e-14, err_msg=f.__name__)
