@@ -25,6 +25,7 @@ from itertools import pairwise
 
 import numpy as np
 
+from ..common.waiting import give_way
 from ..interpreter.windows import contiguous
 from ..program.trace import FAILS, GUARD, HOST, SHAPE
 from ..rules import BY_NAME, by_opcode
@@ -113,6 +114,7 @@ class Builder:
                 self._scalar(node)
             else:
                 self._entry(node)
+            give_way()
 
     def _loop(self, level):
         outer, loop = self.blocks[-1], level.loop

@@ -39,6 +39,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..common.errors import require
+from ..common.waiting import give_way
 from ..rules import BY_NAME
 from ..tape.meta import SCALAR
 from . import ir
@@ -185,6 +186,7 @@ class References:
                     refs = columns.operands[starts + k]
                     t.operands.append(self.describe(refs, t.body, t.position, t.members))
         for t in self.templates:
+            give_way()
             for what in t.operands:
                 self.use(what)
         for storage in self.storages:

@@ -12,8 +12,9 @@ Three questions are answered here, for each call of ``g = tg.jit(tg.value_and_gr
    ========== =====================================================================================
    policy     a tape becomes a kernel
    ========== =====================================================================================
-   "auto"     the first path of a function at its first call, later ones at their third; by another
-              thread, if that is predicted to take more than `kernels.SECONDS` (`kernel.reasons`)
+   "auto"     the first path of a function at its first call; by another thread, if that is predicted to
+              take more than `kernels.SECONDS` (`kernel.reasons`); later paths by that thread, when their
+              sweeps have lasted so long that it pays (`kernels.BEGIN`)
    "always"   every path at its first call
    "never"    never: the interpreter answers
    ========== =====================================================================================
@@ -23,7 +24,7 @@ So calls of ``f = lambda x: x if x > 9 else x * x if x > 0 else -x``::
     g(2.0)       a new kind: recorded.  Tape A saw "x > 9 was False" and "x > 0 was True"; it becomes a kernel
     g(3.0)       the kernel of A answers: nothing of the lambda runs
     g(-1.0)      A stops at its second guard; no tape goes on from there: recorded as B
-    g(-2.0)      B, which was used last, is tried first, and answers by interpreter; its third call makes its kernel
+    g(-2.0)      B, which was used last, is tried first, and answers by interpreter, till a kernel pays
     g(10.0)      B stops at its first guard: recorded as C.  The tree is now
 
                  x > 9 ?  --False-->  x > 0 ?  --True-->   A

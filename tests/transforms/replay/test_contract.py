@@ -159,7 +159,6 @@ def test_calls_on_paths_met_before_record_and_compile_nothing():
         known = [draw(rng) for _ in range(4)]
         g, plain = tg.jit(tg.value_and_grad(function)), tg.value_and_grad(function)
         for _ in range(4):
-            # Later paths become kernels at their third visit.
             expected = [g(x) for x in known]
             [plain(x) for x in known]
         made.append((name, g, plain, known, expected))
