@@ -25,8 +25,8 @@ PATIENCE, EVERY, PAUSE = 1.0, 0.05, 0.25
 SLICE, REST, NICER = 0.0003, 0.003, 10
 #: Reasons that were named already.
 _SAID: set = set()
-#: Held by the thread that runs a `BackgroundTask`: one at a time.
-_TURN = remade(threading.Lock())
+#: Held by the thread that runs a `BackgroundTask`: one at a time.  And those that are not over.
+_TURN, _TASKS = remade(threading.Lock()), []
 
 
 class _Wait(threading.local):
@@ -85,9 +85,9 @@ def _looked_at(reasons, over, due):
         pass
 
 
-def busy():
-    """Whether a thread runs a `BackgroundTask`."""
-    return _TURN.locked()
+def busy(short=True):
+    """Whether there is a `BackgroundTask` that is not over; or one that is not `short`."""
+    return any(task.working and (short or not task.short) for task in _TASKS)
 
 
 def give_way():
@@ -117,11 +117,14 @@ class BackgroundTask:
     Parameters
     ----------
     make : callable
+    short : bool
+        Whether it takes no longer than a call may wait.
     """
 
-    def __init__(self, make):
-        self._process, self._made, self._error, self._over = os.getpid(), None, None, False
+    def __init__(self, make, short=False):
+        self._process, self._made, self._error, self._over, self.short = os.getpid(), None, None, False, short
         with uninterrupted:
+            _TASKS.append(self)
             threading.Thread(target=self._run, args=(make,), daemon=True).start()
 
     def _run(self, make):
@@ -133,6 +136,7 @@ class BackgroundTask:
         except BaseException as error:
             self._error = error
         self._over = True
+        _TASKS.remove(self)
 
     @property
     def working(self):

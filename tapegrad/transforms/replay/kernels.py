@@ -206,7 +206,7 @@ class Kernels:
         return self.made[key]
 
     def _begun(self, key):
-        """The kernel for `key`, made now if that is quick and LLVM's lock, which is held for as long as LLVM optimises a module, is free;
+        """The kernel for `key`, made now if that is quick and LLVM's lock, which is held for as long as LLVM optimises a module, is not held for long;
         or None, while another thread makes it."""
         coming = self.coming.get(key)
         if coming is not None and coming.working:
@@ -226,11 +226,12 @@ class Kernels:
                 self._due[key] = self.visits[key] + max(LATER, self.visits[key] // 8)
             else:
                 paid = self.visits[key] * self._saved(key) / BEGIN
-                self.coming[key] = BackgroundTask(partial(self._compiled, key, self._limit(min(MOST, paid / reasons.STEPS_A_SECOND))))
+                seconds = min(MOST, paid / reasons.STEPS_A_SECOND)
+                self.coming[key] = BackgroundTask(partial(self._compiled, key, self._limit(seconds)), seconds <= SECONDS)
         elif kernel is None:
             try:
                 limit = self._limit(SECONDS)
-                if limit is None or not busy():
+                if limit is None or not busy(short=False):
                     return self._compiled(key, limit)
             except reasons.TooDear as dear:
                 if dear.steps > MOST * reasons.STEPS_A_SECOND:
