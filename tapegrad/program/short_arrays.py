@@ -75,7 +75,8 @@ class _Writer:
         self._numbers(last + 1, len(tape.records))
         outputs = [(self._slot(slot), what) if slot else (slot, what) for slot, what in tape.outputs]
         return replace(
-            tape, records=np.concatenate([r.view(np.int64) for r in self.records]).view(tape.records.dtype), origins=np.concatenate(self.origins), metas=self.metas, items=self.items,
+            tape, records=np.concatenate([r.view(np.int64) for r in self.records]).view(tape.records.dtype),
+            origins=np.concatenate(self.origins), metas=self.metas, items=self.items,
             constants=self.constants, guards=self.guards, outputs=outputs, leaves=[int(self.new[s]) for s in tape.leaves],
             elements=[(k, position, int(self.new[s])) for k, position, s in tape.elements],
         )  # fmt: skip

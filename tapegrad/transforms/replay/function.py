@@ -64,6 +64,8 @@ from .running import LOG, Running
 
 #: Tapes kept for one kind of calls, and kinds kept.
 LIMIT, KINDS = 64, 256
+#: After so many recordings in a row that changed the same thing which they read, nothing is recorded any more.
+OWN = 3
 #: Kinds that are answered the short way.
 RECENT = 4
 #: Counts uses of tapes and kinds: what has not been used for longest goes first.
@@ -130,6 +132,7 @@ class Replayed(Running):
     def __init__(self, function, argnums, has_aux=False, scalar=True, captures=True, adjoints=True, jit=None, stats=None, planned=None):
         super().__init__(function, argnums, has_aux, scalar, captures, adjoints, jit, stats)
         self.planned = planned
+        self.own = None, 0
         #: Kinds by key, and those whose calls go the short way, the last one first.
         self.kinds, self.recent = {}, ()
 
@@ -253,11 +256,18 @@ class Replayed(Running):
             if not self.goes_on(cause):
                 return self.run(*call, backward)
             tape, values = self._recorded(kind, inputs, key, leaves, backward)
+            self._look_at_own()
             if tape is None:
                 return self.run(*call, backward)
             self.note(cause)
             LOG.info("%s: recorded: %s: %d instructions, %d guards", placed_name(self.function), cause, len(tape), len(tape.guards))
             kept = CachedTape(tape, Kernels(tape, self.jit, first), placed_name(self.function))
+            if self.own[1] == OWN:
+                name = self.own[0]
+                self.give_up(
+                    f"{name} changes, and it is the function that changes it{self.environment.changed_at(name)}: each call reads something else "
+                    "than was recorded. Count and collect outside of the function"
+                )
             with self.lock:
                 # If the environment changes meanwhile, this is not the kind of such calls any more.
                 kind.add(kept)
@@ -286,6 +296,16 @@ class Replayed(Running):
             if name is not None:
                 LOG.info("%s: %s has changed; recording again", placed_name(self.function), name)
                 self.kinds, self.recent, self.changed = {}, (), name
+
+    def _look_at_own(self):
+        """Note what the function, which ran just now, has changed of what it reads, and how often in a row it did so."""
+        name = None if self.environment is None or self.environment.same() else self.environment.difference()
+        before, count = self.own
+        if name is None:
+            self.own = None, 0
+        else:
+            # The first time it may be new in what it belongs to.
+            self.own = name, count + 1 if before is None or name.startswith(before) or before.startswith(name) else 1
 
     def as_left(self):
         """What the function itself has changed, when it ran just now, is no change."""
