@@ -108,7 +108,10 @@ class Environment:
 
         conditions = [condition.format(*map(named, things)) for condition, things in self._conditions]
         exec(_SAME.format("\n        and ".join(conditions) or "True"), scope)  # noqa: S102 - names and numbers of ours
-        return scope["same"]
+        same = scope["same"]
+        #: What it asks, for who writes it into a function of his own, and what the names in it are.
+        same.conditions, same.scope = conditions, scope
+        return same
 
     def changed_at(self, name):
         """Where the code of one of the functions may change what goes by this name, ``" at file:line"``; empty if that is not seen."""

@@ -158,6 +158,10 @@ def _one_row(program):
 
     look(program.body, ())
     for buffer, uses in places.items():
+        tops = {around[:1] for *_, around in uses}
+        if len(tops) == 1 and (top := tops.pop()) and apart([index for _, index, _ in uses], *top):
+            # Iterations that share nothing may be done by several threads.
+            continue
         inside, rows = {}, set()
         for statement, index, around in uses:
             simple = index is not None and index.table is None and index.plus is None and isinstance(statement, (ir.Load, ir.Store))
@@ -179,7 +183,6 @@ def _one_row(program):
 
 def contract(program):
     """Let temporaries be smaller, in place."""
-    _one_row(program)
     uses = {}
     for top in program.body:
         for statement in ir.walk([top]):
@@ -196,4 +199,5 @@ def contract(program):
             buffer.size, buffer.within = high - low + 1, loop
             for _, statement, index in places:
                 statement.index = ir.Index(index.base - low, tuple(step for step in index.steps if step[0] is not loop))
+    _one_row(program)
     return program

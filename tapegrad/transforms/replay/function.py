@@ -46,6 +46,7 @@ import itertools
 import time
 
 from ...autograd import nested
+from ...autograd.nested import running
 from ...common import config
 from ...common.errors import GradientError, NestingError, UnsupportedFunctionError
 from ...common.uninterrupted import uninterrupted
@@ -139,20 +140,18 @@ class Replayed(Running):
     # -- the short way --------------------------------------------------------------
     def quick(self, args, kwargs, out=None):
         """The answer of a call like an earlier one, written to `out` if that is an array, or MISS: then `call` has to answer."""
-        if nested.inside():
+        if (running.level or thread_state().tapes) and nested.inside():
             return MISS
         for kind in self.recent:
             kept = kind.recent
-            while kept is not None and kept.site is not None:
-                kernels = kept.kernels
-                if kept.swept and (kernels.left(True) <= 1 or True in kernels.made):
+            while kept is not None and (site := kept.site) is not None:
+                if kept.swept and (kept.kernels.left(True) <= 1 or True in kept.kernels.made):
                     return MISS
-                answer = kept.site(args, kwargs, out)
+                answer = site(args, kwargs, out)
                 if type(answer) is not Miss:
-                    self.quiet += 1
                     if kept.swept:
                         self.stats.sweeps += 1
-                        kernels.visits[True] += 1
+                        kept.kernels.visits[True] += 1
                     else:
                         self.stats.kernel_calls += 1
                     if kept is not kind.recent:
@@ -241,7 +240,6 @@ class Replayed(Running):
             kind.missed = missed[-1]
             self.stats.misses.update(str(guard.place) for guard in missed)
         if outcome is not None:
-            self.quiet += count
             kind.prefer(kept)
         return outcome, by_kernel
 

@@ -101,7 +101,7 @@ class CachedTape(Pool):
             gradients = [g.copy() for g in workspace.gradients]
         outcome = Outcome(values, tape.structure, gradients, tape)
         stats.sweeps += count
-        stats.seconds["replay"] += count * (time.perf_counter() - start)
+        stats.seconds["replay"] += time.perf_counter() - start
         if not callable(backward) and self.kernels.left(backward) <= 1:
             # A kernel is made now, and has memory of its own.
             large = workspace.nbytes > TRIMMED

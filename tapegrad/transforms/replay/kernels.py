@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import math
 import threading
+import time
 from collections import Counter
 from dataclasses import dataclass
 from functools import partial
@@ -169,19 +170,20 @@ class Kernels:
         """
         if key in self.made or not self._lock.acquire(blocking=False):
             return
-        fault = None
+        fault, start, elsewhere = None, time.perf_counter(), key in self.coming
         try:
             with faults_are_reasons():
                 kernel = self._untried.get(key) or self._begun(key)
                 if kernel is None:
                     return
+                if elsewhere and key not in self._untried:
+                    stats.seconds["kernel"] += sum(kernel.seconds.values())
                 self._untried[key] = kernel
                 _, results = answer(kernel)
             if results is None:
                 # A gradient that is not finite here, or a guard at its very edge: try at another point.
                 return
             del self._untried[key]
-            stats.seconds["kernel"] += sum(kernel.seconds.values())
             if all(map(agree, results, expected)):
                 self.made[key] = kernel
                 stats.kernels += 1
@@ -194,6 +196,7 @@ class Kernels:
             seconds = dear.steps / reasons.STEPS_A_SECOND
             self.reason = f"its kernel is predicted to take {seconds:.1f} s to compile; tg.jit(..., kernel='always') compiles it"
         finally:
+            stats.seconds["kernel"] += time.perf_counter() - start
             self._lock.release()
         stats.not_lowered[self.reason] += 1
         LOG.info("%s: runs by sweep: %s", name, self.reason, exc_info=fault)
