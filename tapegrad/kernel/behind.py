@@ -1,0 +1,284 @@
+"""The adjoint of numbers on a tape, written on the same tape: what a gradient inside of another derivative costs.
+
+`autograd.passes` runs the rules of rows on tensors.  Where all that lies between the root and the variables are scalar instructions, the
+same instructions are written at once from templates (`kernel.templates`, `kernel.scalars`): one walk over the records down, one over what was
+written, for its values.  Nothing is remembered of a tape: templates belong to rows.
+"""
+
+import struct
+
+import numpy as np
+
+from ..array.record import plain, scalar_value
+from ..codegen.python_api import data_address
+from ..interpreter.native import table_address
+from ..rules import BY_NAME, by_opcode
+from ..rules import lang as L
+from ..tape.layout import FIRST_ARRAY, RECORD, VALUE
+from ..tape.places import caller_frame
+from ..tape.store import RECORD_DTYPE
+from . import scalars as S
+from .reasons import NotLowered
+from .templates import Undecided, evaluate, template
+
+_ARITHMETIC = np.array([BY_NAME[name].opcode for name in ("add", "subtract", "multiply", "negative", "absolute_product", "divide")])
+_MULTIPLY = BY_NAME["multiply"].opcode
+_DOUBLE = struct.Struct("d")
+#: With more leaves than that the store is left to a pass, which looks only at those that it meets.
+LEAVES = 1024
+
+
+class _Templates:
+    """All templates that were asked for, in columns that `scalars.down` reads; number 0 is none."""
+
+    def __init__(self):
+        #: By opcode and pattern: a number, 0 where it has not been asked for, -1 where there is none, or where it is chosen by the constant.
+        self.numbers = np.zeros(FIRST_ARRAY << 4, np.int32)
+        self.known, self.special = {}, [False]
+        self.starts, self.ends, self.lines, self.literals, self.shares = [0, 0], [0, 0], [], [], []
+        self.own = [()]
+        self.columns()
+
+    def columns(self):
+        """The columns anew."""
+        self.arrays = [
+            np.array(self.starts, np.int64), np.array(self.lines or [[0] * S.LINE], np.int64), np.array(self.literals or [0.0]),
+            np.array(self.ends, np.int64), np.array(self.shares or [[0] * 3], np.int64),
+        ]
+        self.addresses = list(map(data_address, self.arrays))
+
+    def chosen(self, op, pattern, constant):
+        """The number of the template of an instruction, and the values of what it computes of its constant; -1 if it has none."""
+        row, decisions = by_opcode(op), ()
+        code = op << 4 | pattern
+        if row.arity < 2 or row.name == "where":
+            pattern &= 3
+        while True:
+            try:
+                made = template(row, pattern, decisions, False, True)
+                break
+            except Undecided as needed:
+                decisions = *decisions, (needed.condition.key(), bool(_value(needed.condition, constant)))
+            except NotLowered:
+                self.numbers[code] = -1
+                return -1, ()
+        key = row, pattern, decisions
+        number = self.known.get(key) or self._add(key, made)
+        if number > 0 and not decisions and not self.own[number]:
+            self.numbers[code] = number
+        return number, [float(_value(e, constant)) for e in self.own[number]] if number > 0 else ()
+
+    def _add(self, key, made):
+        own, lines = [], []
+        for opcode, left, right, constant in made.instructions:
+            kind = S.LITERAL
+            if isinstance(constant, L.Expr):
+                kind = S.ITS_CONSTANT
+                if constant.op != "arg":
+                    own.append(constant)
+                    kind = len(own)
+            lines.append((opcode, left, right, kind, by_opcode(opcode).arity))
+            self.literals.append(0.0 if kind >= 0 else float(constant))
+        number = self.known[key] = len(self.own) if len(lines) <= S.LONGEST and all(line[-1] < 3 for line in lines) else -1
+        if number < 0:
+            del self.literals[len(self.literals) - len(lines) :]
+            return number
+        self.lines += lines
+        self.shares += made.contributions
+        self.starts.append(len(self.lines))
+        self.ends.append(len(self.shares))
+        self.own.append(own)
+        self.special.append(any(by_opcode(line[0]).calls_scipy for line in lines))
+        self.columns()
+        return number
+
+
+def _value(expr, constant):
+    """An expression of an inline constant."""
+    return evaluate(expr, np.float64(constant))
+
+
+_TEMPLATES = None
+
+
+def pulled(roots, seeds, wanted):
+    """The adjoints of the tensors `wanted`, recorded behind `roots`, of one store and with their `seeds`; None if it is not so simple.
+
+    Returns
+    -------
+    list of (Tensor, float or None), or None
+        None for what the roots do not depend on.
+    """
+    global _TEMPLATES
+    store = roots[0]._t
+    state = store.thread
+    if (
+        store.trace is not None or store.forward is not None or store.retired is not None or store.ident != state.ident or store.hooks
+        or store.node_hooks or store.pre_hooks or store.retained or state.checking is not None or len(store.leaf_list) > LEAVES
+    ):  # fmt: skip
+        return None
+    for t in roots:
+        if t._t is not store or t._v.__class__ is not float:
+            return None
+    for _, reference, key in store.leaf_list:
+        leaf = reference()
+        if leaf is not None and leaf._k is not key:
+            return None
+    bottoms = []
+    for t in wanted:
+        if t._v.__class__ is not float or t._t is not store and (t._t is not None or t._x is not None and t._x.hooks):
+            return None
+        bottoms.append(t._i if t._t is store else store.leaves.get(t._k))
+    known = [slot for slot in bottoms if slot is not None]
+    if not known:
+        return [None] * len(wanted)
+    low, root = min(known), max([t._i for t in roots])
+    if root < low:
+        return [None] * len(wanted)
+    if _TEMPLATES is None:
+        _TEMPLATES = _Templates()
+    store.pinned += 1
+    try:
+        return _Walk(store, low, root).run(roots, seeds, bottoms)
+    finally:
+        store.unpin()
+
+
+class _Walk:
+    def __init__(self, store, low, root):
+        self.store, self.low, self.root = store, low, root
+        size = self.size = root + 1 - low
+        store.flush()
+        self.words = words = np.zeros(S.WORDS + size + S.LONGEST + size // 2 + 1 + size // 8 + 1, np.int64)
+        self.adjoints = words[S.WORDS : S.WORDS + size]
+        at = self.address = data_address(words)
+        adjoints = at + 8 * S.WORDS
+        done = adjoints + 8 * size
+        chosen = done + 8 * S.LONGEST
+        reached = chosen + 8 * (size // 2 + 1)
+        self.chosen, self.reached = words.view(np.int32)[(chosen - at) // 4 :], words.view(np.uint8)[reached - at :]
+        self.choices, self.own = np.zeros(0, np.int64), []
+        self.pool = np.empty(0)
+        words[S.LOW], words[S.AT], words[S.COUNT] = low, root, len(store.tokens)
+        words[S.REACHED], words[S.ADJOINTS], words[S.CHOSEN], words[S.DONE] = reached, adjoints, chosen, done
+        self._columns()
+
+    def _columns(self):
+        words = self.words
+        words[S.STARTS], words[S.LINES], words[S.LITERALS], words[S.ENDS], words[S.SHARES] = _TEMPLATES.addresses
+        words[S.TEMPLATES] = data_address(_TEMPLATES.numbers)
+
+    def _room(self, more):
+        """Room for `more` records and constants."""
+        store, words = self.store, self.words
+        most = int(words[S.COUNT]) + more
+        capacity = store.capacity
+        while most + 64 > capacity:
+            capacity *= 2
+        if capacity > store.capacity:
+            store.resize(capacity)
+        words[S.RECORDS], words[S.MOST] = store.address, most
+        pool = np.empty(2 * len(self.pool) + more)
+        pool[: len(self.pool)] = self.pool
+        self.pool = pool
+        words[S.POOL], words[S.MOST_POOLED] = data_address(pool), len(pool)
+
+    def run(self, roots, seeds, bottoms):
+        store, words, low = self.store, self.words, self.low
+        for slot in bottoms:
+            if slot is not None and slot <= self.root:
+                self.reached[slot - low] = 1
+        self._room(2 * self.size + 2 * S.LONGEST + len(roots))
+        S.reach(store.address, low, self.root, self.address_of(S.REACHED), table_address())
+        for t, seed in zip(roots, seeds):
+            if t._i < low:
+                continue
+            if seed.__class__ is float:
+                k = int(words[S.POOLED])
+                self.pool[k], words[S.POOLED], reference = seed, k + 1, -1 - k
+            elif getattr(seed, "_t", None) is store and seed._v.__class__ is float:
+                reference = seed._i
+            else:
+                return None
+            if self.adjoints[t._i - low]:
+                return None
+            self.adjoints[t._i - low] = reference
+        arithmetic = data_address(_ARITHMETIC)
+        while (status := S.down(self.address, arithmetic)) != S.THROUGH:
+            if status == S.CANNOT:
+                return None
+            if status == S.FULL:
+                self._room(2 * int(words[S.COUNT] - len(store.tokens)) + 2 * S.LONGEST)
+            elif not self._choose(int(words[S.AT])):
+                return None
+        return self._out(bottoms)
+
+    def address_of(self, word):
+        return int(self.words[word])
+
+    def _choose(self, slot):
+        """Choose the template of the instruction in a slot; returns whether there is one."""
+        op, a, b, _, _, constant = RECORD.unpack_from(self.store.buffer, slot * RECORD.size)
+        low, reached = self.low, self.reached
+        pattern = (a == 0) * 4 | (b == 0) * 8 | bool(a >= low and reached[a - low]) | (bool(b >= low and reached[b - low]) << 1)
+        number, own = _TEMPLATES.chosen(op, pattern, constant)
+        self._columns()
+        if number < 0:
+            return False
+        if _TEMPLATES.special[number]:
+            self.store.special = True
+        self.chosen[slot - low] = number
+        if own:
+            if not len(self.choices):
+                self.choices = np.zeros(self.size, np.int64)
+                self.words[S.CHOICES] = data_address(self.choices)
+            self.choices[slot - low] = len(self.own)
+            self.own += own
+            self.constants = np.array(self.own)
+            self.words[S.OWN] = data_address(self.constants)
+        return True
+
+    def _out(self, bottoms):
+        """Give out what was written: values, places, tokens, tensors."""
+        store, words, low = self.store, self.words, self.low
+        start, count = len(store.tokens), int(words[S.COUNT])
+        references = [int(self.adjoints[slot - low]) if slot is not None and slot <= self.root else 0 for slot in bottoms]
+        # What stood there already gets a number of its own: hooks of one are no hooks of the other.
+        own = {}
+        for reference in references:
+            if 0 < reference < start and reference not in own:
+                RECORD.pack_into(store.buffer, count * RECORD.size, _MULTIPLY, 0, reference, 0, 0.0, 1.0)
+                own[reference] = count
+                count += 1
+        if count > start:
+            self._values(start, count)
+        answers = []
+        for reference in references:
+            if reference <= 0:
+                answers.append(self.pool.item(-1 - reference) if reference else None)
+                continue
+            slot = own.get(reference, reference)
+            token = store.tokens[slot]
+            t = plain(1.0 * token)
+            t._t, t._i, t._k = store, slot, token
+            answers.append(t)
+        return answers
+
+    def _values(self, start, count):
+        store = self.store
+        at, arithmetic, buffer = start, data_address(_ARITHMETIC), store.buffer
+        with np.errstate(all="ignore"):
+            while (at := S.values(store.address, at, count, arithmetic)) < count:
+                op, a, b, _, _, constant = RECORD.unpack_from(buffer, at * RECORD.size)
+                row = by_opcode(op)
+                operands = [_DOUBLE.unpack_from(buffer, slot * RECORD.size + VALUE)[0] if slot else constant for slot in (a, b)[: row.arity]]
+                _DOUBLE.pack_into(buffer, at * RECORD.size + VALUE, scalar_value(row, operands) if row.scalar is not None else float(row.value(*operands)))
+                at += 1
+        frame = caller_frame(2)
+        if frame.f_code is not store.code:
+            store.note_code(frame)
+        records = store.view.view(RECORD_DTYPE)[start:count]
+        records["offset"] = frame.f_lasti
+        store.tokens += records["value"].tolist()
+        store._stage(count)
+
