@@ -1,20 +1,27 @@
-"""The adjoint of numbers on a tape, written on the same tape: what a gradient inside of another derivative costs.
+"""The adjoint of a tape written on the same tape: what a gradient inside of another derivative costs.
 
-`autograd.passes` runs the rules of rows on tensors.  Where all that lies between the root and the variables are scalar instructions, the
-same instructions are written at once from templates (`kernel.templates`, `kernel.scalars`): one walk over the records down, one over what was
-written, for its values.  Nothing is remembered of a tape: templates belong to rows.
+`autograd.passes` runs the rules of rows on tensors.  Here runs of scalar instructions are passed by compiled code, which writes the same
+instructions from templates (`kernel.templates`, `kernel.scalars`): one walk over the records down, one over what was written, for its
+values.  In between the rules of array instructions are run on tensors.  Nothing is remembered of a tape: templates belong to rows.
 """
 
 import struct
+import threading
 
 import numpy as np
 
-from ..array.record import plain, scalar_value
+from ..array.record import plain, scalar_value, tracked
+from ..array.tensor import Tensor
+from ..autograd.adjoint import FEW, accumulated, contributions, elements_at
+from ..autograd.backward import Pass, own_copy
+from ..autograd.reading import Region
 from ..codegen.python_api import data_address
+from ..common.uninterrupted import remade
 from ..interpreter.native import table_address
 from ..rules import BY_NAME, by_opcode
 from ..rules import lang as L
-from ..tape.layout import FIRST_ARRAY, RECORD, VALUE
+from ..tape.layout import FIRST_ARRAY, RECORD, SCALAR_LEAF, VALUE
+from ..tape.meta import SCALAR
 from ..tape.places import caller_frame
 from ..tape.store import RECORD_DTYPE
 from . import scalars as S
@@ -24,8 +31,11 @@ from .templates import Undecided, evaluate, template
 _ARITHMETIC = np.array([BY_NAME[name].opcode for name in ("add", "subtract", "multiply", "negative", "absolute_product", "divide")])
 _MULTIPLY = BY_NAME["multiply"].opcode
 _DOUBLE = struct.Struct("d")
+_SELECT = BY_NAME["select"]
 #: With more leaves than that the store is left to a pass, which looks only at those that it meets.
 LEAVES = 1024
+#: Stands for the adjoint of an array, which is a tensor.
+ELSEWHERE = 1 << 40
 
 
 class _Templates:
@@ -34,7 +44,7 @@ class _Templates:
     def __init__(self):
         #: By opcode and pattern: a number, 0 where it has not been asked for, -1 where there is none, or where it is chosen by the constant.
         self.numbers = np.zeros(FIRST_ARRAY << 4, np.int32)
-        self.known, self.special = {}, [False]
+        self.known, self.special, self.lock = {}, [False], remade(threading.Lock())
         self.starts, self.ends, self.lines, self.literals, self.shares = [0, 0], [0, 0], [], [], []
         self.own = [()]
         self.columns()
@@ -45,10 +55,13 @@ class _Templates:
             np.array(self.starts, np.int64), np.array(self.lines or [[0] * S.LINE], np.int64), np.array(self.literals or [0.0]),
             np.array(self.ends, np.int64), np.array(self.shares or [[0] * 3], np.int64),
         ]
-        self.addresses = list(map(data_address, self.arrays))
 
     def chosen(self, op, pattern, constant):
         """The number of the template of an instruction, and the values of what it computes of its constant; -1 if it has none."""
+        with self.lock:
+            return self._chosen(op, pattern, constant)
+
+    def _chosen(self, op, pattern, constant):
         row, decisions = by_opcode(op), ()
         code = op << 4 | pattern
         if row.arity < 2 or row.name == "where":
@@ -102,11 +115,11 @@ _TEMPLATES = None
 
 
 def pulled(roots, seeds, wanted):
-    """The adjoints of the tensors `wanted`, recorded behind `roots`, of one store and with their `seeds`; None if it is not so simple.
+    """The adjoints of the tensors `wanted`, recorded behind `roots`, of one store and with their `seeds`; None if somebody waits on the way.
 
     Returns
     -------
-    list of (Tensor, float or None), or None
+    list of (Tensor, float, ndarray or None), or None
         None for what the roots do not depend on.
     """
     global _TEMPLATES
@@ -115,10 +128,11 @@ def pulled(roots, seeds, wanted):
     if (
         store.trace is not None or store.forward is not None or store.retired is not None or store.ident != state.ident or store.hooks
         or store.node_hooks or store.pre_hooks or store.retained or state.checking is not None or len(store.leaf_list) > LEAVES
+        or len({t._i for t in roots}) < len(roots)
     ):  # fmt: skip
         return None
     for t in roots:
-        if t._t is not store or t._v.__class__ is not float:
+        if t._t is not store:
             return None
     for _, reference, key in store.leaf_list:
         leaf = reference()
@@ -126,27 +140,25 @@ def pulled(roots, seeds, wanted):
             return None
     bottoms = []
     for t in wanted:
-        if t._v.__class__ is not float or t._t is not store and (t._t is not None or t._x is not None and t._x.hooks):
+        if t._t is not store and (t._t is not None or t._x is not None and t._x.hooks):
             return None
         bottoms.append(t._i if t._t is store else store.leaves.get(t._k))
     known = [slot for slot in bottoms if slot is not None]
-    if not known:
-        return [None] * len(wanted)
-    low, root = min(known), max([t._i for t in roots])
-    if root < low:
+    root = max([t._i for t in roots])
+    if not known or root < min(known):
         return [None] * len(wanted)
     if _TEMPLATES is None:
         _TEMPLATES = _Templates()
     store.pinned += 1
     try:
-        return _Walk(store, low, root).run(roots, seeds, bottoms)
+        return _Walk(store, min(known), root, wanted).run(roots, seeds, bottoms)
     finally:
         store.unpin()
 
 
 class _Walk:
-    def __init__(self, store, low, root):
-        self.store, self.low, self.root = store, low, root
+    def __init__(self, store, low, root, wanted):
+        self.store, self.low, self.root, self.wanted = store, low, root, wanted
         size = self.size = root + 1 - low
         store.flush()
         self.words = words = np.zeros(S.WORDS + size + S.LONGEST + size // 2 + 1 + size // 8 + 1, np.int64)
@@ -159,13 +171,17 @@ class _Walk:
         self.chosen, self.reached = words.view(np.int32)[(chosen - at) // 4 :], words.view(np.uint8)[reached - at :]
         self.choices, self.own = np.zeros(0, np.int64), []
         self.pool = np.empty(0)
-        words[S.LOW], words[S.AT], words[S.COUNT] = low, root, len(store.tokens)
+        self.first = len(store.tokens)
+        words[S.LOW], words[S.AT], words[S.COUNT] = low, root, self.first
         words[S.REACHED], words[S.ADJOINTS], words[S.CHOSEN], words[S.DONE] = reached, adjoints, chosen, done
         self._columns()
+        #: Of array slots: adjoints, elements that are read one by one (position and reference), adjoints that are asked for.
+        self.arrays, self.reads, self.asked = {}, {}, {}
+        self.stretch = None
 
     def _columns(self):
-        words = self.words
-        words[S.STARTS], words[S.LINES], words[S.LITERALS], words[S.ENDS], words[S.SHARES] = _TEMPLATES.addresses
+        words, self.columns = self.words, _TEMPLATES.arrays
+        words[S.STARTS], words[S.LINES], words[S.LITERALS], words[S.ENDS], words[S.SHARES] = map(data_address, self.columns)
         words[S.TEMPLATES] = data_address(_TEMPLATES.numbers)
 
     def _room(self, more):
@@ -178,43 +194,102 @@ class _Walk:
         if capacity > store.capacity:
             store.resize(capacity)
         words[S.RECORDS], words[S.MOST] = store.address, most
-        pool = np.empty(2 * len(self.pool) + more)
-        pool[: len(self.pool)] = self.pool
-        self.pool = pool
-        words[S.POOL], words[S.MOST_POOLED] = data_address(pool), len(pool)
+        if int(words[S.POOLED]) + more > len(self.pool):
+            pool = np.empty(2 * len(self.pool) + more)
+            pool[: len(self.pool)] = self.pool
+            self.pool = pool
+            words[S.POOL], words[S.MOST_POOLED] = data_address(pool), len(pool)
 
     def run(self, roots, seeds, bottoms):
-        store, words, low = self.store, self.words, self.low
+        words, low = self.words, self.low
         for slot in bottoms:
             if slot is not None and slot <= self.root:
                 self.reached[slot - low] = 1
-        self._room(2 * self.size + 2 * S.LONGEST + len(roots))
-        S.reach(store.address, low, self.root, self.address_of(S.REACHED), table_address())
+        self._room(2 * self.size + 3 * S.LONGEST + len(roots))
+        S.reach(self.store.address, low, self.root, int(words[S.REACHED]), table_address())
+        self.roots = [(t._i, seed) for t, seed in zip(roots, seeds)]
         for t, seed in zip(roots, seeds):
-            if t._i < low:
-                continue
-            if seed.__class__ is float:
-                k = int(words[S.POOLED])
-                self.pool[k], words[S.POOLED], reference = seed, k + 1, -1 - k
-            elif getattr(seed, "_t", None) is store and seed._v.__class__ is float:
-                reference = seed._i
-            else:
+            if t._i >= low and self.reached[t._i - low] and not self._set(t._i, t._v.__class__ is float, seed):
                 return None
-            if self.adjoints[t._i - low]:
-                return None
-            self.adjoints[t._i - low] = reference
         arithmetic = data_address(_ARITHMETIC)
         while (status := S.down(self.address, arithmetic)) != S.THROUGH:
-            if status == S.CANNOT:
-                return None
+            at = int(words[S.AT])
             if status == S.FULL:
-                self._room(2 * int(words[S.COUNT] - len(store.tokens)) + 2 * S.LONGEST)
-            elif not self._choose(int(words[S.AT])):
-                return None
+                self._room(2 * int(words[S.COUNT] - len(self.store.tokens)) + 3 * S.LONGEST)
+            elif status == S.CANNOT or not self._choose(at):
+                with np.errstate(all="ignore"):
+                    if not self._pass(at, set(bottoms)):
+                        return None
+                words[S.AT] = at - 1
         return self._out(bottoms)
 
-    def address_of(self, word):
-        return int(self.words[word])
+    # -- adjoints -------------------------------------------------------------------
+    def _set(self, slot, is_number, value):
+        """Let `value` be the adjoint of a slot; whether it can be."""
+        if not is_number:
+            self.arrays[slot], reference = value, ELSEWHERE
+        elif isinstance(value, Tensor) and tracked(value):
+            if value._t is None:
+                self.store.enter(value)
+                self._written()
+            elif value._t is not self.store:
+                return False
+            reference = self.store.leaves[value._k] if value._t is None else value._i
+        else:
+            self._room(1)
+            k = int(self.words[S.POOLED])
+            self.pool[k], self.words[S.POOLED], reference = float(getattr(value, "_v", value)), k + 1, -1 - k
+        self.adjoints[slot - self.low] = reference
+        return True
+
+    def _value(self, reference):
+        """A reference as a tensor or number."""
+        if reference < 0:
+            return self.pool.item(-1 - reference)
+        token = self.store.tokens[reference]
+        t = plain(1.0 * token)
+        t._t, t._i, t._k = self.store, reference, token
+        return t
+
+    def _pass(self, slot, bottoms):
+        """Pass an instruction by its rule, on tensors; whether that can be."""
+        reference, low = int(self.adjoints[slot - self.low]), self.low
+        if self.stretch is None:
+            self.stretch = Region(self.store)
+            Pass(self.store, self.roots, self.wanted).check()
+        read = self.stretch.read(slot)
+        if read is not None and read.row is _SELECT and reference != ELSEWHERE and read.metas[0].size > FEW and slot not in bottoms:
+            (_, operand), *_ = read.slots or [(0, 0)]
+            if operand >= low and self.reached[operand - low]:
+                self.reads.setdefault(operand, (read.metas[0], []))[1].append((read.integer, reference))
+                self.adjoints[operand - low] = ELSEWHERE
+            return True
+        self._commit()
+        g = self.arrays.pop(slot, None) if reference == ELSEWHERE else self._value(reference)
+        if slot in self.reads:
+            meta, parts = self.reads.pop(slot)
+            positions, references = zip(*parts)
+            g = elements_at(positions, list(map(self._value, references)), meta, g)
+        if reference == ELSEWHERE and slot in bottoms:
+            self.asked[slot] = g
+        if read is not None:
+            slots = dict(read.slots)
+            wanted = [k for k, o in read.slots if o >= low and self.reached[o - low]]
+            for k, part in contributions(self.stretch, slot, read, g, None, wanted):
+                o, meta = slots[k], read.metas[k]
+                if k in wanted:
+                    before = int(self.adjoints[o - low])
+                    before = self.arrays.get(o) if meta is not SCALAR else self._value(before) if before else None
+                    if not self._set(o, meta is SCALAR, accumulated(before, part, meta, None)):
+                        return False
+        self._written()
+        return True
+
+    def _written(self):
+        """Operations on tensors have been recorded meanwhile."""
+        self.store.flush()
+        self.words[S.COUNT] = len(self.store.tokens)
+        self._room(3 * S.LONGEST)
 
     def _choose(self, slot):
         """Choose the template of the instruction in a slot; returns whether there is one."""
@@ -238,34 +313,36 @@ class _Walk:
             self.words[S.OWN] = data_address(self.constants)
         return True
 
+    # -- results --------------------------------------------------------------------
     def _out(self, bottoms):
-        """Give out what was written: values, places, tokens, tensors."""
+        """The adjoints that are asked for."""
         store, words, low = self.store, self.words, self.low
-        start, count = len(store.tokens), int(words[S.COUNT])
+        count = int(words[S.COUNT])
         references = [int(self.adjoints[slot - low]) if slot is not None and slot <= self.root else 0 for slot in bottoms]
         # What stood there already gets a number of its own: hooks of one are no hooks of the other.
         own = {}
+        self._room(len(references))
         for reference in references:
-            if 0 < reference < start and reference not in own:
+            if 0 < reference < ELSEWHERE and reference not in own and (reference < self.first or self._op(reference) == SCALAR_LEAF):
                 RECORD.pack_into(store.buffer, count * RECORD.size, _MULTIPLY, 0, reference, 0, 0.0, 1.0)
                 own[reference] = count
                 count += 1
-        if count > start:
-            self._values(start, count)
-        answers = []
-        for reference in references:
-            if reference <= 0:
-                answers.append(self.pool.item(-1 - reference) if reference else None)
-                continue
-            slot = own.get(reference, reference)
-            token = store.tokens[slot]
-            t = plain(1.0 * token)
-            t._t, t._i, t._k = store, slot, token
-            answers.append(t)
-        return answers
+        words[S.COUNT] = count
+        self._commit()
+        return [
+            own_copy(self.asked.get(slot)) if reference == ELSEWHERE else self._value(own.get(reference, reference)) if reference else None
+            for slot, reference in zip(bottoms, references)
+        ]
 
-    def _values(self, start, count):
+    def _op(self, slot):
+        return RECORD.unpack_from(self.store.buffer, slot * RECORD.size)[0]
+
+    def _commit(self):
+        """Give values, tokens and a place to what was written."""
         store = self.store
+        start, count = len(store.tokens), int(self.words[S.COUNT])
+        if start == count:
+            return
         at, arithmetic, buffer = start, data_address(_ARITHMETIC), store.buffer
         with np.errstate(all="ignore"):
             while (at := S.values(store.address, at, count, arithmetic)) < count:
@@ -281,4 +358,3 @@ class _Walk:
         records["offset"] = frame.f_lasti
         store.tokens += records["value"].tolist()
         store._stage(count)
-

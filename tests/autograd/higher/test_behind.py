@@ -200,3 +200,111 @@ def test_a_gradient_of_numbers_runs_no_operation_on_tensors(monkeypatch):
     monkeypatch.setattr(recorded, "apply", lambda *a: calls.append(a[0]) or apply(*a))
     tg.grad(outer)(1.0, 2.0)
     assert calls == ["clone"] * 10
+
+
+A = np.array([[2.0, 0.3, -0.1, 0.4], [0.1, 1.5, 0.2, 0.0], [0.0, -0.4, 1.8, 0.3], [0.2, 0.1, 0.0, 2.2]])
+
+
+def reads(x):
+    total = 0.3
+    for k in range(len(x)):
+        total = np.sin(total * x[k]) + x[k - 1] * 0.5
+    return total
+
+
+def windows(x):
+    y = x * 1.0
+    y[1:] += np.sin(y[:-1]) * x[0]
+    y[0] = y[-1] * y[1]
+    return np.sum(y[::2] * y[1::2]) + y[0]
+
+
+def small(x):
+    u = x[:2] * x[2]
+    return u[0] * u[1] + np.sin(u[0]) * x[3]
+
+
+def decides(x):
+    return np.sum(x**2) if x[0] * x[1] > 0.0 else np.sum(x**3) * x[2]
+
+
+def gathers(x):
+    c, rows = np.sum(x), x[np.array([0, 2, 2, 1])]
+    for k in range(4):
+        c = np.tanh(c * rows[k]) + np.max(rows) * 0.1
+    return c + np.prod(rows)
+
+
+FUNCTIONS = (
+    reads, windows, small, decides, gathers,
+    lambda x: np.sum(np.sin(x) * x[0]) + x[1] * x[2],
+    lambda x: x @ A @ x + np.exp(x[0]) * np.linalg.norm(x),
+    lambda x: np.linalg.solve(A + np.outer(x, x), x)[0] * x[1],
+    lambda x: np.cumsum(x * x)[2] * np.stack([x[0], x[0] * x[1], 2.0])[1],
+    lambda x: np.sum(np.where(x > 0.5, x * x, np.sin(x))) + np.maximum(x[0], x[1]) ** 2,
+    lambda x: np.sum(np.concatenate([x, x[:2] * x[1]]).reshape(2, 3) ** 2, axis=0)[1] * x[0],
+    lambda x: np.mean(x) * 2.0 + 3.0 * x[1],
+    lambda x: x[2],
+    lambda x: 5.0 * np.sum(x),
+    lambda x: tg.scan(lambda c, e: (np.tanh(c * e) + e, c), x[0], x)[0] * x[1],
+    lambda x: abs(np.sum(np.fft.fft(x)[:2])) ** 2 * x[0],
+    lambda x: tg.checkpoint(lambda x: np.sum(np.sin(x) * x))(x) * x[3],
+    lambda x: np.sum(tg.vmap(lambda e: np.sin(e) * e)(x)) * x[0],
+)  # fmt: skip
+
+
+@every("k", range(len(FUNCTIONS)))
+def test_both_ways_agree_where_arrays_lie_between_the_numbers(k, both):
+    f, x = FUNCTIONS[k], np.array([0.7, 1.3, 0.4, -0.6])
+
+    def run():
+        def outer(x):
+            g = tg.grad(f)(x * 1.0)
+            return np.sum(g * g * x) + g[0]
+
+        def deeper(x):
+            return np.sum(tg.grad(outer)(x) ** 2)
+
+        value, gradient = tg.value_and_grad(outer)(x)
+        return np.concatenate([[value], gradient, tg.grad(deeper)(x), tg.jacfwd(outer)(x)])
+
+    here, there, taken, _ = both(run)
+    assert taken
+    np.testing.assert_allclose(here, there, rtol=1e-10, atol=1e-12)
+
+
+def test_captured_leaves_and_containers(both):
+    w, b = tg.tensor([0.4, -0.8], requires_grad=True), tg.tensor(0.3, requires_grad=True)
+
+    def run():
+        w.grad = b.grad = None
+
+        def energy(state):
+            return np.sum(np.tanh(w * state["q"]) * state["p"]) + b * state["p"][0] * b
+
+        state = {"q": np.array([0.2, 0.5]), "p": np.array([1.0, -1.0])}
+        for _ in range(3):
+            force = tg.grad(energy)(state)
+            state = {"q": state["q"] + 0.1 * force["p"], "p": state["p"] - 0.1 * force["q"]}
+        np.sum(state["q"] * state["p"]).backward()
+        return np.concatenate([w.grad.numpy(), [b.grad.item()]])
+
+    here, there, taken, asked = both(run)
+    assert taken == asked > 0
+    np.testing.assert_allclose(here, there, rtol=1e-13)
+
+
+def test_an_array_that_was_changed_in_place_is_refused():
+    w = tg.tensor([2.0, 3.0], requires_grad=True)
+
+    def outer(x):
+        def inner(a):
+            r = np.sum(a * w * w[0]) * a[0]
+            with tg.no_grad():
+                w.mul_(2.0)
+            return r
+
+        return np.sum(tg.grad(inner)(x))
+
+    with pytest.raises(tg.errors.ModifiedInPlaceError):
+        tg.grad(outer)(np.ones(2))
