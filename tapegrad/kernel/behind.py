@@ -187,14 +187,14 @@ class _Walk:
     def _room(self, more):
         """Room for `more` records and constants."""
         store, words = self.store, self.words
-        most = int(words[S.COUNT]) + more
+        most = words.item(S.COUNT) + more
         capacity = store.capacity
         while most + 64 > capacity:
             capacity *= 2
         if capacity > store.capacity:
             store.resize(capacity)
         words[S.RECORDS], words[S.MOST] = store.address, most
-        if int(words[S.POOLED]) + more > len(self.pool):
+        if words.item(S.POOLED) + more > len(self.pool):
             pool = np.empty(2 * len(self.pool) + more)
             pool[: len(self.pool)] = self.pool
             self.pool = pool
@@ -206,22 +206,30 @@ class _Walk:
             if slot is not None and slot <= self.root:
                 self.reached[slot - low] = 1
         self._room(2 * self.size + 3 * S.LONGEST + len(roots))
-        S.reach(self.store.address, low, self.root, int(words[S.REACHED]), table_address())
+        S.reach(self.store.address, low, self.root, words.item(S.REACHED), table_address())
         self.roots = [(t._i, seed) for t, seed in zip(roots, seeds)]
         for t, seed in zip(roots, seeds):
             if t._i >= low and self.reached[t._i - low] and not self._set(t._i, t._v.__class__ is float, seed):
                 return None
-        arithmetic = data_address(_ARITHMETIC)
-        while (status := S.down(self.address, arithmetic)) != S.THROUGH:
-            at = int(words[S.AT])
-            if status == S.FULL:
-                self._room(2 * int(words[S.COUNT] - len(self.store.tokens)) + 3 * S.LONGEST)
-            elif status == S.CANNOT or not self._choose(at):
-                with np.errstate(all="ignore"):
-                    if not self._pass(at, set(bottoms)):
+        if (at := self._down()) >= 0:
+            asked = set(bottoms)
+            with np.errstate(all="ignore"):
+                while at >= 0:
+                    if not self._pass(at, asked):
                         return None
-                words[S.AT] = at - 1
+                    words[S.AT] = at - 1
+                    at = self._down()
         return self._out(bottoms)
+
+    def _down(self):
+        """Pass numbers, down to a slot that only its rule can pass, which is returned; or -1."""
+        words, arithmetic = self.words, data_address(_ARITHMETIC)
+        while (status := S.down(self.address, arithmetic)) != S.THROUGH:
+            if status == S.FULL:
+                self._room(2 * words.item(S.COUNT) - 2 * len(self.store.tokens) + 3 * S.LONGEST)
+            elif status == S.CANNOT or not self._choose(words.item(S.AT)):
+                return words.item(S.AT)
+        return -1
 
     # -- adjoints -------------------------------------------------------------------
     def _set(self, slot, is_number, value):
@@ -237,7 +245,7 @@ class _Walk:
             reference = self.store.leaves[value._k] if value._t is None else value._i
         else:
             self._room(1)
-            k = int(self.words[S.POOLED])
+            k = self.words.item(S.POOLED)
             self.pool[k], self.words[S.POOLED], reference = float(getattr(value, "_v", value)), k + 1, -1 - k
         self.adjoints[slot - self.low] = reference
         return True
@@ -253,7 +261,7 @@ class _Walk:
 
     def _pass(self, slot, bottoms):
         """Pass an instruction by its rule, on tensors; whether that can be."""
-        reference, low = int(self.adjoints[slot - self.low]), self.low
+        reference, low = self.adjoints.item(slot - self.low), self.low
         if self.stretch is None:
             self.stretch = Region(self.store)
             Pass(self.store, self.roots, self.wanted).check()
@@ -278,7 +286,7 @@ class _Walk:
             for k, part in contributions(self.stretch, slot, read, g, None, wanted):
                 o, meta = slots[k], read.metas[k]
                 if k in wanted:
-                    before = int(self.adjoints[o - low])
+                    before = self.adjoints.item(o - low)
                     before = self.arrays.get(o) if meta is not SCALAR else self._value(before) if before else None
                     if not self._set(o, meta is SCALAR, accumulated(before, part, meta, None)):
                         return False
@@ -317,8 +325,8 @@ class _Walk:
     def _out(self, bottoms):
         """The adjoints that are asked for."""
         store, words, low = self.store, self.words, self.low
-        count = int(words[S.COUNT])
-        references = [int(self.adjoints[slot - low]) if slot is not None and slot <= self.root else 0 for slot in bottoms]
+        count = words.item(S.COUNT)
+        references = [self.adjoints.item(slot - low) if slot is not None and slot <= self.root else 0 for slot in bottoms]
         # What stood there already gets a number of its own: hooks of one are no hooks of the other.
         own = {}
         self._room(len(references))
@@ -340,7 +348,7 @@ class _Walk:
     def _commit(self):
         """Give values, tokens and a place to what was written."""
         store = self.store
-        start, count = len(store.tokens), int(self.words[S.COUNT])
+        start, count = len(store.tokens), self.words.item(S.COUNT)
         if start == count:
             return
         at, arithmetic, buffer = start, data_address(_ARITHMETIC), store.buffer
