@@ -21,6 +21,9 @@ from ...tape.store import thread_state
 PATHS, NUMBERS, BYTES = 32, 1 << 16, 1 << 16
 
 
+_PLAIN = {type(None), bool, int, float, str, bytes}
+
+
 class _Layouts(threading.local):
     """Those of a thread by what a path says, the one used last at the end."""
 
@@ -66,7 +69,7 @@ def _described(tape):
         entry = item.entry
         function = entry.function
         if entry.kind == ROW:
-            if function.primitive is not None or entry.attrs and not _is_plain(entry.attrs):
+            if function.primitive is not None or not all([_is_plain(value) for _, value in entry.attrs]):
                 return None
         elif entry.kind != GUARD:
             function = function.ufunc
@@ -93,7 +96,7 @@ def _described(tape):
 
 def _is_plain(value):
     """Whether an attribute is data, which is equal to what says the same."""
-    return value is None or isinstance(value, (int, float, str, bytes)) or isinstance(value, tuple) and all(map(_is_plain, value))
+    return type(value) in _PLAIN or type(value) is tuple and (_PLAIN.issuperset(map(type, value)) or all(map(_is_plain, value)))
 
 
 def _value(what):
