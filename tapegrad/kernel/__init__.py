@@ -1,6 +1,6 @@
 """Machine code for a tape: a program of loops made from it, and LLVM from that.
 
-Imports: common, rules, tape, codegen, interpreter, array, program.
+Imports: common, rules, tape, codegen, interpreter, array, autograd, program.
 
 A kernel computes what the replay of one finished tape computes.  The way there::
 
