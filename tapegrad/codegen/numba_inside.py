@@ -187,6 +187,27 @@ class _Part(JITCodeLibrary):
         """The code that this is linked to is told of it (`completed`)."""
 
 
+class _Whole(JITCodeLibrary):
+    """Code in which only its own functions have names for others: none is taken for one of the same name that is there already."""
+
+    def __init__(self, *of_library):
+        super().__init__(*of_library)
+        self.enable_object_caching()
+
+    def _optimize_final_module(self):
+        for function in self.get_defined_functions():
+            if function.linkage.name == "linkonce_odr":
+                function.linkage = "internal"
+        super()._optimize_final_module()
+
+
+class WholeCompiler(Compiler):
+    """Numba's compiler, for code that may be kept and loaded by other processes."""
+
+    def __init__(self, typing, target, library, *rest):
+        super().__init__(typing, target, library or _Whole(target.codegen(), "whole"), *rest)
+
+
 def part(compiler):
     """Numba's compiler, or one derived from it, for functions that only other compiled code calls."""
 
@@ -270,23 +291,25 @@ def answered(dispatcher, answer):
     compiler.compile = lambda args, result: answer(lambda: by_numba(args, result), args)
 
 
+def called(library):
+    """The names of the functions outside that a library calls."""
+    return [f.name for f in library._final_module.functions if f.is_declaration and not f.name.startswith("llvm.")]
+
+
 def packed(result, more):
     """A compile result, and something else, as bytes; or None if it is valid in this process only.
 
-    That is so if the code holds addresses, calls itself by way of Numba's linker, or needs objects that cannot be pickled by name.
+    That is so if the code holds addresses, has functions that Numba's linker finds for it, or objects that cannot be pickled by name.
     """
     variables = [variable.name for variable in result.library._final_module.global_variables]
     environments = [lookup_environment(name) for name in variables if name.startswith("_ZN08NumbaEnv")]
-    if (
-        result.library.has_dynamic_globals or result.lifted or any(name.startswith(RuntimeLinker.PREFIX) for name in variables)
-        or not all(environment is not None and environment.can_cache() for environment in environments)
-    ):  # fmt: skip
+    linked = any(name.startswith(RuntimeLinker.PREFIX) for name in variables)
+    if linked or result.library.has_dynamic_globals or result.lifted or None in environments:
         return None
-    called = [f.name for f in result.library._get_module_for_linking().functions if f.is_declaration and not f.name.startswith("llvm.")]
+    *parts, _ = result._replace(type_annotation="")._reduce()  # (Numba would print the types of all variables)
     data = io.BytesIO()
     try:
-        # (Numba would print the types of all variables.)
-        _Pickler(data).dump((called, result._replace(type_annotation="")._reduce(), more))
+        _Pickler(data).dump((result.reload_init, called(result.library), (*parts, environments), more))
     except (pickle.PicklingError, AttributeError, TypeError):
         return None
     return data.getvalue()
@@ -306,6 +329,8 @@ def _environment(name, constants):
         environment.env_name = name
         environment.consts[:] = constants
         Environment._memo[name] = environment
+    elif pickle.dumps(environment.consts) != pickle.dumps(constants):
+        raise pickle.UnpicklingError("a function of that name is here already, and another one")
     return environment
 
 
@@ -317,15 +342,18 @@ def unpacked(data, args, names):
     context = target_context()
     rtsys.initialize(context)
     try:
-        called, parts, more = pickle.loads(data)
+        prepare, outside, parts, more = pickle.loads(data)
     except (pickle.UnpicklingError, ImportError, AttributeError):
         # It names something of a module that is not there, or does not have it any more.
         return None
-    if not all(map(llvm.address_of_symbol, called)):
+    for each in prepare:
+        each()
+    if not all(map(llvm.address_of_symbol, outside)):
         names()
-        if not all(map(llvm.address_of_symbol, called)):
+        if not all(map(llvm.address_of_symbol, outside)):
             return None
     result = CompileResult._rebuild(context, *parts)
+    result.library._reload_init.update(result.reload_init)
     return (registered(result), more) if result.signature.args == tuple(args) else None
 
 

@@ -389,7 +389,7 @@ def _dispatcher(f, kind, argnums, lanes, mode="forward", out=False, memory=None)
         made.__defaults__ = tuple(defaults) or None
         made.__qualname__ = f"{name}_{request.identity}"
         made.__doc__ = f"njit_{kind} of {function.__qualname__}, by the arguments {', '.join(names[k] for k in chosen)}."
-        return request.dispatcher(made, namespace)
+        return request.dispatcher(made)
 
     measuring = functools.cache(lambda: made_for(dataclasses.replace(request, peak=True), "peak"))
 

@@ -18,7 +18,7 @@ from numba import types
 from numba.extending import is_jitted
 
 from ..codegen.code import kept
-from ..codegen.numba_inside import Compiler, again, answered, completed, packed, unpacked
+from ..codegen.numba_inside import WholeCompiler, again, answered, called, completed, packed, unpacked
 from ..common.errors import UnsupportedInNumbaError
 from ..common.uninterrupted import cached_property, uninterrupted
 from ..common.waiting import waiting
@@ -57,10 +57,10 @@ def _uncollected():
             gc.enable()
 
 
-class UninterruptedCompiler(Compiler):
+class UninterruptedCompiler(WholeCompiler):
     """Numba's compiler; Ctrl-C waits until it has finished (`uninterrupted`), and until it knows what is registered with Numba."""
 
-    __init__ = uninterrupted(Compiler.__init__)
+    __init__ = uninterrupted(WholeCompiler.__init__)
 
     @uninterrupted
     @waiting("numba", "compiling derivatives of functions by Numba")
@@ -69,7 +69,12 @@ class UninterruptedCompiler(Compiler):
         from .functions import add_rows
 
         add_rows()
-        return completed(super().compile_extra(function))
+        result = completed(super().compile_extra(function))
+        if any(name.startswith("tapegrad_") for name in called(result.library)):
+            # Callers that Numba keeps on disk define these names before they are loaded.
+            result.reload_init.append(define_names)
+            result.library._reload_init.add(define_names)
+        return result
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,15 +113,13 @@ class Request:
     def refuse(self, what, advice):
         raise UnsupportedInNumbaError(f"njit_{self.kind} of {self.name}: {what}; {advice}.")
 
-    def dispatcher(self, made, namespace):
-        """The dispatcher of a function whose code gives the derivative; `namespace` gets what it names when it is compiled."""
+    def dispatcher(self, made):
+        """The dispatcher of a function that calls ``_raised(_driver(arguments))``, which are defined when it is compiled."""
 
         def by_numba(compile):
-            with uninterrupted:
-                from .drivers import driver_of
-                from .reverse.runtime import raised
-            if not namespace.get("_driver"):
-                namespace.update(_driver=driver_of(self), _raised=raised)
+            for each in (self.function, dispatcher):
+                if hasattr(each, "derivative"):
+                    each.derivative._define(each.py_func.__globals__)
             COUNTS["compiled"] += 1
             return compile()
 
@@ -126,6 +129,13 @@ class Request:
             dispatcher.derivative = self
             answered(dispatcher, lambda compile, args: self._answer(lambda: by_numba(compile), args))
         return dispatcher
+
+    def _define(self, namespace):
+        with uninterrupted:
+            from .drivers import driver_of
+            from .reverse.runtime import raised
+        if "_driver" not in namespace:
+            namespace.update(_driver=driver_of(self), _raised=raised)
 
     @uninterrupted
     def _answer(self, compile, args):
@@ -149,7 +159,7 @@ class Request:
                 return None if frozen or digest(*self.meaning, args)[0] != key else packed(fresh[0], self.taken.get(types_taken))
 
             code = kept(key, build, {"compiled": 0, "loaded": 0}, "njit")
-            loaded = None if fresh else unpacked(code, args, _names)
+            loaded = None if fresh else unpacked(code, args, define_names)
             if loaded is None:
                 return fresh[0] if fresh else compile()
             COUNTS["loaded"] += 1
@@ -159,7 +169,7 @@ class Request:
         return result
 
 
-def _names():
+def define_names():
     """Let LLVM know all functions that compiled code may call."""
     with uninterrupted:
         from ..codegen.numba_inside import refresh
