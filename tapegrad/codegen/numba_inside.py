@@ -14,7 +14,7 @@ import os
 import pickle
 import types as python_types
 import weakref
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from itertools import pairwise
 
 import llvmlite.binding as llvm
@@ -36,7 +36,7 @@ def check_version(version):
 # Before what may have moved in another version.
 check_version(numba.__version__)
 
-from numba.core import cgutils, config, entrypoints, ir, typed_passes, untyped_passes
+from numba.core import cgutils, config, entrypoints, event, ir, typed_passes, untyped_passes
 from numba.core.analysis import compute_cfg_from_blocks
 from numba.core.callconv import Status, excinfo_ptr_t
 from numba.core.codegen import JITCodeLibrary, RuntimeLinker
@@ -190,10 +190,6 @@ class _Part(JITCodeLibrary):
 class _Whole(JITCodeLibrary):
     """Code in which only its own functions have names for others: none is taken for one of the same name that is there already."""
 
-    def __init__(self, *of_library):
-        super().__init__(*of_library)
-        self.enable_object_caching()
-
     def _optimize_final_module(self):
         for function in self.get_defined_functions():
             if function.linkage.name == "linkonce_odr":
@@ -204,8 +200,11 @@ class _Whole(JITCodeLibrary):
 class WholeCompiler(Compiler):
     """Numba's compiler, for code that may be kept and loaded by other processes."""
 
-    def __init__(self, typing, target, library, *rest):
-        super().__init__(typing, target, library or _Whole(target.codegen(), "whole"), *rest)
+    def compile_extra(self, function):
+        if self.state.library is None:
+            self.state.library = _Whole(self.state.targetctx.codegen(), function.__qualname__)
+            self.state.library.enable_object_caching()
+        return super().compile_extra(function)
 
 
 def part(compiler):
@@ -360,7 +359,7 @@ def unpacked(data, args, names):
 def again(result):
     """A compile result for another dispatcher: each forgets its own when it goes."""
     context = target_context()
-    return registered(result._replace(entry_point=context.get_executable(result.library, result.fndesc, result.environment)))
+    return registered(result._replace(entry_point=context.get_executable(result.library, result.fndesc, result.environment), metadata=None))
 
 
 def registered(result):
@@ -422,10 +421,41 @@ def contents_of_cells(function):
     return values
 
 
+def is_compiled(dispatcher):
+    """Whether a dispatcher is compiled for some types."""
+    return bool(dispatcher.overloads)
+
+
+def before_load(result, define):
+    """Let processes that load a compile result, and code that has been linked to it, call ``define()`` before."""
+    if any(name.startswith("tapegrad_") for name in called(result.library)):
+        result.reload_init.append(define)
+        result.library._reload_init.add(define)
+
+
 def options(dispatcher):
     """All that a dispatcher was made with beside its function."""
     signatures = () if dispatcher._can_compile else tuple(dispatcher.overloads)
     return sorted(dispatcher.targetoptions.items()), sorted(dispatcher.locals.items()), signatures
+
+
+class _Followed(event.Listener):
+    def __init__(self):
+        self.functions = []
+
+    def on_start(self, event):
+        self.functions.append(event.data["dispatcher"].py_func)
+
+    def on_end(self, event):
+        self.functions.pop()
+
+
+@contextmanager
+def compiling():
+    """The functions that Numba is compiling, each for the one before."""
+    followed = _Followed()
+    with event.install_listener("numba:compile", followed):
+        yield followed.functions
 
 
 # ---- functions of numbers -----------------------------------------------------------------------

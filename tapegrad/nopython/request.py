@@ -18,12 +18,14 @@ from numba import types
 from numba.extending import is_jitted
 
 from ..codegen.code import kept
-from ..codegen.numba_inside import WholeCompiler, again, answered, called, completed, packed, unpacked
+from ..codegen.numba_inside import WholeCompiler, again, answered, before_load, compiling, completed, is_compiled, packed, unpacked
 from ..common.errors import UnsupportedInNumbaError
 from ..common.uninterrupted import cached_property, uninterrupted
 from ..common.waiting import waiting
 from .key import digest
 
+#: Seconds after which it is said which function a compilation is at.
+_PATIENCE = 3.0
 #: Derivatives compiled, and loaded from disk, since import.
 COUNTS = {"compiled": 0, "loaded": 0}
 #: Key -> (compile result, mode that was taken): what is valid for other dispatchers as well.
@@ -64,16 +66,12 @@ class UninterruptedCompiler(WholeCompiler):
 
     @uninterrupted
     @waiting("numba", "compiling derivatives of functions by Numba")
-    @_uncollected()
     def compile_extra(self, function):
         from .functions import add_rows
 
         add_rows()
         result = completed(super().compile_extra(function))
-        if any(name.startswith("tapegrad_") for name in called(result.library)):
-            # Callers that Numba keeps on disk define these names before they are loaded.
-            result.reload_init.append(define_names)
-            result.library._reload_init.add(define_names)
+        before_load(result, define_names)
         return result
 
 
@@ -120,8 +118,10 @@ class Request:
             for each in (self.function, dispatcher):
                 if hasattr(each, "derivative"):
                     each.derivative._define(each.py_func.__globals__)
+            with compiling() as functions, waiting(f"numba {self.identity}", lambda: self._long(functions), _PATIENCE):
+                result = compile()
             COUNTS["compiled"] += 1
-            return compile()
+            return result
 
         with uninterrupted:
             dispatcher = numba.njit(pipeline_class=UninterruptedCompiler)(made)
@@ -129,6 +129,11 @@ class Request:
             dispatcher.derivative = self
             answered(dispatcher, lambda compile, args: self._answer(lambda: by_numba(compile), args))
         return dispatcher
+
+    def _long(self, functions):
+        """What is said of a long compilation; `functions` are those that Numba is at."""
+        at = f"; it is at {_place(functions[-1])}" if len(functions) > 1 else ""
+        return f"compiling njit_{self.kind} of {_place(getattr(self.function, 'py_func', self.function))} by Numba for {_PATIENCE:g} s{at}"
 
     def _define(self, namespace):
         with uninterrupted:
@@ -138,12 +143,13 @@ class Request:
             namespace.update(_driver=driver_of(self), _raised=raised)
 
     @uninterrupted
+    @_uncollected()
     def _answer(self, compile, args):
         """The compile result for arguments of these types."""
         unliteral = tuple(map(types.unliteral, args))
         types_taken = str(unliteral[: len(args) - (self.kind == "vjp")])
         key, reached = digest(*self.meaning, args)
-        before = [each for each in reached if each.overloads]
+        before = [*filter(is_compiled, reached)]
         if key is None:
             return compile()
         if key in _COMPILED:
@@ -155,8 +161,12 @@ class Request:
             def build():
                 with _called_as_is() as called:
                     fresh.append(compile())
-                frozen = any(hasattr(each, "derivative") or each in called for each in before)
-                return None if frozen or digest(*self.meaning, args)[0] != key else packed(fresh[0], self.taken.get(types_taken))
+                if any(hasattr(each, "derivative") or each in called for each in before) or digest(*self.meaning, args)[0] != key:
+                    return None
+                data = packed(fresh[0], self.taken.get(types_taken))
+                if data is not None:
+                    _COMPILED[key] = fresh[0]._replace(type_annotation=""), self.taken.get(types_taken)
+                return data
 
             code = kept(key, build, {"compiled": 0, "loaded": 0}, "njit")
             loaded = None if fresh else unpacked(code, args, define_names)
@@ -167,6 +177,10 @@ class Request:
         if taken is not None:
             self.taken[types_taken] = taken
         return result
+
+
+def _place(function):
+    return f"{function.__qualname__} ({function.__code__.co_filename}:{function.__code__.co_firstlineno})"
 
 
 def define_names():
