@@ -263,6 +263,22 @@ def test_what_has_no_key_is_compiled_in_each_process(kept_here):
     assert tg.njit_grad(functions["fine"])(x).tolist() == [3.0, 2.0] and kept_here() == 1
 
 
+def test_a_slice_of_another_shape_is_refused_as_numba_does(kept_here):
+    def f(x, n):
+        y = np.zeros(3)
+        y[:n] = x * x
+        return y.sum()
+
+    x = np.array([1.0, 2.0])
+    for mode in ("forward", "reverse"):
+        gradient = tg.njit_grad(f, mode=mode)
+        assert gradient(x, 2).tolist() == [2.0, 4.0]
+        with pytest.raises(ValueError, match="cannot assign slice"):
+            gradient(x, 3)
+    with pytest.raises(ValueError, match=r"cannot assign slice of shape \(3,\) from input of shape \(2,\)"):
+        numba.njit(f)(x, 3)
+
+
 # ---- keys ------------------------------------------------------------------------------------------
 Named = namedtuple("Named", "a b")
 
