@@ -470,12 +470,11 @@ def other_shape(source, slices):
     """Raised by compiled code where a slice is assigned an array of another shape."""
 
 
-@overload(other_shape)
-def _other_shape(source, slices):
-    def raising(source, slices):
-        raise ValueError("cannot assign slice from input of different size")
+def _refused(source, slices):
+    raise ValueError("cannot assign slice from input of different size")
 
-    return raising
+
+overload(other_shape)(lambda source, slices: _refused)
 
 
 # ---- functions of numbers -----------------------------------------------------------------------

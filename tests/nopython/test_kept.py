@@ -285,6 +285,7 @@ Named = namedtuple("Named", "a b")
 
 class Own:
     value = 1.0
+    derivative = __module__ = 5
 
 
 def test_keys_differ_where_what_is_read_differs():
@@ -314,6 +315,20 @@ def test_keys_differ_where_what_is_read_differs():
     keys = [key.digest((ty,))[0] for ty in types]
     assert None not in keys and len({*keys}) == len(keys)
     assert key.digest((numba.typeof(numba.njit(lambda: 0)),))[0] is None
+
+
+def test_a_file_with_the_name_of_a_module_of_python_is_the_users(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    monkeypatch.delitem(sys.modules, "cmd", raising=False)
+    keys = set()
+    for factor in (2.0, 3.0):
+        (tmp_path / "cmd.py").write_text(f"def helper(x):\n    return x * {factor}\n")
+        monkeypatch.delitem(sys.modules, "cmd", raising=False)
+        import cmd
+
+        keys.add(key.content((lambda cmd: lambda x: cmd.helper(x))(cmd)))
+    assert None not in keys and len(keys) == 2
 
 
 def test_what_users_tell_numba_is_in_the_key():
