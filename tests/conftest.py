@@ -93,10 +93,7 @@ def what_stays_is_not_searched_again():
 
     Nor do the next files record behind the long tapes of this one, which are forgotten only when there is no more room.
     """
-    from tests.sources import tree_of
-
     yield
-    tree_of.cache_clear()
     gc.collect()
     gc.freeze()
     store = thread_state().anonymous
