@@ -57,8 +57,8 @@ def pytest_collection():
         gc.enable()
 
 
-#: What asks for kernels as users have them: the tests of kernels, each row, frozen bits, programs of several features, the examples.
-_OPTIMISED = ("compositions", "examples", "frozen", "gradbench", "kernel", "ratchet", "test_docs.py", "test_rows.py")
+#: What asks for kernels as users have them: the tests of kernels, frozen bits, programs of several features, the examples; and of rows the mode "kernel".
+_OPTIMISED = ("compositions", "examples", "frozen", "gradbench", "kernel", "ratchet", "test_docs.py")
 
 
 @pytest.fixture(scope="module", autouse=True)

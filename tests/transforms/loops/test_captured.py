@@ -221,6 +221,7 @@ SECOND = {
 }  # fmt: skip
 
 
+@pytest.mark.filterwarnings("ignore::tapegrad.errors.PerformanceWarning")
 @every("loop, change, first, other, second", pairs([name for name in BODIES if name != "python"], CHANGES, FIRST, FIRST, SECOND))
 def test_an_array_that_does_not_depend_on_the_carry_is_changed_in_the_body(loop, change, first, other, second):
     def f(x, loop=loop):

@@ -348,7 +348,7 @@ WITH_NUMBERS = [*pairs(THIRD, [with_numbers], MADE, "?bHl"), *pairs(THIRD, [with
 IN_A_LOOP = itertools.product(("hessian", "third"), [in_a_loop], ("a sine", "cast"), DTYPES)
 
 
-@pytest.mark.filterwarnings("ignore::tapegrad.errors.PathWarning")
+@pytest.mark.filterwarnings("ignore::tapegrad.errors.PathWarning", "ignore::tapegrad.errors.PerformanceWarning")
 @every("name, of, what, char", [*WITH_NUMBERS, *IN_A_LOOP])
 def test_numbers_of_every_dtype_are_what_they_are_without_jit(name, of, what, char):
     k, made = np.array([2, 1, 0]).astype(char), MADE[what]
