@@ -57,13 +57,15 @@ def pytest_collection():
         gc.enable()
 
 
-#: What asks for kernels as users have them: the tests of kernels, frozen bits, programs of several features, the examples; and of rows the mode "kernel".
-_OPTIMISED = ("compositions", "examples", "frozen", "gradbench", "kernel", "ratchet", "test_docs.py")
+#: Tests of kernels as users have them: of kernels themselves, frozen bits, programs of several features, examples, and those that are
+#: sent to other processes; of rows the mode "kernel".
+_OPTIMISED = ("compositions", "examples", "frozen", "gradbench", "kernel", "many", "ratchet", "test_docs.py")
 
 
 @pytest.fixture(scope="module", autouse=True)
 def kernels_are_not_optimised_elsewhere(request):
-    """Thousands of kernels are run a few times each, by tests of what stands above them: to optimise one takes ten times as long as the rest.
+    """Thousands of kernels are run a few times each, by tests of what stands above them: to optimise one takes three times
+    as long as to make it.
 
     ``pytest --optimised`` optimises all of them.
     """
