@@ -83,7 +83,7 @@ class Proof:
         """An `Outcome` at vector `x`; `backward` as of `Replayed.call`."""
         if self.differs:
             return self._run(x, backward)
-        outcome = self.replayed.call(self._at(x), {}, backward)
+        outcome = self._called(x, backward)
         if outcome.tape in _PROVED:
             self.due = 0
         if self.due and outcome.tape is not None:
@@ -96,12 +96,19 @@ class Proof:
         run plainly from now on."""
         if self.differs or self.replayed.plain:
             return True
-        outcome = outcome or self.replayed.call(self._at(x), {}, backward)
+        outcome = outcome or self._called(x, backward)
         if outcome.tape is not None:
             self._judged(x, outcome, backward, outcome.tape not in _PROVED)
             if not self.differs:
                 _PROVED.update(self._compared)
         return not self.differs
+
+    def _called(self, x, backward):
+        outcome = self.replayed.call(self._at(x), {}, backward)
+        if outcome.values is None:
+            # Kernels of directional derivatives give no values.
+            outcome.values = self.replayed.call(self._at(x), {}, False).values
+        return outcome
 
     def _at(self, x):
         # A copy: the function may keep what it is given.

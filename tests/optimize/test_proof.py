@@ -5,7 +5,9 @@ import pytest
 
 import tapegrad as tg
 from tapegrad.common.errors import NonFiniteError
-from tapegrad.optimize.proof import DIFFERS, FIRST
+from tapegrad.optimize.layout import Layout
+from tapegrad.optimize.proof import DIFFERS, EVALUATIONS, FIRST
+from tapegrad.optimize.vector_function import VectorFunction
 from tests.transforms.replay.agreement import quiet
 
 TARGET = np.array([1.0, -2.0, 0.5])
@@ -301,3 +303,24 @@ def test_the_next_optimisation_compares_again():
     found_late, result = result.counts["evaluations"] - result.counts["runs"], tg.optimize.lbfgs(f, np.zeros(3))
     np.testing.assert_allclose(result.x, TARGET + 5.0, atol=1e-6)
     assert result.message.endswith(DIFFERS) and result.counts["evaluations"] - result.counts["runs"] <= 0 < found_late
+
+
+def test_jacobians_go_on_when_kernels_answer_them():
+    x = np.linspace(0.0, 1.0, 20)
+    function = VectorFunction(lambda p: p[0] * np.exp(-p[1] * x) - p[2] * x, Layout(np.array([1.0, 2.0, 3.0])))
+    for k in range(EVALUATIONS + 20):
+        p = np.array([1.0 + 1e-3 * k, 2.0, 3.0])
+        decay = np.exp(-p[1] * x)
+        assert np.allclose(function.jacobian(p), np.stack([decay, -p[0] * x * decay, -x], axis=1), rtol=1e-13)
+        assert np.allclose(function.values(p), p[0] * decay - p[2] * x, rtol=1e-13)
+    assert function.stands(p) and function.replayed.stats.kernel_calls
+
+
+def test_a_long_least_squares_ends_where_it_should():
+    # NIST's MGH10 from its far start takes more evaluations than a recording stays without kernels.
+    x = np.arange(50.0, 126.0, 5.0)
+    y = np.array([34780, 28610, 23650, 19630, 16370, 13720, 11540, 9744, 8261, 7030, 6005, 5147, 4427, 3820, 3307, 2872.0])
+    result = tg.optimize.least_squares(
+        lambda b: b[0] * np.exp(b[1] / (x + b[2])) - y, [2.0, 400000.0, 25000.0], method="lm", xtol=1e-15, ftol=1e-15, gtol=1e-15, max_nfev=5000
+    )
+    assert result.nfev > EVALUATIONS and result.counts["jacobians"] > EVALUATIONS and np.isfinite(result.x).all()
