@@ -1,6 +1,6 @@
 """What is minimised: sums of squares, with robust losses, and likelihoods by name.
 
-A `Model` has one number for each observation, as a function of the scaled free parameters: `residuals` for a sum of squares, `terms`, whose
+A `FitModel` has one number for each observation, as a function of the scaled free parameters: `residuals` for a sum of squares, `terms`, whose
 sum is the cost, for all.  The cost is half the sum of squares, or the negative logarithm of the likelihood: twice its rise above the minimum
 is the square of a number of standard deviations.
 """
@@ -58,7 +58,7 @@ def _parts(tree, what):
     return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
 
-class Model:
+class FitModel:
     """A function of parameters and data, as residuals and as terms of a cost.
 
     Parameters
@@ -105,7 +105,7 @@ class Model:
 
     def beside(self, parameters):
         """The same model with other parameters."""
-        other = object.__new__(Model)
+        other = object.__new__(FitModel)
         other.__dict__.update(self.__dict__, parameters=parameters)
         other.residuals, other.terms, other.predicted = other._made()
         return other
@@ -129,7 +129,7 @@ def _plain(thing, what):
 
 
 def _functions(function, parameters, likelihood, loss, residual, unweighted):
-    """`residuals`, `terms` and `predicted`, which take the vector of free parameters and `Model.args`."""
+    """`residuals`, `terms` and `predicted`, which take the vector of free parameters and `FitModel.args`."""
     # (They take numbers from their arguments alone: recordings serve every fit of the function with parameters of one kind.)
     container, rho = parameters.container, LOSSES[loss]
 
@@ -140,7 +140,8 @@ def _functions(function, parameters, likelihood, loss, residual, unweighted):
         values = predicted(u, scale, others, observed, sigma, trials, f_scale, *data)
         if residual:
             return values
-        return _fitting(observed, values, "observed") - values if unweighted else (_fitting(observed, values, "observed") - values) / _fitting(sigma, values, "sigma")
+        left = _fitting(observed, values, "observed") - values
+        return left if unweighted else left / _fitting(sigma, values, "sigma")
 
     def terms(u, scale, others, observed, sigma, trials, f_scale, *data):
         if likelihood is None:
@@ -165,10 +166,10 @@ def _fitting(array, values, what):
 
 def cost_of(terms):
     """The sum of `terms`, as a function of the same arguments; one for each function."""
-    return kept(terms, "cost", _Cost)
+    return kept(terms, "cost", _SumOfTerms)
 
 
-class _Cost:
+class _SumOfTerms:
     def __init__(self, terms):
         self.terms = terms
 

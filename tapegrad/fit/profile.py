@@ -9,6 +9,8 @@ import numpy as np
 
 from ..common.errors import MissingPackageError, OptimizationError
 from ..common.uninterrupted import imported
+from ..optimize.result import shaped
+from .solving import best
 
 
 @dataclasses.dataclass
@@ -72,8 +74,6 @@ def _ready(fit, name):
 
 def _at(fit, held, x):
     """The fit with the parameters `held` fixed at their numbers in `x`, started from the others there: cost and all numbers."""
-    from .fitting import best
-
     parameters = fit.parameters.replaced(x, held)
     return best(fit.model.beside(parameters), fit.options)
 
@@ -106,8 +106,6 @@ def along(fit, name, points, level, sides):
     found.sort(key=lambda point: point[0])
     values, signed = np.array([p[0] for p in found]), np.array([p[1] for p in found])
     interval = tuple(_crossing(values, signed, s * width, edge) for s, edge in ((-1.0, low), (1.0, high)))
-    from ..optimize.result import shaped
-
     return Profile(name, values, signed**2, signed, [shaped(fit.parameters.layout, p[2]) for p in found], level, interval)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from html import escape
-from typing import Any
 
 import numpy as np
 
@@ -217,7 +216,9 @@ class Fit:
         first, *rest = self._lines()
         count = 1 + len(self.names)
         cells = [("name", "value", "std. error", "95 % interval"), *self._rows()]
-        table = "".join("<tr>" + "".join(f"<td align='{'left' if j in (0, 3) else 'right'}'>{escape(cell)}</td>" for j, cell in enumerate(row)) + "</tr>" for row in cells)
+        sides = ("left", "right", "right", "left")
+        lines = ["".join(f"<td align='{side}'>{escape(cell)}</td>" for side, cell in zip(sides, row)) for row in cells]
+        table = "".join(f"<tr>{line}</tr>" for line in lines)
         below = "<br>".join(map(escape, rest[count:]))
         return f"<p>{escape(first)}</p><table>{table}</table><p>{below}</p>"
 

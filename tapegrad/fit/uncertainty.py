@@ -14,7 +14,7 @@ from .models import LOSSES, cost_of
 SINGULAR = 1e-10
 
 
-class Curvature:
+class Covariance:
     """The cost around the fit: what the covariance is made of.
 
     Attributes
