@@ -201,7 +201,15 @@ cos = operation(by(math.cos, cmath.cos), lambda a, r: mul(-1.0, sin(a)))
 exp = operation(by(math.exp, cmath.exp), lambda a, r: r)
 log = operation(by(lambda a: math.log(a) if a else -math.inf, cmath.log), lambda a, r: div(1.0, a))
 log1p = operation(by(math.log1p), lambda a, r: div(1.0, add(1.0, a)))
-tanh = operation(by(math.tanh, cmath.tanh), lambda a, r: add(1.0, mul(-1.0, mul(r, r))))
+
+
+def _inverse_square_of_cosh(a):
+    # (1 - tanh(a)**2 has no digits left far out.)
+    cosh = mul(0.5, add(exp(a), exp(mul(-1.0, a))))
+    return div(1.0, mul(cosh, cosh))
+
+
+tanh = operation(by(math.tanh, cmath.tanh), lambda a, r: _inverse_square_of_cosh(a))
 arctan = operation(by(math.atan), lambda a, r: div(1.0, add(1.0, mul(a, a))))
 sqrt = operation(by(math.sqrt, cmath.sqrt), lambda a, r: div(0.5, r))
 floor = operation(lambda a: (Decisions.note(a, round(a)), float(math.floor(a)))[1], lambda a, r: 0.0)
@@ -617,6 +625,7 @@ class Leaf(onp.ndarray):
     LAST, ORDER = [], 2
     # (Those of an array of objects are no parts of its elements.)
     real, imag = property(lambda a: numpy.real(a)), property(lambda a: numpy.imag(a))
+    __hash__ = lambda a: hash(a.item())  # noqa: E731  of a comparison, as a key
 
     @staticmethod
     def of(x, requires_grad=False):
