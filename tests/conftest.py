@@ -7,6 +7,7 @@ import signal
 import site
 import sys
 import tempfile
+import time
 from pathlib import Path
 
 # Before tapegrad is imported, here and in the processes that tests start: faults while kernels are made are raised (users get
@@ -18,6 +19,7 @@ os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
 import pytest
 
 from tapegrad.codegen import code, disk, pack
+from tapegrad.common.waiting import busy
 from tapegrad.kernel.kernel import Kernel
 from tapegrad.tape.store import thread_state
 
@@ -75,6 +77,13 @@ def kernels_are_not_optimised_elsewhere(request):
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(Kernel, "_chosen", lambda self: (0, 0))
             yield
+
+
+@pytest.fixture(autouse=True)
+def background_tasks_are_over():
+    """A kernel that another thread still compiles for an earlier test keeps this one's from being compiled at once."""
+    while busy():
+        time.sleep(0.005)
 
 
 def pytest_addoption(parser):

@@ -15,6 +15,7 @@ from tests.sources import PACKAGE, nodes_of
 #: File -> what it asks about the system, or takes from it.
 ASKED = {
     "codegen/disk.py": {"fcntl", "sys.platform"},  # locks on folders
+    "common/waiting.py": {"sys.platform"},  # priorities of threads
     "codegen/memory.py": {"os.name"},  # what C calls to let another thread run
     "codegen/symbols.py": {"libmvec"},
     "codegen/host.py": {"ctypes.CDLL", "os.uname", "sys.platform"},  # what made code; libmvec

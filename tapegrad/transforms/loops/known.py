@@ -41,15 +41,12 @@ def path_of(make, tape, inputs, outputs, shapes, stops):
     if described is None:
         return make(tape, inputs, outputs, shapes, stops)
     key, layouts = (tuple(inputs), tuple(outputs), tuple(shapes), stops, *described), _LAYOUTS.by_key
-    if key in layouts:
-        path = make(tape, inputs, outputs, shapes, stops)
-        path.layouts = layouts[key]
-    else:
-        constants = [c.copy() if isinstance(c, np.ndarray) else c for c in tape.constants]
-        path = make(replace(tape, constants=constants, items=_with_own_loops(tape.items)), inputs, outputs, shapes, stops)
-        layouts[key] = path.layouts
-        if len(layouts) > PATHS:
-            layouts.popitem(last=False)
+    # (Also of a path that there was: what is laid out of it later is kept, too.)
+    constants = [c.copy() if isinstance(c, np.ndarray) else c for c in tape.constants]
+    path = make(replace(tape, constants=constants, items=_with_own_loops(tape.items)), inputs, outputs, shapes, stops)
+    path.layouts = layouts.setdefault(key, path.layouts)
+    if len(layouts) > PATHS:
+        layouts.popitem(last=False)
     layouts.move_to_end(key)
     path.key = key
     return path

@@ -114,6 +114,9 @@ KINDS = {
 def site_of(g, args, kwargs=None, same=None):
     """A site for calls of the jitted `g` like this one."""
     kwargs = kwargs or {}
+    if same is not None:
+        # As of an `Environment`: what is asked, and the names in it.
+        same.conditions, same.scope = ["same()"], {"same": same}
     kernel = g.kernel(*args, **kwargs)
     _, (structure, marks), _ = sort_arguments(args, kwargs, g._argnums)
     return CallSite(structure, marks, kernel, of_gradients(kernel.tape, structure, g._argnums, g._one), same)
