@@ -8,8 +8,10 @@ has as many again in between as it computes again at a time (`program.iterations
 from __future__ import annotations
 
 import math
+from collections import Counter
 from dataclasses import dataclass
 
+from ..codegen.memory import KEPT_BLOCK
 from ..interpreter.plan import Steps
 from ..interpreter.symbolic import ITEMSIZE
 from ..tape.meta import SCALAR, meta_of
@@ -100,7 +102,7 @@ def memory_plan(tape):
     peak = values + max((host.target.nbytes for host in workspace.hosts), default=0)
     marks, adjoints, loops = workspace.sweep.marks, {slot: meta.nbytes for slot, meta in tape.outputs if slot}, {}
     tape.kept.give(workspace)
-    taken = values + sum(adjoints.values())
+    taken, free = values + sum(adjoints.values()), Counter()
     for item in reversed(tape.items):
         entry, slot = item.entry, item.slot
         program = dict(entry.attrs).get("program") if entry.kind == ROW else None
@@ -112,11 +114,19 @@ def memory_plan(tape):
         # Results of iterations that are run again are written, too.
         again = loops[program].again + 8 * program.dense * program.result if program is not None else 0
         peak = max(peak, taken + between + again)
-        taken -= adjoints.pop(slot, 0)
+        passed_on = adjoints.pop(slot, 0)
+        if passed_on >= KEPT_BLOCK:
+            # It is kept, for another one of its size.
+            free[passed_on] += 1
+        else:
+            taken -= passed_on
         for o in item.operands:
             if o > 0 and tape.active[o] and o not in adjoints:
                 adjoints[o] = tape.metas[o].nbytes
-                taken += adjoints[o]
+                if free[adjoints[o]]:
+                    free[adjoints[o]] -= 1
+                else:
+                    taken += adjoints[o]
     return MemoryPlan(values, tuple(loops.values())[::-1], max(peak, taken))
 
 
