@@ -227,11 +227,16 @@ def test_a_second_fit_has_the_recordings_of_the_first():
     assert tg.fit(decay, START, X, observed=Y, fixed="floor").model.residuals is not one.model.residuals
 
 
-def test_tables_and_pictures(tmp_path):
+def test_tables():
     found = tg.fit(decay, START, X, observed=Y, sigma=0.05, absolute_sigma=True)
     text = str(found)
     assert text.splitlines()[0].startswith("fit of 3 parameters to 30 observations, converged in ")
     assert "chi-squared" in text and "correlations above 0.1: " in text and "<table>" in found._repr_html_()
+
+
+def test_pictures(tmp_path):
+    pytest.importorskip("matplotlib")
+    found = tg.fit(decay, START, X, observed=Y, sigma=0.05, absolute_sigma=True)
     found.plot(tmp_path / "fit.png")
     found.profile("rate", points=5).plot(tmp_path / "profile.png")
     assert (tmp_path / "fit.png").stat().st_size > 10_000 and (tmp_path / "profile.png").stat().st_size > 5_000

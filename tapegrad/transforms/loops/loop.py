@@ -159,7 +159,8 @@ class LoopPath:
                 at += 8 * sums[-1][2]
         whole = replace(whole, guards=[], items=[item for item in whole.items if item.entry.kind != GUARD])
         path = LoopPath.of(whole, inputs, outputs, [meta.shape for meta in tape.inputs], False)
-        nothing = {offset for base, offset, array in path.constants if base == CAPTURED_BAR and not array.any()}
+        # (What has no elements is where the next one begins.)
+        nothing = {offset for base, offset, array in path.constants if base == CAPTURED_BAR and array.size and not array.any()}
         path.constants = [constant for constant in path.constants if constant[0] != CAPTURED_BAR or constant[1] not in nothing]
         path.sums = tuple(part for part in sums if part[0] not in nothing and part[2])
         return path
