@@ -6,7 +6,7 @@ The pass itself is in `tapegrad.autograd.backward`.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Literal, TypeAlias, overload
 
 import numpy as np
@@ -29,7 +29,7 @@ Seeds: TypeAlias = TensorLike | Sequence[TensorLike | None] | None
 
 
 def tensors_of(tensors, what):
-    tensors = (tensors,) if isinstance(tensors, Tensor) else tuple(tensors)
+    tensors = tuple(tensors) if isinstance(tensors, Iterable) and not isinstance(tensors, Tensor) else (tensors,)
     for tensor in tensors:
         if not isinstance(tensor, Tensor):
             raise TypeError(f"{what} must be tensors, got {type(tensor).__name__}")
