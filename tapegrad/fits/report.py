@@ -45,7 +45,7 @@ class Fit:
     >>> import numpy as np, tapegrad as tg
     >>> found = tg.fit(lambda p, x: p[0] + p[1] * x, [0.0, 0.0], np.arange(4.0), observed=[1.0, 3.1, 4.9, 7.0])
     >>> print(str(found).splitlines()[2])
-    p[0]           1.03   0.08367       0.67 to 1.39
+    p[0]        1.03     0.07937  0.6885 to 1.372
     """
 
     def __init__(self, model, options, curvature, u, success, message, evaluations, seconds):
