@@ -29,8 +29,9 @@ Seeds: TypeAlias = TensorLike | Sequence[TensorLike | None] | None
 
 
 def tensors_of(tensors, what):
-    several = isinstance(tensors, Iterable) and getattr(tensors, "ndim", 1) and not isinstance(tensors, Tensor)
-    tensors = tuple(tensors) if several else (tensors,)
+    if isinstance(tensors, Tensor):
+        return (tensors,)
+    tensors = tuple(tensors) if isinstance(tensors, Iterable) and getattr(tensors, "ndim", 1) else (tensors,)
     for tensor in tensors:
         if not isinstance(tensor, Tensor):
             raise TypeError(f"{what} must be tensors, got {type(tensor).__name__}")
