@@ -62,7 +62,7 @@ from .transforms.saving.save import load_tape
 from .transforms.vmap import vmap
 from .sparse.api import sparse_hessian, sparse_jacobian, sparsity
 from .autograd.tape import Tape
-from .fit import fit, propagate
+from .fits import fit, propagate
 from .array.tensor import Parameter, Tensor, tensor
 from .array.differentiable import Differentiable
 

@@ -30,7 +30,7 @@ from ..tape.places import PACKAGE
 from ..tape.store import OBJECT_BYTES, thread_state
 from ..tape.watch import EXPOSED, copy_of, owner_of, stamp
 from .differentiable import Differentiable, below
-from .traces import check_thread, computed, current_body, failed, trace_of
+from .traces import computed, current_body, failed, of_another_thread, trace_of
 from .views import root_of
 
 _new = object.__new__
@@ -127,8 +127,8 @@ def follow_forwarding(t):
         require(slot < len(kept) and kept[slot] == t._i, "an instruction of a live tensor was forgotten")
         t._t = store = new
         t._i = slot
-    if store.retired is None:
-        check_thread(store, t)
+    if store.retired is None and store.thread.ident != get_ident():
+        raise of_another_thread(t)
     return store
 
 

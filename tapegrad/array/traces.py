@@ -1,20 +1,17 @@
 """The functional recording that an operation is part of, and what it is told of errors."""
 
-from _thread import get_ident
-
 from ..common.errors import TapeMismatchError
 from ..common.registry import registry
 from ..tape.store import thread_state
 from .differentiable import below
 
 
-def check_thread(store, t):
-    """Refuse `t`, of the tape of another thread."""
-    if store.thread.ident != get_ident():
-        raise TapeMismatchError(
-            f"this tensor of shape {tuple(t.shape)} was computed in another thread, on that thread's tape; "
-            "pass leaves (or .detach()ed values) between threads and compute in the thread that differentiates"
-        )
+def of_another_thread(t):
+    """The error for `t`, of the tape of another thread."""
+    return TapeMismatchError(
+        f"this tensor of shape {tuple(t.shape)} was computed in another thread, on that thread's tape; "
+        "pass leaves (or .detach()ed values) between threads and compute in the thread that differentiates"
+    )
 
 
 def trace_of(operands):

@@ -186,9 +186,11 @@ def _numpy_operator(name, function, noted):
         if isinstance(other, Differentiable):
             if not is_whole((self, other)):
                 return NotImplemented if base is None else base(self, other)
+        elif isinstance(other, (float, int)):
+            pass
         elif base is not None and (isinstance(other, registry.objects.Complex) or np.iscomplexobj(other)):
             return base(self.astype(np.float64), other)
-        elif not isinstance(other, (float, int, np.ndarray, np.generic, list, tuple)):
+        elif not isinstance(other, (np.ndarray, np.generic, list, tuple)):
             return NotImplemented
         return by_numpy(noted, (other, self) if name.startswith("__r") and name not in _NOT_REFLECTED else (self, other), {})
 

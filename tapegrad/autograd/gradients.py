@@ -29,7 +29,9 @@ Seeds: TypeAlias = TensorLike | Sequence[TensorLike | None] | None
 
 
 def tensors_of(tensors, what):
-    tensors = tuple(tensors) if isinstance(tensors, Iterable) and not isinstance(tensors, Tensor) else (tensors,)
+    if isinstance(tensors, Tensor):
+        return (tensors,)
+    tensors = tuple(tensors) if isinstance(tensors, Iterable) and getattr(tensors, "ndim", 1) else (tensors,)
     for tensor in tensors:
         if not isinstance(tensor, Tensor):
             raise TypeError(f"{what} must be tensors, got {type(tensor).__name__}")

@@ -72,12 +72,8 @@ class Result(OptimizeResult):
         """
         if not len(self.get("history", ())):
             raise OptimizationError("nothing was noted on the way to this result: there is nothing to draw")
-        try:
-            from matplotlib.figure import Figure
-        except ImportError:
-            raise MissingPackageError("result.plot() needs matplotlib: pip install 'tapegrad[plot]'") from None
         if axes is None:
-            figure = Figure(figsize=(8.0, 3.2), layout="constrained")
+            figure = new_figure("result", (8.0, 3.2))
             axes = figure.subplots(1, 2)
         else:
             figure = axes[0].figure
@@ -115,6 +111,15 @@ class Result(OptimizeResult):
             f'<svg xmlns="http://www.w3.org/2000/svg" width="300" height="76" font-size="10"><polyline points="{points}" fill="none" '
             f'stroke="#1f5a99"/><text x="4" y="72">largest component of the gradient: {norm[0]:.2g} to {norm[-1]:.2g}</text></svg>'
         )
+
+
+def new_figure(what, size):
+    """An empty figure of matplotlib, for ``what.plot()``; of `size` inches."""
+    try:
+        from matplotlib.figure import Figure
+    except ImportError:
+        raise MissingPackageError(f"{what}.plot() needs matplotlib: pip install 'tapegrad[plot]'") from None
+    return Figure(figsize=size, layout="constrained")
 
 
 def finished(solution, layout, differs, start, **more):

@@ -21,6 +21,7 @@ A `Trace` hangs on the store while `transforms.replay.running` calls the functio
 
 import math
 import sys
+from _thread import get_ident
 
 import numpy as np
 
@@ -28,7 +29,7 @@ from ..array.dual import Dual
 from ..array.record import live as live_tensor
 from ..array.record import nesting_error, normalise, plain, tracked
 from ..array.tensor import Tensor
-from ..array.traces import check_thread
+from ..array.traces import of_another_thread
 from ..autograd.custom.calls import Call
 from ..codegen.ufuncs import is_elementwise
 from ..common.dtypes import check_class, readable
@@ -272,7 +273,8 @@ class Trace:
         if is_elementwise(function) and not kwargs:
             args = _promoted(args)
         layout = tuple([_replaced(a, live) for a in args]), {k: _replaced(v, live) for k, v in kwargs.items()}
-        check_thread(self.store, value)
+        if self.store.thread.ident != get_ident():
+            raise of_another_thread(value)
         self._room()
         references = tuple([self._reference(t, t._v) for t in live])
         value = normalise(value)

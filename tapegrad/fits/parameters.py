@@ -87,6 +87,8 @@ class Parameters:
         return lower, upper
 
     def _inside(self):
+        for k in np.flatnonzero((self.state == "tied") & (np.isfinite(self.lower) | np.isfinite(self.upper))):
+            raise OptimizationError(f"{self.names[k]} is tied, and has bounds; bound the parameters that it is computed from")
         for k in self.free:
             name, low, high, value = self.names[k], self.lower[k], self.upper[k], self.start[k]
             if not low < high:

@@ -125,8 +125,8 @@ def _solved(model, options, began):
     count = np.size(model.terms(u0, *args))
     if model.likelihood != "nll" and count < len(u0):
         raise OptimizationError(f"there are {count} observations for {len(u0)} free parameters; name some in fixed=, or give more data")
-    u, message, success, evaluations = optimised(model, options, u0, args, low, high, count)
-    point = Minimum(model, args, low, high)
+    u, message, success, evaluations = optimised(model, options, u0, args, low, high)
+    point = Minimum(model, args, low, high, u0)
     u, converged = point.refined(u)
     curvature = Covariance(model, options, args, u, point.held(u))
     if success and not converged:

@@ -5,7 +5,7 @@ import warnings
 import numpy as np
 
 import tapegrad as tg
-from tests.fit.nist import MODELS, Problem, digits
+from tests.fits.nist import MODELS, Problem, digits
 
 #: The residuals are 7e-14 of numbers of 2.5 with twelve digits: of their sum of squares doubles know two digits.
 ERRORS = {"Lanczos1": 2.5}

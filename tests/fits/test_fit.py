@@ -227,6 +227,30 @@ def test_a_second_fit_has_the_recordings_of_the_first():
     assert tg.fit(decay, START, X, observed=Y, fixed="floor").model.residuals is not one.model.residuals
 
 
+def test_a_model_that_reads_what_changes_is_fitted_as_it_is():
+    shift = {"by": [0.0]}
+
+    def model(p, x):
+        return p[0] + p[1] * x + shift["by"][0]
+
+    first = tg.fit(model, [1.0, 1.0], X, observed=Y)
+    shift["by"][0] = 1.0
+    second = tg.fit(model, [1.0, 1.0], X, observed=Y)
+    np.testing.assert_allclose(second.x, first.x - [1.0, 0.0], rtol=1e-9)
+    np.testing.assert_allclose(second.covariance, first.covariance, rtol=1e-9)
+    assert first.success and second.success
+
+
+def test_the_scale_of_a_profile_is_that_of_the_residuals():
+    for covariance in ("sandwich", "hessian"):
+        found = tg.fit(line, [0.0, 0.0], X, observed=Y, covariance=covariance)
+        expected = tg.fit(line, [0.0, 0.0], X, observed=Y).profile("p[1]").interval
+        np.testing.assert_allclose(found.profile("p[1]").interval, expected, rtol=1e-3)
+    robust = tg.fit(line, [0.0, 0.0], X, observed=Y, loss="huber", f_scale=0.1)
+    with pytest.raises(tg.errors.OptimizationError, match="loss='huber' is no likelihood"):
+        robust.profile("p[1]")
+
+
 def test_tables():
     found = tg.fit(decay, START, X, observed=Y, sigma=0.05, absolute_sigma=True)
     text = str(found)
@@ -254,6 +278,7 @@ def test_pictures(tmp_path):
         ({"observed": np.where(X > 2.9, np.nan, Y)}, "observed has nan at place 29; leave such observations out"),
         ({"observed": Y[:10]}, "observed has 10 numbers, and the model returns 30"),
         ({"sigma": np.zeros(30)}, "sigma has a number that is not above 0"),
+        ({"ties": {"floor": lambda p: 0.1}, "bounds": {"floor": (0.0, 1.0)}}, "floor is tied, and has bounds"),
         ({"loss": "hubert"}, "loss='hubert': choose one of linear, soft_l1"),
         ({"likelihood": "gamma"}, "likelihood='gamma': choose one of poisson, binomial, nll"),
         ({"likelihood": "poisson", "observed": None}, "give observed="),

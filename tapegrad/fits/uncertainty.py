@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..transforms.functional import jit
 from ..transforms.hessians import hessian
 from ..transforms.jacobians import jacobian
-from ..transforms.keep import kept
 from .models import LOSSES, cost_of
 
 #: Singular values of the Jacobian, with columns of length one, below which (times the largest) the data determine nothing.
 SINGULAR = 1e-10
+#: The same of a Hessian's eigenvalues, which come with fewer digits.
+FLAT = 1e-13
 
 
 class Covariance:
@@ -28,8 +28,12 @@ class Covariance:
         Of the free parameters, those that a bound holds.
     count : int
         Number of observations.
-    variance : float
-        By which the covariance was multiplied: of the residuals, 1 where their scale is known.
+    scale : float
+        The variance of the residuals where it is estimated from them, else 1: what half the sum of squares is measured by.
+
+    Notes
+    -----
+    The derivatives at the fit are not recorded: they belong to the function as it is.
     """
 
     def __init__(self, model, options, args, u, held):
@@ -39,12 +43,12 @@ class Covariance:
         self.residuals = np.asarray(model.residuals(u, *args)) if model.squares else None
         used = ~held
         self.dof = self.count - int(used.sum())
-        rows, inverse, null, scores = self._inverse(model, options, args, u, used)
-        self.variance = 1.0
-        if model.squares and not options.absolute_sigma and options.covariance != "sandwich":
-            self.variance = 2.0 * self.cost / self.dof if self.dof > 0 else np.nan
-        small = self.variance * inverse
-        if options.covariance == "sandwich":
+        inverse, null, scores = self._inverse(model, options, args, u, used)
+        self.scale = 1.0
+        if model.squares and not options.absolute_sigma:
+            self.scale = 2.0 * self.cost / self.dof if self.dof > 0 else np.nan
+        small = self.scale * inverse
+        if scores is not None:
             factor = self.count / self.dof if self.dof > 0 else np.nan
             small = factor * inverse @ (scores.T @ scores) @ inverse
         self.jacobian = np.atleast_2d(np.asarray(jacobian(parameters.full)(u, *parameters.constants))).reshape(-1, len(u))
@@ -60,33 +64,32 @@ class Covariance:
             self.undetermined.append({name: float(c) for name, c in zip(parameters.names, column) if abs(c) > 1e-3})
 
     def _inverse(self, model, options, args, u, used):
-        """Jacobian of the terms, inverse curvature, directions without any, and the derivative of each term."""
-        if options.covariance == "gauss-newton" or model.squares:
-            rows = np.atleast_2d(kept(model.residuals, "rows", lambda f: jit(jacobian(f)))(u, *args))[:, used]
+        """Inverse curvature, directions without any, and for the sandwich the derivative of each term."""
+        sandwich, scores = options.covariance == "sandwich", None
+        if model.squares and options.covariance != "hessian":
+            rows = np.atleast_2d(jacobian(model.residuals)(u, *args))[:, used]
             weights, slopes = _weights(model.loss, self.residuals, options.f_scale)
-            scores = slopes[:, None] * rows
+            if sandwich:
+                scores = slopes[:, None] * rows
+            rows = np.sqrt(np.maximum(weights, 0.0))[:, None] * rows
+            size = _lengths(np.sum(rows**2, axis=0))
+            _, singular, vectors = np.linalg.svd(rows / size, full_matrices=False)
+            values, vectors, flat = singular**2, vectors.T, singular <= SINGULAR * np.max(singular, initial=0.0)
         else:
-            rows = None
-            scores = None
-            if options.covariance == "sandwich":
-                scores = np.atleast_2d(kept(model.terms, "rows", lambda f: jit(jacobian(f)))(u, *args))[:, used]
-        if options.covariance == "gauss-newton" or options.covariance == "sandwich" and model.squares:
-            weighted = np.sqrt(np.maximum(weights, 0.0))[:, None] * rows
-            size = np.sqrt(np.sum(weighted**2, axis=0))
-            size[size == 0.0] = 1.0
-            _, singular, vectors = np.linalg.svd(weighted / size, full_matrices=False)
-            singular = np.concatenate([singular, np.zeros(len(size) - len(singular))])
-            values, vectors = singular**2, vectors.T
-            flat = singular <= SINGULAR * singular[0]
-        else:
-            curved = np.atleast_2d(kept(cost_of(model.terms), "curvature", lambda f: jit(hessian(f)))(u, *args))[np.ix_(used, used)]
-            size = np.sqrt(np.abs(np.diag(curved)))
-            size[size == 0.0] = 1.0
+            if sandwich:
+                scores = np.atleast_2d(jacobian(model.terms)(u, *args))[:, used]
+            curved = np.atleast_2d(hessian(cost_of(model.terms))(u, *args))[np.ix_(used, used)]
+            size = _lengths(np.abs(np.diag(curved)))
             values, vectors = np.linalg.eigh(curved / np.outer(size, size))
-            flat = values <= 1e-13 * max(values[-1], 0.0) if len(values) else np.zeros(0, bool)
+            flat = values <= FLAT * np.max(values, initial=0.0)
         across = vectors / size[:, None]
         inverse = (across[:, ~flat] / values[~flat]) @ across[:, ~flat].T
-        return rows, inverse, across[:, flat], scores
+        return inverse, across[:, flat], scores
+
+
+def _lengths(squares):
+    """Roots of the squares; 1 for zero."""
+    return np.sqrt(np.where(squares == 0.0, 1.0, squares))
 
 
 def _weights(loss, residuals, scale):

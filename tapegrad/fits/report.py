@@ -6,9 +6,9 @@ from html import escape
 
 import numpy as np
 
-from ..common.errors import MissingPackageError, OptimizationError
+from ..common.errors import OptimizationError
 from ..common.uninterrupted import imported
-from ..optimize.result import shaped
+from ..optimize.result import new_figure, shaped
 from . import profile, propagation
 from .models import goodness
 
@@ -45,7 +45,7 @@ class Fit:
     >>> import numpy as np, tapegrad as tg
     >>> found = tg.fit(lambda p, x: p[0] + p[1] * x, [0.0, 0.0], np.arange(4.0), observed=[1.0, 3.1, 4.9, 7.0])
     >>> print(str(found).splitlines()[2])
-    p[0]           1.03   0.08367       0.67 to 1.39
+    p[0]        1.03     0.07937  0.6885 to 1.372
     """
 
     def __init__(self, model, options, curvature, u, success, message, evaluations, seconds):
@@ -242,14 +242,10 @@ class Fit:
         MissingPackageError
             Without matplotlib.
         """
-        try:
-            from matplotlib.figure import Figure
-        except ImportError:
-            raise MissingPackageError("fit.plot() needs matplotlib: pip install 'tapegrad[plot]'") from None
         model, n = self.model, self.curvature.count
         if x is None:
             x = next((np.asarray(d) for d in model.data if np.shape(d) == (n,)), np.arange(n))
-        order, figure = np.argsort(x, kind="stable"), Figure(figsize=(7.0, 5.0), layout="constrained")
+        order, figure = np.argsort(x, kind="stable"), new_figure("fit", (7.0, 5.0))
         x, below = np.asarray(x)[order], figure
         if model.observed is not None:
             above, below = figure.subplots(2, 1, sharex=True, height_ratios=(3, 1))

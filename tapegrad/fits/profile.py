@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from ..common.errors import MissingPackageError, OptimizationError
+from ..common.errors import OptimizationError
 from ..common.uninterrupted import imported
-from ..optimize.result import shaped
+from ..optimize.result import new_figure, shaped
 from .solving import best
 
 
@@ -42,11 +42,7 @@ class Profile:
 
     def plot(self, path=None):
         """Draw the rises and the interval; returns a matplotlib Figure."""
-        try:
-            from matplotlib.figure import Figure
-        except ImportError:
-            raise MissingPackageError("profile.plot() needs matplotlib: pip install 'tapegrad[plot]'") from None
-        figure = Figure(figsize=(5.0, 3.5), layout="constrained")
+        figure = new_figure("profile", (5.0, 3.5))
         axes = figure.subplots()
         axes.plot(self.values, self.rises, ".-", color="C0", markersize=5)
         for end in self.interval:
@@ -65,6 +61,8 @@ def _ready(fit, name):
     k = fit.parameters.one(name)
     if k not in fit.parameters.free:
         raise OptimizationError(f"{name} is {fit.parameters.state[k]}; only free parameters have a profile")
+    if fit.model.loss != "linear":
+        raise OptimizationError(f"loss={fit.model.loss!r} is no likelihood, by which a profile or contour is measured; take confidence()")
     if not fit.success:
         raise OptimizationError("the fit did not converge: there is no minimum to start a profile from")
     if not np.isfinite(fit.errors[k]):
@@ -95,7 +93,7 @@ def along(fit, name, points, level, sides):
             start = x.copy()
             start[k] = value
             cost, x = _at(fit, [k], start)
-            rise = max(2.0 * (cost - fit.cost) / fit.curvature.variance, 0.0)
+            rise = max(2.0 * (cost - fit.cost) / fit.curvature.scale, 0.0)
             before, at = at, side * np.sqrt(rise)
             found.append((value, at, x))
             number += 1
@@ -143,7 +141,7 @@ def around(fit, one, other, level, points):
             start = x.copy()
             start[[a, b]] = fit.x[[a, b]] + t * direction
             cost, x = _at(fit, [a, b], start)
-            root = np.sqrt(max(2.0 * (cost - fit.cost) / fit.curvature.variance, 0.0))
+            root = np.sqrt(max(2.0 * (cost - fit.cost) / fit.curvature.scale, 0.0))
             if abs(root - np.sqrt(threshold)) < 1e-4 * np.sqrt(threshold) or t == room and root < np.sqrt(threshold):
                 break
             slope = (root - far[1]) / (t - far[0]) if t != far[0] and root != far[1] else 1.0

@@ -26,10 +26,10 @@ def best(model, options):
     if not len(parameters.free):
         return float(np.sum(model.terms(np.zeros(0), *args))), parameters.start.copy()
     u0, low, high = scaled(parameters)
-    point = Minimum(model, args, low, high)
+    point = Minimum(model, args, low, high, u0)
     u, converged = point.refined(u0)
     if not converged:
-        u = optimised(model, options, u0, args, low, high, np.size(model.terms(u0, *args)))[0]
+        u = optimised(model, options, u0, args, low, high)[0]
         u = point.refined(u)[0]
     return point.cost(u), np.asarray(parameters.full(u, *parameters.constants), np.float64)
 
@@ -40,14 +40,14 @@ def scaled(parameters):
     return [edge[free] / parameters.scale[free] for edge in (parameters.start, parameters.lower, parameters.upper)]
 
 
-def optimised(model, options, u0, args, low, high, count):
+def optimised(model, options, u0, args, low, high):
     """Where the optimiser ends: the vector, its message, whether it says that it has converged, evaluations."""
     bounds = (low, high) if np.isfinite(low).any() or np.isfinite(high).any() else None
-    return _by_squares(model, options, u0, args, bounds, count) if model.squares else _by_cost(model, options, u0, args, bounds)
+    return _by_squares(model, options, u0, args, bounds) if model.squares else _by_cost(model, options, u0, args, bounds)
 
 
-def _by_squares(model, options, u0, args, bounds, count):
-    method = "trf" if bounds is not None or model.loss != "linear" or count < len(u0) else "lm"
+def _by_squares(model, options, u0, args, bounds):
+    method = "trf" if bounds is not None or model.loss != "linear" else "lm"
     more = {"max_nfev": EACH * len(u0) if options.max_evaluations is None else options.max_evaluations}
     if method == "trf":
         more |= {"loss": model.loss, "f_scale": options.f_scale}
@@ -65,14 +65,20 @@ def _by_cost(model, options, u0, args, bounds):
 
 
 class Minimum:
-    """The cost near its minimum: gradient and Hessian, exact."""
+    """The cost near its minimum: gradient and Hessian, exact.
 
-    def __init__(self, model, args, low, high):
+    They are recorded, unless the function itself gives another gradient at the vector `u`, where an optimiser starts.
+    """
+
+    def __init__(self, model, args, low, high, u):
         self.model, self.args, self.low, self.high = model, args, low, high
         cost = cost_of(model.terms)
         self.cost = lambda u: float(cost(u, *args))
         self.slope, self.curvature = (kept(cost, name, lambda f, of=of: jit(of(f))) for name, of in (("slope", grad), ("curvature", hessian)))
-        self.count, observed = np.size(model.terms(np.ones(len(low)), *args)) if model.squares else 1, args[2]
+        g = grad(cost)(u, *args)
+        if not np.allclose(self.slope(u, *args), g, rtol=1e-9, atol=1e-9 * np.max(np.abs(g)), equal_nan=True):
+            self.slope, self.curvature = grad(cost), hessian(cost)
+        self.count, observed = np.size(model.terms(u, *args)) if model.squares else 1, args[2]
         # What doubles can tell of an observation.
         self.digit = np.finfo(float).eps * float(np.max(np.abs(observed), initial=0.0))
 
@@ -80,9 +86,9 @@ class Minimum:
         """How far rounding moves a cost: that of observed - predicted is small beside both."""
         return 4.0 * (self.digit * np.sqrt(2.0 * abs(value) * self.count) + self.count * self.digit**2 + np.finfo(float).eps * abs(value))
 
-    def held(self, u):
-        """Which parameters are at a bound, beyond which the cost would fall."""
-        g = self.slope(u, *self.args)
+    def held(self, u, g=None):
+        """Which parameters are at a bound, beyond which the cost would fall; `g` is the slope there, if it is known."""
+        g = self.slope(u, *self.args) if g is None else g
         near = 1e-9 * np.maximum(1.0, np.abs(u))
         return (u - self.low <= near) & (g > 0.0) | (self.high - u <= near) & (g < 0.0)
 
@@ -93,8 +99,9 @@ class Minimum:
         """
         value = self.cost(u)
         for _ in range(STEPS):
-            held = self.held(u)
-            g, h = self.slope(u, *self.args)[~held], np.atleast_2d(self.curvature(u, *self.args))[np.ix_(~held, ~held)]
+            g = self.slope(u, *self.args)
+            held = self.held(u, g)
+            g, h = g[~held], np.atleast_2d(self.curvature(u, *self.args))[np.ix_(~held, ~held)]
             if not len(g):
                 return u, True
             if not (np.isfinite(g).all() and np.isfinite(h).all()):
