@@ -50,8 +50,9 @@ class _Templates:
         self.columns()
 
     def columns(self):
-        """The columns anew."""
+        """The columns anew: a walk goes on with those that it took, which know nothing of what another one adds meanwhile."""
         self.arrays = [
+            self.numbers.copy(),
             np.array(self.starts, np.int64), np.array(self.lines or [[0] * S.LINE], np.int64), np.array(self.literals or [0.0]),
             np.array(self.ends, np.int64), np.array(self.shares or [[0] * 3], np.int64),
         ]
@@ -74,11 +75,13 @@ class _Templates:
                 decisions = *decisions, (needed.condition.key(), bool(_value(needed.condition, constant)))
             except NotLowered:
                 self.numbers[code] = -1
+                self.columns()
                 return -1, ()
         key = row, pattern, decisions
         number = self.known.get(key) or self._add(key, made)
         if number > 0 and not decisions and not self.own[number]:
             self.numbers[code] = number
+        self.columns()
         return number, [float(_value(e, constant)) for e in self.own[number]] if number > 0 else ()
 
     def _add(self, key, made):
@@ -102,7 +105,6 @@ class _Templates:
         self.ends.append(len(self.shares))
         self.own.append(own)
         self.special.append(any(by_opcode(line[0]).calls_scipy for line in lines))
-        self.columns()
         return number
 
 
@@ -183,8 +185,9 @@ class _Walk:
 
     def _columns(self):
         words, self.columns = self.words, _TEMPLATES.arrays
-        words[S.STARTS], words[S.LINES], words[S.LITERALS], words[S.ENDS], words[S.SHARES] = map(data_address, self.columns)
-        words[S.TEMPLATES] = data_address(_TEMPLATES.numbers)
+        names = (S.TEMPLATES, S.STARTS, S.LINES, S.LITERALS, S.ENDS, S.SHARES)
+        for name, column in zip(names, self.columns):
+            words[name] = data_address(column)
 
     def _room(self, more):
         """Room for `more` records and constants."""
