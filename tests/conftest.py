@@ -60,5 +60,4 @@ def what_stays_is_not_searched_again():
     gc.freeze()
     store = thread_state().anonymous
     if not store.pinned:
-        store.flush()
         store.reclaim()

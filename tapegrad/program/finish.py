@@ -221,8 +221,8 @@ def depends(trace, outputs, argument):
 class _Finisher:
     def __init__(self, trace, outputs, wanted):
         self.trace, self.outputs, self.wanted = trace, outputs, tuple(wanted)
-        self.address = trace.store.flush()
-        self.length = len(trace.store.tokens)
+        self.address = trace.store.address
+        self.length = trace.store.length
         self.entries = trace.entries
         self.constants = list(trace.constants)
         self.input_of = {slot: k for k, slot in enumerate(trace.input_slots)}
