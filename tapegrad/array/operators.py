@@ -21,6 +21,7 @@ from .leaving import not_in_pandas
 from .record import apply, plain, record_nondiff
 from .tensor import Parameter, Tensor
 
+
 def _accepts(other):
     # xarray's arrays have their own way with a tensor, and keep their labels.
     return isinstance(other, (Differentiable, float, int, np.ndarray, np.generic, list, tuple, complex))

@@ -19,7 +19,7 @@ import numpy as np
 
 from ..common import config
 from ..common.dtypes import check_class, check_classes, check_dtype, readable
-from ..common.errors import ComplexOperandError, NestingError, TapeMismatchError, UnsupportedFunctionError, require
+from ..common.errors import ComplexOperandError, NestingError, TapeMismatchError, UnsupportedFunctionError
 from ..common.observers import LISTENERS, notify
 from ..common.registry import registry
 from ..interpreter.numbers import constant, place

@@ -18,7 +18,7 @@ roots lie on.  A pass that is itself to be differentiated is another one (`autog
 import numpy as np
 
 from ..array.closures import partials_of
-from ..array.record import store_of, normalise
+from ..array.record import normalise, store_of
 from ..array.tensor import Tensor
 from ..common.errors import GradientError, ModifiedInPlaceError
 from ..common.memory import TRIMMED, trim
@@ -304,9 +304,9 @@ class Pass:
     # -- the sweep -------------------------------------------------------------------
     def run(self, result, retain):
         store, marks = self.store, self.marks
+        store.pinned += 1
         sweep = walks.load().Sweep(self.high + 1, marks).over_store(store)
         place = caller_place()
-        store.pinned += 1
         try:
             for slot, seed in self.roots:
                 sweep.add(slot, seed)
@@ -338,7 +338,7 @@ class Pass:
     def _go(self, sweep, high, low, retain):
         """Sweep a stretch, letting go of large saved values as it passes them."""
         # A hook may have recorded.
-        sweep.over(self.store.address, self.store.special)
+        sweep.over_store(self.store)
         if self.store.thread.checking is not None:
             self._checked(sweep, high, low, retain)
         else:

@@ -8,7 +8,7 @@ them are kept by the store.
 import numpy as np
 
 from ..array.differentiable import Differentiable
-from ..array.record import store_of, normalise, plain
+from ..array.record import normalise, plain
 from ..common.errors import ClearedTapeError
 from ..common.observers import RemovableHandle
 from .adjoint import pulled

@@ -6,7 +6,7 @@ import weakref
 import numpy as np
 
 from ..array.differentiable import Differentiable
-from ..array.record import store_of, normalise, plain, tracked
+from ..array.record import normalise, plain, store_of, tracked
 from ..array.tensor import Tensor
 from ..common.errors import GradientError, SeedShapeError
 from ..common.observers import RemovableHandle

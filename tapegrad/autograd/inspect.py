@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ..array.record import store_of, normalise
+from ..array.record import normalise, store_of
 from ..array.tensor import Tensor
 from ..common.errors import ClearedTapeError, SeedShapeError
 from ..common.printing import table

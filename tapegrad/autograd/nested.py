@@ -22,7 +22,7 @@ from ..array.dual import Dual, made, running, zeros_of
 from ..array.inplace import argument_changed, restore
 from ..array.leaving import clarified
 from ..array.objects import operand
-from ..array.record import apply, store_of, nesting_error, normalise, tracked
+from ..array.record import apply, nesting_error, normalise, store_of, tracked
 from ..array.tensor import Tensor, tensor
 from ..common.errors import DtypeError, TapeMismatchError
 from ..common.tree import Structure, flatten, leaf_names, unflatten

@@ -7,7 +7,7 @@ import numpy as np
 
 from ..array.differentiable import Differentiable
 from ..array.dual import Dual, as_float
-from ..array.record import store_of, nesting_error, tracked
+from ..array.record import nesting_error, store_of, tracked
 from ..common.dtypes import check_class, check_derivative, check_returned
 from ..common.errors import DtypeError, HigherOrderError, NestingError, NonScalarOutputError, StructureError
 from ..common.registry import registry

@@ -90,7 +90,8 @@ def mark(store, marks, high, roots, refuse=0):
     Returns (count, lowest, cleared); with `refuse` it stops at a cleared
     instruction and returns its slot, else `cleared` is -1.
     """
-    packed = walk.mark(store.address, data_address(marks), table_address(), high, roots, refuse)
+    marks, table = data_address(marks), table_address()
+    packed = walk.mark(store.address, marks, table, high, roots, refuse)
     if packed < 0:
         return 0, high, -1 - packed
     return packed >> 32, packed & 0xFFFFFFFF, -1
@@ -114,8 +115,9 @@ def locate(store, saved, marks, low, high):
     savers, addresses = store.savers, data_address(saved)
     first, end = bisect_left(savers, low), bisect_right(savers, high)
     if first < end:
+        table = table_address()
         walk.locate(
-            store.address, marks, table_address(), savers, first, end, store.objects, addresses, addresses + saved.nbytes // 2
+            store.address, marks, table, savers, first, end, store.objects, addresses, addresses + saved.nbytes // 2
         )
 
 
@@ -137,9 +139,8 @@ def first_changed(watched, marks, low, high):
 def _ranges(store, marks, low, high, marked):
     """Bytes saved by the other instructions, and merged ranges of what the (un)marked ones saved."""
     ranges = np.empty(2 * (high - low + 1) + 2, np.int64)
-    count = steps().saved_values(
-        store.address, data_address(marks), table_address(), low, high, marked, store.objects, None, data_address(ranges),
-    )
+    run, marks, table, room = steps().saved_values, data_address(marks), table_address(), data_address(ranges)
+    count = run(store.address, marks, table, low, high, marked, store.objects, None, room)
     pairs = ranges[1 : 1 + 2 * count].reshape(-1, 2)
     if count > 1:
         first = np.concatenate([[True], pairs[1:, 0] != pairs[:-1, 1]])
@@ -180,7 +181,7 @@ class Sweep:
         self.adjoint = np.zeros(count)
         self.words = self.adjoint.view(np.int64)
         self.marks = np.zeros(count + 16, np.uint8) if marks is None else marks
-        self.scratch, self.saved, self.store = np.empty(P.SCRATCH, np.uint8), None, None
+        self.scratch, self.saved, self.store, self.buffer = np.empty(P.SCRATCH, np.uint8), None, None, None
         p = self.parameters = np.zeros(words, np.int64)
         p[P.W_ADJOINT], p[P.W_MARKS], p[P.W_SCRATCH] = map(data_address, (self.adjoint, self.marks, self.scratch))
         p[P.W_SLOTS] = count
@@ -232,15 +233,15 @@ class Sweep:
 
     # -- sweeping ------------------------------------------------------------------
     def over(self, records, special):
-        """Write where the records are (a hook may have recorded, and so moved them), and the code for what is on them."""
+        """Write where the records are, and the code for what is on them."""
         Signature.compile_pending()
         run = run_address() if Signature.ALL else 0
         _WHERE.pack_into(self.parameters, 0, records, reverse_switch(special), run, table_address())
 
     def over_store(self, store):
-        """`over` the records of a store."""
-        self.store, self.saved = store, None
-        self.over(store.address, store.special)
+        """`over` the records of a store; where they are now they stay, though others may be written elsewhere meanwhile."""
+        self.store, self.saved, self.buffer = store, None, store.buffer
+        self.over(data_address(self.buffer), store.special)
         return self
 
     def reads(self, saved):
@@ -269,7 +270,7 @@ class Sweep:
     def free_all(self):
         """Free the adjoints of a sweep that was broken off."""
         if self.store is not None:
-            self.over(self.store.address, self.store.special)
+            self.over_store(self.store)
         steps().free_all(self.pointer)
 
 
@@ -300,6 +301,8 @@ def swept(store, root, leaves, let_go, least=0):
         sweep = None
     if sweep is None or len(sweep.adjoint) <= root:
         sweep = Sweep(max(root + 1, 1024))
+    # What ends meanwhile may run a finalizer that records: the store stays in its place.
+    store.pinned += 1
     sweep.over_store(store).parameters[P.W_SLOTS] = root + 1
     try:
         try:
@@ -322,6 +325,7 @@ def swept(store, root, leaves, let_go, least=0):
             raise
         return gradients
     finally:
+        store.unpin()
         if len(sweep.adjoint) <= MOST_KEPT:
-            sweep.store = sweep.saved = None
+            sweep.store = sweep.saved = sweep.buffer = None
             _KEPT.append(sweep)

@@ -350,9 +350,16 @@ def _words_of(a, a_kind, b, b_kind):
     words = load_int(a + _WORDS) if a_kind == 1 else 0
     if words == 0 and b_kind == 1:
         words = load_int(b + _WORDS)
-    if words != 0 and load_int(words + _IDENT) != _thread():
-        words = 0
-    return words
+    return words if words != 0 and load_int(words + _IDENT) == _thread() else 0
+
+
+@helper
+def _ready(a, a_kind, b, b_kind, words):
+    """Whether nothing has changed since `_words_of` has given these words, and there is room for a record."""
+    own = load_int(a + _WORDS) if a_kind == 1 else 0
+    if own == 0 and b_kind == 1:
+        own = load_int(b + _WORDS)
+    return own == words and load_int(words + _IDENT) != -1 and load_int(words + _LENGTH) < load_int(words + _LIMIT)
 
 
 @helper
@@ -476,7 +483,7 @@ def _two(which, a, b):
     if t == 0:
         return 0
     # From here on nothing else runs.
-    if words == _words_of(a, a_kind, b, b_kind) and load_int(words + _LENGTH) < load_int(words + _LIMIT):
+    if _ready(a, a_kind, b, b_kind, words):
         left, x = _slot_and_number(a, a_kind, words)
         right, y = _slot_and_number(b, b_kind, words)
         if left >= 0 and right >= 0:
@@ -517,7 +524,7 @@ def _one(which, a):
     if t == 0:
         return 0
     # From here on nothing else runs.
-    if words == _words_of(a, a_kind, a, 0) and load_int(words + _LENGTH) < load_int(words + _LIMIT):
+    if _ready(a, a_kind, a, 0, words):
         slot, x = _slot_and_number(a, 1, words)
         if slot > 0:
             number = -x if which == NEGATIVE else _magnitude(x)
@@ -573,7 +580,7 @@ def _record_number(opcode, a, b, number):
         if t == 0:
             return 0
         # From here on nothing else runs.
-        if offset >= 0 and words == _words_of(a, a_kind, b, b_kind) and load_int(words + _LENGTH) < load_int(words + _LIMIT):
+        if offset >= 0 and _ready(a, a_kind, b, b_kind, words):
             left, x = _slot_and_number(a, a_kind, words)
             right, y = _slot_and_number(b, b_kind, words) if b_kind != 0 else (0, 0.0)
             if left >= 0 and right >= 0:
@@ -596,7 +603,7 @@ def _record_element(opcode, a, position, number):
         if t == 0:
             return 0
         # From here on nothing else runs.
-        if offset >= 0 and words == _words_of(a, a_kind, a, 0) and load_int(words + _LENGTH) < load_int(words + _LIMIT):
+        if offset >= 0 and _ready(a, a_kind, a, 0, words):
             record = load_int(words + _ADDRESS) + _RECORD * load_int(words + _LENGTH)
             _written(t, words, load_int(a + _STORE), opcode, load_int(a + _SLOT), 0, offset, number, 0.0)
             store_int(record + CONSTANT, position)

@@ -30,7 +30,6 @@ from ..codegen.memory import (
     store_byte,
     store_double,
     store_int,
-    store_int32,
 )
 from ..codegen.python_api import address_of, as_double, as_int, has_buffer, is_number, list_item
 from ..tape.layout import ARRAY_LEAF, CLEARED, CONSTANT, FIRST_ARRAY, LEAF_MARK, MARK, SCALAR_LEAF

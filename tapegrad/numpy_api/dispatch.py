@@ -194,7 +194,9 @@ def ufunc_on_numbers(self, ufunc, method, x, *others, **kwargs):
             if not others:
                 # Beside a call NumPy has no method of such an ufunc that takes one operand; to compare the name costs 30 ns.
                 opcode, function = _OF_ONE[ufunc]
-                value = function(_number(x))
+                number = self._v
+                if type(number) is float:
+                    value = function(number)
             elif method == "__call__":
                 opcode, function = _OF_TWO[ufunc]
                 (y,) = others

@@ -60,7 +60,7 @@ import numpy as np
 from ..common.registry import registry
 from ..common.waiting import say
 from .layout import ARRAY_LEAF, ARRAY_RECORD, CONTINUATION, CONTINUES, FIRST_ARRAY, RECORD, SCALAR_LEAF
-from .places import PACKAGE, Place
+from .places import Place
 from .watch import Exposure, Watched
 
 #: Records a new store has room for; a full store first tries to reclaim.

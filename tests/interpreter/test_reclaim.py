@@ -120,7 +120,7 @@ def test_what_is_kept_of_a_tensor_does_not_keep_it_alive(name, wrapped):
 
 
 def test_tensors_of_one_instruction_lie_in_its_slot():
-    x, v = leaf(2.0), leaf([1.0, 2.0])
+    x = leaf(2.0)
     y = x * x
     y *= x
     z = x * 1.0

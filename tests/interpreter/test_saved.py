@@ -15,6 +15,7 @@ from tapegrad.common.errors import ModifiedInPlaceError
 from tapegrad.interpreter import native
 from tapegrad.interpreter.plan import Signature
 from tapegrad.tape.layout import ARRAY_LEAF, ARRAY_RECORD, FIRST_ARRAY
+from tapegrad.tape.store import thread_state
 from tests.every import every
 
 

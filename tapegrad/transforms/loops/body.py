@@ -14,7 +14,7 @@ from ...array.differentiable import Differentiable, below
 from ...array.dual import Dual
 from ...array.functions import concatenate, reshape, stack
 from ...array.leaving import clarified
-from ...array.record import store_of, record_nondiff, tracked
+from ...array.record import record_nondiff, store_of, tracked
 from ...autograd.tape import Tape
 from ...common.errors import GradientError, LeaveTapeError, NestingError, StructureError
 from ...common.host_functions import HostFunction
