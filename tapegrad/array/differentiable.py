@@ -5,7 +5,7 @@ refuses the conversions that would cut a derivative.  Operators, indexing,
 functions and NumPy's protocols are put on it by the modules of those names, so
 whatever can be done with a `Tensor` can be done with a `Dual`.
 
-All fields are those of `interpreter.numbers`: the two classes have one layout, so that a constant
+All fields are those of `interpreter.fields`: the two classes have one layout, so that a constant
 tensor (``y = tg.zeros(n)``) can turn into a dual number when one is assigned to
 an element of it.
 """
@@ -24,7 +24,7 @@ from ..common.errors import UnsupportedFunctionError
 from ..common.observers import LISTENERS, notify
 from ..common.printing import format_number
 from ..common.registry import registry
-from ..interpreter.numbers import Fields
+from ..interpreter.fields import Fields
 from ..tape.places import running_text
 from ..tape.watch import expose, sealed
 from .leaving import instead, not_for_pandas

@@ -28,7 +28,7 @@ from ..common.dtypes import plain_array
 from ..common.errors import DtypeError, LeaveTapeError, SeedShapeError, StructureError
 from ..common.printing import format_tensor
 from ..common.registry import registry
-from ..interpreter.numbers import native, place
+from ..interpreter.fields import native, place
 from ..tape.meta import meta_of
 from ..tape.places import called
 from ..tape.watch import sealed

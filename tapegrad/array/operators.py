@@ -13,7 +13,7 @@ import numpy as np
 from ..common.observers import LISTENERS, notify
 from ..common.registry import attach, registry
 from ..common.tree import is_matrix, is_sparse, is_table
-from ..interpreter import numbers as N
+from ..interpreter.fields import share
 from ..rules import BY_NAME
 from .differentiable import Differentiable
 from .functions.groups import sparse_product
@@ -142,12 +142,10 @@ def _install_operators():
     methods |= {name: globals()[name] for name in ("__neg__", "__pos__", "__abs__", "__divmod__", "__rdivmod__", "__invert__")}
     methods["__pow__"] = lambda self, other: _power(self, other)
     attach(Differentiable, methods)
-    for which, name in ((N.ADD, "add"), (N.SUBTRACT, "subtract"), (N.MULTIPLY, "multiply"), (N.DIVIDE, "divide")):
-        N.set_general(which, BY_NAME[name].opcode, partial(_binary, BY_NAME[name]))
-    N.set_general(N.POWER, BY_NAME["power"].opcode, _power)
-    N.set_general(N.SQUARE, BY_NAME["power2"].opcode, _power)
-    for which, name in ((N.NEGATIVE, "negative"), (N.ABSOLUTE, "absolute")):
-        N.set_general(which, BY_NAME[name].opcode, lambda a, _, name=name: apply(name, (a,)))
+    ways = {name: partial(_binary, BY_NAME[name]) for name in ("add", "subtract", "multiply", "divide")}
+    ways |= {name: lambda a, _, name=name: apply(name, (a,)) for name in ("negative", "absolute")} | {"power": _power, "power2": _power}
+    for name, way in ways.items():
+        share(name, way, BY_NAME[name].opcode)
 
 
 _install_operators()

@@ -22,7 +22,7 @@ from ..common.dtypes import check_class, check_classes, check_dtype, readable
 from ..common.errors import ComplexOperandError, NestingError, TapeMismatchError, UnsupportedFunctionError
 from ..common.observers import LISTENERS, notify
 from ..common.registry import registry
-from ..interpreter.numbers import constant, place
+from ..interpreter.fields import constant, place
 from ..interpreter.plan import Signature
 from ..rules import BY_NAME
 from ..tape.layout import CLEARED, TRACED
@@ -507,9 +507,9 @@ def _keep(store, signature, operands, values, value):
     if signature.in_python:
         store.in_python[slot] = True
         store.nbytes += values[0].nbytes
-    for k, constant in signature.kept:
+    for k, is_constant in signature.kept:
         saved = value if k < 0 else values[k]
-        if constant:
+        if is_constant:
             # A read-only index is a map of our own.
             if saved.__class__ is np.ndarray and (saved.flags.writeable or signature.row.elementwise or k not in signature.row.constants):
                 saved = _own(store, slot, saved, operands[k])

@@ -8,7 +8,7 @@ leaf        made by the user with ``requires_grad=True``; belongs to no tape and
 interior    the result of a recorded operation: slot `_i` of store `_t`.
 
 Fields: `_v` value (Python float for float64 scalars, else ndarray), `_m` the
-description of an ndarray, `_t`/`_i` store and slot (set by `interpreter.numbers.place`), `_r` leaf that requires a gradient, `_k`
+description of an ndarray, `_t`/`_i` store and slot (set by `interpreter.fields.place`), `_r` leaf that requires a gradient, `_k`
 key (of a leaf: a new object after each change in place), `_x` rarely used extras.  A number that the short way of `interpreter.numbers`
 has made has no `_m`, `_k` and `_x` yet.
 
@@ -31,7 +31,7 @@ from ..common.errors import ComplexOperandError, DtypeError, GradientError, Leav
 from ..common.observers import LISTENERS, RemovableHandle, notify
 from ..common.printing import format_tensor
 from ..common.registry import registry
-from ..interpreter.numbers import constant, native, place, set_classes
+from ..interpreter.fields import constant, native, place, share
 from ..tape.meta import meta_of
 from ..tape.places import called
 from ..tape.watch import sealed
@@ -390,5 +390,6 @@ def tensor(data: TensorLike, requires_grad: bool = False, dtype: DTypeLike | Non
 
 
 registry.Tensor = Tensor
-set_classes(Tensor, Parameter)
+share("tensor", Tensor)
+share("parameter", Parameter)
 

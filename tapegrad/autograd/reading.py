@@ -16,7 +16,7 @@ from functools import lru_cache
 import numpy as np
 
 from ..array.record import plain
-from ..interpreter.numbers import place
+from ..interpreter.fields import place
 from ..tape.layout import ARRAY_LEAF
 from ..tape.meta import SCALAR, meta_of
 from ..tape.places import caller_frame

@@ -168,10 +168,15 @@ def compiled(signature):
         interpreter's lock and gives it back by itself (`codegen.python_api`); others run without.
     """
 
-    return lambda function: compiled_together(function.__qualname__, {function: signature})[function][0]
+    return lambda function: compiled_together(function.__qualname__, {function: signature}, signature)[function][0]
 
 
-def compiled_together(name, functions, at_hand=None):
+def key_of(module, name, signature=""):
+    """The key, as of `code.machine_code`, of a function with that signature, or of a piece of several functions."""
+    return f"numba {_options()} {module}.{name} {signature} {_source(module)}"
+
+
+def compiled_together(name, functions, signature=""):
     """Compile functions for one signature each, as one piece of code, or load them.
 
     Parameters
@@ -180,8 +185,8 @@ def compiled_together(name, functions, at_hand=None):
         Of the piece, in the module that the functions are of.
     functions : dict
         Function -> signature, as of `compiled`.
-    at_hand : callable, optional
-        `code.at_hand`, to compile nothing: what has to be compiled is None.
+    signature : str
+        Distinguishes pieces of one name.
 
     Returns
     -------
@@ -191,9 +196,7 @@ def compiled_together(name, functions, at_hand=None):
     from .code import machine_code
 
     (module,) = {function.__module__ for function in functions}
-    key = f"numba {_options()} {module}.{name} {' '.join(functions.values())} {_source(module)}"
-    if at_hand is not None and not at_hand(key):
-        return None
+    key = key_of(module, name, signature)
     digest = hashlib.sha256(key.encode()).hexdigest()[:16]
     symbols = [f"tapegrad_{function.__name__}_{digest}" for function in functions]
     built = []

@@ -20,7 +20,7 @@ from ..tape.layout import ARRAY_LEAF, CLEARED, FIRST_ARRAY, MARK, RECORD, SCALAR
 from ..tape.watch import stamp
 from . import program as P
 from . import walk
-from .numbers import live
+from .fields import live
 from .plan import Signature
 
 

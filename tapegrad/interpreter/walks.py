@@ -3,7 +3,7 @@
 The tape reaches them through the registry: it forgets what is unreachable, and digests large arrays, by compiled code.
 
 `reclaim` forgets instructions that no tensor can reach, so that recording runs in bounded memory.  The live tensors are those that
-lie on the store (`numbers.live`); their ancestors are marked; if less than half of the store is
+lie on the store (`fields.live`); their ancestors are marked; if less than half of the store is
 reachable, the rest moves to a new store, and the tensors with it.  The old one keeps only the map by which a node finds its new slot.
 
 It needs the compiled walks and the signatures of instructions.  The tape knows nothing of these: they are
@@ -20,7 +20,7 @@ from ..common.registry import registry
 from ..common.uninterrupted import uninterrupted
 from ..tape.layout import ARRAY_LEAF, CLEARED, CONTINUES, FIRST_ARRAY, SCALAR_LEAF
 from ..tape.store import FIRST_BYTES, OBJECT_BYTES, TapeStore
-from .numbers import live, make, place
+from .fields import live, make, place
 from .plan import Signature
 
 

@@ -32,7 +32,7 @@ from ..common.errors import ComplexOperandError, UnsupportedFunctionError
 from ..common.observers import LISTENERS, notify
 from ..common.registry import attach, registry
 from ..common.tree import is_table, parts_of
-from ..interpreter.numbers import record_number, set_wrapper
+from ..interpreter.fields import record_number, share
 from ..rules import BY_FUNCTION, BY_NAME
 from ..rules.special import SCIPY_UFUNCS
 from .refused import REFUSED, WITHOUT_DERIVATIVE
@@ -427,6 +427,6 @@ def _ufunc_on_integers(self, ufunc, method, *inputs, **kwargs):
 
 
 attach(IntTensor, {"__array_ufunc__": _ufunc_on_integers})
-set_wrapper(CODE)
+share("wrapper", CODE)
 attach(Tensor, {"__array_ufunc__": ufunc_on_numbers})
 attach(Differentiable, {"__array_ufunc__": ufunc_on_tensors, "__array_function__": function_on_tensors})

@@ -34,7 +34,7 @@ from ..common.dtypes import check_class, readable
 from ..common.errors import GradientError, GuardError, require, said_by
 from ..common.host_functions import HostFunction, host_function
 from ..common.tree import parts_of
-from ..interpreter.numbers import place
+from ..interpreter.fields import place
 from ..interpreter.symbolic import ITEMSIZE
 from ..rules import BY_NAME
 from ..tape.layout import ARRAY_LEAF, SCALAR_LEAF, TRACED

@@ -17,7 +17,7 @@ from ..autograd.hooks import accumulate
 from ..autograd.recording import check_number, check_result, differentiable, refuse_captured, refuse_outer
 from ..common.errors import StructureError
 from ..common.tree import LEAF, flatten, leaf_names, unflatten
-from ..interpreter.numbers import place
+from ..interpreter.fields import place
 from ..tape.meta import meta_of
 from ..tape.places import placed_name
 from ..tape.store import LARGEST_REUSED, TapeStore, thread_state

@@ -19,12 +19,12 @@ import numpy as np
 import pytest
 
 import tapegrad as tg
-from tapegrad.interpreter import numbers
+from tapegrad.interpreter.fields import Fields, numbers, place
 from tapegrad.tape.layout import FIRST_ARRAY
 from tapegrad.tape.store import TapeStore, thread_state
 from tests.rules.checker import leaf
 
-native = pytest.mark.skipif(numbers.NATIVE is None, reason="numbers are a class of Python here")
+native = pytest.mark.skipif(numbers is None, reason="numbers are a class of Python here")
 
 
 @pytest.fixture(autouse=True)
@@ -71,7 +71,7 @@ class Scaled(tg.Tensor):
 def test_classes_of_the_users():
     t = object.__new__(Scaled)
     t._v, t._r, t._m, t._k, t._x = 2.0, False, None, None, None
-    numbers.place(t, None, 0)
+    place(t, None, 0)
     t.note = [t]
     x = leaf(3.0)
     assert (x * 1.0) * t == "mine" and (t * (x * 1.0)).item() == 6.0
@@ -245,7 +245,7 @@ def test_random_programs(seed):
 
 
 def test_references_are_flat():
-    shared = [tg.Tensor, tg.Parameter, float, None, NotImplemented, TapeStore.note_code, numbers.Fields]
+    shared = [tg.Tensor, tg.Parameter, float, None, NotImplemented, TapeStore.note_code, Fields]
 
     def counts():
         gc.collect()
@@ -429,7 +429,7 @@ def test_a_recorded_operation_takes_at_most_48_bytes():
 
 def test_the_general_way_serves_where_there_is_no_native_type():
     program = (
-        "import tapegrad as tg\nfrom tapegrad.interpreter import numbers\nassert numbers.NATIVE is None\n"
+        "import tapegrad as tg\nfrom tapegrad.interpreter.fields import numbers\nassert numbers is None\n"
         "x = tg.tensor(2.0, requires_grad=True); y = x * x + 3.0 / x; y.backward(); print(y.item(), x.grad.item())"
     )
     for name in ("TAPEGRAD_NATIVE", "TAPEGRAD_PORTABLE"):

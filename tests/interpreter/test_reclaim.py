@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import tapegrad as tg
-from tapegrad.interpreter.numbers import live
+from tapegrad.interpreter.fields import live
 from tapegrad.tape.store import TapeStore, thread_state
 from tests.every import every
 from tests.rules.checker import leaf

@@ -17,7 +17,7 @@ from tapegrad.tape.store import LOOKED_AFTER, RECORD_DTYPE
 PROGRAM = """
 import numpy as np
 import tapegrad as tg
-from tapegrad.interpreter import numbers
+from tapegrad.interpreter.fields import numbers
 
 x, v = tg.tensor(0.5, requires_grad=True), tg.tensor([1.0, 2.0], requires_grad=True)
 
@@ -34,7 +34,7 @@ def record():
     return bytes(tape.store.buffer[: 32 * len(records)]).hex(), lines
 
 record()
-assert (numbers.NATIVE is not None) == native
+assert (numbers is not None) == native
 print(record())
 """
 

@@ -19,7 +19,7 @@ from ...autograd.tape import Tape
 from ...common.errors import GradientError, LeaveTapeError, NestingError, StructureError
 from ...common.host_functions import HostFunction
 from ...common.tree import flatten, leaf_names, unflatten
-from ...interpreter.numbers import constant
+from ...interpreter.fields import constant
 from ...program.finish import finish
 from ...program.through import Rules
 from ...program.trace import Trace
