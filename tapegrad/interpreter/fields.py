@@ -23,7 +23,7 @@ import weakref
 from typing import Any
 
 from ..common import config
-from ..common.uninterrupted import uninterrupted
+from ..common.uninterrupted import imported, uninterrupted
 
 #: Whether a native type can be.
 _POSSIBLE = config.native != "never" and not config.portable and object.__basicsize__ == 16
@@ -33,6 +33,11 @@ _POSSIBLE = config.native != "never" and not config.portable and object.__basics
 def _compiled() -> Any:
     """The module of the native type, or None."""
     if not _POSSIBLE:
+        return None
+    try:
+        imported("llvmlite")
+    except ImportError:
+        # Nothing that is compiled works without it, and nothing compiled is asked for yet.
         return None
     if config.native != "always":
         from ..codegen.code import at_hand

@@ -276,7 +276,7 @@ class Sweep:
 
 _WHERE = struct.Struct("4q")
 #: The most slots for which the memory of a sweep is kept for the next one.
-MOST_KEPT = 1 << 16
+MOST_KEPT = 1 << 17
 _KEPT = []
 
 

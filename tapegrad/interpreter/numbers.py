@@ -31,8 +31,6 @@ Where there is no native type, classes of Python have the same fields, and opera
 numbers.  `interpreter.fields` decides that, and is what others import.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from ..codegen.compile import compiled_together, helper
@@ -71,9 +69,8 @@ from ..codegen.symbols import define
 from ..tape.layout import CONSTANT, RECORD, VALUE
 from ..tape.store import TapeStore
 
-#: The bytes that an object of Python has for itself.
 _HEAD = object.__basicsize__
-#: Fields of a tensor: the number; references to objects; and words.
+#: Fields of a tensor, behind what every object has: the number; references to objects; and words.
 _NUMBER, _BOXED, _STORE, _META, _KEY, _EXTRAS, _TANGENT, _LANES, _LEVEL = range(_HEAD, _HEAD + 72, 8)
 #: Whether it is a number; its slot; the words of its store, or 0; its neighbours on that; of a leaf, whether it requires a gradient,
 #: and on which generation of a store, under which key, it is known by which slot; weak references.
@@ -82,8 +79,8 @@ _IS_NUMBER, _SLOT, _WORDS, _PREVIOUS, _NEXT, _REQUIRES, _KNOWN_ON, _KNOWN_KEY, _
 _OBJECTS = {"_t": _STORE, "_m": _META, "_k": _KEY, "_x": _EXTRAS, "_d": _TANGENT, "_lanes": _LANES, "_level": _LEVEL}
 _INTEGERS = {"_i": _SLOT, "_known_on": _KNOWN_ON, "_known_key": _KNOWN_KEY, "_known_slot": _KNOWN_SLOT}
 #: Words of a store.
-_IDENT, _LENGTH, _LIMIT, _ADDRESS, _RUNNING, _RUNS, _GENERATION, _ENDS = (
-    getattr(TapeStore, name).offset for name in ("ident", "length", "limit", "address", "running", "runs", "generation", "last")
+_IDENT, _LENGTH, _LIMIT, _ADDRESS, _RUNNING, _RUNS, _CODES, _GENERATION, _ENDS = (
+    getattr(TapeStore, name).offset for name in ("ident", "length", "limit", "address", "running", "runs_at", "codes_at", "generation", "last")
 )
 
 _RECORD = RECORD.size
@@ -345,6 +342,18 @@ def _store_of(a, a_kind, b, words):
 
 
 @helper
+def _pair(a, b):
+    """A tuple of two; 0 with an exception."""
+    pair = new_tuple(2)
+    if pair != 0:
+        keep(a)
+        keep(b)
+        set_tuple_item(pair, 0, a)
+        set_tuple_item(pair, 1, b)
+    return pair
+
+
+@helper
 def _noted(a, a_kind, b, words, back):
     """The offset of the code that runs, which the store is told of; -1 if there is none, -2 with an exception."""
     frame = running_frame()
@@ -369,29 +378,23 @@ def _noted(a, a_kind, b, words, back):
         return offset_of(frame)
     shared, store = _shared(), _store_of(a, a_kind, b, words)
     keep(store)
-    pair, good = new_tuple(2), False
-    if pair != 0:
-        runs, slot = load_int(words + _RUNS), new_int(load_int(words + _LENGTH))
-        if slot == 0:
-            good = False
-        elif runs != 0:
-            # As `TapeStore.note_code` does.
-            keep(code)
-            set_tuple_item(pair, 0, slot)
-            set_tuple_item(pair, 1, code)
-            good = append(runs, pair) == 0
-            store_int(words + _RUNNING, code if good else 0)
-        else:
+    good, runs = False, load_int(words + _RUNS)
+    if runs != 0:
+        # As `TapeStore.note_code` does, to which it is left if there is no memory for both.
+        slot = new_int(load_int(words + _LENGTH))
+        if slot != 0:
+            good = append(load_int(words + _CODES), code) == 0 and append(runs, slot) == 0
             drop(slot)
-            keep(store)
-            keep(frame)
-            set_tuple_item(pair, 0, store)
-            set_tuple_item(pair, 1, frame)
-            nothing = call(load_int(shared + _NOTE), pair)
-            good = nothing != 0
-            if good:
-                drop(nothing)
-        drop(pair)
+        store_int(words + _RUNNING, code if good else 0)
+        store_int(words + _RUNS, runs if good else 0)
+    else:
+        pair = _pair(store, frame)
+        nothing = call(load_int(shared + _NOTE), pair) if pair != 0 else 0
+        if pair != 0:
+            drop(pair)
+        good = nothing != 0
+        if good:
+            drop(nothing)
     drop(store)
     return offset_of(frame) if good else -2
 
@@ -483,13 +486,9 @@ def _operator(which, a, b):
         t = _short(which, load_int(_shared() + _OPCODES + 8 * which), a, a_kind, b, b_kind, 0.0, 0)
         if t != _GENERALLY:
             return t
-    pair = new_tuple(2)
+    pair = _pair(a, b)
     if pair == 0:
         return 0
-    keep(a)
-    keep(b)
-    set_tuple_item(pair, 0, a)
-    set_tuple_item(pair, 1, b)
     result = call(load_int(_shared() + _GENERAL + 8 * which), pair)
     drop(pair)
     return result

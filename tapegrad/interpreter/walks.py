@@ -113,10 +113,11 @@ def _move(store, new, kept, keep):
     new.cleared = int(np.count_nonzero(ops > CLEARED))
     new.others = int(np.count_nonzero(ops == CONTINUES) + np.count_nonzero(ops == CLEARED))
 
-    starts = np.array([s for s, _ in store.code_runs] or [0])
+    starts = np.array(store.runs or [0])
     runs = np.searchsorted(starts, kept, side="right") - 1
     change = np.flatnonzero(np.diff(runs, prepend=-2))
-    new.code_runs[:] = [(int(j), store.code_runs[runs[j]][1]) for j in change if runs[j] >= 0]
+    change = [int(j) for j in change if runs[j] >= 0]
+    new.runs[:], new.codes[:] = change, [store.codes[runs[j]] for j in change]
 
     for slot, leaf, key in store.leaf_list:
         if keep[slot]:

@@ -409,7 +409,7 @@ class _Finisher:
         return FinishedTape(
             records=self.records, inputs=list(trace.input_metas), leaves=leaves, elements=element_list, items=self.items,
             constants=self.constants, guards=self.guards, outputs=outputs, metas=self.metas,
-            origins=self.origins[:count].copy(), code_runs=list(trace.store.code_runs), special=trace.store.special,
+            origins=self.origins[:count].copy(), code_runs=list(zip(trace.store.runs, trace.store.codes)), special=trace.store.special,
             wanted=self.wanted,
         )
 

@@ -125,7 +125,7 @@ class Trace:
 
     def __init__(self, store, captured=None, reordered=False):
         self.store, self.reordered = store, reordered
-        store.trace, store.runs = self, 0
+        store.trace, store.runs_at = self, 0
         self.entries = {}
         self.constants = []
         self.captured = captured or {}
@@ -357,7 +357,8 @@ class Trace:
         code = frame.f_code
         if code is not self._code:
             self._code = code
-            self.store.code_runs.append((self.store.length, code))
+            self.store.runs.append(self.store.length)
+            self.store.codes.append(code)
         caller, guarded = frame.f_back, frame.f_code.co_exceptiontable
         # The outermost frame has no caller.
         offset = -1 if caller is None else caller.f_lasti

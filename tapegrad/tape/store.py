@@ -41,8 +41,9 @@ length      number of slots that are written
 limit       number of slots at which room is to be made
 address     of the records
 running     identity of the code that the last instruction came from; 0: whatever comes next says where it was called
-outside     identity of a code among `code_runs` that is not the package's; or 0
-runs        address of `code_runs`, the slots from which on instructions come from a code; 0 if a trace wants to know of it
+outside     identity of a code among `codes` that is not the package's; or 0
+runs_at, codes_at   addresses of the lists `runs` and `codes`: slots, and the code that instructions come from there on.  0: `note_code` is
+            to be told of a change
 generation  a number that no other store has, and the same store not again after `renew`
 last, first the list of the tensors on the store (`interpreter.numbers`): a tensor that is on none has no place here
 """
@@ -68,7 +69,7 @@ FIRST_CAPACITY = 4096
 #: Bytes of saved values after which a reclaim is tried.
 FIRST_BYTES = 2 << 20
 #: A buffer of at most this many records goes on to the next generation.
-LARGEST_REUSED = 1 << 16
+LARGEST_REUSED = 1 << 17
 #: So do at most this many signatures.
 SIGNATURES_REUSED = 256
 #: Instructions after which it is looked how long a recording takes.
@@ -82,16 +83,17 @@ OBJECT_BYTES = 160
 
 
 _GENERATIONS = itertools.count(1)
+_WORDS = ("ident", "length", "limit", "address", "running", "outside", "runs_at", "codes_at", "generation", "last", "first")
 
 
 class TapeStore(ctypes.Structure):
     """One generation of a tape; see the module's text."""
 
-    _fields_ = [(name, ctypes.c_int64) for name in ("ident", "length", "limit", "address", "running", "outside", "runs", "generation", "last", "first")]
+    _fields_ = [(name, ctypes.c_int64) for name in _WORDS]
     __slots__ = (
         "words", "buffer", "view", "capacity", "objects", "savers",
         "leaves", "leaf_list", "watched", "signatures", "passing", "most_signatures", "began", "due",
-        "code_runs", "in_python", "hooks", "node_hooks", "pre_hooks", "retained", "nbytes", "byte_limit", "thread", "explicit", "forward",
+        "runs", "codes", "in_python", "hooks", "node_hooks", "pre_hooks", "retained", "nbytes", "byte_limit", "thread", "explicit", "forward",
         "retired", "live_rows", "special", "others", "pinned", "cleared", "clearings", "trace", "calling", "seen", "__weakref__",
     )  # fmt: skip
 
@@ -130,8 +132,8 @@ class TapeStore(ctypes.Structure):
         self.leaf_list = []
         self.watched = Watched()
         self.running = self.outside = 0
-        self.code_runs = []
-        self.runs = id(self.code_runs)
+        self.runs, self.codes = [], []
+        self.runs_at, self.codes_at = id(self.runs), id(self.codes)
         self.in_python = {}
         self.hooks = {}
         self.node_hooks = {}
@@ -270,7 +272,11 @@ class TapeStore(ctypes.Structure):
                 trace.notice(frame)
             return
         self.running = id(code)
-        self.code_runs.append((self.length, code))
+        # (Where there was no memory for both of a pair.)
+        del self.codes[len(self.runs) :]
+        self.codes.append(code)
+        self.runs.append(self.length)
+        self.runs_at = id(self.runs)
 
     # -- reading --------------------------------------------------------------
     def records(self):
@@ -297,9 +303,9 @@ class TapeStore(ctypes.Structure):
 
     def place(self, slot):
         """Where instruction `slot` was recorded."""
-        run = bisect_right(self.code_runs, slot, key=lambda run: run[0]) - 1
+        run = bisect_right(self.runs, slot) - 1
         offset = self.read(slot)[3]
-        return Place(self.code_runs[run][1], offset) if run >= 0 else Place(None, 0)
+        return Place(self.codes[run], offset) if run >= 0 else Place(None, 0)
 
     def memory(self):
         """Bytes held: records, saved values (each array once)."""
@@ -324,7 +330,8 @@ class TapeStore(ctypes.Structure):
         self.length, self.generation, self.special, self.due = 1, next(_GENERATIONS), False, self.capacity
         self.leaves.clear()
         self.leaf_list.clear()
-        self.code_runs.clear()
+        self.runs.clear()
+        self.codes.clear()
         self.seen.clear()
         if self.savers:
             self.nbytes, self.watched = 0, Watched()
@@ -346,8 +353,8 @@ class TapeStore(ctypes.Structure):
     def forget(self):
         """Drop the contents; nothing is written to this store again."""
         self.buffer, self.view, self.address, self.capacity, self.limit, self.length = b"", None, 0, 0, 0, 0
-        self.running = self.outside = self.runs = 0
-        self.objects = self.savers = self.leaf_list = self.watched = self.code_runs = ()
+        self.running = self.outside = self.runs_at = 0
+        self.objects = self.savers = self.leaf_list = self.watched = self.runs = self.codes = ()
         self.signatures = self.leaves = self.in_python = self.hooks = self.node_hooks = self.pre_hooks = self.retained = {}
 
 

@@ -436,4 +436,4 @@ def test_the_general_way_serves_where_there_is_no_native_type():
         environment = {**os.environ, name: {"TAPEGRAD_NATIVE": "never"}.get(name, "1")}
         ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=environment)
         assert ended.stdout.split() == ["5.5", "3.25"], ended.stderr
-    assert ctypes.sizeof(TapeStore) == 80
+    assert ctypes.sizeof(TapeStore) == 88
