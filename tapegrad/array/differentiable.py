@@ -46,6 +46,12 @@ def below(thing):
     return thing
 
 
+def value_below(thing):
+    """The value of that number: an array or a float, or what `thing` is if it carries no derivative."""
+    thing = below(thing)
+    return thing._v if isinstance(thing, Differentiable) else thing
+
+
 class Extras:
     """Rare attributes of tensors: gradient, hooks, where it was changed in place (`changed`), the
     tensor whose memory it shares (`source`) and the leaves made of its memory (`leaves`), the tensor that it is a

@@ -135,8 +135,13 @@ class _Reads:
     def total(self, adjoint, lanes):
         """The adjoint of the array, with the `adjoint` that it has already (or None)."""
         parts = [p if lanes is None else np.broadcast_to(p, (lanes,)) for p in self.parts]
-        elements = Recorded(np.stack(parts, axis=-1), lanes)
-        return accumulated(adjoint, elements.scatter(Recorded(np.array(self.positions)), self.meta.shape), self.meta, lanes)
+        return elements_at(self.positions, parts, self.meta, adjoint, lanes)
+
+
+def elements_at(positions, parts, meta, adjoint, lanes=None):
+    """The adjoint of an array, with the `adjoint` that it has already (or None), from those of elements at flat positions."""
+    elements = Recorded(np.stack(parts, axis=-1), lanes)
+    return accumulated(adjoint, elements.scatter(Recorded(np.array(positions)), meta.shape), meta, lanes)
 
 
 def contributions(stretch, slot, read, g, lanes, positions):

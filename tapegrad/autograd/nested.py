@@ -11,13 +11,12 @@ A result may be a dual number (forward mode outside): its parts are differentiat
 by one, as the derivative is linear in them.
 """
 
-import contextlib
 import copy
 import threading
 
 import numpy as np
 
-from ..array.differentiable import Differentiable, below
+from ..array.differentiable import Differentiable, below, value_below
 from ..array.dual import Dual, made, running, zeros_of
 from ..array.inplace import argument_changed, restore
 from ..array.leaving import clarified
@@ -25,9 +24,11 @@ from ..array.objects import operand
 from ..array.record import apply, nesting_error, normalise, store_of, tracked
 from ..array.tensor import Tensor, tensor
 from ..common.errors import DtypeError, TapeMismatchError
+from ..common.registry import registry
 from ..common.tree import Structure, flatten, leaf_names, unflatten
 from ..tape.layout import ARRAY_LEAF, CLEARED, CONTINUES, SCALAR_LEAF, TRACED
 from ..tape.modes import enable_grad
+from ..tape.places import caller_frame
 from ..tape.store import thread_state
 from .adjoint import between
 from .backward import Pass, own_copy, slot_on
@@ -100,7 +101,7 @@ def mapped(function, value):
     return function(value)
 
 
-class TensorWalk(contextlib.ExitStack):
+class TensorWalk:
     """A function on variables of its own, beside the derivative outside, and derivatives that are recorded there: a walk of an `Evaluation`.
 
     A context: when it is entered the function runs.
@@ -126,7 +127,6 @@ class TensorWalk(contextlib.ExitStack):
     recorded = True
 
     def __init__(self, function, args, argnums, kwargs):
-        super().__init__()
         self.function, self.args, self.kwargs, self.argnums = function, list(args), kwargs, tuple(argnums)
         state = thread_state()
         self.enabled = state.enabled
@@ -140,37 +140,41 @@ class TensorWalk(contextlib.ExitStack):
         self.alone = None
 
     def __enter__(self):
-        super().__enter__()
-        self.enter_context(enable_grad())
+        self.mode = enable_grad()
+        self.mode.__enter__()
         store = thread_state().store if self.trace is None else self.trace.store
         self.store, self.start = store, store.length
         store.pinned += 1
-        self.callback(self._leave)
         if self.trace is not None:
             self.trace.keeping += 1
         try:
             self._run()
         except BaseException:
-            self.close()
+            self.__exit__()
             raise
         return self
 
-    def _leave(self):
+    def __exit__(self, *exception):
         # Nothing is differentiated by its own variables any more: for what goes on outside they are constants.
         for base in self.own:
             base._extras().past = True
         self.store.unpin()
         if self.trace is not None:
             self.trace.keeping -= 1
+        self.mode.__exit__()
 
     # -- in ---------------------------------------------------------------------
     def _run(self):
         """Make the variables and evaluate the function."""
         args = list(self.args)
-        for k, (leaves, structure) in zip(self.argnums, self.flattened):
-            variables = [self._variable(leaf, f"argument {k}{name}") for leaf, name in zip(leaves, leaf_names(structure))]
-            self.variables += variables
-            args[k] = unflatten(structure, variables)
+        self.store.calling = caller_frame(2)
+        try:
+            for k, (leaves, structure) in zip(self.argnums, self.flattened):
+                variables = [self._variable(leaf, f"argument {k}{name}") for leaf, name in zip(leaves, leaf_names(structure))]
+                self.variables += variables
+                args[k] = unflatten(structure, variables)
+        finally:
+            self.store.calling = None
         given = [(base, base._v) for base in self.bases]
         _EVALUATIONS.depth = evaluating() + 1
         try:
@@ -234,6 +238,10 @@ class TensorWalk(contextlib.ExitStack):
         def swept(results, seeds):
             pairs = [(r, s) for r, s in zip(results, seeds) if tracked(r) and s is not None]
             weights = [s._v if isinstance(s, Differentiable) and not tracked(s) else s for _, s in pairs]
+            if lanes is None and pairs and pairs[0][0]._t is not None:
+                found = registry.behind([r for r, _ in pairs], weights, bases)
+                if found is not None:
+                    return found
             requested = sweep_recorded([r for r, _ in pairs], weights, bases, lanes=lanes).requested
             return [requested.get(id(b)) for b in bases]
 
@@ -370,7 +378,8 @@ def _filled(values, targets, lanes):
 
 def ones_of(result):
     """The seed of a sum over the elements of `result`."""
-    return normalise(np.ones(np.shape(below(result)), getattr(below(result), "dtype", "d")))
+    value = value_below(result)
+    return 1.0 if value.__class__ is float else normalise(np.ones(np.shape(value), getattr(value, "dtype", "d")))
 
 
 def together(structures):
@@ -380,6 +389,8 @@ def together(structures):
 
 def _seed(seed, result):
     """`seed` as a seed for `result`, in its dtype."""
+    if seed.__class__ is float and value_below(result).__class__ is float:
+        return seed
     seed = operand(seed)
     if isinstance(seed, Differentiable) and tracked(seed):
         return seed

@@ -5,7 +5,7 @@ import functools
 
 import numpy as np
 
-from ..array.differentiable import Differentiable
+from ..array.differentiable import Differentiable, value_below
 from ..array.dual import Dual, as_float
 from ..array.record import nesting_error, store_of, tracked
 from ..common.dtypes import check_class, check_derivative, check_returned
@@ -120,7 +120,7 @@ def check_number(results, structure):
             f"the function must return one number to be differentiated, it returned {structure}; "
             "use tg.jacobian for several, has_aux=True for a number and anything else"
         )
-    if np.size(results[0]) != 1:
+    if np.size(value_below(results[0])) != 1:
         raise NonScalarOutputError(
             f"the function must return one number to be differentiated, it returned an array of shape {np.shape(results[0])}; sum it, or "
             "use tg.jacobian"

@@ -28,7 +28,10 @@ def check_dtype(array, what):
 
 def check_derivative(thing, what):
     """Refuse results of truth values or integers; a Python int counts as a float."""
-    dtype = np.asarray(getattr(thing, "_v", thing)).dtype
+    value = getattr(thing, "_v", thing)
+    if value.__class__ is float:
+        return
+    dtype = np.asarray(value).dtype
     if dtype.kind != "f" and type(thing) is not int:
         raise DtypeError(
             f"{what} is of dtype {dtype}, which has no derivative; return a float (what is computed from comparisons or "

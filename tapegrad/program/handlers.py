@@ -37,15 +37,14 @@ def catcher(frame, base):
     Looked at is `frame` and what has called it, up to the frame whose code is `base`; but not frames of this package.  A frame that
     is not called from there, for which the package records something by itself, has none.
     """
+    frames = []
     while frame is not None and frame.f_code is not base:
-        code = frame.f_code
-        if code.co_exceptiontable and not code.co_filename.startswith(PACKAGE):
-            text = _caught(frame, *_looked_at(code))
-            if text:
-                while frame is not None and frame.f_code is not base:
-                    frame = frame.f_back
-                return None if frame is None else text
+        frames.append(frame)
         frame = frame.f_back
+    for one in frames if frame is not None else ():
+        code = one.f_code
+        if code.co_exceptiontable and not code.co_filename.startswith(PACKAGE) and (text := _caught(one, *_looked_at(code))):
+            return text
     return None
 
 

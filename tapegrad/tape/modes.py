@@ -26,11 +26,14 @@ class _Mode(ContextDecorator):
             self._before.append(state.enabled)
         except AttributeError:
             self._before = [state.enabled]
-        state.set_enabled(self.enabled)
+        if state.enabled is not self.enabled:
+            state.set_enabled(self.enabled)
         return self
 
     def __exit__(self, *exc: object) -> None:
-        thread_state().set_enabled(self._before.pop())
+        state, before = thread_state(), self._before.pop()
+        if state.enabled is not before:
+            state.set_enabled(before)
 
     def _recreate_cm(self) -> Self:
         # Each call of a decorated function has its own, in whatever thread it is.

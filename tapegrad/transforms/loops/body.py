@@ -7,6 +7,7 @@ argument of the tape when it is first met: the tensor is then an operand of the 
 
 import math
 import threading
+from itertools import groupby
 
 import numpy as np
 
@@ -124,11 +125,11 @@ def as_float64(leaf):
 
 
 def _joined(parts):
-    parts = [part for part in parts if part.size]
-    if len(parts) > 1 and all(part.shape == () for part in parts):
-        return stack(parts)
-    parts = [part if part.ndim == 1 else reshape(part, (-1,)) for part in parts]
-    return parts[0] if len(parts) == 1 else concatenate(parts)
+    vectors = []
+    for are_numbers, run in groupby([part for part in parts if part.size], lambda part: part.shape == ()):
+        run = list(run)
+        vectors += [stack(run)] if are_numbers and len(run) > 1 else [part if part.ndim == 1 else reshape(part, (-1,)) for part in run]
+    return vectors[0] if len(vectors) == 1 else concatenate(vectors)
 
 
 class BodyTrace(Trace):

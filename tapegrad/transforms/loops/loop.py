@@ -62,7 +62,8 @@ class LoopPath:
 
     def __init__(self, tape, inputs, outputs, constants, stops):
         self.tape, self.inputs, self.outputs, self.constants, self.stops = tape, inputs, outputs, constants, stops
-        self._executables = {}
+        #: What is laid out of it: executables by generation, paths of tangents by widths, the path of adjoints (`known`).
+        self.layouts = {}
 
     @classmethod
     def of(cls, tape, inputs, outputs, constants, stops):
@@ -79,9 +80,7 @@ class LoopPath:
         from ...codegen.compile import plain_address
         from ...program.stretch import iterations
 
-        executable = self._executables.get(generation)
-        if executable is None:
-            executable = self._executables[generation] = self._executable(generation)
+        executable = self._laid_out(self._executable, generation)
         constants, address = self.constants, executable.iterations if generation else plain_address(iterations)
         inputs, outputs, fixed = self._places()
         fixed = [(*place, array.ctypes.data if array.size else 0) for place, (*_, array) in zip(fixed, constants)]
@@ -89,6 +88,14 @@ class LoopPath:
         for part in (inputs, outputs, fixed, self.sums):
             words += [len(part), *sum(part, ())]
         return np.array(words, np.int64), executable, constants
+
+    def _laid_out(self, make, argument):
+        """What `make`, a method, gives of an argument: made once."""
+        key = make.__name__, argument
+        layout = self.layouts.get(key)
+        if layout is None:
+            layout = self.layouts[key] = make(argument)
+        return layout
 
     def _places(self):
         """As `kernel.emit.IterationLayout` has those of inputs, outputs and constants."""
@@ -118,9 +125,12 @@ class LoopPath:
 
     def tangent(self, widths):
         """The path of the tangents: values first in each vector."""
+        return self._laid_out(self._tangent, tuple(widths.items()))
+
+    def _tangent(self, widths):
         from ...kernel.tangents import tangents
 
-        whole = tangents(self.tape, 1, True)
+        whole, widths = tangents(self.tape, 1, True), dict(widths)
         inputs = [self._twice(place, widths, 0) for place in self.inputs] + [self._twice(place, widths, 1) for place in self.inputs]
         outputs = [self._twice(place, widths, 0) for place in self.outputs] + [self._twice(place, widths, 1) for place in self.outputs]
         shapes = [meta.shape for _, meta in self.tape.outputs]
@@ -144,9 +154,12 @@ class LoopPath:
 
     def adjoint(self, bars):
         """The path of the adjoints; `bars` says which base has the adjoints of each."""
+        return self._laid_out(self._pulled, tuple(bars.items()))
+
+    def _pulled(self, bars):
         from ...kernel.adjoint import adjoint
 
-        tape, marks = self.tape, self.tape.active
+        tape, marks, bars = self.tape, self.tape.active, dict(bars)
         whole = adjoint(tape, 1, True)
         seeded = [place for (slot, _), place in zip(tape.outputs, self.outputs) if marks[slot]]
         inputs = [*self.inputs, *((bars[base], offset) for base, offset in seeded)]

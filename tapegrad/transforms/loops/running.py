@@ -14,6 +14,7 @@ from ...common.tree import flatten, unflatten
 from ...kernel.reasons import NotLowered
 from ...rules.loops import CAPTURED, CARRY, ELEMENT, NEXT, RESULT
 from .body import DtypeWidened, LeafLayout, Unrecordable, as_float64, recorded, value_of
+from .known import path_of
 from .loop import LoopPath, RecordedLoop
 
 
@@ -145,7 +146,7 @@ class _LoopRun:
         shapes = [(self.carry.size,), *(shape for shape, _ in results.leaves)]
         at = 8 * self.loop.rows * np.cumsum([0, *map(math.prod, shapes[1:])])
         outputs = [(NEXT, 0), *((RESULT, int(offset)) for offset in at[:-1])]
-        self.loop.paths.append(LoopPath.of(tape, inputs, outputs, shapes, stops))
+        self.loop.paths.append(path_of(LoopPath.of, tape, inputs, outputs, shapes, stops))
         values = self._captured()
         self.loop.captured = len(values)
         return values

@@ -1,0 +1,213 @@
+"""The adjoint of scalar instructions of a store, written right behind them: compiled walks over records.
+
+`reach`     marks what lies on the way up from the wanted slots.
+`down`      writes, from the root down, what the templates (`kernel.templates`) of the marked instructions say.
+`values`    computes the values of what was written, as far as they are sums, products and quotients.
+
+An adjoint is a *reference*: the slot of a record, or ``-1 - k`` for the constant k of a pool; 0 is zero.  What is constant is folded, so
+that the derivative of ``3 * x`` is the number 3, as if Python had multiplied.
+"""
+
+from ..codegen.compile import compiled, helper
+from ..codegen.memory import (
+    double_at,
+    int_at,
+    load_byte,
+    load_double,
+    load_int32,
+    set_double_at,
+    set_int_at,
+    store_byte,
+    store_double,
+    store_int32,
+)
+from ..interpreter import program as P
+from ..interpreter.calls import SIZE, operand_slot
+from ..tape.layout import ARRAY_LEAF, CONSTANT, FIRST_ARRAY, SCALAR_LEAF, VALUE
+
+#: The words of `down`.
+RECORDS, LOW, AT, COUNT, MOST, POOLED, MOST_POOLED, REACHED, ADJOINTS, POOL = range(10)
+CHOSEN, CHOICES, OWN, TEMPLATES, STARTS, LINES, LITERALS, ENDS, SHARES, DONE = range(10, 20)
+WORDS = 20
+#: What `down` returns: it is through; the template of the instruction at hand is asked for; there is no more room; it has no template.
+THROUGH, ASKS, FULL, CANNOT = range(4)
+#: Words of a line of a template: opcode, operands (as of `kernel.templates`), which constant, number of operands.
+LINE = 5
+LITERAL, ITS_CONSTANT = -1, 0
+#: Lines of the longest template.
+LONGEST = 64
+
+
+@compiled("void(int64, int64, int64, int64, int64)")
+def reach(records, low, root, reached, table):
+    """Mark what depends on the marked slots, from slot `low` to `root`: a byte for each."""
+    for i in range(low, root + 1):
+        op = load_int32(records + SIZE * i)
+        if op <= SCALAR_LEAF or ARRAY_LEAF <= op < 2 * ARRAY_LEAF:
+            continue
+        operands = 2
+        if FIRST_ARRAY <= op < ARRAY_LEAF:
+            operands = int_at(table + P.ROW_BYTES * (op - FIRST_ARRAY) + P.ROW_OPERANDS, 0)
+        for k in range(operands):
+            slot = operand_slot(records, i, k)
+            if slot >= low and load_byte(reached + slot - low) != 0:
+                store_byte(reached + i - low, 1)
+
+
+@helper
+def _folded(op, x, y, arithmetic):
+    """An operation on constants, and whether it is one that can be done here."""
+    add, subtract, multiply = int_at(arithmetic, 0), int_at(arithmetic, 1), int_at(arithmetic, 2)
+    negative, absolute, divide = int_at(arithmetic, 3), int_at(arithmetic, 4), int_at(arithmetic, 5)
+    if op == add:
+        return x + y, True
+    if op == subtract:
+        return x - y, True
+    if op == multiply:
+        return x * y, True
+    if op == negative:
+        return -x, True
+    if op == absolute:
+        product = x * y
+        return 0.0 if product - product != 0.0 and (x == 0.0 or y == 0.0) else product, True
+    if op == divide and y != 0.0:
+        return x / y, True
+    return 0.0, False
+
+
+@helper
+def _pooled(words, value):
+    """The reference of a new constant."""
+    k = int_at(words, POOLED)
+    set_double_at(int_at(words, POOL), k, value)
+    set_int_at(words, POOLED, k + 1)
+    return -1 - k
+
+
+@helper
+def _appended(words, op, a, b, constant):
+    slot = int_at(words, COUNT)
+    record = int_at(words, RECORDS) + SIZE * slot
+    store_int32(record, op)
+    store_int32(record + 4, a)
+    store_int32(record + 8, b)
+    store_double(record + CONSTANT, constant)
+    set_int_at(words, COUNT, slot + 1)
+    return slot
+
+
+@helper
+def _made(words, op, operands, a, b, arithmetic):
+    """The reference of an operation on references; 0 if its operands are constants, and it is none that can be done here."""
+    pool = int_at(words, POOL)
+    x = double_at(pool, -1 - a) if a < 0 else 0.0
+    y = double_at(pool, -1 - b) if b < 0 else 0.0
+    if a < 0 and (b < 0 or operands == 1):
+        value, done = _folded(op, x, y, arithmetic)
+        return _pooled(words, value) if done else 0
+    if a > 0 and (b > 0 or operands == 1):
+        return _appended(words, op, a, b, 0.0)
+    number, other = (x, b) if a < 0 else (y, a)
+    multiply, absolute = int_at(arithmetic, 2), int_at(arithmetic, 4)
+    if (op == multiply or op == absolute) and number == 1.0:
+        return other
+    if op == absolute and number != 0.0 and number - number == 0.0:
+        op = multiply
+    return _appended(words, op, max(a, 0), max(b, 0), number)
+
+
+@helper
+def _adjoint(words, slot):
+    return int_at(int_at(words, ADJOINTS), slot - int_at(words, LOW))
+
+
+@compiled("int64(int64, int64)")
+def down(words, arithmetic):
+    """Write adjoints, from the slot that the words say down to the lowest: `THROUGH`, or why it has stopped at a slot."""
+    add, subtract, negative = int_at(arithmetic, 0), int_at(arithmetic, 1), int_at(arithmetic, 3)
+    records, low, adjoints, done = int_at(words, RECORDS), int_at(words, LOW), int_at(words, ADJOINTS), int_at(words, DONE)
+    i = int_at(words, AT)
+    while i >= low:
+        set_int_at(words, AT, i)
+        w = int_at(adjoints, i - low)
+        record = records + SIZE * i
+        op, a, b = load_int32(record), load_int32(record + 4), load_int32(record + 8)
+        if w == 0 or load_byte(int_at(words, REACHED) + i - low) == 0 or op == SCALAR_LEAF:
+            i -= 1
+            continue
+        if op < SCALAR_LEAF or op >= FIRST_ARRAY:
+            return CANNOT
+        t = load_int32(int_at(words, CHOSEN) + 4 * (i - low))
+        if t == 0:
+            code = (op << 4) + (4 if a == 0 else 0) + (8 if b == 0 else 0)
+            if a >= low and load_byte(int_at(words, REACHED) + a - low) != 0:
+                code += 1
+            if b >= low and load_byte(int_at(words, REACHED) + b - low) != 0:
+                code += 2
+            t = load_int32(int_at(words, TEMPLATES) + 4 * code)
+            if t == 0:
+                return ASKS
+        if t < 0:
+            return CANNOT
+        first, last = int_at(int_at(words, STARTS), t), int_at(int_at(words, STARTS), t + 1)
+        if int_at(words, COUNT) + last - first + 4 > int_at(words, MOST) or int_at(words, POOLED) + 2 * (last - first) + 8 > int_at(words, MOST_POOLED):
+            return FULL
+        for k in range(first, last):
+            line = int_at(words, LINES) + 8 * LINE * k
+            kind, operands, left, right = int_at(line, 3), int_at(line, 4), 0, 0
+            for side in range(operands):
+                ref = int_at(line, 1 + side)
+                if ref == 0:
+                    constant = load_double(record + CONSTANT)
+                    if kind < 0:
+                        constant = double_at(int_at(words, LITERALS), k)
+                    elif kind > 0:
+                        constant = double_at(int_at(words, OWN), int_at(int_at(words, CHOICES), i - low) + kind - 1)
+                    reference = _pooled(words, constant)
+                elif ref == 1:
+                    reference = a
+                elif ref == 2:
+                    reference = b
+                elif ref == 3:
+                    reference = i
+                elif ref == 4:
+                    reference = w
+                else:
+                    reference = int_at(done, ref - 6)
+                if side == 0:
+                    left = reference
+                else:
+                    right = reference
+            made = _made(words, int_at(line, 0), operands, left, right, arithmetic)
+            if made == 0:
+                return CANNOT
+            set_int_at(done, k - first, made)
+        for k in range(int_at(int_at(words, ENDS), t), int_at(int_at(words, ENDS), t + 1)):
+            share = int_at(words, SHARES) + 24 * k
+            target = (a if int_at(share, 0) == 0 else b) - low
+            ref, positive = int_at(share, 1), int_at(share, 2) > 0
+            value = w if ref == 4 else int_at(done, ref - 6)
+            before = int_at(adjoints, target)
+            if before == 0:
+                after = value if positive else _made(words, negative, 1, value, 0, arithmetic)
+            else:
+                after = _made(words, add if positive else subtract, 2, before, value, arithmetic)
+            set_int_at(adjoints, target, after)
+        i -= 1
+    return THROUGH
+
+
+@compiled("int64(int64, int64, int64, int64)")
+def values(records, at, count, arithmetic):
+    """Compute the values of the records in slots `at` to ``count - 1``; returns the first that it cannot compute, or `count`."""
+    while at < count:
+        record = records + SIZE * at
+        a, b, constant = load_int32(record + 4), load_int32(record + 8), load_double(record + CONSTANT)
+        x = load_double(records + SIZE * a + VALUE) if a > 0 else constant
+        y = load_double(records + SIZE * b + VALUE) if b > 0 else constant
+        value, done = _folded(load_int32(record), x, y, arithmetic)
+        if not done:
+            return at
+        store_double(record + VALUE, value)
+        at += 1
+    return count

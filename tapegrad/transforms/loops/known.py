@@ -1,0 +1,108 @@
+"""Layouts of bodies that are recorded again: what was laid out of a path, by all that its tape computes.
+
+A plain call of a loop records its body each time.  If what comes out computes what came out before, to the last operand, attribute and
+constant, the workspaces and kernels that were made then are taken, and the paths of its derivatives.
+Nothing of the call itself is kept: neither arguments nor results, neither the function nor what it captures (but the constants on
+the tape, of which there are few, in copies).  Where an instruction stands in the source, the new path says.
+"""
+
+import threading
+from collections import OrderedDict
+from dataclasses import replace
+
+import numpy as np
+
+from ...program.trace import GUARD, ROW
+from ...tape.layout import SCALAR_LEAF
+from ...tape.meta import SCALAR
+from ...tape.store import thread_state
+
+#: Paths of which a thread keeps the layouts; numbers that one may hold in its arrays, and bytes of its constants.
+PATHS, NUMBERS, BYTES = 32, 1 << 16, 1 << 16
+
+
+_PLAIN = {type(None), bool, int, float, str, bytes}
+
+
+class _Layouts(threading.local):
+    """Those of a thread by what a path says, the one used last at the end."""
+
+    def __init__(self):
+        self.by_key = OrderedDict()
+
+
+_LAYOUTS = _Layouts()
+
+
+def path_of(make, tape, inputs, outputs, shapes, stops):
+    """``make(tape, inputs, outputs, shapes, stops)``, a path, with the `layouts` that there are of the same."""
+    described = None if _is_recorded_once() else _described(tape)
+    if described is None:
+        return make(tape, inputs, outputs, shapes, stops)
+    key, layouts = (tuple(inputs), tuple(outputs), tuple(shapes), stops, *described), _LAYOUTS.by_key
+    if key in layouts:
+        path = make(tape, inputs, outputs, shapes, stops)
+        path.layouts = layouts[key]
+    else:
+        constants = [c.copy() if isinstance(c, np.ndarray) else c for c in tape.constants]
+        path = make(replace(tape, constants=constants), inputs, outputs, shapes, stops)
+        layouts[key] = path.layouts
+        if len(layouts) > PATHS:
+            layouts.popitem(last=False)
+    layouts.move_to_end(key)
+    return path
+
+
+def _is_recorded_once():
+    """Whether this thread records for `jit`, which keeps what it records itself."""
+    traces = [tape.store.trace for tape in thread_state().tapes]
+    return any(trace is not None and not trace.depth and not trace.once for trace in traces)
+
+
+def _described(tape):
+    """All that a tape computes, hashable; None if it holds objects, or too much."""
+    numbers = sum([meta.size for meta in tape.metas if meta is not SCALAR and meta is not None])
+    if numbers > NUMBERS or sum([c.nbytes for c in tape.constants if isinstance(c, np.ndarray)]) > BYTES:
+        return None
+    items = []
+    for item in tape.items:
+        entry = item.entry
+        function = entry.function
+        if entry.kind == ROW:
+            if function.primitive is not None or not all([_is_plain(value) for _, value in entry.attrs]):
+                return None
+        elif entry.kind != GUARD:
+            function = function.ufunc
+            if function is None:
+                return None
+        items.append(
+            (item.slot, entry.kind, function, repr(entry.attrs) if entry.attrs else "", item.operands, entry.differentiable, entry.integer, item.number)
+        )
+    constants = tuple(map(_value, tape.constants))
+    outputs = tuple([(slot, what if slot else _value(what)) for slot, what in tape.outputs])
+    if None in constants or any(what is None for _, what in outputs):
+        return None
+    records = tape.records
+    leaves = records["op"] == SCALAR_LEAF
+    # Those of arguments are written by who runs it.
+    leaves[[slot for *_, slot in tape.elements]] = False
+    words = b"".join([np.ascontiguousarray(records[name]).tobytes() for name in ("op", "a", "b", "integer")])
+    guards = tuple([(g.slot, g.how, g.seen) for g in tape.guards])
+    return (
+        words, records["value"][leaves].tobytes(), tuple(items), constants, outputs, guards, tuple(tape.inputs), tuple(tape.leaves),
+        tuple(tape.elements), tuple(tape.metas), tape.special, tape.wanted, tape.forward_only, tape.of_iteration,
+    )  # fmt: skip
+
+
+def _is_plain(value):
+    """Whether an attribute is data, which is equal to what says the same."""
+    return type(value) in _PLAIN or type(value) is tuple and (_PLAIN.issuperset(map(type, value)) or all(map(_is_plain, value)))
+
+
+def _value(what):
+    """A constant, to the last bit; None for one that is neither number nor array."""
+    what = getattr(what, "_v", what)
+    if what is None or isinstance(what, (str, bytes)):
+        return None
+    array = np.asarray(what)
+    return None if array.dtype.hasobject else (type(what) is float, array.shape, array.strides, array.dtype.str, array.tobytes())
