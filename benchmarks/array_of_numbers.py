@@ -2,6 +2,7 @@
 
 NumPy makes an array of objects of such numbers, and multiplies it element by element in Python where no tensor stands beside it; stacking makes
 one tensor of it, whose product is one instruction.  So the first writes many short instructions, the second a few long ones.
+Then a differential equation of two, whose right-hand side is such an array: its Hessian under `tg.jit` with NumPy imported, and with `tapegrad.numpy`.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 import tapegrad as tg
+import tapegrad.numpy as tnp
 
 from .registry import Row, benchmark, check_agreement
 from .timing import measure
@@ -51,6 +53,38 @@ def several(call: Callable) -> Callable:
     return calls
 
 
+def by_runge_kutta(np) -> Callable:
+    """Two numbers along 60 steps; `np` is the module that makes arrays."""
+
+    def rate(y, p):
+        return np.array([-p[0] * y[0], p[0] * y[0] - p[1] * y[1] - p[2] * y[1] / (p[3] + y[1])])
+
+    def total(q):
+        p, y, s, h = np.exp(q), np.array([10.0, 0.0]), 0.0, 0.05
+        for _ in range(60):
+            k1 = rate(y, p)
+            k2 = rate(y + h / 2 * k1, p)
+            k3 = rate(y + h / 2 * k2, p)
+            k4 = rate(y + h * k3, p)
+            y = y + h / 6 * (k1 + 2 * k2 + 2 * k3 + k4)
+            s = s + y[1] ** 2
+        return s
+
+    return total
+
+
+def imported() -> Row:
+    """What `import tapegrad.numpy as np` costs under jit."""
+    q = np.log([1.0, 0.1, 0.5, 1.0])
+    modules = {"numpy": np, "tapegrad.numpy": tnp}
+    hessians = {name: tg.jit(tg.hessian(by_runge_kutta(module)), kernel="always") for name, module in modules.items()}
+    check_agreement("Hessian", {name: [hessian(q) for _ in range(3)][-1] for name, hessian in hessians.items()})
+    calls = {name: lambda hessian=hessian: [hessian(q) for _ in range(CALLS)] for name, hessian in hessians.items()}
+    times = {name: time.per(CALLS) for name, time in measure(calls, budget=2.0, at_least=3).items()}
+    own = times["tapegrad.numpy"].minimum / times["numpy"].minimum
+    return Row("the Hessian of a loop, under jit, with np of tapegrad.numpy over np of numpy", "at most 1.2", own, 1.2, times=times)
+
+
 @benchmark(name="array_of_numbers")
 def array_of_numbers(quick: bool) -> Iterator[Row]:
     """Rotations of 7 joints by np.array of sines, and by np.stack: run at each call, and recorded."""
@@ -64,6 +98,7 @@ def array_of_numbers(quick: bool) -> Iterator[Row]:
         check_agreement(how, {name: [call(ANGLES)[1] for _ in range(3)][-1] for name, call in jitted.items()})
         times = measure({name: several(call) for name, call in jitted.items()}, budget=budget)
         yield _row(f"7 joints by np.array, recorded, {how}, beside np.stack", "no slower than np.stack, within 10 %", 1.1, times, CALLS)
+    yield imported()
 
 
 def _row(what, promise, limit, times, calls):

@@ -11,6 +11,7 @@ machine's does not.  Collections of garbage are counted, and printed beside.
 from __future__ import annotations
 
 import gc
+import tempfile
 import time
 import warnings
 from collections.abc import Callable, Iterator
@@ -19,12 +20,40 @@ import numpy as np
 
 import tapegrad as tg
 
+from . import fresh
 from .registry import Row, benchmark
 
 CALLS, RUNS = 2000, 5
-#: Visits of each path before anything is timed: by then it has its kernel.
+#: Visits of each path before anything is timed.
 BEFORE = 4
 LIMIT = 5.0
+#: Seconds promised for as many calls of a function of many paths, from the first one on.
+MANY_PATHS = 0.6
+
+PATHS = """
+import json, time
+import numpy as np
+import tapegrad as tg
+slopes, values = np.random.default_rng(0).normal(size=(2, 50))
+def huber(x):
+    total = 0.0
+    for a, b in zip(slopes, values):
+        size = abs(a * x[0] + x[1] - b)
+        total = total + (0.5 * size * size if size < 1.0 else size - 0.5)
+    return total
+def small(x):
+    return x[0] * x[1] if abs(x[0]) < 1.0 else x[0]
+g, points = tg.jit(tg.value_and_grad(huber)), [0.5, 0.3] + 0.075 * np.random.default_rng(1).normal(size=({calls}, 2))
+# The library's own code is loaded.
+once = tg.jit(tg.value_and_grad(small))
+for x in ([0.5, 0.5], [1.5, 0.5]) * 3:
+    once(np.array(x))
+start = time.perf_counter()
+for x in points:
+    g(x)
+taken = time.perf_counter() - start
+print(json.dumps({{"taken": taken, "paths": g.stats().tapes, "kernels": g.stats().kernels}}))
+"""
 
 
 def polynomial(x):
@@ -118,10 +147,26 @@ def collections() -> int:
     return sum(generation["collections"] for generation in gc.get_stats())
 
 
+def many_paths(quick: bool) -> Iterator[Row]:
+    """The first calls of a loop with branches: each path is recorded, and few become kernels."""
+    program = PATHS.format(calls=CALLS)
+    with tempfile.TemporaryDirectory() as cache:
+        runs = []
+        for _ in range(2 if quick else RUNS + 1):
+            fresh.forget_kernels(cache)
+            runs.append(fresh.run(program, cache))
+    best = min(runs[1:], key=lambda run: run["taken"])
+    yield Row(
+        f"a loop of 50 Huber terms: the first {CALLS} calls under jit, no kernel on disk", f"at most {MANY_PATHS:g} s", best["taken"],
+        MANY_PATHS, "s", {"paths": str(best["paths"]), "kernels": str(best["kernels"])},
+    )  # fmt: skip
+
+
 @benchmark(name="steady_calls")
 def steady_calls(quick: bool) -> Iterator[Row]:
     """The longest of 2 000 calls beside the median one, with and without jit."""
     warnings.simplefilter("ignore", tg.PerformanceWarning)
+    yield from many_paths(quick)
     runs = 2 if quick else RUNS
     for how, make in (("with", lambda f: tg.jit(tg.value_and_grad(f))), ("without", tg.value_and_grad)):
         longest = {function.__name__: spread(make, function, runs) for function in FUNCTIONS}

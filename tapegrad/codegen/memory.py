@@ -187,6 +187,47 @@ differ = c_function("memcmp", "int32", *["int64"] * 3)
 copy_bytes = c_function("memcpy", "int64", *["int64"] * 3)
 
 
+#: How many blocks are kept, and the bytes of the smallest of these; bytes before a block, which say how many it has.
+BLOCKS, KEPT_BLOCK, _BEFORE = 16, 1 << 16, 16
+
+
+@helper
+def new_block(kept, nbytes, zeros):
+    """The address of memory for an array of a sweep.
+
+    `kept` is the address of `BLOCKS` pairs (bytes, address) of blocks that are not used now, or 0: large memory that is given back to the
+    system after each sweep comes page by page at the next one, which takes longer than to compute what is in it.
+    """
+    nbytes = (nbytes + 7) & -8
+    if kept != 0 and nbytes >= KEPT_BLOCK:
+        for k in range(BLOCKS):
+            if load_int(kept + 16 * k) == nbytes:
+                store_int(kept + 16 * k, 0)
+                block = load_int(kept + 16 * k + 8)
+                if zeros:
+                    for j in range(nbytes // 8):
+                        store_int(block + 8 * j, 0)
+                return block
+    block = allocate_zeros(nbytes + _BEFORE, 1) if zeros else allocate(nbytes + _BEFORE)
+    store_int(block, nbytes)
+    return block + _BEFORE
+
+
+@helper
+def free_block(kept, block):
+    """Give back what `new_block` gave, or nothing (0)."""
+    if block == 0:
+        return
+    nbytes = load_int(block - _BEFORE)
+    if kept != 0 and nbytes >= KEPT_BLOCK:
+        for k in range(BLOCKS):
+            if load_int(kept + 16 * k) == 0:
+                store_int(kept + 16 * k, nbytes)
+                store_int(kept + 16 * k + 8, block)
+                return
+    release(block - _BEFORE)
+
+
 #: Words that a round takes.
 LANES = 128
 #: The primes of XXH64, as signed numbers.

@@ -34,6 +34,7 @@ import weakref
 
 # Without the conversion to members of enumerations, which takes a microsecond a signal.
 from _signal import getsignal
+from _signal import signal as set_signal
 from contextlib import ContextDecorator
 from importlib import import_module
 from threading import get_ident
@@ -98,11 +99,10 @@ class _Uninterrupted(ContextDecorator):
             raise
 
     def _note_all(self):
-        for number in _NUMBERS:
-            handler = getsignal(number)
-            if callable(handler):
+        for number, handler in zip(_NUMBERS, map(getsignal, _NUMBERS)):
+            if type(handler) is not int and callable(handler):
                 self._handlers[number] = handler
-                signal.signal(number, self._note)
+                set_signal(number, self._note)
 
     def _let_go(self):
         try:
@@ -126,8 +126,8 @@ class _Uninterrupted(ContextDecorator):
     def _restore_all(self):
         # Ctrl-C is among the lowest, and last: then nothing is left that it could break off.
         for number in sorted(self._handlers, reverse=True):
-            if signal.getsignal(number) == self._note:
-                signal.signal(number, self._handlers[number])
+            if getsignal(number) == self._note:
+                set_signal(number, self._handlers[number])
 
 
 def _call(calls):

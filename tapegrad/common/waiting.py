@@ -4,7 +4,8 @@
 many short ones in a row are one long one, and named is what is being done when a second is over.  A reason is named once in a
 process; ``TAPEGRAD_QUIET=1`` and ``tg.config.quiet`` silence all.
 
-`BackgroundTask`: what another thread makes while calls go on.
+`BackgroundTask`: what another thread makes while calls go on, which it is not to slow: where threads have priorities its is a lower one,
+and what runs in Python, which only one thread does at a time, stops for a while every now and then (`give_way`).
 """
 
 from __future__ import annotations
@@ -13,24 +14,27 @@ import os
 import sys
 import threading
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from . import config
 from .uninterrupted import remade, uninterrupted
 
 #: Seconds after which a wait is named, between two looks at it, and of doing something else that end it.
 PATIENCE, EVERY, PAUSE = 1.0, 0.05, 0.25
+#: Seconds for which a `BackgroundTask` runs in Python before it gives way, and for how long, at least; and how much nicer its thread is.
+SLICE, REST, NICER = 0.0003, 0.003, 10
 #: Reasons that were named already.
 _SAID: set = set()
-#: Held by the thread that runs a `BackgroundTask`: one at a time.
-_TURN = remade(threading.Lock())
+#: Held by the thread that runs a `BackgroundTask`: one at a time.  And those that are not over.
+_TURN, _TASKS = remade(threading.Lock()), []
 
 
 class _Wait(threading.local):
-    """The wait of a thread: reasons with their texts, the innermost last, when it began and ended; and whether it runs a `BackgroundTask`."""
+    """The wait of a thread: reasons with their texts, the innermost last, when it began and ended; whether it runs a `BackgroundTask`,
+    and since when without giving way."""
 
     def __init__(self):
-        self.reasons, self.began, self.ended, self.nobody = [], 0.0, 0.0, False
+        self.reasons, self.began, self.ended, self.nobody, self.since = [], 0.0, 0.0, False, 0.0
 
 
 _WAIT = _Wait()
@@ -81,9 +85,30 @@ def _looked_at(reasons, over, due):
         pass
 
 
-def busy():
-    """Whether a thread runs a `BackgroundTask`."""
-    return _TURN.locked()
+def busy(short=True):
+    """Whether there is a `BackgroundTask` that is not over; or one that is not `short`."""
+    return any(task.working and (short or not task.short) for task in _TASKS)
+
+
+def give_way():
+    """In a `BackgroundTask`, let other threads run Python if it has done so for a while; nothing elsewhere.
+
+    It stands where something is done piece by piece.  Whoever waits to run is given the interpreter at once then, not after the 5 ms for
+    which Python lets a thread go on.
+    """
+    wait = _WAIT
+    if wait.nobody and (now := time.perf_counter()) - wait.since > SLICE:
+        time.sleep(max(REST, 5.0 * min(now - wait.since, 0.01)))
+        wait.since = time.perf_counter()
+
+
+def _lower_priority():
+    """Let this thread run where others leave the processor idle, and a tenth of the time where they do not."""
+    if sys.platform == "linux":
+        # Threads have priorities of their own there.
+        with suppress(OSError):
+            thread = threading.get_native_id()
+            os.setpriority(os.PRIO_PROCESS, thread, os.getpriority(os.PRIO_PROCESS, thread) + NICER)
 
 
 class BackgroundTask:
@@ -92,21 +117,26 @@ class BackgroundTask:
     Parameters
     ----------
     make : callable
+    short : bool
+        Whether it takes no longer than a call may wait.
     """
 
-    def __init__(self, make):
-        self._process, self._made, self._error, self._over = os.getpid(), None, None, False
+    def __init__(self, make, short=False):
+        self._process, self._made, self._error, self._over, self.short = os.getpid(), None, None, False, short
         with uninterrupted:
+            _TASKS.append(self)
             threading.Thread(target=self._run, args=(make,), daemon=True).start()
 
     def _run(self, make):
         _WAIT.nobody = True
+        _lower_priority()
         try:
             with _TURN:
                 self._made = make()
         except BaseException as error:
             self._error = error
         self._over = True
+        _TASKS.remove(self)
 
     @property
     def working(self):

@@ -7,12 +7,14 @@ to be told when a value is let go or replaced.
 
 import ctypes
 import struct
+import weakref
 from bisect import bisect_left, bisect_right
 from functools import cache
 
 import numpy as np
 
 from ..codegen.compile import plain_address
+from ..codegen.memory import BLOCKS
 from ..codegen.of_rows import reverse_switch
 from ..codegen.python_api import data_address
 from ..common.errors import GradientError, require
@@ -182,10 +184,17 @@ class Sweep:
         self.words = self.adjoint.view(np.int64)
         self.marks = np.zeros(count + 16, np.uint8) if marks is None else marks
         self.scratch, self.saved, self.store, self.buffer = np.empty(P.SCRATCH, np.uint8), None, None, None
+        self.scratch[P.KEPT_AT : P.KEPT_AT + 8] = 0
         p = self.parameters = np.zeros(words, np.int64)
         p[P.W_ADJOINT], p[P.W_MARKS], p[P.W_SCRATCH] = map(data_address, (self.adjoint, self.marks, self.scratch))
         p[P.W_SLOTS] = count
         self.pointer = data_address(p)
+
+    def keep_blocks(self):
+        """Keep the memory of large arrays from one sweep to the next, as long as this lives."""
+        blocks = np.zeros(2 * BLOCKS, np.int64)
+        self.scratch[P.KEPT_AT : P.KEPT_AT + 8] = np.array([data_address(blocks)]).view(np.uint8)
+        weakref.finalize(self, _free_blocks, blocks).atexit = False
 
     # -- adjoints ------------------------------------------------------------------
     def add(self, slot, value):
@@ -272,6 +281,10 @@ class Sweep:
         if self.store is not None:
             self.over_store(self.store)
         steps().free_all(self.pointer)
+
+
+def _free_blocks(blocks):
+    steps().free_kept(data_address(blocks))
 
 
 _WHERE = struct.Struct("4q")

@@ -32,6 +32,8 @@ MOST_ARGUMENTS = 128
 
 #: Scratch memory of a walk, in bytes, and where in it the registers start; before them is what single steps need.
 SCRATCH, REGISTERS_AT = 8192, 4096
+#: There, too, the address of the blocks that a sweep keeps, or 0 (`codegen.memory.new_block`).
+KEPT_AT = 256
 
 #: A row of `Signature.TABLE`, which the walks read, has so many words; then, in bytes from its start: the program's address,
 #: how many values are saved and how many operands there are, whether the result is a scalar, whether what is saved is large,

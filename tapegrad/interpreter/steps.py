@@ -8,19 +8,19 @@ import numpy as np
 
 from ..codegen.compile import compiled, helper
 from ..codegen.memory import (
-    allocate,
-    allocate_zeros,
+    BLOCKS,
     copy_bytes,
     differ,
     double_at,
     float_at,
+    free_block,
     int_at,
     load_byte,
     load_double,
     load_float,
     load_int,
     load_int32,
-    release,
+    new_block,
     set_double_at,
     set_float_at,
     store_byte,
@@ -211,6 +211,8 @@ def run(program, regs, records, words, i, scratch):
     Returns 0, or 1 if a call in it has failed.
     """
     top, failed = P.FIRST_TEMPORARY, 0
+    # Of values there are no words, and no blocks.
+    kept = load_int(scratch + P.KEPT_AT) if words != 0 else 0
     p = program
     while True:
         code = load_int(p)
@@ -224,7 +226,7 @@ def run(program, regs, records, words, i, scratch):
         elif code == P.ALLOC or code == P.SHIFT or code == P.CONST:
             reg, value = load_int(q), load_int(q + 8)
             if code == P.ALLOC:
-                value = allocate_zeros(value, 1) if load_int(q + 16) else allocate(value)
+                value = new_block(kept, value, load_int(q + 16))
             elif code == P.SHIFT:
                 value = load_int(regs + 8 * value) + load_int(records + SIZE * i + CONSTANT) * load_int(q + 16)
             store_int(regs + 8 * reg, value)
@@ -241,13 +243,13 @@ def run(program, regs, records, words, i, scratch):
                 store_int(words + 8 * slot, source)
                 store_int(regs + 8 * reg, 0)
             else:
-                target = allocate(nbytes)
+                target = new_block(kept, nbytes, 0)
                 copy_bytes(target, source, nbytes)
                 store_int(words + 8 * slot, target)
         elif code == P.TARGET:
             where = words + 8 * operand_slot(records, i, load_int(q))
             if load_int(where) == 0:
-                store_int(where, allocate_zeros(load_int(q + 16), 1))
+                store_int(where, new_block(kept, load_int(q + 16), 1))
             store_int(regs + 8 * load_int(q + 8), load_int(where))
         elif code == P.SCALAR:
             where = words + 8 * operand_slot(records, i, load_int(q))
@@ -273,7 +275,7 @@ def run(program, regs, records, words, i, scratch):
         p = q + 8 * load_int(p + 8)
     for reg in range(P.FIRST_TEMPORARY, top):
         if load_byte(scratch + reg) != 0:
-            release(load_int(regs + 8 * reg))
+            free_block(kept, load_int(regs + 8 * reg))
     return failed
 
 
@@ -282,13 +284,14 @@ def free_all(words):
     """Free the array adjoints of a sweep."""
     records, adjoint = load_int(words + 8 * P.W_RECORDS), load_int(words + 8 * P.W_ADJOINT)
     marks, table = load_int(words + 8 * P.W_MARKS), load_int(words + 8 * P.W_TABLE)
+    kept = load_int(load_int(words + 8 * P.W_SCRATCH) + P.KEPT_AT)
     for i in range(load_int(words + 8 * P.W_SLOTS) - 1, 0, -1):
         op = load_int32(records + SIZE * i)
         if load_byte(marks + i) == 0 or op < FIRST_ARRAY or op > ARRAY_LEAF:
             continue
         scalar = op < ARRAY_LEAF and load_int(table + P.ROW_BYTES * (op - FIRST_ARRAY) + P.ROW_SCALAR) != 0
         if not scalar and load_int(adjoint + 8 * i) != 0:
-            release(load_int(adjoint + 8 * i))
+            free_block(kept, load_int(adjoint + 8 * i))
             store_int(adjoint + 8 * i, 0)
 
 
@@ -323,18 +326,27 @@ def saved_values(records, marks, table, low, high, marked, objects, nothing, ran
 
 @compiled("int64(int64)")
 def duplicate(packed):
-    """A malloc'ed copy: `packed` is the address of ``(source, nbytes)``; returns its address."""
+    """A copy in a new block: `packed` is the address of ``(source, nbytes)``; returns its address."""
     source, nbytes = load_int(packed), load_int(packed + 8)
-    target = allocate(max(nbytes, 1))
+    target = new_block(0, nbytes, 0)
     copy_bytes(target, source, nbytes)
     return target
 
 
 @compiled("void(int64, int64, int64)")
 def take(target, address, nbytes):
-    """Copy `nbytes` from a malloc'ed buffer to `target` and free it."""
+    """Copy `nbytes` from a block to `target` and free it."""
     copy_bytes(target, address, nbytes)
-    release(address)
+    free_block(0, address)
+
+
+@compiled("void(int64)")
+def free_kept(kept):
+    """Free the blocks that a sweep has kept."""
+    for k in range(BLOCKS):
+        if load_int(kept + 16 * k) != 0:
+            store_int(kept + 16 * k, 0)
+            free_block(0, load_int(kept + 16 * k + 8))
 
 
 @helper

@@ -15,18 +15,18 @@ happens at the first backward pass, not when tapegrad is imported.
 `upwards`   pushes the tangents of numbers from operands to results.
 
 The adjoint of every slot is one 8-byte word: the number itself for a scalar
-slot, the address of a malloc'ed C-contiguous buffer (0: none yet) for an array.
+slot, the address of a C-contiguous block (`codegen.memory.new_block`; 0: none yet) for an array.
 """
 
 from ..codegen.compile import compiled, helper
 from ..codegen.memory import (
     call4_int,
     call6_int,
+    free_block,
     load_byte,
     load_double,
     load_int,
     load_int32,
-    release,
     store_byte,
     store_double,
     store_int,
@@ -110,7 +110,7 @@ def reverse(words, high, low, stop_at_large):
             if scalar == 0:
                 left = load_int(regs)
                 if left != 0:
-                    release(left)
+                    free_block(load_int(scratch + P.KEPT_AT), left)
                 store_int(word, 0)
             if failed != 0:
                 return P.UNKNOWN - i

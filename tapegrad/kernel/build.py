@@ -25,6 +25,7 @@ from itertools import pairwise
 
 import numpy as np
 
+from ..common.waiting import give_way
 from ..interpreter.windows import contiguous
 from ..program.trace import FAILS, GUARD, HOST, SHAPE
 from ..rules import BY_NAME, by_opcode
@@ -113,6 +114,7 @@ class Builder:
                 self._scalar(node)
             else:
                 self._entry(node)
+            give_way()
 
     def _loop(self, level):
         outer, loop = self.blocks[-1], level.loop
@@ -385,10 +387,6 @@ def _expression(entry, operands):
     return function.expr if function.elementwise and out in "df" and function.primitive is None and same else None
 
 
-#: Bytes that spill buffers may take together.
-MOST = 1 << 30
-
-
 def lay_out(builder):
     """Give every stored template its spill buffer, and every `Phi` its spot.
 
@@ -398,9 +396,6 @@ def lay_out(builder):
         Its program gets the copies of what pools hold from outside.
     """
     references = builder.references
-    stored = [builder.meta(t).nbytes * len(t.members) for t in references.templates if t.stored]
-    if sum(stored) > MOST:
-        raise NotLowered(f"values that are needed later take {sum(stored) >> 20} MiB")
     owned = {what: distinct(what.owners) for what in references.pooled}
     offsets, buffers = {}, {}
     for members in joined(owners.tolist() for owners in owned.values()):

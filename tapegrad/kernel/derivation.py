@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from ..common.waiting import give_way
 from ..program.through import Rules, Uncallable
 from ..rules import BY_NAME
 from ..tape.meta import c_strides
@@ -43,6 +44,7 @@ class Derivation:
 
     def scalars(self, low, high):
         """The derivatives of the instructions from `low` to `high`, all of them scalar ones or leaves."""
+        give_way()
         if low > high:
             return
         w, plan = self.writer, self.plan

@@ -20,6 +20,7 @@ from ..codegen.emit import I1, I8, I32, I64, MEMORY, REGISTER, Emitter, convert
 from ..codegen.symbols import define
 from ..codegen.threads import spread_address
 from ..common.errors import require
+from ..common.waiting import give_way
 from ..interpreter.native import run_address
 from . import ir as K
 from .cut import CutLoop, is_number
@@ -363,6 +364,7 @@ class PieceEmitter:
 
     # -- statements ------------------------------------------------------------------
     def statement(self, statement):
+        give_way()
         getattr(self, type(statement).__name__)(statement)
 
     def Load(self, load):

@@ -35,6 +35,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from ..common.waiting import give_way
 from ..rules import lang as L
 from ..rules.lang import nodes
 from .listing import listing
@@ -344,6 +345,7 @@ def walk(body):
     stack = list(reversed(body))
     while stack:
         statement = stack.pop()
+        give_way()
         yield statement
         if isinstance(statement, Loop):
             stack.extend(reversed(statement.body))

@@ -24,11 +24,11 @@ __all__ = ["FINE", "NOT_FINITE", "Kernel", "CompileOptions"]
 #: Kernels compiled, and loaded from the disk, since import.
 COUNTS = {"compiled": 0, "loaded": 0}
 
-#: Size from which on optimisation is light, and that of straight-line code from which on there is none: it took a quarter of
-#: the compilation, and the code of 980 to 41 900 instructions was as fast without.
-_LARGE, _STRAIGHT = 20_000, 2_000
-#: Of the steps of straight-line code at most so many are in loops.
-_IN_LOOPS = 0.2
+#: Size from which on optimisation is light, and that of straight-line code from which on there is none: it took a quarter to half of
+#: the compilation, and the code of 400 to 41 900 instructions was as fast without.  That of iterations is run more often.
+_LARGE, _STRAIGHT, _ITERATED = 20_000, 300, 2_000
+#: Of the steps of straight-line code at most so many are in loops; or all are so few, in how many that may be, beside its size.
+_IN_LOOPS, _FEW = 0.2, 4
 
 
 class Kernel(Executable):
@@ -95,9 +95,10 @@ class Kernel(Executable):
 
     def _chosen(self):
         """The levels of LLVM's passes, and of its code generation."""
-        if self.size > _STRAIGHT and not (self.options.fastmath or self.options.entry):
+        if self.size > (_ITERATED if self.options.iterations else _STRAIGHT) and not (self.options.fastmath or self.options.entry):
             body = self.program.body
-            if _steps([s for s in body if isinstance(s, ir.Loop)]) <= _IN_LOOPS * _steps(body):
+            steps = _steps(body)
+            if steps <= _FEW * self.size or _steps([s for s in body if isinstance(s, ir.Loop)]) <= _IN_LOOPS * steps:
                 return 0, 1
         return (3, 3) if self.size <= _LARGE else (1, 1)
 

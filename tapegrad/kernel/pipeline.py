@@ -6,12 +6,15 @@ from contextlib import contextmanager
 
 import numpy as np
 
-from . import roll
+from . import ir, roll
 from .build import build
 from .columns import columns
+from .cut import buffers
 from .passes import run_passes
-from .reasons import TooDear, compilation
+from .reasons import NotLowered, TooDear, compilation
 
+#: Bytes that temporaries may take together.
+MOST = 1 << 30
 #: Instructions up to which a program is not rolled, if most are of arrays.
 _SHORT = 300
 
@@ -83,4 +86,7 @@ def lower(tape, seconds=None, limit=None, views=False):
     seconds.done("build")
     run_passes(program)
     seconds.done("passes")
+    stored = sum(buffer.nbytes for buffer in buffers(program.body) if buffer.role == ir.TEMPORARY)
+    if stored > MOST:
+        raise NotLowered(f"values that are needed later take {stored >> 20} MiB")
     return program

@@ -1,6 +1,6 @@
-"""Why a tape has no kernel: an instruction that cannot be lowered, or what the kernel would cost.
+"""Why a tape has no kernel: an instruction that cannot be lowered, or what the kernel would cost, beside what it saves.
 
-That is predicted, in steps, from what is known of a tape before anything is compiled.
+Both are predicted, in steps, from what is known of a tape before anything is compiled.
 
 A step is about 10 ns: the time in which a sweep makes one scalar instruction and its derivative
 (7 to 20 ns), or five elements of an array (an element takes 0.5 ns in near memory, 2 ns in far, 3 ns if it is a sine).
@@ -17,12 +17,15 @@ constant       steps       of
 `LOOP`         100 000     a loop of the rolled program (1 ms)
 `ARRAY`        50 000      an instruction on arrays that goes element by element (0.5 ms), another one (2 ms), a product of
                to 1.4 M    matrices (14 ms), of those that are not iterations of a loop
+`CALL`         50          a call: a sweep takes 0.5 us more than a kernel
+`ITEM`         15          an instruction on arrays that is swept; and a step for four elements of its result
 =============  ==========  ==================================================================
 
 So code that rolls costs what its loops and their bodies do, and code that does not is
 paid for instruction by instruction: a rolled program of 15 lines in 2 loops takes 1 262 500 steps, 13 ms.
 """
 
+import math
 import os
 import traceback
 from contextlib import contextmanager
@@ -71,6 +74,7 @@ STEPS_A_SECOND = 100_000_000
 DERIVE, DERIVE_ARRAY = 130, 4000
 KERNEL, LINE, LOOP = 800_000, 17_500, 100_000
 ARRAY = {"elementwise": 50_000, "product": 1_400_000, "": 200_000}
+CALL, ITEM, ELEMENTS = 50, 15, 4
 
 
 class TooDear(Exception):
@@ -79,6 +83,12 @@ class TooDear(Exception):
     def __init__(self, steps):
         super().__init__(f"the kernel would cost {steps} steps")
         self.steps = steps
+
+
+def saving(tape):
+    """Steps that a call by kernel takes less than a sweep: the sweep's own, but for what both do."""
+    sizes = [math.prod(item.entry.meta.shape) for item in tape.items if item.entry.meta is not None and item.entry.meta.shape]
+    return CALL + len(tape.records) + ITEM * len(sizes) + sum(sizes) // ELEMENTS
 
 
 def derivation(tape):

@@ -39,6 +39,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..common.errors import require
+from ..common.waiting import give_way
+from ..interpreter.native import data_address
 from ..rules import BY_NAME
 from ..tape.meta import SCALAR
 from . import ir
@@ -185,6 +187,7 @@ class References:
                     refs = columns.operands[starts + k]
                     t.operands.append(self.describe(refs, t.body, t.position, t.members))
         for t in self.templates:
+            give_way()
             for what in t.operands:
                 self.use(what)
         for storage in self.storages:
@@ -354,16 +357,36 @@ class References:
             constants, inverse = np.unique(which, return_inverse=True)
             arrays = [np.ascontiguousarray(columns.tape.constants[k]) for k in constants.tolist()]
             spot = body.fit(inverse, self.tables).scaled(arrays[0].size, 0, self.tables)
-            return Element(self.constant(np.concatenate([a.reshape(-1) for a in arrays])), spot, arrays[0].shape)
+            return Element(self.constant(_side_by_side([a.reshape(-1) for a in arrays])), spot, arrays[0].shape)
         return None
 
     def constant(self, data):
         """The buffer of a flat array of constants."""
-        key = (data.dtype.char, data.tobytes())
+        # A large one is not copied: what has the same place is the same.
+        large = data.nbytes > _LARGE
+        key = (data.dtype.char, data.size, data_address(data)) if large else (data.dtype.char, data.tobytes())
         buffer = self._constants.get(key)
         if buffer is None:
             buffer = self._constants[key] = ir.Buffer(ir.CONSTANT, data.size, data.dtype.char, data=data)
         return buffer
+
+
+#: Bytes from which on an array is large.
+_LARGE = 1 << 16
+
+
+def _side_by_side(arrays):
+    """One flat array with all of these, which is no copy where they lie one after the other in another one, as rows do."""
+    root = arrays[0]
+    while isinstance(root.base, np.ndarray):
+        root = root.base
+    size, place = arrays[0].nbytes, data_address(arrays[0])
+    if root.flags.c_contiguous and root.dtype == arrays[0].dtype and not (place - data_address(root)) % root.itemsize:
+        first = (place - data_address(root)) // root.itemsize
+        flat = root.reshape(-1)[first : first + len(arrays) * arrays[0].size]
+        if flat.size == len(arrays) * arrays[0].size and all(data_address(a) == place + k * size for k, a in enumerate(arrays)):
+            return flat
+    return np.concatenate(arrays)
 
 
 def _latest(t, body, times):

@@ -77,6 +77,8 @@ def drive(objective, state, max_iter, max_evaluations=None, callback=None, progr
     shown = Progress(progress, max_iter if endless else None)
     begun, done = state.iterations, state.evaluations
     budget, why, due = 1, None, 0.0
+    #: Whether nothing has to be looked at, nor shown, between two chunks.
+    quiet = max_evaluations is None and callback is None and not shown.wanted
     try:
         while True:
             if why is not None and why > P.FINISHED:
@@ -90,21 +92,23 @@ def drive(objective, state, max_iter, max_evaluations=None, callback=None, progr
                     why = EVALUATIONS
                     break
                 budget = min(budget, left)
-            handle = objective.handle()
-            budget = min(budget, objective.until_kernel())
             # The state is whole when Ctrl-C stops the optimisation.
             with uninterrupted:
-                chunk, earlier = time.perf_counter(), state.evaluations
-                why = run(handle, history, budget, *state.arrays)
-                took, count = time.perf_counter() - chunk, state.evaluations - earlier
-                objective.note(count)
-                rows = int(integers[P.I_ROWS])
-                if rows:
-                    state.remember(history[:rows])
-                    integers[P.I_ROWS] = 0
-            if count:
-                # From one evaluation on, for nobody knows yet how long it takes.
-                budget = max(1, min(16 * budget, int(count * CHUNK / max(took, 1e-6))))
+                on = True
+                while on:
+                    budget = min(budget, objective.until_kernel())
+                    chunk, earlier = time.perf_counter(), state.evaluations
+                    why = run(objective.handle(), history, budget, *state.arrays)
+                    took, count = time.perf_counter() - chunk, state.evaluations - earlier
+                    objective.note(count)
+                    rows = int(integers[P.I_ROWS])
+                    if rows:
+                        state.remember(history[:rows])
+                        integers[P.I_ROWS] = 0
+                    if count:
+                        # From one evaluation on, for nobody knows yet how long it takes.
+                        budget = max(1, min(16 * budget, int(count * CHUNK / max(took, 1e-6))))
+                    on = why in (P.BUDGET, P.FULL) and quiet and not uninterrupted.awaited
             if why == P.PYTHON:
                 # A copy: the user's function may keep what it is given.
                 value = objective.record(state.vectors[P.XT].copy(), state.vectors[P.GT])

@@ -40,6 +40,7 @@ from ..tape.meta import SCALAR, meta_of
 from ..tape.places import Place
 from ..tape.store import RECORD_DTYPE
 from .calling import Callable
+from .short_arrays import written_out
 from .trace import FAILS, GUARD, HOST, ROW, by_value, may_raise
 
 _SELECT = BY_NAME["select"]
@@ -198,7 +199,7 @@ def finish(trace, outputs, wanted):
     -------
     FinishedTape
     """
-    finished = _Finisher(trace, outputs, wanted).run()
+    finished = written_out(_Finisher(trace, outputs, wanted).run(), Item, continuations)
     # Further operations on its tensors go the long way, which looks whether it is done.
     trace.done, trace.store.ident = True, -1
     return finished

@@ -3,7 +3,7 @@
 A replay raises no floating-point errors and prints no warnings, whatever ``np.seterr`` and the filters of warnings say.  So a
 function that could catch one is not recorded.  `catcher` reads the exception table of a frame's code: an instruction is
 covered by at most one entry; the code that it leads to checks the exception against classes, one after the other, or
-catches all, or raises it again (``finally``, the end of a handler), to the entry that covers *that* instruction.
+catches all, or raises it again (``finally``, the end of a handler, one that only logs), to the entry that covers *that* instruction.
 
 Looking at the tables of one code object takes a millisecond, once; then it is a comparison for each operation recorded.
 """
@@ -72,9 +72,11 @@ def _handler(frame, instructions, position):
     """What the handler at `position` catches of `ERRORS` (None: nothing), and the offsets at which it raises again."""
     if instructions[position].opname == "CLEANUP_THROW":
         return None, []
+    again = []
     if instructions[position].opname == "PUSH_EXC_INFO":
         if instructions[position + 1].opname == "POP_TOP":
-            return "except:", []
+            ends = _raises_again(instructions, position + 2)
+            return ("except:", []) if ends is None else (None, ends)
         names = _checked(instructions, position + 1)
         while names is not None:
             parts, after = names
@@ -82,11 +84,14 @@ def _handler(frame, instructions, position):
                 return "except*", []
             for part in parts:
                 if _could_catch(_resolved(frame, part)):
-                    return f"except {'.'.join(part)}", []
+                    ends = _raises_again(instructions, after + 2)
+                    if ends is None:
+                        return f"except {'.'.join(part)}", []
+                    again += ends
             position = _at(instructions, instructions[after + 1].argval)
             names = _checked(instructions, position)
     # A `finally`, a `with`, or the end of a handler: does it come to an end without raising again?
-    raised, seen, todo = [], set(), [position]
+    raised, seen, todo = again, set(), [position]
     while todo:
         k = todo.pop()
         if k in seen or k >= len(instructions):
@@ -104,6 +109,27 @@ def _handler(frame, instructions, position):
             if one.opname not in ("JUMP_FORWARD", "JUMP_BACKWARD", "JUMP_BACKWARD_NO_INTERRUPT"):
                 todo.append(k + 1)
     return None, raised
+
+
+def _raises_again(instructions, position):
+    """The offsets at which a handler, whatever it does (it may log), raises what it caught; None if it can come to another end."""
+    raised, seen, todo = [], set(), [position]
+    while todo:
+        k = todo.pop()
+        one = instructions[k]
+        if k in seen:
+            continue
+        seen.add(k)
+        if one.opname == "RERAISE" or one.opname == "RAISE_VARARGS" and one.arg == 0:
+            raised.append(one.offset)
+        elif one.opname in ("POP_EXCEPT", "RAISE_VARARGS") or one.opname.startswith(("RETURN", "YIELD")):
+            return None
+        else:
+            if "JUMP" in one.opname or one.opname in ("FOR_ITER", "SEND"):
+                todo.append(_at(instructions, one.argval))
+            if one.opname not in ("JUMP_FORWARD", "JUMP_BACKWARD", "JUMP_BACKWARD_NO_INTERRUPT"):
+                todo.append(k + 1)
+    return raised
 
 
 def _is_with(instructions, position):

@@ -95,7 +95,7 @@ class _Counted(Steps):
 def memory_plan(tape):
     """The `MemoryPlan` of a finished tape."""
     workspace = tape.kept.take()
-    values = workspace.records.nbytes + sum(workspace.arrays[slot].nbytes for slot, root in workspace._roots.items() if slot == root)
+    values = workspace.records.nbytes + workspace.nbytes
     # What Python computes is copied to its place.
     peak = values + max((host.target.nbytes for host in workspace.hosts), default=0)
     marks, adjoints, loops = workspace.sweep.marks, {slot: meta.nbytes for slot, meta in tape.outputs if slot}, {}

@@ -167,7 +167,7 @@ class EntryLayout:
     def _allocate(self, item):
         meta = item.entry.meta
         if meta is not SCALAR:
-            self._own(item.slot, np.empty(meta.shape, meta.dtype))
+            self._own(item.slot, self._room(item.slot, meta))
 
     def _entry(self, item):
         entry, operands = item.entry, item.operands

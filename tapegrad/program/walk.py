@@ -14,20 +14,20 @@ on from there.
 
 from ..codegen.compile import compiled
 from ..codegen.memory import (
-    allocate,
     call4_int,
     call6_int,
     copy_bytes,
     differ,
+    free_block,
     load_double,
     load_int,
-    release,
+    new_block,
     store_byte,
     store_double,
     store_int,
 )
 from ..interpreter.calls import SIZE
-from ..interpreter.program import REGISTERS_AT, W_ADJOINT, W_RECORDS, W_RUN, W_SCRATCH, W_SLOTS, WORDS
+from ..interpreter.program import KEPT_AT, REGISTERS_AT, W_ADJOINT, W_RECORDS, W_RUN, W_SCRATCH, W_SLOTS, WORDS
 from ..interpreter.program import UNKNOWN as NOT_KNOWN
 from ..interpreter.walk import reverse
 from ..tape.layout import VALUE
@@ -137,7 +137,7 @@ def enter(p):
 @compiled("int64(int64)")
 def seed(p):
     """Zero the adjoints, but for the seeds; returns the highest slot of these, above which there is nothing to sweep."""
-    adjoint = load_int(p + 8 * W_ADJOINT)
+    adjoint, kept = load_int(p + 8 * W_ADJOINT), load_int(load_int(p + 8 * W_SCRATCH) + KEPT_AT)
     for k in range(load_int(p + 8 * W_SLOTS)):
         store_int(adjoint + 8 * k, 0)
     # Seeds: (slot, address, nbytes of an array or 0); each slot once.
@@ -150,7 +150,7 @@ def seed(p):
         if nbytes == 0:
             store_double(word, load_double(word) + load_double(seed))
         else:
-            store_int(word, allocate(nbytes))
+            store_int(word, new_block(kept, nbytes, 0))
             copy_bytes(load_int(word), seed, nbytes)
         at += 24
     return highest
@@ -169,7 +169,7 @@ def sweep(p, high, low):
 @compiled("void(int64)")
 def deliver(p):
     """Bring the gradients out."""
-    adjoint = load_int(p + 8 * W_ADJOINT)
+    adjoint, kept = load_int(p + 8 * W_ADJOINT), load_int(load_int(p + 8 * W_SCRATCH) + KEPT_AT)
     # Gradients: (target, nbytes, slot of the array or 0), then elements (target, slot).
     at = load_int(p + 8 * P_GRADIENTS)
     count = load_int(at)
@@ -179,7 +179,7 @@ def deliver(p):
         gradient = load_int(adjoint + 8 * slot) if slot != 0 else 0
         if gradient != 0:
             copy_bytes(target, gradient, nbytes)
-            release(gradient)
+            free_block(kept, gradient)
             store_int(adjoint + 8 * slot, 0)
         else:
             for k in range(nbytes // 8):

@@ -3,8 +3,9 @@
 A `Workspace` belongs to one replay at a time (threads take one each from the
 tape's pool); the tape itself is never written to.  Scalars live in a copy of the
 records.  An array entry has a buffer of its own, except that views look at the
-memory of their operand, and that an indexed assignment goes into its operand's
-buffer if nobody reads that any more.
+memory of their operand, that an indexed assignment goes into its operand's
+buffer if nobody reads that any more, and that a large one is that of an earlier entry
+which neither a later one reads nor the way back.
 
 When it is made, everything that a replay does is laid out once (`program.stream`): the words that
 `walk.forward` interprets, with the addresses of these buffers in them, and in the record of each array
@@ -12,9 +13,12 @@ entry the instruction of its adjoint.  `run` then writes the addresses of the ar
 `walk.replay`, and does in between what only NumPy can do.
 """
 
+from heapq import heappop, heappush
+
 import numpy as np
 
 from ..array.record import normalise
+from ..codegen.memory import KEPT_BLOCK
 from ..codegen.of_rows import value_switch
 from ..common.errors import noted, require
 from ..common.uninterrupted import cached_property
@@ -74,6 +78,8 @@ class Workspace(EntryLayout):
         self.saved = []
         self.stream = []
         self._roots = {}
+        #: Large buffers, with the last slots that read them, and those of which that is over, by their bytes; bytes of all buffers.
+        self._large, self._over, self.nbytes = [], {}, 0
         #: Of each buffer with several names, the last slot that reads it through any of them; outputs are read at the end.
         self._last_reads = {}
         self._outputs = {slot for slot, _ in tape.outputs if slot}
@@ -102,6 +108,26 @@ class Workspace(EntryLayout):
     def _own(self, slot, array):
         self.arrays[slot], self._metas[slot], self._addresses[slot] = array, meta_of(array), native.data_address(array)
         self._roots[slot] = slot
+        self.nbytes += array.nbytes
+
+    def _room(self, slot, meta):
+        """An array for the value of `slot`, in memory that is not needed any more if there is some."""
+        if meta.nbytes < KEPT_BLOCK or self.tape.of_iteration:
+            return np.empty(meta.shape, meta.dtype)
+        large = self._large
+        while large and large[0][0] < slot:
+            _, root = heappop(large)
+            if self._last_read(root) >= slot:
+                # It has got another name meanwhile.
+                heappush(large, (self._last_read(root), root))
+            elif root not in self._kept:
+                self._over.setdefault(self.arrays[root].nbytes, []).append(self.arrays[root])
+        heappush(large, (self._last_read(slot), slot))
+        over = self._over.get(meta.nbytes)
+        if not over:
+            return np.empty(meta.shape, meta.dtype)
+        self.nbytes -= meta.nbytes
+        return np.ndarray(meta.shape, meta.dtype, over.pop())
 
     def _name(self, slot, array, source):
         """Note that `array`, the value of `slot`, is (part of) the buffer of `source`."""
@@ -133,6 +159,8 @@ class Workspace(EntryLayout):
         self.sweep.over(self.address, tape.special)
         self.sweep.reads(np.array(self.saved, np.int64))
         self.gradients, self.pointer = self.sweep.gradients, self.sweep.pointer
+        if any(array.nbytes >= KEPT_BLOCK for array in self.arrays.values()):
+            self.sweep.keep_blocks()
         outputs = outputs_of(tape)
         #: The way back starts from a 1 in each result.
         self._seeds, self._ones = seeds_of(outputs, [np.ones((1, *port.shape), port.char) for port in outputs])

@@ -20,6 +20,7 @@ again and compares marks: an equal number in another object is no change.
 import dis
 import functools
 import itertools
+import re
 import sys
 import sysconfig
 import types
@@ -107,7 +108,20 @@ class Environment:
 
         conditions = [condition.format(*map(named, things)) for condition, things in self._conditions]
         exec(_SAME.format("\n        and ".join(conditions) or "True"), scope)  # noqa: S102 - names and numbers of ours
-        return scope["same"]
+        same = scope["same"]
+        #: What it asks, for who writes it into a function of his own, and what the names in it are.
+        same.conditions, same.scope = conditions, scope
+        return same
+
+    def changed_at(self, name):
+        """Where the code of one of the functions may change what goes by this name, ``" at file:line"``; empty if that is not seen."""
+        words = re.findall(r"\w+", name)[::-1]
+        for stores in (True, False):
+            for function, _ in self.functions:
+                for one in dis.get_instructions(function.__code__):
+                    if one.argval in words and one.opname.startswith("STORE" if stores else "LOAD") and "FAST" not in one.opname:
+                        return f" at {function.__code__.co_filename}:{one.positions.lineno}"
+        return ""
 
     def _met(self, name, *mark):
         self.names.append(name)

@@ -267,9 +267,9 @@ def jit(
     fun : callable
         A function, or what any transformation returned.  Without it `jit` returns a decorator, for functions and methods.
     kernel : {"auto", "always", "never"}, optional
-        When recordings become machine code.  "auto": the first path at its first call, later ones at their third; by
-        another thread, while sweeps answer, if that is predicted to take more than two seconds.  "always": every path at its
-        first call.  "never": sweeps answer.
+        When recordings become machine code.  "auto": the first path at its first call, or by
+        another thread, while sweeps answer, if that is predicted to take more than two seconds; later paths by that thread,
+        when it pays.  "always": every path at its first call.  "never": sweeps answer.
         By default what ``tg.config.kernel`` says (from the environment variable ``TAPEGRAD_KERNEL``, else "auto").
     fastmath : bool
         Allow ``a * b + c`` to be rounded once, and sums and products to be made in another order.  That is often faster, and

@@ -20,7 +20,7 @@ def kernel(f, x, **options):
     [
         (programs.irregular(1200), POINT, {}, (0, 1)),
         # Short code may be called often; with fastmath there is something to rearrange, and an entry is to be one function.
-        (programs.irregular(100), POINT, {}, (3, 3)),
+        (programs.irregular(50), POINT, {}, (3, 3)),
         (programs.irregular(1200), POINT, {"fastmath": True}, (3, 3)),
         (programs.irregular(1200), POINT, {"entry": True}, (3, 3)),
         (lambda x: np.sum(np.sin(x) * x) + programs.irregular(1200)(x[:4]), np.linspace(0.1, 0.9, 5000), {}, (3, 3)),

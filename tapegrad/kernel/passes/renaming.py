@@ -23,7 +23,17 @@ A large one of which every iteration of a loop uses a part of its own becomes as
             a1 = t0[50*i - j + 49]                           a1 = t0[-j + 49]
 
 So it stays in the cache.  A loop that is spread over threads has one for each chunk (`kernel.spreading`), for which it is small
-enough.
+enough.  One that has many rows, of which only the one written last is read, has one row::
+
+    t0: float64[50000000]                            t0: float64[1000000]
+
+    for i in range(49):                              for i in range(49):
+        for j in range(1000000):                         for j in range(1000000):
+            a0 = t0[1000000*i + j]                           a0 = t0[j]
+            a1 = ...                                         a1 = ...
+            t0[1000000*i + j + 1000000] = a1                 t0[j] = a1
+
+That is seen by following one column through all iterations.
 """
 
 from collections import Counter
@@ -96,6 +106,81 @@ def _copied(loop):
 _LARGE, _PARTS = 1 << 16, 256
 
 
+#: Accesses of one column that are followed, at most.
+_FOLLOWED = 1 << 16
+
+
+class _Column:
+    """One column of a temporary of rows, followed through the program.
+
+    Attributes
+    ----------
+    last : int or None
+        The row that was written last.
+    """
+
+    def __init__(self, buffer, row, inside):
+        self.buffer, self.row, self.inside, self.last, self.left, self.at = buffer, row, inside, None, _FOLLOWED, {}
+
+    def follow(self, body):
+        """Whether all reads are of the row that was written last."""
+        for statement in body:
+            if isinstance(statement, ir.Loop):
+                if statement in self.inside:
+                    # Of a loop over columns one iteration.
+                    for k in range(1 if self.inside[statement] else statement.extent):
+                        self.at[statement] = k
+                        if not self.follow(statement.body):
+                            return False
+            elif getattr(statement, "buffer", None) is self.buffer:
+                self.left -= 1
+                row = (statement.index.base + sum(step * self.at[loop] for loop, step in statement.index.steps)) // self.row
+                if isinstance(statement, ir.Store):
+                    self.last = row
+                elif row != self.last:
+                    return False
+                if not self.left:
+                    return False
+        return True
+
+
+def _one_row(program):
+    """Let a temporary of rows, of which only the one written last is read, have one row."""
+    places = {}
+
+    def look(body, around):
+        for statement in body:
+            for buffer, index, _ in ir.touched(statement):
+                if buffer.role == ir.TEMPORARY and buffer.nbytes > _LARGE:
+                    places.setdefault(buffer, []).append((statement, index, around))
+            if isinstance(statement, ir.Loop):
+                look(statement.body, (*around, statement))
+
+    look(program.body, ())
+    for buffer, uses in places.items():
+        tops = {around[:1] for *_, around in uses}
+        if len(tops) == 1 and (top := tops.pop()) and apart([index for _, index, _ in uses], *top):
+            # Iterations that share nothing may be done by several threads.
+            continue
+        inside, rows = {}, set()
+        for statement, index, around in uses:
+            simple = index is not None and index.table is None and index.plus is None and isinstance(statement, (ir.Load, ir.Store))
+            columns = [loop for loop, step in index.steps if step == 1] if simple else []
+            if len(columns) != 1 or any(loop.ragged for loop in around):
+                break
+            row = columns[0].extent
+            rows.add(row)
+            if len(rows) > 1 or any(step % row for loop, step in index.steps if loop is not columns[0]) or index.base % row:
+                break
+            inside.update((loop, loop is columns[0] or inside.get(loop, False)) for loop in around)
+        else:
+            (row,) = rows
+            if buffer.size > row and _Column(buffer, row, inside).follow(program.body):
+                buffer.size = row
+                for statement, index, _ in uses:
+                    statement.index = ir.Index(0, tuple(step for step in index.steps if step[1] == 1))
+
+
 def contract(program):
     """Let temporaries be smaller, in place."""
     uses = {}
@@ -114,4 +199,5 @@ def contract(program):
             buffer.size, buffer.within = high - low + 1, loop
             for _, statement, index in places:
                 statement.index = ir.Index(index.base - low, tuple(step for step in index.steps if step[0] is not loop))
+    _one_row(program)
     return program

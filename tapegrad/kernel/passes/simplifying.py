@@ -19,6 +19,7 @@ loop::
 other values, stores, temporaries, carries and loops.  Most passes leave dead statements behind, and rely on it.
 """
 
+from ...common.waiting import give_way
 from ...rules import lang as L
 from .. import ir
 from .accesses import Memory
@@ -78,6 +79,7 @@ class _Simplifier:
 
     def visit(self, body):
         for statement in body:
+            give_way()
             if not isinstance(statement, ir.Let):
                 rewrite(statement, self.new)
             getattr(self, type(statement).__name__)(statement)
@@ -200,6 +202,7 @@ def prune(program):
 
     while roots:
         statement = roots.pop()
+        give_way()
         for value in ir.operands(statement):
             need(value)
         if isinstance(statement, ir.Carry):

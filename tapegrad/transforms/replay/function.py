@@ -12,8 +12,9 @@ Three questions are answered here, for each call of ``g = tg.jit(tg.value_and_gr
    ========== =====================================================================================
    policy     a tape becomes a kernel
    ========== =====================================================================================
-   "auto"     the first path of a function at its first call, later ones at their third; by another
-              thread, if that is predicted to take more than `kernels.SECONDS` (`kernel.reasons`)
+   "auto"     the first path of a function at its first call; by another thread, if that is predicted to
+              take more than `kernels.SECONDS` (`kernel.reasons`); later paths by that thread, when their
+              sweeps have lasted so long that it pays (`kernels.BEGIN`)
    "always"   every path at its first call
    "never"    never: the interpreter answers
    ========== =====================================================================================
@@ -23,7 +24,7 @@ So calls of ``f = lambda x: x if x > 9 else x * x if x > 0 else -x``::
     g(2.0)       a new kind: recorded.  Tape A saw "x > 9 was False" and "x > 0 was True"; it becomes a kernel
     g(3.0)       the kernel of A answers: nothing of the lambda runs
     g(-1.0)      A stops at its second guard; no tape goes on from there: recorded as B
-    g(-2.0)      B, which was used last, is tried first, and answers by interpreter; its third call makes its kernel
+    g(-2.0)      B, which was used last, is tried first, and answers by interpreter, till a kernel pays
     g(10.0)      B stops at its first guard: recorded as C.  The tree is now
 
                  x > 9 ?  --False-->  x > 0 ?  --True-->   A
@@ -45,6 +46,7 @@ import itertools
 import time
 
 from ...autograd import nested
+from ...autograd.nested import running
 from ...common import config
 from ...common.errors import GradientError, NestingError, UnsupportedFunctionError
 from ...common.uninterrupted import uninterrupted
@@ -63,6 +65,8 @@ from .running import LOG, Running
 
 #: Tapes kept for one kind of calls, and kinds kept.
 LIMIT, KINDS = 64, 256
+#: After so many recordings in a row that changed the same thing which they read, nothing is recorded any more.
+OWN = 3
 #: Kinds that are answered the short way.
 RECENT = 4
 #: Counts uses of tapes and kinds: what has not been used for longest goes first.
@@ -129,26 +133,25 @@ class Replayed(Running):
     def __init__(self, function, argnums, has_aux=False, scalar=True, captures=True, adjoints=True, jit=None, stats=None, planned=None):
         super().__init__(function, argnums, has_aux, scalar, captures, adjoints, jit, stats)
         self.planned = planned
+        self.own = None, 0
         #: Kinds by key, and those whose calls go the short way, the last one first.
         self.kinds, self.recent = {}, ()
 
     # -- the short way --------------------------------------------------------------
     def quick(self, args, kwargs, out=None):
         """The answer of a call like an earlier one, written to `out` if that is an array, or MISS: then `call` has to answer."""
-        if nested.inside():
+        if (running.level or thread_state().tapes) and nested.inside():
             return MISS
         for kind in self.recent:
             kept = kind.recent
-            while kept is not None and kept.site is not None:
-                kernels = kept.kernels
-                if kept.swept and (kernels.left(True) <= 1 or True in kernels.made):
+            while kept is not None and (site := kept.site) is not None:
+                if kept.swept and (kept.kernels.left(True) <= 1 or True in kept.kernels.made):
                     return MISS
-                answer = kept.site(args, kwargs, out)
+                answer = site(args, kwargs, out)
                 if type(answer) is not Miss:
-                    self.quiet += 1
                     if kept.swept:
                         self.stats.sweeps += 1
-                        kernels.visits[True] += 1
+                        kept.kernels.visits[True] += 1
                     else:
                         self.stats.kernel_calls += 1
                     if kept is not kind.recent:
@@ -237,7 +240,6 @@ class Replayed(Running):
             kind.missed = missed[-1]
             self.stats.misses.update(str(guard.place) for guard in missed)
         if outcome is not None:
-            self.quiet += count
             kind.prefer(kept)
         return outcome, by_kernel
 
@@ -252,11 +254,18 @@ class Replayed(Running):
             if not self.goes_on(cause):
                 return self.run(*call, backward)
             tape, values = self._recorded(kind, inputs, key, leaves, backward)
+            self._look_at_own()
             if tape is None:
                 return self.run(*call, backward)
             self.note(cause)
             LOG.info("%s: recorded: %s: %d instructions, %d guards", placed_name(self.function), cause, len(tape), len(tape.guards))
             kept = CachedTape(tape, Kernels(tape, self.jit, first), placed_name(self.function))
+            if self.own[1] == OWN:
+                name = self.own[0]
+                self.give_up(
+                    f"{name} changes, and it is the function that changes it{self.environment.changed_at(name)}: each call reads something else "
+                    "than was recorded. Count and collect outside of the function"
+                )
             with self.lock:
                 # If the environment changes meanwhile, this is not the kind of such calls any more.
                 kind.add(kept)
@@ -285,6 +294,16 @@ class Replayed(Running):
             if name is not None:
                 LOG.info("%s: %s has changed; recording again", placed_name(self.function), name)
                 self.kinds, self.recent, self.changed = {}, (), name
+
+    def _look_at_own(self):
+        """Note what the function, which ran just now, has changed of what it reads, and how often in a row it did so."""
+        name = None if self.environment is None or self.environment.same() else self.environment.difference()
+        before, count = self.own
+        if name is None:
+            self.own = None, 0
+        else:
+            # The first time it may be new in what it belongs to.
+            self.own = name, count + 1 if before is None or name.startswith(before) or before.startswith(name) else 1
 
     def as_left(self):
         """What the function itself has changed, when it ran just now, is no change."""

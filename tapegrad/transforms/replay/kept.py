@@ -2,11 +2,16 @@
 
 import time
 
+from ...common.memory import TRIMMED, trim
 from ...common.uninterrupted import cached_property
+from ...common.waiting import say
 from ...program.pool import Pool
 from ...program.status import FINE, OTHER
 from .answers import Outcome
 from .directions import KernelWalk, ReplayWalk, Stopped, key_of
+
+#: Bytes of a sweep of which it is said that there is another way.
+HELD = 1 << 29
 
 
 class CachedTape(Pool):
@@ -84,6 +89,9 @@ class CachedTape(Pool):
             seen = workspace.seen_at(at) if at < len(tape.guards) else None
             self.give(workspace)
             return None, at, seen
+        if workspace.nbytes > HELD:
+            text = f"a call of {self.name} holds {workspace.nbytes / 1e9:.1f} GB of arrays. If it sums over rows of data, tg.sum_over or "
+            say("memory", text + "tg.mean_over of the sum over some of them gives the same numbers, and holds as much as some rows need")
         values, gradients = [workspace.output(k) for k in range(len(tape.outputs))], None
         if callable(backward):
             walk = ReplayWalk.of(workspace, inputs)
@@ -93,10 +101,13 @@ class CachedTape(Pool):
             gradients = [g.copy() for g in workspace.gradients]
         outcome = Outcome(values, tape.structure, gradients, tape)
         stats.sweeps += count
-        stats.seconds["replay"] += count * (time.perf_counter() - start)
+        stats.seconds["replay"] += time.perf_counter() - start
         if not callable(backward) and self.kernels.left(backward) <= 1:
             # A kernel is made now, and has memory of its own.
+            large = workspace.nbytes > TRIMMED
             workspace = None
+            if large:
+                trim()
         self._promote(inputs, backward, outcome, workspace, stats)
         if workspace is not None:
             self.give(workspace)

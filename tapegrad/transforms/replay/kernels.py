@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import math
 import threading
+import time
 from collections import Counter
 from dataclasses import dataclass
 from functools import partial
@@ -17,7 +18,7 @@ import numpy as np
 
 from ...common import config
 from ...common.errors import OptionError
-from ...common.uninterrupted import remade, uninterrupted
+from ...common.uninterrupted import cached_property, remade, uninterrupted
 from ...common.waiting import BackgroundTask, busy, waiting
 from ...kernel import reasons
 from ...kernel.reasons import NotLowered, faults_are_reasons
@@ -29,8 +30,11 @@ LOG = logging.getLogger("tapegrad")
 POLICIES = ("auto", "always", "never")
 #: Predicted seconds of a compilation above which "auto" has another thread compile while sweeps answer, and above which it does not compile.
 SECONDS, MOST = 2.0, 30.0
-#: Visits after which a path that is not the first becomes a kernel.
-VISITS = 3
+#: A path that is not the first has another thread make its kernel when what sweeps of it took longer than a kernel would have is this
+#: part of what making it is predicted to take: calls then wait for nothing, and paths that are visited often are visited on.
+BEGIN = 1 / 32
+#: If that thread has something else to do, it is asked again after so many visits, at least.
+LATER = 64
 #: How much a kernel may differ from the sweep at the point of comparison, relative to the largest entry: float32 has half the digits,
 #: and long sums lose more of them.
 TOLERANCE = {"d": 1e-7, "f": 1e-2}
@@ -47,7 +51,7 @@ class JitOptions:
     fastmath, symmetric : bool
         As of `kernel.emit.CompileOptions`.
     visits : int
-        With "auto", calls after which the first path becomes a kernel; an optimiser that nobody has told to use `jit` has more.
+        With "auto", calls after which the first path becomes a kernel, at the earliest; an optimiser that nobody has told to use `jit` has more.
     """
 
     kernel: str = "auto"
@@ -101,7 +105,9 @@ class Kernels:
         self.tape, self.options = tape, options
         self.reason, self.walk = "", None
         self.made, self.coming, self._untried, self.visits = {}, {}, {}, Counter()
-        self._due = 1 if options.kernel == "always" else options.visits if first else max(VISITS, options.visits)
+        #: Visits after which a kernel is made; if it has to pay, by key, for its cost is known when it has been looked at.
+        self._soon, self._due = 1 if options.kernel == "always" else options.visits, {}
+        self._pays = not first and options.kernel == "auto"
         self._lock = remade(threading.Lock())
 
     def get(self, key):
@@ -120,7 +126,21 @@ class Kernels:
         coming = self.coming.get(key)
         if self.options.kernel == "never" or self.reason or key in self.made or coming is not None and coming.working:
             return math.inf
-        return max(0, self._due - self.visits[key])
+        return max(0, (self._due.get(key) or self._paying(key) if self._pays else self._soon) - self.visits[key])
+
+    @cached_property
+    def _saving(self):
+        return reasons.saving(self.tape)
+
+    def _saved(self, key):
+        """Steps that a kernel saves at each visit."""
+        return self._saving * (key[1] if isinstance(key, tuple) else 1)
+
+    def _paying(self, key, steps=0):
+        """Visits after which a kernel is begun, if it costs so many steps; the least that any costs, as long as it was not looked at."""
+        least = reasons.KERNEL + reasons.derivation(self.tape)
+        self._due[key] = due = max(self._soon, math.ceil(BEGIN * max(steps, least) / self._saved(key)))
+        return due
 
     def visited(self, key):
         """Note a call answered by interpreter; whether it is time to `promote`."""
@@ -150,19 +170,20 @@ class Kernels:
         """
         if key in self.made or not self._lock.acquire(blocking=False):
             return
-        fault = None
+        fault, start, elsewhere = None, time.perf_counter(), key in self.coming
         try:
             with faults_are_reasons():
                 kernel = self._untried.get(key) or self._begun(key)
                 if kernel is None:
                     return
+                if elsewhere and key not in self._untried:
+                    stats.seconds["kernel"] += sum(kernel.seconds.values())
                 self._untried[key] = kernel
                 _, results = answer(kernel)
             if results is None:
                 # A gradient that is not finite here, or a guard at its very edge: try at another point.
                 return
             del self._untried[key]
-            stats.seconds["kernel"] += sum(kernel.seconds.values())
             if all(map(agree, results, expected)):
                 self.made[key] = kernel
                 stats.kernels += 1
@@ -175,6 +196,7 @@ class Kernels:
             seconds = dear.steps / reasons.STEPS_A_SECOND
             self.reason = f"its kernel is predicted to take {seconds:.1f} s to compile; tg.jit(..., kernel='always') compiles it"
         finally:
+            stats.seconds["kernel"] += time.perf_counter() - start
             self._lock.release()
         stats.not_lowered[self.reason] += 1
         LOG.info("%s: runs by sweep: %s", name, self.reason, exc_info=fault)
@@ -187,17 +209,32 @@ class Kernels:
         return self.made[key]
 
     def _begun(self, key):
-        """The kernel for `key`, made now if that is quick and LLVM's lock, which is held for as long as LLVM optimises a module, is free;
+        """The kernel for `key`, made now if that is quick and LLVM's lock, which is held for as long as LLVM optimises a module, is not held for long;
         or None, while another thread makes it."""
         coming = self.coming.get(key)
         if coming is not None and coming.working:
             return None
         self.coming.pop(key, None)
-        kernel = None if coming is None else coming.result()
-        if kernel is None:
+        try:
+            kernel = None if coming is None else coming.result()
+        except reasons.TooDear as dear:
+            if dear.steps > MOST * reasons.STEPS_A_SECOND or not self._pays:
+                raise
+            if self._paying(key, dear.steps + reasons.derivation(self.tape)) > self.visits[key]:
+                return None
+            kernel = None
+        if kernel is None and self._pays:
+            # No call waits for it.  What waits for another thread does not become more: of many paths those come first that are visited most.
+            if busy():
+                self._due[key] = self.visits[key] + max(LATER, self.visits[key] // 8)
+            else:
+                paid = self.visits[key] * self._saved(key) / BEGIN
+                seconds = min(MOST, paid / reasons.STEPS_A_SECOND)
+                self.coming[key] = BackgroundTask(partial(self._compiled, key, self._limit(seconds)), seconds <= SECONDS)
+        elif kernel is None:
             try:
                 limit = self._limit(SECONDS)
-                if limit is None or not busy():
+                if limit is None or not busy(short=False):
                     return self._compiled(key, limit)
             except reasons.TooDear as dear:
                 if dear.steps > MOST * reasons.STEPS_A_SECOND:

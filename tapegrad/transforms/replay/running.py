@@ -88,8 +88,8 @@ class Running:
         #: Whether somebody is to be told that the function is run plainly: not if nobody has put it under `jit`.
         self.silent, self.stats, self.apart = stats is not None, stats or Stats(), False
         self.spending, self.environment, self.derived, self.given = EagerTime.of(function), None, None, None
-        #: Of the last calls up to the last that had to be recorded, why they had to be, "" if not; and how many came after it.
-        self.causes, self.quiet, self.changed = [], 0, ""
+        #: Of the last calls up to the last that had to be recorded, why they had to be, "" if not; and how many were answered by then.
+        self.causes, self._before, self.changed = [], self.stats.replays, ""
         #: While nothing more is recorded: how many calls were run since then because no tape answers them; else None.
         self.unanswered = None
 
@@ -233,7 +233,7 @@ class Running:
     def note(self, cause):
         """Remember why a call had to be recorded; if nearly every call has to be, the tapes that there are have to answer calls first."""
         causes = self.causes = [*self.causes, *[""] * min(self.quiet, WINDOW), cause][-WINDOW:]
-        self.quiet = 0
+        self._before = self.stats.replays
         if len(causes) == WINDOW and sum(map(bool, causes)) >= GIVE_UP:
             self.unanswered = 0
             LOG.info("%s: nothing more is recorded until what was recorded answers calls: %s", placed_name(self.function), cause)
@@ -250,9 +250,14 @@ class Running:
             self.give_up(f"nearly every call had to be recorded anew ({count} of {WINDOW}, then {self.unanswered} of {since}): {cause}")
         return False
 
+    @property
+    def quiet(self):
+        """How many calls were answered since the last that had to be recorded."""
+        return self.stats.replays - self._before
+
     def record_again(self):
         """Record what no tape answers, as at the beginning."""
-        self.causes, self.quiet, self.unanswered = [], 0, None
+        self.causes, self._before, self.unanswered = [], self.stats.replays, None
 
     def give_up(self, why):
         """Run the function plainly from now on, and say so once."""

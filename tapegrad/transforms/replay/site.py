@@ -169,8 +169,10 @@ class CallSite:
         if keywords.parts:
             self._keys(keywords.keys, "kwargs")
             self._apart(keywords, "kwargs", list(marks[arguments.count :]))
-        if same is not None:
-            self._miss(f"not {self._name('same', same)}()")
+        if same is not None and same.conditions:
+            self._names.update(same.scope)
+            self._lines += ["try:", f"    if not ({' and '.join(same.conditions)}):", "        return MISS"]
+            self._lines += ["except (KeyError, ValueError, AttributeError):", "    return MISS"]
         rooms = {self._own_outputs[number] for number, *_ in self.executable.views.values()}
         zeros = {leaf.number for leaf in map(inner, leaves) if isinstance(leaf, GatherLeaf)}
         for k, (shape, char) in enumerate(plan.results):

@@ -1,6 +1,7 @@
 """What a function learns by an exception of NumPy is part of its path; what could catch a floating-point error is not recorded."""
 
 import contextlib
+import logging
 import sys
 import warnings
 
@@ -280,7 +281,31 @@ def of_a_group(x):
     return x[0]
 
 
+def around_one_that_logs(x):
+    try:
+        return only_logs(x)
+    except ArithmeticError:
+        return x[0]
+
+
+def logs_or_not(x):
+    try:
+        return inner(x)
+    except Exception:
+        if LOG.name == "tests":
+            return x[0]
+        raise
+
+
+def another_error(x):
+    try:
+        return inner(x)
+    except Exception as error:
+        raise KeyError from error
+
+
 REFUSED = (
+    around_one_that_logs, logs_or_not, another_error,
     plain_handler, of_all, of_exception, of_a_tuple, of_a_warning, outside, around_a_finally, raising, suppressing, by_return, called_before,
     of_classes_in_a_name, of_a_group,
 )  # fmt: skip
@@ -344,7 +369,31 @@ def in_a_loop(x):
     return result + sum(inner(x) for _ in range(2)) + [inner(x) for _ in range(2)][0]
 
 
-@pytest.mark.parametrize("function", [of_others, elsewhere, in_the_handler, with_a_finally, with_contexts, in_a_loop], ids=lambda f: f.__name__)
+LOG = logging.getLogger("tests")
+
+
+def only_logs(x):
+    try:
+        return inner(x)
+    except Exception as error:
+        LOG.error("at %s: %s", x, error)
+        raise
+
+
+def only_logs_sometimes(x):
+    try:
+        return inner(x)
+    except:
+        for name in ("one", "two"):
+            if name in LOG.name:
+                LOG.error("that is %s", name)
+        raise
+
+
+OTHERS = [of_others, elsewhere, in_the_handler, with_a_finally, with_contexts, in_a_loop, only_logs, only_logs_sometimes]
+
+
+@pytest.mark.parametrize("function", OTHERS, ids=lambda f: f.__name__)
 def test_other_handlers_are_not(function):
     g = recorded(function, "never")
     for n in range(5):

@@ -31,7 +31,7 @@ def counted(function):
     return counting, runs
 
 
-@pytest.mark.parametrize("kernel", ["auto", "never"])
+@pytest.mark.parametrize("kernel", ["always", "never"])
 @pytest.mark.parametrize("function", FUNCTIONS, ids=lambda f: f.__name__)
 def test_under_jit_nothing_is_run_recorded_or_compiled(function, kernel):
     counting, runs = counted(function)

@@ -1,0 +1,108 @@
+"""What calls under `jit` hold: of arrays only what is needed later, and that from one call to the next."""
+
+import sys
+
+import numpy as np
+import pytest
+
+import tapegrad as tg
+from tapegrad.common import config, waiting
+from tapegrad.kernel import ir
+from tapegrad.kernel.adjoint import adjoint
+from tapegrad.kernel.cut import buffers
+from tapegrad.kernel.pipeline import lower
+from tapegrad.transforms.replay import kept
+from tests.kernel.lowered import agree_with_adjoint, tape_of
+
+STEPS, N = 20, 10_000
+NOISE = np.random.default_rng(0).standard_normal((STEPS, N))
+AT = np.array([100.0, 0.2, 0.03, 100.0])
+
+
+def price(p, noise=NOISE):
+    start, volatility, rate, strike = p
+    s, total = start * np.ones(noise.shape[1]), 0.0
+    for row in noise:
+        s = s * np.exp((rate - 0.5 * volatility**2) / STEPS + volatility / STEPS**0.5 * row)
+        total = total + s
+    return np.exp(-rate) * np.mean(np.maximum(total / STEPS - strike, 0.0))
+
+
+def workspace_of(function, *args):
+    g = tg.jit(tg.value_and_grad(function), kernel="never")
+    for _ in range(3):
+        answer = g(*args)
+    value, slope = tg.value_and_grad(function)(*args)
+    np.testing.assert_allclose(answer[0], value, rtol=1e-13)
+    np.testing.assert_allclose(answer[1], slope, rtol=1e-10)
+    (kind,) = g._replayed.kinds.values()
+    return kind.tapes[0].take()
+
+
+def test_a_sweep_holds_what_its_way_back_reads():
+    # Of the five arrays of a step, s and its exponential.
+    assert (2 * STEPS + 1) * 8 * N <= workspace_of(price, AT).nbytes < (2 * STEPS + 8) * 8 * N
+
+
+def test_memory_is_taken_anew_by_what_has_views_and_is_written_to():
+    def f(x):
+        y = np.sin(x)
+        view, z = y[::2], x * 2.0
+        total = 0.0
+        for k in range(6):
+            z = z + 1.0
+            w = z * 1.0
+            w[k] = 3.0
+            total = total + np.sum(w[1:] * view[0]) + z[k]
+        return total + np.sum(view) + np.sum(z * np.cos(z))
+
+    workspace_of(f, np.linspace(0.1, 0.9, N))
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="page faults are counted there")
+def test_sweeps_keep_their_arrays_from_call_to_call():
+    import resource
+
+    x = np.linspace(0.1, 0.9, 300_000)
+    g = tg.jit(tg.grad(lambda x: np.sum(np.sin(x) * np.exp(-x) / (1.0 + x * x))), kernel="never")
+    kept = [g(x) for _ in range(3)]
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    for k in range(10):
+        kept[k % 3] = g(x)
+    # Of the results some may be new.
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before < 10 * 2 * x.nbytes // 4096
+
+
+# -- kernels ------------------------------------------------------------------------------------
+def temporaries(program):
+    return sorted(buffer.size for buffer in buffers(program.body) if buffer.role == ir.TEMPORARY)
+
+
+def test_of_rows_that_are_read_once_one_is_kept():
+    sizes = temporaries(lower(adjoint(tape_of(price, AT))))
+    assert sum(size >= (STEPS - 1) * N for size in sizes) == 2 and sum(sizes) < (2 * STEPS + 6) * N
+    agree_with_adjoint(lambda p: price(p, NOISE[:, :500]), (AT,))
+
+
+def test_rows_that_are_read_later_are_all_kept():
+    def f(x):
+        rows = [np.sin(x), np.cos(x)]
+        for _ in range(STEPS):
+            rows.append(rows[-1] * 0.5 + rows[-2])
+        return np.sum(rows[-1])
+
+    agree_with_adjoint(f, (np.linspace(0.1, 0.9, 500),))
+
+
+def test_constants_that_lie_side_by_side_are_not_copied():
+    program = lower(adjoint(tape_of(price, AT)))
+    large = [b.data for b in buffers(program.body) if b.role == ir.CONSTANT and b.size > N]
+    assert large and all(np.shares_memory(data, NOISE) for data in large)
+
+
+def test_a_call_that_holds_gigabytes_names_the_sums_over_chunks(monkeypatch, capsys):
+    monkeypatch.setattr(kept, "HELD", 1 << 20), monkeypatch.setattr(config, "quiet", False), monkeypatch.setattr(waiting, "_SAID", set())
+    g = tg.jit(tg.grad(price), kernel="never")
+    g(AT), g(AT)
+    said = capsys.readouterr().err
+    assert said.count("mean_over") == 1 and "price" in said and "0.0 GB" in said
