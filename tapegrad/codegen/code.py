@@ -91,15 +91,16 @@ def kept(key, build, counts, ending="o"):
     key : str
         As of `machine_code`.
     build : callable
-        Makes the object code.
+        Makes the object code, or gives None where it is not to be kept.
     counts : dict
         As `COUNTS`, receives what happened.
     ending : str
-        Of the file: ``o``, or ``kernel``.
+        Of the file: ``o``, ``kernel`` or ``njit``.
 
     Returns
     -------
     bytes
+        None if `build` has given that.
     """
     digest = digest_of(key)
     path = _path(digest, ending)
@@ -111,7 +112,8 @@ def kept(key, build, counts, ending="o"):
             if code is None:
                 code = build()
                 counts["compiled"] += 1
-                write(path, sealed(digest, code))
+                if code is not None:
+                    write(path, sealed(digest, code))
                 return code
     counts["loaded"] += 1
     return code

@@ -9,9 +9,15 @@ Whoever imports this file imports Numba: from below `nopython`, inside of functi
 """
 
 import copy
+import io
+import os
+import pickle
+import types as python_types
 import weakref
+from contextlib import contextmanager, suppress
 from itertools import pairwise
 
+import llvmlite.binding as llvm
 import numba
 
 from ..common.errors import UnsupportedInNumbaError
@@ -30,24 +36,26 @@ def check_version(version):
 # Before what may have moved in another version.
 check_version(numba.__version__)
 
-from numba.core import cgutils, ir, typed_passes, untyped_passes
+from numba.core import cgutils, config, entrypoints, event, ir, typed_passes, untyped_passes
 from numba.core.analysis import compute_cfg_from_blocks
 from numba.core.callconv import Status, excinfo_ptr_t
 from numba.core.codegen import JITCodeLibrary, RuntimeLinker
-from numba.core.compiler import Compiler, CompilerBase, DefaultPassBuilder, Flags
+from numba.core.compiler import Compiler, CompilerBase, CompileResult, DefaultPassBuilder, Flags
 from numba.core.compiler_lock import global_compiler_lock
 from numba.core.compiler_machinery import FunctionPass, PassManager, register_pass
-from numba.core.environment import lookup_environment
+from numba.core.environment import Environment, lookup_environment
+from numba.core.imputils import builtin_registry as lowered_registry
 from numba.core.imputils import impl_ret_borrowed, lower_constant
 from numba.core.inline_closurecall import InlineWorker
 from numba.core.ir_utils import build_definitions, replace_vars_inner, replace_vars_stmt
 from numba.core.postproc import PostProcessor
 from numba.core.registry import cpu_target
+from numba.core.runtime import rtsys
 from numba.core.sigutils import normalize_signature
 from numba.core.targetconfig import ConfigStack
 from numba.core.typeconv import Conversion
 from numba.core.typing import npydecl
-from numba.core.typing.templates import AbstractTemplate, AttributeTemplate, infer_global, signature
+from numba.core.typing.templates import AbstractTemplate, AttributeTemplate, builtin_registry, infer_global, signature
 from numba.extending import overload
 from numba.np.arrayobj import make_array, populate_array
 from numba.np.ufunc.dufunc import DUFunc
@@ -179,6 +187,26 @@ class _Part(JITCodeLibrary):
         """The code that this is linked to is told of it (`completed`)."""
 
 
+class _Whole(JITCodeLibrary):
+    """Code in which only its own functions have names for others: none is taken for one of the same name that is there already."""
+
+    def _optimize_final_module(self):
+        for function in self.get_defined_functions():
+            if function.linkage.name == "linkonce_odr":
+                function.linkage = "internal"
+        super()._optimize_final_module()
+
+
+class WholeCompiler(Compiler):
+    """Numba's compiler, for code that may be kept and loaded by other processes."""
+
+    def compile_extra(self, function):
+        if self.state.library is None:
+            self.state.library = _Whole(self.state.targetctx.codegen(), function.__qualname__)
+            self.state.library.enable_object_caching()
+        return super().compile_extra(function)
+
+
 def part(compiler):
     """Numba's compiler, or one derived from it, for functions that only other compiled code calls."""
 
@@ -252,6 +280,182 @@ def renamed(expr, table):
     expr = copy.copy(expr)
     expr._kws = dict(expr._kws)
     return replace_vars_inner(expr, table)
+
+
+# ---- compiled code that outlives the process -----------------------------------------------------
+def answered(dispatcher, answer):
+    """Let ``answer(compile, types of arguments)`` give what a dispatcher has compiled; ``compile()`` is Numba's way."""
+    compiler = dispatcher._compiler
+    by_numba = compiler.compile
+    compiler.compile = lambda args, result: answer(lambda: by_numba(args, result), args)
+
+
+def called(library):
+    """The names of the functions outside that a library calls."""
+    return [f.name for f in library._final_module.functions if f.is_declaration and not f.name.startswith("llvm.")]
+
+
+def packed(result, more):
+    """A compile result, and something else, as bytes; or None if it is valid in this process only.
+
+    That is so if the code holds addresses, has functions that Numba's linker finds for it, or objects that cannot be pickled by name.
+    """
+    variables = [variable.name for variable in result.library._final_module.global_variables]
+    environments = [lookup_environment(name) for name in variables if name.startswith("_ZN08NumbaEnv")]
+    linked = any(name.startswith(RuntimeLinker.PREFIX) for name in variables)
+    if linked or result.library.has_dynamic_globals or result.lifted or None in environments:
+        return None
+    *parts, _ = result._replace(type_annotation="")._reduce()  # (Numba would print the types of all variables)
+    data = io.BytesIO()
+    try:
+        _Pickler(data).dump((result.reload_init, called(result.library), (*parts, environments), more))
+    except (pickle.PicklingError, AttributeError, TypeError):
+        return None
+    return data.getvalue()
+
+
+class _Pickler(pickle.Pickler):
+    """Pickles objects by name only, and environments without the modules of their functions, which nopython code does not read."""
+
+    def reducer_override(self, obj):
+        return (_environment, (obj.env_name, obj.consts)) if isinstance(obj, Environment) else NotImplemented
+
+
+def _environment(name, constants):
+    environment = lookup_environment(name)
+    if environment is None:
+        environment = Environment({"__name__": __name__})
+        environment.env_name = name
+        environment.consts[:] = constants
+        Environment._memo[name] = environment
+    elif pickle.dumps(environment.consts) != pickle.dumps(constants):
+        raise pickle.UnpicklingError("a function of that name is here already, and another one")
+    return environment
+
+
+def unpacked(data, args, names):
+    """(compile result, the something else) of what was `packed` for arguments of these types; None if this process cannot run it.
+
+    ``names()`` lets LLVM know the names of all functions that compiled code may call.
+    """
+    context = target_context()
+    rtsys.initialize(context)
+    try:
+        prepare, outside, parts, more = pickle.loads(data)
+    except (pickle.UnpicklingError, ImportError, AttributeError):
+        # It names something of a module that is not there, or does not have it any more.
+        return None
+    for each in prepare:
+        each()
+    if not all(map(llvm.address_of_symbol, outside)):
+        names()
+        if not all(map(llvm.address_of_symbol, outside)):
+            return None
+    result = CompileResult._rebuild(context, *parts)
+    result.library._reload_init.update(result.reload_init)
+    return (registered(result), more) if result.signature.args == tuple(args) else None
+
+
+def again(result):
+    """A compile result for another dispatcher: each forgets its own when it goes."""
+    context = target_context()
+    return registered(result._replace(entry_point=context.get_executable(result.library, result.fndesc, result.environment), metadata=None))
+
+
+def registered(result):
+    """A compile result whose function other compiled code may call."""
+    target_context().insert_user_function(result.entry_point, result.fndesc, [result.library])
+    return result
+
+
+def settings():
+    """Numba's settings, as text, and the processor that it compiles for."""
+    values = sorted((name, value) for name, value in vars(config).items() if name.isupper() and isinstance(value, (int, float, str, type(None))))
+    return repr((values, target_context().codegen().magic_tuple()))
+
+
+#: Registries of Numba's, with the attributes that list what is registered; how many of each list were looked at, and those of them
+#: that are neither Numba's nor this package's.
+_REGISTRIES = {builtin_registry: ("functions", "attributes", "globals"), lowered_registry: ("functions", "getattrs", "setattrs", "casts", "constants")}
+_LOOKED_AT: dict = {}
+_FOREIGN: list = []
+_OWN = tuple(os.path.join(os.path.dirname(path), "") for path in (numba.__file__, os.path.dirname(__file__)))
+
+
+def registered_by_others():
+    """What users and installed extensions have registered with Numba: (template, the function that says what it means, or None) each."""
+    entrypoints.init_all()
+    for registry, names in _REGISTRIES.items():
+        for name in names:
+            entries = getattr(registry, name)
+            start, _LOOKED_AT[registry, name] = _LOOKED_AT.get((registry, name), 0), len(entries)
+            for entry in entries[start:]:
+                _FOREIGN.extend(_foreign(entry))
+    return _FOREIGN
+
+
+def _foreign(entry):
+    if isinstance(entry, tuple):
+        first, second = entry[:2]
+        return [each for template in getattr(second, "templates", ()) for each in _foreign(template)] if isinstance(second, numba.types.Type) else (
+            [] if is_own(first) else [(entry, None)])  # fmt: skip
+    said = getattr(entry, "_overload_func", getattr(entry, "_definition_func", None))
+    return [] if (is_own(said) if said else all(map(is_own, vars(entry).values()))) else [(entry, said)]
+
+
+def is_own(function):
+    """Whether a function, and those in its closure, are Numba's or this package's; what is no function says nothing."""
+    if not isinstance(function, python_types.FunctionType):
+        return True
+    named = (function.__module__ or "").split(".")[0] in ("numba", __name__.split(".")[0]) or function.__code__.co_filename.startswith(_OWN)
+    return named and all(map(is_own, contents_of_cells(function)))
+
+
+def contents_of_cells(function):
+    """What is in the cells of a function."""
+    values = []
+    for cell in function.__closure__ or ():
+        # A cell may be empty yet.
+        with suppress(ValueError):
+            values.append(cell.cell_contents)
+    return values
+
+
+def is_compiled(dispatcher):
+    """Whether a dispatcher is compiled for some types."""
+    return bool(dispatcher.overloads)
+
+
+def before_load(result, define):
+    """Let processes that load a compile result, and code that has been linked to it, call ``define()`` before."""
+    if any(name.startswith("tapegrad_") for name in called(result.library)):
+        result.reload_init.append(define)
+        result.library._reload_init.add(define)
+
+
+def options(dispatcher):
+    """All that a dispatcher was made with beside its function."""
+    signatures = () if dispatcher._can_compile else tuple(dispatcher.overloads)
+    return sorted(dispatcher.targetoptions.items()), sorted(dispatcher.locals.items()), signatures
+
+
+class _Followed(event.Listener):
+    def __init__(self):
+        self.functions = []
+
+    def on_start(self, event):
+        self.functions.append(event.data["dispatcher"].py_func)
+
+    def on_end(self, event):
+        self.functions.pop()
+
+
+@contextmanager
+def compiling():
+    """The functions that Numba is compiling, each for the one before."""
+    followed = _Followed()
+    with event.install_listener("numba:compile", followed):
+        yield followed.functions
 
 
 # ---- functions of numbers -----------------------------------------------------------------------

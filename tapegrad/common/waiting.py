@@ -1,8 +1,9 @@
 """Messages on standard error about what a call waits for; and background tasks, which no call waits for.
 
 ``with waiting(reason, text):`` stands around what can take long.  A thread looks on while it lasts: of a short wait nothing is said,
-many short ones in a row are one long one, and named is what is being done when a second is over.  A reason is named once in a
-process; ``TAPEGRAD_QUIET=1`` and ``tg.config.quiet`` silence all.
+many short ones in a row are one long one, and named is what is being done when a second is over.  A wait that may be long says
+more when it has lasted for some seconds itself.  A reason is named once in a process; ``TAPEGRAD_QUIET=1`` and
+``tg.config.quiet`` silence all.
 
 `BackgroundTask`: what another thread makes while calls go on, which it is not to slow: where threads have priorities its is a lower one,
 and what runs in Python, which only one thread does at a time, stops for a while every now and then (`give_way`).
@@ -10,6 +11,7 @@ and what runs in Python, which only one thread does at a time, stops for a while
 
 from __future__ import annotations
 
+import math
 import os
 import sys
 import threading
@@ -30,8 +32,8 @@ _TURN, _TASKS = remade(threading.Lock()), []
 
 
 class _Wait(threading.local):
-    """The wait of a thread: reasons with their texts, the innermost last, when it began and ended; whether it runs a `BackgroundTask`,
-    and since when without giving way."""
+    """The wait of a thread: reasons with texts and when they are due by themselves, the innermost last, when it began and ended; whether
+    it runs a `BackgroundTask`, and since when without giving way."""
 
     def __init__(self):
         self.reasons, self.began, self.ended, self.nobody, self.since = [], 0.0, 0.0, False, 0.0
@@ -53,14 +55,17 @@ def say(reason, text):
 
 
 @contextmanager
-def waiting(reason, text):
-    """Inside, the calling thread waits for what `text` says; may be nested."""
+def waiting(reason, text, patience=math.inf):
+    """Inside, the calling thread waits for what `text`, or what it returns, says; may be nested.
+
+    The innermost one is named.  One with `patience` is named beside it, when it has lasted for so many seconds.
+    """
     wait, over, start = _WAIT, threading.Event(), time.perf_counter()
     depth = len(wait.reasons)
     if start - wait.ended > PAUSE and not depth:
         wait.began = start
     try:
-        wait.reasons.append((reason, text))
+        wait.reasons.append((reason, text, start + patience))
         if not (depth or wait.nobody or config.quiet):
             _looked_at(wait.reasons, over, wait.began + PATIENCE)
         yield
@@ -75,8 +80,9 @@ def _looked_at(reasons, over, due):
 
     def look():
         while not over.wait(max(EVERY, due - time.perf_counter())):
-            for reason in reasons[-1:]:
-                say(*reason)
+            now, inside = time.perf_counter(), reasons[:]
+            for reason, text, _ in [*[each for each in inside if each[2] == math.inf][-1:], *[each for each in inside if each[2] < now]]:
+                say(reason, text() if callable(text) else text)
 
     try:
         threading.Thread(target=look, daemon=True).start()

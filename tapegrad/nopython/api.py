@@ -351,9 +351,7 @@ def _dispatcher(f, kind, argnums, lanes, mode="forward", out=False, memory=None)
     with uninterrupted:
         import numba
 
-        from .compile import UninterruptedCompiler
-        from .drivers import Request, driver_of
-        from .reverse.runtime import raised
+        from .request import Request
 
     function = getattr(f, "py_func", f)
     if not inspect.isfunction(function):
@@ -385,14 +383,13 @@ def _dispatcher(f, kind, argnums, lanes, mode="forward", out=False, memory=None)
     def made_for(request, kind):
         name = f"{kind}_of_{function.__name__}" if function.__name__.isidentifier() else kind
         text = f"def {name}({arguments}):\n    return _raised(_driver(({arguments},)))\n"
-        namespace = {"_driver": driver_of(request), "_raised": raised, "__name__": driver_of.__module__}
+        namespace = {"__name__": __name__}
         exec(text, namespace)
         made = namespace[name]
         made.__defaults__ = tuple(defaults) or None
         made.__qualname__ = f"{name}_{request.identity}"
         made.__doc__ = f"njit_{kind} of {function.__qualname__}, by the arguments {', '.join(names[k] for k in chosen)}."
-        with uninterrupted:
-            return numba.njit(pipeline_class=UninterruptedCompiler)(made)
+        return request.dispatcher(made)
 
     measuring = functools.cache(lambda: made_for(dataclasses.replace(request, peak=True), "peak"))
 

@@ -1,54 +1,25 @@
 """Compile a user's function for dual numbers, and explain what cannot be compiled.
 """
 
-import gc
-import hashlib
 import linecache
 import os
 import re
 import types as python_types
 import weakref
-from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
+from uuid import uuid4
 
 import numba
-import numpy as np
 from numba.extending import is_jitted
 
-from ..codegen.numba_inside import INNER, Compiler, call_of, completed, ir, meaning, nopython_passes, part
+from ..codegen.numba_inside import INNER, call_of, ir, meaning, nopython_passes, part
 from ..common.errors import UnsupportedInNumbaError
-from ..common.uninterrupted import uninterrupted
-from ..common.waiting import waiting
 from . import algebra  # noqa: F401  (it registers operations)
 from .broadcast import BroadcastPass
-from .functions import add_rows
+from .key import content
+from .request import UninterruptedCompiler
 from .rewrite import VARIANT, dual_pass
-
-
-@contextmanager
-def _uncollected():
-    """Switch garbage collection off meanwhile: a compilation makes so many objects that Python would collect again and again."""
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()
-
-
-class UninterruptedCompiler(Compiler):
-    """Numba's compiler; Ctrl-C waits until it has finished (`uninterrupted`), and until it knows what is registered with Numba."""
-
-    __init__ = uninterrupted(Compiler.__init__)
-
-    @uninterrupted
-    @waiting("numba", "compiling derivatives of functions by Numba")
-    @_uncollected()
-    def compile_extra(self, function):
-        add_rows()
-        return completed(super().compile_extra(function))
 
 
 @cache
@@ -60,22 +31,6 @@ def _pipeline(lanes, returns):
             return nopython_passes(self.state, rewriting, BroadcastPass)
 
     return DualCompiler
-
-
-def fingerprint(function):
-    """Digest of what a function computes, as far as it can be seen without running it."""
-    digest = hashlib.sha256()
-
-    def code(c):
-        digest.update(c.co_code + repr((c.co_filename, c.co_firstlineno, c.co_names)).encode())
-        for constant in c.co_consts:
-            code(constant) if isinstance(constant, python_types.CodeType) else digest.update(repr(constant).encode())
-
-    code(function.__code__)
-    for cell in function.__closure__ or ():
-        value = cell.cell_contents
-        digest.update(value.tobytes() if isinstance(value, np.ndarray) else repr(value).encode())
-    return digest.hexdigest()[:12]
 
 
 _VARIANTS = weakref.WeakKeyDictionary()
@@ -92,21 +47,22 @@ def dual_dispatcher(function, lanes, returns):
         Whether the caller makes something active of the result (see `rewrite`).
     """
     source = function.py_func if is_jitted(function) else function
-    variants = _VARIANTS.setdefault(source, {})
-    if (lanes, returns) not in variants:
-        # Symbols are named after the function: the name says which variant it is, so that code
-        # loaded from a cache of Numba and code compiled now cannot be taken for one another.
+    # (A function whose globals have changed since is another one.)
+    variants, key = _VARIANTS.setdefault(source, {}), (lanes, returns, content(function))
+    if key not in variants:
+        # Symbols are named after the function: the name is unique, so that code
+        # that was loaded and code compiled now cannot be taken for one another.
         copy = python_types.FunctionType(
             source.__code__, source.__globals__, source.__name__, source.__defaults__, source.__closure__
         )
         copy.__kwdefaults__ = source.__kwdefaults__
         copy.__module__ = source.__module__
-        copy.__qualname__ = f"{source.__qualname__}_dual{lanes}{'r' * returns}_{fingerprint(source)}"
+        copy.__qualname__ = f"{source.__qualname__}_dual{lanes}{'r' * returns}_{uuid4().hex}"
         setattr(copy, VARIANT, True)
-        variants[lanes, returns] = numba.njit(
+        variants[key] = numba.njit(
             **INNER | {"pipeline_class": _pipeline(lanes, returns)}, **meaning(function)
         )(copy)
-    return variants[lanes, returns]
+    return variants[key]
 
 
 def result_type(dispatcher, argument_types, function):

@@ -1,14 +1,11 @@
 """From a function of dual numbers to derivatives: the code around it, per types of arguments.
 
-A `Request` says which derivative of which function is wanted.  `driver_of` gives a function of a tuple of arguments, for compiled code:
+`driver_of` a `Request` gives a function of a tuple of arguments, for compiled code:
 where that is typed, the user's function is compiled for dual arguments, and the loop over chunks of directions is written
 around it, from the pieces below.
 """
 
 from __future__ import annotations
-
-import itertools
-from dataclasses import dataclass, field
 
 import numpy as np
 from numba import types
@@ -16,9 +13,9 @@ from numba.extending import overload, register_jitable
 
 from ..codegen.numba_inside import INNER
 from ..common.errors import UnsupportedInNumbaError
-from ..common.uninterrupted import cached_property
 from .builtins import as_dual, component, primal, seeded
-from .compile import dual_dispatcher, fingerprint, result_type
+from .compile import dual_dispatcher, result_type
+from .key import content
 from .reverse.drivers import ReverseDriver
 from .reverse.runtime import caught
 from .types import DualType, Token, compiled_only, contains_dual, element, is_real
@@ -27,42 +24,6 @@ from .types import DualType, Token, compiled_only, contains_dual, element, is_re
 DEFAULT_LANES = 8
 #: Up to so many numbers, and no array, mode "auto" takes dual numbers.
 FEW = 4
-
-
-_NUMBERS = itertools.count()
-
-
-@dataclass(frozen=True, eq=False)
-class Request:
-    """A derivative of a function; `kind` is one of value_and_grad, grad, jvp, vjp, derivative, jacobian, hvp, hessian."""
-
-    function: object
-    kind: str
-    argnums: tuple
-    single: bool
-    lanes: int | None
-    mode: str = "forward"
-    out: bool = False
-    memory: int | None = None
-    #: types of arguments -> mode that was taken, and more (``modes``)
-    taken: dict = field(default_factory=dict)
-    #: types of arguments -> both sweeps
-    sweeps: dict = field(default_factory=dict)
-    #: whether only the most bytes that the stack had are wanted
-    peak: bool = False
-
-    @property
-    def name(self):
-        return getattr(self.function, "__name__", "f")
-
-    @cached_property
-    def identity(self):
-        """A text that is unique to the request: a number in this process, a digest of the function across processes."""
-        function = getattr(self.function, "py_func", self.function)
-        return f"{next(_NUMBERS)}_{fingerprint(function)}"
-
-    def refuse(self, what, advice):
-        raise UnsupportedInNumbaError(f"njit_{self.kind} of {self.name}: {what}; {advice}.")
 
 
 # ---- pieces of the loops ----------------------------------------------------------------
@@ -178,15 +139,16 @@ def _reverse(request, argument_types):
         elif request.kind == "jacobian":
             _check_arguments(request, argument_types, len(argument_types))
             seed = types.int64
+        key = (*argument_types, seed, content(request.function))
         try:
-            made = request.sweeps.get((*argument_types, seed)) or ReverseDriver(request, argument_types, seed)
+            made = request.sweeps.get(key) or ReverseDriver(request, argument_types, seed)
         except UnsupportedInNumbaError as error:
             if request.mode == "reverse" or request.kind == "vjp" or request.out:
                 raise
             reason = str(error)
         else:
             _check_result(request, made.result)
-            request.sweeps[*argument_types, seed] = made
+            request.sweeps[key] = made
             request.taken[str(tuple(argument_types))] = {"mode": "reverse", **made.report}
             name = f"driver_{request.identity}"
             return _made(_reverse_text(request, name, made, len(argument_types) + (request.kind == "vjp")), {**_PIECES, **made.names}, name)

@@ -43,6 +43,7 @@ from ..codegen.numba_inside import define_anew, ir, new_pass, raised_with
 from .allocate import EMPTY, FRESH, array, promoted
 from .builtins import primal
 from .functions import is_elementwise
+from .request import CALLED_AS_IS
 from .types import Token, contains_dual
 from .vectorized import fitted, is_vectorized
 
@@ -212,6 +213,7 @@ def _edit(s, bound, promotion, func_ir, activity, users, variant, kept, lanes):
                 s.value = ir.Expr.call(called, expr.args, expr.kws, loc, vararg=expr.vararg)
             elif is_jitted(function):
                 kept.add(expr.func.name)
+                CALLED_AS_IS.append(function)
 
 
 def _refer(s, func_ir, users, variant, kept):

@@ -56,7 +56,7 @@ def loops(dispatcher, dims):
 def by_loops(function, operands, dtype):
     """A function that applies one of numbers to operands of these types: to numbers, or element by element into a new array."""
     dims, given = tuple(ty.ndim if isinstance(ty, types.Array) else None for ty in operands.values()), ", ".join(operands)
-    scope = {"f": function, "np": np, "dtype": dtype}
+    scope = {"f": function, "np": np, "dtype": dtype, "__name__": __name__}
     if all(n is None for n in dims):
         lines = [f"return f({given})"]
     else:
@@ -81,7 +81,7 @@ def fitted(function, lanes, variant):
                 raise UnsupportedInNumbaError(why)
             return by_loops(helper, dict(zip(names, operands)), Token(lanes))
 
-        scope = {"typed": typed}
+        scope = {"typed": typed, "__name__": __name__}
         exec(f"def by_types({given}):\n    return typed({given})", scope)
         overload_now(stub, scope["by_types"])
     return made[lanes]

@@ -9,6 +9,7 @@ import numba
 from numba.core import cgutils
 from numba.extending import intrinsic
 
+from tapegrad.nopython import key, request
 from tapegrad.nopython.reverse import runtime
 
 _frame = runtime.frame
@@ -47,9 +48,9 @@ def checked_frame(tys):
 
 @contextmanager
 def checked():
-    """What is compiled inside checks."""
-    runtime.frame = checked_frame
+    """What is compiled inside checks; it is neither found nor kept."""
+    runtime.frame, request.digest = checked_frame, lambda *_: (None, [])
     try:
         yield
     finally:
-        runtime.frame = _frame
+        runtime.frame, request.digest = _frame, key.digest

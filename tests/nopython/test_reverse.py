@@ -224,9 +224,10 @@ def test_exceptions_say_the_numbers_that_the_function_says(derivative):
     assert np.isfinite(derivative(np.array([0.5, 1.0]), 3)).all()
 
 
-def test_code_is_optimised_once_and_no_garbage_is_collected_meanwhile(monkeypatch):
+def test_code_is_optimised_once_and_no_garbage_is_collected_meanwhile(monkeypatch, tmp_path):
     from numba.core.codegen import CPUCodeLibrary
 
+    monkeypatch.setenv("TAPEGRAD_CACHE_DIR", str(tmp_path))
     names, optimise = [], CPUCodeLibrary._optimize_final_module
 
     def noted(library):

@@ -23,7 +23,9 @@ from ...codegen.numba_inside import (
 )
 from ...common.errors import UnsupportedInNumbaError
 from ..broadcast import BroadcastPass
-from ..compile import UninterruptedCompiler, explain_failure, fingerprint
+from ..compile import explain_failure
+from ..key import content
+from ..request import UninterruptedCompiler
 from ..rewrite import is_users, resolve
 from ..types import contains_dual, primal_type
 from .emit import BOTH, SweepEmitter
@@ -58,28 +60,30 @@ def inlined(function):
     source = _source(function)
     if source in _BUSY:
         return apart(function)
-    if source not in _INLINED:
+    made, key = _INLINED.setdefault(source, {}), content(function)
+    if key not in made:
         _BUSY[source] = True
         try:
-            _INLINED[source] = numba.njit(inline="always", **meaning(function))(_copied(source, inlined))
-            _INLINED[source].of_user = function
+            made[key] = numba.njit(inline="always", **meaning(function))(_copied(source, inlined))
+            made[key].of_user = function
         finally:
             del _BUSY[source]
-    return _INLINED[source]
+    return made[key]
 
 
 def apart(function):
     """A dispatcher of our own for a function that calls itself: Numba could not call the user's one on its own afterwards."""
     source = _source(function)
-    if source not in _APART:
+    made, key = _APART.setdefault(source, {}), content(function)
+    if key not in made:
         copy = _copied(source, lambda helper: helper)
-        copy.__qualname__ = f"{source.__qualname__}_apart_{fingerprint(source)}"
-        _APART[source] = dispatcher = numba.njit(**meaning(function))(copy)
+        copy.__qualname__ = f"{source.__qualname__}_apart_{uuid.uuid4().hex}"
+        made[key] = dispatcher = numba.njit(**meaning(function))(copy)
         for name, value in copy.__globals__.items():
             if name in copy.__code__.co_names and is_users(value, typing_context()):
                 copy.__globals__[name] = apart(value)
         dispatcher.of_user = function
-    return _APART[source]
+    return made[key]
 
 
 def pair(dispatcher, mask, lanes=0):

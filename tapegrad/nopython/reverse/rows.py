@@ -1,6 +1,7 @@
 """Element-wise operations: which row of the table a statement is, and one loop for the adjoint of an array expression."""
 
 import operator
+import re
 from functools import cache, lru_cache
 
 import numba
@@ -228,4 +229,5 @@ def compiled(text, name, scope, **options):
 def _compiled(text, name, scope, **options):
     scope = dict(scope)
     exec(text, scope)
-    return numba.njit(error_model="numpy", **INNER, **options)(scope[name])
+    # (Numba compiles NumPy's functions anew for each error model: it is asked for only where something is divided.)
+    return numba.njit(**{"error_model": "numpy"} if re.search("/|%", text) else {}, **INNER, **options)(scope[name])

@@ -83,7 +83,7 @@ arena_type, stack_type = Arena.numba_type, Stack.numba_type
 
 def _intrinsic(names, typed):
     """An intrinsic of arguments with these names: ``typed(context, their types) -> (signature, how it is emitted)``."""
-    scope = {"typed": typed}
+    scope = {"typed": typed, "__name__": __name__}
     exec(f"def call(typingctx, {', '.join(names)}):\n    return typed(typingctx, ({', '.join(names)},))\n", scope)
     return intrinsic(scope["call"])
 
