@@ -1,8 +1,10 @@
 """What holds for all tests."""
 
+import filecmp
 import gc
 import os
 import signal
+import site
 import sys
 import tempfile
 from pathlib import Path
@@ -17,6 +19,8 @@ os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
 
 import pytest
 
+from tapegrad.codegen import code, disk, pack
+from tapegrad.kernel.kernel import Kernel
 from tapegrad.tape.store import thread_state
 
 if os.environ.pop("PYTHONDONTWRITEBYTECODE", None):
@@ -29,6 +33,21 @@ _HERE = Path(__file__).parent
 pytest.register_assert_rewrite(*(f"tests.{path.stem}" for path in _HERE.iterdir() if path.stem != "conftest"))
 
 
+def pytest_configure(config):
+    """What ``pip install .`` has compiled of these very sources is not compiled again, nor by processes that tests start."""
+    if hasattr(config, "workerinput"):
+        return
+    here = pack.FILE.parents[1]
+    names = [str(path.relative_to(here)) for path in here.rglob("*.py")]
+    for folder in site.getsitepackages():
+        there = Path(folder, here.name)
+        file = there / pack.FILE.relative_to(here)
+        if file.exists() and len(filecmp.cmpfiles(here, there, names, shallow=False)[0]) == len(names):
+            for digest, kept in pack.codes(file).items():
+                if not (path := code._path(digest, "o")).exists():
+                    disk.write(path, kept)
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_collection():
     """Tens of thousands of tests are made that stay to the end: searching them for garbage took a third of the time to collect them."""
@@ -38,6 +57,30 @@ def pytest_collection():
     finally:
         gc.freeze()
         gc.enable()
+
+
+#: Tests of kernels as users have them: of kernels themselves, frozen bits, programs of several features, examples, and those that are
+#: sent to other processes; of rows the mode "kernel".
+_OPTIMISED = ("compositions", "examples", "frozen", "gradbench", "kernel", "many", "ratchet", "test_docs.py")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def kernels_are_not_optimised_elsewhere(request):
+    """Thousands of kernels are run a few times each, by tests of what stands above them: to optimise one takes three times
+    as long as to make it.
+
+    ``pytest --optimised`` optimises all of them.
+    """
+    if request.config.getoption("--optimised") or request.path.relative_to(_HERE).parts[0] in _OPTIMISED:
+        yield
+    else:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(Kernel, "_chosen", lambda self: (0, 0))
+            yield
+
+
+def pytest_addoption(parser):
+    parser.addoption("--optimised", action="store_true", help="optimise the kernels of all tests, as users' are")
 
 
 @pytest.fixture
@@ -54,10 +97,7 @@ def what_stays_is_not_searched_again():
 
     Nor do the next files record behind the long tapes of this one, which are forgotten only when there is no more room.
     """
-    from tests.sources import tree_of
-
     yield
-    tree_of.cache_clear()
     gc.collect()
     gc.freeze()
     store = thread_state().anonymous

@@ -13,19 +13,17 @@ On tapes there is nothing to list: each executor reads the row (`tests/test_exec
 import ast
 import operator
 import re
-from pathlib import Path
 
 import numpy as np
 
-import tapegrad as tg
 from tapegrad.codegen.numba_inside import typing_context
 from tapegrad.nopython import compile
 from tapegrad.nopython.loops import LOOPS
 from tapegrad.nopython.reverse import calls
 from tapegrad.nopython.scalars import FUNCTIONS, OPERATORS, UFUNCS
 from tapegrad.rules import ROWS
+from tests.sources import PACKAGE, tree_of
 
-PACKAGE = Path(tg.__file__).parent
 #: What opens dual numbers or makes them, in nopython code and in LLVM.
 _OF_TANGENTS = {"component", "seeded", "parts", "build", "splat", "absolute_product"}
 #: Where the derivative comes from a row, or where numbers come in and go out: who calls what is there states none.
@@ -36,7 +34,7 @@ _ADDS = re.compile(r"\s*S[A-H](\[.*\])? [+-]= ")
 
 def _files(folder=""):
     for path in sorted((PACKAGE / folder).rglob("*.py")):
-        yield path.relative_to(PACKAGE).as_posix(), ast.parse(path.read_text(encoding="utf-8"))
+        yield path.relative_to(PACKAGE).as_posix(), tree_of(path)
 
 
 def _words(node):

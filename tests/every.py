@@ -2,6 +2,7 @@
 
 import functools
 import inspect
+import itertools
 import traceback
 
 import pytest
@@ -61,3 +62,34 @@ def every(names, values):
 
 def _said(value):
     return getattr(value, "__name__", None) or str(value)
+
+
+def pairs(*factors):
+    """Cases in which any two values of two factors meet at least once: few of a product.
+
+    Parameters
+    ----------
+    factors : sequence
+        Values of each factor.  Which of them meet does not depend on what they are, nor on chance.
+
+    Returns
+    -------
+    list of tuple
+    """
+    factors = [list(values) for values in factors]
+    sizes = [range(len(values)) for values in factors]
+
+    def meeting(case):
+        """The pairs in a case, by factor the number of its value."""
+        return set(itertools.combinations(sorted(case.items()), 2))
+
+    missing = set().union(*(meeting(dict(zip((i, j), two))) for i, j in itertools.combinations(range(len(factors)), 2) for two in itertools.product(sizes[i], sizes[j])))
+    found = []
+    while missing:
+        case = dict(min(missing))
+        for k in range(len(factors)):
+            if k not in case:
+                case[k] = max(sizes[k], key=lambda value: len(missing & meeting({**case, k: value})))  # noqa: B023
+        missing -= meeting(case)
+        found.append(tuple(values[case[k]] for k, values in enumerate(factors)))
+    return found

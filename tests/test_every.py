@@ -1,8 +1,11 @@
-"""Lists of cases in one test (`tests.every`): no case is left out, and all faults are named."""
+"""Lists of cases in one test (`tests.every`): no case is left out, and all faults are named; any two values meet in `pairs`."""
+
+import itertools
+import math
 
 import pytest
 
-from tests.every import every
+from tests.every import every, pairs
 
 
 def test_every_case_runs_and_each_fault_is_said_with_its_case():
@@ -40,3 +43,13 @@ def test_lists_are_multiplied_and_fixtures_stay():
 def test_no_cases_are_a_fault():
     with pytest.raises(AssertionError):
         every("a", [])(lambda a: None)()
+
+
+@pytest.mark.parametrize("sizes", [(3,), (2, 5), (10, 7, 9), (15, 3, 7), (9, 1, 10, 4), (4, 3, 2, 2, 2)])
+def test_any_two_values_meet_in_few_cases(sizes):
+    factors = [[f"{name}{k}" for k in range(size)] for name, size in zip("abcde", sizes)]
+    cases = pairs(*factors)
+    for two in itertools.combinations(range(len(sizes)), 2):
+        assert {tuple(case[k] for k in two) for case in cases} == set(itertools.product(*(factors[k] for k in two)))
+    assert len(cases) <= 1.15 * math.prod(sorted(sizes)[-2:]) + 1
+    assert cases == pairs(*map(iter, factors))

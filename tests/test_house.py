@@ -8,7 +8,7 @@ import re
 import pytest
 
 from tests.every import every
-from tests.sources import PACKAGE, tree_of
+from tests.sources import PACKAGE, nodes_of, tree_of
 
 FILES = sorted(PACKAGE.rglob("*.py"))
 #: Lines of the longest file of the package.
@@ -28,7 +28,7 @@ def test_files_can_be_read_in_one_go():
 def test_a_private_name_stays_in_its_file():
     found = []
     for path in FILES:
-        for node in ast.walk(tree_of(path)):
+        for node in nodes_of(path):
             if isinstance(node, ast.ImportFrom) and (node.level or (node.module or "").startswith("tapegrad")):
                 found += [f"{path.relative_to(PACKAGE)}:{node.lineno} {a.name}" for a in node.names if a.name.startswith("_") and not a.name.endswith("__")]
     assert not found
@@ -37,7 +37,7 @@ def test_a_private_name_stays_in_its_file():
 def test_a_class_name_has_one_meaning():
     files = collections.defaultdict(set)
     for path in FILES:
-        for node in ast.walk(tree_of(path)):
+        for node in nodes_of(path):
             if isinstance(node, ast.ClassDef):
                 files[node.name.lstrip("_")].add(str(path.relative_to(PACKAGE)))
     assert {name: sorted(where) for name, where in files.items() if len(where) > 1} == {}
@@ -58,7 +58,7 @@ def test_a_file_imports_at_its_top_what_it_imports_there_and_inside_of_a_functio
 
 def test_an_invariant_is_no_assert():
     """``python -O`` leaves asserts out, and with them what they do and what they guard (`errors.require`)."""
-    found = [f"{path.relative_to(PACKAGE)}:{node.lineno}" for path in FILES for node in ast.walk(tree_of(path)) if isinstance(node, ast.Assert)]
+    found = [f"{path.relative_to(PACKAGE)}:{node.lineno}" for path in FILES for node in nodes_of(path) if isinstance(node, ast.Assert)]
     assert not found
     assert not [path for path in FILES if "__debug__" in path.read_text(encoding="utf-8")]
 
@@ -129,7 +129,7 @@ def test_no_private_module_of_another_library_is_imported_or_reached():
     found = [
         f"{path.relative_to(PACKAGE)}:{node.lineno}"
         for path in FILES
-        for node in ast.walk(tree_of(path))
+        for node in nodes_of(path)
         if isinstance(node, ast.Attribute) and node.attr.startswith("_") and reached.fullmatch(ast.unparse(node))
     ]
     assert not found

@@ -15,7 +15,7 @@ import pytest
 from tapegrad.common.registry import OWNERS, Registry, attach, registry
 from tapegrad.common.uninterrupted import imported
 from tests.every import every
-from tests.sources import PACKAGE, tree_of
+from tests.sources import PACKAGE, nodes_of, tree_of
 from tests.test_import import fresh
 
 #: The folders, from what everybody uses to what one does with it; a folder may import only those before it.
@@ -185,7 +185,7 @@ def test_an_import_inside_a_function_is_there_because_its_module_is_not_loaded_w
 def test_modules_are_imported_by_a_computed_name_in_one_place_which_refuses_our_own():
     files = {
         module for module, path in MODULES.items()
-        for node in ast.walk(tree_of(path))
+        for node in nodes_of(path)
         if isinstance(node, ast.Call) and called(node) in ("import_module", "__import__")
     }  # fmt: skip
     assert files == {"tapegrad.common.uninterrupted"}
@@ -205,7 +205,7 @@ def test_the_registry_is_small_and_each_name_is_set_once_by_its_owner():
     assert len(OWNERS) <= 12
     setters = defaultdict(list)
     for module, path in MODULES.items():
-        for node in ast.walk(tree_of(path)):
+        for node in nodes_of(path):
             for target in node.targets if isinstance(node, ast.Assign) else ():
                 if isinstance(target, ast.Attribute) and isinstance(target.value, ast.Name) and target.value.id in ("registry", "_registry"):
                     setters[target.attr].append(module)

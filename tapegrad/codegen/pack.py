@@ -51,10 +51,10 @@ def _fits(cpu, wanted, system, vectors):
 
 
 @cache
-def _codes():
-    """The code that runs here, by digest; empty if there is none."""
+def codes(file):
+    """The code in a file that runs here, by digest; empty if there is none."""
     try:
-        data = FILE.read_bytes()
+        data = file.read_bytes()
     except OSError:
         return {}
     end = data.find(b"\0", 32)
@@ -69,4 +69,4 @@ def _codes():
 
 def packed(digest):
     """The code sealed under a digest, if it is in the pack."""
-    return _codes().get(digest, b"")
+    return codes(FILE).get(digest, b"")

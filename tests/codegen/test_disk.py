@@ -69,6 +69,14 @@ def test_the_number_of_bytes_is_one_of_the_environment():
     assert said.stderr.endswith("ValueError: TAPEGRAD_CACHE_BYTES is '1GB'; give a number of bytes, as 1000000000\n")
 
 
+def test_a_file_in_the_place_of_the_folder_is_survived(kept_here, caplog):  # noqa: F811
+    config.warn_no_cache.cache_clear()
+    kept_here.mkdir()
+    (kept_here / "objects").write_text("in the way")
+    assert [make("one"), make("one"), make("another")] == [1, 1, 1]
+    assert len(caplog.records) == 1 and (kept_here / "objects").read_text() == "in the way"
+
+
 @pytest.mark.parametrize("where", ["read", "written", "both"])
 def test_a_disk_that_fails_is_survived(kept_here, monkeypatch, caplog, where):  # noqa: F811
     def fails(*_, **__):

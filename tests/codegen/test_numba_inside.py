@@ -5,15 +5,13 @@ import re
 import subprocess
 import sys
 import tomllib
-from pathlib import Path
 
 import pytest
 
-import tapegrad
 from tapegrad.codegen.numba_inside import VERSIONS, check_version
 from tapegrad.common.errors import UnsupportedInNumbaError
+from tests.sources import PACKAGE, nodes_of
 
-PACKAGE = Path(tapegrad.__file__).parent
 INSIDE = PACKAGE / "codegen" / "numba_inside.py"
 #: Modules of Numba that are documented; and of names, those that `numba` itself has and its manual names.
 PUBLIC = {"numba", "numba.types", "numba.extending"}
@@ -27,10 +25,10 @@ PRIVATE = {
 }  # fmt: skip
 
 
-def uses(source):
+def uses(nodes):
     """(line, what) of everything in a file that Numba does not document, as it is written."""
-    tree, found = ast.parse(source), []
-    for node in ast.walk(tree):
+    found = []
+    for node in nodes:
         if isinstance(node, ast.Import):
             found += [(node.lineno, a.name) for a in node.names if a.name.split(".")[0] == "numba" and a.name not in PUBLIC]
         elif isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "numba" and not node.level:
@@ -58,7 +56,7 @@ numba.njit, numba.core.types, f.overloads, f.py_func, made.fndesc
 def g():
     from numba.core import types
 """
-    assert [what for _, what in sorted(uses(source))] == [
+    assert [what for _, what in sorted(uses(ast.walk(ast.parse(source))))] == [
         "numba.core.ir", "numba.core", "numba.np.arrayobj.make_array", "numba.core.types", "f.overloads", "made.fndesc", "numba.core",
         "numba.core.types",
     ]  # fmt: skip
@@ -68,7 +66,7 @@ def test_one_file_has_what_numba_does_not_promise_to_keep():
     found = [
         f"{path.relative_to(PACKAGE)}:{line} {what}"
         for path in sorted(PACKAGE.rglob("*.py")) if path != INSIDE
-        for line, what in uses(path.read_text(encoding="utf-8"))
+        for line, what in uses(nodes_of(path))
     ]  # fmt: skip
     # A fork holds Numba's lock also where only the user has imported Numba: it is looked for, not imported.
     lock = [place for place in found if place.startswith("common/uninterrupted.py:")]
@@ -82,10 +80,9 @@ def test_all_that_it_takes_from_numba_is_used():
     taken |= {node.name for node in tree.body if isinstance(node, (ast.FunctionDef, ast.ClassDef))}
     used = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
     for path in PACKAGE.rglob("*.py"):
-        tree = ast.parse(path.read_text(encoding="utf-8"))
-        froms = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and (node.module or "").endswith("numba_inside")]
+        froms = [node for node in nodes_of(path) if isinstance(node, ast.ImportFrom) and (node.module or "").endswith("numba_inside")]
         used |= {a.name for node in froms for a in node.names}
-        used |= {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute) and ast.unparse(node.value) == "inside()"}
+        used |= {node.attr for node in nodes_of(path) if isinstance(node, ast.Attribute) and ast.unparse(node.value) == "inside()"}
     assert taken - used == set()
 
 

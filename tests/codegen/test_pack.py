@@ -24,11 +24,11 @@ def packed(tmp_path, monkeypatch):
 
     def written(levels):
         pack.write(pack.FILE, levels)
-        pack._codes.cache_clear()
+        pack.codes.cache_clear()
         return pack.FILE
 
     yield written
-    pack._codes.cache_clear()
+    pack.codes.cache_clear()
 
 
 def entry(key, answer):
@@ -96,7 +96,7 @@ def test_a_pack_of_which_a_bit_is_flipped_gives_right_code_or_none(packed):
     lost = 0
     for at in range(0, len(whole), 7):
         file.write_bytes(whole[:at] + bytes([whole[at] ^ 1 << at % 8]) + whole[at + 1 :])
-        pack._codes.cache_clear()
+        pack.codes.cache_clear()
         taken = code._opened(digest, pack.packed(digest))
         assert taken in (None, right), at
         lost += taken is None
@@ -110,11 +110,11 @@ def test_a_pack_that_is_cut_off_gives_right_code_or_none(packed):
     whole = file.read_bytes()
     for length in range(0, len(whole), 7):
         file.write_bytes(whole[:length])
-        pack._codes.cache_clear()
+        pack.codes.cache_clear()
         assert code._opened(digest, pack.packed(digest)) is None
     assert answered("key") == (2, 1)
     file.write_bytes(whole)
-    pack._codes.cache_clear()
+    pack.codes.cache_clear()
     assert answered("key") == (1, 0)
 
 
@@ -122,7 +122,7 @@ def test_a_pack_that_cannot_be_read_is_none(packed):
     file = packed({pack.level(): dict([entry("key", 1)])})
     file.unlink()
     file.mkdir()
-    pack._codes.cache_clear()
+    pack.codes.cache_clear()
     assert answered("key") == (2, 1)
 
 

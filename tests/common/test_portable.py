@@ -7,13 +7,11 @@ import ast
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
-import tapegrad
+from tests.sources import PACKAGE, nodes_of
 
-PACKAGE = Path(tapegrad.__file__).parent
 #: File -> what it asks about the system, or takes from it.
 ASKED = {
     "codegen/disk.py": {"fcntl", "sys.platform"},  # locks on folders
@@ -34,7 +32,7 @@ _LIBRARIES = ("libm", "libc", "libmvec")
 def asked(path):
     """What a file asks about the system, or takes from it."""
     found = set()
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in nodes_of(path):
         if isinstance(node, (ast.Import, ast.ImportFrom)):
             names = [a.name for a in node.names] if isinstance(node, ast.Import) else [] if node.level else [node.module]
             found |= {name for name in names if name in _MODULES}

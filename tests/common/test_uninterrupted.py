@@ -13,14 +13,12 @@ import types
 from _frozen_importlib import _ModuleLockManager
 from importlib import import_module
 from importlib.machinery import ModuleSpec
-from pathlib import Path
 
 import pytest
 
-import tapegrad
 from tapegrad.common.uninterrupted import cached_property, remade, uninterrupted
+from tests.sources import PACKAGE, tree_of
 
-PACKAGE = Path(tapegrad.__file__).parent
 LIBRARIES = ("numba", "scipy", "llvmlite.")
 
 pytestmark = pytest.mark.usefixtures("interruptible")
@@ -296,7 +294,7 @@ def test_libraries_are_imported_uninterrupted():
                 held_here = held or isinstance(child, ast.With) and "uninterrupted" in ast.dump(child.items[0])
                 visit(child, inside or isinstance(child, (ast.FunctionDef, ast.Lambda)), held_here)
 
-        visit(ast.parse(path.read_text(encoding="utf-8")), False, False)
+        visit(tree_of(path), False, False)
 
     def heavy(module, seen):
         if module == "scipy" or f"{module}.".startswith(LIBRARIES) and module != "llvmlite":

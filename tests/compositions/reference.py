@@ -131,6 +131,8 @@ kinds = (Dual, float, int, bool, complex)
 
 
 def add(a, b):
+    if type(a) is type(b) is float:
+        return a + b
     if isinstance(b, onp.ndarray) and b.ndim:
         return NotImplemented
     a, b = number(a), number(b)
@@ -145,6 +147,8 @@ def add(a, b):
 
 
 def mul(a, b):
+    if type(a) is type(b) is float:
+        return a * b
     if isinstance(b, onp.ndarray) and b.ndim:
         return NotImplemented
     a, b = number(a), number(b)

@@ -26,6 +26,8 @@ def compared(result):
 def check_mirror(module, name, call, arrays, rtol=None, atol=None):
     """Compare ``call(module, *arrays)`` of ours with SciPy's: plain numbers, tensors, and derivatives by differences.
 
+    Each argument alone, the others constants, has the values of SciPy and the derivative that it has together with the others.
+
     Parameters
     ----------
     module : str
@@ -44,14 +46,17 @@ def check_mirror(module, name, call, arrays, rtol=None, atol=None):
     def reference(*values):
         return compared(call(theirs, *values))
 
-    check(lambda *ts: compared(call(ours, *ts)), *arrays, reference=reference, rtol=rtol, atol=atol)
+    gradients = check(lambda *ts: compared(call(ours, *ts)), *arrays, reference=reference, rtol=rtol, atol=atol)
     if len(arrays) > 1:
-        for k in range(len(arrays)):
+        for k, together in enumerate(gradients):
 
             def alone(target, k=k):
                 return lambda t: compared(call(target, *arrays[:k], t, *arrays[k + 1 :]))
 
-            check(alone(ours), arrays[k], reference=alone(theirs), rtol=rtol, atol=atol)
+            # The weights of the results are the same.
+            (found,) = check(alone(ours), arrays[k], reference=alone(theirs), rtol=rtol, atol=atol, modes=("value", "transpose", "lanes"))
+            size = 1.0 + np.max(np.abs(together), initial=0.0)
+            np.testing.assert_allclose(found, together, rtol=0.0, atol=(rtol or 1e-10) * size, err_msg=f"argument {k}, the others constants")
 
 
 def check_unmodified(module, name, call, arrays):

@@ -39,24 +39,33 @@ def nested(function, primals, series, order=ORDER):
     return found
 
 
-def series_against_nested_derivatives(name, char):
+def series_against_nested_derivatives(name):
+    """In both precisions, at the same points."""
     rng, compared = generator(50), 0
     with np.errstate(all="ignore"):
         for example, slots in usable(name)[:4]:
-            single = char == "f"
-            primals = [np.asarray(example.operands[k], char) if single else example.operands[k] for k in slots]
-            series = [[np.asarray(c, char) if single else c for c in terms] for terms in zip(*(direction(rng, example, slots) for _ in range(ORDER)))]
-            value, found = tg.jet(lambda *xs, e=example, s=slots: ran(e, s, xs), tuple(primals), series)
-            wide = [[c if np.ndim(c) == 0 else np.asarray(c, "d") for c in terms] for terms in series]
-            expected = nested(lambda *xs, e=example, s=slots: ran(e, s, xs), [example.operands[k] for k in slots], wide)
-            assert np.shape(value) == np.shape(example.value) and len(found) == ORDER
-            for k, (one, other) in enumerate(zip(found, expected)):
-                assert np.shape(one) == np.shape(other), str(example)
-                scale = 1.0 + np.max(np.abs(other), initial=0.0, where=np.isfinite(other))
-                tolerance = 1e-9 if np.asarray(value).dtype.char == "d" and not single else 2e-3 * 4.0**k
-                np.testing.assert_allclose(one, other, rtol=0, atol=tolerance * scale, err_msg=f"{example}, order {k + 1}")
-                compared += np.size(other)
+            # Numbers that float32 has.
+            terms = [[_as(c, "f", np.asarray(c).dtype) for c in each] for each in zip(*(direction(rng, example, slots) for _ in range(ORDER)))]
+            f, operands = (lambda *xs, e=example, s=slots: ran(e, s, xs)), [example.operands[k] for k in slots]
+            expected = nested(f, operands, [[_as(c, "d") for c in each] for each in terms])
+            for char in "df":
+                primals = operands if char == "d" else [np.asarray(x, "f") for x in operands]
+                value, found = tg.jet(f, tuple(primals), terms if char == "d" else [[np.asarray(c, "f") for c in each] for each in terms])
+                assert np.shape(value) == np.shape(example.value) and len(found) == ORDER
+                for k, (one, other) in enumerate(zip(found, expected)):
+                    assert np.shape(one) == np.shape(other), str(example)
+                    scale = 1.0 + np.max(np.abs(other), initial=0.0, where=np.isfinite(other))
+                    tolerance = 1e-9 if np.asarray(value).dtype.char == char == "d" else 2e-3 * 4.0**k
+                    np.testing.assert_allclose(one, other, rtol=0, atol=tolerance * scale, err_msg=f"{example}, {char}, order {k + 1}")
+                    compared += np.size(other)
     assert compared
+
+
+def _as(number, *dtypes):
+    """A number, which stays one of Python, or an array, taken through dtypes."""
+    for dtype in dtypes:
+        number = np.asarray(number).astype(dtype)
+    return number if number.ndim else float(number)
 
 
 UNITS = [1.0] + [0.0] * 11

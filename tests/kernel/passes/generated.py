@@ -161,13 +161,17 @@ def results(program, seed):
 
 def unchanged(program, change, seed=0, **tolerance):
     """Assert that `change` leaves what `program` computes; returns the changed program."""
+    return unchanged_by_each(program, [change], seed, **tolerance)[0]
+
+
+def unchanged_by_each(program, changes, seed=0, **tolerance):
+    """The same of several changes, each of the program as it was."""
     expected, before = results(program, seed)
-    changed = change(copy.deepcopy(program))
-    found, after = results(changed, seed)
-    assert found == expected
-    for one, two in zip(after, before):
-        if tolerance:
-            np.testing.assert_allclose(one, two, **tolerance)
-        else:
-            np.testing.assert_array_equal(one, two)
-    return changed
+    programs = []
+    for change in changes:
+        programs.append(change(copy.deepcopy(program)))
+        found, after = results(programs[-1], seed)
+        assert found == expected, change.__name__
+        for one, two in zip(after, before):
+            np.testing.assert_allclose(one, two, **(tolerance or {"rtol": 0.0}), err_msg=change.__name__)
+    return programs

@@ -1,5 +1,7 @@
 """Every case by numbers, by tensors, recorded and as machine code, in both modes and twice: beside the plain Python loop."""
 
+from functools import cache
+
 import numpy as np
 import pytest
 
@@ -23,8 +25,16 @@ def by_differences(function, p, step=1e-6):
     return np.stack([(function(p + h) - function(p - h)) / (2.0 * step) for h in step * np.eye(len(p))], axis=-1)
 
 
+@cache
+def _gradient(name, p):
+    gradient = tg.grad(of(name, plainly))(np.array(p))
+    gradient.flags.writeable = False
+    return gradient
+
+
 def gradient(name, p):
-    return tg.grad(of(name, plainly))(p)
+    """That of the plain loop, which all modes are compared with."""
+    return _gradient(name, tuple(p.tolist()))
 
 
 @every_case

@@ -1,11 +1,13 @@
 """Arrays of integers and booleans are inputs of a recording: other contents replay, with other results."""
 
+import itertools
+
 import numpy as np
 import pytest
 
 import tapegrad as tg
 from tapegrad.array.whole import IntTensor
-from tests.every import every
+from tests.every import every, pairs
 from tests.transforms.replay import integer_programs as programs
 
 X = np.array([0.7, 1.3, 0.9, 1.1])
@@ -302,19 +304,14 @@ DERIVATIVES = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", DERIVATIVES)
-def test_numbers_made_of_masks_are_factors_in_every_derivative(name):
-    wrong = []
-    for what, reduced in REDUCED.items():
-        for k, mask in enumerate(MASKS):
-            def f(x, mask=mask, reduced=reduced):
-                return np.cos(1.3 * reduced(mask(np.stack([x, 0.5, x * x - 0.4]))) * x) + x**3
+@every("name, what, k", pairs(DERIVATIVES, REDUCED, range(len(MASKS))))
+def test_numbers_made_of_masks_are_factors_in_every_derivative(name, what, k):
+    def f(x):
+        return np.cos(1.3 * REDUCED[what](MASKS[k](np.stack([x, 0.5, x * x - 0.4]))) * x) + x**3
 
-            plain, recorded = DERIVATIVES[name](f), tg.jit(DERIVATIVES[name](f), kernel="never")
-            for x in (-1.444, 0.3, 0.9):
-                if not np.allclose(recorded(x), plain(x), rtol=1e-12, atol=1e-12):
-                    wrong.append((what, k, x))
-    assert not wrong
+    plain, recorded = DERIVATIVES[name](f), tg.jit(DERIVATIVES[name](f), kernel="never")
+    for x in (-1.444, 0.3, 0.9):
+        np.testing.assert_allclose(recorded(x), plain(x), rtol=1e-12, atol=1e-12)
 
 
 @pytest.mark.parametrize("x", [np.float32(0.5), np.array([0.5, -0.25], "f"), 0.5, np.array([0.5, -0.25])])
@@ -328,7 +325,7 @@ def test_a_constant_without_axes_is_a_number_in_every_derivative(x):
         np.testing.assert_allclose(tg.linearize(tg.grad(f), x)[1](x), tg.jvp(tg.grad(f), (x,), (x,))[1], rtol=1e-6)
 
 
-DTYPES = ["?", "b", "H", "l", "e", "f", "d"]
+DTYPES = "?bHlefd"
 #: Numbers that carry no derivative, made of an array of a dtype: without axes or with them, in half, single or double precision.
 MADE = {
     "a sine": lambda k: np.sin(k[0] if k.dtype.kind != "b" else k[0] * 1), "sines": np.sin, "the mean": np.mean, "the sum": np.sum,
@@ -346,25 +343,25 @@ def in_a_loop(x, number):
     return tg.fori_loop(0, 2, lambda i, c: np.cos(c * np.max(number) + i) + with_numbers(c, np.min(number)), x)
 
 
-@pytest.mark.filterwarnings("ignore::tapegrad.errors.PathWarning")
-@pytest.mark.parametrize("name, of", [*((name, with_numbers) for name in THIRD), ("hessian", in_a_loop), ("third", in_a_loop)])
-def test_numbers_of_every_dtype_are_what_they_are_without_jit(name, of):
-    wrong = []
-    for what, made in MADE.items() if of is with_numbers else [("a sine", MADE["a sine"]), ("cast", MADE["cast"])]:
-        for char in DTYPES:
-            k = np.array([2, 1, 0]).astype(char)
-            plain = THIRD[name](lambda x: of(x, made(k)))  # noqa: B023
-            recorded = [
-                tg.jit(THIRD[name](lambda x: of(x, made(k))), kernel="never"),  # noqa: B023
-                tg.jit(lambda x, k: THIRD[name](lambda x: of(x, made(k)))(x), kernel="never"),  # noqa: B023
-            ]
-            for x in (0.3, 0.9):
-                expected = plain(x)
-                # Floats that are arguments promote as what is differentiated.
-                for g, more in zip(recorded, ((),) if k.dtype.kind == "f" else ((), (k,))):
-                    if not np.allclose(g(x, *more), expected, rtol=1e-6 if char in "ef" or what == "sines" else 1e-12):
-                        wrong.append((what, char, x, g(x, *more), expected))
-    assert not wrong
+#: Each way with each number, of integers and of floats, each dtype with each of them.
+WITH_NUMBERS = [*pairs(THIRD, [with_numbers], MADE, "?bHl"), *pairs(THIRD, [with_numbers], MADE, "efd")]
+IN_A_LOOP = itertools.product(("hessian", "third"), [in_a_loop], ("a sine", "cast"), DTYPES)
+
+
+@pytest.mark.filterwarnings("ignore::tapegrad.errors.PathWarning", "ignore::tapegrad.errors.PerformanceWarning")
+@every("name, of, what, char", [*WITH_NUMBERS, *IN_A_LOOP])
+def test_numbers_of_every_dtype_are_what_they_are_without_jit(name, of, what, char):
+    k, made = np.array([2, 1, 0]).astype(char), MADE[what]
+    plain = THIRD[name](lambda x: of(x, made(k)))
+    recorded = [
+        tg.jit(THIRD[name](lambda x: of(x, made(k))), kernel="never"),
+        tg.jit(lambda x, k: THIRD[name](lambda x: of(x, made(k)))(x), kernel="never"),
+    ]
+    for x in (0.3, 0.9):
+        expected = plain(x)
+        # Floats that are arguments promote as what is differentiated.
+        for g, more in zip(recorded, ((),) if k.dtype.kind == "f" else ((), (k,))):
+            np.testing.assert_allclose(g(x, *more), expected, rtol=1e-6 if char in "ef" or what == "sines" else 1e-12, atol=1e-8)
 
 
 def test_half_precision_is_not_recorded():
