@@ -62,6 +62,7 @@ from .transforms.saving.save import load_tape
 from .transforms.vmap import vmap
 from .sparse.api import sparse_hessian, sparse_jacobian, sparsity
 from .autograd.tape import Tape
+from .fit import fit, propagate
 from .array.tensor import Parameter, Tensor, tensor
 from .array.differentiable import Differentiable
 
@@ -97,7 +98,7 @@ __all__ = [
     "copysign", "cos", "cosh", "cumsum", "custom_jvp", "custom_vjp", "deg2rad", "derivative", "detect_anomaly", "diag",
     "diagonal", "digamma", "distribute", "div", "divide", "dot", "egrad", "elementwise_grad", "empty", "empty_like", "enable_grad",
     "entr", "erf", "erfc", "erfcinv", "erfcx", "erfinv", "errors", "exp", "exp2", "expand", "expand_dims", "expit",
-    "explain_zero", "expm1", "eye", "flatten", "flip", "floor", "floor_divide", "fmax", "fmin", "fmod", "fori_loop", "from_numpy",
+    "explain_zero", "expm1", "eye", "fit", "flatten", "flip", "floor", "floor_divide", "fmax", "fmin", "fmod", "fori_loop", "from_numpy",
     "full", "full_like", "gamma", "gammainc", "gammaincc", "gammainccinv", "gammaincinv", "gammaln", "gammasgn", "gnvp", "grad", "heaviside", "hessian",
     "hessian_diag", "hvp", "hypot", "i0", "i0e", "i1", "i1e", "implicit", "info", "is_grad_enabled", "iv", "ive", "j0",
     "j1", "jacfwd", "jacobian", "jacrev", "jet", "jit", "jv", "jvp", "kl_div", "laplacian", "ldexp", "lgamma", "linearize",
@@ -106,7 +107,7 @@ __all__ = [
     "moveaxis", "mul", "multiply", "ndtr", "ndtri", "ndtri_exp", "neg", "negate", "negative", "njit_derivative", "njit_grad",
     "njit_hessian", "njit_hvp", "njit_jacobian", "njit_jvp", "njit_value_and_grad", "njit_vjp", "nn", "no_grad", "norm", "ones", "ones_like",
     "optim", "optimize",
-    "outer", "owens_t", "permute", "pow", "power", "primitive", "prod", "rad2deg", "rand", "rand_like", "randn", "randn_like", "ravel",
+    "outer", "owens_t", "permute", "pow", "power", "primitive", "prod", "propagate", "rad2deg", "rand", "rand_like", "randn", "randn_like", "ravel",
     "reciprocal", "rel_entr", "relu", "remainder", "repeat", "reshape", "rgamma", "rint", "roll", "round", "save", "scan", "segment_max",
     "segment_mean", "segment_min", "segment_sum", "set_grad_enabled",
     "sigmoid", "sign", "sin", "sinc", "sinh", "softmax", "softplus", "sparse_hessian", "sparse_jacobian", "sparsity",

@@ -1,0 +1,18 @@
+"""Fits: parameters with names and bounds, least squares and likelihoods, and how well the data determine what was fitted.
+
+Imports: common, array, transforms, optimize.
+
+`parameters`   names, bounds, ties and scales: between the vector of an optimiser and the containers of a model.
+`models`       what is minimised: residuals, robust losses, likelihoods.
+`solving`      where the cost is least: SciPy's optimisers with exact derivatives, Newton's steps at the end.
+`uncertainty`  covariances by curvature, and combinations of parameters that the data do not determine.
+`fitting`      `fit`.
+`report`       `Fit`: numbers, the table, the picture.
+`profile`      the cost along one parameter or around two, all others fitted anew.
+`propagation`  `propagate`: the uncertainty of what is computed from the parameters.
+"""
+
+from .fitting import fit
+from .propagation import propagate
+
+__all__ = ["fit", "propagate"]

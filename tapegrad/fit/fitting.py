@@ -1,0 +1,137 @@
+"""`fit`: the best parameters of a model, and how well the data determine them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..array.typing import Pytree
+from ..common.errors import OptimizationError
+from ..common.uninterrupted import uninterrupted
+from .models import FitModel
+from .parameters import Parameters
+from .solving import Minimum, optimised, scaled
+from .uncertainty import Covariance
+
+if TYPE_CHECKING:
+    from .report import Fit
+
+def fit(
+    function: Callable[..., Any], start: Pytree, *data: Any, observed: Any = None, sigma: Any = None, absolute_sigma: bool = False,
+    likelihood: str | Callable[..., Any] | None = None, trials: Any = None, loss: str = "linear", f_scale: float = 1.0,
+    bounds: Any = None, fixed: Any = (), ties: dict[str, Callable[..., Any]] | None = None, covariance: str | None = None,
+    max_evaluations: int | None = None, progress: bool | None = None,
+) -> Fit:  # fmt: skip
+    """Fit a model to data, and say how well the data determine its parameters.
+
+    Parameters
+    ----------
+    function : callable
+        ``function(params, *data)`` returns residuals: an array, or a container of arrays (several data sets that share parameters).
+        With `observed` it returns what the model predicts; with ``likelihood="nll"`` minus the logarithm of the likelihood.
+    start : float, array_like, or containers of them
+        Where to begin.  Parameters are named by their place in it: ``{"peaks": [{"center": 1.0}]}`` has ``"peaks[0].center"``.
+    *data
+        Handed to `function`.
+    observed : array or container of arrays, optional
+        What was measured: residuals are ``(observed - predicted) / sigma``.
+    sigma : array or number, optional
+        Standard deviations of `observed`.
+    absolute_sigma : bool
+        Whether residuals are in units of their standard deviation.  By default that is estimated from the residuals, as by
+        ``scipy.optimize.curve_fit``.
+    likelihood : {"poisson", "binomial", "nll"} or callable, optional
+        Instead of least squares; `function` predicts the expected counts, or the chance of a success.  A callable takes predicted and
+        observed and returns the logarithm of the likelihood of each observation.
+    trials : array, optional
+        Of ``likelihood="binomial"``.
+    loss, f_scale : str, float
+        A robust loss of the residuals, as of ``scipy.optimize.least_squares``.
+    bounds : dict of str to (lower, upper), optional
+        By name; or a pair of containers like `start`.
+    fixed : sequence of str
+        Parameters that keep the value of the start.
+    ties : dict of str to callable, optional
+        Parameters that are computed from the others, which the callable takes in the containers of `start`.
+    covariance : {"gauss-newton", "hessian", "sandwich"}, optional
+        How the covariance is estimated: by the squares of the Jacobian (least squares' default), by the exact Hessian (of likelihoods), or by
+        both, for models or losses that are not the data's own distribution (of robust losses).
+    max_evaluations : int, optional
+    progress : bool, optional
+        As of ``tg.optimize.minimize``.
+
+    Returns
+    -------
+    Fit
+        ``params``, ``stderr`` in the containers of `start`; ``covariance``, ``success``, ...; ``print`` shows a table.
+
+    Raises
+    ------
+    OptimizationError
+        Names that do not exist or are given twice, a start outside its bounds, observations that are not finite, fewer observations than free
+        parameters.
+    NonFiniteError
+        A residual at the start or a derivative is not finite; names the operation.
+
+    Notes
+    -----
+    Least squares are minimised by MINPACK's Levenberg-Marquardt, or with bounds or a robust loss by SciPy's trust-region reflective
+    algorithm, both with exact Jacobians; likelihoods by L-BFGS-B.  Newton's steps with exact derivatives end each.
+
+    Examples
+    --------
+    >>> import numpy as np, tapegrad as tg
+    >>> x = np.linspace(0.0, 3.0, 30)
+    >>> y = 2.0 * np.exp(-1.5 * x) + 0.01 * np.cos(40.0 * x)
+    >>> decay = lambda p, x: p["height"] * np.exp(-p["rate"] * x)
+    >>> found = tg.fit(decay, {"height": 1.0, "rate": 1.0}, x, observed=y)
+    >>> found.success, [round(v, 3) for v in found.params.values()], round(found.stderr["rate"], 4)
+    (True, [2.003, 1.502], 0.0058)
+    """
+    began = time.perf_counter()
+    parameters = Parameters(start, bounds, fixed, ties)
+    model = FitModel(function, parameters, data, observed, sigma, trials, likelihood, loss)
+    options = FitOptions(absolute_sigma, covariance, f_scale, max_evaluations, progress)
+    options.check(model)
+    return _solved(model, options, began)
+
+
+class FitOptions:
+    """What else a fit was asked for."""
+
+    def __init__(self, absolute_sigma, covariance, f_scale, max_evaluations, progress):
+        self.absolute_sigma, self.covariance, self.f_scale = bool(absolute_sigma), covariance, float(f_scale)
+        self.max_evaluations, self.progress = max_evaluations, progress
+
+    def check(self, model):
+        """Refuse what does not belong together."""
+        kinds = ("gauss-newton", "hessian", "sandwich")
+        if self.covariance is not None and self.covariance not in kinds:
+            raise OptimizationError(f"covariance={self.covariance!r}: choose one of {', '.join(kinds)}")
+        if self.covariance == "gauss-newton" and not model.squares:
+            raise OptimizationError('covariance="gauss-newton" is for sums of squares; a likelihood has "hessian" and "sandwich"')
+        if self.absolute_sigma and not model.squares:
+            raise OptimizationError("absolute_sigma= is for sums of squares; a likelihood has its scale")
+        if self.covariance is None:
+            self.covariance = "hessian" if not model.squares else "gauss-newton" if model.loss == "linear" else "sandwich"
+
+
+def _solved(model, options, began):
+    parameters, args = model.parameters, model.args(options.f_scale)
+    u0, low, high = scaled(parameters)
+    count = np.size(model.terms(u0, *args))
+    if model.likelihood != "nll" and count < len(u0):
+        raise OptimizationError(f"there are {count} observations for {len(u0)} free parameters; name some in fixed=, or give more data")
+    u, message, success, evaluations = optimised(model, options, u0, args, low, high, count)
+    point = Minimum(model, args, low, high)
+    u, converged = point.refined(u)
+    curvature = Covariance(model, options, args, u, point.held(u))
+    if success and not converged:
+        message = "the optimiser ended where the cost still falls"
+    with uninterrupted:
+        from .report import Fit  # loads SciPy
+
+    return Fit(model, options, curvature, u, bool(success and converged), message, evaluations, time.perf_counter() - began)

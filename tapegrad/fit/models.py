@@ -1,0 +1,188 @@
+"""What is minimised: sums of squares, with robust losses, and likelihoods by name.
+
+A `FitModel` has one number for each observation, as a function of the scaled free parameters: `residuals` for a sum of squares, `terms`, whose
+sum is the cost, for all.  The cost is half the sum of squares, or the negative logarithm of the likelihood: twice its rise above the minimum
+is the square of a number of standard deviations.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..array.functions import gammaln, log, log1p, sqrt, where, xlogy
+from ..common.errors import OptimizationError, ShapeError, StructureError
+from ..common.tree import flatten
+from ..transforms.keep import kept
+
+
+def _soft_l1(z):
+    return 2.0 * (sqrt(1.0 + z) - 1.0)
+
+
+def _huber(z):
+    return where(z <= 1.0, z, 2.0 * sqrt(where(z <= 1.0, 1.0, z)) - 1.0)
+
+
+def _cauchy(z):
+    return log1p(z)
+
+
+def _arctan(z):
+    return np.arctan(z)
+
+
+#: Loss -> rho of z, the square of a residual over f_scale (SciPy's `least_squares`; Triggs et al., Bundle Adjustment: A Modern Synthesis, 2000).
+LOSSES = {"linear": None, "soft_l1": _soft_l1, "huber": _huber, "cauchy": _cauchy, "arctan": _arctan}
+
+
+def _poisson(expected, observed, _):
+    return expected - xlogy(observed, expected) + gammaln(observed + 1.0)
+
+
+def _binomial(chance, observed, trials):
+    ways = gammaln(trials + 1.0) - gammaln(observed + 1.0) - gammaln(trials - observed + 1.0)
+    return -(where(observed == 0.0, 0.0, observed * log(where(observed == 0.0, 1.0, chance)))) - (
+        where(observed == trials, 0.0, (trials - observed) * log1p(where(observed == trials, 0.0, -chance)))
+    ) - ways  # fmt: skip
+
+
+#: Likelihood -> minus its logarithm for each observation, constants included, of (predicted, observed, trials).
+LIKELIHOODS = {"poisson": _poisson, "binomial": _binomial}
+
+
+def _parts(tree, what):
+    """The numbers of a container as one vector."""
+    parts = [np.reshape(leaf, (-1,)) for leaf in flatten(tree)[0]]
+    if not parts:
+        raise StructureError(f"{what} has no numbers")
+    return parts[0] if len(parts) == 1 else np.concatenate(parts)
+
+
+class FitModel:
+    """A function of parameters and data, as residuals and as terms of a cost.
+
+    Parameters
+    ----------
+    function : callable
+        ``function(params, *data)`` gives residuals; or what is observed, if `observed` is given; or minus the logarithm of the likelihood.
+    parameters : Parameters
+    data : tuple
+    observed, sigma, trials : containers of arrays, or None
+    likelihood : None, str or callable
+    loss : str
+    """
+
+    def __init__(self, function, parameters, data, observed, sigma, trials, likelihood, loss):
+        if not callable(function):
+            raise StructureError(f"the model must be a function of parameters and data, got {type(function).__name__}")
+        if loss not in LOSSES:
+            raise OptimizationError(f"loss={loss!r}: choose one of {', '.join(LOSSES)}")
+        if isinstance(likelihood, str) and likelihood not in (*LIKELIHOODS, "nll"):
+            raise OptimizationError(f"likelihood={likelihood!r}: choose one of {', '.join([*LIKELIHOODS, 'nll'])}, or give a function of (predicted, observed)")
+        if likelihood is not None and loss != "linear":
+            raise OptimizationError(f"loss={loss!r} changes squares of residuals; with likelihood= there are none")
+        if likelihood not in (None, "nll") and observed is None:
+            raise OptimizationError("likelihood= compares what the model predicts with what was observed: give observed=")
+        if likelihood == "nll" and observed is not None:
+            raise OptimizationError('likelihood="nll" is what the function itself returns: give observations among its data')
+        if (sigma is not None) and (observed is None or likelihood is not None):
+            raise OptimizationError("sigma= divides observed - predicted: give observed=, and no likelihood=")
+        if (likelihood == "binomial") != (trials is not None):
+            raise OptimizationError('trials= and likelihood="binomial" belong together')
+        self.function, self.parameters, self.data = function, parameters, data
+        self.likelihood, self.loss = likelihood, loss
+        self.observed = None if observed is None else _plain(observed, "observed")
+        self.sigma = None if sigma is None else _plain(sigma, "sigma")
+        if self.sigma is not None and not (self.sigma > 0.0).all():
+            raise OptimizationError("sigma has a number that is not above 0; leave such observations out")
+        self.trials = None if trials is None else _plain(trials, "trials")
+        self.residuals, self.terms, self.predicted = self._made()
+
+    def args(self, f_scale=1.0):
+        """What `residuals` and `terms` take besides the vector of free parameters."""
+        given = [np.zeros(0) if part is None else part for part in (self.observed, self.sigma, self.trials)]
+        return (*self.parameters.constants, *given, float(f_scale), *self.data)
+
+    def beside(self, parameters):
+        """The same model with other parameters."""
+        other = object.__new__(FitModel)
+        other.__dict__.update(self.__dict__, parameters=parameters)
+        other.residuals, other.terms, other.predicted = other._made()
+        return other
+
+    def _made(self):
+        shape = self.parameters, self.likelihood, self.loss, self.observed is None, self.sigma is None
+        return kept(self.function, ("fit", self.parameters.key(), *shape[1:]), lambda f: _functions(f, *shape))
+
+    @property
+    def squares(self):
+        """Whether the cost is a sum of squares, or of a robust loss of these."""
+        return self.likelihood is None
+
+
+def _plain(thing, what):
+    values = np.concatenate([np.asarray(leaf, np.float64).reshape(-1) for leaf in flatten(thing)[0]])
+    bad = np.flatnonzero(~np.isfinite(values))
+    if len(bad):
+        raise OptimizationError(f"{what} has {values[bad[0]]} at place {bad[0]}; leave such observations out, of the data too")
+    return values
+
+
+def _functions(function, parameters, likelihood, loss, residual, unweighted):
+    """`residuals`, `terms` and `predicted`, which take the vector of free parameters and `FitModel.args`."""
+    # (They take numbers from their arguments alone: recordings serve every fit of the function with parameters of one kind.)
+    container, rho = parameters.container, LOSSES[loss]
+
+    def predicted(u, scale, others, observed, sigma, trials, f_scale, *data):
+        return _parts(function(container(u, scale, others), *data), "what the model returns")
+
+    def residuals(u, scale, others, observed, sigma, trials, f_scale, *data):
+        values = predicted(u, scale, others, observed, sigma, trials, f_scale, *data)
+        if residual:
+            return values
+        left = _fitting(observed, values, "observed") - values
+        return left if unweighted else left / _fitting(sigma, values, "sigma")
+
+    def terms(u, scale, others, observed, sigma, trials, f_scale, *data):
+        if likelihood is None:
+            squares = residuals(u, scale, others, observed, sigma, trials, f_scale, *data) ** 2
+            return 0.5 * squares if rho is None else 0.5 * f_scale**2 * rho(squares / f_scale**2)
+        values = predicted(u, scale, others, observed, sigma, trials, f_scale, *data)
+        if likelihood == "nll":
+            return values
+        if callable(likelihood):
+            return -likelihood(values, _fitting(observed, values, "observed"))
+        return LIKELIHOODS[likelihood](values, _fitting(observed, values, "observed"), trials)
+
+    return residuals, terms, predicted
+
+
+def _fitting(array, values, what):
+    """`array`, which has to fit what the model returns."""
+    if array.shape != values.shape and array.shape != (1,):
+        raise ShapeError(f"{what} has {array.shape[0]} numbers, and the model returns {values.shape[0]}")
+    return array
+
+
+def cost_of(terms):
+    """The sum of `terms`, as a function of the same arguments; one for each function."""
+    return kept(terms, "cost", _SumOfTerms)
+
+
+class _SumOfTerms:
+    def __init__(self, terms):
+        self.terms = terms
+
+    def __call__(self, u, *args):
+        return np.sum(self.terms(u, *args))
+
+
+def goodness(model, predicted, cost):
+    """What a likelihood's cost is compared with: the deviance (McCullagh & Nelder, Generalized Linear Models, 1989), or None."""
+    y = model.observed
+    if model.likelihood == "poisson":
+        return 2.0 * float(np.sum(xlogy(y, y / predicted) - (y - predicted)))
+    if model.likelihood == "binomial":
+        n = model.trials
+        return 2.0 * float(np.sum(xlogy(y, y / (n * predicted)) + xlogy(n - y, (n - y) / (n * (1.0 - predicted)))))
+    return 2.0 * cost if model.squares else None

@@ -1,0 +1,166 @@
+"""Parameters of a model: named by their place in a container; free, fixed or tied; bounded, and scaled to be near one.
+
+An optimiser sees a vector of the free parameters, each divided by its scale.  The model sees the containers of the start.
+`Parameters.container` goes from the one to the other, and may be differentiated.
+"""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+
+from ..array.functions import concatenate, where
+from ..common.errors import OptimizationError, StructureError
+from ..optimize.bounds import as_bounds
+from ..optimize.layout import Layout
+
+
+class Parameters:
+    """What is fitted.
+
+    Parameters
+    ----------
+    start : float, array_like, or containers of them
+    bounds : dict, pair of containers, or scipy.optimize.Bounds, optional
+        A dict of names -> ``(lower, upper)``, either of which may be None; or what ``tg.optimize.least_squares`` takes.
+    fixed : sequence of str
+        Parameters that keep the value of the start.  The name of an array or container means all that is in it.
+    ties : dict of str to callable, optional
+        Parameters that are computed from the others: ``f(params)`` takes the containers of `start`.
+
+    Attributes
+    ----------
+    names : list of str
+        Of each number: ``"width"``, ``"peaks[0].center"``; of a plain vector ``"p[0]"``.
+    start, lower, upper : ndarray
+        One number each.
+    free : ndarray of int
+        Which are free.
+    scale : ndarray
+        By what each number is divided.
+
+    Raises
+    ------
+    OptimizationError
+        For a name that does not exist or is given twice, a start outside its bounds, or no free parameter.
+    """
+
+    def __init__(self, start, bounds=None, fixed=(), ties=None):
+        self.layout = layout = Layout(start, "start")
+        self.names = [_readable(layout.name_of(k)) for k in range(layout.size)]
+        self.start = layout.vector.copy()
+        self.lower, self.upper = self._bounds(bounds)
+        state = np.full(layout.size, "free ")
+        for name in [fixed] if isinstance(fixed, str) else fixed:
+            state[self._once(name, state, "fixed")] = "fixed"
+        self.ties = []
+        for name, function in (ties or {}).items():
+            if not callable(function):
+                raise StructureError(f"ties[{name!r}] is of type {type(function).__name__}; give a function of the parameters")
+            at = self._once(name, state, "tied")
+            state[at] = "tied "
+            self.ties.append((at, function))
+        self.state = np.char.strip(state)
+        self.free = np.flatnonzero(self.state == "free")
+        if not len(self.free):
+            raise OptimizationError("no parameter is free: there is nothing to fit")
+        self._inside()
+        span = self.upper - self.lower
+        self.scale = np.where(self.start != 0.0, np.abs(self.start), np.where(np.isfinite(span), span, 1.0))
+        # Where each number stands in (free ones, others).
+        others = np.flatnonzero(self.state != "free")
+        self._order = np.argsort(np.concatenate([self.free, others]), kind="stable")
+        self._others = others
+
+    def _bounds(self, bounds):
+        lower, upper = np.full(self.layout.size, -np.inf), np.full(self.layout.size, np.inf)
+        if bounds is None:
+            return lower, upper
+        if not isinstance(bounds, dict):
+            return as_bounds(bounds, self.layout, two_sided=True)
+        for name, pair in bounds.items():
+            at = self.at(name, "bounds")
+            if not isinstance(pair, (tuple, list)) or len(pair) != 2:
+                raise OptimizationError(f"bounds[{name!r}] is {pair!r}; give (lower, upper), None where there is none")
+            lower[at], upper[at] = [default if value is None else value for value, default in zip(pair, (-np.inf, np.inf))]
+        return lower, upper
+
+    def _inside(self):
+        for k in self.free:
+            name, low, high, value = self.names[k], self.lower[k], self.upper[k], self.start[k]
+            if not low < high:
+                raise OptimizationError(f"the bounds of {name}, {low:g} and {high:g}, leave no room; name it in fixed=")
+            if not low <= value <= high:
+                raise OptimizationError(f"{name} starts at {value:g}, outside of its bounds {low:g} to {high:g}")
+
+    def at(self, name, what="name"):
+        """The numbers that a name means, as an array of positions."""
+        found = [k for k, own in enumerate(self.names) if own == name or own.startswith((f"{name}[", f"{name}."))]
+        if not found:
+            raise OptimizationError(f"{what}: there is no parameter {name!r}; there are {', '.join(self.names[:20])}{', ...' if len(self.names) > 20 else ''}")
+        return np.array(found)
+
+    def one(self, name):
+        """The position of one number."""
+        found = self.at(name)
+        if len(found) != 1:
+            raise OptimizationError(f"{name!r} names {len(found)} numbers; give one of {', '.join(self.names[k] for k in found[:5])}")
+        return int(found[0])
+
+    def _once(self, name, state, what):
+        at = self.at(name, what)
+        for k in at:
+            if state[k] != "free ":
+                raise OptimizationError(f"{self.names[k]} is {what} and {state[k].strip()}; name it once")
+        return at
+
+    # -- between a vector of free parameters and the containers ---------------------
+    @property
+    def constants(self):
+        """What `full` takes besides the vector: scales, and the values that are fixed."""
+        return self.scale[self.free], self.start[self._others]
+
+    def key(self):
+        """What recordings of a model with these parameters have in common."""
+        layout = self.layout
+        ties = tuple([(tuple(at.tolist()), function) for at, function in self.ties])
+        return layout.structure, tuple(layout.shapes), tuple(layout.dtypes), tuple(self._order.tolist()), len(self.free), ties
+
+    def full(self, u, scale, others):
+        """All numbers, of the scaled free ones; may be differentiated."""
+        x = u * scale
+        if len(self._order) > len(self.free):
+            x = concatenate([x, others])[self._order]
+        for at, function in self.ties:
+            mask = np.zeros(self.layout.size, bool)
+            mask[at] = True
+            x = where(mask, function(self.layout.traced(x)), x)
+        return x
+
+    def container(self, u, scale, others):
+        """The containers of the start, of the scaled free parameters; may be differentiated."""
+        return self.layout.traced(self.full(u, scale, others))
+
+    def numbers(self, x, text="{:.6g}"):
+        """Names and numbers, for a message."""
+        return ", ".join(f"{name} = {text.format(value)}" for name, value in zip(self.names, x))
+
+    def replaced(self, start, fixed=None):
+        """The same parameters from another start (all numbers), with other ones fixed (positions)."""
+        other = object.__new__(Parameters)
+        other.__dict__.update(self.__dict__)
+        other.start = np.array(start, np.float64)
+        if fixed is not None:
+            other.state = self.state.copy()
+            other.state[fixed] = "fixed"
+            other.free = np.flatnonzero(other.state == "free")
+            other._others = np.flatnonzero(other.state != "free")
+            other._order = np.argsort(np.concatenate([other.free, other._others]), kind="stable")
+        return other
+
+
+def _readable(name):
+    """A path in containers as a name: ``start['peaks'][0]['center']`` is ``peaks[0].center``."""
+    name = re.sub(r"\['([^']+)'\]", r".\1", name.removeprefix("start")).removeprefix(".")
+    return f"p{name}" if not name or name[0] == "[" else name

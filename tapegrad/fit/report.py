@@ -1,0 +1,274 @@
+"""What a fit says: parameters with their errors, as numbers, as a table and as a picture."""
+
+from __future__ import annotations
+
+from html import escape
+
+import numpy as np
+
+from ..common.errors import MissingPackageError, OptimizationError
+from ..common.uninterrupted import imported
+from ..optimize.result import shaped
+from . import profile, propagation
+from .models import goodness
+
+#: Correlations below which the table shows none.
+SHOWN = 0.1
+
+
+class Fit:
+    """A fit; made by `tapegrad.fit`.
+
+    Attributes
+    ----------
+    params, stderr : as start
+        The best parameters, and their standard errors: NaN where the data do not determine one, a bound holds it, or the fit did not converge.
+    success : bool
+    message : str
+    names : list of str
+        Of the parameters, in the order of `covariance`.
+    covariance : ndarray
+        Of all parameters, fixed ones (zeros) and tied ones too.
+    undetermined : list of dict of str to float
+        Combinations of parameters that the data do not determine.
+    cost : float
+        Half the sum of squares, or minus the logarithm of the likelihood.
+    dof : int
+        Observations less free parameters.
+    evaluations : int
+    seconds : float
+    residuals : ndarray or None
+        Of a sum of squares.
+
+    Examples
+    --------
+    >>> import numpy as np, tapegrad as tg
+    >>> found = tg.fit(lambda p, x: p[0] + p[1] * x, [0.0, 0.0], np.arange(4.0), observed=[1.0, 3.1, 4.9, 7.0])
+    >>> print(str(found).splitlines()[2])
+    p[0]           1.03   0.08367       0.67 to 1.39
+    """
+
+    def __init__(self, model, options, curvature, u, success, message, evaluations, seconds):
+        self.model, self.options, self.curvature, self.u = model, options, curvature, u
+        self.parameters = parameters = model.parameters
+        self.success, self.message, self.evaluations, self.seconds = success, message, evaluations, seconds
+        self.names, self.x = parameters.names, np.asarray(parameters.full(u, *parameters.constants), np.float64)
+        self.params = shaped(parameters.layout, self.x)
+        self.covariance = curvature.covariance if success else np.full_like(curvature.covariance, np.nan)
+        self.undetermined, self.cost, self.dof, self.residuals = curvature.undetermined, curvature.cost, curvature.dof, curvature.residuals
+        self.errors = np.sqrt(np.diag(self.covariance))
+        self.stderr = shaped(parameters.layout, self.errors)
+
+    # -- numbers ------------------------------------------------------------------
+    def correlation(self):
+        """The matrix of correlations, in the order of `names`; NaN for parameters without a standard error."""
+        with np.errstate(all="ignore"):
+            return self.covariance / np.outer(self.errors, self.errors)
+
+    def _width(self, level):
+        """Standard errors to either side of a parameter: Student's t where the scale of the residuals is estimated."""
+        if not 0.0 < level < 1.0:
+            raise OptimizationError(f"level={level!r}: give a probability between 0 and 1, as 0.95")
+        special = imported("scipy.special")
+        if self.model.squares and not self.options.absolute_sigma and self.dof > 0:
+            return float(special.stdtrit(self.dof, 0.5 + 0.5 * level))
+        return float(special.ndtri(0.5 + 0.5 * level))
+
+    def confidence(self, level=0.95):
+        """Lower and upper ends of confidence intervals, each in the containers of the start.
+
+        By standard errors: Student's t where these come from the residuals, else normal.  `profile` follows the cost itself.
+        """
+        width = self._width(level) * self.errors
+        return shaped(self.parameters.layout, self.x - width), shaped(self.parameters.layout, self.x + width)
+
+    @property
+    def chi_squared(self):
+        """The sum of squares, or a likelihood's deviance; None where there is none."""
+        predicted = None if self.model.squares else self._predicted()
+        return goodness(self.model, predicted, self.cost)
+
+    def _loglik(self):
+        """The logarithm of the likelihood, normal with the residuals' variance if that is not known; None of robust losses."""
+        if not self.model.squares:
+            return -self.cost
+        if self.model.loss != "linear":
+            return None
+        n = self.curvature.count
+        weights = 0.0 if self.model.sigma is None else float(np.sum(np.log(np.broadcast_to(self.model.sigma, (n,)))))
+        if self.options.absolute_sigma:
+            return -self.cost - weights - 0.5 * n * np.log(2.0 * np.pi)
+        return -0.5 * n * (np.log(2.0 * np.pi * 2.0 * self.cost / n) + 1.0) - weights if self.cost > 0.0 else None
+
+    def _criterion(self, penalty):
+        value = self._loglik()
+        # The residuals' variance is a parameter, too, where it is estimated.
+        estimated = self.model.squares and not self.options.absolute_sigma
+        return None if value is None else float(-2.0 * value + penalty * (len(self.u) + estimated))
+
+    @property
+    def aic(self):
+        """Akaike's criterion (1974); None where there is no likelihood."""
+        return self._criterion(2.0)
+
+    @property
+    def bic(self):
+        """Schwarz's criterion (1978); None where there is no likelihood."""
+        return self._criterion(np.log(self.curvature.count))
+
+    def profile(self, name, points=15, level=0.95, sides=None):
+        """The cost along one parameter, all others fitted anew; see `Profile`."""
+        return profile.along(self, name, points, level, sides)
+
+    def contour(self, one, other, level=0.95, points=40):
+        """Where two parameters have a likelihood ratio of probability `level`: their values around the fit, two columns."""
+        return profile.around(self, one, other, level, points)
+
+    def _predicted(self, data=None):
+        model = self.model
+        data = model.data if data is None else data
+        return np.asarray(model.function(self.params, *data))
+
+    def predict(self, function=None, *data, level=0.95):
+        """What a function of the parameters is, with a band of confidence.
+
+        Parameters
+        ----------
+        function : callable, optional
+            ``function(params, *data)``; by default the model.
+        *data
+            By default the data of the fit.
+        level : float
+
+        Returns
+        -------
+        value, lower, upper : ndarray
+        """
+        function = self.model.function if function is None else function
+        data = data or self.model.data
+        value, spread = propagation.propagate(lambda p: function(p, *data), self)
+        width = self._width(level) * np.sqrt(np.diag(spread)).reshape(np.shape(value)) if np.ndim(value) else self._width(level) * np.sqrt(spread)
+        return value, value - width, value + width
+
+    # -- text ---------------------------------------------------------------------
+    def _rows(self, level=0.95):
+        """Name, value, standard error, interval or what stands in its place."""
+        width, rows = self._width(level), []
+        for k, name in enumerate(self.names):
+            x, error, state = self.x[k], self.errors[k], self.parameters.state[k]
+            if state == "fixed":
+                rows.append((name, f"{x:.6g}", "", "fixed"))
+            elif not self.success:
+                rows.append((name, f"{x:.6g}", "", ""))
+            elif np.isnan(error):
+                rows.append((name, f"{x:.6g}", "", self._why(k)))
+            else:
+                digits = 6 if not error > 0 else int(np.clip(2 + np.floor(np.log10(abs(x) / error)) if x else 2, 3, 12)) + 1
+                interval = f"{x - width * error:.{digits}g} to {x + width * error:.{digits}g}"
+                rows.append((name, f"{x:.{digits}g}", f"{error:.4g}", interval + (", tied" if state == "tied" else "")))
+        return rows
+
+    def _why(self, k):
+        held = self.parameters.free[self.curvature.held]
+        if k in held:
+            return "at its lower bound" if self.x[k] <= self.parameters.lower[k] + 1e-6 * abs(self.parameters.scale[k]) else "at its upper bound"
+        if any(self.names[k] in combination for combination in self.undetermined):
+            return "not determined by the data"
+        return "no error: " + ("no degrees of freedom" if self.dof <= 0 else "a parameter that it depends on is at a bound")
+
+    def _lines(self):
+        state = f"converged in {self.evaluations} evaluations" if self.success else f"NOT CONVERGED: {self.message}; no standard errors"
+        yield f"fit of {len(self.u)} parameters to {self.curvature.count} observations, {state}, {self.seconds:.3g} s"
+        rows = [("name", "value", "std. error", "95 % interval"), *self._rows()]
+        wide = [max(len(row[j]) for row in rows) for j in range(4)]
+        for row in rows:
+            yield f"{row[0]:<{wide[0]}}  {row[1]:>{max(wide[1], 10)}}  {row[2]:>{max(wide[2], 8)}}  {row[3]:>{wide[3]}}".rstrip()
+        for combination in self.undetermined:
+            text = " ".join(f"{'-' if c < 0 else '+'} {abs(c):.3g} {name}" for name, c in combination.items()).removeprefix("+ ")
+            yield f"the data do not determine {text}: fix one of them, tie them, or give more data"
+        if not self.success:
+            return
+        quality = self.chi_squared
+        if quality is not None:
+            what = "deviance" if not self.model.squares else "chi-squared" if self.options.absolute_sigma else "sum of squares"
+            text = f"{what} {quality:.6g}, {self.dof} degrees of freedom"
+            if self.dof > 0 and self.options.absolute_sigma:
+                chance = float(imported("scipy.special").chdtrc(self.dof, quality))
+                text += f", reduced {quality / self.dof:.4g}, probability of more {chance:.2g}"
+            elif self.dof > 0 and self.model.squares:
+                text += f", standard deviation of a residual {np.sqrt(quality / self.dof):.4g}"
+            yield text
+        if self.aic is not None and self.model.likelihood != "nll":
+            yield f"AIC {self.aic:.6g}, BIC {self.bic:.6g}"
+        pairs = self._pairs()
+        if pairs:
+            yield f"correlations above {SHOWN}: " + ", ".join(f"{a} and {b} {c:+.2f}" for a, b, c in pairs[:10]) + (", ..." if len(pairs) > 10 else "")
+
+    def _pairs(self):
+        matrix, free = self.correlation(), self.parameters.free
+        pairs = [(self.names[a], self.names[b], matrix[a, b]) for j, a in enumerate(free) for b in free[:j] if abs(matrix[a, b]) > SHOWN]
+        return sorted(pairs, key=lambda pair: -abs(pair[2]))
+
+    def __repr__(self):
+        return "\n".join(self._lines())
+
+    def _repr_html_(self):
+        first, *rest = self._lines()
+        count = 1 + len(self.names)
+        cells = [("name", "value", "std. error", "95 % interval"), *self._rows()]
+        sides = ("left", "right", "right", "left")
+        lines = ["".join(f"<td align='{side}'>{escape(cell)}</td>" for side, cell in zip(sides, row)) for row in cells]
+        table = "".join(f"<tr>{line}</tr>" for line in lines)
+        below = "<br>".join(map(escape, rest[count:]))
+        return f"<p>{escape(first)}</p><table>{table}</table><p>{below}</p>"
+
+    # -- pictures -----------------------------------------------------------------
+    def plot(self, path=None, x=None):
+        """Draw data, model, its band of confidence, and residuals.
+
+        Parameters
+        ----------
+        path : str or path-like, optional
+            Where to save the picture.
+        x : array, optional
+            What to draw against; by default the first of the data that has one number for each observation, else their numbers.
+
+        Returns
+        -------
+        matplotlib Figure
+
+        Raises
+        ------
+        MissingPackageError
+            Without matplotlib.
+        """
+        try:
+            from matplotlib.figure import Figure
+        except ImportError:
+            raise MissingPackageError("fit.plot() needs matplotlib: pip install 'tapegrad[plot]'") from None
+        model, n = self.model, self.curvature.count
+        if x is None:
+            x = next((np.asarray(d) for d in model.data if np.shape(d) == (n,)), np.arange(n))
+        order, figure = np.argsort(x, kind="stable"), Figure(figsize=(7.0, 5.0), layout="constrained")
+        x, below = np.asarray(x)[order], figure
+        if model.observed is not None:
+            above, below = figure.subplots(2, 1, sharex=True, height_ratios=(3, 1))
+            y = np.broadcast_to(model.observed, (n,))[order]
+            sigma = None if model.sigma is None else np.broadcast_to(model.sigma, (n,))[order]
+            above.errorbar(x, y, sigma, fmt=".", color="0.35", markersize=4, linewidth=0.8, label="observed")
+            value = np.reshape(self._predicted(), -1)[order]
+            above.plot(x, value, color="C0", linewidth=1.5, label="fit")
+            if self.success and np.isfinite(self.errors).all():
+                _, low, high = (np.reshape(part, -1)[order] for part in self.predict())
+                above.fill_between(x, low, high, color="C0", alpha=0.2, linewidth=0, label="95 % confidence")
+            above.legend(frameon=False)
+            left = y - value if sigma is None else (y - value) / sigma
+        else:
+            below = figure.subplots(1, 1)
+            left = (self.residuals if self.residuals is not None else np.asarray(model.terms(self.u, *model.args(self.options.f_scale))))[order]
+        below.axhline(0.0, color="0.7", linewidth=0.8)
+        below.plot(x, left, ".", color="0.35", markersize=4)
+        below.set_ylabel("residual" if model.sigma is None else "residual / sigma")
+        if path is not None:
+            figure.savefig(path)
+        return figure
