@@ -36,7 +36,7 @@ def written_out(tape, item_of, continuations):
     stacks = {item.slot for item in tape.items if _numbers(tape, item)}
     if not any(_by_element(item) and not stacks.isdisjoint(item.operands) for item in tape.items):
         return tape
-    return _Writer(tape, item_of, continuations).run()
+    return _OfNumbers(tape, item_of, continuations).run()
 
 
 def _short(item):
@@ -53,7 +53,7 @@ def _by_element(item):
     return item.entry.function in _EXACT and _short(item)
 
 
-class _Writer:
+class _OfNumbers:
     """Writes the new tape, slot by slot."""
 
     def __init__(self, tape, item_of, continuations):

@@ -102,14 +102,14 @@ class CachedTape(Pool):
         outcome = Outcome(values, tape.structure, gradients, tape)
         stats.sweeps += count
         stats.seconds["replay"] += time.perf_counter() - start
-        if not callable(backward) and self.kernels.left(backward) <= 1:
+        if not callable(backward) and not self.kernels.pays and self.kernels.left(backward) <= 1:
             # A kernel is made now, and has memory of its own.
             large = workspace.nbytes > TRIMMED
             workspace = None
             if large:
                 trim()
         self._promote(inputs, backward, outcome, workspace, stats)
-        if workspace is not None:
+        if workspace is not None and (callable(backward) or backward not in self.kernels.made):
             self.give(workspace)
         return outcome, FINE, None
 

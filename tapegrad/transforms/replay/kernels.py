@@ -97,6 +97,8 @@ class Kernels:
         By key what another thread compiles (`BackgroundTask`).
     walk : ReplayWalk or None
         One that was asked for directions for which there are kernels now.
+    pays : bool
+        Whether a kernel is made only if that pays, and by another thread.
     reason : str
         Why there is no kernel and will be none, unless `make` is asked for one; empty otherwise.
     """
@@ -105,9 +107,9 @@ class Kernels:
         self.tape, self.options = tape, options
         self.reason, self.walk = "", None
         self.made, self.coming, self._untried, self.visits = {}, {}, {}, Counter()
-        #: Visits after which a kernel is made; if it has to pay, by key, for its cost is known when it has been looked at.
+        #: Visits after which a kernel may be made, and, by key, after which it is: if it has to pay, its cost is known when it was looked at.
         self._soon, self._due = 1 if options.kernel == "always" else options.visits, {}
-        self._pays = not first and options.kernel == "auto"
+        self.pays = not first and options.kernel == "auto"
         self._lock = remade(threading.Lock())
 
     def get(self, key):
@@ -123,10 +125,22 @@ class Kernels:
 
     def left(self, key):
         """After how many more calls by interpreter a kernel is made (inf: never, or it is there, or another thread is at it)."""
-        coming = self.coming.get(key)
-        if self.options.kernel == "never" or self.reason or key in self.made or coming is not None and coming.working:
+        if key in self.made:
             return math.inf
-        return max(0, (self._due.get(key) or self._paying(key) if self._pays else self._soon) - self.visits[key])
+        left = (self._due.get(key) or self._first_due(key)) - self.visits[key]
+        if left > 1:
+            return left
+        coming = self.coming.get(key)
+        return math.inf if self.reason or coming is not None and coming.working else max(0, left)
+
+    def _first_due(self, key):
+        if self.options.kernel == "never" or self.reason:
+            self._due[key] = math.inf
+        elif self.pays:
+            self._paying(key)
+        else:
+            self._due[key] = self._soon
+        return self._due[key]
 
     @cached_property
     def _saving(self):
@@ -198,6 +212,7 @@ class Kernels:
         finally:
             stats.seconds["kernel"] += time.perf_counter() - start
             self._lock.release()
+        self._due = dict.fromkeys(self._due, math.inf)
         stats.not_lowered[self.reason] += 1
         LOG.info("%s: runs by sweep: %s", name, self.reason, exc_info=fault)
 
@@ -218,12 +233,12 @@ class Kernels:
         try:
             kernel = None if coming is None else coming.result()
         except reasons.TooDear as dear:
-            if dear.steps > MOST * reasons.STEPS_A_SECOND or not self._pays:
+            if dear.steps > MOST * reasons.STEPS_A_SECOND or not self.pays:
                 raise
             if self._paying(key, dear.steps + reasons.derivation(self.tape)) > self.visits[key]:
                 return None
             kernel = None
-        if kernel is None and self._pays:
+        if kernel is None and self.pays:
             # No call waits for it.  What waits for another thread does not become more: of many paths those come first that are visited most.
             if busy():
                 self._due[key] = self.visits[key] + max(LATER, self.visits[key] // 8)
