@@ -90,9 +90,11 @@ else:
 
     def live(store):
         """The tensors that lie on a store."""
-        found = {id(t): t for t in (reference() for reference in store.seen) if t is not None and t._t is store}
-        store.seen = [weakref.ref(t) for t in found.values()]
-        return list(found.values())
+        alive = [t for t in [reference() for reference in store.seen] if t is not None and t._t is store]
+        # Each once; equality of tensors is another thing.
+        alive = list(dict(zip(map(id, alive), alive)).values())
+        store.seen = list(map(weakref.ref, alive))
+        return alive
 
     def native(cls, operators=True):
         """Decorator: where there are no native types a class stays what it is."""

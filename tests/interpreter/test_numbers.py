@@ -99,6 +99,7 @@ def test_conversions_refuse():
             convert(y)
 
 
+@native
 def test_weak_references_of_results():
     y = leaf(2.0) * 3.0
     seen = []
@@ -244,6 +245,7 @@ def test_random_programs(seed):
     Program(seed).run(400)
 
 
+@native
 def test_references_are_flat():
     shared = [tg.Tensor, tg.Parameter, float, None, NotImplemented, TapeStore.note_code, Fields]
 
