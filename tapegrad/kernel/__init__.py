@@ -1,6 +1,6 @@
 """Machine code for a tape: a program of loops made from it, and LLVM from that.
 
-Imports: common, rules, tape, codegen, interpreter, array, program.
+Imports: common, rules, tape, codegen, interpreter, array, autograd, program.
 
 A kernel computes what the replay of one finished tape computes.  The way there::
 
@@ -47,6 +47,7 @@ when a tape gets a kernel, and which one
 a derivative as a tape
     `adjoint`      values and gradients; `tangents`, values and tangents, or a Jacobian across a cut; `derivation`, what these have in common.
     `templates`    the derivative of one scalar instruction; `expand`, compiled code that writes it for each.
+    `behind`       the adjoint of a tape of define-by-run, written on it, for a derivative inside of another; `scalars`, its compiled walks.
     `terms`        symbolic values on which the rules of array instructions write theirs.
     `writing`      the tape that grows; `closing` makes a `FinishedTape` of it.
 

@@ -158,6 +158,8 @@ def pulled(roots, seeds, wanted):
 
 
 class _Walk:
+    """A walk down from the `root` to slot `low`; adjoints of numbers are references (`kernel.scalars`), those of arrays are in `arrays`."""
+
     def __init__(self, store, low, root, wanted):
         self.store, self.low, self.root, self.wanted = store, low, root, wanted
         size = self.size = root + 1 - low

@@ -12,7 +12,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from ...program.trace import GUARD, ROW
+from ...common.host_functions import HostFunction
+from ...program.trace import GUARD, ROW, Entry
 from ...tape.layout import SCALAR_LEAF
 from ...tape.meta import SCALAR
 from ...tape.store import thread_state
@@ -45,12 +46,31 @@ def path_of(make, tape, inputs, outputs, shapes, stops):
         path.layouts = layouts[key]
     else:
         constants = [c.copy() if isinstance(c, np.ndarray) else c for c in tape.constants]
-        path = make(replace(tape, constants=constants), inputs, outputs, shapes, stops)
+        path = make(replace(tape, constants=constants, items=_with_own_loops(tape.items)), inputs, outputs, shapes, stops)
         layouts[key] = path.layouts
         if len(layouts) > PATHS:
             layouts.popitem(last=False)
     layouts.move_to_end(key)
+    path.key = key
     return path
+
+
+def _with_own_loops(items):
+    """Entries of which those that run a loop have one that knows nothing of who records further paths."""
+    loops, own = {}, []
+    for item in items:
+        entry = item.entry
+        if entry.kind == ROW and any([hasattr(value, "alone") for _, value in entry.attrs]):
+            attrs = []
+            for name, value in entry.attrs:
+                if hasattr(value, "alone") and value not in loops:
+                    loops[value] = value.alone()
+                attrs.append((name, loops.get(value, value)))
+            attrs = tuple(attrs)
+            entry = Entry(ROW, entry.function, attrs, entry.operands, entry.differentiable, entry.integer, entry.meta)
+            item = replace(item, entry=entry)
+        own.append(item)
+    return own
 
 
 def _is_recorded_once():
@@ -69,14 +89,17 @@ def _described(tape):
         entry = item.entry
         function = entry.function
         if entry.kind == ROW:
-            if function.primitive is not None or not all([_is_plain(value) for _, value in entry.attrs]):
+            attrs = [(name, _attribute(value)) for name, value in entry.attrs]
+            if function.primitive is not None or any([value is None for _, value in attrs]):
                 return None
         elif entry.kind != GUARD:
-            function = function.ufunc
-            if function is None:
+            function, attrs = function.ufunc or _host(function), ()
+            if function is None or entry.attrs:
                 return None
+        else:
+            attrs = ()
         items.append(
-            (item.slot, entry.kind, function, repr(entry.attrs) if entry.attrs else "", item.operands, entry.differentiable, entry.integer, item.number)
+            (item.slot, entry.kind, function, tuple(attrs), item.operands, entry.differentiable, entry.integer, item.number)
         )
     constants = tuple(map(_value, tape.constants))
     outputs = tuple([(slot, what if slot else _value(what)) for slot, what in tape.outputs])
@@ -92,6 +115,18 @@ def _described(tape):
         words, records["value"][leaves].tobytes(), tuple(items), constants, outputs, guards, tuple(tape.inputs), tuple(tape.leaves),
         tuple(tape.elements), tuple(tape.metas), tape.special, tape.wanted, tape.forward_only, tape.of_iteration,
     )  # fmt: skip
+
+
+def _attribute(value):
+    """An attribute, hashable; None if it is an object that may be another one tomorrow."""
+    described = getattr(value, "described", None)
+    return repr(value) if _is_plain(value) else None if described is None else described()
+
+
+def _host(call):
+    """A function of our own, called on its operands only, by its name; else None."""
+    function = call.function
+    return (function.name, repr(function.data)) if call.plain and isinstance(function, HostFunction) and _is_plain(function.data) else None
 
 
 def _is_plain(value):

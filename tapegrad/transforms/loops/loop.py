@@ -64,6 +64,8 @@ class LoopPath:
         self.tape, self.inputs, self.outputs, self.constants, self.stops = tape, inputs, outputs, constants, stops
         #: What is laid out of it: executables by generation, paths of tangents by widths, the path of adjoints (`known`).
         self.layouts = {}
+        #: All that it computes, if that can be said (`known`).
+        self.key = None
 
     @classmethod
     def of(cls, tape, inputs, outputs, constants, stops):
@@ -228,6 +230,23 @@ class RecordedLoop:
         iterations = f"{self.rows} iterations" if self.bounded else "iterations until a condition"
         lengths = ", ".join(str(len(path.tape)) for path in self.paths)
         return f"<loop of {self.name}: {iterations}, {len(self.paths)} paths of {lengths} instructions, carries {self.carry} numbers>"
+
+    def described(self):
+        """All that it computes, hashable; None if a path cannot say it."""
+        keys = tuple([path.key for path in self.paths])
+        return None if self.of is not None or None in keys else ("loop", *self._form(), keys)
+
+    def _form(self):
+        return (
+            self.carry, self.captured, self.element, self.result, self.rows, self.bounded, self.reverse, self.capacity, self.dense, self.room,
+            self.name,
+        )  # fmt: skip
+
+    def alone(self):
+        """The same loop, which nobody else changes: it refuses further paths."""
+        same = RecordedLoop(*self._form())
+        same.paths, same.iterations = list(self.paths), self.iterations
+        return same
 
     def _refuse(self, carry, iteration, captured, xs):
         raise GuardError(f"{self.name} takes a path in iteration {iteration} that was not recorded; record the function at this point")

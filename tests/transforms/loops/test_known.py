@@ -147,3 +147,62 @@ def test_an_integration_records_its_right_hand_side_at_each_call(made):
     assert g(0.7) == pytest.approx(-np.exp(-0.7), rel=1e-6) and calls and not made
     rate = 2.0
     assert g(0.7) == pytest.approx(-2 * np.exp(-1.4), rel=1e-6)
+
+
+def nested(x, rows):
+    """A loop in a loop, with a choice in it."""
+
+    def inner(c, row):
+        return tg.cond(c > 0.6, lambda c: np.sin(c * row) * x, lambda c: c + row * x, c), None
+
+    return tg.scan(lambda c, k: (tg.scan(inner, c * 0.5, rows)[0] + k * x, None), x, np.arange(4.0))[0]
+
+
+def test_loops_in_loops_are_laid_out_once(made):
+    rows = np.array([0.3, 0.9, -0.4])
+    g, h = tg.value_and_grad(nested), tg.hessian(nested)
+    first, second = g(0.7, rows), h(0.7, rows)
+    made.clear()
+    assert g(0.7, rows) == first and h(0.7, rows) == second and not made
+    # Other constants and other arrays are other paths, or arguments.
+    plain = [nested(0.7 + step, rows * 2.0) for step in (1e-6, 0.0, -1e-6)]
+    value, derivative = g(0.7, rows * 2.0)
+    assert value == pytest.approx(plain[1], rel=1e-14) and derivative == pytest.approx((plain[0] - plain[2]) / 2e-6, rel=1e-6)
+
+
+def test_nothing_of_a_call_is_kept_by_loops_in_loops():
+    class Big:
+        pass
+
+    def call():
+        held, rows = Big(), np.ones(3)
+
+        def body(c, row):
+            assert held is not None
+            return np.tanh(c * row) + np.sum(rows), None
+
+        tg.grad(lambda x: tg.scan(lambda c, k: (tg.scan(body, c * x, rows)[0], None), x, np.arange(3.0))[0])(0.5)
+        return weakref.ref(held), weakref.ref(rows)
+
+    references = call()
+    gc.collect()
+    assert [r() for r in references] == [None, None]
+
+
+def test_a_path_that_is_met_later_is_recorded_though_the_others_are_known(made):
+    def f(x):
+        def inner(c, k):
+            return (c * 0.5 if c > 2.0 else c + x * k), None
+
+        return tg.scan(lambda c, k: (tg.scan(inner, c, np.arange(3.0))[0] + k, None), x, np.arange(5.0))[0]
+
+    def in_python(x):
+        c = x
+        for k in range(5):
+            for j in range(3):
+                c = c * 0.5 if c > 2.0 else c + x * j
+            c = c + k
+        return c
+
+    for x in (0.1, 0.2, 1.5, 0.1, 3.0, -1.0):
+        assert tg.value_and_grad(f)(x) == pytest.approx(tg.value_and_grad(in_python)(x))
