@@ -57,6 +57,7 @@ from numba.core.typeconv import Conversion
 from numba.core.typing import npydecl
 from numba.core.typing.templates import AbstractTemplate, AttributeTemplate, builtin_registry, infer_global, signature
 from numba.extending import overload
+from numba.np import arrayobj
 from numba.np.arrayobj import make_array, populate_array
 from numba.np.ufunc.dufunc import DUFunc
 from numba.np.unsafe.ndarray import empty_inferred
@@ -452,10 +453,28 @@ class _Followed(event.Listener):
 
 @contextmanager
 def compiling():
-    """The functions that Numba is compiling, each for the one before."""
-    followed = _Followed()
+    """The functions that Numba is compiling, each for the one before; a slice that is assigned another shape raises a message without the shapes.
+
+    Numba puts them into it by its strings, which take two seconds to compile.
+    """
+    followed, with_shapes = _Followed(), arrayobj.raise_with_shape_context
     with event.install_listener("numba:compile", followed):
-        yield followed.functions
+        arrayobj.raise_with_shape_context = other_shape
+        try:
+            yield followed.functions
+        finally:
+            arrayobj.raise_with_shape_context = with_shapes
+
+
+def other_shape(source, slices):
+    """Raised by compiled code where a slice is assigned an array of another shape."""
+
+
+def _refused(source, slices):
+    raise ValueError("cannot assign slice from input of different size")
+
+
+overload(other_shape)(lambda source, slices: _refused)
 
 
 # ---- functions of numbers -----------------------------------------------------------------------

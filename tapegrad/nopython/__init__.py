@@ -2,10 +2,11 @@
 
 Imports: common, rules, codegen, array.
 
-Nothing here but `api` is imported by ``import tapegrad``; it imports Numba, and the rest, when one of its functions is first
-called.  In the order in which to read:
+Nothing here but `api` is imported by ``import tapegrad``; it imports Numba when one of its functions is first called, and the
+rest when something has to be compiled.  In the order in which to read:
 
 `api`        the public functions, ``tg.njit_grad`` and its like.
+`request`    a derivative that was asked for, and its dispatcher: compiled, or loaded from disk; `key`, what its code depends on.
 `drivers`    the loops over chunks of directions around the user's function, written for its types.
 `types`      the dual number as a Numba type.
 `scalars`    operations on it, from the rules table; `builtins`, Python's builtins, ways in and out.

@@ -389,7 +389,7 @@ def _dispatcher(f, kind, argnums, lanes, mode="forward", out=False, memory=None)
         made.__defaults__ = tuple(defaults) or None
         made.__qualname__ = f"{name}_{request.identity}"
         made.__doc__ = f"njit_{kind} of {function.__qualname__}, by the arguments {', '.join(names[k] for k in chosen)}."
-        return request.dispatcher(made)
+        return request.dispatcher(made, _define)
 
     measuring = functools.cache(lambda: made_for(dataclasses.replace(request, peak=True), "peak"))
 
@@ -405,6 +405,15 @@ def _dispatcher(f, kind, argnums, lanes, mode="forward", out=False, memory=None)
     dispatcher = made_for(request, kind)
     dispatcher.modes = modes if kind in ("grad", "value_and_grad", "vjp", "jacobian") else request.taken.copy
     return dispatcher
+
+
+def _define(request, namespace):
+    """Define what the function of a derivative calls."""
+    with uninterrupted:
+        from .drivers import driver_of
+        from .reverse.runtime import raised
+    if "_driver" not in namespace:
+        namespace.update(_driver=driver_of(request), _raised=raised)
 
 
 def _positions(argnums, count, name):

@@ -9,7 +9,9 @@ Any name in a function's bytecode counts as an attribute of any module that is r
 """
 
 import hashlib
+import os
 import sys
+import sysconfig
 import types as python_types
 from contextlib import suppress
 from functools import reduce
@@ -21,13 +23,14 @@ from numba.extending import is_jitted
 from ..codegen.numba_inside import contents_of_cells, is_own, options, registered_by_others, settings
 from ..rules.table import ROWS
 
-_LIBRARIES = frozenset([*sys.stdlib_module_names, "numpy", "numba", "llvmlite", "tapegrad"]) - {"__main__"}
+_LIBRARIES = frozenset(["numpy", "numba", "llvmlite", "tapegrad"])
+_STANDARD = tuple(os.path.join(sysconfig.get_path(name), "") for name in ("stdlib", "platstdlib"))
 _PLAIN = (bool, int, float, complex, str, bytes, type(None), type(Ellipsis))
 #: Numba arrays below that size are constants of the code; larger ones are addresses.
 _LARGEST = 1 << 20
 
 
-class Unknown(Exception):
+class NoKey(Exception):
     """A value of which compiled code cannot be known by name or content."""
 
 
@@ -36,7 +39,7 @@ def digest(*values):
     walk = _Walk()
     try:
         text = repr([np.__version__, settings(), _foreign(walk), *map(walk.value, values)])
-    except Unknown:
+    except NoKey:
         return None, walk.reached
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest(), walk.reached
 
@@ -45,22 +48,26 @@ def content(function):
     """A digest of a user's function and all that it reads, or None; of this process only."""
     try:
         return hashlib.sha256(repr(_Walk().value(function)).encode("utf-8", "surrogatepass")).hexdigest()
-    except Unknown:
+    except NoKey:
         return None
 
 
 def _foreign(walk):
-    for row in ROWS:
-        if not all(map(is_own, (row.value, row.expr, *(row.partials or ())))):
-            raise Unknown
+    parts = [part for row in ROWS for each in vars(row).values() for part in (each if isinstance(each, tuple) else (each,))]
+    if not all(map(is_own, parts)):
+        raise NoKey
     said = registered_by_others()
     if any(meaning is None for _, meaning in said):
-        raise Unknown
+        raise NoKey
     return [(walk.value(template.key), getattr(template, "_attr", None), walk.function(meaning)) for template, meaning in said]
 
 
-def _root(name):
-    return (name or "").split(".")[0]
+def _is_library(name):
+    """Whether a module is known by its name: a user's file may have the name of one of Python's."""
+    if name not in sys.stdlib_module_names:
+        return name in _LIBRARIES
+    path = getattr(sys.modules.get(name), "__file__", None)
+    return name != "__main__" and (path is None or path.startswith(_STANDARD) and "site-packages" not in path)
 
 
 def _of_code(code):
@@ -85,7 +92,7 @@ class _Walk:
         if kind in (tuple, list):
             # (A function in there is called as it is, which nobody notices.)
             if any(is_jitted(each) or isinstance(each, python_types.FunctionType) for each in value):
-                raise Unknown
+                raise NoKey
             return kind.__name__, *map(self.value, value)
         if kind is dict:
             return "dict", *map(self.value, value.items())
@@ -94,7 +101,7 @@ class _Walk:
         if isinstance(value, (np.generic, np.dtype)):
             dtype = getattr(value, "dtype", value)
             if dtype.hasobject or dtype.names:
-                raise Unknown
+                raise NoKey
             return kind.__name__, dtype.str, "" if value is dtype else value.tobytes()
         if isinstance(value, types.Type):
             return self.type(value)
@@ -107,7 +114,7 @@ class _Walk:
     def _object(self, value, kind):
         if kind is np.ndarray:
             if value.dtype.hasobject or value.dtype.names or value.size > _LARGEST:
-                raise Unknown
+                raise NoKey
             flags = value.flags
             layout = flags.c_contiguous, flags.f_contiguous, flags.writeable, flags.aligned
             return "array", value.dtype.str, value.shape, layout, hashlib.sha256(value.tobytes()).hexdigest()
@@ -115,13 +122,11 @@ class _Walk:
             return "module", value.__name__
         if kind is python_types.CodeType:
             return self.code(value)
-        if hasattr(value, "derivative"):
+        if is_jitted(value) and hasattr(value, "derivative"):
             self.reached.append(value)
             return "derivative", *map(self.value, value.derivative.meaning)
-        module = getattr(value, "__module__", None)
-        if is_jitted(value):
-            module = value.py_func.__module__
-        if _root(module) in _LIBRARIES:
+        module = getattr(value.py_func if is_jitted(value) else value, "__module__", None)
+        if isinstance(module, str) and _is_library(module.split(".")[0]):
             return self._named(value, module)
         if is_jitted(value):
             self.reached.append(value)
@@ -133,7 +138,7 @@ class _Walk:
         if isinstance(value, type) and module != "__main__" and (issubclass(value, BaseException) or hasattr(value, "_field_defaults")):
             # Compiled code names a class by module and name; one of ``__main__`` would be another class in each process.
             return "class", self._named(value, module), getattr(value, "_fields", ()), self.value(getattr(value, "_field_defaults", None))
-        raise Unknown
+        raise NoKey
 
     def _named(self, value, *modules):
         """An object by the name that it has in a module."""
@@ -143,7 +148,7 @@ class _Walk:
                 with suppress(KeyError, AttributeError):
                     if reduce(getattr, path.split("."), sys.modules[module]) is value:
                         return "named", module, path
-        raise Unknown
+        raise NoKey
 
     def type(self, ty):
         """A type of Numba's, if its form says all of it."""
@@ -159,7 +164,7 @@ class _Walk:
             return "literal", self.value(ty.literal_value)
         if isinstance(ty, types.Number) and getattr(types, str(ty), None) is ty or ty in (types.boolean, types.unicode_type, types.none):
             return "type", str(ty)
-        raise Unknown
+        raise NoKey
 
     def code(self, code):
         lines = code.co_filename, code.co_firstlineno, code.co_linetable

@@ -18,7 +18,18 @@ from numba import types
 from numba.extending import is_jitted
 
 from ..codegen.code import kept
-from ..codegen.numba_inside import WholeCompiler, again, answered, before_load, compiling, completed, is_compiled, packed, unpacked
+from ..codegen.numba_inside import (
+    WholeCompiler,
+    again,
+    answered,
+    before_load,
+    compiling,
+    completed,
+    is_compiled,
+    packed,
+    refresh,
+    unpacked,
+)
 from ..common.errors import UnsupportedInNumbaError
 from ..common.uninterrupted import cached_property, uninterrupted
 from ..common.waiting import waiting
@@ -67,8 +78,8 @@ class UninterruptedCompiler(WholeCompiler):
     @uninterrupted
     @waiting("numba", "compiling derivatives of functions by Numba")
     def compile_extra(self, function):
-        from .functions import add_rows
-
+        with uninterrupted:
+            from .functions import add_rows
         add_rows()
         result = completed(super().compile_extra(function))
         before_load(result, define_names)
@@ -111,13 +122,13 @@ class Request:
     def refuse(self, what, advice):
         raise UnsupportedInNumbaError(f"njit_{self.kind} of {self.name}: {what}; {advice}.")
 
-    def dispatcher(self, made):
-        """The dispatcher of a function that calls ``_raised(_driver(arguments))``, which are defined when it is compiled."""
+    def dispatcher(self, made, define):
+        """The dispatcher of a function that gives the derivative; ``define(request, globals)`` defines what it calls, when it is compiled."""
 
         def by_numba(compile):
             for each in (self.function, dispatcher):
                 if hasattr(each, "derivative"):
-                    each.derivative._define(each.py_func.__globals__)
+                    define(each.derivative, each.py_func.__globals__)
             with compiling() as functions, waiting(f"numba {self.identity}", lambda: self._long(functions), _PATIENCE):
                 result = compile()
             COUNTS["compiled"] += 1
@@ -132,15 +143,9 @@ class Request:
 
     def _long(self, functions):
         """What is said of a long compilation; `functions` are those that Numba is at."""
-        at = f"; it is at {_place(functions[-1])}" if len(functions) > 1 else ""
+        # (Another thread looks on: it takes a copy.)
+        at = "".join(f"; it is at {_place(function)}" for function in functions[1:][-1:])
         return f"compiling njit_{self.kind} of {_place(getattr(self.function, 'py_func', self.function))} by Numba for {_PATIENCE:g} s{at}"
-
-    def _define(self, namespace):
-        with uninterrupted:
-            from .drivers import driver_of
-            from .reverse.runtime import raised
-        if "_driver" not in namespace:
-            namespace.update(_driver=driver_of(self), _raised=raised)
 
     @uninterrupted
     @_uncollected()
@@ -158,7 +163,7 @@ class Request:
         else:
             fresh = []
 
-            def build():
+            def made():
                 with _called_as_is() as called:
                     fresh.append(compile())
                 if any(hasattr(each, "derivative") or each in called for each in before) or digest(*self.meaning, args)[0] != key:
@@ -168,7 +173,7 @@ class Request:
                     _COMPILED[key] = fresh[0]._replace(type_annotation=""), self.taken.get(types_taken)
                 return data
 
-            code = kept(key, build, {"compiled": 0, "loaded": 0}, "njit")
+            code = kept(key, made, {"compiled": 0, "loaded": 0}, "njit")
             loaded = None if fresh else unpacked(code, args, define_names)
             if loaded is None:
                 return fresh[0] if fresh else compile()
@@ -184,8 +189,7 @@ def _place(function):
 
 
 def define_names():
-    """Let LLVM know all functions that compiled code may call."""
+    """Let LLVM know the functions that compiled code may call."""
     with uninterrupted:
-        from ..codegen.numba_inside import refresh
-        from . import drivers  # noqa: F401
+        from . import scalars  # noqa: F401
     refresh()

@@ -263,12 +263,29 @@ def test_what_has_no_key_is_compiled_in_each_process(kept_here):
     assert tg.njit_grad(functions["fine"])(x).tolist() == [3.0, 2.0] and kept_here() == 1
 
 
+def test_a_slice_of_another_shape_is_refused_as_numba_does(kept_here):
+    def f(x, n):
+        y = np.zeros(3)
+        y[:n] = x * x
+        return y.sum()
+
+    x = np.array([1.0, 2.0])
+    for mode in ("forward", "reverse"):
+        gradient = tg.njit_grad(f, mode=mode)
+        assert gradient(x, 2).tolist() == [2.0, 4.0]
+        with pytest.raises(ValueError, match="cannot assign slice"):
+            gradient(x, 3)
+    with pytest.raises(ValueError, match=r"cannot assign slice of shape \(3,\) from input of shape \(2,\)"):
+        numba.njit(f)(x, 3)
+
+
 # ---- keys ------------------------------------------------------------------------------------------
 Named = namedtuple("Named", "a b")
 
 
 class Own:
     value = 1.0
+    derivative = __module__ = 5
 
 
 def test_keys_differ_where_what_is_read_differs():
@@ -298,6 +315,20 @@ def test_keys_differ_where_what_is_read_differs():
     keys = [key.digest((ty,))[0] for ty in types]
     assert None not in keys and len({*keys}) == len(keys)
     assert key.digest((numba.typeof(numba.njit(lambda: 0)),))[0] is None
+
+
+def test_a_file_with_the_name_of_a_module_of_python_is_the_users(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    monkeypatch.delitem(sys.modules, "cmd", raising=False)
+    keys = set()
+    for factor in (2.0, 3.0):
+        (tmp_path / "cmd.py").write_text(f"def helper(x):\n    return x * {factor}\n")
+        monkeypatch.delitem(sys.modules, "cmd", raising=False)
+        import cmd
+
+        keys.add(key.content((lambda cmd: lambda x: cmd.helper(x))(cmd)))
+    assert None not in keys and len(keys) == 2
 
 
 def test_what_users_tell_numba_is_in_the_key():
