@@ -36,7 +36,7 @@ class NoKey(Exception):
 
 def digest(*values):
     """(the key of code that is made of these values, the dispatchers reached on the way); the key is None if there is none."""
-    walk = _Walk()
+    walk = _KeyWalk()
     try:
         text = repr([np.__version__, settings(), _foreign(walk), *map(walk.value, values)])
     except NoKey:
@@ -47,7 +47,7 @@ def digest(*values):
 def content(function):
     """A digest of a user's function and all that it reads, or None; of this process only."""
     try:
-        return hashlib.sha256(repr(_Walk().value(function)).encode("utf-8", "surrogatepass")).hexdigest()
+        return hashlib.sha256(repr(_KeyWalk().value(function)).encode("utf-8", "surrogatepass")).hexdigest()
     except NoKey:
         return None
 
@@ -78,7 +78,7 @@ def _of_code(code):
             yield from _of_code(constant)
 
 
-class _Walk:
+class _KeyWalk:
     """One walk over values; each object is written once."""
 
     def __init__(self):
