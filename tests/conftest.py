@@ -13,6 +13,8 @@ from pathlib import Path
 # Before tapegrad is imported, here and in the processes that tests start: faults while kernels are made are raised (users get
 # the sweep's answer), and descriptions are compared with values.  Nothing is said of waiting: what is compiled already, nobody knows.
 os.environ["TAPEGRAD_STRICT"] = os.environ["TAPEGRAD_QUIET"] = "1"
+# Numbers are native, compiled where they have to be; the suite is run with "never", too.
+os.environ.setdefault("TAPEGRAD_NATIVE", "always")
 # Programs that JAX compiles to be compared with run once: to optimize them takes longer than to run them.
 os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
 
@@ -109,5 +111,4 @@ def what_stays_is_not_searched_again():
     gc.freeze()
     store = thread_state().anonymous
     if not store.pinned:
-        store.flush()
         store.reclaim()

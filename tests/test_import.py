@@ -15,8 +15,8 @@ def fresh(program, **environment):
     return ended.stdout
 
 
-def modules_after(program):
-    return set(json.loads(fresh(f"{program}\nimport json, sys\nprint(json.dumps(sorted(sys.modules)))")))
+def modules_after(program, **environment):
+    return set(json.loads(fresh(f"{program}\nimport json, sys\nprint(json.dumps(sorted(sys.modules)))", **environment)))
 
 
 def test_a_free_threaded_python_is_refused_in_one_sentence():
@@ -33,9 +33,11 @@ def test_a_free_threaded_python_is_refused_in_one_sentence():
     assert fresh(program) == 2 * f"{said}\n"
 
 
-def test_neither_numba_nor_llvmlite_nor_scipy_is_imported():
-    heavy = {"numba", "llvmlite", "scipy", "torch", "matplotlib", "pytest"}
+def test_neither_numba_nor_scipy_is_imported_and_llvmlite_only_to_load_the_native_number():
+    heavy = {"numba", "scipy", "torch", "matplotlib", "pytest"}
+    fresh("import tapegrad")
     assert not heavy & {name.partition(".")[0] for name in modules_after("import tapegrad")}
+    assert not {*heavy, "llvmlite"} & {name.partition(".")[0] for name in modules_after("import tapegrad", TAPEGRAD_NATIVE="never")}
 
 
 def test_gradients_do_not_import_numba_once_their_code_is_in_the_cache():
@@ -58,13 +60,19 @@ def test_the_mirrors_of_scipy_import_it_when_they_need_it():
 
 
 def test_nothing_is_compiled_or_written_by_the_import(tmp_path):
-    fresh("import tapegrad", TAPEGRAD_CACHE_DIR=str(tmp_path / "cache"))
+    fresh("import tapegrad", TAPEGRAD_CACHE_DIR=str(tmp_path / "cache"), TAPEGRAD_NATIVE="auto")
     assert not (tmp_path / "cache").exists()
     counts = fresh(
         "import tapegrad\nfrom tapegrad.codegen import code, compile\nprint(compile.COUNTS, code.COUNTS)",
-        TAPEGRAD_CACHE_DIR=str(tmp_path / "cache"),
+        TAPEGRAD_CACHE_DIR=str(tmp_path / "cache"), TAPEGRAD_NATIVE="auto",
     )
     assert counts.split() == "{'compiled': 0, 'loaded': 0} {'compiled': 0, 'loaded': 0}".split()
+
+
+def test_the_native_number_is_at_hand_from_the_second_process_on(tmp_path):
+    """The first one that differentiates compiles it, so that no import has to."""
+    program = "import tapegrad as tg; from tapegrad.interpreter.fields import numbers; print(numbers is not None); tg.grad(lambda x: x * x)(1.0)"
+    assert [fresh(program, TAPEGRAD_CACHE_DIR=str(tmp_path / "cache"), TAPEGRAD_NATIVE="auto") for _ in range(2)] == ["False\n", "True\n"]
 
 
 def test_the_import_prints_and_warns_nothing():

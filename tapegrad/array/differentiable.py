@@ -5,7 +5,7 @@ refuses the conversions that would cut a derivative.  Operators, indexing,
 functions and NumPy's protocols are put on it by the modules of those names, so
 whatever can be done with a `Tensor` can be done with a `Dual`.
 
-All slots are declared here: the two classes have one layout, so that a constant
+All fields are those of `interpreter.fields`: the two classes have one layout, so that a constant
 tensor (``y = tg.zeros(n)``) can turn into a dual number when one is assigned to
 an element of it.
 """
@@ -24,6 +24,7 @@ from ..common.errors import UnsupportedFunctionError
 from ..common.observers import LISTENERS, notify
 from ..common.printing import format_number
 from ..common.registry import registry
+from ..interpreter.fields import Fields
 from ..tape.places import running_text
 from ..tape.watch import expose, sealed
 from .leaving import instead, not_for_pandas
@@ -70,7 +71,7 @@ class Extras:
         self.past = self.kept = False
 
 
-class Differentiable(Methods):
+class Differentiable(Fields, Methods):
     """Base class of `Tensor` and `Dual`.
 
     Attributes
@@ -79,10 +80,10 @@ class Differentiable(Methods):
         As of a NumPy array.
     """
 
-    __slots__ = ("_v", "_t", "_i", "_m", "_r", "_k", "_x", "__weakref__")
+    __slots__ = ()
 
     if TYPE_CHECKING:
-        # The slots, and what both classes define.
+        # The fields, and what both classes define.
         _v: Any
         _t: Any
         _i: int
@@ -231,7 +232,7 @@ class Differentiable(Methods):
             return sealed(array)
         if array.flags.writeable and self._v.__class__ is not float:
             # What no_grad has computed, and is no part of anything else, has never been recorded.
-            expose(array, self._k is not None or self._x is not None or array.base is not None)
+            expose(array, self._t is not None or self._k is not None or self._x is not None or array.base is not None)
         return array
 
     @property

@@ -19,6 +19,7 @@ an axis for them), `_level`.
 from __future__ import annotations
 
 import threading
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -27,6 +28,7 @@ from ..common.dtypes import plain_array
 from ..common.errors import DtypeError, LeaveTapeError, SeedShapeError, StructureError
 from ..common.printing import format_tensor
 from ..common.registry import registry
+from ..interpreter.fields import native, place
 from ..tape.meta import meta_of
 from ..tape.places import called
 from ..tape.watch import sealed
@@ -56,6 +58,7 @@ class _InnermostLevel(threading.local):
 running = _InnermostLevel()
 
 
+@partial(native, operators=False)
 class Dual(Differentiable):
     """A number or array with its tangent: the derivative along one or several directions.
 
@@ -105,8 +108,8 @@ class Dual(Differentiable):
     #: A dual number is on no tape.
     _t = None
     _r = False
-    #: The slots of a tensor under the names of their content here.
-    _p, _d, _lanes, _level = (Differentiable.__dict__[name] for name in ("_k", "_i", "_t", "_r"))
+    #: The field of a tensor's key under the name of its content here.
+    _p = Differentiable._k
 
     def __new__(
         cls, value: TensorLike, tangent: TensorLike | None = None, *, lanes: int | None = None, level: int | None = None
@@ -189,6 +192,8 @@ class Dual(Differentiable):
 
     def _copy_to(self, target):
         """Make `target`, a tensor or dual number, this dual number."""
+        if not target._is_dual:
+            place(target, None, 0)
         target.__class__ = Dual
         target._v, target._m = self._v, None
         target._p, target._d, target._lanes, target._level = self._p, self._d, self._lanes, self._level

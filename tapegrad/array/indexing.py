@@ -20,13 +20,13 @@ from ..common.errors import DtypeError, GradientError
 from ..common.host_functions import host_function
 from ..common.registry import attach, registry
 from ..common.tree import parts_of
+from ..interpreter.fields import place, record_element
 from ..rules import BY_NAME
 from ..rules.transposed import look
 from ..tape.meta import c_strides
 from .differentiable import Differentiable
 from .functions import broadcast_to, concatenate, frozen, moved_by, positions_of, ravel, reshape, where
 from .inplace import argument_changed, assign_elements, is_argument
-from .operators import recording
 from .record import apply, as_operand, guard_on, normalise, plain, record_aux, recorded, tracked
 from .tensor import Tensor
 from .traces import computed
@@ -162,7 +162,7 @@ _ONE_ELEMENT = (("shape", ()), ("strides", ()))
 
 
 def getitem(x, key):
-    """``x[key]`` recorded; of a tensor `_ELEMENT` stands between it and the user's code."""
+    """``x[key]`` recorded; of a tensor `element` stands between it and the user's code."""
     value = x._v
     kind = type(key)
     if (kind is int or kind is tuple) and (x._t is not None or x._r) and type(value) is not float:
@@ -179,7 +179,7 @@ def getitem(x, key):
             slot = read.get((x._i, offset))
             if slot is not None:
                 t = plain(selected)
-                t._t, t._i, t._k = store, slot, store.tokens[slot]
+                place(t, store, slot)
                 return t
             t = apply(_SELECT, (x,), _ONE_ELEMENT, selected, offset, 4)
             if t._t is not None and t._t.trace is None:
@@ -362,16 +362,18 @@ def _fitting(value, shape):
     return value
 
 
-#: An element of a vector on a live tape, once `getitem` has recorded one, is written as the operators write theirs.
-_ELEMENT = """
-def __getitem__(self, key):
+def element(self, key):
+    """`getitem` of a tensor; an element of a vector, once one has been recorded, takes a short way."""
     store, vector = self._t, self._v
-    if type(key) is int and type(vector) is not float and store is not None and store.ident == get_ident() and store.trace is None:
+    if type(key) is int and type(vector) is not float and store is not None and store.trace is None:
         signature = store.signatures.get(self._m)
         if signature is not None:
             value = vector.item(key)
-"""
-_POSITION = "(self._i, 0, key + 0.0 if key >= 0 else key + float(len(vector)))"
+            t = record_element(signature.opcode, self, key if key >= 0 else key + len(vector), value)
+            if t is not None:
+                return t
+    return getitem(self, key)
+
 
 attach(Differentiable, {"__getitem__": getitem, "__setitem__": setitem})
-attach(Tensor, {"__getitem__": recording("__getitem__", _ELEMENT, {"getitem": getitem}, "getitem(self, key)", "signature.opcode", _POSITION)})
+attach(Tensor, {"__getitem__": element})

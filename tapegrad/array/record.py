@@ -19,9 +19,10 @@ import numpy as np
 
 from ..common import config
 from ..common.dtypes import check_class, check_classes, check_dtype, readable
-from ..common.errors import ComplexOperandError, NestingError, TapeMismatchError, UnsupportedFunctionError, require
+from ..common.errors import ComplexOperandError, NestingError, TapeMismatchError, UnsupportedFunctionError
 from ..common.observers import LISTENERS, notify
 from ..common.registry import registry
+from ..interpreter.fields import constant, place
 from ..interpreter.plan import Signature
 from ..rules import BY_NAME
 from ..tape.layout import CLEARED, TRACED
@@ -33,18 +34,12 @@ from .differentiable import Differentiable, below
 from .traces import computed, current_body, failed, of_another_thread, trace_of
 from .views import root_of
 
-_new = object.__new__
 _frame = sys._getframe
 
 
 def plain(value):
     """A tensor that is not on any tape, around `value` (normalised already)."""
-    t = _new(registry.Tensor)
-    t._v = value
-    t._t = t._m = t._k = t._x = None
-    t._i = 0
-    t._r = False
-    return t
+    return constant(registry.Tensor, value)
 
 
 def live(value):
@@ -114,19 +109,12 @@ def as_operand(thing, row_name="operation"):
     raise TypeError(f"{row_name}() does not know what to do with an operand of type {kind.__name__}")
 
 
-def follow_forwarding(t):
-    """Bring tensor `t`, an interior one, to a store it can be used on; returns that store.
+def store_of(t):
+    """The store of tensor `t`, an interior one; that of another thread is refused.
 
-    Follows stores that have moved, and refuses those of other threads.  A store
-    that a backward pass has used up is returned as it is.
+    A store that a backward pass has used up is returned as it is.
     """
     store = t._t
-    while store.forward is not None:
-        new, kept = store.forward
-        slot = int(np.searchsorted(kept, t._i))
-        require(slot < len(kept) and kept[slot] == t._i, "an instruction of a live tensor was forgotten")
-        t._t = store = new
-        t._i = slot
     if store.retired is None and store.thread.ident != get_ident():
         raise of_another_thread(t)
     return store
@@ -147,7 +135,7 @@ def choose_store(operands):
     for t in operands:
         if t._t is None:
             continue
-        store = follow_forwarding(t)
+        store = store_of(t)
         if store.retired is not None or store is chosen:
             continue
         if chosen is not None and (chosen.trace is not None or store.trace is not None):
@@ -413,8 +401,7 @@ def _write(row, operands, values, metas, flags, attrs, value, integer, depth=3):
                 store = thread_state().store
                 if flags.count(True) > 1 and any(operands[j]._t is not None for j, on in zip(slots, flags) if on):
                     break
-            operand_slot = store.leaves.get(t._k)
-            operand_slots.append(store.enter(t) if operand_slot is None else operand_slot)
+            operand_slots.append(store.enter(t))
         elif store is own:
             operand_slots.append(t._i)
         elif store is None and own.ident == get_ident():
@@ -425,7 +412,7 @@ def _write(row, operands, values, metas, flags, attrs, value, integer, depth=3):
     scalar = value.__class__ is float
     if (
         len(operand_slots) < len(flags)
-        or len(store.tokens) + len(operands) >= store.limit
+        or store.length + len(operands) >= store.limit
         or (store.nbytes > store.byte_limit and not store.explicit and not store.pinned)
     ):
         store, operand_slots = _store_with_room([operands[k] if on else None for k, on in zip(slots, flags)])
@@ -435,15 +422,16 @@ def _write(row, operands, values, metas, flags, attrs, value, integer, depth=3):
             frame = _frame(depth)
         except ValueError:  # called by tapegrad itself, at the bottom of the stack
             frame = _frame(1)
-    if frame.f_code is not store.code or store.code_is_ours:
+    if id(frame.f_code) != store.outside:
         while frame.f_code.co_filename.startswith(PACKAGE) and frame.f_back is not None:
             frame = frame.f_back
-        if frame.f_code is not store.code:
-            store.note_code(frame)
+        store.outside = id(frame.f_code)
+    if id(frame.f_code) != store.running:
+        store.note_code(frame)
     if store.ident < 0 and store.thread.checking is not None:
         store.thread.checking.result(row.name, values, value, frame)
 
-    trace = store.trace
+    trace, number = store.trace, value if scalar else 0.0
     if scalar and row.scalar_instruction and _all_scalars(metas) and (
         # A choice between a value and a constant has no room for the constant in its record, only in an entry.
         trace is None
@@ -452,20 +440,23 @@ def _write(row, operands, values, metas, flags, attrs, value, integer, depth=3):
     ):
         if row.calls_scipy:
             store.special = True
-        token = 1.0 * value
-        opcode = row.opcode
+        opcode, left, right = row.opcode, 0, 0
         if len(values) == 3:
             # Only `where` has a third, constant operand: it is the inline constant.
-            left, right = (operand_slots[0], operand_slots[1], float(values[0])), 0
+            left, right, last = operand_slots[0], operand_slots[1], float(values[0])
         else:
-            sides = [float(v) for v in values]
+            last = 0.0
+            sides = [0, 0]
             for k, operand_slot, on in zip(slots, operand_slots, flags):
                 if on:
                     sides[k] = operand_slot
-            left, right = sides if len(sides) == 2 else (sides[0], 0)
+            for k in range(len(values)):
+                if not sides[k]:
+                    last = float(values[k])
+            left, right = sides
     elif trace is not None:
         meta = trace.note(row, attrs, operands, values, metas, integer, value)
-        token, opcode, left, right = object(), TRACED, 0, 0
+        opcode, left, right, last, number = TRACED, 0, 0, 0, 0.0
     else:
         key = (row, attrs, metas, flags)
         signature = store.signatures.get(key)
@@ -479,20 +470,10 @@ def _write(row, operands, values, metas, flags, attrs, value, integer, depth=3):
             store.write_operands(operand_slots)
         if signature.saves:
             integer = _keep(store, signature, operands, values, value)
-        token = 1.0 * value if scalar else object()
-        opcode = signature.opcode
-        left, right = (operand_slots[0], operand_slots[1] if len(operand_slots) > 1 else 0, float(integer) if integer else 0.0), 0
-    slot = len(store.tokens)
-    store.ops.append(opcode)
-    store.lefts.append(left)
-    store.rights.append(right)
-    store.offsets.append(frame.f_lasti)
-    store.tokens.append(token)
-    t = _new(registry.Tensor if trace is None or scalar or value.dtype.kind == "f" else registry.IntTensor)
-    t._v = value
-    t._t = store
-    t._i = slot
-    t._k = token
+        opcode, left, last = signature.opcode, operand_slots[0], integer
+        right = operand_slots[1] if len(operand_slots) > 1 else 0
+    t = constant(registry.Tensor if trace is None or scalar or value.dtype.kind == "f" else registry.IntTensor, value)
+    place(t, store, store.append(opcode, left, right, frame.f_lasti, number, last))
     if not scalar:
         t._m = meta if trace is not None else signature.out
     if trace is not None and row.raises:
@@ -507,7 +488,7 @@ def _store_with_room(operands):
     """The store to record on, with room, and the slots of the operands on it (None: a constant)."""
     live = [t for t in operands if t is not None]
     store = choose_store(live)
-    if len(store.tokens) + len(operands) >= store.limit:
+    if store.length + len(operands) >= store.limit:
         store.make_room()
     elif store.nbytes > store.byte_limit and not store.explicit and not store.pinned:
         store.let_go()
@@ -518,14 +499,14 @@ def _store_with_room(operands):
 def _keep(store, signature, operands, values, value):
     """Put the values that the signature's program reads on the store; returns their position."""
     objects = store.objects
-    position, slot = len(objects), len(store.tokens)
+    position, slot = len(objects), store.length
     store.savers.append(slot)
     if signature.in_python:
         store.in_python[slot] = True
         store.nbytes += values[0].nbytes
-    for k, constant in signature.kept:
+    for k, is_constant in signature.kept:
         saved = value if k < 0 else values[k]
-        if constant:
+        if is_constant:
             # A read-only index is a map of our own.
             if saved.__class__ is np.ndarray and (saved.flags.writeable or signature.row.elementwise or k not in signature.row.constants):
                 saved = _own(store, slot, saved, operands[k])

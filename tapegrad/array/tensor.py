@@ -8,9 +8,9 @@ leaf        made by the user with ``requires_grad=True``; belongs to no tape and
 interior    the result of a recorded operation: slot `_i` of store `_t`.
 
 Fields: `_v` value (Python float for float64 scalars, else ndarray), `_m` the
-description of an ndarray, `_t`/`_i` store and slot, `_r` leaf that requires a gradient, `_k`
-key (of a leaf: a new object after each change in place; of an interior tensor:
-the token it shares with the store, which no other tensor has), `_x` rarely used extras.
+description of an ndarray, `_t`/`_i` store and slot (set by `interpreter.fields.place`), `_r` leaf that requires a gradient, `_k`
+key (of a leaf: a new object after each change in place), `_x` rarely used extras.  A number that the short way of `interpreter.numbers`
+has made has no `_m`, `_k` and `_x` yet.
 
 Operators, indexing, functions and NumPy's protocols are added by the modules of
 those names.  What is built upon tensors (`autograd`, `graph`, `inplace`) is imported by the
@@ -31,6 +31,7 @@ from ..common.errors import ComplexOperandError, DtypeError, GradientError, Leav
 from ..common.observers import LISTENERS, RemovableHandle, notify
 from ..common.printing import format_tensor
 from ..common.registry import registry
+from ..interpreter.fields import constant, native, place, share
 from ..tape.meta import meta_of
 from ..tape.places import called
 from ..tape.watch import sealed
@@ -44,9 +45,7 @@ if TYPE_CHECKING:
     from typing import Self
 
 
-_new = object.__new__
-
-
+@native
 class Tensor(Differentiable):
     """A float array (or scalar) whose operations are recorded on a tape.
 
@@ -197,13 +196,14 @@ class Tensor(Differentiable):
             other._copy_to(self)
             return
         retains = self._t is not None and registry.engine.release_grad(self)
-        self._v, self._t, self._i = other._v, other._t, other._i
+        self._v = other._v
+        place(self, other._t, other._i)
         if retains:
             # `.grad` is the tensor's, by the value that it has now; hooks stay with the value they were put on.
             self.retain_grad()
         if type(other._v) is not float:
             self._m = other._m
-        self._k = other._k
+        self._k = None if other._t is not None else other._k
 
     @property
     def grad_fn(self) -> Any:
@@ -328,15 +328,10 @@ def _check_differentiable(value):
 
 def rebuilt(kind, value, requires_grad, grad):
     """A constant or leaf of class `kind` around `value` (normalised already); what a pickled tensor is made again by."""
-    t = _new(kind)
-    t._v = value
-    t._t = None
-    t._i = 0
+    t = constant(kind, value)
     if type(value) is not float:
         t._m = meta_of(value)
-    t._r = False
     t._k = object()
-    t._x = None
     if requires_grad:
         t.requires_grad_(True)
     if grad is not None:
@@ -395,4 +390,6 @@ def tensor(data: TensorLike, requires_grad: bool = False, dtype: DTypeLike | Non
 
 
 registry.Tensor = Tensor
+share("tensor", Tensor)
+share("parameter", Parameter)
 

@@ -18,7 +18,7 @@ roots lie on.  A pass that is itself to be differentiated is another one (`autog
 import numpy as np
 
 from ..array.closures import partials_of
-from ..array.record import follow_forwarding, normalise
+from ..array.record import normalise, store_of
 from ..array.tensor import Tensor
 from ..common.errors import GradientError, ModifiedInPlaceError
 from ..common.memory import TRIMMED, trim
@@ -121,7 +121,7 @@ def _sweep_whole(root, seed):
     """The `BackwardResult` of a pass that uses a store up, made by `sweep_straight`; None if it cannot be."""
     if root._t is None or seed != 1.0:
         return None
-    store = follow_forwarding(root)
+    store = store_of(root)
     if store.retired is not None or store.trace is not None or store.pinned or len(store.leaf_list) > FEW:
         return None
     leaves = [(slot, reference(), key) for slot, reference, key in store.leaf_list]
@@ -157,7 +157,7 @@ def stores_of(tensors):
     """The stores that computed tensors lie on, each once; an error if one of them was used up by an earlier pass."""
     stores = []
     for t in tensors:
-        store = follow_forwarding(t)
+        store = store_of(t)
         if store.retired is not None:
             raise second_backward_error(store, t._i)
         if not any(store is s for s in stores):
@@ -195,7 +195,7 @@ def slot_on(store, t):
     """The slot of a tracked tensor on `store`; None if it was not used there."""
     if t._t is None:
         return store.leaves.get(t._k)
-    return t._i if follow_forwarding(t) is store else None
+    return t._i if store_of(t) is store else None
 
 
 def wanted_of(store, wanted, high):
@@ -304,9 +304,9 @@ class Pass:
     # -- the sweep -------------------------------------------------------------------
     def run(self, result, retain):
         store, marks = self.store, self.marks
+        store.pinned += 1
         sweep = walks.load().Sweep(self.high + 1, marks).over_store(store)
         place = caller_place()
-        store.pinned += 1
         try:
             for slot, seed in self.roots:
                 sweep.add(slot, seed)
@@ -338,7 +338,7 @@ class Pass:
     def _go(self, sweep, high, low, retain):
         """Sweep a stretch, letting go of large saved values as it passes them."""
         # A hook may have recorded.
-        sweep.over(self.store.flush(), self.store.special)
+        sweep.over_store(self.store)
         if self.store.thread.checking is not None:
             self._checked(sweep, high, low, retain)
         else:

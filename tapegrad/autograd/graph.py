@@ -8,7 +8,7 @@ them are kept by the store.
 import numpy as np
 
 from ..array.differentiable import Differentiable
-from ..array.record import follow_forwarding, normalise, plain
+from ..array.record import normalise, plain
 from ..common.errors import ClearedTapeError
 from ..common.observers import RemovableHandle
 from .adjoint import pulled
@@ -146,8 +146,6 @@ def changes_in_jumps(t):
     if t._is_dual:
         return t._d is None and (not isinstance(t.value, Differentiable) or changes_in_jumps(t.value))
     store = t._t
-    while store is not None and store.forward is not None:
-        store = follow_forwarding(t)
     if store is None or store.retired is not None:
         return not t.requires_grad
     entries = {} if store.trace is None else store.trace.entries
@@ -167,8 +165,6 @@ def changes_in_jumps(t):
 def node_of(tensor):
     """The node of an interior tensor."""
     store = tensor._t
-    while store.forward is not None:
-        store = follow_forwarding(tensor)
     if store.retired is not None:
         row = store.live_rows.get(tensor._i)
         return Node(store, tensor._i, "ClearedBackward0" if row is None else row.node_name)

@@ -6,7 +6,7 @@ import weakref
 import numpy as np
 
 from ..array.differentiable import Differentiable
-from ..array.record import follow_forwarding, normalise, plain, tracked
+from ..array.record import normalise, plain, store_of, tracked
 from ..array.tensor import Tensor
 from ..common.errors import GradientError, SeedShapeError
 from ..common.observers import RemovableHandle
@@ -71,7 +71,7 @@ def through_hooks(hooks, row, gradients, g, recorded):
 
 
 def _interior_slot(tensor):
-    store = follow_forwarding(tensor)
+    store = store_of(tensor)
     if store.retired is not None:
         raise second_backward_error(store, tensor._i)
     return store, tensor._i
@@ -101,9 +101,9 @@ def retain_grad(tensor):
 
 def release_grad(tensor):
     """Undo `retain_grad`; returns whether it was called."""
-    return follow_forwarding(tensor).retained.pop(tensor._i, None) is not None
+    return store_of(tensor).retained.pop(tensor._i, None) is not None
 
 
 def retains_grad(tensor):
     """See `Tensor.retains_grad`."""
-    return tensor._t is not None and tensor._i in follow_forwarding(tensor).retained
+    return tensor._t is not None and tensor._i in store_of(tensor).retained

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ..array.record import follow_forwarding, normalise
+from ..array.record import normalise, store_of
 from ..array.tensor import Tensor
 from ..common.errors import ClearedTapeError, SeedShapeError
 from ..common.printing import table
@@ -27,7 +27,7 @@ def instructions(store):
 
 def entries_of(store):
     """Leaves and instructions in order of slots."""
-    entries = (Instruction(store, slot) for slot in range(1, len(store.tokens)))
+    entries = (Instruction(store, slot) for slot in range(1, store.length))
     return [i for i in entries if i.op != CONTINUES]
 
 
@@ -134,7 +134,7 @@ def _slot_on(store, tensor, what):
         raise TypeError(f"{what} must be a tensor, got {type(tensor).__name__}")
     if tensor._t is None:
         return store.leaves.get(tensor._k)
-    tensor_store = follow_forwarding(tensor)
+    tensor_store = store_of(tensor)
     if tensor_store.retired is not None:
         raise ClearedTapeError(f"{what} is on a tape that was cleared at {tensor_store.retired}")
     if tensor_store is not store:
@@ -290,7 +290,7 @@ def leaves_of(y):
     """The leaves that `y` depends on, in order of first use."""
     if y._t is None:
         return [y] if y._r else []
-    store = follow_forwarding(y)
+    store = store_of(y)
     if store.retired is not None:
         raise ClearedTapeError(f"the tape of this tensor was cleared at {store.retired}")
     leaves = store.leaf_at()

@@ -21,7 +21,7 @@ from ..array.dual import Dual, made, running, zeros_of
 from ..array.inplace import argument_changed, restore
 from ..array.leaving import clarified
 from ..array.objects import operand
-from ..array.record import apply, follow_forwarding, nesting_error, normalise, tracked
+from ..array.record import apply, nesting_error, normalise, store_of, tracked
 from ..array.tensor import Tensor, tensor
 from ..common.errors import DtypeError, TapeMismatchError
 from ..common.registry import registry
@@ -143,7 +143,7 @@ class TensorWalk:
         self.mode = enable_grad()
         self.mode.__enter__()
         store = thread_state().store if self.trace is None else self.trace.store
-        self.store, self.start = store, len(store.tokens)
+        self.store, self.start = store, store.length
         store.pinned += 1
         if self.trace is not None:
             self.trace.keeping += 1
@@ -271,7 +271,7 @@ class TensorWalk:
         """
         bases, seeds = self.bases, {}
         live = [t for t in outputs if tracked(t)]
-        store = next((follow_forwarding(t) for t in live if t._t is not None), self.store)
+        store = next((store_of(t) for t in live if t._t is not None), self.store)
         for base, seed in zip(bases, seeds_of_variables):
             slot = slot_on(store, base)
             if slot is not None and seed is not None:

@@ -16,6 +16,8 @@ from functools import lru_cache
 import numpy as np
 
 from ..array.record import plain
+from ..interpreter.fields import place
+from ..tape.layout import ARRAY_LEAF
 from ..tape.meta import SCALAR, meta_of
 from ..tape.places import caller_frame
 from .instruction import Instruction
@@ -114,17 +116,15 @@ class Region:
             return self._tensors[slot]
         if self.plain:
             return store.read(slot)[4] if value is None else value
-        token = store.tokens[slot]
         leaf = None if slot in self._entries else self.leaf(slot)
         if leaf is not None and leaf is not False:
             return leaf
-        if token.__class__ is float:
-            # Not the token itself, which is given to tensors of this slot only.
-            value = 1.0 * token
+        if value is None and self.at(slot).op != ARRAY_LEAF:
+            value = store.read(slot)[4]
         if leaf is False:
             return value
         t = self._tensors[slot] = plain(value)
-        t._t, t._i, t._k = store, slot, token
+        place(t, store, slot)
         if value.__class__ is not float:
             t._m = meta or meta_of(value)
         return t

@@ -7,7 +7,7 @@ import numpy as np
 
 from ..array.differentiable import Differentiable, value_below
 from ..array.dual import Dual, as_float
-from ..array.record import follow_forwarding, nesting_error, tracked
+from ..array.record import nesting_error, store_of, tracked
 from ..common.dtypes import check_class, check_derivative, check_returned
 from ..common.errors import DtypeError, HigherOrderError, NestingError, NonScalarOutputError, StructureError
 from ..common.registry import registry
@@ -23,7 +23,7 @@ def check_result(result, store, what, differentiated=True, plain=False):
     if isinstance(result, Differentiable):
         if result.__class__ is Dual:
             raise nesting_error(what)
-        if result._t is not None and result._t is not store and follow_forwarding(result) is not store:
+        if result._t is not None and result._t is not store and store_of(result) is not store:
             raise nesting_error(what)
         if differentiated:
             check_derivative(result, what)

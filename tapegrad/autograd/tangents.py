@@ -84,7 +84,7 @@ class _NumberTangents:
         from ..interpreter.walk import upwards  # compiled code
 
         address, order, at = walks.load().data_address, self.order, 0
-        records, (known, partials) = self.store.flush(), self._partials()
+        records, (known, partials) = self.store.address, self._partials()
         words = address(known), address(partials), address(self.matrix), self.matrix.shape[1], self.base
         while (at := upwards(records, address(order), at, len(order), *words)) < len(order):
             slot = int(order[at])

@@ -64,7 +64,7 @@ class Tape:
             self.store.ident = old.thread.quick_ident
 
     def memory(self) -> dict[str, int]:
-        """Bytes held, as a dict with ``records``, ``tokens``, ``saved`` and ``total``."""
+        """Bytes held, as a dict with ``records``, ``saved`` and ``total``."""
         parts = self.store.memory()
         return {**parts, "total": sum(parts.values())}
 

@@ -104,7 +104,7 @@ def kept(key, build, counts, ending="o"):
     """
     digest = digest_of(key)
     path = _path(digest, ending)
-    code = _opened(digest, pack.packed(digest)) or _opened(digest, RECEIVED.get(digest)) or _opened(digest, read(path))
+    code = _present(digest, path)
     if code is None:
         with alone(path.parent):
             # Another process may have made it meanwhile.
@@ -117,3 +117,14 @@ def kept(key, build, counts, ending="o"):
                 return code
     counts["loaded"] += 1
     return code
+
+
+def _present(digest, path):
+    """The code under a digest that came with the package, was sent, or is on the disk; or None."""
+    return _opened(digest, pack.packed(digest)) or _opened(digest, RECEIVED.get(digest)) or _opened(digest, read(path))
+
+
+def at_hand(key):
+    """Whether nothing has to be compiled for a key of `machine_code`."""
+    digest = digest_of(key)
+    return _present(digest, _path(digest, "o")) is not None

@@ -168,28 +168,62 @@ def compiled(signature):
         interpreter's lock and gives it back by itself (`codegen.python_api`); others run without.
     """
 
-    def decorate(function):
-        from .code import machine_code
+    return lambda function: compiled_together(function.__qualname__, {function: signature}, signature)[function][0]
 
-        key = f"numba {_options()} {function.__module__}.{function.__qualname__} {signature} {_source(function.__module__)}"
-        symbol = f"tapegrad_{function.__name__}_{hashlib.sha256(key.encode()).hexdigest()[:16]}"
-        built = []
 
-        def build():
-            built.append(True)
-            return _module(function, signature, symbol)
+def key_of(module, name, signature=""):
+    """The key, as of `code.machine_code`, of a function with that signature, or of a piece of several functions."""
+    return f"numba {_options()} {module}.{name} {signature} {_source(module)}"
 
-        call, plain = machine_code(key, build, [f"{symbol}_call", symbol])
-        COUNTS["compiled" if built else "loaded"] += 1
+
+def compiled_together(name, functions, signature=""):
+    """Compile functions for one signature each, as one piece of code, or load them.
+
+    Parameters
+    ----------
+    name : str
+        Of the piece, in the module that the functions are of.
+    functions : dict
+        Function -> signature, as of `compiled`.
+    signature : str
+        Distinguishes pieces of one name.
+
+    Returns
+    -------
+    dict
+        Function -> the compiled one, and its address as C calls it.
+    """
+    from .code import machine_code
+
+    (module,) = {function.__module__ for function in functions}
+    key = key_of(module, name, signature)
+    digest = hashlib.sha256(key.encode()).hexdigest()[:16]
+    symbols = [f"tapegrad_{function.__name__}_{digest}" for function in functions]
+    built = []
+
+    def build():
+        built.append(True)
+        first, *others = [_module(function, signature, symbol) for (function, signature), symbol in zip(functions.items(), symbols)]
+        if not others:
+            return first
+        parse = imported("llvmlite.binding").parse_assembly
+        whole = parse(first)
+        for text in others:
+            whole.link_in(parse(text))
+        return str(whole)
+
+    addresses = machine_code(key, build, [f"{symbol}{ending}" for symbol in symbols for ending in ("_call", "")])
+    COUNTS["compiled" if built else "loaded"] += 1
+    made = {}
+    for (function, signature), symbol, call, plain in zip(functions.items(), symbols, addresses[::2], addresses[1::2]):
         method = _PyMethodDef(function.__name__.encode(), call, _FASTCALL, (function.__doc__ or "").encode())
         # CPython's description of the function is looked at when the function goes, which may be last of all.
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(method))
-        made = _new_function(ctypes.byref(method), None, None)
-        _MADE[made] = plain, symbol, signature.replace("object", "int64")
+        builtin = _new_function(ctypes.byref(method), None, None)
+        _MADE[builtin] = plain, symbol, signature.replace("object", "int64")
         define(symbol, plain)
-        return made
-
-    return decorate
+        made[function] = builtin, plain
+    return made
 
 
 def plain_address(function):

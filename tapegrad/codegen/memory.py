@@ -62,6 +62,16 @@ def c_function(name, result, *arguments):
     return _of_types(codegen, *(k.replace("int32", "int64") for k in (result, *address, *arguments)))
 
 
+def address_named(name):
+    """An intrinsic that gives the address that a name has been defined as (`codegen.symbols`)."""
+
+    def codegen(context, builder, signature, args):
+        place = builder.module.globals.get(name) or ir.GlobalVariable(builder.module, _llvm("int64"), name)
+        return builder.ptrtoint(place, _llvm("int64"))
+
+    return _of_types(codegen, "int64")
+
+
 def _loader(kind, extend=None, index=()):
     """An intrinsic that reads at an address; `index`: element i of the array there, a form in which LLVM vectorises loops."""
 

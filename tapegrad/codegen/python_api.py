@@ -36,7 +36,8 @@ set_tuple_item = c_function("PyTuple_SetItem", "int32", "int64", "int64", "int64
 list_item = c_function("PyList_GetItem", "int64", "int64", "int64")
 #: The type of an object, counted.
 type_of = c_function("PyObject_Type", "int64", "int64")
-#: Give a reference back.
+#: Take a reference, and give one back.
+keep = c_function("Py_IncRef", "void", "int64")
 drop = c_function("Py_DecRef", "void", "int64")
 #: The number that an object is; -1.0 and an exception if it is none.
 as_double = c_function("PyFloat_AsDouble", "float64", "int64")
@@ -78,6 +79,31 @@ release_buffer = c_function("PyBuffer_Release", "void", "int64")
 raised = c_function("PyErr_Occurred", "int64")
 #: Let no exception be set.
 forget = c_function("PyErr_Clear", "void")
+#: Set an exception of that class.
+raise_class = c_function("PyErr_SetNone", "void", "int64")
+#: An attribute by its name, counted; 0 and an exception if there is none.
+attribute = c_function("PyObject_GetAttr", "int64", "int64", "int64")
+#: What an object gives when it is called with a tuple of arguments, counted; 0 and an exception.
+call = c_function("PyObject_CallObject", "int64", "int64", "int64")
+#: A new list; put something at its end, not 0 and an exception if that fails.
+new_list = c_function("PyList_New", "int64", "int64")
+append = c_function("PyList_Append", "int32", "int64", "int64")
+#: A new object of a class (whose second argument is 0), tracked by the collector; the ways to let the collector know of it or not, to
+#: tell weak references of its end, and to end it.
+new_object = c_function("PyType_GenericAlloc", "int64", "int64", "int64")
+track = c_function("PyObject_GC_Track", "void", "int64")
+untrack = c_function("PyObject_GC_UnTrack", "void", "int64")
+is_tracked = c_function("PyObject_GC_IsTracked", "int32", "int64")
+clear_weak = c_function("PyObject_ClearWeakRefs", "void", "int64")
+delete_object = c_function("PyObject_GC_Del", "void", "int64")
+#: The frame that runs, not counted, or 0; of a frame its code, counted, the offset of what it runs, and the frame that called it, counted,
+#: or 0.  (Those of frames are not in the stable ABI, but public.)
+running_frame = c_function("PyEval_GetFrame", "int64")
+code_of = c_function("PyFrame_GetCode", "int64", "int64")
+offset_of = c_function("PyFrame_GetLasti", "int32", "int64")
+caller_of = c_function("PyFrame_GetBack", "int64", "int64")
+#: The identity of the thread that runs, as `threading.get_ident` has it.
+thread_ident = c_function("PyThread_get_thread_ident", "int64")
 #: Let other threads have the interpreter; what `lock` wants.
 unlock = c_function("PyEval_SaveThread", "int64")
 #: Wait for the interpreter.

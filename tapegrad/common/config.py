@@ -89,6 +89,11 @@ sys.modules[__name__].__class__ = _Config
 portable = os.environ.get("TAPEGRAD_PORTABLE") == "1"
 
 
+#: Whether numbers under recording are a native type (`interpreter.numbers`): "auto", if its code is at hand when the package is imported;
+#: "always", compiled then if it has to be; or "never".
+native = os.environ.get("TAPEGRAD_NATIVE", "auto")
+
+
 def cache_dir():
     """The directory for compiled code (may not exist yet), as a `Path`."""
     chosen = os.environ.get("TAPEGRAD_CACHE_DIR")

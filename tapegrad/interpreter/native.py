@@ -7,7 +7,6 @@ to be told when a value is let go or replaced.
 
 import ctypes
 import struct
-import sys
 import weakref
 from bisect import bisect_left, bisect_right
 from functools import cache
@@ -23,6 +22,7 @@ from ..tape.layout import ARRAY_LEAF, CLEARED, FIRST_ARRAY, MARK, RECORD, SCALAR
 from ..tape.watch import stamp
 from . import program as P
 from . import walk
+from .fields import live
 from .plan import Signature
 
 
@@ -68,27 +68,22 @@ def refuse_unknown(records, at):
 
 def new_marks(store):
     """Zeroed marks, one byte per slot, padded to whole words."""
-    return np.zeros(len(store.tokens) + 16, np.uint8)
-
-
-#: The count of `live_marks` for an object that only a list refers to: taken in the same way, for it depends on the caller.
-(_ALONE,) = map(sys.getrefcount, [object()])
+    return np.zeros(store.length + 16, np.uint8)
 
 
 def live_marks(store):
     """Marks of the slots whose tensors are alive (leaves and continuations excluded), and how many."""
-    ops = store.records()["op"]
-    references = np.fromiter(map(sys.getrefcount, store.tokens), np.int64, len(ops))
-    held = (references != _ALONE) & (ops > SCALAR_LEAF) & ((ops < ARRAY_LEAF) | (ops >= CLEARED))
-    marks = new_marks(store)
-    marks[: len(ops)][held] = MARK
-    return marks, int(np.count_nonzero(held))
+    ops, marks = store.records()["op"], new_marks(store)
+    slots = np.unique(np.array(live_slots(store), np.int64))
+    ops = ops[slots]
+    held = slots[(ops > SCALAR_LEAF) & ((ops < ARRAY_LEAF) | (ops >= CLEARED))]
+    marks[held] = MARK
+    return marks, len(held)
 
 
 def live_slots(store):
-    """The slots of the instructions, and of leaves that are numbers, whose tensors are alive."""
-    tokens = store.tokens
-    return [slot for slot, count in enumerate(map(sys.getrefcount, tokens)) if count != _ALONE and tokens[slot] is not None]
+    """The slots that tensors which are alive lie in."""
+    return [t._i for t in live(store)]
 
 
 def mark(store, marks, high, roots, refuse=0):
@@ -97,8 +92,8 @@ def mark(store, marks, high, roots, refuse=0):
     Returns (count, lowest, cleared); with `refuse` it stops at a cleared
     instruction and returns its slot, else `cleared` is -1.
     """
-    address = store.flush()
-    packed = walk.mark(address, data_address(marks), table_address(), high, roots, refuse)
+    marks, table = data_address(marks), table_address()
+    packed = walk.mark(store.address, marks, table, high, roots, refuse)
     if packed < 0:
         return 0, high, -1 - packed
     return packed >> 32, packed & 0xFFFFFFFF, -1
@@ -112,11 +107,6 @@ def ancestors(store, roots):
     return marks, *mark(store, marks, max(roots), len(set(roots)), 1)
 
 
-def pack(store, base, count):
-    """Pack the staged instructions of `store` into records (`TapeStore.flush`)."""
-    walk.pack(store.address, base, count, store.ops, store.lefts, store.rights, store.offsets, store.tokens)
-
-
 def table_of_saved(store):
     """A word for each of the store's objects, to have the address of its data (`locate`), and behind them doubles for the floats among them."""
     return np.empty(2 * len(store.objects), np.int64)
@@ -127,8 +117,9 @@ def locate(store, saved, marks, low, high):
     savers, addresses = store.savers, data_address(saved)
     first, end = bisect_left(savers, low), bisect_right(savers, high)
     if first < end:
+        table = table_address()
         walk.locate(
-            store.flush(), marks, table_address(), savers, first, end, store.objects, addresses, addresses + saved.nbytes // 2
+            store.address, marks, table, savers, first, end, store.objects, addresses, addresses + saved.nbytes // 2
         )
 
 
@@ -150,9 +141,8 @@ def first_changed(watched, marks, low, high):
 def _ranges(store, marks, low, high, marked):
     """Bytes saved by the other instructions, and merged ranges of what the (un)marked ones saved."""
     ranges = np.empty(2 * (high - low + 1) + 2, np.int64)
-    count = steps().saved_values(
-        store.flush(), data_address(marks), table_address(), low, high, marked, store.objects, None, data_address(ranges),
-    )
+    run, marks, table, room = steps().saved_values, data_address(marks), table_address(), data_address(ranges)
+    count = run(store.address, marks, table, low, high, marked, store.objects, None, room)
     pairs = ranges[1 : 1 + 2 * count].reshape(-1, 2)
     if count > 1:
         first = np.concatenate([[True], pairs[1:, 0] != pairs[:-1, 1]])
@@ -168,7 +158,7 @@ def saved_ranges(store, marks, low, high):
 
 def dead_values(store, marks):
     """Bytes saved by marked instructions, and the ranges of `store.objects` that unmarked ones have saved."""
-    return _ranges(store, marks, 1, len(store.tokens) - 1, 0)
+    return _ranges(store, marks, 1, store.length - 1, 0)
 
 
 class Sweep:
@@ -193,7 +183,7 @@ class Sweep:
         self.adjoint = np.zeros(count)
         self.words = self.adjoint.view(np.int64)
         self.marks = np.zeros(count + 16, np.uint8) if marks is None else marks
-        self.scratch, self.saved, self.store = np.empty(P.SCRATCH, np.uint8), None, None
+        self.scratch, self.saved, self.store, self.buffer = np.empty(P.SCRATCH, np.uint8), None, None, None
         self.scratch[P.KEPT_AT : P.KEPT_AT + 8] = 0
         p = self.parameters = np.zeros(words, np.int64)
         p[P.W_ADJOINT], p[P.W_MARKS], p[P.W_SCRATCH] = map(data_address, (self.adjoint, self.marks, self.scratch))
@@ -252,15 +242,15 @@ class Sweep:
 
     # -- sweeping ------------------------------------------------------------------
     def over(self, records, special):
-        """Write where the records are (a hook may have recorded, and so moved them), and the code for what is on them."""
+        """Write where the records are, and the code for what is on them."""
         Signature.compile_pending()
         run = run_address() if Signature.ALL else 0
         _WHERE.pack_into(self.parameters, 0, records, reverse_switch(special), run, table_address())
 
     def over_store(self, store):
-        """`over` the records of a store."""
-        self.store, self.saved = store, None
-        self.over(store.flush(), store.special)
+        """`over` the records of a store; where they are now they stay, though others may be written elsewhere meanwhile."""
+        self.store, self.saved, self.buffer = store, None, store.buffer
+        self.over(data_address(self.buffer), store.special)
         return self
 
     def reads(self, saved):
@@ -289,7 +279,7 @@ class Sweep:
     def free_all(self):
         """Free the adjoints of a sweep that was broken off."""
         if self.store is not None:
-            self.over(self.store.flush(), self.store.special)
+            self.over_store(self.store)
         steps().free_all(self.pointer)
 
 
@@ -299,7 +289,7 @@ def _free_blocks(blocks):
 
 _WHERE = struct.Struct("4q")
 #: The most slots for which the memory of a sweep is kept for the next one.
-MOST_KEPT = 1 << 16
+MOST_KEPT = 1 << 17
 _KEPT = []
 
 
@@ -324,6 +314,8 @@ def swept(store, root, leaves, let_go, least=0):
         sweep = None
     if sweep is None or len(sweep.adjoint) <= root:
         sweep = Sweep(max(root + 1, 1024))
+    # What ends meanwhile may run a finalizer that records: the store stays in its place.
+    store.pinned += 1
     sweep.over_store(store).parameters[P.W_SLOTS] = root + 1
     try:
         try:
@@ -346,6 +338,7 @@ def swept(store, root, leaves, let_go, least=0):
             raise
         return gradients
     finally:
+        store.unpin()
         if len(sweep.adjoint) <= MOST_KEPT:
-            sweep.store = sweep.saved = None
+            sweep.store = sweep.saved = sweep.buffer = None
             _KEPT.append(sweep)

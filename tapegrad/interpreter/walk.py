@@ -1,9 +1,8 @@
 """The walks over a tape, compiled by Numba.
 
-Importing this module compiles (or loads from the cache) six functions; that
+Importing this module compiles (or loads from the cache) five functions; that
 happens at the first backward pass, not when tapegrad is imported.
 
-`pack`      writes staged instructions into records.
 `locate`    finds where the values are that a stretch of instructions has saved, for
             walks that hold no lock and so read no objects.
 `mark`      finds the ancestors of a root: the instructions a backward pass will
@@ -31,44 +30,11 @@ from ..codegen.memory import (
     store_byte,
     store_double,
     store_int,
-    store_int32,
 )
-from ..codegen.python_api import address_of, as_double, as_int, has_buffer, is_int, is_number, list_item, tuple_item
-from ..tape.layout import ARRAY_LEAF, CLEARED, CONSTANT, FIRST_ARRAY, LEAF_MARK, MARK, SCALAR_LEAF, VALUE
+from ..codegen.python_api import address_of, as_double, as_int, has_buffer, is_number, list_item
+from ..tape.layout import ARRAY_LEAF, CLEARED, CONSTANT, FIRST_ARRAY, LEAF_MARK, MARK, SCALAR_LEAF
 from . import program as P
 from .calls import SIZE, operand_slot
-
-
-@compiled("void(int64, int64, int64, object, object, object, object, object)")
-def pack(records, base, count, ops, lefts, rights, offsets, tokens):
-    """Pack staged instructions, which are in lists, into records."""
-    record = records + SIZE * base
-    for k in range(count):
-        op = as_int(list_item(ops, k))
-        left, right, token = list_item(lefts, k), list_item(rights, k), list_item(tokens, base + k)
-        store_int32(record, op)
-        store_int32(record + 12, as_int(list_item(offsets, k)))
-        # The token of an array is an object without a number.
-        store_double(record + VALUE, as_double(token) if is_number(token) != 0 else 0.0)
-        a, b, constant = 0, 0, 0.0
-        if is_int(left) != 0:
-            a = as_int(left)
-        elif is_number(left) != 0:
-            constant = as_double(left)
-        else:
-            # Both operands, and the last field of the record.
-            a, b, constant = as_int(tuple_item(left, 0)), as_int(tuple_item(left, 1)), as_double(tuple_item(left, 2))
-        if is_int(right) == 0:
-            constant = as_double(right)
-        elif b == 0:
-            b = as_int(right)
-        store_int32(record + 4, a)
-        store_int32(record + 8, b)
-        if op >= FIRST_ARRAY:
-            store_int(record + CONSTANT, int(constant))
-        else:
-            store_double(record + CONSTANT, constant)
-        record += SIZE
 
 
 @compiled("void(int64, int64, int64, object, int64, int64, object, int64, int64)")

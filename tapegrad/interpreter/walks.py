@@ -1,12 +1,10 @@
 """The compiled walks for code that must not load them when it is imported: `load` does, once.
 
-The tape reaches them through the registry: it packs its staged records, forgets what is unreachable, and
-digests large arrays by compiled code, as soon as there is any.
+The tape reaches them through the registry: it forgets what is unreachable, and digests large arrays, by compiled code.
 
-`reclaim` forgets instructions that no tensor can reach, so that recording runs in bounded memory.  The live tensors are found
-through the tokens they share with the store (see `tape.store`); their ancestors are marked; if less than half of the store is
-reachable, the rest moves to a new store and the old one keeps only the map by which a tensor finds its new slot when it is next
-used.
+`reclaim` forgets instructions that no tensor can reach, so that recording runs in bounded memory.  The live tensors are those that
+lie on the store (`fields.live`); their ancestors are marked; if less than half of the store is
+reachable, the rest moves to a new store, and the tensors with it.  The old one keeps only the map by which a node finds its new slot.
 
 It needs the compiled walks and the signatures of instructions.  The tape knows nothing of these: they are
 imported by the functions, when a store is first full.
@@ -22,6 +20,7 @@ from ..common.registry import registry
 from ..common.uninterrupted import uninterrupted
 from ..tape.layout import ARRAY_LEAF, CLEARED, CONTINUES, FIRST_ARRAY, SCALAR_LEAF
 from ..tape.store import FIRST_BYTES, OBJECT_BYTES, TapeStore
+from .fields import live, make, place
 from .plan import Signature
 
 
@@ -30,7 +29,7 @@ def reachable(store):
     from . import native
 
     marks, live = native.live_marks(store)
-    native.mark(store, marks, len(store.tokens) - 1, live)
+    native.mark(store, marks, store.length - 1, live)
     return marks
 
 
@@ -52,7 +51,7 @@ def let_go(store):
 def reclaim(store):
     """Drop unreachable instructions; returns the store to continue with."""
     marks = let_go(store)
-    count = len(store.tokens)
+    count = store.length
     records = store.records()
     ops = records["op"]
     keep = marks[:count] != 0
@@ -107,19 +106,18 @@ def _move(store, new, kept, keep):
     clearings, integers[cleared] = np.unique(integers[cleared], return_inverse=True)
     new.clearings = [store.clearings[k] for k in clearings.tolist()]
     new.records_into(records)
-    tokens = store.tokens
-    new.tokens = [tokens[i] for i in kept.tolist()]
+    new.length = len(kept)
     new.byte_limit = max(new.byte_limit, 2 * new.nbytes)
     new.special = store.special
     # Neither leaves nor operands of others are instructions; a bare cleared record is a stand-in.
     new.cleared = int(np.count_nonzero(ops > CLEARED))
     new.others = int(np.count_nonzero(ops == CONTINUES) + np.count_nonzero(ops == CLEARED))
 
-    starts = np.array([s for s, _ in store.code_runs] or [0])
+    starts = np.array(store.runs or [0])
     runs = np.searchsorted(starts, kept, side="right") - 1
     change = np.flatnonzero(np.diff(runs, prepend=-2))
-    new.code_runs = [(int(j), store.code_runs[runs[j]][1]) for j in change if runs[j] >= 0]
-    new.code = None  # whatever comes next says where it was called
+    change = [int(j) for j in change if runs[j] >= 0]
+    new.runs[:], new.codes[:] = change, [store.codes[runs[j]] for j in change]
 
     for slot, leaf, key in store.leaf_list:
         if keep[slot]:
@@ -129,6 +127,8 @@ def _move(store, new, kept, keep):
     for name in ("in_python", "hooks", "node_hooks", "pre_hooks", "retained"):
         setattr(new, name, {int(renumber[i]): v for i, v in getattr(store, name).items() if keep[i]})
 
+    for t in live(store):
+        place(t, new, int(renumber[t._i]))
     new.ident = store.ident
     store.ident = -1
     store.forward = (new, kept)
@@ -138,16 +138,9 @@ def _move(store, new, kept, keep):
 
 
 class Walks:
-    """The parts of this folder and of `codegen` that `tape.store`, `tape.watch` and the table of rows use.
-
-    Attributes
-    ----------
-    pack : function or None
-        `native.pack`, once it is loaded.
-    """
+    """The parts of this folder and of `codegen` that `tape.store`, `tape.watch` and the table of rows use."""
 
     def __init__(self) -> None:
-        self.pack: Any = None
         self._native: Any = None
         self._digest: Any = None
 
@@ -156,7 +149,8 @@ class Walks:
         if self._native is None:
             from . import native
 
-            self._native, self.pack = native, native.pack
+            make()
+            self._native = native
         return self._native
 
     def digest(self, array: Any) -> int:

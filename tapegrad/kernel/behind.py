@@ -17,6 +17,7 @@ from ..autograd.backward import Pass, own_copy
 from ..autograd.reading import Region
 from ..codegen.python_api import data_address
 from ..common.uninterrupted import remade
+from ..interpreter.fields import place
 from ..interpreter.native import table_address
 from ..rules import BY_NAME, by_opcode
 from ..rules import lang as L
@@ -128,7 +129,7 @@ def pulled(roots, seeds, wanted):
     store = roots[0]._t
     state = store.thread
     if (
-        store.trace is not None or store.forward is not None or store.retired is not None or store.ident != state.ident or store.hooks
+        store.trace is not None or store.retired is not None or store.ident != state.ident or store.hooks
         or store.node_hooks or store.pre_hooks or store.retained or state.checking is not None or len(store.leaf_list) > LEAVES
         or len({t._i for t in roots}) < len(roots)
     ):  # fmt: skip
@@ -164,7 +165,6 @@ class _Walk:
     def __init__(self, store, low, root, wanted):
         self.store, self.low, self.root, self.wanted = store, low, root, wanted
         size = self.size = root + 1 - low
-        store.flush()
         self.words = words = np.zeros(S.WORDS + size + S.LONGEST + size // 2 + 1 + size // 8 + 1, np.int64)
         self.adjoints = words[S.WORDS : S.WORDS + size]
         at = self.address = data_address(words)
@@ -175,7 +175,7 @@ class _Walk:
         self.chosen, self.reached = words.view(np.int32)[(chosen - at) // 4 :], words.view(np.uint8)[reached - at :]
         self.choices, self.own = np.zeros(0, np.int64), []
         self.pool = np.empty(0)
-        self.first = len(store.tokens)
+        self.first = store.length
         words[S.LOW], words[S.AT], words[S.COUNT] = low, root, self.first
         words[S.REACHED], words[S.ADJOINTS], words[S.CHOSEN], words[S.DONE] = reached, adjoints, chosen, done
         self._columns()
@@ -231,7 +231,7 @@ class _Walk:
         words, arithmetic = self.words, data_address(_ARITHMETIC)
         while (status := S.down(self.address, arithmetic)) != S.THROUGH:
             if status == S.FULL:
-                self._room(2 * words.item(S.COUNT) - 2 * len(self.store.tokens) + 3 * S.LONGEST)
+                self._room(2 * words.item(S.COUNT) - 2 * self.store.length + 3 * S.LONGEST)
             elif status == S.CANNOT or not self._choose(words.item(S.AT)):
                 return words.item(S.AT)
         return -1
@@ -259,9 +259,8 @@ class _Walk:
         """A reference as a tensor or number."""
         if reference < 0:
             return self.pool.item(-1 - reference)
-        token = self.store.tokens[reference]
-        t = plain(1.0 * token)
-        t._t, t._i, t._k = self.store, reference, token
+        t = plain(self.store.read(reference)[4])
+        place(t, self.store, reference)
         return t
 
     def _pass(self, slot, bottoms):
@@ -300,8 +299,7 @@ class _Walk:
 
     def _written(self):
         """Operations on tensors have been recorded meanwhile."""
-        self.store.flush()
-        self.words[S.COUNT] = len(self.store.tokens)
+        self.words[S.COUNT] = self.store.length
         self._room(3 * S.LONGEST)
 
     def _choose(self, slot):
@@ -353,7 +351,7 @@ class _Walk:
     def _commit(self):
         """Give values, tokens and a place to what was written."""
         store = self.store
-        start, count = len(store.tokens), self.words.item(S.COUNT)
+        start, count = store.length, self.words.item(S.COUNT)
         if start == count:
             return
         at, arithmetic, buffer = start, data_address(_ARITHMETIC), store.buffer
@@ -365,9 +363,8 @@ class _Walk:
                 _DOUBLE.pack_into(buffer, at * RECORD.size + VALUE, scalar_value(row, operands) if row.scalar is not None else float(row.value(*operands)))
                 at += 1
         frame = caller_frame(2)
-        if frame.f_code is not store.code:
+        if id(frame.f_code) != store.running:
             store.note_code(frame)
         records = store.view.view(RECORD_DTYPE)[start:count]
         records["offset"] = frame.f_lasti
-        store.tokens += records["value"].tolist()
-        store._stage(count)
+        store.length = count

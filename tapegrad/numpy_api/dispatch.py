@@ -24,7 +24,6 @@ from ..array import functions as F
 from ..array.differentiable import Differentiable
 from ..array.leaving import into_plain, not_in_pandas
 from ..array.objects import PLAIN, holds_tensors, in_objects, joined, operand
-from ..array.operators import recording
 from ..array.record import apply, normalise, plain, record_nondiff, trace_of, tracked
 from ..array.tensor import Tensor
 from ..array.traces import computed
@@ -33,6 +32,7 @@ from ..common.errors import ComplexOperandError, UnsupportedFunctionError
 from ..common.observers import LISTENERS, notify
 from ..common.registry import attach, registry
 from ..common.tree import is_table, parts_of
+from ..interpreter.fields import record_number, share
 from ..rules import BY_FUNCTION, BY_NAME
 from ..rules.special import SCIPY_UFUNCS
 from .refused import REFUSED, WITHOUT_DERIVATIVE
@@ -186,43 +186,40 @@ def _power(x, y):
 _OF_ONE, _OF_TWO = _on_numbers(1), {**_on_numbers(2), np.power: (BY_NAME["power"].opcode, _power)}
 
 
-#: ``Tensor.__array_ufunc__``: a short way for numbers on a live tape of this thread; all else goes to `ufunc_on_tensors`.
-_ON_NUMBERS = """
 def ufunc_on_numbers(self, ufunc, method, x, *others, **kwargs):
-    store, value = self._t, None
-    if store is not None and store.ident == get_ident() and not kwargs:
+    """``Tensor.__array_ufunc__``: a short way for numbers on a live tape of this thread; all else goes to `ufunc_on_tensors`."""
+    if not kwargs and self._t is not None:
+        value, y = None, None
         try:
             if not others:
                 # Beside a call NumPy has no method of such an ufunc that takes one operand; to compare the name costs 30 ns.
-                opcode, function = of_one[ufunc]
+                opcode, function = _OF_ONE[ufunc]
                 number = self._v
                 if type(number) is float:
                     value = function(number)
-                    left, right = self._i, 0
             elif method == "__call__":
-                opcode, function = of_two[ufunc]
+                opcode, function = _OF_TWO[ufunc]
                 (y,) = others
-                if type(x) is Tensor and x._t is store:
-                    number, left = x._v, x._i
-                else:
-                    number = left = constant(x)
-                if type(y) is Tensor and y._t is store:
-                    other, right = y._v, y._i
-                else:
-                    other = right = constant(y)
-                if type(number) is float and type(other) is float:
-                    value = function(number, other)
+                value = function(_number(x), _number(y))
         except (KeyError, ArithmeticError, ValueError):
             # Another ufunc, or Python has no value where NumPy has one.
             pass
         if value is not None:
-"""
+            t = record_number(opcode, x, y, value)
+            if t is not None:
+                return t
+    return ufunc_on_tensors(self, ufunc, method, x, *others, **kwargs)
 
 
-def _constant(operand):
-    """The float that a plain operand is; None if it is anything else."""
-    kind = type(operand)
-    return operand if kind is float else float(operand) if kind is int or kind is np.float64 else None
+def _number(operand):
+    """The number that an operand is."""
+    number = operand._v if operand.__class__ is Tensor else operand
+    kind = type(number)
+    if kind is float:
+        return number
+    if kind is int or kind is np.float64:
+        return float(number)
+    raise ValueError
 
 
 def _into(ufunc, method, inputs, kwargs, out):
@@ -430,9 +427,6 @@ def _ufunc_on_integers(self, ufunc, method, *inputs, **kwargs):
 
 
 attach(IntTensor, {"__array_ufunc__": _ufunc_on_integers})
-_SCOPE = {"of_one": _OF_ONE, "of_two": _OF_TWO, "constant": _constant, "CODE": CODE, "long": ufunc_on_tensors}
-_SLOW = "long(self, ufunc, method, x, *others, **kwargs)"
-_CALLER = "frame.f_back if (frame := _frame(1)).f_code is CODE else frame"
-ufunc_on_numbers = recording("ufunc_on_numbers", _ON_NUMBERS, _SCOPE, _SLOW, "opcode", "left", "right", _CALLER)
+share("wrapper", CODE)
 attach(Tensor, {"__array_ufunc__": ufunc_on_numbers})
 attach(Differentiable, {"__array_ufunc__": ufunc_on_tensors, "__array_function__": function_on_tensors})

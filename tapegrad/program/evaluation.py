@@ -225,7 +225,7 @@ def _coloured(walk):
     size = sum(b.size for b in bases)
     if trace is None or size < FEW or any(getattr(t, "_t", None) is not trace.store or t.dtype != bases[0].dtype for t in (*bases, *results)):
         return None
-    length = len(trace.store.tokens)
+    length = trace.store.length
     if length > LONGER * (length - min(b._i for b in bases)):
         return None
     compressions = so_far(trace, bases, results).compressions

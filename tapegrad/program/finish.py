@@ -222,8 +222,8 @@ def depends(trace, outputs, argument):
 class _Finisher:
     def __init__(self, trace, outputs, wanted):
         self.trace, self.outputs, self.wanted = trace, outputs, tuple(wanted)
-        self.address = trace.store.flush()
-        self.length = len(trace.store.tokens)
+        self.address = trace.store.address
+        self.length = trace.store.length
         self.entries = trace.entries
         self.constants = list(trace.constants)
         self.input_of = {slot: k for k, slot in enumerate(trace.input_slots)}
@@ -410,7 +410,7 @@ class _Finisher:
         return FinishedTape(
             records=self.records, inputs=list(trace.input_metas), leaves=leaves, elements=element_list, items=self.items,
             constants=self.constants, guards=self.guards, outputs=outputs, metas=self.metas,
-            origins=self.origins[:count].copy(), code_runs=list(trace.store.code_runs), special=trace.store.special,
+            origins=self.origins[:count].copy(), code_runs=list(zip(trace.store.runs, trace.store.codes)), special=trace.store.special,
             wanted=self.wanted,
         )
 

@@ -36,6 +36,7 @@ from ..common.dtypes import check_class, readable
 from ..common.errors import GradientError, GuardError, require, said_by
 from ..common.host_functions import HostFunction, host_function
 from ..common.tree import parts_of
+from ..interpreter.fields import place
 from ..interpreter.symbolic import ITEMSIZE
 from ..rules import BY_NAME
 from ..tape.layout import ARRAY_LEAF, SCALAR_LEAF, TRACED
@@ -126,7 +127,7 @@ class Trace:
 
     def __init__(self, store, captured=None, reordered=False):
         self.store, self.reordered = store, reordered
-        store.trace = self
+        store.trace, store.runs_at = self, 0
         self.entries = {}
         self.constants = []
         self.captured = captured or {}
@@ -179,7 +180,7 @@ class Trace:
     def _leaf(self, value):
         t = live_tensor(normalise(value))
         t._k = object()
-        t._t, t._i = self.store, self.store.enter(t)
+        place(t, self.store, self.store.enter(t))
         if t._v.__class__ is not float:
             t._m = meta_of(t._v)
         return t
@@ -237,7 +238,7 @@ class Trace:
             o._i if o.__class__ is Tensor and o._t is store else 0 if o.__class__ is Call else self._reference(o, v)
             for o, v in zip(operands, values)
         ])  # fmt: skip
-        slot = len(store.tokens)
+        slot = store.length
         meta = self._described(value)
         self.entries[slot] = Entry(ROW, row, attrs, references, metas is not None, integer, meta)
         if value.__class__ is float:
@@ -280,8 +281,8 @@ class Trace:
         value = normalise(value)
         meta = self._described(value)
         if meta is SCALAR:
-            self.numbers[len(self.store.tokens)] = value
-        self.entries[len(self.store.tokens)] = Entry(HOST, HostCall(function, layout), (), references, False, 0, meta)
+            self.numbers[self.store.length] = value
+        self.entries[self.store.length] = Entry(HOST, HostCall(function, layout), (), references, False, 0, meta)
         t = self._write(value, meta)
         if not isinstance(function, np.ufunc) and _shape_may_change(function):
             self._guard(t, SHAPE, np.array(np.shape(value), np.int64).tobytes())
@@ -301,7 +302,7 @@ class Trace:
 
     def through(self, body, value):
         """`body()`, recorded without derivative, in a list, and "".  Or an empty one, and why it cannot be part of the recording."""
-        start, before = len(self.store.tokens), (self.cannot, self.unkept, self.cuts)
+        start, before = self.store.length, (self.cannot, self.unkept, self.cuts)
         self.cannot, self.unkept, self.cuts = "", False, []
         try:
             with no_grad():
@@ -342,7 +343,7 @@ class Trace:
         if t._t is self.store:
             self._guard(t, how, np.asarray(t._v).tobytes())
             if how in _CUTS and self.carries(t._i):
-                self.cuts.append((how, self.store.place(len(self.store.tokens) - 1)))
+                self.cuts.append((how, self.store.place(self.store.length - 1)))
         return t._v
 
     def _require_open(self):
@@ -351,8 +352,8 @@ class Trace:
 
     def _guard(self, t, how, seen):
         self._room()
-        self.entries[len(self.store.tokens)] = Entry(GUARD, how, (), (t._i,), False, 0, None, seen)
-        self._append(None)
+        self.entries[self.store.length] = Entry(GUARD, how, (), (t._i,), False, 0, None, seen)
+        self._append()
 
     # -- exceptions -----------------------------------------------------------------
     def notice(self, frame):
@@ -360,7 +361,8 @@ class Trace:
         code = frame.f_code
         if code is not self._code:
             self._code = code
-            self.store.code_runs.append((len(self.store.tokens), code))
+            self.store.runs.append(self.store.length)
+            self.store.codes.append(code)
         caller, guarded = frame.f_back, frame.f_code.co_exceptiontable
         # The outermost frame has no caller.
         offset = -1 if caller is None else caller.f_lasti
@@ -389,27 +391,22 @@ class Trace:
     # -- writing ------------------------------------------------------------------
     def _room(self):
         store = self.store
-        if len(store.tokens) + 4 >= store.limit:
+        if store.length + 4 >= store.limit:
             store.make_room()
 
-    def _append(self, token):
+    def _append(self):
+        """Write the record of an entry; returns its slot."""
         store = self.store
         frame = store.calling or caller_frame()
-        if frame.f_code is not store.code:
+        if id(frame.f_code) != store.running:
             store.note_code(frame)
-        store.ops.append(TRACED)
-        store.lefts.append(0)
-        store.rights.append(0)
-        store.offsets.append(frame.f_lasti)
-        store.tokens.append(token)
+        return store.append(TRACED, 0, 0, frame.f_lasti, 0.0, 0)
 
     def _write(self, value, meta):
         t = live_tensor(value)
-        t._t, t._i = self.store, len(self.store.tokens)
         if value.__class__ is not float:
             t._m = meta
-        t._k = object()
-        self._append(t._k)
+        place(t, self.store, self._append())
         return t
 
     def _reference(self, operand, value):

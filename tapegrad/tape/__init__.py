@@ -2,7 +2,7 @@
 
 Imports: common.
 
-`layout` is the record of an instruction, `store` one generation of a tape with its staging lists and saved
+`layout` is the record of an instruction, `store` one generation of a tape with its records and saved
 values; `meta` describes values, `places` says where an instruction came from, `watch` whether a constant was changed
 since, and `modes` switches recording off.
 """

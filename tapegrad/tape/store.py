@@ -1,21 +1,10 @@
-"""Where instructions are written: flat records, tokens, saved values.
+"""Where instructions are written: flat records, saved values.
 
 A `TapeStore` is one generation of a tape.  It knows no rule and no NumPy function.
 
-records     32-byte records in one growing buffer (`tape.layout`); slot = index.
+records     32-byte records in one growing buffer (`tape.layout`); slot = index.  `length` is the number of slots.
 nbytes      of the saved values; above `byte_limit` those that no live tensor
             can reach are let go.
-staging     the newest instructions, not packed into records yet, in four lists
-            (an append costs a tenth of a packed write): opcode, left and right
-            operand (an int is a slot, a float a constant; left may also be the
-            tuple (slot, slot, float) of both operands and the last field of
-            the record), and bytecode offset.  `flush` packs them, natively if there are many.
-tokens      one object per record that belongs to the tensors that look at the
-            instruction, and is given to nobody else: of a scalar a float of its own,
-            from which the record takes the value, of an array a bare object.
-            If only this list refers to a token, no tensor looks at
-            the instruction any more.  That is how a loop that records and never
-            calls ``backward`` runs in bounded memory (`interpreter.walks`).
 objects     the values that backward programs read, in order of recording; `savers` are the slots of the instructions that have some.
 signatures  of the array instructions, by key (`interpreter.registered.Registered.noted`): while a store refers to one, its number (which the records have) is
             nobody else's (`interpreter.registered`).  With more than `most_signatures` it is time to forget what is unreachable;
@@ -40,11 +29,27 @@ others      number of records that are neither leaves nor instructions
             (continuations, and stand-ins for tensors of retired stores).
 
 A store is written by one thread only: `ident` is that thread's identity while
-recording is allowed and -1 otherwise, so one comparison on the hot path covers
+recording is allowed and -1 otherwise, so one comparison covers
 "another thread", "recording is off", "results are looked at", "moved" and "cleared".  A store that a
 backward pass has used up is *retired*; tensors that still point to it raise.
+
+What is read and written with each operation on numbers are words, at the address `words`: there compiled code finds them
+(`interpreter.numbers`).  They are the fields of a structure:
+
+ident       see above
+length      number of slots that are written
+limit       number of slots at which room is to be made
+address     of the records
+running     identity of the code that the last instruction came from; 0: whatever comes next says where it was called
+outside     identity of a code among `codes` that is not the package's; or 0
+runs_at, codes_at   addresses of the lists `runs` and `codes`: slots, and the code that instructions come from there on.  0: `note_code` is
+            to be told of a change
+generation  a number that no other store has, and the same store not again after `renew`
+last, first the list of the tensors on the store (`interpreter.numbers`): a tensor that is on none has no place here
 """
 
+import ctypes
+import itertools
 import threading
 import time
 import weakref
@@ -56,7 +61,7 @@ import numpy as np
 from ..common.registry import registry
 from ..common.waiting import say
 from .layout import ARRAY_LEAF, ARRAY_RECORD, CONTINUATION, CONTINUES, FIRST_ARRAY, RECORD, SCALAR_LEAF
-from .places import PACKAGE, Place
+from .places import Place
 from .watch import Exposure, Watched
 
 #: Records a new store has room for; a full store first tries to reclaim.
@@ -64,30 +69,42 @@ FIRST_CAPACITY = 4096
 #: Bytes of saved values after which a reclaim is tried.
 FIRST_BYTES = 2 << 20
 #: A buffer of at most this many records goes on to the next generation.
-LARGEST_REUSED = 1 << 16
+LARGEST_REUSED = 1 << 17
 #: So do at most this many signatures.
 SIGNATURES_REUSED = 256
-#: Instructions staged before they are packed into records.
-STAGED = 1 << 15
-#: Up to so many instructions plain Python is quicker than loading the compiled code.
-SHORT = 2000
+#: Instructions after which it is looked how long a recording takes.
+LOOKED_AFTER = 1 << 15
+#: By how much a buffer grows: at most half of the records is room, which no memory stands behind before it is written.
+GROWTH = 1.5
 #: Room kept for the records that one operation may write at once.
 MARGIN = 64
 #: Bytes of a small saved array besides its data.
 OBJECT_BYTES = 160
 
 
-class TapeStore:
+_GENERATIONS = itertools.count(1)
+_WORDS = ("ident", "length", "limit", "address", "running", "outside", "runs_at", "codes_at", "generation", "last", "first")
+
+
+class TapeStore(ctypes.Structure):
     """One generation of a tape; see the module's text."""
 
+    _fields_ = [(name, ctypes.c_int64) for name in _WORDS]
     __slots__ = (
-        "ident", "buffer", "view", "address", "capacity", "limit", "ops", "lefts", "rights", "offsets", "tokens", "objects", "savers",
-        "leaves", "leaf_list", "watched", "signatures", "passing", "most_signatures", "began", "due", "code", "code_is_ours",
-        "code_runs", "in_python", "hooks", "node_hooks", "pre_hooks", "retained", "nbytes", "byte_limit", "thread", "explicit", "forward",
-        "retired", "live_rows", "special", "others", "pinned", "cleared", "clearings", "trace", "calling", "__weakref__",
+        "words", "buffer", "view", "capacity", "objects", "savers",
+        "leaves", "leaf_list", "watched", "signatures", "passing", "most_signatures", "began", "due",
+        "runs", "codes", "in_python", "hooks", "node_hooks", "pre_hooks", "retained", "nbytes", "byte_limit", "thread", "explicit", "forward",
+        "retired", "live_rows", "special", "others", "pinned", "cleared", "clearings", "trace", "calling", "seen", "__weakref__",
     )  # fmt: skip
 
+    # Of a structure there is none.
+    __hash__ = object.__hash__
+
     def __init__(self, thread, explicit=False, parts=None):
+        super().__init__()
+        self.words = ctypes.addressof(self)
+        # An empty list of tensors: its ends are this very place.
+        self.last = self.first = self.words + TapeStore.last.offset
         self.thread = thread  # a ThreadState
         self.explicit = explicit
         self.forward = None
@@ -101,23 +118,22 @@ class TapeStore:
         if parts is not None and parts[3] <= LARGEST_REUSED:
             self.buffer, self.view, self.address, self.capacity = parts[:4]
             self.due = self.capacity
-            self._stage(1)
+            self._set_limit()
         else:
             self.due, self.view = FIRST_CAPACITY, None
             self.resize(FIRST_CAPACITY)
 
     def _empty(self):
-        self.tokens = [None]
-        self.ops, self.lefts, self.rights, self.offsets = [], [], [], []
+        self.length, self.generation, self.seen = 1, next(_GENERATIONS), []
         self.objects, self.savers = [], []
         self.signatures, self.passing = {}, 0
         self.most_signatures = 2 * SIGNATURES_REUSED
         self.leaves = {}
         self.leaf_list = []
         self.watched = Watched()
-        self.code = None
-        self.code_is_ours = False
-        self.code_runs = []
+        self.running = self.outside = 0
+        self.runs, self.codes = [], []
+        self.runs_at, self.codes_at = id(self.runs), id(self.codes)
         self.in_python = {}
         self.hooks = {}
         self.node_hooks = {}
@@ -142,40 +158,39 @@ class TapeStore:
             view[: len(self.view)] = self.view
         self.buffer, self.view, self.capacity = buffer, view, capacity
         self.address = view.ctypes.data
-        self._stage(len(self.tokens))
+        self._set_limit()
 
-    def _stage(self, length):
-        """Set the number of slots up to which instructions are staged."""
-        self.limit = min(self.capacity - MARGIN, length + STAGED)
+    def _set_limit(self):
+        """Set the number of slots at which `make_room` is to be called."""
+        self.limit = min(self.capacity - MARGIN, self.length + LOOKED_AFTER)
 
     def unpin(self):
         """A sweep over the store has ended; if room was to be made meanwhile, that is done with the next instruction."""
         self.pinned -= 1
-        if len(self.tokens) + 2 * MARGIN >= self.due and not self.pinned:
+        if self.length + 2 * MARGIN >= self.due and not self.pinned:
             self.limit = 0
 
     def __len__(self):
         """Number of instructions."""
         if self.view is None:
             return 0
-        return len(self.tokens) - 1 - len(self.leaf_list) - self.others
+        return self.length - 1 - len(self.leaf_list) - self.others
 
     # -- recording ----------------------------------------------------------
     def make_room(self):
-        """Called at the limit: pack what is staged, then forget what is unreachable, or grow.
+        """Called at the limit: forget what is unreachable, or grow.
 
         Returns the store to go on with; another one if this one has moved.
         """
-        self.flush()
         store = self
-        if len(self.tokens) + 2 * MARGIN >= self.due:
+        if self.length + 2 * MARGIN >= self.due:
             if not (self.explicit or self.pinned):
                 store = self.reclaim()
-            if len(store.tokens) * 2 >= store.capacity:
-                store.resize(store.capacity * 2)
+            if store.length * 2 >= store.capacity:
+                store.resize(int(store.capacity * GROWTH))
             if not store.pinned:
                 store.due = store.capacity
-        store._stage(len(store.tokens))
+        store._set_limit()
         store._tell(time.thread_time())
         return store
 
@@ -201,70 +216,40 @@ class TapeStore:
         slot = self.leaves.get(key)
         if slot is None:
             value = leaf._v
-            if len(self.tokens) >= self.limit:
-                self._prepare(len(self.tokens))
-            slot = len(self.tokens)
-            scalar = type(value) is float
-            self.ops.append(SCALAR_LEAF if scalar else ARRAY_LEAF)
-            self.lefts.append(0 if scalar else (0, 0, float(value.nbytes)))
-            self.rights.append(0)
-            self.offsets.append(0)
-            self.tokens.append(value if scalar else None)
+            if self.length >= self.limit:
+                self._prepare()
+            if type(value) is float:
+                slot = self.append(SCALAR_LEAF, 0, 0, 0, value, 0.0)
+            else:
+                slot = self.append(ARRAY_LEAF, 0, 0, 0, 0.0, value.nbytes)
             self.leaves[key] = slot
             self.leaf_list.append((slot, weakref.ref(leaf), key))
             if self.trace is not None:
                 self.trace.leaves.append(leaf)
+        leaf._known_on, leaf._known_key, leaf._known_slot = self.generation, id(key), slot
         return slot
 
-    def flush(self):
-        """Pack the staged instructions into records; returns the address of the records."""
-        count = len(self.ops)
-        if not count:
-            return self.address
-        base = len(self.tokens) - count
-        walks = registry.walks
-        if walks.pack is None and count > SHORT:
-            walks.load()
-        if walks.pack is not None:
-            walks.pack(self, base, count)
-        else:
-            for k in range(count):
-                op, a, b, offset = self.ops[k], self.lefts[k], self.rights[k], self.offsets[k]
-                value = self.tokens[base + k]
-                value = value if type(value) is float else 0.0
-                where = (base + k) * RECORD.size
-                if type(a) is tuple:
-                    a, b, third = a
-                    layout, third = (ARRAY_RECORD, int(third)) if op >= FIRST_ARRAY else (RECORD, third)
-                    layout.pack_into(self.buffer, where, op, a, b, offset, value, third)
-                else:
-                    constant = a if type(a) is float else b if type(b) is float else 0.0
-                    a, b = (0 if type(o) is float else o for o in (a, b))
-                    RECORD.pack_into(self.buffer, where, op, a, b, offset, value, constant)
-        self.ops.clear()
-        self.lefts.clear()
-        self.rights.clear()
-        self.offsets.clear()
-        return self.address
+    def append(self, op, a, b, offset, value, last):
+        """Write the next record, for which there is room; returns its slot."""
+        slot = self.length
+        (ARRAY_RECORD if op >= FIRST_ARRAY else RECORD).pack_into(self.buffer, slot * RECORD.size, op, a, b, offset, value, last)
+        self.length = slot + 1
+        return slot
 
-    def _prepare(self, slot):
-        """Make the record of `slot` writable."""
-        self.flush()
-        if slot >= self.capacity - 1:
-            self.resize(self.capacity * 2)
-        self._stage(slot)
+    def _prepare(self):
+        """Make the next record writable."""
+        if self.length >= self.capacity - 1:
+            self.resize(int(self.capacity * GROWTH))
+        self._set_limit()
         if not self.due and not self.pinned:
             # Room is to be made with the next instruction.
             self.limit = 0
 
     def write(self, op, integer):
         """Append a record that is neither a leaf nor an instruction; returns its slot."""
-        slot = len(self.tokens)
         self.others += 1
-        self._prepare(slot)
-        ARRAY_RECORD.pack_into(self.buffer, slot * RECORD.size, op, 0, 0, 0, 0.0, integer)
-        self.tokens.append(None)
-        return slot
+        self._prepare()
+        return self.append(op, 0, 0, 0, 0.0, integer)
 
     def write_operands(self, slots):
         """Append continuations that hold the operands after the second."""
@@ -273,29 +258,30 @@ class TapeStore:
         # The instruction finds group k at its own index minus one minus k.
         for group in reversed(groups):
             group += [0] * (4 - len(group))
-            slot = len(self.tokens)
             self.others += 1
-            self._prepare(slot)
-            CONTINUATION.pack_into(self.buffer, slot * RECORD.size, CONTINUES, *group[:2], 0, *group[2:])
-            self.tokens.append(None)
+            self._prepare()
+            CONTINUATION.pack_into(self.buffer, self.length * RECORD.size, CONTINUES, *group[:2], 0, *group[2:])
+            self.length += 1
 
     def note_code(self, frame):
         """Remember that instructions from here on come from the code of `frame`."""
         code, trace = frame.f_code, self.trace
         if trace is not None:
-            # A functional recording looks at each of them: `self.code` stays None.  The next operation of a call is as the last.
+            # A functional recording looks at each of them: `running` stays 0.  The next operation of a call is as the last.
             if code is not trace.plain or (caller := frame.f_back) is not trace.caller or caller.f_lasti != trace.offset:
                 trace.notice(frame)
             return
-        self.code = code
-        self.code_is_ours = code.co_filename.startswith(PACKAGE)
-        self.code_runs.append((len(self.tokens), code))
+        self.running = id(code)
+        # (Where there was no memory for both of a pair.)
+        del self.codes[len(self.runs) :]
+        self.codes.append(code)
+        self.runs.append(self.length)
+        self.runs_at = id(self.runs)
 
     # -- reading --------------------------------------------------------------
     def records(self):
         """The records as a structured array (a view; `integer` overlays `constant`)."""
-        self.flush()
-        return self.view.view(RECORD_DTYPE)[: len(self.tokens)]
+        return self.view.view(RECORD_DTYPE)[: self.length]
 
     def leaves_from(self, low, high):
         """The part of `leaf_list`, which is in the order of slots, from slot `low` to slot `high`."""
@@ -313,24 +299,18 @@ class TapeStore:
 
     def read(self, slot, layout=RECORD):
         """The fields of one record."""
-        if self.ops:
-            self.flush()
         return layout.unpack_from(self.buffer, slot * RECORD.size)
 
     def place(self, slot):
         """Where instruction `slot` was recorded."""
-        run = bisect_right(self.code_runs, slot, key=lambda run: run[0]) - 1
+        run = bisect_right(self.runs, slot) - 1
         offset = self.read(slot)[3]
-        return Place(self.code_runs[run][1], offset) if run >= 0 else Place(None, 0)
+        return Place(self.codes[run], offset) if run >= 0 else Place(None, 0)
 
     def memory(self):
-        """Bytes held: records, tokens, saved values (each array once)."""
+        """Bytes held: records, saved values (each array once)."""
         saved = {id(v): v.nbytes for v in self.objects if hasattr(v, "nbytes")}
-        return {
-            "records": len(self.buffer),
-            "tokens": self.tokens.__sizeof__() + 24 * len(self.tokens),
-            "saved": sum(saved.values()),
-        }
+        return {"records": len(self.buffer), "saved": sum(saved.values())}
 
     # -- ending -----------------------------------------------------------------
     def retire(self, place):
@@ -346,13 +326,13 @@ class TapeStore:
 
     def renew(self):
         """Forget what is recorded and start again in the same memory: of a store that no tensor points to."""
-        self.tokens, self.code, self.special, self.due = [None], None, False, self.capacity
+        self.running = self.outside = 0
+        self.length, self.generation, self.special, self.due = 1, next(_GENERATIONS), False, self.capacity
         self.leaves.clear()
         self.leaf_list.clear()
-        self.code_runs.clear()
-        if self.ops:
-            for staged in (self.ops, self.lefts, self.rights, self.offsets):
-                staged.clear()
+        self.runs.clear()
+        self.codes.clear()
+        self.seen.clear()
         if self.savers:
             self.nbytes, self.watched = 0, Watched()
             self.objects.clear()
@@ -368,15 +348,14 @@ class TapeStore:
         if self.in_python or self.hooks or self.node_hooks or self.pre_hooks or self.retained:
             for by_slot in (self.in_python, self.hooks, self.node_hooks, self.pre_hooks, self.retained):
                 by_slot.clear()
-        self._stage(1)
+        self._set_limit()
 
     def forget(self):
         """Drop the contents; nothing is written to this store again."""
-        self.buffer, self.view, self.address, self.capacity, self.limit = b"", None, 0, 0, 0
-        self.tokens = self.objects = self.savers = self.leaf_list = self.watched = self.code_runs = ()
-        self.ops = self.lefts = self.rights = self.offsets = ()
+        self.buffer, self.view, self.address, self.capacity, self.limit, self.length = b"", None, 0, 0, 0, 0
+        self.running = self.outside = self.runs_at = 0
+        self.objects = self.savers = self.leaf_list = self.watched = self.runs = self.codes = ()
         self.signatures = self.leaves = self.in_python = self.hooks = self.node_hooks = self.pre_hooks = self.retained = {}
-        self.code = None
 
 
 RECORD_DTYPE = np.dtype(

@@ -61,7 +61,7 @@ def everything():
         Has the code of that part made, or loads it.
     """
     for path in sorted(_PACKAGE.rglob("*.py")):
-        if re.search(r"^@compiled", path.read_text(encoding="utf-8"), re.MULTILINE):
+        if re.search(r"^(@compiled|_COMPILED = )", path.read_text(encoding="utf-8"), re.MULTILINE):
             module = ".".join((_PACKAGE.name, *path.relative_to(_PACKAGE).with_suffix("").parts))
             yield module, partial(import_module, module)
     for name in L.COMPILED:

@@ -17,6 +17,7 @@ from ..autograd.hooks import accumulate
 from ..autograd.recording import check_number, check_result, differentiable, refuse_captured, refuse_outer
 from ..common.errors import StructureError
 from ..common.tree import LEAF, flatten, leaf_names, unflatten
+from ..interpreter.fields import place
 from ..tape.meta import meta_of
 from ..tape.places import placed_name
 from ..tape.store import LARGEST_REUSED, TapeStore, thread_state
@@ -142,8 +143,7 @@ class _EagerCall:
         if value.__class__ is not float:
             t._m = meta_of(value)
         t._k = object()
-        t._i = self.store.enter(t)
-        t._t = self.store
+        place(t, self.store, self.store.enter(t))
         return t
 
 

@@ -218,7 +218,6 @@ def test_a_store_that_moves_takes_its_signatures_along():
     while thread_state().store is store:
         for n in range(3, 9):
             forward_only(n)
-        store.flush()
         store.reclaim()
     moved = thread_state().store
     assert set(moved.signatures.values()) < set(Signature.ALL.values())

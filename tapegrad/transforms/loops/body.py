@@ -15,11 +15,12 @@ from ...array.differentiable import Differentiable, below
 from ...array.dual import Dual
 from ...array.functions import concatenate, reshape, stack
 from ...array.leaving import clarified
-from ...array.record import follow_forwarding, record_nondiff, tracked
+from ...array.record import record_nondiff, store_of, tracked
 from ...autograd.tape import Tape
 from ...common.errors import GradientError, LeaveTapeError, NestingError, StructureError
 from ...common.host_functions import HostFunction
 from ...common.tree import flatten, leaf_names, unflatten
+from ...interpreter.fields import constant
 from ...program.finish import finish
 from ...program.through import Rules
 from ...program.trace import Trace
@@ -153,14 +154,14 @@ class BodyTrace(Trace):
         if operand.__class__ is Dual:
             raise Unrecordable
         if operand._t is not None:
-            other = follow_forwarding(operand).trace
+            other = store_of(operand).trace
             if other is not None and other.depth > self.depth:
                 return other.captured_slot(operand)
         return self.here(operand)._i
 
     def inside(self, t):
         # By itself an operation on tensors from outside would be recorded there.
-        return t if t._t is None or follow_forwarding(t) is self.store else self.here(t)
+        return t if t._t is None or store_of(t) is self.store else self.here(t)
 
     def leaked(self, operand):
         """The error for a tensor of the body that is used outside of it."""
@@ -218,8 +219,7 @@ def _as_it_is(tensor):
     """
     if tensor._t is None or tensor._t.trace is not None:
         return tensor
-    same = object.__new__(type(tensor))
-    same._t = None
+    same = constant(type(tensor), tensor._v)
     same._become(tensor)
     return same
 

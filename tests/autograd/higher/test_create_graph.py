@@ -302,7 +302,7 @@ def test_tape_does_not_grow():
             penalty_step(x, w)
             x.zero_grad()
             meta_step(v, data)
-            most.append(len(thread_state().store.tokens))
+            most.append(thread_state().store.length)
 
     # A thread of its own starts with an empty tape.
     in_threads(steps, 1)
@@ -453,7 +453,7 @@ def test_a_step_looks_at_its_own_instructions_only(step, end, monkeypatch):
         del loss
         counts.append(read[0] - before)
         store = state.store
-        held.append((len(store.tokens), len(store.objects), len(store.clearings), len(store.leaf_list)))
+        held.append((store.length, len(store.objects), len(store.clearings), len(store.leaf_list)))
     assert max(counts[5:]) <= 2 * counts[4]
     assert max(h[0] for h in held) < 600
     assert max(h[1] for h in held) < 1200

@@ -1,0 +1,113 @@
+"""The fields of tensors and dual numbers: of a native type (`interpreter.numbers`), or of a class of Python.
+
+They are native where that is wanted (`config.native`), possible, and at hand: an import compiles nothing, unless it is told to.  The code
+comes with a wheel; from a source tree the first process that differentiates compiles it (`make`), and those after it have it.
+
+`Fields`          the class that tensors and dual numbers derive from.
+`native`          decorator: a class of Python, derived from `Fields` and without fields of its own, as a native type, with the operators of
+                  numbers.
+`constant`        ``constant(kind, value)``, a new object of a class of tensors with a value, which lies on no store.
+`place`           ``place(t, store, slot)`` lets a tensor lie in a slot of a store, or (None) on none, whatever it was before.
+`live`            ``live(store)``, the tensors that lie on a store.
+`record_number`   ``record_number(opcode, a, b, number)``, the short way of a function of ours that has computed a number from `a`, and from
+                  `b` unless that is None, for a row with that opcode; None where it has to be the general way.
+`record_element`  ``record_element(opcode, vector, position, number)``, the same of an element of a vector, by the opcode of a signature.
+`share`           tells the native type what it has to know: ``share("tensor", cls)`` and ``share("parameter", cls)``, the classes whose
+                  instances take the short way (results are of the first); ``share("wrapper", code)``, the code of functions that stand
+                  between the user's and NumPy's; and ``share(row, function, opcode)``, the general way of an operator.
+"""
+
+from __future__ import annotations
+
+import weakref
+from typing import Any
+
+from ..common import config
+from ..common.uninterrupted import imported, uninterrupted
+
+#: Whether a native type can be.
+_POSSIBLE = config.native != "never" and not config.portable and object.__basicsize__ == 16
+
+
+@uninterrupted
+def _compiled() -> Any:
+    """The module of the native type, or None."""
+    if not _POSSIBLE:
+        return None
+    try:
+        imported("llvmlite")
+    except ImportError:
+        # Nothing that is compiled works without it, and nothing compiled is asked for yet.
+        return None
+    if config.native != "always":
+        from ..codegen.code import at_hand
+        from ..codegen.compile import key_of
+
+        package = __name__.partition(".")[0]
+        # What it imports is compiled before it.
+        pieces = (
+            ("interpreter.numbers", "numbers", ""), ("codegen.python_api", "data_address", "object(object)"),
+            ("codegen.memory", "digest", "int64(int64, int64)"),
+        )  # fmt: skip
+        if not all(at_hand(key_of(f"{package}.{module}", *names)) for module, *names in pieces):
+            return None
+    from . import numbers
+
+    return numbers
+
+
+numbers = _compiled()
+if numbers is not None:
+    Fields, native, place, constant, share = numbers.Fields, numbers.native, numbers.place, numbers.constant, numbers.share
+    record_number, record_element = numbers.record_number, numbers.record_element
+
+    def live(store):
+        """The tensors that lie on a store."""
+        return numbers.live_on(store.words)
+
+else:
+
+    class Fields:  # type: ignore[no-redef]
+        """The fields of tensors and dual numbers."""
+
+        __slots__ = (
+            "_v", "_t", "_i", "_m", "_r", "_k", "_x", "_d", "_lanes", "_level", "_known_on", "_known_key", "_known_slot", "__weakref__",
+        )  # fmt: skip
+
+    def place(t, store, slot):
+        """Let a tensor lie in a slot of a store, or (None) on none, whatever it was before."""
+        t._t, t._i = store, slot
+        if store is not None:
+            store.seen.append(weakref.ref(t))
+
+    def constant(kind, value):
+        """A new object of a class of tensors with a value, which lies on no store."""
+        t = object.__new__(kind)
+        t._v = value
+        t._t = t._m = t._k = t._x = None
+        t._i, t._r = 0, False
+        return t
+
+    def live(store):
+        """The tensors that lie on a store."""
+        alive = [t for t in [reference() for reference in store.seen] if t is not None and t._t is store]
+        # Each once; equality of tensors is another thing.
+        alive = list(dict(zip(map(id, alive), alive)).values())
+        store.seen = list(map(weakref.ref, alive))
+        return alive
+
+    def native(cls, operators=True):
+        """Decorator: where there are no native types a class stays what it is."""
+        return cls
+
+    def _nothing(*_):
+        """All go the general way, and nobody has to be told."""
+
+    record_number = record_element = share = _nothing
+
+
+@uninterrupted
+def make():
+    """Compile what the next process has at hand."""
+    if numbers is None and _POSSIBLE:
+        from . import numbers as _  # noqa: F401
