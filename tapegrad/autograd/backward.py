@@ -87,19 +87,26 @@ def passes_over(kinds, roots, seeds, wanted, allow_unused, *how):
             if wanted is not None and any(w is t for w in wanted):
                 merge(result.requested, t, value)
     interior = [(t, s) for t, s in zip(roots, seeds) if t._t is not None]
-    passes = [
-        kinds[store.trace is not None](store, [(t._i, s) for t, s in interior if t._t is store], wanted)
-        for store in stores_of([t for t, _ in interior])
-    ]
-    for one in passes:
-        one.check()
-    missing = set() if wanted is None else {id(t) for t in wanted} - set(result.requested)
-    for one in passes:
-        missing -= one.reaches()
-    if missing and not allow_unused:
-        refuse_unused(wanted, missing)
-    for one in passes:
-        one.run(result, *how)
+    stores = stores_of([t for t, _ in interior])
+    # What ends meanwhile may run a finalizer that records: the stores stay in their places.
+    for store in stores:
+        store.pinned += 1
+    try:
+        passes = [
+            kinds[store.trace is not None](store, [(t._i, s) for t, s in interior if t._t is store], wanted) for store in stores
+        ]
+        for one in passes:
+            one.check()
+        missing = set() if wanted is None else {id(t) for t in wanted} - set(result.requested)
+        for one in passes:
+            missing -= one.reaches()
+        if missing and not allow_unused:
+            refuse_unused(wanted, missing)
+        for one in passes:
+            one.run(result, *how)
+    finally:
+        for store in stores:
+            store.unpin()
     return result
 
 
@@ -435,7 +442,8 @@ class Pass:
         """Release what was visited; its cost is that of the stretch from `low` to `high`."""
         store = self.store
         store.cleared += self.count
-        if store.cleared >= len(store) and not store.pinned:
+        # (It is pinned by the pass that ends here.)
+        if store.cleared >= len(store) and store.pinned == 1:
             retire(store, place)
             return
         stretch = slice(self.low, self.high + 1)

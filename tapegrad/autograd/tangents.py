@@ -84,9 +84,9 @@ class _NumberTangents:
         from ..interpreter.walk import upwards  # compiled code
 
         address, order, at = walks.load().data_address, self.order, 0
-        records, (known, partials) = self.store.address, self._partials()
+        known, partials = self._partials()
         words = address(known), address(partials), address(self.matrix), self.matrix.shape[1], self.base
-        while (at := upwards(records, address(order), at, len(order), *words)) < len(order):
+        while (at := upwards(self.store.address, address(order), at, len(order), *words)) < len(order):
             slot = int(order[at])
             op, source, *_, offset = self.store.read(slot, ARRAY_RECORD)
             signature, tangent = Signature.ALL[op - FIRST_ARRAY] if FIRST_ARRAY <= op < ARRAY_LEAF else None, self.carried(source)

@@ -35,7 +35,6 @@ import numpy as np
 
 from ..codegen.compile import compiled_together, helper
 from ..codegen.memory import address_named, c_function, load_byte, load_double, load_int, store_double, store_int, store_int32
-from ..codegen.native_types import BOOL, COLLECTED, INTEGER, OBJECT, copied, made
 from ..codegen.python_api import (
     append,
     as_double,
@@ -66,8 +65,9 @@ from ..codegen.python_api import (
     untrack,
 )
 from ..codegen.symbols import define
+from ..common.native_types import BOOL, COLLECTED, INTEGER, OBJECT, copied, made
 from ..tape.layout import CONSTANT, RECORD, VALUE
-from ..tape.store import TapeStore
+from ..tape.store import WORDS, TapeStore
 
 _HEAD = object.__basicsize__
 #: Fields of a tensor, behind what every object has: the number; references to objects; and words.
@@ -80,7 +80,7 @@ _OBJECTS = {"_t": _STORE, "_m": _META, "_k": _KEY, "_x": _EXTRAS, "_d": _TANGENT
 _INTEGERS = {"_i": _SLOT, "_known_on": _KNOWN_ON, "_known_key": _KNOWN_KEY, "_known_slot": _KNOWN_SLOT}
 #: Words of a store.
 _IDENT, _LENGTH, _LIMIT, _ADDRESS, _RUNNING, _RUNS, _CODES, _GENERATION, _ENDS = (
-    getattr(TapeStore, name).offset for name in ("ident", "length", "limit", "address", "running", "runs_at", "codes_at", "generation", "last")
+    WORDS[name] for name in ("ident", "length", "limit", "address", "running", "runs_at", "codes_at", "generation", "last")
 )
 
 _RECORD = RECORD.size

@@ -176,7 +176,7 @@ class _Walk:
         self.choices, self.own = np.zeros(0, np.int64), []
         self.pool = np.empty(0)
         self.first = store.length
-        words[S.LOW], words[S.AT], words[S.COUNT] = low, root, self.first
+        words[S.LOW], words[S.AT], words[S.STORE] = low, root, store.words
         words[S.REACHED], words[S.ADJOINTS], words[S.CHOSEN], words[S.DONE] = reached, adjoints, chosen, done
         self._columns()
         #: Of array slots: adjoints, elements that are read one by one (position and reference), adjoints that are asked for.
@@ -192,13 +192,13 @@ class _Walk:
     def _room(self, more):
         """Room for `more` records and constants."""
         store, words = self.store, self.words
-        most = words.item(S.COUNT) + more
+        most = store.length + more
         capacity = store.capacity
         while most + 64 > capacity:
             capacity *= 2
         if capacity > store.capacity:
             store.resize(capacity)
-        words[S.RECORDS], words[S.MOST] = store.address, most
+        words[S.MOST] = most
         if words.item(S.POOLED) + more > len(self.pool):
             pool = np.empty(2 * len(self.pool) + more)
             pool[: len(self.pool)] = self.pool
@@ -228,10 +228,10 @@ class _Walk:
 
     def _down(self):
         """Pass numbers, down to a slot that only its rule can pass, which is returned; or -1."""
-        words, arithmetic = self.words, data_address(_ARITHMETIC)
-        while (status := S.down(self.address, arithmetic)) != S.THROUGH:
+        words = self.words
+        while (status := self._write()) != S.THROUGH:
             if status == S.FULL:
-                self._room(2 * words.item(S.COUNT) - 2 * self.store.length + 3 * S.LONGEST)
+                self._room(2 * (self.store.length - self.first) + 3 * S.LONGEST)
             elif status == S.CANNOT or not self._choose(words.item(S.AT)):
                 return words.item(S.AT)
         return -1
@@ -244,7 +244,7 @@ class _Walk:
         elif isinstance(value, Tensor) and tracked(value):
             if value._t is None:
                 self.store.enter(value)
-                self._written()
+                self._room(3 * S.LONGEST)
             elif value._t is not self.store:
                 return False
             reference = self.store.leaves[value._k] if value._t is None else value._i
@@ -276,7 +276,6 @@ class _Walk:
                 self.reads.setdefault(operand, (read.metas[0], []))[1].append((read.integer, reference))
                 self.adjoints[operand - low] = ELSEWHERE
             return True
-        self._commit()
         g = self.arrays.pop(slot, None) if reference == ELSEWHERE else self._value(reference)
         if slot in self.reads:
             meta, parts = self.reads.pop(slot)
@@ -294,17 +293,12 @@ class _Walk:
                     before = self.arrays.get(o) if meta is not SCALAR else self._value(before) if before else None
                     if not self._set(o, meta is SCALAR, accumulated(before, part, meta, None)):
                         return False
-        self._written()
-        return True
-
-    def _written(self):
-        """Operations on tensors have been recorded meanwhile."""
-        self.words[S.COUNT] = self.store.length
         self._room(3 * S.LONGEST)
+        return True
 
     def _choose(self, slot):
         """Choose the template of the instruction in a slot; returns whether there is one."""
-        op, a, b, _, _, constant = RECORD.unpack_from(self.store.buffer, slot * RECORD.size)
+        op, a, b, _, _, constant = self.store.read(slot)
         low, reached = self.low, self.reached
         pattern = (a == 0) * 4 | (b == 0) * 8 | bool(a >= low and reached[a - low]) | (bool(b >= low and reached[b - low]) << 1)
         number, own = _TEMPLATES.chosen(op, pattern, constant)
@@ -327,44 +321,35 @@ class _Walk:
     # -- results --------------------------------------------------------------------
     def _out(self, bottoms):
         """The adjoints that are asked for."""
-        store, words, low = self.store, self.words, self.low
-        count = words.item(S.COUNT)
+        store, low = self.store, self.low
         references = [self.adjoints.item(slot - low) if slot is not None and slot <= self.root else 0 for slot in bottoms]
         # What stood there already gets a number of its own: hooks of one are no hooks of the other.
         own = {}
         self._room(len(references))
         for reference in references:
-            if 0 < reference < ELSEWHERE and reference not in own and (reference < self.first or self._op(reference) == SCALAR_LEAF):
-                RECORD.pack_into(store.buffer, count * RECORD.size, _MULTIPLY, 0, reference, 0, 0.0, 1.0)
-                own[reference] = count
-                count += 1
-        words[S.COUNT] = count
-        self._commit()
+            if 0 < reference < ELSEWHERE and reference not in own and (reference < self.first or store.read(reference)[0] == SCALAR_LEAF):
+                own[reference] = store.append(_MULTIPLY, 0, reference, 0, store.read(reference)[4], 1.0)
         return [
             own_copy(self.asked.get(slot)) if reference == ELSEWHERE else self._value(own.get(reference, reference)) if reference else None
             for slot, reference in zip(bottoms, references)
         ]
 
-    def _op(self, slot):
-        return RECORD.unpack_from(self.store.buffer, slot * RECORD.size)[0]
-
-    def _commit(self):
-        """Give values, tokens and a place to what was written."""
-        store = self.store
-        start, count = store.length, self.words.item(S.COUNT)
-        if start == count:
-            return
-        at, arithmetic, buffer = start, data_address(_ARITHMETIC), store.buffer
-        with np.errstate(all="ignore"):
-            while (at := S.values(store.address, at, count, arithmetic)) < count:
-                op, a, b, _, _, constant = RECORD.unpack_from(buffer, at * RECORD.size)
-                row = by_opcode(op)
-                operands = [_DOUBLE.unpack_from(buffer, slot * RECORD.size + VALUE)[0] if slot else constant for slot in (a, b)[: row.arity]]
-                _DOUBLE.pack_into(buffer, at * RECORD.size + VALUE, scalar_value(row, operands) if row.scalar is not None else float(row.value(*operands)))
-                at += 1
-        frame = caller_frame(2)
+    def _write(self):
+        """Let `down` write records, and give them values and a place; returns what it says."""
+        store, words, arithmetic, frame = self.store, self.words, data_address(_ARITHMETIC), caller_frame(2)
         if id(frame.f_code) != store.running:
             store.note_code(frame)
-        records = store.view.view(RECORD_DTYPE)[start:count]
-        records["offset"] = frame.f_lasti
-        store.length = count
+        status = S.down(self.address, arithmetic)
+        start, count = words.item(S.START), words.item(S.COUNT)
+        if start < count:
+            at = start
+            with np.errstate(all="ignore"):
+                while (at := S.values(store.words, at, count, arithmetic)) < count:
+                    op, a, b, _, _, constant = store.read(at)
+                    row = by_opcode(op)
+                    operands = [store.read(slot)[4] if slot else constant for slot in (a, b)[: row.arity]]
+                    value = scalar_value(row, operands) if row.scalar is not None else float(row.value(*operands))
+                    _DOUBLE.pack_into(store.buffer, at * RECORD.size + VALUE, value)
+                    at += 1
+            store.view.view(RECORD_DTYPE)["offset"][start:count] = frame.f_lasti
+        return status

@@ -24,11 +24,16 @@ from ..codegen.memory import (
 from ..interpreter import program as P
 from ..interpreter.calls import SIZE, operand_slot
 from ..tape.layout import ARRAY_LEAF, CONSTANT, FIRST_ARRAY, SCALAR_LEAF, VALUE
+from ..tape.store import WORDS as STORE_WORDS
 
 #: The words of `down`.
 RECORDS, LOW, AT, COUNT, MOST, POOLED, MOST_POOLED, REACHED, ADJOINTS, POOL = range(10)
 CHOSEN, CHOICES, OWN, TEMPLATES, STARTS, LINES, LITERALS, ENDS, SHARES, DONE = range(10, 20)
-WORDS = 20
+#: The address of the words of the store, and the first slot that `down` has written.
+STORE, START = 20, 21
+WORDS = 22
+#: Words of a store.
+_LENGTH, _ADDRESS = STORE_WORDS["length"] // 8, STORE_WORDS["address"] // 8
 #: What `down` returns: it is through; the template of the instruction at hand is asked for; there is no more room; it has no template.
 THROUGH, ASKS, FULL, CANNOT = range(4)
 #: Words of a line of a template: opcode, operands (as of `kernel.templates`), which constant, number of operands.
@@ -121,9 +126,8 @@ def _adjoint(words, slot):
     return int_at(int_at(words, ADJOINTS), slot - int_at(words, LOW))
 
 
-@compiled("int64(int64, int64)")
-def down(words, arithmetic):
-    """Write adjoints, from the slot that the words say down to the lowest: `THROUGH`, or why it has stopped at a slot."""
+@helper
+def _down(words, arithmetic):
     add, subtract, negative = int_at(arithmetic, 0), int_at(arithmetic, 1), int_at(arithmetic, 3)
     records, low, adjoints, done = int_at(words, RECORDS), int_at(words, LOW), int_at(words, ADJOINTS), int_at(words, DONE)
     i = int_at(words, AT)
@@ -197,9 +201,26 @@ def down(words, arithmetic):
     return THROUGH
 
 
+@compiled("int64(int64, int64)")
+def down(words, arithmetic):
+    """Write adjoints behind what the store has, from the slot that the words say down to the lowest: `THROUGH`, or why it has stopped at a slot.
+
+    The records that it has written are the store's when it returns: whatever is recorded from then on comes behind them.
+    """
+    store = int_at(words, STORE)
+    length = int_at(store, _LENGTH)
+    set_int_at(words, RECORDS, int_at(store, _ADDRESS))
+    set_int_at(words, START, length)
+    set_int_at(words, COUNT, length)
+    status = _down(words, arithmetic)
+    set_int_at(store, _LENGTH, int_at(words, COUNT))
+    return status
+
+
 @compiled("int64(int64, int64, int64, int64)")
-def values(records, at, count, arithmetic):
+def values(store, at, count, arithmetic):
     """Compute the values of the records in slots `at` to ``count - 1``; returns the first that it cannot compute, or `count`."""
+    records = int_at(store, _ADDRESS)
     while at < count:
         record = records + SIZE * at
         a, b, constant = load_int32(record + 4), load_int32(record + 8), load_double(record + CONSTANT)

@@ -222,7 +222,9 @@ def depends(trace, outputs, argument):
 class _Finisher:
     def __init__(self, trace, outputs, wanted):
         self.trace, self.outputs, self.wanted = trace, outputs, tuple(wanted)
-        self.address = trace.store.address
+        # What finalizers record meanwhile may make the store take another buffer; this one has all that is asked for.
+        self.view = trace.store.view
+        self.address = self.view.ctypes.data
         self.length = trace.store.length
         self.entries = trace.entries
         self.constants = list(trace.constants)

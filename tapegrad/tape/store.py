@@ -18,7 +18,8 @@ cleared     number of instructions whose values a backward pass has released;
             `clearings` are the places of those passes.
 live_rows   of a retired store: the rows of the tensors that still point to it.
 pinned      how many sweeps are running over the store (a hook may record, and
-            even start another): it does not move meanwhile.
+            even start another): it does not move meanwhile.  `resting` of them are none: of the store of a call it is 1.
+before      buffers that it has grown out of while sweeps are running, which may hold addresses of them
 began       the thread's own time when room was made for the first time, or 0.0: a recording that takes long says how far it is, and time in
             which nothing runs, as at a prompt, is no part of that.
 due         number of slots from which on it is to forget what is unreachable: the capacity that it has, or had before it
@@ -34,7 +35,8 @@ recording is allowed and -1 otherwise, so one comparison covers
 backward pass has used up is *retired*; tensors that still point to it raise.
 
 What is read and written with each operation on numbers are words, at the address `words`: there compiled code finds them
-(`interpreter.numbers`).  They are the fields of a structure:
+(`interpreter.numbers`).  They stand in the object itself, so that they are there as long as it is, also while the collector takes a circle
+apart in which a store and its tensors are:
 
 ident       see above
 length      number of slots that are written
@@ -48,7 +50,6 @@ generation  a number that no other store has, and the same store not again after
 last, first the list of the tensors on the store (`interpreter.numbers`): a tensor that is on none has no place here
 """
 
-import ctypes
 import itertools
 import threading
 import time
@@ -58,6 +59,7 @@ from bisect import bisect_left, bisect_right
 
 import numpy as np
 
+from ..common.native_types import INTEGER, made
 from ..common.registry import registry
 from ..common.waiting import say
 from .layout import ARRAY_LEAF, ARRAY_RECORD, CONTINUATION, CONTINUES, FIRST_ARRAY, RECORD, SCALAR_LEAF
@@ -83,28 +85,29 @@ OBJECT_BYTES = 160
 
 
 _GENERATIONS = itertools.count(1)
-_WORDS = ("ident", "length", "limit", "address", "running", "outside", "runs_at", "codes_at", "generation", "last", "first")
+_NAMES = ("ident", "length", "limit", "address", "running", "outside", "runs_at", "codes_at", "generation", "last", "first")
+#: Where a word lies, from the first one on, in bytes.
+WORDS = {name: 8 * position for position, name in enumerate(_NAMES)}
+_HEAD = object.__basicsize__
+_Words = made(
+    f"{__name__}._Words", object, _HEAD + 8 * len(WORDS), {}, members=[(name, INTEGER, _HEAD + offset, False) for name, offset in WORDS.items()],
+)  # fmt: skip
 
 
-class TapeStore(ctypes.Structure):
+class TapeStore(_Words):
     """One generation of a tape; see the module's text."""
 
-    _fields_ = [(name, ctypes.c_int64) for name in _WORDS]
     __slots__ = (
         "words", "buffer", "view", "capacity", "objects", "savers",
         "leaves", "leaf_list", "watched", "signatures", "passing", "most_signatures", "began", "due",
         "runs", "codes", "in_python", "hooks", "node_hooks", "pre_hooks", "retained", "nbytes", "byte_limit", "thread", "explicit", "forward",
-        "retired", "live_rows", "special", "others", "pinned", "cleared", "clearings", "trace", "calling", "seen", "__weakref__",
+        "retired", "live_rows", "special", "others", "pinned", "resting", "before", "cleared", "clearings", "trace", "calling", "seen", "__weakref__",
     )  # fmt: skip
 
-    # Of a structure there is none.
-    __hash__ = object.__hash__
-
     def __init__(self, thread, explicit=False, parts=None):
-        super().__init__()
-        self.words = ctypes.addressof(self)
+        self.words = id(self) + _HEAD
         # An empty list of tensors: its ends are this very place.
-        self.last = self.first = self.words + TapeStore.last.offset
+        self.last = self.first = self.words + WORDS["last"]
         self.thread = thread  # a ThreadState
         self.explicit = explicit
         self.forward = None
@@ -122,6 +125,10 @@ class TapeStore(ctypes.Structure):
         else:
             self.due, self.view = FIRST_CAPACITY, None
             self.resize(FIRST_CAPACITY)
+
+    def __del__(self):
+        # The collector runs this before it takes a circle apart: no word then speaks of what is not there any more.
+        self.ident, self.running, self.outside, self.runs_at = -1, 0, 0, 0
 
     def _empty(self):
         self.length, self.generation, self.seen = 1, next(_GENERATIONS), []
@@ -146,7 +153,7 @@ class TapeStore(ctypes.Structure):
         self.byte_limit = FIRST_BYTES
         self.special = False
         self.others = 0
-        self.pinned = 0
+        self.pinned, self.resting, self.before = 0, 0, []
         self.began = 0.0
         self.ident = self.thread.quick_ident
 
@@ -156,6 +163,9 @@ class TapeStore(ctypes.Structure):
         view = np.frombuffer(buffer, np.uint8)
         if self.view is not None:
             view[: len(self.view)] = self.view
+            if self.pinned > self.resting:
+                # A walk may hold addresses of it; what it reads there does not change.
+                self.before.append(self.view)
         self.buffer, self.view, self.capacity = buffer, view, capacity
         self.address = view.ctypes.data
         self._set_limit()
@@ -167,6 +177,8 @@ class TapeStore(ctypes.Structure):
     def unpin(self):
         """A sweep over the store has ended; if room was to be made meanwhile, that is done with the next instruction."""
         self.pinned -= 1
+        if self.pinned == self.resting:
+            self.before.clear()
         if self.length + 2 * MARGIN >= self.due and not self.pinned:
             self.limit = 0
 
@@ -231,9 +243,10 @@ class TapeStore(ctypes.Structure):
 
     def append(self, op, a, b, offset, value, last):
         """Write the next record, for which there is room; returns its slot."""
+        # The place is taken first: whatever runs in between, as a finalizer, writes behind it.
         slot = self.length
-        (ARRAY_RECORD if op >= FIRST_ARRAY else RECORD).pack_into(self.buffer, slot * RECORD.size, op, a, b, offset, value, last)
         self.length = slot + 1
+        (ARRAY_RECORD if op >= FIRST_ARRAY else RECORD).pack_into(self.buffer, slot * RECORD.size, op, a, b, offset, value, last)
         return slot
 
     def _prepare(self):

@@ -105,7 +105,7 @@ class _EagerCall:
         if store is None:
             store = TapeStore(state, True)
             # A backward pass in the function clears what it has used, and leaves the store in its place.
-            store.pinned = 1
+            store.pinned = store.resting = 1
         store.ident = state.quick_ident
         self.store = state.store = store
         state.tapes.append(self)

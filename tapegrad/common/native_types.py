@@ -1,4 +1,4 @@
-"""Types of CPython's own making, of which machine code is the slots: by a description, with ``PyType_FromSpec``.
+"""Types of CPython's own making, with fields behind those of ``object`` and machine code in their slots: by a description, with ``PyType_FromSpec``.
 
 What is described is public: ``PyType_Spec``, ``PyType_Slot``, ``PyMemberDef`` and ``PyGetSetDef``, and the numbers of slots and kinds of
 members, which the stable ABI fixes.  A type made so is like one of a class statement: names can be set on it, and it can be derived from.
@@ -43,7 +43,7 @@ _from_spec.argtypes, _from_spec.restype = [ctypes.POINTER(_Spec), ctypes.py_obje
 _KEPT = []
 
 
-def made(name, base, size, slots, flags, members=(), value=None, doc=None):
+def made(name, base, size, slots, flags=0, members=(), value=None, doc=None):
     """A type.
 
     Parameters
@@ -71,9 +71,11 @@ def made(name, base, size, slots, flags, members=(), value=None, doc=None):
     if members:
         table = (_Member * (len(members) + 1))(*[_Member(n.encode(), kind, offset, int(fixed)) for n, kind, offset, fixed in members])
         slots["members"] = ctypes.addressof(table)
+        _KEPT.append(table)
+    if value is not None:
         properties = (_Property * 2)(_Property(value[0].encode(), *value[1:]))
         slots["properties"] = ctypes.addressof(properties)
-        _KEPT.extend((table, properties))
+        _KEPT.append(properties)
     if doc is not None:
         text = ctypes.create_string_buffer(doc.encode())
         slots["doc"] = ctypes.addressof(text)
