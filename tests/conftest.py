@@ -84,7 +84,9 @@ def kernels_are_not_optimised_elsewhere(request):
 @pytest.fixture(autouse=True)
 def background_tasks_are_over():
     """A kernel that another thread still compiles for an earlier test keeps this one's from being compiled at once."""
+    limit = time.monotonic() + 60.0
     while busy():
+        assert time.monotonic() < limit, "a background task does not end"
         time.sleep(0.005)
 
 

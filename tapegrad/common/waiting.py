@@ -131,7 +131,11 @@ class BackgroundTask:
         self._process, self._made, self._error, self._over, self.short = os.getpid(), None, None, False, short
         with uninterrupted:
             _TASKS.append(self)
-            threading.Thread(target=self._run, args=(make,), daemon=True).start()
+            try:
+                threading.Thread(target=self._run, args=(make,), daemon=True).start()
+            except BaseException:
+                _TASKS.remove(self)
+                raise
 
     def _run(self, make):
         _WAIT.nobody = True

@@ -96,6 +96,7 @@ def test_no_more_threads_is_no_error(monkeypatch, capsys):
     assert done and capsys.readouterr().err == ""
     with pytest.raises(RuntimeError):
         BackgroundTask(lambda: 1)
+    assert not waiting.busy()
 
 
 # -- another thread ---------------------------------------------------------------------------
