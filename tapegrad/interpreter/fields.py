@@ -20,7 +20,7 @@ comes with a wheel; from a source tree the first process that differentiates com
 from __future__ import annotations
 
 import weakref
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..common import config
 from ..common.uninterrupted import imported, uninterrupted
@@ -57,7 +57,7 @@ def _compiled() -> Any:
 
 
 numbers = _compiled()
-if numbers is not None:
+if numbers is not None and not TYPE_CHECKING:
     Fields, native, place, constant, share = numbers.Fields, numbers.native, numbers.place, numbers.constant, numbers.share
     record_number, record_element = numbers.record_number, numbers.record_element
 
@@ -67,12 +67,15 @@ if numbers is not None:
 
 else:
 
-    class Fields:  # type: ignore[no-redef]
+    class Fields:
         """The fields of tensors and dual numbers."""
 
         __slots__ = (
             "_v", "_t", "_i", "_m", "_r", "_k", "_x", "_d", "_lanes", "_level", "_known_on", "_known_key", "_known_slot", "__weakref__",
         )  # fmt: skip
+        _d: Any
+        _lanes: Any
+        _level: Any
 
     def place(t, store, slot):
         """Let a tensor lie in a slot of a store, or (None) on none, whatever it was before."""
