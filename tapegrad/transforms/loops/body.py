@@ -132,6 +132,11 @@ def _joined(parts):
     return vectors[0] if len(vectors) == 1 else concatenate(vectors)
 
 
+def is_inside():
+    """Whether this thread records a body."""
+    return getattr(_DEPTH, "value", 0) > 0
+
+
 class BodyTrace(Trace):
     """The trace of a body.
 

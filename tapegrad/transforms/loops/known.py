@@ -2,6 +2,8 @@
 
 A plain call of a loop records its body each time.  If what comes out computes what came out before, to the last operand, attribute and
 constant, the workspaces and kernels that were made then are taken, and the paths of its derivatives.
+Blocks of memory come with them, which a run of a loop holds for its paths, all at once: what is shared is taken by one loop at a time only.
+So neither of two paths of one loop nor a loop in the body of another one, which runs while that holds its own, shares any.
 Nothing of the call itself is kept: neither arguments nor results, neither the function nor what it captures (but the constants on
 the tape, of which there are few, in copies).  Where an instruction stands in the source, the new path says.
 """
@@ -13,7 +15,7 @@ from dataclasses import replace
 import numpy as np
 
 from ...common.host_functions import HostFunction
-from ...program.trace import GUARD, ROW, Entry
+from ...program.trace import GUARD, ROW
 from ...tape.layout import SCALAR_LEAF
 from ...tape.meta import SCALAR
 from ...tape.store import thread_state
@@ -35,15 +37,17 @@ class _Layouts(threading.local):
 _LAYOUTS = _Layouts()
 
 
-def path_of(make, tape, inputs, outputs, shapes, stops):
-    """``make(tape, inputs, outputs, shapes, stops)``, a path, with the `layouts` that there are of the same."""
-    described = None if _is_recorded_once() else _described(tape)
+def path_of(make, tape, inputs, outputs, shapes, stops, others):
+    """``make(tape, inputs, outputs, shapes, stops)``, a path, with the `layouts` that there are of the same; of a loop that has the paths `others`."""
+    described = None if _is_recorded_once() or _runs_loops(tape) else _described(tape)
     if described is None:
         return make(tape, inputs, outputs, shapes, stops)
     key, layouts = (tuple(inputs), tuple(outputs), tuple(shapes), stops, *described), _LAYOUTS.by_key
+    if any(other.key == key for other in others):
+        return make(tape, inputs, outputs, shapes, stops)
     # (Also of a path that there was: what is laid out of it later is kept, too.)
     constants = [c.copy() if isinstance(c, np.ndarray) else c for c in tape.constants]
-    path = make(replace(tape, constants=constants, items=_with_own_loops(tape.items)), inputs, outputs, shapes, stops)
+    path = make(replace(tape, constants=constants), inputs, outputs, shapes, stops)
     path.layouts = layouts.setdefault(key, path.layouts)
     if len(layouts) > PATHS:
         layouts.popitem(last=False)
@@ -52,22 +56,9 @@ def path_of(make, tape, inputs, outputs, shapes, stops):
     return path
 
 
-def _with_own_loops(items):
-    """Entries of which those that run a loop have one that knows nothing of who records further paths."""
-    loops, own = {}, []
-    for item in items:
-        entry = item.entry
-        if entry.kind == ROW and any([hasattr(value, "alone") for _, value in entry.attrs]):
-            attrs = []
-            for name, value in entry.attrs:
-                if hasattr(value, "alone") and value not in loops:
-                    loops[value] = value.alone()
-                attrs.append((name, loops.get(value, value)))
-            attrs = tuple(attrs)
-            entry = Entry(ROW, entry.function, attrs, entry.operands, entry.differentiable, entry.integer, entry.meta)
-            item = replace(item, entry=entry)
-        own.append(item)
-    return own
+def _runs_loops(tape):
+    """Whether a path runs loops of its own."""
+    return any([hasattr(value, "paths") for item in tape.items if item.entry.kind == ROW for _, value in item.entry.attrs])
 
 
 def _is_recorded_once():
@@ -86,7 +77,7 @@ def _described(tape):
         entry = item.entry
         function = entry.function
         if entry.kind == ROW:
-            attrs = [(name, _attribute(value)) for name, value in entry.attrs]
+            attrs = [(name, repr(value) if _is_plain(value) else None) for name, value in entry.attrs]
             if function.primitive is not None or any([value is None for _, value in attrs]):
                 return None
         elif entry.kind != GUARD:
@@ -112,12 +103,6 @@ def _described(tape):
         words, records["value"][leaves].tobytes(), tuple(items), constants, outputs, guards, tuple(tape.inputs), tuple(tape.leaves),
         tuple(tape.elements), tuple(tape.metas), tape.special, tape.wanted, tape.forward_only, tape.of_iteration,
     )  # fmt: skip
-
-
-def _attribute(value):
-    """An attribute, hashable; None if it is an object that may be another one tomorrow."""
-    described = getattr(value, "described", None)
-    return repr(value) if _is_plain(value) else None if described is None else described()
 
 
 def _host(call):

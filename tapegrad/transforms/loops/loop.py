@@ -232,23 +232,6 @@ class RecordedLoop:
         lengths = ", ".join(str(len(path.tape)) for path in self.paths)
         return f"<loop of {self.name}: {iterations}, {len(self.paths)} paths of {lengths} instructions, carries {self.carry} numbers>"
 
-    def described(self):
-        """All that it computes, hashable; None if a path cannot say it."""
-        keys = tuple([path.key for path in self.paths])
-        return None if self.of is not None or None in keys else ("loop", *self._form(), keys)
-
-    def _form(self):
-        return (
-            self.carry, self.captured, self.element, self.result, self.rows, self.bounded, self.reverse, self.capacity, self.dense, self.room,
-            self.name,
-        )  # fmt: skip
-
-    def alone(self):
-        """The same loop, which nobody else changes: it refuses further paths."""
-        same = RecordedLoop(*self._form())
-        same.paths, same.iterations = list(self.paths), self.iterations
-        return same
-
     def _refuse(self, carry, iteration, captured, xs):
         raise GuardError(f"{self.name} takes a path in iteration {iteration} that was not recorded; record the function at this point")
 

@@ -13,7 +13,7 @@ from ...common.errors import GradientError, GuardError, OptionError, StructureEr
 from ...common.tree import flatten, unflatten
 from ...kernel.reasons import NotLowered
 from ...rules.loops import CAPTURED, CARRY, ELEMENT, NEXT, RESULT
-from .body import DtypeWidened, LeafLayout, Unrecordable, as_float64, recorded, value_of
+from .body import DtypeWidened, LeafLayout, Unrecordable, as_float64, is_inside, recorded, value_of
 from .known import path_of
 from .loop import LoopPath, RecordedLoop
 
@@ -65,7 +65,7 @@ class _LoopRun:
             rows = _rows(xs[0], iterations)
         self.rows, self.results = rows, None
         self.reverse, self.memory = reverse, memory
-        self.loop = None
+        self.loop, self.inside = None, is_inside()
 
     def run(self, others):
         operands, self.start, self.rows = (self.start, self.rows), None, None
@@ -146,7 +146,8 @@ class _LoopRun:
         shapes = [(self.carry.size,), *(shape for shape, _ in results.leaves)]
         at = 8 * self.loop.rows * np.cumsum([0, *map(math.prod, shapes[1:])])
         outputs = [(NEXT, 0), *((RESULT, int(offset)) for offset in at[:-1])]
-        self.loop.paths.append(path_of(LoopPath.of, tape, inputs, outputs, shapes, stops))
+        parts, paths = (tape, inputs, outputs, shapes, stops), self.loop.paths
+        paths.append(LoopPath.of(*parts) if self.inside else path_of(LoopPath.of, *parts, paths))
         values = self._captured()
         self.loop.captured = len(values)
         return values
