@@ -286,10 +286,12 @@ class RecordedLoop:
             Neither the interpreter nor a kernel can run the body.
         """
         from ...codegen.threads import spread_address
+        from ...interpreter.registered import Registered
         from ...program import iterations as T
         from ...program import lanes
 
-        with self.lock:
+        # In this order: whoever compiles what is pending comes here with the first, and what is laid out here may be pending.
+        with Registered.LOCK, self.lock:
             paths, words = self.all_paths(), self.words
             words[T.S_CAPTURED] = self.captured
             if paths and not words[T.S_GENERATION]:
