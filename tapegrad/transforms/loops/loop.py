@@ -20,6 +20,7 @@ import numpy as np
 from ...common import config
 from ...common.errors import GradientError, GuardError, require
 from ...common.uninterrupted import cached_property, remade, uninterrupted
+from ...interpreter.registered import Registered
 from ...kernel.reasons import NotLowered, faults_are_reasons
 from ...program.trace import GUARD, ROW
 from ...rules.loops import (
@@ -286,7 +287,6 @@ class RecordedLoop:
             Neither the interpreter nor a kernel can run the body.
         """
         from ...codegen.threads import spread_address
-        from ...interpreter.registered import Registered
         from ...program import iterations as T
         from ...program import lanes
 
