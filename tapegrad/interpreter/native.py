@@ -243,12 +243,18 @@ class Sweep:
     # -- sweeping ------------------------------------------------------------------
     def over(self, records, special):
         """Write where the records are, and the code for what is on them."""
-        Signature.compile_pending()
         run = run_address() if Signature.ALL else 0
         _WHERE.pack_into(self.parameters, 0, records, reverse_switch(special), run, table_address())
 
     def over_store(self, store):
         """`over` the records of a store; where they are now they stay, though others may be written elsewhere meanwhile."""
+        if store.pending:
+            waiting, store.pending = store.pending, []
+            try:
+                Signature.ready(waiting)
+            except BaseException:
+                store.pending += waiting
+                raise
         self.store, self.saved, self.buffer = store, None, store.buffer
         self.over(data_address(self.buffer), store.special)
         return self

@@ -36,34 +36,10 @@ import numpy as np
 from ..codegen.compile import compiled_together, helper
 from ..codegen.memory import address_named, c_function, load_byte, load_double, load_int, store_double, store_int, store_int32
 from ..codegen.python_api import (
-    append,
-    as_double,
-    as_int,
-    attribute,
-    call,
-    caller_of,
-    clear_weak,
-    code_of,
-    delete_object,
-    drop,
-    forget,
-    is_tracked,
-    keep,
-    new_float,
-    new_int,
-    new_list,
-    new_object,
-    new_tuple,
-    offset_of,
-    raise_class,
-    raised,
-    running_frame,
-    set_tuple_item,
-    thread_ident,
-    track,
-    type_of,
-    untrack,
-)
+    append, as_double, as_int, attribute, call, caller_of, clear_weak, code_of, delete_object, drop, forget,
+    is_tracked, keep, new_float, new_int, new_list, new_object, new_tuple, offset_of, raise_class, raised,
+    running_frame, set_tuple_item, thread_ident, track, type_of, untrack,
+)  # fmt: skip
 from ..codegen.symbols import define
 from ..common.native_types import BOOL, COLLECTED, INTEGER, OBJECT, copied, made
 from ..tape.layout import CONSTANT, RECORD, VALUE
@@ -354,26 +330,36 @@ def _pair(a, b):
 
 
 @helper
+def _caller(frame):
+    """The frame that called a running one, which keeps it; 0 if there is none, or with an exception."""
+    frame = caller_of(frame)
+    if frame != 0:
+        drop(frame)
+    return frame
+
+
+@helper
+def _code(frame):
+    """The code of a running frame, which keeps it."""
+    code = code_of(frame)
+    drop(code)
+    return code
+
+
+@helper
 def _noted(a, a_kind, b, words, back):
     """The offset of the code that runs, which the store is told of; -1 if there is none, -2 with an exception."""
     frame = running_frame()
     if frame == 0:
         return -1
     if back:
-        # The operation was called by a function of ours: its caller's.
-        frame = caller_of(frame)
+        # The operation was called by a function of ours, or by one in front of that: its caller's.
+        frame = _caller(frame)
+        if frame != 0 and _code(frame) == load_int(_shared() + _WRAPPER):
+            frame = _caller(frame)
         if frame == 0:
             return -2 if raised() != 0 else -1
-        drop(frame)
-    code = code_of(frame)
-    drop(code)
-    if back and code == load_int(_shared() + _WRAPPER):
-        frame = caller_of(frame)
-        if frame == 0:
-            return -2 if raised() != 0 else -1
-        drop(frame)
-        code = code_of(frame)
-        drop(code)
+    code = _code(frame)
     if code == load_int(words + _RUNNING):
         return offset_of(frame)
     shared, store = _shared(), _store_of(a, a_kind, b, words)
@@ -435,6 +421,7 @@ def _written(t, words, store, opcode, a, b, offset, number, constant, position):
     _link(t, words, store, slot)
     track(t)
     return t
+
 
 @helper
 def _short(which, opcode, a, a_kind, b, b_kind, given, position):

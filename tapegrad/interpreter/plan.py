@@ -5,7 +5,7 @@ attributes, descriptions of the operands, and which of them need an adjoint.
 Building one traces the row's rule with symbolic arrays (`interpreter.symbolic`) and
 so also finds out which values the rule reads: only those are kept on the tape.
 The loop kernels a program calls are compiled when a backward pass first needs
-them (`Signature.compile_pending`), not while recording.
+them (`Signature.ready`), not while recording.
 """
 
 import math

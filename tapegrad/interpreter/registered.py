@@ -39,10 +39,9 @@ class Registered:
     #: The number ever made.
     made = 0
     _OUTGROWN: list[np.ndarray] = []
-    _PENDING: list[ref] = []
     _FREE: list[int] = []
-    #: How many threads compile pending ones; others that need them wait.
-    _compiling = 0
+    #: Whether the words lack addresses of loop kernels: `ready`.
+    pending = True
     _next, _limit = 0, MOST
 
     @classmethod
@@ -61,7 +60,7 @@ class Registered:
                     signature.large, signature.saved_bytes + OBJECT_BYTES,
                 ]
                 cls.made += 1
-                cls._PENDING.append(ref(signature))
+                signature.pending = bool(signature.kernels)
                 cls.ALL[signature.number] = signature
                 signature.lasting = lasts(*key[:2])
                 if signature.lasting:
@@ -85,6 +84,8 @@ class Registered:
         """Let `store` refer to a signature, which is returned."""
         signatures, whole = store.signatures, signature.key
         store.passing += not signature.lasting and whole not in signatures
+        if signature.pending:
+            store.pending.append(signature)
         signatures[whole[:-1]] = signatures[whole] = signature
         if (size := len(signatures) + PASSING * store.passing) > store.most_signatures:
             store.most_signatures = 2 * size
@@ -116,26 +117,17 @@ class Registered:
             else:
                 cls.BY_KEY[key] = alive
             del alive
-        cls._PENDING[:] = [waiting for waiting in cls._PENDING if waiting() is not None]
         cls._limit = max(MOST, 2 * len(cls.BY_KEY))
 
-    @classmethod
-    def compile_pending(cls):
-        """Compile the loop kernels of all met since the last call."""
-        if not cls._PENDING and not Registered._compiling:
-            return
-        with cls.LOCK:
-            Registered._compiling += 1
-            try:
-                while cls._PENDING:
-                    # To compile the body of a loop may ask for what is pending.
-                    waiting = cls._PENDING.pop()
-                    try:
-                        signature = waiting()
-                        for position, spec in signature.kernels if signature is not None else ():
-                            signature.words[position] = spec.address()
-                    except BaseException:
-                        cls._PENDING.append(waiting)
-                        raise
-            finally:
-                Registered._compiling -= 1
+    @staticmethod
+    def ready(signatures):
+        """Compile the loop kernels of signatures on a tape that is to be swept.
+
+        No lock is held meanwhile, and nobody waits: a kernel may be the body of a loop, which another thread lays out, and what is laid
+        out has signatures itself.  Two threads that come here with the same one put the same addresses down.
+        """
+        for signature in signatures:
+            if signature.pending:
+                for position, spec in signature.kernels:
+                    signature.words[position] = spec.address()
+                signature.pending = False

@@ -35,6 +35,8 @@ _DOUBLE = struct.Struct("d")
 _SELECT = BY_NAME["select"]
 #: With more leaves than that the store is left to a pass, which looks only at those that it meets.
 LEAVES = 1024
+#: So many constants of instructions are remembered, with what their templates compute of them.
+CONSTANTS = 4096
 #: Stands for the adjoint of an array, which is a tensor.
 ELSEWHERE = 1 << 40
 
@@ -48,6 +50,8 @@ class _Templates:
         self.known, self.special, self.lock = {}, [False], remade(threading.Lock())
         self.starts, self.ends, self.lines, self.literals, self.shares = [0, 0], [0, 0], [], [], []
         self.own = [()]
+        #: By row, pattern and decisions: what is to be decided next.  What was chosen, by opcode, pattern and constant, of the last ones.
+        self.conditions, self.of_constants = {}, {}
         self.columns()
 
     def columns(self):
@@ -60,29 +64,41 @@ class _Templates:
 
     def chosen(self, op, pattern, constant):
         """The number of the template of an instruction, and the values of what it computes of its constant; -1 if it has none."""
-        with self.lock:
-            return self._chosen(op, pattern, constant)
-
-    def _chosen(self, op, pattern, constant):
-        row, decisions = by_opcode(op), ()
         code = op << 4 | pattern
+        key = code, _DOUBLE.pack(constant)
+        with self.lock:
+            found = self.of_constants.get(key)
+            if found is None:
+                if len(self.of_constants) == CONSTANTS:
+                    self.of_constants.clear()
+                found = self.of_constants[key] = self._chosen(code, by_opcode(op), pattern, constant)
+        return found
+
+    def _chosen(self, code, row, pattern, constant):
+        decisions = ()
         if row.arity < 2 or row.name == "where":
             pattern &= 3
         while True:
+            key = row, pattern, decisions
             try:
-                made = template(row, pattern, decisions, False, True)
-                break
+                condition = self.conditions.get(key)
+                if condition is None:
+                    made = template(row, pattern, decisions, False, True)
+                    break
             except Undecided as needed:
-                decisions = *decisions, (needed.condition.key(), bool(_value(needed.condition, constant)))
+                condition = self.conditions[key] = needed.condition
             except NotLowered:
                 self.numbers[code] = -1
                 self.columns()
                 return -1, ()
-        key = row, pattern, decisions
-        number = self.known.get(key) or self._add(key, made)
-        if number > 0 and not decisions and not self.own[number]:
+            decisions = *decisions, (condition.key(), bool(_value(condition, constant)))
+        number, known = self.known.get(key), len(self.own)
+        number = number or self._add(key, made)
+        settled = number > 0 and not decisions and not self.own[number]
+        if settled:
             self.numbers[code] = number
-        self.columns()
+        if settled or len(self.own) > known:
+            self.columns()
         return number, [float(_value(e, constant)) for e in self.own[number]] if number > 0 else ()
 
     def _add(self, key, made):
@@ -173,7 +189,7 @@ class _Walk:
         chosen = done + 8 * S.LONGEST
         reached = chosen + 8 * (size // 2 + 1)
         self.chosen, self.reached = words.view(np.int32)[(chosen - at) // 4 :], words.view(np.uint8)[reached - at :]
-        self.choices, self.own = np.zeros(0, np.int64), []
+        self.choices, self.own, self.count = np.zeros(0, np.int64), np.zeros(0), 0
         self.pool = np.empty(0)
         self.first = store.length
         words[S.LOW], words[S.AT], words[S.STORE] = low, root, store.words
@@ -312,10 +328,12 @@ class _Walk:
             if not len(self.choices):
                 self.choices = np.zeros(self.size, np.int64)
                 self.words[S.CHOICES] = data_address(self.choices)
-            self.choices[slot - low] = len(self.own)
-            self.own += own
-            self.constants = np.array(self.own)
-            self.words[S.OWN] = data_address(self.constants)
+            if self.count + len(own) > len(self.own):
+                self.own = np.concatenate([self.own, np.zeros(len(self.own) + S.LONGEST)])
+                self.words[S.OWN] = data_address(self.own)
+            self.own[self.count : self.count + len(own)] = own
+            self.choices[slot - low] = self.count
+            self.count += len(own)
         return True
 
     # -- results --------------------------------------------------------------------

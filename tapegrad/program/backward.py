@@ -51,7 +51,6 @@ class Backward(native.Sweep):
         address, p = native.data_address, self.parameters
         matrices = [np.zeros((count, g.size), g.dtype) for g in self.gradients]
         copies = np.array(listed([(address(m), address(g), g.nbytes) for m, g in zip(matrices, self.gradients)]), np.int64)
-        native.Signature.compile_pending()
         with self._lock:
             before, p[W.P_SEEDS], p[P.W_TABLE] = p[W.P_SEEDS], address(seeds), native.table_address()
             most = max(1, MOST_SLOTS // len(self.adjoint))

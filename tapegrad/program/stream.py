@@ -279,7 +279,7 @@ class EntryLayout:
 
     # -- adjoints ------------------------------------------------------------------
     def _signature(self, item, signature):
-        """Iteration an entry's record into the instruction of its adjoint."""
+        """Make the record of an entry the instruction of its adjoint."""
         entry, row, operands, active = item.entry, item.entry.function, item.operands, self._active
         if signature is None:
             if row.dynamic:
@@ -295,6 +295,7 @@ class EntryLayout:
                 kept = item.slot if k < 0 else operands[k]
                 self.saved.append(addressed(kept, self.address + VALUE + RECORD.size * kept))
                 self._kept.add(roots(kept, kept))
+        self._signatures.append(signature)
         self._instructions.append((item.slot, signature.opcode, read[0], read[1] if len(read) > 1 else 0, integer))
 
     def _continue(self, slot, operands):

@@ -63,7 +63,7 @@ class Workspace(EntryLayout):
         self.arrays = {}
         self.hosts = []
         #: Programs of values, and signatures (programs of adjoints), by what they are planned from.
-        self._planned = {}
+        self._planned, self._signatures = {}, []
         #: What becomes of the records of entries: slot, opcode, two operands, and the integer.
         self._instructions = []
         #: Of slots and constants that have an array; the others are scalars, in their records.
@@ -156,6 +156,7 @@ class Workspace(EntryLayout):
         tape, address = self.tape, native.data_address
         self.stream = np.array(self.stream, np.int64)
         self.sweep = Backward(len(self.records), *self._marks(), inputs_of(tape))
+        native.Signature.ready(self._signatures)
         self.sweep.over(self.address, tape.special)
         self.sweep.reads(np.array(self.saved, np.int64))
         self.gradients, self.pointer = self.sweep.gradients, self.sweep.pointer
@@ -263,7 +264,6 @@ class Workspace(EntryLayout):
     def rows(self, seeds, count):
         """As of `Backward`, by one sweep after the other."""
         p, at, matrices = self.parameters, 0, [np.zeros((count, g.size), g.dtype) for g in self.gradients]
-        native.Signature.compile_pending()
         before, p[P.W_TABLE] = p[W.P_SEEDS], native.table_address()
         for k in range(count):
             p[W.P_SEEDS] = native.data_address(seeds) + 8 * at

@@ -8,7 +8,8 @@ nbytes      of the saved values; above `byte_limit` those that no live tensor
 objects     the values that backward programs read, in order of recording; `savers` are the slots of the instructions that have some.
 signatures  of the array instructions, by key (`interpreter.registered.Registered.noted`): while a store refers to one, its number (which the records have) is
             nobody else's (`interpreter.registered`).  With more than `most_signatures` it is time to forget what is unreachable;
-            those that hold objects of the user's, `passing` of them, count more, and go to no other generation.
+            those that hold objects of the user's, `passing` of them, count more, and go to no other generation.  `pending`
+            are those that a sweep has to compile first.
 leaves      leaf key -> slot; a leaf gets a new key each time it changes in
             place, so a changed leaf is a new leaf to the store.  The leaves
             themselves are referred to weakly.
@@ -99,7 +100,7 @@ class TapeStore(_Words):
 
     __slots__ = (
         "words", "buffer", "view", "capacity", "objects", "savers",
-        "leaves", "leaf_list", "watched", "signatures", "passing", "most_signatures", "began", "due",
+        "leaves", "leaf_list", "watched", "signatures", "pending", "passing", "most_signatures", "began", "due",
         "runs", "codes", "in_python", "hooks", "node_hooks", "pre_hooks", "retained", "nbytes", "byte_limit", "thread", "explicit", "forward",
         "retired", "live_rows", "special", "others", "pinned", "resting", "before", "cleared", "clearings", "trace", "calling", "seen", "__weakref__",
     )  # fmt: skip
@@ -118,6 +119,7 @@ class TapeStore(_Words):
         self._empty()
         if parts is not None and len(parts[4]) <= SIGNATURES_REUSED:
             self.signatures = parts[4]
+            self.pending = [signature for signature in parts[4].values() if signature.pending]
         if parts is not None and parts[3] <= LARGEST_REUSED:
             self.buffer, self.view, self.address, self.capacity = parts[:4]
             self.due = self.capacity
@@ -133,7 +135,7 @@ class TapeStore(_Words):
     def _empty(self):
         self.length, self.generation, self.seen = 1, next(_GENERATIONS), []
         self.objects, self.savers = [], []
-        self.signatures, self.passing = {}, 0
+        self.signatures, self.passing, self.pending = {}, 0, []
         self.most_signatures = 2 * SIGNATURES_REUSED
         self.leaves = {}
         self.leaf_list = []
@@ -353,7 +355,7 @@ class TapeStore(_Words):
         else:
             self.watched.born = Exposure.count
         if self.passing:
-            self.signatures, self.passing = {}, 0
+            self.signatures, self.passing, self.pending = {}, 0, []
         self.others = self.cleared = 0
         self.began = 0.0
         if self.clearings:
@@ -367,7 +369,7 @@ class TapeStore(_Words):
         """Drop the contents; nothing is written to this store again."""
         self.buffer, self.view, self.address, self.capacity, self.limit, self.length = b"", None, 0, 0, 0, 0
         self.running = self.outside = self.runs_at = 0
-        self.objects = self.savers = self.leaf_list = self.watched = self.runs = self.codes = ()
+        self.objects = self.savers = self.leaf_list = self.watched = self.runs = self.codes = self.pending = ()
         self.signatures = self.leaves = self.in_python = self.hooks = self.node_hooks = self.pre_hooks = self.retained = {}
 
 

@@ -95,7 +95,7 @@ def _loops():
     """The loops for what has been recorded: of sweeps, and of values where NumPy has none."""
     for row, attrs, metas, _, out in list(Registered.BY_KEY):
         ValueProgram.of_row(row, attrs, metas, out)
-    Registered.compile_pending()
+    Registered.ready(list(Registered.BY_KEY.values()))
 
 
 def write(path, levels):

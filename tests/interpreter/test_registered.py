@@ -245,29 +245,38 @@ def test_descriptions_are_given_back_and_stay_one_object_each():
     assert sum(m.shape[1:] == (0, 7) for m in meta._KNOWN.values()) < count
 
 
-def test_who_needs_what_another_thread_compiles_waits_for_it():
-    begun, may_end, seen = threading.Event(), threading.Event(), []
+def test_nobody_waits_for_what_another_thread_compiles():
+    """The other thread may wait itself for what this one holds: the lock of a loop."""
+    lock, begun = threading.Lock(), threading.Event()
 
-    class Slow:
+    class Kernel:
         def address(self):
             begun.set()
-            assert may_end.wait(60.0)
-            return 7
+            with lock:
+                return 7
 
     class Pending:
-        words, kernels = [0], [(0, Slow())]
+        def __init__(self, kernel):
+            self.words, self.kernels, self.pending = [0], [(0, kernel)], True
 
-    pending = Pending()
-    Signature.compile_pending()
-    Signature._PENDING.append(weakref.ref(pending))
-    one = threading.Thread(target=Signature.compile_pending, daemon=True)
-    one.start()
-    assert begun.wait(60.0)
-    other = threading.Thread(target=lambda: (Signature.compile_pending(), seen.append(pending.words[0])), daemon=True)
-    other.start()
-    other.join(0.1)
-    assert not seen
-    may_end.set()
-    for thread in (one, other):
-        thread.join(60.0)
-    assert seen == [7]
+    one, two = Pending(Kernel()), Pending(type("", (), {"address": lambda self: 8})())
+    with lock:
+        other = threading.Thread(target=lambda: Signature.ready([one]), daemon=True)
+        other.start()
+        assert begun.wait(60.0)
+        Signature.ready([two])
+        assert two.words == [8] and not two.pending and one.pending
+    other.join(60.0)
+    assert one.words == [7] and not one.pending
+
+
+def test_what_one_tape_has_not_swept_the_next_one_compiles():
+    x = tg.tensor([0.5, 1.5], requires_grad=True)
+    with tg.Tape():
+        np.sin(x) * np.arctan(x)
+    with tg.Tape() as tape:
+        y = (np.sin(x) * np.arctan(x)).sum()
+        assert any(signature.pending or not signature.kernels for signature in tape.store.signatures.values())
+    y.backward()
+    assert not tape.store.pending
+    np.testing.assert_allclose(x.grad.numpy(), np.cos([0.5, 1.5]) * np.arctan([0.5, 1.5]) + np.sin([0.5, 1.5]) / (1 + np.square([0.5, 1.5])))

@@ -20,7 +20,6 @@ import numpy as np
 from ...common import config
 from ...common.errors import GradientError, GuardError, require
 from ...common.uninterrupted import cached_property, remade, uninterrupted
-from ...interpreter.registered import Registered
 from ...kernel.reasons import NotLowered, faults_are_reasons
 from ...program.trace import GUARD, ROW
 from ...rules.loops import (
@@ -290,8 +289,7 @@ class RecordedLoop:
         from ...program import iterations as T
         from ...program import lanes
 
-        # In this order: whoever compiles what is pending comes here with the first, and what is laid out here may be pending.
-        with Registered.LOCK, self.lock:
+        with self.lock:
             paths, words = self.all_paths(), self.words
             words[T.S_CAPTURED] = self.captured
             if paths and not words[T.S_GENERATION]:

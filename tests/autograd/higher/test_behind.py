@@ -308,3 +308,37 @@ def test_an_array_that_was_changed_in_place_is_refused():
 
     with pytest.raises(tg.errors.ModifiedInPlaceError):
         tg.grad(outer)(np.ones(2))
+
+
+def test_what_a_constant_decides_is_decided_once(monkeypatch):
+    asked = []
+    before = behind.template
+    monkeypatch.setattr(behind, "template", lambda *a: asked.append(a) or before(*a))
+    monkeypatch.setattr(behind, "_TEMPLATES", None)
+
+    def f(x):
+        y = x
+        for _ in range(200):
+            y = 0.5 * y**1.7 + 0.1 * x
+        return y
+
+    second = tg.grad(tg.grad(f))(1.1)
+    assert len(asked) < 30
+    assert second == pytest.approx((tg.grad(f)(1.1 + 1e-5) - tg.grad(f)(1.1 - 1e-5)) / 2e-5, rel=1e-6)
+
+
+def test_constants_of_many_templates_at_many_instructions():
+    """Constants are remembered, but for a limited number of them; those of one walk stand in one array, which grows."""
+    exponents = np.linspace(0.5, 2.5, behind.CONSTANTS + 50)
+
+    def f(x):
+        return sum((x**p for p in exponents.tolist()), 0.0) / len(exponents)
+
+    expected = np.mean(exponents * (exponents - 1) * 1.1 ** (exponents - 2))
+    assert tg.grad(tg.grad(f))(1.1) == pytest.approx(expected, rel=1e-12)
+
+
+def test_a_walk_in_a_walk_adds_templates_that_the_outer_one_does_not_know(monkeypatch):
+    monkeypatch.setattr(behind, "_TEMPLATES", None)
+    root = tg.grad(tg.grad(lambda a: tg.implicit.root(lambda x, a: x * x * np.exp(0.0 * x) - a, 1.0, a)))
+    assert root(4.0) == pytest.approx(-1 / 32, rel=1e-9)
