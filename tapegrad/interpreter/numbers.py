@@ -36,9 +36,33 @@ import numpy as np
 from ..codegen.compile import compiled_together, helper
 from ..codegen.memory import address_named, c_function, load_byte, load_double, load_int, store_double, store_int, store_int32
 from ..codegen.python_api import (
-    append, as_double, as_int, attribute, call, caller_of, clear_weak, code_of, delete_object, drop, forget,
-    is_tracked, keep, new_float, new_int, new_list, new_object, new_tuple, offset_of, raise_class, raised,
-    running_frame, set_tuple_item, thread_ident, track, type_of, untrack,
+    append,
+    as_double,
+    as_int,
+    attribute,
+    call,
+    caller_of,
+    clear_weak,
+    code_of,
+    delete_object,
+    drop,
+    forget,
+    is_tracked,
+    keep,
+    new_float,
+    new_int,
+    new_list,
+    new_object,
+    new_tuple,
+    offset_of,
+    raise_class,
+    raised,
+    running_frame,
+    set_tuple_item,
+    thread_ident,
+    track,
+    type_of,
+    untrack,
 )  # fmt: skip
 from ..codegen.symbols import define
 from ..common.native_types import BOOL, COLLECTED, INTEGER, OBJECT, copied, made
