@@ -327,30 +327,24 @@ def _words_of(a, a_kind, b, b_kind):
 
 
 @helper
-def _ready(a, a_kind, b, b_kind, words):
-    """Whether nothing has changed since `_words_of` has given these words, and there is room for a record."""
-    own = load_int(a + _WORDS) if a_kind == 1 else 0
-    if own == 0 and b_kind == 1:
-        own = load_int(b + _WORDS)
-    return own == words and load_int(words + _IDENT) != -1 and load_int(words + _LENGTH) < load_int(words + _LIMIT)
-
-
-@helper
 def _store_of(a, a_kind, b, words):
     """The store with these words, which one of the operands lies on."""
     return load_int(a + _STORE) if a_kind == 1 and load_int(a + _WORDS) == words else load_int(b + _STORE)
 
 
 @helper
-def _pair(a, b):
-    """A tuple of two; 0 with an exception."""
+def _called(function, a, b):
+    """What a function of Python gives for two arguments; 0 with an exception."""
     pair = new_tuple(2)
-    if pair != 0:
-        keep(a)
-        keep(b)
-        set_tuple_item(pair, 0, a)
-        set_tuple_item(pair, 1, b)
-    return pair
+    if pair == 0:
+        return 0
+    keep(a)
+    keep(b)
+    set_tuple_item(pair, 0, a)
+    set_tuple_item(pair, 1, b)
+    result = call(function, pair)
+    drop(pair)
+    return result
 
 
 @helper
@@ -386,7 +380,7 @@ def _noted(a, a_kind, b, words, back):
     code = _code(frame)
     if code == load_int(words + _RUNNING):
         return offset_of(frame)
-    shared, store = _shared(), _store_of(a, a_kind, b, words)
+    store = _store_of(a, a_kind, b, words)
     keep(store)
     good, runs = False, load_int(words + _RUNS)
     if runs != 0:
@@ -398,10 +392,7 @@ def _noted(a, a_kind, b, words, back):
         store_int(words + _RUNNING, code if good else 0)
         store_int(words + _RUNS, runs if good else 0)
     else:
-        pair = _pair(store, frame)
-        nothing = call(load_int(shared + _NOTE), pair) if pair != 0 else 0
-        if pair != 0:
-            drop(pair)
+        nothing = _called(load_int(_shared() + _NOTE), store, frame)
         good = nothing != 0
         if good:
             drop(nothing)
@@ -459,8 +450,8 @@ def _short(which, opcode, a, a_kind, b, b_kind, given, position):
     t = _result()
     if t == 0:
         return 0
-    # From here on nothing else runs.
-    if _ready(a, a_kind, b, b_kind, words):
+    # From here on nothing else runs: is all still as it was, and is there room?
+    if _words_of(a, a_kind, b, b_kind) == words and load_int(words + _LENGTH) < load_int(words + _LIMIT):
         left, x = _slot_and_number(a, a_kind, words) if which != _ELEMENT else (load_int(a + _SLOT), 0.0)
         right, y = _slot_and_number(b, b_kind, words) if b_kind != 0 else (0, 0.0)
         good, number, constant = left >= 0 and right >= 0, given, x if left == 0 else y if right == 0 and b_kind != 0 else 0.0
@@ -497,12 +488,7 @@ def _operator(which, a, b):
         t = _short(which, load_int(_shared() + _OPCODES + 8 * which), a, a_kind, b, b_kind, 0.0, 0)
         if t != _GENERALLY:
             return t
-    pair = _pair(a, b)
-    if pair == 0:
-        return 0
-    result = call(load_int(_shared() + _GENERAL + 8 * which), pair)
-    drop(pair)
-    return result
+    return _called(load_int(_shared() + _GENERAL + 8 * which), a, b)
 
 
 def _of_two(name, which):
@@ -535,11 +521,10 @@ def _absolute(a):
 @helper
 def _or_none(t):
     """What a function of Python gets for a tensor, or for `_GENERALLY`."""
-    if t != _GENERALLY:
-        return t
-    none = load_int(_shared() + _NONE)
-    keep(none)
-    return none
+    if t == _GENERALLY:
+        t = load_int(_shared() + _NONE)
+        keep(t)
+    return t
 
 
 def _record_number(opcode, a, b, number):
