@@ -175,6 +175,8 @@ def main(arguments: list[str] | None = None) -> int:
     # Ended from outside, it ends what it started.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
 
+    # From a source tree the first process has no native numbers, and makes them for the others.
+    subprocess.run([sys.executable, "-c", "from tapegrad.interpreter.fields import make; make()"], cwd=ROOT, check=True)
     facts = machine.facts()
     print(", ".join(f"{name} {value}" for name, value in facts.items()), flush=True)
     sections, interrupted = [], False

@@ -6,6 +6,7 @@ is in which file, and CONTRIBUTING.md through which of them a call passes.  Impo
 compiles nothing and does not import Numba or SciPy.
 """
 
+from types import SimpleNamespace as _Namespace
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 
 from .array import dual, indexing, inplace, operators, whole  # noqa: F401  (they put operators and methods on tensors)
@@ -82,8 +83,14 @@ def _beside_table(ufunc, a, b):
     return calculated(ufunc, a, b)
 
 
-_registry.advice = _advice
-_registry.beside_table = _beside_table
+def _behind(roots, seeds, wanted):
+    """The adjoint of numbers, written behind them on their tape; `kernel.behind` is loaded by the first derivative inside of another one."""
+    from .kernel.behind import pulled
+
+    return pulled(roots, seeds, wanted)
+
+
+_registry.later = _Namespace(advice=_advice, beside_table=_beside_table, behind=_behind)
 
 if not _TYPE_CHECKING:
     # PyTorch's other names, and what to write for those that are not offered.

@@ -194,7 +194,7 @@ class Differentiable(Fields, Methods):
                 "conversion to an ndarray",
                 instead() if running_text(frame)[1] else
                 "a tensor needs no np.asarray(t): leave it out; to join vectors write np.stack([t, u]) or tg.array([t, u]), to multiply"
-                f" write A @ t (A.dot(t) never reaches tapegrad), to assign into an array make it with tg.zeros; {registry.advice()}",
+                f" write A @ t (A.dot(t) never reaches tapegrad), to assign into an array make it with tg.zeros; {registry.later.advice()}",
             )
         return np.array(self._let_out("conversion to an ndarray"), dtype=dtype)
 

@@ -26,7 +26,7 @@ def instead() -> str:
     text, assigned = running_text(frame)
     package = _package(frame)
     if package == "scipy":
-        return registry.advice()
+        return registry.later.advice()
     if package == "numpy" and not assigned:
         while _package(frame.f_back) == "numpy":
             frame = frame.f_back
@@ -51,7 +51,7 @@ def instead() -> str:
         return f"an array of tensors becomes a tensor by tg.array({array[1]})"
     return (
         "for math.sin(t) write np.sin(t), for array[i] = t use an array made by tg.zeros, for np.array([t, ...]) write tg.array([t, ...]); "
-        f"{registry.advice()}"
+        f"{registry.later.advice()}"
     )
 
 

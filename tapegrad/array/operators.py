@@ -43,7 +43,7 @@ def _binary(row, a, b):
         return apply(row, (a, b))
     if row.name == "matmul" and (is_sparse(a) or is_sparse(b)) or row.name == "multiply" and (is_matrix(a) or is_matrix(b)):
         return sparse_product(a, b)
-    return registry.beside_table(getattr(np, row.name), a, b) if is_table(a) or is_table(b) else NotImplemented
+    return registry.later.beside_table(getattr(np, row.name), a, b) if is_table(a) or is_table(b) else NotImplemented
 
 
 def _arithmetic(row, reflected):
@@ -59,7 +59,7 @@ def _compare(name, ufunc):
     def method(self, other):
         if other.__class__ not in _NUMBERS:
             if not _accepts(other):
-                return registry.beside_table(ufunc, self, other) if is_table(other) else NotImplemented
+                return registry.later.beside_table(ufunc, self, other) if is_table(other) else NotImplemented
             if "pandas" in sys.modules:
                 not_in_pandas((other,))
             other = registry.objects.operand(other)
@@ -75,7 +75,7 @@ def _bitwise(function, reflected):
     def method(self, other):
         if is_table(other):
             pair = (other, self) if reflected else (self, other)
-            return registry.beside_table(function, *pair)
+            return registry.later.beside_table(function, *pair)
         pair = self, registry.objects.operand(other)
         if reflected:
             pair = pair[::-1]

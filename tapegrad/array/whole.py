@@ -181,7 +181,7 @@ def _numpy_operator(name, function, noted):
     def method(self, other):
         if is_table(other):
             pair = (other, self) if name.startswith("__r") and name not in _NOT_REFLECTED else (self, other)
-            return registry.beside_table(np.power if noted is operator.pow else noted, *pair)
+            return registry.later.beside_table(np.power if noted is operator.pow else noted, *pair)
         other = registry.objects.operand(other)
         if isinstance(other, Differentiable):
             if not is_whole((self, other)):

@@ -239,7 +239,7 @@ class TensorWalk:
             pairs = [(r, s) for r, s in zip(results, seeds) if tracked(r) and s is not None]
             weights = [s._v if isinstance(s, Differentiable) and not tracked(s) else s for _, s in pairs]
             if lanes is None and pairs and pairs[0][0]._t is not None:
-                found = registry.behind([r for r, _ in pairs], weights, bases)
+                found = registry.later.behind([r for r, _ in pairs], weights, bases)
                 if found is not None:
                     return found
             requested = sweep_recorded([r for r, _ in pairs], weights, bases, lanes=lanes).requested

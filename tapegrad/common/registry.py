@@ -30,10 +30,8 @@ OWNERS = {
     "objects": Owner("array.objects", "namespace", "arrays and lists that hold tensors: joined, stacked, holds_tensors, operand; complex ones"),
     "Call": Owner("autograd.custom.calls", "type", "one call of a user's primitive: an operand without a number"),
     "engine": Owner("autograd.engine", "namespace", "backward passes, hooks and nodes, for the methods of Tensor"),
-    "behind": Owner("kernel", "function (roots, seeds, wanted) -> list", "the adjoint of numbers, written behind them on their tape"),
     "walks": Owner("interpreter.walks", "Walks", "compiled code over memory: pack, saved, reclaim, let_go, load, digest; on_arrays"),
-    "beside_table": Owner("", "function (ufunc, a, b) -> Labelled", "what an operator gives where one operand is a table of pandas"),
-    "advice": Owner("", "function () -> str", "what to write where SciPy turned a tensor into an array"),
+    "later": Owner("", "namespace", "functions whose modules are loaded by the first call: advice (SciPy), beside_table (pandas), behind (kernel)"),
     "guard_message": Owner("transforms.compiled", "function (int, int) -> str", "the text of a GuardError raised in nopython code"),
     "files": Owner("transforms.saving.save", "namespace", "save, to_bytes, from_bytes: finished tapes in files"),
 }

@@ -69,15 +69,3 @@ machine code
     `emit`         the LLVM module, with the entry from nopython code and the iterations of a loop; `emit_piece`.
     `kernel`       the compiled code, its life, and how it is called (`program.executable`).
 """
-
-from ..common.registry import registry
-
-
-def _behind(roots, seeds, wanted):
-    """See `behind.pulled`, whose module is loaded by the first derivative inside of another one."""
-    from .behind import pulled
-
-    return pulled(roots, seeds, wanted)
-
-
-registry.behind = _behind

@@ -56,11 +56,13 @@ class _Templates:
 
     def columns(self):
         """The columns anew: a walk goes on with those that it took, which know nothing of what another one adds meanwhile."""
-        self.arrays = [
+        arrays = [
             self.numbers.copy(),
             np.array(self.starts, np.int64), np.array(self.lines or [[0] * S.LINE], np.int64), np.array(self.literals or [0.0]),
             np.array(self.ends, np.int64), np.array(self.shares or [[0] * 3], np.int64),
         ]
+        #: Addresses, as `down` reads them, and what is there.
+        self.arrays = np.array(list(map(data_address, arrays))), arrays
 
     def chosen(self, op, pattern, constant):
         """The number of the template of an instruction, and the values of what it computes of its constant; -1 if it has none."""
@@ -200,10 +202,8 @@ class _Walk:
         self.stretch = None
 
     def _columns(self):
-        words, self.columns = self.words, _TEMPLATES.arrays
-        names = (S.TEMPLATES, S.STARTS, S.LINES, S.LITERALS, S.ENDS, S.SHARES)
-        for name, column in zip(names, self.columns):
-            words[name] = data_address(column)
+        self.columns = _TEMPLATES.arrays
+        self.words[S.TEMPLATES : S.SHARES + 1] = self.columns[0]
 
     def _room(self, more):
         """Room for `more` records and constants."""
@@ -222,7 +222,7 @@ class _Walk:
             words[S.POOL], words[S.MOST_POOLED] = data_address(pool), len(pool)
 
     def run(self, roots, seeds, bottoms):
-        words, low = self.words, self.low
+        words, low, self.frame = self.words, self.low, caller_frame(2)
         for slot in bottoms:
             if slot is not None and slot <= self.root:
                 self.reached[slot - low] = 1
@@ -318,7 +318,8 @@ class _Walk:
         low, reached = self.low, self.reached
         pattern = (a == 0) * 4 | (b == 0) * 8 | bool(a >= low and reached[a - low]) | (bool(b >= low and reached[b - low]) << 1)
         number, own = _TEMPLATES.chosen(op, pattern, constant)
-        self._columns()
+        if self.columns is not _TEMPLATES.arrays:
+            self._columns()
         if number < 0:
             return False
         if _TEMPLATES.special[number]:
@@ -354,7 +355,7 @@ class _Walk:
 
     def _write(self):
         """Let `down` write records, and give them values and a place; returns what it says."""
-        store, words, arithmetic, frame = self.store, self.words, data_address(_ARITHMETIC), caller_frame(2)
+        store, words, arithmetic, frame = self.store, self.words, data_address(_ARITHMETIC), self.frame
         if id(frame.f_code) != store.running:
             store.note_code(frame)
         status = S.down(self.address, arithmetic)

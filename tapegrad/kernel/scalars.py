@@ -29,7 +29,7 @@ from ..tape.store import WORDS as STORE_WORDS
 #: The words of `down`.
 RECORDS, LOW, AT, COUNT, MOST, POOLED, MOST_POOLED, REACHED, ADJOINTS, POOL = range(10)
 CHOSEN, CHOICES, OWN, TEMPLATES, STARTS, LINES, LITERALS, ENDS, SHARES, DONE = range(10, 20)
-#: The address of the words of the store, and the first slot that `down` has written.
+#: (Those of the templates, `TEMPLATES` to `SHARES`, are written as one.)  The address of the words of the store, and the first slot that `down` has written.
 STORE, START = 20, 21
 WORDS = 22
 #: Words of a store.

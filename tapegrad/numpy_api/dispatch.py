@@ -116,7 +116,7 @@ def ufunc_on_tensors(self, ufunc, method, *inputs, **kwargs):
     """``Differentiable.__array_ufunc__``."""
     if "pandas" in sys.modules:
         if any(map(is_table, inputs)) and method == "__call__" and len(inputs) == 2 and not kwargs:
-            return registry.beside_table(ufunc, *inputs)
+            return registry.later.beside_table(ufunc, *inputs)
         not_in_pandas(inputs)
     if not kwargs and method == "__call__":
         row = BY_FUNCTION.get(ufunc)
@@ -317,7 +317,7 @@ def only_defaults(function, **arguments):
 def _clip(a, a_min=NO_VALUE, a_max=NO_VALUE, *, min=NO_VALUE, max=NO_VALUE):
     if is_table(a):
         # NumPy calls the method of a Series.
-        a = registry.beside_table(np.add, a, 0.0)
+        a = registry.later.beside_table(np.add, a, 0.0)
     low = a_min if a_min is not NO_VALUE else min
     high = a_max if a_max is not NO_VALUE else max
     clip = np.clip if hasattr(a, "_places") else F.clip
