@@ -6,6 +6,7 @@ import numpy as onp
 import pytest
 
 from tests.compositions.reference import Decisions, Dual, Level, numpy, tg
+from tests.compositions.running import difference, expected, rounded_away
 
 np = numpy
 X = 0.7
@@ -98,3 +99,15 @@ def test_decisions_say_how_near_they_are():
     Decisions.margin = math.inf
     assert Level(1.0).argument > 0.5 and isinstance(Level(1.0).argument, Dual)
     assert Decisions.margin == pytest.approx(0.5 / 1.5)
+
+
+def test_what_one_rounding_of_the_point_does_is_no_fault_and_more_is_one():
+    text = "def top(x, w, k):\n    return np.sin(1e9 * x[0]) * 1.0\n"
+    point = [[0.7, 0.2], [0.5, 0.4, 0.3], [1, 2, 3], "int64"]
+    theirs, _ = expected(text, point)
+    assert difference([theirs[0] + 3e-8], theirs) and rounded_away(text, point, [theirs[0] + 3e-8], theirs)
+    assert not rounded_away(text, point, [theirs[0] + 1e-5], theirs)
+    assert not rounded_away(text, point, [-theirs[0]], theirs)
+    well = "def top(x, w, k):\n    return np.sin(x[0]) * 1.0\n"
+    theirs, _ = expected(well, point)
+    assert not rounded_away(well, point, [theirs[0] + 3e-8], theirs)
