@@ -15,6 +15,8 @@ from ..common.registry import attach, registry
 from ..common.tree import is_matrix, is_sparse, is_table
 from ..interpreter.fields import share
 from ..rules import BY_NAME
+from ..tape.meta import meta_of
+from ..tape.watch import copy_of
 from .differentiable import Differentiable
 from .functions.groups import sparse_product
 from .leaving import not_in_pandas
@@ -132,6 +134,15 @@ _COMPARISONS = {
 }  # fmt: skip
 _BITWISE = {"and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor, "lshift": np.left_shift, "rshift": np.right_shift}
 
+
+def _described(array):
+    """The description of a constant operand; None if it is none that an operation takes as it is."""
+    if "pandas" in sys.modules:
+        not_in_pandas((array,))
+    dtype = array.dtype
+    return meta_of(array) if array.ndim and dtype.char == "d" and dtype.isnative and array.flags.aligned else None
+
+
 def _install_operators():
     """Put the operators on `Differentiable`, and tell native tensors their general ways."""
     methods = {f"__{method}__": _arithmetic(BY_NAME[name], False) for method, name in _ROWS.items()}
@@ -145,7 +156,9 @@ def _install_operators():
     ways = {name: partial(_binary, BY_NAME[name]) for name in ("add", "subtract", "multiply", "divide")}
     ways |= {name: lambda a, _, name=name: apply(name, (a,)) for name in ("negative", "absolute")} | {"power": _power, "power2": _power}
     for name, way in ways.items():
-        share(name, way, BY_NAME[name].opcode)
+        share(name, way, BY_NAME[name])
+    share("describe", _described)
+    share("copy", copy_of)
 
 
 _install_operators()

@@ -88,6 +88,10 @@ call = c_function("PyObject_CallObject", "int64", "int64", "int64")
 #: A new list; put something at its end, not 0 and an exception if that fails.
 new_list = c_function("PyList_New", "int64", "int64")
 append = c_function("PyList_Append", "int32", "int64", "int64")
+#: The number of items of a list, and of a dict; an item of a dict by its key, not counted; 0, with or without an exception, if there is none.
+list_size = c_function("PyList_Size", "int64", "int64")
+dict_size = c_function("PyDict_Size", "int64", "int64")
+dict_item = c_function("PyDict_GetItemWithError", "int64", "int64", "int64")
 #: A new object of a class (whose second argument is 0), tracked by the collector; the ways to let the collector know of it or not, to
 #: tell weak references of its end, and to end it.
 new_object = c_function("PyType_GenericAlloc", "int64", "int64", "int64")

@@ -23,7 +23,7 @@ _KNOWN = re.compile(
     r"|PyThread_get_thread_ident|PyThreadState_SetAsyncExc|PyFloat_(As|From)Double|PyLong_(As|From)LongLong|PyNumber_Check|PyIndex_Check"
     r"|PyTuple_([GS]etItem|New|Size)|PyList_(GetItem|New|Append)|PyObject_(CheckBuffer|GetBuffer|Type|GetAttr|CallObject|ClearWeakRefs)"
     r"|PyBuffer_Release|PyBytes_(AsString|Size)|PyObject_GC_(Track|UnTrack|IsTracked|Del)|PyType_GenericAlloc|PyErr_SetNone"
-    r"|PyEval_GetFrame|PyFrame_Get(Code|Lasti|Back)"
+    r"|PyEval_GetFrame|PyFrame_Get(Code|Lasti|Back)|PyList_Size|PyDict_(Size|GetItemWithError)"
 )
 #: File name of glibc's functions on vectors.
 VECTORS = "libmvec.so.1"

@@ -12,9 +12,13 @@ comes with a wheel; from a source tree the first process that differentiates com
 `record_number`   ``record_number(opcode, a, b, number)``, the short way of a function of ours that has computed a number from `a`, and from
                   `b` unless that is None, for a row with that opcode; None where it has to be the general way.
 `record_element`  ``record_element(opcode, vector, position, number)``, the same of an element of a vector, by the opcode of a signature.
+`record_array`    ``record_array(row, a, b)``, the short way of an element-wise row of two operands, or, if `b` is None, of one: computed and
+                  recorded, as the operators do it; None where it has to be the general way.
 `share`           tells the native type what it has to know: ``share("tensor", cls)`` and ``share("parameter", cls)``, the classes whose
                   instances take the short way (results are of the first); ``share("wrapper", code)``, the code of functions that stand
-                  between the user's and NumPy's; and ``share(row, function, opcode)``, the general way of an operator.
+                  between the user's and NumPy's; ``share("describe", function)`` and ``share("copy", function)``, what describes a
+                  constant array (None: the general way has to), and what copies one that is not large; and
+                  ``share(name, function, row)``, the general way and the row of an operator.
 """
 
 from __future__ import annotations
@@ -59,7 +63,7 @@ def _compiled() -> Any:
 numbers = _compiled()
 if numbers is not None and not TYPE_CHECKING:
     Fields, native, place, constant, share = numbers.Fields, numbers.native, numbers.place, numbers.constant, numbers.share
-    record_number, record_element = numbers.record_number, numbers.record_element
+    record_number, record_element, record_array = numbers.record_number, numbers.record_element, numbers.record_array
 
     def live(store):
         """The tensors that lie on a store."""
@@ -106,7 +110,7 @@ else:
     def _nothing(*_):
         """All go the general way, and nobody has to be told."""
 
-    record_number = record_element = share = _nothing
+    record_number = record_element = record_array = share = _nothing
 
 
 @uninterrupted

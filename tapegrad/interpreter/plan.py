@@ -16,7 +16,7 @@ import numpy as np
 from ..common.errors import InternalError, require
 from ..rules import lang as L
 from ..rules.shapes import inside
-from ..tape.meta import SCALAR, c_strides
+from ..tape.meta import SCALAR, c_array, c_strides
 from . import program as P
 from .planner import Planner, call_words
 from .registered import Registered
@@ -375,6 +375,18 @@ class Signature(Registered):
         self.constants = planner.constants
         self.saved_bytes = sum((metas[k] if k >= 0 else out).nbytes for k in self.saves)
         self.large = self.saved_bytes >= LARGE
+        self.short = self._short()
+
+    def _short(self):
+        """What the short way keeps (`interpreter.numbers`): the operands, two bits for each, counted from one, and 3 for the result; -1 if it cannot be.
+
+        It is for element-wise operations on float64 arrays of one shape, one behind the other in memory, and numbers.
+        """
+        arrays = {m for m in self.metas if m is not SCALAR}
+        alike = self.row.elementwise and not self.attrs and not self.row.constants and arrays == {self.out} == {c_array(self.out.shape, "d")}
+        if not alike or self.in_python or len(self.metas) > 2:
+            return -1
+        return sum((k % 4 + (k >= 0)) << 2 * j for j, k in enumerate(self.saves))
 
     def _plan(self, planner):
         """Trace the row's rule into the steps of the program."""

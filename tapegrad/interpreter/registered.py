@@ -54,10 +54,10 @@ class Registered:
                 if len(cls.BY_KEY) >= cls._limit:
                     cls._give_back()
                 signature.number = cls._number()
-                signature.opcode = FIRST_ARRAY + signature.number
+                signature.opcode, signature.charge = FIRST_ARRAY + signature.number, signature.saved_bytes + OBJECT_BYTES
                 cls.TABLE[signature.number] = [
                     signature.words.ctypes.data, len(signature.saves), len(signature.slots), signature.out is SCALAR,
-                    signature.large, signature.saved_bytes + OBJECT_BYTES,
+                    signature.large, signature.charge,
                 ]
                 cls.made += 1
                 signature.pending = bool(signature.kernels)

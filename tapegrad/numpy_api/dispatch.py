@@ -32,7 +32,7 @@ from ..common.errors import ComplexOperandError, UnsupportedFunctionError
 from ..common.observers import LISTENERS, notify
 from ..common.registry import attach, registry
 from ..common.tree import is_table, parts_of
-from ..interpreter.fields import record_number, share
+from ..interpreter.fields import record_array, record_number, share
 from ..rules import BY_FUNCTION, BY_NAME
 from ..rules.special import SCIPY_UFUNCS
 from .refused import REFUSED, WITHOUT_DERIVATIVE
@@ -166,10 +166,10 @@ def ufunc_on_tensors(self, ufunc, method, *inputs, **kwargs):
     return apply(row, inputs)
 
 
-def _on_numbers(arity):
-    """Of the ufuncs whose rows have a scalar instruction and a value on floats: the row's opcode and that function."""
+def _short_ways(arity):
+    """Of the ufuncs whose rows have a scalar instruction and a value on floats: the row, and that function."""
     return {
-        ufunc: (row.opcode, row.scalar)
+        ufunc: (row, row.scalar)
         for ufunc, row in BY_FUNCTION.items()
         if isinstance(ufunc, np.ufunc) and row.scalar_instruction and row.scalar is not None and row.arity == arity
         and not (row.constants or row.calls_scipy) and ufunc not in DIRECT
@@ -183,43 +183,42 @@ def _power(x, y):
     return math.pow(x, y)
 
 
-_OF_ONE, _OF_TWO = _on_numbers(1), {**_on_numbers(2), np.power: (BY_NAME["power"].opcode, _power)}
+_OF_ONE, _OF_TWO = _short_ways(1), {**_short_ways(2), np.power: (BY_NAME["power"], _power)}
 
 
-def ufunc_on_numbers(self, ufunc, method, x, *others, **kwargs):
-    """``Tensor.__array_ufunc__``: a short way for numbers on a live tape of this thread; all else goes to `ufunc_on_tensors`."""
+def ufunc_in_short(self, ufunc, method, x, *others, **kwargs):
+    """``Tensor.__array_ufunc__``: the short way of numbers and of arrays on a live tape of this thread; all else goes to `ufunc_on_tensors`."""
     if not kwargs and self._t is not None:
-        value, y = None, None
+        t, y = None, None
         try:
             if not others:
                 # Beside a call NumPy has no method of such an ufunc that takes one operand; to compare the name costs 30 ns.
-                opcode, function = _OF_ONE[ufunc]
+                row, function = _OF_ONE[ufunc]
                 number = self._v
-                if type(number) is float:
-                    value = function(number)
+                t = record_number(row.opcode, x, y, function(number)) if type(number) is float else record_array(row, x, y)
             elif method == "__call__":
-                opcode, function = _OF_TWO[ufunc]
+                row, function = _OF_TWO[ufunc]
                 (y,) = others
-                value = function(_number(x), _number(y))
+                a, b = _number(x), _number(y)
+                if a is not None and b is not None:
+                    t = record_number(row.opcode, x, y, function(a, b))
+                elif function is not _power:
+                    t = record_array(row, x, y)
         except (KeyError, ArithmeticError, ValueError):
             # Another ufunc, or Python has no value where NumPy has one.
             pass
-        if value is not None:
-            t = record_number(opcode, x, y, value)
-            if t is not None:
-                return t
+        if t is not None:
+            return t
     return ufunc_on_tensors(self, ufunc, method, x, *others, **kwargs)
 
 
 def _number(operand):
-    """The number that an operand is."""
+    """The number that an operand is, or None."""
     number = operand._v if operand.__class__ is Tensor else operand
     kind = type(number)
     if kind is float:
         return number
-    if kind is int or kind is np.float64:
-        return float(number)
-    raise ValueError
+    return float(number) if kind is int or kind is np.float64 else None
 
 
 def _into(ufunc, method, inputs, kwargs, out):
@@ -428,5 +427,5 @@ def _ufunc_on_integers(self, ufunc, method, *inputs, **kwargs):
 
 attach(IntTensor, {"__array_ufunc__": _ufunc_on_integers})
 share("wrapper", CODE)
-attach(Tensor, {"__array_ufunc__": ufunc_on_numbers})
+attach(Tensor, {"__array_ufunc__": ufunc_in_short})
 attach(Differentiable, {"__array_ufunc__": ufunc_on_tensors, "__array_function__": function_on_tensors})

@@ -3,8 +3,6 @@
 A `TapeStore` is one generation of a tape.  It knows no rule and no NumPy function.
 
 records     32-byte records in one growing buffer (`tape.layout`); slot = index.  `length` is the number of slots.
-nbytes      of the saved values; above `byte_limit` those that no live tensor
-            can reach are let go.
 objects     the values that backward programs read, in order of recording; `savers` are the slots of the instructions that have some.
 signatures  of the array instructions, by key (`interpreter.registered.Registered.noted`): while a store refers to one, its number (which the records have) is
             nobody else's (`interpreter.registered`).  With more than `most_signatures` it is time to forget what is unreachable;
@@ -48,6 +46,7 @@ outside     identity of a code among `codes` that is not the package's; or 0
 runs_at, codes_at   addresses of the lists `runs` and `codes`: slots, and the code that instructions come from there on.  0: `note_code` is
             to be told of a change
 generation  a number that no other store has, and the same store not again after `renew`
+nbytes      of the saved values; above `byte_limit` those that no live tensor can reach are let go
 last, first the list of the tensors on the store (`interpreter.numbers`): a tensor that is on none has no place here
 """
 
@@ -86,7 +85,7 @@ OBJECT_BYTES = 160
 
 
 _GENERATIONS = itertools.count(1)
-_NAMES = ("ident", "length", "limit", "address", "running", "outside", "runs_at", "codes_at", "generation", "last", "first")
+_NAMES = ("ident", "length", "limit", "address", "running", "outside", "runs_at", "codes_at", "generation", "nbytes", "byte_limit", "last", "first")
 #: Where a word lies, from the first one on, in bytes.
 WORDS = {name: 8 * position for position, name in enumerate(_NAMES)}
 _HEAD = object.__basicsize__
@@ -101,7 +100,7 @@ class TapeStore(_Words):
     __slots__ = (
         "words", "buffer", "view", "capacity", "objects", "savers",
         "leaves", "leaf_list", "watched", "signatures", "pending", "passing", "most_signatures", "began", "due",
-        "runs", "codes", "in_python", "hooks", "node_hooks", "pre_hooks", "retained", "nbytes", "byte_limit", "thread", "explicit", "forward",
+        "runs", "codes", "in_python", "hooks", "node_hooks", "pre_hooks", "retained", "thread", "explicit", "forward",
         "retired", "live_rows", "special", "others", "pinned", "resting", "before", "cleared", "clearings", "trace", "calling", "seen", "__weakref__",
     )  # fmt: skip
 
