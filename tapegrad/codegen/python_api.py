@@ -79,12 +79,16 @@ release_buffer = c_function("PyBuffer_Release", "void", "int64")
 raised = c_function("PyErr_Occurred", "int64")
 #: Let no exception be set.
 forget = c_function("PyErr_Clear", "void")
+#: Set a MemoryError; it gives 0.
+no_memory = c_function("PyErr_NoMemory", "int64")
 #: Set an exception of that class.
 raise_class = c_function("PyErr_SetNone", "void", "int64")
 #: An attribute by its name, counted; 0 and an exception if there is none.
 attribute = c_function("PyObject_GetAttr", "int64", "int64", "int64")
 #: What an object gives when it is called with a tuple of arguments, counted; 0 and an exception.
 call = c_function("PyObject_CallObject", "int64", "int64", "int64")
+#: The same of arguments one behind the other at an address, so many by position, and a tuple of the names of the others, or 0.
+call_with = c_function("PyObject_Vectorcall", "int64", "int64", "int64", "int64", "int64")
 #: A new list; put something at its end, not 0 and an exception if that fails.
 new_list = c_function("PyList_New", "int64", "int64")
 append = c_function("PyList_Append", "int32", "int64", "int64")

@@ -9,15 +9,15 @@ comes with a wheel; from a source tree the first process that differentiates com
 `constant`        ``constant(kind, value)``, a new object of a class of tensors with a value, which lies on no store.
 `place`           ``place(t, store, slot)`` lets a tensor lie in a slot of a store, or (None) on none, whatever it was before.
 `live`            ``live(store)``, the tensors that lie on a store.
-`record_number`   ``record_number(opcode, a, b, number)``, the short way of a function of ours that has computed a number from `a`, and from
-                  `b` unless that is None, for a row with that opcode; None where it has to be the general way.
-`record_element`  ``record_element(opcode, vector, position, number)``, the same of an element of a vector, by the opcode of a signature.
-`record_array`    ``record_array(row, a, b)``, the short way of an element-wise row of two operands, or, if `b` is None, of one: computed and
-                  recorded, as the operators do it; None where it has to be the general way.
+`record_element`  ``record_element(opcode, vector, position, number)``, the short way of a function of ours that has read an element of
+                  a vector, by the opcode of a signature; None where it has to be the general way.
+`array_ufunc`     the ``__array_ufunc__`` of a class of tensors that has the short ways of numbers and arrays; or None.
 `share`           tells the native type what it has to know: ``share("tensor", cls)`` and ``share("parameter", cls)``, the classes whose
                   instances take the short way (results are of the first); ``share("wrapper", code)``, the code of functions that stand
                   between the user's and NumPy's; ``share("describe", function)`` and ``share("copy", function)``, what describes a
-                  constant array (None: the general way has to), and what copies one that is not large; and
+                  constant array (None: the general way has to), and what copies one that is not large; ``share("ufunc", function)``, the
+                  general way of ufuncs, and ``share("of one", table)`` and ``share("of two", table)``, by the ufunc its row and a function of
+                  floats (None: of a power); and
                   ``share(name, function, row)``, the general way and the row of an operator.
 """
 
@@ -63,7 +63,7 @@ def _compiled() -> Any:
 numbers = _compiled()
 if numbers is not None and not TYPE_CHECKING:
     Fields, native, place, constant, share = numbers.Fields, numbers.native, numbers.place, numbers.constant, numbers.share
-    record_number, record_element, record_array = numbers.record_number, numbers.record_element, numbers.record_array
+    record_element, array_ufunc = numbers.record_element, numbers.array_ufunc
 
     def live(store):
         """The tensors that lie on a store."""
@@ -110,7 +110,7 @@ else:
     def _nothing(*_):
         """All go the general way, and nobody has to be told."""
 
-    record_number = record_element = record_array = share = _nothing
+    record_element = array_ufunc = share = _nothing
 
 
 @uninterrupted

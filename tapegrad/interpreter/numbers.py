@@ -32,28 +32,35 @@ numbers.  `interpreter.fields` decides that, and is what others import.
 """
 
 from ..codegen.compile import compiled_together, helper
-from ..codegen.memory import c_function, load_double, load_int, store_double, store_int
+from ..codegen.memory import allocate, c_function, load_double, load_int, release, store_double, store_int
 from ..codegen.python_api import (
     append,
     as_double,
     as_int,
     attribute,
+    call_with,
     clear_weak,
     delete_object,
+    dict_item,
     drop,
     forget,
     is_tracked,
     keep,
+    new_float,
     new_list,
     new_object,
+    no_memory,
     raised,
+    tuple_item,
+    tuple_size,
     type_of,
     untrack,
 )  # fmt: skip
-from ..common.native_types import BOOL, COLLECTED, INTEGER, OBJECT, copied, made
+from ..common.native_types import BOOL, COLLECTED, INTEGER, OBJECT, copied, made, method_of
 from .array_slots import element_wise, is_square
 from .tensor_memory import (
     BOXED,
+    CALL,
     CLASS,
     COPY,
     DESCRIBE,
@@ -74,6 +81,9 @@ from .tensor_memory import (
     NOT_IMPLEMENTED,
     NUMBER,
     OBJECT_FIELDS,
+    OF_ONE,
+    OF_TWO,
+    OPCODE,
     OPCODES,
     PARAMETER,
     PLAIN_ARRAY,
@@ -87,12 +97,14 @@ from .tensor_memory import (
     STORE,
     TENSOR,
     THINGS,
+    UFUNC,
     WEAK,
     WORDS_NAME,
     WRAPPER,
     boxed,
     called,
     give_back,
+    integer_of,
     is_array,
     kind_of,
     link,
@@ -246,7 +258,7 @@ def _live(words):
 
 
 @helper
-def _slot_and_number(thing, kind, words):
+def slot_and_number(thing, kind, words):
     """The slot of a number (see `slot_on`), and the number."""
     if kind == PLAIN_NUMBER:
         number = as_double(thing)
@@ -265,7 +277,7 @@ def _short(which, opcode, a, a_kind, b, b_kind, given, position):
     words = words_of(a, a_kind, b, b_kind)
     if words == 0:
         return GENERALLY
-    offset = offset_noted(a, a_kind, b, words, which >= _GIVEN)
+    offset = offset_noted(a, a_kind, b, words, which == _ELEMENT)
     if offset < 0:
         return 0 if offset == -2 else GENERALLY
     t = new_result()
@@ -273,8 +285,8 @@ def _short(which, opcode, a, a_kind, b, b_kind, given, position):
         return 0
     # From here on nothing else runs: is all still as it was, and is there room?
     if words_of(a, a_kind, b, b_kind) == words and load_int(words + LENGTH) < load_int(words + LIMIT):
-        left, x = _slot_and_number(a, a_kind, words) if which != _ELEMENT else (load_int(a + SLOT), 0.0)
-        right, y = _slot_and_number(b, b_kind, words) if b_kind != 0 else (0, 0.0)
+        left, x = slot_and_number(a, a_kind, words) if which != _ELEMENT else (load_int(a + SLOT), 0.0)
+        right, y = slot_and_number(b, b_kind, words) if b_kind != 0 else (0, 0.0)
         good, number, constant = left >= 0 and right >= 0, given, x if left == 0 else y if right == 0 and b_kind != 0 else 0.0
         if which == _ADD:
             number = x + y
@@ -345,34 +357,72 @@ def _absolute(a):
 
 
 @helper
-def _or_none(t):
-    """What a function of Python gets for a tensor, or for `GENERALLY`."""
-    if t == GENERALLY:
-        t = load_int(shared_words() + NONE)
-        keep(t)
-    return t
+def _value_of_ufunc(function, a, a_kind, b, b_kind):
+    """(whether there is one, value) of a ufunc of numbers, by a function of Python, or, where that is None, of a power."""
+    _, x = slot_and_number(a, a_kind, 0)
+    _, y = slot_and_number(b, b_kind, 0) if b_kind != 0 else (0, 0.0)
+    if function == load_int(shared_words() + NONE):
+        value = _pow(x, y)
+        # Squares have an instruction of their own.
+        return y != 2.0 and value - value == 0.0, value
+    first, second = new_float(x), new_float(y) if b_kind != 0 else 0
+    value = called(function, first, second) if first != 0 and (second != 0 or b_kind == 0) else 0
+    for thing in (first, second):
+        if thing != 0:
+            drop(thing)
+    if value == 0:
+        # Python has no value where NumPy has one.
+        forget()
+        return False, 0.0
+    number = as_double(value)
+    drop(value)
+    return True, number
 
 
-def _record_number(opcode, a, b, number):
-    """See `fields.record_number`."""
-    a_kind, b_kind = kind_of(a), kind_of(b)
-    if a_kind == 0 or b_kind == 0 and b != load_int(shared_words() + NONE):
-        return _or_none(GENERALLY)
-    return _or_none(_short(_GIVEN, opcode, a, a_kind, b, b_kind, number, 0))
+@helper
+def _ufunc(ufunc, method, a, b):
+    """The short way of a ufunc of one operand or (`b` not 0) two; see `array_ufunc`."""
+    shared = shared_words()
+    entry = dict_item(load_int(shared + (OF_ONE if b == 0 else OF_TWO)), ufunc)
+    a_kind, b_kind = kind_of(a), kind_of(b) if b != 0 else 0
+    # (Beside a call NumPy has no method of such an ufunc that takes one operand.)
+    if entry == 0 or a_kind == 0 or b != 0 and (b_kind == 0 or method != load_int(shared + CALL)):
+        return GENERALLY
+    row, function = tuple_item(entry, 0), tuple_item(entry, 1)
+    if is_array(a, a_kind) or is_array(b, b_kind):
+        return element_wise(row, a, a_kind, b, b_kind, False) if function != load_int(shared + NONE) else GENERALLY
+    if words_of(a, a_kind, b, b_kind) == 0:
+        return GENERALLY
+    opcode, good, value = integer_of(row, load_int(shared + OPCODE)), *_value_of_ufunc(function, a, a_kind, b, b_kind)
+    return _short(_GIVEN, opcode, a, a_kind, b, b_kind, value, 0) if good and opcode >= 0 else GENERALLY
+
+
+def _array_ufunc(t, args, count, names):
+    """``Tensor.__array_ufunc__``, called with its arguments at an address: the ufunc, the method, and the operands."""
+    if names == 0 and (count == 3 or count == 4):
+        result = _ufunc(load_int(args), load_int(args + 8), load_int(args + 16), load_int(args + 24) if count == 4 else 0)
+        if result != GENERALLY:
+            return result
+    further = 0 if names == 0 else tuple_size(names)
+    given = allocate(8 * (1 + count + further))
+    if given == 0:
+        return no_memory()
+    store_int(given, t)
+    for k in range(count + further):
+        store_int(given + 8 * (k + 1), load_int(args + 8 * k))
+    result = call_with(load_int(shared_words() + UFUNC), given, 1 + count, names)
+    release(given)
+    return result
 
 
 def _record_element(opcode, a, position, number):
     """See `fields.record_element`."""
     a_kind = kind_of(a)
-    return _or_none(_short(_ELEMENT, opcode, a, a_kind, a, 0, number, position) if a_kind == TENSOR else GENERALLY)
-
-
-def _record_array(row, a, b):
-    """See `fields.record_array`."""
-    a_kind, b_kind = kind_of(a), kind_of(b)
-    if a_kind == 0 or b_kind == 0 and b != load_int(shared_words() + NONE):
-        return _or_none(GENERALLY)
-    return _or_none(element_wise(row, a, a_kind, b, b_kind, True))
+    t = _short(_ELEMENT, opcode, a, a_kind, a, 0, number, position) if a_kind == TENSOR else GENERALLY
+    if t == GENERALLY:
+        t = load_int(shared_words() + NONE)
+        keep(t)
+    return t
 
 
 # ---- types ------------------------------------------------------------------------------------------------
@@ -381,8 +431,8 @@ _TO_ONE, _TO_TWO, _TO_THREE = "object(object)", "object(object, object)", "objec
 _FUNCTIONS = {
     _end: "int64(int64)", _traverse: _TO_THREE, _clear: _TO_ONE, _value: _TO_TWO, _set_value: _TO_THREE, _add: _TO_TWO, _subtract: _TO_TWO,
     _multiply: _TO_TWO, _divide: _TO_TWO, _power: _TO_THREE, _negative: _TO_ONE, _absolute: _TO_ONE, _place: "object(object, object, int64)",
-    _constant: _TO_TWO, _live: "object(int64)", _record_number: "object(int64, object, object, float64)",
-    _record_element: "object(int64, object, int64, float64)", _record_array: _TO_THREE,
+    _constant: _TO_TWO, _live: "object(int64)", _record_element: "object(int64, object, int64, float64)",
+    _array_ufunc: "object(object, int64, int64, int64)",
 }  # fmt: skip
 #: Operators by the name of their row.
 _OPERATORS = {
@@ -390,9 +440,7 @@ _OPERATORS = {
     "power": (_POWER, _power), "negative": (_NEGATIVE, _negative), "absolute": (_ABSOLUTE, _absolute),
 }  # fmt: skip
 _COMPILED = compiled_together("numbers", _FUNCTIONS)
-place, constant, live_on, record_number, record_element, record_array = (
-    _COMPILED[function][0] for function in (_place, _constant, _live, _record_number, _record_element, _record_array)
-)
+place, constant, live_on, record_element = (_COMPILED[function][0] for function in (_place, _constant, _live, _record_element))
 
 _MEMBERS = [(name, OBJECT, offset, name == "_t") for name, offset in OBJECT_FIELDS.items()]
 _MEMBERS += [(name, INTEGER, offset, name == "_i") for name, offset in INTEGER_FIELDS.items()]
@@ -413,9 +461,21 @@ def native(cls, operators=True):
     return copied(cls, SIZE, _END | slots)
 
 
+def array_ufunc(cls):
+    """``__array_ufunc__`` of a native type: numbers and arrays take the short way, all else goes to the function that is shared as "ufunc"."""
+    return method_of(cls, "__array_ufunc__", _COMPILED[_array_ufunc][1])
+
+
+#: What `share` is told of, but for operators: the words.
+_TOLD = {
+    "tensor": CLASS, "parameter": PARAMETER, "wrapper": WRAPPER, "describe": DESCRIBE, "copy": COPY, "ufunc": UFUNC, "of one": OF_ONE,
+    "of two": OF_TWO,
+}  # fmt: skip
+
+
 def share(name, thing, row=None):
     """Tell the functions of a class, a code or a function, or of an operator's general way and row."""
-    at = {"tensor": CLASS, "parameter": PARAMETER, "wrapper": WRAPPER, "describe": DESCRIBE, "copy": COPY}.get(name)
+    at = _TOLD.get(name)
     if at is None:
         which = _SQUARE if name == "power2" else _OPERATORS[name][0]
         at = GENERAL + 8 * which

@@ -4,6 +4,8 @@ Fields are named by where they lie in a tensor, words by where they lie in a sto
 What is here is compiled into the functions that call it.
 """
 
+import sys
+
 import numpy as np
 
 from ..codegen.compile import helper
@@ -63,11 +65,11 @@ FLOAT, INT, FLOAT64, ARRAY, NONE, NOT_IMPLEMENTED, ATTRIBUTE_ERROR, NOTE_CODE, S
 #: By the operands that are on the tape: both, the first, the second.
 THINGS += [(True, True), (True, False), (False, True), (True,)]
 BOTH, ONLY_FIRST, ONLY_SECOND, SINGLE = range(88, 120, 8)
-THINGS += ["words", "trace", "signatures", "objects", "savers", "opcode", "short", "out", "charge", "value"]
-WORDS_NAME, TRACE_NAME, SIGNATURES, OBJECTS, SAVERS, OPCODE, SHORT, OUT, CHARGE, ROW_VALUE = range(120, 200, 8)
-CLASS, PARAMETER, WRAPPER, DESCRIBE, COPY, FREE, FREE_COUNT = range(200, 256, 8)
-OPCODES, GENERAL, ROWS = range(256, 256 + 3 * 64, 64)
-SHARED = np.zeros((256 + 3 * 64) // 8, np.int64)
+THINGS += [sys.intern("__call__"), "words", "trace", "signatures", "objects", "savers", "opcode", "short", "out", "charge", "value"]
+CALL, WORDS_NAME, TRACE_NAME, SIGNATURES, OBJECTS, SAVERS, OPCODE, SHORT, OUT, CHARGE, ROW_VALUE = range(120, 208, 8)
+CLASS, PARAMETER, WRAPPER, DESCRIBE, COPY, UFUNC, OF_ONE, OF_TWO, FREE, FREE_COUNT = range(208, 288, 8)
+OPCODES, GENERAL, ROWS = range(288, 288 + 3 * 64, 64)
+SHARED = np.zeros((288 + 3 * 64) // 8, np.int64)
 SHARED[: len(THINGS)] = list(map(id, THINGS))
 define("tapegrad_numbers", SHARED.ctypes.data)
 #: How many tensors wait in the free list at most.
@@ -237,15 +239,14 @@ def code_at(frame):
 def offset_noted(a, a_kind, b, words, back):
     """The offset of the code that runs, which the store is told of; -1 if there is none, -2 with an exception."""
     frame = running_frame()
-    if frame == 0:
-        return -1
-    if back:
-        # The operation was called by a function of ours, or by one in front of that: its caller's.
+    if back and frame != 0:
+        # The operation was called by a function of ours.
         frame = caller_at(frame)
-        if frame != 0 and code_at(frame) == load_int(shared_words() + WRAPPER):
-            frame = caller_at(frame)
-        if frame == 0:
-            return -2 if raised() != 0 else -1
+    if frame != 0 and code_at(frame) == load_int(shared_words() + WRAPPER):
+        # By one that stands in front of NumPy's.
+        frame = caller_at(frame)
+    if frame == 0:
+        return -2 if raised() != 0 else -1
     code = code_at(frame)
     if code == load_int(words + RUNNING):
         return offset_of(frame)

@@ -14,7 +14,6 @@ list stacked first, and then calls it.  Which arguments stand for arrays follows
 
 import functools
 import inspect
-import math
 import sys
 from operator import attrgetter
 
@@ -32,7 +31,7 @@ from ..common.errors import ComplexOperandError, UnsupportedFunctionError
 from ..common.observers import LISTENERS, notify
 from ..common.registry import attach, registry
 from ..common.tree import is_table, parts_of
-from ..interpreter.fields import record_array, record_number, share
+from ..interpreter.fields import array_ufunc, share
 from ..rules import BY_FUNCTION, BY_NAME
 from ..rules.special import SCIPY_UFUNCS
 from .refused import REFUSED, WITHOUT_DERIVATIVE
@@ -176,49 +175,8 @@ def _short_ways(arity):
     }  # fmt: skip
 
 
-def _power(x, y):
-    """``x ** y`` on floats; squares have an instruction of their own, and are left to `F.power`."""
-    if y == 2.0:
-        raise ValueError
-    return math.pow(x, y)
-
-
-_OF_ONE, _OF_TWO = _short_ways(1), {**_short_ways(2), np.power: (BY_NAME["power"], _power)}
-
-
-def ufunc_in_short(self, ufunc, method, x, *others, **kwargs):
-    """``Tensor.__array_ufunc__``: the short way of numbers and of arrays on a live tape of this thread; all else goes to `ufunc_on_tensors`."""
-    if not kwargs and self._t is not None:
-        t, y = None, None
-        try:
-            if not others:
-                # Beside a call NumPy has no method of such an ufunc that takes one operand; to compare the name costs 30 ns.
-                row, function = _OF_ONE[ufunc]
-                number = self._v
-                t = record_number(row.opcode, x, y, function(number)) if type(number) is float else record_array(row, x, y)
-            elif method == "__call__":
-                row, function = _OF_TWO[ufunc]
-                (y,) = others
-                a, b = _number(x), _number(y)
-                if a is not None and b is not None:
-                    t = record_number(row.opcode, x, y, function(a, b))
-                elif function is not _power:
-                    t = record_array(row, x, y)
-        except (KeyError, ArithmeticError, ValueError):
-            # Another ufunc, or Python has no value where NumPy has one.
-            pass
-        if t is not None:
-            return t
-    return ufunc_on_tensors(self, ufunc, method, x, *others, **kwargs)
-
-
-def _number(operand):
-    """The number that an operand is, or None."""
-    number = operand._v if operand.__class__ is Tensor else operand
-    kind = type(number)
-    if kind is float:
-        return number
-    return float(number) if kind is int or kind is np.float64 else None
+#: By the ufunc its row, and a function of floats; squares have an instruction of their own, which is the affair of the short way.
+_OF_ONE, _OF_TWO = _short_ways(1), {**_short_ways(2), np.power: (BY_NAME["power"], None)}
 
 
 def _into(ufunc, method, inputs, kwargs, out):
@@ -427,5 +385,8 @@ def _ufunc_on_integers(self, ufunc, method, *inputs, **kwargs):
 
 attach(IntTensor, {"__array_ufunc__": _ufunc_on_integers})
 share("wrapper", CODE)
-attach(Tensor, {"__array_ufunc__": ufunc_in_short})
+share("ufunc", ufunc_on_tensors)
+share("of one", _OF_ONE)
+share("of two", _OF_TWO)
+attach(Tensor, {"__array_ufunc__": array_ufunc(Tensor) or ufunc_on_tensors})
 attach(Differentiable, {"__array_ufunc__": ufunc_on_tensors, "__array_function__": function_on_tensors})
