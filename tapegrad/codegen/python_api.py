@@ -87,7 +87,10 @@ raise_class = c_function("PyErr_SetNone", "void", "int64")
 attribute = c_function("PyObject_GetAttr", "int64", "int64", "int64")
 #: What an object gives when it is called with a tuple of arguments, counted; 0 and an exception.
 call = c_function("PyObject_CallObject", "int64", "int64", "int64")
-#: The same of arguments one behind the other at an address, so many by position, and a tuple of the names of the others, or 0.
+#: Not 0 if a comparison holds, of which `EQUAL` is one; -1 and an exception if that fails.
+compares = c_function("PyObject_RichCompareBool", "int32", "int64", "int64", "int32")
+EQUAL = 2
+#: What a function gives for arguments one behind the other at an address, so many by position, and a tuple of the names of the others, or 0.
 call_with = c_function("PyObject_Vectorcall", "int64", "int64", "int64", "int64", "int64")
 #: A new list; put something at its end, not 0 and an exception if that fails.
 new_list = c_function("PyList_New", "int64", "int64")

@@ -34,12 +34,14 @@ numbers.  `interpreter.fields` decides that, and is what others import.
 from ..codegen.compile import compiled_together, helper
 from ..codegen.memory import allocate, c_function, load_double, load_int, release, store_double, store_int
 from ..codegen.python_api import (
+    EQUAL,
     append,
     as_double,
     as_int,
     attribute,
     call_with,
     clear_weak,
+    compares,
     delete_object,
     dict_item,
     drop,
@@ -386,7 +388,7 @@ def _ufunc(ufunc, method, a, b):
     entry = dict_item(load_int(shared + (OF_ONE if b == 0 else OF_TWO)), ufunc)
     a_kind, b_kind = kind_of(a), kind_of(b) if b != 0 else 0
     # (Beside a call NumPy has no method of such an ufunc that takes one operand.)
-    if entry == 0 or a_kind == 0 or b != 0 and (b_kind == 0 or method != load_int(shared + CALL)):
+    if entry == 0 or a_kind == 0 or b != 0 and (b_kind == 0 or compares(method, load_int(shared + CALL), EQUAL) != 1):
         return GENERALLY
     row, function = tuple_item(entry, 0), tuple_item(entry, 1)
     if is_array(a, a_kind) or is_array(b, b_kind):
@@ -403,6 +405,8 @@ def _array_ufunc(t, args, count, names):
         result = _ufunc(load_int(args), load_int(args + 8), load_int(args + 16), load_int(args + 24) if count == 4 else 0)
         if result != GENERALLY:
             return result
+        if raised() != 0:
+            return 0
     further = 0 if names == 0 else tuple_size(names)
     given = allocate(8 * (1 + count + further))
     if given == 0:
