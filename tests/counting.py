@@ -21,3 +21,19 @@ def calls(function):
         sys.setprofile(None)
         gc.enable()
     return count
+
+
+def calls_of(function, call):
+    """How often the code of `function` is entered during a call."""
+    entered = []
+
+    def note(frame, event, _):
+        if event == "call" and frame.f_code is function.__code__:
+            entered.append(frame)
+
+    sys.setprofile(note)
+    try:
+        call()
+    finally:
+        sys.setprofile(None)
+    return len(entered)

@@ -22,7 +22,6 @@ from ..codegen.python_api import (
     new_tuple,
     raised,
     set_tuple_item,
-    type_of,
 )  # fmt: skip
 from .tensor_memory import (
     ARRAY,
@@ -35,6 +34,7 @@ from .tensor_memory import (
     EMPTY,
     EXPOSED_MEMORY,
     EXTRAS,
+    FLOAT,
     FLOAT64,
     GENERALLY,
     KEY,
@@ -63,6 +63,7 @@ from .tensor_memory import (
     has,
     integer_of,
     is_array,
+    is_of,
     new_result,
     offset_noted,
     set_free,
@@ -80,7 +81,7 @@ def _value_of(thing, kind):
     """What NumPy computes with, a new reference; 0 with an exception."""
     if kind == TENSOR:
         return boxed(thing)
-    if kind == PLAIN_NUMBER:
+    if kind == PLAIN_NUMBER and not is_of(thing, FLOAT):
         number = as_double(thing)
         return 0 if number == -1.0 and raised() != 0 else new_float(number)
     keep(thing)
@@ -188,9 +189,7 @@ def _recorded(signature, short, function, store, words, a, a_kind, x, kept_x, le
         forget()
     else:
         # From here on nothing else runs: is all still as it was, and is there room?
-        kind = type_of(value)
-        drop(kind)
-        good = kind == load_int(shared + ARRAY) and words_of(a, a_kind, b, b_kind) == words and load_int(words + LENGTH) < load_int(words + LIMIT)
+        good = is_of(value, ARRAY) and words_of(a, a_kind, b, b_kind) == words and load_int(words + LENGTH) < load_int(words + LIMIT)
         good = good and slot_on(a, a_kind, words) == left and slot_on(b, b_kind, words) == right
         if good and load_int(words + NBYTES) <= load_int(words + BYTE_LIMIT):
             position = _kept(store, words, signature, short, kept_x, kept_y, value) if short != 0 else 0
@@ -258,9 +257,7 @@ def element_wise(row, a, a_kind, b, b_kind, back):
 @helper
 def is_square(exponent):
     """Whether an array to this power has an instruction of its own: a number of NumPy is float64 beside an array, too."""
-    kind = type_of(exponent)
-    drop(kind)
     number = as_double(exponent)
     if number == -1.0 and raised() != 0:
         forget()
-    return number == 2.0 and kind != load_int(shared_words() + FLOAT64)
+    return number == 2.0 and not is_of(exponent, FLOAT64)

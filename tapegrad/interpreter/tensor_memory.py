@@ -123,6 +123,14 @@ def set_free(t):
 
 
 @helper
+def is_of(thing, word):
+    """Whether the class of a thing is the one that a word of what is shared has."""
+    kind = type_of(thing)
+    drop(kind)
+    return kind == load_int(shared_words() + word)
+
+
+@helper
 def kind_of(thing):
     """`TENSOR`, `PLAIN_NUMBER` or `PLAIN_ARRAY`; 0 for what is none of them."""
     shared, kind = shared_words(), type_of(thing)

@@ -174,6 +174,25 @@ class Program:
         self.numbers = []
         self.leaves = [leaf(self.random.uniform(0.5, 2.0)) for _ in range(4)]
         self.vector = leaf(np.linspace(0.5, 1.5, 5))
+        self.arrays = []
+
+    def array(self):
+        if self.arrays and self.random.random() < 0.6:
+            return self.random.choice(self.arrays)
+        return self.random.choice([self.vector, np.linspace(0.2, 0.9, 5), tg.tensor(np.full(5, 0.7)), self.number()])
+
+    def of_arrays(self):
+        """A step on arrays, large ones too, whose sum is a number."""
+        r = self.random
+        operation = r.choice([operator.add, operator.sub, operator.mul, lambda a, b: np.sin(a) - b, np.hypot, lambda a, b: abs(-a) ** 2 / (b * b + 1.0)])
+        y = operation(self.array(), self.array())
+        if r.random() < 0.05:
+            y = leaf(np.full(20_000, 0.5)) * (self.number() + np.full(20_000, 0.25)) * 1e-4
+        elif np.ndim(y) and isinstance(y, tg.Tensor) and np.max(np.abs(y._v)) < 1e6:
+            self.arrays.append(y)
+        if r.random() < 0.1:
+            del self.arrays[: r.randrange(len(self.arrays) + 1)]
+        return y.sum() if np.ndim(y) else y
 
     def number(self):
         choice = self.random.randrange(10)
@@ -182,8 +201,10 @@ class Program:
         return [self.random.choice(self.leaves), self.random.uniform(0.5, 2.0), self.random.randrange(1, 4), np.float64(1.5)][choice % 4]
 
     def step(self):
-        pick, r = self.random.randrange(100), self.random
-        if pick < 55:
+        pick, r = self.random.randrange(125), self.random
+        if pick >= 100:
+            y = self.of_arrays()
+        elif pick < 55:
             y = r.choice([operator.add, operator.sub, operator.mul])(self.number(), self.number())
         elif pick < 62:
             y = self.number() / (abs(self.number()) + 1.0)
@@ -237,6 +258,7 @@ class Program:
                 self.step()
             except (RuntimeError, ArithmeticError):
                 self.numbers.clear()
+                self.arrays.clear()
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -259,17 +281,23 @@ def test_references_are_flat():
             for k in range(20):
                 y = (y * x + k) / 2 - abs(-y) ** 2 + np.sin(y)
                 pow(y, 2)
-            for bad in (lambda: y + "text", lambda: y / 0, lambda: pow(y, 2, 3), lambda: y * 10**400):
+            z = w = leaf(np.ones(3))
+            for k in range(20):
+                z = (z * w + k) / 2 - abs(-z) ** 2 + np.sin(z) * np.full(3, 0.1)
+            for bad in (lambda: z + "text", lambda: pow(z, 2, 3), lambda: z * 10**400, lambda: z * np.ones(2), lambda: y + "text", lambda: y / 0, lambda: pow(y, 2, 3), lambda: y * 10**400):
                 try:
                     with np.errstate(all="ignore"):
                         bad()
-                except (TypeError, OverflowError, ArithmeticError):
+                except (TypeError, ValueError, OverflowError, ArithmeticError):
                     pass
 
-    run()
+    for _ in range(4):
+        run()
     before = counts()
     blocks = sys.getallocatedblocks()
-    run()
+    # (The free list is full at every other time.)
+    for _ in range(2):
+        run()
     after = counts()
     # Each of the tensors in the free list refers to its class.
     assert all(abs(a - b) <= (1100 if thing is tg.Tensor else 60) for thing, a, b in zip(shared, after, before)), (before, after)
@@ -355,11 +383,11 @@ def test_finalizers_and_callbacks_that_record():
 def test_no_memory_at_any_allocation():
     testcapi = pytest.importorskip("_testcapi")
     x = leaf(1.5)
-    y = x * 2.0
+    y, v = x * 2.0, leaf(np.ones(3)) * 1.0
 
     def work():
-        z = y * 2.0 + y
-        return [z * k for k in (1.0, 2, 3.0)], -z, abs(z), z**2.5
+        z, w = y * 2.0 + y, np.sin(v) * v
+        return [z * k for k in (1.0, 2, 3.0)], -z, abs(z), z**2.5, np.exp(z), w * np.full(3, 0.5), w**2
 
     work()
     for start in range(60):

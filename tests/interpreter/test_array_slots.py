@@ -1,0 +1,150 @@
+"""The short way of arrays: it gives, keeps and differentiates what the general way does, and is taken where it is promised."""
+
+import operator
+
+import numpy as np
+import pytest
+
+import tapegrad as tg
+from tapegrad.array import record
+from tapegrad.common.errors import ModifiedInPlaceError
+from tapegrad.interpreter.fields import numbers
+from tapegrad.rules import ROWS
+from tapegrad.tape.store import TapeStore, thread_state
+from tests.counting import calls_of
+from tests.every import every
+from tests.rules.checker import leaf
+
+native = pytest.mark.skipif(numbers is None, reason="tensors are a class of Python here")
+
+LINE = np.linspace(0.5, 1.9, 6)
+OPERANDS = {
+    "computed": lambda: leaf(LINE) * 1.0, "leaf": lambda: leaf(LINE), "constant tensor": lambda: tg.tensor(LINE), "array": lambda: LINE - 0.2,
+    "large": lambda: np.full(20_000, 0.75), "computed, large": lambda: leaf(np.linspace(0.5, 2.0, 20_000)) * 1.0, "one row": lambda: LINE[None, :3],
+    "computed, two rows": lambda: leaf(LINE.reshape(2, 3)) * 1.0, "columns": lambda: np.asfortranarray(LINE.reshape(2, 3)),
+    "computed columns": lambda: leaf(np.asfortranarray(LINE.reshape(3, 2).T)) * 1.0, "every other": lambda: np.linspace(0.3, 1.2, 12)[::2],
+    "other bytes": lambda: LINE.astype(">f8"), "single": lambda: np.ones(6, "f"), "computed single": lambda: leaf(np.ones(6, "f")) * np.float32(0.5),
+    "integers": lambda: np.arange(1, 7), "truth": lambda: np.arange(6) > 2, "no axes": lambda: np.array(0.5), "nothing": lambda: np.zeros(0),
+    "number": lambda: leaf(1.5) * 1.0, "number leaf": lambda: leaf(1.5), "float": lambda: 2.5, "int": lambda: 3, "two": lambda: 2, "true": lambda: True,
+    "two.": lambda: 2.0, "float64": lambda: np.float64(2.0), "float32": lambda: np.float32(2.0), "long": lambda: 10**400, "text": lambda: "text",
+    "list": lambda: [0.5] * 6, "zeros": lambda: np.zeros(6), "whole": lambda: tg.tensor(np.arange(6)), "none": lambda: None,
+}  # fmt: skip
+FUNCTIONS = [
+    operator.add, operator.sub, operator.mul, operator.truediv, operator.pow, np.add, np.multiply, np.divide, np.power, np.hypot, np.maximum,
+    np.arctan2, lambda a, b: abs(-a), lambda a, b: np.exp(a), lambda a, b: np.sin(b),
+]  # fmt: skip
+
+
+def recorded(function, first, second, general):
+    """What an operation gives, and keeps for the way back, when it is met again; or the class of an error."""
+    state = thread_state()
+    state.store = state.anonymous = TapeStore(state)
+    a, b = OPERANDS[first](), OPERANDS[second]()
+    with np.errstate(all="ignore"):
+        try:
+            function(a, b)
+            state.store.ident = -1 if general else state.ident
+            try:
+                t = function(a, b)
+            finally:
+                state.store.ident = state.ident
+            if not isinstance(t, tg.Tensor) or t._t is None:
+                return repr(t)
+            store = t._t
+            operation, left, right, _, number, _ = store.read(t._i)
+            signature = {s.opcode: s for s in store.signatures.values()}.get(operation)
+            kept = store.objects[-len(signature.saves) :] if signature is not None and signature.saves else []
+            values = [(np.shape(value), np.asarray(value).tobytes()) for value in (t._v, *kept)]
+            owned = [value is not a and value is not b for value in kept if isinstance(value, np.ndarray)]
+            described = left, right, number, str(signature), str(t._m) if np.ndim(t._v) else None, store.nbytes, len(store.objects), store.savers, store.watched.slots
+            t.sum().backward()
+            return described, owned, values, [x.grad.numpy().tobytes() for x in (a, b) if isinstance(x, tg.Tensor) and x.is_leaf and x.grad is not None]
+        except Exception as error:
+            return type(error)
+
+
+@every("first", [name for name in OPERANDS if name.startswith("computed")] + ["number"])
+@every("second", OPERANDS)
+def test_both_ways_give_and_keep_the_same(first, second):
+    for function in FUNCTIONS:
+        for pair in ((first, second), (second, first)):
+            assert recorded(function, *pair, False) == recorded(function, *pair, True), (function, pair)
+
+
+@native
+@every("row", [row for row in ROWS if row.elementwise and row.scalar_instruction and row.arity in (1, 2) and row.numpy and not row.constants])
+def test_every_elementwise_row_takes_the_short_way(row):
+    ufunc = row.numpy[0]
+    if not isinstance(ufunc, np.ufunc) or row.calls_scipy or ufunc is np.power or row.scalar is None:
+        pytest.skip("it has a way of its own")
+    operands = [leaf(np.full(6, 0.6)) * 1.0 + (1.0 if row.name == "arccosh" else 0.0), leaf(np.full(6, 0.7)) * 1.0][: ufunc.nin]
+    ufunc(*operands)
+    assert calls_of(record._write, lambda: ufunc(*operands)) == 0
+
+
+@native
+def test_operators_take_the_short_way():
+    x, leaf_, c = leaf(LINE) * 1.0, leaf(LINE), LINE - 0.1
+    for operation in (
+        lambda: x + x, lambda: x - c, lambda: c * x, lambda: x / 2.0, lambda: 3 - x, lambda: x * leaf_, lambda: leaf_ * x, lambda: -x, lambda: abs(x),
+        lambda: x**2, lambda: x**0.5, lambda: 2.0**x,
+    ):  # fmt: skip
+        operation()
+        assert calls_of(record.apply, operation) == 0
+
+
+def test_a_constant_that_is_changed_afterwards_stays_what_it_was():
+    x, c = leaf(LINE), LINE.copy()
+    for _ in range(3):
+        y = (x * 1.0) * c
+        c *= 2.0
+        y.sum().backward()
+    assert x.grad.numpy() == pytest.approx(7.0 * LINE)
+
+
+def test_memory_that_is_shared_is_watched():
+    x, leaf_ = leaf(LINE) * 1.0, leaf(LINE)
+    x * leaf_
+    shared = leaf_.detach().numpy()
+    y = x * leaf_
+    shared[0] = 3.0
+    with pytest.raises(ModifiedInPlaceError):
+        y.sum().backward()
+
+
+def test_warnings_and_errors_of_numpy_are_of_the_line_and_come_once():
+    x = leaf(LINE) * 1.0
+    x / 1.0
+    with pytest.warns(RuntimeWarning, match="divide by zero") as told:
+        x / 0.0
+    assert len(told) == 1
+    with np.errstate(divide="raise"), pytest.raises(FloatingPointError):
+        x / 0.0
+    assert (x / 2.0).sum().item() == pytest.approx(LINE.sum() / 2)
+
+
+def test_a_function_that_numpy_calls_may_record():
+    x, seen = leaf(LINE) * 1.0, []
+    x / 1.0
+
+    def note(*_):
+        seen.append(x * 2.0)
+
+    y = x / 2.0
+    with np.errstate(divide="call"):
+        before = np.seterrcall(note)
+        try:
+            z = x / 0.0
+        finally:
+            np.seterrcall(before)
+    assert len(seen) >= 1 and y._i != z._i != seen[0]._i
+    seen[0].sum().backward()
+
+
+def test_places_are_those_of_the_user():
+    with tg.Tape() as tape:
+        x = leaf(LINE) * 1.0
+        for _ in range(2):
+            results = [x + x, np.exp(x), np.add(x, 1.0), np.hypot(x, LINE), -x, x**2]
+    assert len(results) == 6
+    assert all("test_array_slots.py" in str(tape.store.place(instruction.slot)) for instruction in tape.instructions)
