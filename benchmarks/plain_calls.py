@@ -4,8 +4,8 @@ Loops over numbers beside the same loops on Python's floats, where an operation 
 numbers, where everything around them shows, in a loop of their own (where calls of others come
 between, the processor has to learn the interpreter's branches again: some 5 us, printed beside); Runge-Kutta steps,
 where only recording and sweeping do, beside `backward()` on tensors; the README's misfit, half of whose work is
-NumPy's functions on numbers, beside the plain function and finite differences; a saddle by gradients in a gradient; and the memory of a
-Monte-Carlo gradient.
+NumPy's functions on numbers, beside the plain function and finite differences; element-wise operations on short arrays; a saddle by gradients in a gradient; and the
+memory of a Monte-Carlo gradient.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ import tapegrad as tg
 from tapegrad.demo import read_pelts
 
 from .memory import MB, Sampler, rss
+from .per_op import VECTOR, function
 from .programs import RATES, lotka_volterra
 from .registry import Missing, Row, benchmark, check_agreement, each, peer, torch_pinned
 from .timing import measure, of
@@ -180,6 +181,15 @@ def one_operation(quick: bool, count: int = 1_000) -> Iterator[Row]:
     )  # fmt: skip
 
 
+def arrays(quick: bool) -> Iterator[Row]:
+    """Short arrays, where what is around NumPy's functions shows."""
+    f = function()
+    slope, count = tg.grad(f), len(tg.jit(f, kernel="never").tape(VECTOR))
+    times = measure({"tapegrad": lambda: slope(VECTOR), "the function": lambda: f(VECTOR)}, budget=1.0 if quick else 5.0)
+    each = times["tapegrad"].minimum / count * 1e6
+    yield Row("an array operation, vectors of 14: recorded and swept", "at most 3 us", each, 3.0, "us", {"instructions": count}, times=times)
+
+
 def height(x, y):
     """Of a saddle, over two numbers."""
     return 0.5 * x * x - 0.5 * y * y + 2.0 * x * y + 0.1 * x**4 - 0.1 * y**4
@@ -263,12 +273,13 @@ def monte_carlo(quick: bool) -> Iterator[Row]:
 
 @benchmark(name="plain_calls")
 def plain_calls(quick: bool) -> Iterator[Row]:
-    """Value and gradient of functions that run at every call: 20 operations, RK4, the README's misfit, a saddle, Monte-Carlo."""
+    """Value and gradient of functions that run at every call: 20 operations, RK4, the README's misfit, short arrays, a saddle, Monte-Carlo."""
     yield from each(
         ("loops over numbers", lambda: over_floats(quick)),
         ("20 scalar operations", lambda: small(quick)),
         ("RK4", lambda: runge_kutta(quick)),
         ("the README's misfit", lambda: functions_of_numpy(quick)),
+        ("short arrays", lambda: arrays(quick)),
         ("a saddle", lambda: saddle(quick)),
         ("Monte-Carlo", lambda: monte_carlo(quick)),
     )
