@@ -460,9 +460,9 @@ def t_grad(s, f):
 
 
 def t_value_and_grad(s, f):
-    if s.last and s.rng.random() < 0.6:
+    if s.last and not s.via and s.rng.random() < 0.6:
         return [f"= tg.value_and_grad({f})"]
-    return ["value, gradient = " + f"tg.value_and_grad({f})(x, w, k)", "return value, gradient"]
+    return ["value, gradient = " + f"tg.value_and_grad({f}{s.via})(x, w, k)", "return value, gradient"]
 
 
 def as_given(name, f):
@@ -554,7 +554,8 @@ OUTERMOST = {"sparse_jacobian", "backward", "create_graph", "autograd_grad"}
 
 
 def stack_of(rng, program, rank_of_x, rank, via):
-    depth, order = rng.choices([1, 2, 3, 4], [4, 34, 50, 12])[0], 0
+    # (With `via` there are first derivatives: what stands above one is refused, and so is `jit`.)
+    depth, order = rng.choices([1, 2, 3, 4], [75, 20, 4, 1] if via else [4, 34, 50, 12])[0], 0
     # Many stacks begin with any two transformations, so that no pair is rare.
     pair = rng.choices(list(TRANSFORMS), k=2) if not via and depth > 1 and rng.random() < 0.48 else []
     # Code of lanes is compiled, which takes long of high derivatives: mostly there are lanes, or such derivatives.
@@ -565,7 +566,7 @@ def stack_of(rng, program, rank_of_x, rank, via):
         names = [
             name
             for name, (_, takes, *_) in TRANSFORMS.items()
-            if name not in barred and order + takes + bool(barred) * (depth - number - 1) <= most and (not via or number or name == "grad")
+            if name not in barred and order + takes + bool(barred) * (depth - number - 1) <= most and (not via or number or name in ("grad", "value_and_grad"))
         ]
         if number < len(pair):
             names = [pair[number]]
@@ -612,7 +613,7 @@ def program_of(seed, kernel="", via=""):
         program.first = [rng.choice(["v = x * 1.0", "v = x[::-1]", "v = np.sin(x)", "v = x[k % len(x)]", "v = np.concatenate([x, x * x])"]), rng.choice(["c = np.sum(x)", "c = x[0]", "c = x[-1] * w[0]", "c = np.mean(x * x)"])]
     else:
         program.first = [rng.choice(["v = x.ravel()", "v = x[0]", "v = x @ x[-1]", "v = x.sum(axis=0)"]), rng.choice(["c = np.sum(x)", "c = x[0, -1]", "c = np.trace(x)"])]
-    program.jit = None if rng.random() < 0.4 else rng.choice([*range(len(program.levels) + 1), len(program.levels)])
+    program.jit = None if rng.random() < (0.9 if via else 0.4) else rng.choice([*range(len(program.levels) + 1), len(program.levels)])
     body = Body(rng, program, ["c"], ["v"], "c", True)
     program.counts = rng.random() < 0.2  # whether integers stand among floats everywhere: loops that convert them take kernels, which take long to make
     program.room = rng.choices([2, 3, 4, 6], [25, 35, 25, 15])[0]
