@@ -220,9 +220,9 @@ def place_of(captures, tensor):
 def _as_it_is(tensor):
     """A captured tensor that stays what it is when the body changes it in place.
 
-    What a body computes from tensors outside alone is recorded outside, if there is no trace there: it may be the body's own variable.
+    What a body computes from tensors outside alone may be recorded outside, and be the body's own variable.
     """
-    if tensor._t is None or tensor._t.trace is not None:
+    if tensor._t is None:
         return tensor
     same = constant(type(tensor), tensor._v)
     same._become(tensor)
