@@ -13,6 +13,7 @@ import io
 import os
 import pickle
 import types as python_types
+import uuid
 import weakref
 from contextlib import contextmanager, suppress
 from itertools import pairwise
@@ -189,12 +190,16 @@ class _Part(JITCodeLibrary):
 
 
 class _Whole(JITCodeLibrary):
-    """Code in which only its own functions have names for others: none is taken for one of the same name that is there already."""
+    """Code in which only its own functions have names for others: none is taken for one of the same name that is there already.
+
+    LLVM's linker goes by the names of internal functions, too: Numba's `np.dot`, compiled later for a function of the user,
+    would be the one in here, of which LLVM may have changed the arguments.  So each gets a name that no other has.
+    """
 
     def _optimize_final_module(self):
         for function in self.get_defined_functions():
             if function.linkage.name == "linkonce_odr":
-                function.linkage = "internal"
+                function.linkage, function.name = "internal", f"{function.name}.{uuid.uuid4().hex}"
         super()._optimize_final_module()
 
 

@@ -38,6 +38,7 @@ class Program:
     result: str = ""
     levels: list = field(default_factory=list)  # [name of the transformation, line, ...], innermost first; {f} is the function below
     jit: int | None = None  # 0: f0 is under jit, 1: f1, ...
+    via: str = ""
     points: list = field(default_factory=list)
 
     def __str__(self):
@@ -325,6 +326,8 @@ def integers(body):
         "np.vecdot(k, k)", "(np.outer(k, k) @ k)[-1]", "np.matvec(np.outer(k, k), k)[0]", "np.inner(k, k)", "~k[0]", "(k[0] ^ 5)", "k[0] >> 1", "np.sign(k[0])", "divmod(int(k[0]), 3)[1]", "np.sort(k)[0]",
         "np.count_nonzero(k)",
     )  # fmt: skip
+    if body.program.via == "numba":  # where `True + True` is 2, as in Python; NumPy says True
+        q = q.replace("(k[0] > 1) + (k[-1] > 0)", "int(k[0] > 1) + int(k[-1] > 0)")
     return [f"{c} = np.sin({body.pick('0.1', '0.7')} * ({q})) * {c} + {body.pick('0.05', '0.2')} * {body.number(1)}"]
 
 
@@ -598,7 +601,7 @@ def stack_of(rng, program, rank_of_x, rank, via):
 def program_of(seed, kernel="", via=""):
     """The program of a seed; `points` are lists of numbers, at which no decision is close (`drawn`)."""
     rng = random.Random(seed)
-    program = Program(seed)
+    program = Program(seed, via=via)
     kernel = kernel or rng.choices(["never", "auto"], [99, 1])[0]
     weights = NUMBA if via == "numba" else {name: weight for name, (weight, _) in FEATURES.items()}
     program.weights = {name: weight * rng.choice((0.2, 1, 1, 3)) for name, weight in weights.items()}

@@ -631,6 +631,10 @@ class Leaf(onp.ndarray):
     real, imag = property(lambda a: numpy.real(a)), property(lambda a: numpy.imag(a))
     __hash__ = lambda a: hash(a.item())  # noqa: E731  of a comparison, as a key
 
+    def __array_wrap__(self, made, context=None, return_scalar=False):
+        """What is made of it is no leaf.  (A sum would be an array of one number; stored in an array of objects, `+=` would change it.)"""
+        return onp.asarray(made)[()]
+
     @staticmethod
     def of(x, requires_grad=False):
         x = numpy.stop(x)
