@@ -25,6 +25,7 @@ from ..codegen.python_api import (
 )  # fmt: skip
 from .tensor_memory import (
     ARRAY,
+    BASE,
     BOTH,
     BOXED,
     BYTE_LIMIT,
@@ -136,15 +137,31 @@ def _signature(row, store, m, n, left, right):
 
 
 @helper
-def _constant_kept(value, thing, kind, slot, short, code):
-    """A copy of an array that is a constant and kept, else the value itself, a new reference; 0, with or without an exception, for a large one."""
-    if slot == 0 and is_array(thing, kind) and (short & 3 == code or short >> 2 & 3 == code or short >> 4 == code):
-        none = load_int(shared_words() + NONE)
-        copy = called(load_int(shared_words() + COPY), value, 0)
-        if copy == none:
-            drop(copy)
-            copy = 0
-        return copy
+def _watched(array):
+    """Whether others may have the memory of an array, as far as can be seen here."""
+    shared = shared_words()
+    if dict_size(load_int(shared + EXPOSED_MEMORY)) == 0:
+        return False
+    key = new_int(array)
+    watched = key == 0 or not has(array, load_int(shared + BASE), load_int(shared + NONE)) or dict_item(load_int(shared + EXPOSED_MEMORY), key) != 0
+    if key != 0:
+        drop(key)
+    return watched
+
+
+@helper
+def _for_store(value, thing, kind, slot, short, code):
+    """What the store may keep of an operand, a new reference: a copy of a constant; 0, with or without an exception, if that is large, or to be watched."""
+    if is_array(thing, kind) and (short & 3 == code or short >> 2 & 3 == code or short >> 4 == code):
+        if slot == 0:
+            none = load_int(shared_words() + NONE)
+            copy = called(load_int(shared_words() + COPY), value, 0)
+            if copy == none:
+                drop(copy)
+                copy = 0
+            return copy
+        if _watched(value):
+            return 0
     keep(value)
     return value
 
@@ -214,14 +231,14 @@ def _known(row, function, store, words, a, a_kind, x, m, b, b_kind, y, n, back):
     """`_recorded` for operands with these values and descriptions, if the store has a signature for them that it knows."""
     shared = shared_words()
     left, right = slot_on(a, a_kind, words), slot_on(b, b_kind, words)
-    if left < 0 or right < 0 or dict_size(load_int(shared + EXPOSED_MEMORY)) != 0 or not has(store, load_int(shared + TRACE_NAME), load_int(shared + NONE)):
+    if left < 0 or right < 0 or not has(store, load_int(shared + TRACE_NAME), load_int(shared + NONE)):
         return GENERALLY
     signature = _signature(row, store, m, n, left, right)
     if signature == 0:
         return GENERALLY
     t, short = GENERALLY, integer_of(signature, load_int(shared + SHORT))
     if short >= 0:
-        kept_x, kept_y = _constant_kept(x, a, a_kind, left, short, 1), _constant_kept(y, b, b_kind, right, short, 2) if n != 0 else 0
+        kept_x, kept_y = _for_store(x, a, a_kind, left, short, 1), _for_store(y, b, b_kind, right, short, 2) if n != 0 else 0
         if kept_x != 0 and (kept_y != 0 or n == 0):
             t = _recorded(signature, short, function, store, words, a, a_kind, x, kept_x, left, b, b_kind, y, kept_y, right, back)
         if kept_x != 0:

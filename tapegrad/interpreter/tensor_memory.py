@@ -65,11 +65,11 @@ FLOAT, INT, FLOAT64, ARRAY, NONE, NOT_IMPLEMENTED, ATTRIBUTE_ERROR, NOTE_CODE, S
 #: By the operands that are on the tape: both, the first, the second.
 THINGS += [(True, True), (True, False), (False, True), (True,)]
 BOTH, ONLY_FIRST, ONLY_SECOND, SINGLE = range(88, 120, 8)
-THINGS += [sys.intern("__call__"), "words", "trace", "signatures", "objects", "savers", "opcode", "short", "out", "charge", "value"]
-CALL, WORDS_NAME, TRACE_NAME, SIGNATURES, OBJECTS, SAVERS, OPCODE, SHORT, OUT, CHARGE, ROW_VALUE = range(120, 208, 8)
-CLASS, PARAMETER, WRAPPER, DESCRIBE, COPY, UFUNC, OF_ONE, OF_TWO, FREE, FREE_COUNT = range(208, 288, 8)
-OPCODES, GENERAL, ROWS = range(288, 288 + 3 * 64, 64)
-SHARED = np.zeros((288 + 3 * 64) // 8, np.int64)
+THINGS += [sys.intern("__call__"), "words", "trace", "signatures", "objects", "savers", "opcode", "short", "out", "charge", "value", "base"]
+CALL, WORDS_NAME, TRACE_NAME, SIGNATURES, OBJECTS, SAVERS, OPCODE, SHORT, OUT, CHARGE, ROW_VALUE, BASE = range(120, 216, 8)
+CLASS, PARAMETER, WRAPPER, DESCRIBE, COPY, UFUNC, OF_ONE, OF_TWO, FREE, FREE_COUNT = range(216, 296, 8)
+OPCODES, GENERAL, ROWS = range(296, 296 + 3 * 64, 64)
+SHARED = np.zeros((296 + 3 * 64) // 8, np.int64)
 SHARED[: len(THINGS)] = list(map(id, THINGS))
 define("tapegrad_numbers", SHARED.ctypes.data)
 #: How many tensors wait in the free list at most.

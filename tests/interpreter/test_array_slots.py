@@ -106,6 +106,9 @@ def test_memory_that_is_shared_is_watched():
     x, leaf_ = leaf(LINE) * 1.0, leaf(LINE)
     x * leaf_
     shared = leaf_.detach().numpy()
+    x * x
+    assert numbers is None or calls_of(record.apply, lambda: x * x) == 0
+    assert calls_of(record.apply, lambda: x * leaf_) == 1
     y = x * leaf_
     shared[0] = 3.0
     with pytest.raises(ModifiedInPlaceError):
