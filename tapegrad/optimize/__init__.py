@@ -9,6 +9,7 @@ In the order in which to read:
 what users call
     `loops`             `gradient_descent`, `adam`, `lbfgs`: in compiled loops.
     `minimize`          SciPy's methods; `constraints`, `curvature`, second derivatives for them.
+    `nlp`               constraints and sparse second derivatives, for `ipopt` or trust-constr.
     `fitting`           `least_squares`, `root`, `curve_fit`: SciPy's, by a `vector_function`.
     `result`, `state`   what they return, and what they can be resumed from.
 
@@ -29,6 +30,7 @@ SciPy, and what is compiled, is imported by the functions that need it: ``import
 from .fitting import curve_fit, least_squares, root
 from .loops import adam, gradient_descent, lbfgs
 from .minimize import minimize
+from .nlp import nlp
 from .state import State
 
-__all__ = ["State", "adam", "curve_fit", "gradient_descent", "lbfgs", "least_squares", "minimize", "root"]
+__all__ = ["State", "adam", "curve_fit", "gradient_descent", "lbfgs", "least_squares", "minimize", "nlp", "root"]

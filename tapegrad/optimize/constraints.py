@@ -9,7 +9,7 @@ import numpy as np
 from scipy.optimize import BFGS, LinearConstraint, NonlinearConstraint
 
 from ..common.errors import OptimizationError
-from .curvature import of_constraint
+from .curvature import DENSE, of_constraint
 from .vector_function import VectorFunction
 
 
@@ -37,6 +37,9 @@ def with_jacobians(constraints, layout, method):
             if one.get("type") not in ("eq", "ineq") or not callable(one.get("fun")):
                 raise OptimizationError(f'constraint {k}: give {{"type": "eq" or "ineq", "fun": function}}, got {sorted(one)}')
             fun, args, jac = one["fun"], one.get("args", ()), one.get("jac")
+            if method == "trust-constr":
+                # SciPy would approximate its curvature by a dense matrix.
+                one = NonlinearConstraint(fun, 0.0, 0.0 if one["type"] == "eq" else np.inf, hess=BFGS())
         elif isinstance(one, NonlinearConstraint):
             fun, args, jac = one.fun, (), one.jac
         else:
@@ -45,7 +48,8 @@ def with_jacobians(constraints, layout, method):
             )
         function = VectorFunction(fun, layout, args, f"constraint {k}")
         functions.append(function)
-        jacobian = _own(jac, layout, args) if callable(jac) else function.jacobian
+        found = function.sparse_jacobian if method == "trust-constr" and layout.size > DENSE else function.jacobian
+        jacobian = _own(jac, layout, args) if callable(jac) else found
         if isinstance(one, dict):
             derivative = {} if method in ("cobyla", "cobyqa") else {"jac": jacobian}
             converted.append({"type": one["type"], "fun": function.values, **derivative})

@@ -17,12 +17,11 @@ import numpy as np
 from ..array.typing import ArrayLike, Pytree
 from ..common.errors import OptimizationError, StructureError
 from ..common.uninterrupted import imported, uninterrupted
-from ..sparse.api import sparse_jacobian
 from ..transforms.keep import kept
 from .bounds import as_bounds
-from .layout import Layout, flat
+from .layout import Layout
 from .progress import Progress
-from .proof import proved, recorded
+from .proof import proved
 from .vector_function import VectorFunction
 
 if TYPE_CHECKING:
@@ -88,7 +87,7 @@ def least_squares(
     keywords: dict[str, Any] = {"method": method, **options}
     if bounds is not None:
         keywords["bounds"] = as_bounds(bounds, layout, two_sided=True)
-    keywords["jac"] = _jacobian_for(jac, residuals, layout, function, args)
+    keywords["jac"] = _jacobian_for(jac, residuals, layout, args)
     try:
         solution = proved(lambda x: optimize.least_squares(residuals.values, x, **keywords), layout.vector, residuals.stands)
     finally:
@@ -96,15 +95,14 @@ def least_squares(
     return _result(solution, residuals, layout, start)
 
 
-def _jacobian_for(jac, residuals, layout, function, args):
+def _jacobian_for(jac, residuals, layout, args):
     """The function of the vector that SciPy calls for the Jacobian."""
     if callable(jac):
         return lambda x: jac(layout.container(x.copy()), *args)
     if jac == "exact":
         return _finite(residuals)
     if jac == "sparse":
-        derivative = recorded(flat(function, layout, args), "sparse_jacobian", sparse_jacobian, function)
-        return lambda x: derivative(np.array(x))
+        return residuals.sparse_jacobian
     raise OptimizationError(f'jac={jac!r}: choose "exact" or "sparse", or give a function; finite differences are not needed')
 
 
@@ -183,7 +181,7 @@ def root(
     if callback is not None:
         keywords["callback"] = lambda x, f: callback(layout.container(x.copy()), f)
     if method in ROOT_WITH_JACOBIAN:
-        keywords["jac"] = _jacobian_for("exact" if jac is None else jac, equations, layout, fun, args)
+        keywords["jac"] = _jacobian_for("exact" if jac is None else jac, equations, layout, args)
     solution = proved(lambda x: optimize.root(equations.values, x, **keywords), layout.vector, equations.stands)
     return _result(solution, equations, layout, start)
 

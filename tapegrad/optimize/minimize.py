@@ -1,6 +1,6 @@
 """`minimize`: SciPy's methods, given exact derivatives by compiled replays.
 
-SciPy asks for value and gradient apart, often for the gradient at the point whose value it has just asked for: `_Drive` finds
+SciPy asks for value and gradient apart, often for the gradient at the point whose value it has just asked for: `SciPyRun` finds
 both at once and keeps those of the last point.
 """
 
@@ -21,6 +21,7 @@ from ..many.sums import computed_by
 from ..transforms.products import hvp
 from . import loops
 from .bounds import as_bounds
+from .layout import Layout
 from .objective import Objective
 from .progress import Progress
 from .proof import proved
@@ -38,6 +39,8 @@ SCIPY = WITH_GRADIENT | WITH_PRODUCTS | WITH_HESSIAN | WITHOUT
 LOOPS = ("lbfgs", "gradient_descent", "adam")
 BOUNDED = {"nelder-mead", "powell", "l-bfgs-b", "tnc", "slsqp", "trust-constr", "cobyla", "cobyqa", *LOOPS}
 CONSTRAINED = {"slsqp", "trust-constr", "cobyla", "cobyqa"}
+#: With more variables than that the dense matrices of SLSQP take longer than all else.
+LARGE = 300
 
 
 def minimize(
@@ -59,7 +62,8 @@ def minimize(
     method : str, optional
         Any of SciPy's: given the gradient (CG, BFGS, L-BFGS-B, TNC, SLSQP), and Hessian products (Newton-CG,
         trust-ncg, trust-krylov) or Hessians (dogleg, trust-exact, trust-constr).  Or a compiled loop:
-        lbfgs, gradient_descent, adam.  By default as in SciPy: BFGS, L-BFGS-B with bounds, SLSQP with constraints.
+        lbfgs, gradient_descent, adam.  By default as in SciPy: BFGS, L-BFGS-B with bounds, SLSQP with constraints; of more than 300
+        variables with constraints trust-constr, with sparse derivatives.  `nlp` has IPOPT.
     bounds : optional
         A (low, high) for each element (None: no bound), ``scipy.optimize.Bounds``, or a pair of containers like `x0`.
     constraints : optional
@@ -107,7 +111,7 @@ def minimize(
     >>> result.success, bool(np.allclose(result.x, 1.0, atol=1e-5))
     (True, True)
     """
-    name, f = _method(method, bounds, constraints), computed_by(f, client)
+    (name, chosen), f = _method(method, bounds, constraints, x0), computed_by(f, client)
     if nonfinite not in ("raise", "pass"):
         raise OptimizationError(f'nonfinite={nonfinite!r}: choose "raise" or "pass"')
     if name in LOOPS:
@@ -116,17 +120,25 @@ def minimize(
         raise OptimizationError(f"{SCIPY[name]} takes no bounds; methods that do: {_listed(BOUNDED)}")
     if _any(constraints) and name not in CONSTRAINED:
         raise OptimizationError(f"{SCIPY[name]} takes no constraints; methods that do: {_listed(CONSTRAINED)}")
-    return _Drive(f, x0, args, name, nonfinite, progress).run(bounds, constraints, tol, options, callback)
+    result = SciPyRun(f, x0, args, name, nonfinite, progress).run(bounds, constraints, tol, options, callback)
+    result.update(method=SCIPY[name], chosen=chosen)
+    return result
 
 
-def _method(method, bounds, constraints):
+def _method(method, bounds, constraints, x0):
+    """The method, and why it was chosen."""
     if method is None:
-        return "slsqp" if _any(constraints) else "l-bfgs-b" if bounds is not None else "bfgs"
+        if not _any(constraints):
+            return ("l-bfgs-b", "there are bounds") if bounds is not None else ("bfgs", "there are no bounds or constraints")
+        size = Layout(x0).size
+        if size <= LARGE:
+            return "slsqp", f"there are constraints, and {size} variables"
+        return "trust-constr", f"there are constraints, and {size} variables: SLSQP would take dense matrices of them (tg.optimize.nlp has IPOPT)"
     name = method.lower() if isinstance(method, str) else None
     if name not in SCIPY and name not in LOOPS:
         names = [*SCIPY.values(), *LOOPS]
         raise OptimizationError(f"method={method!r} is not known; choose one of {', '.join(names)}")
-    return name
+    return name, "it was asked for"
 
 
 def _any(constraints):
@@ -155,8 +167,8 @@ def _loop(name, f, x0, args, bounds, constraints, tol, options, callback, progre
     return run(f, x0, args if isinstance(args, tuple) else (args,), bounds=bounds, callback=callback, progress=progress, **options)
 
 
-class _Drive:
-    """One run of one of SciPy's methods."""
+class SciPyRun:
+    """One run of one of SciPy's methods, and what it asks of the objective."""
 
     def __init__(self, f, x0, args, name, nonfinite, progress):
         self.objective = Objective(f, x0, args)
@@ -194,6 +206,14 @@ class _Drive:
         self._at(x)
         return self._g.copy()
 
+    def forget(self):
+        """What is kept of the last point may be that of a recording."""
+        self._key = None
+
+    def closed(self):
+        """The live line is over."""
+        self.shown.close(len(self.history), *(self.history[-1] if self.history else (np.nan, np.nan)))
+
     # -- the run ---------------------------------------------------------------------------
     def run(self, bounds, constraints, tol, options, callback):
         with uninterrupted:
@@ -222,15 +242,14 @@ class _Drive:
             keywords["callback"] = self._callback(callback)
 
         def solve(start):
-            # What is kept of the last point may be that of a recording.
-            self._key = None
+            self.forget()
             return optimize.minimize(self.value, start, **keywords)
 
         try:
             solution = proved(solve, layout.vector, lambda x: all([one.stands(x) for one in recorded]))
             g = self.gradient(solution.x)
         finally:
-            self.shown.close(len(self.history), *(self.history[-1] if self.history else (np.nan, np.nan)))
+            self.closed()
         counts = {**self.objective.counts, **curvature.counts, **{f"constraint {k}": f.evaluations for k, f in enumerate(functions)}}
         return finished(
             solution, layout, any(one.proof.differs for one in recorded), start, fun=float(solution.fun), jac=shaped(layout, g), counts=counts,

@@ -7,6 +7,8 @@ the Jacobian from the same replay, forward or reverse by predicted cost
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 
 from ..array.functions import sum as total
@@ -14,8 +16,11 @@ from ..autograd.anomaly import first_anomaly
 from ..common.errors import NonFiniteError, StructureError
 from ..common.tree import flatten
 from ..program.evaluation import Evaluation
+from ..sparse.api import sparse_hessian, sparse_jacobian
 from ..transforms.jacobians import jacobian
 from .proof import Proof, recorded
+
+_WEIGHTED = partial(sparse_hessian, weights=True)
 
 
 def _blocks(walk):
@@ -88,6 +93,23 @@ class VectorFunction:
             self.jacobians += 1
             self._note(self._values[1], self._rows[1])
         return self._rows[1].copy()
+
+    def sparse_jacobian(self, x):
+        """The Jacobian at vector `x` as a SciPy array, with an entry for each place of its pattern."""
+        return self._sparse(recorded(self.function, "sparse_jacobian", sparse_jacobian), x)
+
+    def sparse_hessian(self, x, *weights):
+        """The Hessian in the same form: of the one number, or of the sum of all, times `weights` in the containers of the result."""
+        return self._sparse(recorded(self.function, f"sparse_hessian {len(weights)}", _WEIGHTED if weights else sparse_hessian), x, *weights)
+
+    def _sparse(self, derivative, x, *more):
+        found = derivative(self.layout.container(np.array(x)), *self.args, *more)
+        if derivative.stats().fallback:
+            # It has no pattern, only what is not zero here.
+            rows, columns = found.shape
+            places = np.tile(np.arange(columns), rows), np.arange(rows + 1) * columns
+            return type(found)((found.toarray().reshape(-1), *places), shape=found.shape)
+        return found
 
     def _note(self, values, rows):
         with np.errstate(all="ignore"):

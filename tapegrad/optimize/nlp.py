@@ -1,0 +1,344 @@
+"""`nlp`: an objective with constraints and bounds, by IPOPT or trust-constr, with sparse derivatives.
+
+A `Problem` is all that a method asks for: value and gradient, the constraints as one vector, their Jacobian, and the Hessian of the
+Lagrangian ``s f(x) + sum of l_k g_k(x)``.  Each function is recorded by itself (`VectorFunction`), so a later problem with one of them
+finds its recordings.  The patterns are those of the paths that were met: where a function takes another path, with an entry that the
+pattern has no place for, the method begins again, at that point, with the pattern of both (`Grown`); no entry is left out.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..array.typing import Pytree
+from ..common.errors import NonFiniteError, OptimizationError
+from ..common.tree import flatten, unflatten
+from ..common.uninterrupted import imported
+from .bounds import as_bounds
+from .layout import Layout
+from .minimize import SciPyRun
+from .proof import proved
+from .vector_function import VectorFunction
+
+if TYPE_CHECKING:
+    from .result import Result
+
+
+class Grown(Exception):
+    """A derivative has an entry for which the pattern has no place yet."""
+
+
+class Entries:
+    """The places of a sparse matrix, column by column, into which parts of it are put.
+
+    Parameters
+    ----------
+    rows : int
+    triangle : bool
+        Whether it is the upper triangle of a symmetric one.
+
+    Attributes
+    ----------
+    keys : ndarray of int64
+        ``column * rows + row`` of each place, ascending.
+    """
+
+    def __init__(self, rows, triangle=False):
+        self.rows, self.triangle = rows, triangle
+        self.keys, self._known = np.zeros(0, np.int64), {}
+
+    def add(self, values, name, part, offset=0, factor=1.0):
+        """Add a part, a ``csr_array`` whose first row is row `offset`, times `factor`, to the `values` of all places."""
+        known = self._known.get(name)
+        if known is None or not (np.array_equal(known[0], part.indptr) and np.array_equal(known[1], part.indices)):
+            known = self._known[name] = part.indptr.copy(), part.indices.copy(), *self._places(part, offset)
+        _, _, which, places = known
+        values[places] += factor * (part.data if which is None else part.data[which])
+
+    def _places(self, part, offset):
+        row = np.repeat(np.arange(part.shape[0]), np.diff(part.indptr)) + offset
+        which = np.flatnonzero(row <= part.indices) if self.triangle else None
+        keys = part.indices.astype(np.int64) * self.rows + row
+        keys = keys if which is None else keys[which]
+        if len(np.setdiff1d(keys, self.keys)):
+            self.keys, self._known = np.union1d(self.keys, keys), {}
+            raise Grown
+        return which, np.searchsorted(self.keys, keys)
+
+
+class Problem:
+    """What a method asks of an objective with constraints and bounds.
+
+    Parameters
+    ----------
+    run : SciPyRun
+        Of the objective.
+    constraints : sequence of (callable, lower, upper)
+    bounds : optional
+        As of `nlp`.
+
+    Attributes
+    ----------
+    size : int
+        How many variables there are.
+    lower, upper : ndarray
+        Of the constraints.
+    bounds : pair of ndarray
+        Of the variables.
+    jacobian, hessian : Entries
+        Of all constraints, and of the Lagrangian (its upper triangle).
+    functions : list of VectorFunction
+    """
+
+    def __init__(self, run, constraints, bounds, args=()):
+        self.run, self.layout, self.size = run, run.layout, run.layout.size
+        objective = run.objective
+        whole = -np.full(self.size, np.inf), np.full(self.size, np.inf)
+        self.bounds = whole if bounds is None else as_bounds(bounds, self.layout, two_sided=True)
+        self.curvature = VectorFunction(objective.function, self.layout, objective.args, "the objective")
+        self.functions, self.parts, self.limits, self.structures = [], [], [], []
+        at = 0
+        for k, one in enumerate(constraints):
+            function, given, limits = _constraint(k, one, self.layout, args)
+            self.functions.append(function)
+            self.parts.append(slice(at, at := at + given.size))
+            self.structures.append(given)
+            self.limits.append(limits)
+        joined = [np.concatenate([np.zeros(0), *(each[side] for each in self.limits)]) for side in (0, 1)]
+        self.lower, self.upper = joined
+        self.jacobian, self.hessian = Entries(max(at, 1)), Entries(self.size, True)
+        self.last = self.layout.vector
+
+    # -- what methods ask for -----------------------------------------------------------
+    def value(self, x):
+        self.last = x.copy()
+        return self.run.value(self.last)
+
+    def gradient(self, x):
+        return self.run.gradient(x)
+
+    def values(self, x):
+        """All constraints at vector `x`."""
+        return np.concatenate([np.zeros(0), *(f.values(np.array(x)) for f in self.functions)])
+
+    def of_jacobian(self, x):
+        """The entries of `jacobian` at vector `x`."""
+        values = np.zeros(len(self.jacobian.keys))
+        for f, part in zip(self.functions, self.parts):
+            self.jacobian.add(values, f.what, f.sparse_jacobian(x), part.start)
+        return values
+
+    def of_hessian(self, x, weight, weights):
+        """The entries of `hessian` at vector `x`, for weights of the objective and of each constraint."""
+        values = np.zeros(len(self.hessian.keys))
+        self.hessian.add(values, "the objective", self.curvature.sparse_hessian(x), 0, weight)
+        for f, part, given in zip(self.functions, self.parts, self.structures):
+            self.hessian.add(values, f.what, f.sparse_hessian(x, given.container(weights[part].copy())))
+        return values
+
+    def multipliers(self, vector):
+        """Multipliers of all constraints, each in the containers of what its function returns."""
+        return [given.container(vector[part]) for given, part in zip(self.structures, self.parts)]
+
+    def violation(self, x):
+        """By how much a constraint or bound is violated at vector `x`, at most."""
+        g, (low, high) = self.values(x), self.bounds
+        return float(max(np.max(v, initial=0.0) for v in (self.lower - g, g - self.upper, low - x, x - high)))
+
+    def known(self, x):
+        """Take the patterns at vector `x`."""
+        for find in (self.of_jacobian, lambda x: self.of_hessian(x, 1.0, np.ones(len(self.lower)))):
+            while True:
+                try:
+                    find(x)
+                    break
+                except Grown:
+                    pass
+
+
+def _constraint(k, one, layout, args):
+    """A constraint as its function, what that returns as a `Layout`, and its two limits."""
+    if not isinstance(one, (tuple, list)) or len(one) != 3 or not callable(one[0]):
+        raise OptimizationError(f"constraint {k} is {one!r}; give (function, lower, upper), with None for a side that is open")
+    function, name = VectorFunction(one[0], layout, args, f"constraint {k}"), f"constraint {k}"
+    outcome = function.proof.evaluate(layout.vector, False)
+    for value in outcome.values:
+        if not np.all(np.isfinite(value)):
+            function.refuse(layout.vector, False)
+            raise NonFiniteError(f"{name} is not finite at the start; begin elsewhere")
+    given = Layout(unflatten(outcome.structure, [np.asarray(v, float) if np.ndim(v) else float(v) for v in outcome.values]), name)
+    lower, upper = given.spread(one[1], f"the lower limit of {name}"), given.spread(one[2], f"the upper limit of {name}")
+    lower, upper = np.where(np.isnan(lower), -np.inf, lower), np.where(np.isnan(upper), np.inf, upper)
+    for j in np.flatnonzero((lower > upper) | (lower == np.inf) | (upper == -np.inf))[:1]:
+        raise OptimizationError(f"{given.name_of(j)}: no number is at least {lower[j]} and at most {upper[j]}; the limits contradict each other")
+    return function, given, (lower, upper)
+
+
+def nlp(
+    objective: Callable[..., Any], x0: Pytree, constraints: Any = (), bounds: Any = None, *, args: tuple[Any, ...] = (),
+    method: str | None = None, tol: float | None = None, options: dict[str, Any] | None = None, progress: bool | None = None,
+) -> Result:  # fmt: skip
+    """Minimise a function under constraints, with exact sparse derivatives up to the Hessian of the Lagrangian.
+
+    Parameters
+    ----------
+    objective : callable
+        ``objective(x, *args)`` returns one number.  Plain Python and NumPy.
+    x0 : float, array_like, containers of them, or Result
+        Where to begin.  From the result of an earlier call its `x` is taken, and IPOPT begins with its multipliers, too.
+    constraints : sequence of (function, lower, upper)
+        ``lower <= function(x, *args) <= upper``, each limit a number, or what the function returns; None for a side that is open.
+        An equality has the same limit twice.
+    bounds : optional
+        ``(lower, upper)`` of the variables, each a number or in the containers of `x0`, or what `minimize` takes.
+    args : tuple
+        Further arguments of all functions.
+    method : {"ipopt", "trust-constr"}, optional
+        By default IPOPT, if CasADi is installed (``pip install "tapegrad[nlp]"``), else SciPy's trust-constr.
+    tol : float, optional
+        IPOPT's `tol`; `gtol` of trust-constr.
+    options : dict, optional
+        Of the method: IPOPT's own names (``max_iter``, ``linear_solver``, ``print_level``, ...), or those of trust-constr.
+    progress : bool, optional
+        As of `minimize`.
+
+    Returns
+    -------
+    Result
+        As of `minimize`, and `multipliers`, for each constraint in the containers of what its function returns; `bound_multipliers`
+        in the containers of `x0`; `constr_violation`; `method`, and why it was `chosen`.  At a solution the gradient of the
+        objective, plus the multipliers times the Jacobians, plus `bound_multipliers`, is zero: a multiplier is
+        negative at a lower limit, and positive at an upper one.
+
+    Raises
+    ------
+    OptimizationError
+        For limits that contradict each other or do not fit, or a method that is not known.
+    NonFiniteError
+        If the objective or a constraint is not finite at the start; it names the operation.
+    MissingPackageError
+        For "ipopt" without CasADi.
+
+    Notes
+    -----
+    Patterns are found from the recordings, Jacobians and Hessians compressed by colours.  An exception in a function, or Ctrl-C, ends
+    the run and is raised.  IPOPT moves a start outside of its bounds to their inside.
+
+    Examples
+    --------
+    >>> import numpy as np, tapegrad as tg
+    >>> found = tg.optimize.nlp(
+    ...     lambda x: x[0] * x[3] * (x[0] + x[1] + x[2]) + x[2], [1.0, 5.0, 5.0, 1.0],
+    ...     [(np.prod, 25.0, None), (lambda x: np.sum(x**2), 40.0, 40.0)], bounds=(1.0, 5.0),
+    ... )
+    >>> found.success, bool(np.allclose(found.x, [1.0, 4.743, 3.8211, 1.3794], atol=1e-3)), round(found.fun, 4)
+    (True, True, 17.014)
+    """
+    from .result import Result
+
+    warm, lists = None, constraints
+    if isinstance(x0, Result):
+        warm, x0 = x0, x0.x
+    if isinstance(lists, (tuple, list)) and len(lists) == 3 and callable(lists[0]):
+        raise OptimizationError("constraints is one (function, lower, upper); give a list of them")
+    name, chosen = _method(method)
+    args = args if isinstance(args, tuple) else (args,)
+    return by(name, chosen, SciPyRun(objective, x0, args, name, "pass", progress), lists, bounds, tol, options, warm)
+
+
+def _method(method):
+    from .ipopt import is_here
+
+    if method is None:
+        if is_here():
+            return "ipopt", "CasADi is installed, which has IPOPT"
+        return "trust-constr", 'IPOPT is not installed (pip install "tapegrad[nlp]")'
+    if method not in ("ipopt", "trust-constr"):
+        raise OptimizationError(f'method={method!r}: choose "ipopt" or "trust-constr"')
+    return method, "it was asked for"
+
+
+def by(name, chosen, run, constraints, bounds, tol, options, warm=None):
+    """A `Result` by a method, of the objective of a `SciPyRun`; `warm` is an earlier result."""
+    from .result import finished, shaped
+
+    began, objective = time.perf_counter(), run.objective
+    value = run.value(run.layout.vector)
+    if not (np.isfinite(value) and np.all(np.isfinite(run.gradient(run.layout.vector)))):
+        objective.refuse(run.layout.vector, value, run.gradient(run.layout.vector))
+    problem = Problem(run, constraints, bounds, objective.args)
+    recorded = (objective, *problem.functions)
+    multipliers = None if warm is None or "multipliers" not in warm else _flat_multipliers(problem, warm)
+    solver, options = _ipopt if name == "ipopt" else _trust_constr, dict(options or {})
+
+    def solve(start):
+        run.forget()
+        problem.known(start)
+        while True:
+            try:
+                return solver(problem, start, multipliers, tol, options)
+            except Grown:
+                start = problem.last
+
+    try:
+        solution = proved(solve, run.layout.vector, lambda x: all([one.stands(x) for one in recorded]))
+        run.forget()
+        g = run.gradient(solution.x)
+    finally:
+        run.closed()
+    solution.update(method=name, chosen=chosen, constr_violation=problem.violation(solution.x), multipliers=problem.multipliers(solution.pop("v")))
+    bound = shaped(run.layout, solution.pop("z"))
+    return finished(
+        solution, run.layout, any(one.proof.differs for one in recorded), began, fun=run.value(solution.x), jac=shaped(run.layout, g),
+        bound_multipliers=bound, counts={**objective.counts, **{f.what: f.evaluations for f in problem.functions}},
+        seconds={"recording": objective.seconds}, history=np.array(run.history).reshape(-1, 2), unit="evaluation", nfev=len(run.history),
+    )  # fmt: skip
+
+
+def _flat_multipliers(problem, warm):
+    parts = [np.reshape(np.asarray(leaf, float), -1) for part in warm.multipliers for leaf in flatten(part)[0]]
+    found = np.concatenate([np.zeros(0), *parts])
+    if len(found) != len(problem.lower):
+        raise OptimizationError(f"the result to begin with has {len(found)} multipliers, but there are {len(problem.lower)} constraints")
+    return found, problem.layout.spread(warm.bound_multipliers, "the multipliers of the bounds")
+
+
+def _ipopt(problem, start, multipliers, tol, options):
+    from scipy.optimize import OptimizeResult
+
+    from . import ipopt
+
+    said = ipopt.solve(problem, start, multipliers, options if tol is None else {"tol": tol, **options})
+    text, success = ipopt.STATUSES.get(said["status"], (f"IPOPT says {said['status']}", False))
+    status = [*ipopt.STATUSES].index(said["status"]) if said["status"] in ipopt.STATUSES else -1
+    return OptimizeResult(x=said["x"], success=success, status=status, message=f"IPOPT: {text}", nit=said["nit"], v=said["g"], z=said["bounds"])
+
+
+def _trust_constr(problem, start, multipliers, tol, options):
+    optimize, sparse = imported("scipy.optimize"), imported("scipy.sparse")
+    count, size = len(problem.lower), problem.size
+
+    def matrix(entries, values, rows, columns):
+        column, row = np.divmod(entries.keys, entries.rows)
+        return sparse.csr_array((values, (row, column)), shape=(rows, columns))
+
+    def hessian(x, weight, weights):
+        upper = matrix(problem.hessian, problem.of_hessian(x, weight, weights), size, size)
+        return (upper + sparse.triu(upper, 1).T).tocsr()
+
+    given = {"bounds": optimize.Bounds(*problem.bounds, keep_feasible=False)}
+    if count:
+        given["constraints"] = optimize.NonlinearConstraint(
+            problem.values, problem.lower, problem.upper, jac=lambda x: matrix(problem.jacobian, problem.of_jacobian(x), count, size),
+            hess=lambda x, v: hessian(x, 0.0, v),
+        )  # fmt: skip
+    found = optimize.minimize(
+        problem.value, start, method="trust-constr", jac=problem.gradient, hess=lambda x: hessian(x, 1.0, np.zeros(count)), tol=tol, options=options, **given
+    )
+    v = [*found.v, np.zeros(size)]
+    found.update(v=v[0] if count else np.zeros(0), z=v[1] if count else v[0], success=found.status in (1, 2) and found.constr_violation < 1e-6)
+    return found
