@@ -45,6 +45,7 @@ MODULES = (
     "higher_order",
     "sparse",
     "constant_sparse",
+    "constrained",
     "custom_rules",
     "loops",
     "lanes",

@@ -57,7 +57,7 @@ def casadi():
 def _callback_class():
     ca = casadi()
 
-    class Called(ca.Callback):
+    class ForSolver(ca.Callback):
         """A function for CasADi: ``compute(*vectors of nonzeros)`` gives the nonzeros of each result."""
 
         def __init__(self, name, takes, gives, compute, guard):
@@ -82,10 +82,10 @@ def _callback_class():
                     self.guard.error = error
             return 1
 
-    return Called
+    return ForSolver
 
 
-class Guard:
+class FirstError:
     """The exception of a callback."""
 
     error = None
@@ -108,7 +108,7 @@ def solve(problem, start, multipliers, options):
     dict
         ``x``, ``g`` and ``bounds`` (the multipliers), ``status`` (IPOPT's word for it), ``nit``.
     """
-    ca, guard = casadi(), Guard()
+    ca, guard = casadi(), FirstError()
     size, count = problem.size, len(problem.lower)
     column, one = ca.Sparsity.dense, ca.Sparsity.dense(1, 1)
     x, p, nothing = ("x", column(size, 1)), ("p", ca.Sparsity(0, 0)), ca.Sparsity(0, 0)

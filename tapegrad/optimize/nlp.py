@@ -51,6 +51,15 @@ class Entries:
         self.rows, self.triangle = rows, triangle
         self.keys, self._known = np.zeros(0, np.int64), {}
 
+    def know(self, part, offset=0):
+        """Have a place for each entry of a part; returns whether there was one already."""
+        _, keys = self._keys(part, offset)
+        at = np.searchsorted(self.keys, keys)
+        if np.all(at < len(self.keys)) and np.array_equal(self.keys[at], keys):
+            return True
+        self.keys, self._known = np.union1d(self.keys, keys), {}
+        return False
+
     def add(self, values, name, part, offset=0, factor=1.0):
         """Add a part, a ``csr_array`` whose first row is row `offset`, times `factor`, to the `values` of all places."""
         known = self._known.get(name)
@@ -60,14 +69,18 @@ class Entries:
         values[places] += factor * (part.data if which is None else part.data[which])
 
     def _places(self, part, offset):
-        row = np.repeat(np.arange(part.shape[0]), np.diff(part.indptr)) + offset
-        which = np.flatnonzero(row <= part.indices) if self.triangle else None
-        keys = part.indices.astype(np.int64) * self.rows + row
-        keys = keys if which is None else keys[which]
-        if len(np.setdiff1d(keys, self.keys)):
-            self.keys, self._known = np.union1d(self.keys, keys), {}
+        if not self.know(part, offset):
             raise Grown
+        which, keys = self._keys(part, offset)
         return which, np.searchsorted(self.keys, keys)
+
+    def _keys(self, part, offset):
+        row = np.repeat(np.arange(part.shape[0]), np.diff(part.indptr)) + offset
+        keys = part.indices.astype(np.int64) * self.rows + row
+        if not self.triangle:
+            return None, keys
+        which = np.flatnonzero(row <= part.indices)
+        return which, keys[which]
 
 
 class Problem:
@@ -149,15 +162,12 @@ class Problem:
         g, (low, high) = self.values(x), self.bounds
         return float(max(np.max(v, initial=0.0) for v in (self.lower - g, g - self.upper, low - x, x - high)))
 
-    def known(self, x):
+    def know(self, x):
         """Take the patterns at vector `x`."""
-        for find in (self.of_jacobian, lambda x: self.of_hessian(x, 1.0, np.ones(len(self.lower)))):
-            while True:
-                try:
-                    find(x)
-                    break
-                except Grown:
-                    pass
+        self.hessian.know(self.curvature.sparse_hessian(x))
+        for f, part, given in zip(self.functions, self.parts, self.structures):
+            self.jacobian.know(f.sparse_jacobian(x), part.start)
+            self.hessian.know(f.sparse_hessian(x, given.container(np.ones(given.size))))
 
 
 def _constraint(k, one, layout, args):
@@ -277,7 +287,7 @@ def by(name, chosen, run, constraints, bounds, tol, options, warm=None):
 
     def solve(start):
         run.forget()
-        problem.known(start)
+        problem.know(start)
         while True:
             try:
                 return solver(problem, start, multipliers, tol, options)
@@ -340,5 +350,5 @@ def _trust_constr(problem, start, multipliers, tol, options):
         problem.value, start, method="trust-constr", jac=problem.gradient, hess=lambda x: hessian(x, 1.0, np.zeros(count)), tol=tol, options=options, **given
     )
     v = [*found.v, np.zeros(size)]
-    found.update(v=v[0] if count else np.zeros(0), z=v[1] if count else v[0], success=found.status in (1, 2) and found.constr_violation < 1e-6)
+    found.update(v=v[0] if count else np.zeros(0), z=v[1] if count else v[0], success=bool(found.status in (1, 2) and found.constr_violation < 1e-6))
     return found

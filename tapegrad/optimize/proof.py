@@ -119,7 +119,7 @@ class Proof:
         plainly = None if derivatives and backward else self._values(x)
         if plainly is None or not same(plainly, outcome, False):
             plainly = self._run(x, backward)
-            if not same(plainly, outcome, bool(backward)):
+            if not same(plainly, outcome, bool(backward)) and not same(plainly, outcome, bool(backward), self._run(self.layout.vector, backward)):
                 self.differs = True
                 _PROVED.discard(outcome.tape)
                 return plainly
@@ -162,19 +162,21 @@ def wants_tensors(error):
     return traceback.tb_frame.f_globals.get("__name__", "").startswith(f"{__package__.partition('.')[0]}.")
 
 
-def same(plainly, replayed, derivatives):
-    """Whether two `Outcome` have the same values, and with `derivatives` the same gradients, but for rounding."""
-    one, other = plainly.values, replayed.values
-    if derivatives:
-        one, other = [*one, *_flat(plainly.gradients)], [*other, *_flat(replayed.gradients)]
-    return len(one) == len(other) and all(map(_near, one, other))
+def same(plainly, replayed, derivatives, start=None):
+    """Whether two `Outcome` have the same values, and with `derivatives` the same gradients, but for rounding.
+
+    Constraints and gradients vanish at a solution, where all that is left of them is rounding: that is small beside what they were at
+    the `start`, if that is given.
+    """
+    one, other, began = ([*each.values, *(_flat(each.gradients) if derivatives else ())] for each in (plainly, replayed, start or replayed))
+    return len(one) == len(other) == len(began) and all(map(_near, one, other, began))
 
 
-def _near(plainly, replayed):
+def _near(plainly, replayed, began):
     plainly, shape = np.asarray(getattr(plainly, "_v", plainly)), np.shape(getattr(replayed, "_v", replayed))
     plainly = plainly if plainly.dtype.char == "f" else plainly.astype(np.float64)
     # An array of one element is differentiated as that number.
-    return (plainly.shape == shape or plainly.size == np.prod(shape) == 1) and agree(plainly.reshape(shape), replayed)
+    return (plainly.shape == shape or plainly.size == np.prod(shape) == 1) and agree(plainly.reshape(shape), replayed, beside=began)
 
 
 def _flat(gradients):

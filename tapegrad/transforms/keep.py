@@ -5,6 +5,8 @@ hangs on the function or object itself, as an attribute: the two form a cycle, w
 garbage collector takes when nobody refers to it any more.
 """
 
+import types
+
 #: The attribute of a function or object under which its recordings are kept.
 KEPT = "__tapegrad__"
 
@@ -32,8 +34,10 @@ class Keep:
 def kept(function, key, make):
     """``make(function)``, made once for each `key` and kept with the function.
 
-    For what takes no attributes (bound methods, builtins, objects with slots) it is made each time.
+    What is made of a bound method is kept with its object.  For what takes no attributes (builtins, objects with slots) it is made each time.
     """
+    if isinstance(function, types.MethodType):
+        return kept(function.__self__, (function.__func__, key), lambda _: make(function))
     attributes = getattr(function, "__dict__", None)
     if not isinstance(attributes, dict):
         return make(function)

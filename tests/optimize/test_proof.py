@@ -6,8 +6,9 @@ import pytest
 import tapegrad as tg
 from tapegrad.common.errors import NonFiniteError
 from tapegrad.optimize.layout import Layout
-from tapegrad.optimize.proof import DIFFERS, EVALUATIONS, FIRST
+from tapegrad.optimize.proof import DIFFERS, EVALUATIONS, FIRST, same
 from tapegrad.optimize.vector_function import VectorFunction
+from tapegrad.transforms.replay.answers import Outcome
 from tests.transforms.replay.agreement import quiet
 
 TARGET = np.array([1.0, -2.0, 0.5])
@@ -302,7 +303,13 @@ def test_the_next_optimisation_compares_again():
     # It was found at the solution; the next one finds it at once.
     found_late, result = result.counts["evaluations"] - result.counts["runs"], tg.optimize.lbfgs(f, np.zeros(3))
     np.testing.assert_allclose(result.x, TARGET + 5.0, atol=1e-6)
-    assert result.message.endswith(DIFFERS) and result.counts["evaluations"] - result.counts["runs"] <= 0 < found_late
+    assert result.message.endswith(DIFFERS) and result.counts["evaluations"] - result.counts["runs"] < found_late
+
+
+def test_what_vanishes_at_the_solution_is_compared_with_what_it_was_at_the_start():
+    one, other, start = (Outcome([np.array(v)], None, None) for v in ([1e-16, -3e-17], [-2e-16, 1e-17], [2.0, 1.0]))
+    assert not same(one, other, False) and same(one, other, False, start)
+    assert not same(one, Outcome([np.array([1e-3, 0.0])], None, None), False, start)
 
 
 def test_jacobians_go_on_when_kernels_answer_them():

@@ -277,15 +277,15 @@ class Kernels:
         return steps - before
 
 
-def agree(one, other, tolerance=TOLERANCE):
-    """Whether two arrays of results are the same but for rounding: up to a `tolerance` by dtype, relative to the largest entry."""
-    one = np.asarray(one)
+def agree(one, other, tolerance=TOLERANCE, beside=0.0):
+    """Whether two arrays of results are the same but for rounding: up to a `tolerance` by dtype, relative to the largest entry, also of `beside`."""
+    one, beside = np.asarray(one), np.asarray(getattr(beside, "_v", beside))
     other = np.asarray(getattr(other, "_v", other))
     if other.dtype.kind not in "biuf":
         # A constant that goes past the kernel.
         return True
     if one.dtype.kind != "f":
         return np.array_equal(one, other)
-    scale = np.max(np.abs(other), initial=0.0, where=np.isfinite(other))
+    scale = max(np.max(np.abs(each), initial=0.0, where=np.isfinite(each)) for each in (other, beside))
     relative = tolerance[one.dtype.char]
     return bool(np.allclose(one, other, rtol=relative, atol=relative * scale, equal_nan=True))
