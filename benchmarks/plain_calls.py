@@ -4,7 +4,8 @@ Loops over numbers beside the same loops on Python's floats, where an operation 
 numbers, where everything around them shows, in a loop of their own (where calls of others come
 between, the processor has to learn the interpreter's branches again: some 5 us, printed beside); Runge-Kutta steps,
 where only recording and sweeping do, beside `backward()` on tensors; the README's misfit, half of whose work is
-NumPy's functions on numbers, beside the plain function and finite differences; element-wise operations on short arrays; a saddle by gradients in a gradient; and the
+NumPy's functions on numbers, beside the plain function and finite differences; element-wise operations on short arrays; a saddle by
+gradients in a gradient; and the
 memory of a Monte-Carlo gradient.
 """
 

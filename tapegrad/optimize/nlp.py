@@ -57,7 +57,7 @@ class Entries:
         at = np.searchsorted(self.keys, keys)
         if np.all(at < len(self.keys)) and np.array_equal(self.keys[at], keys):
             return True
-        self.keys, self._known = np.union1d(self.keys, keys), {}
+        self.keys, self._known = np.union1d(self.keys, keys) if len(self.keys) else np.sort(keys), {}
         return False
 
     def add(self, values, name, part, offset=0, factor=1.0):
