@@ -46,6 +46,7 @@ MODULES = (
     "sparse",
     "constant_sparse",
     "constrained",
+    "many_fits",
     "custom_rules",
     "loops",
     "lanes",

@@ -63,7 +63,7 @@ from .transforms.saving.save import load_tape
 from .transforms.vmap import vmap
 from .sparse.api import sparse_hessian, sparse_jacobian, sparsity
 from .autograd.tape import Tape
-from .fits import fit, propagate
+from .fits import fit, fit_many, multistart, propagate
 from .array.tensor import Parameter, Tensor, tensor
 from .array.differentiable import Differentiable
 
@@ -105,13 +105,13 @@ __all__ = [
     "copysign", "cos", "cosh", "cumsum", "custom_jvp", "custom_vjp", "deg2rad", "derivative", "detect_anomaly", "diag",
     "diagonal", "digamma", "distribute", "div", "divide", "dot", "egrad", "elementwise_grad", "empty", "empty_like", "enable_grad",
     "entr", "erf", "erfc", "erfcinv", "erfcx", "erfinv", "errors", "exp", "exp2", "expand", "expand_dims", "expit",
-    "explain_zero", "expm1", "eye", "fit", "flatten", "flip", "floor", "floor_divide", "fmax", "fmin", "fmod", "fori_loop", "from_numpy",
+    "explain_zero", "expm1", "eye", "fit", "fit_many", "flatten", "flip", "floor", "floor_divide", "fmax", "fmin", "fmod", "fori_loop", "from_numpy",
     "full", "full_like", "gamma", "gammainc", "gammaincc", "gammainccinv", "gammaincinv", "gammaln", "gammasgn", "gnvp", "grad", "heaviside", "hessian",
     "hessian_diag", "hvp", "hypot", "i0", "i0e", "i1", "i1e", "implicit", "info", "is_grad_enabled", "iv", "ive", "j0",
     "j1", "jacfwd", "jacobian", "jacrev", "jet", "jit", "jv", "jvp", "kl_div", "laplacian", "ldexp", "lgamma", "linearize",
     "linspace", "load", "load_tape", "log", "log10", "log1p", "log2", "log_expit", "log_ndtr", "log_softmax", "logaddexp",
     "logaddexp2", "logit", "logsumexp", "manual_seed", "map", "matmul", "max", "maximum", "mean", "mean_over", "min", "minimum", "mod",
-    "moveaxis", "mul", "multiply", "ndtr", "ndtri", "ndtri_exp", "neg", "negate", "negative", "njit_derivative", "njit_grad",
+    "moveaxis", "mul", "multiply", "multistart", "ndtr", "ndtri", "ndtri_exp", "neg", "negate", "negative", "njit_derivative", "njit_grad",
     "njit_hessian", "njit_hvp", "njit_jacobian", "njit_jvp", "njit_value_and_grad", "njit_vjp", "nn", "no_grad", "norm", "ones", "ones_like",
     "optim", "optimize",
     "outer", "owens_t", "permute", "pow", "power", "primitive", "prod", "propagate", "rad2deg", "rand", "rand_like", "randn", "randn_like", "ravel",

@@ -8,11 +8,13 @@ Imports: common, array, transforms, optimize.
 `uncertainty`  covariances by curvature, and combinations of parameters that the data do not determine.
 `fitting`      `fit`.
 `report`       `Fit`: numbers, the table, the picture.
+`many`         `fit_many`, `multistart`: many small fits at once.
 `profile`      the cost along one parameter or around two, all others fitted anew.
 `propagation`  `propagate`: the uncertainty of what is computed from the parameters.
 """
 
 from .fitting import fit
+from .many import fit_many, multistart
 from .propagation import propagate
 
-__all__ = ["fit", "propagate"]
+__all__ = ["fit", "fit_many", "multistart", "propagate"]
