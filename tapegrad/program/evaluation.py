@@ -33,6 +33,8 @@ from .ports import Port
 FEW, LESS = 8, 2
 #: Of a recording that is so many times longer than that of the gradient, which is its end, it is not looked for: all of it would be gone through.
 LONGER = 8
+#: Recorded, a Jacobian comes by columns if there are so many times fewer inputs than outputs.
+FEWER = 4
 
 
 class Evaluation:
@@ -139,7 +141,7 @@ class Evaluation:
         Parameters
         ----------
         mode : str
-            As of `tapegrad.jacobian`, or "product"; where it is recorded it is reverse mode.
+            As of `tapegrad.jacobian`, or "product"; where it is recorded, "auto" is forward mode if there are many fewer inputs than outputs.
         explain : bool
             Whether to print what was chosen, and why.
         symmetric : bool
@@ -148,7 +150,7 @@ class Evaluation:
         walk = self.walk
         if walk.recorded:
             self.check()
-            return (_coloured(walk) if symmetric else None) or [self._recorded_rows(result) for result in walk.results]
+            return (_coloured(walk) if symmetric else None) or self._recorded(mode, symmetric)
         ways = [c for c in walk.compressed() or () if c is not None and mode in ("auto", "forward" if c.forward else "reverse")]
         if ways:
             one = min(ways, key=lambda c: c.count)
@@ -195,6 +197,24 @@ class Evaluation:
             [_shaped(block, output, argument) for argument, block in zip(walk.inputs, np.split(rows, inputs[:-1], axis=1))]
             for output, rows in zip(walk.outputs, np.split(whole, outputs[:-1]))
         ]
+
+    def _recorded(self, mode, symmetric):
+        """The blocks, on tensors: by columns or by rows."""
+        walk = self.walk
+        inputs, outputs = ([np.size(getattr(below(t), "_v", t)) for t in side] for side in (walk.bases, walk.results))
+        forward = mode == "forward" or mode == "auto" and not symmetric and FEWER * sum(inputs) <= sum(outputs)
+        return self._recorded_columns(inputs) if forward else [self._recorded_rows(result) for result in walk.results]
+
+    def _recorded_columns(self, sizes):
+        """The blocks by one push of all unit vectors."""
+        bases, count = self.walk.bases, sum(sizes)
+        units = np.split(np.eye(count), np.cumsum(sizes)[:-1], axis=1)
+        tangents = [np.reshape(unit, (count, *b.shape)).astype(b.dtype) for unit, b in zip(units, bases)]
+        blocks, ends = [], np.cumsum([0, *sizes])
+        for tangent in self.walk.push(tangents, count):
+            parts = [tangent[start:end] for start, end in zip(ends, ends[1:])]
+            blocks.append([np.reshape(np.moveaxis(part, 0, -1), (*part.shape[1:], *b.shape)) for part, b in zip(parts, bases)])
+        return blocks
 
     def _recorded_rows(self, result):
         """The blocks of one of the results, which are tensors."""
