@@ -12,11 +12,13 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from ..array.functions import concatenate
 from ..array.typing import Argnums, Mode
 from ..autograd import nested
 from ..common.errors import GradientError, HigherOrderError, OptionError, SeedShapeError, StructureError
 from ..common.tree import alike, flatten, leaf_names, unflatten
 from ..common.uninterrupted import imported
+from ..program.evaluation import applied
 from ..transforms.bodies import OfDirections
 from ..transforms.functional import Transformed, chosen
 from ..transforms.hessians import differentiate_gradient
@@ -61,6 +63,19 @@ class _Sparse(OfDirections):
 
     def _ordinary(self, args, kwargs):
         return self._replayed.call_of_tape(args, kwargs, self._asked(args, kwargs)).gradients
+
+    def compressed(self, *args):
+        """A function that gives the entries alone, in the order of the pattern, on the path of these arguments; and the pattern."""
+        tape = self._replayed.call_of_tape(args, {}, False).tape
+        if tape is None:
+            raise GradientError(f"{self.__name__} has no tape, and so no pattern: it cannot be recorded: {self.stats().fallback}")
+        template, way, positions = self._compression(tape.compressions)
+
+        def entries(e):
+            rows = [np.reshape(r, (way.count, -1)) for r in (e.push if way.forward else e.pull)(way.seeds, way.count)]
+            return np.reshape(concatenate(rows, axis=1), (-1,))[positions]
+
+        return lambda *args: applied(entries, self._replayed.function, args, self._argnums, {}), template.copy()
 
     def body(self, e):
         tape = e.walk.tape

@@ -8,6 +8,8 @@ through which `Compiled` is called from Python too.
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import os
 import weakref
 from collections.abc import Callable, Sequence
@@ -19,6 +21,7 @@ from ..array.dual import as_float
 from ..array.typing import Array
 from ..common.errors import DtypeError, GradientError, GuardError, OptionError, ShapeError, UnsupportedFunctionError
 from ..common.registry import registry
+from ..common.tree import flatten
 from ..common.uninterrupted import uninterrupted
 from ..kernel.reasons import NotLowered, faults_are_reasons
 from .replay.kernels import JitOptions, agree, checked_policy
@@ -58,7 +61,7 @@ class Compiled:
             from ..program.replayed import Replay
             from .replay import entry as E
 
-        E.register(Compiled)
+        E.register(Compiled, CompiledOutputs)
         self.shape, self.data = x0.shape, [None if type(d) is float else d.shape for d in data]
         self._evaluate, self._address_of, self._failed = H.evaluate, data_address, H.H_FAILED
         self.tape, self._environment = _recorded(function, x0, data)
@@ -112,11 +115,15 @@ class Compiled:
         """
         _fits("x", x, self.shape)
         _fits("g", g, self.shape, " that can be written to", "CARRAY")
-        data = self._checked_data(data)
+        data = self._checked_data(data, ["x", "g"])
         for other in (x, *data):
             if np.may_share_memory(other, g) and x.size:
                 what = "x" if other is x else "an argument"
                 raise ShapeError(f"{what} and g share memory: the gradient would be written over {'the point' if other is x else 'it'}")
+        return self._called(x, g, data)
+
+    def _called(self, x, g, data):
+        """The value; the gradient goes into `g`.  What is given fits."""
         changed = None
         if not self._environment.same():
             before, self._environment = self._environment, self._environment.again()
@@ -135,18 +142,18 @@ class Compiled:
             raise GuardError(status - 1, self.handle_address)
         return float(value[0])
 
-    def _checked_data(self, data):
-        """The further arguments as float64 arrays."""
+    def _checked_data(self, data, names):
+        """The further arguments as float64 arrays; `names` are those of what stands before them."""
         if len(data) != len(self.data):
-            raise ShapeError(f"the function was compiled with {len(self.data)} arguments after x, got {len(data)} after x and g")
+            raise ShapeError(f"the function was compiled with {len(self.data)} arguments after {names[0]}, got {len(data)} after {' and '.join(names)}")
         arrays = []
-        for k, (array, shape) in enumerate(zip(data, self.data)):
+        for k, (array, shape) in enumerate(zip(data, self.data), len(names)):
             if shape is None and isinstance(array, (int, float, np.integer, np.floating)):
                 arrays.append(np.array(array, np.float64))
                 continue
             if shape is None:
-                raise DtypeError(f"argument {k + 2} must be a number, as when the function was compiled")
-            _fits(f"argument {k + 2}", array, shape, f" of the shape {shape}, as when the function was compiled")
+                raise DtypeError(f"argument {k} must be a number, as when the function was compiled")
+            _fits(f"argument {k}", array, shape, f" of the shape {shape}, as when the function was compiled")
             arrays.append(array)
         return arrays
 
@@ -162,6 +169,69 @@ class Compiled:
 
     def __repr__(self):
         return f"Compiled(shape={self.shape}, instructions={len(self.tape)})"
+
+
+class CompiledOutputs(Compiled):
+    """A function whose results are several numbers, for one shape of each argument: what `compile` returns for all that does not return one float.
+
+    ``c(out, x, *data)`` writes the numbers of all results to `out`, a C-contiguous float64 array of `shape`.
+
+    Attributes
+    ----------
+    shape : tuple of int
+        Of `out`: that of the result, if that is one array; else of a vector with the numbers of all results, one after the other.
+    results : list of tuple of int
+        The shape of each result: ``()`` of a number.  (A complex one is two: real and imaginary parts.)
+    pattern : csr_array or None
+        Of what ``tg.sparse_jacobian`` or ``tg.sparse_hessian`` returned: `out` has the entries alone, and this says where each one is.
+    """
+
+    results: list[tuple[int, ...]]
+    pattern: Any
+
+    def __init__(self, function, arguments, results, pattern, workspaces, policy):
+        self.results, self.pattern = [np.shape(r) for r in results], pattern
+        shape = self.results[0] if len(results) == 1 and self.results[0] else (sum(int(np.prod(s)) for s in self.results),)
+        # Its gradient by the weights is what the function returns: the results are the adjoints of a tape like any other.
+        self._weights = np.ones(shape)
+        super().__init__(_ByWeights(function), self._weights, arguments, workspaces, policy)
+
+    def __call__(self, out: Array, *arguments: Array | float) -> Array:
+        """Write the results at these arguments to `out`, which is returned.
+
+        Raises
+        ------
+        GuardError
+            As of `Compiled`.
+        ShapeError, DtypeError
+            If an argument is not as it was, or `out` not of `shape`.
+        """
+        _fits("out", out, self.shape, f" of the shape {self.shape} that can be written to", "CARRAY")
+        arrays = self._checked_data(arguments, ["out"])
+        for k, array in enumerate(arrays, 1):
+            if np.may_share_memory(array, out) and out.size:
+                raise ShapeError(f"argument {k} and out share memory: the results would be written over it")
+        self._called(self._weights, out, arrays)
+        return out
+
+
+class _ByWeights:
+    """The results of a function, times weights, summed: a function of the weights, with the arguments of the function behind them."""
+
+    def __init__(self, function):
+        functools.update_wrapper(self, function, updated=())
+        self.function = function
+
+    def __call__(self, weights, *arguments):
+        results = flatten(self.function(*arguments))[0]
+        if len(results) == 1 and np.shape(results[0]):
+            return np.sum(weights * results[0])
+        total, at = 0.0, 0
+        for result in results:
+            size = int(np.prod(np.shape(result)))
+            total = total + (np.sum(weights[at : at + size] * np.reshape(result, (-1,))) if np.shape(result) else weights[at] * result)
+            at += size
+        return total
 
 
 def _fits(name, array, shape, words="", flag="C_CONTIGUOUS"):
@@ -217,12 +287,14 @@ def _what_failed(number, handle):
 def compile(
     f: Callable[..., Any], x0: Array, workspaces: int | None = None, kernel: str | None = None, *, data: Sequence[Any] = ()
 ) -> Compiled:
-    """A function of one array, with its gradient, to be called from Numba's nopython code.
+    """A function of arrays, to be called from Numba's nopython code: of one number with its gradient, or of whatever `f` returns.
 
     Parameters
     ----------
     f : callable
-        Takes a float64 array, and `data`; returns a float.
+        Takes a float64 array, and `data`.  It returns a float, whose gradient is compiled with it; or an array, or containers of arrays and
+        floats: also what ``tg.value_and_grad(g)``, ``tg.jacobian(g)``, ``tg.hessian(g)``, ``tg.hvp(g)``, ``tg.sparse_jacobian(g)`` and
+        ``tg.sparse_hessian(g)`` are of a function `g`, and a function that calls ``tg.jvp`` or ``tg.vjp``.
     x0 : array_like of float
         Where `f` is recorded; the result is for arrays of this shape, C-contiguous and float64.
     workspaces : int, optional
@@ -237,13 +309,14 @@ def compile(
 
     Returns
     -------
-    Compiled
-        ``c(x, g)``, or ``c(x, g, *data)``, returns the value at `x` and writes the gradient into `g`.
+    Compiled or CompiledOutputs
+        ``c(x, g)``, or ``c(x, g, *data)``, returns the value at `x` and writes the gradient into `g`.  Where `f` returns something else than
+        a float, ``c(out, x, *data)`` writes the numbers of all results, one after the other, into `out`, an array of the shape ``c.shape``.
 
     Raises
     ------
     DtypeError
-        If `x0` or something in `data` is neither a float nor an array of floats, or `f` returns something else than float64.
+        If `x0` or something in `data` is neither a float nor an array of floats, or `f` returns other numbers than of float64.
     UnsupportedFunctionError
         If an instruction needs the interpreter; it is named with its line.
     GradientError
@@ -281,6 +354,22 @@ def compile(
     >>> g = np.empty(2)
     >>> c(np.ones(2), g, np.array([[1.0, 2.0], [0.0, 1.0]]), np.array([1.0, 1.0])), g
     (4.0, array([4., 8.]))
+
+    Newton's method, with gradient and Hessian of one recording:
+
+    >>> f = lambda x: np.sum(np.cosh(x - 1.0)) + x[0] * x[1]
+    >>> both = tg.compile(lambda x: (tg.grad(f)(x), tg.hessian(f)(x)), np.zeros(2))
+    >>> both.results, both.shape
+    ([(2,), (2, 2)], (6,))
+    >>> @numba.njit
+    ... def newton(both, x, steps):
+    ...     out = np.empty(6)
+    ...     for _ in range(steps):
+    ...         both(out, x)
+    ...         x = x - np.linalg.solve(out[2:].reshape(2, 2), out[:2])
+    ...     return x
+    >>> bool(np.allclose(tg.grad(f)(newton(both, np.zeros(2), 8)), 0.0, atol=1e-12))
+    True
     """
     x0 = np.array(as_float(x0, "x0"), np.float64, order="C")
     if x0.ndim == 0:
@@ -288,7 +377,22 @@ def compile(
     count = workspaces if workspaces is not None else os.cpu_count() or 1
     if count < 1:
         raise OptionError(f"workspaces must be at least 1, got {count}")
-    return Compiled(f, x0, [_datum(k, d) for k, d in enumerate(data)], int(count), checked_policy(kernel))
+    data, policy, pattern = [_datum(k, d) for k, d in enumerate(data)], checked_policy(kernel), None
+    if hasattr(f, "compressed"):
+        f, pattern = f.compressed(x0, *data)
+    results = _results_of(f, x0, data)
+    if results is None:
+        return Compiled(f, x0, data, int(count), policy)
+    return CompiledOutputs(f, [x0, *data], results, pattern, int(count), policy)
+
+
+def _results_of(function, x0, data):
+    """What a function returns at a point, if that is something else than one number to be differentiated; else None."""
+    # (What raises here raises where it is recorded, too, with more to say.)
+    with contextlib.suppress(Exception):
+        results = flatten(function(x0.copy(), *[np.array(d) if isinstance(d, np.ndarray) else d for d in data]))[0]
+        return None if len(results) == 1 and np.size(getattr(results[0], "_v", results[0])) == 1 else results
+    return None
 
 
 def _datum(k, value):

@@ -285,12 +285,12 @@ def test_wrong_further_arguments_are_refused():
         c(x, b[:3], a, b, 1.0)
     with pytest.raises(ShapeError, match="as many arguments after x and g"):
         with_one(c, x, g, a)
-    with pytest.raises(ShapeError, match="numbers and arrays as in the data"):
+    with pytest.raises(ShapeError, match="numbers and arrays of the shapes"):
         with_data(c, x, g, a[:4].copy(), b, 1.0)
     one = tg.compile(lambda x, y: np.sum(x * y), np.zeros(3), data=(np.ones(3),))
     with pytest.raises(ShapeError, match="g is also an argument"):
         with_one(one, x, g, g)
-    with pytest.raises(ShapeError, match="numbers and arrays as in the data"):
+    with pytest.raises(ShapeError, match="numbers and arrays of the shapes"):
         with_one(one, x, g, 1.0)
     with pytest.raises((numba.TypingError, TypeError), match="too many positional arguments"):
         with_one(tg.compile(rosenbrock, np.ones(3)), x, g, 1.0)
@@ -396,3 +396,141 @@ def test_a_result_that_is_not_float64_is_refused():
 def test_a_first_point_that_is_no_array_of_floats_is_refused(x0):
     with pytest.raises(DtypeError, match="x0: "):
         tg.compile(lambda x: np.sum(x * x), x0)
+
+
+# ---- other results than one float --------------------------------------------------------------------------------
+def bowl(x):
+    return np.sum(np.cosh(x - 1.0)) + x[0] * x[1]
+
+
+@numba.njit
+def called(c, out, x):
+    return c(out, x)
+
+
+@numba.njit
+def called_with(c, out, x, v):
+    return c(out, x, v)
+
+
+def test_whatever_a_function_returns_is_that_of_jit_from_python_and_from_nopython_code():
+    x, v, t = np.array([0.3, 0.2, 0.1]), np.array([1.0, -2.0, 0.5]), np.linspace(0.0, 1.0, 5)
+    decay = lambda p, t: p[0] * np.exp(-p[1] * t) + p[2]  # noqa: E731
+    for function, shapes, args in (
+        (lambda x: np.sin(x) * x[0], [(3,)], (x,)), (tg.value_and_grad(bowl), [(), (3,)], (x,)), (tg.grad(bowl), [(3,)], (x,)),
+        (tg.hessian(bowl), [(3, 3)], (x,)), (tg.jit(tg.hessian(bowl)), [(3, 3)], (x,)), (tg.jacobian(decay), [(5, 3)], (x, t)), (tg.hvp(bowl), [(3,)], (x, v)),
+        (lambda x, v: tg.jvp(bowl, (x,), (v,)), [(), ()], (x, v)), (lambda x, v: {"outer": np.outer(x, v), "sum": x @ v}, [(3, 3), ()], (x, v)),
+        (lambda x, v: (x[:1] * v[0], v), [(1,), (3,)], (x, v)), (lambda x: np.full(4, 2.0) + 0.0 * x[0], [(4,)], (x,)),
+    ):  # fmt: skip
+        c = tg.compile(function, np.ones(3), data=[np.ones_like(a) for a in args[1:]])
+        expected = [np.ravel(part) for part in (lambda found: found.values() if isinstance(found, dict) else found if isinstance(found, tuple) else (found,))(
+            tg.jit(function)(*args)
+        )]  # fmt: skip
+        assert c.results == shapes and c.pattern is None and c.not_lowered == ""
+        out = np.full(c.shape, np.nan)
+        assert c(out, *args) is out
+        np.testing.assert_allclose(np.ravel(out), np.concatenate(expected), rtol=1e-13, atol=1e-15)
+        again = (called(c, np.empty(c.shape), *args) if len(args) == 1 else called_with(c, np.empty(c.shape), *args))
+        assert np.array_equal(again, out)
+
+
+def test_entries_of_sparse_derivatives():
+    banded = lambda x: np.concatenate([x[:1] ** 2, x[1:-1] * x[2:] - np.sin(x[:-2]), x[-1:] * 3.0])  # noqa: E731
+    x, weights = np.random.default_rng(0).uniform(size=12), np.arange(12.0)
+    for g, more in (
+        (tg.sparse_hessian(rosenbrock), ()), (tg.sparse_jacobian(banded), ()), (tg.sparse_jacobian(banded, mode="reverse"), ()),
+        (tg.jit(tg.sparse_jacobian(banded, mode="forward")), ()), (tg.sparse_hessian(banded, weights=True), (weights,)),
+    ):  # fmt: skip
+        c, expected = tg.compile(g, np.ones(12), data=[np.ones(12) for _ in more]), g(x, *more)
+        np.testing.assert_allclose(c(np.empty(c.shape), x, *more), expected.data, rtol=1e-13, atol=1e-15)
+        assert np.array_equal(c.pattern.indices, expected.indices) and np.array_equal(c.pattern.indptr, expected.indptr)
+
+
+@numba.njit
+def newton(both, x, steps):
+    n = len(x)
+    out = np.empty(n + n * n)
+    for _ in range(steps):
+        both(out, x)
+        x = x - np.linalg.solve(out[n:].reshape(n, n), out[:n])
+    return x
+
+
+@numba.njit
+def gauss_newton(both, p, t, y, steps):
+    n, m = len(p), len(t)
+    out = np.empty(m + m * n)
+    for _ in range(steps):
+        both(out, p, t, y)
+        j = out[m:].reshape(m, n)
+        p = p - np.linalg.solve(j.T @ j, j.T @ out[:m])
+    return p
+
+
+@numba.njit
+def sequential_quadratic(all_of_it, x, steps):
+    """An equality constraint: value of the gradient, constraint, its slope, and the Hessian of the Lagrangian."""
+    n, multiplier = len(x), 0.0
+    out, kkt, right = np.empty(n + 1 + n + n * n), np.zeros((n + 1, n + 1)), np.empty(n + 1)
+    for _ in range(steps):
+        all_of_it(out, x, multiplier)
+        g, slope = out[:n], out[n + 1 : 2 * n + 1]
+        kkt[:n, :n] = out[2 * n + 1 :].reshape(n, n)
+        kkt[n, :n] = slope
+        kkt[:n, n] = slope
+        right[:n] = -g
+        right[n] = -out[n]
+        step = np.linalg.solve(kkt, right)
+        x = x + step[:n]
+        multiplier = step[n]
+    return x
+
+
+def test_newton_gauss_newton_and_sqp_inside_of_njit():
+    both = tg.compile(lambda x: (tg.grad(bowl)(x), tg.hessian(bowl)(x)), np.zeros(3))
+    np.testing.assert_allclose(tg.grad(bowl)(newton(both, np.zeros(3), 8)), 0.0, atol=1e-13)
+    t = np.linspace(0.0, 3.0, 30)
+    y = 2.0 * np.exp(-0.7 * t) + 0.01 * np.cos(30.0 * t)
+    left = lambda p, t, y: p[0] * np.exp(-p[1] * t) - y  # noqa: E731
+    both = tg.compile(lambda p, t, y: (left(p, t, y), tg.jacobian(left)(p, t, y)), np.ones(2), data=(t, y))
+    theirs = tg.optimize.least_squares(left, np.ones(2), args=(t, y), xtol=1e-14, ftol=1e-14).x
+    np.testing.assert_allclose(gauss_newton(both, np.ones(2), t, y, 20), theirs, rtol=1e-8)
+    circle = lambda x: np.sum(x**2) - 2.0  # noqa: E731
+    lagrangian = lambda x, l: bowl(x) + l * circle(x)  # noqa: E731, E741
+    whole = tg.compile(lambda x, l: (tg.grad(bowl)(x), circle(x), tg.grad(circle)(x), tg.hessian(lagrangian)(x, l)), np.ones(3), data=(0.5,))  # noqa: E741
+    found = tg.optimize.nlp(bowl, np.full(3, 0.7), [(circle, 0.0, 0.0)], method="trust-constr")
+    np.testing.assert_allclose(sequential_quadratic(whole, np.full(3, 0.7), 15), found.x, atol=1e-5)
+
+
+def test_wrong_outputs_and_arguments_are_refused():
+    c, x, out = tg.compile(lambda x, a, s: (x * a * s, np.sum(x)), np.ones(3), data=(np.ones(3), 2.0)), np.ones(3), np.empty(4)
+    for args, error, message in (
+        ((np.empty(3), x, x, 1.0), ShapeError, r"out has the shape \(3,\)"), ((out, x, x), ShapeError, "3 arguments after out, got 2 after out"),
+        ((out, x, x, x), DtypeError, "argument 3 must be a number"), ((np.empty(4, int), x, x, 1.0), DtypeError, "out must be a C-contiguous float64"),
+        ((out, out[:3], x, 1.0), ShapeError, "argument 1 and out share memory"), ((out, x[:2], x, 1.0), ShapeError, "argument 1 has the shape"),
+    ):  # fmt: skip
+        with pytest.raises(error, match=message):
+            c(*args)
+    one = tg.compile(lambda x: x * 2.0, np.ones(3))
+    for args, error, message in (
+        ((np.empty(2), x), ShapeError, "out must have the shape"), ((out[:3], x[:2].copy()), ShapeError, "numbers and arrays of the shapes"),
+        ((x, x), ShapeError, "out is also an argument"), ((np.empty(3, np.float32), x), numba.TypingError, "out of a function compiled by tapegrad"),
+    ):  # fmt: skip
+        with pytest.raises(error, match=message):
+            called(one, *args)
+    with pytest.raises(ShapeError, match="as many arguments after out"):
+        called(c, out, x)
+
+
+def test_outputs_off_the_path_are_nan_and_name_the_line():
+    c = tg.compile(lambda x: np.stack([x[0] if x[0] > 0.0 else -x[0], x[1]]), np.ones(2))
+    for call in (lambda out, x: c(out, x), lambda out, x: called(c, out, x)):
+        out = np.zeros(2)
+        with pytest.raises(GuardError, match=r"(?s)test_compiled.py:\d+: .*went another way"):
+            call(out, np.array([-1.0, 1.0]))
+        assert np.isnan(out).all()
+    with pytest.raises(GuardError, match="went another way"):
+        c.check()
+    c.check()
+    with pytest.raises(GradientError, match="run again it gives something else"):
+        tg.compile(lambda x: x * np.random.default_rng().normal(size=3), np.ones(3))

@@ -178,3 +178,20 @@ def test_agrees_with_jax(name):
     for mode in ("forward", "reverse", "auto"):
         found = tg.jacobian(FUNCTIONS[name](np), mode=mode)(x)
         np.testing.assert_allclose(found, expected, rtol=1e-11, atol=1e-12)
+
+
+def test_a_recorded_jacobian_of_few_inputs_comes_by_columns():
+    t = np.linspace(0.0, 1.0, 40)
+
+    def residuals(p):
+        return p[0] * np.exp(-p[1] * t)
+
+    def tall(p, by):
+        return np.sum(by(residuals)(p) ** 2)
+
+    p = np.array([1.2, 0.7])
+    rows, auto = (str(tg.jit(tg.grad(lambda p, by=by: tall(p, by))).tape(p)) for by in (tg.jacrev, tg.jacobian))
+    assert "40x40" in rows and "40x40" not in auto
+    gradients = [tg.grad(lambda p, by=by: tall(p, by))(p) for by in (tg.jacobian, tg.jacrev, tg.jacfwd)]
+    for gradient in gradients[1:]:
+        np.testing.assert_allclose(gradients[0], gradient, rtol=1e-13)

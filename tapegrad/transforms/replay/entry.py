@@ -9,6 +9,9 @@ on disk by ``cache=True`` holds nothing that is stale in the next process.
 ``c(x, g, *data)``, what is passed in its place is the address of the addresses of all
 inputs, `x` first; the caller makes them on its stack (`_packed`) and compares what they are
 with what the handle says they must be.
+
+Of a function with other results than one float, ``c(out, x, *data)``, what is compiled is a sum of these, times weights, whose gradient by
+the weights they are: `out` stands for the weights, too, which have no part in it.
 """
 
 from llvmlite import ir
@@ -29,12 +32,12 @@ class CompiledType(types.Callable):
 
     Parameters
     ----------
-    more : bool
-        Whether it is called with further arguments, which make the code of a call longer.
+    kind : str
+        What it is called with: further arguments make the code of a call longer.
     """
 
-    def __init__(self, more):
-        super().__init__("tapegrad.compiled with data" if more else "tapegrad.compiled")
+    def __init__(self, kind=""):
+        super().__init__(f"tapegrad.compiled{kind}")
 
     def _method(self, context):
         return context.resolve_getattr(self, "__call__")
@@ -49,7 +52,7 @@ class CompiledType(types.Callable):
         return self._method(typing_context()).get_impl_key(signature)
 
 
-COMPILED, WITH_DATA = CompiledType(False), CompiledType(True)
+COMPILED, WITH_DATA, OUTPUTS = CompiledType(), CompiledType(" with data"), CompiledType(" with outputs")
 
 
 @register_model(CompiledType)
@@ -115,18 +118,24 @@ def _packed(typingctx, x, data):
     return types.UniTuple(types.int64, 3)(x, data), codegen
 
 
-def _typed(x, g, data=()):
-    """Raise `TypingError` for arguments that no compiled function takes."""
-    for name, a in (("x", x), ("g", g)):
+def _typed(data, **arrays):
+    """Raise `TypingError` for arguments that no compiled function takes; the last of the `arrays` is written to."""
+    for name, a in arrays.items():
         if not (isinstance(a, types.Array) and a.dtype == types.float64 and a.layout == "C"):
             raise TypingError(f"{name} of a function compiled by tapegrad must be a C-contiguous float64 array, not {a}")
-    if not g.mutable:
-        raise TypingError("g of a function compiled by tapegrad must be writable: the gradient is written there")
-    if g.ndim != x.ndim:
-        raise TypingError(f"g of a function compiled by tapegrad must have the shape of x, not {g.ndim} dimensions")
-    for k, a in enumerate(data):
+    if not a.mutable:
+        raise TypingError(f"{name} of a function compiled by tapegrad must be writable: the result is written there")
+    if len({each.ndim for each in arrays.values()}) > 1:
+        raise TypingError(f"{name} of a function compiled by tapegrad must have the shape of x, not {a.ndim} dimensions")
+    for k, a in enumerate(data, len(arrays)):
         if not (isinstance(a, (types.Float, types.Integer)) or isinstance(a, types.Array) and a.dtype == types.float64 and a.layout == "C"):
-            raise TypingError(f"argument {k + 2} of a function compiled by tapegrad must be a number or a C-contiguous float64 array, not {a}")
+            raise TypingError(f"argument {k} of a function compiled by tapegrad must be a number or a C-contiguous float64 array, not {a}")
+
+
+def _unstarred(data):
+    """The types of further arguments."""
+    # So Numba gives them when it looks for what it has compiled.
+    return tuple(data[0]) if len(data) == 1 and isinstance(data[0], (types.StarArgTuple, types.StarArgUniTuple)) else data
 
 
 # The checks are few instructions; a call would save all of the caller's registers, and pass its arrays in memory.  So they are
@@ -134,8 +143,8 @@ def _typed(x, g, data=()):
 
 
 @register_jitable(inline="always")
-def _fit(handle, x, g):
-    """Raise unless the function is for `x` and `g`."""
+def _shaped(handle, x, g):
+    """Whether the function is for `x` and `g`."""
     if load_int(handle + 8 * H_VERSION) != VERSION:
         raise GuardError("this function was compiled with another version of tapegrad: remove Numba's cache of it")
     fits = load_int(handle + 8 * H_AXES) == x.ndim
@@ -144,7 +153,13 @@ def _fit(handle, x, g):
         for k in range(x.ndim):
             extent = load_int(shape + 8 * k)
             fits = fits and x.shape[k] == extent and g.shape[k] == extent
-    if not fits:
+    return fits
+
+
+@register_jitable(inline="always")
+def _fit(handle, x, g):
+    """Raise unless the function is for `x` and `g`."""
+    if not _shaped(handle, x, g):
         raise ShapeError("x and g must have the shape of the x0 that was given to tg.compile")
     if x.ctypes.data == g.ctypes.data and x.size != 0:
         raise ShapeError("x and g are the same array: the gradient would be written over the point")
@@ -167,9 +182,18 @@ def _answered(handle, place, g):
     return value
 
 
+@register_jitable
+def _same(told, handle, words):
+    """Raise unless further arguments are what the function was compiled with."""
+    expected = load_int(handle + 8 * H_DATA)
+    for k in range(words):
+        if load_int(told + 8 * k) != load_int(expected + 8 * k):
+            raise ShapeError("further arguments must be numbers and arrays of the shapes that were given to tg.compile")
+
+
 @overload_method(COMPILED, "__call__", jit_options={"forceinline": True})
 def _call(self, x, g):
-    _typed(x, g)
+    _typed((), x=x, g=g)
 
     def call(self, x, g):
         handle = _handle(self)
@@ -181,10 +205,8 @@ def _call(self, x, g):
 
 @overload_method(WITH_DATA, "__call__")
 def _call_with_data(self, x, g, *data):
-    if len(data) == 1 and isinstance(data[0], (types.StarArgTuple, types.StarArgUniTuple)):
-        # So Numba gives them when it looks for what it has compiled.
-        data = tuple(data[0])
-    _typed(x, g, data)
+    data = _unstarred(data)
+    _typed(data, x=x, g=g)
     more = len(data)
 
     def call(self, x, g, *data):
@@ -193,10 +215,7 @@ def _call_with_data(self, x, g, *data):
         if load_int(handle + 8 * H_MORE) != more:
             raise ShapeError("there must be as many arguments after x and g as in the data that was given to tg.compile")
         place, told, words = _packed(x, data)
-        expected = load_int(handle + 8 * H_DATA)
-        for k in range(words):
-            if load_int(told + 8 * k) != load_int(expected + 8 * k):
-                raise ShapeError("the arguments after x and g must be numbers and arrays as in the data that was given to tg.compile")
+        _same(told, handle, words)
         for k in range(more):
             if load_int(place + 8 + 8 * k) == g.ctypes.data and g.size != 0:
                 raise ShapeError("g is also an argument: the gradient would be written over it")
@@ -205,8 +224,32 @@ def _call_with_data(self, x, g, *data):
     return call
 
 
+@overload_method(OUTPUTS, "__call__")
+def _call_with_outputs(self, out, *data):
+    data = _unstarred(data)
+    _typed(data, out=out)
+    more = len(data)
+
+    def call(self, out, *data):
+        handle = _handle(self)
+        if not _shaped(handle, out, out):
+            raise ShapeError("out must have the shape of the compiled function, c.shape")
+        if load_int(handle + 8 * H_MORE) != more:
+            raise ShapeError("there must be as many arguments after out as were given to tg.compile")
+        place, told, words = _packed(out, data)
+        _same(told, handle, words)
+        for k in range(more):
+            if load_int(place + 8 + 8 * k) == out.ctypes.data and out.size != 0:
+                raise ShapeError("out is also an argument: the results would be written over it")
+        _answered(handle, place, out)
+        return out
+
+    return call
+
+
 @overload_method(COMPILED, "check")
 @overload_method(WITH_DATA, "check")
+@overload_method(OUTPUTS, "check")
 def _check(self):
     def check(self):
         handle = _handle(self)
@@ -218,6 +261,7 @@ def _check(self):
     return check
 
 
-def register(kind):
-    """Let Numba know the class of compiled functions."""
+def register(kind, outputs):
+    """Let Numba know the classes of compiled functions: of one float, and of others."""
     typeof_impl.register(kind, lambda value, context: WITH_DATA if value.data else COMPILED)
+    typeof_impl.register(outputs, lambda value, context: OUTPUTS)
