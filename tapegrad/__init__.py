@@ -64,6 +64,7 @@ from .transforms.vmap import vmap
 from .sparse.api import sparse_hessian, sparse_jacobian, sparsity
 from .autograd.tape import Tape
 from .fits import fit, fit_many, multistart, propagate
+from .fits.fitting import determined as _determined
 from .array.tensor import Parameter, Tensor, tensor
 from .array.differentiable import Differentiable
 
@@ -90,7 +91,7 @@ def _behind(roots, seeds, wanted):
     return pulled(roots, seeds, wanted)
 
 
-_registry.later = _Namespace(advice=_advice, beside_table=_beside_table, behind=_behind)
+_registry.later = _Namespace(advice=_advice, beside_table=_beside_table, behind=_behind, determined=_determined)
 
 if not _TYPE_CHECKING:
     # PyTorch's other names, and what to write for those that are not offered.

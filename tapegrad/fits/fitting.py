@@ -135,3 +135,43 @@ def _solved(model, options, began):
         from .report import Fit  # loads SciPy
 
     return Fit(model, options, curvature, u, bool(success and converged), message, evaluations, time.perf_counter() - began)
+
+
+def determined(result, function, args, bounds, loss=None, f_scale=1.0):
+    """The result of an optimiser as a `Fit`.
+
+    Parameters
+    ----------
+    result : Result
+    function : callable
+        Residuals, if `loss` is given; else minus the logarithm of a likelihood.
+    args : tuple
+        Its further arguments.
+    bounds : pair of ndarray, or None
+        Of all numbers.
+    loss, f_scale : str, float
+        As of ``tg.optimize.least_squares``.
+
+    Raises
+    ------
+    OptimizationError
+        If it has not converged, or a loss is a function.
+    """
+    if loss is not None and not isinstance(loss, str):
+        raise OptimizationError("loss= is a function of your own, whose curvature is not known; tg.fit has losses by name")
+    parameters = Parameters(result.x)
+    if bounds is not None:
+        parameters.lower, parameters.upper = bounds
+    model = FitModel(function, parameters, args, None, None, None, None if loss else "nll", loss or "linear")
+    options = FitOptions(False, None, f_scale, None, False)
+    options.check(model)
+    u, low, high = scaled(parameters)
+    point = Minimum(model, model.args(options.f_scale), low, high, u)
+    u, converged = point.refined(u)
+    if not (result.success and converged):
+        raise OptimizationError(f"the optimiser has not converged ({result.message}): there are no standard errors at this point")
+    curvature = Covariance(model, options, point.args, u, point.held(u))
+    with uninterrupted:
+        from .report import Fit
+
+    return Fit(model, options, curvature, u, True, result.message, result.nfev, result.seconds["total"])

@@ -138,7 +138,7 @@ def drive(objective, state, max_iter, max_evaluations=None, callback=None, progr
     return finished(
         solution, objective.layout, objective.proof.differs, start, jac=shaped(objective.layout, state.vectors[P.G]),
         gradient_norm=float(reals[P.R_NORM]), counts=objective.counts, seconds={"recording": objective.seconds},
-        history=state.history, state=state,
+        history=state.history, state=state, asked=objective.asked((state.vectors[P.LOWER].copy(), state.vectors[P.UPPER].copy())),
     )  # fmt: skip
 
 

@@ -92,7 +92,9 @@ def least_squares(
         solution = proved(lambda x: optimize.least_squares(residuals.values, x, **keywords), layout.vector, residuals.stands)
     finally:
         residuals.shown.close(len(residuals.history), *(residuals.history[-1] if residuals.history else ()))
-    return _result(solution, residuals, layout, start)
+    return _result(solution, residuals, layout, start, {
+        "function": function, "args": args, "bounds": keywords.get("bounds"), "loss": options.get("loss", "linear"), "f_scale": options.get("f_scale", 1.0),
+    })  # fmt: skip
 
 
 def _jacobian_for(jac, residuals, layout, args):
@@ -118,13 +120,13 @@ def _finite(residuals):
     return jacobian
 
 
-def _result(solution, function, layout, start):
+def _result(solution, function, layout, start, asked=None):
     with uninterrupted:
         from .result import finished
 
     return finished(
         solution, layout, function.proof.differs, start, history=np.array(function.history).reshape(-1, 2), unit="Jacobian",
-        counts={"evaluations": function.evaluations, "jacobians": function.jacobians, "records": function.records},
+        counts={"evaluations": function.evaluations, "jacobians": function.jacobians, "records": function.records}, asked=asked,
     )  # fmt: skip
 
 

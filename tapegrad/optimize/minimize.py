@@ -254,6 +254,7 @@ class SciPyRun:
         return finished(
             solution, layout, any(one.proof.differs for one in recorded), start, fun=float(solution.fun), jac=shaped(layout, g), counts=counts,
             seconds={"recording": self.objective.seconds}, history=np.array(self.history).reshape(-1, 2), unit="evaluation",
+            asked=None if "constraints" in keywords else self.objective.asked((keywords["bounds"].lb, keywords["bounds"].ub) if bounds is not None else None),
         )  # fmt: skip
 
     def _callback(self, callback):

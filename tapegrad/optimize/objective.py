@@ -70,6 +70,10 @@ class Objective:
         self._before = self.replayed.stats.records, self.replayed.stats.runs
         self._handles, self._current, self._suspect = {}, None, True
 
+    def asked(self, bounds):
+        """What a `Result` has to know of it; `bounds` are two vectors, or None."""
+        return {"function": self.function, "args": self.args, "bounds": bounds}
+
     # -- compiled -------------------------------------------------------------------
     def suspect(self):
         """User code has run: look at what the function reads before the next evaluation."""

@@ -12,6 +12,7 @@ from scipy.optimize import OptimizeResult
 
 from ..array.typing import Array
 from ..common.errors import MissingPackageError, OptimizationError
+from ..common.registry import registry
 from .proof import DIFFERS
 
 if TYPE_CHECKING:
@@ -34,6 +35,12 @@ class Result(OptimizeResult):
         Value and largest component of the gradient, one row an iteration (of SciPy's methods: an evaluation, or a Jacobian).
     state : State
         Of a compiled loop: what it is resumed from.
+
+    Notes
+    -----
+    `covariance`, `stderr`, `correlation`, `confidence` and `undetermined` say how well the minimum is determined, as `tapegrad.fit` does: of `least_squares` by
+    Gauss-Newton with the variance of the residuals; of any other minimum by the inverse Hessian, the objective being minus the logarithm of a
+    likelihood.  They raise OptimizationError of a result that has not converged.
     """
 
     x: Any
@@ -48,6 +55,43 @@ class Result(OptimizeResult):
     seconds: dict[str, float]
     history: Array
     state: State
+
+    def _fit(self):
+        """The result as a `Fit`, made once."""
+        found = vars(self).get("fit")
+        if found is None:
+            asked = vars(self).get("asked")
+            if asked is None:
+                raise OptimizationError(
+                    "how well this result is determined is not known: it has constraints, is of another process, or is of equations; tg.fit and "
+                    "tg.optimize.minimize without constraints say it"
+                )
+            found = vars(self)["fit"] = registry.later.determined(self, **asked)
+        return found
+
+    def __getstate__(self):
+        # (A copy in another process has the numbers; not the function that they are of.)
+        return None
+
+    def covariance(self) -> Array:
+        """The covariance of all numbers of `x`, in their order; NaN where they are not determined, or a bound holds them."""
+        return self._fit().covariance
+
+    def stderr(self) -> Any:
+        """The standard errors, in the containers of `x`."""
+        return self._fit().stderr
+
+    def correlation(self) -> Array:
+        """The correlations of all numbers of `x`."""
+        return self._fit().correlation()
+
+    def undetermined(self) -> list[dict[str, float]]:
+        """Combinations of numbers of `x`, by name, along which the objective does not change."""
+        return self._fit().undetermined
+
+    def confidence(self, level: float = 0.95) -> tuple[Any, Any]:
+        """Lower and upper ends of confidence intervals, each in the containers of `x`; as of `Fit.confidence`."""
+        return self._fit().confidence(level)
 
     def plot(self, path: str | os.PathLike[str] | None = None, axes: Any = None) -> Any:
         """Draw how the value and the gradient converged.
@@ -122,9 +166,10 @@ def new_figure(what, size):
     return Figure(figsize=size, layout="constrained")
 
 
-def finished(solution, layout, differs, start, **more):
-    """SciPy's `solution` of an optimisation that began at `start` as a `Result`; `differs` as of `Proof`."""
+def finished(solution, layout, differs, start, asked=None, **more):
+    """SciPy's `solution` of an optimisation that began at `start` as a `Result`; `differs` as of `Proof`, `asked` as of `fits.fitting.determined`."""
     result = Result(solution)
+    vars(result)["asked"] = asked
     if differs:
         result.message = f"{result.message}; {DIFFERS}"
     result.update({"x": shaped(layout, solution["x"]), **more})
