@@ -1,8 +1,8 @@
 """Hares and lynxes: fit differential equations to a century-old table, and draw the fit.
 
 The model (`tapegrad.demo`) steps the equations of Lotka and Volterra in a plain Python loop.
-Here it is fitted, its standard errors are taken from the Hessian, forward mode is compared with
-reverse mode on it, and what it predicts is drawn with the uncertainty of its parameters.
+Here it is fitted, its standard errors are taken from the Hessian, and beside these one rate's interval from its profile; forward
+mode is compared with reverse mode on it, and what it predicts is drawn with the uncertainty of its parameters.
 
 Run it with::
 
@@ -33,12 +33,22 @@ def bands(result, covariance, years, draws, seed=0):
     return np.quantile([curves(theta, years) for theta in drawn], [0.05, 0.95], axis=0)
 
 
-def save_plot(path, years, pelts, fitted, low, high):
-    """Draw pelts and fitted curves over time, and one against the other."""
+def profiled(pelts):
+    """The profile of the first rate: the misfit along its logarithm, all other parameters fitted anew at each point."""
+    return tg.fit(misfit, first_guess(*pelts), *pelts, likelihood="nll").profile("p[0]")
+
+
+def save_plot(path, years, pelts, fitted, low, high, profile):
+    """Draw pelts and fitted curves over time, one against the other, and a profile."""
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(10, 4), layout="constrained")
-    over_time, phase = figure.subplots(1, 2, width_ratios=[1.7, 1])
+    figure = Figure(figsize=(13, 4), layout="constrained")
+    over_time, phase, along = figure.subplots(1, 3, width_ratios=[1.7, 1, 1])
+    rate = np.exp(profile.values)
+    along.plot(rate, profile.rises, ".-", color="#555555", markersize=5)
+    for end in np.exp(profile.interval):
+        along.axvline(end, color="#1f5a99", linewidth=0.8, linestyle="--")
+    along.set(xlabel=NAMES[0], ylabel="twice the rise of the misfit", title="profile of a rate; dashed: 95 %", ylim=(0, None))
     time = np.linspace(years[0], years[-1], fitted.shape[1])
     for k, (name, color) in enumerate((("hares", "#b5651d"), ("lynxes", "#1f5a99"))):
         over_time.fill_between(time, low[k], high[k], color=color, alpha=0.18, linewidth=0)
@@ -68,7 +78,7 @@ def main(plot=None, draws=200):
     Returns
     -------
     dict
-        ``result``, ``errors`` (standard errors of the parameters) and ``comparison`` (of the modes).
+        ``result``, ``errors`` (standard errors of the parameters), ``comparison`` (of the modes) and ``profile``.
 
     Raises
     ------
@@ -82,13 +92,16 @@ def main(plot=None, draws=200):
     for name, value, error in zip(NAMES, values, errors):
         beside = "   published {} +- {}".format(*PUBLISHED[name]) if name in PUBLISHED else ""
         print(f"{name:18}{value:9.4f} +- {error:.4f}{beside}")
+    profile = profiled(pelts)
+    low, high = np.exp(profile.interval)
+    print(f"\n95 % interval of {NAMES[0]} by its profile: {low:.4f} to {high:.4f}")
     comparison = tg.compare(misfit, first_guess(*pelts), *pelts)
     print(f"\n{comparison}")
     if plot is not None:
-        save_plot(plot, years, pelts, curves(result.x, years), *bands(result, covariance, years, draws))
+        save_plot(plot, years, pelts, curves(result.x, years), *bands(result, covariance, years, draws), profile)
         print(f"\npicture saved as {plot}")
     assert as_published(result), "the rates are not those published"
-    return {"result": result, "errors": errors, "comparison": comparison}
+    return {"result": result, "errors": errors, "comparison": comparison, "profile": profile}
 
 
 if __name__ == "__main__":

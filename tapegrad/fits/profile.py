@@ -72,8 +72,9 @@ def _ready(fit, name):
 
 def _at(fit, held, x):
     """The fit with the parameters `held` fixed at their numbers in `x`, started from the others there: cost and all numbers."""
-    parameters = fit.parameters.replaced(x, held)
-    return best(fit.model.beside(parameters), fit.options)
+    parameters, checked = fit.parameters.replaced(x, held), tuple(held) in fit.checked
+    fit.checked.add(tuple(held))
+    return best(fit.model.beside(parameters), fit.options, checked)
 
 
 def along(fit, name, points, level, sides):

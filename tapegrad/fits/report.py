@@ -58,6 +58,8 @@ class Fit:
         self.undetermined, self.cost, self.dof, self.residuals = curvature.undetermined, curvature.cost, curvature.dof, curvature.residuals
         self.errors = np.sqrt(np.diag(self.covariance))
         self.stderr = shaped(parameters.layout, self.errors)
+        #: Positions of parameters with which fixed the cost was compared with its recording (`profile`).
+        self.checked = set()
 
     # -- numbers ------------------------------------------------------------------
     def correlation(self):

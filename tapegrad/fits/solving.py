@@ -20,13 +20,13 @@ EACH = 1000
 STEPS = 20
 
 
-def best(model, options):
-    """Cost and all numbers at the minimum, from a start that is near it; all parameters may be fixed."""
+def best(model, options, checked=False):
+    """Cost and all numbers at the minimum, from a start that is near it; all parameters may be fixed.  `checked` as of `Minimum`."""
     parameters, args = model.parameters, model.args(options.f_scale)
     if not len(parameters.free):
         return float(np.sum(model.terms(np.zeros(0), *args))), parameters.start.copy()
     u0, low, high = scaled(parameters)
-    point = Minimum(model, args, low, high, u0)
+    point = Minimum(model, args, low, high, u0, checked)
     u, converged = point.refined(u0)
     if not converged:
         u = optimised(model, options, u0, args, low, high)[0]
@@ -67,17 +67,20 @@ def _by_cost(model, options, u0, args, bounds):
 class Minimum:
     """The cost near its minimum: gradient and Hessian, exact.
 
-    They are recorded, unless the function itself gives another gradient at the vector `u`, where an optimiser starts.
+    They are recorded, and the cost is, unless the function itself gives another gradient at the vector `u`, where an optimiser starts; it is
+    not asked if it was `checked` at another start a moment ago.
     """
 
-    def __init__(self, model, args, low, high, u):
+    def __init__(self, model, args, low, high, u, checked=False):
         self.model, self.args, self.low, self.high = model, args, low, high
         cost = cost_of(model.terms)
-        self.cost = lambda u: float(cost(u, *args))
-        self.slope, self.curvature = (kept(cost, name, lambda f, of=of: jit(of(f))) for name, of in (("slope", grad), ("curvature", hessian)))
-        g = grad(cost)(u, *args)
-        if not np.allclose(self.slope(u, *args), g, rtol=1e-9, atol=1e-9 * np.max(np.abs(g)), equal_nan=True):
-            self.slope, self.curvature = grad(cost), hessian(cost)
+        value, self.slope, self.curvature = (
+            kept(cost, name, lambda f, of=of: jit(of(f))) for name, of in (("value", lambda f: f), ("slope", grad), ("curvature", hessian))
+        )
+        g = None if checked else grad(cost)(u, *args)
+        if g is not None and not np.allclose(self.slope(u, *args), g, rtol=1e-9, atol=1e-9 * np.max(np.abs(g)), equal_nan=True):
+            value, self.slope, self.curvature = cost, grad(cost), hessian(cost)
+        self.cost = lambda u: float(value(u, *args))
         self.count, observed = np.size(model.terms(u, *args)) if model.squares else 1, args[2]
         # What doubles can tell of an observation.
         self.digit = np.finfo(float).eps * float(np.max(np.abs(observed), initial=0.0))

@@ -24,7 +24,6 @@ import numpy as np
 
 from ..optimize import lbfgs
 from ..transforms.functional import grad, jit, value_and_grad
-from ..transforms.hessians import hessian
 from .comparing.compare import compare, least, on_purpose
 from .comparing.compare import seconds_text as text
 
@@ -120,7 +119,7 @@ def fit(hares, lynxes):
         Of the logarithms: the inverse of the Hessian of `misfit`.
     """
     result = lbfgs(misfit, first_guess(hares, lynxes), args=(hares, lynxes), gtol=1e-5)
-    return result, np.linalg.inv(hessian(misfit)(result.x, hares, lynxes))
+    return result, result.covariance()
 
 
 def as_published(result):
