@@ -13,7 +13,7 @@ import functools
 import os
 import weakref
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
@@ -30,25 +30,11 @@ if TYPE_CHECKING:
     from ..program.finish import FinishedTape
 
 #: Compiled functions by the address of their handle.
-_ALIVE: weakref.WeakValueDictionary[int, Compiled] = weakref.WeakValueDictionary()
+_ALIVE: weakref.WeakValueDictionary[int, CompiledCode] = weakref.WeakValueDictionary()
 
 
-class Compiled:
-    """A function of one array, with its gradient, for one shape: what `compile` returns.
-
-    ``c(x, g)`` returns the value at `x` and writes the gradient into `g`, both
-    C-contiguous float64 arrays of the shape of `x0`; the same from Python and from
-    functions compiled by Numba, to which it is best given as an argument.  What was
-    compiled with `data` is called ``c(x, g, *data)``.
-
-    Attributes
-    ----------
-    shape : tuple of int
-    data : list of (tuple or None)
-        Shapes of the further arguments; None: a float.
-    tape : FinishedTape
-        What is replayed.
-    """
+class CompiledCode:
+    """A tape that nopython code calls by its handle: what is common to `Compiled` and `CompiledOutputs`."""
 
     shape: tuple[int, ...]
     data: list[tuple[int, ...] | None]
@@ -102,26 +88,6 @@ class Compiled:
         except NotLowered as why:
             self.not_lowered = str(why)
 
-    def __call__(self, x: Array, g: Array, *data: Array | float) -> float:
-        """The value at `x` (and `data`); the gradient goes into `g`.
-
-        Raises
-        ------
-        GuardError
-            If a guard sees something else than at `x0` (it names the line), or if
-            something that the function captured has changed since.
-        ShapeError, DtypeError
-            If an array is not as `x0` was.
-        """
-        _fits("x", x, self.shape)
-        _fits("g", g, self.shape, " that can be written to", "CARRAY")
-        data = self._checked_data(data, ["x", "g"])
-        for other in (x, *data):
-            if np.may_share_memory(other, g) and x.size:
-                what = "x" if other is x else "an argument"
-                raise ShapeError(f"{what} and g share memory: the gradient would be written over {'the point' if other is x else 'it'}")
-        return self._called(x, g, data)
-
     def _called(self, x, g, data):
         """The value; the gradient goes into `g`.  What is given fits."""
         changed = None
@@ -168,10 +134,48 @@ class Compiled:
         raise TypeError("a compiled function holds addresses of this process: compile it again where it is needed")
 
     def __repr__(self):
-        return f"Compiled(shape={self.shape}, instructions={len(self.tape)})"
+        return f"{type(self).__name__}(shape={self.shape}, instructions={len(self.tape)})"
 
 
-class CompiledOutputs(Compiled):
+class Compiled(CompiledCode):
+    """A function of one array, with its gradient, for one shape: what `compile` returns.
+
+    ``c(x, g)`` returns the value at `x` and writes the gradient into `g`, both
+    C-contiguous float64 arrays of the shape of `x0`; the same from Python and from
+    functions compiled by Numba, to which it is best given as an argument.  What was
+    compiled with `data` is called ``c(x, g, *data)``.
+
+    Attributes
+    ----------
+    shape : tuple of int
+    data : list of (tuple or None)
+        Shapes of the further arguments; None: a float.
+    tape : FinishedTape
+        What is replayed.
+    """
+
+    def __call__(self, x: Array, g: Array, *data: Array | float) -> float:
+        """The value at `x` (and `data`); the gradient goes into `g`.
+
+        Raises
+        ------
+        GuardError
+            If a guard sees something else than at `x0` (it names the line), or if
+            something that the function captured has changed since.
+        ShapeError, DtypeError
+            If an array is not as `x0` was.
+        """
+        _fits("x", x, self.shape)
+        _fits("g", g, self.shape, " that can be written to", "CARRAY")
+        data = self._checked_data(data, ["x", "g"])
+        for other in (x, *data):
+            if np.may_share_memory(other, g) and x.size:
+                what = "x" if other is x else "an argument"
+                raise ShapeError(f"{what} and g share memory: the gradient would be written over {'the point' if other is x else 'it'}")
+        return self._called(x, g, data)
+
+
+class CompiledOutputs(CompiledCode):
     """A function whose results are several numbers, for one shape of each argument: what `compile` returns for all that does not return one float.
 
     ``c(out, x, *data)`` writes the numbers of all results to `out`, a C-contiguous float64 array of `shape`.
@@ -284,9 +288,18 @@ def _what_failed(number, handle):
     )
 
 
+@overload
+def compile(
+    f: Callable[..., Array | tuple[Any, ...] | list[Any] | dict[Any, Any]], x0: Array, workspaces: int | None = None, kernel: str | None = None, *,
+    data: Sequence[Any] = (),
+) -> CompiledOutputs: ...
+@overload
 def compile(
     f: Callable[..., Any], x0: Array, workspaces: int | None = None, kernel: str | None = None, *, data: Sequence[Any] = ()
-) -> Compiled:
+) -> Compiled: ...
+def compile(
+    f: Callable[..., Any], x0: Array, workspaces: int | None = None, kernel: str | None = None, *, data: Sequence[Any] = ()
+) -> Any:
     """A function of arrays, to be called from Numba's nopython code: of one number with its gradient, or of whatever `f` returns.
 
     Parameters

@@ -28,7 +28,7 @@ from tapegrad.tools.check import Report
 from tapegrad.tools.comparing.compare import Comparison
 from tapegrad.tools.comparing.scaling import Scaling
 from tapegrad.tools.explain_zero import Explanation
-from tapegrad.transforms.compiled import Compiled
+from tapegrad.transforms.compiled import Compiled, CompiledOutputs
 from tapegrad.transforms.functional import Jitted, Transformed
 from tapegrad.transforms.replay.stats import Stats
 from tests.annotations.held import assert_type
@@ -305,6 +305,9 @@ def compiled_code() -> None:
     assert_type(c, Compiled)
     assert_type(c(POINT, np.empty(2)), float)
     assert_type(c.shape, tuple[int, ...])
+    slopes = tg.compile(tg.grad(of_array), POINT)
+    assert_type(slopes, CompiledOutputs)
+    assert_type(slopes.results, list[tuple[int, ...]])
     assert_type(tg.njit_derivative(number), Callable[..., float])
 
 
