@@ -8,7 +8,7 @@ tensors in their place, which behave as the arrays they stand for.)
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, TypeAlias, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Generic, Literal, NamedTuple, Protocol, TypeAlias, TypeVar, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
@@ -34,6 +34,14 @@ class CarriesDerivative(Protocol):
 
 #: Arguments accepted in place of a tensor: numbers, arrays, nested lists of numbers.
 TensorLike: TypeAlias = CarriesDerivative | ArrayLike
+
+
+class Extremes(NamedTuple):
+    """Elements, and their positions along an axis: tensors."""
+
+    values: Any
+    indices: Any
+
 
 #: Numbers and arrays in containers: tuples, lists, dicts, namedtuples, dataclasses.
 Pytree: TypeAlias = Any

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections import namedtuple
-
 import numpy as np
 
 from ..array import creation
@@ -11,10 +9,8 @@ from ..array import functions as F
 from ..array.differentiable import Differentiable
 from ..array.functions import lift
 from ..array.record import trace_of
+from ..array.typing import Extremes
 from ..common.errors import GradientError, OptionError, ShapeError
-
-#: Elements, and their positions along an axis.
-Topmost = namedtuple("Topmost", "values indices")
 
 
 def with_axes(x, ndim):
@@ -61,7 +57,7 @@ def topmost(x, k, dim, largest):
     """The `k` largest or smallest elements, from the outermost on."""
     order = np.argsort(x, dim)
     indices = np.take(np.flip(order, dim) if largest else order, range(k), dim)
-    return Topmost(np.take_along_axis(x, indices, dim), indices)
+    return Extremes(np.take_along_axis(x, indices, dim), indices)
 
 
 def to(x, *kinds, copy=False):

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from ..array.differentiable import Differentiable
+from ..array.typing import Extremes
 from ..common.registry import attach
 from ..rules import BY_FUNCTION
 from .dispatch import DIRECT, VALUES
@@ -44,9 +45,14 @@ def compress(self, condition, axis=None, out=None):
     return np.compress(condition, self, axis, out)
 
 
-def sort(self, axis=-1, kind=None, order=None, *, stable=None):
-    """Sort in place along `axis`; see ``np.sort``."""
-    self[...] = np.sort(self, axis, kind, order, stable=stable)
+def sort(self, axis=-1, kind=None, order=None, *, stable=None, dim=None, descending=False):
+    """Sort in place along `axis`; see ``np.sort``.  With `dim` or `descending` the pair ``(values, indices)`` of PyTorch, and nothing is changed."""
+    if dim is None and not descending:
+        self[...] = np.sort(self, axis, kind, order, stable=stable)
+        return None
+    dim = axis if dim is None else dim
+    indices = np.argsort(-self if descending else self, dim, stable=stable)
+    return Extremes(np.take_along_axis(self, indices, dim), indices)
 
 
 def partition(self, kth, axis=-1, kind="introselect", order=None):

@@ -5,14 +5,14 @@ Each product is `matmul`, or a product of elements, and changes of shape around 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
 from ...rules import BY_NAME
 from ..differentiable import Differentiable
 from ..record import apply
-from ..typing import Axis, TensorLike
+from ..typing import Axis, Extremes, TensorLike
 from .arguments import axis_index, chosen_axes, lift, named
 from .shapes import diagonal, moveaxis, reshape
 
@@ -63,11 +63,30 @@ def _reduction(name: str, doc: str, example: str) -> Reduction:
     return named(function, name, doc=doc, example=example)
 
 
+def _extreme(name, reduced):
+    """`reduced`, which with PyTorch's `dim` gives what PyTorch's function of that name does."""
+    position = {"max": np.argmax, "min": np.argmin}[name]
+
+    def function(x: TensorLike, axis: Axis = None, keepdims: bool = False, *, dim: int | None = None, keepdim: bool = False) -> Tensor | Extremes:
+        if axis is not None or not isinstance(dim, (int, np.integer)):
+            return reduced(x, axis, keepdims, dim=dim, keepdim=keepdim)
+        x = lift(x)
+        indices = np.expand_dims(position(x, dim), dim)
+        values: Any = np.take_along_axis(x, indices, dim)
+        return Extremes(values, indices) if keepdim or keepdims else Extremes(np.squeeze(values, dim), np.squeeze(indices, dim))
+
+    return named(function, name, doc=reduced.__doc__.replace("all by default.  `dim` is the same.", (
+        "all by default.\n        dim : int, optional\n            As PyTorch: the result is a pair ``(values, indices)``, and the derivative goes to the "
+        f"element at the\n            index.  `a{name}` takes it as `axis`."
+    )))  # fmt: skip
+
+
 sum = _reduction("sum", "Sum over axes.", "7.")
 mean = _reduction("mean", "Arithmetic mean over axes.", "3.5000")
 prod = _reduction("prod", "Product over axes; its derivative is exact where factors are zero.", "12.")
-amax = max = _reduction("max", "Maximum over axes; ties share the derivative evenly.", "4.")
-amin = min = _reduction("min", "Minimum over axes; ties share the derivative evenly.", "3.")
+amax = _reduction("max", "Maximum over axes; ties share the derivative evenly.", "4.")
+amin = _reduction("min", "Minimum over axes; ties share the derivative evenly.", "3.")
+max, min = _extreme("max", amax), _extreme("min", amin)
 norm = _reduction("norm", "Euclidean norm over axes; its derivative at 0 is 0.", "5.")
 logsumexp = _reduction("logsumexp", "log(sum(exp(x))) over axes, without overflow.", "4.3133")
 
