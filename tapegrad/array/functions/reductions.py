@@ -63,11 +63,36 @@ def _reduction(name: str, doc: str, example: str) -> Reduction:
     return named(function, name, doc=doc, example=example)
 
 
-def _extreme(name, reduced):
+def _extreme(name, reduced, doc, example):
     """`reduced`, which with PyTorch's `dim` gives what PyTorch's function of that name does."""
     position = {"max": np.argmax, "min": np.argmin}[name]
 
     def function(x: TensorLike, axis: Axis = None, keepdims: bool = False, *, dim: int | None = None, keepdim: bool = False) -> Tensor | Extremes:
+        """{doc} over axes; ties share the derivative evenly.
+
+        Parameters
+        ----------
+        x : Tensor or array-like
+        axis : int or tuple of int, optional
+            Axes to reduce; all by default.
+        keepdims : bool
+            Keep reduced axes with extent 1.  `keepdim` is the same.
+        dim : int, optional
+            As in PyTorch: along this axis, and the result is a pair ``(values, indices)``; the derivative goes to the element at the index.
+            (`a{name}` takes `dim` as `axis`.)
+
+        Returns
+        -------
+        Tensor, or Extremes
+
+        Examples
+        --------
+        >>> import tapegrad as tg
+        >>> tg.{name}(tg.tensor([3.0, 4.0]))
+        tensor({example})
+        >>> tg.tensor([[3.0, 4.0]]).{name}(dim=1).values
+        tensor([{example}])
+        """
         if axis is not None or not isinstance(dim, (int, np.integer)):
             return reduced(x, axis, keepdims, dim=dim, keepdim=keepdim)
         x = lift(x)
@@ -75,10 +100,7 @@ def _extreme(name, reduced):
         values: Any = np.take_along_axis(x, indices, dim)
         return Extremes(values, indices) if keepdim or keepdims else Extremes(np.squeeze(values, dim), np.squeeze(indices, dim))
 
-    return named(function, name, doc=reduced.__doc__.replace("all by default.  `dim` is the same.", (
-        "all by default.\n        dim : int, optional\n            As PyTorch: the result is a pair ``(values, indices)``, and the derivative goes to the "
-        f"element at the\n            index.  `a{name}` takes it as `axis`."
-    )))  # fmt: skip
+    return named(function, name, doc=doc, example=example)
 
 
 sum = _reduction("sum", "Sum over axes.", "7.")
@@ -86,7 +108,7 @@ mean = _reduction("mean", "Arithmetic mean over axes.", "3.5000")
 prod = _reduction("prod", "Product over axes; its derivative is exact where factors are zero.", "12.")
 amax = _reduction("max", "Maximum over axes; ties share the derivative evenly.", "4.")
 amin = _reduction("min", "Minimum over axes; ties share the derivative evenly.", "3.")
-max, min = _extreme("max", amax), _extreme("min", amin)
+max, min = _extreme("max", amax, "Maximum", "4."), _extreme("min", amin, "Minimum", "3.")
 norm = _reduction("norm", "Euclidean norm over axes; its derivative at 0 is 0.", "5.")
 logsumexp = _reduction("logsumexp", "log(sum(exp(x))) over axes, without overflow.", "4.3133")
 
