@@ -17,7 +17,8 @@ import numpy as np
 from ..array.typing import Pytree
 from ..common.errors import NonFiniteError, OptimizationError
 from ..common.tree import flatten, unflatten
-from ..common.uninterrupted import imported
+from ..common.uninterrupted import imported, uninterrupted
+from . import ipopt
 from .bounds import as_bounds
 from .layout import Layout
 from .minimize import SciPyRun
@@ -248,7 +249,8 @@ def nlp(
     >>> found.success, bool(np.allclose(found.x, [1.0, 4.743, 3.8211, 1.3794], atol=1e-3)), round(found.fun, 4)
     (True, True, 17.014)
     """
-    from .result import Result
+    with uninterrupted:
+        from .result import Result
 
     warm, lists = None, constraints
     if isinstance(x0, Result):
@@ -261,10 +263,8 @@ def nlp(
 
 
 def _method(method):
-    from .ipopt import is_here
-
     if method is None:
-        if is_here():
+        if ipopt.is_here():
             return "ipopt", "CasADi is installed, which has IPOPT"
         return "trust-constr", 'IPOPT is not installed (pip install "tapegrad[nlp]")'
     if method not in ("ipopt", "trust-constr"):
@@ -274,7 +274,8 @@ def _method(method):
 
 def by(name, chosen, run, constraints, bounds, tol, options, warm=None):
     """A `Result` by a method, of the objective of a `SciPyRun`; `warm` is an earlier result."""
-    from .result import finished, shaped
+    with uninterrupted:
+        from .result import finished, shaped
 
     began, objective = time.perf_counter(), run.objective
     value = run.value(run.layout.vector)
@@ -318,14 +319,12 @@ def _flat_multipliers(problem, warm):
 
 
 def _ipopt(problem, start, multipliers, tol, options):
-    from scipy.optimize import OptimizeResult
-
-    from . import ipopt
-
     said = ipopt.solve(problem, start, multipliers, options if tol is None else {"tol": tol, **options})
     text, success = ipopt.STATUSES.get(said["status"], (f"IPOPT says {said['status']}", False))
     status = [*ipopt.STATUSES].index(said["status"]) if said["status"] in ipopt.STATUSES else -1
-    return OptimizeResult(x=said["x"], success=success, status=status, message=f"IPOPT: {text}", nit=said["nit"], v=said["g"], z=said["bounds"])
+    return imported("scipy.optimize").OptimizeResult(
+        x=said["x"], success=success, status=status, message=f"IPOPT: {text}", nit=said["nit"], v=said["g"], z=said["bounds"]
+    )  # fmt: skip
 
 
 def _trust_constr(problem, start, multipliers, tol, options):

@@ -108,12 +108,12 @@ class CompiledCode:
             raise GuardError(status - 1, self.handle_address)
         return float(value[0])
 
-    def _checked_data(self, data, names):
-        """The further arguments as float64 arrays; `names` are those of what stands before them."""
-        if len(data) != len(self.data):
-            raise ShapeError(f"the function was compiled with {len(self.data)} arguments after {names[0]}, got {len(data)} after {' and '.join(names)}")
+    def _checked_data(self, data, names, shapes):
+        """The further arguments as float64 arrays; `names` are those of the two before them."""
+        if len(data) != len(shapes):
+            raise ShapeError(f"the function was compiled with {len(shapes)} arguments after {names[0]}, got {len(data)} after {' and '.join(names)}")
         arrays = []
-        for k, (array, shape) in enumerate(zip(data, self.data), len(names)):
+        for k, (array, shape) in enumerate(zip(data, shapes), 2):
             if shape is None and isinstance(array, (int, float, np.integer, np.floating)):
                 arrays.append(np.array(array, np.float64))
                 continue
@@ -167,7 +167,7 @@ class Compiled(CompiledCode):
         """
         _fits("x", x, self.shape)
         _fits("g", g, self.shape, " that can be written to", "CARRAY")
-        data = self._checked_data(data, ["x", "g"])
+        data = self._checked_data(data, ["x", "g"], self.data)
         for other in (x, *data):
             if np.may_share_memory(other, g) and x.size:
                 what = "x" if other is x else "an argument"
@@ -178,7 +178,7 @@ class Compiled(CompiledCode):
 class CompiledOutputs(CompiledCode):
     """A function whose results are several numbers, for one shape of each argument: what `compile` returns for all that does not return one float.
 
-    ``c(out, x, *data)`` writes the numbers of all results to `out`, a C-contiguous float64 array of `shape`.
+    ``c(x, out, *data)`` writes the numbers of all results to `out`, a C-contiguous float64 array of `shape`.
 
     Attributes
     ----------
@@ -200,8 +200,8 @@ class CompiledOutputs(CompiledCode):
         self._weights = np.ones(shape)
         super().__init__(_ByWeights(function), self._weights, arguments, workspaces, policy)
 
-    def __call__(self, out: Array, *arguments: Array | float) -> Array:
-        """Write the results at these arguments to `out`, which is returned.
+    def __call__(self, x: Array, out: Array, *data: Array | float) -> Array:
+        """Write the results at `x` (and `data`) to `out`, which is returned.
 
         Raises
         ------
@@ -210,11 +210,12 @@ class CompiledOutputs(CompiledCode):
         ShapeError, DtypeError
             If an argument is not as it was, or `out` not of `shape`.
         """
+        _fits("x", x, self.data[0], f" of the shape {self.data[0]}, as when the function was compiled")
         _fits("out", out, self.shape, f" of the shape {self.shape} that can be written to", "CARRAY")
-        arrays = self._checked_data(arguments, ["out"])
-        for k, array in enumerate(arrays, 1):
+        arrays = [x, *self._checked_data(data, ["x", "out"], self.data[1:])]
+        for name, array in zip(("x", *["an argument"] * len(data)), arrays):
             if np.may_share_memory(array, out) and out.size:
-                raise ShapeError(f"argument {k} and out share memory: the results would be written over it")
+                raise ShapeError(f"{name} and out share memory: the results would be written over it")
         self._called(self._weights, out, arrays)
         return out
 
@@ -324,7 +325,7 @@ def compile(
     -------
     Compiled or CompiledOutputs
         ``c(x, g)``, or ``c(x, g, *data)``, returns the value at `x` and writes the gradient into `g`.  Where `f` returns something else than
-        a float, ``c(out, x, *data)`` writes the numbers of all results, one after the other, into `out`, an array of the shape ``c.shape``.
+        a float, ``c(x, out, *data)`` writes the numbers of all results, one after the other, into `out`, an array of the shape ``c.shape``.
 
     Raises
     ------
@@ -378,7 +379,7 @@ def compile(
     ... def newton(both, x, steps):
     ...     out = np.empty(6)
     ...     for _ in range(steps):
-    ...         both(out, x)
+    ...         both(x, out)
     ...         x = x - np.linalg.solve(out[2:].reshape(2, 2), out[:2])
     ...     return x
     >>> bool(np.allclose(tg.grad(f)(newton(both, np.zeros(2), 8)), 0.0, atol=1e-12))

@@ -404,13 +404,13 @@ def bowl(x):
 
 
 @numba.njit
-def called(c, out, x):
-    return c(out, x)
+def called(c, x, out):
+    return c(x, out)
 
 
 @numba.njit
-def called_with(c, out, x, v):
-    return c(out, x, v)
+def called_with(c, x, out, v):
+    return c(x, out, v)
 
 
 def test_whatever_a_function_returns_is_that_of_jit_from_python_and_from_nopython_code():
@@ -428,9 +428,9 @@ def test_whatever_a_function_returns_is_that_of_jit_from_python_and_from_nopytho
         )]  # fmt: skip
         assert c.results == shapes and c.pattern is None and c.not_lowered == ""
         out = np.full(c.shape, np.nan)
-        assert c(out, *args) is out
+        assert c(args[0], out, *args[1:]) is out
         np.testing.assert_allclose(np.ravel(out), np.concatenate(expected), rtol=1e-13, atol=1e-15)
-        again = (called(c, np.empty(c.shape), *args) if len(args) == 1 else called_with(c, np.empty(c.shape), *args))
+        again = (called if len(args) == 1 else called_with)(c, args[0], np.empty(c.shape), *args[1:])
         assert np.array_equal(again, out)
 
 
@@ -442,7 +442,7 @@ def test_entries_of_sparse_derivatives():
         (tg.jit(tg.sparse_jacobian(banded, mode="forward")), ()), (tg.sparse_hessian(banded, weights=True), (weights,)),
     ):  # fmt: skip
         c, expected = tg.compile(g, np.ones(12), data=[np.ones(12) for _ in more]), g(x, *more)
-        np.testing.assert_allclose(c(np.empty(c.shape), x, *more), expected.data, rtol=1e-13, atol=1e-15)
+        np.testing.assert_allclose(c(x, np.empty(c.shape), *more), expected.data, rtol=1e-13, atol=1e-15)
         assert np.array_equal(c.pattern.indices, expected.indices) and np.array_equal(c.pattern.indptr, expected.indptr)
 
 
@@ -451,7 +451,7 @@ def newton(both, x, steps):
     n = len(x)
     out = np.empty(n + n * n)
     for _ in range(steps):
-        both(out, x)
+        both(x, out)
         x = x - np.linalg.solve(out[n:].reshape(n, n), out[:n])
     return x
 
@@ -461,7 +461,7 @@ def gauss_newton(both, p, t, y, steps):
     n, m = len(p), len(t)
     out = np.empty(m + m * n)
     for _ in range(steps):
-        both(out, p, t, y)
+        both(p, out, t, y)
         j = out[m:].reshape(m, n)
         p = p - np.linalg.solve(j.T @ j, j.T @ out[:m])
     return p
@@ -473,7 +473,7 @@ def sequential_quadratic(all_of_it, x, steps):
     n, multiplier = len(x), 0.0
     out, kkt, right = np.empty(n + 1 + n + n * n), np.zeros((n + 1, n + 1)), np.empty(n + 1)
     for _ in range(steps):
-        all_of_it(out, x, multiplier)
+        all_of_it(x, out, multiplier)
         g, slope = out[:n], out[n + 1 : 2 * n + 1]
         kkt[:n, :n] = out[2 * n + 1 :].reshape(n, n)
         kkt[n, :n] = slope
@@ -505,29 +505,31 @@ def test_newton_gauss_newton_and_sqp_inside_of_njit():
 def test_wrong_outputs_and_arguments_are_refused():
     c, x, out = tg.compile(lambda x, a, s: (x * a * s, np.sum(x)), np.ones(3), data=(np.ones(3), 2.0)), np.ones(3), np.empty(4)
     for args, error, message in (
-        ((np.empty(3), x, x, 1.0), ShapeError, r"out has the shape \(3,\)"), ((out, x, x), ShapeError, "3 arguments after out, got 2 after out"),
-        ((out, x, x, x), DtypeError, "argument 3 must be a number"), ((np.empty(4, int), x, x, 1.0), DtypeError, "out must be a C-contiguous float64"),
-        ((out, out[:3], x, 1.0), ShapeError, "argument 1 and out share memory"), ((out, x[:2], x, 1.0), ShapeError, "argument 1 has the shape"),
+        ((x, np.empty(3), x, 1.0), ShapeError, r"out has the shape \(3,\)"), ((x, out, x), ShapeError, "2 arguments after x, got 1 after x and out"),
+        ((x, out, x, x), DtypeError, "argument 3 must be a number"), ((x, np.empty(4, int), x, 1.0), DtypeError, "out must be a C-contiguous float64"),
+        ((out[:3], out, x, 1.0), ShapeError, "x and out share memory"), ((x, out, out[1:], 1.0), ShapeError, "an argument and out share memory"),
+        ((x[:2], out, x, 1.0), ShapeError, "x has the shape"), ((x, out, x[:2], 1.0), ShapeError, "argument 2 has the shape"),
     ):  # fmt: skip
         with pytest.raises(error, match=message):
             c(*args)
     one = tg.compile(lambda x: x * 2.0, np.ones(3))
     for args, error, message in (
-        ((np.empty(2), x), ShapeError, "out must have the shape"), ((out[:3], x[:2].copy()), ShapeError, "numbers and arrays of the shapes"),
-        ((x, x), ShapeError, "out is also an argument"), ((np.empty(3, np.float32), x), numba.TypingError, "out of a function compiled by tapegrad"),
+        ((x, np.empty(2)), ShapeError, "out must have the shape"), ((x[:2].copy(), out[:3]), ShapeError, "numbers and arrays of the shapes"),
+        ((x, x), ShapeError, "out is also an argument"), ((x, np.empty(3, np.float32)), numba.TypingError, "out of a function compiled by tapegrad"),
+        ((x.astype(np.float32), out[:3]), numba.TypingError, "x of a function compiled by tapegrad"),
     ):  # fmt: skip
         with pytest.raises(error, match=message):
             called(one, *args)
-    with pytest.raises(ShapeError, match="as many arguments after out"):
-        called(c, out, x)
+    with pytest.raises(ShapeError, match="as many arguments after x and out"):
+        called(c, x, out)
 
 
 def test_outputs_off_the_path_are_nan_and_name_the_line():
     c = tg.compile(lambda x: np.stack([x[0] if x[0] > 0.0 else -x[0], x[1]]), np.ones(2))
-    for call in (lambda out, x: c(out, x), lambda out, x: called(c, out, x)):
+    for call in (c, lambda x, out: called(c, x, out)):
         out = np.zeros(2)
         with pytest.raises(GuardError, match=r"(?s)test_compiled.py:\d+: .*went another way"):
-            call(out, np.array([-1.0, 1.0]))
+            call(np.array([-1.0, 1.0]), out)
         assert np.isnan(out).all()
     with pytest.raises(GuardError, match="went another way"):
         c.check()

@@ -10,7 +10,7 @@ on disk by ``cache=True`` holds nothing that is stale in the next process.
 inputs, `x` first; the caller makes them on its stack (`_packed`) and compares what they are
 with what the handle says they must be.
 
-Of a function with other results than one float, ``c(out, x, *data)``, what is compiled is a sum of these, times weights, whose gradient by
+Of a function with other results than one float, ``c(x, out, *data)``, what is compiled is a sum of these, times weights, whose gradient by
 the weights they are: `out` stands for the weights, too, which have no part in it.
 """
 
@@ -123,11 +123,11 @@ def _typed(data, **arrays):
     for name, a in arrays.items():
         if not (isinstance(a, types.Array) and a.dtype == types.float64 and a.layout == "C"):
             raise TypingError(f"{name} of a function compiled by tapegrad must be a C-contiguous float64 array, not {a}")
-    if not a.mutable:
+    if name != "x" and not a.mutable:
         raise TypingError(f"{name} of a function compiled by tapegrad must be writable: the result is written there")
     if len({each.ndim for each in arrays.values()}) > 1:
         raise TypingError(f"{name} of a function compiled by tapegrad must have the shape of x, not {a.ndim} dimensions")
-    for k, a in enumerate(data, len(arrays)):
+    for k, a in enumerate(data, 2):
         if not (isinstance(a, (types.Float, types.Integer)) or isinstance(a, types.Array) and a.dtype == types.float64 and a.layout == "C"):
             raise TypingError(f"argument {k} of a function compiled by tapegrad must be a number or a C-contiguous float64 array, not {a}")
 
@@ -188,7 +188,7 @@ def _same(told, handle, words):
     expected = load_int(handle + 8 * H_DATA)
     for k in range(words):
         if load_int(told + 8 * k) != load_int(expected + 8 * k):
-            raise ShapeError("further arguments must be numbers and arrays of the shapes that were given to tg.compile")
+            raise ShapeError("the arguments must be numbers and arrays of the shapes that were given to tg.compile")
 
 
 @overload_method(COMPILED, "__call__", jit_options={"forceinline": True})
@@ -225,18 +225,19 @@ def _call_with_data(self, x, g, *data):
 
 
 @overload_method(OUTPUTS, "__call__")
-def _call_with_outputs(self, out, *data):
+def _call_with_outputs(self, x, out, *data):
     data = _unstarred(data)
+    _typed((), x=x)
     _typed(data, out=out)
-    more = len(data)
+    more = 1 + len(data)
 
-    def call(self, out, *data):
+    def call(self, x, out, *data):
         handle = _handle(self)
         if not _shaped(handle, out, out):
             raise ShapeError("out must have the shape of the compiled function, c.shape")
         if load_int(handle + 8 * H_MORE) != more:
-            raise ShapeError("there must be as many arguments after out as were given to tg.compile")
-        place, told, words = _packed(out, data)
+            raise ShapeError("there must be as many arguments after x and out as in the data that was given to tg.compile")
+        place, told, words = _packed(out, (x, *data))
         _same(told, handle, words)
         for k in range(more):
             if load_int(place + 8 + 8 * k) == out.ctypes.data and out.size != 0:

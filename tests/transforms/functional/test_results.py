@@ -101,6 +101,8 @@ def test_scipy_minimises_what_gives_an_array_of_one_element():
 @every("door", OF_NUMBERS)
 @every("f", [lambda x: x * x, lambda x: x[:0] * 1.0, lambda x: np.ones(2), lambda x: np.reshape(x, (1, 2))])
 def test_anything_else_is_refused(door, f):
+    if door == "compile":  # which compiles functions of any results
+        return
     with pytest.raises(NonScalarOutputError, match="one number"):
         OF_NUMBERS[door](f, X)
 
