@@ -95,6 +95,13 @@ def small(quick: bool) -> Iterator[Row]:
     )  # fmt: skip
 
 
+def of_nothing(quick: bool) -> Iterator[Row]:
+    """What a call costs before the function does anything."""
+    slope = tg.value_and_grad(lambda x: x)
+    times = measure({"tapegrad": lambda: slope(0.7)}, budget=1.0 if quick else 3.0)
+    yield Row("a plain call of a function that does nothing", "at most 6 us", times["tapegrad"].minimum * 1e6, 6.0, "us", times=times)
+
+
 def runge_kutta(quick: bool) -> Iterator[Row]:
     times, missing = timed(lambda sin: lotka_volterra(STEPS, 0.01), np.array(RATES), 2.0 if quick else 20.0)
     beside = times["tapegrad"].minimum / times["tapegrad, backward() on tensors"].minimum
@@ -274,9 +281,10 @@ def monte_carlo(quick: bool) -> Iterator[Row]:
 
 @benchmark(name="plain_calls")
 def plain_calls(quick: bool) -> Iterator[Row]:
-    """Value and gradient of functions that run at every call: 20 operations, RK4, the README's misfit, short arrays, a saddle, Monte-Carlo."""
+    """Value and gradient of functions that run at every call: of nothing, of 20 operations, RK4, the README's misfit, short arrays, a saddle, Monte-Carlo."""
     yield from each(
         ("loops over numbers", lambda: over_floats(quick)),
+        ("a call of nothing", lambda: of_nothing(quick)),
         ("20 scalar operations", lambda: small(quick)),
         ("RK4", lambda: runge_kutta(quick)),
         ("the README's misfit", lambda: functions_of_numpy(quick)),

@@ -55,21 +55,26 @@ def instead() -> str:
     )
 
 
+def clarify(error: BaseException | None) -> None:
+    """Raise an error that says what to write, if `error` is what NumPy says of arrays of tensors."""
+    if not isinstance(error, (TypeError, ValueError, AttributeError)) or isinstance(error, TapegradError):
+        return
+    text = str(error)
+    if isinstance(error.__cause__, LeaveTapeError) and text.startswith("setting an array element"):
+        raise LeaveTapeError(error.__cause__.message) from error
+    said, frames = _OF_OBJECTS.search(text), walk_tb(error.__traceback__)
+    if said and (not said[1] or isinstance(getattr(np, said[1], None), np.ufunc) or _package([*frames][-1][0]) == "numpy"):
+        raise UnsupportedFunctionError(
+            "NumPy does not compute this of an array of objects, which np.array([t, 1.0]) is where t carries a derivative: write "
+            f"tg.array([t, 1.0]), or import tapegrad.numpy as np. NumPy says: {text}"
+        ) from error
+
+
 class _Clarified(AbstractContextManager):
-    """Context manager around a function that is differentiated: what NumPy says of arrays of tensors becomes an error that says what to write."""
+    """`clarify` as a context manager around a function that is differentiated."""
 
     def __exit__(self, kind, error, trace):
-        if not isinstance(error, (TypeError, ValueError, AttributeError)) or isinstance(error, TapegradError):
-            return
-        text = str(error)
-        if isinstance(error.__cause__, LeaveTapeError) and text.startswith("setting an array element"):
-            raise LeaveTapeError(error.__cause__.message) from error
-        said = _OF_OBJECTS.search(text)
-        if said and (not said[1] or isinstance(getattr(np, said[1], None), np.ufunc) or _package([*walk_tb(trace)][-1][0]) == "numpy"):
-            raise UnsupportedFunctionError(
-                "NumPy does not compute this of an array of objects, which np.array([t, 1.0]) is where t carries a derivative: write "
-                f"tg.array([t, 1.0]), or import tapegrad.numpy as np. NumPy says: {text}"
-            ) from error
+        clarify(error)
 
 
 clarified = _Clarified()

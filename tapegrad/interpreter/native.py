@@ -243,7 +243,7 @@ class Sweep:
     # -- sweeping ------------------------------------------------------------------
     def over(self, records, special):
         """Write where the records are, and the code for what is on them."""
-        run = run_address() if Signature.ALL else 0
+        run = run_address() if Signature.made else 0
         _WHERE.pack_into(self.parameters, 0, records, reverse_switch(special), run, table_address())
 
     def over_store(self, store):

@@ -72,6 +72,7 @@ from .tensor_memory import (
     FREE_COUNT,
     GENERAL,
     GENERALLY,
+    IDENT,
     INTEGER_FIELDS,
     IS_NUMBER,
     KNOWN_ON,
@@ -118,6 +119,7 @@ from .tensor_memory import (
     store_of,
     unlink,
     words_of,
+    words_under,
     written,
 )  # fmt: skip
 
@@ -279,14 +281,15 @@ def _short(which, opcode, a, a_kind, b, b_kind, given, position):
     words = words_of(a, a_kind, b, b_kind)
     if words == 0:
         return GENERALLY
-    offset = offset_noted(a, a_kind, b, words, which == _ELEMENT)
+    thread, offset = load_int(words + IDENT), offset_noted(a, a_kind, b, words, which == _ELEMENT)
     if offset < 0:
         return 0 if offset == -2 else GENERALLY
     t = new_result()
     if t == 0:
         return 0
     # From here on nothing else runs: is all still as it was, and is there room?
-    if words_of(a, a_kind, b, b_kind) == words and load_int(words + LENGTH) < load_int(words + LIMIT):
+    still = words_under(a, a_kind, b, b_kind) == words and load_int(words + IDENT) == thread
+    if still and load_int(words + LENGTH) < load_int(words + LIMIT):
         left, x = slot_and_number(a, a_kind, words) if which != _ELEMENT else (load_int(a + SLOT), 0.0)
         right, y = slot_and_number(b, b_kind, words) if b_kind != 0 else (0, 0.0)
         good, number, constant = left >= 0 and right >= 0, given, x if left == 0 else y if right == 0 and b_kind != 0 else 0.0

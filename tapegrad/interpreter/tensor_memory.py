@@ -151,11 +151,16 @@ def is_array(thing, kind):
 
 
 @helper
+def words_under(a, a_kind, b, b_kind):
+    """The words of the store that an operand lies on; or 0."""
+    words = load_int(a + ON_WORDS) if a_kind == TENSOR else 0
+    return load_int(b + ON_WORDS) if words == 0 and b_kind == TENSOR else words
+
+
+@helper
 def words_of(a, a_kind, b, b_kind):
     """The words of the store that an operand lies on and that this thread records on; or 0."""
-    words = load_int(a + ON_WORDS) if a_kind == TENSOR else 0
-    if words == 0 and b_kind == TENSOR:
-        words = load_int(b + ON_WORDS)
+    words = words_under(a, a_kind, b, b_kind)
     return words if words != 0 and load_int(words + IDENT) == thread_ident() else 0
 
 
@@ -250,12 +255,13 @@ def offset_noted(a, a_kind, b, words, back):
     if back and frame != 0:
         # The operation was called by a function of ours.
         frame = caller_at(frame)
-    if frame != 0 and code_at(frame) == load_int(shared_words() + WRAPPER):
+    code = code_at(frame) if frame != 0 else 0
+    if code != 0 and code == load_int(shared_words() + WRAPPER):
         # By one that stands in front of NumPy's.
         frame = caller_at(frame)
+        code = code_at(frame) if frame != 0 else 0
     if frame == 0:
         return -2 if raised() != 0 else -1
-    code = code_at(frame)
     if code == load_int(words + RUNNING):
         return offset_of(frame)
     store = store_of(a, a_kind, b, words)

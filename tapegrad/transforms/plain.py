@@ -9,7 +9,7 @@ import sys
 
 import numpy as np
 
-from ..array.leaving import clarified
+from ..array.leaving import clarify
 from ..array.record import normalise, plain
 from ..array.tensor import Tensor
 from ..autograd.backward import sweep_back, sweep_straight
@@ -61,8 +61,11 @@ def _answer(call, function, args, kwargs, argnums, has_aux, scalar):
     variables = []
     arguments = [call.argument(k, value, variables) if k in argnums else value for k, value in enumerate(args)]
     call.state.variables = (*call.outer, *variables)
-    with clarified:
+    try:
         result = function(*arguments, **kwargs)
+    except (TypeError, ValueError, AttributeError) as error:
+        clarify(error)
+        raise
     call.state.variables = call.outer
     if call.outer:
         refuse_outer(call.store)

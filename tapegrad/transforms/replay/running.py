@@ -83,6 +83,7 @@ class Running:
 
     def __init__(self, function, argnums, has_aux, scalar, captures, adjoints, jit, stats):
         self.function, self.argnums, self.has_aux, self.scalar = function, argnums, has_aux, scalar
+        self.last = max(argnums, default=-1)
         self.captures, self.adjoints, self.jit, self.plain = captures, adjoints, jit, ""
         self.lock, self.iteration = remade(threading.RLock()), remade(threading.RLock())
         #: Whether somebody is to be told that the function is run plainly: not if nobody has put it under `jit`.
@@ -95,9 +96,9 @@ class Running:
 
     def check_positions(self, args):
         """Raise if one of the arguments to differentiate is missing."""
-        if self.argnums and max(self.argnums) >= len(args):
+        if self.last >= len(args):
             raise StructureError(
-                f"argnums={self.argnums} asks for argument {max(self.argnums)}, but the function was called with "
+                f"argnums={self.argnums} asks for argument {self.last}, but the function was called with "
                 f"{len(args)} positional arguments"
             )
 
