@@ -47,6 +47,7 @@ MODULES = (
     "constant_sparse",
     "constrained",
     "many_fits",
+    "samples",
     "custom_rules",
     "loops",
     "lanes",
@@ -63,6 +64,9 @@ PEERS = {
     "drjit": "Dr.Jit",
     "matplotlib": "matplotlib",
     "distributed": "Dask",
+    "numpyro": "NumPyro",
+    "arviz": "ArviZ",
+    "nutpie": "nutpie",
 }
 
 

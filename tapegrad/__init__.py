@@ -63,7 +63,7 @@ from .transforms.saving.save import load_tape
 from .transforms.vmap import vmap
 from .sparse.api import sparse_hessian, sparse_jacobian, sparsity
 from .autograd.tape import Tape
-from .fits import fit, fit_many, multistart, propagate
+from .fits import fit, fit_many, multistart, propagate, sample
 from .fits.fitting import determined as _determined
 from .array.tensor import Parameter, Tensor, tensor
 from .array.differentiable import Differentiable
@@ -116,7 +116,7 @@ __all__ = [
     "njit_hessian", "njit_hvp", "njit_jacobian", "njit_jvp", "njit_value_and_grad", "njit_vjp", "nn", "no_grad", "norm", "ones", "ones_like",
     "optim", "optimize",
     "outer", "owens_t", "permute", "pow", "power", "primitive", "prod", "propagate", "rad2deg", "rand", "rand_like", "randn", "randn_like", "ravel",
-    "reciprocal", "rel_entr", "relu", "remainder", "repeat", "reshape", "rgamma", "rint", "roll", "round", "save", "scan", "segment_max",
+    "reciprocal", "rel_entr", "relu", "remainder", "repeat", "reshape", "rgamma", "rint", "roll", "round", "sample", "save", "scan", "segment_max",
     "segment_mean", "segment_min", "segment_sum", "set_grad_enabled",
     "sigmoid", "sign", "sin", "sinc", "sinh", "softmax", "softplus", "sparse_hessian", "sparse_jacobian", "sparsity",
     "split", "sqrt", "square", "squeeze", "stack", "std", "stdtr", "stdtrit", "stop_gradient", "sub", "subtract", "sum", "sum_over", "swapaxes", "switch", "t",

@@ -10,11 +10,13 @@ Imports: common, array, transforms, optimize.
 `report`       `Fit`: numbers, the table, the picture.
 `many`         `fit_many`, `multistart`: many small fits at once.
 `profile`      the cost along one parameter or around two, all others fitted anew.
+`sampling`     `sample`: draws from a posterior; `nuts` is how nutpie is called.
 `propagation`  `propagate`: the uncertainty of what is computed from the parameters.
 """
 
 from .fitting import fit
 from .many import fit_many, multistart
 from .propagation import propagate
+from .sampling import sample
 
-__all__ = ["fit", "fit_many", "multistart", "propagate"]
+__all__ = ["fit", "fit_many", "multistart", "propagate", "sample"]

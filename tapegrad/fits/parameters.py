@@ -10,7 +10,7 @@ import re
 
 import numpy as np
 
-from ..array.functions import concatenate, where
+from ..array.functions import concatenate, exp, expit, log_expit, where
 from ..common.errors import OptimizationError, StructureError
 from ..optimize.bounds import as_bounds
 from ..optimize.layout import Layout
@@ -96,6 +96,10 @@ class Parameters:
             if not low <= value <= high:
                 raise OptimizationError(f"{name} starts at {value:g}, outside of its bounds {low:g} to {high:g}")
 
+    def leaf_name(self, path):
+        """What an array or number of the start is called: `names` without places in arrays."""
+        return _readable(path)
+
     def at(self, name, what="name"):
         """The numbers that a name means, as an array of positions."""
         found = [k for k, own in enumerate(self.names) if own == name or own.startswith((f"{name}[", f"{name}."))]
@@ -143,6 +147,42 @@ class Parameters:
     def container(self, u, scale, others):
         """The containers of the start, of the scaled free parameters; may be differentiated."""
         return self.layout.traced(self.full(u, scale, others))
+
+    def unbounded(self):
+        """The free parameters of the start without their bounds: logarithms of the distance to one bound, log odds between two.
+
+        Raises
+        ------
+        OptimizationError
+            For one that starts at its bound.
+        """
+        x, low, high = self.start[self.free], self.lower[self.free], self.upper[self.free]
+        for k in np.flatnonzero((x <= low) | (x >= high)):
+            raise OptimizationError(f"{self.names[self.free[k]]} starts at its bound, {x[k]:g}, where its density is not defined; start inside")
+        with np.errstate(all="ignore"):
+            above, below = np.log(x - low), np.log(high - x)
+            odds = above - below
+        return np.where(np.isinf(low) & np.isinf(high), x, np.where(np.isinf(high), above, np.where(np.isinf(low), below, odds)))
+
+    def bounded(self, z):
+        """The numbers that `unbounded` ones stand for (with those that are fixed or tied), and the logarithm of the transform's Jacobian.
+
+        Both may be differentiated. (Stan Development Team, Stan Reference Manual, "Constraint transforms".)
+        """
+        low, high = self.lower[self.free], self.upper[self.free]
+        above, below = np.isfinite(low), np.isfinite(high)
+        both, one = above & below, above ^ below
+        x, log_scale = z, 0.0
+        if one.any():
+            # (An exponential of what has two bounds or none is not wanted, and might overflow.)
+            safe = where(one, z, 0.0)
+            x = where(above & one, np.where(above, low, 0.0) + exp(safe), where(one, np.where(below, high, 0.0) - exp(safe), x))
+            log_scale = log_scale + np.sum(safe)
+        if both.any():
+            span, chance = np.where(both, high - low, 1.0), expit(z)
+            x = where(both, np.where(both, low, 0.0) + span * chance, x)
+            log_scale = log_scale + np.sum(where(both, np.log(span) + log_expit(z) + log_expit(-z), 0.0))
+        return self.full(x, 1.0, self.start[self._others]), log_scale
 
     def numbers(self, x, text="{:.6g}"):
         """Names and numbers, for a message."""
