@@ -31,7 +31,7 @@ def example():
 
 def ours(model, data, draws: int) -> Callable:
     def run(seed):
-        bounds = {name: (0.0, None) for name in model.START}
+        bounds = dict.fromkeys(model.START, (0.0, None))
         idata = tg.sample(model.pelts, model.START, *data, bounds=bounds, draws=draws, cores=1, seed=seed, progress=False)
         steps = sum(int(part["n_steps"].sum()) for part in (idata.sample_stats, idata.warmup_sample_stats))
         return {name: np.asarray(idata.posterior[name]) for name in model.START}, steps

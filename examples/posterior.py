@@ -89,7 +89,7 @@ def draw(of_pelts, of_schools, path):
 
 def main(plot=None, draws=1000):
     _, hares, lynxes = read_pelts()
-    of_pelts = tg.sample(pelts, START, hares, lynxes, bounds={name: (0.0, None) for name in START}, draws=draws, seed=1, progress=False)
+    of_pelts = tg.sample(pelts, START, hares, lynxes, bounds=dict.fromkeys(START, (0.0, None)), draws=draws, seed=1, progress=False)
     start = {"mu": 0.0, "tau": 1.0, "z": np.zeros(8)}
     of_schools = tg.sample(schools, start, EFFECTS, ERRORS, bounds={"tau": (0.0, None)}, draws=2 * draws, seed=2, progress=False)
     print(f"{'':10} {'mean':>8} {'sd':>8}   published")

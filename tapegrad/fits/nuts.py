@@ -104,7 +104,8 @@ class Target:
         self.asked += 1
         try:
             if self.error is None:
-                value, gradient = self._answer(y)
+                with np.errstate(all="ignore"):
+                    value, gradient = self._answer(y)
                 return GOOD if np.isfinite(value) and np.isfinite(gradient).all() else DIVERGED, value, gradient
         except np.linalg.LinAlgError:
             # NumPy's word for a matrix that it refuses: the density is zero there.

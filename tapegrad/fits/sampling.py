@@ -13,7 +13,14 @@ from typing import Any
 import numpy as np
 
 from ..array.typing import Pytree
-from ..common.errors import DtypeError, GradientError, NonFiniteError, NonScalarOutputError, OptimizationError, UnsupportedFunctionError
+from ..common.errors import (
+    DtypeError,
+    GradientError,
+    NonFiniteError,
+    NonScalarOutputError,
+    OptimizationError,
+    UnsupportedFunctionError,
+)
 from ..optimize import minimize
 from ..optimize.progress import Progress
 from ..transforms.compiled import compile as compiled_for
