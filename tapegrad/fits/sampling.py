@@ -21,12 +21,12 @@ from ..common.errors import (
     OptimizationError,
     UnsupportedFunctionError,
 )
+from ..common.uninterrupted import uninterrupted
 from ..optimize import minimize
 from ..optimize.progress import Progress
 from ..transforms.compiled import compile as compiled_for
 from ..transforms.functional import jit, value_and_grad
 from ..transforms.hessians import hessian
-from .nuts import Target, nutpie
 from .parameters import Parameters
 
 #: With more parameters than that, the map leaves the directions as they are.
@@ -102,6 +102,9 @@ def sample(
     >>> idata.posterior["mean"].shape  # doctest: +SKIP
     (4, 1000)
     """
+    with uninterrupted:
+        from .nuts import Target, nutpie  # loads compiled code
+
     package, parameters = nutpie(), Parameters(start, bounds, fixed, ties)
     for name, value in (("draws", draws), ("tune", tune), ("chains", chains)):
         if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1:
