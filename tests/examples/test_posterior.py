@@ -2,6 +2,9 @@
 
 import pytest
 
+arviz = pytest.importorskip("arviz")
+pytest.importorskip("nutpie")
+
 
 @pytest.fixture(scope="module")
 def example(load):
@@ -10,8 +13,6 @@ def example(load):
 
 @pytest.mark.filterwarnings("ignore")
 def test_means_and_deviations_are_as_published(example, picture):
-    arviz = pytest.importorskip("arviz")
-    pytest.importorskip("nutpie")
     found = example.main(picture)
     posterior = found["pelts"].posterior
     for name, (mean, sd) in example.PUBLISHED.items():
