@@ -1,0 +1,254 @@
+"""`to_jax`: a function of ours inside a program of JAX.
+
+JAX differentiates in forward mode, and transposes what is linear in the tangents.  So there are two primitives.  `value` calls an
+operation; its JVP is `pushed`, the JVP of the operation, whose transpose is `value` of the VJP.  The JVP of `pushed` is `pushed` of a
+derived operation, and under ``jax.vmap`` both call the operation that is mapped: so the rules close, and every transformation holds
+to any order.  (A ``custom_vjp`` has no forward mode; ``linear_call`` in a ``custom_jvp`` has neither tangents of its residuals nor
+a rule for ``vmap``.)
+
+What is traced knows shapes but no numbers.  The shapes of results are those of an earlier call with such arguments; without
+one, `f` is run at a point made up for it.  Each later call is compared with that.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ..common.errors import GradientError, ShapeError
+from ..common.tree import flatten, unflatten
+from ..common.uninterrupted import imported
+from .operation import checked, name_of, of_leaves
+
+
+def to_jax(f: Callable[..., Any], result_shape_dtypes: Any = None) -> Callable[..., Any]:
+    """`f` as a differentiable operation of JAX.
+
+    Parameters
+    ----------
+    f : callable
+        Takes arrays and numbers, or containers of them, and returns such.  It is run under `jit`, with the contract of that: unlike a
+        function that JAX traces, it may branch on its numbers.
+    result_shape_dtypes : callable or containers of jax.ShapeDtypeStruct, optional
+        What `f` returns, as of ``jax.pure_callback``; or a function of the arguments that gives it.  By default `f` is run once at
+        arguments made up from their shapes, when a traced program meets shapes that it was not yet called with.
+
+    Returns
+    -------
+    callable
+        Takes what `f` takes, as arrays of JAX, and returns such.  ``jax.jit``, ``grad``, ``jacfwd``, ``jacrev``, ``hessian``, ``vmap`` and
+        ``lax.scan`` hold, in any order.
+
+    Raises
+    ------
+    DtypeError
+        From the call: for an argument that is neither of floats nor of integers.
+    ShapeError
+        `f` returns another shape than for the made-up arguments, or than `result_shape_dtypes` says.
+    GradientError
+        `f` cannot be run at made-up arguments: give `result_shape_dtypes`.
+    MissingPackageError
+        JAX is not installed.
+
+    Notes
+    -----
+    The numbers are computed by tapegrad, on the CPU, where ``jax.pure_callback`` calls it.  JAX rounds them to float32 unless told
+    ``jax.config.update("jax_enable_x64", True)`` (as a context manager, ``enable_x64`` holds in one thread, and callbacks come from others).
+
+    Examples
+    --------
+    >>> import jax, numpy as np  # doctest: +SKIP
+    >>> from tapegrad.interop import to_jax
+    >>> @to_jax
+    ... def halvings(x):
+    ...     count = 0.0
+    ...     while x > 1.0:
+    ...         x, count = x / 2.0, count + 1.0
+    ...     return x**2 + count
+    >>> jax.jit(jax.grad(halvings))(5.0)  # doctest: +SKIP
+    Array(0.3125, dtype=float32, weak_type=True)
+    """
+    jax = imported("jax")
+    value, _ = _primitives(jax)
+    name, operations = name_of(f), {}
+
+    @functools.wraps(f)
+    def call(*arguments: Any) -> Any:
+        for k, argument in enumerate(arguments):
+            for leaf in jax.tree.leaves(argument):
+                checked(np.dtype(jax.numpy.result_type(leaf)), k, name)
+        leaves, structure = jax.tree.flatten(arguments)
+        operation = operations.get(structure)
+        if operation is None:
+            made = of_leaves(f, structure, jax.tree.unflatten, name)
+            operation = operations.setdefault(structure, _Shaped(jax, made, result_shape_dtypes, structure))
+        leaves = [jax.numpy.asarray(leaf) for leaf in leaves]
+        results = value.bind(*leaves, operation=operation)
+        return unflatten(operation.described(leaves)[1], results)
+
+    return call
+
+
+class _Shaped:
+    """An operation, with the shapes and dtypes of its results by those of its arguments."""
+
+    def __init__(self, jax, operation, result=None, structure=None, rule=None):
+        self.jax, self.operation, self.result, self.structure, self.rule = jax, operation, result, structure, rule
+        self._known, self._derived = {}, {}
+
+    def described(self, arguments):
+        """The shapes and dtypes of the flat results, and the container they come in."""
+        key = self._key(arguments)
+        if key not in self._known:
+            self._known[key] = self._found([self.jax.ShapeDtypeStruct(*each) for each in key])
+        return self._known[key]
+
+    def _key(self, arguments):
+        return tuple((tuple(a.shape), np.dtype(a.dtype)) for a in arguments)
+
+    def _found(self, arguments):
+        if self.rule is not None:
+            return self.rule(arguments), None
+        if self.result is not None:
+            told = self.result(*self.jax.tree.unflatten(self.structure, arguments)) if callable(self.result) else self.result
+            return flatten(told)
+        point = [_made_up(k, a) for k, a in enumerate(arguments)]
+        try:
+            return self._shapes_of(*self.operation(point))
+        except Exception as error:
+            raise GradientError(
+                f"{self.operation.name} was run at arguments made up for it, to see what shapes it returns, and raised "
+                f"{type(error).__name__}: tell to_jax its result_shape_dtypes"
+            ) from error
+
+    def _shapes_of(self, results, structure):
+        canonical = self.jax.dtypes.canonicalize_dtype
+        return [self.jax.ShapeDtypeStruct(r.shape, canonical(r.dtype)) for r in results], structure
+
+    def __call__(self, *arguments):
+        """The results, as they were described."""
+        arguments = [np.asarray(a) for a in arguments]
+        results, structure = self.operation(arguments)
+        if self.rule is None and self.result is None:
+            self._known.setdefault(self._key(arguments), self._shapes_of(results, structure))
+        shapes, told = self.described(arguments)
+        found, expected = [r.shape for r in results], [tuple(s.shape) for s in shapes]
+        if found != expected or told not in (None, structure):
+            raise ShapeError(
+                f"{self.operation.name} returned the shapes {found} in {structure}, where JAX was told {expected} in {told}: return the same for "
+                "all arguments of a shape, or tell to_jax its result_shape_dtypes"
+            )
+        return [np.asarray(r, s.dtype) for r, s in zip(results, shapes)]
+
+    def derived(self, operation, rule):
+        made = self._derived.get(operation)
+        return made or self._derived.setdefault(operation, _Shaped(self.jax, operation, rule=rule))
+
+    def pulled(self, inputs, results):
+        return self.derived(self.operation.pulled(inputs, results), lambda arguments: [arguments[k] for k in inputs])
+
+    def pushed(self, inputs):
+        return self.derived(self.operation.pushed(inputs), lambda arguments: self.described(arguments[: len(arguments) - len(inputs)])[0])
+
+    def mapped(self, axes):
+        def rule(arguments):
+            (count,) = {a.shape[0] for a, axis in zip(arguments, axes) if axis is not None}
+            inner = [a if axis is None else self.jax.ShapeDtypeStruct(a.shape[1:], a.dtype) for a, axis in zip(arguments, axes)]
+            return [self.jax.ShapeDtypeStruct((count, *s.shape), s.dtype) for s in self.described(inner)[0]]
+
+        return self.derived(self.operation.mapped(axes), rule)
+
+
+def _made_up(k, argument):
+    """Numbers for an argument of which the shape is known: between a quarter and three quarters, no two alike; of integers, zero."""
+    if argument.dtype.kind != "f":
+        return np.zeros(argument.shape, argument.dtype)
+    size = int(np.prod(argument.shape))
+    return (0.25 + 0.5 * (np.arange(size) * 0.6180339887 + 0.1 * k) % 0.5).reshape(argument.shape).astype(argument.dtype)
+
+
+@functools.cache
+def _primitives(jax):
+    """The primitives of all operations: a value, and a derivative that is linear in its tangents."""
+    Primitive, (ad, batching, mlir) = imported("jax.extend.core").Primitive, (imported(f"jax.interpreters.{m}") for m in ("ad", "batching", "mlir"))
+    value, push = Primitive("tapegrad"), Primitive("tapegrad_jvp")
+    value.multiple_results = push.multiple_results = True
+
+    def avals(operation, arguments):
+        return [jax.core.ShapedArray(s.shape, s.dtype) for s in operation.described(arguments)[0]]
+
+    def zeros(x):
+        return jax.numpy.zeros(x.aval.shape, x.aval.dtype) if type(x) is ad.Zero else x
+
+    def moves(x):
+        return type(x) is not ad.Zero and np.issubdtype(x.dtype, np.floating)
+
+    def tangents_of(operation, primals, tangents):
+        """Values, and tangents by `push`, of any operation."""
+        results = value.bind(*primals, operation=operation)
+        inputs = tuple(k for k, t in enumerate(tangents) if moves(t))
+        if not inputs:
+            return results, [ad.Zero(jax.typeof(r).to_tangent_aval()) for r in results]
+        return results, push.bind(*primals, *[tangents[k] for k in inputs], operation=operation, inputs=inputs)
+
+    def to_front(x, axis):
+        return x if axis is None else jax.numpy.moveaxis(x, axis, 0)
+
+    # ---- value ----------------------------------------------------------------
+
+    def called(*arguments, operation):
+        return [jax.numpy.asarray(r) for r in operation(*arguments)]
+
+    def in_program(*arguments, operation):
+        return jax.pure_callback(operation, operation.described(arguments)[0], *arguments)
+
+    def mapped(arguments, axes, *, operation):
+        moved = [to_front(x, axis) for x, axis in zip(arguments, axes)]
+        results = value.bind(*moved, operation=operation.mapped(tuple(None if axis is None else 0 for axis in axes)))
+        return results, [0] * len(results)
+
+    value.def_impl(called)
+    value.def_abstract_eval(lambda *arguments, operation: avals(operation, arguments))
+    mlir.register_lowering(value, mlir.lower_fun(in_program, multiple_results=True))
+    ad.primitive_jvps[value] = lambda primals, tangents, *, operation: tangents_of(operation, primals, tangents)
+    batching.primitive_batchers[value] = mapped
+
+    # ---- push: what it is given are the primals, and the tangents of `inputs` -----------------
+
+    def transposed(adjoints, *given, operation, inputs):
+        primals, tangents = given[: len(given) - len(inputs)], given[len(given) - len(inputs) :]
+        wanted = [ad.is_undefined_primal(t) for t in tangents]
+        if not all(wanted):
+            raise GradientError(f"{operation.operation.name}: JAX asks for the transpose by some tangents of several, please report the program")
+        answers = [None] * len(primals)
+        pulled = operation.pulled(inputs, len(adjoints))
+        return [*answers, *value.bind(*primals, *map(zeros, adjoints), operation=pulled)]
+
+    def push_mapped(given, axes, *, operation, inputs):
+        count = len(given) - len(inputs)
+        (size,) = {x.shape[axis] for x, axis in zip(given, axes) if axis is not None}
+        moved, lanes = [to_front(x, axis) for x, axis in zip(given, axes)], [axis is not None for axis in axes]
+        for at, k in enumerate(inputs, count):
+            if lanes[at] != lanes[k]:
+                # The tangents have the shape of their primals.
+                alone = at if lanes[k] else k
+                moved[alone], lanes[alone] = jax.numpy.broadcast_to(moved[alone], (size, *moved[alone].shape)), True
+        of_many = operation.mapped(tuple(0 if lane else None for lane in lanes[:count]))
+        if not any(lanes[:count]):
+            raise GradientError(f"{operation.operation.name}: JAX maps the tangents of constant arguments, please report the program")
+        results = push.bind(*moved, operation=of_many, inputs=inputs)
+        return results, [0] * len(results)
+
+    push.def_impl(lambda *given, operation, inputs: called(*given, operation=operation.pushed(inputs)))
+    push.def_abstract_eval(lambda *given, operation, inputs: avals(operation.pushed(inputs), given))
+    mlir.register_lowering(
+        push,
+        mlir.lower_fun(lambda *given, operation, inputs: in_program(*given, operation=operation.pushed(inputs)), multiple_results=True),
+    )
+    ad.primitive_jvps[push] = lambda primals, tangents, *, operation, inputs: tangents_of(operation.pushed(inputs), primals, tangents)
+    ad.primitive_transposes[push] = transposed
+    batching.primitive_batchers[push] = push_mapped
+    return value, push

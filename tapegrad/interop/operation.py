@@ -1,0 +1,108 @@
+"""A function of arrays as an operation of another library, and the operations derived of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ..array.typing import Array
+from ..common.errors import DtypeError, ShapeError
+from ..common.tree import COMPLEX, Structure, flatten
+from ..transforms.functional import jit
+from ..transforms.jacobians import linearize, vjp
+from ..transforms.vmap import vmap
+
+
+class Operation:
+    """A function of several arrays, recorded when it is called.
+
+    Parameters
+    ----------
+    function : callable
+        Takes arrays, and whatever else it likes; returns an array or containers of them.
+    name : str
+
+    Notes
+    -----
+    What is derived is an operation again, made once: `pulled` of `pulled` is a second derivative.
+    """
+
+    def __init__(self, function: Callable[..., Any], name: str) -> None:
+        self.function, self.name = function, name
+        self._recorded = jit(function)
+        self._derived: dict[Any, Operation] = {}
+
+    def __call__(self, arguments: Sequence[Any]) -> tuple[list[Array], Structure]:
+        """The results at `arguments`, flat, as arrays of the caller's own; and what container they come in."""
+        leaves, structure = flatten(self._recorded(*arguments))
+        self._real(structure)
+        return [np.array(leaf) if not isinstance(leaf, np.ndarray) or not leaf.flags.writeable else leaf for leaf in leaves], structure
+
+    def pulled(self, inputs: tuple[int, ...], results: int) -> Operation:
+        """The VJP, as an operation of the arguments and the adjoints of all `results`: the adjoints of the arguments at the positions `inputs`."""
+
+        def pulled(*given):
+            arguments, adjoints = given[: len(given) - results], given[len(given) - results :]
+            at = [arguments[k] for k in inputs]
+            return vjp(self._between(arguments, inputs), *at)[1](tuple(adjoints))
+
+        return self._made(("pulled", inputs, results), pulled, f"the VJP of {self.name}")
+
+    def pushed(self, inputs: tuple[int, ...]) -> Operation:
+        """The JVP, as an operation of the arguments and the tangents of those at the positions `inputs`: the tangents of all results."""
+
+        def pushed(*given):
+            arguments, tangents = given[: len(given) - len(inputs)], given[len(given) - len(inputs) :]
+            at = [arguments[k] for k in inputs]
+            return linearize(self._between(arguments, inputs), *at)[1](*tangents)
+
+        return self._made(("pushed", inputs), pushed, f"the JVP of {self.name}")
+
+    def mapped(self, axes: tuple[int | None, ...]) -> Operation:
+        """The operation of each element along an axis of its arguments; all results have the axis in front."""
+        return self._made(("mapped", axes), vmap(self.function, in_axes=axes), f"{self.name} of many points")
+
+    def _made(self, key, function, name):
+        # Two threads may make it twice: one of them is kept.
+        return self._derived.get(key) or self._derived.setdefault(key, Operation(function, name))
+
+    def _between(self, arguments, inputs):
+        """The function of the `inputs` alone, as a tuple."""
+
+        def between(*moved):
+            given = list(arguments)
+            for k, value in zip(inputs, moved):
+                given[k] = value
+            return tuple(flatten(self.function(*given))[0])
+
+        return between
+
+    def _real(self, structure):
+        if structure == COMPLEX or any(map(self._real, structure.parts)):
+            raise DtypeError(f"{self.name} returns complex numbers, which it cannot as an operation of another library: return their real and imaginary parts")
+
+    def __repr__(self):
+        return f"<{self.name}>"
+
+
+def of_leaves(f: Callable[..., Any], structure: Any, unflatten: Callable[..., Any], name: str) -> Operation:
+    """`f`, whose arguments are in containers, as an operation of their leaves."""
+    return Operation(lambda *leaves: f(*unflatten(structure, leaves)), name)
+
+
+def checked(dtype: Any, k: int, name: str) -> None:
+    """Refuse an argument whose dtype has no derivatives here, and is no integer."""
+    if dtype.kind not in "biu" and dtype not in (np.float64, np.float32):
+        raise DtypeError(f"argument {k} of {name} is {dtype}: pass float64 or float32 (or integers, which have no derivative)")
+
+
+def of_shape(array: Array, shape: tuple[int, ...], what: str) -> None:
+    """Refuse an array of another shape."""
+    if tuple(array.shape) != tuple(shape):
+        raise ShapeError(f"{what} has the shape {tuple(array.shape)}, not {tuple(shape)}")
+
+
+def name_of(function: Callable[..., Any]) -> str:
+    return getattr(function, "__name__", type(function).__name__)

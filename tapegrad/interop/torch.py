@@ -1,0 +1,135 @@
+"""`to_torch`: a function of ours inside a program of PyTorch."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+from ..common.errors import DtypeError
+from ..common.tree import Structure, flatten, unflatten
+from ..common.uninterrupted import imported
+from .operation import name_of, of_leaves
+
+
+def to_torch(f: Callable[..., Any]) -> Callable[..., Any]:
+    """`f` as a differentiable operation of PyTorch.
+
+    Parameters
+    ----------
+    f : callable
+        Takes arrays and numbers, or containers of them, and returns such.  It is run under `jit`, with the contract of that.
+
+    Returns
+    -------
+    callable
+        Takes what `f` takes, with tensors of PyTorch (on the CPU; float64, float32 or integers) in place of arrays, and returns tensors.  It is
+        differentiated by ``backward()``, ``torch.autograd.grad``, twice as well (``create_graph=True``), and by ``torch.func``'s
+        ``grad``, ``jacrev``, ``jacfwd``, ``hessian`` and ``vmap``.
+
+    Raises
+    ------
+    DtypeError
+        From the call: for a tensor of another dtype or on another device.
+    MissingPackageError
+        PyTorch is not installed.
+
+    Notes
+    -----
+    Memory is shared with PyTorch in both directions; nothing is copied but numbers.  An element of a result that does not depend on what
+    requires a gradient still has a ``grad_fn``, with a gradient of zero.
+
+    Examples
+    --------
+    >>> import numpy as np, torch  # doctest: +SKIP
+    >>> from tapegrad.interop import to_torch
+    >>> @to_torch
+    ... def cooled(rate, t):
+    ...     return 20.0 + 70.0 * np.exp(-rate * t)
+    >>> rate = torch.tensor(0.5, dtype=torch.float64, requires_grad=True)  # doctest: +SKIP
+    >>> cooled(rate, torch.arange(3.0, dtype=torch.float64)).sum().backward()  # doctest: +SKIP
+    """
+    torch = imported("torch")
+    called, name, operations = _call(torch), name_of(f), {}
+
+    @functools.wraps(f)
+    def call(*arguments: Any) -> Any:
+        leaves, structure = flatten(arguments)
+        for k, argument in enumerate(arguments):
+            for leaf in flatten(argument)[0]:
+                if isinstance(leaf, torch.Tensor):
+                    _check(torch, leaf, k, name)
+        operation = operations.get(structure) or operations.setdefault(structure, of_leaves(f, structure, unflatten, name))
+        container = _Container()
+        results = called.apply(operation, container, *leaves)
+        return unflatten(container.structure, results)
+
+    return call
+
+
+class _Container:
+    """What container the results of a call come in: for PyTorch, which looks into lists, an argument like any other."""
+
+    structure: Structure
+
+
+def _check(torch, tensor, k, name):
+    if tensor.device.type != "cpu":
+        raise DtypeError(f"argument {k} of {name} is on {tensor.device}: tapegrad computes on the CPU, so pass tensor.cpu()")
+    if tensor.is_complex() or tensor.layout != torch.strided:
+        raise DtypeError(f"argument {k} of {name} is {tensor.dtype} and {tensor.layout}: pass a dense tensor of real numbers")
+    if tensor.dtype in (torch.float16, torch.bfloat16):
+        raise DtypeError(f"argument {k} of {name} is {tensor.dtype}: pass float64 or float32 (tensor.float())")
+
+
+@functools.cache
+def _call(torch):
+    """The `torch.autograd.Function` of all operations."""
+
+    def array(thing):
+        return thing.detach().numpy() if isinstance(thing, torch.Tensor) else thing
+
+    class Call(torch.autograd.Function):
+        """``Call.apply(operation, container, *arguments)``: flat results; the structure of the results is noted in `container`."""
+
+        @staticmethod
+        def forward(operation, container, *arguments):
+            results, container.structure = operation([array(a) for a in arguments])
+            return tuple(map(torch.from_numpy, results))
+
+        @staticmethod
+        def setup_context(ctx, inputs, results):
+            ctx.operation, _, *arguments = inputs
+            tensors = [a for a in arguments if isinstance(a, torch.Tensor)]
+            ctx.arguments = [None if isinstance(a, torch.Tensor) else a for a in arguments]
+            ctx.places = [k for k, a in enumerate(arguments) if isinstance(a, torch.Tensor)]
+            ctx.save_for_backward(*tensors)
+            ctx.save_for_forward(*tensors)
+
+        @staticmethod
+        def given(ctx):
+            arguments = list(ctx.arguments)
+            for k, tensor in zip(ctx.places, ctx.saved_tensors):
+                arguments[k] = tensor
+            return arguments
+
+        @staticmethod
+        def backward(ctx, *adjoints):
+            inputs = tuple(k for k in range(len(ctx.arguments)) if ctx.needs_input_grad[2 + k])
+            found = Call.apply(ctx.operation.pulled(inputs, len(adjoints)), _Container(), *Call.given(ctx), *adjoints)
+            answers = dict(zip(inputs, found))
+            return None, None, *[answers.get(k) for k in range(len(ctx.arguments))]
+
+        @staticmethod
+        def jvp(ctx, _, __, *tangents):
+            inputs = tuple(k for k, tangent in enumerate(tangents) if tangent is not None)
+            return Call.apply(ctx.operation.pushed(inputs), _Container(), *Call.given(ctx), *[tangents[k] for k in inputs])
+
+        @staticmethod
+        def vmap(info, axes, operation, container, *arguments):
+            moved = [a if axis is None else a.movedim(axis, 0) for axis, a in zip(axes[2:], arguments)]
+            mapped = operation.mapped(tuple(None if axis is None else 0 for axis in axes[2:]))
+            results = Call.apply(mapped, container, *moved)
+            return results, (0,) * len(results)
+
+    return Call
