@@ -37,8 +37,8 @@ def notes_behind_messages(monkeypatch):
 @pytest.mark.usefixtures("notes_behind_messages")
 @pytest.mark.parametrize("page", [pytest.param(page, marks=[pytest.mark.long] if page.name in LONG else []) for page in PAGES], ids=lambda page: page.name)
 def test_blocks_run_and_print_what_is_shown(page):
-    if page.name == "tables.md":
-        pytest.importorskip("pandas")
+    for library in {"tables.md": ["pandas"], "interop.md": ["torch", "jax"]}.get(page.name, []):
+        pytest.importorskip(library)
     test = doctest.DocTestParser().get_doctest(without_fences(page), {}, page.name, str(page), 0)
     if not test.examples:
         assert page.name == "index.md", "a page without examples"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 from collections.abc import Callable
 from typing import Any
 
@@ -89,8 +90,8 @@ def _call(torch):
     def array(thing):
         return thing.detach().numpy() if isinstance(thing, torch.Tensor) else thing
 
-    class Call(torch.autograd.Function):
-        """``Call.apply(operation, container, *arguments)``: flat results; the structure of the results is noted in `container`."""
+    class TorchCall(torch.autograd.Function):
+        """``TorchCall.apply(operation, container, *arguments)``: flat results; the structure of the results is noted in `container`."""
 
         @staticmethod
         def forward(operation, container, *arguments):
@@ -116,20 +117,22 @@ def _call(torch):
         @staticmethod
         def backward(ctx, *adjoints):
             inputs = tuple(k for k in range(len(ctx.arguments)) if ctx.needs_input_grad[2 + k])
-            found = Call.apply(ctx.operation.pulled(inputs, len(adjoints)), _Container(), *Call.given(ctx), *adjoints)
+            found = TorchCall.apply(ctx.operation.pulled(inputs, len(adjoints)), _Container(), *TorchCall.given(ctx), *adjoints)
             answers = dict(zip(inputs, found))
             return None, None, *[answers.get(k) for k in range(len(ctx.arguments))]
 
         @staticmethod
         def jvp(ctx, _, __, *tangents):
             inputs = tuple(k for k, tangent in enumerate(tangents) if tangent is not None)
-            return Call.apply(ctx.operation.pushed(inputs), _Container(), *Call.given(ctx), *[tangents[k] for k in inputs])
+            return TorchCall.apply(ctx.operation.pushed(inputs), _Container(), *TorchCall.given(ctx), *[tangents[k] for k in inputs])
 
         @staticmethod
         def vmap(info, axes, operation, container, *arguments):
             moved = [a if axis is None else a.movedim(axis, 0) for axis, a in zip(axes[2:], arguments)]
             mapped = operation.mapped(tuple(None if axis is None else 0 for axis in axes[2:]))
-            results = Call.apply(mapped, container, *moved)
+            results = TorchCall.apply(mapped, container, *moved)
             return results, (0,) * len(results)
 
-    return Call
+    # PyTorch asks for it at each call; to find it out takes longer than the call.
+    TorchCall.forward.__signature__ = inspect.signature(TorchCall.forward)
+    return TorchCall

@@ -9,7 +9,7 @@ import operator
 import re
 import types
 
-from ... import automata  # noqa: F401  (its names are public)
+from ... import automata, interop  # noqa: F401  (their names are public)
 from ...array import functions
 from ...common.printing import markdown
 from ...scipy.mirrors import MIRRORS
@@ -33,6 +33,7 @@ _MODULES = {
     "nn.functional": None,
     "nn.utils": None,
     "automata": None,
+    "interop": None,
     "errors": (),
 }
 
@@ -57,7 +58,7 @@ def public(tg):
     >>> import tapegrad
     >>> [title for title, names in reference.public(tapegrad)]  # doctest: +NORMALIZE_WHITESPACE
     ['tg', 'tg.autograd', 'tg.implicit', 'tg.optimize', 'tg.optim', 'tg.optim.lr_scheduler', 'tg.nn',
-    'tg.nn.functional', 'tg.nn.utils', 'tg.automata', 'tg.errors']
+    'tg.nn.functional', 'tg.nn.utils', 'tg.automata', 'tg.interop', 'tg.errors']
     """
     modules = [("tg", [(n, getattr(tg, n)) for n in tg.__all__ if not isinstance(getattr(tg, n), types.ModuleType)])]
     for module, names in _MODULES.items():
