@@ -73,7 +73,8 @@ def to_jax(f: Callable[..., Any], result_shape_dtypes: Any = None) -> Callable[.
     """
     jax = imported("jax")
     value, _ = _primitives(jax)
-    name, operations = name_of(f), {}
+    name = name_of(f)
+    operations: dict[Any, _Shaped] = {}
 
     @functools.wraps(f)
     def call(*arguments: Any) -> Any:

@@ -10,7 +10,7 @@ from typing import Any
 from ..common.errors import DtypeError
 from ..common.tree import Structure, flatten, unflatten
 from ..common.uninterrupted import imported
-from .operation import name_of, of_leaves
+from .operation import Operation, name_of, of_leaves
 
 
 def to_torch(f: Callable[..., Any]) -> Callable[..., Any]:
@@ -51,7 +51,8 @@ def to_torch(f: Callable[..., Any]) -> Callable[..., Any]:
     >>> cooled(rate, torch.arange(3.0, dtype=torch.float64)).sum().backward()  # doctest: +SKIP
     """
     torch = imported("torch")
-    called, name, operations = _call(torch), name_of(f), {}
+    called, name = _call(torch), name_of(f)
+    operations: dict[Structure, Operation] = {}
 
     @functools.wraps(f)
     def call(*arguments: Any) -> Any:
