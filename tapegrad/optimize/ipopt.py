@@ -1,6 +1,6 @@
-"""IPOPT, as CasADi's wheel has it: values and derivatives are ours.
+"""IPOPT: values and derivatives are ours.
 
-CasADi builds its own derivatives of a problem, unless it is given functions for them: `grad_f`, `jac_g` and `hess_lag`, each with names and
+It comes with cyipopt, where that is installed (as conda-forge has it, with other linear solvers), or else inside of CasADi's wheel.  CasADi builds its own derivatives of a problem, unless it is given functions for them: `grad_f`, `jac_g` and `hess_lag`, each with names and
 sparsity as CasADi would have made it.  Ours are callbacks, whose numbers CasADi reads and writes where they are.  An exception in one of
 them, Ctrl-C too, would be lost in C++: it is kept, each later call fails at once, and `solve` raises it when the solver has come back.
 (A. Wächter, L. T. Biegler, "On the implementation of an interior-point filter line-search algorithm for large-scale nonlinear
@@ -34,6 +34,13 @@ STATUSES = {
     "Invalid_Number_Detected": ("a value or derivative at the last point is infinite or not a number", False),
     "User_Requested_Stop": ("it was stopped", False),
 }
+#: IPOPT's numbers for them.
+_RETURNED = {
+    0: "Solve_Succeeded", 1: "Solved_To_Acceptable_Level", 2: "Infeasible_Problem_Detected", 3: "Search_Direction_Becomes_Too_Small",
+    4: "Diverging_Iterates", 5: "User_Requested_Stop", 6: "Feasible_Point_Found", -1: "Maximum_Iterations_Exceeded", -2: "Restoration_Failed",
+    -3: "Error_In_Step_Computation", -4: "Maximum_CpuTime_Exceeded", -5: "Maximum_WallTime_Exceeded", -10: "Not_Enough_Degrees_Of_Freedom",
+    -13: "Invalid_Number_Detected",
+}  # fmt: skip
 #: Options of a start with multipliers, which are to be kept.
 WARM = {
     "warm_start_init_point": "yes", "mu_init": 1e-6, "warm_start_bound_push": 1e-9, "warm_start_bound_frac": 1e-9,
@@ -41,21 +48,14 @@ WARM = {
 }  # fmt: skip
 
 
-def is_here():
-    """Whether CasADi is installed."""
-    return importlib.util.find_spec("casadi") is not None
-
-
-def casadi():
-    """The package."""
-    if not is_here():
-        raise MissingPackageError('IPOPT comes with CasADi: pip install "tapegrad[nlp]"; method="trust-constr" needs nothing')
-    return imported("casadi")
+def package():
+    """The name of the package that has IPOPT; None if there is none."""
+    return next((name for name in ("cyipopt", "casadi") if importlib.util.find_spec(name) is not None), None)
 
 
 @cache
 def _callback_class():
-    ca = casadi()
+    ca = imported("casadi")
 
     class ForSolver(ca.Callback):
         """A function for CasADi: ``compute(*vectors of nonzeros)`` gives the nonzeros of each result."""
@@ -108,7 +108,60 @@ def solve(problem, start, multipliers, options):
     dict
         ``x``, ``g`` and ``bounds`` (the multipliers), ``status`` (IPOPT's word for it), ``nit``.
     """
-    ca, guard = casadi(), FirstError()
+    name, guard = package(), FirstError()
+    if name is None:
+        raise MissingPackageError('IPOPT comes with CasADi: pip install "tapegrad[nlp]"; method="trust-constr" needs nothing')
+    ipopt = {"print_level": 0, "sb": "yes", **(WARM if multipliers else {}), **options}
+    try:
+        found = (_by_cyipopt if name == "cyipopt" else _by_casadi)(problem, start, multipliers, ipopt, guard)
+    except Exception:
+        if guard.error is None:
+            raise
+    if guard.error is not None:
+        raise guard.error
+    return found
+
+
+def _by_cyipopt(problem, start, multipliers, options, guard):
+    def guarded(compute):
+        def called(*arguments):
+            if guard.error is None:
+                try:
+                    return compute(*arguments)
+                except BaseException as error:
+                    guard.error = error
+            raise imported("cyipopt").CyIpoptEvaluationError
+
+        return called
+
+    def intermediate(mode, count, *_):
+        iterations[0] = count
+        return guard.error is None
+
+    class Callbacks:
+        """What cyipopt asks for."""
+
+        objective, gradient, constraints, jacobian = (staticmethod(guarded(f)) for f in (problem.value, problem.gradient, problem.values, problem.of_jacobian))
+        hessian = staticmethod(guarded(lambda x, weights, weight: problem.of_hessian(x, weight, weights)))
+        jacobianstructure = staticmethod(lambda: np.divmod(problem.jacobian.keys, max(len(problem.lower), 1))[::-1])
+        # The lower triangle: that of the upper one, turned.
+        hessianstructure = staticmethod(lambda: np.divmod(problem.hessian.keys, problem.size))
+
+    iterations, (low, high) = [0], problem.bounds
+    Callbacks.intermediate = staticmethod(intermediate)
+    solver = imported("cyipopt").Problem(problem.size, len(problem.lower), Callbacks, low, high, problem.lower, problem.upper)
+    for name, value in options.items():
+        solver.add_option(name, value)
+    given = {}
+    if multipliers:
+        given = {"lagrange": multipliers[0], "zl": np.maximum(-multipliers[1], 0.0), "zu": np.maximum(multipliers[1], 0.0)}
+    x, said = solver.solve(np.array(start), **given)
+    status = _RETURNED.get(said["status"], f"status {said['status']}")
+    return {"x": x, "g": said["mult_g"], "bounds": said["mult_x_U"] - said["mult_x_L"], "status": status, "nit": iterations[0]}
+
+
+def _by_casadi(problem, start, multipliers, ipopt, guard):
+    ca = imported("casadi")
     size, count = problem.size, len(problem.lower)
     column, one = ca.Sparsity.dense, ca.Sparsity.dense(1, 1)
     x, p, nothing = ("x", column(size, 1)), ("p", ca.Sparsity(0, 0)), ca.Sparsity(0, 0)
@@ -132,7 +185,6 @@ def solve(problem, start, multipliers, options):
     oracle["hess_lag"] = called("hess_lag", [x, p, *weights], triangle, lambda x, _, f, g: (problem.of_hessian(x, f[0], g),))
     at = ca.MX.sym("x", size)
     symbols = {"x": at, "f": objective(at), **({"g": constraints(at)} if count else {})}
-    ipopt = {"print_level": 0, "sb": "yes", **(WARM if multipliers else {}), **options}
     given = {**oracle, "no_nlp_grad": True, "calc_lam_p": False, "print_time": False, "error_on_fail": False, "show_eval_warnings": False, "ipopt": ipopt}
     solver = ca.nlpsol("solver", "ipopt", symbols, given)
     begin = {"x0": start, "lbx": problem.bounds[0], "ubx": problem.bounds[1]}
@@ -140,13 +192,6 @@ def solve(problem, start, multipliers, options):
         begin |= {"lbg": problem.lower, "ubg": problem.upper}
     if multipliers:
         begin |= {"lam_x0": multipliers[1]} | ({"lam_g0": multipliers[0]} if count else {})
-    try:
-        found = solver(**begin)
-    except Exception:
-        if guard.error is None:
-            raise
-    if guard.error is not None:
-        raise guard.error
-    said = solver.stats()
+    found, said = solver(**begin), solver.stats()
     vector = lambda name: np.array(found[name], np.float64).reshape(-1)  # noqa: E731
     return {"x": vector("x"), "g": vector("lam_g"), "bounds": vector("lam_x"), "status": said["return_status"], "nit": said["iter_count"]}

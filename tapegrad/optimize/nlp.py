@@ -209,7 +209,7 @@ def nlp(
     args : tuple
         Further arguments of all functions.
     method : {"ipopt", "trust-constr"}, optional
-        By default IPOPT, if CasADi is installed (``pip install "tapegrad[nlp]"``), else SciPy's trust-constr.
+        By default IPOPT, if cyipopt or CasADi is installed (``pip install "tapegrad[nlp]"``), else SciPy's trust-constr.
     tol : float, optional
         IPOPT's `tol`; `gtol` of trust-constr.
     options : dict, optional
@@ -232,7 +232,7 @@ def nlp(
     NonFiniteError
         If the objective or a constraint is not finite at the start; it names the operation.
     MissingPackageError
-        For "ipopt" without CasADi.
+        For "ipopt" without either.
 
     Notes
     -----
@@ -264,8 +264,8 @@ def nlp(
 
 def _method(method):
     if method is None:
-        if ipopt.is_here():
-            return "ipopt", "CasADi is installed, which has IPOPT"
+        if package := ipopt.package():
+            return "ipopt", f"{package} is installed, which has IPOPT"
         return "trust-constr", 'IPOPT is not installed (pip install "tapegrad[nlp]")'
     if method not in ("ipopt", "trust-constr"):
         raise OptimizationError(f'method={method!r}: choose "ipopt" or "trust-constr"')

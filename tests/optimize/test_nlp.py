@@ -1,4 +1,4 @@
-"""`nlp`: constrained problems by IPOPT, where CasADi is installed, and trust-constr; and what `minimize` chooses."""
+"""`nlp`: constrained problems by IPOPT, from each package that has it, and trust-constr; and what `minimize` chooses."""
 
 import os
 import signal
@@ -12,8 +12,18 @@ from tapegrad.optimize import ipopt
 from tapegrad.optimize.nlp import Entries, Grown
 from tests.transforms.replay.agreement import Log
 
-METHODS = [pytest.param("ipopt", marks=pytest.mark.skipif(not ipopt.is_here(), reason="CasADi is not installed")), "trust-constr"]
-methods = pytest.mark.parametrize("method", METHODS)
+methods = pytest.mark.parametrize("method", ["cyipopt", "casadi", "trust-constr"], indirect=True)
+with_ipopt = pytest.mark.parametrize("method", ["cyipopt", "casadi"], indirect=True)
+
+
+@pytest.fixture
+def method(request, monkeypatch):
+    """The name of a method, with IPOPT from one of the packages that have it."""
+    if request.param == "trust-constr":
+        return "trust-constr"
+    pytest.importorskip(request.param)
+    monkeypatch.setattr(ipopt, "package", lambda: request.param)
+    return "ipopt"
 
 
 #: How near to a solution they end: trust-constr keeps away from limits by its barrier.
@@ -180,8 +190,8 @@ def test_what_cannot_be_is_said_before_anything_runs(method):
             solve(lambda x: np.log(x[0]), start)
 
 
-def test_ipopt_begins_where_it_has_ended():
-    pytest.importorskip("casadi")
+@with_ipopt
+def test_ipopt_begins_where_it_has_ended(method):
     constraints = [(lambda x: x[1:] * x[:-1], None, 0.8)]
     first = tg.optimize.nlp(rosenbrock, np.zeros(20), constraints, method="ipopt")
     second = tg.optimize.nlp(rosenbrock, first, constraints, method="ipopt")
@@ -192,8 +202,8 @@ def test_ipopt_begins_where_it_has_ended():
     assert not limited.success and "max_iter" in limited.message and limited.nit == 2
 
 
-def test_without_casadi_trust_constr_is_taken(monkeypatch):
-    monkeypatch.setattr(ipopt, "is_here", lambda: False)
+def test_without_ipopt_trust_constr_is_taken(monkeypatch):
+    monkeypatch.setattr(ipopt, "package", lambda: None)
     found = tg.optimize.nlp(rosenbrock, np.zeros(3))
     assert found.method == "trust-constr" and "tapegrad[nlp]" in found.chosen
     with pytest.raises(MissingPackageError, match=r"tapegrad\[nlp\]"):
