@@ -122,7 +122,10 @@ class FitOptions:
 def _solved(model, options, began):
     parameters, args = model.parameters, model.args(options.f_scale)
     u0, low, high = scaled(parameters)
-    count = np.size(model.terms(u0, *args))
+    terms = model.terms(u0, *args)
+    if not np.all(np.isfinite(terms)):
+        model.check_data()
+    count = np.size(terms)
     if model.likelihood != "nll" and count < len(u0):
         raise OptimizationError(f"there are {count} observations for {len(u0)} free parameters; name some in fixed=, or give more data")
     u, message, success, evaluations = optimised(model, options, u0, args, low, high)

@@ -103,6 +103,16 @@ class FitModel:
         given = [np.zeros(0) if part is None else part for part in (self.observed, self.sigma, self.trials)]
         return (*self.parameters.constants, *given, float(f_scale), *self.data)
 
+    def check_data(self):
+        """Name data that are not finite: asked where the cost is not (a model may pass such data over)."""
+        for k, data in enumerate(self.data, 1):
+            for leaf in flatten(data)[0]:
+                values = np.ravel(leaf) if isinstance(leaf, np.ndarray) and leaf.dtype.kind == "f" else np.zeros(0)
+                for place in np.flatnonzero(~np.isfinite(values))[:1]:
+                    raise OptimizationError(
+                        f"the cost is not finite at the start, and argument {k} of the model has {values[place]} at place {place}; leave such observations out"
+                    )
+
     def beside(self, parameters):
         """The same model with other parameters."""
         other = object.__new__(FitModel)

@@ -294,6 +294,12 @@ def test_what_is_refused_is_named(change, message):
 def test_more_refusals():
     with pytest.raises(tg.errors.OptimizationError, match="there are 2 observations for 3 free parameters"):
         tg.fit(decay, START, X[:2], observed=Y[:2])
+    holes = np.where(X > 2.9, np.nan, X)
+    with pytest.raises(tg.errors.OptimizationError, match="argument 1 of the model has nan at place 29; leave"):
+        tg.fit(decay, START, holes, observed=Y)
+    # A model may pass them over.
+    passed = tg.fit(lambda p, x: decay(p, np.where(np.isnan(x), 3.0, x)), START, holes, observed=Y)
+    assert passed.success
     flat = tg.fit(lambda p, x: 0.0 * p[0] + Y, [1.0], X, observed=Y)
     assert flat.undetermined == [{"p[0]": 1.0}] and np.isnan(flat.stderr).all()
     ended = tg.fit(decay, START, X, observed=Y, max_evaluations=2)
