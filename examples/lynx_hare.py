@@ -19,7 +19,7 @@ import argparse
 import numpy as np
 
 import tapegrad as tg
-from tapegrad.tools.demo import NAMES, PUBLISHED, STEPS_PER_YEAR, as_published, first_guess, fit, misfit, read_pelts, sizes
+from tapegrad.tools.demo import NAMES, PUBLISHED, STEPS_PER_YEAR, as_published, first_guess, fit, misfit, profiled, read_pelts, sizes
 
 
 def curves(theta, years):
@@ -31,11 +31,6 @@ def bands(result, covariance, years, draws, seed=0):
     """The middle 90 % of the curves, over parameters drawn around the fit: arrays (2, steps + 1), low and high."""
     drawn = np.random.default_rng(seed).multivariate_normal(result.x, covariance, size=draws)
     return np.quantile([curves(theta, years) for theta in drawn], [0.05, 0.95], axis=0)
-
-
-def profiled(pelts):
-    """The profile of the first rate: the misfit along its logarithm, all other parameters fitted anew at each point."""
-    return tg.fit(misfit, first_guess(*pelts), *pelts, likelihood="nll").profile("p[0]")
 
 
 def save_plot(path, years, pelts, fitted, low, high, profile):
@@ -92,7 +87,7 @@ def main(plot=None, draws=200):
     for name, value, error in zip(NAMES, values, errors):
         beside = "   published {} +- {}".format(*PUBLISHED[name]) if name in PUBLISHED else ""
         print(f"{name:18}{value:9.4f} +- {error:.4f}{beside}")
-    profile = profiled(pelts)
+    profile = profiled(*pelts)
     low, high = np.exp(profile.interval)
     print(f"\n95 % interval of {NAMES[0]} by its profile: {low:.4f} to {high:.4f}")
     comparison = tg.compare(misfit, first_guess(*pelts), *pelts)

@@ -1,6 +1,6 @@
 """Tools for looking at the rest: checks, comparisons, explanations, the demonstration, the commands of the shell.
 
-Imports: common, rules, tape, codegen, interpreter, array, numpy_api, autograd, program, nopython, transforms, scipy, optimize, automata, interop.
+Imports: common, rules, tape, codegen, interpreter, array, numpy_api, autograd, program, nopython, transforms, scipy, optimize, automata, fits, interop.
 
 `check`          `tg.check`: is the value right, are the derivatives?
 `explain_zero`   why a derivative is zero.

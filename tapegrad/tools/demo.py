@@ -22,6 +22,7 @@ from importlib import resources
 
 import numpy as np
 
+from ..fits import fit as fitted
 from ..optimize import lbfgs
 from ..transforms.functional import grad, jit, value_and_grad
 from .comparing.compare import compare, least, on_purpose
@@ -128,6 +129,11 @@ def as_published(result):
     return all(abs(parameters[name] - mean) <= deviation for name, (mean, deviation) in PUBLISHED.items())
 
 
+def profiled(hares, lynxes):
+    """The profile of the first rate: the misfit along its logarithm, all other parameters fitted anew at each point."""
+    return fitted(misfit, first_guess(hares, lynxes), hares, lynxes, likelihood="nll").profile("p[0]")
+
+
 def slopes(hares, lynxes):
     """The derivative at the start along a random direction, by the gradient and by a central difference."""
     point, h = first_guess(hares, lynxes), 1e-6
@@ -162,6 +168,8 @@ def demo():
     for name, value, error in zip(NAMES, values, errors):
         beside = "".join(f"{number:{width}.3f}" for number, width in zip(PUBLISHED.get(name, ()), (12, 11)))
         print(f"{name:18}{value:10.4f}{error:12.4f}{beside}")
+    low, high = np.exp(profiled(hares, lynxes).interval)
+    print(f"95 % interval of {NAMES[0]}, by its profile: {low:.4f} to {high:.4f}")
     print(f"\nvalue {result.fun:.6f} after {result.nit} iterations, {result.nfev} evaluations: {result.message}")
 
     by_tape, by_difference = slopes(hares, lynxes)
