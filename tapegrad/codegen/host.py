@@ -85,21 +85,26 @@ def available():
         library = ctypes.CDLL(VECTORS)
     except OSError:
         return {}
+    return vector_variants(features(), library)
+
+
+def vector_variants(features, library=None):
+    """Vector variants for some instruction sets, of those that a library has; by default of all that libmvec has had since glibc 2.35."""
     by_name = {}
     for name, nargs in CANDIDATES.items():
         variants = []
         for feature, (letter, lanes) in _SETS.items():
             symbol = f"_ZGV{letter}N{lanes}{'v' * nargs}_{name}"
-            if feature in features() and hasattr(library, symbol):
+            if feature in features and (library is None or hasattr(library, symbol)):
                 variants.append((symbol, lanes))
         if variants:
             by_name[name] = variants
     return by_name
 
 
-def vectorise_calls(text):
-    """Add the vector variants to the calls of C functions in the text of a module."""
-    variants = available()
+def vectorise_calls(text, variants=None):
+    """Add the vector `variants`, by default those `available`, to the calls of C functions in the text of a module."""
+    variants = available() if variants is None else variants
     used = {}
 
     def mark(match):

@@ -130,8 +130,13 @@ class Emission:
         if options.iterations:
             emit_iterations(module, main, options.iterations)
         self.module, self.nbytes, self.keeps, self.tables = module, layout.nbytes, shared.keeps, shared.tables
-        self.text = loop_names(vectorise_calls(str(module)), shared.loops)
+        self._loops = shared.loops
+        self.text = self.with_vectors()
         self.lets = [s for s in K.walk(program.body) if isinstance(s, K.Let)]
+
+    def with_vectors(self, variants=None):
+        """The text, with these functions on vectors (`codegen.host.vectorise_calls`)."""
+        return loop_names(vectorise_calls(str(self.module), variants), self._loops)
 
     def _begin(self, layout):
         b, workspace = self.b, self.main.args[2]

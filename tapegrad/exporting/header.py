@@ -1,0 +1,80 @@
+"""The C header of an exported function."""
+
+from __future__ import annotations
+
+from ..common.version import __version__
+from .module import STATUSES, said
+
+_TYPES = {"d": "double", "f": "float", "l": "int64_t", "q": "int64_t", "?": "uint8_t"}
+
+
+def header(name, module, arguments, results, guards, target, symbols):
+    """Its text.
+
+    Parameters
+    ----------
+    name : str
+    module : module.Alone
+    arguments, results : list of module.Argument
+    guards : list of ReplayGuard
+    target : targets.Target
+    symbols : list of str
+        Functions that the object file has from outside.
+    """
+    upper, declared, passed = name.upper(), [], []
+    for argument in arguments:
+        scalar = argument.shape == () and argument.char == "d"
+        declared.append(f"double {argument.name}" if scalar else f"const {_TYPES[argument.char]} *{argument.name}")
+        passed.append(argument.name)
+    for result in results:
+        declared.append(f"{_TYPES[result.char]} *{result.name}")
+        passed.append(result.name)
+    declared += ["void *workspace", "size_t size"]
+    passed += ["workspace", "size"]
+    lines = [
+        f"/* {name}: made by tapegrad {__version__} for {target.cpu or 'any processor'}, {target.triple}.", "",
+        *_table("arguments", arguments), *_table("results", results), "",
+        f"   The workspace is memory of at least {upper}_WORKSPACE bytes that nobody else uses during a call; it need not be initialised, and holds",
+        "   nothing between calls. Nothing is allocated, and there is no state: any number of threads may call, each with its own workspace.", "",
+        "   A call returns a status. Results are written if it is 0, and else left alone. A status above 0 is the number of a guard: the",
+        "   arguments would take another path than the one that was recorded, which this code does not have.", "",
+        *(f"   {number:4}  {text}" for number, text in STATUSES.values()),
+        *(f"   {k:4}  {_comment(said(guard))}" for k, guard in enumerate(guards, 1)), "",
+        f"   Called from outside: {', '.join(symbols) or 'nothing'}." + _libraries(symbols),
+        "*/", f"#ifndef {upper}_H", f"#define {upper}_H", "", "#include <stddef.h>", "#include <stdint.h>", "",
+        "#ifdef __cplusplus", 'extern "C" {', "#endif", "",
+        f"#define {upper}_CHECKSUM UINT64_C({module.checksum:#018x})", f"#define {upper}_WORKSPACE {module.workspace}",
+        *(f"#define {upper}_{status} ({number})" for status, (number, _) in STATUSES.items()), "",
+        "/* Of the object file: what the header's are compared with. */", f"uint64_t {name}_checksum(void);", f"size_t {name}_workspace(void);",
+        "/* What a status means, in words. */", f"const char *{name}_message(int status);",
+    ]  # fmt: skip
+    if module.product:
+        lines += [
+            "/* BLAS for products of matrices, as Fortran calls it (dgemm_, with integers of 32 bits); once, before the first call. Without it there are loops. */",
+            f"void {name}_set_dgemm(void (*dgemm)(const char *, const char *, const int *, const int *, const int *, const double *, const double *,",
+            "    const int *, const double *, const int *, const double *, double *, const int *));",
+        ]  # fmt: skip
+    call = ", ".join(f"{kind}" for kind in declared)
+    lines += [
+        f"int {name}_call(uint64_t checksum, {call});", "", f"static inline int {name}({call})", "{",
+        f"    return {name}_call({upper}_CHECKSUM, {', '.join(passed)});", "}", "", "#ifdef __cplusplus", "}", "#endif", "#endif", "",
+    ]  # fmt: skip
+    return "\n".join(lines)
+
+
+def _table(title, arguments):
+    """Lines that say what arguments are."""
+    lines = [f"   {title}"]
+    for one in arguments:
+        shape = "a number" if one.shape == () else "x".join(map(str, one.shape)) + ", by rows" * (len(one.shape) > 1)
+        lines.append(f"     {one.name:<16} {_TYPES[one.char]}, {shape}: {_comment(one.what)}")
+    return lines
+
+
+def _comment(text):
+    return text.replace("*/", "* /").replace("/*", "/ *")
+
+
+def _libraries(symbols):
+    needed = ["-lmvec"] * any(s.startswith("_ZGV") for s in symbols) + ["-lm"] * bool(symbols)
+    return f" Link with {' '.join(needed)}." if needed else ""
