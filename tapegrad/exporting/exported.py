@@ -36,6 +36,8 @@ class Exported:
         What each status above 0 means.
     workspace : int
         Bytes that a caller gives.
+    blas : bool
+        Whether there are products of matrices, by loops unless the caller sets ``dgemm``.
     """
 
     header: Path
@@ -45,6 +47,7 @@ class Exported:
     symbols: tuple[str, ...]
     guards: tuple[str, ...]
     workspace: int
+    blas: bool
 
     def __str__(self):
         written = [str(path) for path in (self.header, self.object, self.library) if path is not None]
@@ -100,7 +103,7 @@ def export(g: Callable[..., Any], x: Any, path: str | Path, *, cpu: str = "host"
     """
     with uninterrupted:
         from .header import header
-        from .module import Alone, said
+        from .module import Alone, meanings
         from .targets import named
 
     path = Path(path)
@@ -108,7 +111,7 @@ def export(g: Callable[..., Any], x: Any, path: str | Path, *, cpu: str = "host"
         raise OptionError(f"{path.name!r} is the name of the function in C: use letters, digits and underscores")
     target, arguments = named(cpu), x if isinstance(x, tuple) else (x,)
     kernel, inputs, results = _described(g, arguments)
-    guards = [*kernel.whole.guards]
+    guards = meanings(kernel)
     module = Alone(path.name, kernel, inputs, results, guards, target, vector_math)
     code, symbols = _compiled(module.text, target, kernel)
     text = header(path.name, module, inputs, results, guards, target, symbols)
@@ -117,7 +120,7 @@ def export(g: Callable[..., Any], x: Any, path: str | Path, *, cpu: str = "host"
     of_header.write_text(text, encoding="utf-8")
     of_object.write_bytes(code)
     library, why = _linked(of_object, path.with_name(path.name + ".so"), target, symbols)
-    return Exported(of_header, of_object, library, why, tuple(symbols), tuple(map(said, guards)), module.workspace)
+    return Exported(of_header, of_object, library, why, tuple(symbols), tuple(guards), module.workspace, module.product)
 
 
 def _described(g, arguments):

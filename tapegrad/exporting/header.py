@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..common.version import __version__
-from .module import STATUSES, said
+from .module import STATUSES
 
 _TYPES = {"d": "double", "f": "float", "l": "int64_t", "q": "int64_t", "?": "uint8_t"}
 
@@ -16,7 +16,7 @@ def header(name, module, arguments, results, guards, target, symbols):
     name : str
     module : module.Alone
     arguments, results : list of module.Argument
-    guards : list of ReplayGuard
+    guards : list of str
     target : targets.Target
     symbols : list of str
         Functions that the object file has from outside.
@@ -39,7 +39,7 @@ def header(name, module, arguments, results, guards, target, symbols):
         "   A call returns a status. Results are written if it is 0, and else left alone. A status above 0 is the number of a guard: the",
         "   arguments would take another path than the one that was recorded, which this code does not have.", "",
         *(f"   {number:4}  {text}" for number, text in STATUSES.values()),
-        *(f"   {k:4}  {_comment(said(guard))}" for k, guard in enumerate(guards, 1)), "",
+        *(f"   {k:4}  {_comment(text)}" for k, text in enumerate(guards, 1)), "",
         f"   Called from outside: {', '.join(symbols) or 'nothing'}." + _libraries(symbols),
         "*/", f"#ifndef {upper}_H", f"#define {upper}_H", "", "#include <stddef.h>", "#include <stdint.h>", "",
         "#ifdef __cplusplus", 'extern "C" {', "#endif", "",

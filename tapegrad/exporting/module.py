@@ -81,7 +81,7 @@ class Alone:
             offsets.append(at)
             at += -(-result.nbytes // _ALIGNMENT) * _ALIGNMENT
         self.workspace = at + _ALIGNMENT
-        described = f"{name} {arguments} {results} {[str(g) for g in guards]} {target}"
+        described = f"{name} {arguments} {results} {guards} {target}"
         self.checksum = zlib.crc32((text + described).encode()) | zlib.adler32(described.encode()) << 32
         self.text = text + target.question() + self._call(name, arguments, results, offsets) + _messages(name, guards)
 
@@ -341,14 +341,17 @@ def _signed(word):
     return word - (1 << 64) if word >= 1 << 63 else word
 
 
-def said(guard):
-    """What a failed guard means."""
-    return f"{guard.place}: `{guard.place.text}` went another way than when it was recorded"
+def meanings(kernel):
+    """What each status above 0 means: a guard that failed."""
+    texts = [f"{guard.place}: `{guard.place.text}` went another way than when it was recorded" for guard in kernel.whole.guards]
+    if any(isinstance(s, ir.Guard) and s.number == len(texts) for s in ir.walk(kernel.program.body)):
+        texts.append("an index is outside of its array, a mask holds another number of elements, or what must be finite is not")
+    return texts
 
 
 def _messages(name, guards):
     """``const char *NAME_message(int status)``."""
-    texts = {number: text for number, text in STATUSES.values()} | {k: said(guard) for k, guard in enumerate(guards, 1)}
+    texts = {number: text for number, text in STATUSES.values()} | {k: text for k, text in enumerate(guards, 1)}
     lines, cases = [], []
     for k, (number, text) in enumerate(texts.items()):
         data = np.frombuffer(text.encode() + b"\0", np.uint8)
