@@ -19,7 +19,18 @@ import argparse
 import numpy as np
 
 import tapegrad as tg
-from tapegrad.tools.demo import NAMES, PUBLISHED, STEPS_PER_YEAR, as_published, first_guess, fit, misfit, profiled, read_pelts, sizes
+from tapegrad.tools.demo import (
+    NAMES,
+    PUBLISHED,
+    STEPS_PER_YEAR,
+    as_published,
+    first_guess,
+    fit,
+    misfit,
+    profiled,
+    read_pelts,
+    sizes,
+)
 
 
 def curves(theta, years):

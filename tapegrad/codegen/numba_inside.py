@@ -20,6 +20,7 @@ from itertools import pairwise
 
 import llvmlite.binding as llvm
 import numba
+from numba import objmode  # noqa: F401  (for `interop.pytensor`)
 
 from ..common.errors import UnsupportedInNumbaError
 

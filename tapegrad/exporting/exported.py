@@ -2,22 +2,14 @@
 
 from __future__ import annotations
 
-import inspect
 import re
-import shutil
-import subprocess
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from ..common.errors import OptionError, UnsupportedFunctionError
-from ..common.tree import flatten, leaf_names
+from ..common.errors import OptionError
 from ..common.uninterrupted import uninterrupted
-from ..program.executable import described
-from ..transforms.functional import Transformed, jit
 
 
 @dataclass(frozen=True)
@@ -27,7 +19,7 @@ class Exported:
     Attributes
     ----------
     header, object : Path
-    library : Path or None
+    shared : Path or None
         A shared library; None if there is no linker for the processor, for the reason in `not_linked`.
     not_linked : str
     symbols : tuple of str
@@ -42,7 +34,7 @@ class Exported:
 
     header: Path
     object: Path
-    library: Path | None
+    shared: Path | None
     not_linked: str
     symbols: tuple[str, ...]
     guards: tuple[str, ...]
@@ -50,7 +42,7 @@ class Exported:
     blas: bool
 
     def __str__(self):
-        written = [str(path) for path in (self.header, self.object, self.library) if path is not None]
+        written = [str(path) for path in (self.header, self.object, self.shared) if path is not None]
         return f"wrote {', '.join(written)}; {len(self.guards)} guards, a workspace of {self.workspace} bytes" + (
             f"; no shared library: {self.not_linked}" if self.not_linked else ""
         )
@@ -102,128 +94,9 @@ def export(g: Callable[..., Any], x: Any, path: str | Path, *, cpu: str = "host"
     risk.h risk.o ('...went another way than when it was recorded',)
     """
     with uninterrupted:
-        from .header import header
-        from .module import Alone, meanings
-        from .targets import named
+        from .files import written  # loads compiled code
 
     path = Path(path)
     if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_]*", path.name):
         raise OptionError(f"{path.name!r} is the name of the function in C: use letters, digits and underscores")
-    target, arguments = named(cpu), x if isinstance(x, tuple) else (x,)
-    kernel, inputs, results = _described(g, arguments)
-    guards = meanings(kernel)
-    module = Alone(path.name, kernel, inputs, results, guards, target, vector_math)
-    code, symbols = _compiled(module.text, target, kernel)
-    text = header(path.name, module, inputs, results, guards, target, symbols)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    of_header, of_object = path.with_name(path.name + ".h"), path.with_name(path.name + ".o")
-    of_header.write_text(text, encoding="utf-8")
-    of_object.write_bytes(code)
-    library, why = _linked(of_object, path.with_name(path.name + ".so"), target, symbols)
-    return Exported(of_header, of_object, library, why, tuple(symbols), tuple(guards), module.workspace, module.product)
-
-
-def _described(g, arguments):
-    """The kernel that computes `g`, and what its inputs and outputs are."""
-    function = g if isinstance(g, Transformed) else jit(g)
-    kernel = function.kernel(*arguments)
-    names = _names(g, arguments)
-    if len(kernel.inputs) != len(names):
-        # It is given directions, too: recorded whole it has none.
-        function = jit(lambda *given: g(*given))
-        kernel = function.kernel(*arguments)
-    return kernel, _inputs(kernel, names), _outputs(kernel, names)
-
-
-def _names(g, arguments):
-    """What each number or array among the arguments is."""
-    try:
-        parameters = [p.name for p in inspect.signature(g).parameters.values() if p.kind is not p.VAR_POSITIONAL]
-    except (TypeError, ValueError):
-        parameters = []
-    found = []
-    for k, argument in enumerate(arguments):
-        leaves, structure = flatten(argument)
-        name = parameters[k] if k < len(parameters) else f"x{k}"
-        found += [f"{name}{inside}" for leaf, inside in zip(leaves, leaf_names(structure)) if _moves(leaf)]
-    return found
-
-
-def _moves(leaf):
-    return isinstance(leaf, (float, np.floating)) or isinstance(leaf, np.ndarray) and leaf.dtype.kind == "f"
-
-
-def _inputs(kernel, names):
-    from .module import Argument
-
-    if len(kernel.inputs) != len(names):
-        raise UnsupportedFunctionError(f"the code takes {len(kernel.inputs)} arrays and the function {len(names)}: give floats and arrays of floats")
-    return [Argument(c, name, shape, char) for c, name, (shape, char) in zip(_in_c(names), names, kernel.inputs)]
-
-
-def _outputs(kernel, names):
-    """The results: values of the function, then gradients."""
-    from .module import Argument
-
-    tape, whats, constants = kernel.tape, [], []
-    inside = leaf_names(tape.structure) if tape.structure is not None else [""] * len(tape.outputs)
-    for name, (slot, what) in zip(inside, tape.outputs):
-        whats.append(f"value{name}")
-        constants.append(None if slot else np.asarray(getattr(what, "_v", what)))
-    whats += [f"gradient by {name}" for name, wanted in zip(names, tape.wanted) if wanted] if kernel.gradients else []
-    constants += [None] * (len(whats) - len(constants))
-    shapes = [described(output) for output in kernel.whole.outputs]
-    taken = [*_in_c(names), "workspace", "size"]
-    results = []
-    for what, constant, (shape, char) in zip(whats, constants, shapes, strict=True):
-        c = _in_c([*taken, what.replace("gradient by ", "gradient_")])[-1]
-        taken.append(c)
-        results.append(Argument(c, what, shape, char, constant))
-    return results
-
-
-def _in_c(names):
-    """Names that C takes, no two alike."""
-    found = []
-    for name in names:
-        plain = re.sub(r"[^A-Za-z0-9]+", "_", name).strip("_") or "x"
-        plain = f"x{plain}" if plain[0].isdigit() else plain
-        plain = f"{plain}_" if plain in _WORDS else plain
-        count, one = 1, plain
-        while one in found:
-            count += 1
-            one = f"{plain}{count}"
-        found.append(one)
-    return found
-
-
-#: Words of C and C++ that are no names.
-_WORDS = frozenset(
-    "auto break case char const continue default do double else enum extern float for goto if inline int long register restrict return short signed sizeof "
-    "static struct switch typedef union unsigned void volatile while bool class delete new private public this template throw try catch namespace operator".split()
-)
-
-
-def _compiled(text, target, kernel):
-    """Object code, and the functions that it calls from outside."""
-    from ..codegen.llvm import optimise
-
-    level, last = kernel._levels
-    machine = target.machine(last)
-    module = optimise(text, machine, level, straight=False)
-    called = set(re.findall(r'\bcall [^@\n]*@"?([\w.]+)"?\(', str(module)))
-    symbols = [f.name for f in module.functions if f.is_declaration and f.name in called and not f.name.startswith("llvm.")]
-    return machine.emit_object(module), sorted(symbols)
-
-
-def _linked(of_object, to, target, symbols):
-    """The shared library, or None and why there is none."""
-    prefix = "" if target.here else f"{target.triple.split('-')[0]}-linux-gnu-"
-    linker = next((found for name in ("cc", "gcc", "clang") if (found := shutil.which(f"{prefix}{name}"))), None)
-    if linker is None:
-        return None, f"there is no {prefix}cc"
-    libraries = ["-lmvec"] * any(s.startswith("_ZGV") for s in symbols) + ["-lm"]
-    done = subprocess.run([linker, "-shared", "-o", str(to), str(of_object), *libraries], capture_output=True, text=True)
-    if done.returncode:
-        return None, f"{linker} says: {(done.stderr.strip() or 'nothing').splitlines()[-1]}"
-    return to, ""
+    return Exported(*written(g, x if isinstance(x, tuple) else (x,), path, cpu, vector_math))

@@ -15,9 +15,9 @@ def header(name, module, arguments, results, guards, target, symbols):
     ----------
     name : str
     module : module.Alone
-    arguments, results : list of module.Argument
+    arguments, results : list of module.CArgument
     guards : list of str
-    target : targets.Target
+    target : targets.Processor
     symbols : list of str
         Functions that the object file has from outside.
     """
@@ -50,7 +50,8 @@ def header(name, module, arguments, results, guards, target, symbols):
     ]  # fmt: skip
     if module.product:
         lines += [
-            "/* BLAS for products of matrices, as Fortran calls it (dgemm_, with integers of 32 bits); once, before the first call. Without it there are loops. */",
+            "/* BLAS for products of matrices, as Fortran calls it (dgemm_, with integers of 32 bits); once, before the first call.",
+            "   Without it there are loops. */",
             f"void {name}_set_dgemm(void (*dgemm)(const char *, const char *, const int *, const int *, const int *, const double *, const double *,",
             "    const int *, const double *, const int *, const double *, double *, const int *));",
         ]  # fmt: skip

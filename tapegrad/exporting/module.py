@@ -17,7 +17,6 @@ import numpy as np
 
 from ..codegen.library import SPECIAL
 from ..common.errors import UnsupportedFunctionError
-from ..interpreter import program as P
 from ..kernel import ir
 from ..kernel.arrays_hosts import strides
 from ..kernel.emit import FINE, NOT_FINITE, Emission
@@ -36,7 +35,7 @@ _ALIGNMENT = 64
 
 
 @dataclass
-class Argument:
+class CArgument:
     """An argument or result of the exported function: its name in C, what it is, in words, shape and dtype; and the value of a constant result."""
 
     name: str
@@ -351,7 +350,7 @@ def meanings(kernel):
 
 def _messages(name, guards):
     """``const char *NAME_message(int status)``."""
-    texts = {number: text for number, text in STATUSES.values()} | {k: text for k, text in enumerate(guards, 1)}
+    texts = dict(STATUSES.values()) | dict(enumerate(guards, 1))
     lines, cases = [], []
     for k, (number, text) in enumerate(texts.items()):
         data = np.frombuffer(text.encode() + b"\0", np.uint8)

@@ -24,7 +24,7 @@ _SAVED, _SAVED_512 = 0x6, 0xE6
 
 
 @dataclass(frozen=True)
-class Target:
+class Processor:
     """A processor to make code for, as LLVM names it."""
 
     triple: str
@@ -91,7 +91,7 @@ def _signed(word):
 
 
 def named(cpu):
-    """The `Target` of a name.
+    """The `Processor` of a name.
 
     Raises
     ------
@@ -101,11 +101,11 @@ def named(cpu):
     default = llvm.get_default_triple()
     if cpu == "host":
         name, features, _ = target()
-        return Target(default, name, features)
+        return Processor(default, name, features)
     if cpu in ("x86-64", "x86-64-v3"):
         here = platform.machine() in ("x86_64", "AMD64")
-        return Target(default if here else "x86_64-unknown-linux-gnu", cpu, LEVELS[cpu])
+        return Processor(default if here else "x86_64-unknown-linux-gnu", cpu, LEVELS[cpu])
     if cpu == "aarch64":
         here = platform.machine() in ("aarch64", "arm64")
-        return Target(default if here else "aarch64-unknown-linux-gnu", "generic", "")
+        return Processor(default if here else "aarch64-unknown-linux-gnu", "generic", "")
     raise OptionError(f'cpu={cpu!r}: choose "host", "x86-64", "x86-64-v3" or "aarch64"')

@@ -1,6 +1,6 @@
 """Functions of ours as operations of other libraries: `to_torch`, `to_jax`, `to_pytensor`.
 
-Imports: common, array, transforms.
+Imports: common, codegen, array, transforms.
 
 `operation`  a function of arrays with what is derived of it: its VJP, its JVP, itself along an axis; each recorded by itself.
 `torch`      a `torch.autograd.Function` of an operation.

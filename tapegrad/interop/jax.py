@@ -60,15 +60,16 @@ def to_jax(f: Callable[..., Any], result_shape_dtypes: Any = None) -> Callable[.
 
     Examples
     --------
-    >>> import jax, numpy as np  # doctest: +SKIP
     >>> from tapegrad.interop import to_jax
-    >>> @to_jax
-    ... def halvings(x):
+    >>> def halvings(x):
     ...     count = 0.0
     ...     while x > 1.0:
     ...         x, count = x / 2.0, count + 1.0
     ...     return x**2 + count
-    >>> jax.jit(jax.grad(halvings))(5.0)  # doctest: +SKIP
+    >>> halvings(5.0)
+    3.390625
+    >>> import jax  # doctest: +SKIP
+    >>> jax.jit(jax.grad(to_jax(halvings)))(5.0)  # doctest: +SKIP
     Array(0.3125, dtype=float32, weak_type=True)
     """
     jax = imported("jax")

@@ -18,6 +18,7 @@ import numpy as np
 
 from ..array.dual import as_float
 from ..array.typing import Pytree
+from ..codegen.compile import inside
 from ..common.errors import DtypeError, GradientError, ShapeError, StructureError, UnsupportedFunctionError
 from ..common.tree import flatten, leaf_names, unflatten
 from ..common.uninterrupted import imported
@@ -61,6 +62,8 @@ def to_pytensor(f: Callable[..., Any], *like: Pytree) -> Callable[..., Any]:
     >>> t, data = np.linspace(0.0, 5.0, 20), np.exp(-0.7 * np.linspace(0.0, 5.0, 20))
     >>> def misfit(rate):
     ...     return np.sum((np.exp(-rate * t) - data) ** 2)
+    >>> misfit(0.7) < 1e-20
+    np.True_
     >>> with pm.Model():  # doctest: +SKIP
     ...     rate = pm.HalfNormal("rate")
     ...     pm.Potential("likelihood", -0.5 * to_pytensor(misfit, 1.0)(rate) / 0.1**2)
@@ -193,11 +196,12 @@ class _ByPython:
 
 def _in_numba(op, njit):
     """The operation as a function of Numba's."""
-    numba, by_python, code, size, count = imported("numba"), _ByPython(op), _compiled(op), op.size, op.point.size
+    by_python, code, size, count = _ByPython(op), _compiled(op), op.size, op.point.size
+    objmode = inside().objmode
 
     @njit
     def ask(vector):
-        with numba.objmode(out="float64[::1]"):
+        with objmode(out="float64[::1]"):
             out = by_python(vector)
         return out
 

@@ -42,11 +42,14 @@ def to_torch(f: Callable[..., Any]) -> Callable[..., Any]:
 
     Examples
     --------
-    >>> import numpy as np, torch  # doctest: +SKIP
+    >>> import numpy as np
     >>> from tapegrad.interop import to_torch
-    >>> @to_torch
-    ... def cooled(rate, t):
+    >>> def warm(rate, t):
     ...     return 20.0 + 70.0 * np.exp(-rate * t)
+    >>> warm(0.0, 1.0)
+    np.float64(90.0)
+    >>> import torch  # doctest: +SKIP
+    >>> cooled = to_torch(warm)  # doctest: +SKIP
     >>> rate = torch.tensor(0.5, dtype=torch.float64, requires_grad=True)  # doctest: +SKIP
     >>> cooled(rate, torch.arange(3.0, dtype=torch.float64)).sum().backward()  # doctest: +SKIP
     """

@@ -1,6 +1,8 @@
 """IPOPT: values and derivatives are ours.
 
-It comes with cyipopt, where that is installed (as conda-forge has it, with other linear solvers), or else inside of CasADi's wheel.  CasADi builds its own derivatives of a problem, unless it is given functions for them: `grad_f`, `jac_g` and `hess_lag`, each with names and
+It comes with cyipopt, where that is installed (as conda-forge has it, with other linear solvers), or else inside of CasADi's wheel.
+
+CasADi builds its own derivatives of a problem, unless it is given functions for them: `grad_f`, `jac_g` and `hess_lag`, each with names and
 sparsity as CasADi would have made it.  Ours are callbacks, whose numbers CasADi reads and writes where they are.  An exception in one of
 them, Ctrl-C too, would be lost in C++: it is kept, each later call fails at once, and `solve` raises it when the solver has come back.
 (A. Wächter, L. T. Biegler, "On the implementation of an interior-point filter line-search algorithm for large-scale nonlinear

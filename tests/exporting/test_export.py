@@ -13,7 +13,7 @@ import pytest
 
 import tapegrad as tg
 from tapegrad.errors import OptionError, UnsupportedFunctionError
-from tapegrad.exporting import targets
+from tapegrad.exporting import files, targets
 from tapegrad.exporting.module import STATUSES
 from tests.every import every
 
@@ -69,7 +69,7 @@ CASES = {
 
 def called(made, *arguments, results, size=None, checksum=None):
     """Status and results of an exported function, by ctypes."""
-    library = ctypes.CDLL(str(made.library))
+    library = ctypes.CDLL(str(made.shared))
     name = made.header.stem
     of = getattr(library, f"{name}_checksum")
     of.restype = ctypes.c_uint64
@@ -147,7 +147,7 @@ def test_from_a_process_without_tapegrad(tmp_path):
     made = tg.export(tg.grad(rosenbrock), np.zeros(3), tmp_path / "slope")
     program = f"""
 import ctypes, sys
-lib = ctypes.CDLL({str(made.library)!r})
+lib = ctypes.CDLL({str(made.shared)!r})
 lib.slope_checksum.restype = ctypes.c_uint64
 x, value, g, work = (ctypes.c_double * 3)(0.5, 0.5, 0.5), ctypes.c_double(), (ctypes.c_double * 3)(), ctypes.create_string_buffer({made.workspace})
 status = lib.slope_call(ctypes.c_uint64(lib.slope_checksum()), x, ctypes.byref(value), g, work, ctypes.c_size_t({made.workspace}))
@@ -219,7 +219,7 @@ def test_a_processor_without_the_instructions_gets_a_status(tmp_path, monkeypatc
     missing = [name for bits in targets._BITS.values() for name in bits if name not in targets.enabled(host.features)]
     if not host.x86 or not missing:
         pytest.skip("this processor has all instructions that are asked for")
-    monkeypatch.setattr(targets, "named", lambda cpu: replace(host, features=f"{host.features},+{missing[0]}"))
+    monkeypatch.setattr(files, "named", lambda cpu: replace(host, features=f"{host.features},+{missing[0]}"))
     made = tg.export(tg.value_and_grad(rosenbrock), ON, tmp_path / "f")
     status, (value, _) = called(made, ON, results=[(), (3,)])
     assert status == STATUSES["OTHER_PROCESSOR"][0] and value == -7.0
@@ -230,7 +230,7 @@ def test_for_arm(tmp_path):
     raw = made.object.read_bytes()
     assert raw[:4] == b"\x7fELF" and struct.unpack("<H", raw[18:20]) == (183,)
     assert set(made.symbols) <= {"exp", "log", "log1p"}
-    assert platform.machine() == "aarch64" or made.library is None or shutil.which("aarch64-linux-gnu-gcc")
+    assert platform.machine() == "aarch64" or made.shared is None or shutil.which("aarch64-linux-gnu-gcc")
 
 
 def test_products_by_loops_and_by_blas(tmp_path):
@@ -244,7 +244,7 @@ def test_products_by_loops_and_by_blas(tmp_path):
     expected = tg.value_and_grad(f)(w)
     dgemm = ctypes.cast(_address_of_dgemm(), ctypes.c_void_p)
     for blas in (None, dgemm):
-        ctypes.CDLL(str(made.library)).f_set_dgemm(blas)
+        ctypes.CDLL(str(made.shared)).f_set_dgemm(blas)
         status, (value, gradient) = called(made, w, results=[(), w.shape])
         assert status == 0
         np.testing.assert_allclose(value, expected[0], rtol=1e-13)

@@ -31,14 +31,16 @@ def hammered(function, points, threads=8, rounds=5):
 
 
 def check(function, points, **options):
-    alone = tg.jit(value_and_grad(function))
-    wanted = []
-    for p in points:
-        alone(p), alone(p)
-        value, gradient = alone(p)
-        wanted.append({(np.float64(value).tobytes(), np.asarray(gradient).tobytes())})
+    # By sweeps and by a kernel, which may differ in the last bit: when there is a kernel is a matter of time.
+    wanted = [set() for _ in points]
+    for kernel in ("never", "always"):
+        alone = tg.jit(value_and_grad(function), kernel=kernel)
+        for k, p in enumerate(points):
+            alone(p), alone(p)
+            value, gradient = alone(p)
+            wanted[k].add((np.float64(value).tobytes(), np.asarray(gradient).tobytes()))
     g, found, warned = hammered(function, points, **options)
-    assert found == wanted and not warned
+    assert all(one <= other for one, other in zip(found, wanted, strict=True)) and not warned
     return g
 
 
