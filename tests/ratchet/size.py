@@ -8,7 +8,7 @@ import tapegrad
 
 PACKAGE = Path(tapegrad.__file__).parent
 #: Folders, and modules beside them, that are made with the core, and no part of it.
-CLIENTS = {"scipy", "optimize", "optim", "nn", "automata", "many", "tools", "pandas", "fits", "interop", "hips", "export", "sample", "show"}
+CLIENTS = {"scipy", "optimize", "optim", "nn", "automata", "many", "tools", "pandas", "fits", "interop", "hips", "exporting", "sample", "show"}
 #: Files that no program runs.
 TEXTS = {".md", ".csv", ".typed", ".pyc"}
 _SPACE = {
