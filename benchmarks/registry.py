@@ -48,6 +48,7 @@ MODULES = (
     "constrained",
     "many_fits",
     "samples",
+    "exported",
     "custom_rules",
     "loops",
     "lanes",

@@ -54,7 +54,7 @@ class Processor:
         return vector_variants(enabled(self.features)) if self.x86 and "linux" in self.triple else {}
 
     def question(self):
-        """The LLVM text of ``i1 @right_processor()``."""
+        """The LLVM text of ``i1 @right_processor()``, which asks once: CPUID takes tens of microseconds in a virtual machine."""
         asked = enabled(self.features) if self.x86 else set()
         lines, held = [], []
         for k, ((leaf, register), bits) in enumerate(_BITS.items()):
@@ -69,7 +69,7 @@ class Processor:
             held.append(f"%h{k}")
         saved = (_SAVED_512 if "avx512f" in asked else _SAVED) if "avx" in asked else 0
         if not held:
-            return "define internal i1 @right_processor() noinline {\n  ret i1 true\n}\n"
+            return "define internal i1 @right_processor() {\n  ret i1 true\n}\n"
         total = "true"
         for k, one in enumerate(held):
             lines.append(f"  %t{k} = and i1 {total}, {one}")
@@ -83,7 +83,26 @@ class Processor:
             ]  # fmt: skip
         else:
             lines.append(f"  ret i1 {total}")
-        return "define internal i1 @right_processor() noinline {\n" + "\n".join(lines) + "\n}\n"
+        return _ONCE + "define internal i1 @processor_asked() noinline {\n" + "\n".join(lines) + "\n}\n"
+
+
+#: What was answered: 0 before the question, 1 yes, 2 no.  Threads that ask at the same time get the same answer.
+_ONCE = """
+@processor = internal global i8 0
+define internal i1 @right_processor() {
+  %known = load atomic i8, ptr @processor monotonic, align 1
+  %first = icmp eq i8 %known, 0
+  br i1 %first, label %ask, label %answer
+ask:
+  %right = call i1 @processor_asked()
+  %word = select i1 %right, i8 1, i8 2
+  store atomic i8 %word, ptr @processor monotonic, align 1
+  ret i1 %right
+answer:
+  %yes = icmp eq i8 %known, 1
+  ret i1 %yes
+}
+"""
 
 
 def _signed(word):
