@@ -1,0 +1,125 @@
+"""autograd's ``builtins``, and its ``misc``: containers as vectors, optimisers, fixed points."""
+
+from __future__ import annotations
+
+import builtins
+import functools
+
+import numpy as np
+
+from ..array.functions import concatenate, reshape
+from ..common.tree import flatten as leaves_of
+from ..common.tree import unflatten
+from ..transforms.implicit import fixed_point as _fixed_point
+from .extend import getval
+
+__all__ = ["adam", "dict", "fixed_point", "flatten", "flatten_func", "isinstance", "list", "rmsprop", "sgd", "tuple", "type", "unflatten_optimizer"]
+
+# Containers hold tensors as they are.
+dict, list, tuple = builtins.dict, builtins.list, builtins.tuple
+
+
+def isinstance(x, A):  # noqa: A001
+    """Whether a value, also that of a tensor, is of a class."""
+    return builtins.isinstance(x, A) or builtins.isinstance(getval(x), A)
+
+
+def type(*args):  # noqa: A001
+    """The class of a value, also of that of a tensor."""
+    return builtins.type(getval(args[0])) if len(args) == 1 else builtins.type(*args)
+
+
+def flatten(value):
+    """All numbers of containers as one vector, and a function that makes the containers of such a vector.
+
+    Examples
+    --------
+    >>> from tapegrad.hips.misc import flatten
+    >>> vector, unflatten = flatten({"a": 1.0, "b": [2.0, 3.0]})
+    >>> vector, unflatten(2.0 * vector)
+    (array([1., 2., 3.]), {'a': np.float64(2.0), 'b': [np.float64(4.0), np.float64(6.0)]})
+    """
+    leaves, structure = leaves_of(value)
+    shapes = [np.shape(leaf) for leaf in leaves]
+
+    def unflattened(vector):
+        parts, at = [], 0
+        for shape in shapes:
+            size = int(np.prod(shape))
+            parts.append(reshape(vector[at : at + size], shape) if shape else vector[at])
+            at += size
+        return unflatten(structure, parts)
+
+    parts = [np.reshape(leaf, (-1,)) for leaf in leaves]
+    return (concatenate(parts) if parts else np.zeros(0)), unflattened
+
+
+def flatten_func(func, example):
+    """`func` of vectors; how containers are made of them; and the vector of `example`."""
+    vector, unflattened = flatten(example)
+    return (lambda x, *args: flatten(func(unflattened(x), *args))[0]), unflattened, vector
+
+
+def unflatten_optimizer(optimize):
+    """An optimiser of vectors as one of containers."""
+
+    @functools.wraps(optimize)
+    def of_containers(grad, x0, callback=None, *args, **kwargs):
+        vector, unflattened = flatten(x0)
+        of_vector = lambda x, i: flatten(grad(unflattened(x), i))[0]  # noqa: E731
+        called = callback and (lambda x, i, g: callback(unflattened(x), i, unflattened(g)))
+        return unflattened(optimize(of_vector, vector, called, *args, **kwargs))
+
+    return of_containers
+
+
+@unflatten_optimizer
+def sgd(grad, x, callback=None, num_iters=200, step_size=0.1, mass=0.9):
+    """Gradient descent with momentum; ``grad(x, i)`` is the gradient of iteration `i`."""
+    velocity = np.zeros(len(x))
+    for i in range(num_iters):
+        g = grad(x, i)
+        if callback:
+            callback(x, i, g)
+        velocity = mass * velocity - (1.0 - mass) * g
+        x = x + step_size * velocity
+    return x
+
+
+@unflatten_optimizer
+def rmsprop(grad, x, callback=None, num_iters=100, step_size=0.1, gamma=0.9, eps=10**-8):
+    """RMSprop (T. Tieleman, G. Hinton, 2012)."""
+    average = np.ones(len(x))
+    for i in range(num_iters):
+        g = grad(x, i)
+        if callback:
+            callback(x, i, g)
+        average = average * gamma + g**2 * (1 - gamma)
+        x = x - step_size * g / (np.sqrt(average) + eps)
+    return x
+
+
+@unflatten_optimizer
+def adam(grad, x, callback=None, num_iters=100, step_size=0.001, b1=0.9, b2=0.999, eps=10**-8):
+    """Adam (D. P. Kingma, J. Ba, 2015)."""
+    m, v = np.zeros(len(x)), np.zeros(len(x))
+    for i in range(num_iters):
+        g = grad(x, i)
+        if callback:
+            callback(x, i, g)
+        m, v = (1 - b1) * g + b1 * m, (1 - b2) * g**2 + b2 * v
+        x = x - step_size * (m / (1 - b1 ** (i + 1))) / (np.sqrt(v / (1 - b2 ** (i + 1))) + eps)
+    return x
+
+
+def fixed_point(f, a, x0, distance, tol):
+    """The x with ``f(a)(x) = x``, to which iteration from `x0` leads until ``distance(x, previous) <= tol``; differentiable in `a`."""
+
+    def solver(step, x0):
+        x, before = step(x0), x0
+        while distance(x, before) > tol:
+            x, before = step(x), x
+        return x
+
+    # What is left of the iteration is as large as the tolerance that was asked for.
+    return _fixed_point(lambda x, a: f(a)(x), x0, a, solver=solver, tol=max(tol, 1e-12) * 1e3)

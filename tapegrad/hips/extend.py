@@ -1,0 +1,156 @@
+"""autograd's ``primitive`` and rules for it, made of `tapegrad.primitive`."""
+
+from __future__ import annotations
+
+import functools
+
+import numpy as np
+
+from ..array.differentiable import Differentiable
+from ..array.record import tracked
+from ..autograd.custom.primitives import Primitive
+from ..common.errors import MissingRuleError
+from .differential_operators import make_jvp, make_vjp
+
+__all__ = [
+    "def_linear", "defjvp", "defjvp_argnum", "defjvp_argnums", "defvjp", "defvjp_argnum", "defvjp_argnums", "getval", "isbox", "make_jvp", "make_vjp",
+    "notrace_primitive", "primitive",
+]  # fmt: skip
+
+#: The keyword by which a rule is told which arguments are differentiated; nobody has one of this name.
+_WANTED = "arguments that are differentiated"
+
+
+class HipsPrimitive:
+    """A function that is differentiated by the rules given to it, by the position of the argument."""
+
+    def __init__(self, function):
+        functools.update_wrapper(self, function)
+
+        def plain(*args, **kwargs):
+            kwargs.pop(_WANTED, None)
+            return function(*args, **kwargs)
+
+        self.fun, self.vjps, self.jvps = function, None, None
+        self._primitive = Primitive(plain, getattr(function, "__name__", "primitive"))
+
+    def __call__(self, *args, **kwargs):
+        return self._primitive(*args, **kwargs, **{_WANTED: tuple(map(tracked, args))})
+
+    def set_vjp(self, rule):
+        """``rule(argnums, ans, args, kwargs)`` gives a function of the adjoint that gives those of the arguments."""
+
+        def cotangents(g, ans, *args, **static):
+            wanted = [k for k, one in enumerate(static.pop(_WANTED)) if one]
+            found = rule(tuple(wanted), ans, args, static)(g)
+            answers = [None] * len(args)
+            for k, one in zip(wanted, found, strict=True):
+                answers[k] = one
+            return tuple(answers)
+
+        self._primitive.defvjp(cotangents)
+
+    def set_jvp(self, rule):
+        """``rule(argnums, gs, ans, args, kwargs)`` gives the tangent of the result."""
+
+        def tangent(tangents, ans, *args, **static):
+            wanted = [k for k, one in enumerate(static.pop(_WANTED)) if one and tangents[k] is not None]
+            return rule(tuple(wanted), [tangents[k] for k in wanted], ans, args, static)
+
+        self._primitive.defjvp(tangent)
+
+    def __repr__(self):
+        return f"<primitive {self.__name__}>"
+
+
+def primitive(f_raw):
+    """A function that is not looked into, but differentiated by `defvjp` and `defjvp`."""
+    return HipsPrimitive(f_raw)
+
+
+def _rule_of(fun, rules, k, kind):
+    if k not in rules:
+        raise MissingRuleError(f"the {kind} of {fun.__name__} by argument {k} is not defined: give it to def{kind.lower()}")
+    return rules[k]
+
+
+def _by_position(makers, argnums):
+    return dict(zip(range(len(makers)) if argnums is None else argnums, makers))
+
+
+def defvjp(fun, *vjpmakers, argnums=None):
+    """Rules ``vjpmaker(ans, *args, **kwargs)(g)`` for arguments 0, 1, ... or `argnums`; None for one that has no derivative."""
+    rules = _by_position(vjpmakers, argnums)
+
+    def rule(wanted, ans, args, kwargs):
+        makers = [_rule_of(fun, rules, k, "VJP") for k in wanted]
+        vjps = [maker and maker(ans, *args, **kwargs) for maker in makers]
+        return lambda g: [vjp(g) if vjp else np.zeros(np.shape(args[k])) for k, vjp in zip(wanted, vjps)]
+
+    fun.set_vjp(rule)
+
+
+def defvjp_argnum(fun, vjpmaker):
+    """One rule for every argument: ``vjpmaker(argnum, ans, args, kwargs)(g)``."""
+    fun.set_vjp(lambda wanted, ans, args, kwargs: lambda g: [vjpmaker(k, ans, args, kwargs)(g) for k in wanted])
+
+
+def defvjp_argnums(fun, vjpmaker):
+    """One rule for all arguments at once: ``vjpmaker(argnums, ans, args, kwargs)(g)`` gives their adjoints."""
+    fun.set_vjp(vjpmaker)
+
+
+def defjvp(fun, *jvpfuns, argnums=None):
+    """Rules ``jvp(g, ans, *args, **kwargs)``, or "same" where the function is linear; None for an argument that has no derivative."""
+    rules = _by_position(jvpfuns, argnums)
+
+    def of_one(k, g, ans, args, kwargs):
+        rule = _rule_of(fun, rules, k, "JVP")
+        if rule == "same":
+            return fun(*args[:k], g, *args[k + 1 :], **kwargs)
+        return None if rule is None else rule(g, ans, *args, **kwargs)
+
+    defjvp_argnum(fun, of_one)
+
+
+def defjvp_argnum(fun, jvpmaker):
+    """One rule for every argument: ``jvpmaker(argnum, g, ans, args, kwargs)``."""
+
+    def rule(wanted, gs, ans, args, kwargs):
+        parts = [jvpmaker(k, g, ans, args, kwargs) for k, g in zip(wanted, gs)]
+        parts = [part for part in parts if part is not None]
+        return sum(parts[1:], parts[0]) if parts else 0.0 * ans
+
+    fun.set_jvp(rule)
+
+
+def defjvp_argnums(fun, jvpmaker):
+    """One rule for all arguments at once: ``jvpmaker(argnums, gs, ans, args, kwargs)``."""
+    fun.set_jvp(jvpmaker)
+
+
+def def_linear(fun):
+    """The function is linear in each argument."""
+    defjvp_argnum(fun, lambda k, g, ans, args, kwargs: fun(*args[:k], g, *args[k + 1 :], **kwargs))
+
+
+def getval(x):
+    """The value of a tensor, as a number or an array."""
+    while isinstance(x, Differentiable):
+        x = x._v
+    return x
+
+
+def isbox(x):
+    """Whether `x` is a tensor or a dual number."""
+    return isinstance(x, Differentiable)
+
+
+def notrace_primitive(f_raw):
+    """A function without derivative, which gets values and gives values."""
+
+    @functools.wraps(f_raw)
+    def on_values(*args, **kwargs):
+        return f_raw(*map(getval, args), **{name: getval(value) for name, value in kwargs.items()})
+
+    return on_values

@@ -1,0 +1,85 @@
+"""autograd's checks of derivatives, by `tapegrad.check`; each raises an AssertionError."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+
+from ..common.tree import flatten, unflatten
+from ..tools.check import check
+from .differential_operators import grad, unary_to_nary
+
+__all__ = ["check_equivalent", "check_grads", "check_jvp", "check_vjp", "combo_check", "quick_grad_check", "scalar_close", "subval", "subvals"]
+# Not tests of pytest's, whatever their file is called.
+__test__ = False
+
+TOL, RTOL, EPS = 1e-6, 1e-6, 1e-6
+
+
+def scalar_close(a, b):
+    """Whether two numbers agree."""
+    return abs(a - b) < TOL or abs(a - b) / abs(a + b) < RTOL
+
+
+def check_equivalent(x, y):
+    """Raise unless two containers have the same form and nearly the same numbers."""
+    (ones, structure), (others, other) = flatten(x), flatten(y)
+    assert structure == other, f"{structure} and {other} are not of the same form"
+    for one, two in zip(ones, others):
+        np.testing.assert_allclose(one, two, rtol=1e-6, atol=TOL)
+
+
+def check_grads(f, argnum=(0,), modes=("fwd", "rev"), order=2):
+    """``check_grads(f)(x)`` raises unless the derivatives of `f` agree with differences, up to an order."""
+    places = argnum[0] if isinstance(argnum, tuple) and len(argnum) == 1 else argnum
+    return unary_to_nary(lambda f, x: _checked(f, x, order))(f, places)
+
+
+def _checked(f, x, order=1):
+    leaves, structure = flatten(x)
+    check(lambda *leaves: f(unflatten(structure, leaves)), *leaves, order=order)
+
+
+def check_vjp(f, x):
+    """Raise unless the VJP agrees with differences."""
+    _checked(f, x)
+
+
+check_jvp = check_vjp
+
+
+def combo_check(fun, *args, **kwargs):
+    """``combo_check(fun)(list, list, ...)`` checks all combinations of arguments, and of those by keyword."""
+
+    def over(*lists, **choices):
+        for given in itertools.product(*lists):
+            for named in itertools.product(*choices.values()):
+                check_grads(lambda *a, named=named: fun(*a, **dict(zip(choices, named))), tuple(range(len(given))), *args, **kwargs)(*given)
+
+    return over
+
+
+def quick_grad_check(fun, arg0, extra_args=(), kwargs=None, verbose=True, eps=1e-4, rtol=1e-4, atol=1e-6, rs=None):
+    """Raise unless the gradient by the first argument agrees with a difference along a random direction."""
+    rng, kwargs = rs or np.random.RandomState(), kwargs or {}
+    direction = rng.standard_normal(np.shape(arg0))
+    direction = direction / np.sqrt(np.vdot(direction, direction))
+    slope = np.sum(direction * grad(fun)(arg0, *extra_args, **kwargs))
+    ahead, behind = (fun(arg0 + s * eps / 2 * direction, *extra_args, **kwargs) for s in (1, -1))
+    assert np.allclose((ahead - behind) / eps, slope, rtol=rtol, atol=atol), "the gradient does not agree with a difference"
+    if verbose:
+        print("the gradient agrees with a difference")
+
+
+def subvals(x, ivs):
+    """A tuple with other values at some places."""
+    found = list(x)
+    for i, value in ivs:
+        found[i] = value
+    return tuple(found)
+
+
+def subval(x, i, v):
+    """A tuple with another value at a place."""
+    return subvals(x, [(i, v)])
