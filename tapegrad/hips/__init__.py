@@ -44,8 +44,9 @@ from .extend import primitive
 
 __all__ = [
     "builtins", "checkpoint", "deriv", "dict", "differential_operators", "elementwise_grad", "extend", "grad", "grad_and_aux", "grad_named", "hessian",
-    "hessian_tensor_product", "hessian_vector_product", "holomorphic_grad", "isinstance", "jacobian", "list", "make_ggnvp", "make_hvp", "make_jvp", "make_vjp", "misc",
-    "multigrad_dict", "numpy", "primitive", "scipy", "tensor_jacobian_product", "test_util", "tracer", "tuple", "type", "util", "value_and_grad", "vector_jacobian_product",
+    "hessian_tensor_product", "hessian_vector_product", "holomorphic_grad", "isinstance", "jacobian", "list", "make_ggnvp", "make_hvp", "make_jvp",
+    "make_vjp", "misc", "multigrad_dict", "numpy", "primitive", "scipy", "tensor_jacobian_product", "test_util", "tracer", "tuple", "type", "util",
+    "value_and_grad", "vector_jacobian_product",
 ]  # fmt: skip
 
 
@@ -76,11 +77,14 @@ core = _module("core", ("getval", "isbox", "primitive", "make_vjp", "make_jvp", 
 util = _module("util", ("quick_grad_check", "subval", "subvals"), test_util)
 wrap_util = _module("wrap_util", ("unary_to_nary",), differential_operators)
 misc = _module("misc", ("flatten",), containers)
-for _name, _names in (("flatten", ("flatten", "flatten_func")), ("optimizers", ("adam", "rmsprop", "sgd", "unflatten_optimizer")), ("fixed_points", ("fixed_point",))):
-    _module(f"misc.{_name}", _names, containers)
+_module("misc.flatten", ("flatten", "flatten_func"), containers)
+_module("misc.optimizers", ("adam", "rmsprop", "sgd", "unflatten_optimizer"), containers)
+_module("misc.fixed_points", ("fixed_point",), containers)
 numpy = _module("numpy", of=numpy)
 for _name in ("linalg", "fft", "random"):
     _module(f"numpy.{_name}", of=getattr(numpy, _name))
+for _name in ("concatenate", "stack", "vstack", "hstack", "dstack", "column_stack"):
+    setattr(numpy, _name, containers.of_iterables(getattr(numpy, _name)))
 _module("numpy.numpy_boxes", of=types.SimpleNamespace(ArrayBox=Tensor))
 scipy = _module("scipy", of=scipy)
 for _name in ("integrate", "linalg", "special", "stats", "signal"):

@@ -7,6 +7,7 @@ import functools
 
 import numpy as np
 
+from ..array.differentiable import Differentiable
 from ..array.functions import concatenate, reshape
 from ..common.tree import flatten as leaves_of
 from ..common.tree import unflatten
@@ -27,6 +28,17 @@ def isinstance(x, A):  # noqa: A001
 def type(*args):  # noqa: A001
     """The class of a value, also of that of a tensor."""
     return builtins.type(getval(args[0])) if len(args) == 1 else builtins.type(*args)
+
+
+def of_iterables(function):
+    """A function that joins arrays, also those of a generator, a map or the values of a dict, as autograd's does."""
+
+    @functools.wraps(function)
+    def joined(arrays, *args, **kwargs):
+        given = arrays if builtins.isinstance(arrays, (np.ndarray, Differentiable)) else builtins.list(arrays)
+        return function(given, *args, **kwargs)
+
+    return joined
 
 
 def flatten(value):

@@ -6,6 +6,7 @@ import itertools
 
 import numpy as np
 
+from ..common.errors import CheckError
 from ..common.tree import flatten, unflatten
 from ..tools.check import check
 from .differential_operators import grad, unary_to_nary
@@ -25,7 +26,8 @@ def scalar_close(a, b):
 def check_equivalent(x, y):
     """Raise unless two containers have the same form and nearly the same numbers."""
     (ones, structure), (others, other) = flatten(x), flatten(y)
-    assert structure == other, f"{structure} and {other} are not of the same form"
+    if structure != other:
+        raise CheckError(f"{structure} and {other} are not of the same form")
     for one, two in zip(ones, others):
         np.testing.assert_allclose(one, two, rtol=1e-6, atol=TOL)
 
@@ -67,7 +69,8 @@ def quick_grad_check(fun, arg0, extra_args=(), kwargs=None, verbose=True, eps=1e
     direction = direction / np.sqrt(np.vdot(direction, direction))
     slope = np.sum(direction * grad(fun)(arg0, *extra_args, **kwargs))
     ahead, behind = (fun(arg0 + s * eps / 2 * direction, *extra_args, **kwargs) for s in (1, -1))
-    assert np.allclose((ahead - behind) / eps, slope, rtol=rtol, atol=atol), "the gradient does not agree with a difference"
+    if not np.allclose((ahead - behind) / eps, slope, rtol=rtol, atol=atol):
+        raise CheckError(f"the gradient says {slope} along a random direction, a difference {(ahead - behind) / eps}")
     if verbose:
         print("the gradient agrees with a difference")
 

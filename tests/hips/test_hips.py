@@ -224,9 +224,15 @@ def containers(a):
         box.append((a.builtins.isinstance(x, onp.ndarray), a.tracer.isbox(x), float(onp.sum(a.tracer.getval(x)))))
         parts = a.builtins.dict(first=x[0], rest=a.builtins.list([x[1], x[2]]))
         both = a.builtins.tuple((parts["first"] ** 2, parts["rest"][0] * parts["rest"][1]))
-        return np.sum(np.stack(list(parts["rest"]))) * both[0] + both[1] + np.sum(np.array([v for v in both]))
+        return np.sum(np.stack(list(parts["rest"]))) * both[0] + both[1] + np.sum(np.array(list(both)))
 
-    values = [f(X), a.ag.grad(f)(X)]
+    def joined(x):
+        parts = {"a": 2.0 * x, "b": x[::-1]}
+        sums = [np.sum(join(parts.values()) ** 2) + np.sum(join(v**2 for v in parts.values())) + np.sum(join(map(np.sin, parts.values())))
+                for join in (np.concatenate, np.stack, np.vstack, np.hstack, np.column_stack)]  # fmt: skip
+        return sum(sums) + np.sum(np.stack(parts.values(), axis=1)[0])
+
+    values = [f(X), a.ag.grad(f)(X), a.ag.grad(joined)(X)]
     func, unflatten, example = a.flatten.flatten_func(lambda p: {"out": p["x"] ** 2 * p["y"]}, {"x": X, "y": 2.0})
     return values, box, func(example), unflatten(example), a.ag.jacobian(func)(example), a.util.subvals((1, 2, 3), [(1, 5)])
 
