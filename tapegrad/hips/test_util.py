@@ -12,8 +12,6 @@ from ..tools.check import check
 from .differential_operators import grad, unary_to_nary
 
 __all__ = ["check_equivalent", "check_grads", "check_jvp", "check_vjp", "combo_check", "quick_grad_check", "scalar_close", "subval", "subvals"]
-# Not tests of pytest's, whatever their file is called.
-__test__ = False
 
 TOL, RTOL, EPS = 1e-6, 1e-6, 1e-6
 
