@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING as _TYPE_CHECKING
 from .array import dual, indexing, inplace, operators, whole  # noqa: F401  (they put operators and methods on tensors)
 from .common import config  # noqa: F401
 from .common.registry import registry as _registry
-from . import autograd, errors, implicit, nn, numpy_api, optim, optimize  # noqa: F401  (numpy_api adds NumPy's functions)
+from . import autograd, errors, implicit, nn, numpy_api, optim, optimize, tree  # noqa: F401  (numpy_api adds NumPy's functions)
 from .autograd.anomaly import detect_anomaly
 from .tools.check import check
 from .transforms.checkpoint import checkpoint
@@ -121,7 +121,7 @@ __all__ = [
     "segment_mean", "segment_min", "segment_sum", "set_grad_enabled",
     "sigmoid", "sign", "sin", "sinc", "sinh", "softmax", "softplus", "sparse_hessian", "sparse_jacobian", "sparsity",
     "split", "sqrt", "square", "squeeze", "stack", "std", "stdtr", "stdtrit", "stop_gradient", "sub", "subtract", "sum", "sum_over", "swapaxes", "switch", "t",
-    "take", "tan", "tanh", "tensor", "tile", "trace", "transpose", "true_divide", "trunc", "unsqueeze", "value_and_grad",
+    "take", "tan", "tanh", "tensor", "tile", "trace", "transpose", "tree", "true_divide", "trunc", "unsqueeze", "value_and_grad",
     "var", "vjp", "vmap", "where", "while_loop", "xlog1py", "xlogy", "y0", "y1", "yv", "zeros", "zeros_like",
 ]  # fmt: skip
 

@@ -46,8 +46,8 @@ class Extremes(NamedTuple):
 #: Numbers and arrays in containers: tuples, lists, dicts, namedtuples, dataclasses.
 Pytree: TypeAlias = Any
 
-#: The positions of the arguments to differentiate; several give a tuple of derivatives.
-Argnums: TypeAlias = int | tuple[int, ...]
+#: The positions of the arguments to differentiate, or their names; several give a tuple of derivatives.
+Argnums: TypeAlias = int | str | tuple[int | str, ...]
 
 #: Axes of a reduction.
 Axis: TypeAlias = int | tuple[int, ...] | None

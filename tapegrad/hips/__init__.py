@@ -78,6 +78,8 @@ util = _module("util", ("quick_grad_check", "subval", "subvals"), test_util)
 wrap_util = _module("wrap_util", ("unary_to_nary",), differential_operators)
 misc = _module("misc", ("flatten",), containers)
 _module("misc.flatten", ("flatten", "flatten_func"), containers)
+# As in autograd, the module has a function of its name.
+misc.flatten = containers.flatten
 _module("misc.optimizers", ("adam", "rmsprop", "sgd", "unflatten_optimizer"), containers)
 _module("misc.fixed_points", ("fixed_point",), containers)
 numpy = _module("numpy", of=numpy)

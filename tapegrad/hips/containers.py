@@ -8,9 +8,7 @@ import functools
 import numpy as np
 
 from ..array.differentiable import Differentiable
-from ..array.functions import concatenate, reshape
-from ..common.tree import flatten as leaves_of
-from ..common.tree import unflatten
+from ..array.trees import ravel as flatten
 from ..transforms.implicit import fixed_point as _fixed_point
 from .extend import getval
 
@@ -39,31 +37,6 @@ def of_iterables(function):
         return function(given, *args, **kwargs)
 
     return joined
-
-
-def flatten(value):
-    """All numbers of containers as one vector, and a function that makes the containers of such a vector.
-
-    Examples
-    --------
-    >>> from tapegrad.hips.misc import flatten
-    >>> vector, unflatten = flatten({"a": 1.0, "b": [2.0, 3.0]})
-    >>> vector, unflatten(2.0 * vector)
-    (array([1., 2., 3.]), {'a': np.float64(2.0), 'b': [np.float64(4.0), np.float64(6.0)]})
-    """
-    leaves, structure = leaves_of(value)
-    shapes = [np.shape(leaf) for leaf in leaves]
-
-    def unflattened(vector):
-        parts, at = [], 0
-        for shape in shapes:
-            size = int(np.prod(shape))
-            parts.append(reshape(vector[at : at + size], shape) if shape else vector[at])
-            at += size
-        return unflatten(structure, parts)
-
-    parts = [np.reshape(leaf, (-1,)) for leaf in leaves]
-    return (concatenate(parts) if parts else np.zeros(0)), unflattened
 
 
 def flatten_func(func, example):

@@ -29,7 +29,7 @@ from ..program.sweeps import StoreWalk
 from ..tape.store import thread_state
 from .bodies import OfDirections
 from .contents import Contents
-from .functional import Transformed, chosen
+from .functional import Transformed, by_position, chosen
 
 _RUN_AGAIN = "since tg.vjp or tg.linearize was called: the derivative of what they return runs the function again"
 
@@ -301,7 +301,7 @@ def jacobian(
     if mode not in MODES:
         raise OptionError(f"mode={mode!r} is not one of {', '.join(MODES)}")
 
-    argnums = chosen(argnums, argnum, kernel)
+    argnums = by_position(f, chosen(argnums, argnum, kernel))
     if holomorphic:
         return HolomorphicJacobian(RealPart(f), argnums, mode, explain)
     return (_FromTheEnd if any(k < 0 for k in _positions(argnums)) else JacobianFunction)(f, argnums, mode, explain)
@@ -378,6 +378,7 @@ def jacfwd(f: Callable[..., Any], argnums: Argnums = 0) -> Callable[..., Any]:
     array([[3., 2.],
            [1., 0.]])
     """
+    argnums = by_position(f, argnums)
     if isinstance(argnums, (int, np.integer)) and argnums >= 0:
         return _Jacfwd(f, argnums)
     return recorded(columns(f, argnums), f, lambda f: jacfwd(f, argnums))

@@ -8,6 +8,7 @@ from typing import Any, TypeAlias, TypeVar, overload
 
 from ...array.objects import TENSORS, joined
 from ...common.tree import flatten, unflatten
+from .paired import PairedPrimitive
 from .primitives import Primitive
 
 Rule: TypeAlias = Callable[..., Any]
@@ -73,8 +74,12 @@ def primitive(function: Callable[..., R]) -> Primitive[R]:
 @overload
 def custom_vjp(function: Callable[..., R], rule: Rule) -> Primitive[R]: ...
 @overload
-def custom_vjp(function: Callable[..., Any], rule: None = None) -> Callable[[Rule], Rule]: ...
-def custom_vjp(function: Callable[..., Any], rule: Rule | None = None) -> Primitive[Any] | Callable[[Rule], Rule]:
+def custom_vjp(function: Primitive[R], rule: None = None) -> Callable[[Rule], Rule]: ...  # type: ignore[overload-overlap]
+@overload
+def custom_vjp(function: Callable[..., R], rule: None = None, nondiff_argnums: tuple[int, ...] = ()) -> PairedPrimitive[R]: ...
+def custom_vjp(
+    function: Callable[..., Any], rule: Rule | None = None, nondiff_argnums: tuple[int, ...] = ()
+) -> Primitive[Any] | PairedPrimitive[Any] | Callable[[Rule], Rule]:
     """Give a function its VJP (reverse-mode) rule.
 
     Parameters
@@ -83,11 +88,13 @@ def custom_vjp(function: Callable[..., Any], rule: Rule | None = None) -> Primit
         A function that is no primitive yet becomes one.
     rule : callable, optional
         ``rule(g, result, *operands, **static)``: see `Primitive.defvjp`.
+    nondiff_argnums : tuple of int
+        Without `rule`: arguments that are handed to the rules, and not differentiated.
 
     Returns
     -------
     Primitive
-        Without `rule`, a decorator for the rule.
+        Without `rule`, of a primitive a decorator for the rule; of another function one with JAX's ``defvjp(fwd, bwd)``.
 
     Examples
     --------
@@ -98,7 +105,23 @@ def custom_vjp(function: Callable[..., Any], rule: Rule | None = None) -> Primit
     >>> scaled(x, 2.0).backward()
     >>> x.grad
     tensor(2.)
+
+    In JAX's form:
+
+    >>> @tg.custom_vjp
+    ... def clipped(x, slope):
+    ...     return np.exp(x)
+    >>> def forward(x, slope):
+    ...     return np.exp(x), (np.exp(x), slope)
+    >>> def backward(residuals, g):
+    ...     value, slope = residuals
+    ...     return np.minimum(value, slope) * g, None
+    >>> clipped.defvjp(forward, backward)
+    >>> tg.grad(clipped)(3.0, 2.0)
+    2.0
     """
+    if rule is None and not isinstance(function, Primitive):
+        return PairedPrimitive(function, nondiff_argnums)
     custom = primitive(function)
     if rule is None:
         return custom.defvjp
@@ -109,8 +132,12 @@ def custom_vjp(function: Callable[..., Any], rule: Rule | None = None) -> Primit
 @overload
 def custom_jvp(function: Callable[..., R], rule: Rule) -> Primitive[R]: ...
 @overload
-def custom_jvp(function: Callable[..., Any], rule: None = None) -> Callable[[Rule], Rule]: ...
-def custom_jvp(function: Callable[..., Any], rule: Rule | None = None) -> Primitive[Any] | Callable[[Rule], Rule]:
+def custom_jvp(function: Primitive[R], rule: None = None) -> Callable[[Rule], Rule]: ...  # type: ignore[overload-overlap]
+@overload
+def custom_jvp(function: Callable[..., R], rule: None = None, nondiff_argnums: tuple[int, ...] = ()) -> PairedPrimitive[R]: ...
+def custom_jvp(
+    function: Callable[..., Any], rule: Rule | None = None, nondiff_argnums: tuple[int, ...] = ()
+) -> Primitive[Any] | PairedPrimitive[Any] | Callable[[Rule], Rule]:
     """Give a function its JVP (forward-mode) rule.
 
     Parameters
@@ -118,11 +145,13 @@ def custom_jvp(function: Callable[..., Any], rule: Rule | None = None) -> Primit
     function : callable or Primitive
     rule : callable, optional
         ``rule(tangents, result, *operands, **static)``: see `Primitive.defjvp`.
+    nondiff_argnums : tuple of int
+        As of `custom_vjp`.
 
     Returns
     -------
     Primitive
-        Without `rule`, a decorator for the rule.
+        Without `rule`, of a primitive a decorator for the rule; of another function one with JAX's ``defjvp(jvp)`` and ``defjvps(*jvps)``.
 
     Examples
     --------
@@ -132,7 +161,21 @@ def custom_jvp(function: Callable[..., Any], rule: Rule | None = None) -> Primit
     >>> square(x).backward()                  # the VJP is the transpose of the JVP
     >>> x.grad
     tensor(6.)
+
+    In JAX's form:
+
+    >>> @tg.custom_jvp
+    ... def cube(x):
+    ...     return x**3
+    >>> @cube.defjvp
+    ... def _(primals, tangents):
+    ...     (x,), (t,) = primals, tangents
+    ...     return cube(x), 3.0 * x**2 * t
+    >>> tg.grad(cube)(2.0)
+    12.0
     """
+    if rule is None and not isinstance(function, Primitive):
+        return PairedPrimitive(function, nondiff_argnums)
     custom = primitive(function)
     if rule is None:
         return custom.defjvp

@@ -25,6 +25,7 @@ their primitives. `tapegrad.scipy` mirrors SciPy under its names, [`tapegrad.num
 #: Modules with public functions, and which: those named, all of `__all__` (None), or the classes of errors (none named).
 _MODULES = {
     "autograd": ("Function", "backward", "grad", "jvp"),
+    "tree": ("leaves", "map", "ravel"),
     "implicit": ("argmin", "fixed_point", "root"),
     "optimize": None,
     "optim": None,
@@ -57,7 +58,7 @@ def public(tg):
     >>> from tapegrad.tools.commands import reference
     >>> import tapegrad
     >>> [title for title, names in reference.public(tapegrad)]  # doctest: +NORMALIZE_WHITESPACE
-    ['tg', 'tg.autograd', 'tg.implicit', 'tg.optimize', 'tg.optim', 'tg.optim.lr_scheduler', 'tg.nn',
+    ['tg', 'tg.autograd', 'tg.tree', 'tg.implicit', 'tg.optimize', 'tg.optim', 'tg.optim.lr_scheduler', 'tg.nn',
     'tg.nn.functional', 'tg.nn.utils', 'tg.automata', 'tg.interop', 'tg.errors']
     """
     modules = [("tg", [(n, getattr(tg, n)) for n in tg.__all__ if not isinstance(getattr(tg, n), types.ModuleType)])]

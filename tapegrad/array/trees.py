@@ -1,0 +1,110 @@
+"""Containers as a whole: a public module, `tapegrad.tree`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ..common.errors import StructureError
+from ..common.tree import flatten, unflatten
+from .typing import Pytree
+
+__all__ = ["leaves", "map", "ravel"]
+
+
+def leaves(tree: Pytree) -> list[Any]:
+    """The numbers and arrays of containers, depth first.
+
+    Parameters
+    ----------
+    tree : dicts, lists, tuples, namedtuples and dataclasses of numbers, arrays and tensors
+
+    Returns
+    -------
+    list
+
+    Examples
+    --------
+    >>> import tapegrad as tg
+    >>> tg.tree.leaves({"w": [1.0, 2.0], "b": 3.0})
+    [1.0, 2.0, 3.0]
+    """
+    return flatten(tree)[0]
+
+
+def map(f: Callable[..., Any], tree: Pytree, *rest: Pytree) -> Pytree:
+    """``f`` of each leaf, in the same containers; of several containers, of the leaves that stand at the same places.
+
+    Parameters
+    ----------
+    f : callable
+        Of as many leaves as there are containers.
+    tree, *rest : containers
+        Of the same form.
+
+    Returns
+    -------
+    Containers of what `f` returns
+
+    Raises
+    ------
+    StructureError
+        The containers have different forms.
+
+    Examples
+    --------
+    >>> import tapegrad as tg
+    >>> params, slopes = {"w": [1.0, 2.0], "b": 3.0}, {"w": [0.5, 0.5], "b": 1.0}
+    >>> tg.tree.map(lambda p, g: p - 0.1 * g, params, slopes)
+    {'w': [0.95, 1.95], 'b': 2.9}
+    """
+    mine, structure = flatten(tree)
+    others = []
+    for one in rest:
+        found, other = flatten(one)
+        if other != structure:
+            raise StructureError(f"tree.map: {structure} and {other} are containers of different forms")
+        others.append(found)
+    return unflatten(structure, [f(*parts) for parts in zip(mine, *others)])
+
+
+def ravel(tree: Pytree) -> tuple[Any, Callable[[Any], Pytree]]:
+    """All numbers of containers as one vector, and a function that makes the containers of such a vector.
+
+    Parameters
+    ----------
+    tree : containers of numbers, arrays and tensors
+
+    Returns
+    -------
+    vector : ndarray or Tensor
+        Float64, of one axis.
+    unravel : callable
+        Of a vector of that length, plain or on the tape.
+
+    Examples
+    --------
+    >>> import tapegrad as tg
+    >>> vector, unravel = tg.tree.ravel({"w": [1.0, 2.0], "b": 3.0})
+    >>> vector
+    array([1., 2., 3.])
+    >>> unravel(2.0 * vector)
+    {'w': [np.float64(2.0), np.float64(4.0)], 'b': np.float64(6.0)}
+    """
+    parts, structure = flatten(tree)
+    shapes = [np.shape(part) for part in parts]
+    size = sum(int(np.prod(shape)) for shape in shapes)
+
+    def unravel(vector: Any) -> Pytree:
+        if np.shape(vector) != (size,):
+            raise StructureError(f"unravel takes a vector of {size} numbers, got the shape {np.shape(vector)}")
+        found, at = [], 0
+        for shape in shapes:
+            count = int(np.prod(shape))
+            found.append(np.reshape(vector[at : at + count], shape) if shape else vector[at])
+            at += count
+        return unflatten(structure, found)
+
+    return (np.concatenate([np.reshape(part, (-1,)) for part in parts]) if parts else np.zeros(0)), unravel

@@ -1,0 +1,2 @@
+"""Containers as a whole: a public name of `tapegrad.array.trees`."""
+from .array.trees import *  # noqa: F403

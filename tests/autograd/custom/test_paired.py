@@ -1,0 +1,110 @@
+"""Rules in JAX's form, beside JAX's own where it is installed."""
+
+import numpy as np
+import pytest
+
+import tapegrad as tg
+from tapegrad.errors import RuleError
+from tests.every import every
+
+
+def programs(lib, numpy):
+    """Functions with rules by `lib`, JAX or tapegrad."""
+
+    @lib.custom_vjp
+    def clip_gradient(x, bound):
+        return numpy.sin(x) * bound
+
+    clip_gradient.defvjp(
+        lambda x, bound: (numpy.sin(x) * bound, (x, bound)),
+        lambda residuals, g: (numpy.clip(g * numpy.cos(residuals[0]), -0.5, 0.5), numpy.sum(g * numpy.sin(residuals[0]))),
+    )
+
+    def power(x, n):
+        return x**n
+
+    power = lib.custom_vjp(power, nondiff_argnums=(1,))
+    power.defvjp(lambda x, n: (x**n, x), lambda n, x, g: (g * n * x ** (n - 1),))
+
+    @lib.custom_jvp
+    def log1pexp(x):
+        return numpy.log(1.0 + numpy.exp(x))
+
+    @log1pexp.defjvp
+    def _(primals, tangents):
+        (x,), (t,) = primals, tangents
+        return log1pexp(x), (1.0 - 1.0 / (1.0 + numpy.exp(x))) * t
+
+    @lib.custom_jvp
+    def product(x, y):
+        return numpy.sin(x) * y
+
+    product.defjvps(lambda t, result, x, y: numpy.cos(x) * t * y, lambda t, result, x, y: t * result / y)
+    return {
+        "clipped": lambda x: numpy.sum(clip_gradient(x, 3.0) ** 2), "bound": lambda x: numpy.sum(clip_gradient(0.3 * x, x[0])),
+        "power": lambda x: numpy.sum(power(x, 3) * x), "log": lambda x: numpy.sum(log1pexp(x) ** 2), "product": lambda x: numpy.sum(product(x, x[::-1] + 2.0)),
+    }  # fmt: skip
+
+
+X, V = np.array([0.3, -0.7, 1.2]), np.array([1.0, 0.5, -2.0])
+OURS = programs(tg, np)
+
+
+@every("name", sorted(OURS))
+def test_derivatives_are_jaxs(name):
+    jax = pytest.importorskip("jax")
+    with jax.enable_x64(True) if hasattr(jax, "enable_x64") else jax.experimental.enable_x64():
+        theirs = programs(jax, jax.numpy)[name]
+        value, slope = jax.value_and_grad(theirs)(X)
+        expected = {"value": value, "slope": slope}
+        if name in ("log", "product"):
+            expected["tangent"] = jax.jvp(theirs, (X,), (V,))[1]
+            expected["hessian"] = jax.hessian(theirs)(X)
+        expected = {key: np.asarray(one) for key, one in expected.items()}
+    f = OURS[name]
+    ways = {"value": f, "slope": tg.grad(f), "tangent": lambda x: tg.jvp(f, (x,), (V,))[1], "hessian": tg.hessian(f)}
+    for key, one in expected.items():
+        np.testing.assert_allclose(ways[key](X), one, rtol=1e-12, atol=1e-14)
+
+
+@every("name", sorted(OURS))
+def test_all_ways_agree(name):
+    f = OURS[name]
+    slope = tg.grad(f)(X)
+    np.testing.assert_allclose(tg.jit(tg.grad(f))(X), slope, rtol=1e-13)
+    np.testing.assert_allclose(tg.vmap(tg.grad(f))(np.stack([X, X])), [slope, slope], rtol=1e-13)
+    if name not in ("clipped", "bound"):
+        # Their rule clips the adjoint: it is not linear, and has no transpose.
+        np.testing.assert_allclose(tg.jacfwd(f)(X), slope, rtol=1e-12)
+    # By differences of the gradient, which the rules define.
+    step = 1e-6
+    np.testing.assert_allclose(tg.jacobian(tg.grad(f))(X) @ V, (tg.grad(f)(X + step * V) - tg.grad(f)(X - step * V)) / (2 * step), rtol=1e-5, atol=1e-6)
+
+
+def test_keywords_and_what_is_wrong():
+    @tg.custom_vjp
+    def f(x, scale=2.0):
+        return x * scale
+
+    f.defvjp(lambda x, scale: (x * scale, scale), lambda scale, g: (10.0 * g * scale, None))
+    assert tg.grad(lambda x: f(x, scale=3.0))(1.0) == 30.0 and tg.grad(lambda x: f(x))(1.0) == 20.0 and f(2.0) == 4.0
+
+    @tg.custom_vjp
+    def g(x, y):
+        return x * y
+
+    g.defvjp(lambda x, y: (x * y, None), lambda residuals, adjoint: adjoint)
+    with pytest.raises(RuleError, match="has to return a tuple of 2"):
+        tg.grad(g)(1.0, 2.0)
+
+
+def test_a_rule_for_a_primitive_is_still_a_decorator():
+    @tg.primitive
+    def cube(x):
+        return x**3
+
+    @tg.custom_vjp(cube)
+    def _(g, result, x):
+        return 3.0 * x**2 * g
+
+    assert tg.grad(cube)(2.0) == 12.0

@@ -1,0 +1,59 @@
+"""`argnums` by name, and from the end."""
+
+import numpy as np
+import pytest
+
+import tapegrad as tg
+from tapegrad.errors import StructureError
+from tests.every import every
+
+X = np.array([1.0, 2.0])
+
+
+def f(a, b, c=1.0):
+    return np.sum(a**2) * b**3 * c
+
+
+def of_two(a, b):
+    return np.sum(a**2) * b**3
+
+
+TRANSFORMATIONS = {
+    "grad": tg.grad, "value_and_grad": tg.value_and_grad, "jacobian": tg.jacobian, "jacrev": tg.jacrev, "jacfwd": tg.jacfwd, "hessian": tg.hessian,
+    "hessian_diag": tg.hessian_diag, "laplacian": tg.laplacian, "elementwise_grad": tg.elementwise_grad,
+    "sparse_jacobian": lambda *a, **k: lambda *x: tg.sparse_jacobian(*a, **k)(*x).toarray(), "jit": lambda *a, **k: tg.jit(tg.grad(*a, **k)),
+}  # fmt: skip
+
+
+def same(one, other):
+    if isinstance(one, tuple):
+        assert len(one) == len(other)
+        for x, y in zip(one, other):
+            same(x, y)
+    else:
+        np.testing.assert_allclose(one, other, rtol=1e-13)
+
+
+@every("name", sorted(TRANSFORMATIONS))
+def test_names_and_positions_from_the_end_are_positions(name):
+    make = TRANSFORMATIONS[name]
+    for named, numbers in (("a", 0), ("b", 1), (("b", "a"), (1, 0)), (("a", 1), (0, 1))):
+        same(make(f, argnums=named)(X, 3.0), make(f, argnums=numbers)(X, 3.0))
+    for last, numbers in ((-1, 1), ((-1, 0), (1, 0)), (("a", -1), (0, 1))):
+        same(make(of_two, argnums=last)(X, 3.0), make(of_two, argnums=numbers)(X, 3.0))
+
+
+def test_products():
+    for last in ("b", -1):
+        assert tg.hvp(of_two, argnums=last)(X, 3.0, 1.0) == tg.hvp(of_two, argnums=1)(X, 3.0, 1.0)
+
+
+def test_what_is_no_argument_is_named():
+    with pytest.raises(StructureError, match=r"argnums='q': f .* has no positional argument of this name; there are a, b, c"):
+        tg.grad(f, argnums="q")
+    with pytest.raises(StructureError, match=r"argnums=-1: how many arguments f .* takes is not certain"):
+        tg.grad(f, argnums=-1)
+    with pytest.raises(StructureError, match="argnums=-3"):
+        tg.hessian(of_two, argnums=(-3, 0))
+    with pytest.raises(StructureError, match="argnums=-1"):
+        tg.grad(lambda *args: args[0], argnums=-1)
