@@ -1,8 +1,9 @@
 """Nested containers of scalars and arrays: flattened to a list of leaves, and put together again.
 
-Dicts, lists, tuples, namedtuples and dataclasses are containers, and so is a complex number or array, of its parts; anything else
-is a leaf; an array of objects that holds tensors is the tensor of them.  The `Structure` says what was where; it is hashable,
-and prints as the container with ``*`` for its leaves.
+Dicts, lists, tuples, namedtuples, dataclasses and classes of attrs are containers, and so are classes that are `register`ed (those of
+`collections` are), None, which has no leaves, and a complex number or array, of its parts; anything else is a leaf; an array of
+objects that holds tensors is the tensor of them.  A field of a dataclass whose metadata says ``static`` is part of the container.  The
+`Structure` says what was where; it is hashable, and prints as the container with ``*`` for its leaves.
 
 Other libraries have objects around arrays: tables of pandas, labelled arrays of xarray, sparse matrices of SciPy.  None of these
 libraries is imported here: who has such an object has imported its library.
@@ -10,6 +11,7 @@ libraries is imported here: who has such an object has imported its library.
 
 import dataclasses
 import sys
+from collections import OrderedDict, defaultdict
 from itertools import accumulate
 
 import numpy as np
@@ -17,6 +19,52 @@ import numpy as np
 from .errors import StructureError
 from .exact import exact
 from .registry import registry
+
+
+class Kind:
+    """The kind of a registered container: its class, and what it holds besides parts."""
+
+    __slots__ = ("cls", "held", "_exact")
+
+    def __init__(self, cls, held):
+        self.cls, self.held, self._exact = cls, held, exact(held)
+        try:
+            hash(held)
+        except TypeError:
+            raise StructureError(
+                f"a {cls.__name__} holds {held!r} besides its leaves, which has to be hashable: that decides whether two containers are of the same form"
+            ) from None
+
+    @property
+    def __name__(self):
+        return self.cls.__name__
+
+    def __hash__(self):
+        return hash((self.cls, self._exact))
+
+    def __eq__(self, other):
+        return isinstance(other, Kind) and (self.cls, self._exact) == (other.cls, other._exact)
+
+    def __reduce__(self):
+        return Kind, (self.cls, self.held)
+
+
+#: Class -> (its parts and what it holds besides, the container of these): by `register`.
+REGISTERED = {
+    type(None): (lambda thing: ((), None), lambda held, parts: None),
+    OrderedDict: (lambda thing: (tuple(thing.values()), tuple(thing)), lambda keys, parts: OrderedDict(zip(keys, parts))),
+    defaultdict: (
+        lambda thing: (tuple(thing.values()), (thing.default_factory, *thing)),
+        lambda held, parts: defaultdict(held[0], zip(held[1:], parts)),
+    ),
+}  # fmt: skip
+
+
+def register(cls, flatten, unflatten):
+    """Let instances of a class be containers: ``flatten(thing) -> (parts, held)``, ``unflatten(held, parts) -> thing``."""
+    if not isinstance(cls, type) or cls in (dict, list, tuple, float, int, np.ndarray):
+        raise StructureError(f"{cls!r} is no class that can be registered as a container")
+    REGISTERED[cls] = flatten, unflatten
 
 
 class Structure:
@@ -48,6 +96,8 @@ class Structure:
     def __str__(self):
         if self.kind is None:
             return "*"
+        if isinstance(self.kind, Kind) and not self.parts and self.kind.cls in (type(None), Static):
+            return repr(self.kind.held)
         inside = ", ".join(f"{k}: {p}" if k is not None else str(p) for k, p in zip(self.keys, self.parts))
         brackets = {dict: "{}", list: "[]", tuple: "()"}.get(self.kind)
         return f"{brackets[0]}{inside}{brackets[1]}" if brackets else f"{self.kind.__name__}({inside})"
@@ -61,9 +111,14 @@ COMPLEX = Structure(complex, ("real", "imag"), (LEAF, LEAF))
 
 
 def flatten(thing):
-    """The leaves of `thing`, depth first, and its `Structure`."""
+    """The leaves of `thing`, depth first, and its `Structure`.  None by itself is a leaf: a function that forgets its return gives it."""
     leaves = []
-    return leaves, _flatten(thing, leaves)
+    if thing is None:
+        return [None], LEAF
+    try:
+        return leaves, _flatten(thing, leaves)
+    except RecursionError:
+        raise StructureError("a container holds itself, or containers are nested hundreds deep: there is no end to its leaves") from None
 
 
 def _flatten(thing, leaves):
@@ -73,9 +128,13 @@ def _flatten(thing, leaves):
     if kind is list or kind is tuple or isinstance(thing, tuple) and hasattr(thing, "_fields"):
         keys = getattr(thing, "_fields", (None,) * len(thing))
         return Structure(kind, keys, tuple(_flatten(v, leaves) for v in thing))
-    if dataclasses.is_dataclass(thing) and not isinstance(thing, type):
-        names = tuple(f.name for f in dataclasses.fields(thing))
-        return Structure(kind, names, tuple(_flatten(getattr(thing, n), leaves) for n in names))
+    if kind in REGISTERED:
+        parts, held = REGISTERED[kind][0](thing)
+        return Structure(Kind(kind, held), (None,) * len(parts), tuple(_flatten(part, leaves) for part in parts))
+    if hasattr(kind, "__attrs_attrs__") or dataclasses.is_dataclass(thing) and not isinstance(thing, type):
+        names = tuple(f.name for f in _fields(kind))
+        parts = [(getattr(thing, field.name), field.metadata.get("static")) for field in _fields(kind)]
+        return Structure(kind, names, tuple(Structure(Kind(Static, part)) if static else _flatten(part, leaves) for part, static in parts))
     if not (kind is float or kind is np.ndarray and thing.dtype.char not in "OFD"):
         thing = registry.objects.joined(thing)
         if type(thing) in registry.objects.COMPLEX and (parts := registry.objects.split(thing)) is not None:
@@ -83,6 +142,17 @@ def _flatten(thing, leaves):
             return COMPLEX
     leaves.append(thing)
     return LEAF
+
+
+def _fields(cls):
+    return cls.__attrs_attrs__ if hasattr(cls, "__attrs_attrs__") else dataclasses.fields(cls)
+
+
+class Static:
+    """Stands for a field that is part of its container: the value is held, and there are no leaves."""
+
+
+REGISTERED[Static] = (lambda thing: ((), thing), lambda held, parts: held)
 
 
 def unflatten(structure, leaves):
@@ -102,6 +172,8 @@ def _unflatten(structure, leaves):
         return dict(zip(structure.keys, parts))
     if structure.kind in (list, tuple):
         return structure.kind(parts)
+    if isinstance(structure.kind, Kind):
+        return REGISTERED[structure.kind.cls][1](structure.kind.held, parts)
     if hasattr(structure.kind, "_fields"):
         return structure.kind(*parts)
     made = object.__new__(structure.kind)
@@ -156,7 +228,7 @@ def of_one(structure, ndim):
 def alike(one, other):
     """Whether two structures differ in nothing but lists for tuples."""
     sequences = (list, tuple)
-    same = one.kind is other.kind or one.kind in sequences and other.kind in sequences
+    same = one.kind == other.kind or one.kind in sequences and other.kind in sequences
     return same and one.keys == other.keys and len(one.parts) == len(other.parts) and all(map(alike, one.parts, other.parts))
 
 
@@ -164,11 +236,11 @@ def rearranged(leaves, found, structure):
     """Leaves of a container of structure `found` as `structure` has them; None if these differ in more than the order of keys."""
     if found == structure:
         return leaves
-    if found.kind is None or found.kind is not structure.kind or len(found.parts) != len(structure.parts):
+    if found.kind is None or found.kind != structure.kind or len(found.parts) != len(structure.parts):
         return None
     order = range(len(found.parts))
     if found.keys != structure.keys:
-        if not issubclass(found.kind, dict) or {*found.keys} != {*structure.keys}:
+        if found.kind is not dict or {*found.keys} != {*structure.keys}:
             return None
         order = [list(found.keys).index(key) for key in structure.keys]
     ends = [0, *accumulate(part.count for part in found.parts)]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import platform
 from dataclasses import dataclass
 
 import llvmlite.binding as llvm
@@ -122,9 +121,9 @@ def named(cpu):
         name, features, _ = target()
         return Processor(default, name, features)
     if cpu in ("x86-64", "x86-64-v3"):
-        here = platform.machine() in ("x86_64", "AMD64")
+        here = default.startswith("x86_64")
         return Processor(default if here else "x86_64-unknown-linux-gnu", cpu, LEVELS[cpu])
     if cpu == "aarch64":
-        here = platform.machine() in ("aarch64", "arm64")
+        here = default.startswith(("aarch64", "arm64"))
         return Processor(default if here else "aarch64-unknown-linux-gnu", "generic", "")
     raise OptionError(f'cpu={cpu!r}: choose "host", "x86-64", "x86-64-v3" or "aarch64"')

@@ -25,7 +25,7 @@ their primitives. `tapegrad.scipy` mirrors SciPy under its names, [`tapegrad.num
 #: Modules with public functions, and which: those named, all of `__all__` (None), or the classes of errors (none named).
 _MODULES = {
     "autograd": ("Function", "backward", "grad", "jvp"),
-    "tree": ("leaves", "map", "ravel"),
+    "tree": ("leaves", "map", "ravel", "register"),
     "implicit": ("argmin", "fixed_point", "root"),
     "optimize": None,
     "optim": None,

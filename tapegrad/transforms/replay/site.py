@@ -39,7 +39,7 @@ import numpy as np
 from ...common.errors import require
 from ...common.exact import exact
 from ...common.registry import registry
-from ...common.tree import LEAF, of_complex
+from ...common.tree import LEAF, REGISTERED, Kind, Static, of_complex
 from ...interpreter.native import data_address
 from ...program import enter as E
 from .answers import MISS, CallPlan, GatherLeaf, MapLeaf, Miss, OutputLeaf, inner, written
@@ -197,7 +197,7 @@ class CallSite:
         if not parts:
             return
         values = f"{name}.values()" if kind is dict else name
-        attributes = dataclasses.is_dataclass(kind)
+        attributes = dataclasses.is_dataclass(kind) or hasattr(kind, "__attrs_attrs__")
         if kind is complex:
             self._lines.append(f"{name} = {self._name('split', registry.objects.split)}({name})")
             self._miss(f"{name} is None")
@@ -228,8 +228,18 @@ class CallSite:
         kind = structure.kind
         if kind is complex:
             return
+        if isinstance(kind, Kind):
+            held = self._name("H", exact(kind.held))
+            if kind.cls is Static:
+                self._miss(f"exact({name}) != {held}")
+                return
+            self._miss(f"type({name}) is not {self._name('T', kind.cls)}")
+            if structure.parts or kind.held is not None:
+                self._lines.append(f"{name}, h{self._count} = {self._name('F', REGISTERED[kind.cls][0])}({name})")
+                self._miss(f"len({name}) != {len(structure.parts)} or exact(h{self._count}) != {held}")
+            return
         known = "dict" if kind is dict else "list" if kind is list else "tuple" if kind is tuple else self._name("T", kind)
-        length = "" if dataclasses.is_dataclass(kind) else f" or len({name}) != {len(structure.parts)}"
+        length = "" if dataclasses.is_dataclass(kind) or hasattr(kind, "__attrs_attrs__") else f" or len({name}) != {len(structure.parts)}"
         self._miss(f"type({name}) is not {known}{length}")
         if kind is dict:
             self._keys(structure.keys, name)
@@ -285,6 +295,8 @@ class CallSite:
         inside = "".join(f"{part}, " for part in parts)
         if kind is tuple:
             return f"({inside})"
+        if isinstance(kind, Kind):
+            return f"{self._name('U', REGISTERED[kind.cls][1])}({self._name('H', kind.held)}, ({inside}))"
         if hasattr(kind, "_fields"):
             return f"{self._name('T', kind)}({inside})"
         return f"made({self._name('T', kind)}, {self._name('F', structure.keys)}, ({inside}))"
