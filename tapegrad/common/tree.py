@@ -1,7 +1,7 @@
 """Nested containers of scalars and arrays: flattened to a list of leaves, and put together again.
 
 Dicts, lists, tuples, namedtuples, dataclasses and classes of attrs are containers, and so are classes that are `register`ed (those of
-`collections` are), None, which has no leaves, and a complex number or array, of its parts; anything else is a leaf; an array of
+`collections` are), and a complex number or array, of its parts; anything else is a leaf; an array of
 objects that holds tensors is the tensor of them.  A field of a dataclass whose metadata says ``static`` is part of the container.  The
 `Structure` says what was where; it is hashable, and prints as the container with ``*`` for its leaves.
 
@@ -51,7 +51,6 @@ class Kind:
 
 #: Class -> (its parts and what it holds besides, the container of these): by `register`.
 REGISTERED = {
-    type(None): (lambda thing: ((), None), lambda held, parts: None),
     OrderedDict: (lambda thing: (tuple(thing.values()), tuple(thing)), lambda keys, parts: OrderedDict(zip(keys, parts))),
     defaultdict: (
         lambda thing: (tuple(thing.values()), (thing.default_factory, *thing)),
@@ -96,7 +95,7 @@ class Structure:
     def __str__(self):
         if self.kind is None:
             return "*"
-        if isinstance(self.kind, Kind) and not self.parts and self.kind.cls in (type(None), Static):
+        if isinstance(self.kind, Kind) and not self.parts and self.kind.cls is Static:
             return repr(self.kind.held)
         inside = ", ".join(f"{k}: {p}" if k is not None else str(p) for k, p in zip(self.keys, self.parts))
         brackets = {dict: "{}", list: "[]", tuple: "()"}.get(self.kind)
@@ -111,10 +110,8 @@ COMPLEX = Structure(complex, ("real", "imag"), (LEAF, LEAF))
 
 
 def flatten(thing):
-    """The leaves of `thing`, depth first, and its `Structure`.  None by itself is a leaf: a function that forgets its return gives it."""
+    """The leaves of `thing`, depth first, and its `Structure`."""
     leaves = []
-    if thing is None:
-        return [None], LEAF
     try:
         return leaves, _flatten(thing, leaves)
     except RecursionError:

@@ -21,7 +21,7 @@ import numpy as np
 from ..common.errors import DtypeError, MissingPackageError, OptionError, ShapeError, StructureError
 from ..common.tree import array_of, flatten, leaf_names, unflatten
 from ..common.uninterrupted import imported
-from ..transforms.functional import is_number
+from ..transforms.argnums import is_number
 
 #: Bytes of a chunk where nobody says how many rows it has: it stays in a processor's cache while it is read several times, and takes
 #: longer than to call what computes with it.

@@ -31,7 +31,8 @@ from ..common import config, pool
 from ..common.errors import HigherOrderError, OptionError, ShapeError, StructureError
 from ..common.tree import flatten, unflatten
 from ..common.uninterrupted import remade, uninterrupted
-from ..transforms.functional import Transformed, is_number, of_another
+from ..transforms.argnums import is_number
+from ..transforms.functional import Transformed, of_another
 from .chunkwise import ChunkWork, PartialSum, laid_out
 from .data import source_of
 from .engines import engine_of

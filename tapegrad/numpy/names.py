@@ -48,7 +48,7 @@ def namespace(module, source):
         here[name] = thing = _replaced(module, thing)
         return thing
 
-    return list(source.__all__), get, lambda: sorted({*here, *(name for name in dir(source) if not name.startswith("__"))})
+    return list(source.__all__), get, lambda: sorted({*dir(source), *here})
 
 
 def _replaced(module, thing):

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import inspect
 import operator
 import sys
 import types
@@ -27,7 +26,7 @@ from ..common.errors import OptionError, StructureError
 from ..common.tree import conjugated, flatten
 from ..nopython.api import by_numba
 from ..program.evaluation import Evaluation, applied
-from ..tape.places import placed_name
+from .argnums import by_position, from_front, is_number
 from .keep import kept
 from .replay.answers import MISS, of_gradients, values_of
 from .replay.kernels import JitOptions, checked_policy
@@ -97,7 +96,7 @@ class Transformed(Generic[R]):
         if isinstance(function, Jitted):
             function = function.__wrapped__
         functools.update_wrapper(self, function, updated=())
-        argnums = _from_front(function, by_position(function, argnums))
+        argnums = from_front(function, by_position(function, argnums))
         self._one = is_number(argnums)
         some = argnums or isinstance(self, Jitted)
         if not self._one and not (isinstance(argnums, (tuple, list)) and some and all(map(is_number, argnums))):
@@ -327,45 +326,6 @@ def jit(
 
 def _made(kind, args, kwargs):
     return kind(*args, **kwargs)
-
-
-def is_number(value):
-    """Whether `value` can be the position of an argument."""
-    return isinstance(value, (int, np.integer)) and not isinstance(value, bool)
-
-
-def by_position(function, argnums):
-    """`argnums` with the positions of arguments in the place of their names."""
-    if not any(isinstance(one, str) for one in _each(argnums)):
-        return argnums
-    names, found = [p.name for p in _positional(function)], []
-    for one in _each(argnums):
-        if isinstance(one, str) and one not in names:
-            raise StructureError(f"argnums={one!r}: {placed_name(function)} has no positional argument of this name; there are {', '.join(names)}")
-        found.append(names.index(one) if isinstance(one, str) else one)
-    return tuple(found) if isinstance(argnums, (tuple, list)) else found[0]
-
-
-def _from_front(function, argnums):
-    """`argnums`, which may count from the end, as positions from the front."""
-    if not any(is_number(one) and one < 0 for one in _each(argnums)):
-        return argnums
-    places, count = _positional(function), len(inspect.signature(function).parameters)
-    fixed = len(places) == count and all(p.default is p.empty for p in places)
-    for one in _each(argnums):
-        if is_number(one) and one < 0 and (not fixed or -one > count):
-            raise StructureError(f"argnums={one}: how many arguments {placed_name(function)} takes is not certain; count from the front, from 0, or name it")
-    found = [one + count if is_number(one) and one < 0 else one for one in _each(argnums)]
-    return tuple(found) if isinstance(argnums, (tuple, list)) else found[0]
-
-
-def _each(argnums):
-    return argnums if isinstance(argnums, (tuple, list)) else (argnums,)
-
-
-def _positional(function):
-    """The parameters that can be given by position."""
-    return [p for p in inspect.signature(function).parameters.values() if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
 
 
 def chosen(argnums, argnum, kernel=None):

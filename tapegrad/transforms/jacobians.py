@@ -27,9 +27,10 @@ from ..common.tree import alike, conjugated, flatten, leaf_names, own, unflatten
 from ..program.evaluation import Evaluation, on_tensors
 from ..program.sweeps import StoreWalk
 from ..tape.store import thread_state
+from .argnums import by_position
 from .bodies import OfDirections
 from .contents import Contents
-from .functional import Transformed, by_position, chosen
+from .functional import Transformed, chosen
 
 _RUN_AGAIN = "since tg.vjp or tg.linearize was called: the derivative of what they return runs the function again"
 

@@ -20,7 +20,7 @@ from ..common.errors import StructureError
 from ..common.tree import REGISTERED, Kind, flatten, leaf_names, unflatten
 from ..program.finish import depends
 from ..tape.places import function_name
-from .functional import is_number
+from .argnums import is_number
 from .loops import plain
 from .loops.state import run, state_of
 

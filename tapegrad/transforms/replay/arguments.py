@@ -30,10 +30,6 @@ def sort_arguments(args, kwargs, argnums):
     `argnums` are the positions of the arguments that are differentiated.
     """
     leaves, structure = flatten((args, kwargs))
-    for k in argnums:
-        if k < len(args) and args[k] is None:
-            # It has no leaves here, where its derivative is refused.
-            differentiable(None, f"argument {k}")
     inputs, static = [], []
     differentiated = _differentiated(structure, argnums)
     for k, leaf in enumerate(leaves):

@@ -234,9 +234,8 @@ class CallSite:
                 self._miss(f"exact({name}) != {held}")
                 return
             self._miss(f"type({name}) is not {self._name('T', kind.cls)}")
-            if structure.parts or kind.held is not None:
-                self._lines.append(f"{name}, h{self._count} = {self._name('F', REGISTERED[kind.cls][0])}({name})")
-                self._miss(f"len({name}) != {len(structure.parts)} or exact(h{self._count}) != {held}")
+            self._lines.append(f"{name}, h{self._count} = {self._name('F', REGISTERED[kind.cls][0])}({name})")
+            self._miss(f"len({name}) != {len(structure.parts)} or exact(h{self._count}) != {held}")
             return
         known = "dict" if kind is dict else "list" if kind is list else "tuple" if kind is tuple else self._name("T", kind)
         length = "" if dataclasses.is_dataclass(kind) or hasattr(kind, "__attrs_attrs__") else f" or len({name}) != {len(structure.parts)}"

@@ -142,6 +142,9 @@ def mutated(data, chance):
         return _bytes(bytearray(data), chance)
     if chance.random() < 0.15:
         return greedy.made(data, chance)
+    if not zipfile.is_zipfile(io.BytesIO(data)):
+        # Bytes that only begin like an archive.
+        return _bytes(bytearray(data), chance)
     members = dict(np.load(io.BytesIO(data)))
     inside = [name for name, array in members.items() if array.dtype.char == "B" and array[:2].tobytes() == b"PK"]
     if inside and chance.random() < 0.5:

@@ -1,0 +1,47 @@
+"""Which arguments are differentiated: by position, from the end, by name."""
+
+import inspect
+
+import numpy as np
+
+from ..common.errors import StructureError
+from ..tape.places import placed_name
+
+
+def is_number(value):
+    """Whether `value` can be the position of an argument."""
+    return isinstance(value, (int, np.integer)) and not isinstance(value, bool)
+
+
+def by_position(function, argnums):
+    """`argnums` with the positions of arguments in the place of their names."""
+    if not any(isinstance(one, str) for one in _each(argnums)):
+        return argnums
+    names, found = [p.name for p in _positional(function)], []
+    for one in _each(argnums):
+        if isinstance(one, str) and one not in names:
+            raise StructureError(f"argnums={one!r}: {placed_name(function)} has no positional argument of this name; there are {', '.join(names)}")
+        found.append(names.index(one) if isinstance(one, str) else one)
+    return tuple(found) if isinstance(argnums, (tuple, list)) else found[0]
+
+
+def from_front(function, argnums):
+    """`argnums`, which may count from the end, as positions from the front."""
+    if not any(is_number(one) and one < 0 for one in _each(argnums)):
+        return argnums
+    places, count = _positional(function), len(inspect.signature(function).parameters)
+    fixed = len(places) == count and all(p.default is p.empty for p in places)
+    for one in _each(argnums):
+        if is_number(one) and one < 0 and (not fixed or -one > count):
+            raise StructureError(f"argnums={one}: how many arguments {placed_name(function)} takes is not certain; count from the front, from 0, or name it")
+    found = [one + count if is_number(one) and one < 0 else one for one in _each(argnums)]
+    return tuple(found) if isinstance(argnums, (tuple, list)) else found[0]
+
+
+def _each(argnums):
+    return argnums if isinstance(argnums, (tuple, list)) else (argnums,)
+
+
+def _positional(function):
+    """The parameters that can be given by position."""
+    return [p for p in inspect.signature(function).parameters.values() if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
