@@ -120,6 +120,10 @@ def flatten(thing):
 
 def _flatten(thing, leaves):
     kind = type(thing)
+    if kind is float or kind is np.ndarray and thing.dtype.char not in "OFD":
+        # What nearly all leaves are.
+        leaves.append(thing)
+        return LEAF
     if kind is dict:
         return Structure(dict, tuple(thing), tuple(_flatten(v, leaves) for v in thing.values()))
     if kind is list or kind is tuple or isinstance(thing, tuple) and hasattr(thing, "_fields"):
@@ -132,11 +136,10 @@ def _flatten(thing, leaves):
         names = tuple(f.name for f in _fields(kind))
         parts = [(getattr(thing, field.name), field.metadata.get("static")) for field in _fields(kind)]
         return Structure(kind, names, tuple(Structure(Kind(Static, part)) if static else _flatten(part, leaves) for part, static in parts))
-    if not (kind is float or kind is np.ndarray and thing.dtype.char not in "OFD"):
-        thing = registry.objects.joined(thing)
-        if type(thing) in registry.objects.COMPLEX and (parts := registry.objects.split(thing)) is not None:
-            leaves += parts
-            return COMPLEX
+    thing = registry.objects.joined(thing)
+    if type(thing) in registry.objects.COMPLEX and (parts := registry.objects.split(thing)) is not None:
+        leaves += parts
+        return COMPLEX
     leaves.append(thing)
     return LEAF
 
