@@ -132,7 +132,7 @@ def _flatten(thing, leaves):
     if kind in REGISTERED:
         parts, held = REGISTERED[kind][0](thing)
         return Structure(Kind(kind, held), (None,) * len(parts), tuple(_flatten(part, leaves) for part in parts))
-    if hasattr(kind, "__attrs_attrs__") or dataclasses.is_dataclass(thing) and not isinstance(thing, type):
+    if has_fields(kind):
         names = tuple(f.name for f in _fields(kind))
         parts = [(getattr(thing, field.name), field.metadata.get("static")) for field in _fields(kind)]
         return Structure(kind, names, tuple(Structure(Kind(Static, part)) if static else _flatten(part, leaves) for part, static in parts))
@@ -142,6 +142,11 @@ def _flatten(thing, leaves):
         return COMPLEX
     leaves.append(thing)
     return LEAF
+
+
+def has_fields(cls):
+    """Whether it is a dataclass, or a class of attrs."""
+    return hasattr(cls, "__attrs_attrs__") or dataclasses.is_dataclass(cls)
 
 
 def _fields(cls):

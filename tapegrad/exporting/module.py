@@ -18,7 +18,6 @@ import numpy as np
 from ..codegen.library import SPECIAL
 from ..common.errors import UnsupportedFunctionError
 from ..kernel import ir
-from ..kernel.arrays_hosts import strides
 from ..kernel.emit import FINE, NOT_FINITE, Emission
 from ..rules import lang as L
 
@@ -315,7 +314,6 @@ def _refuse(kernel):
         if isinstance(statement, ir.Run):
             if statement.product is None or any(buffer.char != "d" for _, buffer, _ in statement.operands):
                 raise UnsupportedFunctionError(f"{statement.name} is computed by NumPy, which a C program has not: it cannot be exported")
-            strides(statement)
         elif isinstance(statement, ir.Let):
             for node in L.nodes(statement.expr):
                 if node.op in SPECIAL or node.op in L.COMPILED or node.op == "polygamma":

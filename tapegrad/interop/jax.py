@@ -21,7 +21,7 @@ import numpy as np
 from ..common.errors import GradientError, ShapeError
 from ..common.tree import flatten, unflatten
 from ..common.uninterrupted import imported
-from .operation import checked, name_of, of_leaves
+from .operation import checked, library, name_of, of_leaves
 
 
 def to_jax(f: Callable[..., Any], result_shape_dtypes: Any = None) -> Callable[..., Any]:
@@ -72,7 +72,7 @@ def to_jax(f: Callable[..., Any], result_shape_dtypes: Any = None) -> Callable[.
     >>> jax.jit(jax.grad(to_jax(halvings)))(5.0)  # doctest: +SKIP
     Array(0.3125, dtype=float32, weak_type=True)
     """
-    jax = imported("jax")
+    jax = library("jax")
     value, _ = _primitives(jax)
     name = name_of(f)
     operations: dict[Any, _Shaped] = {}

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import importlib.util
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from ..array.typing import Array
-from ..common.errors import DtypeError, ShapeError
+from ..common.errors import DtypeError, MissingPackageError, ShapeError
 from ..common.tree import COMPLEX, Structure, flatten
+from ..common.uninterrupted import imported
 from ..transforms.functional import jit
 from ..transforms.jacobians import linearize, vjp
 from ..transforms.vmap import vmap
@@ -102,6 +104,19 @@ def of_shape(array: Array, shape: tuple[int, ...], what: str) -> None:
     """Refuse an array of another shape."""
     if tuple(array.shape) != tuple(shape):
         raise ShapeError(f"{what} has the shape {tuple(array.shape)}, not {tuple(shape)}")
+
+
+def library(name: str) -> Any:
+    """Another library.
+
+    Raises
+    ------
+    MissingPackageError
+        It is not installed.
+    """
+    if importlib.util.find_spec(name) is None:
+        raise MissingPackageError(f"{name} is not installed: pip install {name}")
+    return imported(name)
 
 
 def name_of(function: Callable[..., Any]) -> str:

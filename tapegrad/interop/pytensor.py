@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from ..array.dual import as_float
+from ..array.trees import ravel
 from ..array.typing import Pytree
 from ..codegen.compile import inside
 from ..common.errors import DtypeError, GradientError, ShapeError, StructureError, UnsupportedFunctionError
@@ -24,7 +25,7 @@ from ..common.tree import flatten, leaf_names, unflatten
 from ..common.uninterrupted import imported
 from ..transforms.compiled import CompiledOutputs
 from ..transforms.replay.kernels import checked_policy
-from .operation import Operation, name_of, of_leaves, of_shape
+from .operation import Operation, library, name_of, of_leaves, of_shape
 
 
 def to_pytensor(f: Callable[..., Any], *like: Pytree) -> Callable[..., Any]:
@@ -69,18 +70,19 @@ def to_pytensor(f: Callable[..., Any], *like: Pytree) -> Callable[..., Any]:
     ...     pm.Potential("likelihood", -0.5 * to_pytensor(misfit, 1.0)(rate) / 0.1**2)
     ...     idata = pm.sample(nuts_sampler="nutpie")
     """
-    pt, of_vector = imported("pytensor.tensor"), _op()
+    pt, of_vector = library("pytensor").tensor, _op()
     leaves, structure = flatten(like)
     name, names = name_of(f), [f"argument {k}{inside} of {name_of(f)}" for k, part in enumerate(structure.parts) for inside in leaf_names(part)]
     points = [np.asarray(as_float(leaf, what), np.float64) for leaf, what in zip(leaves, names)]
+    vector, unravel = ravel(unflatten(structure, points))
     shapes = [point.shape for point in points]
     results, returned = of_leaves(f, structure, unflatten, name)(points)
     returns = [r.shape for r in results]
 
     def flat(vector):
-        return _joined(flatten(f(*unflatten(structure, _split(vector, shapes))))[0])
+        return ravel(f(*unravel(vector)))[0]
 
-    operation = of_vector(Operation(flat, name), _joined(points), sum(r.size for r in results))
+    operation = of_vector(Operation(flat, name), vector, sum(r.size for r in results))
 
     @functools.wraps(f)
     def call(*arguments: Any) -> Any:
@@ -94,12 +96,8 @@ def to_pytensor(f: Callable[..., Any], *like: Pytree) -> Callable[..., Any]:
     return call
 
 
-def _joined(parts):
-    return np.concatenate([np.reshape(part, (-1,)) for part in parts])
-
-
 def _split(vector, shapes):
-    """The arrays that lie one after the other in a vector: of ours, or of PyTensor's."""
+    """The arrays that lie one after the other in a vector of PyTensor's (`array.trees.ravel` has ours)."""
     parts, at = [], 0
     for shape in shapes:
         size = int(np.prod(shape))

@@ -9,8 +9,7 @@ from typing import Any
 
 from ..common.errors import DtypeError
 from ..common.tree import Structure, flatten, unflatten
-from ..common.uninterrupted import imported
-from .operation import Operation, name_of, of_leaves
+from .operation import Operation, library, name_of, of_leaves
 
 
 def to_torch(f: Callable[..., Any]) -> Callable[..., Any]:
@@ -53,7 +52,7 @@ def to_torch(f: Callable[..., Any]) -> Callable[..., Any]:
     >>> rate = torch.tensor(0.5, dtype=torch.float64, requires_grad=True)  # doctest: +SKIP
     >>> cooled(rate, torch.arange(3.0, dtype=torch.float64)).sum().backward()  # doctest: +SKIP
     """
-    torch = imported("torch")
+    torch = library("torch")
     called, name = _call(torch), name_of(f)
     operations: dict[Structure, Operation] = {}
 

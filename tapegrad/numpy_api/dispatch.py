@@ -64,27 +64,10 @@ def taking_lists(function):
     return call
 
 
-#: The parameters of functions written in C, which say none themselves before NumPy 2.4.
-_IN_C = {
-    name: names for name, *names in map(str.split, (
-        "concatenate arrays axis out", "where condition x y", "dot a b out", "inner a b", "vdot a b", "bincount x weights minlength", "lexsort keys axis",
-        "copyto dst src casting where", "putmask a mask values", "ravel_multi_index multi_index dims mode order", "unravel_index indices shape order",
-        "packbits a axis bitorder", "unpackbits a axis count bitorder", "can_cast from_ to casting", "min_scalar_type a", "result_type",
-        "may_share_memory a b max_work", "shares_memory a b max_work", "empty_like prototype dtype order subok shape",
-        "datetime_as_string arr unit timezone casting",
-        "is_busday dates weekmask holidays busdaycal out", "busday_offset dates offsets roll weekmask holidays busdaycal out",
-        "busday_count begindates enddates weekmask holidays busdaycal out",
-    ))
-}  # fmt: skip
-
-
 @functools.cache
 def parameters(function):
     """The names of the parameters of a function that can be given by position."""
-    try:
-        parameters = inspect.signature(function).parameters.values()
-    except ValueError:
-        return _IN_C[function.__name__]
+    parameters = inspect.signature(function).parameters.values()
     return [p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
 
 

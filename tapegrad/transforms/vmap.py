@@ -6,7 +6,6 @@ iterations, *lanes*, are independent.  So the function is recorded once for each
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 from collections.abc import Callable
 from typing import Any
@@ -17,7 +16,7 @@ from ..array.differentiable import Differentiable
 from ..array.forward import recorded
 from ..array.record import tracked
 from ..common.errors import StructureError
-from ..common.tree import REGISTERED, Kind, flatten, leaf_names, unflatten
+from ..common.tree import REGISTERED, Kind, flatten, has_fields, leaf_names, unflatten
 from ..program.finish import depends
 from ..tape.places import function_name
 from .argnums import is_number
@@ -205,7 +204,7 @@ def _spread(axes, part, what):
         inside = REGISTERED[part.kind.cls][0](axes)[0]
     elif part.kind not in (None, dict) and isinstance(axes, (list, tuple)) and len(axes) == len(part.parts):
         inside = axes
-    elif part.kind is not None and dataclasses.is_dataclass(part.kind) and type(axes) is part.kind:
+    elif has_fields(part.kind) and type(axes) is part.kind:
         inside = [getattr(axes, key) for key in part.keys]
     else:
         raise StructureError(f"{what} has {axes!r} for {part}; give one axis for all of it (an integer, or None), or a container like it")

@@ -31,7 +31,6 @@ the long way, which has all the explanations.
 Source text is made of our own names and of numbers; whatever comes from users is reached by a name.
 """
 
-import dataclasses
 import sys
 
 import numpy as np
@@ -39,7 +38,7 @@ import numpy as np
 from ...common.errors import require
 from ...common.exact import exact
 from ...common.registry import registry
-from ...common.tree import LEAF, REGISTERED, Kind, Static, of_complex
+from ...common.tree import LEAF, REGISTERED, Kind, Static, has_fields, of_complex
 from ...interpreter.native import data_address
 from ...program import enter as E
 from .answers import MISS, CallPlan, GatherLeaf, MapLeaf, Miss, OutputLeaf, inner, written
@@ -197,7 +196,7 @@ class CallSite:
         if not parts:
             return
         values = f"{name}.values()" if kind is dict else name
-        attributes = dataclasses.is_dataclass(kind) or hasattr(kind, "__attrs_attrs__")
+        attributes = has_fields(kind)
         if kind is complex:
             self._lines.append(f"{name} = {self._name('split', registry.objects.split)}({name})")
             self._miss(f"{name} is None")
@@ -238,7 +237,7 @@ class CallSite:
             self._miss(f"len({name}) != {len(structure.parts)} or exact(h{self._count}) != {held}")
             return
         known = "dict" if kind is dict else "list" if kind is list else "tuple" if kind is tuple else self._name("T", kind)
-        length = "" if dataclasses.is_dataclass(kind) or hasattr(kind, "__attrs_attrs__") else f" or len({name}) != {len(structure.parts)}"
+        length = "" if has_fields(kind) else f" or len({name}) != {len(structure.parts)}"
         self._miss(f"type({name}) is not {known}{length}")
         if kind is dict:
             self._keys(structure.keys, name)
