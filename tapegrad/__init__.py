@@ -9,8 +9,8 @@ compiles nothing and does not import Numba or SciPy.
 from types import SimpleNamespace as _Namespace
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 
-from .array import dual, indexing, inplace, operators, whole  # noqa: F401  (they put operators and methods on tensors)
-from .common import config  # noqa: F401
+from .array import dual as _dual, indexing as _indexing, inplace as _inplace, operators as _operators, whole as _whole  # noqa: F401  (operators and methods)
+from .common import config, tracebacks as _tracebacks  # noqa: F401
 from .common.registry import registry as _registry
 from . import autograd, errors, implicit, nn, numpy_api, optim, optimize, tree  # noqa: F401  (numpy_api adds NumPy's functions)
 from .autograd.anomaly import detect_anomaly
@@ -92,6 +92,7 @@ def _behind(roots, seeds, wanted):
     return pulled(roots, seeds, wanted)
 
 
+_tracebacks.install()
 _registry.later = _Namespace(advice=_advice, beside_table=_beside_table, behind=_behind, determined=_determined)
 
 if not _TYPE_CHECKING:

@@ -25,7 +25,7 @@ from ..common.observers import LISTENERS, notify
 from ..common.printing import format_number
 from ..common.registry import registry
 from ..interpreter.fields import Fields
-from ..tape.places import running_text
+from ..tape.places import PACKAGE
 from ..tape.watch import expose, sealed
 from .leaving import instead, not_for_pandas
 
@@ -114,7 +114,7 @@ class Differentiable(Fields, Methods):
             if trace is not None:
                 # The function is run plainly: where nothing is differentiated these are numbers.
                 trace.cannot = trace.cannot or "it looks up a number that depends on its arguments in a set or dict"
-            self._refuse("hash()", "to look up its value in a set or dict write t.item(), for the tensor itself id(t)")
+            self._refuse("hash()", "write t.item() to look up its value in a set or dict, id(t) for the tensor itself")
         return hash(np.asarray(self._let_out("hash()"))[()])
 
     # -- leaving the tape -------------------------------------------------------
@@ -126,19 +126,19 @@ class Differentiable(Fields, Methods):
         return float(self._only())
 
     def __int__(self) -> int:
-        self._refuse("int()", "for the integer part of the value write int(t.item())")
+        self._refuse("int()", "write int(t.item()) for the integer part of the value")
         self._let_out("int()")
         return int(self._only())
 
     def __trunc__(self) -> int:
-        self._refuse("math.trunc()", "for the integer part of the value write np.trunc(t)")
+        self._refuse("math.trunc()", "write np.trunc(t) for math.trunc(t)")
         self._let_out("int()")
         return int(self._only())
 
     def __complex__(self) -> complex:
         if self.requires_grad:
             not_for_pandas()
-        self._refuse("complex()", "complex numbers are not supported")
+        self._refuse("complex()", "write t + 0j, a tensor of complex numbers")
         self._let_out("complex()")
         return complex(self._only())
 
@@ -190,12 +190,7 @@ class Differentiable(Fields, Methods):
         if self.requires_grad:
             if module.startswith("pandas."):
                 return registry.objects.held_by_pandas(self, frame)
-            self._refuse(
-                "conversion to an ndarray",
-                instead() if running_text(frame)[1] else
-                "a tensor needs no np.asarray(t): leave it out; to join vectors write np.stack([t, u]) or tg.array([t, u]), to multiply"
-                f" write A @ t (A.dot(t) never reaches tapegrad), to assign into an array make it with tg.zeros; {registry.later.advice()}",
-            )
+            self._refuse("np.asarray()", instead())
         return np.array(self._let_out("conversion to an ndarray"), dtype=dtype)
 
     def _only(self):
@@ -237,11 +232,13 @@ class Differentiable(Fields, Methods):
 
     @property
     def _numba_type_(self):
-        # Numba asks for this when a compiled function is called with a tensor.
-        raise UnsupportedFunctionError(
-            "a function compiled by Numba was called with a tensor: it would compute on plain numbers and cut the "
-            "derivative. Call the Python function itself (f.py_func), or give it t.detach().numpy()"
-        )
+        # Numba asks for this when a compiled function is called with a tensor; it is asked from machine code, so this is the caller.
+        frame = _frame(1)
+        while frame.f_globals.get("__name__", "").startswith(("numba.", "functools")):
+            frame = frame.f_back
+        ours = frame.f_code.co_filename.startswith(PACKAGE)
+        advice = "give it to tg.njit_grad, or tg.njit_jacobian," if ours else "call the Python function that it was made of, f.py_func,"
+        raise UnsupportedFunctionError(f"{advice} to differentiate a function compiled by Numba: called with a tensor it would compute on plain numbers")
 
     # -- description --------------------------------------------------------------
     @property

@@ -172,8 +172,7 @@ class Dual(Differentiable):
 
     def _refuse(self, how, instead):
         raise LeaveTapeError(
-            f"{how} on a dual number ({called(self, 'one')}) would silently drop its tangent. To drop it on purpose use "
-            f"`.item()` or `.detach()`; {instead}"
+            f"{instead}. {how} of a dual number ({called(self, 'one')}) would drop its tangent (.detach() drops it on purpose)"
         )
 
     # -- description --------------------------------------------------------------

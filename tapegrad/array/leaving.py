@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import difflib
 import re
 import sys
+import threading
 from contextlib import AbstractContextManager
 from traceback import walk_tb
 from typing import Any
@@ -17,11 +19,24 @@ from ..tape.places import PACKAGE, caller_frame, name_of, running_text
 _OURS = f"{__package__.partition('.')[0]}.pandas."
 #: Messages of NumPy and Python for an operand that is an array of objects; for a float, of the missing method.
 _OF_OBJECTS = re.compile(r"dtype\('O'\)|no callable \w+ method|not supported for the input types|'(?:float|int)' object has no attribute '(\w+)'")
-_MAKERS = ("array", "asarray", "asanyarray", "ascontiguousarray", "float64", "float32", "full", "fromiter")
+_MAKERS = ("array", "asarray", "asanyarray", "ascontiguousarray", "float64", "float32", "fromiter")
+#: Functions of NumPy that write into an array.
+_FILLERS = ("full", "full_like", "put", "copyto", "place", "putmask", "fill_diagonal")
+_HOLDS = "make the array with tg.zeros(shape), or np.zeros_like(t), which can hold a tensor"
+
+
+#: The last refusal of each thread: compiled code of SciPy's may print it and raise an error of its own.
+_LAST = threading.local()
+
+
+def refused(message: str) -> LeaveTapeError:
+    """The error for a number that would leave the tape."""
+    _LAST.message = message
+    return LeaveTapeError(message)
 
 
 def instead() -> str:
-    """Advice for the expression that is running, which asks a tensor for its number."""
+    """What to write for the expression that is running, which asks a tensor for its number or its array: one advice, the one that fits."""
     frame = caller_frame(2)
     text, assigned = running_text(frame)
     package = _package(frame)
@@ -30,43 +45,66 @@ def instead() -> str:
     if package == "numpy" and not assigned:
         while _package(frame.f_back) == "numpy":
             frame = frame.f_back
-        name = f"np.{frame.f_code.co_name.strip('_')}"
-        return f"{name} takes a number out of an array of tensors; write tg.array(a) for its argument, as in {name}(tg.array(a))"
-    if assigned or re.match(r"\w+\.fill\(", text):
+        if _package(frame.f_back) == "scipy":
+            return registry.later.advice()
+        called = frame.f_code.co_name.strip("_")
+        if called in _FILLERS:
+            return _HOLDS
+        name = f"np.{called}"
+        return f"write {name}(tg.array(a)): {name} takes numbers out of an array of tensors"
+    if package != "numpy" and "site-packages" in frame.f_code.co_filename:
+        return f"give {package} plain numbers: t.detach()"
+    if assigned or re.match(r"\w+(\.fill\(| .=|\[.*\] .?= )", text):
         name = re.match(r"\w+", text) if package != "numpy" else None
         array = name.group() if name else "a"
         return f"{copied_first(array)}; or make the array with {array} = tg.zeros(shape), or np.zeros_like(t)"
-    call = re.match(r"(math|np|numpy)\.([\w.]+)\(", text)
-    module, called = call.groups() if call else ("", "")
-    if module == "math" and hasattr(np, called):
-        return f"for math.{called}(t) write np.{called}(t)"
+    product = re.match(r"(\w+|.*\))\.dot\(", text)
+    if product and product[1] not in ("np", "numpy"):
+        return f"write {product[1]} @ t for {product[1]}.dot(t)"
+    call = re.match(r"(math|np|numpy)\.([\w.]+)\((.?)", text)
+    module, called, first = call.groups() if call else ("", "", "")
+    if module == "math":
+        return f"write np.{called}(t) for math.{called}(t)" if hasattr(np, called) else f"write math.{called}(t) in functions of NumPy"
     if called == "arange":
-        return "for np.arange(t, ...) write start + step * np.arange(n), or take it from tapegrad.numpy"
-    if called in _MAKERS and module != "math":
-        return f"for np.{called}([t, ...], dtype=float) write tg.array([t, ...])"
-    if called and module != "math":
-        return f"np.{called} does not know arrays of tensors; write np.{called}(tg.array(a))"
+        return "write start + step * np.arange(n) for np.arange(t, ...), or take it from tapegrad.numpy"
+    if called in ("asarray", "asanyarray", "array", "ascontiguousarray", "float64") and first not in "[(":
+        return f"leave np.{called} out: a tensor needs none, and a list of tensors becomes one by tg.array"
+    if called in _FILLERS:
+        return _HOLDS
+    if called in _MAKERS:
+        return f"write tg.array([t, ...]) for np.{called}([t, ...])"
+    if called:
+        return f"write np.{called}(tg.array(a)): np.{called} does not know arrays of tensors"
     array = re.match(r"(\w+)\.astype\(", text)
     if array:
-        return f"an array of tensors becomes a tensor by tg.array({array[1]})"
-    return (
-        "for math.sin(t) write np.sin(t), for array[i] = t use an array made by tg.zeros, for np.array([t, ...]) write tg.array([t, ...]); "
-        f"{registry.later.advice()}"
-    )
+        return f"write tg.array({array[1]}), which makes an array of tensors one tensor"
+    return "write .detach() for the value alone; keep what is differentiated in tensors and functions of NumPy"
 
 
 def clarify(error: BaseException | None) -> None:
-    """Raise an error that says what to write, if `error` is what NumPy says of arrays of tensors."""
-    if not isinstance(error, (TypeError, ValueError, AttributeError)) or isinstance(error, TapegradError):
+    """Raise an error that says what to write, if `error` is what NumPy or SciPy says of tensors."""
+    if error is None or isinstance(error, TapegradError) or not isinstance(error, Exception):
         return
-    text = str(error)
-    if isinstance(error.__cause__, LeaveTapeError) and text.startswith("setting an array element"):
-        raise LeaveTapeError(error.__cause__.message) from error
-    said, frames = _OF_OBJECTS.search(text), walk_tb(error.__traceback__)
-    if said and (not said[1] or isinstance(getattr(np, said[1], None), np.ufunc) or _package([*frames][-1][0]) == "numpy"):
+    text, library = str(error), _package([*walk_tb(error.__traceback__)][-1][0]) in ("numpy", "scipy")
+    if text.startswith("Result from function call is not a proper array") and hasattr(_LAST, "message"):
+        # MINPACK's words for whatever its callback raised.
+        raise LeaveTapeError(_LAST.message) from error
+    before = error.__cause__ or error.__context__
+    if isinstance(before, LeaveTapeError) and (library or isinstance(error, SystemError) or text.startswith("setting an array element")):
+        # NumPy and SciPy put words of their own in front of ours.
+        raise LeaveTapeError(before.message) from error
+    if not isinstance(error, (TypeError, ValueError, AttributeError)):
+        return
+    if isinstance(error, AttributeError) and isinstance(error.obj, registry.Tensor):
+        close = difflib.get_close_matches(error.name, dir(error.obj), 1)
+        said = f"a tensor has no attribute {error.name!r}" if text.startswith("'") else text
+        # Without the object: Python would go on to suggest one of its own.
+        raise AttributeError(f"{said}; write t.{close[0]}" if close and said != text else said).with_traceback(error.__traceback__) from None
+    said = _OF_OBJECTS.search(text)
+    if said and (not said[1] or isinstance(getattr(np, said[1], None), np.ufunc) or library):
         raise UnsupportedFunctionError(
-            "NumPy does not compute this of an array of objects, which np.array([t, 1.0]) is where t carries a derivative: write "
-            f"tg.array([t, 1.0]), or import tapegrad.numpy as np. NumPy says: {text}"
+            "write tg.array([t, 1.0]) for np.array([t, 1.0]), or import tapegrad.numpy as np: where t carries a derivative NumPy makes an array of objects "
+            f"of it, and says then: {text}"
         ) from error
 
 
@@ -88,8 +126,8 @@ def copied_first(array: str) -> str:
 def into_plain(how: str, array: np.ndarray) -> LeaveTapeError:
     """The error for a tensor that is written into a plain array."""
     return LeaveTapeError(
-        f"{how} would write a tensor into a plain array and cut its derivative. {copied_first(name_of(array) or 'array')}; "
-        "or write `result = a + t`, or make the array with tg.zeros"
+        f"{copied_first(name_of(array) or 'array')}; or write `result = a + t`, or make the array with tg.zeros. "
+        f"{how} would write a tensor into a plain array and cut its derivative"
     )
 
 

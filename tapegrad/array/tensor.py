@@ -37,6 +37,7 @@ from ..tape.places import called
 from ..tape.watch import sealed
 from .assigning import assign_value
 from .differentiable import Differentiable
+from .leaving import refused
 from .record import normalise, plain
 from .typing import TensorLike
 from .views import note_leaf, source_of
@@ -74,10 +75,8 @@ class Tensor(Differentiable):
     # -- leaving the tape -------------------------------------------------------
     def _refuse(self, how, instead):
         if self.requires_grad:
-            raise LeaveTapeError(
-                f"{how} on {called(self, 'a tensor')}, which requires a gradient, would silently cut the derivative. "
-                f"To leave the tape on purpose use `.item()` or `.detach()`; {instead}"
-            )
+            on_purpose = "" if ".detach()" in instead or ".item()" in instead else " (t.detach() cuts it on purpose)"
+            raise refused(f"{instead}. {how} of {called(self, 'a tensor')}, which requires a gradient, would cut the derivative{on_purpose}")
 
     def detach(self) -> Tensor:
         """The same value as a constant: no gradient flows through it.
@@ -111,16 +110,17 @@ class Tensor(Differentiable):
 
     def __reduce__(self):
         if self._t is not None:
-            raise GradientError(
-                "only leaf tensors can be copied or pickled: this one was computed "
-                f"({self.grad_fn.name()}); use .detach() for its value or .clone() to copy it on the tape"
-            )
+            # A tape stays in its process: the value goes.
+            return rebuilt, (Tensor, self._let_out("pickle.dumps()"), False, None)
         return rebuilt, (type(self), self._v, self._r, None if self._x is None else self._x.grad)
 
     def __copy__(self):
         return self.__deepcopy__({})
 
     def __deepcopy__(self, memo):
+        if self._t is not None:
+            copied = memo[id(self)] = self.clone()
+            return copied
         rebuild, args = self.__reduce__()
         kind, value, requires, grad = args
         value = value if type(value) is float else value.copy()

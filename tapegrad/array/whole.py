@@ -51,6 +51,9 @@ class IntTensor(Tensor):
     def __format__(self, spec):
         return format(self.content()[()], spec)
 
+    def __reduce__(self):
+        return np.array, (self.content(),)
+
     def __copy__(self):
         return self.copy()
 

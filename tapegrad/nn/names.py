@@ -1,4 +1,4 @@
-"""PyTorch's names: what each is here, and what to write for those that are not offered, as ``docs/torch_names.md`` says it.
+"""PyTorch's names: what each is here, and what to write for those of its and of other libraries that are not offered, as ``docs/torch_names.md`` says it.
 
 The page is in the package beside this file (in the repository a link to docs/). A row of its tables is a call as PyTorch has it, and the
 expression that it is. What it is a row of (a function, a method of tensors and dual numbers, a schedule) is made of it when it is first asked for.
@@ -6,8 +6,10 @@ expression that it is. What it is a row of (a function, a method of tensors and 
 
 from __future__ import annotations
 
+import difflib
 import math
 import re
+import sys
 import types
 from bisect import bisect_right
 from collections.abc import Callable
@@ -50,6 +52,7 @@ def _names(section):
 
 _TENSORS = calls_of("Tensors")
 _NUMPY, _IN_PLACE, _MISSING = map(_names, ("NumPy's functions", "In place", "Not offered"))
+_MISSING |= _names("Names of JAX, autograd, CasADi and pandas")
 
 
 @cache
@@ -112,7 +115,10 @@ class Method:
 def absent(module: str, name: str) -> AttributeError:
     """The error for a name that a module, or a tensor ("t"), does not have."""
     what = "a tensor" if module == "t" else f"module {module.replace('tg', 'tapegrad', 1)!r}"
-    known = _MISSING.get(f"{module}.{name}") or (f"np.{name}" if module == "tg" and name[0] != "_" and hasattr(np, name) else "")
+    known = _MISSING.get(f"{module}.{name}", "")
+    if not known and name[0] != "_":
+        close = difflib.get_close_matches(name, dir(sys.modules[module.replace("tg", "tapegrad", 1)]), 1, 0.8) if module != "t" else ()
+        known = f"np.{name}" if module == "tg" and hasattr(np, name) else f"{module}.{close[0]}" if close else ""
     return AttributeError(f"{what} has no attribute {name!r}{f'; write {known}' if known else ''}", name=name)
 
 

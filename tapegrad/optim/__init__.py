@@ -14,3 +14,5 @@ from .sgd import SGD
 __all__ = ["SGD", "Adam", "AdamW", "LBFGS", "Optimizer", "RMSprop"]
 
 __getattr__ = getter("tg.optim")
+# Modules: of JAX's optimisers, which have these names, something is said.
+del adam, lbfgs, rmsprop, sgd, optimizer  # type: ignore[name-defined]  # noqa: F821

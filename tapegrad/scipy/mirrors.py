@@ -140,25 +140,37 @@ def own_names(module):
     return find
 
 
+#: Functions of SciPy that take a function -> what does their work with derivatives.
+INSTEAD = {
+    **dict.fromkeys(
+        ("bisect", "brenth", "brentq", "fsolve", "newton", "newton_krylov", "ridder", "root", "root_scalar", "toms748"),
+        "tg.implicit.root(F, x0, *args)",
+    ),
+    "fixed_point": "tg.implicit.fixed_point(F, x0, *args)",
+    **dict.fromkeys(("minimize", "minimize_scalar", "fmin", "fmin_bfgs", "fmin_l_bfgs_b"), "tg.implicit.argmin(F, x0, *args)"),
+    **dict.fromkeys(("least_squares", "leastsq"), "tg.optimize.least_squares"), "curve_fit": "tg.optimize.curve_fit",
+}
+
+
 def advice():
-    """What the error about a tensor that SciPy turns into an array says: the mirror of the function that was called."""
+    """What to call for the function of SciPy that turns a tensor into an array: its mirror, or what does its work here."""
     names = [name for frame in _frames_of_scipy(sys._getframe(1)) for name in _names(frame)]
     if not names:
-        return "SciPy's functions that take only arrays are in tapegrad.scipy"
+        return "look for SciPy's functions that take tensors in tapegrad.scipy"
     mirrors = [f"tapegrad.{home}.{name}{tail}" for home, name, tail in names if name in MIRRORS.get(home, ())]
     if mirrors:
-        return f"SciPy's function takes only arrays, call {mirrors[-1]} instead"
+        return f"call {mirrors[-1]}, which takes tensors"
     public = [(home, name) for home, name, _ in names if not home.startswith("scipy._") and not name.startswith(("_", "<"))]
-    home, called = public[-1] if public else ("scipy", "this one")
+    for home, name in reversed(public):
+        if home == "scipy.optimize" and name in INSTEAD:
+            return f"call {INSTEAD[name]} for scipy.optimize.{name}{', and differentiate by args' if 'args' in INSTEAD[name] else ''}"
+    home, called = public[-1] if public else ("scipy", "this function")
     if home == "scipy.sparse":
         return (
-            "of SciPy's sparse matrices the products A @ t and t @ A take tensors, and tapegrad.scipy.sparse.linalg has spsolve and splu; "
+            "of SciPy's sparse matrices write A @ t or t @ A, or call spsolve and splu of tapegrad.scipy.sparse.linalg; "
             "anything else with a constant one can be made a primitive (tapegrad explain LeaveTapeError)"
         )
-    return (
-        f"SciPy's functions that take only arrays are in tapegrad.scipy, which has {', '.join(MIRRORS.get(home, ())) or 'nothing'} of "
-        f"{home}; {called} is not supported: write it in NumPy functions, or give it a rule (tg.custom_vjp)"
-    )
+    return f"write {called} of {home} in functions of NumPy, or make it a primitive with a rule (tg.custom_vjp): tapegrad.scipy does not have it"
 
 
 def _frames_of_scipy(frame):

@@ -10,8 +10,7 @@ import linecache
 import os
 import sys
 
-#: Frames whose code lies here are tapegrad's own.
-PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+from ..common.tracebacks import PACKAGE
 
 
 class Place:
@@ -94,11 +93,11 @@ def placed_name(function):
 def name_of(thing):
     """The name of a variable of the running user code bound to `thing`, or None.
 
-    Looks at the locals of every user frame, innermost first, then its globals.
+    Looks at the locals of every user frame, innermost first, then its globals; those of NumPy and SciPy are not the user's.
     """
     frame = caller_frame(2)
     while frame is not None:
-        if not frame.f_code.co_filename.startswith(PACKAGE):
+        if not frame.f_code.co_filename.startswith(PACKAGE) and not str(frame.f_globals.get("__name__")).startswith(("numpy.", "scipy.")):
             for scope in (frame.f_locals, frame.f_globals):
                 for name, value in list(scope.items()):
                     if value is thing and not name.startswith("_"):

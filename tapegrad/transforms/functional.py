@@ -23,6 +23,7 @@ from ..array.typing import Argnums, KernelPolicy, OfFirst, OfFirstTwo, OfSecond,
 from ..autograd import nested
 from ..autograd.recording import RealPart, refuse_complex
 from ..common.errors import OptionError, StructureError
+from ..common.keywords import answers
 from ..common.tree import conjugated, flatten
 from ..nopython.api import by_numba
 from ..program.evaluation import Evaluation, applied
@@ -253,6 +254,11 @@ def of_another(function, change):
 def jit(fun: Callable[..., X], *, kernel: KernelPolicy | None = None, fastmath: bool = False) -> Jitted[X]: ...
 @overload
 def jit(fun: None = None, *, kernel: KernelPolicy | None = None, fastmath: bool = False) -> Callable[[Callable[..., X]], Jitted[X]]: ...
+@answers(
+    static_argnums="leave it out: what is no float and no array of floats is static by itself",
+    static_argnames="leave it out: what is no float and no array of floats is static by itself",
+    donate_argnums="leave it out: arguments are only read", backend="leave it out: there is one device", device="leave it out: there is one device",
+)  # fmt: skip
 def jit(
     fun: Callable[..., Any] | None = None, *, kernel: KernelPolicy | None = None, fastmath: bool = False
 ) -> Transformed[Any] | Callable[[Callable[..., Any]], Transformed[Any]]:

@@ -18,6 +18,7 @@ import numpy as np
 from ..array.record import normalise
 from ..array.typing import Argnums, Mode, OfFirst
 from ..common.errors import OptionError
+from ..common.keywords import answers
 from ..common.tree import Structure, flatten
 from ..common.uninterrupted import cached_property
 from ..program.evaluation import Evaluation, applied
@@ -169,6 +170,7 @@ def hessian(
     f: Callable[..., Any], argnums: Argnums = 0, mode: Mode = "auto", explain: bool = False, *,
     argnum: Argnums | None = None,
 ) -> Transformed[Any]: ...
+@answers(sparse="call tg.sparse_hessian(f)")
 def hessian(
     f: Callable[..., Any], argnums: Argnums = 0, mode: Mode = "auto", explain: bool = False, *,
     argnum: Argnums | None = None, kernel: None = None,

@@ -33,10 +33,13 @@ from ..autograd import nested
 from ..autograd.custom import Primitive
 from ..common.errors import ConvergenceError, LeaveTapeError, OptionError, SingularJacobianError, StructureError, TapeMismatchError
 from ..common.host_functions import host_function
+from ..common.keywords import answers
 from ..common.tree import flatten, unflatten
 from ..common.uninterrupted import imported
 from .functional import grad, value_and_grad
 from .jacobians import jacobian, vjp
+
+__all__ = ["ITERATIONS", "TOLERANCE", "argmin", "fixed_point", "root"]
 
 #: How the linear system of a derivative is solved.
 LinearSolver: TypeAlias = Literal["dense", "gmres", "bicgstab", "cg"]
@@ -252,6 +255,7 @@ def _by_scipy(solution, x0, arguments, method):
     )  # fmt: skip
 
 
+@answers(args="give them one by one: root(f, x0, *args)")
 def root(
     f: Callable[..., Any], x0: Pytree, *args: Pytree, solver: str | Callable[..., Any] | None = None, linear: LinearSolver = "dense",
     tol: float = TOLERANCE,
@@ -307,6 +311,7 @@ def root(
     return _Solution(f, _chosen(solver, f, _by_scipy), linear, tol, _name(f))(x0, args)
 
 
+@answers(args="give them one by one: fixed_point(g, x0, *args)")
 def fixed_point(
     g: Callable[..., Any], x0: Pytree, *args: Pytree, solver: str | Callable[..., Any] | None = None, linear: LinearSolver = "dense",
     tol: float = TOLERANCE,
@@ -361,6 +366,7 @@ def fixed_point(
     return _Solution(residual, _chosen(solver, g, by_iteration), linear, tol, _name(g))(x0, args)
 
 
+@answers(args="give them one by one: argmin(f, x0, *args)")
 def argmin(
     f: Callable[..., Any], x0: Pytree, *args: Pytree, solver: str | Callable[..., Any] | None = None, linear: LinearSolver = "dense",
     tol: float = TOLERANCE,

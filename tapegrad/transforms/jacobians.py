@@ -23,6 +23,7 @@ from ..array.typing import Argnums, Between, Mode, OfJacobian
 from ..autograd import nested
 from ..autograd.recording import RealPart, as_plain
 from ..common.errors import OptionError, SeedShapeError, StructureError
+from ..common.keywords import answers
 from ..common.tree import alike, conjugated, flatten, leaf_names, own, unflatten
 from ..program.evaluation import Evaluation, on_tensors
 from ..program.sweeps import StoreWalk
@@ -247,6 +248,7 @@ def jacobian(
     f: Callable[..., Any], argnums: Argnums = 0, mode: Mode = "auto", explain: bool = False, *,
     argnum: Argnums | None = None, holomorphic: bool = False,
 ) -> Transformed[Any]: ...  # fmt: skip
+@answers(sparse="call tg.sparse_jacobian(f)")
 def jacobian(
     f: Callable[..., Any], argnums: Argnums = 0, mode: Mode = "auto", explain: bool = False, *,
     argnum: Argnums | None = None, kernel: None = None, holomorphic: bool = False,

@@ -63,7 +63,7 @@ def _answer(call, function, args, kwargs, argnums, has_aux, scalar):
     call.state.variables = (*call.outer, *variables)
     try:
         result = function(*arguments, **kwargs)
-    except (TypeError, ValueError, AttributeError) as error:
+    except Exception as error:
         clarify(error)
         raise
     call.state.variables = call.outer

@@ -161,6 +161,14 @@ def _part(a, t):
     a[:2] = np.array([t, 2.0 * t])
 
 
+def _whole(a, v):
+    a[:] = v
+
+
+def _added(a, v):
+    a += v
+
+
 @pytest.mark.parametrize("assign", [_element, _elements, _part, np.fill_diagonal])
 def test_an_element_of_a_plain_array_names_the_fix(assign):
     # NumPy puts its own ValueError in front; ours is the cause it shows.
@@ -172,7 +180,7 @@ def test_an_element_of_a_plain_array_names_the_fix(assign):
 @pytest.mark.parametrize(
     "call",
     [
-        lambda a, v: a.__setitem__(slice(None), v), lambda a, v: a.__iadd__(v),
+        _whole, _added,
         lambda a, v: np.copyto(a, v), lambda a, v: np.put(a, [0], v[0]), lambda a, v: np.add(a, v, out=a), lambda a, v: np.full(3, v),
     ],
 )  # fmt: skip
@@ -183,10 +191,10 @@ def test_a_plain_array_that_receives_a_tensor_names_the_fix(call):
 
 @pytest.mark.parametrize("call", [lambda t: np.array([t, t]), lambda t: np.asarray(t), lambda t: np.sum([t, t]), lambda t: np.sin([t, t])])
 def test_an_array_of_vectors_names_the_fix(call):
-    with pytest.raises(tg.errors.LeaveTapeError, match="np.stack"):
+    with pytest.raises(tg.errors.LeaveTapeError, match=r"tg\.array"):
         call(leaf([1.0, 2.0]))
 
 
 def test_dot_of_an_array_names_the_fix():
-    with pytest.raises(tg.errors.LeaveTapeError, match="A @ t"):
+    with pytest.raises(tg.errors.LeaveTapeError, match=r"^write np\.ones\(3\) @ t"):
         np.ones(3).dot(leaf([1.0, 2.0, 3.0]))

@@ -467,7 +467,7 @@ def test_an_array_of_vectors_is_right_or_raises(make):
         try:
             found = make(t)
         except LeaveTapeError as error:
-            assert "np.stack([t, u])" in str(error) or isinstance(t, tg.Dual)
+            assert "tg.array" in str(error) or "write .detach()" in str(error) or isinstance(t, tg.Dual)
         else:
             assert isinstance(found, (tg.Tensor, tg.Dual)) and found.shape == (2,)
 
@@ -486,7 +486,7 @@ HELP = {
     "np.mean(tg.array(a))": lambda x: np.mean(np.array([x, x])),
     "np.std(tg.array(a))": lambda x: np.std(np.array([x, x])),
     "np.floor(tg.array(a))": lambda x: np.floor(np.array([x, x])),
-    "from_rotvec is not supported" if ROTATIONS_IN_PYTHON else "are in tapegrad.scipy": lambda x: rotation_of_scipy(np.array([x, 0.0, 0.0])),
+    "write from_rotvec" if ROTATIONS_IN_PYTHON else "functions of NumPy": lambda x: rotation_of_scipy(np.array([x, 0.0, 0.0])),
 }
 
 
@@ -511,7 +511,7 @@ def test_rotation_of_a_number_is_our_error():
     with pytest.raises((LeaveTapeError, ValueError)) as caught:
         Rotation.from_euler("z", leaf(0.3))
     error = caught.value if ROTATIONS_IN_PYTHON else caught.value.__cause__
-    assert isinstance(error, LeaveTapeError) and ("from_euler is not supported" in str(error) or not ROTATIONS_IN_PYTHON)
+    assert isinstance(error, LeaveTapeError) and ("write from_euler" in str(error) or not ROTATIONS_IN_PYTHON)
 
 
 #: What docs/limits.md says that NumPy does not compute.
@@ -613,7 +613,7 @@ def test_what_numpy_refuses_says_what_to_write():
             return np.sum(function(np.array([[x[0], 0.1], [0.2, x[1]]])))
 
         for transformation in (tg.grad, tg.hessian, tg.jacfwd, tg.jit, lambda f: tg.jit(tg.grad(f)), lambda f: lambda x: tg.vmap(f)(x[None])):
-            with pytest.raises(TypeError, match=r"tg\.array\(|tg\.zeros\(") as raised:
+            with pytest.raises(TypeError, match=r"tg\.array|tg\.zeros\(") as raised:
                 transformation(f)(x)
             assert isinstance(raised.value, tg.errors.TapegradError)
     # What is the user's own stays what it is.

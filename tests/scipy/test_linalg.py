@@ -285,7 +285,7 @@ def test_what_is_refused_for_tensors():
         mirrored.solve(leaf(A), VECTOR, assume_a="round")
     with pytest.raises(ValueError, match="square"):
         mirrored.sqrtm(leaf(TALL))
-    with pytest.raises(tg.errors.LeaveTapeError, match=r"in tapegrad\.scipy.* of scipy\.linalg; lu is not supported"):
+    with pytest.raises(tg.errors.LeaveTapeError, match=r"^write lu of scipy\.linalg"):
         mirrored.lu(leaf(A))
 
 

@@ -64,26 +64,25 @@ def test_the_table_is_sorted_and_has_no_duplicates():
         assert list(names) == sorted(set(names))
 
 
-def test_a_function_without_a_mirror_is_named_with_those_of_its_module():
-    with pytest.raises(tg.errors.LeaveTapeError, match="lu is not supported: write it in NumPy") as caught:
+def test_a_function_without_a_mirror_is_named():
+    with pytest.raises(tg.errors.LeaveTapeError, match="^write lu of scipy.linalg in functions of NumPy"):
         scipy.linalg.lu(leaf(np.eye(2)))
-    assert f"which has {', '.join(mirrors.MIRRORS['scipy.linalg'])} of scipy.linalg" in str(caught.value)
     t = leaf([1.0, 2.0])
     for call, name in [
-        (lambda: scipy.signal.medfilt(t), "oaconvolve of scipy.signal; medfilt"),
-        (lambda: scipy.stats.burr.pdf(t, 1.0, 2.0), "of scipy.stats; burr"),
-        (lambda: scipy.stats.multivariate_t.logpdf(t, np.zeros(2)), "of scipy.stats; multivariate_t"),
-        (lambda: scipy.interpolate.interp1d([0.0, 1.0], t), "CubicSpline of scipy.interpolate; interp1d"),
-        (lambda: scipy.optimize.nnls(np.eye(2), t), "nothing of scipy.optimize; nnls"),
+        (lambda: scipy.signal.medfilt(t), "medfilt of scipy.signal"),
+        (lambda: scipy.stats.burr.pdf(t, 1.0, 2.0), "burr of scipy.stats"),
+        (lambda: scipy.stats.multivariate_t.logpdf(t, np.zeros(2)), "multivariate_t of scipy.stats"),
+        (lambda: scipy.interpolate.interp1d([0.0, 1.0], t), "interp1d of scipy.interpolate"),
+        (lambda: scipy.optimize.nnls(np.eye(2), t), "nnls of scipy.optimize"),
     ]:
-        with pytest.raises(tg.errors.LeaveTapeError, match=f"{name} is not supported"):
+        with pytest.raises(tg.errors.LeaveTapeError, match=f"^write {name} in functions of NumPy"):
             call()
 
 
 @pytest.mark.parametrize("kind", [scipy.sparse.csr_array, scipy.sparse.csc_matrix, scipy.sparse.dia_array])
 def test_a_sparse_matrix_says_what_to_do(kind):
     for call in (lambda a, t: a.multiply(t), lambda a, t: scipy.sparse.linalg.spsolve(scipy.sparse.csc_array(a), t)):
-        with pytest.raises(tg.errors.LeaveTapeError, match=r"products A @ t and t @ A take tensors, and tapegrad\.scipy\.sparse\.linalg has spsolve"):
+        with pytest.raises(tg.errors.LeaveTapeError, match=r"write A @ t or t @ A, or call spsolve and splu of tapegrad\.scipy\.sparse\.linalg"):
             call(kind(np.eye(2)), leaf([1.0, 2.0]))
 
 
@@ -91,12 +90,12 @@ def test_the_nearest_function_of_scipy_is_named():
     def inner(x):
         return scipy.linalg.det(x)
 
-    with pytest.raises(tg.errors.LeaveTapeError, match=r"tapegrad\.scipy\.linalg\.det instead"):
+    with pytest.raises(tg.errors.LeaveTapeError, match=r"^call tapegrad\.scipy\.linalg\.det, which takes tensors"):
         scipy.integrate.quad(lambda s: inner(leaf(np.eye(2))), 0, 1)
     # A user's own conversion inside a function that SciPy calls is not SciPy's.
     with pytest.raises(tg.errors.LeaveTapeError) as caught:
         scipy.integrate.solve_ivp(lambda t, y: np.asarray(leaf([1.0])), (0, 1), [1.0])
-    assert "instead" not in str(caught.value) and "in tapegrad.scipy" in str(caught.value)
+    assert str(caught.value).startswith("leave np.asarray out")
 
 
 def test_constants_are_arrays_for_scipy():

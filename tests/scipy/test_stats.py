@@ -397,7 +397,7 @@ def test_unmodified_scipy_names_the_mirror(name, how, arguments):
 
 
 def test_the_message_names_the_method():
-    with pytest.raises(tg.errors.LeaveTapeError, match=r"tapegrad\.scipy\.stats\.norm\.logpdf instead"):
+    with pytest.raises(tg.errors.LeaveTapeError, match=r"^call tapegrad\.scipy\.stats\.norm\.logpdf,"):
         scipy.stats.norm.logpdf(leaf([1.0]))
     with pytest.raises(tg.errors.LeaveTapeError, match=r"tapegrad\.scipy\.stats\.norm"):
         scipy.stats.norm(leaf(1.0)).logpdf(0.5)

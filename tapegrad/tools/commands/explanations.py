@@ -29,7 +29,7 @@ def explanation(name: str) -> str:
     Raises
     ------
     OptionError
-        There is no such class; lists those that look like it, or all.
+        There is no such class; names those that look like it.
 
     Examples
     --------
@@ -41,5 +41,6 @@ def explanation(name: str) -> str:
     asked = name.rpartition(".")[2].lower().removesuffix("error")
     if asked not in headings:
         close = [headings[k] for k in difflib.get_close_matches(asked, headings, cutoff=0.5)]
-        raise errors.OptionError(f"{name!r} is no class of errors of tapegrad; {'perhaps ' if close else ''}{', '.join(close or names())}")
+        meant = f"; did you mean {' or '.join(close)}?" if close else ";"
+        raise errors.OptionError(f"{name!r} is no class of errors of tapegrad{meant} python -m tapegrad explain lists all")
     return sections()[headings[asked]]

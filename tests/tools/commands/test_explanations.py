@@ -95,7 +95,7 @@ def test_the_command_lists_the_classes(capsys):
 
 def test_the_command_knows_what_was_meant(capsys):
     assert command.main(["explain", "GardError"]) == 2
-    assert "perhaps GuardError" in capsys.readouterr().err
+    assert "did you mean GuardError" in capsys.readouterr().err
 
 
 @pytest.mark.long

@@ -1,0 +1,24 @@
+"""What to write for a keyword that other libraries have."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import wraps
+from typing import Any, TypeVar
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def answers(**known: str) -> Callable[[F], F]:
+    """Decorator: a call with one of these keywords raises a TypeError that says what to write."""
+
+    def decorate(function: F) -> F:
+        @wraps(function)
+        def call(*args: Any, **kwargs: Any) -> Any:
+            for name in known.keys() & kwargs.keys():
+                raise TypeError(f"{function.__name__}() takes no {name}=; {known[name]}")
+            return function(*args, **kwargs)
+
+        return call  # type: ignore[return-value]
+
+    return decorate

@@ -1,0 +1,93 @@
+"""Printed tracebacks: the user's lines and the message, without the frames of this package between them.
+
+Frames are left out where a traceback is printed, by `sys.excepthook`, by that of threads and by IPython.  So an exception
+that is caught costs nothing and has all of its frames, and ``pdb.pm()`` begins at the user's line.  ``TAPEGRAD_FULL_TRACEBACK=1`` leaves
+everything as it is, and so does an `InternalError`, which is for those who maintain the package.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from traceback import walk_tb
+from types import TracebackType
+from typing import Any
+
+from .errors import InternalError, LeaveTapeError, TapegradError
+
+#: Frames whose code lies here are tapegrad's own.
+PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+#: Packages whose functions call tensors: below the user's line their frames say nothing of an error of ours.
+_LIBRARIES = ("numpy", "scipy", "numba")
+
+
+def shorten(error: BaseException | None) -> None:
+    """Leave this package's frames out of the traceback of an exception, and of those that it came of.
+
+    Nothing is left out where only this package's frames would be left, as of its commands.
+    """
+    first, seen, waiting = error, set(), [error]
+    while waiting:
+        error = waiting.pop()
+        if error is None or id(error) in seen:
+            continue
+        seen.add(id(error))
+        waiting += [error.__cause__, error.__context__, *getattr(error, "exceptions", ())]
+        cause = error.__cause__
+        if isinstance(cause, LeaveTapeError) and not isinstance(error, TapegradError) and cause.message not in getattr(error, "__notes__", ()):
+            # NumPy puts its own words in front ("setting an array element with a sequence."): what to write comes last, too.
+            error.add_note(cause.message)
+        if not isinstance(error, InternalError):
+            error.__traceback__ = _shortened(error, error is first)
+
+
+def _shortened(error, first):
+    frames = [(frame, trace) for (frame, _), trace in zip(walk_tb(error.__traceback__), _links(error.__traceback__)) if not _ours(frame)]
+    if first and all(frame.f_code.co_filename.startswith("<frozen ") for frame, _ in frames):
+        return error.__traceback__
+    while isinstance(error, TapegradError) and len(frames) > 1 and str(frames[-1][0].f_globals.get("__name__")).partition(".")[0] in _LIBRARIES:
+        frames.pop()
+    following = None
+    for frame, trace in reversed(frames):
+        following = TracebackType(following, frame, trace.tb_lasti, trace.tb_lineno)
+    return following
+
+
+def _links(trace):
+    while trace is not None:
+        yield trace
+        trace = trace.tb_next
+
+
+def _ours(frame):
+    return frame.f_code.co_filename.startswith(PACKAGE)
+
+
+def install() -> None:
+    """Have printed tracebacks shortened from now on."""
+    if os.environ.get("TAPEGRAD_FULL_TRACEBACK") == "1":
+        return
+    printed, of_threads = sys.excepthook, threading.excepthook
+
+    def excepthook(kind: Any, error: Any, trace: Any) -> None:
+        shorten(error)
+        if getattr(sys, "last_value", None) is error:
+            # Where pdb.pm() begins before Python 3.12.
+            sys.last_traceback = error.__traceback__
+        printed(kind, error, error.__traceback__)
+
+    def thread_excepthook(args: Any) -> None:
+        shorten(args.exc_value)
+        trace = None if args.exc_value is None else args.exc_value.__traceback__
+        of_threads(threading.ExceptHookArgs((args.exc_type, args.exc_value, trace, args.thread)))
+
+    sys.excepthook, threading.excepthook = excepthook, thread_excepthook
+    shell = sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None
+    if shell is not None and not shell.custom_exceptions:
+        shell.set_custom_exc((Exception,), _displayed)
+
+
+def _displayed(shell, kind, error, trace, tb_offset=None):
+    shorten(error)
+    shell.showtraceback((kind, error, error.__traceback__), tb_offset=tb_offset)
