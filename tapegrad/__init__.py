@@ -13,7 +13,7 @@ from .array import dual as _dual, indexing as _indexing, inplace as _inplace, op
 from .common import config, tracebacks as _tracebacks  # noqa: F401
 from .common.registry import registry as _registry
 from . import autograd, errors, implicit, nn, numpy_api, optim, optimize, tree  # noqa: F401  (numpy_api adds NumPy's functions)
-from .autograd.anomaly import detect_anomaly
+from .autograd.anomaly import debug_nans as _debug_nans, detect_anomaly
 from .tools.check import check
 from .transforms.checkpoint import checkpoint
 from .transforms.compiled import compile
@@ -93,7 +93,7 @@ def _behind(roots, seeds, wanted):
 
 
 _tracebacks.install()
-_registry.later = _Namespace(advice=_advice, beside_table=_beside_table, behind=_behind, determined=_determined)
+_registry.later = _Namespace(advice=_advice, beside_table=_beside_table, behind=_behind, determined=_determined, debug_nans=_debug_nans)
 
 if not _TYPE_CHECKING:
     # PyTorch's other names, and what to write for those that are not offered.

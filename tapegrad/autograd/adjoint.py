@@ -14,7 +14,7 @@ import numpy as np
 
 from ..array.record import normalise
 from ..array.recorded import Recorded, as_rule_takes
-from ..common.errors import GradientError, HigherOrderError, ModifiedInPlaceError, TapegradError, noted, said_by
+from ..common.errors import GradientError, HigherOrderError, ModifiedInPlaceError, NonFiniteError, TapegradError, noted, said_by
 from ..interpreter import rule_array
 from ..rules import BY_NAME
 from .reading import Region, like
@@ -199,6 +199,9 @@ class naming:
         store.calling = None
         if isinstance(error, HigherOrderError):
             raise HigherOrderError(f"{self.row.name}, called at {store.place(self.slot)}: {said_by(error)}") from error
+        if isinstance(error, NonFiniteError):
+            place = store.place(self.slot)
+            raise NonFiniteError(f"the derivative of {self.row.name} at {place} (`{place.text}`) is not finite: in it {said_by(error)}") from error
 
 
 def operands_of(read):

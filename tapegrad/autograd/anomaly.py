@@ -8,6 +8,10 @@ operation, so that a debugger lands on its line.
 `tapegrad.autograd.backward` and `tapegrad.array.record` call the two methods that look, `result` and `adjoint`; the
 optimisers call `first_anomaly`, to say where a start that is not finite comes from.
 
+A loop and lanes of `vmap` run iteration by iteration then, so that an error names the iteration, or the lane.  What compiled code answers
+(a function under `jit`, ``via="numba"``) is looked at as a whole: if something in it is not finite, the function is run again plainly, and raises
+where that comes from (`detect_anomaly.again`).  ``tg.config.debug_nans = True`` is all this without a ``with``, for NaN.
+
 Recording goes the long way then: the stores of the thread say that nobody owns them
 (`ThreadState.checking`), so that the fast scalar operators leave every operation to
 `record`, which looks.
@@ -15,16 +19,20 @@ Recording goes the long way then: the stores of the thread say that nobody owns 
 
 from __future__ import annotations
 
+import bisect
+import contextlib
+from collections.abc import Callable, Iterator
 from contextlib import ContextDecorator
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
 from ..array.tensor import Tensor, tensor
 from ..common.errors import NonFiniteError
 from ..common.tree import flatten, unflatten
-from ..tape.places import Place
-from ..tape.store import thread_state
+from ..tape.places import Place, function_name
+from ..tape.store import ThreadState, thread_state
 from .tape import Tape
 
 
@@ -45,7 +53,9 @@ class detect_anomaly(ContextDecorator):
 
     Notes
     -----
-    It holds for the thread that enters it.  Operations are much slower then.
+    It holds for the thread that enters it.  Operations are much slower then; loops run in Python, and what compiled code answers is
+    looked at, and computed again in Python if it is not finite.  ``tg.config.debug_nans = True`` does the same for NaN, in the calling thread and in
+    those that start later.
 
     Examples
     --------
@@ -63,6 +73,9 @@ class detect_anomaly(ContextDecorator):
     def __init__(self, inf: bool = True) -> None:
         self.inf = inf
         self._before: list[Any] = []
+        #: The iterations and lanes that are running, outermost first; and where on a store each of them began or ended.
+        self._where: list[str] = []
+        self._marks: WeakKeyDictionary[Any, list[tuple[int, str]]] = WeakKeyDictionary()
 
     def __enter__(self) -> detect_anomaly:
         state = thread_state()
@@ -91,17 +104,95 @@ class detect_anomaly(ContextDecorator):
         if not self.bad(value) or any(self.bad(v) for v in values):
             return
         place = Place(frame.f_code, frame.f_lasti)
-        raise NonFiniteError(f"{name} at {place}{_text(place)} gave {_example(value, self.bad)}, from {_operands(values)}")
+        raise NonFiniteError(f"{name} at {place}{_text(place)}{self._said()} gave {_example(value, self.bad)}, from {_operands(values)}")
+
+    @contextlib.contextmanager
+    def within(self, what: str) -> Iterator[None]:
+        """For the time of an iteration, or of a lane, of that name."""
+        store = thread_state().store
+        self._where.append(what)
+        self._mark(store)
+        try:
+            yield
+        finally:
+            self._where.pop()
+            self._mark(store)
+
+    def _said(self):
+        return f", in {', '.join(self._where)}," if self._where else ""
+
+    def _mark(self, store):
+        marks = self._marks.setdefault(store, [])
+        while marks and marks[-1][0] >= store.length:
+            marks.pop()
+        marks.append((store.length, self._said()))
 
     # -- backward -------------------------------------------------------------------
-    def adjoint(self, name: str, place: Any, adjoint: Any, gradient: Any, which: Any) -> None:
-        """Raise for a derivative `gradient` that is not finite although `adjoint` is."""
+    def adjoint(self, name: str, store: Any, slot: int, adjoint: Any, gradient: Any, which: Any) -> None:
+        """Raise for a derivative `gradient` that is not finite although `adjoint`, that of a slot, is."""
+        place, marks = store.place(slot), self._marks.get(store, [])
+        found = bisect.bisect_right(marks, slot, key=lambda mark: mark[0])
+        said = marks[found - 1][1] if found else self._said()
         what = "the operand" if which is None else f"operand {which + 1}"
         raise NonFiniteError(
-            f"the derivative of {name} at {place}{_text(place)} is not finite: the adjoint of {what} became "
+            f"the derivative of {name} at {place}{_text(place)}{said} is not finite: the adjoint of {what} became "
             f"{_example(gradient, self.bad)} from an adjoint of the result of {_short(adjoint)}; keep away from this point "
             "(a kink or a pole), for instance by np.where on the operand"
         )
+
+
+    # -- what compiled code has answered ---------------------------------------------
+    def again(self, answer: Any, args: Any, kwargs: Any, plainly: Callable[..., Any], function: Callable[..., Any], ahead: int = 0) -> None:
+        """If compiled code has answered with a number that is not finite, compute it plainly, which raises where it comes from.
+
+        Parameters
+        ----------
+        answer : container
+            Of compiled code.
+        args, kwargs
+            What it was given.
+        plainly : callable
+            ``plainly(args, kwargs)`` computes it in Python.
+        function : callable
+            The user's.
+        ahead : int
+            How many of `args` are not the function's: they go ahead.
+
+        Raises
+        ------
+        NonFiniteError
+            From the operation; or, if the plain run is finite, about the compiled code.
+        """
+        if not self._any(answer) or self._any((args, kwargs)):
+            return
+        found, name = plainly(args, kwargs), function_name(function)
+        if self._any(found):
+            # A Jacobian, say, is swept by compiled code: one sweep of all results finds it.
+            leaves, structure = flatten((args[ahead:], kwargs))
+            live = [tensor(leaf, requires_grad=True) if _is_float(leaf) else leaf for leaf in leaves]
+            with Tape():
+                given = unflatten(structure, live)
+                results = [np.sum(leaf) for leaf in flatten(function(*given[0], **given[1]))[0] if isinstance(leaf, Tensor) and leaf.requires_grad]
+                if results:
+                    sum(results[1:], results[0]).backward()
+        raise NonFiniteError(
+            f"{name} under jit or Numba gives a number that is not finite, and run plainly it "
+            + ("does, too, but no operation of it gives one" if self._any(found) else "is finite: compiled code alone gives it (fastmath, or a fault of tapegrad)")
+        )
+
+    def _any(self, thing):
+        return any(self.bad(leaf) for leaf in flatten(thing)[0] if isinstance(leaf, (float, np.ndarray, np.generic)))
+
+
+def _is_float(leaf):
+    return isinstance(leaf, float) or isinstance(leaf, (np.ndarray, np.generic)) and leaf.dtype.kind == "f"
+
+
+def debug_nans(wanted: bool) -> None:
+    """Look for NaN from now on, in this thread and those that start later, or do not."""
+    looking = detect_anomaly(inf=False) if wanted else None
+    ThreadState.looking = looking
+    thread_state().set_checking(looking)
 
 
 def first_anomaly(function, args):

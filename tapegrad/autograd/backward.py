@@ -368,7 +368,7 @@ class Pass:
                     gradient = self._adjoint(sweep, operand, SCALAR if signature is None else signature.metas[signature.slots[k]])
                     if checking.bad(gradient):
                         which = k if len(instruction.operands) > 1 else None
-                        checking.adjoint(instruction.row.name, self.store.place(slot), adjoint, gradient, which)
+                        checking.adjoint(instruction.row.name, self.store, slot, adjoint, gradient, which)
 
     def _stops(self):
         """Slots at which somebody waits, from high to low."""

@@ -21,6 +21,7 @@ from pathlib import Path
 import numpy as np
 
 from .errors import OptionError
+from .registry import registry
 
 logger = logging.getLogger("tapegrad")
 
@@ -59,12 +60,26 @@ MOST_THREADS, threads_word = 1024, np.zeros(1, np.int64)
 
 
 class _Config(types.ModuleType):
-    """This module: a number of threads that cannot be is refused where it is set."""
+    """This module: a number of threads that cannot be is refused where it is set, and who looks for NaN is told."""
+
+    _debug_nans = False
 
     @property
     def threads(self):
         """Threads that share the work of one call, the calling one among them (`common.pool`, `codegen.threads`)."""
         return int(threads_word[0])
+
+    @property
+    def debug_nans(self):
+        """Whether NaN is looked for in all that is computed with derivatives (`autograd.anomaly`)."""
+        return self._debug_nans
+
+    @debug_nans.setter
+    def debug_nans(self, wanted):
+        if wanted not in (True, False):
+            raise OptionError(f"tg.config.debug_nans is {wanted!r}; give True or False")
+        registry.later.debug_nans(bool(wanted))
+        self._debug_nans = bool(wanted)
 
     @threads.setter
     def threads(self, count):

@@ -1,6 +1,6 @@
 """Derivatives inside Numba's nopython mode: dual numbers as a Numba extension type.
 
-Imports: common, rules, codegen, array.
+Imports: common, rules, tape, codegen, array.
 
 Nothing here but `api` is imported by ``import tapegrad``; it imports Numba when one of its functions is first called, and the
 rest when something has to be compiled.  In the order in which to read:

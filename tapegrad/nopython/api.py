@@ -19,6 +19,7 @@ from ..common.errors import HigherOrderError, OptionError, UnsupportedInNumbaErr
 from ..common.registry import registry
 from ..common.tree import flatten
 from ..common.uninterrupted import uninterrupted
+from ..tape.store import thread_state
 
 R = TypeVar("R")
 X = TypeVar("X", bound=Any)
@@ -325,8 +326,8 @@ def njit_hessian(f: Callable[..., Any], argnum: int = 0, *, lanes: int | None = 
     return _dispatcher(f, "hessian", argnum, lanes)
 
 
-def by_numba(f, argnums, has_value):
-    """Returned by `grad` and `value_and_grad` with ``via="numba"``."""
+def by_numba(f, argnums, has_value, plainly):
+    """Returned by `grad` and `value_and_grad` with ``via="numba"``; `plainly` is the same by recordings."""
     derivative = (njit_value_and_grad if has_value else njit_grad)(f, argnums)
     with uninterrupted:
         from numba import TypingError
@@ -335,12 +336,20 @@ def by_numba(f, argnums, has_value):
     def gradient(*args, **kwargs):
         if any(isinstance(leaf, (registry.Tensor, registry.Dual)) for leaf in flatten((args, kwargs))[0]):
             raise HigherOrderError('via="numba" gives first derivatives, at floats and arrays; leave it out where these are themselves differentiated')
+        checking = thread_state().checking
         try:
-            return derivative(*args, **kwargs)
+            answer = derivative(*args, **kwargs)
+        except ZeroDivisionError:
+            if checking is not None:
+                plainly(*args, **kwargs)
+            raise
         except TypingError as error:  # (an argument that Numba has no type for)
             raise UnsupportedInNumbaError(
                 f'{f.__name__} with via="numba": Numba has no type for what it is called with; give it numbers, arrays and tuples of them'
             ) from error
+        if checking is not None:
+            checking.again(answer, args, kwargs, lambda args, kwargs: plainly(*args, **kwargs), plainly.__wrapped__)
+        return answer
 
     gradient.modes = derivative.modes
     return gradient

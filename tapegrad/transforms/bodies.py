@@ -65,6 +65,7 @@ class RecordedWhole(OfValues[Any]):
             raise StructureError(f"argnums={argnums!r} names an argument twice")
         from .replay.function import Replayed
 
+        self._ahead = ahead
         program = BodyProgram(function, self._argnums, self._one, body, ahead)
         numbers = (*range(ahead), *(k + ahead for k in self._argnums))
         self._replayed = Replayed(program, numbers, scalar=False, adjoints=False, jit=self._replayed.jit, planned=self._planned)

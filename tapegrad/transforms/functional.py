@@ -27,6 +27,7 @@ from ..common.keywords import answers
 from ..common.tree import conjugated, flatten
 from ..nopython.api import by_numba
 from ..program.evaluation import Evaluation, applied
+from ..tape.store import thread_state
 from .argnums import by_position, from_front, is_number
 from .keep import kept
 from .replay.answers import MISS, of_gradients, values_of
@@ -76,6 +77,7 @@ class Transformed(Generic[R]):
             return self._answered(args, kwargs) if answer is MISS else answer
 
     _made_of: tuple[tuple[Any, ...], dict[str, Any]]
+    _ahead = 0  # how many arguments go ahead of those of the function
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Any:
         self = super().__new__(cls)
@@ -118,9 +120,17 @@ class Transformed(Generic[R]):
 
     def _answered(self, args, kwargs):
         """The answer the long way: `_ordinary`, or, inside of another derivative and recorded there, `_inside`."""
-        if kwargs or len(args) > len(self._replayed.argnums):
-            return unshared(self._somewhere, args, kwargs, self._replayed.argnums)
-        return self._somewhere(args, kwargs)
+        more = kwargs or len(args) > len(self._replayed.argnums)
+        answer = unshared(self._somewhere, args, kwargs, self._replayed.argnums) if more else self._somewhere(args, kwargs)
+        return self._looked_at(answer, args, kwargs)
+
+    def _looked_at(self, answer, args, kwargs):
+        """`answer`; where numbers that are not finite are looked for (`detect_anomaly`) and a recording has given one, the function is run plainly."""
+        checking = thread_state().checking
+        if checking is not None and self._replayed.jit is not None and not nested.is_nested(args, kwargs):
+            plain = not_under_jit(self)
+            checking.again(answer, args, kwargs, getattr(plain, "_answered", lambda args, kwargs: plain(*args, **kwargs)), self.__wrapped__, self._ahead)
+        return answer
 
     def _somewhere(self, args, kwargs, kept=()):
         """`_ordinary` or `_inside`."""
@@ -208,7 +218,7 @@ class Jitted(OfValues[R]):
         if any(isinstance(leaf, Differentiable) for leaf in flatten((args, kwargs))[0]):
             # Part of something that is being recorded, or differentiated.
             return self._inside(args, kwargs)
-        return nested.beside(self._ordinary, self._inside, args, kwargs)
+        return self._looked_at(nested.beside(self._ordinary, self._inside, args, kwargs), args, kwargs)
 
     def _inside(self, args, kwargs):
         return self.__wrapped__(*args, **kwargs)
@@ -381,7 +391,7 @@ def _made_via(via, kind, fun, argnums, has_aux):
         return kind(fun, argnums, has_aux)
     if via != "numba" or has_aux or issubclass(kind, _ConjugateValueAndGrad):
         raise OptionError(f'via={via!r}: it is "record" or "numba", and "numba" is for functions that return one real number, without has_aux')
-    return by_numba(fun, argnums, kind._has_value)
+    return by_numba(fun, argnums, kind._has_value, kind(getattr(fun, "py_func", fun), argnums))
 
 
 class _Grad(_ValueAndGrad):

@@ -151,7 +151,7 @@ class _Lanes:
             leaves, structure = flatten(run(
                 [self.fun], self.name,
                 lambda: loop(iteration, (), (rows, structure), count or 1, False, None, self.name)[1],
-                lambda: plain.scan(lambda *both: iteration(*both)[:2], (), rows, structure, count or 1, False, False)[1],
+                lambda: plain.scan(lambda *both: iteration(*both)[:2], (), rows, structure, count or 1, False, False, "lane")[1],
                 state,
             ))
         if state is not None:

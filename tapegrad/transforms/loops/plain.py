@@ -1,5 +1,6 @@
 """Loops on plain numbers and arrays: the Python loops that they stand for, so that a debugger steps through them."""
 
+import contextlib
 import operator
 
 import numpy as np
@@ -8,6 +9,9 @@ from ...array.differentiable import Differentiable
 from ...array.functions import stack
 from ...common.errors import StructureError
 from ...common.tree import flatten, leaf_names, rearranged, unflatten
+from ...tape.store import thread_state
+
+NOTHING = contextlib.nullcontext()
 
 
 def described(leaf):
@@ -91,12 +95,19 @@ def watched(iteration, output):
     return output
 
 
-def scan(f, init, leaves, structure, iterations, reverse, watch):
+def _named(what):
+    """For an iteration: what looks for numbers that are not finite is told which one it is."""
+    checking = thread_state().checking
+    return NOTHING if checking is None else checking.within(what)
+
+
+def scan(f, init, leaves, structure, iterations, reverse, watch, unit="iteration"):
     """`api.scan` iteration by iteration; `watch`: whether to raise `NeedsRecording`."""
     carry, before, results = init, flatten(init), [None] * iterations
     for iteration, k in enumerate(reversed(range(iterations)) if reverse else range(iterations)):
         x = None if structure is None else unflatten(structure, [leaf[k] for leaf in leaves])
-        carry, results[k] = watched(iteration if watch else -1, pair(f(carry, x)))
+        with _named(f"{unit} {k}"):
+            carry, results[k] = watched(iteration if watch else -1, pair(f(carry, x)))
         fitting(before, carry, "the body of the scan")
     return carry, stacked(results) if iterations else None
 
@@ -105,7 +116,8 @@ def while_loop(condition, body, init, watch):
     """`api.while_loop` iteration by iteration."""
     value, before, iteration = init, flatten(init), 0
     while watched(iteration if watch else -1, condition(value)):
-        value = watched(iteration if watch else -1, body(value))
+        with _named(f"iteration {iteration}"):
+            value = watched(iteration if watch else -1, body(value))
         iteration += 1
         fitting(before, value, "the body of the while loop")
     return value

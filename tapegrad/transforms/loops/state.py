@@ -32,6 +32,8 @@ def run(functions, what, recorded, plainly, state=None):
     state : Contents, optional
         What they read before; by default, now.
     """
+    if thread_state().checking is not None:
+        return plainly()
     traces = [tape.store.trace for tape in thread_state().tapes]
     jit = any(trace is not None and not trace.depth and not trace.once for trace in traces)
     state = None if jit else state or state_of(functions)

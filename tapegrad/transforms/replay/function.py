@@ -140,7 +140,8 @@ class Replayed(Running):
     # -- the short way --------------------------------------------------------------
     def quick(self, args, kwargs, out=None):
         """The answer of a call like an earlier one, written to `out` if that is an array, or MISS: then `call` has to answer."""
-        if (running.level or thread_state().tapes) and nested.inside():
+        state = thread_state()
+        if state.checking is not None or (running.level or state.tapes) and nested.inside():
             return MISS
         for kind in self.recent:
             kept = kind.recent
