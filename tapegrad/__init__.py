@@ -41,6 +41,7 @@ from .array.creation import (
     zeros_like,
 )
 from .autograd.custom import custom_jvp, custom_vjp, primitive, stop_gradient
+from .tools.explain_jumps import explain_jumps
 from .tools.explain_zero import explain_zero
 from .tools.info import info
 from .array.dual import Dual
@@ -108,7 +109,8 @@ __all__ = [
     "copysign", "cos", "cosh", "cumsum", "custom_jvp", "custom_vjp", "deg2rad", "derivative", "detect_anomaly", "diag",
     "diagonal", "digamma", "distribute", "div", "divide", "dot", "egrad", "elementwise_grad", "empty", "empty_like", "enable_grad",
     "entr", "erf", "erfc", "erfcinv", "erfcx", "erfinv", "errors", "exp", "exp2", "expand", "expand_dims", "expit",
-    "explain_zero", "expm1", "export", "eye", "fit", "fit_many", "flatten", "flip", "floor", "floor_divide", "fmax", "fmin", "fmod", "fori_loop", "from_numpy",
+    "explain_jumps", "explain_zero",
+    "expm1", "export", "eye", "fit", "fit_many", "flatten", "flip", "floor", "floor_divide", "fmax", "fmin", "fmod", "fori_loop", "from_numpy",
     "full", "full_like", "gamma", "gammainc", "gammaincc", "gammainccinv", "gammaincinv", "gammaln", "gammasgn", "gnvp", "grad", "heaviside", "hessian",
     "hessian_diag", "hvp", "hypot", "i0", "i0e", "i1", "i1e", "implicit", "info", "is_grad_enabled", "iv", "ive", "j0",
     "j1", "jacfwd", "jacobian", "jacrev", "jet", "jit", "jv", "jvp", "kl_div", "laplacian", "ldexp", "lgamma", "linearize",

@@ -177,7 +177,7 @@ class detect_anomaly(ContextDecorator):
                     sum(results[1:], results[0]).backward()
         raise NonFiniteError(
             f"{name} under jit or Numba gives a number that is not finite, and run plainly it "
-            + ("does, too, but no operation of it gives one" if self._any(found) else "is finite: compiled code alone gives it (fastmath, or a fault of tapegrad)")
+            + ("does, too, but no operation of it gives one" if self._any(found) else "is finite: compiled code alone gives it (is it fastmath?)")
         )
 
     def _any(self, thing):

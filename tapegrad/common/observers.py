@@ -1,19 +1,20 @@
 """Functions that others want called: the handle of a hook, and the listeners for values that leave the tape.
 
-There is a listener only inside `explain_zero`.  The places where a result is given without derivative (comparisons, ``.item()``,
+There is a listener only inside `explain_zero` and `explain_jumps`; loops run in Python then.
+ The places where a result is given without derivative (comparisons, ``.item()``,
 operations under ``no_grad``) look at `LISTENERS`, and call `notify` if there is one.
 """
 
 import itertools
 
-#: Functions of (how, operands), called in the thread in which it happens.
+#: Functions of (how, operands, keywords), called in the thread in which it happens.
 LISTENERS = []
 
 
-def notify(how, *operands):
+def notify(how, *operands, **kwargs):
     """Tell every listener that the values of `operands` were used without derivative."""
     for listener in tuple(LISTENERS):
-        listener(how, operands)
+        listener(how, operands, kwargs)
 
 
 class RemovableHandle:

@@ -240,7 +240,7 @@ def plain_function(function):
 
     def call(*args, **kwargs):
         if LISTENERS and function not in _ABOUT_SHAPES:
-            notify(name_of(function), *args)
+            notify(name_of(function), *args, **kwargs)
         operands = list(parts_of((args, kwargs), Differentiable))
         result = computed(
             lambda *args: function(*args, **{k: values_of(v, False) for k, v in kwargs.items()}), values_of(args, False), operands

@@ -7,6 +7,7 @@ are a table, `CHECKS`, to which each new way of differentiating adds a line.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -15,21 +16,21 @@ from typing import Any
 
 import numpy as np
 
-from ..array.creation import from_numpy
 from ..array.differentiable import Differentiable
 from ..array.dual import Dual
 from ..array.forward import jvp
 from ..array.record import normalise
-from ..array.tensor import Tensor, tensor
+from ..array.tensor import Tensor
 from ..autograd.gradients import grad
 from ..autograd.tape import Tape
 from ..common.errors import CheckError, GradientError, OptionError, StructureError, UnsupportedFunctionError, noted
 from ..common.printing import table
-from ..common.tree import flatten
 from ..nopython.api import njit_jvp, njit_vjp
 from ..transforms import functional
 from ..transforms.jacobians import jacfwd, jacrev, linearize, vjp
 from ..transforms.vmap import vmap
+from .arguments import differentiable, flat, leaf_of
+from .explain_jumps import explain_jumps
 
 #: dtype character -> relative tolerance of values, of derivatives by differences, of two exact derivatives.
 TOLERANCES = {"d": (1e-12, 2e-6, 1e-10), "f": (2e-5, 2e-3, 1e-3)}
@@ -560,10 +561,17 @@ def check(
             f"is {c.tolerance:.3g}"
             for c in failed
         ]
-        error = CheckError("\n".join([*lines, str(report)]))
+        error = CheckError("\n".join([*lines, *_jumps_nearby(f, args), str(report)]))
         error.report = report
         raise error
     return report
+
+
+def _jumps_nearby(f, args):
+    """Lines on what jumps so near that differences meet it."""
+    with contextlib.suppress(Exception):
+        return [str(j) for j in explain_jumps(f, *args).jumps if j.kind != "harmless" and (j.many or j.distance <= 100.0 * STEP)]
+    return []
 
 
 def apart(ours, theirs):
@@ -572,23 +580,6 @@ def apart(ours, theirs):
     with np.errstate(invalid="ignore"):
         apart = np.where((ours == theirs) | (np.isnan(ours) & np.isnan(theirs)), 0.0, np.abs(ours - theirs))
     return float(np.max(apart, initial=0.0)) if np.isfinite(apart).all() else np.inf
-
-
-def differentiable(a):
-    """Whether an argument is a number or an array that derivatives are taken in."""
-    return type(a) is float or isinstance(a, (np.ndarray, np.floating, Tensor)) and a.dtype.char in "df"
-
-
-def leaf_of(p):
-    """A leaf of the value, dtype and strides of `p`."""
-    if not isinstance(p, np.ndarray):
-        return tensor(p, requires_grad=True)
-    return from_numpy(p).requires_grad_(True)
-
-
-def flat(result):
-    """The numbers and arrays of containers, in order."""
-    return flatten(result)[0]
 
 
 def _plain(result):

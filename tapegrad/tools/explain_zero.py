@@ -25,7 +25,7 @@ from ..common.errors import StructureError
 from ..common.observers import LISTENERS
 from ..rules.table import zero
 from ..tape.places import caller_place
-from .check import differentiable, flat, leaf_of
+from .arguments import differentiable, flat, leaf_of
 
 
 @dataclass
@@ -112,7 +112,7 @@ def explain_zero(f: Callable[..., Any], *args: Any) -> Explanation:
     leaves = [full[k] for k in argnums]
     ident, events = get_ident(), []
 
-    def listener(how, operands):
+    def listener(how, operands, kwargs):
         """Notes where values of tracked tensors leave the tape."""
         tensors = [t for t in operands if isinstance(t, Tensor) and tracked(t)]
         if tensors and get_ident() == ident:

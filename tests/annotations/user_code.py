@@ -27,6 +27,7 @@ from tapegrad.program.finish import FinishedTape
 from tapegrad.tools.check import Report
 from tapegrad.tools.comparing.compare import Comparison
 from tapegrad.tools.comparing.scaling import Scaling
+from tapegrad.tools.explain_jumps import Jumps
 from tapegrad.tools.explain_zero import Explanation
 from tapegrad.transforms.compiled import Compiled, CompiledOutputs
 from tapegrad.transforms.functional import Jitted, Transformed
@@ -315,6 +316,7 @@ def reports() -> None:
     assert_type(tg.check(of_array, POINT), Report)
     assert_type(tg.check(of_array, POINT).passed, bool)
     assert_type(tg.explain_zero(lambda x: np.floor(x), POINT), Explanation)
+    assert_type(tg.explain_jumps(lambda x: np.floor(x), POINT, near=0.2), Jumps)
     assert_type(tg.compare(between, POINT, budget=0.01), Comparison)
     assert_type(tg.compare_scaling(lambda n: (lambda x: x * x, (np.ones(n),)), [2, 3], budget=0.01), Scaling)
 
