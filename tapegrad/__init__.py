@@ -43,6 +43,7 @@ from .array.creation import (
 from .autograd.custom import custom_jvp, custom_vjp, primitive, stop_gradient
 from .tools.explain_jumps import explain_jumps
 from .tools.explain_zero import explain_zero
+from .tools.showing.page import show
 from .tools.info import info
 from .array.dual import Dual
 from .array.objects import array
@@ -122,7 +123,7 @@ __all__ = [
     "outer", "owens_t", "permute", "pow", "power", "primitive", "prod", "propagate", "rad2deg", "rand", "rand_like", "randn", "randn_like", "ravel",
     "reciprocal", "rel_entr", "relu", "remainder", "repeat", "reshape", "rgamma", "rint", "roll", "round", "sample", "save", "scan", "segment_max",
     "segment_mean", "segment_min", "segment_sum", "set_grad_enabled",
-    "sigmoid", "sign", "sin", "sinc", "sinh", "softmax", "softplus", "sparse_hessian", "sparse_jacobian", "sparsity",
+    "show", "sigmoid", "sign", "sin", "sinc", "sinh", "softmax", "softplus", "sparse_hessian", "sparse_jacobian", "sparsity",
     "split", "sqrt", "square", "squeeze", "stack", "std", "stdtr", "stdtrit", "stop_gradient", "sub", "subtract", "sum", "sum_over", "swapaxes", "switch", "t",
     "take", "tan", "tanh", "tensor", "tile", "trace", "transpose", "tree", "true_divide", "trunc", "unsqueeze", "value_and_grad",
     "var", "vjp", "vmap", "where", "while_loop", "xlog1py", "xlogy", "y0", "y1", "yv", "zeros", "zeros_like",

@@ -1,0 +1,101 @@
+"""The page of `tg.show`: data and four files of this folder in one HTML file, which needs nothing else."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from html import escape
+from pathlib import Path
+from typing import Any
+
+from .program import packed, program
+
+_FOLDER = Path(__file__).parent
+
+
+class Page:
+    """A page that `tg.show` has made; a notebook shows it in the cell.
+
+    Attributes
+    ----------
+    html : str
+        The whole file.
+    data : dict
+        What is on it.
+    """
+
+    def __init__(self, data: dict[str, Any]) -> None:
+        self.data = data
+        parts = {name: (_FOLDER / file).read_text(encoding="utf-8") for name, file in (("CSS", "page.css"), ("WALK", "walk.js"), ("PAGE", "page.js"))}
+        # (In a script, a closing tag would end it.)
+        parts |= {"TITLE": escape(data["title"]), "DATA": json.dumps(packed(data), separators=(",", ":"), allow_nan=False).replace("</", "<\\/")}
+        text = (_FOLDER / "page.html").read_text(encoding="utf-8")
+        for name, part in parts.items():
+            text = text.replace(f"%{name}%", part, 1)
+        self.html = text
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the file."""
+        Path(path).write_text(self.html, encoding="utf-8")
+
+    def __repr__(self) -> str:
+        count = sum(not row["guard"] for row in self.data["rows"])
+        return f"Page({self.data['title']}: {count} instructions; page.save('sweep.html') and open it, or look at it in a notebook)"
+
+    def _repr_html_(self) -> str:
+        return f'<iframe srcdoc="{escape(self.html)}" style="width:100%;height:640px;border:0" title="{escape(self.data["title"])}"></iframe>'
+
+
+def show(
+    f: Callable[..., Any], *args: Any, path: str | os.PathLike[str] | None = None, output: int | None = None, direction: Any = None, replay: Any = None
+) -> Page:
+    """A sweep that one can walk through: source, tape and graph, step by step in both modes.
+
+    Parameters
+    ----------
+    f : callable
+        Run once, at `args`. A transformation is a function, too: ``tg.show(tg.grad(f), x)`` shows the tape of the gradient.
+    *args
+        The point; floats and arrays of floats are differentiated.
+    path : path-like, optional
+        Where to write the page. In a notebook the page is shown in the cell.
+    output : int, optional
+        The number among the results from which reverse mode starts, counted through all of them; needed if there are several.
+    direction : array_like or sequence of them, optional
+        The tangents of the arguments in forward mode; by default one in the first number, and zero in the others.
+    replay : tuple, optional
+        Other arguments, at which the recording is replayed up to the first decision that comes out otherwise.
+
+    Returns
+    -------
+    Page
+        With `save`, `html`, and the `data`.
+
+    Raises
+    ------
+    NonScalarOutputError
+        `f` returns several numbers, and `output` does not say which.
+    OptionError
+        There is no such output, or more than 100 000 instructions.
+    StructureError
+        No argument is a number, or no result depends on one.
+    SeedShapeError
+        `direction` does not have the shapes of the arguments.
+
+    Notes
+    -----
+    The page is one file that needs no network. Loops of this library (`scan`, `vmap`, ...) run in Python; iterations with the same
+    instructions are one box, which opens.
+
+    Examples
+    --------
+    >>> import numpy as np, tapegrad as tg
+    >>> page = tg.show(lambda x, y: np.sin(x) * y + x, 0.5, 2.0)
+    >>> page
+    Page(<lambda> at 0.5, 2.0: 5 instructions; page.save('sweep.html') and open it, or look at it in a notebook)
+    """
+    page = Page(program(f, args, output, direction, replay))
+    if path is not None:
+        page.save(path)
+    return page

@@ -1,0 +1,295 @@
+"""A run of a function as data for a page: instructions and decisions, values, tangents, and what reverse mode adds to each adjoint.
+
+All numbers come from the tape, by the functions that the rest of the package uses: values as recorded, contributions by the rules on
+plain numbers.  The page adds them up, as the sweep does.
+"""
+
+from __future__ import annotations
+
+import inspect
+import linecache
+import re
+from _thread import get_ident
+from collections.abc import Callable, Sequence
+from itertools import accumulate
+from typing import Any
+
+import numpy as np
+
+from ...array.record import tracked
+from ...array.tensor import Tensor
+from ...autograd import inspect as listing
+from ...autograd.adjoint import accumulated, contributions
+from ...autograd.backward import slot_on
+from ...autograd.reading import Region
+from ...autograd.tangents import push
+from ...autograd.tape import Tape
+from ...common.errors import NonScalarOutputError, OptionError, SeedShapeError, StructureError
+from ...common.observers import LISTENERS
+from ...common.tree import flatten
+from ...tape.places import PACKAGE, Place, caller_frame, function_name
+from ..arguments import differentiable, leaf_of
+
+#: Instructions that a page can show; numbers of an array that it has one by one; rows from which on numbers have six digits.
+MOST, WRITTEN_OUT, SHORTENED = 100_000, 12, 5_000
+#: Instructions that an iteration of a region may have, and from how many iterations on it is one.
+PERIOD, ITERATIONS = 400, 3
+
+
+class Shown:
+    """A function that has run once on a tape.
+
+    Attributes
+    ----------
+    store : TapeStore
+    leaves : list of Tensor
+    results : list
+    decisions : list of (int, str, Place)
+        Before which slot each decision was made, what it said, and where.
+    """
+
+    def __init__(self, f, args):
+        self.numbers = [k for k, a in enumerate(args) if differentiable(a)]
+        if not self.numbers:
+            raise StructureError("tg.show: no argument is a float or an array of floats")
+        full = list(args)
+        for k in self.numbers:
+            full[k] = leaf_of(np.array(args[k], float) if np.ndim(args[k]) else float(args[k]))
+        self.leaves, self.decisions, ident = [full[k] for k in self.numbers], [], get_ident()
+
+        def listener(how, operands, kwargs):
+            if get_ident() != ident or not any(isinstance(t, Tensor) and tracked(t) for t in operands):
+                return
+            if tape.store.length > MOST:
+                raise OptionError(f"tg.show: {function_name(f)} records more than {MOST:,} instructions; call it with fewer iterations or data")
+            frame = caller_frame(3)
+            self.decisions.append((tape.store.length, _decided(tape.store, how, operands), Place(frame.f_code, frame.f_lasti)))
+
+        LISTENERS.append(listener)
+        try:
+            with Tape() as tape:
+                self.tape, self.store = tape, tape.store
+                self.results = flatten(f(*full))[0]
+        finally:
+            LISTENERS.remove(listener)
+        if len(self.store) > MOST:
+            raise OptionError(
+                f"tg.show: {function_name(f)} records {len(self.store):,} instructions, and a page shows {MOST:,} at most; call it with fewer iterations or "
+                "data"
+            )
+        if not any(isinstance(r, Tensor) and tracked(r) for r in self.results):
+            raise StructureError(f"tg.show: no result of {function_name(f)} depends on an argument; tg.explain_zero says why")
+
+
+def _decided(store, how, operands):
+    """A decision in words: ``%3 < 2 is True``."""
+    names = [f"%{slot_on(store, t)}" if isinstance(t, Tensor) and tracked(t) else str(_number(t)) for t in operands[:2]]
+    signs = {"less": "<", "less_equal": "<=", "greater": ">", "greater_equal": ">=", "equal": "==", "not_equal": "!="}
+    name = how.removeprefix("comparison (").rstrip(")")
+    if name not in signs:
+        return f"{names[0]} leaves the tape: {how}"
+    outcome = getattr(np, name)(*(np.asarray(t._v if isinstance(t, Tensor) else t) for t in operands))
+    return f"{names[0]} {signs[name]} {names[1]} is {outcome if outcome.ndim == 0 else f'true in {int(outcome.sum())} of {outcome.size}'}"
+
+
+def program(f: Callable[..., Any], args: Sequence[Any], output: Any = None, direction: Any = None, replay: Sequence[Any] | None = None) -> dict[str, Any]:
+    """The data of a page; arguments as of `tg.show`."""
+    run = Shown(f, args)
+    result, m = _result(f, run, output)
+    store, entries = run.store, listing.entries_of(run.store)
+    values, texts = listing.values(store), {row[0]: row for row in listing.rows(store)}
+    digits = _exact if len(entries) <= SHORTENED else _six
+    tangents = _tangents(run, entries, direction)
+    rows, places, at = [], [], {}
+    decisions = iter([*run.decisions, (store.length + 1, None, None)])
+    before, said, where = next(decisions)
+    names = _names(f, run)
+    for e in entries:
+        while before <= e.slot:
+            rows.append(_decision(said))
+            places.append(where)
+            before, said, where = next(decisions)
+        at[e.slot] = len(rows)
+        name, operation, operands, shape = texts[f"%{e.slot}"][:4]
+        value = values[e.slot]
+        size = int(np.size(value)) if value is not None else int(np.prod(e.signature.out.shape)) if e.signature is not None else 1
+        title = names.get(e.slot, operation)
+        slots = [o for o in e.operands if o in at] if e.row is not None else []
+        rows.append({
+            "name": name, "title": title, "operation": title if e.row is None else f"{operation} {operands}".strip(), "operands": [at[o] for o in slots],
+            "guard": False, "shape": shape, "size": size, "work": sum(max(size, rows[at[o]]["size"]) for o in slots),
+            "value": digits(value), "tangent": digits(tangents.get(e.slot)),
+        })  # fmt: skip
+        places.append(store.place(e.slot) if e.row is not None else None)
+    while said is not None:
+        rows.append(_decision(said))
+        places.append(where)
+        before, said, where = next(decisions)
+    sources = _sources(places, rows)
+    return {
+        "title": f"{function_name(f)} at {', '.join(str(_exact(a)) for a in args)}", "n": int(sum(leaf.size for leaf in run.leaves)), "m": m,
+        "sources": sources, "rows": rows, "result": at[result], "reverse": _reverse(store, entries, at, result, digits), "regions": _regions(rows), "replay": _replayed(f, replay, rows),
+    }  # fmt: skip
+
+
+def _decision(said):
+    return {"name": "", "title": "", "operation": said, "operands": [], "guard": True, "shape": "", "size": 0, "work": 0, "value": None, "tangent": None}
+
+
+def _names(f, run):
+    """Names of leaves: those of the parameters."""
+    try:
+        parameters = list(inspect.signature(f).parameters)
+    except (TypeError, ValueError):
+        parameters = []
+    return {slot_on(run.store, leaf): parameters[k] if k < len(parameters) else f"argument {k}" for k, leaf in zip(run.numbers, run.leaves)}
+
+
+def _result(f, run, output):
+    """The slot from which reverse mode starts, and how many numbers there are among the results."""
+    live = [r for r in run.results if isinstance(r, Tensor) and tracked(r)]
+    count = sum(int(r.size) for r in live)
+    if count > 1 and output is None:
+        raise NonScalarOutputError(f"tg.show: {function_name(f)} returns {count} numbers; say which one reverse mode starts from: output=0 to {count - 1}")
+    wanted = 0 if output is None else output
+    if isinstance(wanted, bool) or not isinstance(wanted, (int, np.integer)) or not -count <= wanted < count:
+        raise OptionError(f"output={output!r}: {function_name(f)} returns {count} numbers; give 0 to {count - 1}")
+    wanted %= count
+    for r, first in zip(live, accumulate([0, *(int(r.size) for r in live)])):
+        if wanted < first + r.size:
+            with run.tape:
+                picked = r if not r.shape else r.reshape(-1)[wanted - first]
+            return slot_on(run.store, picked), count
+    raise AssertionError
+
+
+def _tangents(run, entries, direction):
+    """Slot -> tangent, for tangents of the arguments: by default one in the first number, and zero in all others."""
+    parts = [np.zeros(leaf.shape) for leaf in run.leaves]
+    if direction is None:
+        parts[0].reshape(-1)[:1] = 1.0
+    else:
+        given = flatten(direction)[0] if len(parts) > 1 else [direction]
+        if [np.shape(d) for d in given] != [part.shape for part in parts]:
+            shapes = ", ".join(str(part.shape) for part in parts)
+            raise SeedShapeError(f"direction= has the shapes {', '.join(str(np.shape(d)) for d in given)}; give one for each argument, of the shapes {shapes}")
+        parts = [np.asarray(d, float) for d in given]
+    slots = {slot_on(run.store, leaf): part for leaf, part in zip(run.leaves, parts)}
+    tangents = {slot: part if part.ndim else float(part) for slot, part in slots.items() if slot is not None}
+    push(Region(run.store, plain=True), [e.slot for e in entries], tangents)
+    return tangents
+
+
+def _reverse(store, entries, at, result, digits):
+    """For each instruction that an adjoint reaches, last first: its row, and for each operand its row, what is added, and the partial."""
+    adjoints, found, stretch, few = {result: np.array(1.0)}, [], Region(store, plain=True), len(entries) <= SHORTENED
+    with np.errstate(all="ignore"):
+        for e in reversed(entries):
+            if e.slot not in adjoints or e.row is None:
+                continue
+            g, said = adjoints.pop(e.slot), []
+            read = stretch.read(e.slot)
+            slots = dict(read.slots)
+            parts = contributions(stretch, e.slot, read, g, None, list(slots))
+            ones = contributions(stretch, e.slot, read, np.array(1.0), None, list(slots)) if few and np.ndim(g) == 0 else parts
+            for (k, part), (_, one) in zip(parts, ones):
+                added, slot = np.asarray(accumulated(None, part, read.metas[k], None)), slots[k]
+                adjoints[slot] = adjoints[slot] + added if slot in adjoints else added
+                partial = None if ones is parts else np.asarray(accumulated(None, one, read.metas[k], None))
+                said.append([at[slot], digits(added), *([digits(partial)] if partial is not None and np.ndim(partial) == 0 else [])])
+            found.append([at[e.slot], said])
+    return found
+
+
+def _replayed(f, args, rows):
+    """Values at other arguments, row by row, up to the first decision that comes out otherwise."""
+    if args is None:
+        return None
+    other = program(f, args if isinstance(args, tuple) else (args,), output=0)
+    values = []
+    for k, (mine, theirs) in enumerate(zip(rows, other["rows"])):
+        same = mine["operation"] == theirs["operation"]
+        values.append(theirs["value"])
+        if not same:
+            return {"title": other["title"], "values": values, "stop": k, "failed": mine["guard"]}
+    return {"title": other["title"], "values": values, "stop": len(values) - 1, "failed": False}
+
+
+def _sources(places, rows):
+    """The source of each function that recorded something; rows are told their source and line."""
+    sources, numbers = [], {}
+    for row, place in zip(rows, places):
+        row["line"] = None
+        if place is None or place.code is None or place.filename.startswith(PACKAGE):
+            continue
+        if place.code not in numbers:
+            numbers[place.code] = len(sources)
+            try:
+                whole = place.code.co_name == "<module>"
+                lines, first = (linecache.getlines(place.filename), 1) if whole else inspect.getsourcelines(place.code)
+            except (OSError, TypeError):
+                lines, first = [linecache.getline(place.filename, place.line)], place.line
+            sources.append({"name": place.short.partition(":")[0], "lines": [[max(first, 1) + k, line.rstrip()] for k, line in enumerate(lines)]})
+        row["line"] = [numbers[place.code], place.line]
+    return sources
+
+
+def _regions(rows):
+    """Stretches in which the same instructions, at the same lines, come again and again: begin, period, count."""
+    keys = [(row["operation"].partition(" ")[0] if not row["guard"] else "guard", tuple(row["line"] or ())) for row in rows]
+    following, last = [0] * len(keys), {}
+    for k in reversed(range(len(keys))):
+        following[k] = last.get(keys[k], 0)
+        last[keys[k]] = k
+    regions, k = [], 0
+    while k < len(keys):
+        count, period = 1, following[k] - k
+        if 2 <= period <= PERIOD:
+            while keys[k + count * period : k + (count + 1) * period] == keys[k : k + period]:
+                count += 1
+        if count >= ITERATIONS:
+            regions.append({"begin": k, "period": period, "count": count})
+            k += count * period
+        else:
+            k += 1
+    return regions
+
+
+def _number(value):
+    return _six(np.asarray(value) if not isinstance(value, (float, int)) else value)
+
+
+def _exact(value, short=lambda x: x):
+    """A number, the numbers of a short array, or a description, as JSON has them."""
+    if value is None or isinstance(value, str):
+        return value
+    array = np.asarray(value)
+    if array.dtype.kind not in "fiub":
+        return str(value)
+    if not array.ndim:
+        number = short(float(array))
+        return number if np.isfinite(number) else str(number)
+    if array.size > WRITTEN_OUT or not np.isfinite(array).all():
+        return listing._summary(array)
+    return [short(float(x)) for x in array.reshape(-1)]
+
+
+def _six(value):
+    return _exact(value, lambda x: float(f"{x:.6g}"))
+
+
+def packed(data: dict[str, Any]) -> dict[str, Any]:
+    """The data with rows as short lists, and texts by their numbers: what ``unpacked`` of `walk.js` reads."""
+    words: dict[str, int] = {}
+    word = lambda text: words.setdefault(text, len(words))  # noqa: E731
+    rows = []
+    for row in data["rows"]:
+        text = row["operation"]
+        if not row["guard"]:
+            text = text.partition(" ")[2]
+            for place, operand in enumerate(row["operands"]):
+                text = re.sub(rf"{re.escape(data['rows'][operand]['name'])}\b", f"${place};", text)
+        short = [int(row["name"][1:] or 0), word(row["title"]), word(text), row["operands"], row["value"], row["tangent"], *(row["line"] or (-1, -1))]
+        more = [word(row["shape"]), row["size"], row["work"]]
+        rows.append(short if more == [word("scalar"), 1, len(row["operands"])] else short + more)
+    return {**data, "rows": rows, "words": list(words)}

@@ -1,0 +1,177 @@
+// The state machine behind `tg.show`: what is known after each step of a sweep. It knows nothing of the page.
+//
+// A `Walk` is made of the data of a program (`tapegrad.tools.showing.program`) and of a view:
+//
+//   "forward"   the forward sweep: values, and the decisions of the program;
+//   "reverse"   the forward sweep, then the seed, then each contribution `adjoint += partial * adjoint` from the last
+//               instruction to the first. Values are cleared as the sweep passes, unless they are retained;
+//   "tangent"   forward mode: values and tangents together, as dual numbers carry them;
+//   "both"      forward mode beside reverse mode, and how many operations each has taken for the whole Jacobian;
+//   "replay"    the forward sweep at other arguments, up to the first decision that comes out otherwise.
+//
+// `next` and `back` go one step, `seek` to any. Each step notes what it overwrites, so going back restores every number.
+"use strict";
+
+class Walk {
+  constructor(data, view, retain) {
+    this.data = data;
+    this.view = view;
+    this.retain = Boolean(retain);
+    const count = data.rows.length;
+    this.values = new Array(count).fill(null);
+    this.tangents = new Array(count).fill(null);
+    this.adjoints = new Array(count).fill(null);
+    this.cleared = new Array(count).fill(false);
+    this.counts = { forward: 0, reverse: 0 };
+    this.at = 0;
+    this.row = -1; // the row that the last step was at
+    this.operand = -1; // the row whose adjoint it added to
+    this.said = "";
+    this.undone = [];
+    if (!data.at) {
+      data.at = new Array(count).fill(-1);
+      data.reverse.forEach(([row], k) => (data.at[row] = k));
+    }
+    this.steps = this.plan();
+  }
+
+  // The steps of the view, each [kind, row, number of the contribution].
+  plan() {
+    const steps = [];
+    const rows = this.data.rows;
+    const last = this.view === "replay" ? this.data.replay.stop : rows.length - 1;
+    for (let row = 0; row <= last; row++) steps.push([rows[row].guard ? "guard" : "value", row, 0]);
+    if (this.view === "reverse" || this.view === "both") {
+      steps.push(["seed", this.data.result, 0]);
+      for (const [row, contributions] of this.data.reverse) {
+        contributions.forEach((_, k) => steps.push(["add", row, k]));
+        if (!this.retain) steps.push(["clear", row, 0]);
+      }
+    }
+    return steps;
+  }
+
+  get length() {
+    return this.steps.length;
+  }
+
+  set(array, index, value) {
+    this.undone[this.undone.length - 1].push([array, index, array[index]]);
+    array[index] = value;
+  }
+
+  // One step; false at the end.
+  next() {
+    if (this.at >= this.length) return false;
+    this.undone.push([[this, "row", this.row], [this, "operand", this.operand], [this, "said", this.said]]);
+    const [kind, row, k] = this.steps[this.at++];
+    this.row = row;
+    this.operand = -1;
+    this[kind](row, k);
+    return true;
+  }
+
+  // One step back; false at the beginning.
+  back() {
+    if (this.at === 0) return false;
+    for (const [array, index, value] of this.undone.pop().reverse()) array[index] = value;
+    this.at--;
+    return true;
+  }
+
+  seek(step) {
+    while (this.at < step && this.next());
+    while (this.at > step && this.back());
+  }
+
+  // -- the steps -----------------------------------------------------------------
+  guard(row) {
+    const guard = this.data.rows[row];
+    const failed = this.view === "replay" && row === this.data.replay.stop && this.data.replay.failed;
+    this.said = failed ? `${guard.operation}: it comes out otherwise here, so this recording does not hold` : `${guard.operation}`;
+    this.set(this.values, row, failed ? "other" : "holds");
+  }
+
+  value(row) {
+    const { data } = this;
+    const value = this.view === "replay" ? data.replay.values[row] : data.rows[row].value;
+    this.set(this.values, row, value);
+    this.said = `${data.rows[row].operation} gives ${text(value)}`;
+    const { size, work } = data.rows[row];
+    this.set(this.counts, "forward", this.counts.forward + size);
+    this.set(this.counts, "reverse", this.counts.reverse + size);
+    if (this.view === "tangent" || this.view === "both") {
+      this.set(this.tangents, row, data.rows[row].tangent);
+      this.set(this.counts, "forward", this.counts.forward + data.n * work);
+      this.said += `, tangent ${text(data.rows[row].tangent)}`;
+    }
+  }
+
+  seed(row) {
+    this.set(this.adjoints, row, 1.0);
+    this.said = `the seed: the adjoint of the result ${this.data.rows[row].name} is 1`;
+  }
+
+  add(row, k) {
+    const { data } = this;
+    const entry = data.reverse[data.at[row]];
+    const [operand, part, partial] = entry[1][k];
+    const before = this.adjoints[operand];
+    const after = plus(before, part);
+    this.set(this.adjoints, operand, after);
+    this.operand = operand;
+    if (k === 0) this.set(this.counts, "reverse", this.counts.reverse + data.m * data.rows[row].work);
+    const factor = partial === undefined ? "" : `${text(partial)} * ${text(this.adjoints[row])} = `;
+    this.said = `the adjoint of ${data.rows[operand].name} += ${factor}${text(part)}, which makes it ${text(after)}`;
+  }
+
+  clear(row) {
+    this.set(this.cleared, row, true);
+    this.said = `the sweep has passed ${this.data.rows[row].name}: what the tape kept for it is cleared`;
+  }
+}
+
+// Rows as they are used, from the short lists of `packed`: numbers of texts become texts. A row without a slot is a decision.
+function unpacked(data) {
+  const { words } = data;
+  const rows = data.rows.map(([slot, title, rest, operands, value, tangent, source, line, shape, size, work]) => {
+    const guard = slot === 0;
+    const scalar = shape === undefined;
+    const rest_ = words[rest].replace(/\$(\d+);/g, (_, k) => `%${data.rows[operands[k]][0]}`);
+    const operation = guard ? rest_ : rest_ ? `${words[title]} ${rest_}` : words[title];
+    return {
+      name: guard ? "" : `%${slot}`,
+      title: words[title],
+      operation,
+      operands,
+      guard,
+      shape: scalar ? "scalar" : words[shape],
+      size: scalar ? 1 : size,
+      work: scalar ? operands.length : work,
+      value,
+      tangent,
+      line: source < 0 ? null : [source, line],
+    };
+  });
+  return { ...data, rows };
+}
+
+// A sum of numbers, of arrays as flat lists, or of what is only described.
+function plus(a, b) {
+  if (a === null) return b;
+  if (Array.isArray(a) && Array.isArray(b)) return a.map((x, i) => x + b[i]);
+  if (typeof a === "number" && typeof b === "number") return a + b;
+  return `${text(a)} + ${text(b)}`;
+}
+
+// A number in six digits, an array of numbers, or a description.
+function text(value) {
+  if (value === null || value === undefined) return "";
+  if (typeof value === "number") {
+    const short = Number(value.toPrecision(6));
+    return short !== 0 && Math.abs(short) < 1e-4 ? short.toExponential() : String(short);
+  }
+  return Array.isArray(value) ? `[${value.map(text).join(", ")}]` : String(value);
+}
+
+if (typeof module !== "undefined") module.exports = { Walk, plus, text, unpacked };
