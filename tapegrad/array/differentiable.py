@@ -190,7 +190,7 @@ class Differentiable(Fields, Methods):
         if self.requires_grad:
             if module.startswith("pandas."):
                 return registry.objects.held_by_pandas(self, frame)
-            self._refuse("np.asarray()", instead())
+            self._refuse("np.asarray()", instead(whole=True))
         return np.array(self._let_out("conversion to an ndarray"), dtype=dtype)
 
     def _only(self):

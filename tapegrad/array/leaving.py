@@ -35,8 +35,8 @@ def refused(message: str) -> LeaveTapeError:
     return LeaveTapeError(message)
 
 
-def instead() -> str:
-    """What to write for the expression that is running, which asks a tensor for its number or its array: one advice, the one that fits."""
+def instead(whole: bool = False) -> str:
+    """What to write for the expression that is running, which asks a tensor for its number, or (`whole`) for its array: one advice, the one that fits."""
     frame = caller_frame(2)
     text, assigned = running_text(frame)
     package = _package(frame)
@@ -72,13 +72,15 @@ def instead() -> str:
     if called in _FILLERS:
         return _HOLDS
     if called in _MAKERS:
-        return f"write tg.array([t, ...]) for np.{called}([t, ...])"
+        return f"write {'np.stack([t, ...]) or ' if whole else ''}tg.array([t, ...]) for np.{called}([t, ...])"
     if called:
         return f"write np.{called}(tg.array(a)): np.{called} does not know arrays of tensors"
     array = re.match(r"(\w+)\.astype\(", text)
     if array:
         return f"write tg.array({array[1]}), which makes an array of tensors one tensor"
-    return "write .detach() for the value alone; keep what is differentiated in tensors and functions of NumPy"
+    if whole:
+        return "leave np.asarray(t) out, and write np.stack([t, u]) or tg.array([t, u]) for an array of tensors"
+    return "write np.sin(t) for math.sin(t), tg.array([t, ...]) for np.array([t, ...]), and make an array that is assigned to with tg.zeros"
 
 
 def clarify(error: BaseException | None) -> None:

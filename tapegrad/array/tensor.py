@@ -75,8 +75,9 @@ class Tensor(Differentiable):
     # -- leaving the tape -------------------------------------------------------
     def _refuse(self, how, instead):
         if self.requires_grad:
-            on_purpose = "" if ".detach()" in instead or ".item()" in instead else " (t.detach() cuts it on purpose)"
-            raise refused(f"{instead}. {how} of {called(self, 'a tensor')}, which requires a gradient, would cut the derivative{on_purpose}")
+            raise refused(
+                f"{instead}. {how} of {called(self, 'a tensor')}, which requires a gradient, would cut the derivative (.item() and .detach() cut it on purpose)"
+            )
 
     def detach(self) -> Tensor:
         """The same value as a constant: no gradient flows through it.
@@ -128,6 +129,11 @@ class Tensor(Differentiable):
         return copied
 
     # -- gradients ----------------------------------------------------------------
+    @property
+    def tape(self) -> Any:
+        """The `tapegrad.Tape` that the tensor was computed on, to be printed, traced and drawn; None for a leaf or a constant."""
+        return registry.engine.tape_of(self)
+
     @property
     def requires_grad(self) -> bool:
         store = self._t

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from html import escape
 
 from ..common.errors import OptionError
+from ..common.printing import Picture
 
 #: Instructions that are still drawn when asked for, and that a notebook draws by itself.
 MOST, MOST_SHOWN = 300, 50
@@ -33,6 +34,7 @@ class _Box:
     """A box, or (without a title) the place that a line passes."""
 
     title: str = ""
+    slot: str = ""
     text: str = ""
     hint: str = ""
     kind: str = "instruction"
@@ -43,7 +45,7 @@ class _Box:
     width: float = 10.0
 
 
-def _boxes(rows):
+def _boxes(rows, adjoints):
     """The boxes of a listing, connected."""
     boxes = {}
     for slot, name, operands, shape, value, place in rows:
@@ -53,8 +55,10 @@ def _boxes(rows):
         kind = "leaf" if name.startswith("leaf") else "other" if name.startswith(("constant", "guard", "cleared")) else "instruction"
         title = argument or (f"{name} {constants}" if len(constants) < 16 else name)
         text = value or (shape if shape != "scalar" else "")
+        if slot in adjoints:
+            text = f"{text}, adjoint {adjoints[slot]}"
         hint = " ".join(part for part in (slot, name, operands, f"shape {shape}" if shape else "", place) if part)
-        box = boxes[slot] = _Box(title.strip(), text, hint, kind)
+        box = boxes[slot] = _Box(title.strip(), slot, text, hint, kind)
         box.width = max(44.0, LETTER * max(len(box.title), len(box.text)) + 18)
         for operand in dict.fromkeys(read):
             box.above.append(boxes[operand])
@@ -115,13 +119,17 @@ def _apart(layer):
         box.x = (a + b) / 2
 
 
-def svg(rows):
+def svg(rows, adjoints=None, partials=None):
     """The graph of a listing as SVG text.
 
     Parameters
     ----------
     rows : list of tuple of str
         Slot, primitive, operands, shape, value and place.
+    adjoints : dict of str to str, optional
+        By slot: what is written behind the value.
+    partials : dict of (str, str) to str, optional
+        By slots of an operand and of what reads it: what is written at the line between them.
 
     Raises
     ------
@@ -130,7 +138,7 @@ def svg(rows):
     """
     if len(rows) > MOST:
         raise OptionError(f"a tape of {len(rows)} lines is too long to be drawn (at most {MOST}); print(tape) lists it")
-    boxes = _boxes(rows)
+    boxes, partials = _boxes(rows, adjoints or {}), partials or {}
     layers = _layers(boxes) if boxes else []
     _arrange(layers)
     everything = [b for layer in layers for b in layer]
@@ -150,7 +158,7 @@ def svg(rows):
     ]
     for box in boxes:
         for upper in box.above:
-            lines.append(_line(box, upper, top))
+            lines.append(_line(box, upper, top, partials))
     for box in boxes:
         fill, stroke = COLORS[box.kind]
         x, y = box.x - box.width / 2, top(box)
@@ -165,8 +173,8 @@ def svg(rows):
     return "\n".join([*lines, "</svg>"]) + "\n"
 
 
-def _line(box, upper, top):
-    """The line from an operand to what reads it, through the places between."""
+def _line(box, upper, top, partials):
+    """The line from an operand to what reads it, through the places between, and the partial at its end."""
     corners = [(box.x, top(box) - 1)]
     while True:
         corners.append((upper.x, top(upper) + HEIGHT))
@@ -180,12 +188,14 @@ def _line(box, upper, top):
         (x0, y0), (x1, y1) = corners[k - 1], corners[k]
         bend = (y1 - y0) / 2
         path += f" C{x0:.1f},{y0 + bend:.1f} {x1:.1f},{y1 - bend:.1f} {x1:.1f},{y1}"
-    return f'<path d="{path}" fill="none" stroke="#777777" marker-end="url(#tip)"/>'
+    said, (x0, y0), (x1, y1) = partials.get((upper.slot, box.slot), ""), corners[-2], corners[-1]
+    label = f'<text x="{(x0 + x1) / 2 + 4:.1f}" y="{(y0 + y1) / 2 + 4:.1f}" font-size="11" fill="#b5651d">{escape(said)}</text>' if said else ""
+    return f'<path d="{path}" fill="none" stroke="#777777" marker-end="url(#tip)"/>{label}'
 
 
-def write(rows, path):
-    """The SVG text of a listing, also written to `path` unless that is None."""
-    text = svg(rows)
+def write(path, *drawn):
+    """The SVG text of what `svg` draws, also written to `path` unless that is None."""
+    text = Picture(svg(*drawn))
     if path is not None:
         with open(path, "w", encoding="utf-8") as file:
             file.write(text)

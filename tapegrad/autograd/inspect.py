@@ -11,7 +11,7 @@ import numpy as np
 from ..array.record import normalise, store_of
 from ..array.tensor import Tensor
 from ..common.errors import ClearedTapeError, SeedShapeError
-from ..common.printing import table
+from ..common.printing import PlainTable, table
 from ..tape.layout import CONTINUES, SCALAR_LEAF
 from ..tape.places import name_of
 from .adjoint import between, pull, pulled
@@ -168,7 +168,26 @@ def trace(store, y=None, seed=1.0, tangents=None):
         row.append(_summary(adjoints.get(slot, 0.0)))
         lines.append(tuple(row))
     head = ("slot", "instruction", "primal") + (("tangent",) if forward is not None else ()) + ("adjoint",)
-    return table(head, lines)
+    return PlainTable(table(head, lines))
+
+
+def drawn(store, y):
+    """What a drawing of `y` shows: the rows that it depends on, their adjoints, and the partials of numbers by (slot of the operand, slot)."""
+    entries, leaves, last = entries_of(store), store.leaf_at(), _slot_on(store, y, "y")
+    if last is None:
+        raise ValueError("y is a leaf that this tape has not met")
+    adjoints = adjoints_of(entries, leaves, last, np.ones(np.shape(y._v)))
+    partials = {}
+    for i in entries:
+        if i.slot in adjoints and i.row is not None and np.ndim(adjoints[i.slot]) == 0:
+            stretch = Region(store, plain=True)
+            for k, slot in stretch.read(i.slot).slots:
+                part = pulled(store, i.slot, np.array(1.0))[list(i.row.slots(len(stretch.read(i.slot).operands))).index(k)]
+                if np.ndim(part) == 0 and part is not None:
+                    key = f"%{slot}", f"%{i.slot}"
+                    partials[key] = f"{partials[key]} + {_summary(part)}" if key in partials else _summary(part)
+    wanted = {f"%{slot}": _summary(adjoint) for slot, adjoint in adjoints.items()}
+    return [row for row in named_rows(store) if row[0] in wanted], wanted, partials
 
 
 def _refuse_cleared(instruction):

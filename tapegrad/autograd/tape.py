@@ -12,8 +12,10 @@ from __future__ import annotations
 
 import os
 
+from ..array.record import store_of
 from ..array.tensor import Tensor
 from ..array.typing import TensorLike
+from ..common.printing import PlainTable, Picture
 from ..tape.places import caller_place
 from ..tape.store import TapeStore, thread_state
 from . import draw, inspect
@@ -35,6 +37,15 @@ class Tape:
 
     def __init__(self) -> None:
         self.store = TapeStore(thread_state(), explicit=True)
+
+    @classmethod
+    def of(cls, tensor: Tensor) -> Tape | None:
+        """The tape that a computed tensor is on (``tensor.tape``); None for a leaf or a constant."""
+        if tensor._t is None:
+            return None
+        tape = cls.__new__(cls)
+        tape.store = store_of(tensor)
+        return tape
 
     def __enter__(self) -> Tape:
         state = thread_state()
@@ -73,7 +84,7 @@ class Tape:
         """The instructions in order, each with slot, row, operands, value and place."""
         return inspect.instructions(self.store)
 
-    def trace(self, y: Tensor | None = None, seed: TensorLike = 1.0, tangents: dict[Tensor, TensorLike] | None = None) -> str:
+    def trace(self, y: Tensor | None = None, seed: TensorLike = 1.0, tangents: dict[Tensor, TensorLike] | None = None) -> PlainTable:
         """The textbook table: one line an instruction with primal, adjoint and, where asked, tangent.
 
         Parameters
@@ -88,6 +99,7 @@ class Tape:
         Returns
         -------
         str
+            A notebook shows it as it is printed.
         """
         return inspect.trace(self.store, y, seed, tangents)
 
@@ -107,11 +119,14 @@ class Tape:
         """The leaves that output `y` depends on, in order of first use."""
         return inspect.leaves_of(y)
 
-    def draw(self, path: str | os.PathLike[str] | None = None) -> str:
-        """Draw the graph of the tape, as SVG.
+    def draw(self, y: Tensor | str | os.PathLike[str] | None = None, path: str | os.PathLike[str] | None = None) -> Picture:
+        """Draw the graph of the tape, as SVG, which a notebook shows.
 
         Parameters
         ----------
+        y : Tensor, optional
+            Draw what it depends on, with adjoints in the boxes and the partials of numbers at the lines; by default the whole tape is drawn. (A path
+            may stand here, too.)
         path : str or path-like, optional
             Where to write it, by custom a name that ends in ``.svg``.
 
@@ -133,9 +148,12 @@ class Tape:
         ...     y = x * x
         >>> tape.draw().startswith("<svg")
         True
+        >>> "adjoint 4" in tape.draw(y)
+        True
         """
-
-        return draw.write(inspect.named_rows(self.store), path)
+        if isinstance(y, (str, os.PathLike)):
+            y, path = None, y
+        return draw.write(path, *((inspect.named_rows(self.store),) if y is None else inspect.drawn(self.store, y)))
 
     def _repr_html_(self):
         return draw.html(inspect.named_rows(self.store), str(self))

@@ -26,7 +26,7 @@ _PAGE = Path(__file__).with_name("errors.md")
 def sections() -> dict[str, str]:
     """Heading -> text, of the page; what stands before the first class is that of their base."""
     text = _PAGE.read_text(encoding="utf-8")
-    text = re.sub(r"^## .*\n+", "", text, flags=re.MULTILINE)
+    text = re.sub(r"^## .*\n+|[ ]+# doctest: .*$", "", text, flags=re.MULTILINE)
     first, *others = re.split(r"^### (\w+)\n", text, flags=re.MULTILINE)
     return {"TapegradError": first.strip(), **{name: f"### {name}\n{body}".strip() for name, body in zip(others[::2], others[1::2])}}
 

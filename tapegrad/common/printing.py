@@ -26,6 +26,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from html import escape
 from typing import Any
 
 import numpy as np
@@ -130,6 +131,27 @@ def format_number(value: Any, spec: str = "") -> str:
         f"{array.shape}; format one element of it, as in f'{{t[0]:{spec}}}', or print "
         f"the whole tensor with f'{{t}}'"
     )
+
+
+class PlainTable(str):
+    """A table of several lines, which a notebook and the interpreter's prompt show as it is printed."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return str(self)
+
+    def _repr_html_(self) -> str:
+        return f"<pre>{escape(self)}</pre>"
+
+
+class Picture(str):
+    """A picture as SVG, which a notebook shows."""
+
+    __slots__ = ()
+
+    def _repr_html_(self) -> str:
+        return str(self)
 
 
 def markdown(head, rows):
@@ -259,3 +281,21 @@ def _join_suffixes(text: str, suffixes: list[str]) -> str:
 def plural(number, what):
     """``3 inputs``, ``1 input``, ``2 passes``."""
     return f"{number} {what}{'' if number == 1 else 'es' if what.endswith('s') else 's'}"
+
+
+def count_text(value):
+    return f"{value:.0f}" if value < 1e5 else f"{value:.2e}"
+
+
+def _scaled(value, *units):
+    """A number in the first unit that it reaches, of (name, size)."""
+    name, size = next((unit for unit in units if value >= unit[1]), units[-1])
+    return f"{value / size:.3g} {name}"
+
+
+def seconds_text(value):
+    return _scaled(value, ("s", 1.0), ("ms", 1e-3), ("us", 1e-6))
+
+
+def bytes_text(value):
+    return _scaled(value, ("GB", 1e9), ("MB", 1e6), ("kB", 1e3), ("B", 1))

@@ -166,7 +166,7 @@ class FinishedTape(Callable):
         OptionError
             If it has more than 300 lines.
         """
-        return draw.write(self._rows(), path)
+        return draw.write(path, self._rows())
 
     def _repr_html_(self):
         return draw.html(self._rows(), str(self))

@@ -43,12 +43,23 @@ class Place:
         return linecache.getline(self.filename, self.line).strip()
 
     def __str__(self):
-        return f"{self.filename}:{self.line}" if self.code is not None else "an unknown place"
+        if self.code is None:
+            return "an unknown place"
+        return in_cell(self.filename, self.line) or f"{self.filename}:{self.line}"
 
     @property
     def short(self):
         """File name without its folder, and line."""
-        return f"{os.path.basename(self.filename)}:{self.line}" if self.code is not None else "?"
+        if self.code is None:
+            return "?"
+        return in_cell(self.filename, self.line) or f"{os.path.basename(self.filename)}:{self.line}"
+
+
+def in_cell(filename, line):
+    """A line of a notebook's cell in words, "cell [3], line 2"; empty for a file."""
+    shell = sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None
+    named = getattr(getattr(shell, "compile", None), "format_code_name", lambda name: None)(filename)
+    return f"cell {named[1].removeprefix('In')}, line {line}" if named else ""
 
 
 def caller_frame(depth=1):
@@ -86,7 +97,7 @@ def function_name(function):
 def placed_name(function):
     """The qualified name of a function, with its file and line if it is one of Python's."""
     code = getattr(function, "__code__", None)
-    where = f" ({code.co_filename}:{code.co_firstlineno})" if code is not None else ""
+    where = f" ({in_cell(code.co_filename, code.co_firstlineno) or f'{code.co_filename}:{code.co_firstlineno}'})" if code is not None else ""
     return f"{getattr(function, '__qualname__', repr(function))}{where}"
 
 

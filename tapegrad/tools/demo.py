@@ -22,11 +22,11 @@ from importlib import resources
 
 import numpy as np
 
+from ..common.printing import seconds_text as text
 from ..fits import fit as fitted
 from ..optimize import lbfgs
 from ..transforms.functional import grad, jit, value_and_grad
 from .comparing.compare import compare, least, on_purpose
-from .comparing.compare import seconds_text as text
 
 NAMES = ("alpha", "beta", "gamma", "delta", "hares in 1900", "lynxes in 1900", "scatter of hares", "scatter of lynxes")
 

@@ -27,6 +27,7 @@ from ..common.keywords import answers
 from ..common.tree import conjugated, flatten
 from ..nopython.api import by_numba
 from ..program.evaluation import Evaluation, applied
+from ..tape.places import placed_name
 from ..tape.store import thread_state
 from .argnums import by_position, from_front, is_number
 from .keep import kept
@@ -84,6 +85,9 @@ class Transformed(Generic[R]):
         self._made_of = args, kwargs
         return self
 
+    def __repr__(self):
+        return f"<{'tg.jit of ' if self._replayed.jit is not None else ''}{type(self).__name__.strip('_')} of {placed_name(self.__wrapped__)}>"
+
     def __reduce__(self):
         """A copy, here or in another process, is made of the same function (or its copy), and records for itself."""
         with contextlib.suppress(AttributeError, KeyError):
@@ -122,12 +126,12 @@ class Transformed(Generic[R]):
         """The answer the long way: `_ordinary`, or, inside of another derivative and recorded there, `_inside`."""
         more = kwargs or len(args) > len(self._replayed.argnums)
         answer = unshared(self._somewhere, args, kwargs, self._replayed.argnums) if more else self._somewhere(args, kwargs)
-        return self._looked_at(answer, args, kwargs)
+        return answer if self._replayed.jit is None else self._looked_at(answer, args, kwargs)
 
     def _looked_at(self, answer, args, kwargs):
         """`answer`; where numbers that are not finite are looked for (`detect_anomaly`) and a recording has given one, the function is run plainly."""
         checking = thread_state().checking
-        if checking is not None and self._replayed.jit is not None and not nested.is_nested(args, kwargs):
+        if checking is not None and not nested.is_nested(args, kwargs):
             plain = not_under_jit(self)
             checking.again(answer, args, kwargs, getattr(plain, "_answered", lambda args, kwargs: plain(*args, **kwargs)), self.__wrapped__, self._ahead)
         return answer
@@ -420,13 +424,9 @@ class _ConjugateGrad(_ConjugateValueAndGrad, _Grad):
 
 
 @overload
-def value_and_grad(
-    fun: OfFirst[X], argnums: Literal[0] = 0, has_aux: Literal[False] = False
-) -> Transformed[tuple[float, X]]: ...
+def value_and_grad(fun: OfFirst[X], argnums: Literal[0] = 0, has_aux: Literal[False] = False) -> Transformed[tuple[float, X]]: ...
 @overload
-def value_and_grad(
-    fun: OfSecond[X], argnums: Literal[1], has_aux: Literal[False] = False
-) -> Transformed[tuple[float, X]]: ...
+def value_and_grad(fun: OfSecond[X], argnums: Literal[1], has_aux: Literal[False] = False) -> Transformed[tuple[float, X]]: ...
 @overload
 def value_and_grad(
     fun: OfFirstTwo[X, Y], argnums: tuple[Literal[0], Literal[1]], has_aux: Literal[False] = False

@@ -21,6 +21,7 @@ import tapegrad.numpy as tnp
 from tapegrad.array.typing import Array, Axis, Pytree, TensorLike
 from tapegrad.autograd.custom.primitives import Primitive
 from tapegrad.common.observers import RemovableHandle
+from tapegrad.common.printing import PlainTable, Picture
 from tapegrad.kernel.of_tape import TapeKernel
 from tapegrad.optimize.result import Result
 from tapegrad.program.finish import FinishedTape
@@ -221,9 +222,9 @@ def tapes_and_modes() -> None:
     assert_type(tape, tg.Tape)
     assert_type(len(tape), int)
     assert_type(tape.memory(), dict[str, int])
-    assert_type(tape.trace(y), str)
+    assert_type(tape.trace(y), PlainTable)
     assert_type(tape.leaves_of(y), list[tg.Tensor])
-    assert_type(tape.draw(), str)
+    assert_type(tape.draw(), Picture)
     with tg.no_grad(), tg.enable_grad(), tg.set_grad_enabled(True), tg.detect_anomaly():
         assert_type(tg.is_grad_enabled(), bool)
 

@@ -10,10 +10,10 @@ from functools import partial
 
 import numpy as np
 
-from ...common.printing import table
+from ...common.printing import seconds_text, table
 from ...common.uninterrupted import imported
 from ...transforms.functional import jit, value_and_grad
-from ..comparing.compare import least, seconds_text, write_json
+from ..comparing.compare import least, write_json
 from ..demo import first_guess, misfit, read_pelts
 
 #: How near finite differences have to be, relative to the largest component.

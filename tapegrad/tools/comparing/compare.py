@@ -25,7 +25,7 @@ import numpy as np
 from ...array.forward import MOST_LANES
 from ...array.tensor import Tensor
 from ...common.errors import CheckError, OptionError, PerformanceWarning
-from ...common.printing import plural, table
+from ...common.printing import bytes_text, count_text, plural, seconds_text, table
 from ...common.tree import flatten
 from ...nopython.api import njit_grad, njit_jacobian
 from ...program.choosing import predict
@@ -42,6 +42,8 @@ from .plots import plot_comparison
 
 #: Disagreement that is still rounding, relative to the largest entry of the Jacobian.
 TOLERANCE = {"d": 1e-8, "f": 1e-3}
+#: Seconds of a function below which what is timed is mostly the call.
+SHORT = 5e-5
 #: Repeats of each way, at least and at most.
 FEWEST, MOST = 3, 200
 
@@ -237,7 +239,9 @@ class Comparison:
             for r in self.rows
         ]
         title = f"{self.function}: {plural(self.inputs, 'input')}, {plural(self.outputs, 'output')}"
-        return f"{title}\n\n{table(HEAD, lines, numbers=True)}\n\n{self.reason}"
+        seconds = self.rows[0].seconds
+        remark = f"\n{self.function} takes {seconds_text(seconds)}, so times are mostly those of a call: compare operations." if seconds < SHORT else ""
+        return f"{title}\n\n{table(HEAD, lines, numbers=True)}\n\n{self.reason}{remark}"
 
     __repr__ = __str__
 
@@ -253,15 +257,25 @@ class Comparison:
         """`to_dict` as JSON; also written to a file if `path` is given."""
         return write_json(self.to_dict(), path)
 
-    def plot(self, path: str | os.PathLike[str]) -> None:
-        """Draw times and operations of the ways to a file; the name's ending says the format.
+    def plot(self, path: str | os.PathLike[str] | None = None) -> Any:
+        """Draw operations and times of the ways.
+
+        Parameters
+        ----------
+        path : str or path-like, optional
+            Where to save the picture; the name's ending says the format.
+
+        Returns
+        -------
+        matplotlib Figure
+            A notebook shows it.
 
         Raises
         ------
         MissingPackageError
             If matplotlib is not installed (``pip install tapegrad[plot]``).
         """
-        plot_comparison(self, path)
+        return plot_comparison(self, path)
 
 
 def write_json(data, path):
@@ -271,24 +285,6 @@ def write_json(data, path):
         with open(path, "w", encoding="utf-8") as file:
             file.write(text + "\n")
     return text
-
-
-def count_text(value):
-    return f"{value:.0f}" if value < 1e5 else f"{value:.2e}"
-
-
-def _scaled(value, *units):
-    """A number in the first unit that it reaches, of (name, size)."""
-    name, size = next((unit for unit in units if value >= unit[1]), units[-1])
-    return f"{value / size:.3g} {name}"
-
-
-def seconds_text(value):
-    return _scaled(value, ("s", 1.0), ("ms", 1e-3), ("us", 1e-6))
-
-
-def bytes_text(value):
-    return _scaled(value, ("GB", 1e9), ("MB", 1e6), ("kB", 1e3), ("B", 1))
 
 
 # ---- measuring ----------------------------------------------------------------------------

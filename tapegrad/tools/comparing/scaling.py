@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...common.errors import StructureError
-from ...common.printing import table
+from ...common.printing import bytes_text, count_text, seconds_text, table
 from ...tape.places import function_name
-from .compare import Comparison, bytes_text, compare, count_text, seconds_text, write_json
+from .compare import Comparison, compare, write_json
 from .plots import plot_scaling
 
 #: What is compared between the modes.
@@ -120,21 +120,26 @@ class Scaling:
         """`to_dict` as JSON; also written to a file if `path` is given."""
         return write_json(self.to_dict(), path)
 
-    def plot(self, path: str | os.PathLike[str], measure: str = "seconds") -> None:
-        """Draw the cost of each way against size, the crossover marked.
+    def plot(self, path: str | os.PathLike[str] | None = None, measure: str = "seconds") -> Any:
+        """Draw the cost of each way against size, the crossover marked, and beside each line the power of the size with which it grows.
 
         Parameters
         ----------
-        path : str or Path
-            The name's ending says the format.
+        path : str or Path, optional
+            Where to save the picture; the name's ending says the format.
         measure : {"seconds", "operations"}
+
+        Returns
+        -------
+        matplotlib Figure
+            A notebook shows it.
 
         Raises
         ------
         MissingPackageError
             If matplotlib is not installed (``pip install tapegrad[plot]``).
         """
-        plot_scaling([self], path, measure)
+        return plot_scaling([self], path, measure)
 
 
 def _crossover(points, axis, measure):

@@ -7,6 +7,7 @@ import sys
 import warnings
 from collections import Counter
 from dataclasses import dataclass, field
+from html import escape
 from weakref import WeakKeyDictionary
 
 from ...codegen.code import COUNTS
@@ -19,7 +20,7 @@ from ...tape.places import PACKAGE, function_name
 PATIENCE = 1.0
 
 
-@dataclass
+@dataclass(repr=False)
 class Stats:
     """What a transformed function has done so far.
 
@@ -80,6 +81,12 @@ class Stats:
     def replays(self) -> int:
         """Calls answered by replay."""
         return self.sweeps + self.kernel_calls
+
+    def __repr__(self):
+        return str(self)
+
+    def _repr_html_(self):
+        return f"<pre>{escape(str(self))}</pre>"
 
     def __str__(self):
         lines = [
