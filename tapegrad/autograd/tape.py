@@ -15,7 +15,7 @@ import os
 from ..array.record import store_of
 from ..array.tensor import Tensor
 from ..array.typing import TensorLike
-from ..common.printing import PlainTable, Picture
+from ..common.printing import Picture, PlainTable
 from ..tape.places import caller_place
 from ..tape.store import TapeStore, thread_state
 from . import draw, inspect
