@@ -1,0 +1,124 @@
+"""The site: ``pip install .[docs] && sphinx-build -W docs site``.
+
+The pages are the Markdown files of this folder, as the forge shows them; `shelves/` puts them on four shelves, and its `front.md` stands in
+for `index.md`.  The gallery is made of the programs in
+``examples/``: the text at the head of each, its source, and a link to download it.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import textwrap
+from pathlib import Path
+
+import tapegrad
+
+HERE = Path(__file__).parent
+project, author, copyright = "tapegrad", "The tapegrad authors", "The tapegrad authors"
+version = release = tapegrad.__version__
+extensions = ["myst_parser", "sphinx_design"]
+root_doc = "index"
+exclude_patterns = ["shelves/front.md", "reference.md"]
+myst_enable_extensions = ["colon_fence"]
+html_theme = "pydata_sphinx_theme"
+html_title = "tapegrad"
+html_theme_options = {"show_toc_level": 2, "navigation_with_keys": False, "secondary_sidebar_items": ["page-toc"], "footer_end": []}
+html_sidebars = {"index": []}
+html_show_sourcelink = False
+myst_heading_anchors = 4
+# A block of a session says what it prints, and Pygments would colour the marks of tests.
+highlight_language = "pycon"
+pygments_style = "friendly"
+
+
+MADE = HERE / "made"
+#: Pages that stand outside of this folder: file, and its name here.
+OUTSIDE = {"README.md": "readme", "CONTRIBUTING.md": "contributing", "CHANGELOG.md": "changelog", "benchmarks/results/RESULTS.md": "results"}
+
+
+def written(path, text):
+    """Write a file that is made, unless it is as it should be: what has not changed is not built again."""
+    path.parent.mkdir(exist_ok=True)
+    if not path.exists() or path.read_text(encoding="utf-8") != text:
+        path.write_text(text, encoding="utf-8")
+
+
+def gallery(app):
+    """A page for each program of ``examples/``, and one that lists them."""
+    names = []
+    for path in sorted((HERE.parent / "examples").glob("*.py")):
+        head = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8")))
+        if head is None:
+            continue
+        title, _, rest = head.partition("\n\n")
+        source = f"```{{literalinclude}} ../../examples/{path.name}\n:language: python\n```\n"
+        title = " ".join(title.split()).rstrip(".")
+        text, download = rest.replace("::\n", ":\n"), f"{{download}}`{path.name} <../../examples/{path.name}>`"
+        written(MADE / f"example_{path.stem}.md", f"# {title}\n\n{text}\n\n{download}\n\n{source}")
+        names.append(f"example_{path.stem}")
+    listing = "# Gallery\n\nWhole programs: what each does, its source, and the file.\n\n```{toctree}\n:maxdepth: 1\n\n" + "\n".join(names) + "\n```\n"
+    written(MADE / "gallery.md", listing)
+
+
+def functions(app):
+    """A page for each function and class of the reference, with the programs that use it."""
+    _, *sections = re.split(r"^## (.+)\n", (HERE / "reference.md").read_text(encoding="utf-8"), flags=re.MULTILINE)
+    programs = {path.stem: path.read_text(encoding="utf-8") for path in sorted((HERE.parent / "examples").glob("*.py"))}
+    listing = ["# Reference", "", "Every public function and class: what it takes, what it gives, and an example."]
+    for section, text in zip(sections[::2], sections[1::2]):
+        first, *entries = re.split(r"^### (.+)\n", text, flags=re.MULTILINE)
+        listing += ["", f"## {section}", "", first.strip(), "", "```{toctree}", ":maxdepth: 1", ""]
+        for heading, body in zip(entries[::2], entries[1::2]):
+            signature = heading.strip("`")
+            name = re.match(r"[\w.]+", signature)[0] if heading[0] == "`" else f"{section}, {heading[0].lower()}{heading[1:]}"
+            file = re.sub(r"\W+", "-", name) if heading[0] != "`" else name
+            used = [stem for stem, source in programs.items() if re.search(rf"\b{re.escape(name)}\(", source)]
+            seen = "\n\nUsed in " + ", ".join(f"[{stem}.py](example_{stem}.md)" for stem in used) + ".\n" if used else ""
+            body = re.sub(r"\]\((?!\w+:)([^)#]+\.md)", r"](../\1", body.strip())
+            # Name and type of a parameter stand in a line of their own.
+            body = re.sub(r"^(- `.+)\n(?=  \S)", r"\1\\\n", body, flags=re.MULTILINE)
+            said = f"```python\n{textwrap.fill(signature, 100, subsequent_indent='    ', break_long_words=False)}\n```\n\n" if heading[0] == "`" else ""
+            written(MADE / f"{file}.md", f"# {name}\n\n{said}{body}{seen}\n")
+            listing.append(file)
+        listing.append("```")
+    written(MADE / "functions.md", "\n".join(listing) + "\n")
+
+
+def copied(app):
+    """The pages that stand outside, with links that lead from here."""
+    for file, name in OUTSIDE.items():
+        text = (HERE.parent / file).read_text(encoding="utf-8")
+
+        def moved(match, base=Path(file).parent):
+            target, _, place = match[1].partition("#")
+            if "://" in target or not target:
+                return match[0]
+            path = (base / target).as_posix()
+            if path in OUTSIDE:
+                target = f"{OUTSIDE[path]}.md"
+            elif path == "docs/index.md":
+                target = "../index.md"
+            elif path.startswith("docs/"):
+                target = f"../{path[5:]}"
+            else:
+                target = f"../../{path}"
+            return f"]({target}{'#' + place if place else ''})"
+
+        written(MADE / f"{name}.md", re.sub(r"\]\(([^)\s]+)\)", moved, text))
+
+
+def links(app, docname, source):
+    """Links of this folder's pages to those that are copied; the front page."""
+    if docname == "index":
+        source[0] = (HERE / "shelves" / "front.md").read_text(encoding="utf-8")
+    source[0] = source[0].replace("](reference.md", "](made/functions.md").replace("](../reference.md", "](../made/functions.md")
+    for file, name in OUTSIDE.items():
+        source[0] = source[0].replace(f"](../{file}", f"](made/{name}.md")
+
+
+def setup(app):
+    app.connect("builder-inited", gallery)
+    app.connect("builder-inited", copied)
+    app.connect("builder-inited", functions)
+    app.connect("source-read", links)
