@@ -61,7 +61,7 @@ def fit(
         both, for models or losses that are not the data's own distribution (of robust losses).
     max_evaluations : int, optional
     progress : bool, optional
-        As of ``tg.optimize.minimize``.
+        Whether a bar is shown; by default in a terminal.
 
     Returns
     -------

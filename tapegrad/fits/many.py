@@ -125,23 +125,23 @@ def fit_many(
     Parameters
     ----------
     function : callable
-        As of `fit`, for one data set: ``function(params, *data)`` returns residuals, or with `observed` what the model predicts.
+        Of one data set: ``function(params, *data)`` returns residuals, or with `observed` what the model predicts.
     starts : array_like, or containers of them
         Where to begin: a first axis of one entry a fit.  A number is the same for all.
     *data
         Handed to `function`, without their first axis: one entry a fit, as `in_axes` says.
     observed, sigma : array or container of arrays, optional
-        As of `fit`, with a first axis of one entry a fit; `sigma` may be a number.
+        What was measured, and its standard deviations: a first axis of one entry a fit; `sigma` may be a number.
     absolute_sigma : bool
-        As of `fit`.
+        Whether `sigma` is in the units of the data; by default the residuals say how large the errors are.
     in_axes : {0, None} or tuple of them
         Of `data`, as of `vmap`: None is the same for all fits.
     bounds, fixed, ties
-        As of `fit`, for all fits; parameters that are fixed keep the value of their start.
+        By name, for all fits: limits of parameters, those that keep the value of their start, and those computed from others (as `fit` has them).
     max_iterations : int
         Of each fit.
     progress : bool, optional
-        As of ``tg.optimize.minimize``.
+        Whether a bar is shown; by default in a terminal.
 
     Returns
     -------
@@ -151,7 +151,7 @@ def fit_many(
     Raises
     ------
     OptimizationError
-        As of `fit`; first axes of different lengths.
+        First axes of different lengths, a start outside of its bounds, a name given twice, data that are not finite.
 
     Notes
     -----
@@ -182,11 +182,11 @@ def multistart(function: Callable[..., Any], starts: Pytree, *data: Any, observe
     Parameters
     ----------
     function : callable
-        As of `fit`.
+        ``function(params, *data)`` returns residuals, or with `observed` what the model predicts.
     starts : array_like, or containers of them
-        As of `fit_many`: a first axis of one entry a start.
+        Where to begin: a first axis of one entry a start; a number is the same for all.
     *data, observed, sigma
-        As of `fit`, of the one data set.
+        The one data set, what was measured, and its standard deviations.
     **options
         `bounds`, `fixed`, `ties`, `absolute_sigma` and `covariance`, as of `fit`.
 
@@ -199,7 +199,7 @@ def multistart(function: Callable[..., Any], starts: Pytree, *data: Any, observe
     Raises
     ------
     OptimizationError
-        As of `fit_many`.
+        A start outside of its bounds, a name given twice, data that are not finite.
 
     Examples
     --------

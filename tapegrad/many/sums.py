@@ -268,7 +268,7 @@ def mean_over(function: Callable[..., Any], data: Any, chunk: int | None = None,
     Parameters
     ----------
     function, data, chunk, threads, client
-        As of `sum_over`: `function` returns the sum over the rows that it is given.
+        As `sum_over` has them: `function` returns the sum over the rows that it is given, not their mean.
 
     Returns
     -------

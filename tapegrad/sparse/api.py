@@ -323,7 +323,7 @@ def sparse_hessian(
     f : callable
         Returns one number; with `weights` also an array, or containers of numbers and arrays.
     argnums : int or tuple of int
-        As of `sparse_jacobian`.  Also called `argnum`.
+        Which arguments to differentiate, by position or name.  Also called `argnum`.
     weights : bool
         Whether calls give, as the last argument, a weight for each number that `f` returns, in its
         containers and shapes: the Hessian is then that of the weighted sum, as a method for

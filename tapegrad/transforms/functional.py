@@ -436,9 +436,7 @@ def value_and_grad(
     fun: Callable[..., Any], argnums: tuple[int, ...], has_aux: Literal[False] = False
 ) -> Transformed[tuple[float, tuple[Any, ...]]]: ...
 @overload
-def value_and_grad(
-    fun: OfFirst[X], argnums: Literal[0] = 0, *, has_aux: Literal[True]
-) -> Transformed[tuple[tuple[float, Any], X]]: ...
+def value_and_grad(fun: OfFirst[X], argnums: Literal[0] = 0, *, has_aux: Literal[True]) -> Transformed[tuple[tuple[float, Any], X]]: ...
 @overload
 def value_and_grad(
     fun: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False, *, argnum: Argnums | None = None,
@@ -497,25 +495,15 @@ def value_and_grad(
 
 
 @overload
-def grad(
-    fun: OfFirst[X], argnums: Literal[0] = 0, has_aux: Literal[False] = False
-) -> Transformed[X]: ...
+def grad(fun: OfFirst[X], argnums: Literal[0] = 0, has_aux: Literal[False] = False) -> Transformed[X]: ...
 @overload
-def grad(
-    fun: OfSecond[X], argnums: Literal[1], has_aux: Literal[False] = False
-) -> Transformed[X]: ...
+def grad(fun: OfSecond[X], argnums: Literal[1], has_aux: Literal[False] = False) -> Transformed[X]: ...
 @overload
-def grad(
-    fun: OfFirstTwo[X, Y], argnums: tuple[Literal[0], Literal[1]], has_aux: Literal[False] = False
-) -> Transformed[tuple[X, Y]]: ...
+def grad(fun: OfFirstTwo[X, Y], argnums: tuple[Literal[0], Literal[1]], has_aux: Literal[False] = False) -> Transformed[tuple[X, Y]]: ...
 @overload
-def grad(
-    fun: Callable[..., Any], argnums: tuple[int, ...], has_aux: Literal[False] = False
-) -> Transformed[tuple[Any, ...]]: ...
+def grad(fun: Callable[..., Any], argnums: tuple[int, ...], has_aux: Literal[False] = False) -> Transformed[tuple[Any, ...]]: ...
 @overload
-def grad(
-    fun: OfFirst[X], argnums: Literal[0] = 0, *, has_aux: Literal[True]
-) -> Transformed[tuple[X, Any]]: ...
+def grad(fun: OfFirst[X], argnums: Literal[0] = 0, *, has_aux: Literal[True]) -> Transformed[tuple[X, Any]]: ...
 @overload
 def grad(
     fun: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False, *, argnum: Argnums | None = None,
@@ -529,8 +517,18 @@ def grad(
 
     Parameters
     ----------
-    fun, argnums, has_aux, argnum, kernel, conjugate, via
-        As of `value_and_grad`.
+    fun : callable
+        Plain Python and NumPy, loops and branches included; returns a float or an array of one (or a pair of that and anything else, with `has_aux`).
+    argnums : int, str, or sequence of them
+        Which arguments to differentiate, by position or name: floats, arrays, or containers of them. Also called `argnum`.
+    has_aux : bool
+        Whether `fun` returns a pair of which only the first part is differentiated.
+    kernel : None
+        An option of `jit`; here it is refused.
+    conjugate : bool
+        Of complex arguments the conjugate of the gradient ``dL/dRe + i dL/dIm``, as in JAX and HIPS autograd.
+    via : {"record", "numba"}
+        ``"numba"``: compiled by Numba and differentiated from its source, as by `njit_grad`.
     holomorphic : bool
         `fun` returns a complex number, and is holomorphic: its complex derivative.
 
@@ -538,6 +536,11 @@ def grad(
     -------
     callable
         The gradient at the same arguments, in the shape of the argument; ``(gradient, aux)`` with `has_aux`.
+
+    Raises
+    ------
+    NonScalarOutputError, StructureError, DtypeError, HigherOrderError
+        `fun` returns more than one number (see `jacobian`), or an argument or a result is no float: the message names it.
 
     Examples
     --------
@@ -556,30 +559,27 @@ def elementwise_grad(fun: OfFirst[X], argnums: Literal[0] = 0) -> Transformed[X]
 @overload
 def elementwise_grad(fun: OfSecond[X], argnums: Literal[1]) -> Transformed[X]: ...
 @overload
-def elementwise_grad(
-    fun: OfFirstTwo[X, Y], argnums: tuple[Literal[0], Literal[1]]
-) -> Transformed[tuple[X, Y]]: ...
+def elementwise_grad(fun: OfFirstTwo[X, Y], argnums: tuple[Literal[0], Literal[1]]) -> Transformed[tuple[X, Y]]: ...
 @overload
-def elementwise_grad(
-    fun: Callable[..., Any], argnums: tuple[int, ...]
-) -> Transformed[tuple[Any, ...]]: ...
+def elementwise_grad(fun: Callable[..., Any], argnums: tuple[int, ...]) -> Transformed[tuple[Any, ...]]: ...
 @overload
-def elementwise_grad(
-    fun: Callable[..., Any], argnums: Argnums = 0, *, argnum: Argnums | None = None
-) -> Transformed[Any]: ...  # fmt: skip
+def elementwise_grad(fun: Callable[..., Any], argnums: Argnums = 0, *, argnum: Argnums | None = None) -> Transformed[Any]: ...  # fmt: skip
 def elementwise_grad(
     fun: Callable[..., Any], argnums: Argnums = 0, *, argnum: Argnums | None = None, kernel: None = None
 ) -> Transformed[Any]:
     """The derivative of each element of the result with respect to its element of the argument, summed otherwise.
 
-    This is the gradient of the sum of all results: the sums of the columns of
-    the Jacobian.  For a function that works element by element it is the
-    derivative at every element.
+    This is the gradient of the sum of all results: the sums of the columns of the Jacobian.  For a function that works element by element it
+    is the derivative at every element.
 
     Parameters
     ----------
-    fun, argnums, argnum, kernel
-        As of `value_and_grad`; `fun` may return arrays, in containers too.
+    fun : callable
+        Returns numbers, arrays, or containers of them.
+    argnums : int, str, or sequence of them
+        Which arguments to differentiate, by position or name. Also called `argnum`.
+    kernel : None
+        An option of `jit`; here it is refused.
 
     Returns
     -------
@@ -589,7 +589,7 @@ def elementwise_grad(
     Raises
     ------
     StructureError, DtypeError, HigherOrderError
-        As `value_and_grad`.
+        An argument or result is no float: the message names it.
 
     Examples
     --------

@@ -290,8 +290,12 @@ def hessian_diag(f: Callable[..., Any], argnums: Argnums = 0, *, argnum: Argnums
 
     Parameters
     ----------
-    f, argnums, argnum, kernel
-        As of `hessian`.
+    f : callable
+        Returns one number.
+    argnums : int, str, or sequence of them
+        Which arguments to differentiate, by position or name.  Also called `argnum`.
+    kernel : None
+        An option of `jit`; here it is refused.
 
     Returns
     -------
@@ -302,7 +306,8 @@ def hessian_diag(f: Callable[..., Any], argnums: Argnums = 0, *, argnum: Argnums
 
     Raises
     ------
-    As `hessian`.
+    NonScalarOutputError, StructureError, DtypeError, HigherOrderError
+        `f` returns more than one number, or an argument or a result is no float: the message names it.
 
     Examples
     --------
@@ -318,8 +323,12 @@ def laplacian(f: Callable[..., Any], argnums: Argnums = 0, *, argnum: Argnums | 
 
     Parameters
     ----------
-    f, argnums, argnum, kernel
-        As of `hessian`.
+    f : callable
+        Returns one number.
+    argnums : int, str, or sequence of them
+        Which arguments to differentiate, by position or name.  Also called `argnum`.
+    kernel : None
+        An option of `jit`; here it is refused.
 
     Returns
     -------
@@ -328,7 +337,8 @@ def laplacian(f: Callable[..., Any], argnums: Argnums = 0, *, argnum: Argnums | 
 
     Raises
     ------
-    As `hessian`.
+    NonScalarOutputError, StructureError, DtypeError, HigherOrderError
+        `f` returns more than one number, or an argument or a result is no float: the message names it.
 
     Examples
     --------

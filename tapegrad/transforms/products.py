@@ -96,9 +96,9 @@ def hvp(
     f : callable
         Returns one number (or a pair of it and anything else, with `has_aux`).
     argnums : int or sequence of int
-        As of `grad`.  Also called `argnum`.
+        Which arguments to differentiate, by position or name.  Also called `argnum`.
     has_aux : bool
-        As of `grad`.
+        Whether `f` returns a pair of which only the first part is differentiated.
     kernel : None
         An option of `jit`; here it is refused.
 

@@ -146,7 +146,7 @@ def custom_jvp(
     rule : callable, optional
         ``rule(tangents, result, *operands, **static)``: see `Primitive.defjvp`.
     nondiff_argnums : tuple of int
-        As of `custom_vjp`.
+        Positions of arguments that are not differentiated, and are handed to the rule as they are.
 
     Returns
     -------

@@ -24,3 +24,13 @@ def test_every_public_name_is_on_it():
 def test_the_command_prints_it():
     found = subprocess.run([sys.executable, "-m", "tapegrad", "reference"], capture_output=True, text=True, check=True)
     assert found.stdout == page(tapegrad)
+
+
+def test_help_explains_itself():
+    """No public docstring sends its reader to another one for what a parameter is."""
+    import re
+
+    import tapegrad as tg
+
+    sent = [name for name in tg.__all__ if re.search(r"^\s+As (?:of )?`\w+`\.?$", getattr(tg, name).__doc__ or "", re.MULTILINE)]
+    assert not sent
