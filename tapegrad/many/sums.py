@@ -277,7 +277,8 @@ def mean_over(function: Callable[..., Any], data: Any, chunk: int | None = None,
 
     Raises
     ------
-    As `sum_over`.
+    ShapeError, StructureError, DtypeError, OptionError, MissingPackageError
+        The data, `chunk` or `threads` do not fit: the message names which, and what to give.
 
     Examples
     --------

@@ -230,7 +230,7 @@ def sparsity(f: Callable[..., Any], argnums: Argnums = 0, order: Literal[1, 2] =
     HigherOrderError
         Called inside of another derivative.
     StructureError, DtypeError
-        As `jacobian`.
+        An argument or a result is no float: the message names it.
 
     Notes
     -----
@@ -286,7 +286,7 @@ def sparse_jacobian(
     HigherOrderError
         Called inside of another derivative; `jacobian` can be.
     StructureError, DtypeError
-        As `jacobian`.
+        An argument or a result is no float: the message names it.
 
     Notes
     -----

@@ -115,7 +115,7 @@ def hvp(
     SeedShapeError, StructureError
         The direction does not fit.
     NonScalarOutputError, DtypeError, HigherOrderError
-        As `hessian`.
+        `f` returns more than one number, or an argument or a result is no float: the message names it.
 
     Notes
     -----
@@ -172,7 +172,8 @@ def gnvp(
 
     Raises
     ------
-    As `hvp`.
+    SeedShapeError, StructureError, NonScalarOutputError, DtypeError, HigherOrderError
+        The direction does not fit, the loss is not one number, or an argument is no float.
 
     References
     ----------
