@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING as _TYPE_CHECKING
 from .array import dual as _dual, indexing as _indexing, inplace as _inplace, operators as _operators, whole as _whole  # noqa: F401  (operators and methods)
 from .common import config, tracebacks as _tracebacks  # noqa: F401
 from .common.registry import registry as _registry
-from . import autograd, errors, implicit, nn, numpy_api, optim, optimize, tree  # noqa: F401  (numpy_api adds NumPy's functions)
+from . import autograd, errors, implicit, nn, numpy_api, optim, optimize, tree, utils  # noqa: F401  (numpy_api adds NumPy's functions)
 from .autograd.anomaly import debug_nans as _debug_nans, detect_anomaly
 from .tools.check import check
 from .transforms.checkpoint import checkpoint
@@ -42,6 +42,7 @@ from .array.creation import (
 )
 from .autograd.custom import custom_jvp, custom_vjp, primitive, stop_gradient
 from .tools.explain_jumps import explain_jumps
+from .tools.gradcheck import gradcheck as _gradcheck
 from .tools.explain_zero import explain_zero
 from .tools.showing.page import show
 from .tools.info import info
@@ -95,7 +96,7 @@ def _behind(roots, seeds, wanted):
 
 
 _tracebacks.install()
-_registry.later = _Namespace(advice=_advice, beside_table=_beside_table, behind=_behind, determined=_determined, debug_nans=_debug_nans)
+_registry.later = _Namespace(advice=_advice, beside_table=_beside_table, behind=_behind, determined=_determined, debug_nans=_debug_nans, gradcheck=_gradcheck)
 
 if not _TYPE_CHECKING:
     # PyTorch's other names, and what to write for those that are not offered.

@@ -21,7 +21,7 @@ from tests.test_import import fresh
 #: The folders, from what everybody uses to what one does with it; a folder may import only those before it.
 FOLDERS = (
     "common", "rules", "tape", "codegen", "interpreter", "array", "pandas", "numpy_api", "numpy", "autograd", "program", "kernel", "nopython",
-    "transforms", "many", "nn", "scipy", "sparse", "optimize", "optim", "automata", "fits", "interop", "exporting", "tools", "hips",
+    "transforms", "many", "nn", "scipy", "sparse", "optimize", "optim", "automata", "fits", "interop", "exporting", "tools", "hips", "utils",
 )  # fmt: skip
 #: What stands at the root: it may import everything, and nothing below may import it.
 ROOT = "(root)"

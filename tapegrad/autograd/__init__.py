@@ -16,9 +16,49 @@ Derivatives that are themselves recorded, and so can be differentiated again:
 `nested`       a functional derivative inside of another one.
 """
 
+from collections.abc import Callable
+from typing import Any
+
+from ..common.registry import registry
 from . import engine  # noqa: F401  (sets registry.engine)
 from .custom.function import Function
 from .gradients import backward, grad
 from .pushforward import jvp
 
-__all__ = ["Function", "backward", "grad", "jvp"]
+__all__ = ["Function", "backward", "grad", "gradcheck", "jvp"]
+
+
+def gradcheck(func: Callable[..., Any], inputs: Any, eps: float = 1e-6, atol: float = 1e-5, rtol: float = 1e-3, raise_exception: bool = True) -> bool:
+    """Compare gradients by ``backward()`` with differences, as ``torch.autograd.gradcheck``; `tapegrad.check` compares more.
+
+    Parameters
+    ----------
+    func : callable
+        Of tensors; returns one, or containers of them.
+    inputs : Tensor or sequence of Tensor
+        Those that require a gradient are moved.
+    eps, atol
+        PyTorch's step and absolute tolerance: taken, and not needed, for the step follows from the precision.
+    rtol : float
+        Tolerance relative to 1 plus the largest derivative.
+    raise_exception : bool
+        Whether a disagreement raises; else False is returned.
+
+    Returns
+    -------
+    bool
+
+    Raises
+    ------
+    CheckError
+        They disagree: says where.
+    StructureError
+        No input requires a gradient.
+
+    Examples
+    --------
+    >>> import tapegrad as tg
+    >>> tg.autograd.gradcheck(lambda x: x.sin(), tg.tensor([1.0, 2.0], requires_grad=True))
+    True
+    """
+    return registry.later.gradcheck(func, inputs, rtol, raise_exception)

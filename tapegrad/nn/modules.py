@@ -9,7 +9,7 @@ from __future__ import annotations
 import inspect
 import math
 from collections import namedtuple
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +19,7 @@ from ..array import creation
 from ..array.tensor import Parameter, Tensor
 from ..array.typing import TensorLike
 from ..common.errors import StructureError
+from ..common.observers import RemovableHandle
 from ..tape.modes import no_grad
 from . import functional
 from .names import absent, rows_of
@@ -61,7 +62,36 @@ class Module:
         raise TypeError(f"{type(self).__name__} has no `forward`: write def forward(self, x), what the layer computes")
 
     def __call__(self, *inputs: Any, **options: Any) -> Any:
-        return self.forward(*inputs, **options)
+        if "_forward_hooks" not in vars(self) and "_forward_pre_hooks" not in vars(self):
+            return self.forward(*inputs, **options)
+        for hook in tuple(vars(self).get("_forward_pre_hooks", {}).values()):
+            changed = hook(self, inputs)
+            inputs = inputs if changed is None else changed if isinstance(changed, tuple) else (changed,)
+        output = self.forward(*inputs, **options)
+        for hook in tuple(vars(self).get("_forward_hooks", {}).values()):
+            changed = hook(self, inputs, output)
+            output = output if changed is None else changed
+        return output
+
+    def register_forward_pre_hook(self, hook: Callable[[Module, tuple[Any, ...]], Any]) -> RemovableHandle:
+        """Call ``hook(module, inputs)`` before each `forward`; what it returns, unless None, takes the place of the inputs."""
+        return RemovableHandle(vars(self).setdefault("_forward_pre_hooks", {}), hook)
+
+    def register_forward_hook(self, hook: Callable[[Module, tuple[Any, ...], Any], Any]) -> RemovableHandle:
+        """Call ``hook(module, inputs, output)`` after each `forward`; what it returns, unless None, takes the place of the output.
+
+        Examples
+        --------
+        >>> import tapegrad as tg
+        >>> layer, seen = tg.nn.Linear(2, 3), []
+        >>> handle = layer.register_forward_hook(lambda module, inputs, output: seen.append(output.shape))
+        >>> _ = layer(tg.ones(4, 2))
+        >>> handle.remove()
+        >>> _ = layer(tg.ones(5, 2))
+        >>> seen
+        [(4, 3)]
+        """
+        return RemovableHandle(vars(self).setdefault("_forward_hooks", {}), hook)
 
     # -- what is in it ----------------------------------------------------------------
     def named_children(self) -> Iterator[tuple[str, Module]]:

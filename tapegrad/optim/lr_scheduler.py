@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import inspect
+import math
 from functools import cache
 from typing import Any
 
+from ..array.tensor import Tensor
+from ..common.errors import OptionError
 from ..nn.names import absent, calls_of, function_of
 from .optimizer import Optimizer
 
@@ -57,6 +60,72 @@ class LRScheduler:
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Go on from a state."""
         vars(self).update(state_dict)
+
+
+class ReduceLROnPlateau:
+    """Lower the rates where a measure has stopped falling.
+
+    Parameters
+    ----------
+    optimizer : Optimizer
+    mode : {"min", "max"}
+        Whether the measure is to fall, or to rise.
+    factor : float
+        By which rates are multiplied.
+    patience : int
+        Steps without improvement that are waited for.
+    threshold : float
+    threshold_mode : {"rel", "abs"}
+        How much counts as an improvement: a part of the best measure so far, or a difference.
+    cooldown : int
+        Steps after a change in which nothing is counted.
+    min_lr, eps : float
+        Rates do not fall below `min_lr`, nor by less than `eps`.
+
+    Raises
+    ------
+    OptionError
+        An option is not one of these, or `factor` is not below 1.
+
+    Examples
+    --------
+    >>> import tapegrad as tg
+    >>> optimizer = tg.optim.SGD([tg.Parameter([1.0])], lr=1.0)
+    >>> scheduler = tg.optim.lr_scheduler.ReduceLROnPlateau(optimizer, factor=0.5, patience=1)
+    >>> for loss in (3.0, 2.0, 2.0, 2.0, 1.0):
+    ...     scheduler.step(loss)
+    >>> scheduler.get_last_lr()
+    [0.5]
+    """
+
+    def __init__(
+        self, optimizer: Optimizer, mode: str = "min", factor: float = 0.1, patience: int = 10, threshold: float = 1e-4, threshold_mode: str = "rel",
+        cooldown: int = 0, min_lr: float = 0.0, eps: float = 1e-8,
+    ) -> None:  # fmt: skip
+        if mode not in ("min", "max") or threshold_mode not in ("rel", "abs") or not 0.0 < factor < 1.0:
+            raise OptionError(f'mode={mode!r}, threshold_mode={threshold_mode!r}, factor={factor!r}: give "min" or "max", "rel" or "abs", a number below 1')
+        self.optimizer, self.mode, self.factor, self.patience, self.threshold = optimizer, mode, factor, patience, threshold
+        self.threshold_mode, self.cooldown, self.min_lr, self.eps = threshold_mode, cooldown, min_lr, eps
+        self.best, self.num_bad_epochs, self.cooldown_counter = math.inf if mode == "min" else -math.inf, 0, 0
+
+    def step(self, metrics: Any) -> None:
+        """Take in a measure, the loss of validation, say."""
+        measure, sign = float(metrics.detach() if isinstance(metrics, Tensor) else metrics), 1.0 if self.mode == "min" else -1.0
+        margin = self.threshold * (abs(self.best) if self.threshold_mode == "rel" else 1.0) if math.isfinite(self.best) else 0.0
+        if sign * measure < sign * self.best - margin:
+            self.best, self.num_bad_epochs = measure, 0
+        else:
+            self.num_bad_epochs += 1
+        if self.cooldown_counter:
+            self.cooldown_counter, self.num_bad_epochs = self.cooldown_counter - 1, 0
+        if self.num_bad_epochs > self.patience:
+            for group in self.optimizer.param_groups:
+                lower = max(group["lr"] * self.factor, self.min_lr)
+                if group["lr"] - lower > self.eps:
+                    group["lr"] = lower
+            self.cooldown_counter, self.num_bad_epochs = self.cooldown, 0
+
+    get_last_lr, state_dict, load_state_dict = LRScheduler.get_last_lr, LRScheduler.state_dict, LRScheduler.load_state_dict
 
 
 @cache
