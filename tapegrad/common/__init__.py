@@ -12,6 +12,7 @@ Imports: nothing of the package.
 `uninterrupted`    work that signals and forks wait for; `waiting`, what a call waits for, said, and what is done meanwhile.
 `pool`             threads that share the work of one call.
 `observers`        listeners for values that leave the tape; handles of hooks.
+`pictures`         figures that a notebook shows.
 `keywords`         of other libraries: what to write for them.
 `tracebacks`       printed without this package's frames.
 `printing`, `memory`, `version`   are what their names say.

@@ -142,7 +142,7 @@ class PlainTable(str):
         return str(self)
 
     def _repr_html_(self) -> str:
-        return f"<pre>{escape(self)}</pre>"
+        return f'<pre style="font-family: monospace">{escape(self)}</pre>'
 
 
 class Picture(str):

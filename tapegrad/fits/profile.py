@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 
 from ..common.errors import OptimizationError
+from ..common.pictures import new_figure
 from ..common.uninterrupted import imported
-from ..optimize.result import new_figure, shaped
+from ..optimize.result import shaped
 from .solving import best
 
 
@@ -42,7 +43,7 @@ class Profile:
 
     def plot(self, path=None):
         """Draw the rises and the interval; returns a matplotlib Figure."""
-        figure = new_figure("profile", (5.0, 3.5))
+        figure = new_figure("profile.plot()", (5.0, 3.5))
         axes = figure.subplots()
         axes.plot(self.values, self.rises, ".-", color="C0", markersize=5)
         for end in self.interval:

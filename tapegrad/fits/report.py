@@ -7,8 +7,9 @@ from html import escape
 import numpy as np
 
 from ..common.errors import OptimizationError
+from ..common.pictures import new_figure
 from ..common.uninterrupted import imported
-from ..optimize.result import new_figure, shaped
+from ..optimize.result import shaped
 from . import profile, propagation
 from .models import goodness
 
@@ -247,7 +248,7 @@ class Fit:
         model, n = self.model, self.curvature.count
         if x is None:
             x = next((np.asarray(d) for d in model.data if np.shape(d) == (n,)), np.arange(n))
-        order, figure = np.argsort(x, kind="stable"), new_figure("fit", (7.0, 5.0))
+        order, figure = np.argsort(x, kind="stable"), new_figure("fit.plot()", (7.0, 5.0))
         x, below = np.asarray(x)[order], figure
         if model.observed is not None:
             above, below = figure.subplots(2, 1, sharex=True, height_ratios=(3, 1))

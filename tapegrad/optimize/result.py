@@ -11,7 +11,8 @@ import numpy as np
 from scipy.optimize import OptimizeResult
 
 from ..array.typing import Array
-from ..common.errors import MissingPackageError, OptimizationError
+from ..common.errors import OptimizationError
+from ..common.pictures import new_figure
 from ..common.registry import registry
 from .proof import DIFFERS
 
@@ -117,7 +118,7 @@ class Result(OptimizeResult):
         if not len(self.get("history", ())):
             raise OptimizationError("nothing was noted on the way to this result: there is nothing to draw")
         if axes is None:
-            figure = new_figure("result", (8.0, 3.2))
+            figure = new_figure("result.plot()", (8.0, 3.2))
             axes = figure.subplots(1, 2)
         else:
             figure = axes[0].figure
@@ -155,15 +156,6 @@ class Result(OptimizeResult):
             f'<svg xmlns="http://www.w3.org/2000/svg" width="300" height="76" font-size="10"><polyline points="{points}" fill="none" '
             f'stroke="#1f5a99"/><text x="4" y="72">largest component of the gradient: {norm[0]:.2g} to {norm[-1]:.2g}</text></svg>'
         )
-
-
-def new_figure(what, size):
-    """An empty figure of matplotlib, for ``what.plot()``; of `size` inches."""
-    try:
-        from matplotlib.figure import Figure
-    except ImportError:
-        raise MissingPackageError(f"{what}.plot() needs matplotlib: pip install 'tapegrad[plot]'") from None
-    return Figure(figsize=size, layout="constrained")
 
 
 def finished(solution, layout, differs, start, asked=None, **more):

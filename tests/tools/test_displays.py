@@ -28,7 +28,7 @@ def test_a_tensor_knows_its_tape():
     assert x.tape is None and tg.tensor(1.0).tape is None
     assert len(y.tape) >= 3 and "multiply" in str(y.tape)
     table = y.tape.trace(y)
-    assert repr(table) == str(table) and table._repr_html_().startswith("<pre>slot") and table.splitlines()[-1].endswith("1")
+    assert repr(table) == str(table) and table._repr_html_().startswith("<pre style=") and table.splitlines()[-1].endswith("1")
 
 
 def test_a_drawing_of_a_result_has_its_adjoints_and_partials(tmp_path):
@@ -71,3 +71,14 @@ def test_lines_of_cells_are_named_as_such():
     )
     ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert "cell [2], line 2" in ended.stdout and "(cell [3], line 1)" in ended.stdout, ended.stdout + ended.stderr
+
+
+def test_the_lecture_runs_and_its_pictures_are_there(tmp_path):
+    nbformat, preprocessors = pytest.importorskip("nbformat"), pytest.importorskip("nbconvert.preprocessors")
+    notebook = nbformat.read(pathlib.Path(__file__).parents[2] / "examples" / "lecture.ipynb", as_version=4)
+    assert not any(cell.get("outputs") for cell in notebook.cells)
+    preprocessors.ExecutePreprocessor(timeout=300, kernel_name="python3").preprocess(notebook, {"metadata": {"path": str(tmp_path)}})
+    shown = [output.data for cell in notebook.cells if cell.cell_type == "code" for output in cell.outputs if "data" in output]
+    pages = [data["text/html"] for data in shown if "<iframe" in data.get("text/html", "")]
+    assert len(pages) == 2 and sum("<svg" in data.get("text/html", "") for data in shown) >= 2 and sum("image/png" in data for data in shown) == 1
+    assert "54" in str([data for data in shown if data.get("text/plain") == "tensor(54.)"]) and "cell [" in pages[0]

@@ -2,25 +2,13 @@
 
 import numpy as np
 
-from ...common.errors import MissingPackageError
+from ...common.pictures import new_figure
 from ...common.printing import count_text, plural, seconds_text
 
 
 def figure(width, height, count=1):
-    """A figure of its own, apart from pyplot's state, and its axes.
-
-    Raises
-    ------
-    MissingPackageError
-        If matplotlib is not installed.
-    """
-    try:
-        from matplotlib.figure import Figure
-    except ImportError as error:
-        raise MissingPackageError(
-            "drawing needs matplotlib, which is not installed: pip install tapegrad[plot]"
-        ) from error
-    made = Figure(figsize=(width, height), layout="constrained")
+    """A figure and its axes, side by side."""
+    made = new_figure("drawing", (width, height))
     return made, made.subplots(1, count, squeeze=False)[0]
 
 

@@ -230,7 +230,7 @@ def _sources(places, rows):
                 lines, first = (linecache.getlines(place.filename), 1) if whole else inspect.getsourcelines(place.code)
             except (OSError, TypeError):
                 lines, first = [linecache.getline(place.filename, place.line)], place.line
-            sources.append({"name": place.short.partition(":")[0], "lines": [[max(first, 1) + k, line.rstrip()] for k, line in enumerate(lines)]})
+            sources.append({"name": re.split(":|, line", place.short)[0], "lines": [[max(first, 1) + k, line.rstrip()] for k, line in enumerate(lines)]})
         row["line"] = [numbers[place.code], place.line]
     return sources
 

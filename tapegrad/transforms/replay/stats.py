@@ -7,12 +7,12 @@ import sys
 import warnings
 from collections import Counter
 from dataclasses import dataclass, field
-from html import escape
 from weakref import WeakKeyDictionary
 
 from ...codegen.code import COUNTS
 from ...common import config
 from ...common.errors import PerformanceWarning
+from ...common.printing import PlainTable
 from ...program.through import Rules
 from ...tape.places import PACKAGE, function_name
 
@@ -86,7 +86,7 @@ class Stats:
         return str(self)
 
     def _repr_html_(self):
-        return f"<pre>{escape(str(self))}</pre>"
+        return PlainTable(self)._repr_html_()
 
     def __str__(self):
         lines = [
