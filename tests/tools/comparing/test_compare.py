@@ -257,7 +257,7 @@ def test_pictures(tmp_path):
 
 def test_without_matplotlib_the_error_says_what_to_install(monkeypatch, tmp_path):
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
-    with pytest.raises(ImportError, match=r"pip install "tapegrad\[plot\]"") as caught:
+    with pytest.raises(ImportError, match=r'pip install "tapegrad\[plot\]"') as caught:
         tg.compare(loss, np.ones(4), budget=0.0).plot(tmp_path / "one.png")
     assert isinstance(caught.value, errors.TapegradError)
     assert main(["compare", f"{ROOT / 'examples' / 'modes.py'}:many_to_one", "--plot", "x.png"]) == 2
