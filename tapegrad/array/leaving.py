@@ -80,7 +80,10 @@ def instead(whole: bool = False) -> str:
         return f"write tg.array({array[1]}), which makes an array of tensors one tensor"
     if whole:
         return "leave np.asarray(t) out, and write np.stack([t, u]) or tg.array([t, u]) for an array of tensors"
-    return "write np.sin(t) for math.sin(t), tg.array([t, ...]) for np.array([t, ...]), and make an array that is assigned to with tg.zeros"
+    return (
+        "write np.sin(t) for math.sin(t), tg.array([t, ...]) for np.array([t, ...]), and make an array that is assigned to with tg.zeros; SciPy's functions that "
+        "take tensors are in tapegrad.scipy"
+    )
 
 
 def clarify(error: BaseException | None) -> None:

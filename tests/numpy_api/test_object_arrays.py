@@ -486,7 +486,7 @@ HELP = {
     "np.mean(tg.array(a))": lambda x: np.mean(np.array([x, x])),
     "np.std(tg.array(a))": lambda x: np.std(np.array([x, x])),
     "np.floor(tg.array(a))": lambda x: np.floor(np.array([x, x])),
-    "write from_rotvec" if ROTATIONS_IN_PYTHON else "functions of NumPy": lambda x: rotation_of_scipy(np.array([x, 0.0, 0.0])),
+    "write from_rotvec" if ROTATIONS_IN_PYTHON else "are in tapegrad.scipy": lambda x: rotation_of_scipy(np.array([x, 0.0, 0.0])),
 }
 
 
