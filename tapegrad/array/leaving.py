@@ -81,8 +81,8 @@ def instead(whole: bool = False) -> str:
     if whole:
         return "leave np.asarray(t) out, and write np.stack([t, u]) or tg.array([t, u]) for an array of tensors"
     return (
-        "write np.sin(t) for math.sin(t), tg.array([t, ...]) for np.array([t, ...]), and make an array that is assigned to with tg.zeros; SciPy's functions that "
-        "take tensors are in tapegrad.scipy"
+        "write np.sin(t) for math.sin(t), tg.array([t, ...]) for np.array([t, ...]), and make an array that is assigned to with tg.zeros; "
+        "SciPy's functions that take tensors are in tapegrad.scipy"
     )
 
 
