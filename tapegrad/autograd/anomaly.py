@@ -190,9 +190,12 @@ def _is_float(leaf):
 
 def debug_nans(wanted: bool) -> None:
     """Look for NaN from now on, in this thread and those that start later, or do not."""
-    looking = detect_anomaly(inf=False) if wanted else None
-    ThreadState.looking = looking
-    thread_state().set_checking(looking)
+
+    def looking() -> Any:
+        return detect_anomaly(inf=False) if wanted else None
+
+    ThreadState.looking = staticmethod(looking)
+    thread_state().set_checking(looking())
 
 
 def first_anomaly(function, args):

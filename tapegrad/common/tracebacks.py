@@ -7,6 +7,7 @@ everything as it is, and so does an `InternalError`, which is for those who main
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 import threading
@@ -71,14 +72,17 @@ def install() -> None:
     printed, of_threads = sys.excepthook, threading.excepthook
 
     def excepthook(kind: Any, error: Any, trace: Any) -> None:
-        shorten(error)
+        # Whatever happens here, the exception is printed.
+        with contextlib.suppress(Exception):
+            shorten(error)
         if getattr(sys, "last_value", None) is error:
             # Where pdb.pm() begins before Python 3.12.
             sys.last_traceback = error.__traceback__
         printed(kind, error, error.__traceback__)
 
     def thread_excepthook(args: Any) -> None:
-        shorten(args.exc_value)
+        with contextlib.suppress(Exception):
+            shorten(args.exc_value)
         trace = None if args.exc_value is None else args.exc_value.__traceback__
         of_threads(threading.ExceptHookArgs((args.exc_type, args.exc_value, trace, args.thread)))
 

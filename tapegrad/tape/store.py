@@ -405,15 +405,15 @@ class ThreadState:
         The leaves with respect to which functions are being differentiated, define-by-run.
     """
 
-    #: `checking` of a thread that begins (`tg.config.debug_nans`).
-    looking: object = None
+    #: Makes `checking` of a thread that begins (`tg.config.debug_nans`).
+    looking = staticmethod(lambda: None)
 
     __slots__ = ("ident", "enabled", "checking", "store", "anonymous", "tapes", "spare", "variables", "__weakref__")
 
     def __init__(self):
         self.ident = get_ident()
         self.enabled = True
-        self.checking = self.looking
+        self.checking = self.looking()
         self.tapes = []
         self.spare = None
         self.variables = ()
