@@ -121,3 +121,12 @@ def test_a_class_of_errors_that_does_not_exist_suggests_one():
         explanation("gard")
     with pytest.raises(tg.errors.OptionError, match="python -m tapegrad explain lists all"):
         explanation("nosuch")
+
+
+def test_without_the_source_the_bytecode_says_what_is_called():
+    scope = {"np": np, "math": math, "tg": tg}
+    exec("def f(x):\n    return math.sin(x) + 1.0\ndef g(x):\n    a = np.zeros(2)\n    a[0] = x\n    return a\ndef h(x):\n    return np.asarray(x * np.ones(2)).sum()", scope)
+    for function, said in ((scope["f"], "write np.sin(t) for math.sin(t). "), (scope["g"], "a is a plain array, which cannot hold it"), (scope["h"], "leave np.asarray out: ")):
+        with pytest.raises(tg.errors.LeaveTapeError) as raised:
+            tg.grad(function)(1.0)
+        assert str(raised.value).startswith(said), str(raised.value)

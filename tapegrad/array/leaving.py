@@ -25,13 +25,17 @@ _FILLERS = ("full", "full_like", "put", "copyto", "place", "putmask", "fill_diag
 _HOLDS = "make the array with tg.zeros(shape), or np.zeros_like(t), which can hold a tensor"
 
 
-#: The last refusal of each thread: compiled code of SciPy's may print it and raise an error of its own.
+#: The last refusal of each thread to a function of SciPy, whose compiled code may lose it and raise an error of its own: that function's frame, and
+#: the message.
 _LAST = threading.local()
 
 
 def refused(message: str) -> LeaveTapeError:
     """The error for a number that would leave the tape."""
-    _LAST.message = message
+    frame = caller_frame(2)
+    while frame is not None and _package(frame) != "scipy":
+        frame = frame.f_back
+    _LAST.said = (id(frame), frame.f_code, message) if frame is not None else None
     return LeaveTapeError(message)
 
 
@@ -67,7 +71,7 @@ def instead(whole: bool = False) -> str:
         return f"write np.{called}(t) for math.{called}(t)" if hasattr(np, called) else f"write math.{called}(t) in functions of NumPy"
     if called == "arange":
         return "write start + step * np.arange(n) for np.arange(t, ...), or take it from tapegrad.numpy"
-    if called in ("asarray", "asanyarray", "array", "ascontiguousarray", "float64") and first not in "[(":
+    if called in ("asarray", "asanyarray", "array", "ascontiguousarray", "float64") and (not first or first not in "[("):
         return f"leave np.{called} out: a tensor needs none, and a list of tensors becomes one by tg.array"
     if called in _FILLERS:
         return _HOLDS
@@ -90,10 +94,11 @@ def clarify(error: BaseException | None) -> None:
     """Raise an error that says what to write, if `error` is what NumPy or SciPy says of tensors."""
     if error is None or isinstance(error, TapegradError) or not isinstance(error, Exception):
         return
-    text, library = str(error), _package([*walk_tb(error.__traceback__)][-1][0]) in ("numpy", "scipy")
-    if text.startswith("Result from function call is not a proper array") and hasattr(_LAST, "message"):
-        # MINPACK's words for whatever its callback raised.
-        raise LeaveTapeError(_LAST.message) from error
+    frames = [frame for frame, _ in walk_tb(error.__traceback__)]
+    text, library, said = str(error), _package(frames[-1]) in ("numpy", "scipy"), getattr(_LAST, "said", None)
+    if library and said is not None and any(id(frame) == said[0] and frame.f_code is said[1] for frame in frames):
+        # Compiled code of SciPy's has its own words for whatever its callback raised, or goes on with what was in memory.
+        raise LeaveTapeError(said[2]) from error
     before = error.__cause__ or error.__context__
     if isinstance(before, LeaveTapeError) and (library or isinstance(error, SystemError) or text.startswith("setting an array element")):
         # NumPy and SciPy put words of their own in front of ours.

@@ -79,14 +79,21 @@ def caller_place(depth=2):
 
 
 def running_text(frame):
-    """The source of the expression that `frame` is running, empty if it is not at hand, and whether it is the target of an assignment."""
+    """The source of the expression that `frame` is running, and whether it is the target of an assignment.
+
+    Where the source is not at hand (at the prompt, say) it is the names that the expression begins with, ``math.sin(``, by the bytecode.
+    """
     code, offset = frame.f_code, frame.f_lasti
     line, end, column, end_column = next(itertools.islice(code.co_positions(), offset // 2, None), (None,) * 4)
     text = ""
     if line is not None and line == end and column is not None:
         # Columns count bytes.
         text = linecache.getline(code.co_filename, line).encode()[column:end_column].decode(errors="replace")
-    return text, dis.opname[code.co_code[offset]] in ("STORE_SUBSCR", "STORE_SLICE")
+    operation = dis.opname[code.co_code[offset]]
+    if not text and column is not None:
+        begun = [i for i in dis.get_instructions(code) if i.offset < offset and i.positions and i.positions[0] == line and i.positions[2] == column]
+        text = ".".join(str(i.argval) for i in begun if i.opname.startswith("LOAD_") and isinstance(i.argval, str)) + "(" * operation.startswith("CALL")
+    return text, operation in ("STORE_SUBSCR", "STORE_SLICE")
 
 
 def function_name(function):
