@@ -62,7 +62,7 @@ def test_without_matplotlib(monkeypatch):
         return real(name, *args, **kwargs)
 
     monkeypatch.setattr(builtins, "__import__", without)
-    with pytest.raises(MissingPackageError, match=r"pip install 'tapegrad\[plot\]'"):
+    with pytest.raises(MissingPackageError, match=r'pip install "tapegrad\[plot\]"'):
         tg.optimize.lbfgs(rosenbrock, START).plot()
 
 
