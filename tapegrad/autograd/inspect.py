@@ -14,7 +14,7 @@ from ..common.errors import ClearedTapeError, SeedShapeError
 from ..common.printing import PlainTable, table
 from ..tape.layout import CONTINUES, SCALAR_LEAF
 from ..tape.places import name_of
-from .adjoint import between, pull, pulled
+from .adjoint import accumulated, between, contributions, pull, pulled
 from .instruction import Instruction
 from .reading import Region
 from .tangents import push
@@ -171,19 +171,25 @@ def trace(store, y=None, seed=1.0, tangents=None):
     return PlainTable(table(head, lines))
 
 
+def handed(stretch, slot, g):
+    """What an instruction with the adjoint `g` adds to the adjoints of its operands, one contribution after another: (slot, array)."""
+    read = stretch.read(slot)
+    slots = dict(read.slots)
+    parts = contributions(stretch, slot, read, g, None, list(slots))
+    return [(slots[k], np.asarray(accumulated(None, part, read.metas[k], None))) for k, part in parts]
+
+
 def drawn(store, y):
     """What a drawing of `y` shows: the rows that it depends on, their adjoints, and the partials of numbers by (slot of the operand, slot)."""
     entries, leaves, last = entries_of(store), store.leaf_at(), _slot_on(store, y, "y")
     if last is None:
         raise ValueError("y is a leaf that this tape has not met")
     adjoints = adjoints_of(entries, leaves, last, np.ones(np.shape(y._v)))
-    partials = {}
+    partials, stretch = {}, Region(store, plain=True)
     for i in entries:
         if i.slot in adjoints and i.row is not None and np.ndim(adjoints[i.slot]) == 0:
-            stretch = Region(store, plain=True)
-            for k, slot in stretch.read(i.slot).slots:
-                part = pulled(store, i.slot, np.array(1.0))[list(i.row.slots(len(stretch.read(i.slot).operands))).index(k)]
-                if np.ndim(part) == 0 and part is not None:
+            for slot, part in handed(stretch, i.slot, np.array(1.0)):
+                if part.ndim == 0:
                     key = f"%{slot}", f"%{i.slot}"
                     partials[key] = f"{partials[key]} + {_summary(part)}" if key in partials else _summary(part)
     wanted = {f"%{slot}": _summary(adjoint) for slot, adjoint in adjoints.items()}

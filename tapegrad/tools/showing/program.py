@@ -19,7 +19,6 @@ import numpy as np
 from ...array.record import tracked
 from ...array.tensor import Tensor
 from ...autograd import inspect as listing
-from ...autograd.adjoint import accumulated, contributions
 from ...autograd.backward import slot_on
 from ...autograd.reading import Region
 from ...autograd.tangents import push
@@ -189,15 +188,11 @@ def _reverse(store, entries, at, result, digits):
             if e.slot not in adjoints or e.row is None:
                 continue
             g, said = adjoints.pop(e.slot), []
-            read = stretch.read(e.slot)
-            slots = dict(read.slots)
-            parts = contributions(stretch, e.slot, read, g, None, list(slots))
-            ones = contributions(stretch, e.slot, read, np.array(1.0), None, list(slots)) if few and np.ndim(g) == 0 else parts
-            for (k, part), (_, one) in zip(parts, ones):
-                added, slot = np.asarray(accumulated(None, part, read.metas[k], None)), slots[k]
+            parts = listing.handed(stretch, e.slot, g)
+            partials = listing.handed(stretch, e.slot, np.array(1.0)) if few and np.ndim(g) == 0 else [(slot, None) for slot, _ in parts]
+            for (slot, added), (_, partial) in zip(parts, partials):
                 adjoints[slot] = adjoints[slot] + added if slot in adjoints else added
-                partial = None if ones is parts else np.asarray(accumulated(None, one, read.metas[k], None))
-                said.append([at[slot], digits(added), *([digits(partial)] if partial is not None and np.ndim(partial) == 0 else [])])
+                said.append([at[slot], digits(added), *([digits(partial)] if partial is not None and partial.ndim == 0 else [])])
             found.append([at[e.slot], said])
     return found
 
