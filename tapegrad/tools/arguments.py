@@ -1,12 +1,35 @@
-"""Arguments and results of a function that is looked at: which of them are numbers, and leaves of these."""
+"""A function that is looked at: which arguments are numbers, leaves of these, its results, and what it does with values on the way."""
 
 from __future__ import annotations
+
+import contextlib
+from _thread import get_ident
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import numpy as np
 
 from ..array.creation import from_numpy
+from ..array.record import tracked
 from ..array.tensor import Tensor, tensor
+from ..common.observers import LISTENERS
 from ..common.tree import flatten
+
+
+@contextlib.contextmanager
+def watched(seen: Callable[[str, tuple[Any, ...], dict[str, Any]], None]) -> Iterator[None]:
+    """Call ``seen(how, operands, keywords)`` where this thread uses values of tensors with a derivative and gives a result without (`common.observers`)."""
+    ident = get_ident()
+
+    def listener(how, operands, kwargs):
+        if get_ident() == ident and any(isinstance(t, Tensor) and tracked(t) for t in operands):
+            seen(how, operands, kwargs)
+
+    LISTENERS.append(listener)
+    try:
+        yield
+    finally:
+        LISTENERS.remove(listener)
 
 
 def differentiable(a):

@@ -13,7 +13,6 @@ barrier, a bisection), are found by what the derivative predicts over a stretch 
 from __future__ import annotations
 
 import sys
-from _thread import get_ident
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -27,10 +26,9 @@ from ..autograd.inspect import adjoints_of, entries_of, values
 from ..autograd.reading import Region
 from ..autograd.tape import Tape
 from ..common.errors import OptionError, StructureError
-from ..common.observers import LISTENERS
 from ..common.tree import flatten
-from ..tape.places import PACKAGE, Place, caller_frame
-from .arguments import differentiable, leaf_of
+from ..tape.places import PACKAGE, caller_place
+from .arguments import differentiable, leaf_of, watched
 
 #: A jump, or a change of slope, beside the value, or the slopes; in a solver's own decisions, which keep to its tolerance.
 RELATIVE, OF_SOLVERS = 1e-3, 1e-2
@@ -192,21 +190,16 @@ class _Moved:
             part, at = x[at : at + size].reshape(shape), at + size
             full[k] = leaf_of(part.copy() if shape else float(part))
             leaves.append(full[k])
-        ident, events = get_ident(), []
+        events = []
 
-        def listener(how, operands, kwargs):
-            if get_ident() == ident and any(isinstance(t, Tensor) and tracked(t) for t in operands):
-                frame = caller_frame(3)
-                margin = _margin(how, operands, kwargs)
-                if margin is not None:
-                    events.append(((how, str(Place(frame.f_code, frame.f_lasti))), _of_solver(), *margin))
+        def seen(how, operands, kwargs):
+            margin = _margin(how, operands, kwargs)
+            if margin is not None:
+                events.append(((how, str(caller_place(3))), _of_solver(), *margin))
 
         with Tape() as tape:
-            LISTENERS.append(listener)
-            try:
+            with watched(seen):
                 results = [r for r in flatten(self.f(*full))[0] if isinstance(r, (Tensor, float, np.ndarray, np.generic))]
-            finally:
-                LISTENERS.remove(listener)
             # (On the other side of a decision nothing may depend on the arguments.)
             live = [np.sum(r) for r in results if isinstance(r, Tensor) and tracked(r)]
             value = sum(float(np.sum(r._v if isinstance(r, Tensor) else r)) for r in results)

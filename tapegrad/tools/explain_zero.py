@@ -8,7 +8,6 @@ through on the way to an argument is a reason.
 
 from __future__ import annotations
 
-from _thread import get_ident
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -22,10 +21,9 @@ from ..autograd.backward import slot_on
 from ..autograd.inspect import adjoints_of, entries_of
 from ..autograd.tape import Tape
 from ..common.errors import StructureError
-from ..common.observers import LISTENERS
 from ..rules.table import zero
 from ..tape.places import caller_place
-from .arguments import differentiable, flat, leaf_of
+from .arguments import differentiable, flat, leaf_of, watched
 
 
 @dataclass
@@ -110,21 +108,14 @@ def explain_zero(f: Callable[..., Any], *args: Any) -> Explanation:
     for k in argnums:
         full[k] = leaf_of(args[k]._v if isinstance(args[k], Tensor) else args[k])
     leaves = [full[k] for k in argnums]
-    ident, events = get_ident(), []
+    events = []
 
-    def listener(how, operands, kwargs):
-        """Notes where values of tracked tensors leave the tape."""
-        tensors = [t for t in operands if isinstance(t, Tensor) and tracked(t)]
-        if tensors and get_ident() == ident:
-            events.append((how, str(caller_place(3)), tensors))
+    def seen(how, operands, kwargs):
+        events.append((how, str(caller_place(3)), [t for t in operands if isinstance(t, Tensor) and tracked(t)]))
 
-    LISTENERS.append(listener)
-    try:
-        with Tape() as tape:
-            results = [r for r in flat(f(*full)) if isinstance(r, Tensor) and tracked(r)]
-            return _explained(tape.store, argnums, leaves, results, events)
-    finally:
-        LISTENERS.remove(listener)
+    with watched(seen), Tape() as tape:
+        results = [r for r in flat(f(*full)) if isinstance(r, Tensor) and tracked(r)]
+        return _explained(tape.store, argnums, leaves, results, events)
 
 
 def _explained(store, argnums, leaves, results, events):

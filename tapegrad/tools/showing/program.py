@@ -9,7 +9,6 @@ from __future__ import annotations
 import inspect
 import linecache
 import re
-from _thread import get_ident
 from collections.abc import Callable, Sequence
 from itertools import accumulate
 from typing import Any
@@ -24,10 +23,9 @@ from ...autograd.reading import Region
 from ...autograd.tangents import push
 from ...autograd.tape import Tape
 from ...common.errors import NonScalarOutputError, OptionError, SeedShapeError, StructureError
-from ...common.observers import LISTENERS
 from ...common.tree import flatten
-from ...tape.places import PACKAGE, Place, caller_frame, function_name
-from ..arguments import differentiable, leaf_of
+from ...tape.places import PACKAGE, caller_place, function_name
+from ..arguments import differentiable, leaf_of, watched
 
 #: Instructions that a page can show; numbers of an array that it has one by one; rows from which on numbers have six digits.
 MOST, WRITTEN_OUT, SHORTENED = 100_000, 12, 5_000
@@ -54,23 +52,16 @@ class Shown:
         full = list(args)
         for k in self.numbers:
             full[k] = leaf_of(np.array(args[k], float) if np.ndim(args[k]) else float(args[k]))
-        self.leaves, self.decisions, ident = [full[k] for k in self.numbers], [], get_ident()
+        self.leaves, self.decisions = [full[k] for k in self.numbers], []
 
-        def listener(how, operands, kwargs):
-            if get_ident() != ident or not any(isinstance(t, Tensor) and tracked(t) for t in operands):
-                return
+        def seen(how, operands, kwargs):
             if tape.store.length > MOST:
                 raise OptionError(f"tg.show: {function_name(f)} records more than {MOST:,} instructions; call it with fewer iterations or data")
-            frame = caller_frame(3)
-            self.decisions.append((tape.store.length, _decided(tape.store, how, operands), Place(frame.f_code, frame.f_lasti)))
+            self.decisions.append((tape.store.length, _decided(tape.store, how, operands), caller_place(3)))
 
-        LISTENERS.append(listener)
-        try:
-            with Tape() as tape:
-                self.tape, self.store = tape, tape.store
-                self.results = flatten(f(*full))[0]
-        finally:
-            LISTENERS.remove(listener)
+        with watched(seen), Tape() as tape:
+            self.tape, self.store = tape, tape.store
+            self.results = flatten(f(*full))[0]
         if len(self.store) > MOST:
             raise OptionError(
                 f"tg.show: {function_name(f)} records {len(self.store):,} instructions, and a page shows {MOST:,} at most; call it with fewer iterations or "
