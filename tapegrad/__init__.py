@@ -68,7 +68,7 @@ from .sparse.api import sparse_hessian, sparse_jacobian, sparsity
 from .autograd.tape import Tape
 from .fits import fit, fit_many, multistart, propagate, sample
 from .fits.fitting import determined as _determined
-from .exporting import export
+from .exporting import export, to_python
 from .array.tensor import Parameter, Tensor, tensor
 from .array.differentiable import Differentiable
 
@@ -126,7 +126,7 @@ __all__ = [
     "segment_mean", "segment_min", "segment_sum", "set_grad_enabled",
     "show", "sigmoid", "sign", "sin", "sinc", "sinh", "softmax", "softplus", "sparse_hessian", "sparse_jacobian", "sparsity",
     "split", "sqrt", "square", "squeeze", "stack", "std", "stdtr", "stdtrit", "stop_gradient", "sub", "subtract", "sum", "sum_over", "swapaxes", "switch", "t",
-    "take", "tan", "tanh", "tensor", "tile", "trace", "transpose", "tree", "true_divide", "trunc", "unsqueeze", "value_and_grad",
+    "take", "tan", "tanh", "tensor", "tile", "to_python", "trace", "transpose", "tree", "true_divide", "trunc", "unsqueeze", "value_and_grad",
     "var", "vjp", "vmap", "where", "while_loop", "xlog1py", "xlogy", "y0", "y1", "yv", "zeros", "zeros_like",
 ]  # fmt: skip
 

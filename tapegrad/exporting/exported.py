@@ -1,4 +1,4 @@
-"""`export`: a function with its derivatives as a C header and object code."""
+"""`export`: a function with its derivatives as a C header and object code; `to_python`: as the text of a NumPy program."""
 
 from __future__ import annotations
 
@@ -100,3 +100,45 @@ def export(g: Callable[..., Any], x: Any, path: str | Path, *, cpu: str = "host"
     if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_]*", path.name):
         raise OptionError(f"{path.name!r} is the name of the function in C: use letters, digits and underscores")
     return Exported(*written(g, x if isinstance(x, tuple) else (x,), path, cpu, vector_math))
+
+
+def to_python(g: Callable[..., Any], x: Any) -> str:
+    """A function, as it is recorded at a point, as the text of a program that needs NumPy only, to be read.
+
+    Parameters
+    ----------
+    g : callable
+        As of `export`: ``tg.value_and_grad(f)``, ``tg.hessian(f)``, a function of numbers and arrays, ...
+    x : float, array_like of float, containers of them, or a tuple of arguments
+        As of `export`: floats and float arrays are arguments, all else is a constant of the program.
+
+    Returns
+    -------
+    str
+        A module with one function. Operations on the elements of arrays are loops over these, and so are loops of `g`; beside each line stands the
+        line of `g` that it belongs to. The function returns values, then gradients.
+
+    Raises
+    ------
+    UnsupportedFunctionError
+        Something is computed by a library: a factorisation, a sort, Python code. It is named.
+
+    Notes
+    -----
+    The program has one path. Where a branch would go another way, it raises a ValueError that names the line. It computes what ``tg.jit(g)`` does,
+    up to rounding. It is for reading: `g` under ``tg.jit`` is a hundred times faster.
+
+    Examples
+    --------
+    >>> import numpy as np, tapegrad as tg
+    >>> text = tg.to_python(tg.value_and_grad(lambda x: np.sum(x**3)), np.ones(4))
+    >>> scope = {}
+    >>> exec(text, scope)
+    >>> value, gradient = scope["derivative"](np.array([1.0, 2.0, 3.0, 4.0]))
+    >>> print(value, gradient)
+    100.0 [ 3. 12. 27. 48.]
+    """
+    with uninterrupted:
+        from .python import text_of  # loads compiled code
+
+    return text_of(g, x if isinstance(x, tuple) else (x,))

@@ -22,7 +22,7 @@ from .targets import named
 def written(g, arguments, path, cpu, vector_math):
     """Write the files; what an `Exported` is made of.  Nothing is written before all is known."""
     target = named(cpu)
-    kernel, inputs, results = _described(g, arguments)
+    kernel, inputs, results = asked(g, arguments)
     guards = meanings(kernel)
     module = Alone(path.name, kernel, inputs, results, guards, target, vector_math)
     code, symbols = _compiled(module.text, target, kernel)
@@ -35,7 +35,7 @@ def written(g, arguments, path, cpu, vector_math):
     return of_header, of_object, shared, why, tuple(symbols), tuple(guards), module.workspace, module.product
 
 
-def _described(g, arguments):
+def asked(g, arguments):
     """The kernel that computes `g`, and what its inputs and outputs are."""
     function = g if isinstance(g, Transformed) else jit(g)
     kernel = function.kernel(*arguments)

@@ -82,7 +82,7 @@ class Builder:
         self.columns, self.references = columns, references
         self.tape, self.tables = columns.tape, references.tables
         self.arrays = Arrays(len(self.tape.guards))
-        self.outputs = []
+        self.outputs, self.slot = [], 0
         for storage in references.storages:
             meta = self.meta(storage.templates[0])
             storage.array = self.row(ir.Buffer(ir.TEMPORARY, meta.size, meta.char), 0, meta.shape)
@@ -97,6 +97,7 @@ class Builder:
         self._fill(self.references.root)
         parts = self._views() if views else {}
         for k, (target, (slot, what)) in enumerate(zip(targets, self.tape.outputs)):
+            self.slot = slot
             if k in parts:
                 target.size = 0
             else:
@@ -110,7 +111,9 @@ class Builder:
                 self.bring(self.value(what), storage.array)
             if isinstance(node, LoopNode):
                 self._loop(node)
-            elif self.columns.code[node.members[0]] < ENTRIES:
+                continue
+            self.slot = int(self.columns.slots[node.members[0]])
+            if self.columns.code[node.members[0]] < ENTRIES:
                 self._scalar(node)
             else:
                 self._entry(node)
@@ -146,6 +149,8 @@ class Builder:
             self._add(ir.Store(t.spill, t.body.index(spot, self.tables), t.value))
 
     def _add(self, *statements):
+        for statement in ir.walk(statements):
+            statement.slot = self.slot
         self.blocks[-1].statements.extend(statements)
 
     # -- entries ------------------------------------------------------------------------
@@ -284,6 +289,7 @@ class Builder:
         if shape != ():
             return self.row(buffer, index, shape)
         load = ir.Load(buffer, index)
+        load.slot = self.slot
         block.statements.append(load)
         return load
 

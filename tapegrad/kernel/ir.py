@@ -109,7 +109,15 @@ class Index:
 
 
 class Statement:
-    """One thing a kernel does."""
+    """One thing a kernel does.
+
+    Attributes
+    ----------
+    slot : int
+        Of the tape, what it was made for; 0 if none.
+    """
+
+    slot = 0
 
 
 class Value(Statement):

@@ -23,31 +23,48 @@ _LETTERS = {"input": "x", "output": "y", "temporary": "t", "constant": "c"}
 _COUNTERS = "ijklmnopqrs"
 
 
-class _Listing:
-    def __init__(self, program):
+class Listing:
+    """The printer of loop programs; what another language spells in another way, a class of its own says (`exporting.python`).
+
+    Parameters
+    ----------
+    program : LoopProgram
+    given : dict, optional
+        Buffer -> its name, of those that have one.
+    """
+
+    def __init__(self, program, given={}):
         self.names, self.lines, self.heads = {}, [], []
-        self.used = dict.fromkeys("acxyt", 0)
+        self.given, self.used = given, dict.fromkeys("acnxyt", 0)
         for buffer in (*program.inputs, *program.outputs):
             self.buffer(buffer)
         self.body(program.body, 0)
-        self.text = "\n".join([*self.heads, "", *self.lines])
+
+    def __str__(self):
+        return "\n".join([*self.heads, "", *self.lines])
 
     def _new(self, letter):
-        self.used[letter] += 1
-        return f"{letter}{self.used[letter] - 1}"
+        while True:
+            name = f"{letter}{self.used[letter]}"
+            self.used[letter] += 1
+            if name not in self.given.values():
+                return name
 
     def buffer(self, buffer):
-        name = self.names.get(id(buffer))
+        name = self.names.get(buffer)
         if name is None:
-            name = self.names[id(buffer)] = self._new(_LETTERS[buffer.role])
-            mark = ", finite" if buffer.finite else ""
-            self.heads.append(f"{name}: {np.dtype(buffer.char)}[{buffer.size}]{mark}{_data(buffer.data)}")
+            name = self.names[buffer] = self.given.get(buffer) or self._new(_LETTERS[buffer.role])
+            self.declare(name, buffer)
         return name
 
+    def declare(self, name, buffer):
+        mark = ", finite" if buffer.finite else ""
+        self.heads.append(f"{name}: {np.dtype(buffer.char)}[{buffer.size}]{mark}{_data(buffer.data)}")
+
     def value(self, value):
-        name = self.names.get(id(value))
+        name = self.names.get(value)
         if name is None:
-            name = self.names[id(value)] = self._new("a")
+            name = self.names[value] = self._new("a")
         return name
 
     def index(self, index):
@@ -55,18 +72,22 @@ class _Listing:
         return text if index.plus is None else f"{self.value(index.plus)} + {text}".removesuffix(" + 0")
 
     def _affine(self, index):
-        terms = [_term(self.names[id(loop)], step) for loop, step in index.steps]
+        terms = [_term(self.names[loop], step) for loop, step in index.steps]
         if index.base or not terms:
             terms.append(f"{index.base:+d}")
         text = "".join(terms).lstrip("+").replace("-", " - ").replace("+", " + ").strip()
         text = "-" + text[2:] if text.startswith("- ") else text
         if index.table is None:
             return text
-        name = self.names.get(id(index.table))
+        return f"{self.table(index.table)}[{text}]"
+
+    def table(self, table):
+        """The name of a table of positions; the index that has it lives as long as the program."""
+        name = self.names.get(id(table))
         if name is None:
-            name = self.names[id(index.table)] = self._new("c")
-            self.heads.append(f"{name}: table[{len(index.table)}]{_data(index.table)}")
-        return f"{name}[{text}]"
+            name = self.names[id(table)] = self._new("c")
+            self.heads.append(f"{name}: table[{len(table)}]{_data(table)}")
+        return name
 
     def body(self, body, depth):
         for statement in body:
@@ -94,16 +115,21 @@ class _Listing:
         self.line(depth, f"{places[0]}... = {run.name or 'run'}({', '.join(places[1:])})")
 
     def Loop(self, loop, depth):
-        counter = _COUNTERS[depth] if depth < len(_COUNTERS) else f"i{depth}"
+        counter = self.counter(loop, depth)
         times = f"range({loop.extent})"
         if loop.ragged:
             times = f"the next of {loop.total}, {_numbers(loop.extent)}[{self.index(loop.which)}] at a time"
-        self.names[id(loop)] = counter
         carried = ", ".join(f"{self.value(c)} from {self.value(c.init)}" for c in loop.carries)
         self.line(depth, f"for {counter} in {times}{' with ' + carried if carried else ''}:")
         self.body(loop.body, depth + 1)
         for carry in loop.carries:
             self.line(depth + 1, f"next {self.value(carry)} = {self.value(carry.next)}")
+
+    def counter(self, loop, depth):
+        """The name of the counter of a loop, from now on."""
+        name = _COUNTERS[depth] if depth < len(_COUNTERS) else f"i{depth}"
+        self.names[loop] = name if name not in self.given.values() else f"{name}_"
+        return self.names[loop]
 
 
 def _term(counter, step):
@@ -121,4 +147,4 @@ def _data(data):
 
 def listing(program):
     """The text of a `LoopProgram`."""
-    return _Listing(program).text
+    return str(Listing(program))

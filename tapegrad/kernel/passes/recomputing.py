@@ -230,7 +230,7 @@ class _Trial:
             self.work.inserted.setdefault(where, []).append(statement)
 
     def add(self, key, statement):
-        self.made[key] = statement
+        self.made[key], statement.slot = statement, key[0].slot
         self.statements.append((self.where, statement))
         return statement
 
