@@ -68,13 +68,8 @@ class _Text(Listing):
         else:
             self.heads.append(f"    {name} = np.empty({buffer.size}, np.dtype({buffer.char!r}))")
 
-    def table(self, table):
-        known = id(table) in self.names
-        name = super().table(table)
-        if not known:
-            self.heads.pop()
-            self.data.append(f"{name} = {_array(table)}")
-        return name
+    def declare_table(self, name, table):
+        self.data.append(f"{name} = {_array(table)}")
 
     def body(self, body, depth):
         users = Counter(value for statement in body for value in _uses(statement))
@@ -98,7 +93,8 @@ class _Text(Listing):
         kind = None if let.expr.is_bool and let.char == "?" else _TYPES.get(let.char, "np.int64")
         if kind == "np.float64" and not let.expr.is_const and all(value.char == "d" for value in let.expr.leaves()):
             kind = None
-        text = L.written(let.expr, lambda value: self._operand(value, let.char), self._called)
+        cast = {"df": "np.float64({})", "fd": "np.float32({})"}
+        text = L.written(let.expr, lambda value: cast.get(let.char + value.char, "{}").format(self.value(value)), self._called)
         text = text if kind is None else f"{kind}({text})"
         if self.inlined:
             self.names[let] = f"({text})" if kind is None and let.expr.op not in _CALLS else text
@@ -110,9 +106,6 @@ class _Text(Listing):
             self.names[load] = f"{self.buffer(load.buffer)}[{self.index(load.index)}]"
         else:
             super().Load(load, depth)
-
-    def _operand(self, value, char):
-        return f"{_TYPES[char]}({self.value(value)})" if {value.char, char} == {"d", "f"} else self.value(value)
 
     def _called(self, op):
         form = _CALLS.get(op, "")

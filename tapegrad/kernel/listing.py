@@ -33,9 +33,9 @@ class Listing:
         Buffer -> its name, of those that have one.
     """
 
-    def __init__(self, program, given={}):
+    def __init__(self, program, given=()):
         self.names, self.lines, self.heads = {}, [], []
-        self.given, self.used = given, dict.fromkeys("acnxyt", 0)
+        self.given, self.used = dict(given), dict.fromkeys("acnxyt", 0)
         for buffer in (*program.inputs, *program.outputs):
             self.buffer(buffer)
         self.body(program.body, 0)
@@ -86,8 +86,11 @@ class Listing:
         name = self.names.get(id(table))
         if name is None:
             name = self.names[id(table)] = self._new("c")
-            self.heads.append(f"{name}: table[{len(table)}]{_data(table)}")
+            self.declare_table(name, table)
         return name
+
+    def declare_table(self, name, table):
+        self.heads.append(f"{name}: table[{len(table)}]{_data(table)}")
 
     def body(self, body, depth):
         for statement in body:
