@@ -13,6 +13,7 @@ from .array import dual as _dual, indexing as _indexing, inplace as _inplace, op
 from .common import config, tracebacks as _tracebacks  # noqa: F401
 from .common.registry import registry as _registry
 from . import autograd, errors, implicit, nn, numpy_api, optim, optimize, tree, utils  # noqa: F401  (numpy_api adds NumPy's functions)
+from .tools import profiling as _profiling  # noqa: F401  (`g.profile`)
 from .autograd.anomaly import debug_nans as _debug_nans, detect_anomaly
 from .tools.check import check
 from .transforms.checkpoint import checkpoint

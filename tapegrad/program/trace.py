@@ -42,7 +42,7 @@ from ..rules import BY_NAME
 from ..tape.layout import ARRAY_LEAF, SCALAR_LEAF, TRACED
 from ..tape.meta import SCALAR, meta_of
 from ..tape.modes import no_grad
-from ..tape.places import PACKAGE, caller_frame, caller_place
+from ..tape.places import PACKAGE, Place, caller_frame
 from .handlers import ERRORS, catcher
 
 #: Kinds of entries.
@@ -60,6 +60,8 @@ _FIXED_SHAPE = frozenset(
 DECISIONS = ("bool", FAILS, SHAPE)
 #: Ways of reading a value that cut its derivative on purpose.
 _CUTS = ("item()", "numpy()", "tolist()")
+#: Modules whose functions detach for their callers.
+_DETACHING = {f"tapegrad.{name}" for name in ("array.tensor", "array.complex", "autograd.custom")}
 
 
 class Entry:
@@ -321,7 +323,12 @@ class Trace:
 
     def detached(self, t):
         """``t.detach()``: the same value, through which no derivative passes."""
-        self.cuts.append(("detach", caller_place(3)))
+        frame = sys._getframe(2)
+        while frame.f_globals.get("__name__") in _DETACHING:
+            frame = frame.f_back
+        if not frame.f_code.co_filename.startswith(PACKAGE):
+            # Where the package cuts by itself, nobody has to know.
+            self.cuts.append(("detach", Place(frame.f_code, frame.f_lasti)))
         return self.apart(t)
 
     def apart(self, t):

@@ -359,7 +359,7 @@ def chosen(argnums, argnum, kernel=None):
     return argnum
 
 
-class _ValueAndGrad(Transformed[Any]):
+class ValueAndGrad(Transformed[Any]):
     _has_value = True
 
     def _planned(self, kept, structure):
@@ -398,7 +398,7 @@ def _made_via(via, kind, fun, argnums, has_aux):
     return by_numba(fun, argnums, kind._has_value, kind(getattr(fun, "py_func", fun), argnums))
 
 
-class _Grad(_ValueAndGrad):
+class _Grad(ValueAndGrad):
     _has_value = False
 
     def _picked(self, value, gradient):
@@ -411,7 +411,7 @@ class _ElementwiseGrad(_Grad):
         return super()._picked(value, gradient)
 
 
-class _ConjugateValueAndGrad(_ValueAndGrad):
+class _ConjugateValueAndGrad(ValueAndGrad):
     def _planned(self, kept, structure):
         return None
 
@@ -491,7 +491,7 @@ def value_and_grad(
     >>> g(np.array([1.0, 2.0]))
     (5.0, array([2., 4.]))
     """
-    return _made_via(via, _ConjugateValueAndGrad if conjugate else _ValueAndGrad, fun, chosen(argnums, argnum, kernel), has_aux)
+    return _made_via(via, _ConjugateValueAndGrad if conjugate else ValueAndGrad, fun, chosen(argnums, argnum, kernel), has_aux)
 
 
 @overload

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import tapegrad as tg
+from tapegrad.scipy.integrate import solve_ivp
 from tapegrad.transforms.functional import grad
 
 
@@ -67,3 +68,16 @@ def test_a_function_without_jit_counts_its_runs():
     for sign in (1, -1, 1):
         g(np.array([sign, 2.0, 3.0]))
     assert g.stats().runs == 3 and "records 0, replays 0, runs 3" in str(g.stats())
+
+
+def test_what_the_package_detaches_is_no_cut_of_the_line_that_calls_it():
+    def solved(p):
+        return solve_ivp(lambda t, y: -p * y, (0.0, 1.0), np.ones(1), method="Radau").y[0, -1]
+
+    def cut(p):
+        return p * p.detach() + tg.stop_gradient(p) * p + p * p.data
+
+    for f, n in ((solved, 0), (cut, 3)):
+        g = tg.jit(tg.grad(f), kernel="never")
+        g(1.5)
+        assert sum(g.stats().cuts.values()) == n

@@ -1,0 +1,401 @@
+"""`profile`: where the time of a function goes, line by line.
+
+The recording of the function is replayed piece by piece: what one line has recorded in a row, or numbers between two arrays.  The time of
+a piece is the least of several replays, minus what it costs to time nothing; all are scaled to add up to a replay that is timed as a whole.
+The time of numbers of several lines is divided among their instructions by what each operation costs alone.  What is left are the
+arguments, which are copied in, and the gradients, which are copied out.
+"""
+
+from __future__ import annotations
+
+import linecache
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from html import escape
+from typing import Any
+
+import numpy as np
+
+from ..common.errors import UnsupportedFunctionError
+from ..common.printing import table
+from ..common.registry import attach
+from ..common.uninterrupted import uninterrupted
+from ..rules.lang import nodes
+from ..tape.layout import ARRAY_LEAF, FIRST_ARRAY, RECORD, TRACED
+from ..transforms.functional import OfValues, Transformed, ValueAndGrad, jit
+from ..transforms.replay.arguments import sort_arguments
+
+#: Seconds that a measurement takes, and the most replays in it; copies of an instruction on numbers that are timed together.
+_PATIENCE, _MOST, _COPIES = 0.5, 50, 64
+#: A piece with nothing in it.
+_NOTHING = ((), "nothing")
+
+
+@dataclass
+class ProfiledLine:
+    """What one line of the source takes in a call.
+
+    Attributes
+    ----------
+    file, number, text : str, int, str
+        The line; number 0 for what stands in no line: arguments copied in and gradients copied out.
+    instructions : int
+        Of the tape.
+    forward, backward : float
+        Seconds by the interpreter.
+    nbytes : int
+        Values that are kept for the way back.
+    in_kernel : float
+        Share of the operations of the kernel.
+    missed : int
+        How often a guard of this line saw something else.
+    """
+
+    file: str
+    number: int
+    text: str
+    instructions: int = 0
+    forward: float = 0.0
+    backward: float = 0.0
+    nbytes: int = 0
+    in_kernel: float = 0.0
+    missed: int = 0
+
+    @property
+    def seconds(self):
+        return self.forward + self.backward
+
+
+@dataclass
+class TimeProfile:
+    """The report of ``g.profile(x)``: a table of lines, the heaviest first; in a notebook, the source with its share of the time.
+
+    Attributes
+    ----------
+    name : str
+    lines : list of ProfiledLine
+    seconds : float
+        Of a call by the interpreter.
+    kernel : float or None
+        Seconds of a call of the kernel; None if there is none, for the reason `no_kernel`.
+    loops : list of (float, str)
+        Of the kernel: shares of its operations above one per cent, and iterations and lines.
+    records : int
+        Recordings that the function has needed so far.
+    """
+
+    name: str
+    lines: list[ProfiledLine]
+    seconds: float
+    records: int
+    kernel: float | None = None
+    no_kernel: str = ""
+    loops: list[tuple[float, str]] = field(default_factory=list)
+
+    def __repr__(self):
+        return str(self)
+
+    def _head(self):
+        kernel = f"{1e6 * self.kernel:.4g} us by its kernel" if self.kernel is not None else f"no kernel: {self.no_kernel}"
+        return f"{self.name}: {1e6 * self.seconds:.4g} us by the interpreter, {kernel}; recorded {self.records} times"
+
+    def _share(self, line):
+        return line.seconds / sum(other.seconds for other in self.lines)
+
+    def __str__(self):
+        head = ["line", "time", "us", "forward", "back", "instructions", "kept", "kernel", "missed", ""]
+        rows = [
+            [
+                f"{line.file.rpartition('/')[2]}:{line.number}" if line.number else "", f"{self._share(line):.1%}",
+                *(f"{1e6 * seconds:.4g}" for seconds in (line.seconds, line.forward, line.backward)), str(line.instructions), str(line.nbytes),
+                f"{line.in_kernel:.1%}", str(line.missed), line.text,
+            ]
+            for line in self.lines
+        ]  # fmt: skip
+        loops = [f"kernel: {share:.1%} in {what}" for share, what in self.loops]
+        return "\n".join([self._head(), "", table(head, rows), *loops])
+
+    def _repr_html_(self):
+        known = {(line.file, line.number): line for line in self.lines if line.number}
+        parts = [f"<p>{escape(self._head())}</p>"]
+        for file in dict.fromkeys(file for file, _ in known):
+            numbers = [number for name, number in known if name == file]
+            rows = []
+            for number in range(min(numbers), max(numbers) + 1):
+                line = known.get((file, number))
+                share = self._share(line) if line else 0.0
+                said = f"{share:6.1%} {1e6 * line.seconds:9.4g} us" if line else " " * 19
+                text = escape(f"{said}  {number:4}  {linecache.getline(file, number).rstrip()}")
+                rows.append(f'<span style="background: rgba(255, 120, 0, {share:.3f})">{text}</span>')
+            parts.append(f"<p>{escape(file)}</p><pre>{chr(10).join(rows)}</pre>")
+        return "".join(parts)
+
+
+def profile(g: Transformed[Any], *args: Any, **kwargs: Any) -> TimeProfile:
+    """Where the time of a call goes, by lines of the source.
+
+    Parameters
+    ----------
+    *args, **kwargs
+        Arguments of the function.
+
+    Returns
+    -------
+    TimeProfile
+        Print it. By line: instructions on the tape, seconds by the interpreter, forward and back, bytes that are kept for the way back, the share of the
+        operations of the kernel, and guards that were missed. What has no line of its own are arguments copied in, gradients copied out.
+
+    Notes
+    -----
+    The function is recorded at these arguments and the recording is replayed for a second or so; of transformations other than `grad`, `value_and_grad` and
+    `jit` all that they compute is recorded, and replayed forward. The seconds of the lines add up to those of the call, within some per cent.
+
+    Examples
+    --------
+    >>> import numpy as np, tapegrad as tg
+    >>> def f(x):
+    ...     y = np.exp(x)
+    ...     return np.sum(y)
+    >>> report = tg.grad(f).profile(np.ones(100_000))
+    >>> report.lines[0].text
+    'y = np.exp(x)'
+    """
+    from ..program.workspace import Workspace
+
+    whole: Callable[..., Any] = g if isinstance(g, (OfValues, ValueAndGrad)) else jit(lambda *args, **kwargs: g(*args, **kwargs))
+    tape = whole.tape(*args, **kwargs)
+    inputs = sort_arguments(args, kwargs, whole._replayed.argnums)[0]
+    pieces = _Pieces(Workspace(tape), inputs, any(tape.wanted) and not tape.forward_only)
+    lines: dict[tuple[str, int], ProfiledLine] = {("", 0): ProfiledLine("", 0, "arguments and gradients, in and out")}
+
+    def line_of(place):
+        key = (place.filename, place.line) if place.line else ("", 0)
+        if key not in lines:
+            lines[key] = ProfiledLine(*key, place.text)
+        return lines[key]
+
+    for (slots, name), seconds in pieces.timed().items():
+        for slot, share in pieces.divided(slots):
+            line = line_of(tape.place(slot)) if slot else lines["", 0]
+            name = "backward" if name == "out" else name
+            setattr(line, name, getattr(line, name) + share * seconds)
+        for slot in slots * (name == "forward"):
+            line_of(tape.place(slot)).instructions += 1
+    for slot, nbytes in pieces.kept():
+        line_of(tape.place(slot)).nbytes += nbytes
+    stats = g.stats()
+    for line in lines.values():
+        line.missed = sum(n for where, n in stats.misses.items() if where == f"{line.file}:{line.number}")
+    report = TimeProfile(getattr(g, "__name__", "the function"), [], pieces.call, max(1, stats.records))
+    _of_kernel(report, whole, args, kwargs, inputs, line_of)
+    report.lines = sorted(lines.values(), key=lambda line: -line.seconds)
+    return report
+
+
+def _least(function, seconds=_PATIENCE / 4):
+    """The least time that `function` takes."""
+    best, end = float("inf"), time.perf_counter() + seconds
+    for _ in range(20 * _MOST):
+        start = time.perf_counter()
+        function()
+        now = time.perf_counter()
+        best = min(best, now - start)
+        if now > end:
+            break
+    return best
+
+
+class _Pieces:
+    """The pieces of a replay, timed.
+
+    Attributes
+    ----------
+    seconds : dict
+        (slots, "forward", "backward" or "out") -> seconds; no slots for what belongs to none.
+    call : float
+        Of the replay as a whole.
+    """
+
+    def __init__(self, workspace, inputs, backward):
+        with uninterrupted:
+            from ..interpreter import native
+            from ..program import walk as W
+
+        self.W, self.workspace, self.backward = W, workspace, backward
+        self.parameters, self.pointer = workspace.parameters, workspace.pointer
+        workspace.run(inputs, backward)
+        # The signatures' table may have moved.
+        self.parameters[native.P.W_TABLE] = native.table_address()
+        self._costs = {}
+        self.call = max(0.0, _least(self._whole) - _least(lambda: W.sweep(self.pointer, 0, 1)))
+        self.seconds, steps, ways = {}, self._steps(), self._ways() if backward else []
+        end = time.perf_counter() + _PATIENCE
+        for _ in range(_MOST):
+            self._pass(steps, ways)
+            if time.perf_counter() > end:
+                break
+
+    def timed(self):
+        """The pieces and their seconds, without what timing costs; in all as long as the call."""
+        empty = self.seconds.pop(_NOTHING)
+        without = {piece: max(0.0, seconds - empty) for piece, seconds in self.seconds.items()}
+        factor = self.call / (sum(without.values()) or 1.0)
+        return {piece: factor * seconds for piece, seconds in without.items()}
+
+    def _whole(self):
+        W, workspace, why = self.W, self.workspace, self.W.replay(self.pointer)
+        while why == W.AT_HOST:
+            workspace.hosts[self.parameters[W.P_STOPPED]].run()
+            why = W.resume(self.pointer)
+        if self.backward and workspace.in_python:
+            workspace._backward_with_python()
+
+    def _timed(self, key, function, *arguments):
+        start = time.perf_counter()
+        result = function(*arguments)
+        seconds = time.perf_counter() - start
+        self.seconds[key] = min(seconds, self.seconds.get(key, seconds))
+        return result
+
+    def _steps(self):
+        """Of the stream: where a piece begins and ends, and its slots."""
+        W, workspace, stream = self.W, self.workspace, self.workspace.stream.tolist()
+        slot_at = {workspace.address_of(item.slot): item.slot for item in workspace.tape.items}
+        found, at = [], 0
+        while (code := stream[at]) != W.END:
+            if code == W.SCALARS:
+                slots, length = tuple(range(stream[at + 1], stream[at + 2] + 1)), 3
+            elif code == W.PROGRAM:
+                slots, length = (stream[at + 2],), 4 + 2 * stream[at + 3]
+            elif code == W.HOST:
+                slots, length = (workspace.hosts[stream[at + 1]].slot,), 2
+            elif code == W.COLLECT:
+                slots, length = (slot_at[stream[at + 1]],), 3 + stream[at + 2]
+            else:
+                slots, length = (workspace._guard_slots[stream[at + 1]],), 5 + (code == W.COMPARE)
+            found.append((slots, code if code == W.HOST else None, at, at + length))
+            at += length
+        return self._joined(found)
+
+    def _ways(self):
+        """Of the way back: what is swept at a time, from above, and the primitive whose rule is called instead."""
+        p, marks = self.parameters, self.workspace.sweep.marks
+        python = {item.slot: item for item in self.workspace.in_python}
+        slots = range(int(p[self.W.P_HIGH]), int(p[self.W.P_LOW]) - 1, -1)
+        return self._joined([((slot,), python.get(slot), slot, slot) for slot in slots if marks[slot]])
+
+    def _joined(self, steps):
+        """What one line has recorded in a row, and numbers in a row: (slots, item, begin, end)."""
+        place, found = self.workspace.tape.place, []
+        for slots, item, begin, end in steps:
+            line, numbers = str(place(slots[0])), self._of_numbers(slots[0])
+            if found and item is None is found[-1][1] and (found[-1][4] == line or numbers and found[-1][5]):
+                before = found[-1]
+                found[-1] = (before[0] + slots, None, before[2], end, line if before[4] == line else "", numbers and before[5])
+            else:
+                found.append((slots, item, begin, end, line, numbers))
+        return [piece[:4] for piece in found]
+
+    def _of_numbers(self, slot):
+        return not FIRST_ARRAY <= self.workspace.records["op"][slot] < ARRAY_LEAF
+
+    def _pass(self, steps, ways):
+        W, p, workspace, stream = self.W, self.parameters, self.workspace, self.workspace.stream
+        self._timed(_NOTHING, W.sweep, self.pointer, 0, 1)
+        self._timed(((), "forward"), W.enter, self.pointer)
+        for slots, host, begin, end in steps:
+            p[W.P_AT], before, stream[end] = begin, stream[end], W.END
+            try:
+                if host is None:
+                    self._timed((slots, "forward"), W.forward, self.pointer)
+                else:
+                    self._timed((slots, "forward"), workspace.hosts[stream[begin + 1]].run)
+            finally:
+                stream[end] = before
+        if self.backward:
+            self._timed(((), "backward"), W.seed, self.pointer)
+            for slots, item, high, low in ways:
+                if item is None:
+                    self._timed((slots, "backward"), W.sweep, self.pointer, high, low)
+                else:
+                    workspace.in_python, all_of_them = [item], workspace.in_python
+                    try:
+                        self._timed((slots, "backward"), workspace._rules, workspace.sweep, high)
+                    finally:
+                        workspace.in_python = all_of_them
+            self._timed(((), "out"), W.deliver, self.pointer)
+
+    def divided(self, slots):
+        """How the time of a piece is divided: (slot, share)."""
+        place = self.workspace.tape.place
+        if not slots or len({str(place(slot)) for slot in slots}) == 1:
+            return [(slots[0] if slots else 0, 1.0)]
+        costs = [self._cost(slot) for slot in slots]
+        total = sum(costs)
+        return [(slot, cost / total) for slot, cost in zip(slots, costs)]
+
+    def _cost(self, slot):
+        """What an instruction on numbers takes forward, among others of its operation."""
+        known, op = self._costs, int(self.workspace.records["op"][slot])
+        if op == TRACED:
+            # A guard, which compares.
+            return min(known.values(), default=1e-9)
+        if op not in known:
+            W, p = self.W, self.parameters
+            stream = np.array([W.SCALARS, slot, slot] * _COPIES + [W.END], np.int64)
+            before, p[W.P_STREAM] = int(p[W.P_STREAM]), stream.ctypes.data
+            try:
+                known[op] = _least(lambda: (p.__setitem__(W.P_AT, 0), W.forward(self.pointer)), 0.002) / _COPIES
+            finally:
+                p[W.P_STREAM] = before
+        return known[op]
+
+    def kept(self):
+        """What is kept for the way back: slot and bytes."""
+        workspace = self.workspace
+        if self.backward:
+            yield from ((slot, RECORD.size) for slots, *_ in self._ways() for slot in slots if slot not in workspace.arrays)
+            leaves = {*workspace.tape.leaves}
+            yield from ((slot, workspace.arrays[slot].nbytes) for slot in workspace._kept if slot in workspace.arrays and slot > 0 and slot not in leaves)
+
+
+def _of_kernel(report, function, args, kwargs, inputs, line_of):
+    """What the kernel does, if there is one."""
+    from ..kernel import ir
+
+    try:
+        kernel = function.kernel(*args, **kwargs)
+    except UnsupportedFunctionError as why:
+        report.no_kernel = str(why).partition(": ")[2].partition(" [tapegrad")[0]
+        return
+    report.kernel = _least(lambda: kernel.answer(inputs))
+    counts, loops = Counter(), []
+
+    def count(body, times, slots):
+        for statement in body:
+            if isinstance(statement, ir.Loop):
+                count(statement.body, times * statement.total, slots)
+            else:
+                operations = sum(node.op not in ("arg", "const") for node in nodes(statement.expr)) if isinstance(statement, ir.Let) else 1
+                slots[statement.slot] += times * operations
+
+    for statement in kernel.program.body:
+        slots = Counter()
+        count([statement], 1, slots)
+        counts.update(slots)
+        if isinstance(statement, ir.Loop):
+            loops.append((statement, slots))
+    total = counts.total() or 1
+    for slot, n in counts.items():
+        if slot:
+            line_of(kernel.whole.place(slot)).in_kernel += n / total
+    for loop, slots in loops:
+        numbers = sorted({kernel.whole.place(slot).line for slot in slots if slot} - {0})
+        if slots.total() > 0.01 * total:
+            report.loops.append((slots.total() / total, f"{loop.total} iterations of what lines {', '.join(map(str, numbers))} say"))
+    report.loops.sort(reverse=True)
+
+
+attach(Transformed, {"profile": profile})
