@@ -12,7 +12,8 @@ import sys
 
 import tapegrad as tg
 
-from .common import errors
+from .codegen.disk import clear
+from .common import config, errors
 from .tools import demo
 from .tools.commands import explanations
 from .tools.commands import reference as reference_page
@@ -75,6 +76,25 @@ def run_info(options):
     for name, value in facts.items():
         print(f"{name:<{width}}  {value}")
     return 0
+
+
+def run_clean(options):
+    """Remove the compiled code that is kept (before uninstalling, or to free the disk).
+
+    Removes what tapegrad has kept in its cache directory, of all versions, and prints how much that was. Programs that run meanwhile go on; what is
+    needed again is compiled again. Other files in that directory stay.
+
+    examples:
+      python -m tapegrad clean
+      TAPEGRAD_CACHE_DIR=/shared/tapegrad python -m tapegrad clean
+
+    exit codes: 0, or 1 if a file could not be removed
+    """
+    count, nbytes, failed = clear()
+    print(f"removed {count} files, {nbytes:,} bytes: {config.cache_dir()}")
+    for path, why in failed:
+        print(f"python -m tapegrad clean: {path}: {why}", file=sys.stderr)
+    return int(bool(failed))
 
 
 def run_supported(options):
@@ -160,6 +180,7 @@ def _parser():
     argument("--seconds", type=float, default=0.5, help="to measure each function for (default: %(default)s)")
     argument("--json", metavar="FILE", help="write the result as JSON to this file; - prints only that")
     add(run_warm)
+    add(run_clean)
     add(run_info)
     add(run_supported)
     add(run_reference)

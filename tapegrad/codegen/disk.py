@@ -95,6 +95,19 @@ def files(folder):
                 yield status.st_mtime, status.st_size, path
 
 
+def clear():
+    """Remove all files that are kept: how many, their bytes, and pairs (path, reason) of those that stay."""
+    count, nbytes, failed = 0, 0, []
+    for _, size, path in list(files(config.cache_dir() / "objects")):
+        try:
+            os.unlink(path)
+        except OSError as error:
+            failed.append((path, error.strerror or str(error)))
+        else:
+            count, nbytes = count + 1, nbytes + size
+    return count, nbytes, failed
+
+
 @contextmanager
 def alone(folder):
     """Let no other process, and no other thread, be in here with this folder at the same time.

@@ -132,9 +132,8 @@ def to_python(g: Callable[..., Any], x: Any) -> str:
     --------
     >>> import numpy as np, tapegrad as tg
     >>> text = tg.to_python(tg.value_and_grad(lambda x: np.sum(x**3)), np.ones(4))
-    >>> scope = {}
-    >>> exec(text, scope)
-    >>> value, gradient = scope["derivative"](np.array([1.0, 2.0, 3.0, 4.0]))
+    >>> exec(text)
+    >>> value, gradient = derivative(np.array([1.0, 2.0, 3.0, 4.0]))
     >>> print(value, gradient)
     100.0 [ 3. 12. 27. 48.]
     """

@@ -18,7 +18,7 @@ def run(*arguments):
 def test_help_names_the_commands_and_shows_a_program(arguments):
     ended = run(*arguments)
     assert ended.returncode == 0 and ended.stderr == ""
-    for word in ("demo", "compare", "bench", "warm", "info", "import tapegrad as tg", "backward()"):
+    for word in ("demo", "compare", "bench", "warm", "clean", "info", "import tapegrad as tg", "backward()"):
         assert word in ended.stdout
 
 
@@ -55,7 +55,7 @@ def test_version():
     assert ended.stdout == f"tapegrad {tg.__version__}\n"
 
 
-@pytest.mark.parametrize("command", ["demo", "compare", "bench", "warm", "info", "supported"])
+@pytest.mark.parametrize("command", ["demo", "compare", "bench", "warm", "clean", "info", "supported"])
 def test_help_of_every_command_has_examples_and_exit_codes(command, capsys):
     with pytest.raises(SystemExit) as ended:
         main([command, "--help"])
@@ -103,3 +103,15 @@ def test_a_reader_that_stops_early_is_no_error():
     command = f"{sys.executable} -m tapegrad supported | head -1; echo ${{PIPESTATUS[0]}}"
     ended = subprocess.run(["bash", "-c", command], capture_output=True, text=True)
     assert ended.stderr == "" and ended.stdout.split()[-1] in ("0", "141")
+
+
+def test_clean_removes_what_is_kept_and_nothing_else(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("TAPEGRAD_CACHE_DIR", str(tmp_path))
+    kept, other = tmp_path / "objects" / "3f" / "3f.x.o", tmp_path / "thesis.tex"
+    kept.parent.mkdir(parents=True)
+    kept.write_bytes(b"12345")
+    other.write_text("mine")
+    assert main(["clean"]) == 0
+    assert capsys.readouterr().out == f"removed 1 files, 5 bytes: {tmp_path}\n"
+    assert not kept.exists() and other.read_text() == "mine"
+    assert main(["clean"]) == 0 and "removed 0 files" in capsys.readouterr().out
