@@ -1,8 +1,8 @@
 """tapegrad: exact derivatives of ordinary Python and NumPy code, at compiled speed.
 
 Operations append instructions to a flat Wengert tape; a compiled sweep walks it
-in reverse.  This module puts the public names together; the table in README.md says what
-is in which file, and CONTRIBUTING.md through which of them a call passes.  Importing the package
+in reverse.  This module puts the public names together; CONTRIBUTING.md says what is in which
+folder, and through which of them a call passes.  Importing the package
 compiles nothing and does not import Numba or SciPy.
 """
 

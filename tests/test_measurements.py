@@ -23,7 +23,7 @@ IN_WORDS = rf"\b{WORDS} (?:(?:nano|micro|milli)?seconds?|minutes?|hours?|percent
 MEASURED = re.compile(f"{IN_DIGITS}|{IN_WORDS}", re.IGNORECASE)
 #: What looks like one and is a limit that is promised, a setting, a count or a title, by page.
 NOT_MEASURED = {
-    "README.md": ("[ten minutes](docs/start.md)",),
+    "README.md": ("First [ten minutes](docs/start.md)",),
     "index.md": ("[Ten minutes](start.md)",),
     "define_by_run.md": ("a plain array above 4 KB",),
     "errors.md": ("constants of up to 4 KB",),

@@ -126,7 +126,7 @@ def to_python(g: Callable[..., Any], x: Any) -> str:
     Notes
     -----
     The program has one path. Where a branch would go another way, it raises a ValueError that names the line. It computes what ``tg.jit(g)`` does,
-    up to rounding. It is for reading: `g` under ``tg.jit`` is a hundred times faster.
+    up to rounding. It is for reading, and as slow as plain Python; ``tg.jit(g)`` is for computing.
 
     Examples
     --------
