@@ -138,6 +138,11 @@ def ufunc_on_tensors(self, ufunc, method, *inputs, **kwargs):
     inputs = tuple([operand(x) for x in inputs])
     if registry.objects.Complex in map(type, inputs):
         return registry.objects.complex_ufunc(ufunc, method, inputs, kwargs, out)
+    where = kwargs.get("where", True) if method == "__call__" and ufunc.signature is None and ufunc not in VALUES else True
+    if out is None and where is not True and any_tracked(inputs):
+        # NumPy leaves the memory of the others as it is; zeros may have stood there.
+        shape = np.broadcast_shapes(*map(np.shape, (*inputs, where)))
+        out = (F.lift(np.zeros(shape, np.result_type(*map(_dtype_of, inputs)))),)
     if out is not None:
         return _into(ufunc, method, inputs, kwargs, out)
     if (ufunc, method) in METHODS:
@@ -163,6 +168,11 @@ def ufunc_on_tensors(self, ufunc, method, *inputs, **kwargs):
     if row is None:
         raise refuse(ufunc)
     return apply(row, inputs)
+
+
+def _dtype_of(x):
+    dtype = np.asarray(x.dtype.type() if hasattr(x, "dtype") else x).dtype
+    return dtype if dtype.kind == "f" else np.float64
 
 
 def _short_ways(arity):

@@ -35,7 +35,7 @@ def _at(ufunc, a, indices, b):
         ufunc.at(a, values_of(indices), values_of(b))
         return
     positions = np.arange(a.size).reshape(a.shape)[values_of(indices)]
-    change = F.segment_sum(F.ravel(F.broadcast_to(F.lift(b), np.shape(positions))), np.ravel(positions), a.size)
+    change = _BY_GROUP[ufunc](F.ravel(F.broadcast_to(F.lift(b), np.shape(positions))), np.ravel(positions), a.size)
     a[...] = ufunc(a, F.reshape(change, a.shape))
 
 
@@ -71,5 +71,7 @@ METHODS[np.multiply, "accumulate"] = lambda array, axis=0: np.cumprod(array, axi
 METHODS[np.add, "reduceat"] = _reduceat
 for _ufunc in (np.maximum, np.minimum):
     METHODS[_ufunc, "accumulate"] = lambda *args, ufunc=_ufunc, **kwargs: _extremes(ufunc, *args, **kwargs)
-for _ufunc in (np.add, np.subtract):
+#: What is done first for all numbers that come to one element.
+_BY_GROUP = {np.add: F.segment_sum, np.subtract: F.segment_sum, np.maximum: F.segment_max, np.minimum: F.segment_min}
+for _ufunc in _BY_GROUP:
     METHODS[_ufunc, "at"] = lambda *args, ufunc=_ufunc: _at(ufunc, *args)

@@ -327,7 +327,6 @@ class Trace:
         while frame.f_globals.get("__name__") in _DETACHING:
             frame = frame.f_back
         if not frame.f_code.co_filename.startswith(PACKAGE):
-            # Where the package cuts by itself, nobody has to know.
             self.cuts.append(("detach", Place(frame.f_code, frame.f_lasti)))
         return self.apart(t)
 

@@ -35,6 +35,8 @@ MIRRORS = {
     "scipy.signal": ("convolve", "correlate", "fftconvolve", "hilbert", "lfilter", "oaconvolve"),
     "scipy.integrate": ("cumulative_trapezoid", "fixed_quad", "odeint", "quad", "simpson", "solve_ivp", "trapezoid"),
     "scipy.interpolate": ("CubicSpline",),
+    "scipy.optimize": ("rosen",),
+    "scipy.sparse": ("coo_array", "coo_matrix", "csc_array", "csc_matrix", "csr_array", "csr_matrix"),
     "scipy.sparse.linalg": ("splu", "spsolve"),
     "scipy.stats": (
         "bernoulli", "beta", "betabinom", "binom", "cauchy", "chi2", "dirichlet", "expon", "gamma", "gaussian_kde", "geom", "gumbel_l",
@@ -157,7 +159,7 @@ def advice():
     names = [name for frame in _frames_of_scipy(sys._getframe(1)) for name in _names(frame)]
     if not names:
         return "look for SciPy's functions that take tensors in tapegrad.scipy"
-    mirrors = [f"tapegrad.{home}.{name}{tail}" for home, name, tail in names if name in MIRRORS.get(home, ())]
+    mirrors = [f"tapegrad.{home}.{name}{tail}" for home, name, tail in names if home != "scipy.sparse" and name in MIRRORS.get(home, ())]
     if mirrors:
         return f"call {mirrors[-1]}, which takes tensors"
     public = [(home, name) for home, name, _ in names if not home.startswith("scipy._") and not name.startswith(("_", "<"))]
@@ -167,7 +169,8 @@ def advice():
     home, called = public[-1] if public else ("scipy", "this function")
     if home == "scipy.sparse":
         return (
-            "of SciPy's sparse matrices write A @ t or t @ A, or call spsolve and splu of tapegrad.scipy.sparse.linalg; "
+            "of SciPy's sparse matrices write A @ t or t @ A, or call spsolve and splu of tapegrad.scipy.sparse.linalg; one with values on the "
+            "tape is made by tapegrad.scipy.sparse.csr_array and its kin; "
             "anything else with a constant one can be made a primitive (tapegrad explain LeaveTapeError)"
         )
     return f"write {called} of {home} in functions of NumPy, or make it a primitive with a rule (tg.custom_vjp): tapegrad.scipy does not have it"

@@ -5,7 +5,8 @@ import pytest
 
 import tapegrad as tg
 from tapegrad.errors import LeaveTapeError, UnsupportedFunctionError
-from tests.rules.checker import generator, leaf, plain
+from tests.every import every
+from tests.rules.checker import check, generator, leaf, plain
 
 RNG = generator(31)
 V, W, M, C = RNG.standard_normal(6), RNG.standard_normal(3), RNG.standard_normal((4, 3)), RNG.standard_normal((2, 4, 3))
@@ -99,3 +100,24 @@ def test_constants_stay_plain_to_numpy():
     target = tg.zeros(3)
     np.add.at(target, [0, 0], np.array([1.0, 2.0]))
     assert plain(target).tolist() == [3.0, 0.0, 0.0] and not target.requires_grad
+
+
+@every("ufunc", [np.maximum, np.minimum])
+def test_extremes_at(ufunc):
+    import tapegrad.numpy as tnp
+
+    places, factors = np.array([0, 2, 0, 1, 2]), np.array([1.0, -2.0, 3.0])
+
+    def ours(a, b):
+        result = tnp.array(a) * 1.0
+        getattr(tnp, ufunc.__name__).at(result, places, b)
+        return result * factors
+
+    def theirs(a, b):
+        result = np.array(a)
+        ufunc.at(result, places, b)
+        return result * factors
+
+    a, b = np.array([0.1, 0.2, 0.3]), np.array([0.5, -0.4, 0.7, 0.25, 0.9])
+    check(ours, a, b, reference=theirs)
+    assert tg.check(lambda a, b: np.sum(np.sin(ours(a, b))), a, b, order=2).passed

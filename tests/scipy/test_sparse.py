@@ -102,5 +102,5 @@ def test_solutions(kind):
 
 
 def test_names():
-    assert set(MIRRORS["scipy.sparse.linalg"]) == set(mirrored.__all__) == {"splu", "spsolve"}
+    assert set(MIRRORS["scipy.sparse.linalg"]) == {"splu", "spsolve"} == set(mirrored.__all__) - {"logdet"}
     assert mirrored.cg is scipy.sparse.linalg.cg

@@ -1,7 +1,8 @@
-"""The mirror of `scipy.sparse`: `linalg`; every other name is SciPy's own. Products ``A @ t`` and ``t @ A`` need none."""
+"""The mirror of `scipy.sparse`: matrices with values on the tape, and `linalg`; every other name is SciPy's own."""
 
-from ..mirrors import own_names
+from ..mirrors import MIRRORS, own_names
 from . import linalg  # noqa: F401
+from .values import SparseTensor, coo_array, coo_matrix, csc_array, csc_matrix, csr_array, csr_matrix  # noqa: F401
 
-__all__ = ["linalg"]
+__all__ = ["SparseTensor", "linalg", *MIRRORS["scipy.sparse"]]
 __getattr__ = own_names("scipy.sparse")

@@ -1,4 +1,4 @@
-"""Solutions of systems with a constant sparse matrix; every other name of `scipy.sparse.linalg` is SciPy's own."""
+"""Solutions of systems with a sparse matrix, and log determinants; every other name of `scipy.sparse.linalg` is SciPy's own."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ import numpy as np
 from ...autograd.custom import primitive
 from ...common.uninterrupted import Lazily
 from ..mirrors import MIRRORS, array, differentiable, mirror, own_names
+from .values import SparseTensor, logdet, solved
 
-__all__ = list(MIRRORS["scipy.sparse.linalg"])
+__all__ = ["logdet", *MIRRORS["scipy.sparse.linalg"]]
 __getattr__ = own_names("scipy.sparse.linalg")
 _theirs = Lazily("scipy.sparse.linalg")
 
@@ -76,6 +77,8 @@ def splu(A, permc_spec=None, diag_pivot_thresh=None, relax=None, panel_size=None
 
 @mirror("scipy.sparse.linalg")
 def spsolve(A, b, permc_spec=None, use_umfpack=True):
-    """The solution of ``A @ x = b`` for a constant sparse matrix, differentiable in the vector or matrix `b`."""
+    """The solution of ``A @ x = b``, differentiable in the vector or matrix `b` and, of a `SparseTensor`, in its values."""
     b = array(b)
+    if isinstance(A, SparseTensor):
+        return solved(A, b)
     return splu(A.tocsc().astype(np.result_type(A.dtype, b.dtype)), permc_spec).solve(b)
