@@ -6,6 +6,7 @@ import scipy.integrate
 
 import tapegrad as tg
 import tapegrad.scipy.integrate as mirrored
+from tests.every import every
 from tests.rules.checker import leaf, plain
 
 METHODS = ("RK45", "RK23", "DOP853", "BDF", "Radau")
@@ -291,3 +292,26 @@ def test_quad_that_gives_up():
     half, _ = mirrored.quad(lambda x: scale / np.sqrt(x), 0.0, 1.0, epsabs=1e-6, epsrel=0.0)
     half.backward()
     assert scale.grad.item() == pytest.approx(2.0, abs=1e-5)
+
+
+@every("method", ["RK45", "BDF"])
+def test_a_limit_of_steps(method):
+    """An unbounded problem fails after so many attempts; one that needs fewer is not touched."""
+
+    def solved(rate, **options):
+        return mirrored.solve_ivp(lambda t, y: rate * y * (1.0 - y), (0.0, 8.0), np.array([0.1]), method=method, rtol=1e-6, **options)
+
+    free, bounded, short = (solved(tg.tensor(1.0, requires_grad=True), **options) for options in ({}, {"max_steps": 10_000}, {"max_steps": 5}))
+    assert free.success and bounded.success and bounded.message == free.message
+    np.testing.assert_array_equal(np.asarray(bounded.y.detach()), np.asarray(free.y.detach()))
+    assert (short.success, short.status, short.message) == (False, -1, "The limit of steps (max_steps) was reached.")
+    assert 1 < short.t.shape[0] <= 6 and float(short.t[-1]) < 8.0
+    plain = solved(1.0, max_steps=5)
+    assert not plain.success and plain.t.shape == short.t.shape
+    at = mirrored.solve_ivp(lambda t, y: tg.tensor(1.0, requires_grad=True) * y, (0.0, 8.0), np.ones(1), method=method, t_eval=[0.001, 7.0], max_steps=5, rtol=1e-9)
+    assert not at.success and len(at.t) < 2
+    g = tg.jit(tg.grad(lambda rate: solved(rate, max_steps=10_000).y[0, -1]))
+    for rate in (1.0, 1.5, 1.0) if method == "RK45" else ():
+        np.testing.assert_allclose(g(rate), tg.grad(lambda rate: solved(rate).y[0, -1])(rate), rtol=1e-10)
+    with pytest.raises(ValueError, match="`max_steps` is a number of steps, not 0.5"):
+        solved(tg.tensor(1.0), max_steps=0.5)

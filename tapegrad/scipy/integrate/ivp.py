@@ -18,8 +18,9 @@ _integrate, _optimize = Lazily("scipy.integrate"), Lazily("scipy.optimize")
 
 METHODS = {"RK45": RungeKutta, "RK23": RungeKutta, "DOP853": DormandPrince853, "BDF": BDF, "Radau": Radau}
 IMPLICIT = ("BDF", "Radau")
-#: SciPy's words, by status.
+#: SciPy's words, by status; -2 is -1 for a reason that SciPy has not.
 MESSAGES = {
+    -2: "The limit of steps (max_steps) was reached.",
     -1: "Required step size is less than spacing between numbers.",
     0: "The solver successfully reached the end of the integration interval.",
     1: "A termination event occurred.",
@@ -92,13 +93,14 @@ def solve_ivp(
     args : tuple, optional
     **options
         `rtol` (1e-3), `atol` (1e-6), `first_step`, `max_step`, and `jac` of BDF and Radau, as in SciPy; without
-        `jac` the Jacobian is the derivative of `fun`.
+        `jac` the Jacobian is the derivative of `fun`. And `max_steps`, which SciPy has not: the integration fails after so many attempts,
+        so that an optimiser that tries wild parameters is not held up.
 
     Returns
     -------
     OptimizeResult
         With `t` (m,), `y` (n, m), `sol`, `status` (0; 1 after a terminal event; -1 for a step that
-        becomes too small), `message`, `success`, `nfev`, `njev`, `nlu`, `t_events`, `y_events`.
+        becomes too small, or after `max_steps`), `message`, `success`, `nfev`, `njev`, `nlu`, `t_events`, `y_events`.
 
     Raises
     ------
@@ -120,7 +122,7 @@ def solve_ivp(
     name = method if isinstance(method, str) else getattr(method, "__name__", str(method))
     args = () if args is None else tuple(args)
     happening = None if events is None else happenings.prepared(events, args)
-    if not differentiable(t_span, y0, t_eval, args) and name != "RK4":
+    if not differentiable(t_span, y0, t_eval, args) and name != "RK4" and options.get("max_steps") is None:
         t, y = float(t_span[0]), array(y0)
         first = fun(t, y[:, None] if vectorized else y, *args)
         if not differentiable(first, happening[0](t, y) if happening else ()):
@@ -241,6 +243,9 @@ def odeint(
 def _problem(fun, t_span, y0, name, times, happening, vectorized, args, options):
     """The problem, the first size and the Jacobian that were given; raises for what SciPy refuses."""
     jac = options.pop("jac", None) if name in IMPLICIT else None
+    most = options.pop("max_steps", None)
+    if most is not None and (not isinstance(most, (int, np.integer)) or most < 1):
+        raise ValueError(f"`max_steps` is a number of steps, not {most!r}.")
     options = {key: None if v is None else constant(v, "solve_ivp", key, "it chooses the steps") for key, v in options.items()}
     start, stop = (t if differentiable(t) else float(t) for t in t_span)
     # SciPy looks at the arguments when it is asked for a solver.
@@ -273,7 +278,7 @@ def _problem(fun, t_span, y0, name, times, happening, vectorized, args, options)
     together, ways, limits = happening or (None, None, None)
     problem = InitialValueProblem(
         slope, start, stop, 1.0 if forward else -1.0, np.maximum(options.get("rtol", 1e-3), 100 * np.finfo(float).eps),
-        options.get("atol", 1e-6), float(options.get("max_step", np.inf)), together, ways, limits,
+        options.get("atol", 1e-6), float(options.get("max_step", np.inf)), together, ways, limits, np.inf if most is None else float(most),
     )  # fmt: skip
     return problem, options.get("first_step"), (lambda t, y: jac(t, y, *args)) if callable(jac) else jac
 
@@ -286,12 +291,13 @@ def _reached(problem, times, last):
 def _result(end, calls, t, y, sol=None, met=None):
     """The result as SciPy returns it."""
     status = -1 if end["failed"] > 0 else 1 if end["ended"] > 0 else 0
+    message = MESSAGES[-2 if end["failed"] > 1 else status]
     times = states = None
     if met is not None:
         times, states = ([_joined([pair[k] for pair in pairs]) for pairs in met] for k in range(2))
     return _optimize.OptimizeResult(
         t=_joined(t), y=y, sol=sol, t_events=times, y_events=states, nfev=_count(calls), njev=_count(end["njev"]), nlu=_count(end["nlu"]),
-        status=status, message=MESSAGES[status], success=status >= 0,
+        status=status, message=message, success=status >= 0,
     )  # fmt: skip
 
 

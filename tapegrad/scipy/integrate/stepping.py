@@ -41,6 +41,8 @@ class InitialValueProblem:
     events : callable or None
         ``events(t, y)``, a vector of numbers; `ways` are the directions in which each counts, `limits` how often it may
         until the integration stops.
+    most : float
+        Steps that may be tried.
     """
 
     slope: Callable[[Any, Any], Any]
@@ -53,6 +55,7 @@ class InitialValueProblem:
     events: Callable[[Any, Any], Any] | None
     ways: np.ndarray
     limits: np.ndarray
+    most: float = np.inf
 
     def scale(self, *states):
         """What an error is measured by, at the larger one of some states."""
@@ -159,8 +162,11 @@ class StepMethod(ABC):
 
     def goes_on(self, state):
         """Whether there is a step to try."""
-        left = self.problem.direction * stop_gradient(self.problem.stop - state["t"]) > 0
-        return np.logical_and(left, state["failed"] + state["ended"] < 1)
+        goes_on = np.logical_and(self._left(state), state["failed"] + state["ended"] < 1)
+        return goes_on if self.problem.most == np.inf else np.logical_and(goes_on, state["trials"] < self.problem.most)
+
+    def _left(self, state):
+        return self.problem.direction * stop_gradient(self.problem.stop - state["t"]) > 0
 
     def trial(self, state, times=None):
         """The state after one more attempt at a step; with `times`, its `outputs` there are filled in."""
@@ -217,6 +223,9 @@ class StepMethod(ABC):
 
     def _ended(self, state):
         """A state after a loop: numbers that count and report have no derivative, and times have none where the ends have none."""
+        if self.problem.most < np.inf and "trials" in state:
+            over = np.logical_and(self._left(state), np.logical_and(state["trials"] >= self.problem.most, state["failed"] + state["ended"] < 1))
+            state = state | {"failed": state["failed"] + 2.0 * flag(over)}
         live = ("t", "y", "outputs", "events") if differentiable(self.problem.start, self.problem.stop) else ("y", "outputs", "events")
         return {name: part if name in live else stop_gradient(part) for name, part in state.items()}
 
