@@ -9,4 +9,4 @@ tensor they record, called with plain numbers and arrays they are SciPy's own.
 SciPy's own object.
 """
 
-from . import fft, integrate, interpolate, linalg, optimize, signal, sparse, special, stats  # noqa: F401
+from . import fft, integrate, interpolate, linalg, ndimage, optimize, signal, sparse, spatial, special, stats  # noqa: F401

@@ -1,6 +1,6 @@
-"""Cubic splines of `scipy.interpolate` on tensors; every other name is SciPy's own.
+"""Splines and tables of `scipy.interpolate` on tensors; every other name is SciPy's own.
 
-C. de Boor, "A Practical Guide to Splines" (1978): the slopes at the knots solve
+C. de Boor, "A Practical Guide to Splines" (1978): the slopes of a cubic spline at the knots solve
 a linear system, which is dense here (n knots take a matrix of n by n).
 """
 
@@ -10,8 +10,11 @@ import math
 
 import numpy as np
 
+from ..array.functions import lift
+from ..array.record import guard_on
 from ..common.errors import UnsupportedFunctionError
 from ..common.uninterrupted import Lazily
+from ..numpy_api.elementwise import all_finite
 from .mirrors import MIRRORS, array, differentiable, own_names, value
 
 __all__ = list(MIRRORS["scipy.interpolate"])
@@ -173,7 +176,8 @@ class CubicSpline(PiecewisePolynomial):
             super().__init__(ppoly.c, ppoly.x, ppoly.extrapolate, ppoly.axis, ppoly)
             return
         # SciPy refuses what cannot be.
-        plain = _interpolate.CubicSpline(value(x), value(y), axis, _plain(bc_type), extrapolate)
+        periodic = isinstance(bc_type, str) and bc_type == "periodic"
+        plain = _interpolate.CubicSpline(value(x), value(y) if periodic else _stand_in(y), axis, _plain(bc_type), extrapolate)
         x, y, axis = array(x), array(y), plain.axis
         y = np.moveaxis(y, axis, 0) if axis else y
         ends = [_NAMED.get(bc, bc) if isinstance(bc, str) else bc for bc in ([bc_type] * 2 if isinstance(bc_type, str) else bc_type)]
@@ -181,10 +185,155 @@ class CubicSpline(PiecewisePolynomial):
         dx = x[1:] - x[:-1]
         wide = np.reshape(dx, (n - 1,) + (1,) * (y.ndim - 1))
         slope = (y[1:] - y[:-1]) / wide
-        s = _slopes(x, dx, wide, y, slope, ends)
-        t = (s[:-1] + s[1:] - 2.0 * slope) / wide
-        c = np.stack([t / wide, (slope - s[:-1]) / wide - t, s[:-1], y[:-1]])
-        super().__init__(c, x, plain.extrapolate, axis)
+        super().__init__(_hermite(wide, y, slope, _slopes(x, dx, wide, y, slope, ends)), x, plain.extrapolate, axis)
+
+
+class PchipInterpolator(PiecewisePolynomial):
+    """The monotonic piecewise cubic through given points, as SciPy's: where the data do not overshoot, it does not.
+
+    Differentiable in the values `y`, the knots `x` and the points of evaluation. F. N. Fritsch and J. Butland (1984): a slope is the weighted
+    harmonic mean of its neighbours', and 0 where these differ in sign; there it has a kink.
+
+    Parameters
+    ----------
+    x : array-like, shape (n,)
+        Knots, strictly increasing.
+    y : array-like
+        Values, with n along `axis`.
+    axis : int
+    extrapolate : bool, optional
+
+    Raises
+    ------
+    ValueError
+        For what SciPy refuses.
+
+    Examples
+    --------
+    >>> import numpy as np, tapegrad as tg
+    >>> from tapegrad.scipy.interpolate import PchipInterpolator
+    >>> tg.grad(lambda y: PchipInterpolator([0.0, 1.0, 2.0], y)(0.5))(np.array([0.0, 1.0, 4.0]))
+    array([0.40625, 0.625  , -0.03125])
+    """
+
+    def __init__(self, x, y, axis=0, extrapolate=None):
+        # SciPy refuses what cannot be.
+        plain = _interpolate.PchipInterpolator(value(x), _stand_in(y), axis, extrapolate)
+        if not differentiable(x, y):
+            super().__init__(plain.c, plain.x, plain.extrapolate, plain.axis, plain)
+            return
+        x, y = array(x), np.moveaxis(array(y), plain.axis, 0)
+        wide = np.reshape(x[1:] - x[:-1], (x.shape[0] - 1,) + (1,) * (y.ndim - 1))
+        slope = (y[1:] - y[:-1]) / wide
+        if x.shape[0] == 2:
+            s = np.concatenate([slope, slope])
+        else:
+            one, two = 2.0 * wide[1:] + wide[:-1], wide[1:] + 2.0 * wide[:-1]
+            alike = slope[1:] * slope[:-1] > 0.0
+            before, after = (np.where(alike, part, 1.0) for part in (slope[:-1], slope[1:]))
+            inner = np.where(alike, (one + two) / (one / before + two / after), 0.0)
+            ends = [_edge(wide[k], wide[k + step], slope[k], slope[k + step]) for k, step in ((0, 1), (-1, -1))]
+            s = np.concatenate([np.expand_dims(ends[0], 0), inner, np.expand_dims(ends[1], 0)])
+        super().__init__(_hermite(wide, y, slope, s), x, plain.extrapolate, plain.axis)
+
+
+def _stand_in(y):
+    """What SciPy looks at in place of `y`: of tensors their shape, as numbers that are let out would be guarded in a recording."""
+    if not differentiable(y):
+        return y
+    if not guard_on(all_finite(), array(y)):
+        raise ValueError("`y` must contain only finite values.")
+    return np.zeros(array(y).shape)
+
+
+def _edge(h, h2, slope, slope2):
+    """The slope at an end, of three points and without overshooting (as SciPy's)."""
+    s = ((2.0 * h + h2) * slope - h * slope2) / (h + h2)
+    turned, steep = np.sign(s) != np.sign(slope), np.logical_and(np.sign(slope) != np.sign(slope2), np.abs(s) > 3.0 * np.abs(slope))
+    return np.where(turned, 0.0, np.where(steep, 3.0 * slope, s))
+
+
+def _hermite(wide, y, slope, s):
+    """Coefficients of the cubics with these values and slopes at the knots."""
+    t = (s[:-1] + s[1:] - 2.0 * slope) / wide
+    return np.stack([t / wide, (slope - s[:-1]) / wide - t, s[:-1], y[:-1]])
+
+
+class RegularGridInterpolator:
+    """Interpolation in a table on a grid, as SciPy's; with tensors "linear" and "nearest".
+
+    Differentiable in the `values` and, where it is linear, in the points of evaluation; the grid is constant.
+
+    Parameters
+    ----------
+    points : tuple of array-like, shapes (n_1,), ..., (n_d,)
+        The grid, strictly increasing along each dimension.
+    values : array-like, shape (n_1, ..., n_d, ...)
+    method : {"linear", "nearest"}
+    bounds_error : bool
+        Whether a point outside of the grid is an error, which names the dimension.
+    fill_value : float or None
+        The value outside, without `bounds_error`; None extrapolates.
+
+    Raises
+    ------
+    ValueError
+        For what SciPy refuses.
+    UnsupportedFunctionError
+        For methods whose derivative is not known.
+
+    Examples
+    --------
+    >>> import numpy as np, tapegrad as tg
+    >>> from tapegrad.scipy.interpolate import RegularGridInterpolator
+    >>> table = RegularGridInterpolator(([0.0, 1.0], [0.0, 2.0]), np.array([[0.0, 2.0], [3.0, 9.0]]))
+    >>> tg.grad(lambda at: np.sum(table(at)))(np.array([[0.5, 1.0]]))
+    array([[5., 2.]])
+    """
+
+    def __init__(self, points, values, method="linear", bounds_error=True, fill_value=np.nan, *, solver=None, solver_args=None):
+        # SciPy refuses what cannot be.
+        options = {"solver": solver, "solver_args": solver_args} if solver is not None or solver_args is not None else {}
+        looked_at = np.zeros(array(values).shape) if differentiable(values) else values
+        self._plain = _interpolate.RegularGridInterpolator(tuple(map(value, points)), looked_at, method, bounds_error, fill_value, **options)
+        self.grid, self.values, self.method = self._plain.grid, values, method
+        self.bounds_error, self.fill_value = bounds_error, fill_value
+
+    def __call__(self, xi, method=None):
+        """The values at points of shape (..., d)."""
+        method = self.method if method is None else method
+        if not differentiable(self.values, xi):
+            return self._plain(xi, method)
+        if method not in ("linear", "nearest"):
+            raise UnsupportedFunctionError(f"RegularGridInterpolator of tensors is linear or nearest, not {method!r}")
+        if isinstance(xi, tuple):
+            xi = np.stack(np.broadcast_arrays(*map(array, xi)), axis=-1)
+        xi, values, sides = array(xi), array(self.values), [len(points) for points in self.grid]
+        shape, axes = xi.shape[:-1], len(sides)
+        if xi.shape[-1] != axes:
+            raise ValueError(f"The requested sample points xi have dimension {xi.shape[-1]} but this RegularGridInterpolator has dimension {axes}")
+        xi = np.reshape(xi, (-1, axes))
+        outside = False
+        corners = [(0, 1.0)]
+        for k, points in enumerate(self.grid):
+            at = xi[:, k]
+            beyond = np.logical_or(at < points[0], at > points[-1])
+            if self.bounds_error and np.any(beyond):
+                raise ValueError(f"One of the requested xi is out of bounds in dimension {k}")
+            outside = np.logical_or(outside, beyond)
+            below = np.minimum(np.maximum(np.sum(np.expand_dims(at, 1) >= points[1:-1], axis=1), 0), len(points) - 2)
+            # (Positions may be live: then no plain array is indexed.)
+            low, high = lift(points[:-1])[below], lift(points[1:])[below]
+            share = (at - low) / (high - low)
+            if method == "nearest":
+                share = np.where(share <= 0.5, 0.0, 1.0)
+            corners = [(flat * sides[k] + below + step, weight * part) for flat, weight in corners for step, part in ((0, 1.0 - share), (1, share))]
+        rest = values.shape[axes:]
+        table, widened = lift(np.reshape(values, (-1, *rest))), (-1,) + (1,) * len(rest)
+        found = sum(np.reshape(weight, widened) * table[flat] for flat, weight in corners)
+        if not self.bounds_error and self.fill_value is not None:
+            found = np.where(np.reshape(outside, widened), self.fill_value, found)
+        return np.reshape(found, (*shape, *rest))
 
 
 #: Conditions by name that are derivatives: order and value.

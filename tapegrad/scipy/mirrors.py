@@ -32,12 +32,14 @@ MIRRORS = {
     "scipy.fft": (
         "fft", "fft2", "fftn", "hfft", "ifft", "ifft2", "ifftn", "ihfft", "irfft", "irfft2", "irfftn", "rfft", "rfft2", "rfftn",
     ),
-    "scipy.signal": ("convolve", "correlate", "fftconvolve", "hilbert", "lfilter", "oaconvolve"),
+    "scipy.signal": ("convolve", "correlate", "fftconvolve", "hilbert", "lfilter", "oaconvolve", "savgol_filter", "sosfilt"),
     "scipy.integrate": ("cumulative_trapezoid", "fixed_quad", "odeint", "quad", "simpson", "solve_ivp", "trapezoid"),
-    "scipy.interpolate": ("CubicSpline",),
+    "scipy.interpolate": ("CubicSpline", "PchipInterpolator", "RegularGridInterpolator"),
+    "scipy.ndimage": ("gaussian_filter", "gaussian_filter1d"),
     "scipy.optimize": ("rosen",),
     "scipy.sparse": ("coo_array", "coo_matrix", "csc_array", "csc_matrix", "csr_array", "csr_matrix"),
     "scipy.sparse.linalg": ("splu", "spsolve"),
+    "scipy.spatial.distance": ("cdist", "pdist"),
     "scipy.stats": (
         "bernoulli", "beta", "betabinom", "binom", "cauchy", "chi2", "dirichlet", "expon", "gamma", "gaussian_kde", "geom", "gumbel_l",
         "gumbel_r", "halfnorm", "invgamma", "laplace", "logistic", "lognorm", "multinomial", "multivariate_normal", "nbinom", "norm",
@@ -110,6 +112,16 @@ def finite(check, *things):
     parts = [part for thing in things for part in (split(thing) or (thing,))] if check else ()
     if not all(guard_on(all_finite(), part) for part in parts):
         raise ValueError("array must not contain infs or NaNs")
+
+
+def along(x, axis, function):
+    """``function`` of an array, linear but for a constant and along the first axis, applied to a tensor along `axis`: by its matrix, which is sparse."""
+    moved = np.moveaxis(x, axis, 0)
+    n = moved.shape[0]
+    constant_part = function(np.zeros((n, 1)))
+    matrix = imported("scipy.sparse").csr_array(function(np.eye(n)) - constant_part)
+    filtered = matrix @ np.reshape(moved, (n, -1)) + constant_part
+    return np.moveaxis(np.reshape(filtered, (-1, *moved.shape[1:])), 0, axis)
 
 
 def mirror(module):

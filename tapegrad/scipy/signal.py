@@ -8,7 +8,7 @@ from ..array.complex import is_complex, lifted
 from ..common.errors import UnsupportedFunctionError
 from ..common.uninterrupted import imported
 from ..transforms.loops.api import scan
-from .mirrors import MIRRORS, array, mirror, own_names
+from .mirrors import MIRRORS, along, array, mirror, own_names
 
 __all__ = list(MIRRORS["scipy.signal"])
 __getattr__ = own_names("scipy.signal")
@@ -106,3 +106,26 @@ def lfilter(b, a, x, axis=-1, zi=None):
 
         driven = scan(iteration, past + 0.0 * a[1], lifted(driven) if is_complex(past + 0.0 * a[1]) else driven)[1]
     return np.moveaxis(driven, 0, axis)
+
+
+@_mirror
+def sosfilt(sos, x, axis=-1, zi=None):
+    """A recursive filter in sections of second order, one after the other; differentiable in the sections and in the signal."""
+    if zi is not None:
+        raise UnsupportedFunctionError(
+            "scipy.signal.sosfilt has no derivative rule in tapegrad with the argument zi=: put the signal before it in front of x, and cut it off"
+        )
+    sos, x = array(sos), array(x)
+    if sos.ndim != 2 or sos.shape[1] != 6:
+        raise ValueError("sos array must be shape (n_sections, 6)")
+    if np.any(sos[:, 3] != 1.0):
+        raise ValueError("sos[:, 3] should be all ones")
+    for k in range(sos.shape[0]):
+        x = lfilter(sos[k, :3], sos[k, 3:], x, axis)
+    return x
+
+
+@_mirror
+def savgol_filter(x, window_length, polyorder, deriv=0, delta=1.0, axis=-1, mode="interp", cval=0.0):
+    """The filter of Savitzky and Golay: polynomials through windows, SciPy's weights as a constant sparse matrix; differentiable in the signal."""
+    return along(array(x), axis, lambda x: imported("scipy.signal").savgol_filter(x, window_length, polyorder, deriv, delta, 0, mode, cval))

@@ -1,0 +1,49 @@
+"""Distances of `scipy.spatial.distance` on tensors; every other name is SciPy's own."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ...common.errors import UnsupportedFunctionError
+from ..mirrors import MIRRORS, array, mirror, own_names
+
+__all__ = list(MIRRORS["scipy.spatial.distance"])
+__getattr__ = own_names("scipy.spatial.distance")
+
+#: By metric: the distances of differences (along the last axis). That of a point from itself has derivative 0.
+_OF_DIFFERENCES = {
+    "euclidean": lambda d: np.linalg.norm(d, axis=-1), "sqeuclidean": lambda d: np.sum(d * d, axis=-1),
+    "cityblock": lambda d: np.sum(np.abs(d), axis=-1), "chebyshev": lambda d: np.max(np.abs(d), axis=-1),
+    "minkowski": lambda d, p=2: np.linalg.norm(d, p, axis=-1),
+}  # fmt: skip
+
+
+def _distances(a, b, metric, options):
+    metric = getattr(metric, "__name__", metric)
+    if metric not in _OF_DIFFERENCES or options and (metric != "minkowski" or set(options) != {"p"}):
+        said = "".join(f", {name}=" for name in options)
+        raise UnsupportedFunctionError(f"distances of tensors have the metrics {', '.join(_OF_DIFFERENCES)}, not {metric!r}{said}")
+    return _OF_DIFFERENCES[metric](a - b, **options)
+
+
+@mirror("scipy.spatial.distance")
+def cdist(XA, XB, metric="euclidean", *, out=None, **kwargs):
+    """The distances between two sets of points, (m, n) for points (m, k) and (n, k); differentiable in both."""
+    a, b = array(XA), array(XB)
+    if out is not None:
+        raise UnsupportedFunctionError("cdist of tensors has no out=")
+    if a.ndim != 2 or b.ndim != 2 or a.shape[1] != b.shape[1]:
+        raise ValueError(f"cdist takes two sets of points of one dimension, not arrays of shapes {tuple(a.shape)} and {tuple(b.shape)}")
+    return _distances(np.expand_dims(a, 1), np.expand_dims(b, 0), metric, kwargs)
+
+
+@mirror("scipy.spatial.distance")
+def pdist(X, metric="euclidean", *, out=None, **kwargs):
+    """The distances between the points of one set (m, k), each pair once, in the order of SciPy's."""
+    x = array(X)
+    if out is not None:
+        raise UnsupportedFunctionError("pdist of tensors has no out=")
+    if x.ndim != 2:
+        raise ValueError("A 2-dimensional array must be passed.")
+    first, second = np.triu_indices(x.shape[0], 1)
+    return _distances(x[first], x[second], metric, kwargs)

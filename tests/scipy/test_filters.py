@@ -1,0 +1,99 @@
+"""Filters, distances and tables of SciPy's on tensors."""
+
+import numpy as np
+import pytest
+import scipy.interpolate
+
+import tapegrad as tg
+import tapegrad.scipy as mirrored
+from tapegrad.errors import UnsupportedFunctionError
+from tests.every import every
+from tests.scipy.mirrored import check_mirror
+
+RNG = np.random.default_rng(0)
+SIGNAL, IMAGE = RNG.normal(size=12), RNG.normal(size=(5, 7))
+#: Without the ones of the fourth column.
+SECTIONS = np.array([[1.0, 0.3, 0.1, -0.5, 0.2], [0.5, 0.2, 0.0, 0.4, 0.1]])
+A, B = RNG.normal(size=(4, 3)), RNG.normal(size=(5, 3))
+GRID = np.arange(4.0), np.array([0.0, 0.5, 1.5, 2.0, 4.0])
+TABLE, AT = RNG.normal(size=(4, 5, 2)), np.column_stack([RNG.uniform(0.1, 2.9, 6), RNG.uniform(0.1, 3.9, 6)])
+#: Module, name, a call, and arrays that are differentiated.
+CALLS = {
+    "savgol": ("scipy.signal", "savgol_filter", lambda m, x: m.savgol_filter(x, 5, 2), (SIGNAL,)),
+    "savgol, slopes of columns": ("scipy.signal", "savgol_filter", lambda m, x: m.savgol_filter(x, 3, 1, 1, 0.5, axis=0, mode="nearest"), (IMAGE,)),
+    "savgol, a constant outside": ("scipy.signal", "savgol_filter", lambda m, x: m.savgol_filter(x, 5, 2, mode="constant", cval=2.0), (SIGNAL,)),
+    "sosfilt": ("scipy.signal", "sosfilt", lambda m, s, x: m.sosfilt(np.concatenate([s[:, :3], np.ones((2, 1)), s[:, 3:]], axis=1), x), (SECTIONS, SIGNAL)),
+    "gaussian": ("scipy.ndimage", "gaussian_filter", lambda m, x: m.gaussian_filter(x, (0.8, 1.5), (0, 1), mode=("wrap", "reflect")), (IMAGE,)),
+    "gaussian, a constant outside": ("scipy.ndimage", "gaussian_filter", lambda m, x: m.gaussian_filter(x, 1.0, mode="constant", cval=3.0, axes=(1,)), (IMAGE,)),
+    "gaussian of rows": ("scipy.ndimage", "gaussian_filter1d", lambda m, x: m.gaussian_filter1d(x, 1.2, 0), (IMAGE,)),
+    **{metric: ("scipy.spatial.distance", "cdist", lambda m, a, b, metric=metric: m.cdist(a, b, metric), (A, B)) for metric in ("euclidean", "sqeuclidean", "cityblock", "chebyshev")},
+    "minkowski": ("scipy.spatial.distance", "cdist", lambda m, a, b: m.cdist(a, b, "minkowski", p=3), (A, B)),
+    "pairs": ("scipy.spatial.distance", "pdist", lambda m, a: m.pdist(a), (A,)),
+    "table": ("scipy.interpolate", "RegularGridInterpolator", lambda m, v, x: m.RegularGridInterpolator(GRID, v)(x), (TABLE, AT)),
+    "table, outside": ("scipy.interpolate", "RegularGridInterpolator", lambda m, v, x: m.RegularGridInterpolator(GRID, v, bounds_error=False, fill_value=None)(x - 1.3), (TABLE, AT)),
+    "table, a value outside": ("scipy.interpolate", "RegularGridInterpolator", lambda m, v, x: m.RegularGridInterpolator(GRID, v, bounds_error=False, fill_value=7.0)(x - 1.3), (TABLE, AT)),
+    "nearest": ("scipy.interpolate", "RegularGridInterpolator", lambda m, v: m.RegularGridInterpolator(GRID, v, "nearest")(AT), (TABLE,)),
+    "pchip": ("scipy.interpolate", "PchipInterpolator", lambda m, x, y, t: m.PchipInterpolator(x, y)(t), (np.cumsum(RNG.uniform(0.3, 1.5, 7)), SIGNAL[:7], RNG.uniform(0.5, 4.0, 6))),
+    "pchip of columns": ("scipy.interpolate", "PchipInterpolator", lambda m, y, t: m.PchipInterpolator(np.arange(7.0) ** 1.2, y, axis=1)(t, 1), (IMAGE, RNG.uniform(0.5, 4.0, 6))),
+    "pchip of two": ("scipy.interpolate", "PchipInterpolator", lambda m, y, t: m.PchipInterpolator([0.0, 2.0], y)(t), (SIGNAL[:2], np.array([0.3, 2.5]))),
+}  # fmt: skip
+
+
+@every("name", list(CALLS))
+def test_values_and_derivatives_are_scipys(name):
+    module, of, call, arrays = CALLS[name]
+    check_mirror(module, of, call, arrays, atol=1e-9)
+
+
+@every("name", ["savgol", "sosfilt", "gaussian", "euclidean", "table", "pchip"])
+def test_second_derivatives_and_jit(name):
+    module, _, call, arrays = CALLS[name]
+    ours = mirrored.spatial.distance if module.endswith("distance") else getattr(mirrored, module.removeprefix("scipy."))
+
+    def f(*xs):
+        return np.sum(np.sin(call(ours, *xs)))
+
+    assert tg.check(f, *arrays, order=2).passed
+    g = tg.jit(tg.grad(f))
+    # The positions of points among knots are decided anew where these move.
+    moving = 1 if name == "pchip" else 0
+    for k in range(3):
+        moved = [a * (1.0 + 0.001 * k * (j == moving)) for j, a in enumerate(arrays)]
+        np.testing.assert_allclose(g(*moved), tg.grad(f)(*moved), rtol=1e-9, atol=1e-12)
+    assert g.stats().records == 1
+
+
+def test_a_point_from_itself_has_no_slope():
+    np.testing.assert_array_equal(tg.grad(lambda a: np.sum(mirrored.spatial.distance.cdist(a, a)))(np.zeros((2, 3))), np.zeros((2, 3)))
+
+
+def test_what_is_refused_says_why():
+    t = tg.tensor(TABLE, requires_grad=True)
+    with pytest.raises(ValueError, match="out of bounds in dimension 1"):
+        mirrored.interpolate.RegularGridInterpolator(GRID, t)([[1.0, 9.0]])
+    with pytest.raises(ValueError, match="dimension 3 but this RegularGridInterpolator has dimension 2"):
+        mirrored.interpolate.RegularGridInterpolator(GRID, t)([[1.0, 1.0, 1.0]])
+    with pytest.raises(UnsupportedFunctionError, match="linear or nearest, not 'cubic'"):
+        mirrored.interpolate.RegularGridInterpolator(GRID, t)([[1.0, 1.0]], method="cubic")
+    with pytest.raises(ValueError, match="strictly"):
+        mirrored.interpolate.RegularGridInterpolator((GRID[0][::-1][[0, 2, 1, 3]], GRID[1]), t)
+    with pytest.raises(ValueError, match="increasing"):
+        mirrored.interpolate.PchipInterpolator([0.0, 2.0, 1.0], tg.tensor(SIGNAL[:3], requires_grad=True))
+    with pytest.raises(UnsupportedFunctionError, match="distances of tensors have the metrics euclidean, .* not 'cosine'"):
+        mirrored.spatial.distance.cdist(tg.tensor(A, requires_grad=True), B, "cosine")
+    with pytest.raises(ValueError, match="two sets of points of one dimension"):
+        mirrored.spatial.distance.cdist(tg.tensor(A, requires_grad=True), B[:, :2])
+    with pytest.raises(UnsupportedFunctionError, match="zi="):
+        mirrored.signal.sosfilt(np.ones((2, 6)), tg.tensor(SIGNAL, requires_grad=True), zi=np.zeros((2, 2)))
+    with pytest.raises(ValueError, match="n_sections, 6"):
+        mirrored.signal.sosfilt(SECTIONS, tg.tensor(SIGNAL, requires_grad=True))
+    with pytest.raises(ValueError, match="should be all ones"):
+        mirrored.signal.sosfilt(2.0 * np.ones((2, 6)), tg.tensor(SIGNAL, requires_grad=True))
+    assert mirrored.ndimage.label is scipy.ndimage.label and mirrored.spatial.KDTree is scipy.spatial.KDTree
+
+
+def test_plain_arguments_give_scipys_objects_and_numbers():
+    table = mirrored.interpolate.RegularGridInterpolator(GRID, TABLE)
+    np.testing.assert_array_equal(table(AT), scipy.interpolate.RegularGridInterpolator(GRID, TABLE)(AT))
+    pchip = mirrored.interpolate.PchipInterpolator(np.arange(7.0), SIGNAL[:7])
+    np.testing.assert_array_equal(pchip.roots(), scipy.interpolate.PchipInterpolator(np.arange(7.0), SIGNAL[:7]).roots())
