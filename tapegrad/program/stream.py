@@ -208,7 +208,7 @@ class EntryLayout:
                 test = fails(row.name, tuple(row.keywords(entry.attrs, entry.integer).items()))
                 self.delicate.append(Delicate(item.slot, self.value_array(item.slot), test, [self.value_array(o) for o in operands]))
                 # They are looked at in the end.
-                self._kept.update(self._roots.get(o) for o in (item.slot, *operands))
+                self.kept_roots.update(self._roots.get(o) for o in (item.slot, *operands))
         self._signature(item, signature)
 
     def _plan(self, item, computed):
@@ -248,7 +248,7 @@ class EntryLayout:
             self._host(np.asarray if value else function, value or operands, self.value_array(slot), item.entry.name, slot)
         if self.tape.active[slot] and not self.tape.forward_only:
             self.in_python.append(item)
-            self._kept.update(self._roots.get(o, o) for o in (*operands, slot))
+            self.kept_roots.update(self._roots.get(o, o) for o in (*operands, slot))
             self._signature(item, self._plan(item, False)[1])
 
     def _step(self, item, program, function):
@@ -271,7 +271,7 @@ class EntryLayout:
         if x < 0 or x not in self.arrays or not self.arrays[x].flags.c_contiguous or not self.arrays[x].flags.writeable:
             return False
         root = self._roots.get(x)
-        if root is None or root in self._kept or self.tape.records["op"][root] == ARRAY_LEAF or self.arrays[x] is not self.arrays[root]:
+        if root is None or root in self.kept_roots or self.tape.records["op"][root] == ARRAY_LEAF or self.arrays[x] is not self.arrays[root]:
             return False
         if value > 0 and self._roots.get(value) == root:
             return False
@@ -294,7 +294,7 @@ class EntryLayout:
             for k in signature.saves:
                 kept = item.slot if k < 0 else operands[k]
                 self.saved.append(addressed(kept, self.address + VALUE + RECORD.size * kept))
-                self._kept.add(roots(kept, kept))
+                self.kept_roots.add(roots(kept, kept))
         self._signatures.append(signature)
         self._instructions.append((item.slot, signature.opcode, read[0], read[1] if len(read) > 1 else 0, integer))
 

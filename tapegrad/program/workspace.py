@@ -53,6 +53,10 @@ class Workspace(EntryLayout):
     arrays : dict of int to ndarray
         The value of every slot that is not a float64 scalar.
     hosts : list of HostStep
+    guard_slots : list of int
+        Slots of the guards, by number.
+    kept_roots : set of int
+        Slots whose buffers the way back reads, or what looks at results in the end.
     """
 
     def __init__(self, tape):
@@ -83,8 +87,8 @@ class Workspace(EntryLayout):
         #: Of each buffer with several names, the last slot that reads it through any of them; outputs are read at the end.
         self._last_reads = {}
         self._outputs = {slot for slot, _ in tape.outputs if slot}
-        self._kept = set()
-        self._guard_slots = [item.slot for item in tape.items if item.entry.kind == GUARD]
+        self.kept_roots = set()
+        self.guard_slots = [item.slot for item in tape.items if item.entry.kind == GUARD]
         self.seen = [np.frombuffer(g.seen, np.uint8) for g in tape.guards]
         for k, constant in enumerate(tape.constants):
             array = self.arrays[-1 - k] = np.asarray(constant)
@@ -120,7 +124,7 @@ class Workspace(EntryLayout):
             if self._last_read(root) >= slot:
                 # It has got another name meanwhile.
                 heappush(large, (self._last_read(root), root))
-            elif root not in self._kept:
+            elif root not in self.kept_roots:
                 self._over.setdefault(self.arrays[root].nbytes, []).append(self.arrays[root])
         heappush(large, (self._last_read(slot), slot))
         over = self._over.get(meta.nbytes)
@@ -224,11 +228,11 @@ class Workspace(EntryLayout):
         self.sweep.checked(why)
         if self.delicate:
             number = int(p[W.P_STOPPED]) if why != W.DONE else -1
-            failure = self._failure(self._guard_slots[number] if why != W.DONE else len(self.records), number)
+            failure = self._failure(self.guard_slots[number] if why != W.DONE else len(self.records), number)
             if failure != number:
                 return failure
         if why == W.DONE and backward and self.in_python:
-            self._backward_with_python()
+            self.backward_with_python()
         return -1 if why == W.DONE else int(p[W.P_STOPPED])
 
     def _refused(self, host):
@@ -248,12 +252,12 @@ class Workspace(EntryLayout):
                 return len(self.tape.guards) if step.failure is None else step.failure
         return otherwise
 
-    def _backward_with_python(self):
+    def backward_with_python(self):
         """The sweep, stopped at custom primitives, whose rules are called."""
         p, at = self.parameters, int(self.parameters[W.P_HIGH])
         W.seed(self.pointer)
         try:
-            at = self._rules(self.sweep, at)
+            at = self.rules(self.sweep, at)
         except BaseException:
             self.sweep.free_all()
             raise
@@ -268,14 +272,14 @@ class Workspace(EntryLayout):
         for k in range(count):
             p[W.P_SEEDS] = native.data_address(seeds) + 8 * at
             if seeds[at]:
-                self._backward_with_python()
+                self.backward_with_python()
                 for rows, g in zip(matrices, self.gradients):
                     rows[k] = g.reshape(-1)
             at += 1 + 3 * int(seeds[at])
         p[W.P_SEEDS] = before
         return matrices
 
-    def _rules(self, sweep, at):
+    def rules(self, sweep, at):
         """Sweep from `at` to the lowest custom primitive; returns the slot below it."""
         for item in reversed(self.in_python):
             slot = item.slot

@@ -39,8 +39,8 @@ class ProfiledLine:
 
     Attributes
     ----------
-    file, number, text : str, int, str
-        The line; number 0 for what stands in no line: arguments copied in and gradients copied out.
+    where, file, number, text : str, str, int, str
+        The line, shortly and exactly; number 0 for what stands in no line: arguments copied in and gradients copied out.
     instructions : int
         Of the tape.
     forward, backward : float
@@ -53,6 +53,7 @@ class ProfiledLine:
         How often a guard of this line saw something else.
     """
 
+    where: str
     file: str
     number: int
     text: str
@@ -108,7 +109,7 @@ class TimeProfile:
         head = ["line", "time", "us", "forward", "back", "instructions", "kept", "kernel", "missed", ""]
         rows = [
             [
-                f"{line.file.rpartition('/')[2]}:{line.number}" if line.number else "", f"{self._share(line):.1%}",
+                line.where, f"{self._share(line):.1%}",
                 *(f"{1e6 * seconds:.4g}" for seconds in (line.seconds, line.forward, line.backward)), str(line.instructions), str(line.nbytes),
                 f"{line.in_kernel:.1%}", str(line.missed), line.text,
             ]
@@ -150,7 +151,7 @@ def profile(g: Transformed[Any], *args: Any, **kwargs: Any) -> TimeProfile:
     Notes
     -----
     The function is recorded at these arguments and the recording is replayed for a second or so; of transformations other than `grad`, `value_and_grad` and
-    `jit` all that they compute is recorded, and replayed forward. The seconds of the lines add up to those of the call, within some per cent.
+    `jit` all that they compute is recorded, and replayed forward. The seconds of the lines add up to those of the call.
 
     Examples
     --------
@@ -168,12 +169,13 @@ def profile(g: Transformed[Any], *args: Any, **kwargs: Any) -> TimeProfile:
     tape = whole.tape(*args, **kwargs)
     inputs = sort_arguments(args, kwargs, whole._replayed.argnums)[0]
     pieces = _Pieces(Workspace(tape), inputs, any(tape.wanted) and not tape.forward_only)
-    lines: dict[tuple[str, int], ProfiledLine] = {("", 0): ProfiledLine("", 0, "arguments and gradients, in and out")}
+    lines: dict[tuple[str, int], ProfiledLine] = {("", 0): ProfiledLine("", "", 0, "arguments and gradients, in and out")}
+    misses = g.stats().misses
 
     def line_of(place):
         key = (place.filename, place.line) if place.line else ("", 0)
         if key not in lines:
-            lines[key] = ProfiledLine(*key, place.text)
+            lines[key] = ProfiledLine(place.short, *key, place.text, missed=misses[str(place)])
         return lines[key]
 
     for (slots, name), seconds in pieces.timed().items():
@@ -185,10 +187,7 @@ def profile(g: Transformed[Any], *args: Any, **kwargs: Any) -> TimeProfile:
             line_of(tape.place(slot)).instructions += 1
     for slot, nbytes in pieces.kept():
         line_of(tape.place(slot)).nbytes += nbytes
-    stats = g.stats()
-    for line in lines.values():
-        line.missed = sum(n for where, n in stats.misses.items() if where == f"{line.file}:{line.number}")
-    report = TimeProfile(getattr(g, "__name__", "the function"), [], pieces.call, max(1, stats.records))
+    report = TimeProfile(getattr(g, "__name__", "the function"), [], pieces.call, max(1, g.stats().records))
     _of_kernel(report, whole, args, kwargs, inputs, line_of)
     report.lines = sorted(lines.values(), key=lambda line: -line.seconds)
     return report
@@ -250,7 +249,7 @@ class _Pieces:
             workspace.hosts[self.parameters[W.P_STOPPED]].run()
             why = W.resume(self.pointer)
         if self.backward and workspace.in_python:
-            workspace._backward_with_python()
+            workspace.backward_with_python()
 
     def _timed(self, key, function, *arguments):
         start = time.perf_counter()
@@ -274,7 +273,7 @@ class _Pieces:
             elif code == W.COLLECT:
                 slots, length = (slot_at[stream[at + 1]],), 3 + stream[at + 2]
             else:
-                slots, length = (workspace._guard_slots[stream[at + 1]],), 5 + (code == W.COMPARE)
+                slots, length = (workspace.guard_slots[stream[at + 1]],), 5 + (code == W.COMPARE)
             found.append((slots, code if code == W.HOST else None, at, at + length))
             at += length
         return self._joined(found)
@@ -322,7 +321,7 @@ class _Pieces:
                 else:
                     workspace.in_python, all_of_them = [item], workspace.in_python
                     try:
-                        self._timed((slots, "backward"), workspace._rules, workspace.sweep, high)
+                        self._timed((slots, "backward"), workspace.rules, workspace.sweep, high)
                     finally:
                         workspace.in_python = all_of_them
             self._timed(((), "out"), W.deliver, self.pointer)
@@ -358,7 +357,7 @@ class _Pieces:
         if self.backward:
             yield from ((slot, RECORD.size) for slots, *_ in self._ways() for slot in slots if slot not in workspace.arrays)
             leaves = {*workspace.tape.leaves}
-            yield from ((slot, workspace.arrays[slot].nbytes) for slot in workspace._kept if slot in workspace.arrays and slot > 0 and slot not in leaves)
+            yield from ((slot, workspace.arrays[slot].nbytes) for slot in workspace.kept_roots if slot in workspace.arrays and slot > 0 and slot not in leaves)
 
 
 def _of_kernel(report, function, args, kwargs, inputs, line_of):
