@@ -51,6 +51,17 @@ def _array(data):
     return f"np.array({data.tolist()!r}, np.dtype({data.dtype.char!r}))"
 
 
+def _matrix(place, buffer, shape, steps):
+    """A window of a buffer, from a place on, as a matrix."""
+    m, n = shape
+    if steps == (n, 1):
+        return f"{place}[:{m * n}].reshape({m}, {n})"
+    if steps == (1, m):
+        return f"{place}[:{m * n}].reshape({n}, {m}).T"
+    itemsize = np.dtype(buffer.char).itemsize
+    return f"np.lib.stride_tricks.as_strided({place}, {shape}, {tuple(itemsize * step for step in steps)})"
+
+
 class _Text(Listing):
     """A loop program in Python: `lines` of a function, `heads` before them, and `data` behind it."""
 
@@ -122,11 +133,9 @@ class _Text(Listing):
         if run.product is None:
             raise UnsupportedFunctionError(f"{run.name} is computed by compiled code of NumPy's or SciPy's: it cannot be printed")
         m, k, n = run.product
-        places = [f"{self.buffer(buffer)}[{self.index(index)}:]" for _, buffer, index in run.operands]
-        itemsize = np.dtype(run.operands[0][1].char).itemsize
-        ai, ap, bp, bj, ci, cj = (itemsize * step for step in strides(run))
-        shapes = [(m, n), (ci, cj)], [(m, k), (ai, ap)], [(k, n), (bp, bj)]
-        c, a, b = (f"np.lib.stride_tricks.as_strided({place}, {shape}, {steps})" for place, (shape, steps) in zip(places, shapes))
+        ai, ap, bp, bj, ci, cj = strides(run)
+        shaped = ((m, n), (ci, cj)), ((m, k), (ai, ap)), ((k, n), (bp, bj))
+        c, a, b = (_matrix(f"{self.buffer(buffer)}[{self.index(index)}:]", buffer, *form) for (_, buffer, index), form in zip(run.operands, shaped))
         self.line(depth, f"{c}[...] = {a} @ {b}")
 
     def Loop(self, loop, depth):
