@@ -19,6 +19,7 @@ Derivatives that are themselves recorded, and so can be differentiated again:
 from collections.abc import Callable
 from typing import Any
 
+from ..common.public import only_public
 from ..common.registry import registry
 from . import engine  # noqa: F401  (sets registry.engine)
 from .custom.function import Function
@@ -26,6 +27,7 @@ from .gradients import backward, grad
 from .pushforward import jvp
 
 __all__ = ["Function", "backward", "grad", "gradcheck", "jvp"]
+__dir__ = only_public(__name__)
 
 
 def gradcheck(func: Callable[..., Any], inputs: Any, eps: float = 1e-6, atol: float = 1e-5, rtol: float = 1e-3, raise_exception: bool = True) -> bool:

@@ -11,6 +11,7 @@ Imports: common, codegen, array, autograd.
 ``import tapegrad`` does not load it: ``from tapegrad import automata``.
 """
 
+from ..common.public import only_public
 from .comparing import equal, isomorphic, rand_equivalent
 from .criteria import asg_loss, crf_loss, ctc_loss, transition_graph
 from .drawing import dot, draw
@@ -39,3 +40,4 @@ __all__ = [
     "project_output", "rand_equivalent", "remove", "save", "scalar_graph", "subtract", "transition_graph", "union",
     "viterbi_path", "viterbi_score",
 ]  # fmt: skip
+__dir__ = only_public(__name__)

@@ -244,3 +244,6 @@ class PerformanceWarning(UserWarning):
     """A function without `jit` has spent a second in derivatives, which `jit` would record once."""
 
     __module__ = "tapegrad.errors"
+
+
+__all__ = [name for name, thing in list(globals().items()) if isinstance(thing, type) and issubclass(thing, Exception)]

@@ -17,6 +17,7 @@ import types
 
 from .. import numpy, scipy
 from ..array.tensor import Tensor
+from ..common.public import only_public
 from . import containers, convolution, differential_operators, extend, test_util
 from .containers import dict, isinstance, list, tuple, type
 from .differential_operators import (
@@ -48,6 +49,7 @@ __all__ = [
     "make_vjp", "misc", "multigrad_dict", "numpy", "primitive", "scipy", "tensor_jacobian_product", "test_util", "tracer", "tuple", "type", "util",
     "value_and_grad", "vector_jacobian_product",
 ]  # fmt: skip
+__dir__ = only_public(__name__)
 
 
 def _module(name, names=(), source=None, of=None):

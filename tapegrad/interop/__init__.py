@@ -11,8 +11,10 @@ Each library differentiates by the rules that it asks an operation for, and thes
 transformations hold, to any order.  `import tapegrad` loads none of it, and no library is loaded before its function is called.
 """
 
+from ..common.public import only_public
 from .jax import to_jax
 from .pytensor import to_pytensor
 from .torch import to_torch
 
 __all__ = ["to_jax", "to_pytensor", "to_torch"]
+__dir__ = only_public(__name__)

@@ -13,6 +13,7 @@ from ..array.record import apply, record_aux
 from ..array.tensor import Tensor
 from ..array.typing import TensorLike
 from ..common.host_functions import host_function
+from ..common.public import only_public
 from .names import getter
 from .pieces import check_reduction, reduced
 
@@ -20,6 +21,7 @@ __all__ = [
     "binary_cross_entropy_with_logits", "cross_entropy", "log_softmax", "logsumexp", "mse_loss", "relu", "sigmoid", "softmax",
     "softplus", "tanh",
 ]  # fmt: skip
+__dir__ = only_public(__name__)
 
 # PyTorch's other names, of a table.
 __getattr__ = getter("tg.nn.functional")

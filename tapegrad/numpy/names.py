@@ -4,6 +4,7 @@ import sys
 
 import numpy as np
 
+from ..common.public import only_public
 from ..numpy_api.dispatch import taking_lists
 from . import makers
 
@@ -48,7 +49,7 @@ def namespace(module, source):
         here[name] = thing = _replaced(module, thing)
         return thing
 
-    return list(source.__all__), get, lambda: sorted({*dir(source), *here})
+    return list(source.__all__), get, only_public(module)
 
 
 def _replaced(module, thing):

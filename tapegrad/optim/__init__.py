@@ -3,6 +3,7 @@
 Imports: common, tape, array, nn, optimize.
 """
 
+from ..common.public import only_public
 from ..nn.names import getter
 from . import lr_scheduler as lr_scheduler
 from .adam import Adam, AdamW
@@ -12,6 +13,7 @@ from .rmsprop import RMSprop
 from .sgd import SGD
 
 __all__ = ["SGD", "Adam", "AdamW", "LBFGS", "Optimizer", "RMSprop"]
+__dir__ = only_public(__name__)
 
 __getattr__ = getter("tg.optim")
 # Modules: of JAX's optimisers, which have these names, something is said.

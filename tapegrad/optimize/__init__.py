@@ -27,6 +27,7 @@ the compiled loop
 SciPy, and what is compiled, is imported by the functions that need it: ``import tapegrad`` imports this package.
 """
 
+from ..common.public import only_public
 from .fitting import curve_fit, least_squares, root
 from .loops import adam, gradient_descent, lbfgs
 from .minimize import minimize
@@ -34,3 +35,4 @@ from .nlp import nlp
 from .state import State
 
 __all__ = ["State", "adam", "curve_fit", "gradient_descent", "lbfgs", "least_squares", "minimize", "nlp", "root"]
+__dir__ = only_public(__name__)

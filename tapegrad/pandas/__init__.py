@@ -24,6 +24,8 @@ has one depends on which of pandas' methods, in which version, give the subclass
 ``import tapegrad`` does not load this folder: the first operator between a tensor and a table does.
 """
 
+from ..common.public import only_public
 from .labelled import Labelled, calculated
 
 __all__ = ["Labelled", "calculated"]
+__dir__ = only_public(__name__)

@@ -9,4 +9,8 @@ tensor they record, called with plain numbers and arrays they are SciPy's own.
 SciPy's own object.
 """
 
-from . import fft, integrate, interpolate, linalg, ndimage, optimize, signal, sparse, spatial, special, stats  # noqa: F401
+from ..common.public import only_public
+from . import fft, integrate, interpolate, linalg, ndimage, optimize, signal, sparse, spatial, special, stats
+
+__all__ = ["fft", "integrate", "interpolate", "linalg", "ndimage", "optimize", "signal", "sparse", "spatial", "special", "stats"]
+__dir__ = only_public(__name__)

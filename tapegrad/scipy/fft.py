@@ -8,9 +8,11 @@ from __future__ import annotations
 import numpy as np
 
 from ..array.functions.arguments import named
+from ..common.public import only_public
 from .mirrors import MIRRORS, mirror, own_names
 
 __all__ = list(MIRRORS["scipy.fft"])
+__dir__ = only_public(__name__)
 __getattr__ = own_names("scipy.fft")
 
 

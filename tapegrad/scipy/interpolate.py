@@ -13,11 +13,13 @@ import numpy as np
 from ..array.functions import lift
 from ..array.record import guard_on
 from ..common.errors import UnsupportedFunctionError
+from ..common.public import only_public
 from ..common.uninterrupted import Lazily
 from ..numpy_api.elementwise import all_finite
 from .mirrors import MIRRORS, array, differentiable, own_names, value
 
 __all__ = list(MIRRORS["scipy.interpolate"])
+__dir__ = only_public(__name__)
 __getattr__ = own_names("scipy.interpolate")
 _interpolate = Lazily("scipy.interpolate")
 

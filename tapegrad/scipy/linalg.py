@@ -16,10 +16,12 @@ from ..array.record import apply, guard_on
 from ..autograd.custom import primitive
 from ..common.errors import UnsupportedFunctionError
 from ..common.host_functions import host_function
+from ..common.public import only_public
 from ..common.uninterrupted import imported
 from .mirrors import MIRRORS, array, finite, mirror, own_names, value
 
 __all__ = list(MIRRORS["scipy.linalg"])
+__dir__ = only_public(__name__)
 __getattr__ = own_names("scipy.linalg")
 
 _mirror = mirror("scipy.linalg")

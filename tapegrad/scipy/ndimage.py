@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from operator import index
 
+from ..common.public import only_public
 from ..common.uninterrupted import Lazily
 from .mirrors import MIRRORS, along, array, mirror, own_names
 
 __all__ = list(MIRRORS["scipy.ndimage"])
+__dir__ = only_public(__name__)
 __getattr__ = own_names("scipy.ndimage")
 _ndimage = Lazily("scipy.ndimage")
 

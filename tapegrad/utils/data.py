@@ -13,9 +13,11 @@ import numpy as np
 
 from ..array.tensor import Tensor, tensor
 from ..common.errors import OptionError, ShapeError, StructureError
+from ..common.public import only_public
 from ..common.tree import flatten, unflatten
 
 __all__ = ["DataLoader", "Dataset", "Subset", "TensorDataset", "random_split"]
+__dir__ = only_public(__name__)
 
 
 class Dataset:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import numpy as np
 
 from ...common.errors import UnsupportedFunctionError
+from ...common.public import only_public
 from ..mirrors import MIRRORS, array, mirror, own_names
 
 __all__ = list(MIRRORS["scipy.spatial.distance"])
+__dir__ = only_public(__name__)
 __getattr__ = own_names("scipy.spatial.distance")
 
 #: By metric: the distances of differences (along the last axis). That of a point from itself has derivative 0.
