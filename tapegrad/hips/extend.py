@@ -8,6 +8,7 @@ import numpy as np
 
 from ..array.differentiable import Differentiable
 from ..array.record import tracked
+from ..autograd.custom.paired import together
 from ..autograd.custom.primitives import Primitive
 from ..common.errors import MissingRuleError
 from .differential_operators import make_jvp, make_vjp
@@ -117,9 +118,7 @@ def defjvp_argnum(fun, jvpmaker):
     """One rule for every argument: ``jvpmaker(argnum, g, ans, args, kwargs)``."""
 
     def rule(wanted, gs, ans, args, kwargs):
-        parts = [jvpmaker(k, g, ans, args, kwargs) for k, g in zip(wanted, gs)]
-        parts = [part for part in parts if part is not None]
-        return sum(parts[1:], parts[0]) if parts else 0.0 * ans
+        return together([jvpmaker(k, g, ans, args, kwargs) for k, g in zip(wanted, gs)], ans)
 
     fun.set_jvp(rule)
 

@@ -38,6 +38,13 @@ def from_front(function, argnums):
     return tuple(found) if isinstance(argnums, (tuple, list)) else found[0]
 
 
+def positions(argnums, count):
+    """`argnums`, which may count from the end, as positions among `count` arguments."""
+    if any(not is_number(one) or not -count <= one < count for one in _each(argnums)):
+        raise StructureError(f"argnums={argnums!r}, but the function was called with {count} positional arguments")
+    return tuple(one % count for one in _each(argnums))
+
+
 def _each(argnums):
     return argnums if isinstance(argnums, (tuple, list)) else (argnums,)
 

@@ -307,7 +307,7 @@ def jacobian(
     argnums = by_position(f, chosen(argnums, argnum, kernel))
     if holomorphic:
         return HolomorphicJacobian(RealPart(f), argnums, mode, explain)
-    return (_FromTheEnd if any(k < 0 for k in _positions(argnums)) else JacobianFunction)(f, argnums, mode, explain)
+    return JacobianFunction(f, argnums, mode, explain)
 
 
 if TYPE_CHECKING:
@@ -399,43 +399,3 @@ class _Jacfwd(JacobianFunction):
 
     def _inside(self, args, kwargs):
         return self._plainly(*args, **kwargs)
-
-
-class _FromTheEnd(JacobianFunction):
-    """The same for positions that count from the end: which arguments they are is known when it is called."""
-
-    def __init__(self, function, argnums, mode, explain):
-        super().__init__(function, 0, mode, explain)
-        #: By the number of arguments.
-        self._numbers, self._counted = argnums, {}
-
-    def _with(self, args):
-        if len(args) not in self._counted:
-            numbers = positions(self._numbers, len(args))
-            (function, _, *how), _ = self._made_of
-            made = JacobianFunction(function, numbers if isinstance(self._numbers, (tuple, list)) else numbers[0], *how)
-            made._replayed.stats = self._replayed.stats
-            self._counted[len(args)] = made
-        return self._counted[len(args)]
-
-    def _answered(self, args, kwargs):
-        return self._with(args)(*args, **kwargs)
-
-    def tape(self, *args, **kwargs):
-        return self._with(args).tape(*args, **kwargs)
-
-    def kernel(self, *args, **kwargs):
-        return self._with(args).kernel(*args, **kwargs)
-
-
-def positions(argnums, count):
-    """`argnums`, which may count from the end, as positions among `count` arguments."""
-    numbers = _positions(argnums)
-    if any(not -count <= k < count for k in numbers):
-        raise StructureError(f"argnums={argnums!r}, but the function was called with {count} positional arguments")
-    return tuple(k % count for k in numbers)
-
-
-def _positions(argnums):
-    numbers = argnums if isinstance(argnums, (tuple, list)) else (argnums,)
-    return tuple(k for k in numbers if isinstance(k, (int, np.integer))) if len(numbers) else ()

@@ -10,6 +10,12 @@ from ...common.errors import RuleError
 from .primitives import Primitive, R
 
 
+def together(tangents, result):
+    """The sum of what the arguments contribute to the tangent of a `result`; None for nothing."""
+    parts = [part for part in tangents if part is not None]
+    return sum(parts[1:], parts[0]) if parts else 0.0 * result
+
+
 class PairedPrimitive(Primitive[R]):
     """What ``@tg.custom_vjp`` and ``@tg.custom_jvp`` make of a function without a rule: `defvjp`, `defjvp` and `defjvps` are JAX's."""
 
@@ -55,8 +61,7 @@ class PairedPrimitive(Primitive[R]):
         """Set a rule ``jvp(tangent, result, *args)`` for each argument; None for one that has no derivative."""
 
         def rule(tangents, result, *args, **static):
-            parts = [jvp(t, result, *args) for jvp, t in zip(jvps, tangents, strict=True) if jvp is not None and t is not None]
-            return sum(parts[1:], parts[0]) if parts else 0.0 * result
+            return together([None if jvp is None or t is None else jvp(t, result, *args) for jvp, t in zip(jvps, tangents, strict=True)], result)
 
         super().defjvp(rule)
 

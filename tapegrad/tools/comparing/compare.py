@@ -34,8 +34,9 @@ from ...program.sweeps import StoreWalk
 from ...tape.layout import FIRST_ARRAY
 from ...tape.meta import SCALAR
 from ...tape.places import function_name
+from ...transforms.argnums import positions
 from ...transforms.functional import jit
-from ...transforms.jacobians import JacobianFunction, jacfwd, jacobian, jacrev, positions
+from ...transforms.jacobians import JacobianFunction, jacfwd, jacobian, jacrev
 from ...transforms.replay.directions import MOST as MOST_AT_ONCE
 from ..check import apart
 from .plots import plot_comparison
