@@ -118,7 +118,7 @@ class C:
 
 @pytest.mark.parametrize("name", ["rules.checker", "kernel.agreement", "kernel.compare", "transforms.replay.agreement", "threads"])
 def test_asserts_of_what_tests_have_in_common_are_kept_without_debugging(name):
-    """`.ci/run` runs some tests under ``python -O``, where only asserts that pytest has rewritten do anything."""
+    """`.ci/all` runs some tests under ``python -O``, where only asserts that pytest has rewritten do anything."""
     assert "@pytest_ar" in vars(importlib.import_module(f"tests.{name}"))
 
 

@@ -1,6 +1,6 @@
 """What only some systems have is named in few places, and each can do without: all of it is left out by ``TAPEGRAD_PORTABLE=1``.
 
-`.ci/run` runs a part of the tests so.
+`.ci/all` runs a part of the tests so.
 """
 
 import ast
