@@ -315,3 +315,5 @@ def test_a_limit_of_steps(method):
         np.testing.assert_allclose(g(rate), tg.grad(lambda rate: solved(rate).y[0, -1])(rate), rtol=1e-10)
     with pytest.raises(ValueError, match="`max_steps` is a number of steps, not 0.5"):
         solved(tg.tensor(1.0), max_steps=0.5)
+    with pytest.raises(ValueError, match="`max_steps` is for methods that choose their steps"):
+        mirrored.solve_ivp(lambda t, y: -y, (0.0, 1.0), np.ones(1), method="RK4", max_step=0.1, max_steps=5)

@@ -246,6 +246,8 @@ def _problem(fun, t_span, y0, name, times, happening, vectorized, args, options)
     most = options.pop("max_steps", None)
     if most is not None and (not isinstance(most, (int, np.integer)) or most < 1):
         raise ValueError(f"`max_steps` is a number of steps, not {most!r}.")
+    if most is not None and name == "RK4":
+        raise ValueError("`max_steps` is for methods that choose their steps; those of RK4 follow from `max_step`.")
     options = {key: None if v is None else constant(v, "solve_ivp", key, "it chooses the steps") for key, v in options.items()}
     start, stop = (t if differentiable(t) else float(t) for t in t_span)
     # SciPy looks at the arguments when it is asked for a solver.

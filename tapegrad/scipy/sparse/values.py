@@ -6,6 +6,8 @@ are SciPy's, and its derivatives are solutions with the same matrix and products
 
 from __future__ import annotations
 
+from operator import attrgetter
+
 import numpy as np
 
 from ...array import functions as F
@@ -51,10 +53,9 @@ class SparseTensor:
     ndim = 2
 
     def __init__(self, data, rows, cols, shape):
-        self.data, self.rows, self.cols, self.shape = data, rows, cols, shape
-        if self.data.shape != rows.shape:
+        if data.shape != rows.shape:
             raise ShapeError(f"a sparse matrix has {len(rows)} places, and values of shape {tuple(data.shape)}")
-        self.pattern = Pattern(rows, cols, shape)
+        self.data, self.pattern = data, Pattern(rows, cols, shape)
 
     def __array_function__(self, function, types, args, kwargs):
         name = function.__name__
@@ -62,6 +63,8 @@ class SparseTensor:
 
     def __repr__(self):
         return f"SparseTensor({self.shape[0]} by {self.shape[1]}, {len(self.rows)} values)"
+
+    rows, cols, shape = (property(attrgetter(f"pattern.{name}")) for name in ("rows", "cols", "shape"))
 
     @property
     def T(self):
