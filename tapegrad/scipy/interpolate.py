@@ -323,7 +323,7 @@ class RegularGridInterpolator:
             if self.bounds_error and np.any(beyond):
                 raise ValueError(f"One of the requested xi is out of bounds in dimension {k}")
             outside = np.logical_or(outside, beyond)
-            below = np.minimum(np.maximum(np.sum(np.expand_dims(at, 1) >= points[1:-1], axis=1), 0), len(points) - 2)
+            below = np.clip(np.searchsorted(points, at, "right") - 1, 0, len(points) - 2)
             # (Positions may be live: then no plain array is indexed.)
             low, high = lift(points[:-1])[below], lift(points[1:])[below]
             share = (at - low) / (high - low)
