@@ -1,8 +1,8 @@
 """The adjoint of a tape written on the same tape: what a gradient inside of another derivative costs.
 
 `autograd.passes` runs the rules of rows on tensors.  Here runs of scalar instructions are passed by compiled code, which writes the same
-instructions from templates (`kernel.templates`, `kernel.scalars`): one walk over the records down, one over what was written, for its
-values.  In between the rules of array instructions are run on tensors.  Nothing is remembered of a tape: templates belong to rows.
+instructions from templates (`kernel.templates`, `kernel.scalars`), with their values.  In between the rules of array instructions are
+run on tensors.  Nothing is remembered of a tape: templates belong to rows.
 """
 
 import struct
@@ -10,33 +10,34 @@ import threading
 
 import numpy as np
 
-from ..array.record import plain, scalar_value, tracked
+from ..array.record import plain, tracked
 from ..array.tensor import Tensor
 from ..autograd.adjoint import FEW, accumulated, contributions, elements_at
 from ..autograd.backward import Pass, own_copy
 from ..autograd.reading import Region
+from ..codegen.of_rows import value_switch
 from ..codegen.python_api import data_address
 from ..common.uninterrupted import remade
 from ..interpreter.fields import place
-from ..interpreter.native import table_address
+from ..interpreter.native import refuse_unknown, table_address
+from ..interpreter.program import UNKNOWN
 from ..rules import BY_NAME, by_opcode
 from ..rules import lang as L
-from ..tape.layout import FIRST_ARRAY, RECORD, SCALAR_LEAF, VALUE
+from ..tape.layout import FIRST_ARRAY, SCALAR_LEAF
 from ..tape.meta import SCALAR
 from ..tape.places import caller_frame
-from ..tape.store import RECORD_DTYPE
 from . import scalars as S
 from .reasons import NotLowered
 from .templates import Undecided, evaluate, template
 
 _ARITHMETIC = np.array([BY_NAME[name].opcode for name in ("add", "subtract", "multiply", "negative", "absolute_product", "divide")])
 _MULTIPLY = BY_NAME["multiply"].opcode
-_DOUBLE = struct.Struct("d")
+_BITS, _DOUBLE = struct.Struct("q"), struct.Struct("d")
 _SELECT = BY_NAME["select"]
 #: With more leaves than that the store is left to a pass, which looks only at those that it meets.
 LEAVES = 1024
 #: So many constants of instructions are remembered, with what their templates compute of them.
-CONSTANTS = 4096
+CONSTANTS = S.ENTRIES // 2
 #: Stands for the adjoint of an array, which is a tensor.
 ELSEWHERE = 1 << 40
 
@@ -47,34 +48,49 @@ class _Templates:
     def __init__(self):
         #: By opcode and pattern: a number, 0 where it has not been asked for, -1 where there is none, or where it is chosen by the constant.
         self.numbers = np.zeros(FIRST_ARRAY << 4, np.int32)
-        self.known, self.special, self.lock = {}, [False], remade(threading.Lock())
+        self.known, self.special, self.lock = {}, False, remade(threading.Lock())
         self.starts, self.ends, self.lines, self.literals, self.shares = [0, 0], [0, 0], [], [], []
         self.own = [()]
-        #: By row, pattern and decisions: what is to be decided next.  What was chosen, by opcode, pattern and constant, of the last ones.
-        self.conditions, self.of_constants = {}, {}
+        #: By row, pattern and decisions: what is to be decided next.
+        self.conditions = {}
+        self._forget()
         self.columns()
+
+    def _forget(self):
+        """What was chosen by constant (entries of `scalars.entry_of`), and what templates compute of theirs: nothing yet."""
+        self.entries, self.count = np.zeros((S.ENTRIES, S.ENTRY), np.int64), 0
+        self.computed, self.end = np.zeros(CONSTANTS), 0
 
     def columns(self):
         """The columns anew: a walk goes on with those that it took, which know nothing of what another one adds meanwhile."""
+        self.entries, self.computed = self.entries.copy(), self.computed.copy()
         arrays = [
             self.numbers.copy(),
             np.array(self.starts, np.int64), np.array(self.lines or [[0] * S.LINE], np.int64), np.array(self.literals or [0.0]),
-            np.array(self.ends, np.int64), np.array(self.shares or [[0] * 3], np.int64),
+            np.array(self.ends, np.int64), np.array(self.shares or [[0] * 3], np.int64), self.entries, self.computed,
         ]
         #: Addresses, as `down` reads them, and what is there.
-        self.arrays = np.array(list(map(data_address, arrays))), arrays
+        self.arrays = list(map(data_address, arrays)), arrays
 
     def chosen(self, op, pattern, constant):
-        """The number of the template of an instruction, and the values of what it computes of its constant; -1 if it has none."""
+        """Choose the template of an instruction; returns whether it has one."""
         code = op << 4 | pattern
-        key = code, _DOUBLE.pack(constant)
+        (bits,) = _BITS.unpack(_DOUBLE.pack(constant))
         with self.lock:
-            found = self.of_constants.get(key)
-            if found is None:
-                if len(self.of_constants) == CONSTANTS:
-                    self.of_constants.clear()
-                found = self.of_constants[key] = self._chosen(code, by_opcode(op), pattern, constant)
-        return found
+            number, values = self._chosen(code, by_opcode(op), pattern, constant)
+            if number != self.numbers[code]:
+                if self.count == CONSTANTS:
+                    self._forget()
+                    self.columns()
+                elif self.end + len(values) > len(self.computed):
+                    self.computed = np.concatenate([self.computed, np.zeros(len(values) + len(self.computed))])
+                    self.columns()
+                self.computed[self.end : self.end + len(values)] = values
+                entry = S.entry_of(data_address(self.entries), code, bits)
+                self.count += not self.entries[entry, 0]
+                self.entries[entry] = code, bits, number, self.end
+                self.end += len(values)
+        return number > 0
 
     def _chosen(self, code, row, pattern, constant):
         decisions = ()
@@ -123,7 +139,7 @@ class _Templates:
         self.starts.append(len(self.lines))
         self.ends.append(len(self.shares))
         self.own.append(own)
-        self.special.append(any(by_opcode(line[0]).calls_scipy for line in lines))
+        self.special = self.special or any(by_opcode(line[0]).calls_scipy for line in lines)
         return number
 
 
@@ -182,20 +198,14 @@ class _Walk:
 
     def __init__(self, store, low, root, wanted):
         self.store, self.low, self.root, self.wanted = store, low, root, wanted
-        size = self.size = root + 1 - low
-        self.words = words = np.zeros(S.WORDS + size + S.LONGEST + size // 2 + 1 + size // 8 + 1, np.int64)
-        self.adjoints = words[S.WORDS : S.WORDS + size]
-        at = self.address = data_address(words)
-        adjoints = at + 8 * S.WORDS
+        size = root + 1 - low
+        self.words = words = np.zeros(S.WORDS + size + S.LONGEST + size // 8 + 1, np.int64)
+        self.adjoints, self.reached = words[S.WORDS : S.WORDS + size], words.view(np.uint8)[8 * (S.WORDS + size + S.LONGEST) :]
+        self.pool, self.address, self.first = np.empty(0), data_address(words), store.length
+        adjoints, self.frame = self.address + 8 * S.WORDS, caller_frame(3)
         done = adjoints + 8 * size
-        chosen = done + 8 * S.LONGEST
-        reached = chosen + 8 * (size // 2 + 1)
-        self.chosen, self.reached = words.view(np.int32)[(chosen - at) // 4 :], words.view(np.uint8)[reached - at :]
-        self.choices, self.own, self.count = np.zeros(0, np.int64), np.zeros(0), 0
-        self.pool = np.empty(0)
-        self.first = store.length
-        words[S.LOW], words[S.AT], words[S.STORE] = low, root, store.words
-        words[S.REACHED], words[S.ADJOINTS], words[S.CHOSEN], words[S.DONE] = reached, adjoints, chosen, done
+        words[: S.POOL] = 0, low, root, 0, 0, 0, 0, done + 8 * S.LONGEST, adjoints
+        words[S.DONE : S.WORDS] = done, store.words, data_address(_ARITHMETIC), 0, self.frame.f_lasti
         self._columns()
         #: Of array slots: adjoints, elements that are read one by one (position and reference), adjoints that are asked for.
         self.arrays, self.reads, self.asked = {}, {}, {}
@@ -203,7 +213,10 @@ class _Walk:
 
     def _columns(self):
         self.columns = _TEMPLATES.arrays
-        self.words[S.TEMPLATES : S.SHARES + 1] = self.columns[0]
+        self.words[S.TEMPLATES : S.OWN + 1] = self.columns[0]
+        store = self.store
+        store.special = store.special or _TEMPLATES.special
+        self.words[S.VALUES] = value_switch(store.special)
 
     def _room(self, more):
         """Room for `more` records and constants."""
@@ -222,11 +235,11 @@ class _Walk:
             words[S.POOL], words[S.MOST_POOLED] = data_address(pool), len(pool)
 
     def run(self, roots, seeds, bottoms):
-        words, low, self.frame = self.words, self.low, caller_frame(2)
+        words, low = self.words, self.low
         for slot in bottoms:
             if slot is not None and slot <= self.root:
                 self.reached[slot - low] = 1
-        self._room(2 * self.size + 3 * S.LONGEST + len(roots))
+        self._room(2 * (self.root + 1 - low) + 3 * S.LONGEST + len(roots))
         S.reach(self.store.address, low, self.root, words.item(S.REACHED), table_address())
         self.roots = [(t._i, seed) for t, seed in zip(roots, seeds)]
         for t, seed in zip(roots, seeds):
@@ -245,12 +258,20 @@ class _Walk:
     def _down(self):
         """Pass numbers, down to a slot that only its rule can pass, which is returned; or -1."""
         words = self.words
-        while (status := self._write()) != S.THROUGH:
+        store, frame = self.store, self.frame
+        while True:
+            if id(frame.f_code) != store.running:
+                store.note_code(frame)
+            status = S.down(self.address)
+            if status == S.THROUGH:
+                return -1
+            at = words.item(S.AT)
             if status == S.FULL:
-                self._room(2 * (self.store.length - self.first) + 3 * S.LONGEST)
-            elif status == S.CANNOT or not self._choose(words.item(S.AT)):
-                return words.item(S.AT)
-        return -1
+                self._room(2 * (store.length - self.first) + 3 * S.LONGEST)
+            elif status == S.UNKNOWN:
+                refuse_unknown(words.item(S.RECORDS), UNKNOWN - at)
+            elif status == S.CANNOT or not self._choose(at):
+                return at
 
     # -- adjoints -------------------------------------------------------------------
     def _set(self, slot, is_number, value):
@@ -317,25 +338,10 @@ class _Walk:
         op, a, b, _, _, constant = self.store.read(slot)
         low, reached = self.low, self.reached
         pattern = (a == 0) * 4 | (b == 0) * 8 | bool(a >= low and reached[a - low]) | (bool(b >= low and reached[b - low]) << 1)
-        number, own = _TEMPLATES.chosen(op, pattern, constant)
+        there = _TEMPLATES.chosen(op, pattern, constant)
         if self.columns is not _TEMPLATES.arrays:
             self._columns()
-        if number < 0:
-            return False
-        if _TEMPLATES.special[number]:
-            self.store.special = True
-        self.chosen[slot - low] = number
-        if own:
-            if not len(self.choices):
-                self.choices = np.zeros(self.size, np.int64)
-                self.words[S.CHOICES] = data_address(self.choices)
-            if self.count + len(own) > len(self.own):
-                self.own = np.concatenate([self.own, np.zeros(len(self.own) + S.LONGEST)])
-                self.words[S.OWN] = data_address(self.own)
-            self.own[self.count : self.count + len(own)] = own
-            self.choices[slot - low] = self.count
-            self.count += len(own)
-        return True
+        return there
 
     # -- results --------------------------------------------------------------------
     def _out(self, bottoms):
@@ -352,23 +358,3 @@ class _Walk:
             own_copy(self.asked.get(slot)) if reference == ELSEWHERE else self._value(own.get(reference, reference)) if reference else None
             for slot, reference in zip(bottoms, references)
         ]
-
-    def _write(self):
-        """Let `down` write records, and give them values and a place; returns what it says."""
-        store, words, arithmetic, frame = self.store, self.words, data_address(_ARITHMETIC), self.frame
-        if id(frame.f_code) != store.running:
-            store.note_code(frame)
-        status = S.down(self.address, arithmetic)
-        start, count = words.item(S.START), words.item(S.COUNT)
-        if start < count:
-            at = start
-            with np.errstate(all="ignore"):
-                while (at := S.values(store.words, at, count, arithmetic)) < count:
-                    op, a, b, _, _, constant = store.read(at)
-                    row = by_opcode(op)
-                    operands = [store.read(slot)[4] if slot else constant for slot in (a, b)[: row.arity]]
-                    value = scalar_value(row, operands) if row.scalar is not None else float(row.value(*operands))
-                    _DOUBLE.pack_into(store.buffer, at * RECORD.size + VALUE, value)
-                    at += 1
-            store.view.view(RECORD_DTYPE)["offset"][start:count] = frame.f_lasti
-        return status

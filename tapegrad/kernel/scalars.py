@@ -1,8 +1,8 @@
 """The adjoint of scalar instructions of a store, written right behind them: compiled walks over records.
 
 `reach`     marks what lies on the way up from the wanted slots.
-`down`      writes, from the root down, what the templates (`kernel.templates`) of the marked instructions say.
-`values`    computes the values of what was written, as far as they are sums, products and quotients.
+`down`      writes, from the root down, what the templates (`kernel.templates`) of the marked instructions say, with values and place.
+`entry_of`  finds what was chosen for a constant.
 
 An adjoint is a *reference*: the slot of a record, or ``-1 - k`` for the constant k of a pool; 0 is zero.  What is constant is folded, so
 that the derivative of ``3 * x`` is the number 3, as if Python had multiplied.
@@ -10,10 +10,12 @@ that the derivative of ``3 * x`` is the number 3, as if Python had multiplied.
 
 from ..codegen.compile import compiled, helper
 from ..codegen.memory import (
+    call4_int,
     double_at,
     int_at,
     load_byte,
     load_double,
+    load_int,
     load_int32,
     set_double_at,
     set_int_at,
@@ -23,24 +25,28 @@ from ..codegen.memory import (
 )
 from ..interpreter import program as P
 from ..interpreter.calls import SIZE, operand_slot
-from ..tape.layout import ARRAY_LEAF, CONSTANT, FIRST_ARRAY, SCALAR_LEAF, VALUE
+from ..tape.layout import ARRAY_LEAF, CONSTANT, FIRST_ARRAY, OFFSET_AT, SCALAR_LEAF
 from ..tape.store import WORDS as STORE_WORDS
 
 #: The words of `down`.
 RECORDS, LOW, AT, COUNT, MOST, POOLED, MOST_POOLED, REACHED, ADJOINTS, POOL = range(10)
-CHOSEN, CHOICES, OWN, TEMPLATES, STARTS, LINES, LITERALS, ENDS, SHARES, DONE = range(10, 20)
-#: (Those of the templates, `TEMPLATES` to `SHARES`, are written as one.)  The address of the words of the store, and the first slot that `down` has written.
-STORE, START = 20, 21
-WORDS = 22
+#: Of templates, written as one; the address of what was chosen by constant, and of what templates compute of theirs.
+TEMPLATES, STARTS, LINES, LITERALS, ENDS, SHARES, CHOSEN, OWN = range(10, 18)
+#: The store's own words; opcodes of sums and products; the switch of values (`codegen.of_rows`); where the gradient was asked for.
+DONE, STORE, ARITHMETIC, VALUES, OFFSET = range(18, 23)
+WORDS = 23
 #: Words of a store.
 _LENGTH, _ADDRESS = STORE_WORDS["length"] // 8, STORE_WORDS["address"] // 8
-#: What `down` returns: it is through; the template of the instruction at hand is asked for; there is no more room; it has no template.
-THROUGH, ASKS, FULL, CANNOT = range(4)
+#: What `down` returns: it is through; the template of the instruction at hand is asked for; there is no more room; it has no template;
+#: there is no value for the record at hand.
+THROUGH, ASKS, FULL, CANNOT, UNKNOWN = range(5)
 #: Words of a line of a template: opcode, operands (as of `kernel.templates`), which constant, number of operands.
 LINE = 5
 LITERAL, ITS_CONSTANT = -1, 0
 #: Lines of the longest template.
 LONGEST = 64
+#: Entries of what was chosen by constant, a power of 2; the words of one: opcode and pattern, bits of the constant, template, first of what is computed of it.
+ENTRIES, ENTRY = 8192, 4
 
 
 @compiled("void(int64, int64, int64, int64, int64)")
@@ -127,7 +133,24 @@ def _adjoint(words, slot):
 
 
 @helper
-def _down(words, arithmetic):
+def _entry(table, code, bits):
+    k = (bits ^ (bits >> 31) ^ (bits >> 47) ^ (code << 3)) & (ENTRIES - 1)
+    while True:
+        at = table + 8 * ENTRY * k
+        if int_at(at, 0) == 0 or int_at(at, 0) == code and int_at(at, 1) == bits:
+            return k
+        k = (k + 1) & (ENTRIES - 1)
+
+
+@compiled("int64(int64, int64, int64)")
+def entry_of(table, code, bits):
+    """The entry of an opcode with its pattern and the bits of a constant: where it is, or where it belongs."""
+    return _entry(table, code, bits)
+
+
+@helper
+def _down(words):
+    arithmetic, own = int_at(words, ARITHMETIC), 0
     add, subtract, negative = int_at(arithmetic, 0), int_at(arithmetic, 1), int_at(arithmetic, 3)
     records, low, adjoints, done = int_at(words, RECORDS), int_at(words, LOW), int_at(words, ADJOINTS), int_at(words, DONE)
     i = int_at(words, AT)
@@ -141,14 +164,16 @@ def _down(words, arithmetic):
             continue
         if op < SCALAR_LEAF or op >= FIRST_ARRAY:
             return CANNOT
-        t = load_int32(int_at(words, CHOSEN) + 4 * (i - low))
+        code = (op << 4) + (4 if a == 0 else 0) + (8 if b == 0 else 0)
+        if a >= low and load_byte(int_at(words, REACHED) + a - low) != 0:
+            code += 1
+        if b >= low and load_byte(int_at(words, REACHED) + b - low) != 0:
+            code += 2
+        t = load_int32(int_at(words, TEMPLATES) + 4 * code)
         if t == 0:
-            code = (op << 4) + (4 if a == 0 else 0) + (8 if b == 0 else 0)
-            if a >= low and load_byte(int_at(words, REACHED) + a - low) != 0:
-                code += 1
-            if b >= low and load_byte(int_at(words, REACHED) + b - low) != 0:
-                code += 2
-            t = load_int32(int_at(words, TEMPLATES) + 4 * code)
+            table = int_at(words, CHOSEN)
+            entry = table + 8 * ENTRY * _entry(table, code, load_int(record + CONSTANT))
+            t, own = int_at(entry, 2), int_at(words, OWN) + 8 * int_at(entry, 3)
             if t == 0:
                 return ASKS
         if t < 0:
@@ -166,7 +191,7 @@ def _down(words, arithmetic):
                     if kind < 0:
                         constant = double_at(int_at(words, LITERALS), k)
                     elif kind > 0:
-                        constant = double_at(int_at(words, OWN), int_at(int_at(words, CHOICES), i - low) + kind - 1)
+                        constant = double_at(own, kind - 1)
                     reference = _pooled(words, constant)
                 elif ref == 1:
                     reference = a
@@ -201,34 +226,22 @@ def _down(words, arithmetic):
     return THROUGH
 
 
-@compiled("int64(int64, int64)")
-def down(words, arithmetic):
+@compiled("int64(int64)")
+def down(words):
     """Write adjoints behind what the store has, from the slot that the words say down to the lowest: `THROUGH`, or why it has stopped at a slot.
 
-    The records that it has written are the store's when it returns: whatever is recorded from then on comes behind them.
+    The records that it has written are the store's when it returns, with their values: whatever is recorded from then on comes behind them.
     """
     store = int_at(words, STORE)
-    length = int_at(store, _LENGTH)
-    set_int_at(words, RECORDS, int_at(store, _ADDRESS))
-    set_int_at(words, START, length)
-    set_int_at(words, COUNT, length)
-    status = _down(words, arithmetic)
-    set_int_at(store, _LENGTH, int_at(words, COUNT))
+    start, records = int_at(store, _LENGTH), int_at(store, _ADDRESS)
+    set_int_at(words, RECORDS, records)
+    set_int_at(words, COUNT, start)
+    status, count = _down(words), int_at(words, COUNT)
+    set_int_at(store, _LENGTH, count)
+    for i in range(start, count):
+        store_int32(records + SIZE * i + OFFSET_AT, int_at(words, OFFSET))
+    known = call4_int(int_at(words, VALUES), records, 0, start, count - 1) if start < count else count
+    if known < count:
+        set_int_at(words, AT, known)
+        return UNKNOWN
     return status
-
-
-@compiled("int64(int64, int64, int64, int64)")
-def values(store, at, count, arithmetic):
-    """Compute the values of the records in slots `at` to ``count - 1``; returns the first that it cannot compute, or `count`."""
-    records = int_at(store, _ADDRESS)
-    while at < count:
-        record = records + SIZE * at
-        a, b, constant = load_int32(record + 4), load_int32(record + 8), load_double(record + CONSTANT)
-        x = load_double(records + SIZE * a + VALUE) if a > 0 else constant
-        y = load_double(records + SIZE * b + VALUE) if b > 0 else constant
-        value, done = _folded(load_int32(record), x, y, arithmetic)
-        if not done:
-            return at
-        store_double(record + VALUE, value)
-        at += 1
-    return count

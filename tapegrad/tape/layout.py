@@ -27,6 +27,7 @@ ARRAY_RECORD = struct.Struct("iiiidq")
 CONTINUATION = struct.Struct("iiiiqq")
 
 OPERANDS = (4, 8)
+OFFSET_AT = 12
 VALUE = 16
 CONSTANT = 24
 
