@@ -13,7 +13,8 @@ from ..codegen.llvm import optimise
 from ..common.errors import UnsupportedFunctionError
 from ..common.tree import flatten, leaf_names
 from ..program.executable import described
-from ..transforms.functional import Transformed, jit
+from ..transforms.functional import jit
+from ..transforms.transformed import Transformed
 from .header import header
 from .module import Alone, CArgument, meanings
 from .targets import named

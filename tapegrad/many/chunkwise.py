@@ -16,10 +16,11 @@ from ..array.record import nesting_error
 from ..common.errors import StructureError, noted
 from ..common.tree import flatten, unflatten
 from ..common.uninterrupted import remade
-from ..transforms.functional import jit, not_under_jit, options_of, value_and_grad
+from ..transforms.functional import jit, value_and_grad
 from ..transforms.hessians import hessian
 from ..transforms.products import hvp
 from ..transforms.replay.answers import MISS
+from ..transforms.transformed import not_under_jit, options_of
 from .data import BUFFERS, rows_of
 
 #: What can be asked of a function, by name: what is recorded, and the order in which its recording takes ``(theta, rows, ...)``.
@@ -95,7 +96,7 @@ class ChunkWork:
         return answer
 
     def _replayed(self):
-        return [vars(self.program)[name] for name in ("_replayed", "_rows") if name in vars(self.program)]
+        return [vars(self.program)[name] for name in ("_replays", "_rows") if name in vars(self.program)]
 
     def kernels(self):
         """What was compiled."""

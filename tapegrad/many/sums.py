@@ -32,7 +32,7 @@ from ..common.errors import HigherOrderError, OptionError, ShapeError, Structure
 from ..common.tree import flatten, unflatten
 from ..common.uninterrupted import remade, uninterrupted
 from ..transforms.argnums import is_number
-from ..transforms.functional import Transformed, of_another
+from ..transforms.transformed import Transformed, of_another
 from .chunkwise import ChunkWork, PartialSum, laid_out
 from .data import source_of
 from .engines import engine_of

@@ -24,9 +24,9 @@ import weakref
 import numpy as np
 
 from ..array.tensor import Tensor
-from ..transforms.functional import options_of, under_jit
 from ..transforms.keep import kept
 from ..transforms.replay.kernels import JitOptions, agree, checked_policy
+from ..transforms.transformed import options_of, under_jit
 
 #: Evaluations after which what an optimiser records by itself becomes machine code.  To make that takes as long as 200 evaluations
 #: by sweep of a long tape, and 1500 of a short one; most optimisations are done by then.

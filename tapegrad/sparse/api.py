@@ -20,10 +20,11 @@ from ..common.tree import alike, flatten, leaf_names, unflatten
 from ..common.uninterrupted import imported
 from ..program.evaluation import applied
 from ..transforms.bodies import OfDirections
-from ..transforms.functional import Transformed, chosen
-from ..transforms.hessians import differentiate_gradient
+from ..transforms.functional import chosen
+from ..transforms.hessians import of_gradient
 from ..transforms.jacobians import MODES
 from ..transforms.replay.gathered import SparseTemplate
+from ..transforms.transformed import Transformed
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
@@ -149,7 +150,9 @@ class _SparseHessian(_Sparse):
     def __init__(self, function, argnums, weights):
         super().__init__(function, argnums)
         self._weights = weights
-        differentiate_gradient(self._replayed, _WeightedSum(self.__wrapped__, True) if weights else self.__wrapped__)
+
+    def _made_replayed(self):
+        return of_gradient(super()._made_replayed(), _WeightedSum(self.__wrapped__, True) if self._weights else self.__wrapped__)
 
     def _ordinary(self, args, kwargs):
         return super()._ordinary(self._with_weights(args) if self._weights else args, kwargs)

@@ -24,8 +24,9 @@ from ..common.registry import attach
 from ..common.uninterrupted import uninterrupted
 from ..rules.lang import nodes
 from ..tape.layout import ARRAY_LEAF, FIRST_ARRAY, RECORD, TRACED
-from ..transforms.functional import OfValues, Transformed, ValueAndGrad, jit
+from ..transforms.functional import ValueAndGrad, jit
 from ..transforms.replay.arguments import sort_arguments
+from ..transforms.transformed import OfValues, Transformed
 
 #: Seconds that a measurement takes, and the most replays in it; copies of an instruction on numbers that are timed together.
 _PATIENCE, _MOST, _COPIES = 0.5, 50, 64

@@ -2,7 +2,7 @@
 
 Imports: common, rules, tape, codegen, interpreter, array, autograd, program, kernel, nopython.
 
-`functional`   `grad`, `value_and_grad`, `jit`.
+`transformed`  what they return; `functional`, `grad`, `value_and_grad` and `jit`.
 `bodies`       transformations that are one function of an evaluation, whichever way they are called.
 `jacobians`    `vjp`, `linearize`, `jacfwd`, `jacrev`, `jacobian`.
 `hessians`     `hessian`, `hessian_diag`, `laplacian`; `products`, `hvp` and `gnvp`.

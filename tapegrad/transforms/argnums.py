@@ -45,6 +45,13 @@ def positions(argnums, count):
     return tuple(one % count for one in _each(argnums))
 
 
+def check_given(argnums, args):
+    """Raise if one of the arguments to differentiate is missing."""
+    last = max(argnums, default=-1)
+    if last >= len(args):
+        raise StructureError(f"argnums={argnums} asks for argument {last}, but the function was called with {len(args)} positional arguments")
+
+
 def _each(argnums):
     return argnums if isinstance(argnums, (tuple, list)) else (argnums,)
 

@@ -19,9 +19,10 @@ from ..autograd import nested
 from ..common.errors import HigherOrderError, StructureError
 from ..common.tree import flatten
 from ..program.evaluation import Evaluation, applied
-from .functional import OfValues, Transformed
+from .argnums import check_given
 from .replay.answers import MISS, written
 from .replay.gathered import of_directions
+from .transformed import OfValues, Transformed
 
 
 class BodyProgram:
@@ -63,16 +64,17 @@ class RecordedWhole(OfValues[Any]):
         super().__init__(function, argnums)
         if len({*self._argnums}) < len(self._argnums):
             raise StructureError(f"argnums={argnums!r} names an argument twice")
+        self._ahead = ahead
+        self._program = BodyProgram(self.__wrapped__, self._argnums, self._one, body, ahead)
+
+    def _made_replayed(self):
         from .replay.function import Replayed
 
-        self._ahead = ahead
-        program = BodyProgram(function, self._argnums, self._one, body, ahead)
-        numbers = (*range(ahead), *(k + ahead for k in self._argnums))
-        self._replayed = Replayed(program, numbers, scalar=False, adjoints=False, jit=self._replayed.jit, planned=self._planned)
+        return Replayed(self._program, self._numbers, scalar=False, adjoints=False, jit=self._jit, planned=self._planned)
 
     def _inside(self, args, kwargs):
-        self._replayed.check_positions(args)
-        return self._replayed.function(*args, **kwargs)
+        check_given(self._numbers, args)
+        return self._program(*args, **kwargs)
 
 
 class OfDirections(Transformed[Any]):
@@ -83,8 +85,8 @@ class OfDirections(Transformed[Any]):
     """
 
     def __call__(self, *args, out=None, **kwargs):
-        replayed = self._replayed
-        answer = replayed.quick(args, kwargs, out) if replayed.recent else MISS
+        replayed = self._replays
+        answer = replayed.quick(args, kwargs, out) if replayed is not None and replayed.recent else MISS
         if answer is not MISS:
             return answer
         if out is None:
@@ -110,5 +112,5 @@ class OfDirections(Transformed[Any]):
         return of_directions(kept, lambda walk: self.body(self._evaluation(walk, structure)))
 
     def _inside(self, args, kwargs):
-        self._replayed.check_positions(args)
+        check_given(self._argnums, args)
         return applied(self.body, self._replayed.function, args, self._argnums, kwargs, self._one)

@@ -23,10 +23,12 @@ from ..common.tree import Structure, flatten
 from ..common.uninterrupted import cached_property
 from ..program.evaluation import Evaluation, applied
 from ..program.ports import units
+from .argnums import check_given
 from .bodies import BodyProgram, OfDirections
-from .functional import Transformed, chosen
+from .functional import chosen
 from .jacobians import JacobianFunction
 from .replay.gathered import of_directions
+from .transformed import Transformed
 
 if TYPE_CHECKING:
     from .jacobians import Jacobian
@@ -57,9 +59,10 @@ class _Gradient:
         return made
 
 
-def differentiate_gradient(replayed, function):
-    """Let `replayed` record the gradient of `function`."""
+def of_gradient(replayed, function):
+    """`replayed`, which records the gradient of `function` now."""
     replayed.function = replayed.derived = _Gradient(function, replayed.argnums)
+    return replayed
 
 
 # ---- dense Hessians ----------------------------------------------------------------------
@@ -92,9 +95,11 @@ class _Hessian(JacobianFunction):
 
     def __init__(self, function, argnums, mode, explain):
         super().__init__(function, argnums, mode, explain)
-        differentiate_gradient(self._replayed, self.__wrapped__)
         #: Shapes and dtypes of arguments for which all rows come from one replay.
         self._wide = set()
+
+    def _made_replayed(self):
+        return of_gradient(super()._made_replayed(), self.__wrapped__)
 
     @cached_property
     def _rows(self):
@@ -102,7 +107,7 @@ class _Hessian(JacobianFunction):
         from .replay.function import Replayed
 
         numbers = tuple(sorted({*self._argnums}))
-        options = dataclasses.replace(self._replayed.jit, symmetric=True)
+        options = dataclasses.replace(self._jit, symmetric=True)
         program = BodyProgram(self.__wrapped__, numbers, False, _products_with_units)
         return Replayed(program, numbers, scalar=False, adjoints=False, jit=options)
 
@@ -116,7 +121,7 @@ class _Hessian(JacobianFunction):
         return _blockwise(e, _symmetric(e.jacobian(self._mode, self._explain)))
 
     def _ordinary(self, args, kwargs):
-        self._replayed.check_positions(args)
+        check_given(self._argnums, args)
         points = [np.asarray(leaf) for k in sorted({*self._argnums}) for leaf in flatten(args[k])[0]]
         kind = tuple((p.shape, p.dtype.char) for p in points)
         if kind not in self._wide:
@@ -257,9 +262,8 @@ def _diagonals(e):
 
 
 class _Diagonal(OfDirections):
-    def __init__(self, function, argnums):
-        super().__init__(function, argnums)
-        differentiate_gradient(self._replayed, self.__wrapped__)
+    def _made_replayed(self):
+        return of_gradient(super()._made_replayed(), self.__wrapped__)
 
     def body(self, e):
         return e.contained(_diagonals(e))

@@ -31,7 +31,8 @@ from ..tape.store import thread_state
 from .argnums import by_position
 from .bodies import OfDirections
 from .contents import Contents
-from .functional import Transformed, chosen
+from .functional import chosen
+from .transformed import Transformed
 
 _RUN_AGAIN = "since tg.vjp or tg.linearize was called: the derivative of what they return runs the function again"
 
@@ -395,7 +396,7 @@ class _Jacfwd(JacobianFunction):
         self._plainly = columns(self.__wrapped__, argnums)
 
     def _answered(self, args, kwargs):
-        return self._plainly(*args, **kwargs) if self._replayed.jit is None else super()._answered(args, kwargs)
+        return self._plainly(*args, **kwargs) if self._jit is None else super()._answered(args, kwargs)
 
     def _inside(self, args, kwargs):
         return self._plainly(*args, **kwargs)

@@ -19,8 +19,9 @@ from ..common.errors import SeedShapeError, StructureError
 from ..common.tree import alike, flatten, leaf_names, unflatten
 from ..program.evaluation import on_tensors
 from .bodies import RecordedWhole
-from .functional import Transformed, chosen
+from .functional import chosen
 from .replay.answers import MISS
+from .transformed import Transformed
 
 X = TypeVar("X", bound=Any)
 

@@ -31,8 +31,8 @@ from tapegrad.tools.comparing.scaling import Scaling
 from tapegrad.tools.explain_jumps import Jumps
 from tapegrad.tools.explain_zero import Explanation
 from tapegrad.transforms.compiled import Compiled, CompiledOutputs
-from tapegrad.transforms.functional import Jitted, Transformed
 from tapegrad.transforms.replay.stats import Stats
+from tapegrad.transforms.transformed import Jitted, Transformed
 from tests.annotations.held import assert_type
 
 POINT = np.array([1.0, 2.0])

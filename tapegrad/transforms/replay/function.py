@@ -55,6 +55,7 @@ from ...program.status import OTHER
 from ...tape.modes import no_grad
 from ...tape.places import placed_name
 from ...tape.store import thread_state
+from ..argnums import check_given
 from ..environment import Environment
 from .answers import MISS, Miss
 from .arguments import sort_arguments
@@ -197,7 +198,7 @@ class Replayed(Running):
             return outcome
         if self.plain:
             return self.run(args, kwargs, backward)
-        self.check_positions(args)
+        check_given(self.argnums, args)
         inputs, key, leaves = sort_arguments(args, kwargs, self.argnums)
         if self.environment is None or not self.environment.same():
             self._look_again()

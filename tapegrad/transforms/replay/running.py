@@ -17,7 +17,7 @@ from ...array.record import normalise, tracked
 from ...array.tensor import Tensor
 from ...autograd.recording import captured_message, refuse_captured, refuse_outer
 from ...autograd.tape import Tape
-from ...common.errors import GradientError, LeaveTapeError, NestingError, PathWarning, StructureError
+from ...common.errors import GradientError, LeaveTapeError, NestingError, PathWarning
 from ...common.tree import flatten, of_one, unflatten
 from ...common.uninterrupted import remade
 from ...kernel.reasons import NotLowered
@@ -29,6 +29,7 @@ from ...tape.modes import enable_grad
 from ...tape.places import placed_name
 from ...tape.store import thread_state
 from .. import plain
+from ..argnums import check_given
 from .answers import Outcome
 from .arguments import argument_name, as_inputs, is_input, is_reordered, with_inputs
 from .stats import EagerTime, Stats, outside
@@ -83,7 +84,6 @@ class Running:
 
     def __init__(self, function, argnums, has_aux, scalar, captures, adjoints, jit, stats):
         self.function, self.argnums, self.has_aux, self.scalar = function, argnums, has_aux, scalar
-        self.last = max(argnums, default=-1)
         self.captures, self.adjoints, self.jit, self.plain = captures, adjoints, jit, ""
         self.lock, self.iteration = remade(threading.RLock()), remade(threading.RLock())
         #: Whether somebody is to be told that the function is run plainly: not if nobody has put it under `jit`.
@@ -93,14 +93,6 @@ class Running:
         self.causes, self._before, self.changed = [], self.stats.replays, ""
         #: While nothing more is recorded: how many calls were run since then because no tape answers them; else None.
         self.unanswered = None
-
-    def check_positions(self, args):
-        """Raise if one of the arguments to differentiate is missing."""
-        if self.last >= len(args):
-            raise StructureError(
-                f"argnums={self.argnums} asks for argument {self.last}, but the function was called with "
-                f"{len(args)} positional arguments"
-            )
 
     def _as_given(self, args, kwargs):
         if self.given is None:
@@ -196,7 +188,7 @@ class Running:
         """The answer by running the function once: `Outcome` as of a replay."""
         self.stats.runs += 1
         args, kwargs = self._as_given(args, kwargs)
-        self.check_positions(args)
+        check_given(self.argnums, args)
         if backward is True:
             return Outcome(*plain.value_and_gradients(self.function, args, kwargs, self.argnums, self.has_aux, self.scalar))
         if backward:
