@@ -89,11 +89,12 @@ def _beside_table(ufunc, a, b):
     return calculated(ufunc, a, b)
 
 
-def _behind(roots, seeds, wanted):
+def _behind(*walk):
     """The adjoint of numbers, written behind them on their tape; `kernel.behind` is loaded by the first derivative inside of another one."""
     from .kernel.behind import pulled
 
-    return pulled(roots, seeds, wanted)
+    _registry.later.behind = pulled
+    return pulled(*walk)
 
 
 _tracebacks.install()

@@ -21,13 +21,15 @@ from ..array.dual import Dual, made, running, zeros_of
 from ..array.inplace import argument_changed, restore
 from ..array.leaving import clarified
 from ..array.objects import operand
-from ..array.record import apply, nesting_error, normalise, store_of, tracked
+from ..array.record import apply, nesting_error, normalise, plain, store_of, tracked
 from ..array.tensor import Tensor, tensor
 from ..common.errors import DtypeError, TapeMismatchError
 from ..common.registry import registry
 from ..common.tree import Structure, flatten, leaf_names, unflatten
+from ..interpreter.fields import place
+from ..rules import BY_NAME
 from ..tape.layout import ARRAY_LEAF, CLEARED, CONTINUES, SCALAR_LEAF, TRACED
-from ..tape.modes import enable_grad
+from ..tape.modes import enable_grad, recording
 from ..tape.places import caller_frame
 from ..tape.store import thread_state
 from .adjoint import between
@@ -38,6 +40,7 @@ from .recording import check_result
 from .tangents import push
 
 _EVALUATIONS = threading.local()
+_CLONE = BY_NAME["clone"].opcode
 
 
 def inside():
@@ -55,7 +58,10 @@ def evaluating():
 
 def current_trace():
     """The functional recording that this thread is making, or None."""
-    return next((t.store.trace for t in reversed(thread_state().tapes) if t.store.trace is not None), None)
+    for tape in reversed(thread_state().tapes):
+        if tape.store.trace is not None:
+            return tape.store.trace
+    return None
 
 
 def is_nested(args, kwargs):
@@ -138,10 +144,13 @@ class TensorWalk:
         self.own = []
         #: What `_alone` found, when results first left.
         self.alone = None
+        #: The user's frame that asks for the derivative, while the context lasts.
+        self.frame = None
 
     def __enter__(self):
-        self.mode = enable_grad()
-        self.mode.__enter__()
+        self.mode = None if self.enabled else enable_grad()
+        if self.mode is not None:
+            self.mode.__enter__()
         store = thread_state().store if self.trace is None else self.trace.store
         self.store, self.start = store, store.length
         store.pinned += 1
@@ -161,13 +170,15 @@ class TensorWalk:
         self.store.unpin()
         if self.trace is not None:
             self.trace.keeping -= 1
-        self.mode.__exit__()
+        self.frame = None
+        if self.mode is not None:
+            self.mode.__exit__()
 
     # -- in ---------------------------------------------------------------------
     def _run(self):
         """Make the variables and evaluate the function."""
         args = list(self.args)
-        self.store.calling = caller_frame(2)
+        self.store.calling = self.frame = caller_frame(3)
         try:
             for k, (leaves, structure) in zip(self.argnums, self.flattened):
                 variables = [self._variable(leaf, f"argument {k}{name}") for leaf, name in zip(leaves, leaf_names(structure))]
@@ -191,7 +202,7 @@ class TensorWalk:
         if tracked(x):
             if np.asarray(x._v).dtype.char not in "df":
                 raise DtypeError(f"{what} is a tensor of {x.dtype}, which has no derivative; pass it as .astype(float)")
-            t = apply("clone", (x if self.trace is None else self.trace.inside(x),))
+            t = self._copied(x) if self.trace is None else apply("clone", (self.trace.inside(x),))
             if self.trace is not None and t._t is self.trace.store:
                 self.trace.variables.add(t._i)
             return t
@@ -201,6 +212,17 @@ class TensorWalk:
         t = tensor(x, requires_grad=True)
         t = t if self.trace is None else self.trace.variable(t._v)
         self.own.append(t)
+        return t
+
+    def _copied(self, x):
+        """An instruction of its own, behind a tensor: of a number it is written at once, where there is room."""
+        store = self.store
+        if x._t is not store or x._v.__class__ is not float or store.length + 1 >= store.limit or store.ident < 0:
+            return apply("clone", (x,))
+        if id(self.frame.f_code) != store.running:
+            store.note_code(self.frame)
+        t = plain(x._v)
+        place(t, store, store.append(_CLONE, x._i, 0, self.frame.f_lasti, x._v, 0.0))
         return t
 
     @property
@@ -222,8 +244,8 @@ class TensorWalk:
     # -- reverse mode ---------------------------------------------------------------
     def pull(self, seeds, lanes=None):
         """As of an `Evaluation`."""
-        with enable_grad():
-            return self.pulled(self.results[: len(seeds)], [None if s is None else _seed(s, below(r)) for s, r in zip(seeds, self.results)], lanes)
+        seeds = [None if s is None else _seed(s, below(r)) for s, r in zip(seeds, self.results)]
+        return recording(self.pulled, self.results[: len(seeds)], seeds, lanes)
 
     def pulled(self, results, seeds, lanes=None):
         """The adjoints of the variables; those of several seeds at once have a leading axis of extent `lanes`.
@@ -239,7 +261,7 @@ class TensorWalk:
             pairs = [(r, s) for r, s in zip(results, seeds) if tracked(r) and s is not None]
             weights = [s._v if isinstance(s, Differentiable) and not tracked(s) else s for _, s in pairs]
             if lanes is None and pairs and pairs[0][0]._t is not None:
-                found = registry.later.behind([r for r, _ in pairs], weights, bases)
+                found = registry.later.behind([r for r, _ in pairs], weights, bases, self.frame)
                 if found is not None:
                     return found
             requested = sweep_recorded([r for r, _ in pairs], weights, bases, lanes=lanes).requested
@@ -256,8 +278,7 @@ class TensorWalk:
         def pushed(outputs, tangents):
             return self.carried(outputs, tangents, lambda *walk: push(*walk, lanes))
 
-        with enable_grad():
-            return _filled(_through(pushed, bases, outputs, tangents, lanes), bases, lanes)
+        return _filled(recording(_through, pushed, bases, outputs, tangents, lanes), bases, lanes)
 
     def carried(self, outputs, seeds_of_variables, walk):
         """What a walk up the tape carries from the variables to `outputs` (tensors and plain values): None where nothing arrives.
@@ -339,9 +360,10 @@ def _through(linear, targets, operands, seeds, lanes):
     A dual number is taken apart: the tangent of what comes out is that of the operands' tangents, and that along the
     tangents of the seeds.  None is zero everywhere.
     """
-    level = max((v._level for v in (*operands, *seeds) if v.__class__ is Dual), default=0)
-    if not level:
+    levels = [v._level for v in (*operands, *seeds) if v.__class__ is Dual]
+    if not levels:
         return linear(operands, seeds)
+    level = max(levels)
     primals, moved, counts = zip(*(_split(o, level) for o in operands))
     straight, turned, others = zip(*(_split(s, level) for s in seeds))
     count = next((c for c in (*counts, *others) if c is not None), None)

@@ -120,7 +120,7 @@ def flatten(thing):
 
 def _flatten(thing, leaves):
     kind = type(thing)
-    if kind is float or kind is np.ndarray and thing.dtype.char not in "OFD":
+    if kind is float or kind is registry.Tensor or kind is np.ndarray and thing.dtype.char not in "OFD":
         # What nearly all leaves are.
         leaves.append(thing)
         return LEAF

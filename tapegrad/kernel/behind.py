@@ -31,6 +31,7 @@ from .reasons import NotLowered
 from .templates import Undecided, evaluate, template
 
 _ARITHMETIC = np.array([BY_NAME[name].opcode for name in ("add", "subtract", "multiply", "negative", "absolute_product", "divide")])
+_ARITHMETIC_AT = data_address(_ARITHMETIC)
 _MULTIPLY = BY_NAME["multiply"].opcode
 _BITS, _DOUBLE = struct.Struct("q"), struct.Struct("d")
 _SELECT = BY_NAME["select"]
@@ -38,6 +39,8 @@ _SELECT = BY_NAME["select"]
 LEAVES = 1024
 #: So many constants of instructions are remembered, with what their templates compute of them.
 CONSTANTS = S.ENTRIES // 2
+#: Records that are left free behind what a walk writes.
+SPARE = 64
 #: Stands for the adjoint of an array, which is a tensor.
 ELSEWHERE = 1 << 40
 
@@ -149,10 +152,16 @@ def _value(expr, constant):
 
 
 _TEMPLATES = None
+#: Walks that are not under way; of so many slots one is kept.
+_FREE, KEPT = [], 1 << 16
+#: The words of a walk that no other has, which are its first.
+_WALK = struct.Struct("6q")
 
 
-def pulled(roots, seeds, wanted):
+def pulled(roots, seeds, wanted, frame=None):
     """The adjoints of the tensors `wanted`, recorded behind `roots`, of one store and with their `seeds`; None if somebody waits on the way.
+
+    `frame` is the user's that asks for them.
 
     Returns
     -------
@@ -186,34 +195,63 @@ def pulled(roots, seeds, wanted):
         return [None] * len(wanted)
     if _TEMPLATES is None:
         _TEMPLATES = _Templates()
+    try:
+        walk = _FREE.pop()
+    except IndexError:
+        walk = _Walk()
     store.pinned += 1
     try:
-        return _Walk(store, min(known), root, wanted).run(roots, seeds, bottoms)
+        walk.begin(store, min(known), root, wanted, frame or caller_frame(3))
+        return walk.run(roots, seeds, bottoms)
     finally:
         store.unpin()
+        walk.end()
 
 
 class _Walk:
-    """A walk down from the `root` to slot `low`; adjoints of numbers are references (`kernel.scalars`), those of arrays are in `arrays`."""
+    """A walk down from the `root` to slot `low`; adjoints of numbers are references (`kernel.scalars`), those of arrays are in `arrays`.
 
-    def __init__(self, store, low, root, wanted):
-        self.store, self.low, self.root, self.wanted = store, low, root, wanted
+    Its memory serves one walk after another.
+    """
+
+    def __init__(self):
+        self.pool, self.columns = np.empty(0), None
+        self._allocate(S.LONGEST)
+
+    def _allocate(self, size):
+        """Memory for `size` slots: the words, the lines of a template, the adjoints, a byte for each slot that is reached."""
+        self.size = size
+        self.words = words = np.zeros(S.WORDS + S.LONGEST + size + size // 8 + 1, np.int64)
+        self.adjoints, self.bytes = words[S.WORDS + S.LONGEST :], words.view(np.uint8)
+        self.address = data_address(words)
+        words[S.DONE], words[S.ADJOINTS] = self.address + 8 * S.WORDS, self.address + 8 * (S.WORDS + S.LONGEST)
+        words[S.ARITHMETIC], words[S.POOL], words[S.MOST_POOLED] = _ARITHMETIC_AT, data_address(self.pool), len(self.pool)
+        self.columns = None
+
+    def begin(self, store, low, root, wanted, frame):
+        """Take up a walk."""
+        self.store, self.low, self.root, self.wanted, self.frame, self.first = store, low, root, wanted, frame, store.length
         size = root + 1 - low
-        self.words = words = np.zeros(S.WORDS + size + S.LONGEST + size // 8 + 1, np.int64)
-        self.adjoints, self.reached = words[S.WORDS : S.WORDS + size], words.view(np.uint8)[8 * (S.WORDS + size + S.LONGEST) :]
-        self.pool, self.address, self.first = np.empty(0), data_address(words), store.length
-        adjoints, self.frame = self.address + 8 * S.WORDS, caller_frame(3)
-        done = adjoints + 8 * size
-        words[: S.POOL] = 0, low, root, 0, 0, 0, 0, done + 8 * S.LONGEST, adjoints
-        words[S.DONE : S.WORDS] = done, store.words, data_address(_ARITHMETIC), 0, self.frame.f_lasti
+        if size > self.size:
+            self._allocate(2 * size)
+        self.adjoints[: size + size // 8 + 1] = 0
+        self.reached = 8 * (S.WORDS + S.LONGEST + size)
+        _WALK.pack_into(self.words, 0, low, root, 0, self.address + self.reached, store.words, frame.f_lasti)
         self._columns()
         #: Of array slots: adjoints, elements that are read one by one (position and reference), adjoints that are asked for.
         self.arrays, self.reads, self.asked = {}, {}, {}
         self.stretch = None
 
+    def end(self):
+        """Let go of everything but the memory, if that is not much."""
+        self.store = self.wanted = self.frame = self.arrays = self.reads = self.asked = self.stretch = self.roots = None
+        if self.size <= KEPT:
+            _FREE.append(self)
+
     def _columns(self):
-        self.columns = _TEMPLATES.arrays
-        self.words[S.TEMPLATES : S.OWN + 1] = self.columns[0]
+        if self.columns is not _TEMPLATES.arrays:
+            self.columns = _TEMPLATES.arrays
+            self.words[S.TEMPLATES : S.OWN + 1] = self.columns[0]
         store = self.store
         store.special = store.special or _TEMPLATES.special
         self.words[S.VALUES] = value_switch(store.special)
@@ -221,13 +259,12 @@ class _Walk:
     def _room(self, more):
         """Room for `more` records and constants."""
         store, words = self.store, self.words
-        most = store.length + more
         capacity = store.capacity
-        while most + 64 > capacity:
+        while store.length + more > capacity - SPARE:
             capacity *= 2
         if capacity > store.capacity:
             store.resize(capacity)
-        words[S.MOST] = most
+        words[S.MOST] = capacity - SPARE
         if words.item(S.POOLED) + more > len(self.pool):
             pool = np.empty(2 * len(self.pool) + more)
             pool[: len(self.pool)] = self.pool
@@ -238,12 +275,12 @@ class _Walk:
         words, low = self.words, self.low
         for slot in bottoms:
             if slot is not None and slot <= self.root:
-                self.reached[slot - low] = 1
+                self.bytes[self.reached + slot - low] = 1
         self._room(2 * (self.root + 1 - low) + 3 * S.LONGEST + len(roots))
         S.reach(self.store.address, low, self.root, words.item(S.REACHED), table_address())
         self.roots = [(t._i, seed) for t, seed in zip(roots, seeds)]
         for t, seed in zip(roots, seeds):
-            if t._i >= low and self.reached[t._i - low] and not self._set(t._i, t._v.__class__ is float, seed):
+            if t._i >= low and self._reaches(t._i) and not self._set(t._i, t._v.__class__ is float, seed):
                 return None
         if (at := self._down()) >= 0:
             asked = set(bottoms)
@@ -254,6 +291,10 @@ class _Walk:
                     words[S.AT] = at - 1
                     at = self._down()
         return self._out(bottoms)
+
+    def _reaches(self, slot):
+        """Whether a slot lies on the way."""
+        return slot >= self.low and bool(self.bytes[self.reached + slot - self.low])
 
     def _down(self):
         """Pass numbers, down to a slot that only its rule can pass, which is returned; or -1."""
@@ -286,8 +327,9 @@ class _Walk:
                 return False
             reference = self.store.leaves[value._k] if value._t is None else value._i
         else:
-            self._room(1)
             k = self.words.item(S.POOLED)
+            if k == len(self.pool):
+                self._room(S.LONGEST)
             self.pool[k], self.words[S.POOLED], reference = float(getattr(value, "_v", value)), k + 1, -1 - k
         self.adjoints[slot - self.low] = reference
         return True
@@ -309,7 +351,7 @@ class _Walk:
         read = self.stretch.read(slot)
         if read is not None and read.row is _SELECT and reference != ELSEWHERE and read.metas[0].size > FEW and slot not in bottoms:
             (_, operand), *_ = read.slots or [(0, 0)]
-            if operand >= low and self.reached[operand - low]:
+            if self._reaches(operand):
                 self.reads.setdefault(operand, (read.metas[0], []))[1].append((read.integer, reference))
                 self.adjoints[operand - low] = ELSEWHERE
             return True
@@ -322,7 +364,7 @@ class _Walk:
             self.asked[slot] = g
         if read is not None:
             slots = dict(read.slots)
-            wanted = [k for k, o in read.slots if o >= low and self.reached[o - low]]
+            wanted = [k for k, o in read.slots if self._reaches(o)]
             for k, part in contributions(self.stretch, slot, read, g, None, wanted):
                 o, meta = slots[k], read.metas[k]
                 if k in wanted:
@@ -336,8 +378,7 @@ class _Walk:
     def _choose(self, slot):
         """Choose the template of the instruction in a slot; returns whether there is one."""
         op, a, b, _, _, constant = self.store.read(slot)
-        low, reached = self.low, self.reached
-        pattern = (a == 0) * 4 | (b == 0) * 8 | bool(a >= low and reached[a - low]) | (bool(b >= low and reached[b - low]) << 1)
+        pattern = (a == 0) * 4 | (b == 0) * 8 | self._reaches(a) | (self._reaches(b) << 1)
         there = _TEMPLATES.chosen(op, pattern, constant)
         if self.columns is not _TEMPLATES.arrays:
             self._columns()
@@ -350,10 +391,10 @@ class _Walk:
         references = [self.adjoints.item(slot - low) if slot is not None and slot <= self.root else 0 for slot in bottoms]
         # What stood there already gets a number of its own: hooks of one are no hooks of the other.
         own = {}
-        self._room(len(references))
         for reference in references:
             if 0 < reference < ELSEWHERE and reference not in own and (reference < self.first or store.read(reference)[0] == SCALAR_LEAF):
-                own[reference] = store.append(_MULTIPLY, 0, reference, 0, store.read(reference)[4], 1.0)
+                self._room(1)
+                own[reference] = store.append(_MULTIPLY, 0, reference, self.frame.f_lasti, store.read(reference)[4], 1.0)
         return [
             own_copy(self.asked.get(slot)) if reference == ELSEWHERE else self._value(own.get(reference, reference)) if reference else None
             for slot, reference in zip(bottoms, references)

@@ -28,12 +28,12 @@ from ..interpreter.calls import SIZE, operand_slot
 from ..tape.layout import ARRAY_LEAF, CONSTANT, FIRST_ARRAY, OFFSET_AT, SCALAR_LEAF
 from ..tape.store import WORDS as STORE_WORDS
 
-#: The words of `down`.
-RECORDS, LOW, AT, COUNT, MOST, POOLED, MOST_POOLED, REACHED, ADJOINTS, POOL = range(10)
+#: The words of `down`.  (`STORE`: the address of the store's own words; `OFFSET`: where the gradient was asked for.)
+LOW, AT, POOLED, REACHED, STORE, OFFSET, RECORDS, COUNT, MOST, MOST_POOLED, ADJOINTS, POOL = range(12)
 #: Of templates, written as one; the address of what was chosen by constant, and of what templates compute of theirs.
-TEMPLATES, STARTS, LINES, LITERALS, ENDS, SHARES, CHOSEN, OWN = range(10, 18)
-#: The store's own words; opcodes of sums and products; the switch of values (`codegen.of_rows`); where the gradient was asked for.
-DONE, STORE, ARITHMETIC, VALUES, OFFSET = range(18, 23)
+TEMPLATES, STARTS, LINES, LITERALS, ENDS, SHARES, CHOSEN, OWN = range(12, 20)
+#: Results of a template's lines; opcodes of sums and products; the switch of values (`codegen.of_rows`).
+DONE, ARITHMETIC, VALUES = range(20, 23)
 WORDS = 23
 #: Words of a store.
 _LENGTH, _ADDRESS = STORE_WORDS["length"] // 8, STORE_WORDS["address"] // 8

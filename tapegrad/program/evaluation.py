@@ -84,6 +84,8 @@ class Evaluation:
     # -- containers ---------------------------------------------------------------------
     def contained(self, leaves):
         """What there is for each input, in the containers of the arguments."""
+        if self.one and len(self.structures) == 1:
+            return unflatten(self.structures[0], leaves)
         leaves, parts = iter(leaves), {}
         for k, structure in zip(sorted({*self.argnums}), self.structures):
             parts[k] = unflatten(structure, [next(leaves) for _ in range(structure.count)])

@@ -40,6 +40,14 @@ class _Mode(ContextDecorator):
         return type(self)()
 
 
+def recording(function, *args):
+    """``function(*args)``, with recording on."""
+    if thread_state().enabled:
+        return function(*args)
+    with enable_grad():
+        return function(*args)
+
+
 class _DecoratorMode(_Mode):
     """A mode that is also a decorator without brackets: ``@tg.no_grad``."""
 

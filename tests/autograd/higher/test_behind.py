@@ -6,6 +6,7 @@ import pytest
 import tapegrad as tg
 from tapegrad.array import recorded
 from tapegrad.autograd import nested
+from tapegrad.common.registry import registry
 from tapegrad.kernel import behind
 from tapegrad.rules import ROWS
 from tests.every import every
@@ -57,11 +58,11 @@ def both(monkeypatch):
 
     def run(function, *args):
         taken, pulled = [], behind.pulled
-        monkeypatch.setattr(behind, "pulled", lambda *walk: taken.append(pulled(*walk)) or taken[-1])
+        monkeypatch.setattr(registry.later, "behind", lambda *walk: taken.append(pulled(*walk)) or taken[-1])
         here = function(*args)
-        monkeypatch.setattr(behind, "pulled", lambda *walk: None)
+        monkeypatch.setattr(registry.later, "behind", lambda *walk: None)
         there = function(*args)
-        monkeypatch.setattr(behind, "pulled", pulled)
+        monkeypatch.setattr(registry.later, "behind", pulled)
         return here, there, sum(t is not None for t in taken), len(taken)
 
     return run
@@ -199,7 +200,7 @@ def test_a_gradient_of_numbers_runs_no_operation_on_tensors(monkeypatch):
     monkeypatch.setattr(nested, "apply", lambda *a: calls.append(a[0]) or apply(*a))
     monkeypatch.setattr(recorded, "apply", lambda *a: calls.append(a[0]) or apply(*a))
     tg.grad(outer)(1.0, 2.0)
-    assert calls == ["clone"] * 10
+    assert not calls
 
 
 A = np.array([[2.0, 0.3, -0.1, 0.4], [0.1, 1.5, 0.2, 0.0], [0.0, -0.4, 1.8, 0.3], [0.2, 0.1, 0.0, 2.2]])
