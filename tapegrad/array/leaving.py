@@ -69,6 +69,10 @@ def instead(whole: bool = False) -> str:
     module, called, first = call.groups() if call else ("", "", "")
     if module == "math":
         return f"write np.{called}(t) for math.{called}(t)" if hasattr(np, called) else f"write math.{called}(t) in functions of NumPy"
+    if re.match(r"(float|complex)\(\w", text):
+        return f"leave {text[: text.index('(')]} out: a tensor needs none"
+    if re.match(r"[rb]?['\"].*%", text):
+        return "write an f-string, or t.item() for the number in the text"
     if called == "arange":
         return "write start + step * np.arange(n) for np.arange(t, ...), or take it from tapegrad.numpy"
     if called in ("asarray", "asanyarray", "array", "ascontiguousarray", "float64") and (not first or first not in "[("):

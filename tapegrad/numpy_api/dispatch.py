@@ -64,10 +64,27 @@ def taking_lists(function):
     return call
 
 
+#: Of functions in C, which say it themselves from NumPy 2.4 on.
+_POSITIONAL = {
+    "concatenate": "arrays axis out", "empty_like": "prototype dtype order subok shape", "dot": "a b out", "inner": "a b", "vdot": "a b",
+    "where": "condition x y", "bincount": "x weights minlength", "copyto": "dst src casting where", "putmask": "a mask values",
+    "lexsort": "keys axis", "can_cast": "from_ to casting", "min_scalar_type": "a", "result_type": "", "may_share_memory": "a b max_work",
+    "shares_memory": "a b max_work", "packbits": "a axis bitorder", "unpackbits": "a axis count bitorder",
+    "ravel_multi_index": "multi_index dims mode order", "unravel_index": "indices shape order",
+    "busday_count": "begindates enddates weekmask holidays busdaycal out", "busday_offset": "dates offsets roll weekmask holidays busdaycal out",
+    "is_busday": "dates weekmask holidays busdaycal out", "datetime_as_string": "arr unit timezone casting",
+    "reduce": "array axis dtype out", "accumulate": "array axis dtype out", "reduceat": "array indices axis dtype out",
+    "outer": "A B", "at": "a indices b",
+}  # fmt: skip
+
+
 @functools.cache
 def parameters(function):
     """The names of the parameters of a function that can be given by position."""
-    parameters = inspect.signature(function).parameters.values()
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except ValueError:
+        return _POSITIONAL[function.__name__].split()
     return [p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
 
 
@@ -191,10 +208,8 @@ _OF_ONE, _OF_TWO = _short_ways(1), {**_short_ways(2), np.power: (BY_NAME["power"
 
 def _into(ufunc, method, inputs, kwargs, out):
     """``np.add(a, b, out=t)`` is an assignment to t if that is a tensor or an array of objects; ``array += t`` is refused."""
-    if len(out) == 1 and type(out[0]) is np.ndarray and out[0].dtype.char == "O":
-        out[0][...] = in_objects(F.lift(getattr(ufunc, method)(*inputs, **kwargs)))
-        return out[0]
-    if len(out) == 1 and isinstance(out[0], Differentiable):
+    objects = len(out) == 1 and type(out[0]) is np.ndarray and out[0].dtype.char == "O"
+    if objects or len(out) == 1 and isinstance(out[0], Differentiable):
         where = kwargs.pop("where", True) if method == "__call__" and ufunc.signature is None else True
         target, casting = ..., kwargs.pop("casting", "same_kind")
         if where is not True:
@@ -204,7 +219,11 @@ def _into(ufunc, method, inputs, kwargs, out):
                 return out[0]
             if mask.ndim:
                 target, inputs = mask, [np.broadcast_to(x, out[0].shape)[mask] for x in inputs]
-        return _assigned(ufunc, getattr(ufunc, method)(*inputs, **kwargs), out[0], target, casting)
+        result = getattr(ufunc, method)(*inputs, **kwargs)
+        if not objects:
+            return _assigned(ufunc, result, out[0], target, casting)
+        out[0][target] = in_objects(F.lift(result))
+        return out[0]
     if any(isinstance(x, Differentiable) and x.requires_grad for x in (*inputs, *out)):
         raise into_plain(f"np.{ufunc.__name__} with out= (or `array += tensor`)", out[0])
     values = [np.asarray(value_of(x)) if isinstance(x, Differentiable) else x for x in inputs]

@@ -38,7 +38,7 @@ def contracted(subscripts, *tensors):
     if others:
         rest = "".join(others[1:]) + result
         kept = "".join(label for label in dict.fromkeys(first + others[0]) if label in rest)
-        x = np.einsum(f"{first},{others[0]}->{kept}", x, tensors[1])
+        x = _of_two(first, others[0], kept, x, tensors[1])
         return contracted(",".join([kept, *others[1:]]) + f"->{result}", x, *tensors[2:])
     for label in dict.fromkeys(first):
         while first.count(label) > 1:
@@ -53,6 +53,35 @@ def contracted(subscripts, *tensors):
         x, first = F.sum(x, axis=summed), "".join(label for label in first if label in result)
     x = x if first == result else F.transpose(x, tuple(map(first.index, result)))
     return F.clone(x) if x is tensors[0] else x
+
+
+def _of_two(first, second, result, x, y):
+    """``einsum`` of two operands with these labels, as a product of matrices."""
+    # What stands in one of them alone goes first; an axis of extent 1 is none beside one that is longer.
+    first, x = _without(first, x, "".join(dict.fromkeys(label for label in first if label in second + result)))
+    second, y = _without(second, y, "".join(dict.fromkeys(label for label in second if label in first + result)))
+    extents = [dict(zip(labels, a.shape)) for labels, a in ((first, x), (second, y))]
+    longer = [{label for label in first if label in second and own[label] == 1 < other[label]} for own, other in (extents, extents[::-1])]
+    if any(longer):
+        (first, x), (second, y) = (
+            (kept := "".join(label for label in labels if label not in short), F.reshape(a, tuple([own[label] for label in kept])))
+            for labels, a, own, short in zip((first, second), (x, y), extents, longer)
+        )
+        return _of_two(first, second, result, x, y)
+    shared = [label for label in first if label in second]
+    batch, summed = ("".join(label for label in shared if (label in result) is there) for there in (True, False))
+    left, right = ("".join(label for label in labels if label not in shared) for labels in (first, second))
+    sizes = extents[0] | extents[1]
+    outside, ours, inner, theirs = (tuple([sizes[label] for label in labels]) for labels in (batch, left, summed, right))
+    (_, x), (_, y) = _without(first, x, batch + left + summed), _without(second, y, batch + summed + right)
+    size = [int(np.prod(extent, dtype=np.int64)) for extent in (ours, inner, theirs)]
+    product = F.matmul(F.reshape(x, (*outside, size[0], size[1])), F.reshape(y, (*outside, size[1], size[2])))
+    return _without(batch + left + right, F.reshape(product, (*outside, *ours, *theirs)), result)[1]
+
+
+def _without(labels, x, result):
+    """Labels and array after sums and transposes of one operand."""
+    return result, x if labels == result else contracted(f"{labels}->{result}", x)
 
 
 _NAMES = """

@@ -59,6 +59,8 @@ class Optimizer:
         self.param_groups: list[dict[str, Any]] = []
         if isinstance(params, (Tensor, dict)):
             raise OptimizationError(f"params must be a list of tensors or of groups, got a {type(params).__name__}; write [x]")
+        if callable(getattr(params, "parameters", None)):
+            raise OptimizationError(f"params must be a list of tensors or of groups, got a {type(params).__name__}; write its .parameters()")
         groups: list[Any] = list(params)
         if not groups:
             raise OptimizationError("the optimizer got an empty list of parameters")

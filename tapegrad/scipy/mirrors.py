@@ -162,7 +162,7 @@ INSTEAD = {
     ),
     "fixed_point": "tg.implicit.fixed_point(F, x0, *args)",
     **dict.fromkeys(("minimize", "minimize_scalar", "fmin", "fmin_bfgs", "fmin_l_bfgs_b"), "tg.implicit.argmin(F, x0, *args)"),
-    **dict.fromkeys(("least_squares", "leastsq"), "tg.optimize.least_squares"), "curve_fit": "tg.optimize.curve_fit",
+    **dict.fromkeys(("least_squares", "leastsq", "curve_fit"), "tg.implicit.argmin(F, x0, *args), F half the sum of squares,"),
 }
 
 

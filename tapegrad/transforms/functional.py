@@ -28,6 +28,8 @@ Via = Literal["record", "numba"]
 R = TypeVar("R", bound=Any, covariant=True)
 X = TypeVar("X", bound=Any)
 Y = TypeVar("Y", bound=Any)
+#: For who knows `jit` from elsewhere.
+_STATIC = "leave it out: what is no float and no array of floats is static by itself"
 
 
 @overload
@@ -35,8 +37,7 @@ def jit(fun: Callable[..., X], *, kernel: KernelPolicy | None = None, fastmath: 
 @overload
 def jit(fun: None = None, *, kernel: KernelPolicy | None = None, fastmath: bool = False) -> Callable[[Callable[..., X]], Jitted[X]]: ...
 @answers(
-    static_argnums="leave it out: what is no float and no array of floats is static by itself",
-    static_argnames="leave it out: what is no float and no array of floats is static by itself",
+    static_argnums=_STATIC, static_argnames=_STATIC,
     donate_argnums="leave it out: arguments are only read", backend="leave it out: there is one device", device="leave it out: there is one device",
 )  # fmt: skip
 def jit(
@@ -204,6 +205,7 @@ def value_and_grad(
     fun: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False, *, argnum: Argnums | None = None,
     conjugate: bool = False, via: Via = "record",
 ) -> Transformed[tuple[Any, Any]]: ...  # fmt: skip
+@answers(static_argnums=_STATIC, static_argnames=_STATIC, kernels="put tg.jit(..., kernel=...) around it")
 def value_and_grad(
     fun: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False, *, argnum: Argnums | None = None,
     kernel: None = None, conjugate: bool = False, via: Via = "record",
@@ -271,6 +273,7 @@ def grad(
     fun: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False, *, argnum: Argnums | None = None,
     conjugate: bool = False, holomorphic: bool = False, via: Via = "record",
 ) -> Transformed[Any]: ...  # fmt: skip
+@answers(static_argnums=_STATIC, static_argnames=_STATIC, kernels="put tg.jit(..., kernel=...) around it")
 def grad(
     fun: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False, *, argnum: Argnums | None = None,
     kernel: None = None, conjugate: bool = False, holomorphic: bool = False, via: Via = "record",

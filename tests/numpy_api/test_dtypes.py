@@ -28,6 +28,8 @@ FUNCTIONS = {
 }  # fmt: skip
 #: Not defined for arrays in this place.
 SCALAR_ONLY = {"trapezoid"}
+#: Before, NumPy's operator gave float32 for float32 to a float64 number such as 0.5 or 2, and its ufunc float64.
+OLD = np.lib.NumpyVersion(np.__version__) < "2.3.0"
 
 
 def dtypes(result):
@@ -39,7 +41,7 @@ def dtypes(result):
 @every("name", FUNCTIONS)
 def test_beside_a_number(name, number):
     function, n = FUNCTIONS[name], NUMBERS[number]
-    if name in SCALAR_ONLY and np.ndim(n):
+    if name in SCALAR_ONLY and np.ndim(n) or name == "power operator" and OLD:
         return
     pairs = [lambda x: function(x, n)]
     if isinstance(function, np.ufunc):

@@ -18,6 +18,8 @@ E = np.zeros((0, 3))
 BOOL = A > 1.2
 INT = np.array([[0, 2, 1], [2, 0, 0]])
 newaxis = np.newaxis
+#: The last axis is the default of NumPy 2.3.
+LAST_AXIS = [lambda t: np.take_along_axis(t, INT % 2)] if np.lib.NumpyVersion(np.__version__) >= "2.3.0" else []
 window = np.lib.stride_tricks.sliding_window_view
 
 
@@ -60,7 +62,7 @@ ONE = {
             lambda t: np.pad(t, 1, constant_values=t[0, 1]), lambda t: np.pad(t, 1, constant_values=(t[0, 1], 2.0)), lambda t: np.pad(t, ((1, 1), (2, 0)), constant_values=[[t[0, 0], 1.0], [2.0, t[1, 1]]]),
             lambda t: np.pad(t, 2, "edge"), lambda t: np.pad(t, 1, "reflect"), lambda t: np.pad(t, 3, mode="reflect", reflect_type="even"), lambda t: np.pad(t, 2, "symmetric"), lambda t: np.pad(t, 4, "wrap"), lambda t: np.pad(t, 0)],
     "take": [lambda t: np.take(t, [0, 5, 0]), lambda t: np.take(t, 1, axis=1), lambda t: np.take(t, [[0, 2], [1, -1]], axis=1), lambda t: np.take(t, [7, -8], mode="wrap"), lambda t: np.take(t, [9, -9], axis=1, mode="clip"),
-             lambda t: np.take_along_axis(t, INT, axis=1), lambda t: np.take_along_axis(t, np.array([5, 1]), axis=None), lambda t: np.take_along_axis(t, INT % 2), lambda t: np.take_along_axis(t, tg.tensor(INT), -1)],
+             lambda t: np.take_along_axis(t, INT, axis=1), lambda t: np.take_along_axis(t, np.array([5, 1]), axis=None), *LAST_AXIS, lambda t: np.take_along_axis(t, tg.tensor(INT), -1)],
     "choose": [lambda t: np.choose(INT % 2, [t, A]), lambda t: np.choose([0, 1, 1], t), lambda t: np.choose(INT, [t, 1.0, t[0]]), lambda t: np.choose(INT + 2, [t, A], mode="wrap"), lambda t: np.choose(INT - 1, (t, A), mode="clip"),
                lambda t: np.select([BOOL, A > 1.0], [t, 2 * t], 3.0), lambda t: np.select([BOOL[0], BOOL], [t[0], [[1.0], [2.0]]]), lambda t: np.select([BOOL], [t]),
                lambda t: np.where(BOOL, t, 0), lambda t: np.where(BOOL[:, :1], [1, 2, 3], t[0]), lambda t: np.where(t > 1.2, t, -t), lambda t: np.where(True, t, 1.0)],

@@ -217,8 +217,9 @@ class Wishart(Named):
         half = 0.5 * (df if isinstance(df, (int, float)) else array(df))
         factor = np.linalg.cholesky(scale)
         log_det = 2.0 * np.sum(np.log(np.diagonal(factor)))
-        whitened = solve_triangular(factor, np.swapaxes(solve_triangular(factor, x, lower=True), -1, -2), lower=True)
-        result = (half - 0.5 * (d + 1)) * np.linalg.slogdet(x)[1] - 0.5 * np.trace(whitened, axis1=-2, axis2=-1)
+        whitening = solve_triangular(factor, np.eye(d), lower=True)
+        whitened = np.sum((whitening.T @ whitening) * x, axis=(-2, -1))
+        result = (half - 0.5 * (d + 1)) * np.linalg.slogdet(x)[1] - 0.5 * whitened
         return np.squeeze(result - half * (d * math.log(2.0) + log_det) - multigammaln(half, d))
 
     def pdf(self, x, df, scale):
