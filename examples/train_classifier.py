@@ -107,7 +107,7 @@ def jitted_step(parameters: list, velocities: list, images: np.ndarray, labels: 
 
 
 def progress(epochs: int):
-    """Count the epochs, with a bar if tqdm is there and somebody is watching."""
+    """Count the epochs, with a bar if tqdm is there and the output is a terminal."""
     if sys.stderr.isatty():
         try:
             from tqdm import tqdm

@@ -200,7 +200,7 @@ def main(arguments=None):
         sys.stdout.flush()
         return code
     except BrokenPipeError:
-        # Whoever read has seen enough (`| head`); the interpreter would complain when it flushes at its end.
+        # The reader has closed the pipe (`| head`); the interpreter would complain when it flushes at its end.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
     except KeyboardInterrupt:

@@ -15,6 +15,21 @@ FILES = sorted(PACKAGE.rglob("*.py"))
 LONGEST = 600
 
 
+ROOT = PACKAGE.parent
+#: People as agents of code, and words of leaflets: CONTRIBUTING.md says what to write.
+NOT_WRITTEN = (
+    "somebody nobody whoever whosoever utilize utilise leverage leverages seamless seamlessly effortless effortlessly blazing powerful cutting-edge "
+    "thereof therein therewith whereof whereby hereby hitherto whatsoever"
+).split() + ["in order to", "please note", "it is important to", "has it so", "no business of"]  # fmt: skip
+
+
+def test_words_that_are_not_written():
+    texts = [*FILES, *sorted((ROOT / "docs").glob("*.md")), *sorted((ROOT / "examples").rglob("*.py")), ROOT / "README.md", ROOT / "CHANGELOG.md"]
+    words = re.compile(rf"\b({'|'.join(map(re.escape, NOT_WRITTEN))})\b", re.IGNORECASE)
+    lines = ((path, n, line) for path in texts for n, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1))
+    assert [f"{path.relative_to(ROOT)}:{n}: {line}" for path, n, line in lines if words.search(line)] == []
+
+
 @every("path", FILES)
 def test_a_module_says_what_it_is_for(path):
     assert len(ast.get_docstring(tree_of(path)) or "") > 20

@@ -1,7 +1,7 @@
 """Views: tensors that look at the memory of another, as slices and reshapes do in NumPy.
 
 On the tape a write makes a new value (`tapegrad.array.indexing`), but a program must
-not be able to tell: whoever writes to a tensor or to a view of it sees the
+not be able to tell: code that writes to a tensor or to a view of it sees the
 change in all of them.  So a tensor knows its living views weakly, a view knows
 the tensor that owns the memory (its root), and a write is made to the root,
 whose views are then read again.  Where in the root a view looks is found from

@@ -12,7 +12,7 @@ A loop and lanes of `vmap` run iteration by iteration then, so that an error nam
 (a function under `jit`, ``via="numba"``) is looked at as a whole: if something in it is not finite, the function is run again plainly, and raises
 where that comes from (`detect_anomaly.again`).  ``tg.config.debug_nans = True`` is all this without a ``with``, for NaN.
 
-Recording goes the long way then: the stores of the thread say that nobody owns them
+Recording goes the long way then: the stores of the thread are marked as owned by no thread
 (`ThreadState.checking`), so that the fast scalar operators leave every operation to
 `record`, which looks.
 """
@@ -43,7 +43,7 @@ class detect_anomaly(ContextDecorator):
     ----------
     inf : bool
         Whether infinities count; else only what is not a number.  ``np.where(x > 0, np.log(x), 0.0)``
-        computes infinities on purpose, which nobody uses.
+        computes infinities on purpose, which are not used.
 
     Raises
     ------

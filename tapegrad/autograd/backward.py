@@ -6,7 +6,7 @@ roots lie on.  A pass that is itself to be differentiated is another one (`autog
 1. mark the ancestors of the roots (`interpreter.walk.mark`); refuse if one of them
    was cleared, or if a value that a rule needs was changed in place;
 2. seed the adjoints and sweep down; the sweep comes back to Python only at
-   slots where somebody waits (hooks, ``retain_grad``, requested inputs), and to
+   slots with observers (hooks, ``retain_grad``, requested inputs), and to
    let go of large saved values;
 3. take the adjoints of the leaves and run their hooks.  The caller adds them to
    ``.grad`` after that, so a hook that raises has changed nothing;
@@ -371,7 +371,7 @@ class Pass:
                         checking.adjoint(instruction.row.name, self.store, slot, adjoint, gradient, which)
 
     def _stops(self):
-        """Slots at which somebody waits, from high to low."""
+        """Slots with observers, from high to low."""
         store = self.store
         if not (store.in_python or store.hooks or store.node_hooks or store.pre_hooks or store.retained or self.wanted):
             return ()
@@ -384,7 +384,7 @@ class Pass:
         return sweep.peek(slot, meta.shape, np.dtype(meta.char))
 
     def _visit(self, sweep, slot, result, retain):
-        """An interior slot whose complete adjoint somebody wants to see."""
+        """An interior slot whose complete adjoint is observed."""
         store = self.store
         instruction = Instruction(store, slot)
         meta = instruction.signature.out if instruction.signature is not None else SCALAR
@@ -400,7 +400,7 @@ class Pass:
             self._go(sweep, slot, slot, retain)
 
     def _seen(self, slot, value, result):
-        """An adjoint that is complete, shown to whoever waits for it; returns the one to go on with."""
+        """A complete adjoint, shown to its observers; returns the one to go on with."""
         store = self.store
         value = run_hooks(store.hooks.get(slot), value, self.recorded)
         for hook in list(store.pre_hooks.get(slot, {}).values()):

@@ -1,4 +1,4 @@
-"""Stores whose graph was cleared: ending one, and the error of whoever comes back to it."""
+"""Stores whose graph was cleared: ending one, and the error of a later use."""
 
 from ..common.errors import ClearedTapeError
 from ..interpreter.plan import Signature

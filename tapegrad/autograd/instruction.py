@@ -2,7 +2,7 @@
 
 `Instruction` is what everything in Python that looks at a tape starts from: backward passes where they
 stop (`backward`), nodes (`graph`), listings (`inspect`), recorded passes (`reading`).  It is made
-of a slot when somebody looks.
+of a slot when it is asked for.
 """
 
 from ..interpreter.plan import Signature

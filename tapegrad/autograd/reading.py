@@ -8,7 +8,7 @@ instructions may be appended to the tape meanwhile.  It serves both kinds of sto
 define-by-run          scalar records say everything; array instructions have the
                        values that their derivatives read among the saved objects;
 functional recordings  array instructions are entries of the trace, which keeps
-                       their values while somebody needs them (`Trace.keeping`).
+                       their values while they are needed (`Trace.keeping`).
 """
 
 from functools import lru_cache

@@ -1,6 +1,6 @@
 """The tape a user can hold: `Tape`, a name for a store.
 
-Nobody needs one: every thread records on its anonymous store.  Inside
+A program needs none: every thread records on its anonymous store.  Inside
 ``with tg.Tape() as tape:`` operations on leaves are recorded here instead, where
 they can be counted, printed and cleared.  A held tape forgets nothing by itself.
 

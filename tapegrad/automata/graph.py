@@ -143,7 +143,7 @@ class Graph:
 
     @property
     def topology(self) -> Topology:
-        """Nodes, arcs and labels, as arrays that nobody changes."""
+        """Nodes, arcs and labels, as arrays that are never changed."""
         if self._topology is None:
             columns = np.array(self._arcs, np.int64).reshape(-1, 4).T
             self._topology = Topology(self._start, self._accept, *columns)

@@ -1,6 +1,6 @@
 """What of a graph is no number on a tape: nodes, arcs and labels, as flat arrays, and orders of them that are found when needed.
 
-Graphs share a topology where they have the same; nobody changes one.
+Graphs share a topology where they have the same; a topology is never changed.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ handed (contexts and builders, from `intrinsic`); any file may use these.  Its c
 rewritten here, and how one compiled function calls another may change with every version.  All of that is taken from this
 file, so a new version of Numba is read about, tried and answered in one place.
 
-Whoever imports this file imports Numba: from below `nopython`, inside of functions (`codegen.compile.inside`).
+Importing this file imports Numba: from below `nopython`, inside of functions (`codegen.compile.inside`).
 """
 
 import copy

@@ -1,7 +1,7 @@
 """The threads that share the work of one call.
 
 `run` calls a function for each number of a chunk of work; what takes long in it is compiled code, which runs without the
-interpreter's lock.  Which thread does which chunk is chance: so that results are the same to the last bit whatever the number of threads, whoever
+interpreter's lock.  Which thread does which chunk is chance: so that results are the same to the last bit whatever the number of threads, code that
 divides work makes chunks by the size of the work alone, lets each write to places of its own, and adds sums up in the order of the chunks.
 
 The threads wait between calls, and end with the process.  A child that is forked begins without any.  Inside of a chunk there is

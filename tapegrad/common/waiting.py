@@ -36,7 +36,7 @@ class _Wait(threading.local):
     it runs a `BackgroundTask`, and since when without giving way."""
 
     def __init__(self):
-        self.reasons, self.began, self.ended, self.nobody, self.since = [], 0.0, 0.0, False, 0.0
+        self.reasons, self.began, self.ended, self.silent, self.since = [], 0.0, 0.0, False, 0.0
 
 
 _WAIT = _Wait()
@@ -50,7 +50,7 @@ def say(reason, text):
     try:
         print(f"tapegrad: {text}", file=sys.stderr, flush=True)
     except (OSError, ValueError):
-        # Nobody can read it, which is no reason for a call to fail.
+        # The stream is closed, which is no reason for a call to fail.
         pass
 
 
@@ -66,7 +66,7 @@ def waiting(reason, text, patience=math.inf):
         wait.began = start
     try:
         wait.reasons.append((reason, text, start + patience))
-        if not (depth or wait.nobody or config.quiet):
+        if not (depth or wait.silent or config.quiet):
             _looked_at(wait.reasons, over, wait.began + PATIENCE)
         yield
     finally:
@@ -99,11 +99,11 @@ def busy(short=True):
 def give_way():
     """In a `BackgroundTask`, let other threads run Python if it has done so for a while; nothing elsewhere.
 
-    It stands where something is done piece by piece.  Whoever waits to run is given the interpreter at once then, not after the 5 ms for
+    It stands where something is done piece by piece.  A thread that waits to run is given the interpreter at once then, not after the 5 ms for
     which Python lets a thread go on.
     """
     wait = _WAIT
-    if wait.nobody and (now := time.perf_counter()) - wait.since > SLICE:
+    if wait.silent and (now := time.perf_counter()) - wait.since > SLICE:
         time.sleep(max(REST, 5.0 * min(now - wait.since, 0.01)))
         wait.since = time.perf_counter()
 
@@ -138,7 +138,7 @@ class BackgroundTask:
                 raise
 
     def _run(self, make):
-        _WAIT.nobody = True
+        _WAIT.silent = True
         _lower_priority()
         try:
             with _TURN:

@@ -34,7 +34,7 @@ def header(name, module, arguments, results, guards, target, symbols):
     lines = [
         f"/* {name}: made by tapegrad {__version__} for {target.cpu or 'any processor'}, {target.triple}.", "",
         *_table("arguments", arguments), *_table("results", results), "",
-        f"   The workspace is memory of at least {upper}_WORKSPACE bytes that nobody else uses during a call; it need not be initialised, and holds",
+        f"   The workspace is memory of at least {upper}_WORKSPACE bytes that nothing else uses during a call; it need not be initialised, and holds",
         "   nothing between calls. Nothing is allocated, and no call changes another: any number of threads may call, each with its own workspace.", "",
         "   A call returns a status. Results are written if it is 0, and else left alone. A status above 0 is the number of a guard: the",
         "   arguments would take another path than the one that was recorded, which this code does not have.", "",

@@ -2,7 +2,7 @@
 
 Each fit is Levenberg and Marquardt's, with bounds by projection.  All of them go on together: the model is recorded once, as the
 sum of squares with its gradient and Gauss-Newton matrix, and one call evaluates a batch of fits; the small systems are solved by NumPy for
-the whole batch.  A fit that has ended leaves its place to the next one, so a slow one holds up nobody.
+the whole batch.  A fit that has ended leaves its place to the next one, so a slow one holds up no other.
 (D. W. Marquardt, "An algorithm for least-squares estimation of nonlinear parameters", 1963; the damping is that of H. B. Nielsen, "Damping
 parameter in Marquardt's method", 1999; the scales those of J. J. Moré, "The Levenberg-Marquardt algorithm", 1978.)
 """

@@ -18,7 +18,7 @@ __all__ = [
     "notrace_primitive", "primitive",
 ]  # fmt: skip
 
-#: The keyword by which a rule is told which arguments are differentiated; nobody has one of this name.
+#: The keyword by which a rule is told which arguments are differentiated; no function has one of this name.
 _WANTED = "arguments that are differentiated"
 
 

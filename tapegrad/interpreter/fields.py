@@ -108,7 +108,7 @@ else:
         return cls
 
     def _nothing(*_):
-        """All go the general way, and nobody has to be told."""
+        """All go the general way: there is nothing to do."""
 
     record_element = array_ufunc = share = _nothing
 

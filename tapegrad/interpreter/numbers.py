@@ -17,7 +17,7 @@ again.  From there to the end nothing but these lines runs: numbers are read, th
 
 Ownership.  A tensor owns its store and the objects of its fields.  A store owns no tensor: it heads a list of those that lie on it, in
 which they are linked by addresses (`link`); by that list a store finds what is alive on it (`_live`), and memory is bounded in
-loops that forget.  A tensor leaves the list first of all when it ends, before anything is given back, so whoever walks the list meets
+loops that forget.  A tensor leaves the list first of all when it ends, before anything is given back, so a walk over the list meets
 living ones.  (But for those of a class made in Python, whose own attributes CPython gives back before; it no longer
 tracks them then, by which they are told.)
 

@@ -44,7 +44,7 @@ ROW_PROGRAM, ROW_SAVES, ROW_OPERANDS, ROW_SCALAR, ROW_LARGE, ROW_SAVED = range(0
 
 #: Words of a reverse sweep, addresses unless said otherwise: the records, the scalar switch of adjoints, `interpreter.steps.run`, the
 #: signatures, the addresses of what has been saved (`native.locate`); a word for the adjoint of each slot, a byte for each slot that is
-#: visited, scratch memory; how many slots there are.  Whoever needs more words has them behind these (`program.walk`).
+#: visited, scratch memory; how many slots there are.  Walks that need more words have them behind these (`program.walk`).
 W_RECORDS, W_SWITCH, W_RUN, W_TABLE, W_SAVED, W_ADJOINT, W_MARKS, W_SCRATCH, W_SLOTS = range(9)
 WORDS = 9
 

@@ -1,7 +1,7 @@
 """Numbers for programs, given out once each and taken back: what `plan.Signature` is besides a program.
 
 A record of a tape says by a number which signature its instruction has, and the compiled walks find the program in
-row `number` of `TABLE`.  Whoever holds such records holds their signatures, too (`TapeStore.signatures`,
+row `number` of `TABLE`.  The owner of such records holds their signatures, too (`TapeStore.signatures`,
 `Workspace`): a number means the same as long as some record has it.  The registry itself holds signatures only so
 that they need not be built again, and none that has an object of a user's function (`rules.table.lasts`).  When there are more
 than `MOST`, it lets go of all; those that a tape or replay holds come back at once, and the numbers of the others are used again.
@@ -123,7 +123,7 @@ class Registered:
     def ready(signatures):
         """Compile the loop kernels of signatures on a tape that is to be swept.
 
-        No lock is held meanwhile, and nobody waits: a kernel may be the body of a loop, which another thread lays out, and what is laid
+        No lock is held meanwhile, and no thread waits: a kernel may be the body of a loop, which another thread lays out, and what is laid
         out has signatures itself.  Two threads that come here with the same one put the same addresses down.
         """
         for signature in signatures:

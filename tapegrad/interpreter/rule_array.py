@@ -24,7 +24,7 @@ besides.  A new operation is written here, and there in all of them.
 axes, windows and positions behind it; what does not depend on a lane is computed once.
 
 What a rule adds to *part* of its operand's adjoint, a window or single positions, it says by `RuleArray.place` and
-`RuleArray.scatter`; whoever accumulates adjoints decides whether that becomes zeros with the part in them, or an addition to what
+`RuleArray.scatter`; the caller that accumulates adjoints decides whether that becomes zeros with the part in them, or an addition to what
 is known already (`Windowed`, `Scattered`).
 """
 

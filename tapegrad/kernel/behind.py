@@ -159,7 +159,7 @@ _WALK = struct.Struct("6q")
 
 
 def pulled(roots, seeds, wanted, frame=None):
-    """The adjoints of the tensors `wanted`, recorded behind `roots`, of one store and with their `seeds`; None if somebody waits on the way.
+    """The adjoints of the tensors `wanted`, recorded behind `roots`, of one store and with their `seeds`; None if a hook waits on the way.
 
     `frame` is the user's that asks for them.
 

@@ -1,4 +1,4 @@
-"""From what a `Writer` holds to a `FinishedTape`: shared, folded, without what nobody needs, numbered anew.
+"""From what a `Writer` holds to a `FinishedTape`: shared, folded, without dead entries, numbered anew.
 
 The instructions of the forward tape all stay, for its outputs and guards need them; where its outputs are not asked for
 (`Writer.again`), those that the guards need.  Of what was written behind them

@@ -2,7 +2,7 @@
 
 A *source* gives pieces, one for each chunk, in order, as often as it is asked.  A piece is small where the data stay elsewhere (a
 range of a mapped file, a row group of a Parquet file, a partition of Dask's): it may be sent to another process, and its rows are in
-memory only while somebody holds what `load` gave.  Where chunks begin depends on the data and on ``chunk=`` alone.
+memory only while the result of `load` is referenced.  Where chunks begin depends on the data and on ``chunk=`` alone.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from ..common.tree import array_of, flatten, leaf_names, unflatten
 from ..common.uninterrupted import imported
 from ..transforms.argnums import is_number
 
-#: Bytes of a chunk where nobody says how many rows it has: it stays in a processor's cache while it is read several times, and takes
+#: Bytes of a chunk whose number of rows is not given: it stays in a processor's cache while it is read several times, and takes
 #: longer than to call what computes with it.
 BYTES = 1 << 21
 

@@ -1,14 +1,14 @@
 """`sum_over` and `mean_over`: sums over data as functions, with derivatives.
 
 A `Sum` gives, of the function of a chunk, values, values with gradients, products with Hessians, and Hessians: each by one pass
-over the data (`total`).  For whoever differentiates it is three custom primitives, so that it may stand anywhere in
+over the data (`total`).  For a derivative it is three custom primitives, so that it may stand anywhere in
 another function, and every transformation sees it as one instruction::
 
     both(theta)                            value, gradient and the pass's number, one pass
     gradient(theta, gradient, number)      the gradient again, without a pass; it is what has a derivative
     product(theta, v, number)              a product with the Hessian, one pass
 
-Whoever asks for a second product at the same point is about to ask for all columns of the Hessian (`tapegrad.hessian` does), so the second
+A caller that asks for a second product at the same point is about to ask for all columns of the Hessian (`tapegrad.hessian` does), so the second
 one makes the whole Hessian, in one pass; the pass's number says that it is the same point and the same data.
 """
 
@@ -60,7 +60,7 @@ class Threads:
     def collect(self, work, arguments, source, ended):
         """What `work` gives of all pieces of a source: the sum, and the names of those of which that is not a number.
 
-        `ended` is an event that is set by whoever does not want to know any more, and here.
+        `ended` is an event that is set where the result is no longer wanted, and here.
         """
         numbered, tree, notes, lock, awaited = enumerate(source.pieces()), PartialSum(), [], threading.Lock(), uninterrupted.listener()
 

@@ -90,7 +90,7 @@ class _KeyWalk:
         if kind in _PLAIN:
             return kind.__name__, repr(value)
         if kind in (tuple, list):
-            # (A function in there is called as it is, which nobody notices.)
+            # (A function in there is called as it is, without notice.)
             if any(is_jitted(each) or isinstance(each, python_types.FunctionType) for each in value):
                 raise NoKey
             return kind.__name__, *map(self.value, value)

@@ -1,7 +1,7 @@
 """Functions of `tapegrad.numpy` that do more than NumPy's: those that make arrays, and those that are given functions.
 
 While this thread differentiates, what makes an array of floats makes a constant tensor with that memory, to which
-numbers that carry a derivative can be assigned.  Nobody else has the memory, so nothing else can change it; a tensor
+numbers that carry a derivative can be assigned.  The memory is shared with nothing, so nothing else can change it; a tensor
 that is left when the derivative is done is a constant as any other.  Arrays of integers, and of other numbers that carry no derivative,
 stay NumPy's own; so does everything outside of a differentiation.
 """
@@ -29,7 +29,7 @@ def differentiates():
 
 
 def fillable(array):
-    """`array`, new memory that nobody else has: as a constant tensor if this thread is differentiating."""
+    """`array`, new memory that is not shared: as a constant tensor if this thread is differentiating."""
     if (running.level or thread_state().tapes) and array.__class__ is np.ndarray and array.dtype.char in "df" and array.dtype.isnative:
         return plain(normalise(array)) if array.flags.writeable else array
     if (running.level or thread_state().tapes) and array.__class__ is np.ndarray and array.dtype.char in "FD" and array.flags.writeable:

@@ -106,7 +106,7 @@ def drive(objective, state, max_iter, max_evaluations=None, callback=None, progr
                         state.remember(history[:rows])
                         integers[P.I_ROWS] = 0
                     if count:
-                        # From one evaluation on, for nobody knows yet how long it takes.
+                        # From one evaluation on, for it is not known yet how long one takes.
                         budget = max(1, min(16 * budget, int(count * CHUNK / max(took, 1e-6))))
                     on = why in (P.BUDGET, P.FULL) and quiet and not uninterrupted.awaited
             if why == P.PYTHON:

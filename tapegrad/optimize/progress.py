@@ -64,7 +64,7 @@ class Progress:
 
 
 def watched(stream):
-    """Whether somebody is looking at a stream: it is a terminal, or that of a notebook."""
+    """Whether a stream is being watched: it is a terminal, or that of a notebook."""
     try:
         if stream.isatty():
             return True

@@ -1,6 +1,6 @@
 """Whether a recording still stands for its function.
 
-An optimiser records its objective, although nobody has written `jit`.  That would freeze a random minibatch, a counter or a
+An optimiser records its objective, although the user has not written `jit`.  That would freeze a random minibatch, a counter or a
 file.  So its first evaluations and the solution are run plainly, too, and compared: a function that differs is run plainly
 to the end, and the result says so.
 
@@ -45,7 +45,7 @@ _PROVED: weakref.WeakSet = weakref.WeakSet()
 
 
 def own_options():
-    """How an optimiser records a function that nobody has put under `jit`."""
+    """How an optimiser records a function that is not under `jit`."""
     return JitOptions(checked_policy(None), visits=EVALUATIONS)
 
 

@@ -120,7 +120,7 @@ class VectorFunction:
     def stands(self, x):
         """Whether the function itself gives at the solution `x` what was recorded; if not, it is run plainly from now on."""
         self._values = self._rows = (None, None)
-        # A Jacobian that nobody has asked for may be too large to be made: a sparse one, or that of a method that needs none.
+        # A Jacobian that was not asked for may be too large to be made: a sparse one, or that of a method that needs none.
         return self.proof.stands(x, _blocks if self.jacobians else False)
 
     @staticmethod

@@ -12,7 +12,7 @@ A call needs a *frame*, memory that belongs to it::
     doubles                       the leaves that are numbers
     doubles                       the results that are numbers
     views                         of leaves and results
-    bytes                         what nobody wants of the outputs
+    bytes                         outputs that are not used
 """
 
 from ..codegen.compile import compiled

@@ -2,11 +2,11 @@
 
 All executables have one signature, that of C's ``int64 code(int64 *inputs, int64 *outputs, char *block)``: the tables hold
 the addresses of the data of the inputs, and of where outputs go (values, then gradients); the block is memory that
-nobody else uses meanwhile; what is returned is a status (`program.status`).  A kernel is that by itself
+nothing else uses meanwhile; what is returned is a status (`program.status`).  A kernel is that by itself
 (`kernel.kernel`), a replay is it by `program.replayed`, whose blocks are workspaces.
 
 `run` calls one from compiled code: with a block out of those that it keeps, so that any number of threads may call.
-Whoever has objects of Python, an array of a user's nopython code or an optimiser's vector writes two tables and calls it.
+A caller with objects of Python, an array of a user's nopython code or an optimiser's vector writes two tables and calls it.
 """
 
 from __future__ import annotations

@@ -165,7 +165,7 @@ def _checked(instructions, position):
         if _loads(one, names) or one.opname in ("LOAD_CONST", "BUILD_TUPLE", "COPY"):
             pass
         elif any(i.opname in ("CHECK_EXC_MATCH", "CHECK_EG_MATCH") for i in instructions[k : k + 8]) and one.opname in ("CALL", "BINARY_SUBSCR", "BINARY_OP"):
-            # Classes that are computed: nobody knows which.
+            # Computed classes: they are not known here.
             names.append(("...",))
         else:
             return None

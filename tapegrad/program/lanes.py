@@ -142,7 +142,7 @@ def run(job):
     """Run what is left of each chunk; returns why the worst has ended."""
     loop = load_int(job)
     chunks, share, why = load_int(loop + 8 * S_CHUNKS), load_int(loop + 8 * S_SHARE), MORE
-    # (Iterations may have to wait for the interpreter's lock: whoever has it waits for no other thread.)
+    # (Iterations may have to wait for the interpreter's lock: the thread that has it waits for no other.)
     if share != 0 and has_interpreter() == 0:
         spread(share, load_int(loop + 8 * S_CHUNK), job, 0, 0, chunks)
     else:

@@ -8,7 +8,7 @@ class Pool:
         self.pool = []
 
     def take(self):
-        """A workspace nobody else uses."""
+        """A workspace that nothing else uses."""
         try:
             return self.pool.pop()
         except IndexError:

@@ -291,7 +291,7 @@ def pull(p, low, iteration, store, log):
         if path >= load_int(p + 8 * T_PATHS):
             return UNKNOWN
         place(p, CARRY, store + (iteration - 1 - low) * width, -width)
-        # Nobody writes it: it goes along, since the two are exchanged.
+        # It is not written: it goes along, since the two are exchanged.
         place(p, NEXT, store + (iteration - 1 - low) * width, -width)
         place(p, NEXT_BAR, rows + (iteration & 1) * width, 0)
         place(p, CARRY_BAR, rows + (1 - (iteration & 1)) * width, 0)

@@ -89,7 +89,7 @@ class Rules:
 
     @classmethod
     def attach(cls, tape):
-        """Make the rules of all calls in a tape, for whoever walks over it; returns them, each with the slot."""
+        """Make the rules of all calls in a tape, for walks over it; returns them, each with the slot."""
         return [(cls.of(i.entry), i.slot) for i in tape.items if i.entry.kind == ROW and i.entry.function.primitive is not None]
 
     @classmethod

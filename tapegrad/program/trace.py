@@ -211,7 +211,7 @@ class Trace:
         return marks[slot]
 
     def captured_leaves(self):
-        """Tensors that require a gradient and are no arguments, if any were used; not those that nobody else has any more."""
+        """Tensors that require a gradient and are no arguments, if any were used; not those to which nothing else refers any more."""
         self.caller = None
         arguments, probe = self.variables.union(self.input_slots), [object()]
         alone = sys.getrefcount(probe[0])

@@ -4,7 +4,7 @@ A `Workspace` belongs to one replay at a time (threads take one each from the
 tape's pool); the tape itself is never written to.  Scalars live in a copy of the
 records.  An array entry has a buffer of its own, except that views look at the
 memory of their operand, that an indexed assignment goes into its operand's
-buffer if nobody reads that any more, and that a large one is that of an earlier entry
+buffer if that is not read any more, and that a large one is that of an earlier entry
 which neither a later one reads nor the way back.
 
 When it is made, everything that a replay does is laid out once (`program.stream`): the words that

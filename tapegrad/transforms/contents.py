@@ -49,7 +49,7 @@ _CLASS_OWN = {"__dict__", "__weakref__", "__doc__", "__module__", "__qualname__"
 _CLOSED = frozenset(["math", "cmath", "operator", "itertools", "functools", "numpy", "numpy.linalg", "tapegrad", "tapegrad.numpy"])
 _DRAWING = frozenset([*_LOOK_UP, "random", "scipy", "__import__", "globals", "locals", "modules"])
 _NUMBERS = frozenset([int, float, complex, bool, str, type(None), range, np.float64])
-#: As they are before somebody replaces one.
+#: The builtins before a program replaces one.
 _BUILTINS = dict(vars(builtins))
 #: Objects of ours that have functions of the user's inside.
 _OPENED = ("tapegrad.scipy.integrate", "tapegrad.nn")
@@ -73,7 +73,7 @@ class Contents(Environment):
     streams : Streams or None
         Where the generators are from which it may draw.
     iterates : bool
-        Whether an iterator was met, which nobody can look into.
+        Whether an iterator was met: its contents cannot be seen.
     """
 
     def __init__(self, function, objects=0, arguments=(), copied=0):
@@ -421,7 +421,7 @@ def _listed(slots):
 
 
 def _frozen(value):
-    """Whether nobody can write to an array: it is read-only down to the array that owns the memory."""
+    """Whether no code can write to an array: it is read-only down to the array that owns the memory."""
     while isinstance(value.base, np.ndarray) and not value.flags.writeable:
         value = value.base
     return not value.flags.writeable and (value.base is None or isinstance(value.base, bytes))

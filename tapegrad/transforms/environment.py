@@ -1,6 +1,6 @@
 """What a function reads besides its arguments, and whether that has changed.
 
-Whoever runs a function once and takes the answer for another time asks here: `jit` and `tg.compile`, optimisers, sums over data,
+What runs a function once and reuses the answer asks here: `jit` and `tg.compile`, optimisers, sums over data,
 and, through `transforms.contents`, checkpoints, derivatives that run a function again, and loops.  An `Environment` goes over the
 function, its closure and defaults, the globals that its code names, and the same of the Python functions among these.  Of each thing it
 notes a name, a condition, and a *mark*, which is equal for equal values::

@@ -2,7 +2,7 @@
 
 A second optimisation of the same function need not record it again, nor a second call of a method under `jit`.  What is kept
 hangs on the function or object itself, as an attribute: the two form a cycle, which Python's
-garbage collector takes when nobody refers to it any more.
+garbage collector takes when nothing refers to it any more.
 """
 
 import types

@@ -14,7 +14,7 @@ from . import colouring
 from .elements import TooLarge
 from .pattern import pattern
 
-#: Elements and edges of a tape from which on nobody looks for a pattern unasked.
+#: Elements and edges of a tape above which a pattern is looked for only on request.
 MOST = 4_000_000
 #: Where it was not asked for, compression has to save at least this factor.
 WORTH = 4

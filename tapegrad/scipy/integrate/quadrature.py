@@ -39,7 +39,7 @@ def rule(n=10):
     return nodes, np.concatenate([of_gauss, np.zeros(n + 1)]), of_kronrod
 
 
-#: Options of SciPy's that are for plain numbers only, as they are unless somebody gives them.
+#: Options of SciPy's that are for plain numbers only, with their defaults.
 OTHERS = dict(full_output=0, points=None, weight=None, wvar=None, wopts=None, maxp1=50, limlst=50, complex_func=False)
 
 

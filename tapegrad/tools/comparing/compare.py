@@ -352,7 +352,7 @@ def _detached(value):
 
 @contextlib.contextmanager
 def on_purpose():
-    """Plain calls are what is measured: nobody is told to put them under `jit`."""
+    """Plain calls are what is measured: no warning recommends `jit`."""
     with warnings.catch_warnings(action="ignore", category=PerformanceWarning):
         yield
 

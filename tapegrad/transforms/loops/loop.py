@@ -218,7 +218,7 @@ class RecordedLoop:
         self.paths, self.lock = [], remade(threading.RLock())
         #: Tables that compiled code has been told, which may still be in use.
         self._kept = []
-        #: Whether there was a way back: whoever calls it by address finds it prepared.
+        #: Whether there was a way back: a caller by address finds it prepared.
         self.backward = False
         #: What records a path that is met in a replay (`run`).
         self.later = self._refuse
@@ -312,7 +312,7 @@ class RecordedLoop:
             # (Workspaces of the interpreter are for one thread.)
             if self.independent and words[T.S_GENERATION] and not words[T.S_SHARE] and self.rows * self.numbers() > lanes.WORK:
                 words[T.S_SHARE] = spread_address()
-            # Whoever has been told the address of a loop of tangents does not come back to ask for paths that there are since then.
+            # A caller that has the address of a loop of tangents does not ask again for paths that were added since.
             tangent = self.__dict__.get("tangent")
             if tangent is not None and "words" in tangent.__dict__:
                 tangent.prepared()

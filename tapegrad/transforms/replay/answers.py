@@ -78,7 +78,7 @@ class CallPlan:
         Shapes and dtypes of the arrays into which outputs go.
     runs : list of (list, list)
         For each run of the executable the arrays that it is given as further inputs (C-contiguous, kept), and for each of
-        its outputs ``(result, element)``, where it goes, or None, if nobody wants it.
+        its outputs ``(result, element)``, where it goes, or None, if it is not used.
     """
 
     results: list

@@ -51,7 +51,7 @@ class JitOptions:
     fastmath, symmetric : bool
         As of `kernel.emit.CompileOptions`.
     visits : int
-        With "auto", calls after which the first path becomes a kernel, at the earliest; an optimiser that nobody has told to use `jit` has more.
+        With "auto", calls after which the first path becomes a kernel, at the earliest; an optimiser without `jit` has more.
     """
 
     kernel: str = "auto"

@@ -86,7 +86,7 @@ class Running:
         self.function, self.argnums, self.has_aux, self.scalar = function, argnums, has_aux, scalar
         self.captures, self.adjoints, self.jit, self.plain = captures, adjoints, jit, ""
         self.lock, self.iteration = remade(threading.RLock()), remade(threading.RLock())
-        #: Whether somebody is to be told that the function is run plainly: not if nobody has put it under `jit`.
+        #: Whether to leave out the warning that the function is run plainly: the user did not ask for `jit`.
         self.silent, self.stats, self.apart = stats is not None, stats or Stats(), False
         self.spending, self.environment, self.derived, self.given = EagerTime.of(function), None, None, None
         #: Of the last calls up to the last that had to be recorded, why they had to be, "" if not; and how many were answered by then.
@@ -170,7 +170,7 @@ class Running:
     def _iteration(self):
         """Threads that need the same recording wait for the one that makes it, so that it is made once.
 
-        Nobody waits while making a recording of another function (two functions
+        A thread does not wait while it makes a recording of another function (two functions
         that call each other would wait for ever), nor longer than `PATIENCE`
         (the function may be waiting for us): the recording is made twice then.
         """

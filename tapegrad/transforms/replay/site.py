@@ -122,7 +122,7 @@ class CallSite:
             types = (id(float), 0) if mark[0] == "f" else numbers if shape == () else (0, 0)
             spec += [*types, mark[0] != "f", ord(char), np.dtype(char).itemsize, len(shape), *shape]
         fixed, outputs = len(executable.inputs) - len(inputs), len(executable.outputs)
-        # A kernel may keep something in an output that nobody wants, so that each has room of its own.
+        # A kernel may keep something in an unused output, so each has memory of its own.
         sizes = [int(np.prod(shape)) * np.dtype(char).itemsize for shape, char in executable.outputs]
         room = np.cumsum([0, *(n + -n % 8 for n in sizes)]).tolist()
         tables, self._held, scratch = [], [], 0
@@ -321,14 +321,14 @@ def _taken(kept):
     return memory, sys.getrefcount(memory)
 
 
-#: As many as refer to an array of which nobody has a view.
+#: The references to an array without views.
 _ALONE = _taken([np.empty(0)])[1]
 
 
 class _ResultBuffer:
     """Arrays for a large result.
 
-    New memory takes as long as writing it twice.  So an array to which nobody refers any more, and every view does, is the next one.
+    New memory takes as long as writing it twice.  So the next one is an array that is no longer referenced; every view refers to its array.
     """
 
     def __init__(self, shape, char):

@@ -151,7 +151,7 @@ class EagerTime:
             try:
                 warnings.warn(text, PerformanceWarning, stacklevel=outside())
             except PerformanceWarning:
-                # How long something takes is no reason to fail, unless somebody has said so of this warning.
+                # How long a call takes is no reason to fail, unless the user's filters make this warning an error.
                 if any(action == "error" and issubclass(kind, PerformanceWarning) for action, _, kind, *_ in warnings.filters):
                     raise
                 config.logger.warning("%s", text)

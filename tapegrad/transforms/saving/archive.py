@@ -1,4 +1,4 @@
-"""Plain arrays in an uncompressed ``.npz``, read from bytes that nobody vouches for.
+"""Plain arrays in an uncompressed ``.npz``, read from untrusted bytes.
 
 Nothing is unpacked, nothing is executed, and no array is larger than its bytes in the file.
 A checksum over all arrays, in a member of its own, says whether the file is what was written.

@@ -140,7 +140,7 @@ class Reader:
         return LoopPath(tape, inputs, [end[:2] for end in ends[: len(outputs)]], fixed, stops)
 
     def _array(self, number, char):
-        """An array of bytes or numbers that nobody else has."""
+        """An array of bytes or numbers that is shared with nothing."""
         need(0 <= number < len(self.arrays) and number not in self._taken, f"the array {number!r}")
         self._taken.add(number)
         array = self.arrays[number]
