@@ -42,7 +42,7 @@ DIFFERENTIATED = [
     (lambda k: scipy.optimize.fsolve(lambda x: x**2 - k, 1.0)[0], "call tg.implicit.root(F, x0, *args) for scipy.optimize.fsolve, and differentiate by args. "),
     (lambda k: scipy.optimize.root(lambda x: x**2 - k, 1.0).x[0], "call tg.implicit.root(F, x0, *args) for scipy.optimize.root, and differentiate by args. "),
     (lambda k: scipy.optimize.minimize(lambda x: ((x - k) ** 2).sum(), 1.0).x[0], "call tg.implicit.argmin(F, x0, *args) for scipy.optimize.minimize"),
-    (lambda k: scipy.optimize.least_squares(lambda x: x - k, 1.0).x[0], "call tg.optimize.least_squares for scipy.optimize.least_squares. "),
+    (lambda k: scipy.optimize.least_squares(lambda x: x - k, 1.0).x[0], "call tg.implicit.argmin(F, x0, *args), F half the sum of squares, for scipy.optimize.least_squares, and differentiate by args. "),
     (SQUARE, "give it to tg.njit_grad, or tg.njit_jacobian, to differentiate a function compiled by Numba"),
     (lambda x: SQUARE(x) * 2.0, "call the Python function that it was made of, f.py_func, to differentiate a function compiled by Numba"),
     (lambda x: x.sinn(), "a tensor has no attribute 'sinn'; write t.sin"),

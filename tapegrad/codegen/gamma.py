@@ -164,12 +164,29 @@ def stdtr_ddf(df, t):
     return (-part if t > 0.0 else part) - density * t / (2.0 * df)
 
 
+#: From here on a float is a whole number; compiled, `math.floor` is an int64.
+_WHOLE = 2.0**52
+
+
 def zeta(s, q):
     """The sum of ``(q + k) ** -s`` over k = 0, 1, ..., for s > 1."""
     if not s > 1.0:
         return math.inf if s == 1.0 else math.nan
-    if q <= 0.0 and (q == math.floor(q) or s != math.floor(s)):
-        return math.inf if q == math.floor(q) else math.nan
+    if not q <= 0.0:
+        return _zeta(s, q)
+    if q <= -_WHOLE or q == math.floor(q):
+        return math.inf
+    if s < _WHOLE and s != math.floor(s):
+        return math.nan
+    # The terms below 0 are those of two sums over what is above.
+    above = q - math.floor(q)
+    below = _zeta(s, 1.0 - above) - _zeta(s, 1.0 - q)
+    return _zeta(s, above) + (below if s % 2.0 == 0.0 else -below)
+
+
+@helper
+def _zeta(s, q):
+    """`zeta` for q > 0."""
     if q > 1e8:
         return (1.0 / (s - 1.0) + 0.5 / q) * q ** (1.0 - s)
     total, at, n = q**-s, q, 0
