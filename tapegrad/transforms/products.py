@@ -68,7 +68,7 @@ class CurvatureProduct(RecordedWhole):
                 f"argnums={self._argnums} asks for argument {max(self._argnums)}, but the function was called with {len(args)} "
                 "positional arguments, and a direction"
             )
-        answer = self._replayed.quick((direction, *args), kwargs)
+        answer = (self._replays or self._replayed).quick((direction, *args), kwargs)
         return self._answered((_of_floats(direction), *args), kwargs) if answer is MISS else answer
 
 

@@ -217,7 +217,7 @@ class Jitted(OfValues[R]):
         self._jit = options
 
     def __call__(self, *args: Any, **kwargs: Any) -> R:
-        answer = self._replayed.quick(args, kwargs)
+        answer = (self._replays or self._replayed).quick(args, kwargs)
         if answer is not MISS:
             return answer
         if any(isinstance(leaf, Differentiable) for leaf in flatten((args, kwargs))[0]):
