@@ -162,16 +162,16 @@ def backward(
 @overload
 def grad(
     outputs: Tensor | Sequence[Tensor], inputs: Tensor | Sequence[Tensor], grad_outputs: Seeds = None, retain_graph: bool | None = None,
-    create_graph: bool = False, only_inputs: bool = True, allow_unused: Literal[False] = False,
+    create_graph: bool = False, only_inputs: bool = True, allow_unused: Literal[False] = False, is_grads_batched: bool = False,
 ) -> tuple[Tensor, ...]: ...  # fmt: skip
 @overload
 def grad(
     outputs: Tensor | Sequence[Tensor], inputs: Tensor | Sequence[Tensor], grad_outputs: Seeds = None, retain_graph: bool | None = None,
-    create_graph: bool = False, only_inputs: bool = True, *, allow_unused: bool,
+    create_graph: bool = False, only_inputs: bool = True, *, allow_unused: bool, is_grads_batched: bool = False,
 ) -> tuple[Tensor | None, ...]: ...  # fmt: skip
 def grad(
     outputs: Tensor | Sequence[Tensor], inputs: Tensor | Sequence[Tensor], grad_outputs: Seeds = None, retain_graph: bool | None = None,
-    create_graph: bool = False, only_inputs: bool = True, allow_unused: bool = False,
+    create_graph: bool = False, only_inputs: bool = True, allow_unused: bool = False, is_grads_batched: bool = False,
 ) -> tuple[Tensor | None, ...]:  # fmt: skip
     """Gradients of `outputs` with respect to `inputs`; no ``.grad`` is touched.
 
@@ -187,11 +187,17 @@ def grad(
         Deprecated in PyTorch; must be True.
     allow_unused : bool
         Give None for an input that the outputs do not depend on, instead of raising.
+    is_grads_batched : bool
+        Each of `grad_outputs` has a leading axis, one seed after another along it; so have the gradients. The sweep runs once for each.
 
     Returns
     -------
     tuple of Tensor
         One per input.
+
+    Raises
+    ------
+    GradientError, NonScalarOutputError, SeedShapeError, ClearedTapeError, ModifiedInPlaceError
 
     Examples
     --------
@@ -202,6 +208,8 @@ def grad(
     """
     if not only_inputs:
         raise ValueError("only_inputs=False is not supported; call .backward() to accumulate into all leaves")
+    if is_grads_batched:
+        return _batched(outputs, inputs, grad_outputs, retain_graph, create_graph, allow_unused)
     roots = tensors_of(outputs, "outputs")
     wanted = tensors_of(inputs, "inputs")
     for k, t in enumerate(wanted):
@@ -217,3 +225,21 @@ def grad(
     for t, value in result.retained_alive():
         accumulate(t, value)
     return tuple(as_tensor(result.requested[id(t)]) if id(t) in result.requested else None for t in wanted)
+
+
+def _batched(outputs, inputs, grad_outputs, retain_graph, create_graph, allow_unused):
+    """`grad` for each of the seeds along their leading axis."""
+    one = len(tensors_of(outputs, "outputs")) == 1 and not isinstance(grad_outputs, (list, tuple))
+    seeds = [grad_outputs] if one else list(grad_outputs if grad_outputs is not None else ())
+    lengths = {np.shape(s)[:1] for s in seeds}
+    if len(lengths) != 1 or lengths <= {(), (0,)}:
+        raise SeedShapeError(
+            "with is_grads_batched=True each of grad_outputs needs a leading axis, of one length and not empty; their shapes are "
+            f"{[tuple(np.shape(s)) for s in seeds]}"
+        )
+    ((count,),) = lengths
+    rows = [
+        grad(outputs, inputs, [s[k] for s in seeds], retain_graph or create_graph or k < count - 1, create_graph, allow_unused=allow_unused)
+        for k in range(count)
+    ]
+    return tuple(None if parts[0] is None else as_tensor(np.stack(parts)) for parts in zip(*rows))

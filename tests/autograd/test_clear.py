@@ -128,3 +128,26 @@ def test_a_failed_backward_clears_nothing():
         y.backward(np.ones(3))
     y.backward(np.ones(2))
     assert x.grad.tolist() == [2.0, 4.0]
+
+
+def test_a_batch_of_seeds_gives_a_batch_of_gradients():
+    x, w = tg.tensor([1.0, 2.0, 3.0], requires_grad=True), tg.tensor(0.5, requires_grad=True)
+    unused = tg.tensor(1.0, requires_grad=True)
+    y = np.sin(x * w)
+    of_x, of_w, nothing = tg.autograd.grad(y, [x, w, unused], np.eye(3), create_graph=True, allow_unused=True, is_grads_batched=True)
+    np.testing.assert_allclose(of_x.detach().numpy(), tg.jacobian(lambda x: np.sin(x * 0.5))(np.array([1.0, 2.0, 3.0])))
+    np.testing.assert_allclose(of_w.detach().numpy(), np.array([1.0, 2.0, 3.0]) * np.cos([0.5, 1.0, 1.5]))
+    assert nothing is None
+    np.testing.assert_allclose(tg.autograd.grad(of_w.sum(), w, retain_graph=True)[0].numpy(), -np.sum(np.array([1.0, 4.0, 9.0]) * np.sin([0.5, 1.0, 1.5])))
+    seeds = [np.ones((2, 3)), np.array([1.0, 0.0])]
+    (of_both,) = tg.autograd.grad([y, y.sum()], x, seeds, is_grads_batched=True)
+    np.testing.assert_allclose(of_both.numpy(), 0.5 * np.outer([2.0, 1.0], np.cos([0.5, 1.0, 1.5])))
+    with pytest.raises(tg.errors.ClearedTapeError):
+        tg.autograd.grad(y, x, np.ones(3))
+
+
+@pytest.mark.parametrize("seeds", [None, 1.0, np.zeros((0, 3)), [np.eye(3)[:2], np.eye(3)]])
+def test_a_batch_of_seeds_needs_one_leading_axis(seeds):
+    x = tg.tensor([1.0, 2.0, 3.0], requires_grad=True)
+    with pytest.raises(tg.errors.SeedShapeError, match="leading axis"):
+        tg.autograd.grad([x * 1.0, x * 2.0] if isinstance(seeds, list) else x * 1.0, x, seeds, is_grads_batched=True)
