@@ -154,6 +154,8 @@ def test_quantiles_of_integers_are_integers(name):
 
 
 MEAN, ROOT = rng.standard_normal(3), rng.standard_normal((3, 3))
+#: Of rank 2.
+HALF = np.array([[1.0, 2.0], [0.5, -1.0], [1.5, 1.0]])
 
 
 def covariance(root):
@@ -186,6 +188,11 @@ VECTORS = [
         (rng.standard_normal((4, 3)), MEAN, 0.7),
     ),
     ("multivariate_normal", lambda m, x, c: m.multivariate_normal.logpdf(x, cov=c), (rng.standard_normal(5), 0.7)),
+    (
+        "multivariate_normal",
+        lambda m, t, shift: m.multivariate_normal.logpdf(MEAN + t @ HALF.T + HALF @ shift, MEAN, HALF @ HALF.T, allow_singular=True),
+        (rng.standard_normal((4, 2)), rng.standard_normal(2)),
+    ),
     ("multivariate_normal", lambda m, x: m.multivariate_normal(MEAN, covariance(ROOT)).logpdf(x), (MEAN + 0.3,)),
     ("multivariate_normal", lambda m, root: m.multivariate_normal.entropy(MEAN, covariance(root)), (ROOT,)),
     ("multivariate_normal", lambda m, c: m.multivariate_normal.entropy(MEAN, c), (DIAGONAL,)),
@@ -433,7 +440,9 @@ def test_what_has_no_derivative():
         np.testing.assert_allclose(plain(mirrored.multinomial.logpmf([3, 0, 2], 5, leaf(p))), theirs, rtol=1e-14)
     assert plain(mirrored.poisson.logpmf(tg.tensor(1.0), leaf(2.0))) == scipy.stats.poisson.logpmf(1, 2.0)
     with pytest.raises(refusal, match="allow_singular"):
-        mirrored.multivariate_normal.logpdf(leaf(MEAN), allow_singular=True)
+        mirrored.multivariate_normal.logpdf(MEAN, cov=leaf(np.eye(3)), allow_singular=True)
+    beside = mirrored.multivariate_normal.logpdf(leaf(MEAN + [[0.0, 0.0, 0.0], [1.0, 0.0, 0.0]]), MEAN, HALF @ HALF.T, allow_singular=True)
+    np.testing.assert_allclose(beside.detach().numpy(), [scipy.stats.multivariate_normal.logpdf(MEAN, MEAN, HALF @ HALF.T, allow_singular=True), -np.inf])
 
 
 def test_bad_vectors():

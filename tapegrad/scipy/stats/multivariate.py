@@ -33,7 +33,7 @@ class MultivariateNormal(Named):
             Covariance, or its diagonal.  The lower triangle is read, with the
             symmetric adjoint of `numpy.linalg.cholesky`.
         allow_singular : bool
-            Refused for tensors.
+            Let `cov` have a smaller rank: a density on the points that can occur, and 0 elsewhere.  Such a `cov` is a constant.
 
         Returns
         -------
@@ -43,12 +43,15 @@ class MultivariateNormal(Named):
         ------
         numpy.linalg.LinAlgError
             If `cov` is not positive definite.
+        UnsupportedFunctionError
+            With `allow_singular`, if `cov` carries a derivative.
         """
         if not differentiable(x, mean, cov):
             return _stats.multivariate_normal.logpdf(x, mean, cov, allow_singular)
-        if allow_singular:
+        if allow_singular and differentiable(cov):
             raise UnsupportedFunctionError(
-                "multivariate_normal.logpdf takes no allow_singular=True for tensors: the rank is not differentiable"
+                "pass cov as a constant to multivariate_normal.logpdf with allow_singular=True, or leave that out: the rank of a matrix has "
+                "no derivative"
             )
         mean, cov = _parameters(mean, cov)
         d = mean.shape[0]
@@ -59,11 +62,14 @@ class MultivariateNormal(Named):
             x = np.expand_dims(x, 1 if d == 1 else 0)
         if x.shape[-1] != d:
             raise ValueError(f"multivariate_normal: x has shape {tuple(x.shape)}, its last extent must be {d}")
-        factor = np.linalg.cholesky(cov)
         off = np.reshape(x - mean, (-1, d)).T
-        z = solve_triangular(factor, off, lower=True)
-        log_det = 2.0 * np.sum(np.log(np.diagonal(factor)))
-        result = -0.5 * (d * math.log(2 * math.pi) + log_det + np.sum(z * z, axis=0))
+        if allow_singular:
+            result = _on_support(off, np.asarray(value(cov)))
+        else:
+            factor = np.linalg.cholesky(cov)
+            z = solve_triangular(factor, off, lower=True)
+            log_det = 2.0 * np.sum(np.log(np.diagonal(factor)))
+            result = -0.5 * (d * math.log(2 * math.pi) + log_det + np.sum(z * z, axis=0))
         return np.squeeze(np.reshape(result, x.shape[:-1]))
 
     def pdf(self, x, mean=None, cov=1, allow_singular=False):
@@ -78,6 +84,21 @@ class MultivariateNormal(Named):
             return _stats.multivariate_normal.entropy(mean, cov)
         _, cov = _parameters(mean, cov)
         return 0.5 * cov.shape[0] * (1.0 + math.log(2 * math.pi)) + np.sum(np.log(np.diagonal(np.linalg.cholesky(cov))))
+
+
+def _on_support(off, cov):
+    """The logarithm of the density at distances `off` from the mean, in columns, of a constant covariance that may be singular."""
+    spectrum, vectors = np.linalg.eigh(cov)
+    # What counts as zero is SciPy's choice.
+    zero = 1e6 * np.finfo(float).eps * np.max(np.abs(spectrum))
+    if np.min(spectrum) < -zero:
+        raise ValueError("multivariate_normal: cov must be symmetric and positive semidefinite")
+    kept = spectrum > zero
+    z = (vectors[:, kept] / np.sqrt(spectrum[kept])).T @ off
+    result = -0.5 * (np.sum(kept) * math.log(2 * math.pi) + np.sum(np.log(spectrum[kept])) + np.sum(z * z, axis=0))
+    if np.all(kept):
+        return result
+    return np.where(np.sum((vectors[:, ~kept].T @ off) ** 2, axis=0) < (1e3 * zero) ** 2, result, -np.inf)
 
 
 def _parameters(mean, cov):
