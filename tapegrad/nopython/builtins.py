@@ -2,7 +2,7 @@
 
 `seeded`, `primal` and `component` make and open dual numbers in nopython code.
 Functions whose derivative is zero by definition (``math.floor``, ``round``, ``np.sign``,
-comparisons, ``isnan``) read the value; ``int(d)`` is refused by having no entry.
+comparisons, ``isnan``, ``int``) read the value.
 """
 
 import math
@@ -127,7 +127,7 @@ def _of_value(function):
 
 
 for _function in (
-    math.floor, math.ceil, math.trunc, math.isnan, math.isinf, math.isfinite, bool, round,
+    math.floor, math.ceil, math.trunc, math.isnan, math.isinf, math.isfinite, bool, int, round,
     np.isnan, np.isinf, np.isfinite, np.signbit,
 ):  # fmt: skip
     _of_value(_function)

@@ -88,7 +88,7 @@ _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 
 #: Advice by a pattern in Numba's message; the first match counts.
 _ADVICE = (
-    (r"Function\(<class 'int'>\)", "int() would cut the derivative; math.floor, math.trunc and round return integers "
+    (r"Function\(u?int(8|16|32|64)\)", "a conversion to integers would cut the derivative; int, math.floor and round return integers "
      "and have derivative 0"),
     (r"Function\(<class 'complex'>\)|complex(64|128)", "write complex arithmetic in real and imaginary parts"),
     (r"setitem\W+(readonly )?array\((float|int)|Cannot (cast|store) dual|asarray|cannot unify.*array\((float|int)",

@@ -20,7 +20,7 @@ def listed(x):
 
 
 def cut(x):
-    return int(x[0]) * x[1]
+    return np.int64(x[0]) * x[1]
 
 
 def full_of_integers(x):

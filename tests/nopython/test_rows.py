@@ -130,7 +130,7 @@ def test_operators_agree_with_the_tape(function, for_tensors, more):
 def of_the_value(x):
     inside = 0 if math.isnan(x) or np.isinf(x) or not math.isfinite(x) else 1
     return (
-        float(math.floor(x) + math.ceil(x) + math.trunc(x) + round(x)), float(inside), 1.0 if bool(x) else 0.0, np.sign(x), np.floor(x),
+        float(math.floor(x) + math.ceil(x) + math.trunc(x) + int(x) + round(x)), float(inside), 1.0 if bool(x) else 0.0, np.sign(x), np.floor(x),
         x if x == 2.5 and not x != 2.5 else 0.0,
     )
 
