@@ -20,7 +20,8 @@ import time
 from collections import Counter
 from pathlib import Path
 
-from .generator import FEATURES, TRANSFORMS, program_of
+from .features import FEATURES
+from .generator import TRANSFORMS, program_of
 
 ROOT = Path(__file__).resolve().parents[2]
 

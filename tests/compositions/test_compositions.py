@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.compositions.generator import FEATURES, TRANSFORMS, program_of
+from tests.compositions.features import FEATURES
+from tests.compositions.generator import TRANSFORMS, program_of
 from tests.compositions.mends import MENDS, ROOT
 from tests.compositions.running import outcome
 from tests.compositions.shrinking import as_text, of_text
