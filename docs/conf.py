@@ -35,6 +35,8 @@ pygments_style = "friendly"
 MADE = HERE / "made"
 #: Pages that stand outside of this folder: file, and its name here.
 OUTSIDE = {"README.md": "readme", "CONTRIBUTING.md": "contributing", "CHANGELOG.md": "changelog", "benchmarks/results/RESULTS.md": "results"}
+#: They name everything once, and would stand before the pages that explain it.
+UNSEARCHED = {"contributing", "changelog", "results"}
 
 
 def written(path, text):
@@ -89,6 +91,8 @@ def copied(app):
     """The pages that stand outside, with links that lead from here."""
     for file, name in OUTSIDE.items():
         text = (HERE.parent / file).read_text(encoding="utf-8")
+        if name in UNSEARCHED:
+            text = f"---\nnosearch: true\n---\n\n{text}"
 
         def moved(match, base=Path(file).parent):
             target, _, place = match[1].partition("#")

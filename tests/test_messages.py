@@ -1,6 +1,7 @@
 """What programs of new users run into, and the first sentence of what they are told: the one advice that fits."""
 
 import math
+from math import lgamma
 
 import numba
 import numpy as np
@@ -32,7 +33,12 @@ def _added(t):
 #: Program, differentiated at 1 -> how its message begins.
 DIFFERENTIATED = [
     (lambda x: math.sin(x), "write np.sin(t) for math.sin(t). "),
-    (lambda x: [1.0, 2.0][x], "only integer tensors can be an index, this one has dtype float64"),
+    (lambda x: math.erf(x), "write scipy.special.erf(t) for math.erf(t). "),
+    (lambda x: 0.5 + lgamma(x), "write scipy.special.gammaln(t) for lgamma(t). "),
+    (lambda x: float(x) * x, "leave float out: a tensor needs none. "),
+    (lambda x: len("%5.2f" % x) * x,  # noqa: UP031
+     "write an f-string, or t.item() for the number in the text. "),
+    (lambda x: [1.0, 2.0][x], "only integer tensors can be an index, this one has dtype float64; write int(t.item()) for its integer part"),
     (lambda k: scipy.integrate.solve_ivp(lambda t, y: -k * y, (0, 1), np.ones(1) * k).y[0, -1], "call tapegrad.scipy.integrate.solve_ivp, which takes tensors. "),
     (lambda k: scipy.stats.poisson.logpmf(3, k), "call tapegrad.scipy.stats.poisson.logpmf, which takes tensors. "),
     (lambda k: scipy.special.logsumexp(k * np.arange(3.0)), "call tapegrad.scipy.special.logsumexp, which takes tensors. "),
@@ -46,7 +52,7 @@ DIFFERENTIATED = [
     (SQUARE, "give it to tg.njit_grad, or tg.njit_jacobian, to differentiate a function compiled by Numba"),
     (lambda x: SQUARE(x) * 2.0, "call the Python function that it was made of, f.py_func, to differentiate a function compiled by Numba"),
     (lambda x: x.sinn(), "a tensor has no attribute 'sinn'; write t.sin"),
-    (lambda x: (x * np.ones(2)).at, "a tensor has no attribute 'at'; write x[i] = v"),
+    (lambda x: (x * np.ones(2)).at, "a tensor has no attribute 'at'; write y = x.copy(); y[i] = v"),
     (lambda x: (x * np.ones(2)).groupby([0, 1]), "a tensor has no attribute 'groupby'; write tg.segment_sum(t, groups)"),
     (_assigned, "a is a plain array, which cannot hold it: write a = tg.tensor(a) first"),
     (_added, "a is a plain array, which cannot hold it: write a = tg.tensor(a) first"),

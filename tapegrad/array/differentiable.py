@@ -153,7 +153,7 @@ class Differentiable(Fields, Methods):
     def __index__(self) -> int:
         value = np.asarray(self._let_out("index"))
         if value.dtype.kind not in "iub":
-            raise TypeError(f"only integer tensors can be an index, this one has dtype {value.dtype}")
+            raise TypeError(f"only integer tensors can be an index, this one has dtype {value.dtype}; write int(t.item()) for its integer part")
         return operator.index(value.item())
 
     def __bool__(self) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import math
 import re
 import sys
 import threading
@@ -27,6 +28,8 @@ _HOLDS = "make the array with tg.zeros(shape), or np.zeros_like(t), which can ho
 
 #: The last refusal of each thread to a function of SciPy, whose compiled code may lose it and raise an error of its own: that function's frame, and
 #: the message.
+#: Functions of `math` that NumPy does not have, and their names in `scipy.special`; names that are Python's own without ``math.``.
+_SPECIAL, _BUILTIN = {"erf": "erf", "erfc": "erfc", "gamma": "gamma", "lgamma": "gammaln"}, {"pow", "sum"}
 _LAST = threading.local()
 
 
@@ -67,8 +70,11 @@ def instead(whole: bool = False) -> str:
         return f"write {product[1]} @ t for {product[1]}.dot(t)"
     call = re.match(r"(math|np|numpy)\.([\w.]+)\((.?)", text)
     module, called, first = call.groups() if call else ("", "", "")
-    if module == "math":
-        return f"write np.{called}(t) for math.{called}(t)" if hasattr(np, called) else f"write math.{called}(t) in functions of NumPy"
+    bare = re.match(r"(\w+)\(", text)
+    if module == "math" or bare and hasattr(math, bare[1]) and bare[1] not in _BUILTIN:
+        written, called = (f"math.{called}", called) if module else (bare[1], bare[1])
+        home = f"scipy.special.{_SPECIAL[called]}" if called in _SPECIAL else f"np.{called}" if hasattr(np, called) else ""
+        return f"write {home}(t) for {written}(t)" if home else f"write {written}(t) in functions of NumPy"
     if re.match(r"(float|complex)\(\w", text):
         return f"leave {text[: text.index('(')]} out: a tensor needs none"
     if re.match(r"[rb]?['\"].*%", text):

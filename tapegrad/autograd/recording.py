@@ -121,7 +121,7 @@ def check_number(results, structure):
     if len(results) != 1:
         raise NonScalarOutputError(
             f"the function must return one number to be differentiated, it returned {structure}; "
-            "use tg.jacobian for several, has_aux=True for a number and anything else"
+            "use tg.jacobian for several, or return (number, anything) and pass has_aux=True"
         )
     if np.size(value_below(results[0])) != 1:
         raise NonScalarOutputError(

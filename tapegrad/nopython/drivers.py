@@ -106,7 +106,7 @@ def driver_of(request):
         if any(map(contains_dual, argument_types)):
             raise UnsupportedInNumbaError(
                 f"the derivative of {request.name} is differentiated again: nopython code has first derivatives only. "
-                "Take the outer derivative outside of Numba, on the Python function."
+                "Use njit_hvp or njit_hessian; or give the Python function, with tg.grad in it, to tg.compile."
             )
         made = _second(request, argument_types) if request.kind in ("hvp", "hessian") else _reverse(request, argument_types)
         if made is not None:
