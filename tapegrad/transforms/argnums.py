@@ -47,9 +47,9 @@ def positions(argnums, count):
 
 def check_given(argnums, args):
     """Raise if one of the arguments to differentiate is missing."""
-    last = max(argnums, default=-1)
-    if last >= len(args):
-        raise StructureError(f"argnums={argnums} asks for argument {last}, but the function was called with {len(args)} positional arguments")
+    for k in argnums:
+        if k >= len(args):
+            raise StructureError(f"argnums={argnums} asks for argument {max(argnums)}, but the function was called with {len(args)} positional arguments")
 
 
 def _each(argnums):

@@ -130,7 +130,7 @@ class ValueAndGrad(Transformed[Any]):
         return kept.executable(), None, answer
 
     def _ordinary(self, args, kwargs):
-        outcome = self._replayed.call(args, kwargs)
+        outcome = (self._replays or self._replayed).call(args, kwargs)
         return self._picked(outcome.value(), self._gradients(outcome.gradients, args))
 
     def _inside(self, args, kwargs):
