@@ -178,10 +178,10 @@ def zeta(s, q):
         return math.inf
     if s < _WHOLE and s != math.floor(s):
         return math.nan
-    # The terms below 0 are those of two sums over what is above.
-    above = q - math.floor(q)
-    below = _zeta(s, 1.0 - above) - _zeta(s, 1.0 - q)
-    return _zeta(s, above) + (below if s % 2.0 == 0.0 else -below)
+    # The terms below 0 are those of two sums over what is above.  (Both distances to the pole next to 0 are differences without rounding.)
+    whole = float(math.floor(q))
+    below = _zeta(s, whole + 1.0 - q) - _zeta(s, 1.0 - q)
+    return _zeta(s, q - whole) + (below if s % 2.0 == 0.0 else -below)
 
 
 @helper

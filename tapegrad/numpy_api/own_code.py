@@ -8,9 +8,9 @@ a tensor back as it is and ``empty`` makes a constant tensor that can be filled.
 A function belongs here if its code computes new arrays, or fills arrays of at least one dimension; what changes the element
 ``a[..., 0]`` of a vector in place (`np.cross`) does not, for that is no window on the vector here.
 
-``np.einsum`` is one of them, as matrix products.  NumPy's own code finds the order of the contractions, and writes each of a
-pair as one batched product of matrices; what it has compiled, diagonals, sums and transposes of one operand, is `contracted`
-here.
+``np.einsum`` is one of them, as matrix products.  NumPy's own code finds the order of the contractions; what it has compiled is
+`contracted` here: diagonals, sums and transposes of one operand, and, where it leaves them to that (before NumPy 2.4 always), products of
+a pair, each as one batched product of matrices.
 """
 
 import types
