@@ -2,9 +2,6 @@
 
 import pytest
 
-arviz = pytest.importorskip("arviz")
-pytest.importorskip("nutpie")
-
 
 @pytest.fixture(scope="module")
 def example(load):
@@ -13,6 +10,9 @@ def example(load):
 
 @pytest.mark.filterwarnings("ignore")
 def test_means_and_deviations_are_as_published(example, picture):
+    # Not at the top: every worker would import ArviZ at once, and on a day's first import it renames a file that the other one has renamed.
+    arviz = pytest.importorskip("arviz")
+    pytest.importorskip("nutpie")
     found = example.main(picture)
     posterior = found["pelts"].posterior
     for name, (mean, sd) in example.PUBLISHED.items():
