@@ -2,6 +2,7 @@
 
 ``pip install .`` compiles for this processor.  What is unpacked from a source distribution, as ``python -m build`` does it, is
 compiled for the levels of `codegen.host`, for it may go anywhere.  The wheel is then one for this platform, and any Python.
+With ``TAPEGRAD_PORTABLE=1`` nothing is compiled, and the wheel is one for every platform (``py3-none-any``): it compiles where it is used.
 
 setuptools loads this file by its path, as ``pyproject.toml`` says, without the package around it.
 """
@@ -19,11 +20,13 @@ class BuildWithCode(build_py):
 
     def run(self):
         super().run()
+        file = Path(self.build_lib, "tapegrad", "codegen", "ahead.bin").absolute()
         if self.editable_mode:
             # It compiles when it is used.
             return
-        file = Path(self.build_lib, "tapegrad", "codegen", "ahead.bin").absolute()
         file.unlink(missing_ok=True)
+        if os.environ.get("TAPEGRAD_PORTABLE") == "1":
+            return
         path = os.pathsep.join([str(Path(self.build_lib).absolute()), *filter(None, [os.environ.get("PYTHONPATH")])])
         command = [sys.executable, "-B", "-P", "-m", "tapegrad.tools.ahead", str(file), *(["--levels"] if Path("PKG-INFO").exists() else [])]
         ended = subprocess.run(command, env=os.environ | {"PYTHONPATH": path}, stderr=subprocess.PIPE, text=True)

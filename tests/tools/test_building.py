@@ -63,6 +63,13 @@ def test_a_build_that_cannot_compile_gives_a_wheel_without_code_and_says_so(tmp_
     assert pack.FILE.name not in {Path(name).name for name in zipfile.ZipFile(made).namelist()}
 
 
+def test_a_portable_build_compiles_nothing_and_says_nothing(tmp_path):
+    made, said = wheel(tmp_path, unpacked=True, TAPEGRAD_PORTABLE="1")
+    assert made.name.endswith("-py3-none-any.whl")
+    assert [line for line in said.splitlines() if line.startswith("tapegrad:")] == []
+    assert pack.FILE.name not in {Path(name).name for name in zipfile.ZipFile(made).namelist()}
+
+
 # ---- with code ----------------------------------------------------------------------------
 
 ARRAYS = "import numpy as np, tapegrad as tg\nx = np.linspace(0.1, 0.9, 5)\nf = lambda x: (np.sin(x) * x).sum()\n"
