@@ -117,12 +117,19 @@ def svd(args, dims, steps, data):
     # First it is asked how much memory it wants.
     store_int32(numbers + 24, -1)
     for k in range(-1, load_int(dims)):
+        unbounded = 0.0
         if k >= 0:
             _take(a, args, steps, steps + 32, 0, k, m, n, size)
-        call14(
-            load_int(data + ROUTINE), data + JOB, numbers, numbers + 8, a, numbers, s, u, numbers, vh, numbers + 16, work, numbers + 24,
-            numbers + 40, info,
-        )
+            for i in range(m * n):
+                x = load_double(a + size * i) if size == 8 else float(load_float(a + size * i))
+                unbounded += x - x
+        store_int32(info, 1)
+        if unbounded == 0.0:
+            # With an infinity it may never end.
+            call14(
+                load_int(data + ROUTINE), data + JOB, numbers, numbers + 8, a, numbers, s, u, numbers, vh, numbers + 16, work, numbers + 24,
+                numbers + 40, info,
+            )
         if k < 0:
             store_int32(numbers + 24, int(load_double(work) if size == 8 else load_float(work)))
             release(work)

@@ -79,9 +79,16 @@ def change(a, t):
 REGULAR = 1e-4
 
 
+def svd(a):
+    """NumPy's reduced decomposition; beside an infinity LAPACK's may never end, so that is an error as a NaN is."""
+    if not np.isfinite(a).all():
+        raise np.linalg.LinAlgError("SVD did not converge")
+    return np.linalg.svd(a, full_matrices=False)
+
+
 def _value(a):
     """`cofactors` in NumPy."""
-    u, s, vh = np.linalg.svd(a, full_matrices=False)
+    u, s, vh = svd(a)
     one = np.ones_like(s[..., :1])
     before = np.cumprod(np.concatenate([one, s[..., :-1]], -1), -1)
     after = np.cumprod(np.concatenate([one, s[..., :0:-1]], -1), -1)[..., ::-1]

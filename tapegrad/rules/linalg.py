@@ -27,7 +27,7 @@ import numpy as np
 from ..common.errors import require
 from . import lang as L
 from . import shapes as S
-from .cofactors import cofactors, whole
+from .cofactors import cofactors, svd, whole
 from .cofactors import transposed as _t
 from .shapes import added, of_one, tangent_of_parts
 from .table import structural
@@ -43,7 +43,7 @@ def _inverse_or_zero(x):
 
 _FUNCTIONS = {
     "inv": lambda a: [np.linalg.inv(a)], "solve": lambda a, b: [np.linalg.solve(a, b)], "det": lambda a: [np.linalg.det(a)],
-    "svd": lambda a: list(np.linalg.svd(a, full_matrices=False)),
+    "svd": lambda a: list(svd(a)),
 }  # fmt: skip
 
 
@@ -189,7 +189,7 @@ structural(
 
 
 def _svd_value(a):
-    u, s, vh = np.linalg.svd(a, full_matrices=False)
+    u, s, vh = svd(a)
     return np.concatenate([u, s[..., None, :], np.swapaxes(vh, -1, -2)], axis=-2)
 
 

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+import tapegrad as tg
 from tapegrad.array.record import apply
 from tapegrad.array.recorded import Recorded
 from tapegrad.rules import BY_NAME
@@ -75,3 +76,16 @@ def test_forward(name, attrs, operands):
             if t is not None and leaf.grad is not None
         )
         np.testing.assert_allclose(np.sum(w * found), back, rtol=1e-11, atol=1e-13)
+
+
+@pytest.mark.parametrize("change", [tg.grad, lambda f: tg.jit(tg.grad(f)), tg.jacfwd], ids=["plain", "jit", "forward"])
+def test_an_infinity_ends_where_that_of_lapack_may_not(change):
+    a = np.array([[58002.0, 74000.0, 90000.0], [192384.0, 192403.0, 234000.0], [243600.0, 310800.0, 378004.0]])
+    of_vectors, of_determinant = change(lambda a: np.sum(np.linalg.svd(a)[0] ** 3)), change(np.linalg.det)
+    of_vectors(a), of_determinant(a)
+    a[1, 0] = np.inf
+    with np.errstate(all="ignore"):
+        with pytest.raises(np.linalg.LinAlgError, match="did not converge"):
+            of_vectors(a)
+        # The minors of a matrix come from its singular vectors.
+        assert np.isnan(of_determinant(a)).all()

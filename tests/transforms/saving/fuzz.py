@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import copy
+import faulthandler
 import io
 import json
 import os
@@ -378,9 +379,12 @@ def child(seed, count, folder):
         print(f"{seed}:{k}, replayed", file=sys.stderr, flush=True)
         signal.signal(signal.SIGALRM, interrupted)
         signal.alarm(LOOPING)
+        # A library's call that does not end lets no handler of Python run.
+        faulthandler.dump_traceback_later(LOOPING + SECONDS, exit=True)
         outcomes[replayed(tape, random.Random(f"{seed}:{k}"))] += 1
         signal.alarm(0)
         assert whole(), "a replay has written beyond an array"
+    faulthandler.cancel_dump_traceback_later()
     print(json.dumps(outcomes))
 
 
