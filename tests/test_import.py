@@ -4,6 +4,10 @@ import json
 import subprocess
 import sys
 
+import pytest
+
+from tapegrad.common import config
+
 
 def fresh(program, **environment):
     import os
@@ -69,6 +73,7 @@ def test_nothing_is_compiled_or_written_by_the_import(tmp_path):
     assert counts.split() == "{'compiled': 0, 'loaded': 0} {'compiled': 0, 'loaded': 0}".split()
 
 
+@pytest.mark.skipif(config.portable, reason="there is no native number")
 def test_the_native_number_is_at_hand_from_the_second_process_on(tmp_path):
     """The first one that differentiates compiles it, so that no import has to."""
     program = "import tapegrad as tg; from tapegrad.interpreter.fields import numbers; print(numbers is not None); tg.grad(lambda x: x * x)(1.0)"

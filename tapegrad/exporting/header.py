@@ -21,16 +21,9 @@ def header(name, module, arguments, results, guards, target, symbols):
     symbols : list of str
         Functions that the object file has from outside.
     """
-    upper, declared, passed = name.upper(), [], []
-    for argument in arguments:
-        scalar = argument.shape == () and argument.char == "d"
-        declared.append(f"double {argument.name}" if scalar else f"const {_TYPES[argument.char]} *{argument.name}")
-        passed.append(argument.name)
-    for result in results:
-        declared.append(f"{_TYPES[result.char]} *{result.name}")
-        passed.append(result.name)
-    declared += ["void *workspace", "size_t size"]
-    passed += ["workspace", "size"]
+    upper, passed = name.upper(), [*(one.name for one in (*arguments, *results)), "workspace", "size"]
+    declared = [f"double {a.name}" if a.shape == () and a.char == "d" else f"const {_TYPES[a.char]} *{a.name}" for a in arguments]
+    declared += [*(f"{_TYPES[r.char]} *{r.name}" for r in results), "void *workspace", "size_t size"]
     lines = [
         f"/* {name}: made by tapegrad {__version__} for {target.cpu or 'any processor'}, {target.triple}.", "",
         *_table("arguments", arguments), *_table("results", results), "",
@@ -55,7 +48,7 @@ def header(name, module, arguments, results, guards, target, symbols):
             f"void {name}_set_dgemm(void (*dgemm)(const char *, const char *, const int *, const int *, const int *, const double *, const double *,",
             "    const int *, const double *, const int *, const double *, double *, const int *));",
         ]  # fmt: skip
-    call = ", ".join(f"{kind}" for kind in declared)
+    call = ", ".join(declared)
     lines += [
         f"int {name}_call(uint64_t checksum, {call});", "", f"static inline int {name}({call})", "{",
         f"    return {name}_call({upper}_CHECKSUM, {', '.join(passed)});", "}", "", "#ifdef __cplusplus", "}", "#endif", "#endif", "",
