@@ -2,12 +2,13 @@
 
 The pages are the Markdown files of this folder, as the forge shows them; `shelves/` puts them on four shelves, and its `front.md` stands in
 for `index.md`.  The gallery is made of the programs in
-``examples/``: the text at the head of each, its source, and a link to download it.
+``examples/``: the text at the head of each, its source, its picture (made by ``gallery.py``), and links to download it.
 """
 
 from __future__ import annotations
 
 import ast
+import json
 import re
 import textwrap
 from pathlib import Path
@@ -19,7 +20,7 @@ project, author, copyright = "tapegrad", "The tapegrad authors", "The tapegrad a
 version = release = tapegrad.__version__
 extensions = ["myst_parser", "sphinx_design"]
 root_doc = "index"
-exclude_patterns = ["shelves/front.md", "reference.md"]
+exclude_patterns = ["shelves/front.md", "reference.md", "made/*.ipynb"]
 myst_enable_extensions = ["colon_fence"]
 html_theme = "pydata_sphinx_theme"
 html_title = "tapegrad"
@@ -46,21 +47,45 @@ def written(path, text):
         path.write_text(text, encoding="utf-8")
 
 
+def notebook(name, source):
+    """The program as a notebook: what it is for, what it defines, and a call of it."""
+    head, *body = ast.parse(source).body
+    lines = source.splitlines()
+    last = body.pop() if isinstance(body[-1], ast.If) else None
+    main = next((node for node in body if isinstance(node, ast.FunctionDef) and node.name == "main"), None)
+    first = main.args.args[0].arg if main and main.args.args else ""
+    picture = f"{name}.png"
+    given = {"folder": '"."', "plot": f'"{picture}"', "path": f'"{picture}"'}.get(first, f'plot="{picture}"')
+    run = f"result = main({given})" if main else "\n".join(line[4:] for line in lines[last.lineno : last.end_lineno]).replace("sys.argv", "[]")
+    shown = "" if first == "folder" else f'\n\nfrom IPython.display import Image\n\nImage("{picture if main else "modes.png"}")'
+    cells = [ast.get_docstring(ast.parse(source)).replace("::\n", ":\n"), "\n".join(lines[head.end_lineno : body[-1].end_lineno]).strip(), run + shown]
+    kinds = [{"cell_type": "markdown"}, *[{"cell_type": "code", "execution_count": None, "outputs": []}] * 2]
+    made = [{**kind, "id": f"{name}-{k}", "metadata": {}, "source": text} for k, (kind, text) in enumerate(zip(kinds, cells))]
+    kernel = {"kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"}}
+    return json.dumps({"cells": made, "metadata": kernel, "nbformat": 4, "nbformat_minor": 5}, indent=1) + "\n"
+
+
 def gallery(app):
-    """A page for each program of ``examples/``, and one that lists them."""
-    names = []
+    """A page for each program of ``examples/``, with its notebook, and one that shows them all."""
+    seconds = json.loads((HERE / "gallery" / "seconds.json").read_text(encoding="utf-8"))
+    names, cards = [], []
     for path in sorted((HERE.parent / "examples").glob("*.py")):
-        head = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8")))
+        source = path.read_text(encoding="utf-8")
+        head = ast.get_docstring(ast.parse(source))
         if head is None:
             continue
         title, _, rest = head.partition("\n\n")
-        source = f"```{{literalinclude}} ../../examples/{path.name}\n:language: python\n```\n"
-        title = " ".join(title.split()).rstrip(".")
-        text, download = rest.replace("::\n", ":\n"), f"{{download}}`{path.name} <../../examples/{path.name}>`"
-        written(MADE / f"example_{path.stem}.md", f"# {title}\n\n{text}\n\n{download}\n\n{source}")
+        title, took = " ".join(title.split()).rstrip("."), f"{seconds[path.stem]:g} s"
+        written(MADE / f"{path.stem}.ipynb", notebook(path.stem, source))
+        download = f"{{download}}`{path.name} <../../examples/{path.name}>`, {{download}}`{path.stem}.ipynb <{path.stem}.ipynb>`; it runs for {took}."
+        shown = f"```{{literalinclude}} ../../examples/{path.name}\n:language: python\n```\n"
+        text = rest.replace("::\n", ":\n")
+        written(MADE / f"example_{path.stem}.md", f"# {title}\n\n![](../gallery/{path.stem}.png)\n\n{text}\n\n{download}\n\n{shown}")
         names.append(f"example_{path.stem}")
-    listing = "# Gallery\n\nWhole programs: what each does, its source, and the file.\n\n```{toctree}\n:maxdepth: 1\n\n" + "\n".join(names) + "\n```\n"
-    written(MADE / "gallery.md", listing)
+        cards.append(f":::{{grid-item-card}} {title}\n:link: example_{path.stem}\n:link-type: doc\n:img-top: ../gallery/{path.stem}.png\n{took}\n:::")
+    listing = ["# Gallery", "", "Whole programs, and how long each runs once its code is compiled.", "", "::::{grid} 1 2 2 3", ":gutter: 3"]
+    listing += [*cards, "::::", "", "```{toctree}", ":hidden:", "", *names, "```", ""]
+    written(MADE / "gallery.md", "\n".join(listing))
 
 
 def functions(app):

@@ -12,6 +12,8 @@ Run it with::
 
 from __future__ import annotations
 
+import argparse
+
 import numpy as np
 
 import tapegrad as tg
@@ -37,17 +39,38 @@ def ground(t, y, knobs):
 ground.terminal, ground.direction = True, -1
 
 
+def fly(knobs):
+    """The flight, until the rocket comes down."""
+    return solve_ivp(motion, (0.0, 60.0), [0.0, RAMP, 0.0, 0.0], events=ground, args=(knobs,), rtol=1e-6, atol=1e-6)
+
+
 def landing(knobs):
     """Time and distance at which the rocket comes down."""
-    flight = solve_ivp(motion, (0.0, 60.0), [0.0, RAMP, 0.0, 0.0], events=ground, args=(knobs,), rtol=1e-6, atol=1e-6)
+    flight = fly(knobs)
     return flight.t_events[0][0], flight.y_events[0][0, 0]
 
 
-def main(iterations=12):
+def draw(flights, path):
+    """Draw the flights."""
+    import matplotlib.pyplot as plt
+
+    figure, axes = plt.subplots(figsize=(7, 3.5), layout="constrained")
+    for name, flight in flights.items():
+        axes.plot(flight.y[0], flight.y[1], marker="o", markersize=3, label=f"{name}: {flight.y[0, -1]:.1f} m")
+    axes.axhline(0.0, color="grey", linewidth=0.8)
+    axes.set(xlabel="distance in m", ylabel="height in m", title="The angle of the thrust, optimised")
+    axes.legend()
+    figure.savefig(path, dpi=120)
+    plt.close(figure)
+
+
+def main(plot=None, iterations=12):
     """Find the angles, and print the landing before and after.
 
     Parameters
     ----------
+    plot : path or None
+        Where to draw both flights.
     iterations : int
 
     Returns
@@ -61,8 +84,12 @@ def main(iterations=12):
     for name in ("before", "after"):
         print(f"{name:7} down after {ends[name][0]:6.3f} s, {ends[name][1]:7.2f} m away")
     print("angle of the thrust: " + " + ".join(f"{knob:.4f} t^{k}" for k, knob in enumerate(found.x)))
+    if plot:
+        draw({"before": fly(start), "after": fly(found.x)}, plot)
     return ends
 
 
 if __name__ == "__main__":
-    main()
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--plot", metavar="FILE", help="draw both flights to a PNG file")
+    main(parser.parse_args().plot)

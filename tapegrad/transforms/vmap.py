@@ -16,6 +16,7 @@ from ..array.differentiable import Differentiable
 from ..array.forward import recorded
 from ..array.record import tracked
 from ..common.errors import StructureError
+from ..common.keywords import answers
 from ..common.tree import REGISTERED, Kind, flatten, has_fields, leaf_names, unflatten
 from ..program.finish import depends
 from ..tape.places import function_name
@@ -24,6 +25,7 @@ from .loops import plain
 from .loops.state import run, state_of
 
 
+@answers(in_dims="write in_axes=", out_dims="write out_axes=")
 def vmap(fun: Callable[..., Any], in_axes: Any = 0, out_axes: Any = 0) -> Callable[..., Any]:
     """`fun` of each element along an axis of its arguments, at once: ``np.stack([fun(x) for x in xs])`` for one array.
 

@@ -11,8 +11,8 @@ def example(load):
     return load("hop")
 
 
-def test_the_rocket_comes_down_farther_away(example):
-    ends = example.main()
+def test_the_rocket_comes_down_farther_away(example, picture):
+    ends = example.main(picture)
     assert ends["after"][1] > ends["before"][1] + 2.0
     # At the best angles nothing is gained by others nearby.
     best = ends["knobs"]
