@@ -58,11 +58,14 @@ def notebook(name, source):
     given = {"folder": '"."', "plot": f'"{picture}"', "path": f'"{picture}"'}.get(first, f'plot="{picture}"')
     run = f"result = main({given})" if main else "\n".join(line[4:] for line in lines[last.lineno : last.end_lineno]).replace("sys.argv", "[]")
     shown = "" if first == "folder" else f'\n\nfrom IPython.display import Image\n\nImage("{picture if main else "modes.png"}")'
-    cells = [ast.get_docstring(ast.parse(source)).replace("::\n", ":\n"), "\n".join(lines[head.end_lineno : body[-1].end_lineno]).strip(), run + shown]
+    # Data lie beside the program.
+    beside = f'__file__ = "{name}.py"\n\n' if "__file__" in source else ""
+    defined = beside + "\n".join(lines[head.end_lineno : body[-1].end_lineno]).strip()
+    cells = [ast.get_docstring(ast.parse(source)).replace("::\n", ":\n"), defined, run + shown]
     kinds = [{"cell_type": "markdown"}, *[{"cell_type": "code", "execution_count": None, "outputs": []}] * 2]
     made = [{**kind, "id": f"{name}-{k}", "metadata": {}, "source": text} for k, (kind, text) in enumerate(zip(kinds, cells))]
     kernel = {"kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"}}
-    return json.dumps({"cells": made, "metadata": kernel, "nbformat": 4, "nbformat_minor": 5}, indent=1) + "\n"
+    return {"cells": made, "metadata": kernel, "nbformat": 4, "nbformat_minor": 5}
 
 
 def gallery(app):
@@ -76,8 +79,10 @@ def gallery(app):
             continue
         title, _, rest = head.partition("\n\n")
         title, took = " ".join(title.split()).rstrip("."), f"{seconds[path.stem]:g} s"
-        written(MADE / f"{path.stem}.ipynb", notebook(path.stem, source))
-        download = f"{{download}}`{path.name} <../../examples/{path.name}>`, {{download}}`{path.stem}.ipynb <{path.stem}.ipynb>`; it runs for {took}."
+        written(MADE / f"{path.stem}.ipynb", json.dumps(notebook(path.stem, source), indent=1) + "\n")
+        files = [path.name, *re.findall(r"with_name\(\"(.+?)\"\)", source)]
+        links = [f"{{download}}`{file} <../../examples/{file}>`" for file in files] + [f"{{download}}`{path.stem}.ipynb <{path.stem}.ipynb>`"]
+        download = f"{', '.join(links)}; it runs for {took}."
         shown = f"```{{literalinclude}} ../../examples/{path.name}\n:language: python\n```\n"
         text = rest.replace("::\n", ":\n")
         written(MADE / f"example_{path.stem}.md", f"# {title}\n\n![](../gallery/{path.stem}.png)\n\n{text}\n\n{download}\n\n{shown}")
