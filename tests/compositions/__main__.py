@@ -20,7 +20,7 @@ import time
 from collections import Counter
 from pathlib import Path
 
-from .features import FEATURES
+from .features import FEATURES, LATER
 from .generator import TRANSFORMS, program_of
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -117,7 +117,7 @@ class Tally:
             print(f"{count:7} {message} [{self.example[message]}]")
         print("\npairs: programs compared without jit / with jit (R: refused, every one; *: fewer than 30 were drawn); rows stand below columns in the stack")
         outers = list(TRANSFORMS)
-        for title, names in (("features", list(FEATURES)), ("transformations", outers)):
+        for title, names in (("features", [*FEATURES, *(name for features in LATER.values() for name in features)]), ("transformations", outers)):
             print(f"{title:18}" + "".join(f"{o[:12]:>13}" for o in outers))
             for name in names:
                 print(f"{name:18}" + "".join(f"{'/'.join(self.cell(name, o, jit) for jit in (False, True)):>13}" for o in outers))

@@ -314,11 +314,37 @@ def derivative_inside(body):
     return [f"def {name}(u):", [["plain", f"return np.sin(u * {inner.atom()}) * {inner.number(2)}"]], f"{c} = np.tanh({took}) + 0.2 * {c}"]
 
 
+def names_of_scipy(body):
+    c, v, q = body.target, body.vectors[0], body.fresh("q")
+    sos = "[[0.2, 0.3, 0.1, 1.0, -0.4, 0.2], [1.0, -0.5, 0.0, 1.0, 0.3, 0.0]]"
+    n, metric = f"len({v})", body.pick("", ", 'sqeuclidean'")
+    made = body.pick(
+        f"tg.scipy.signal.savgol_filter({body.vector(1)}, 3, 1, mode='nearest')", f"tg.scipy.signal.sosfilt(np.array({sos}), {body.vector(1)})",
+        f"tg.scipy.ndimage.gaussian_filter1d({body.vector(1)}, {body.pick('0.8', '1.3')})",
+        f"tg.scipy.spatial.distance.cdist(np.stack([{v}, {body.vector(1)}], axis=1), np.array([[4.0, 5.0], [-4.0, 6.0]]){metric}) * 0.1",
+        f"np.atleast_1d(tg.scipy.optimize.rosen(np.stack([{c}, {body.number(1)}, {v}[0]])) * 0.01)",
+        f"tg.scipy.interpolate.PchipInterpolator(np.array([-2.0, -0.5, 0.6, 2.0]), np.stack([{c}, {v}[0], {body.number(1)}, {v}[-1] * 0.5]))({body.pick(f'np.sin({v})', 'np.array([-1.3, 0.2, 0.7, 1.9])')})",
+        f"tg.scipy.interpolate.RegularGridInterpolator((np.array([-1.5, 0.1, 1.4]),), np.stack([{c}, {v}[0] * 2.0, {body.number(1)}]))({body.pick(f'np.sin({v})[:, None]', 'np.array([[-1.2], [0.3], [0.9]])')})",
+        f"tg.scipy.sparse.csr_array((np.concatenate([{v} + 3.0, {v}[1:]]), np.concatenate([np.arange({n}), np.arange({n} - 1)]), np.concatenate([np.arange({n}), [2 * {n} - 1]])), shape=({n}, {n})) @ {body.vector(1)}",
+        f"tg.scipy.sparse.linalg.spsolve(tg.scipy.sparse.csr_array((np.sin({v}) + 2.0, np.arange({n}), np.arange({n} + 1)), shape=({n}, {n})), {body.vector(1)})",
+    )  # fmt: skip
+    return [f"{q} = {made}", f"{c} = np.sin(np.sum({q} * {body.pick('0.5', f'{q} * 0.3')})) + 0.4 * {c}"]
+
+
 FEATURES = {
     "plain": (4, plain), "branch": (4, branch), "python_loop": (2, python_loop), "scan": (4, scan), "fori_loop": (2.5, fori_loop), "while_loop": (2.5, while_loop), "cond": (2.5, choice),
     "switch": (2, switch), "map": (2.5, map_), "in_place": (2.5, in_place), "view": (2, view), "captured": (2, captured), "container": (2, container), "integers": (3.5, integers),
     "masks": (2.5, masks), "complex": (2, complex_parts), "custom_rule": (2, custom_rule), "checkpoint": (1.5, checkpoint), "caught": (2, caught), "closure": (1.5, closure), "derivative_inside": (1.2, derivative_inside),
 }  # fmt: skip
+#: What came later, for seeds from a number on: programs of earlier seeds stay what they were.
+LATER = {50_000_000: {"scipy": (3, names_of_scipy)}}
+
+
+def offered(seed):
+    """The features that programs of a seed may have."""
+    return FEATURES | {name: feature for since, features in LATER.items() if seed >= since for name, feature in features.items()}
+
+
 #: What Numba may follow.
 NUMBA = {"plain": 4, "branch": 4, "python_loop": 4, "in_place": 3, "view": 2, "captured": 2, "integers": 3, "masks": 2, "closure": 1, "container": 1, "complex": 1, "caught": 1}
 
@@ -335,5 +361,5 @@ def statement(body):
     if body.depth:
         weights = {name: weight * (0.15 if name in LOOPS else 0.4 if name in ("integers", "masks") else 1.0) for name, weight in weights.items()}
     (name,) = body.rng.choices(list(weights), list(weights.values()))
-    parts = FEATURES[name][1](body)
+    parts = body.program.offered[name][1](body)
     return parts if name == "plain" else [name, *parts]

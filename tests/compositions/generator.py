@@ -8,7 +8,7 @@ tapegrad it is the program under test, with those of `reference` the numbers tha
 **To add a feature** write one function and one line:
 
 - a *feature of a body*: a function of `(Body)` in `features` that returns the parts of a statement (strings, and lists of statements
-  that stand indented between them, in a tuple not indented), with its weight in `FEATURES`.  It may read names by `body.number()`, `body.vector()`, and
+  that stand indented between them, in a tuple not indented), with its weight in `LATER`.  It may read names by `body.number()`, `body.vector()`, and
   assigns `body.target`, or `body.vectors[0]` if `body.whole`; it keeps shapes and sizes about as they are, so that every statement can be left
   out, which is how programs are made smaller.  What the program needs at the level of the module goes to `body.setup`.
 - a *transformation*: a function of `(Stack, f)` that returns the lines of the body of a function `(x, w, k)` over the function named `f`;
@@ -23,7 +23,7 @@ import random
 import re
 from dataclasses import dataclass, field
 
-from .features import FEATURES, NUMBA, Body, statement
+from .features import NUMBA, Body, offered, statement
 
 #: How many derivatives a stack takes at most, and which sizes of x it may have then (the reference grows like their power).
 ORDER, SIZES = 4, {0: 4, 1: 4, 2: 3, 3: 2, 4: 2}
@@ -268,7 +268,8 @@ def program_of(seed, kernel="", via=""):
     rng = random.Random(seed)
     program = Program(seed, via=via)
     kernel = kernel or rng.choices(["never", "auto"], [99, 1])[0]
-    weights = NUMBA if via == "numba" else {name: weight for name, (weight, _) in FEATURES.items()}
+    program.offered = offered(seed)
+    weights = NUMBA if via == "numba" else {name: weight for name, (weight, _) in program.offered.items()}
     program.weights = {name: weight * rng.choice((0.2, 1, 1, 3)) for name, weight in weights.items()}
     rank_of_x = rng.choices([0, 1, 2], [20, 70, 10])[0]
     returns = rng.choice(["number", "number", "vector"]) if via != "numba" else "number"

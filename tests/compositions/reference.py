@@ -13,6 +13,7 @@ from types import SimpleNamespace
 import numpy as onp
 
 from .duals import Decisions, Dual, add, mul, number, numpy, packed, power, primal
+from .scipy_names import scipy_names
 
 # ---- containers
 
@@ -371,5 +372,5 @@ tg = SimpleNamespace(
     while_loop=while_loop, cond=lambda p, a, b, *operands: a(*operands) if p else b(*operands), switch=switch,
     map=map_, associative_scan=None, stop_gradient=numpy.stop,
     custom_vjp=lambda f, rule: f, custom_jvp=lambda f, rule: f, zeros=lambda n: onp.zeros(n, object), tensor=Leaf.of, array=numpy.array,
-    config=SimpleNamespace(), autograd=SimpleNamespace(grad=autograd_grad, Function=Function),
+    scipy=scipy_names, config=SimpleNamespace(), autograd=SimpleNamespace(grad=autograd_grad, Function=Function),
 )  # fmt: skip

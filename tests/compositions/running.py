@@ -1,5 +1,6 @@
 """Run a program by tapegrad and by the reference, and compare."""
 
+import importlib
 import re
 import warnings
 from contextlib import contextmanager
@@ -150,6 +151,8 @@ def outcome(program, points=None):
 
     found = {"wrong": [], "refused": [], "compared": 0, "unsettled": 0}
     text = str(program)
+    for module in set(re.findall(r"tg\.(scipy(?:\.[a-z]+)+)\.", text)):
+        importlib.import_module(f"tapegrad.{module}")
     places = []
     for point in program.points if points is None else points:
         place = settled(text, point)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.compositions.features import FEATURES
+from tests.compositions.features import FEATURES, LATER
 from tests.compositions.generator import TRANSFORMS, program_of
 from tests.compositions.mends import MENDS, ROOT
 from tests.compositions.running import outcome
@@ -52,6 +52,8 @@ def test_a_seed_is_always_the_same_program_which_has_what_it_says():
     programs = [program_of(seed) for seed in range(300)]
     assert [as_text(p) for p in programs] == [as_text(program_of(seed)) for seed in range(300)]
     assert {name for p in programs for name in p.features} == set(FEATURES)
+    later = {name for seed in range(max(LATER), max(LATER) + 50) for name in program_of(seed).features}
+    assert later > {name for features in LATER.values() for name in features}
     assert {name for p in programs for name in p.stack} == set(TRANSFORMS)
     assert sum(len(p.stack) > 2 for p in programs) > 120
 
