@@ -346,8 +346,8 @@ def remove(graph: Graph, ilabel: int = EPSILON, olabel: int | None = None) -> Gr
     -------
     Graph
         Each node that is left (start nodes, and those to which another arc goes) has the arcs that follow each path of removed arcs from it,
-        once for each such path, so both scores are unchanged.  Where several such paths end the graph, the node has a copy for each, from
-        which no arc goes on.
+        once for each such path, so both scores are unchanged.  Where several such paths end the graph, the node has a copy for each; only the
+        first has outgoing arcs.
 
     Raises
     ------
