@@ -14,7 +14,7 @@ from .scores import forward_score, graph_of_path
 
 
 def equal(first: Graph, second: Graph) -> bool:
-    """Whether two graphs have the same nodes and arcs, with the same weights, whatever the numbers of the arcs.
+    """Test whether two graphs have the same nodes and arcs, with the same weights; arc numbers may differ.
 
     Parameters
     ----------
@@ -35,7 +35,7 @@ def equal(first: Graph, second: Graph) -> bool:
 
 
 def isomorphic(first: Graph, second: Graph) -> bool:
-    """Whether two graphs are equal but for the numbers of their nodes and arcs.
+    """Test whether two graphs are equal up to the numbers of their nodes and arcs.
 
     Parameters
     ----------
@@ -92,28 +92,28 @@ def _refined(colours, arcs):
 
 
 def rand_equivalent(first: Graph, second: Graph, samples: int = 100, tol: float = 1e-4, longest: int = 200, seed: int = 0) -> bool:
-    """Whether two graphs give the same score to what random paths of both read and write.
+    """Test whether two graphs give the same score to the input and output labels of random paths of both.
 
     Parameters
     ----------
     first, second : Graph
     samples : int
-        Paths to be tried, half of each graph.
+        Number of paths to try, half of them from each graph.
     tol : float
-        How far scores may be apart.
+        Largest difference of scores that is allowed.
     longest : int
-        Arcs after which a path is given up.
+        Number of arcs after which a path is abandoned.
     seed : int
 
     Returns
     -------
     bool
-        False is sure; True says that nothing was found.
+        False is certain; True means that no difference was found.
 
     Raises
     ------
     GraphError
-        Arcs that neither read nor write make a cycle, which a sequence passes any number of times.
+        If arcs that neither read nor write form a cycle, which a sequence may pass any number of times.
 
     Examples
     --------

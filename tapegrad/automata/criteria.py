@@ -25,28 +25,28 @@ from .topology import Topology
 
 
 def ctc_loss(log_probs: TensorLike | Sequence[TensorLike], target: ArrayLike | Sequence[ArrayLike], blank: int = 0) -> Any:
-    """Connectionist temporal classification: minus the log probability that the target is spelt.
+    """Connectionist temporal classification: the negative log probability that the target is spelt.
 
     Parameters
     ----------
     log_probs : array-like or Tensor, shape (times, labels)
-        Of a batch a list of them, or an array with one more axis in front.
+        For a batch, a list of them, or an array with one more axis in front.
     target : sequence of int
-        Labels, without blanks; of a batch a list of them.
+        Labels, without blanks; for a batch, a list of them.
     blank : int
-        The label that spells nothing; a label that follows itself in the target is spelt with a blank between.
+        The label that spells nothing; equal neighbours in the target are spelt with a blank between them.
 
     Returns
     -------
     Tensor
-        A number, of a batch one for each; ``inf``, with a gradient of 0, where there is not time enough for the target.
+        A number, or for a batch one for each; ``inf``, with a gradient of 0, if there are too few times for the target.
 
     Raises
     ------
     GraphError
-        A label of the target is not among the columns, or is `blank`.
+        If a label of the target is not among the columns, or is `blank`.
     ShapeError
-        The scores have no two axes, or there are not as many targets.
+        If scores do not have two axes, or the number of targets differs.
 
     Examples
     --------
@@ -71,14 +71,14 @@ def ctc_loss(log_probs: TensorLike | Sequence[TensorLike], target: ArrayLike | S
 
 
 def transition_graph(transitions: TensorLike, start: TensorLike | None = None) -> Graph:
-    """The graph that reads any sequence of labels, with a score for each that follows another.
+    """Make the graph that reads any sequence of labels, with a score for each transition.
 
     Parameters
     ----------
     transitions : array-like or Tensor, shape (labels, labels)
-        ``transitions[i, j]`` is that of j after i.
+        ``transitions[i, j]`` is the score of j after i.
     start : array-like or Tensor, shape (labels,), optional
-        Of the first label; 0 by default.
+        Scores of the first label; 0 by default.
 
     Returns
     -------
@@ -105,26 +105,26 @@ def transition_graph(transitions: TensorLike, start: TensorLike | None = None) -
 def asg_loss(
     emissions: TensorLike | Sequence[TensorLike], target: ArrayLike | Sequence[ArrayLike], transitions: TensorLike, start: TensorLike | None = None
 ) -> Any:
-    """The auto segmentation criterion: each label of the target is read once or more in a row, beside all sequences of labels.
+    """The auto segmentation criterion: the target, with each label read once or more in a row, against all sequences of labels.
 
     Parameters
     ----------
     emissions : array-like or Tensor, shape (times, labels)
-        Of a batch a list of them, or an array with one more axis in front.
+        For a batch, a list of them, or an array with one more axis in front.
     target : sequence of int
-        Labels; of a batch a list of them.
+        Labels; for a batch, a list of them.
     transitions, start : array-like or Tensor
-        As of `transition_graph`.
+        As in `transition_graph`.
 
     Returns
     -------
     Tensor
-        A number, of a batch one for each; ``inf``, with the gradient of the score of all sequences, where there is not time enough.
+        A number, or for a batch one for each; ``inf``, with the gradient of the score of all sequences, if there are too few times.
 
     Raises
     ------
     GraphError, ShapeError
-        As of `ctc_loss`.
+        As in `ctc_loss`.
 
     Examples
     --------
@@ -147,26 +147,26 @@ def asg_loss(
 def crf_loss(
     emissions: TensorLike | Sequence[TensorLike], target: ArrayLike | Sequence[ArrayLike], transitions: TensorLike, start: TensorLike | None = None
 ) -> Any:
-    """Minus the log probability of a sequence of labels in a conditional random field.
+    """The negative log probability of a sequence of labels in a conditional random field.
 
     Parameters
     ----------
     emissions : array-like or Tensor, shape (times, labels)
-        Of a batch a list of them, or an array with one more axis in front.
+        For a batch, a list of them, or an array with one more axis in front.
     target : sequence of int, shape (times,)
-        The label at each time; of a batch a list of them.
+        The label at each time; for a batch, a list of them.
     transitions, start : array-like or Tensor
-        As of `transition_graph`.
+        As in `transition_graph`.
 
     Returns
     -------
     Tensor
-        A number, of a batch one for each.
+        A number, or for a batch one for each.
 
     Raises
     ------
     GraphError, ShapeError
-        As of `ctc_loss`; also if the target does not have a label for each time.
+        As in `ctc_loss`; also if the target does not have a label for each time.
 
     Examples
     --------

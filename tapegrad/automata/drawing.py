@@ -33,15 +33,15 @@ def _names(graph: Graph, isymbols, osymbols, digits):
 
 
 def dot(graph: Graph, isymbols: Symbols | None = None, osymbols: Symbols | None = None, digits: int = 4) -> str:
-    """A graph as text for Graphviz.
+    """Return a graph as text for Graphviz.
 
     Parameters
     ----------
     graph : Graph
     isymbols, osymbols : mapping or sequence, optional
-        Names of labels that are read, and written (as those that are read, by default).
+        Names of input and output labels; `osymbols` is `isymbols` by default.
     digits : int
-        Of weights.
+        Significant digits of the weights.
 
     Returns
     -------
@@ -72,18 +72,18 @@ def dot(graph: Graph, isymbols: Symbols | None = None, osymbols: Symbols | None 
 def draw(
     graph: Graph, path: str | os.PathLike[str] | None = None, isymbols: Symbols | None = None, osymbols: Symbols | None = None, digits: int = 3
 ) -> Any:
-    """Draw a graph by matplotlib: start nodes with a thick rim, accept nodes with two.
+    """Draw a graph with matplotlib: start nodes with a thick rim, accept nodes with two rims.
 
     Parameters
     ----------
     graph : Graph
         A small one: each node has its own column or row.
     path : path, optional
-        Where to save the picture; its ending says of what kind it is.
+        Where to save the picture; the file extension gives its format.
     isymbols, osymbols : mapping or sequence, optional
-        Names of labels that are read, and written (as those that are read, by default).
+        Names of input and output labels; `osymbols` is `isymbols` by default.
     digits : int
-        Of weights.
+        Significant digits of the weights.
 
     Returns
     -------
@@ -92,7 +92,7 @@ def draw(
     Raises
     ------
     MissingPackageError
-        matplotlib is not installed.
+        If matplotlib is not installed.
 
     Examples
     --------

@@ -14,13 +14,13 @@ from .graph import Graph
 
 
 def save(graph: Graph, file: str | os.PathLike[str] | TextIO) -> None:
-    """Write a graph as text; weights are written so that they are read as the same numbers.
+    """Write a graph as text, with weights that are read back as the same numbers.
 
     Parameters
     ----------
     graph : Graph
     file : path or text file
-        Whatever is there is replaced.
+        An existing file is replaced.
 
     Returns
     -------
@@ -29,7 +29,7 @@ def save(graph: Graph, file: str | os.PathLike[str] | TextIO) -> None:
     Raises
     ------
     GraphError
-        The last nodes have no arc and are no ends of paths: the file could not say that they are there.
+        If the last nodes have no arc, and no path begins or ends there: the file could not record them.
 
     Examples
     --------
@@ -72,7 +72,7 @@ def load(file: str | os.PathLike[str] | TextIO, calc_grad: bool = True) -> Graph
     Raises
     ------
     GraphError
-        A line is not what it must be; the message names file and line.
+        If a line is malformed; the message names file and line.
 
     Examples
     --------

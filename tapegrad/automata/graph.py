@@ -24,14 +24,14 @@ T = TypeVar("T", bound=Callable[..., Any])
 
 
 class Arc(NamedTuple):
-    """One arc, with its weight as a number: what a graph gives one by one.
+    """One arc, with its weight as a number; iterating over a graph yields its arcs.
 
     Parameters
     ----------
     source, target : int
         Nodes.
     ilabel, olabel : int
-        What it reads and writes.
+        The labels that it reads and writes.
     weight : float
 
     Examples
@@ -54,13 +54,12 @@ class Graph:
     Parameters
     ----------
     calc_grad : bool
-        Whether derivatives by its weights are wanted.
+        Whether derivatives with respect to its weights are wanted.
 
     Notes
     -----
-    A graph is built first, by `add_node` and `add_arc`, and then used: what operations are given cannot grow.
-    Nodes and arcs have numbers, from 0 on; labels are integers from 0 on, or `epsilon`.  The weights are one
-    tensor of float64: a leaf, or what an operation on graphs has computed.
+    Build a graph first, by `add_node` and `add_arc`, and then use it: the argument of an operation cannot grow. Nodes and arcs are numbered
+    from 0; labels are integers from 0, or `epsilon`.  The weights are one float64 tensor: a leaf, or the result of an operation on graphs.
 
     Examples
     --------
@@ -343,7 +342,7 @@ def of_graphs(function: T) -> T:
 
 
 def scalar_graph(weight: TensorLike, calc_grad: bool = True) -> Graph:
-    """The graph of two nodes and one arc, with label 0.
+    """Make the graph of two nodes and one arc, with label 0.
 
     Parameters
     ----------
@@ -372,7 +371,7 @@ def scalar_graph(weight: TensorLike, calc_grad: bool = True) -> Graph:
 
 
 def linear_graph(m: int, n: int, weights: TensorLike | None = None, calc_grad: bool = True) -> Graph:
-    """A chain of `m` steps, each of which reads one of the labels 0, ..., n - 1.
+    """Make a chain of `m` steps, each of which reads one of the labels 0, ..., n - 1.
 
     Parameters
     ----------

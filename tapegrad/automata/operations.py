@@ -20,14 +20,14 @@ from .walks import ARCS, EPSILON, NODES, pass_over, search
 
 
 def backward(graph: Graph, retain_graph: bool = False) -> None:
-    """Compute the derivatives of the weights of a graph (of their sum) by all graphs it was computed from.
+    """Differentiate the (summed) weights of a graph with respect to all graphs that it was computed from.
 
     Parameters
     ----------
     graph : Graph
     retain_graph : bool
-        Whether `backward` may be called again.  If not, what operations have kept for it is let go while the
-        sweep passes by, from the last graph to the first.
+        Whether `backward` may be called again.  If not, the sweep releases what operations keep for it as it passes, from the last graph to
+        the first.
 
     Returns
     -------
@@ -36,9 +36,9 @@ def backward(graph: Graph, retain_graph: bool = False) -> None:
     Raises
     ------
     GradientError
-        The graph was computed from graphs with ``calc_grad=False`` only.
+        If the graph was computed only from graphs with ``calc_grad=False``.
     ClearedTapeError
-        It was cleared by an earlier call.
+        If an earlier call cleared it.
 
     Examples
     --------
@@ -56,7 +56,7 @@ def backward(graph: Graph, retain_graph: bool = False) -> None:
 
 @of_graphs
 def negate(graph: Graph) -> Graph:
-    """The same arcs with weights of the other sign.
+    """Negate the weights of a graph.
 
     Parameters
     ----------
@@ -77,7 +77,7 @@ def negate(graph: Graph) -> Graph:
 
 @of_graphs
 def add(first: Graph, second: Graph) -> Graph:
-    """The sum of the weights of two graphs of the same nodes, arcs and labels.
+    """Add the weights of two graphs with the same nodes, arcs and labels.
 
     Parameters
     ----------
@@ -90,7 +90,7 @@ def add(first: Graph, second: Graph) -> Graph:
     Raises
     ------
     GraphError
-        They differ; the message says in what.
+        If they differ; the message says in what.
 
     Examples
     --------
@@ -103,7 +103,7 @@ def add(first: Graph, second: Graph) -> Graph:
 
 @of_graphs
 def subtract(first: Graph, second: Graph) -> Graph:
-    """The difference of the weights of two graphs of the same nodes, arcs and labels.
+    """Subtract the weights of two graphs with the same nodes, arcs and labels.
 
     Parameters
     ----------
@@ -116,7 +116,7 @@ def subtract(first: Graph, second: Graph) -> Graph:
     Raises
     ------
     GraphError
-        They differ; the message says in what.
+        If they differ; the message says in what.
 
     Examples
     --------
@@ -140,7 +140,7 @@ def _common(name, first, second):
 
 @of_graphs
 def clone(graph: Graph) -> Graph:
-    """The same graph again; derivatives by it reach the original.
+    """Copy a graph; derivatives with respect to the copy reach the original.
 
     Parameters
     ----------
@@ -161,7 +161,7 @@ def clone(graph: Graph) -> Graph:
 
 @of_graphs
 def project_input(graph: Graph) -> Graph:
-    """The graph that writes what it reads.
+    """Make each arc write the label that it reads.
 
     Parameters
     ----------
@@ -186,7 +186,7 @@ def project_input(graph: Graph) -> Graph:
 
 @of_graphs
 def project_output(graph: Graph) -> Graph:
-    """The graph that reads what it writes.
+    """Make each arc read the label that it writes.
 
     Parameters
     ----------
@@ -213,7 +213,7 @@ def project_output(graph: Graph) -> Graph:
 
 
 def union(*graphs: Graph | Sequence[Graph]) -> Graph:
-    """What any of the graphs accepts.
+    """Make a graph that accepts what any of the graphs accepts.
 
     Parameters
     ----------
@@ -238,7 +238,7 @@ def union(*graphs: Graph | Sequence[Graph]) -> Graph:
 
 
 def concat(*graphs: Graph | Sequence[Graph]) -> Graph:
-    """Sequences that the graphs accept one after the other.
+    """Make a graph that accepts sequences of the graphs, one after the other.
 
     Parameters
     ----------
@@ -248,7 +248,7 @@ def concat(*graphs: Graph | Sequence[Graph]) -> Graph:
     Returns
     -------
     Graph
-        Arcs of `epsilon` and weight 0 join them, after the arcs of all graphs; of none, the graph that accepts the empty sequence.
+        Arcs of `epsilon` and weight 0 join the graphs, after the arcs of all graphs; for no graphs, the graph that accepts the empty sequence.
 
     Examples
     --------
@@ -272,7 +272,7 @@ def concat(*graphs: Graph | Sequence[Graph]) -> Graph:
 
 @of_graphs
 def closure(graph: Graph) -> Graph:
-    """Any number of sequences that the graph accepts, one after the other; also none.
+    """Make a graph that accepts any number of sequences of a graph, one after the other; also none.
 
     Parameters
     ----------
@@ -281,7 +281,7 @@ def closure(graph: Graph) -> Graph:
     Returns
     -------
     Graph
-        The nodes of the graph and, last, one in which paths begin and end; arcs of `epsilon` and weight 0 to and from it come last.
+        It has the nodes of the graph and, last, one where paths begin and end; arcs of `epsilon` and weight 0 to and from it come last.
 
     Examples
     --------
@@ -334,26 +334,26 @@ def _joined(graphs, start, accept, joints):
 
 @of_graphs
 def remove(graph: Graph, ilabel: int = EPSILON, olabel: int | None = None) -> Graph:
-    """The graph without the arcs of a label: what follows such an arc follows where it came from.
+    """Remove the arcs with a label: what follows such an arc then follows the node that the arc came from.
 
     Parameters
     ----------
     graph : Graph
     ilabel, olabel : int
-        What the arcs read and write; `olabel` is `ilabel` by default.
+        The labels that the arcs read and write; `olabel` is `ilabel` by default.
 
     Returns
     -------
     Graph
-        Of each node that is left (start nodes, and those to which another arc goes) the arcs behind each path of removed arcs from
-        it: as many as there are such paths, so both scores stay what they were.  Where several of them end the graph, the node has a copy
-        for each, at which nothing goes on.
+        Each node that is left (start nodes, and those to which another arc goes) has the arcs that follow each path of removed arcs from it,
+        once for each such path, so both scores are unchanged.  Where several such paths end the graph, the node has a copy for each; only the
+        first has outgoing arcs.
 
     Raises
     ------
     GraphError
-        An arc that would be removed has a weight other than 0, which no arc of the result could carry; or such arcs make a cycle,
-        through which there are paths without end.
+        If an arc to be removed has a weight other than 0, which no arc of the result could carry, or such arcs form a cycle, through which
+        there are endless paths.
 
     Examples
     --------
@@ -397,7 +397,7 @@ def remove(graph: Graph, ilabel: int = EPSILON, olabel: int | None = None) -> Gr
 
 @of_graphs
 def compose(first: Graph, second: Graph) -> Graph:
-    """The transducer that reads what `first` reads, and writes what `second` makes of what `first` writes.
+    """Compose two transducers: the result reads what `first` reads, and writes what `second` makes of its output.
 
     Parameters
     ----------
@@ -406,13 +406,13 @@ def compose(first: Graph, second: Graph) -> Graph:
     Returns
     -------
     Graph
-        A path for each pair of paths of which the one writes what the other reads; its weight is the sum of theirs.  Nodes that
-        no path from start to accept goes through are left out.
+        It has a path for each pair of paths where the first writes what the second reads; its weight is the sum of theirs.  Nodes on no path
+        from start to accept are left out.
 
     Notes
     -----
-    Arcs that write, or read, `epsilon` go along with such an arc of the other graph, or alone; each pair of paths is one path
-    (the filter of GTN's, which matches first).
+    Arcs that write, or read, `epsilon` go along with such an arc of the other graph, or alone; each pair of paths gives one path (GTN's
+    filter, which matches first).
 
     Examples
     --------
@@ -439,12 +439,12 @@ def _of_each(weights, arcs):
 
 @of_graphs
 def intersect(first: Graph, second: Graph) -> Graph:
-    """What both graphs accept: `compose` of acceptors.
+    """Make a graph that accepts what both graphs accept: `compose` for acceptors.
 
     Parameters
     ----------
     first, second : Graph
-        Which write what they read.
+        Acceptors, which write what they read.
 
     Returns
     -------
@@ -453,7 +453,7 @@ def intersect(first: Graph, second: Graph) -> Graph:
     Raises
     ------
     GraphError
-        An arc writes something else than it reads.
+        If an arc writes another label than it reads.
 
     Examples
     --------

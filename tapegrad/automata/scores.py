@@ -85,7 +85,7 @@ def total(topology: Topology, weights: Any) -> Any:
 
 @of_graphs
 def forward_score(graph: Graph) -> Graph:
-    """The log of the sum, over all paths, of the exponential of their weights.
+    """Compute the log-sum-exp of the weights of all paths.
 
     Parameters
     ----------
@@ -95,16 +95,16 @@ def forward_score(graph: Graph) -> Graph:
     Returns
     -------
     Graph
-        Of one arc; ``-inf`` if no path is accepted.
+        A graph of one arc; its weight is ``-inf`` if no path is accepted.
 
     Raises
     ------
     GraphError
-        There is a cycle; the message names one.
+        If there is a cycle; the message names one.
 
     Notes
     -----
-    The gradient is, for each arc, the share of the paths through it; where no path is accepted it is zero.
+    For each arc, the gradient is the share of the paths through it; if no path is accepted, it is zero.
 
     Examples
     --------
@@ -118,7 +118,7 @@ def forward_score(graph: Graph) -> Graph:
 
 @of_graphs
 def viterbi_score(graph: Graph) -> Graph:
-    """The weight of the best path.
+    """Compute the weight of the best path.
 
     Parameters
     ----------
@@ -128,12 +128,12 @@ def viterbi_score(graph: Graph) -> Graph:
     Returns
     -------
     Graph
-        Of one arc; ``-inf`` if no path is accepted.
+        A graph of one arc; its weight is ``-inf`` if no path is accepted.
 
     Raises
     ------
     GraphError
-        There is a cycle.
+        If there is a cycle.
 
     Examples
     --------
@@ -150,7 +150,7 @@ def viterbi_score(graph: Graph) -> Graph:
 
 @of_graphs
 def viterbi_path(graph: Graph) -> Graph:
-    """The best path, as a graph that has no other; of equals the one found first.
+    """Find the best path, as a graph that has no other; of equal paths, the one found first.
 
     Parameters
     ----------
@@ -160,12 +160,12 @@ def viterbi_path(graph: Graph) -> Graph:
     Returns
     -------
     Graph
-        A chain of its arcs; empty if no path is accepted.  Which path it is, is guarded under `tapegrad.jit`.
+        A chain of its arcs; empty if no path is accepted.  Under `tapegrad.jit` the choice of path is guarded.
 
     Raises
     ------
     GraphError
-        There is a cycle.
+        If there is a cycle.
 
     Examples
     --------

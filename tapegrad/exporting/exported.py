@@ -49,39 +49,39 @@ class Exported:
 
 
 def export(g: Callable[..., Any], x: Any, path: str | Path, *, cpu: str = "host", vector_math: bool = True) -> Exported:
-    """Write a function, as it is recorded at a point, as a C header and object code, for programs without Python.
+    """Write a function, recorded at a point, as a C header and object code for programs without Python.
 
     Parameters
     ----------
     g : callable
         ``tg.value_and_grad(f)``, ``tg.grad(f)``, ``tg.hessian(f)``, ...; or a function of numbers and arrays, which may call these.
     x : float, array_like of float, containers of them, or a tuple of arguments
-        Where `g` is recorded. Floats and float arrays are arguments in C, too, of these shapes; all else is a constant of the code, and so is what
-        `g` has captured.
+        The point at which `g` is recorded. Floats and float arrays are arguments in C, too, with these shapes; everything else, and what `g`
+        captures, is a constant of the code.
     path : str or Path
-        ``"dir/name"``: `name` is that of the function in C. Written are ``name.h``, ``name.o`` and, where a linker is found, ``name.so``.
+        ``"dir/name"``: `name` is the name of the function in C. The files are ``name.h``, ``name.o`` and, if a linker is found, ``name.so``.
     cpu : {"host", "x86-64", "x86-64-v3", "aarch64"}
-        The processor: this one, any of a level, or any ARM of 64 bits.
+        The target processor: this one, any x86-64 of a level, or any 64-bit ARM.
     vector_math : bool
-        Whether loops may call the vectors of functions of glibc (libmvec), as they do here; False for any other C library.
+        Whether loops may call the vector functions of glibc (libmvec), as they do here; False for any other C library.
 
     Returns
     -------
     Exported
-        The paths of the files, and what the code calls from outside.
+        The paths of the files, and the external functions that the code calls.
 
     Raises
     ------
     UnsupportedFunctionError
-        Something has no code that stands alone: a special function of SciPy, a factorisation, Python code. It is named.
+        If something has no standalone code: a special function of SciPy, a factorisation, Python code. The message names it.
     OptionError
-        The name is none in C, or the processor is not known.
+        If the name is not a C name, or the processor is unknown.
 
     Notes
     -----
-    The code allocates nothing, may be called by any number of threads, and has one path: where a branch would go another way, the call returns
-    the number of a guard, whose line is in the header, and writes nothing.  For this processor it computes the bits that ``tg.jit(g)`` does
-    with a kernel; but products of matrices go to the BLAS that the caller sets, or to loops.
+    The code allocates nothing, may be called by any number of threads, and has one path: where a branch would go another way, the call writes
+    nothing and returns the number of a guard, whose line is in the header.  For this processor it computes the same bits as a kernel of
+    ``tg.jit(g)``, but products of matrices go to the BLAS that the caller sets, or to loops.
 
     Examples
     --------
@@ -103,30 +103,30 @@ def export(g: Callable[..., Any], x: Any, path: str | Path, *, cpu: str = "host"
 
 
 def to_python(g: Callable[..., Any], x: Any) -> str:
-    """A function, as it is recorded at a point, as the text of a program that needs NumPy only, to be read.
+    """Write a function, recorded at a point, as the text of a readable program that needs only NumPy.
 
     Parameters
     ----------
     g : callable
-        As of `export`: ``tg.value_and_grad(f)``, ``tg.hessian(f)``, a function of numbers and arrays, ...
+        As in `export`: ``tg.value_and_grad(f)``, ``tg.hessian(f)``, a function of numbers and arrays, ...
     x : float, array_like of float, containers of them, or a tuple of arguments
-        As of `export`: floats and float arrays are arguments, all else is a constant of the program.
+        As in `export`: floats and float arrays are arguments, everything else is a constant of the program.
 
     Returns
     -------
     str
-        A module with one function. Operations on the elements of arrays are loops over these, and so are loops of `g`; beside each line stands the
-        line of `g` that it belongs to. The function returns values, then gradients.
+        A module with one function. Operations on array elements become loops, and loops of `g` stay loops; beside each line stands the line
+        of `g` that it belongs to. The function returns values, then gradients.
 
     Raises
     ------
     UnsupportedFunctionError
-        Something is computed by a library: a factorisation, a sort, Python code. It is named.
+        If something is computed by a library: a factorisation, a sort, Python code. The message names it.
 
     Notes
     -----
-    The program has one path. Where a branch would go another way, it raises a ValueError that names the line. It computes what ``tg.jit(g)`` does,
-    up to rounding. It is for reading, and as slow as plain Python; ``tg.jit(g)`` is for computing.
+    The program has one path. Where a branch would go another way, it raises a ValueError that names the line. It computes what ``tg.jit(g)``
+    computes, up to rounding. It is for reading, and as slow as plain Python; ``tg.jit(g)`` is for computing.
 
     Examples
     --------

@@ -25,61 +25,61 @@ def fit(
     bounds: Any = None, fixed: Any = (), ties: dict[str, Callable[..., Any]] | None = None, covariance: str | None = None,
     max_evaluations: int | None = None, progress: bool | None = None,
 ) -> Fit:  # fmt: skip
-    """Fit a model to data, and say how well the data determine its parameters.
+    """Fit a model to data and estimate the uncertainty of its parameters.
 
     Parameters
     ----------
     function : callable
-        ``function(params, *data)`` returns residuals: an array, or a container of arrays (several data sets that share parameters).
-        With `observed` it returns what the model predicts; with ``likelihood="nll"`` minus the logarithm of the likelihood.
+        ``function(params, *data)`` returns residuals: an array, or a container of arrays (several data sets that share parameters).  With
+        `observed` it returns the predictions of the model; with ``likelihood="nll"``, the negative log-likelihood.
     start : float, array_like, or containers of them
-        Where to begin.  Parameters are named by their place in it: ``{"peaks": [{"center": 1.0}]}`` has ``"peaks[0].center"``.
+        Initial parameters.  They are named by their place in it: ``{"peaks": [{"center": 1.0}]}`` has ``"peaks[0].center"``.
     *data
-        Handed to `function`.
+        Passed to `function`.
     observed : array or container of arrays, optional
-        What was measured: residuals are ``(observed - predicted) / sigma``.
+        The measured values: residuals are ``(observed - predicted) / sigma``.
     sigma : array or number, optional
         Standard deviations of `observed`.
     absolute_sigma : bool
-        Whether residuals are in units of their standard deviation.  By default that is estimated from the residuals, as by
+        Whether residuals are in units of their standard deviation.  By default the residuals give an estimate of it, as in
         ``scipy.optimize.curve_fit``.
     likelihood : {"poisson", "binomial", "nll"} or callable, optional
-        Instead of least squares; `function` predicts the expected counts, or the chance of a success.  A callable takes predicted and
-        observed and returns the logarithm of the likelihood of each observation.
+        Replaces least squares; `function` predicts the expected counts, or the probability of a success.  A callable takes predicted and
+        observed values and returns the log-likelihood of each observation.
     trials : array, optional
-        Of ``likelihood="binomial"``.
+        Number of trials, for ``likelihood="binomial"``.
     loss, f_scale : str, float
-        A robust loss of the residuals, as of ``scipy.optimize.least_squares``.
+        A robust loss of the residuals, as in ``scipy.optimize.least_squares``.
     bounds : dict of str to (lower, upper), optional
-        By name; or a pair of containers like `start`.
+        Limits by parameter name, or a pair of containers like `start`.
     fixed : sequence of str
-        Parameters that keep the value of the start.
+        Names of parameters that keep their start value.
     ties : dict of str to callable, optional
-        Parameters that are computed from the others, which the callable takes in the containers of `start`.
+        Parameters that are computed from the others; each callable takes these in the containers of `start`.
     covariance : {"gauss-newton", "hessian", "sandwich"}, optional
-        How the covariance is estimated: by the squares of the Jacobian (least squares' default), by the exact Hessian (of likelihoods), or by
-        both, for models or losses that are not the data's own distribution (of robust losses).
+        How to estimate the covariance: from the squares of the Jacobian (default for least squares), from the exact Hessian (for
+        likelihoods), or from both, for models or losses that are not the data's own distribution (for robust losses).
     max_evaluations : int, optional
     progress : bool, optional
-        Whether a bar is shown; by default in a terminal.
+        Whether to show a bar; by default only in a terminal.
 
     Returns
     -------
     Fit
-        ``params``, ``stderr`` in the containers of `start`; ``covariance``, ``success``, ...; ``print`` shows a table.
+        Has ``params`` and ``stderr`` in the containers of `start`, ``covariance``, ``success``, ...; ``print`` shows a table.
 
     Raises
     ------
     OptimizationError
-        Names that do not exist or are given twice, a start outside its bounds, observations that are not finite, fewer observations than free
-        parameters.
+        If a name does not exist or is given twice, a start is outside its bounds, observations are not finite, or there are fewer
+        observations than free parameters.
     NonFiniteError
-        A residual at the start or a derivative is not finite; names the operation.
+        If a residual at the start or a derivative is not finite; the message names the operation.
 
     Notes
     -----
-    Least squares are minimised by MINPACK's Levenberg-Marquardt, or with bounds or a robust loss by SciPy's trust-region reflective
-    algorithm, both with exact Jacobians; likelihoods by L-BFGS-B.  Newton's steps with exact derivatives end each.
+    Least squares use MINPACK's Levenberg-Marquardt or, with bounds or a robust loss, SciPy's trust-region reflective algorithm, both with
+    exact Jacobians; likelihoods use L-BFGS-B.  Newton steps with exact derivatives finish each fit.
 
     Examples
     --------

@@ -120,42 +120,42 @@ def fit_many(
     in_axes: Any = 0, bounds: Any = None, fixed: Any = (), ties: dict[str, Callable[..., Any]] | None = None, max_iterations: int = 200,
     progress: bool | None = None,
 ) -> FitMany:  # fmt: skip
-    """Fit one model to many data sets by least squares, each with parameters of its own.
+    """Fit one model to many data sets by least squares, each with its own parameters.
 
     Parameters
     ----------
     function : callable
-        Of one data set: ``function(params, *data)`` returns residuals, or with `observed` what the model predicts.
+        The model of one data set: ``function(params, *data)`` returns residuals, or with `observed` the predictions of the model.
     starts : array_like, or containers of them
-        Where to begin: a first axis of one entry a fit.  A number is the same for all.
+        Initial parameters, with one entry per fit along the first axis.  A number is the same for all fits.
     *data
-        Handed to `function`, without their first axis: one entry a fit, as `in_axes` says.
+        Passed to `function` without the first axis, one entry per fit, as `in_axes` says.
     observed, sigma : array or container of arrays, optional
-        What was measured, and its standard deviations: a first axis of one entry a fit; `sigma` may be a number.
+        The measured values and their standard deviations, with one entry per fit along the first axis; `sigma` may be a number.
     absolute_sigma : bool
-        Whether `sigma` is in the units of the data; by default the residuals say how large the errors are.
+        Whether `sigma` is in the units of the data; by default the size of the errors is estimated from the residuals.
     in_axes : {0, None} or tuple of them
-        Of `data`, as of `vmap`: None is the same for all fits.
+        For `data`, as in `vmap`: None is the same for all fits.
     bounds, fixed, ties
-        By name, for all fits: limits of parameters, those that keep the value of their start, and those computed from others (as `fit` has them).
+        By name, for all fits: limits of parameters, those that keep their start value, and those computed from others, as in `fit`.
     max_iterations : int
-        Of each fit.
+        Limit for each fit.
     progress : bool, optional
-        Whether a bar is shown; by default in a terminal.
+        Whether to show a bar; by default only in a terminal.
 
     Returns
     -------
     FitMany
-        ``params``, ``stderr``, ``covariance``, ``success``, ``status``, ... with a first axis of one entry a fit.
+        Has ``params``, ``stderr``, ``covariance``, ``success``, ``status``, ... with one entry per fit along the first axis.
 
     Raises
     ------
     OptimizationError
-        First axes of different lengths, a start outside of its bounds, a name given twice, data that are not finite.
+        If first axes differ in length, a start is outside its bounds, a name is given twice, or data are not finite.
 
     Notes
     -----
-    A fit that does not converge says so in its `status`, and changes nothing for the others.  A bootstrap is one call: simulated or drawn
+    A fit that does not converge says so in its `status` and does not affect the others.  A bootstrap is one call, with simulated or drawn
     data sets along the first axis.
 
     Examples
@@ -177,29 +177,29 @@ def fit_many(
 
 
 def multistart(function: Callable[..., Any], starts: Pytree, *data: Any, observed: Any = None, sigma: Any = None, **options: Any) -> Fit:
-    """Fit one data set from many starts; the fit is the best of them.
+    """Fit one data set from many starts and return the best fit.
 
     Parameters
     ----------
     function : callable
-        ``function(params, *data)`` returns residuals, or with `observed` what the model predicts.
+        ``function(params, *data)`` returns residuals, or with `observed` the predictions of the model.
     starts : array_like, or containers of them
-        Where to begin: a first axis of one entry a start; a number is the same for all.
+        Initial parameters, with one entry per start along the first axis; a number is the same for all starts.
     *data, observed, sigma
-        The one data set, what was measured, and its standard deviations.
+        The data set, the measured values, and their standard deviations.
     **options
-        `bounds`, `fixed`, `ties`, `absolute_sigma` and `covariance`, as of `fit`.
+        `bounds`, `fixed`, `ties`, `absolute_sigma` and `covariance`, as in `fit`.
 
     Returns
     -------
     Fit
-        From the start that ends lowest.  `starts` has all of them, a `FitMany`, and `reached` says which ended there: with the same cost, or parameters, to
-        six digits.
+        The fit from the start that ends lowest.  Its `starts` has all fits, as a `FitMany`; its `reached` marks those that end there: with
+        the same cost, or parameters, to six digits.
 
     Raises
     ------
     OptimizationError
-        A start outside of its bounds, a name given twice, data that are not finite.
+        If a start is outside its bounds, a name is given twice, or data are not finite.
 
     Examples
     --------

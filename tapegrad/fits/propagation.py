@@ -15,38 +15,38 @@ from ..transforms.jacobians import jacobian
 
 
 def propagate(g: Callable[..., Any], x: Pytree, covariance: Any = None, order: int = 1, samples: int = 0, seed: Any = 0) -> tuple[Any, Any]:
-    """Value and covariance of a function of uncertain parameters.
+    """Compute the value and covariance of a function of uncertain parameters.
 
     Parameters
     ----------
     g : callable
         ``g(params)`` returns a number or an array.
     x : Fit, or float, array_like, containers of them
-        Of a fit its parameters and covariance are taken.
+        The parameters.  A fit supplies its parameters and covariance.
     covariance : array, optional
-        Of the numbers in `x`, in their order: shape ``(n, n)``.
+        Covariance of the numbers in `x`, in their order, of shape ``(n, n)``.
     order : {1, 2}
-        1: by the Jacobian.  2: also by second derivatives, which move the value, as if `x` were normal.
+        1: from the Jacobian.  2: also from second derivatives, which shift the value, as if `x` were normal.
     samples : int
-        If above 0, `g` is called with so many normal samples of `x` instead: mean and covariance of what it gives.
+        If above 0, call `g` with this many normal samples of `x` instead, and return the mean and covariance of its results.
     seed : int or numpy.random.Generator
 
     Returns
     -------
     value, covariance
-        The covariance of an array has shape ``(m, m)``, with its elements in order; of a number it is the variance.
+        For an array, the covariance has shape ``(m, m)``, with the elements in order; for a number, it is the variance.
 
     Raises
     ------
     ShapeError
-        For a covariance of another shape.
+        If the covariance has another shape.
     OptimizationError
-        If it is not finite where `g` depends on `x`, or `order` is neither 1 nor 2.
+        If the covariance is not finite where `g` depends on `x`, or `order` is neither 1 nor 2.
 
     Notes
     -----
-    With Jacobian J and Hessians H, the covariance C becomes ``J C J'``; to second order the value is ``g + tr(H C) / 2``, and
-    ``tr(H_i C H_j C) / 2`` is added (JCGM 100:2008, 5.1.2).
+    With Jacobian J and Hessians H, the covariance C becomes ``J C J'``.  To second order, the value is ``g + tr(H C) / 2``, and the
+    covariance gains ``tr(H_i C H_j C) / 2`` (JCGM 100:2008, 5.1.2).
 
     Examples
     --------

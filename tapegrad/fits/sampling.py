@@ -38,59 +38,59 @@ def sample(
     draws: int = 1000, tune: int = 400, chains: int = 4, cores: int | None = None, seed: int | None = None, progress: bool | None = None,
     **options: Any,
 ) -> Any:  # fmt: skip
-    """Draw from the distribution whose density has a given logarithm: a posterior, say.
+    """Draw samples from a distribution, such as a posterior, given its log density.
 
     Parameters
     ----------
     logp : callable
-        ``logp(params, *data)`` returns a number, the logarithm of the density up to a constant: log prior plus log likelihood.
+        ``logp(params, *data)`` returns one number, the log density up to a constant: log prior plus log-likelihood.
     start : float, array_like, or containers of them
-        Where the mode is looked for.  Parameters are named by their place in it, as of `fit`.
+        Where the search for the mode begins.  Parameters are named by their place in it, as in `fit`.
     *data
-        Handed to `logp`.
+        Passed to `logp`.
     bounds : dict of str to (lower, upper), optional
-        Of parameters that are positive, or between two numbers; by name, as of `fit`.  `logp` is the density of the bounded ones.
+        Limits, by name as in `fit`, of parameters that are positive or between two numbers.  `logp` is the density of the bounded parameters.
     fixed : sequence of str
-        Parameters that keep the value of the start.
+        Names of parameters that keep their start value.
     ties : dict of str to callable, optional
         Parameters that are computed from the others.
     draws, tune : int
-        Of each chain: draws that are kept, and before these draws by which the sampler adapts.
+        Draws of each chain: those kept, and those before them, by which the sampler adapts.
     chains : int
     cores : int, optional
-        How many chains run at the same time; by default as many as there are processors.
+        Number of chains that run at the same time; by default the number of processors.
     seed : int, optional
-        With the same seed come the same draws.  By default another one each time, which the result names.
+        The same seed gives the same draws.  By default each call takes a new seed, which the result names.
     progress : bool, optional
-        Whether a bar is shown; by default in a terminal.
+        Whether to show a bar; by default only in a terminal.
     **options
-        Of ``nutpie.sample``: ``target_accept``, ``maxdepth``, ...
+        Options of ``nutpie.sample``: ``target_accept``, ``maxdepth``, ...
 
     Returns
     -------
     arviz.InferenceData
-        ``posterior`` has an array ``(chain, draw, ...)`` for each array or number of `start`, by its name, and ``sample_stats`` what the sampler
-        notes of each draw.  ``posterior.attrs`` says what was found before the first draw: ``mode``, and ``seed``, ``asked_python``.
+        ``posterior`` has an array ``(chain, draw, ...)`` for each array or number of `start`, by its name; ``sample_stats`` has the notes of
+        the sampler on each draw.  ``posterior.attrs`` has the ``mode`` found before the first draw, ``seed`` and ``asked_python``.
 
     Raises
     ------
     MissingPackageError
-        nutpie is not installed: ``pip install "tapegrad[sample]"``.
+        If nutpie is not installed: ``pip install "tapegrad[sample]"``.
     OptimizationError
-        The density at the start is zero or not a number, a parameter starts at its bound, names that do not exist or are given twice.
+        If the density at the start is zero or not a number, a parameter starts at its bound, or a name does not exist or is given twice.
     NonScalarOutputError
-        `logp` returns more than one number.
+        If `logp` returns more than one number.
 
     Warns
     -----
     RuntimeWarning
-        Some draws diverged: where, and what helps.
+        If draws diverge; the message says where, and what helps.
 
     Notes
     -----
-    A no-U-turn sampler with adapted step size and scales (nutpie, by A. Seyboldt et al.; M. Hoffman, A. Gelman, 2014) in the
-    coordinates in which the posterior is closest to a standard normal distribution at its mode.  It calls the gradient's machine code from
-    threads of its own; another path of `logp` than at the mode is recorded when it is met.
+    The no-U-turn sampler adapts step size and scales (nutpie, by A. Seyboldt et al.; M. Hoffman, A. Gelman, 2014).  It works in the
+    coordinates in which the posterior is closest to a standard normal distribution at its mode.  It calls the machine code of the gradient
+    from its own threads; a path of `logp` other than that at the mode is recorded when it is met.
 
     Examples
     --------

@@ -25,38 +25,38 @@ from .operation import checked, library, name_of, of_leaves
 
 
 def to_jax(f: Callable[..., Any], result_shape_dtypes: Any = None) -> Callable[..., Any]:
-    """`f` as a differentiable operation of JAX.
+    """Make `f` a differentiable operation of JAX.
 
     Parameters
     ----------
     f : callable
-        Takes arrays and numbers, or containers of them, and returns such.  It is run under `jit`, with the contract of that: unlike a
-        function that JAX traces, it may branch on its numbers.
+        Takes and returns arrays and numbers, or containers of them.  It runs under `jit`, with the same contract: unlike a function that JAX
+        traces, it may branch on its numbers.
     result_shape_dtypes : callable or containers of jax.ShapeDtypeStruct, optional
-        What `f` returns, as of ``jax.pure_callback``; or a function of the arguments that gives it.  By default `f` is run once at
-        arguments made up from their shapes, when a traced program meets shapes that it was not yet called with.
+        What `f` returns, as in ``jax.pure_callback``; or a function of the arguments that returns this.  By default `f` runs once at
+        arguments made up from their shapes, when a traced program meets shapes that `f` was not yet called with.
 
     Returns
     -------
     callable
-        Takes what `f` takes, as arrays of JAX, and returns such.  ``jax.jit``, ``grad``, ``jacfwd``, ``jacrev``, ``hessian``, ``vmap`` and
-        ``lax.scan`` hold, in any order.
+        Takes and returns what `f` does, as JAX arrays.  ``jax.jit``, ``grad``, ``jacfwd``, ``jacrev``, ``hessian``, ``vmap`` and ``lax.scan``
+        work, in any order.
 
     Raises
     ------
     DtypeError
-        From the call: for an argument that is neither of floats nor of integers.
+        From the call: if an argument has neither floats nor integers.
     ShapeError
-        `f` returns another shape than for the made-up arguments, or than `result_shape_dtypes` says.
+        If `f` returns another shape than for the made-up arguments, or than `result_shape_dtypes` says.
     GradientError
-        `f` cannot be run at made-up arguments: give `result_shape_dtypes`.
+        If `f` cannot run at made-up arguments: give `result_shape_dtypes`.
     MissingPackageError
-        JAX is not installed.
+        If JAX is not installed.
 
     Notes
     -----
-    The numbers are computed by tapegrad, on the CPU, where ``jax.pure_callback`` calls it.  JAX rounds them to float32 unless told
-    ``jax.config.update("jax_enable_x64", True)`` (as a context manager, ``enable_x64`` holds in one thread, and callbacks come from others).
+    ``jax.pure_callback`` calls tapegrad, which computes the numbers on the CPU.  JAX rounds them to float32 unless told
+    ``jax.config.update("jax_enable_x64", True)`` (the context manager ``enable_x64`` applies to one thread, and callbacks come from others).
 
     Examples
     --------

@@ -29,32 +29,32 @@ from .operation import Operation, library, name_of, of_leaves, of_shape
 
 
 def to_pytensor(f: Callable[..., Any], *like: Pytree) -> Callable[..., Any]:
-    """`f` as a differentiable operation of PyTensor.
+    """Make `f` a differentiable operation of PyTensor.
 
     Parameters
     ----------
     f : callable
-        Takes arrays and numbers, or containers of them, and returns such.  It is run under `jit`, with the contract of that.
+        Takes and returns arrays and numbers, or containers of them.  It runs under `jit`, with the same contract.
     *like : float, array_like of float, or containers of them
-        A point: arguments of the shapes that `f` will be called with.  Its path through `f` is compiled ahead.
+        A point: arguments of the shapes that `f` will be called with.  Its path through `f` is compiled ahead of time.
 
     Returns
     -------
     callable
-        Takes variables of PyTensor, arrays and numbers in the containers of `like`, and returns variables in the containers of `f`.
-        ``pytensor.grad``, Hessians and ``vectorize_graph`` hold; under the Numba backend (which nutpie uses) it is machine code.
+        Takes PyTensor variables, arrays and numbers in the containers of `like`, and returns variables in the containers that `f` returns.
+        ``pytensor.grad``, Hessians and ``vectorize_graph`` work; under the Numba backend (which nutpie uses) it is machine code.
 
     Raises
     ------
     DtypeError
-        An array of `like` is not of floats; from the call: an argument is complex.
+        If an array of `like` is not of floats.  From the call: if an argument is complex.
     ShapeError
-        From the call: an argument has another shape than in `like`.  Where PyTensor does not know its shape before the program runs,
-        it raises an AssertionError then, which names the argument.
+        From the call: if an argument has another shape than in `like`.  If PyTensor learns the shape only when the program runs, it then
+        raises an AssertionError that names the argument.
     StructureError
-        From the call: the arguments are in other containers than `like`.
+        From the call: if the arguments are in other containers than `like`.
     MissingPackageError
-        PyTensor is not installed.
+        If PyTensor is not installed.
 
     Examples
     --------

@@ -13,31 +13,31 @@ from .operation import Operation, library, name_of, of_leaves
 
 
 def to_torch(f: Callable[..., Any]) -> Callable[..., Any]:
-    """`f` as a differentiable operation of PyTorch.
+    """Make `f` a differentiable operation of PyTorch.
 
     Parameters
     ----------
     f : callable
-        Takes arrays and numbers, or containers of them, and returns such.  It is run under `jit`, with the contract of that.
+        Takes and returns arrays and numbers, or containers of them.  It runs under `jit`, with the same contract.
 
     Returns
     -------
     callable
-        Takes what `f` takes, with tensors of PyTorch (on the CPU; float64, float32 or integers) in place of arrays, and returns tensors.  It is
-        differentiated by ``backward()``, ``torch.autograd.grad``, twice as well (``create_graph=True``), and by ``torch.func``'s
-        ``grad``, ``jacrev``, ``jacfwd``, ``hessian`` and ``vmap``.
+        Takes what `f` takes, with PyTorch tensors (on the CPU; float64, float32 or integers) in place of arrays, and returns tensors.
+        ``backward()`` and ``torch.autograd.grad`` differentiate it, twice as well (``create_graph=True``); ``torch.func``'s ``grad``,
+        ``jacrev``, ``jacfwd``, ``hessian`` and ``vmap`` take it.
 
     Raises
     ------
     DtypeError
-        From the call: for a tensor of another dtype or on another device.
+        From the call: if a tensor has another dtype or is on another device.
     MissingPackageError
-        PyTorch is not installed.
+        If PyTorch is not installed.
 
     Notes
     -----
-    Memory is shared with PyTorch in both directions; nothing is copied but numbers.  An element of a result that does not depend on what
-    requires a gradient still has a ``grad_fn``, with a gradient of zero.
+    PyTorch and tapegrad share memory in both directions; only numbers are copied.  An element of a result that does not depend on what
+    requires a gradient still has a ``grad_fn``, with a zero gradient.
 
     Examples
     --------

@@ -201,49 +201,49 @@ class _SumRow(Primitive):
 
 
 def sum_over(function: Callable[..., Any], data: Any, chunk: int | None = None, threads: int | None = None, *, client: Any = None) -> Sum:
-    """A function that sums another one over the rows of data, a chunk at a time.
+    """Make a function that sums another one over the rows of data, one chunk at a time.
 
     Parameters
     ----------
     function : callable
-        ``function(theta, rows)`` returns the sum over some rows: a number, or arrays of one shape whatever the number of rows.  `theta`
-        is a number, an array or a container of them; `rows` has the containers of `data`, with the arrays of one chunk.
+        ``function(theta, rows)`` returns the sum over some rows: a number, or arrays whose shape does not depend on the number of rows.
+        `theta` is a number, an array or a container of them; `rows` has the containers of `data`, with the arrays of one chunk.
     data : array, containers of arrays, DataFrame, path of a Parquet file, collection of Dask's, or chunks
-        Arrays (memory-mapped ones too, which are read a chunk at a time) with a common first axis.  A DataFrame, or a row group of a
-        Parquet file, becomes a dict of its columns; Dask's arrays and DataFrames have chunks of their own.  Chunks come from
-        anything that can be iterated again and is no list, tuple or dict, or from a function that returns an iterator.
+        Arrays with a common first axis (memory-mapped arrays, too, which are read one chunk at a time).  A DataFrame, or a row group of a
+        Parquet file, becomes a dict of its columns; Dask's arrays and DataFrames have their own chunks.  Chunks come from any iterable that
+        can be read again and is not a list, tuple or dict, or from a function that returns an iterator.
     chunk : int, optional
-        Rows of a chunk, of arrays and DataFrames.  By default as many as stay in a processor's cache.
+        Rows per chunk, for arrays and DataFrames.  By default as many as stay in a processor's cache.
     threads : int, optional
-        How many compute chunks at a time, at most ``tg.config.threads``, which is the default.
+        Number of threads that compute chunks, at most ``tg.config.threads``, which is the default.
     client : optional
-        Who computes chunks instead: as of `distribute`.
+        What computes the chunks instead, as in `distribute`.
 
     Returns
     -------
     Sum
-        A function of theta.  ``tg.value_and_grad``, ``tg.grad``, ``tg.hessian``, ``tg.hvp`` and the optimisers take it, and it may stand in
-        other functions.  Value and gradient are one pass over the data, a Hessian three, a product two.
+        A function of theta.  ``tg.value_and_grad``, ``tg.grad``, ``tg.hessian``, ``tg.hvp`` and the optimisers take it, and other functions
+        may call it.  Value and gradient take one pass over the data, a Hessian three, a Hessian-vector product two.
 
     Raises
     ------
     ShapeError, StructureError, DtypeError
-        Arrays of different length, which are named; an iterator, which can be read once only; columns that are no numbers.  From a
-        call: a chunk that is not like the first one, or fewer chunks than the first time.
+        If arrays differ in length (the message names them), data is an iterator, which can be read only once, or columns are not numbers.
+        From a call: if a chunk is not like the first one, or the number of chunks changes.
     OptionError
-        `chunk` or `threads` is no number from 1 on, or is not for such data.
+        If `chunk` or `threads` is not a number from 1 on, or does not apply to such data.
     MissingPackageError
-        A Parquet file, without pyarrow.
+        If data is a Parquet file and pyarrow is not installed.
 
     Warns
     -----
     RuntimeWarning
-        What a chunk gives is not a number; the chunk is named.
+        If the result for a chunk is not a number; the message names the chunk.
 
     Notes
     -----
-    In memory are the chunks that are being computed.  Chunks and the order of additions depend on data and `chunk` alone: results are the same
-    to the last bit for every number of threads and workers.  The function is recorded as by `jit`, and may be one that `jit` returned.
+    Only the chunks that are being computed are in memory.  Chunks and the order of additions depend only on data and `chunk`: results are the
+    same to the last bit for every number of threads and workers.  The function is recorded as by `jit`, and may itself be a result of `jit`.
     There are no third derivatives.
 
     Examples
@@ -263,12 +263,12 @@ def sum_over(function: Callable[..., Any], data: Any, chunk: int | None = None, 
 
 
 def mean_over(function: Callable[..., Any], data: Any, chunk: int | None = None, threads: int | None = None, *, client: Any = None) -> Sum:
-    """`sum_over`, divided by the number of rows.
+    """Make the function of `sum_over`, divided by the number of rows.
 
     Parameters
     ----------
     function, data, chunk, threads, client
-        As `sum_over` has them: `function` returns the sum over the rows that it is given, not their mean.
+        As in `sum_over`: `function` returns the sum over the rows that it is given, not their mean.
 
     Returns
     -------
@@ -278,7 +278,7 @@ def mean_over(function: Callable[..., Any], data: Any, chunk: int | None = None,
     Raises
     ------
     ShapeError, StructureError, DtypeError, OptionError, MissingPackageError
-        The data, `chunk` or `threads` do not fit: the message names which, and what to give.
+        If the data, `chunk` or `threads` do not fit; the message says which, and what to give.
 
     Examples
     --------
@@ -297,14 +297,14 @@ def _made(function, data, chunk, threads, client, mean):
 
 
 def distribute(function: Callable[..., Any], client: Any) -> Any:
-    """A sum over data, or a derivative of one, computed by the workers of a cluster.
+    """Compute a sum over data, or a derivative of one, on the workers of a cluster.
 
     Parameters
     ----------
     function : callable
-        What `sum_over` or `mean_over` returned, or what ``tg.value_and_grad``, ``tg.grad``, ``tg.hessian``, ... made of it.
+        A result of `sum_over` or `mean_over`, or what ``tg.value_and_grad``, ``tg.grad``, ``tg.hessian``, ... make of it.
     client : distributed.Client, concurrent.futures.Executor, callable or joblib.Parallel
-        A callable makes an executor; it is called again if a worker comes to an end and takes the executor with it.
+        A callable makes an executor; it is called again if a worker ends and takes the executor with it.
 
     Returns
     -------
@@ -314,17 +314,17 @@ def distribute(function: Callable[..., Any], client: Any) -> Any:
     Raises
     ------
     StructureError
-        `function` is no sum over data, or cannot be pickled.
+        If `function` is not a sum over data, or cannot be pickled.
     OptionError
-        `client` is none of these.
+        If `client` is none of these.
     WorkerError
-        From a call: a worker has no tapegrad, or another version; or workers come to an end again and again.
+        From a call: if a worker has no tapegrad, or another version of it, or workers end again and again.
 
     Notes
     -----
-    Workers are sent the function (by pickle; with cloudpickle, if that is installed) and the object code of its kernels, once each, and again
-    where `jit` would record again.  Both are as trusted as a pickle.  Mapped arrays and Parquet files are read by the workers, by the same
-    paths; Dask's collections stay where they are; rows in memory here are sent with each task.
+    Each worker gets the function (by pickle; with cloudpickle, if that is installed) and the object code of its kernels once, and again where
+    `jit` would record again.  Both need the trust that a pickle needs.  Workers read mapped arrays and Parquet files themselves, at the same
+    paths; Dask's collections stay where they are; each task carries the rows that are in memory here.
 
     Examples
     --------

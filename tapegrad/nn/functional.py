@@ -65,7 +65,7 @@ def _starts(lines, classes):
 
 
 def cross_entropy(input: TensorLike, target: TensorLike, reduction: Literal["mean", "sum", "none"] = "mean") -> Tensor:
-    """Cross-entropy between scores and classes: minus the log-softmax at the class.
+    """Cross-entropy between scores and classes: the negative log-softmax at the class.
 
     Parameters
     ----------
@@ -135,7 +135,7 @@ def mse_loss(input: TensorLike, target: TensorLike, reduction: Literal["mean", "
     Returns
     -------
     Tensor
-        A scalar, or the differences' squares with ``"none"``.
+        A scalar, or the squared differences with ``"none"``.
 
     Examples
     --------

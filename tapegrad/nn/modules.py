@@ -34,12 +34,12 @@ Keys = namedtuple("Keys", "missing_keys unexpected_keys")
 
 
 class Module:
-    """A layer, or a model of layers: a class with `forward`, whose attributes are its parameters and its parts.
+    """A layer, or a model of layers: a class with `forward`, whose attributes are its parameters and submodules.
 
     Attributes
     ----------
     training : bool
-        Set by `train` and `eval`; `Dropout` asks it.
+        Set by `train` and `eval`; `Dropout` reads it.
 
     Examples
     --------
@@ -196,7 +196,7 @@ class Module:
 
 
 class Linear(Module):
-    """``x @ weight.T + bias``, with weights that start evenly within ``1 / sqrt(in_features)``.
+    """``x @ weight.T + bias``, with initial weights uniform within ``1 / sqrt(in_features)`` of zero.
 
     Parameters
     ----------
@@ -226,7 +226,7 @@ class Linear(Module):
 
 
 class LayerNorm(Module):
-    """Mean 0 and variance 1 over the last axes, then weights and biases.
+    """Normalise to mean 0 and variance 1 over the last axes, then apply weights and biases.
 
     Parameters
     ----------
@@ -253,7 +253,7 @@ class LayerNorm(Module):
 
 
 class Dropout(Module):
-    """Zeros in place of elements, with probability `p`, while `training`.
+    """Replace elements by zero with probability `p`, while `training`.
 
     Parameters
     ----------
@@ -274,7 +274,7 @@ class Dropout(Module):
 
 
 class ModuleList(Module):
-    """Layers in a list.
+    """A list of layers.
 
     Parameters
     ----------
@@ -308,7 +308,7 @@ class ModuleList(Module):
 
 
 class Sequential(ModuleList):
-    """Layers one after the other.
+    """Apply layers one after the other.
 
     Parameters
     ----------

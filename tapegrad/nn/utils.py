@@ -18,7 +18,7 @@ __getattr__ = getter("tg.nn.utils")
 def clip_grad_norm_(
     parameters: Tensor | Iterable[Tensor], max_norm: float, norm_type: float = 2.0, error_if_nonfinite: bool = False
 ) -> Tensor:
-    """Scale gradients, as one vector, down to a norm of at most `max_norm`.
+    """Scale gradients, taken as one vector, down to a norm of at most `max_norm`.
 
     Parameters
     ----------
@@ -26,19 +26,19 @@ def clip_grad_norm_(
         Their ``.grad`` is changed in place.
     max_norm : float
     norm_type : float
-        Which norm; ``inf`` for the largest element.
+        Order of the norm; ``inf`` for the largest element.
     error_if_nonfinite : bool
         Raise if the norm is not finite.
 
     Returns
     -------
     Tensor
-        The norm before.
+        The norm before scaling.
 
     Raises
     ------
     NonFiniteError
-        If it is to be raised.
+        If the norm is not finite, and `error_if_nonfinite` is True.
 
     Examples
     --------

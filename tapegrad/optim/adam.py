@@ -11,14 +11,14 @@ from .optimizer import Optimizer, Params
 
 
 class Adam(Optimizer):
-    """D. P. Kingma and J. Ba, "Adam: a method for stochastic optimization" (2015).
+    """Adam (D. P. Kingma and J. Ba, "Adam: a method for stochastic optimization", 2015).
 
     Parameters
     ----------
     params : iterable of Tensor, or of dict
     lr : float
     betas : pair of float
-        How long the means of the gradient and of its square remember.
+        Decay rates of the running means of the gradient and of its square.
     eps : float
     weight_decay : float
         Adds ``weight_decay * p`` to the gradient.
@@ -68,12 +68,12 @@ class Adam(Optimizer):
 
 
 class AdamW(Adam):
-    """Adam with weight decay apart from the gradient (I. Loshchilov and F. Hutter, 2019).
+    """Adam with decoupled weight decay (I. Loshchilov and F. Hutter, 2019).
 
     Parameters
     ----------
     params, lr, betas, eps, amsgrad, maximize
-        As of `Adam`.
+        As in `Adam`.
     weight_decay : float
         Each step first multiplies the parameters by ``1 - lr * weight_decay``.
 

@@ -13,26 +13,26 @@ from .optimizer import L, Optimizer, Params, put, value_of
 
 
 class LBFGS(Optimizer):
-    """L-BFGS (J. Nocedal, 1980) for a closure that computes the loss again.
+    """L-BFGS (J. Nocedal, 1980) for a closure that recomputes the loss.
 
     Parameters
     ----------
     params : iterable of Tensor
         One group only.
     lr : float
-        The step along the direction; with a line search the first step tried.
+        The step along the direction; with a line search, the first step to try.
     max_iter : int
-        Iterations of each `step`.
+        Limit on iterations in each `step`.
     max_eval : int
-        Calls of the closure in each `step`; by default a quarter more than `max_iter`.
+        Limit on calls of the closure in each `step`; by default a quarter more than `max_iter`.
     tolerance_grad : float
-        Stop when no component of the gradient is larger.
+        Stop when no component of the gradient is larger than this.
     tolerance_change : float
-        Stop when neither the loss nor the parameters change by more.
+        Stop when the loss or the parameters change by no more than this.
     history_size : int
-        Pairs of changes of point and gradient that are kept.
+        Number of pairs (change of point, change of gradient) to keep.
     line_search_fn : {None, "strong_wolfe"}
-        With "strong_wolfe", the search of J. J. Moré and D. J. Thuente (1994).
+        "strong_wolfe" is the search of J. J. Moré and D. J. Thuente (1994).
 
     Examples
     --------

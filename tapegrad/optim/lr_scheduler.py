@@ -14,13 +14,13 @@ from .optimizer import Optimizer
 
 
 class LRScheduler:
-    """Base of the schedules: a subclass says `rate`.
+    """Base class of the schedules: a subclass defines `rate`.
 
     Parameters
     ----------
     optimizer : Optimizer
     last_epoch : int
-        The step that was made last; -1 at the beginning.
+        The last step made; -1 at the beginning.
 
     Examples
     --------

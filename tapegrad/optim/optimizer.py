@@ -22,26 +22,26 @@ L = TypeVar("L")
 
 
 class Optimizer:
-    """Base of the optimisers.
+    """Base class of the optimisers.
 
     Parameters
     ----------
     params : iterable of Tensor, or of dict
-        Leaves that require a gradient; or groups ``{"params": [...], "lr": ...}`` with options of their own.
+        Leaves that require a gradient; or groups ``{"params": [...], "lr": ...}`` with their own options.
     defaults : dict
-        Options of groups that do not give them.
+        Options for groups that do not set them.
 
     Attributes
     ----------
     param_groups : list of dict
         May be changed between steps (``optimizer.param_groups[0]["lr"] = 1e-4``).
     state : dict
-        What is kept of each parameter, by parameter.
+        The state kept for each parameter, by parameter.
 
     Raises
     ------
     OptimizationError
-        For something that is no leaf requiring a gradient, or a parameter given twice, or an unknown or impossible option.
+        If a parameter is not a leaf that requires a gradient or is given twice, or an option is unknown or impossible.
 
     Examples
     --------

@@ -8,14 +8,14 @@ from .optimizer import Optimizer, Params
 
 
 class RMSprop(Optimizer):
-    """T. Tieleman and G. Hinton, "Lecture 6.5: RMSProp" (2012).
+    """RMSprop (T. Tieleman and G. Hinton, "Lecture 6.5: RMSProp", 2012).
 
     Parameters
     ----------
     params : iterable of Tensor, or of dict
     lr : float
     alpha : float
-        How long the mean of the gradient's square remembers.
+        Decay rate of the running mean of the gradient's square.
     eps : float
     weight_decay : float
         Adds ``weight_decay * p`` to the gradient.

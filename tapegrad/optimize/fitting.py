@@ -43,19 +43,17 @@ def least_squares(
         ``fun(x, *args, **kwargs)`` returns the residuals: an array, or a container of numbers and arrays.
     x0 : float, array_like, or containers of them
     jac : {"exact", "sparse"} or callable
-        "exact": dense, by forward or reverse sweeps, whichever costs less.  "sparse": a SciPy sparse array,
-        for large problems whose residuals depend on few parameters each.  A function of yours is called with
-        what `fun` is, and returns one row for each residual.
+        "exact": dense, by forward or reverse sweeps, whichever costs less.  "sparse": a SciPy sparse array, for large problems whose
+        residuals depend on few parameters each.  A callable takes `x` and `args`, as `fun` does, and returns one row for each residual.
     bounds : optional
         SciPy's ``(lower, upper)`` or ``Bounds``, or a pair of containers like `x0`.
     method : {"trf", "dogbox", "lm"}
     args : tuple
     kwargs : dict, optional
     progress : bool, optional
-        As of `minimize`.
+        As in `minimize`.
     **options
-        Everything else that ``scipy.optimize.least_squares`` takes: `ftol`, `xtol`, `gtol`, `x_scale`,
-        `loss`, `f_scale`, `max_nfev`, `tr_solver`, ...
+        Other options of ``scipy.optimize.least_squares``: `ftol`, `xtol`, `gtol`, `x_scale`, `loss`, `f_scale`, `max_nfev`, `tr_solver`, ...
 
     Returns
     -------
@@ -65,9 +63,9 @@ def least_squares(
     Raises
     ------
     NonFiniteError
-        If a residual at the start or a derivative is not finite; names the operation.
+        If a residual at the start or a derivative is not finite; the message names the operation.
     OptimizationError, DtypeError, StructureError
-        For a start, bounds or options that cannot be.
+        If the start, bounds or options are invalid.
 
     Examples
     --------
@@ -143,9 +141,9 @@ def root(
     x0 : float, array_like, or containers of them
     args : tuple
     method : str
-        Any of SciPy's; "hybr" and "lm" use the Jacobian, the others only values.
+        Any of SciPy's; "hybr" and "lm" use the Jacobian, the others use only values.
     jac : callable, optional
-        A Jacobian of yours instead of the exact one.
+        A function to use instead of the exact Jacobian.
     tol, callback, options
         As in SciPy.
 
@@ -157,9 +155,9 @@ def root(
     Raises
     ------
     NonFiniteError
-        If an equation at the start or a derivative is not finite; names the operation.
+        If an equation at the start or a derivative is not finite; the message names the operation.
     OptimizationError
-        If there are not as many equations as unknowns.
+        If the numbers of equations and unknowns differ.
 
     Examples
     --------
@@ -212,7 +210,7 @@ def curve_fit(
     xdata, ydata, p0, sigma, absolute_sigma, check_finite, bounds, method, full_output, nan_policy, **kwargs
         As in SciPy.
     jac : callable, optional
-        A Jacobian of yours instead of the exact one.
+        A function to use instead of the exact Jacobian.
 
     Returns
     -------
@@ -224,9 +222,9 @@ def curve_fit(
     RuntimeError
         If the fit fails, as in SciPy.
     NonFiniteError
-        If a value of the model at the start or a derivative is not finite; names the operation.
+        If a value of the model at the start or a derivative is not finite; the message names the operation.
     StructureError
-        If the number of parameters is neither in the signature of `f` nor in `p0`.
+        If neither the signature of `f` nor `p0` gives the number of parameters.
 
     Examples
     --------

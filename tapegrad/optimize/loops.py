@@ -37,38 +37,38 @@ def lbfgs(
     f : callable
         ``f(x, *args)`` returns one number.  Plain Python and NumPy; loops and branches may depend on `x`.
     x0 : float, array_like, containers of them, or State
-        Where to begin, or the `state` of an earlier result to go on from.
+        Where to begin, or the `state` of an earlier result to continue from.
     args : tuple
     bounds : optional
         A (low, high) for each element, ``scipy.optimize.Bounds``, or a pair of containers like `x0`.
     max_iter : int
-        Iterations of this call.
+        Limit on iterations in this call.
     memory : int
-        Pairs of changes of point and gradient that are kept.
+        Number of pairs (change of point, change of gradient) to keep.
     gtol : float
-        Stop when no component of the (projected) gradient is larger; 1e-6.
+        Stop when no component of the (projected) gradient is larger; by default 1e-6.
     ftol : float
-        Stop when the value falls by no more than this, relative to the value or one; 1e-15.
+        Stop when the value falls by no more than this, relative to the value or one; by default 1e-15.
     max_evaluations : int, optional
     callback : callable, optional
         Called about ten times a second with the result so far; stops the loop if it returns True or raises StopIteration.
     progress : bool, optional
         Whether to show a live line on stderr; by default after a second, on terminals and in notebooks.
     client : optional
-        Of a sum over data, who computes it: as of `tapegrad.distribute`.
+        For a sum over data: what computes it, as in `tapegrad.distribute`.
 
     Returns
     -------
     Result
-        SciPy's `OptimizeResult`, with `counts`, `seconds`, `history`, `state` and `plot()`.  After
-        Ctrl-C too, with ``success=False``: `state` goes on from there.
+        SciPy's `OptimizeResult`, with `counts`, `seconds`, `history`, `state` and `plot()`.  Ctrl-C also returns it, with ``success=False``;
+        `state` continues from there.
 
     Raises
     ------
     NonFiniteError
-        If no step from the current point gives finite numbers; names the operation.
+        If no step from the current point gives finite numbers; the message names the operation.
     DtypeError, StructureError, OptimizationError
-        For a start, bounds or options that cannot be.
+        If the start, bounds or options are invalid.
     NonScalarOutputError
         If `f` returns more than one number.
 
@@ -103,17 +103,17 @@ def gradient_descent(
     Parameters
     ----------
     f, x0, args, bounds, max_iter, max_evaluations, callback, progress, client
-        As of `lbfgs`.
+        As in `lbfgs`.
     learning_rate : float
-        1e-3.
+        By default 1e-3.
     momentum : float
         From 0 (the default) to below 1.
     nesterov : bool
         Step along ``g + momentum * v``.
     gtol : float
-        Stop when no component of the (projected) gradient is larger; 1e-6.
+        Stop when no component of the (projected) gradient is larger; by default 1e-6.
     ftol : float
-        Stop when the value changes by no more than this, relative to the value or one; 0: never.
+        Stop when the value changes by no more than this, relative to the value or one; by default 0, never.
 
     Returns
     -------
@@ -122,9 +122,9 @@ def gradient_descent(
     Raises
     ------
     NonFiniteError
-        When the value or gradient is no finite number; names the operation.
+        If the value or gradient is not finite; the message names the operation.
     DtypeError, StructureError, OptimizationError, NonScalarOutputError
-        As of `lbfgs`.
+        As in `lbfgs`.
 
     Examples
     --------
@@ -152,11 +152,11 @@ def adam(
     Parameters
     ----------
     f, x0, args, bounds, max_iter, max_evaluations, callback, progress, client
-        As of `lbfgs`.
+        As in `lbfgs`.
     learning_rate, beta1, beta2, epsilon : float
-        1e-3, 0.9, 0.999, 1e-8.
+        By default 1e-3, 0.9, 0.999, 1e-8.
     gtol, ftol : float
-        As of `gradient_descent`.
+        As in `gradient_descent`.
 
     Returns
     -------
@@ -165,7 +165,7 @@ def adam(
     Raises
     ------
     NonFiniteError, DtypeError, StructureError, OptimizationError, NonScalarOutputError
-        As of `gradient_descent`.
+        As in `gradient_descent`.
 
     Notes
     -----

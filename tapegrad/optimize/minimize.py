@@ -54,35 +54,35 @@ def minimize(
     Parameters
     ----------
     f : callable
-        ``f(x, *args)`` returns one number.  Plain Python and NumPy; what ``tg.value_and_grad(f)`` returned will do too.
+        ``f(x, *args)`` returns one number.  Plain Python and NumPy; the result of ``tg.value_and_grad(f)`` works too.
     x0 : float, array_like, or containers of them
-        Where to begin; `f` is given the same containers and shapes.
+        Where to begin; `f` takes the same containers and shapes.
     args : tuple
         Further arguments of `f`.
     method : str, optional
-        Any of SciPy's: given the gradient (CG, BFGS, L-BFGS-B, TNC, SLSQP), and Hessian products (Newton-CG,
-        trust-ncg, trust-krylov) or Hessians (dogleg, trust-exact, trust-constr).  Or a compiled loop:
-        lbfgs, gradient_descent, adam.  By default as in SciPy: BFGS, L-BFGS-B with bounds, SLSQP with constraints; of more than 300
-        variables with constraints trust-constr, with sparse derivatives.  `nlp` has IPOPT.
+        Any of SciPy's, which gets the gradient (CG, BFGS, L-BFGS-B, TNC, SLSQP), and Hessian products (Newton-CG, trust-ncg, trust-krylov) or
+        Hessians (dogleg, trust-exact, trust-constr).  Or a compiled loop: lbfgs, gradient_descent, adam.  By default as in SciPy: BFGS,
+        L-BFGS-B with bounds, SLSQP with constraints; for more than 300 variables with constraints, trust-constr with sparse derivatives.
+        `nlp` has IPOPT.
     bounds : optional
         A (low, high) for each element (None: no bound), ``scipy.optimize.Bounds``, or a pair of containers like `x0`.
     constraints : optional
-        SciPy's dicts, LinearConstraint and NonlinearConstraint, or a sequence of them; their
-        functions get what `f` gets, and exact Jacobians.
+        SciPy's dicts, LinearConstraint and NonlinearConstraint, or a sequence of them; their functions take `x` as `f` does, and get exact
+        Jacobians.
     tol : float, optional
-        As in SciPy; of a compiled loop: `gtol`.
+        As in SciPy; for a compiled loop: `gtol`.
     options : dict, optional
-        Of the method.
+        Options of the method.
     callback : callable, optional
-        As in SciPy: called after each iteration with `x`, or with an OptimizeResult if its parameter is called
-        ``intermediate_result``; stops if it returns True or raises StopIteration.  Of a compiled loop as of `lbfgs`.
+        As in SciPy: called after each iteration with `x`, or with an OptimizeResult if its parameter is named ``intermediate_result``; stops
+        the run if it returns True or raises StopIteration.  For a compiled loop as in `lbfgs`.
     progress : bool, optional
         Whether to show a live line on stderr; by default after a second, on terminals and in notebooks.
     nonfinite : {"raise", "pass"}
-        What to do with a value or gradient that is infinite or not a number: raise an error that names the
-        operation, or give it to the method (some step back from infinity).
+        What to do with a value or gradient that is infinite or not a number: raise an error that names the operation, or pass it to the
+        method (some step back from infinity).
     client : optional
-        Of a sum over data, who computes it: as of `tapegrad.distribute`.
+        For a sum over data: what computes it, as in `tapegrad.distribute`.
 
     Returns
     -------
@@ -96,11 +96,11 @@ def minimize(
     NonScalarOutputError
         If `f` returns more than one number; see `least_squares`.
     DtypeError, StructureError, OptimizationError
-        For a start, bounds, constraints or a method that cannot be.
+        If the start, bounds, constraints or method are invalid.
 
     Notes
     -----
-    Value and gradient are computed together, once for each point, although SciPy asks for them apart.
+    Value and gradient are computed together, once for each point, although SciPy asks for them separately.
 
     Examples
     --------

@@ -200,12 +200,12 @@ def nlp(
     objective : callable
         ``objective(x, *args)`` returns one number.  Plain Python and NumPy.
     x0 : float, array_like, containers of them, or Result
-        Where to begin.  From the result of an earlier call its `x` is taken, and IPOPT begins with its multipliers, too.
+        Where to begin.  The result of an earlier call supplies its `x`, and its multipliers to IPOPT.
     constraints : sequence of (function, lower, upper)
-        ``lower <= function(x, *args) <= upper``, each limit a number, or what the function returns; None for a side that is open.
-        An equality has the same limit twice.
+        ``lower <= function(x, *args) <= upper``.  Each limit is a number, or has the form of what the function returns; None leaves a side
+        open.  An equality has two equal limits.
     bounds : optional
-        ``(lower, upper)`` of the variables, each a number or in the containers of `x0`, or what `minimize` takes.
+        ``(lower, upper)`` of the variables, each a number or in the containers of `x0`; or bounds as in `minimize`.
     args : tuple
         Further arguments of all functions.
     method : {"ipopt", "trust-constr"}, optional
@@ -213,31 +213,31 @@ def nlp(
     tol : float, optional
         IPOPT's `tol`; `gtol` of trust-constr.
     options : dict, optional
-        Of the method: IPOPT's own names (``max_iter``, ``linear_solver``, ``print_level``, ...), or those of trust-constr.
+        Options of the method: IPOPT's own names (``max_iter``, ``linear_solver``, ``print_level``, ...), or those of trust-constr.
     progress : bool, optional
-        As of `minimize`.
+        As in `minimize`.
 
     Returns
     -------
     Result
-        As of `minimize`, and `multipliers`, for each constraint in the containers of what its function returns; `bound_multipliers`
-        in the containers of `x0`; `constr_violation`; `method`, and why it was `chosen`.  At a solution the gradient of the
-        objective, plus the multipliers times the Jacobians, plus `bound_multipliers`, is zero: a multiplier is
-        negative at a lower limit, and positive at an upper one.
+        As in `minimize`, with `multipliers`, for each constraint in the containers of what its function returns; `bound_multipliers` in the
+        containers of `x0`; `constr_violation`; `method`, and why it was `chosen`.  At a solution the gradient of the objective, plus the
+        multipliers times the Jacobians, plus `bound_multipliers`, is zero: a multiplier is negative at a lower limit, and positive at an
+        upper one.
 
     Raises
     ------
     OptimizationError
-        For limits that contradict each other or do not fit, or a method that is not known.
+        If limits contradict each other or do not fit, or the method is unknown.
     NonFiniteError
-        If the objective or a constraint is not finite at the start; it names the operation.
+        If the objective or a constraint is not finite at the start; the message names the operation.
     MissingPackageError
-        For "ipopt" without either.
+        If the method is "ipopt" and neither package is installed.
 
     Notes
     -----
-    Patterns are found from the recordings, Jacobians and Hessians compressed by colours.  An exception in a function, or Ctrl-C, ends
-    the run and is raised.  IPOPT moves a start outside of its bounds to their inside.
+    The recordings give the sparsity patterns; colouring compresses Jacobians and Hessians.  An exception in a function, or Ctrl-C, ends the
+    run and is raised.  IPOPT moves a start outside its bounds to their inside.
 
     Examples
     --------

@@ -13,10 +13,10 @@ from .layout import Layout
 
 
 class State:
-    """Where an optimisation by a compiled loop stands.
+    """The state of an optimisation by a compiled loop.
 
-    Given to the same optimiser in place of `x0`, it goes on from there, to the same bits
-    as if it had never stopped.  It can be copied and pickled.
+    Passed to the same optimiser in place of `x0`, it continues the run, to the same bits as if it had never stopped.  It can be copied and
+    pickled.
 
     Attributes
     ----------
@@ -29,7 +29,7 @@ class State:
     layout : Layout
         How the numbers lie in the container of `x0`.
     memory : int
-        Pairs that L-BFGS keeps.
+        Number of pairs that L-BFGS keeps.
 
     Examples
     --------

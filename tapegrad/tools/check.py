@@ -478,13 +478,13 @@ def check(
     f : callable
         Takes `args`; returns a number, an array, or containers of them.  It must work on plain arrays too, unless `reference` is given.
     *args
-        The point.  Floats and arrays of float64 or float32 are differentiated,
-        everything else is handed on as it is.  Choose a point away from kinks.
+        The point.  Floats and arrays of float64 or float32 are differentiated, everything else is passed on unchanged.  Choose a point away
+        from kinks.
     reference : callable, optional
         The same function on plain arrays, for value and differences; `f` itself
         by default.
     seed : int
-        Of the random directions and of the weights of the results.
+        Seed of the random directions and of the weights of the results.
     directions : int
         Number of random directions.
     rtol : float, optional
@@ -493,20 +493,18 @@ def check(
     atol : float, optional
         Absolute tolerance of values; 1e-12 in float64 and 2e-5 in float32.
     modes : str or sequence of str, optional
-        Which checks, of ``"value"``, ``"reverse"``, ``"forward"``, ``"transpose"``
-        (the identity <w, Jv> = <J^T w, v>), ``"lanes"`` (the same for several
-        directions in one pass) and ``"replay"`` (recorded here and replayed at two other
-        points, once in another thread, beside a plain run there), ``"kernel"`` (value and
-        gradients by machine code, beside sweeps; a function that has none is said to have none)
-        and ``"second"`` (second derivatives by reverse and forward mode in each nesting, beside
-        differences of gradients); by default all that `order` includes.  ``"numba"``, if it is named: the function, or `reference`,
-        compiled by Numba and differentiated from its source in both modes (`njit_vjp`, `njit_jvp`), beside the recording and differences.
+        Checks to run, of ``"value"``, ``"reverse"``, ``"forward"``, ``"transpose"`` (the identity <w, Jv> = <J^T w, v>), ``"lanes"`` (the
+        same for several directions in one pass), ``"replay"`` (recorded here and replayed at two other points, once in another thread,
+        against a plain run there), ``"kernel"`` (value and gradients by machine code, against sweeps; the report says if there is no machine
+        code) and ``"second"`` (second derivatives by reverse and forward mode in each nesting, against differences of gradients); by default
+        all that `order` includes.  ``"numba"``, only if named: the function, or `reference`, compiled by Numba and differentiated from its
+        source in both modes (`njit_vjp`, `njit_jvp`), against the recording and differences.
     order : {1, 2}
-        Up to which derivatives are checked.
+        Highest order of derivatives to check.
     compose : int
-        How deep stacks of transformations are that are checked, too (``"compose"`` among `modes`; 2 there if nothing is said): `grad`, `jacfwd`,
-        `jacrev`, `jvp`, `vjp`, `linearize` and `vmap` of one another, each also under `jit` that recorded it at another point.  There are
-        56 of up to two, 399 of up to three; 0 checks none.
+        Depth to which stacks of transformations are checked, too (``"compose"`` among `modes`; 2 there by default): `grad`, `jacfwd`,
+        `jacrev`, `jvp`, `vjp`, `linearize` and `vmap` of one another, each also under `jit` that recorded it at another point.  There are 56
+        stacks of up to two, 399 of up to three; 0 checks none.
 
     Returns
     -------
@@ -516,13 +514,12 @@ def check(
     Raises
     ------
     CheckError
-        Names the check that failed, where, and by how much; it is an
-        AssertionError too, and its attribute `report` holds the report.
+        If a check fails: it says which, where, and by how much; it is an AssertionError too, and its attribute `report` holds the report.
 
     Notes
     -----
-    The differences are central, of step 1e-5, and made in float64 also for
-    float32 arguments: their own error is about 1e-10 times the third derivative.
+    The differences are central, with step 1e-5, and computed in float64 also for float32 arguments: their own error is about 1e-10 times the
+    third derivative.
 
     Examples
     --------

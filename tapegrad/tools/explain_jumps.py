@@ -108,33 +108,33 @@ class Jumps:
 
 
 def explain_jumps(f: Callable[..., Any], *args: Any, near: float = 0.1) -> Jumps:
-    """Whether value or slope of a function jump near a point: is its derivative the one that is wanted?
+    """Find where value or slope of a function jumps near a point: its derivative may not be the one that is wanted.
 
     Parameters
     ----------
     f : callable
-        Returns a number, an array (whose sum is looked at), or containers of them.
+        Returns a number, an array (whose sum is examined), or containers of them.
     *args
-        The point; floats and arrays of floats are moved.
+        The point; floats and arrays of floats are varied.
     near : float
-        How far around the point is looked, beside the length of the point (or 1, if that is less).
+        Radius of the search, relative to the norm of the point (or to 1, if the norm is less).
 
     Returns
     -------
     Jumps
-        ``print`` it.  For each place that decides otherwise nearby: the line, the distance, what jumps and by how much, what to do.
+        ``print`` it.  For each decision with another outcome nearby: the line, the distance, what jumps and by how much, and what to do.
 
     Raises
     ------
     StructureError
-        No argument is a float or an array of floats.
+        If no argument is a float or an array of floats.
     OptionError
-        `near` is no positive number.
+        If `near` is not a positive number.
 
     Notes
     -----
-    Two evaluations with gradient for each of some forty halvings, for a dozen places at most.  Decisions are looked for in the
-    direction in which they are nearest.
+    The search evaluates value and gradient for each of some forty halvings, for a dozen places at most.  It looks for a decision in the
+    direction in which it is nearest.
 
     Examples
     --------

@@ -68,7 +68,7 @@ class Explanation:
 
 
 def explain_zero(f: Callable[..., Any], *args: Any) -> Explanation:
-    """Why the derivative of a function is zero at a point, or zero in some elements.
+    """Explain why the derivative of a function is zero at a point, or zero in some elements.
 
     Parameters
     ----------
@@ -89,7 +89,7 @@ def explain_zero(f: Callable[..., Any], *args: Any) -> Explanation:
     Raises
     ------
     StructureError
-        No argument is a float or an array of floats.
+        If no argument is a float or an array of floats.
 
     Examples
     --------

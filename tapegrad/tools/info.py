@@ -9,12 +9,12 @@ from ..common.version import __version__
 
 
 def info() -> dict[str, str]:
-    """Facts about this installation.
+    """Return facts about this installation.
 
     Returns
     -------
     dict
-        Versions, platform, CPU, cache directory and what is in it, and where vectorised functions come from; strings only.
+        Versions, platform, CPU, cache directory and its contents, and the source of vectorised functions; strings only.
 
     Examples
     --------

@@ -368,13 +368,13 @@ def compare(
     f : callable
         Returns a number, an array, or a list, tuple or dict of them.
     *args : float or ndarray
-        Where to compare.
+        The point at which to compare.
     argnums : int or tuple of int
         The arguments to differentiate with respect to.
     budget : float
         Seconds to measure for, beyond three calls of everything.
     via : {"record", "numba"}
-        ``"numba"``: one line more, of reverse mode inside Numba (`njit_grad`, `njit_jacobian`), which compiles `f` first.
+        ``"numba"`` adds a row for reverse mode inside Numba (`njit_grad`, `njit_jacobian`), which compiles `f` first.
 
     Returns
     -------
@@ -388,12 +388,11 @@ def compare(
     Raises
     ------
     CheckError
-        If the modes do not agree: a rule is wrong, or `f` does not compute the
-        same at every call.
+        If the modes disagree: a rule is wrong, or `f` does not compute the same at every call.
     HigherOrderError, DtypeError
-        As `tg.jacobian`.
+        As in `tg.jacobian`.
     UnsupportedInNumbaError
-        With ``via="numba"``, if `f` cannot be compiled, or is not followed there.
+        With ``via="numba"``, if Numba cannot compile `f`, or `f` cannot be differentiated there.
 
     Examples
     --------

@@ -193,8 +193,7 @@ def compare_scaling(make_f: Callable[..., Any], sizes: Any, argnums: int | tuple
         ``make_f(n)`` or ``make_f(n, m)`` returns a function and the tuple of its
         arguments: ``return f, (x,)``.
     sizes : iterable of int
-        Values of n.  A maker of two sizes is taken along n with m at the middle
-        one of `sizes`, then along m with n there.
+        Values of n.  If `make_f` takes two sizes, n varies with m at the middle one of `sizes`, then m with n there.
     argnums : int or tuple of int
         The arguments to differentiate with respect to.
     budget : float
@@ -210,7 +209,7 @@ def compare_scaling(make_f: Callable[..., Any], sizes: Any, argnums: int | tuple
     StructureError
         If `make_f` takes or returns something else.
     CheckError
-        If the modes do not agree somewhere.
+        If the modes disagree at some size.
 
     Examples
     --------

@@ -50,43 +50,43 @@ class Page:
 def show(
     f: Callable[..., Any], *args: Any, path: str | os.PathLike[str] | None = None, output: int | None = None, direction: Any = None, replay: Any = None
 ) -> Page:
-    """A sweep that one can walk through: source, tape and graph, step by step in both modes.
+    """Show a sweep step by step in both modes: source, tape and graph.
 
     Parameters
     ----------
     f : callable
-        Run once, at `args`. A transformation is a function, too: ``tg.show(tg.grad(f), x)`` shows the tape of the gradient.
+        Run once, at `args`. It may be a transformation: ``tg.show(tg.grad(f), x)`` shows the tape of the gradient.
     *args
         The point; floats and arrays of floats are differentiated.
     path : path-like, optional
         Where to write the page. In a notebook the page is shown in the cell.
     output : int, optional
-        The number among the results from which reverse mode starts, counted through all of them; needed if there are several.
+        Which number of the results reverse mode starts from, counted through all of them; needed if there are several.
     direction : array_like or sequence of them, optional
-        The tangents of the arguments in forward mode; by default one in the first number, and zero in the others.
+        Tangents of the arguments in forward mode; by default one for the first number, and zero for the others.
     replay : tuple, optional
-        Other arguments, at which the recording is replayed up to the first decision that comes out otherwise.
+        Other arguments, at which the recording is replayed up to the first decision that comes out differently.
 
     Returns
     -------
     Page
-        With `save`, `html`, and the `data`.
+        Has `save`, `html` and `data`.
 
     Raises
     ------
     NonScalarOutputError
-        `f` returns several numbers, and `output` does not say which.
+        If `f` returns several numbers, and `output` does not say which.
     OptionError
-        There is no such output, or more than 100 000 instructions.
+        If there is no such output, or there are more than 100 000 instructions.
     StructureError
-        No argument is a number, or no result depends on one.
+        If no argument is a number, or no result depends on one.
     SeedShapeError
-        `direction` does not have the shapes of the arguments.
+        If `direction` does not have the shapes of the arguments.
 
     Notes
     -----
     The page is one file that needs no network. Loops of this library (`scan`, `vmap`, ...) run in Python; iterations with the same
-    instructions are one box, which opens.
+    instructions form one box, which opens.
 
     Examples
     --------
