@@ -89,7 +89,8 @@ def sample(
     Notes
     -----
     The no-U-turn sampler adapts step size and scales (nutpie, by A. Seyboldt et al.; M. Hoffman, A. Gelman, 2014).  It works in the
-    coordinates in which the posterior is closest to a standard normal distribution at its mode.  It calls the machine code of the gradient
+    coordinates in which the posterior is closest to a standard normal distribution at its mode (of more than 200 parameters, only the mode is
+    moved to the origin; if none is found, the coordinates stay).  It calls the machine code of the gradient
     from its own threads; a path of `logp` other than that at the mode is recorded when it is met.
 
     Examples

@@ -45,7 +45,7 @@ def to_jax(f: Callable[..., Any], result_shape_dtypes: Any = None) -> Callable[.
     Raises
     ------
     DtypeError
-        From the call: if an argument has neither floats nor integers.
+        From the call: if an argument is neither float64, float32, integers nor booleans.
     ShapeError
         If `f` returns another shape than for the made-up arguments, or than `result_shape_dtypes` says.
     GradientError

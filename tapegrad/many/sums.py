@@ -223,7 +223,8 @@ def sum_over(function: Callable[..., Any], data: Any, chunk: int | None = None, 
     -------
     Sum
         A function of theta.  ``tg.value_and_grad``, ``tg.grad``, ``tg.hessian``, ``tg.hvp`` and the optimisers take it, and other functions
-        may call it.  Value and gradient take one pass over the data, a Hessian three, a Hessian-vector product two.
+        may call it.  Value and gradient take one pass over the data, a Hessian of at most 2048 numbers three
+        (of more, one for each column), a Hessian-vector product two.
 
     Raises
     ------

@@ -196,7 +196,7 @@ class Module:
 
 
 class Linear(Module):
-    """``x @ weight.T + bias``, with initial weights uniform within ``1 / sqrt(in_features)`` of zero.
+    """``x @ weight.T + bias``, with initial weights and biases uniform within ``1 / sqrt(in_features)`` of zero.
 
     Parameters
     ----------
@@ -253,7 +253,7 @@ class LayerNorm(Module):
 
 
 class Dropout(Module):
-    """Replace elements by zero with probability `p`, while `training`.
+    """Replace elements by zero with probability `p`, and divide the others by ``1 - p``, while `training`.
 
     Parameters
     ----------

@@ -20,7 +20,8 @@ class LBFGS(Optimizer):
     params : iterable of Tensor
         One group only.
     lr : float
-        The step along the direction; with a line search, the first step to try.
+        The step along the direction; with a line search, the first step to try.  The very first one is at most ``lr`` long, in the sum of
+        its absolute values.
     max_iter : int
         Limit on iterations in each `step`.
     max_eval : int

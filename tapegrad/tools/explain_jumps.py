@@ -134,7 +134,7 @@ def explain_jumps(f: Callable[..., Any], *args: Any, near: float = 0.1) -> Jumps
     Notes
     -----
     The search evaluates value and gradient for each of some forty halvings, for a dozen places at most.  It looks for a decision in the
-    direction in which it is nearest.
+    direction in which it is nearest, and if nothing changes there, in the opposite one.
 
     Examples
     --------

@@ -23,7 +23,7 @@ def by_matrix(function):
 
 
 def sosfilt(sos, data):
-    return by_matrix(lambda units, axis: scipy.signal.sosfilt(sos, units, axis=axis))(data)
+    return by_matrix(lambda units, axis: scipy.signal.sosfilt(onp.asarray(sos, float), units, axis=axis))(data)
 
 
 def cdist(a, b, metric="euclidean"):
