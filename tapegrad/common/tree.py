@@ -109,33 +109,35 @@ LEAF = Structure()
 COMPLEX = Structure(complex, ("real", "imag"), (LEAF, LEAF))
 
 
-def flatten(thing):
-    """The leaves of `thing`, depth first, and its `Structure`."""
+def flatten(thing, none=False):
+    """The leaves of `thing`, depth first, and its `Structure`; `none`: whether None is a leaf in containers, too, as it is alone."""
     leaves = []
     try:
-        return leaves, _flatten(thing, leaves)
+        return (leaves, _flatten(thing, leaves, none)) if thing is not None else ([None], LEAF)
     except RecursionError:
         raise StructureError("a container holds itself, or containers are nested hundreds deep: there is no end to its leaves") from None
 
 
-def _flatten(thing, leaves):
+def _flatten(thing, leaves, none):
     kind = type(thing)
     if kind is float or kind is registry.Tensor or kind is np.ndarray and thing.dtype.char not in "OFD":
         # What nearly all leaves are.
         leaves.append(thing)
         return LEAF
     if kind is dict:
-        return Structure(dict, tuple(thing), tuple(_flatten(v, leaves) for v in thing.values()))
+        return Structure(dict, tuple(thing), tuple(_flatten(v, leaves, none) for v in thing.values()))
     if kind is list or kind is tuple or isinstance(thing, tuple) and hasattr(thing, "_fields"):
         keys = getattr(thing, "_fields", (None,) * len(thing))
-        return Structure(kind, keys, tuple(_flatten(v, leaves) for v in thing))
+        return Structure(kind, keys, tuple(_flatten(v, leaves, none) for v in thing))
     if kind in REGISTERED:
         parts, held = REGISTERED[kind][0](thing)
-        return Structure(Kind(kind, held), (None,) * len(parts), tuple(_flatten(part, leaves) for part in parts))
+        return Structure(Kind(kind, held), (None,) * len(parts), tuple(_flatten(part, leaves, none) for part in parts))
     if has_fields(kind):
         names = tuple(f.name for f in _fields(kind))
         parts = [(getattr(thing, field.name), field.metadata.get("static")) for field in _fields(kind)]
-        return Structure(kind, names, tuple(Structure(Kind(Static, part)) if static else _flatten(part, leaves) for part, static in parts))
+        return Structure(kind, names, tuple(Structure(Kind(Static, part)) if static else _flatten(part, leaves, none) for part, static in parts))
+    if thing is None and not none:
+        return NOTHING
     thing = registry.objects.joined(thing)
     if type(thing) in registry.objects.COMPLEX and (parts := registry.objects.split(thing)) is not None:
         leaves += parts
@@ -158,6 +160,8 @@ class Static:
 
 
 REGISTERED[Static] = (lambda thing: ((), thing), lambda held, parts: held)
+#: None in a container is part of it, and no leaf, as in JAX.
+NOTHING = Structure(Kind(Static, None))
 
 
 def unflatten(structure, leaves):

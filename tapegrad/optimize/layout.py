@@ -6,6 +6,7 @@ the result have the containers, shapes and dtypes of `x0`.
 
 from __future__ import annotations
 
+import itertools
 import numbers
 
 import numpy as np
@@ -49,6 +50,9 @@ class Layout:
     def __init__(self, x0, name="x0"):
         x0 = _array_like(x0)
         self.starts, self.structure = flatten(x0)
+        # With a place for each None.
+        places, self._places = flatten(x0, none=True)
+        self._there = [place is not None for place in places]
         leaves = [array_of(leaf) for leaf in self.starts]
         self.names = [f"{name}{rest}" for rest in leaf_names(self.structure)]
         parts = [_floats(leaf, n) for leaf, n in zip(leaves, self.names)]
@@ -106,8 +110,10 @@ class Layout:
 
         `values` has the containers of the start (or is one thing for all).
         """
-        parts, structure = flatten(_array_like(values))
-        if structure != self.structure:
+        parts, structure = flatten(_array_like(values), none=True)
+        if structure == self._places:
+            parts = list(itertools.compress(parts, self._there))
+        elif structure != self.structure:
             if len(parts) != 1:
                 raise OptimizationError(f"{what} is {structure}, but the start is {self.structure}; give them the same containers")
             parts = parts * len(self.shapes)
@@ -138,7 +144,7 @@ def flat(function, layout, args):
 
 def _array_like(x0):
     """Lists and tuples that hold nothing but numbers, as an array."""
-    leaves, structure = flatten(x0)
+    leaves, structure = flatten(x0, none=True)
     if type(x0) in (list, tuple) and leaves and all(isinstance(leaf, numbers.Real) for leaf in leaves):
         try:
             array = np.array(x0)

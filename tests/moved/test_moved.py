@@ -1,5 +1,7 @@
 """Programs of users of other libraries, brought here with at most five changed lines each: the same values and derivatives."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -43,6 +45,11 @@ def same(original, moved, **tolerance):
     assert len(original) == len(moved) > 0
     for one, other in zip(original, moved):
         np.testing.assert_allclose(other, one, **tolerance)
+
+
+def test_each_program_is_named_where_one_comes_from():
+    page = (Path(__file__).parents[2] / "docs" / "coming_from.md").read_text(encoding="utf-8")
+    assert [name for name in (*jax_programs.PROGRAMS, *torch_programs.PROGRAMS) if name not in page] == []
 
 
 @pytest.mark.parametrize("name", jax_programs.PROGRAMS)

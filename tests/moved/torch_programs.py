@@ -256,7 +256,7 @@ def main():
 PROGRAMS = {
     "gradient descent by hand": (BY_HAND, {}),
     "`nn.Sequential` and SGD": (SEQUENTIAL, {}),
-    "a module of one's own, Adam and a scheduler": (MODULE, {}),
+    "a module of one's own with Adam and a scheduler": (MODULE, {}),
     "`autograd.Function`": (FUNCTION, {}),
     "second derivatives by `create_graph`": (CURVATURE, {}),
     "L-BFGS with a closure": (CLOSURE, {}),

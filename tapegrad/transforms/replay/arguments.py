@@ -17,8 +17,9 @@ from ...array.dual import Dual
 from ...array.tensor import Tensor
 from ...autograd.recording import differentiable
 from ...common.dtypes import check_class
+from ...common.errors import StructureError
 from ...common.exact import exact
-from ...common.tree import flatten, leaf_names, unflatten
+from ...common.tree import NOTHING, flatten, leaf_names, unflatten
 
 #: Mark of an array argument that is not C-contiguous.
 REORDERED = "*"
@@ -75,6 +76,8 @@ def _differentiated(structure, argnums):
     counts = [p.count for p in structure.parts[0].parts]
     flags = []
     for k, count in enumerate(counts):
+        if k in argnums and structure.parts[0].parts[k] is NOTHING:
+            raise StructureError(f"argument {k} is of type NoneType, which cannot be differentiated")
         flags += [k in argnums] * count
     return flags + [False] * (structure.count - len(flags))
 

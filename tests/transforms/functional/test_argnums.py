@@ -57,3 +57,45 @@ def test_what_is_no_argument_is_named():
         tg.hessian(of_two, argnums=(-3, 0))
     with pytest.raises(StructureError, match="argnums=-1"):
         tg.grad(lambda *args: args[0], argnums=-1)
+
+
+# ---- None in containers, as in JAX ---------------------------------------------------------------------
+
+
+def rate(p, q=None):
+    return p["a"] ** 2 * (2.0 if p["b"] is None else 3.0) * (1.0 if q is None or q["n"] is None else q["n"])
+
+
+def test_none_in_a_container_is_part_of_it():
+    p = {"a": 1.5, "b": None}
+    for change in (lambda f: f, tg.jit):
+        assert change(tg.grad(rate))(p) == {"a": 6.0, "b": None}
+        assert change(tg.hessian(rate))(p) == {"a": {"a": 4.0, "b": None}, "b": None}
+        assert change(tg.hvp(rate))(p, p) == {"a": 6.0, "b": None}
+        assert change(tg.grad(lambda p: tg.grad(rate)(p)["a"] ** 2))(p) == {"a": 48.0, "b": None}
+    value, back = tg.vjp(rate, p)
+    assert (value, back(1.0)) == (4.5, ({"a": 6.0, "b": None},))
+    assert tg.jvp(rate, (p,), (p,)) == (4.5, 9.0)
+    assert tg.vmap(rate)({"a": np.array([1.0, 2.0]), "b": None}).tolist() == [2.0, 8.0]
+    assert tg.tree.leaves(p) == [1.5]
+
+
+def test_under_jit_none_is_told_from_a_number():
+    g = tg.jit(tg.grad(rate))
+    p = {"a": 1.5, "b": None}
+    assert [g(p, {"n": n})["a"] for n in (None, 2.0, None, 2.0)] == [6.0, 12.0, 6.0, 12.0]
+    assert g.stats().records == 2
+
+
+def test_none_alone_cannot_be_differentiated():
+    for transform in (tg.grad, tg.jacobian, tg.jacrev, tg.jacfwd, tg.hessian, tg.sparse_jacobian):
+        with pytest.raises(StructureError, match="argument 0 .*NoneType"):
+            transform(lambda x: 1.0)(None)
+
+
+def test_bounds_of_a_start_with_none():
+    def f(p):
+        return (p["a"] - 3.0) ** 2 + (p["b"] - 4.0) ** 2
+
+    found = tg.optimize.minimize(f, {"a": 0.0, "b": 0.0, "c": None}, bounds=(dict(a=None, b=None, c=None), dict(a=1.0, b=None, c=None))).x
+    assert found["a"] == pytest.approx(1.0) and found["b"] == pytest.approx(4.0) and found["c"] is None
