@@ -239,6 +239,168 @@ class PchipInterpolator(PiecewisePolynomial):
         super().__init__(_hermite(wide, y, slope, s), x, plain.extrapolate, plain.axis)
 
 
+class BSpline:
+    """A spline by its coefficients in the basis of B-splines, as SciPy's.
+
+    Differentiable in the coefficients `c` and the points of evaluation; the knots are constant.
+
+    Parameters
+    ----------
+    t : array-like, shape (n + k + 1,)
+        Knots, not decreasing.
+    c : array-like
+        Coefficients, with n along `axis`.
+    k : int
+        Degree.
+    extrapolate : bool or "periodic"
+        Whether the first and the last polynomial go on beyond ``t[k]`` and ``t[n]``; False: NaN there.
+    axis : int
+
+    Raises
+    ------
+    ValueError
+        For what SciPy refuses.
+    UnsupportedFunctionError
+        For knots that are tensors.
+
+    Examples
+    --------
+    >>> import numpy as np, tapegrad as tg
+    >>> from tapegrad.scipy.interpolate import BSpline
+    >>> knots = [0.0, 0.0, 0.0, 1.0, 2.0, 2.0, 2.0]
+    >>> tg.grad(lambda c: BSpline(knots, c, 2)(0.5))(np.ones(4))
+    array([0.25 , 0.625, 0.125, 0.   ])
+    """
+
+    def __init__(self, t, c, k, extrapolate=True, axis=0):
+        if differentiable(t):
+            raise UnsupportedFunctionError("the knots of a BSpline are tensors: give plain numbers; CubicSpline can be differentiated in its knots")
+        # SciPy refuses what cannot be.
+        self._take(_interpolate.BSpline(t, _stand_in(c), k, extrapolate, axis))
+        if differentiable(c):
+            self.c, self._plain = np.moveaxis(array(c), self.axis, 0), None
+
+    def _take(self, plain):
+        """Be what a spline of SciPy's is; returns this one."""
+        self.t, self.c, self.k, self.extrapolate, self.axis, self._plain = plain.t, plain.c, plain.k, plain.extrapolate, plain.axis, plain
+        return self
+
+    def _pieces(self):
+        """The polynomials between knots, whose coefficients are linear in those of the spline."""
+        k, n = self.k, len(self.t) - self.k - 1
+        places = [i for i in range(k, n) if self.t[i] < self.t[i + 1]]
+        basis = _interpolate.BSpline(self.t, np.eye(n), k)
+        taylor = np.stack([basis(self.t[places], m) / math.factorial(m) for m in range(k, -1, -1)])
+        c, rest = self.c[:n], self.c.shape[1:]
+        coefficients = np.reshape(taylor, (-1, n)) @ np.reshape(c, (n, -1))
+        knots = self.t[[*places, places[-1] + 1]]
+        return PiecewisePolynomial(np.reshape(coefficients, (k + 1, len(places), *rest)), knots, self.extrapolate, self.axis)
+
+    def __call__(self, x, nu=0, extrapolate=None):
+        """The value, or the derivative of order `nu`, at points `x`."""
+        if self._plain is not None and not differentiable(x):
+            return self._plain(x, nu, extrapolate)
+        return self._pieces()(x, nu, extrapolate)
+
+    def _made(self, t, c, k):
+        axes = np.moveaxis(c, 0, self.axis) if self.axis else c
+        return BSpline(t, axes, k, self.extrapolate, self.axis)
+
+    def derivative(self, nu=1):
+        """The derivative of order `nu`, as a spline."""
+        if nu < 0:
+            return self.antiderivative(-nu)
+        if self._plain is not None:
+            return object.__new__(BSpline)._take(self._plain.derivative(nu))
+        t, c, k = self.t, self.c[: len(self.t) - self.k - 1], self.k
+        for _ in range(nu):
+            if not k:
+                raise ValueError(f"Order of derivative (n = {nu}) must be <= order of spline (k = {self.k})")
+            if (t[k + 1 : -1] <= t[1 : -k - 1]).any():
+                raise ValueError(f"a knot is there more than {k} times, so the spline jumps, or its derivative does: it has no derivative of order {nu}")
+            rate = np.reshape(k / (t[k + 1 : -1] - t[1 : -k - 1]), (-1,) + (1,) * (len(c.shape) - 1))
+            t, c, k = t[1:-1], (c[1:] - c[:-1]) * rate, k - 1
+        return self._made(t, c, k)
+
+    def antiderivative(self, nu=1):
+        """The continuous antiderivative of order `nu`, which is 0 at the first knot."""
+        if nu < 0:
+            return self.derivative(-nu)
+        if self._plain is not None:
+            return object.__new__(BSpline)._take(self._plain.antiderivative(nu))
+        t, c, k = self.t, self.c[: len(self.t) - self.k - 1], self.k
+        for _ in range(nu):
+            steps = np.reshape((t[k + 1 :] - t[: -k - 1]) / (k + 1), (-1,) + (1,) * (len(c.shape) - 1))
+            c = np.concatenate([0.0 * c[:1], np.cumsum(c * steps, axis=0)])
+            t, k = np.concatenate([t[:1], t, t[-1:]]), k + 1
+        return self._made(t, c, k)
+
+    def integrate(self, a, b, extrapolate=None):
+        """The integral from `a` to `b`, both of shape (); without `extrapolate` the spline is 0 beyond its knots."""
+        if self._plain is not None and not differentiable(a, b):
+            return self._plain.integrate(a, b, extrapolate)
+        extrapolate = self.extrapolate if extrapolate is None else extrapolate
+        if not extrapolate:
+            ends = self.t[self.k], self.t[len(self.t) - self.k - 1]
+            a, b = np.clip(array(a), *ends), np.clip(array(b), *ends)
+        return self._pieces().integrate(a, b, extrapolate or True)
+
+
+def make_interp_spline(x, y, k=3, t=None, bc_type=None, axis=0, check_finite=True):
+    """The `BSpline` through given points, as SciPy's; differentiable in the values `y`.
+
+    Parameters
+    ----------
+    x : array-like, shape (n,)
+        Where the points are, increasing.
+    y : array-like
+        Values, with n along `axis`.
+    k : int
+    t : array-like, optional
+        Knots.
+    bc_type : str or pair
+        As in SciPy; for tensors None or names ("natural", "clamped", "periodic", "not-a-knot").
+    axis : int
+    check_finite : bool
+
+    Returns
+    -------
+    BSpline
+
+    Raises
+    ------
+    ValueError
+        For what SciPy refuses.
+    UnsupportedFunctionError
+        For `x`, `t` or conditions with numbers that are tensors, or beside values that are.
+
+    Examples
+    --------
+    >>> import numpy as np, tapegrad as tg
+    >>> from tapegrad.scipy.interpolate import make_interp_spline
+    >>> tg.grad(lambda y: make_interp_spline(np.arange(4.0), y)(1.5))(np.zeros(4))
+    array([-0.0625,  0.5625,  0.5625, -0.0625])
+    """
+    if differentiable(x, t, bc_type):
+        raise UnsupportedFunctionError("make_interp_spline is differentiable in y alone; CubicSpline is in its knots and conditions, too")
+    if not differentiable(y):
+        return object.__new__(BSpline)._take(_interpolate.make_interp_spline(x, y, k, t, bc_type, axis, check_finite))
+    if not (bc_type is None or isinstance(bc_type, str) or all(one is None or isinstance(one, str) for one in bc_type)):
+        raise UnsupportedFunctionError('make_interp_spline of tensors takes conditions by name ("natural", "clamped", ...); CubicSpline takes numbers')
+    y = array(y)
+    axis = range(y.ndim)[axis]
+    periodic = bc_type == "periodic"
+    values, units = np.moveaxis(y, axis, 0), np.eye(y.shape[axis])
+    plain = _interpolate.make_interp_spline(x, np.moveaxis(value(y) if periodic else _stand_in(y), axis, 0), k, t, bc_type, 0, check_finite)
+    if periodic:
+        # The last value is the first.
+        values, units = values[:-1], np.concatenate([units[:-1, :-1], units[:1, :-1]])
+    # The coefficients are linear in the values: those of unit vectors.
+    units = _interpolate.make_interp_spline(x, units, k, t, bc_type)
+    c = np.reshape(units.c @ np.reshape(values, (values.shape[0], -1)), (len(units.c), *values.shape[1:]))
+    return BSpline(plain.t, np.moveaxis(c, 0, axis) if axis else c, plain.k, plain.extrapolate, axis)
+
+
 def _stand_in(y):
     """What SciPy looks at in place of `y`: of tensors their shape, as numbers that are let out would be guarded in a recording."""
     if not differentiable(y):

@@ -324,6 +324,7 @@ def names_of_scipy(body):
         f"tg.scipy.spatial.distance.cdist(np.stack([{v}, {body.vector(1)}], axis=1), np.array([[4.0, 5.0], [-4.0, 6.0]]){metric}) * 0.1",
         f"np.atleast_1d(tg.scipy.optimize.rosen(np.stack([{c}, {body.number(1)}, {v}[0]])) * 0.01)",
         f"tg.scipy.interpolate.PchipInterpolator(np.array([-2.0, -0.5, 0.6, 2.0]), np.stack([{c}, {v}[0], {body.number(1)}, {v}[-1] * 0.5]))({body.pick(f'np.sin({v})', 'np.array([-1.3, 0.2, 0.7, 1.9])')})",
+        f"tg.scipy.interpolate.BSpline(np.array([-1.0, -1.0, -1.0, 0.2, 1.0, 1.0, 1.0]), np.stack([{c}, {v}[0], {body.number(1)}, {v}[-1] * 0.5]), 2)({body.pick(f'np.sin({v})', 'np.array([-0.8, 0.1, 0.7])')})",
         f"tg.scipy.interpolate.RegularGridInterpolator((np.array([-1.5, 0.1, 1.4]),), np.stack([{c}, {v}[0] * 2.0, {body.number(1)}]))({body.pick(f'np.sin({v})[:, None]', 'np.array([[-1.2], [0.3], [0.9]])')})",
         f"tg.scipy.sparse.csr_array((np.concatenate([{v} + 3.0, {v}[1:]]), np.concatenate([np.arange({n}), np.arange({n} - 1)]), np.concatenate([np.arange({n}), [2 * {n} - 1]])), shape=({n}, {n})) @ {body.vector(1)}",
         f"tg.scipy.sparse.linalg.spsolve(tg.scipy.sparse.csr_array((np.sin({v}) + 2.0, np.arange({n}), np.arange({n} + 1)), shape=({n}, {n})), {body.vector(1)})",

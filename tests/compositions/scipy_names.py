@@ -87,6 +87,24 @@ def grid_interpolator(points, values, bounds_error=True, fill_value=None):
     return at
 
 
+def bspline(t, c, k):
+    """By de Boor's recursion."""
+
+    def at(x):
+        found = onp.empty(onp.shape(x), object)
+        for i, u in onp.ndenumerate(onp.asarray(x, object)):
+            j = k + sum(bool(u >= knot) for knot in t[k + 1 : -k - 1])
+            d = list(c[j - k : j + 1])
+            for r in range(1, k + 1):
+                for m in range(k, r - 1, -1):
+                    low, high = t[j - k + m], t[j + 1 + m - r]
+                    d[m] = ((high - u) * d[m - 1] + (u - low) * d[m]) / (high - low)
+            found[i] = d[k]
+        return found
+
+    return at
+
+
 class Sparse:
     """A sparse matrix, as a dense one."""
 
@@ -121,6 +139,6 @@ scipy_names = SimpleNamespace(
     signal=SimpleNamespace(savgol_filter=by_matrix(scipy.signal.savgol_filter), sosfilt=sosfilt),
     ndimage=SimpleNamespace(gaussian_filter1d=by_matrix(scipy.ndimage.gaussian_filter1d)),
     spatial=SimpleNamespace(distance=SimpleNamespace(cdist=cdist)), optimize=SimpleNamespace(rosen=rosen),
-    interpolate=SimpleNamespace(PchipInterpolator=pchip, RegularGridInterpolator=grid_interpolator),
+    interpolate=SimpleNamespace(BSpline=bspline, PchipInterpolator=pchip, RegularGridInterpolator=grid_interpolator),
     sparse=SimpleNamespace(csr_array=Sparse, linalg=SimpleNamespace(spsolve=spsolve)),
 )  # fmt: skip

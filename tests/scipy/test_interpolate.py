@@ -182,7 +182,7 @@ def test_unmodified_scipy_names_the_mirror():
 
 def test_every_mirrored_name_is_tested():
     # The others are in test_filters.py.
-    assert MIRRORS["scipy.interpolate"] == ("CubicSpline", "PchipInterpolator", "RegularGridInterpolator")
+    assert MIRRORS["scipy.interpolate"] == ("BSpline", "CubicSpline", "PchipInterpolator", "RegularGridInterpolator", "make_interp_spline")
     assert mirrored.Akima1DInterpolator is scipy.interpolate.Akima1DInterpolator
 
 
@@ -191,3 +191,80 @@ def test_a_recording_holds_for_other_values():
     for factor in (1.0, 1.1, 0.9):
         np.testing.assert_allclose(g(factor * Y), factor * tg.grad(lambda y: np.sum(mirrored.CubicSpline(X, y)(POINTS) ** 2))(Y), rtol=1e-10)
     assert g.stats().records == 1
+
+
+# ---- B-splines -----------------------------------------------------------------------------------------
+
+CLAMPED, UNEVEN = np.array([0.0, 0.0, 0.0, 0.0, 1.0, 1.7, 3.0, 3.0, 3.0, 3.0]), np.array([-0.3, -0.1, 0.0, 1.6, 1.6, 3.0, 3.3, 3.4])
+BASES = {"cubic": (CLAMPED, 3, 6), "a double knot": (UNEVEN, 2, 5), "linear": (UNEVEN[[1, 2, 4, 5, 6]], 1, 3), "steps": (np.arange(4.0), 0, 3)}
+WHERE = np.array([0.05, 0.9, 1.3, 2.2, 2.9, 1.75])
+
+
+@every("extrapolate", [True, False, "periodic"])
+@every("name", BASES)
+def test_a_spline_by_its_coefficients(name, extrapolate):
+    t, k, n = BASES[name]
+
+    def call(m, c, x):
+        spline = m.BSpline(t, c, k, extrapolate)
+        there = np.concatenate([x, [-0.4, 3.9]])
+        return np.concatenate([spline(there), *([spline(there, 1)] if k else []), np.reshape(spline.integrate(0.7, 2.1), (1,))])
+
+    points = WHERE + 0.003
+    a, b = (f(call, n, points) for f in (_values, _mirrored))
+    np.testing.assert_allclose(b, a, rtol=1e-12, atol=1e-12)
+    if extrapolate is not False and k:
+        check_mirror("scipy.interpolate", "BSpline", call, (Y[:n], points), atol=1e-10)
+
+
+def _values(call, n, points):
+    return call(scipy.interpolate, Y[:n], points)
+
+
+def _mirrored(call, n, points):
+    return tg.tensor(call(mirrored, tg.tensor(Y[:n], requires_grad=True), points)).detach().numpy()
+
+
+@every("name", ["cubic", "a double knot"])
+def test_splines_that_are_derived(name):
+    t, k, n = BASES[name]
+
+    def call(m, c, x):
+        whole, end = m.BSpline(t, c, k), m.BSpline(t, c, k).antiderivative(2)
+        parts = [whole.antiderivative()(x), end(x), whole.antiderivative().derivative()(x), whole.derivative(-1)(x)]
+        return np.concatenate([*parts, *([whole.derivative(2)(x)] if name == "cubic" else [])])
+
+    check_mirror("scipy.interpolate", "BSpline", call, (Y[:n], WHERE), atol=1e-10)
+
+
+def test_coefficients_along_an_axis():
+    c = rng.standard_normal((2, 6, 3))
+    check_mirror("scipy.interpolate", "BSpline", lambda m, c, x: m.BSpline(CLAMPED, c, 3, axis=1)(x), (c, np.reshape(WHERE, (2, 3))), atol=1e-11)
+
+
+@every("options", [{}, {"k": 2}, {"k": 1}, {"k": 5}, {"bc_type": "natural"}, {"bc_type": ("clamped", "natural")}])
+def test_the_spline_through_points(options):
+    check_mirror("scipy.interpolate", "make_interp_spline", lambda m, y, x: m.make_interp_spline(X, y, **options)(x), (Y, POINTS[1:-1]), atol=1e-10)
+
+
+def test_the_spline_through_points_of_a_period_and_of_columns():
+    def call(m, y):
+        return m.make_interp_spline(X, np.concatenate([y[:6], y[:1]]), bc_type="periodic")(POINTS * 2.0)
+
+    check_mirror("scipy.interpolate", "make_interp_spline", call, (Y,), atol=1e-10)
+    columns = rng.standard_normal((2, 7))
+    check_mirror("scipy.interpolate", "make_interp_spline", lambda m, y: m.make_interp_spline(X, y, axis=1)(POINTS[1:-1]), (columns,), atol=1e-10)
+
+
+def test_what_b_splines_refuse():
+    y, x = tg.tensor(Y, requires_grad=True), tg.tensor(X, requires_grad=True)
+    with pytest.raises(tg.errors.UnsupportedFunctionError, match="knots"):
+        mirrored.BSpline(x, Y[:3], 3)
+    with pytest.raises(tg.errors.UnsupportedFunctionError, match="CubicSpline"):
+        mirrored.make_interp_spline(x, y)
+    with pytest.raises(tg.errors.UnsupportedFunctionError, match="by name"):
+        mirrored.make_interp_spline(X, y, bc_type=([(1, 0.0)], [(1, 0.0)]))
+    with pytest.raises(ValueError, match="more than 2 times|order 1"):
+        mirrored.BSpline([0, 0, 0, 1, 1, 2, 2, 2], y[:5], 2).derivative().derivative()
+    with pytest.raises(ValueError):
+        mirrored.BSpline(CLAMPED, y[:4], 3)
