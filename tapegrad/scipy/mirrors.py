@@ -35,7 +35,7 @@ MIRRORS = {
     "scipy.signal": ("convolve", "correlate", "fftconvolve", "hilbert", "lfilter", "oaconvolve", "savgol_filter", "sosfilt"),
     "scipy.integrate": ("cumulative_trapezoid", "fixed_quad", "odeint", "quad", "simpson", "solve_ivp", "trapezoid"),
     "scipy.interpolate": ("BSpline", "CubicSpline", "PchipInterpolator", "RegularGridInterpolator", "make_interp_spline"),
-    "scipy.ndimage": ("gaussian_filter", "gaussian_filter1d"),
+    "scipy.ndimage": ("gaussian_filter", "gaussian_filter1d", "map_coordinates"),
     "scipy.optimize": ("rosen",),
     "scipy.sparse": ("coo_array", "coo_matrix", "csc_array", "csc_matrix", "csr_array", "csr_matrix"),
     "scipy.sparse.linalg": ("splu", "spsolve"),

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 from operator import index
 
+import numpy as np
+
+from ..array.functions import lift
+from ..common.errors import UnsupportedFunctionError
 from ..common.public import only_public
 from ..common.uninterrupted import Lazily
 from .mirrors import MIRRORS, along, array, mirror, own_names
@@ -40,3 +45,73 @@ def gaussian_filter(input, sigma, order=0, output=None, mode="reflect", cval=0.0
         if width > 1e-15:
             x = gaussian_filter1d(x, width, axis, degree, None, how, cval, truncate, radius=reach)
     return x
+
+
+#: Offsets of the neighbours that a spline of some order takes, and their weights for a distance from the first of offset 0.
+_WEIGHTS = {
+    0: (0, lambda t: [1.0]),
+    1: (0, lambda t: [1.0 - t, t]),
+    2: (-1, lambda t: [0.5 * (0.5 - t) ** 2, 0.75 - t * t, 0.5 * (0.5 + t) ** 2]),
+    3: (-1, lambda t: [(1.0 - t) ** 3 / 6.0, 2.0 / 3.0 - t * t * (2.0 - t) / 2.0, 2.0 / 3.0 - (1.0 - t) ** 2 * (1.0 + t) / 2.0, t**3 / 6.0]),
+}
+_MODES = ("reflect", "grid-mirror", "constant", "grid-constant", "nearest", "mirror", "grid-wrap")
+#: So far SciPy repeats the edge where it is to go on beyond it, before it looks for the coefficients of splines.
+_BESIDE = 12
+
+
+@mirror("scipy.ndimage")
+def map_coordinates(input, coordinates, output=None, order=3, mode="constant", cval=0.0, prefilter=True):
+    """The values of `input` at `coordinates` (one row for each of its axes), between its elements by splines of order 0 to 3.
+
+    Differentiable in both; M. Unser (1999) has the splines.
+    """
+    _without_out(output, "map_coordinates")
+    x, at = array(input), array(coordinates)
+    if order not in _WEIGHTS or mode not in _MODES or mode == "grid-constant" and order > 1:
+        raise UnsupportedFunctionError(
+            f"map_coordinates of tensors has order 0, 1, 2 or 3, not {order!r}, and the modes {', '.join(_MODES)} (grid-constant up to order 1), not {mode!r}"
+        )
+    if at.ndim < 1 or at.shape[0] != x.ndim:
+        raise RuntimeError("invalid shape for coordinate array")
+    at = [at[axis] for axis in range(x.ndim)]
+    outside = False
+    if mode == "constant":
+        for place, size in zip(at, x.shape):
+            outside = np.logical_or(outside, np.logical_or(place < 0.0, place > size - 1))
+    if order > 1 and prefilter:
+        if mode == "nearest":
+            x, at = np.pad(x, _BESIDE, mode="edge"), [place + _BESIDE for place in at]
+        for axis in range(x.ndim):
+            if x.shape[axis] > 1:
+                x = along(x, axis, lambda units: _ndimage.spline_filter1d(units, order, 0, np.float64, mode))
+    parts = [_neighbours(place, size, order, mode) for place, size in zip(at, x.shape)]
+    table, found = lift(np.reshape(x, (-1,))), 0.0
+    for corner in itertools.product(*parts):
+        position, weight, beyond = 0, 1.0, False
+        for size, (place, share, lost) in zip(x.shape, corner):
+            position, weight, beyond = position * size + place, weight * share, np.logical_or(beyond, lost)
+        element = table[position]
+        found = found + weight * (np.where(beyond, cval, element) if mode == "grid-constant" else element)
+    return np.where(outside, cval, found) if mode == "constant" else found
+
+
+def _neighbours(place, size, order, mode):
+    """Along one axis, for each neighbour: its position, its weight, and whether it is beyond the array."""
+    first = np.floor(place if order % 2 else place + 0.5)
+    begin, weights = _WEIGHTS[order]
+    found = []
+    for offset, weight in enumerate(weights(place - first), begin):
+        at = first + offset
+        lost = np.logical_or(at < 0.0, at > size - 1.0)
+        if mode in ("reflect", "grid-mirror"):
+            at = np.mod(at, 2 * size)
+            at = np.where(at >= size, 2 * size - 1 - at, at)
+        elif mode == "grid-wrap":
+            at = np.mod(at, size)
+        elif mode == "mirror" or mode == "constant" and order > 1:
+            at = np.mod(at, max(2 * size - 2, 1))
+            at = np.where(at >= size, 2 * size - 2 - at, at)
+        else:
+            at = np.clip(at, 0.0, size - 1.0)
+        found.append((at.astype(int), weight, lost))
+    return found

@@ -338,7 +338,7 @@ FEATURES = {
     "masks": (2.5, masks), "complex": (2, complex_parts), "custom_rule": (2, custom_rule), "checkpoint": (1.5, checkpoint), "caught": (2, caught), "closure": (1.5, closure), "derivative_inside": (1.2, derivative_inside),
 }  # fmt: skip
 #: What came later, for seeds from a number on: programs of earlier seeds stay what they were.
-LATER = {50_000_000: {"scipy": (3, names_of_scipy)}}
+LATER = {50_000_000: {"scipy": (8, names_of_scipy)}}
 
 
 def offered(seed):

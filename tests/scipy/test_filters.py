@@ -17,6 +17,8 @@ SECTIONS = np.array([[1.0, 0.3, 0.1, -0.5, 0.2], [0.5, 0.2, 0.0, 0.4, 0.1]])
 A, B = RNG.normal(size=(4, 3)), RNG.normal(size=(5, 3))
 GRID = np.arange(4.0), np.array([0.0, 0.5, 1.5, 2.0, 4.0])
 TABLE, AT = RNG.normal(size=(4, 5, 2)), np.column_stack([RNG.uniform(0.1, 2.9, 6), RNG.uniform(0.1, 3.9, 6)])
+#: Inside of an image, and beyond it on both sides.
+PLACES = np.array([[0.3, 1.7, 2.2, 3.6, 2.9, -0.8, 4.6], [5.4, 0.6, 3.3, 1.2, 4.8, 2.4, 7.3]])
 #: Module, name, a call, and arrays that are differentiated.
 CALLS = {
     "savgol": ("scipy.signal", "savgol_filter", lambda m, x: m.savgol_filter(x, 5, 2), (SIGNAL,)),
@@ -33,6 +35,12 @@ CALLS = {
     "table, outside": ("scipy.interpolate", "RegularGridInterpolator", lambda m, v, x: m.RegularGridInterpolator(GRID, v, bounds_error=False, fill_value=None)(x - 1.3), (TABLE, AT)),
     "table, a value outside": ("scipy.interpolate", "RegularGridInterpolator", lambda m, v, x: m.RegularGridInterpolator(GRID, v, bounds_error=False, fill_value=7.0)(x - 1.3), (TABLE, AT)),
     "nearest": ("scipy.interpolate", "RegularGridInterpolator", lambda m, v: m.RegularGridInterpolator(GRID, v, "nearest")(AT), (TABLE,)),
+    **{
+        f"coordinates, order {order}, {mode}": ("scipy.ndimage", "map_coordinates", lambda m, x, at, order=order, mode=mode: m.map_coordinates(x, at, order=order, mode=mode, cval=0.4), (IMAGE, PLACES))
+        for order in (1, 2, 3) for mode in ("reflect", "constant", "nearest", "mirror", "grid-wrap", *(["grid-constant"] if order == 1 else []))
+    },
+    "coordinates, the nearest": ("scipy.ndimage", "map_coordinates", lambda m, x: m.map_coordinates(x, PLACES, order=0, mode="mirror"), (IMAGE,)),
+    "coordinates of coefficients": ("scipy.ndimage", "map_coordinates", lambda m, x, at: m.map_coordinates(x, at, mode="reflect", prefilter=False), (SIGNAL, PLACES[1:])),
     "pchip": ("scipy.interpolate", "PchipInterpolator", lambda m, x, y, t: m.PchipInterpolator(x, y)(t), (np.cumsum(RNG.uniform(0.3, 1.5, 7)), SIGNAL[:7], RNG.uniform(0.5, 4.0, 6))),
     "pchip of columns": ("scipy.interpolate", "PchipInterpolator", lambda m, y, t: m.PchipInterpolator(np.arange(7.0) ** 1.2, y, axis=1)(t, 1), (IMAGE, RNG.uniform(0.5, 4.0, 6))),
     "pchip of two": ("scipy.interpolate", "PchipInterpolator", lambda m, y, t: m.PchipInterpolator([0.0, 2.0], y)(t), (SIGNAL[:2], np.array([0.3, 2.5]))),
@@ -45,7 +53,7 @@ def test_values_and_derivatives_are_scipys(name):
     check_mirror(module, of, call, arrays, atol=1e-9)
 
 
-@every("name", ["savgol", "sosfilt", "gaussian", "euclidean", "table", "pchip"])
+@every("name", ["savgol", "sosfilt", "gaussian", "euclidean", "table", "pchip", "coordinates, order 3, mirror"])
 def test_second_derivatives_and_jit(name):
     module, _, call, arrays = CALLS[name]
     ours = mirrored.spatial.distance if module.endswith("distance") else getattr(mirrored, module.removeprefix("scipy."))
@@ -68,6 +76,12 @@ def test_a_point_from_itself_has_no_slope():
 
 
 def test_what_is_refused_says_why():
+    image = tg.tensor(IMAGE, requires_grad=True)
+    for options, match in (({"order": 4}, "order 0, 1, 2 or 3, not 4"), ({"order": 1, "mode": "wrap"}, "not 'wrap'"), ({"mode": "grid-constant"}, "up to order 1")):
+        with pytest.raises(UnsupportedFunctionError, match=match):
+            mirrored.ndimage.map_coordinates(image, PLACES, **options)
+    with pytest.raises(RuntimeError, match="coordinate array"):
+        mirrored.ndimage.map_coordinates(image, PLACES[:1])
     t = tg.tensor(TABLE, requires_grad=True)
     with pytest.raises(ValueError, match="out of bounds in dimension 1"):
         mirrored.interpolate.RegularGridInterpolator(GRID, t)([[1.0, 9.0]])
