@@ -37,7 +37,7 @@ RANDOM = np.random.default_rng()
 
 
 def manual_seed(seed: int) -> np.random.Generator:
-    """Seed the generator of `rand` and `randn`; returns it (a `numpy.random.Generator`).
+    """Seed and return the `numpy.random.Generator` that `rand` and `randn` draw from.
 
     Parameters
     ----------
@@ -103,7 +103,7 @@ randn = _by_shape("randn", lambda s: RANDOM.standard_normal(s), "Standard normal
 
 
 def full(size: int | tuple[int, ...], fill_value: float, *, requires_grad: bool = False, dtype: DTypeLike | None = None) -> Tensor:
-    """A tensor of `fill_value`.
+    """A tensor filled with `fill_value`.
 
     Parameters
     ----------
@@ -133,9 +133,9 @@ def eye(n: int, m: int | None = None, *, requires_grad: bool = False, dtype: DTy
     Parameters
     ----------
     n : int
-        Rows.
+        Number of rows.
     m : int, optional
-        Columns; as many as rows by default.
+        Number of columns; `n` by default.
     requires_grad : bool
         Whether the tensor is a leaf.
     dtype : dtype, optional
@@ -156,12 +156,12 @@ def eye(n: int, m: int | None = None, *, requires_grad: bool = False, dtype: DTy
 
 
 def arange(*args: float, requires_grad: bool = False, dtype: DTypeLike | None = None) -> Tensor:
-    """Evenly spaced values, as ``np.arange``.
+    """Evenly spaced values, as from ``np.arange``.
 
     Parameters
     ----------
     *args : float
-        ``start, stop, step`` as of ``np.arange``.
+        ``start, stop, step``, as for ``np.arange``.
     requires_grad : bool
         Whether the tensor is a leaf.
     dtype : dtype, optional
@@ -240,7 +240,7 @@ def _form(x):
 
 def _like(name: str, maker: Callable[[Any], Any]) -> Like:
     def function(x: TensorLike, *, requires_grad: bool = False, dtype: DTypeLike | None = None) -> Tensor:
-        """As `{base}`, with the shape and dtype of `x`.
+        """Like `{base}`, with the shape and dtype of `x`.
 
         Parameters
         ----------
@@ -274,7 +274,7 @@ randn_like = _like("randn_like", lambda s: RANDOM.standard_normal(s))
 
 
 def full_like(x: TensorLike, fill_value: TensorLike, *, requires_grad: bool = False, dtype: DTypeLike | None = None) -> Tensor:
-    """A tensor of `fill_value` with the shape and dtype of `x`; a tensor as fill value is broadcast on the tape.
+    """A tensor filled with `fill_value`, with the shape and dtype of `x`; a tensor as `fill_value` is broadcast on the tape.
 
     Parameters
     ----------
@@ -307,7 +307,7 @@ def as_tensor(data: T, dtype: None = None) -> T: ...  # type: ignore[overload-ov
 @overload
 def as_tensor(data: TensorLike, dtype: DTypeLike | None = None) -> Tensor: ...
 def as_tensor(data: Any, dtype: DTypeLike | None = None) -> Any:
-    """`data` itself if it is a tensor, else a tensor made of it.
+    """Return `data` itself if it is a tensor, else a tensor made from it.
 
     Parameters
     ----------

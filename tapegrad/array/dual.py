@@ -67,13 +67,13 @@ class Dual(Differentiable):
     value : number, array-like, Tensor or Dual
         The primal; arrays are copied.  Python ints count as floats.
     tangent : number, array-like, Tensor or Dual, optional
-        Of the shape of `value`, or with one leading axis of extent `lanes`; zero
-        by default.
+        Has the shape of `value`, preceded by an axis of extent `lanes` if that is
+        given; zero by default.
     lanes : int, optional
-        How many tangents; powers of two from 4 to 16 are a good choice.
+        Number of tangents; powers of two from 4 to 16 are a good choice.
     level : int, optional
-        Which derivative this is; by default one more than that of the numbers it
-        is made of and of the derivative being computed.  Dual numbers of one
+        Which derivative this is.  By default it is one more than the highest level of
+        `value`, `tangent` and the derivative being computed.  Dual numbers of one
         level share their directions.
 
     Attributes
@@ -86,10 +86,10 @@ class Dual(Differentiable):
     Raises
     ------
     SeedShapeError
-        A tangent of another shape.
+        `tangent` has the wrong shape.
     DtypeError
-        Complex numbers, objects, arrays of integers, or a tangent of another
-        float dtype than the value.
+        An argument has complex numbers, objects or an array of integers, or the
+        float dtype of `tangent` is not that of `value`.
 
     Examples
     --------

@@ -140,27 +140,27 @@ def jvp(f: Callable[..., R], primals: Sequence[Any], tangents: Sequence[Any]) ->
     Parameters
     ----------
     f : callable
-        Of numbers, arrays, or nested tuples, lists, dicts and dataclasses of them; returns the same.
+        Takes numbers, arrays, or nested tuples, lists, dicts and dataclasses of them; returns the same.
     primals : tuple or list
         The arguments of `f`: floats, arrays of float64 or float32, tensors, dual
         numbers.  Python ints count as floats.
     tangents : tuple or list
-        The direction; structure, shapes and dtypes as `primals`.
+        The direction, with the structure, shapes and dtypes of `primals`.
 
     Returns
     -------
     value, tangent
-        Each of the structure that `f` returns.  Floats and NumPy arrays, except
-        where an argument was a tensor that requires a gradient or a dual number.
-        What does not depend on the arguments has a zero tangent.
+        Both have the structure that `f` returns.  They hold floats and NumPy arrays,
+        except where an argument was a tensor that requires a gradient or a dual number.
+        A result that does not depend on the arguments has a zero tangent.
 
     Raises
     ------
     StructureError
-        `tangents` is not of the structure of `primals`, or `f` returns something
+        `tangents` does not have the structure of `primals`, or `f` returns something
         that is not a number or array.
     SeedShapeError, DtypeError
-        A tangent does not fit its primal; an argument cannot carry a derivative; a result is a truth value or of integers.
+        A tangent does not fit its primal; an argument cannot carry a derivative; a result is boolean or integer.
 
     Examples
     --------
@@ -203,7 +203,7 @@ def derivative(f: Between[Any, R]) -> Callable[..., R]:
     Returns
     -------
     callable
-        ``df(x, *args, **kwargs)``: of the structure and shapes that `f` returns.
+        ``df(x, *args, **kwargs)``, which returns the structure and shapes that `f` returns.
 
     Raises
     ------

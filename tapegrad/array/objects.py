@@ -109,14 +109,14 @@ def holds_tensors(thing: Any) -> bool:
 
 
 def array(nested: Any, dtype: DTypeLike | None = None) -> Any:
-    """A tensor of nested lists of tensors, numbers and arrays; of plain data a plain array, as ``np.array`` gives it.
+    """Make a tensor from nested lists of tensors, numbers and arrays; plain data give a plain array, as with ``np.array``.
 
     Parameters
     ----------
     nested : number, array-like, Tensor, or nested lists and tuples of them
-        Of the shapes that ``np.array`` takes; arrays are copied.
+        Their shapes must be those that ``np.array`` takes; arrays are copied.
     dtype : dtype, optional
-        By default what NumPy chooses for such numbers.
+        By default the dtype that NumPy chooses for such numbers.
 
     Returns
     -------

@@ -55,7 +55,7 @@ class Tensor(Differentiable):
     Attributes
     ----------
     shape, dtype, ndim, size
-        As of a NumPy array.
+        As for a NumPy array.
     requires_grad : bool
     grad : Tensor or None
         Accumulated gradient of a leaf (or of a tensor after `retain_grad`).
@@ -361,12 +361,12 @@ def tensor(data: TensorLike, requires_grad: bool = False, dtype: DTypeLike | Non
     Returns
     -------
     Tensor
-        Of complex data a `ComplexTensor`.
+        A `ComplexTensor` if `data` is complex.
 
     Raises
     ------
     DtypeError
-        For object data, and for an integer array that is to require a gradient.
+        `data` holds objects, or is an integer array that would require a gradient.
 
     Examples
     --------

@@ -16,7 +16,7 @@ __all__ = ["leaves", "map", "ravel", "register"]
 
 
 def leaves(tree: Pytree) -> list[Any]:
-    """The numbers and arrays of containers, depth first.
+    """List the numbers and arrays in containers, depth first.
 
     Parameters
     ----------
@@ -36,14 +36,14 @@ def leaves(tree: Pytree) -> list[Any]:
 
 
 def map(f: Callable[..., Any], tree: Pytree, *rest: Pytree) -> Pytree:
-    """``f`` of each leaf, in the same containers; of several containers, of the leaves that stand at the same places.
+    """Apply `f` to each leaf, in the same containers; with several containers, `f` takes the leaves at the same place in each.
 
     Parameters
     ----------
     f : callable
-        Of as many leaves as there are containers.
+        Takes as many leaves as there are containers.
     tree, *rest : containers
-        Of the same form.
+        All of the same form.
 
     Returns
     -------
@@ -72,7 +72,7 @@ def map(f: Callable[..., Any], tree: Pytree, *rest: Pytree) -> Pytree:
 
 
 def ravel(tree: Pytree) -> tuple[Any, Callable[[Any], Pytree]]:
-    """All numbers of containers as one vector, and a function that makes the containers of such a vector.
+    """Join all numbers of containers into one vector; also return the function that turns such a vector back into the containers.
 
     Parameters
     ----------
@@ -81,9 +81,9 @@ def ravel(tree: Pytree) -> tuple[Any, Callable[[Any], Pytree]]:
     Returns
     -------
     vector : ndarray or Tensor
-        Float64, of one axis.
+        Has one axis, and the dtype of the joined numbers.
     unravel : callable
-        Of a vector of that length, plain or on the tape.
+        Takes a vector of that length, plain or on the tape.
 
     Examples
     --------
@@ -112,14 +112,14 @@ def ravel(tree: Pytree) -> tuple[Any, Callable[[Any], Pytree]]:
 
 
 def register(cls: type, flatten: Callable[[Any], tuple[Any, Any]], unflatten: Callable[[Any, Any], Any]) -> type:
-    """Let the instances of a class be containers, as dicts and dataclasses are.
+    """Register a class whose instances are containers, as dicts and dataclasses are.
 
     Parameters
     ----------
     cls : type
     flatten : callable
-        ``flatten(thing) -> (parts, held)``: a tuple of parts, which are containers, arrays or numbers, and what else the instance is
-        made of, which has to be hashable; containers are of the same form if that is equal.
+        ``flatten(thing) -> (parts, held)``.  The tuple `parts` has containers, arrays or numbers; `held` is what else the instance is
+        made of, and must be hashable.  Containers are of the same form if their `held` is equal.
     unflatten : callable
         ``unflatten(held, parts) -> thing``.
 
@@ -131,7 +131,7 @@ def register(cls: type, flatten: Callable[[Any], tuple[Any, Any]], unflatten: Ca
     Raises
     ------
     StructureError
-        `cls` is no class, or one of those that are containers or numbers already.
+        `cls` is not a class, or its instances already are containers or numbers.
 
     Examples
     --------

@@ -37,25 +37,25 @@ from .tape import Tape
 
 
 class detect_anomaly(ContextDecorator):
-    """Context manager (and decorator): raise at the operation whose result or derivative is not finite.
+    """Context manager and decorator that raises at the operation whose result or derivative is not finite.
 
     Parameters
     ----------
     inf : bool
-        Whether infinities count; else only what is not a number.  ``np.where(x > 0, np.log(x), 0.0)``
-        computes infinities on purpose, which are not used.
+        Whether infinities count, or only NaN.  ``np.where(x > 0, np.log(x), 0.0)`` computes infinities
+        on purpose and does not use them.
 
     Raises
     ------
     NonFiniteError
-        (Inside.)  In the forward pass at the operation; in ``backward()`` it names the operation whose
-        derivative is not finite, with file and line.
+        Inside the block.  The forward pass raises it at the operation; in ``backward()`` it names the operation
+        whose derivative is not finite, with file and line.
 
     Notes
     -----
-    It holds for the thread that enters it.  Operations are much slower then; loops run in Python, and what compiled code answers is
-    looked at, and computed again in Python if it is not finite.  ``tg.config.debug_nans = True`` does the same for NaN, in the calling thread and in
-    those that start later.
+    Only the thread that enters it is checked, and its operations are much slower.  Loops run in Python; results of compiled code are
+    checked, and computed again in Python if they are not finite.  ``tg.config.debug_nans = True`` does the same for NaN, in the calling
+    thread and in those that start later.
 
     Examples
     --------

@@ -109,11 +109,11 @@ def backward(
     retain_graph : bool, optional
         Keep the instructions; by default the same as `create_graph`.
     create_graph : bool
-        Record the gradient itself, so that it can be differentiated.  Then nothing is
-        cleared, whatever `retain_graph` says: what no tensor leads to any more is
-        forgotten by itself.
+        Record the gradient itself, so that it can be differentiated.  Nothing is cleared
+        then, whatever `retain_graph` says; instructions that no tensor leads to any more
+        are released automatically.
     grad_variables
-        Deprecated name of `grad_tensors`.
+        Deprecated name for `grad_tensors`.
     inputs : Tensor or sequence, optional
         Accumulate into these tensors only.
 
@@ -186,9 +186,9 @@ def grad(
     only_inputs : bool
         Deprecated in PyTorch; must be True.
     allow_unused : bool
-        Give None for an input that the outputs do not depend on, instead of raising.
+        Return None for an input that the outputs do not depend on, instead of raising.
     is_grads_batched : bool
-        Each of `grad_outputs` has a leading axis, one seed after another along it; so have the gradients. The sweep runs once for each.
+        Whether each of `grad_outputs` holds several seeds along a leading axis, as do the gradients then.  The sweep runs once for each.
 
     Returns
     -------

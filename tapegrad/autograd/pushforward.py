@@ -19,8 +19,8 @@ from .tangents import push
 def jvp(outputs: Any, inputs: Any, tangents: Any) -> Any:
     """Tangents of `outputs` along `tangents` of `inputs`: forward mode over the recorded tape.
 
-    The counterpart of `grad`: the rules of the instructions are run from the inputs upwards,
-    with the values that were saved, and no Python of yours again.  The tape stays
+    This is the counterpart of `grad`: the rules of the instructions run from the inputs upwards,
+    with the saved values, and your Python code does not run again.  The tape stays
     as it is, and no ``.grad`` is touched.
 
     Parameters

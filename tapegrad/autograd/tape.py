@@ -23,7 +23,7 @@ from .clearing import retire
 
 
 class Tape:
-    """An explicit tape.
+    """An explicit tape, which records the operations inside its ``with`` block.
 
     Examples
     --------

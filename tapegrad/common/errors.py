@@ -37,7 +37,7 @@ class TapegradError(Exception):
     Attributes
     ----------
     message : str
-        What it says, without the pointer to its explanation.
+        The text of the error, without the pointer to its explanation.
     """
 
     __module__ = "tapegrad.errors"
@@ -88,11 +88,11 @@ class ClearedTapeError(TapegradError, RuntimeError):
 
 
 class GradientError(TapegradError, RuntimeError):
-    """A gradient was asked for where none can exist."""
+    """A gradient was requested where none can exist."""
 
 
 class NonScalarOutputError(GradientError):
-    """``backward()`` without a seed on an output that is not a scalar."""
+    """``backward()`` was called without a seed on an output that is not a scalar."""
 
 
 class SeedShapeError(TapegradError, RuntimeError, ValueError):
@@ -112,11 +112,11 @@ class UnsupportedFunctionError(TapegradError, TypeError, NotImplementedError):
 
 
 class DtypeError(TapegradError, TypeError, RuntimeError):
-    """A dtype that cannot carry a derivative (integers, objects), or that of complex numbers where only real ones are taken."""
+    """A dtype cannot carry a derivative (integers, objects), or is complex where only real numbers are accepted."""
 
 
 class ComplexOperandError(DtypeError):
-    """Complex numbers where only real ones are taken."""
+    """Complex numbers were given where only real ones are accepted."""
 
 
 class TapeMismatchError(TapegradError, RuntimeError):
@@ -124,7 +124,7 @@ class TapeMismatchError(TapegradError, RuntimeError):
 
 
 class RuleError(TapegradError, RuntimeError, ValueError):
-    """A custom rule returned what is no derivative of its operand."""
+    """A custom rule returned something that is not a derivative of its operand."""
 
 
 class MissingRuleError(RuleError, NotImplementedError):
@@ -145,7 +145,7 @@ class GuardError(TapegradError, RuntimeError):
 
 
 class ShapeError(TapegradError, ValueError):
-    """An array does not have the shape that something was made for."""
+    """An array does not have the required shape."""
 
 
 class CheckError(TapegradError, AssertionError):
@@ -160,7 +160,7 @@ class CheckError(TapegradError, AssertionError):
 
 
 class InternalError(TapegradError, AssertionError):
-    """Something that always holds inside tapegrad does not: the fault is tapegrad's, or that of a row added to its table."""
+    """An internal invariant does not hold: the fault lies in tapegrad, or in a row added to its table."""
 
 
 #: The end of the message of a broken invariant.
@@ -174,15 +174,15 @@ def require(condition: Any, message: Any) -> None:
 
 
 class HigherOrderError(TapegradError, NotImplementedError):
-    """A derivative of a derivative was asked for where there is no rule."""
+    """A derivative of a derivative was requested where there is no rule for it."""
 
 
 class NestingError(HigherOrderError, TapeMismatchError):
-    """A functional derivative met a number that is itself being differentiated outside of it."""
+    """A transformation met a number that is already being differentiated outside it."""
 
 
 class StructureError(TapegradError, TypeError, ValueError):
-    """Arguments, tangents or results of a differentiated function do not have the structure they must have."""
+    """Arguments, tangents or results of a differentiated function do not have the required structure."""
 
 
 class UnsupportedInNumbaError(TapegradError, TypeError):
@@ -199,31 +199,31 @@ class UnsupportedInNumbaError(TapegradError, TypeError):
 
 
 class TapeFileError(TapegradError, ValueError):
-    """A tape cannot be saved, or a file is no tape that can be loaded."""
+    """A tape cannot be saved, or a file does not hold a tape that can be loaded."""
 
 
 class GraphError(TapegradError, ValueError):
-    """A graph of `tapegrad.automata` is not what it is used as: an arc to a node that does not exist, labels that differ, a cycle."""
+    """A graph of `tapegrad.automata` does not suit its use: an arc leads to a node that does not exist, labels differ, or there is a cycle."""
 
 
 class MissingPackageError(TapegradError, ImportError):
-    """An optional package is needed for what was asked."""
+    """An optional package that the call needs is missing."""
 
 
 class OptionError(TapegradError, ValueError):
-    """An option has a value that it cannot have; the message lists the possible ones."""
+    """An option has an invalid value; the message lists the valid ones."""
 
 
 class OptimizationError(TapegradError, ValueError):
-    """An optimiser was asked for what it cannot do: an unknown method, bounds that do not fit, a start that is no number."""
+    """An optimiser cannot do what it is asked to do: the method is unknown, bounds do not fit, or a start is not a number."""
 
 
 class NonFiniteError(TapegradError, FloatingPointError):
-    """A value or a derivative is infinite or not a number; says at which operation."""
+    """A value or a derivative is infinite or not a number; the message names the operation."""
 
 
 class WorkerError(TapegradError, RuntimeError):
-    """A worker of a cluster cannot do its part: it has no tapegrad, or another version, or comes to an end each time."""
+    """A worker of a cluster cannot do its part: it has no tapegrad, or another version, or terminates each time."""
 
 
 class ConvergenceError(TapegradError, RuntimeError):
@@ -231,17 +231,17 @@ class ConvergenceError(TapegradError, RuntimeError):
 
 
 class SingularJacobianError(TapegradError, ValueError):
-    """A solution does not depend smoothly on its arguments: the Jacobian in the unknowns is singular."""
+    """A solution does not depend smoothly on its arguments: the Jacobian with respect to the unknowns is singular."""
 
 
 class PathWarning(UserWarning):
-    """A function under `jit` cannot be recorded, or would have to be at nearly every call: it is run plainly."""
+    """A function under `jit` cannot be recorded, or would be recorded at nearly every call: it runs as without `jit`."""
 
     __module__ = "tapegrad.errors"
 
 
 class PerformanceWarning(UserWarning):
-    """A function without `jit` has spent a second in derivatives, which `jit` would record once."""
+    """Derivatives of a function without `jit` have taken a second; `jit` would record the function once."""
 
     __module__ = "tapegrad.errors"
 

@@ -29,7 +29,7 @@ LANES = (1, 2, 4, 8, 16)
 
 
 def njit_derivative(f: Callable[..., R], argnum: int = 0) -> Callable[..., R]:
-    """Derivative of a function by one number, in nopython code.
+    """Derivative of a function with respect to one number, in nopython code.
 
     Parameters
     ----------
@@ -114,35 +114,35 @@ def njit_value_and_grad(
         Positions of the differentiated arguments: numbers, float64 or float32 arrays and,
         in reverse mode, tuples of them.
     mode : {"auto", "forward", "reverse"}
-        ``"reverse"``: both sweeps, at a cost that does not grow with the number of inputs.
-        ``"forward"``: dual numbers, a run of `f` for every `lanes` inputs.  ``"auto"``: forward
-        mode of up to four numbers, else reverse mode where it knows all that `f` does.
-        ``dispatcher.modes()`` says what was taken, and why; ``dispatcher.modes(*args)``, in reverse mode, also
-        the most bytes that the stack of this call has.
+        ``"reverse"`` takes both sweeps, at a cost that does not grow with the number of inputs.
+        ``"forward"`` uses dual numbers and runs `f` once for every `lanes` inputs.  ``"auto"`` takes
+        forward mode for up to four numbers, else reverse mode if it supports all that `f` does.
+        ``dispatcher.modes()`` says which mode was taken, and why; in reverse mode, ``dispatcher.modes(*args)``
+        also gives the largest size in bytes of the stack in this call.
     lanes : int, optional
-        Directions in one pass of forward mode, which it asks for: 1, 2, 4, 8 or 16.  By default
-        the number of differentiated numbers, at most 8, and 8 if there is an array.
+        Number of directions in one pass of forward mode (which it selects): 1, 2, 4, 8 or 16.  By default
+        the number of differentiated numbers, at most 8, or 8 if there is an array.
     out : bool
-        Whether the gradients are written into arrays, which are handed after the arguments;
-        only the value is returned then.  In reverse mode.
+        Whether to write the gradients into arrays, which calls take after the arguments;
+        they then return only the value.  In reverse mode.
     memory : int, optional
-        Bytes that reverse mode, which it asks for, may keep of the outermost loops.  Where all
-        iterations would take more, what an iteration starts from is kept at intervals, and those in between are run once more on
-        the way back.
+        Bytes that reverse mode (which it selects) may keep of the outermost loops.  If all
+        iterations would take more, reverse mode keeps the state that an iteration starts from only at intervals, and runs the
+        iterations in between once more on the way back.
 
     Returns
     -------
     Numba dispatcher
-        Takes the arguments of `f`; returns ``(value, gradient)``, the gradient a tuple
-        if `argnums` is one.  Arrays that `f` stores into are copied before.
+        Takes the arguments of `f`; returns ``(value, gradient)``, the gradient as a tuple
+        if `argnums` is one.  Arrays that `f` stores into are copied first.
 
     Raises
     ------
     UnsupportedInNumbaError
-        On the first call, if `f` does something that has no derivative here, or, with `memory`, a loop something that might
-        not come out the same a second time.
+        On the first call, if `f` does something that has no derivative here, or, with `memory`, if a loop does something that
+        might not come out the same a second time.
     OptionError
-        If `memory` is too small, which is found while a call runs; the message says what is enough.
+        During a call, if `memory` is too small; the message says how much is enough.
 
     Examples
     --------
@@ -183,7 +183,7 @@ def njit_grad(
     Returns
     -------
     Numba dispatcher
-        Takes the arguments of `f`; returns the gradient, a tuple if `argnums` is one.
+        Takes the arguments of `f`; returns the gradient, as a tuple if `argnums` is one.
 
     Examples
     --------
@@ -195,7 +195,7 @@ def njit_grad(
 
 
 def njit_jacobian(f: Callable[..., Any], argnum: int = 0, *, mode: Mode = "auto", lanes: int | None = None) -> Callable[..., Array]:
-    """Jacobian of a 1-d array by a 1-d array, in nopython code.
+    """Jacobian of a 1-d array with respect to a 1-d array, in nopython code.
 
     Parameters
     ----------
@@ -204,9 +204,9 @@ def njit_jacobian(f: Callable[..., Any], argnum: int = 0, *, mode: Mode = "auto"
     argnum : int
         Position of the differentiated argument, a 1-d array of floats.
     mode : {"auto", "forward", "reverse"}
-        ``"reverse"`` takes two sweeps for each row, ``"forward"`` (and ``"auto"``) a run for `lanes` columns.
+        ``"reverse"`` takes two sweeps for each row, ``"forward"`` (and ``"auto"``) one run for every `lanes` columns.
     lanes : int, optional
-        Columns in one pass: 1, 2, 4, 8 or 16; by default 8.
+        Number of columns in one pass: 1, 2, 4, 8 or 16; by default 8.
 
     Returns
     -------
@@ -244,8 +244,8 @@ def njit_vjp(f: Callable[..., R], argnums: Argnums = 0, *, memory: int | None = 
     Returns
     -------
     Numba dispatcher
-        Takes the arguments of `f`, then the seed, of the form of the result; returns ``(value, product)``,
-        the product a tuple if `argnums` is one.
+        Takes the arguments of `f`, then the seed, which has the form of the result; returns ``(value, product)``,
+        the product as a tuple if `argnums` is one.
 
     Raises
     ------
@@ -263,7 +263,7 @@ def njit_vjp(f: Callable[..., R], argnums: Argnums = 0, *, memory: int | None = 
 
 
 def njit_hvp(f: Callable[..., Any], argnums: Argnums = 0) -> Callable[..., Any]:
-    """Product of the Hessian with a direction in nopython code, by dual numbers in both sweeps of reverse mode.
+    """Product of the Hessian with a direction in nopython code, with dual numbers in both sweeps of reverse mode.
 
     Parameters
     ----------
@@ -276,7 +276,7 @@ def njit_hvp(f: Callable[..., Any], argnums: Argnums = 0) -> Callable[..., Any]:
     -------
     Numba dispatcher
         Takes the arguments of `f`, then one direction for each differentiated argument, of its shape; returns the product,
-        shaped like the direction, a tuple if `argnums` is one.
+        shaped like the direction, as a tuple if `argnums` is one.
 
     Raises
     ------
@@ -294,7 +294,7 @@ def njit_hvp(f: Callable[..., Any], argnums: Argnums = 0) -> Callable[..., Any]:
 
 
 def njit_hessian(f: Callable[..., Any], argnum: int = 0, *, lanes: int | None = None) -> Callable[..., Any]:
-    """Hessian in nopython code, by one argument.
+    """Hessian with respect to one argument, in nopython code.
 
     Parameters
     ----------
@@ -303,7 +303,7 @@ def njit_hessian(f: Callable[..., Any], argnum: int = 0, *, lanes: int | None = 
     argnum : int
         Position of the differentiated argument, a number or an array of floats.
     lanes : int, optional
-        Columns in one pass: 1, 2, 4, 8 or 16; by default 8.
+        Number of columns in one pass: 1, 2, 4, 8 or 16; by default 8.
 
     Returns
     -------

@@ -206,7 +206,7 @@ class Sparsity:
 
 
 def sparsity(f: Callable[..., Any], argnums: Argnums = 0, order: Literal[1, 2] = 1, *, argnum: Argnums | None = None) -> Sparsity:
-    """A function that gives the pattern of the Jacobian of `f`, or of its Hessian.
+    """Make a function that returns the sparsity pattern of the Jacobian of `f`, or of its Hessian.
 
     Parameters
     ----------
@@ -215,25 +215,25 @@ def sparsity(f: Callable[..., Any], argnums: Argnums = 0, order: Literal[1, 2] =
     argnums : int or tuple of int
         The positional arguments to differentiate with respect to.  Also called `argnum`.
     order : {1, 2}
-        1: the Jacobian.  2: the Hessian; of several results the union of theirs, which is the
+        1: the Jacobian.  2: the Hessian; for several results, the union of their patterns, which is the
         pattern of the Hessian of a Lagrangian.
 
     Returns
     -------
     callable
-        Gives, for arguments of `f`, a SciPy CSR array of bool: True where the derivative may
-        be other than zero at any point that takes the same path.  Rows count the elements of all results
-        in C order, columns those of the arguments, in the order of the arguments; a Hessian has
-        elements of the arguments on both sides.  Its ``stats()`` says how often `f` was recorded and replayed.
+        Takes the arguments of `f` and returns a SciPy CSR array of bool: True where the derivative may
+        be nonzero at any point that takes the same path.  Rows count the elements of all results in C order,
+        columns those of the arguments, in the order of the arguments; for a Hessian, both count elements of
+        the arguments.  The callable's ``stats()`` says how often `f` was recorded and replayed.
 
     Raises
     ------
     GradientError
-        `f` cannot be recorded (says why): then there is no tape to read.
+        `f` cannot be recorded, so there is no tape to read; the message says why.
     HigherOrderError
-        Called inside of another derivative.
+        It is called inside another derivative.
     StructureError, DtypeError
-        An argument or a result is no float: the message names it.
+        An argument or a result is not a float; the message names it.
 
     Notes
     -----
@@ -260,7 +260,7 @@ def sparsity(f: Callable[..., Any], argnums: Argnums = 0, order: Literal[1, 2] =
 def sparse_jacobian(
     f: Callable[..., Any], argnums: Argnums = 0, mode: Mode = "auto", *, argnum: Argnums | None = None, kernel: None = None
 ) -> Transformed[csr_array]:
-    """A function that gives the Jacobian of `f` as a SciPy sparse array.
+    """Make a function that returns the Jacobian of `f` as a SciPy sparse array.
 
     Parameters
     ----------
@@ -270,32 +270,32 @@ def sparse_jacobian(
         The positional arguments to differentiate with respect to: numbers, arrays of floats,
         or containers of them.  Also called `argnum`.
     mode : {"auto", "forward", "reverse"}
-        Whether columns or rows that have no place in common share a direction; "auto": what
-        takes fewer directions.
+        Whether columns ("forward") or rows ("reverse") without a place in common share a direction;
+        "auto" takes whichever needs fewer directions.
     kernel : None
         An option of `jit`; here it is refused.
 
     Returns
     -------
     callable
-        Gives, for arguments of `f`, a ``csr_array`` with a row for each element of the results (C
+        Takes the arguments of `f` and returns a ``csr_array`` with a row for each element of the results (C
         order, containers one after the other) and a column for each element of the arguments,
-        in their order.  Its entries are those of the pattern (`sparsity`), also where they
-        happen to be zero.  Called with ``out=a``, a vector with a place for each entry, it writes the values alone to `a`, in the
+        in their order.  It stores all entries of the pattern (`sparsity`), including those that
+        happen to be zero.  With ``out=a``, a vector with a place for each entry, it writes only the values to `a`, in the
         order of the pattern, and returns `a`.
 
     Raises
     ------
     HigherOrderError
-        Called inside of another derivative; `jacobian` can be.
+        It is called inside another derivative, where `jacobian` works.
     StructureError, DtypeError
-        An argument or a result is no float: the message names it.
+        An argument or a result is not a float; the message names it.
 
     Notes
     -----
-    Pattern and colours are found at each call; under `jit` once for each path of the function.  A function that cannot
-    be recorded (``stats().fallback``) has none: its Jacobian is computed dense, and only what is not
-    zero is stored.
+    Each call finds the pattern and colours; under `jit` they are found once for each path of the function.  A function that
+    cannot be recorded (``stats().fallback``) has no pattern: its Jacobian is computed dense, and only nonzero
+    entries are stored.
 
     See Also
     --------
@@ -319,7 +319,7 @@ def sparse_jacobian(
 def sparse_hessian(
     f: Callable[..., Any], argnums: Argnums = 0, weights: bool = False, *, argnum: Argnums | None = None, kernel: None = None
 ) -> Transformed[csr_array]:
-    """A function that gives the Hessian of `f` as a SciPy sparse array; also that of a Lagrangian.
+    """Make a function that returns the Hessian of `f`, or of a Lagrangian, as a SciPy sparse array.
 
     Parameters
     ----------
@@ -328,32 +328,32 @@ def sparse_hessian(
     argnums : int or tuple of int
         Which arguments to differentiate, by position or name.  Also called `argnum`.
     weights : bool
-        Whether calls give, as the last argument, a weight for each number that `f` returns, in its
-        containers and shapes: the Hessian is then that of the weighted sum, as a method for
-        constrained problems needs it.
+        Whether calls take, as the last argument, a weight for each number that `f` returns, in its
+        containers and shapes.  The Hessian is then that of the weighted sum, as methods for
+        constrained problems need it.
     kernel : None
         An option of `jit`; here it is refused.
 
     Returns
     -------
     callable
-        Gives, for arguments of `f` (and weights), a ``csr_array``, symmetric to the last bit,
-        with a row and a column for each element of the arguments; `out` is as of `sparse_jacobian`.
+        Takes the arguments of `f` (and weights) and returns a ``csr_array``, symmetric to the last bit,
+        with a row and a column for each element of the arguments; `out` is as for `sparse_jacobian`.
 
     Raises
     ------
     NonScalarOutputError
         `f` returns more than one number, without `weights`.
     SeedShapeError, StructureError
-        The weights are not like the results.
+        The weights do not match the results.
     HigherOrderError
-        Called inside of another derivative; `hessian` can be.
+        It is called inside another derivative, where `hessian` works.
 
     Notes
     -----
     The pattern is that of the recorded gradient.  Its columns are coloured so that of each pair (i, j)
-    and (j, i) one stands alone (star colouring), so an arrow takes two directions; one sweep
-    over the gradient carries a tangent for each colour.  Of a function that cannot be recorded see `sparse_jacobian`.
+    and (j, i) one stands alone (star colouring); an arrow matrix takes two directions.  One sweep
+    over the gradient carries a tangent for each colour.  For a function that cannot be recorded, see `sparse_jacobian`.
 
     See Also
     --------

@@ -61,12 +61,12 @@ class _DecoratorMode(_Mode):
 
 
 class no_grad(_DecoratorMode):
-    """Record nothing: context manager (``with tg.no_grad():``) or decorator.
+    """Turn recording off: context manager (``with tg.no_grad():``) or decorator.
 
     Parameters
     ----------
     function : callable, optional
-        As a decorator: what is to run so.
+        As a decorator: the function to run without recording.
 
     Examples
     --------
@@ -81,12 +81,12 @@ class no_grad(_DecoratorMode):
 
 
 class enable_grad(_DecoratorMode):
-    """Record again inside a `no_grad` block: context manager or decorator.
+    """Turn recording on again inside a `no_grad` block: context manager or decorator.
 
     Parameters
     ----------
     function : callable, optional
-        As a decorator: what is to run so.
+        As a decorator: the function to run with recording.
 
     Examples
     --------
@@ -101,7 +101,7 @@ class enable_grad(_DecoratorMode):
 
 
 class set_grad_enabled(_Mode):
-    """Switch recording on or off at once, or for a block, or for a function.
+    """Turn recording on or off: immediately, for a block, or for a function.
 
     Parameters
     ----------
@@ -134,7 +134,7 @@ class set_grad_enabled(_Mode):
 
 
 def is_grad_enabled() -> bool:
-    """Whether operations of this thread are recorded now.
+    """Tell whether operations of this thread are being recorded.
 
     Returns
     -------

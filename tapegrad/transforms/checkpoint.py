@@ -214,26 +214,26 @@ def _recorded(fun, leaves, structure):
 
 
 def checkpoint(fun: F) -> F:
-    """A function that stores nothing between its arguments and its result, and is computed again on the way back.
+    """Make a function store nothing between its arguments and its result, and run again on the way back.
 
-    A call is one instruction on the tape, whatever the length of `fun`; `fun` is run again
-    on the way back, on a tape of its own.  In a function under `jit` it is recorded, and its tape is run again.
+    A call is one instruction on the tape, however long `fun` is.  On the way back, `fun` runs again
+    on a tape of its own.  In a function under `jit`, `fun` is recorded, and its tape runs again.
 
-    On the way back `fun` reads what it read at the call: its variables (closure, defaults,
-    globals) are bound to what they were, and random generators that it draws from are put
-    back to where they were for so long.  Elements of arrays and attributes of objects that
-    it reads have to be what they were.
+    On the way back, `fun` reads what it read at the call: its variables (closure, defaults,
+    globals) are bound to their former values, and random generators that it draws from are
+    put back to their former state for that time.  Elements of arrays and attributes of objects
+    that it reads must not have changed.
 
     Parameters
     ----------
     fun : callable
-        Of numbers, arrays, tensors, or containers of them; returns the same.  What
-        is differentiated has to be an argument.
+        Takes numbers, arrays, tensors, or containers of them; returns the same.
+        Everything that is differentiated must be an argument.
 
     Returns
     -------
     callable
-        With the arguments and results of `fun`.
+        Has the arguments and results of `fun`.
 
     Raises
     ------
@@ -242,9 +242,9 @@ def checkpoint(fun: F) -> F:
     ModifiedInPlaceError
         From the backward pass: something that `fun` reads has changed since the call, and cannot be put back.
     GradientError
-        From the backward pass: `fun` has computed something else than at the call.
+        From the backward pass: `fun` did not compute the same as at the call.
     HigherOrderError
-        For a derivative by forward mode that is differentiated again.
+        A derivative by forward mode is differentiated again.
 
     References
     ----------

@@ -301,49 +301,49 @@ def compile(
 def compile(
     f: Callable[..., Any], x0: Array, workspaces: int | None = None, kernel: str | None = None, *, data: Sequence[Any] = ()
 ) -> Any:
-    """A function of arrays, to be called from Numba's nopython code: of one number with its gradient, or of whatever `f` returns.
+    """Compile a function to be called from Numba's nopython code: it computes one number with its gradient, or whatever `f` returns.
 
     Parameters
     ----------
     f : callable
         Takes a float64 array, and `data`.  It returns a float, whose gradient is compiled with it; or an array, or containers of arrays and
-        floats: also what ``tg.value_and_grad(g)``, ``tg.jacobian(g)``, ``tg.hessian(g)``, ``tg.hvp(g)``, ``tg.sparse_jacobian(g)`` and
-        ``tg.sparse_hessian(g)`` are of a function `g`, and a function that calls ``tg.jvp`` or ``tg.vjp``.
+        floats.  It may be ``tg.value_and_grad(g)``, ``tg.jacobian(g)``, ``tg.hessian(g)``, ``tg.hvp(g)``, ``tg.sparse_jacobian(g)`` or
+        ``tg.sparse_hessian(g)`` of a function `g`, or a function that calls ``tg.jvp`` or ``tg.vjp``.
     x0 : array_like of float
-        Where `f` is recorded; the result is for arrays of this shape, C-contiguous and float64.
+        The point at which `f` is recorded; the result takes arrays of this shape, C-contiguous and float64.
     workspaces : int, optional
-        How many threads can be inside at the same time (others wait); by default one a processor.
+        Number of threads that can be inside at the same time (others wait); by default one per processor.
     kernel : str, optional
-        "never" to replay the tape by sweeps; else it becomes machine code now, if all its instructions can
+        "never" replays the tape by sweeps; otherwise it becomes machine code now, if all its instructions can
         (`Compiled.not_lowered` says which cannot). By default ``tg.config.kernel``.
     data : sequence of float and array_like of float, optional
-        Further arguments of `f`, which are not differentiated: each call gives its own, of the same shapes
-        (observations, a batch, a step size). Integers, index arrays and other objects are part of a recording, not
+        Further arguments of `f`, which are not differentiated.  Each call passes its own, of the same shapes
+        (observations, a batch, a step size).  Integers, index arrays and other objects are part of the recording, not
         arguments of it: let `f` capture them.
 
     Returns
     -------
     Compiled or CompiledOutputs
-        ``c(x, g)``, or ``c(x, g, *data)``, returns the value at `x` and writes the gradient into `g`.  Where `f` returns something else than
-        a float, ``c(x, out, *data)`` writes the numbers of all results, one after the other, into `out`, an array of the shape ``c.shape``.
+        ``c(x, g)``, or ``c(x, g, *data)``, returns the value at `x` and writes the gradient into `g`.  If `f` does not return a
+        float, ``c(x, out, *data)`` writes the numbers of all results, one after the other, into `out`, an array of the shape ``c.shape``.
 
     Raises
     ------
     DtypeError
-        If `x0` or something in `data` is neither a float nor an array of floats, or `f` returns other numbers than of float64.
+        If `x0` or something in `data` is neither a float nor an array of floats, or `f` returns numbers that are not float64.
     UnsupportedFunctionError
-        If an instruction needs the interpreter; it is named with its line.
+        If an instruction needs the interpreter; the message names it with its line.
     GradientError
-        If `f` gives something else each time.
+        If `f` gives a different result each time.
 
     Notes
     -----
-    Only the path that `f` took at `x0` is compiled.  Where a guard sees something
-    else, a `GuardError` names the line, and `g` is filled with nan.  Numba loses
-    exceptions raised inside ``prange``, and leaves out the rest of that thread's
-    iterations: call ``c.check()`` after the loop, which raises then.  What `f` captured
-    is as it was at compilation (arrays are read where they are); calls from Python
-    compare it, calls from nopython code cannot.
+    Only the path that `f` took at `x0` is compiled.  Where a guard comes out differently,
+    a `GuardError` names the line, and `g` is filled with nan.  Numba loses exceptions
+    raised inside ``prange``, and skips the rest of that thread's iterations: call
+    ``c.check()`` after the loop, which then raises.  Values that `f` captured stay as they
+    were at compilation (arrays are read in place).  Calls from Python compare them; calls
+    from nopython code cannot.
 
     Give the result to your function as an argument.  As a global it works too, but
     then Numba does not keep the function on disk.

@@ -43,48 +43,48 @@ def jit(fun: None = None, *, kernel: KernelPolicy | None = None, fastmath: bool 
 def jit(
     fun: Callable[..., Any] | None = None, *, kernel: KernelPolicy | None = None, fastmath: bool = False
 ) -> Transformed[Any] | Callable[[Callable[..., Any]], Transformed[Any]]:
-    """`fun` recorded once for each kind of arguments and each path, and answered by machine code after.
+    """Record `fun` once for each kind of arguments and each path, and answer later calls by machine code.
 
-    Without `jit` a transformation such as `grad` runs its function at every call.  ``tg.jit(tg.grad(f))`` runs `f` to be
-    recorded, and then no more: what `f` reads besides its arguments is part of what was recorded, and what it does besides
-    (printing, counting) has happened.  ``tg.grad(tg.jit(f))`` means the same.
+    Without `jit`, a transformation such as `grad` runs its function at every call.  ``tg.jit(tg.grad(f))`` runs `f` only to
+    record it: what `f` reads besides its arguments is part of the recording, and its side effects
+    (printing, counting) are not repeated.  ``tg.grad(tg.jit(f))`` means the same.
 
     Parameters
     ----------
     fun : callable
-        A function, or what any transformation returned.  Without it `jit` returns a decorator, for functions and methods.
+        A function, or the result of any transformation.  Without it, `jit` returns a decorator for functions and methods.
     kernel : {"auto", "always", "never"}, optional
-        When recordings become machine code.  "auto": the first path at its first call, or by
-        another thread, while sweeps answer, if that is predicted to take more than two seconds; later paths by that thread,
-        when it pays.  "always": every path at its first call.  "never": sweeps answer.
-        By default what ``tg.config.kernel`` says (from the environment variable ``TAPEGRAD_KERNEL``, else "auto").
+        When recordings become machine code.  "auto": the first path at its first call or, if that is predicted to take
+        more than two seconds, in another thread while sweeps answer; later paths in that thread, when it pays.
+        "always": every path at its first call.  "never": sweeps answer.
+        The default is ``tg.config.kernel`` (from the environment variable ``TAPEGRAD_KERNEL``, else "auto").
     fastmath : bool
-        Allow ``a * b + c`` to be rounded once, and sums and products to be made in another order.  That is often faster, and
+        Allow ``a * b + c`` to be rounded once, and sums and products to be reordered.  That is often faster, but
         the results differ from those of plain calls by rounding.
 
     Returns
     -------
     callable
-        Called with arrays and floats: NumPy out.  Called with tensors or dual numbers it is `fun` itself.
+        Called with arrays and floats, it returns NumPy data.  Called with tensors or dual numbers, it acts as `fun` itself.
 
     Raises
     ------
     StructureError
-        `fun` cannot be called, or returns None or text.
+        `fun` is not callable, or returns None or text.
     OptionError
-        `kernel` is no policy.
+        `kernel` is not a policy.
 
     Warns
     -----
     PathWarning
-        The function cannot be recorded, or would have to be at nearly every call; it is run plainly then.
+        The function cannot be recorded, or would be recorded at nearly every call; it then runs as without `jit`.
 
     Notes
     -----
-    Branches, indices and sizes that Python takes from values are guarded: where one falls otherwise, the function is recorded
-    on its new path, and both are kept.  Of what the function reads besides its arguments each call looks at what is cheap to
-    look at; the page "Derivatives of functions" lists it.  A function with an instruction that has no machine code
-    (``stats()`` names it) is answered by sweeps.
+    Branches, indices and sizes that Python takes from values are guarded: if one comes out differently, the function is recorded
+    on its new path, and both recordings are kept.  Of the things that the function reads besides its arguments, each call checks
+    those that are cheap to check; the page "Derivatives of functions" lists them.  If an instruction has no machine code
+    (``stats()`` names it), sweeps answer.
 
     Examples
     --------
@@ -210,43 +210,43 @@ def value_and_grad(
     fun: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False, *, argnum: Argnums | None = None,
     kernel: None = None, conjugate: bool = False, via: Via = "record",
 ) -> Transformed[Any]:  # fmt: skip
-    """The value of a scalar function together with its gradient.
+    """Make a function that returns the value of a scalar function together with its gradient.
 
     Parameters
     ----------
     fun : callable
-        Returns a float or an array of one, whose shape the value keeps (or a pair of that and anything else, with `has_aux`).
+        Returns a float or an array of one element, whose shape the value keeps (with `has_aux`, a pair of that and anything else).
     argnums : int or sequence of int
         Positions of the arguments to differentiate; they may be containers (dicts, lists, tuples,
         namedtuples, dataclasses) of floats and arrays, whose gradients come in the same containers.
         Also called `argnum`, as in HIPS autograd.
     has_aux : bool
-        Whether `fun` returns a pair of which only the first part is differentiated.
+        Whether `fun` returns a pair, of which only the first part is differentiated.
     kernel : None
         An option of `jit`; here it is refused.
     conjugate : bool
-        Of complex arguments the conjugate of the gradient ``dL/dRe + i dL/dIm``, as in JAX and HIPS autograd.
+        Whether to return, for complex arguments, the conjugate of the gradient ``dL/dRe + i dL/dIm``, as in JAX and HIPS autograd.
     via : {"record", "numba"}
-        ``"numba"``: `fun` is compiled by Numba and differentiated from its source, loops and all, with no recording, as by
-        `njit_value_and_grad`.  It takes what that takes: numbers, arrays, tuples.
+        ``"numba"``: Numba compiles `fun`, which is differentiated from its source, loops included, without recording, as by
+        `njit_value_and_grad`.  It takes the same arguments: numbers, arrays, tuples.
 
     Returns
     -------
     callable
-        ``(value, gradient)`` of the same arguments; ``((value, aux), gradient)`` with `has_aux`.
+        Takes the arguments of `fun` and returns ``(value, gradient)``, or ``((value, aux), gradient)`` with `has_aux`.
 
     Raises
     ------
     NonScalarOutputError
         `fun` returns more than one number; see `jacobian`, `elementwise_grad`.
     StructureError
-        `argnums` names no argument, an argument to differentiate is no number or array, or `fun` returns None or text.
+        `argnums` names no argument, an argument to differentiate is not a number or array, or `fun` returns None or text.
     DtypeError
         An argument is an array of integers; or `fun` returns a truth value or integers.
     HigherOrderError
         An argument, or a number that `fun` uses, is itself being differentiated.
     UnsupportedInNumbaError
-        With ``via="numba"``: `fun` does something that is not followed there; the message has its line.
+        With ``via="numba"``: `fun` does something that is not supported there; the message gives its line.
 
     Examples
     --------
@@ -278,34 +278,35 @@ def grad(
     fun: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False, *, argnum: Argnums | None = None,
     kernel: None = None, conjugate: bool = False, holomorphic: bool = False, via: Via = "record",
 ) -> Transformed[Any]:  # fmt: skip
-    """The gradient of a scalar function.
+    """Make a function that returns the gradient of a scalar function.
 
     Parameters
     ----------
     fun : callable
-        Plain Python and NumPy, loops and branches included; returns a float or an array of one (or a pair of that and anything else, with `has_aux`).
+        Plain Python and NumPy, including loops and branches; returns a float or an array of one element (with `has_aux`, a pair of that
+        and anything else).
     argnums : int, str, or sequence of them
         Which arguments to differentiate, by position or name: floats, arrays, or containers of them. Also called `argnum`.
     has_aux : bool
-        Whether `fun` returns a pair of which only the first part is differentiated.
+        Whether `fun` returns a pair, of which only the first part is differentiated.
     kernel : None
         An option of `jit`; here it is refused.
     conjugate : bool
-        Of complex arguments the conjugate of the gradient ``dL/dRe + i dL/dIm``, as in JAX and HIPS autograd.
+        Whether to return, for complex arguments, the conjugate of the gradient ``dL/dRe + i dL/dIm``, as in JAX and HIPS autograd.
     via : {"record", "numba"}
-        ``"numba"``: compiled by Numba and differentiated from its source, as by `njit_grad`.
+        ``"numba"``: Numba compiles `fun`, which is differentiated from its source, as by `njit_grad`.
     holomorphic : bool
-        `fun` returns a complex number, and is holomorphic: its complex derivative.
+        Whether `fun` is holomorphic and returns a complex number: the result is then its complex derivative.
 
     Returns
     -------
     callable
-        The gradient at the same arguments, in the shape of the argument; ``(gradient, aux)`` with `has_aux`.
+        Takes the arguments of `fun` and returns the gradient, in the shape of the argument; ``(gradient, aux)`` with `has_aux`.
 
     Raises
     ------
     NonScalarOutputError, StructureError, DtypeError, HigherOrderError
-        `fun` returns more than one number (see `jacobian`), or an argument or a result is no float: the message names it.
+        `fun` returns more than one number (see `jacobian`), or an argument or a result is not a float; the message names it.
 
     Examples
     --------
@@ -332,10 +333,10 @@ def elementwise_grad(fun: Callable[..., Any], argnums: Argnums = 0, *, argnum: A
 def elementwise_grad(
     fun: Callable[..., Any], argnums: Argnums = 0, *, argnum: Argnums | None = None, kernel: None = None
 ) -> Transformed[Any]:
-    """The derivative of each element of the result with respect to its element of the argument, summed otherwise.
+    """Make a function that returns the gradient of the sum of all results: the column sums of the Jacobian.
 
-    This is the gradient of the sum of all results: the sums of the columns of the Jacobian.  For a function that works element by element it
-    is the derivative at every element.
+    For a function that works element by element, this is the derivative of each element of the result with respect to its element
+    of the argument.
 
     Parameters
     ----------
@@ -349,12 +350,12 @@ def elementwise_grad(
     Returns
     -------
     callable
-        Gives an array of the shape of the argument.
+        Takes the arguments of `fun` and returns an array of the shape of the argument.
 
     Raises
     ------
     StructureError, DtypeError, HigherOrderError
-        An argument or result is no float: the message names it.
+        An argument or result is not a float; the message names it.
 
     Examples
     --------

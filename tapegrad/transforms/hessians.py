@@ -180,7 +180,7 @@ def hessian(
     f: Callable[..., Any], argnums: Argnums = 0, mode: Mode = "auto", explain: bool = False, *,
     argnum: Argnums | None = None, kernel: None = None,
 ) -> Transformed[Any]:
-    """A function that gives the Hessian of `f`, dense.
+    """Make a function that returns the dense Hessian of `f`.
 
     Parameters
     ----------
@@ -190,10 +190,10 @@ def hessian(
         The positional arguments to differentiate with respect to: numbers, arrays of
         floats, or containers of them.  Also called `argnum`.
     mode : {"auto", "forward", "reverse"}
-        How the recorded gradient is differentiated: forward over reverse carries a tangent
-        per element of the arguments, or all as an axis of arrays where the
-        gradient works on long arrays; reverse over reverse an adjoint.  "auto" predicts the
-        cost of both; where elements interact with few others only, directions that have nothing
+        How to differentiate the recorded gradient.  Forward over reverse carries a tangent
+        per element of the arguments, or all of them as an axis of arrays if the
+        gradient works on long arrays; reverse over reverse carries an adjoint.  "auto" predicts the
+        cost of both.  If elements interact with few others only, directions that have nothing
         in common are joined (as in `jacobian`).
     explain : bool
         Print the mode taken and the reason.
@@ -203,23 +203,23 @@ def hessian(
     Returns
     -------
     callable
-        Gives, for arguments of `f`, an array of shape ``x.shape + x.shape`` (a number for a
-        number), symmetric to the last bit: what is below the diagonal is what was computed above it.
-        A tuple of tuples if `argnums` is a tuple, and containers of containers for
-        containers.  Its ``stats()`` says how often `f` was run, recorded and replayed; `out` is as of `jacobian`.
+        Takes the arguments of `f` and returns an array of shape ``x.shape + x.shape`` (a number for a
+        number), symmetric to the last bit: the part below the diagonal is the one computed above it.
+        If `argnums` is a tuple, it returns a tuple of tuples, and for containers, containers of
+        containers.  The callable's ``stats()`` says how often `f` was run, recorded and replayed; `out` is as for `jacobian`.
 
     Raises
     ------
     NonScalarOutputError
         `f` returns more than one number.
     StructureError, DtypeError
-        As `tapegrad.grad`.
+        As for `tapegrad.grad`.
     HigherOrderError
-        A rule that `f` uses gives first derivatives only; names it.
+        A rule that `f` uses gives first derivatives only; the message names it.
 
     See Also
     --------
-    hvp : products with the Hessian, which is not formed.
+    hvp : products with the Hessian, without forming it.
 
     Examples
     --------
@@ -290,7 +290,7 @@ def hessian_diag(f: OfFirst[X], argnums: Literal[0] = 0) -> Transformed[X]: ...
 @overload
 def hessian_diag(f: Callable[..., Any], argnums: Argnums = 0, *, argnum: Argnums | None = None) -> Transformed[Any]: ...
 def hessian_diag(f: Callable[..., Any], argnums: Argnums = 0, *, argnum: Argnums | None = None, kernel: None = None) -> Transformed[Any]:
-    """A function that gives the diagonal of the Hessian of `f`: the second derivative in each element.
+    """Make a function that returns the diagonal of the Hessian of `f`: the second derivative with respect to each element.
 
     Parameters
     ----------
@@ -304,14 +304,14 @@ def hessian_diag(f: Callable[..., Any], argnums: Argnums = 0, *, argnum: Argnums
     Returns
     -------
     callable
-        Gives an array of the shape of the argument, in its containers.  The Hessian is not
-        held as a whole; where elements interact with few others only it takes a few
-        directions (as `jacobian`), otherwise one per element.
+        Returns an array of the shape of the argument, in its containers.  It does not hold
+        the Hessian as a whole; if elements interact with few others only, it takes a few
+        directions (as `jacobian` does), otherwise one per element.
 
     Raises
     ------
     NonScalarOutputError, StructureError, DtypeError, HigherOrderError
-        `f` returns more than one number, or an argument or a result is no float: the message names it.
+        `f` returns more than one number, or an argument or a result is not a float; the message names it.
 
     Examples
     --------
@@ -323,7 +323,7 @@ def hessian_diag(f: Callable[..., Any], argnums: Argnums = 0, *, argnum: Argnums
 
 
 def laplacian(f: Callable[..., Any], argnums: Argnums = 0, *, argnum: Argnums | None = None, kernel: None = None) -> Transformed[float]:
-    """A function that gives the Laplacian of `f`: the sum of the second derivatives in each element.
+    """Make a function that returns the Laplacian of `f`: the sum of the second derivatives with respect to each element.
 
     Parameters
     ----------
@@ -337,12 +337,12 @@ def laplacian(f: Callable[..., Any], argnums: Argnums = 0, *, argnum: Argnums | 
     Returns
     -------
     callable
-        Gives a number.
+        Returns a number.
 
     Raises
     ------
     NonScalarOutputError, StructureError, DtypeError, HigherOrderError
-        `f` returns more than one number, or an argument or a result is no float: the message names it.
+        `f` returns more than one number, or an argument or a result is not a float; the message names it.
 
     Examples
     --------

@@ -260,7 +260,7 @@ def root(
     f: Callable[..., Any], x0: Pytree, *args: Pytree, solver: str | Callable[..., Any] | None = None, linear: LinearSolver = "dense",
     tol: float = TOLERANCE,
 ) -> Pytree:  # fmt: skip
-    """The x near `x0` with ``f(x, *args) = 0``, as a differentiable function of `args`.
+    """Solve ``f(x, *args) = 0`` for x near `x0`, as a differentiable function of `args`.
 
     Parameters
     ----------
@@ -269,36 +269,36 @@ def root(
     x0 : float, ndarray, or containers of them
         Where to start; nothing depends on it, so its derivative is zero.
     *args
-        Further arguments of `f`: numbers, arrays, containers.  What of them is a tensor, or a dual
-        number, the solution depends on; `f` must not use others.
+        Further arguments of `f`: numbers, arrays, containers.  The solution depends on those that
+        are tensors or dual numbers; `f` must not use other tensors or dual numbers.
     solver : str or callable, optional
         A method of `scipy.optimize.root` ("hybr" by default, with the exact Jacobian), or a function
-        ``solver(fun, x0)`` of ``fun(x) = f(x, *args)`` on plain numbers, which returns x, in the containers of
+        ``solver(fun, x0)``, which takes ``fun(x) = f(x, *args)`` on plain numbers and returns x, in the containers of
         `x0`, or an ``OptimizeResult``.
     linear : {"dense", "gmres", "bicgstab", "cg"}
         How the linear system of the derivative is solved: "dense" forms the Jacobian; the others
-        (of `scipy.sparse.linalg`) multiply with it only; "cg" is for symmetric positive definite ones.
+        (of `scipy.sparse.linalg`) only multiply by it; "cg" is for symmetric positive definite Jacobians.
     tol : float
-        The largest residual allowed at the solution, beside the largest one at `x0` (or 1).
+        The largest residual allowed at the solution, relative to the largest one at `x0` (or to 1).
 
     Returns
     -------
     Of the containers of `x0`
-        A tensor where an argument is one that requires a gradient.
+        A tensor if an argument is a tensor that requires a gradient.
 
     Raises
     ------
     ConvergenceError
-        The residual is not small; names it.
+        The residual is not small; the message gives it.
     SingularJacobianError
-        On differentiation: the Jacobian in x is singular there.
+        On differentiation: the Jacobian with respect to x is singular there.
     StructureError
         There are not as many equations as unknowns.
 
     Notes
     -----
-    By the implicit function theorem; the iterations of the solver are not differentiated.  The
-    derivative has about the relative accuracy of the solution, so tolerances of solvers matter.
+    The derivative follows from the implicit function theorem; the iterations of the solver are not differentiated.
+    It has about the relative accuracy of the solution, so tolerances of solvers matter.
 
     Examples
     --------
@@ -316,17 +316,17 @@ def fixed_point(
     g: Callable[..., Any], x0: Pytree, *args: Pytree, solver: str | Callable[..., Any] | None = None, linear: LinearSolver = "dense",
     tol: float = TOLERANCE,
 ) -> Pytree:  # fmt: skip
-    """The x with ``g(x, *args) = x`` to which iteration from `x0` leads, as a differentiable function of `args`.
+    """Find the x with ``g(x, *args) = x`` to which iteration from `x0` leads, as a differentiable function of `args`.
 
     Parameters
     ----------
     g : callable
-        Returns what x is, in the same containers.
+        Returns a new x, in the same containers.
     x0, *args, linear, tol
-        As of `root`.
+        As for `root`.
     solver : callable, optional
-        ``solver(fun, x0)`` of ``fun(x) = g(x, *args)`` on plain numbers; by default x is replaced by ``g(x)`` until
-        it does not change any more.
+        ``solver(fun, x0)``, which takes ``fun(x) = g(x, *args)`` on plain numbers; by default x is replaced by ``g(x)`` until
+        it no longer changes.
 
     Returns
     -------
@@ -371,20 +371,20 @@ def argmin(
     f: Callable[..., Any], x0: Pytree, *args: Pytree, solver: str | Callable[..., Any] | None = None, linear: LinearSolver = "dense",
     tol: float = TOLERANCE,
 ) -> Pytree:  # fmt: skip
-    """The x near `x0` at which ``f(x, *args)`` is smallest, as a differentiable function of `args`.
+    """Find the x near `x0` that minimises ``f(x, *args)``, as a differentiable function of `args`.
 
     Parameters
     ----------
     f : callable
         Returns one number.
     x0, *args, tol
-        As of `root`; the residual is the gradient of `f` in x.
+        As for `root`; the residual is the gradient of `f` with respect to x.
     solver : str or callable, optional
         A method of `scipy.optimize.minimize` that takes gradients ("BFGS" by default), whose answer is
-        improved by Newton steps; or a function ``solver(fun, x0)`` of ``fun(x) = f(x, *args)``, which returns x in the
+        improved by Newton steps; or a function ``solver(fun, x0)``, which takes ``fun(x) = f(x, *args)`` and returns x in the
         containers of `x0`, or an ``OptimizeResult``.
     linear : str
-        As of `root`; the matrix is the Hessian, so "cg" will do at a proper minimum.
+        As for `root`; the matrix is the Hessian, so "cg" will do at a proper minimum.
 
     Returns
     -------

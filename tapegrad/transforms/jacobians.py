@@ -133,7 +133,7 @@ def _linear_inside(derivative, _, f, primals):
 
 
 def vjp(f: Callable[..., R], *primals: Any) -> tuple[R, Callable[[Any], tuple[Any, ...]]]:
-    """The value of a function, and a function that pulls adjoints back through it.
+    """Compute the value of a function, and return it with a function that pulls adjoints back.
 
     Parameters
     ----------
@@ -154,7 +154,7 @@ def vjp(f: Callable[..., R], *primals: Any) -> tuple[R, Callable[[Any], tuple[An
     SeedShapeError
         From the pullback, for a cotangent that does not have the value's shape.
     StructureError
-        ... that does not have its containers; or `f` returns None or text.
+        From the pullback, for a cotangent that does not have its containers; or `f` returns None or text.
     HigherOrderError
         If a primal is a tensor that requires a gradient.
 
@@ -171,7 +171,7 @@ def vjp(f: Callable[..., R], *primals: Any) -> tuple[R, Callable[[Any], tuple[An
 
 
 def linearize(f: Callable[..., R], *primals: Any) -> tuple[R, Callable[..., R]]:
-    """The value of a function, and its derivative as a linear function of tangents.
+    """Compute the value of a function, and return it with the derivative as a linear function of tangents.
 
     Parameters
     ----------
@@ -216,7 +216,7 @@ def jacrev(
 def jacrev(
     f: Callable[..., Any], argnums: Argnums = 0, *, argnum: Argnums | None = None, kernel: None = None
 ) -> Transformed[Any]:
-    """The Jacobian of `f` by reverse mode; see `jacobian`.
+    """Make a function that returns the Jacobian of `f`, by reverse mode; see `jacobian`.
 
     Parameters
     ----------
@@ -229,7 +229,7 @@ def jacrev(
     Returns
     -------
     callable
-        Takes the arguments of `f`, returns its Jacobian.
+        Takes the arguments of `f` and returns its Jacobian.
 
     Examples
     --------
@@ -254,7 +254,7 @@ def jacobian(
     f: Callable[..., Any], argnums: Argnums = 0, mode: Mode = "auto", explain: bool = False, *,
     argnum: Argnums | None = None, kernel: None = None, holomorphic: bool = False,
 ) -> Transformed[Any]:  # fmt: skip
-    """A function that gives the Jacobian of `f`.
+    """Make a function that returns the Jacobian of `f`.
 
     Parameters
     ----------
@@ -267,22 +267,22 @@ def jacobian(
         Forward mode carries one tangent per element of the inputs over the tape,
         reverse mode one adjoint per element of the outputs.  "auto" predicts the
         cost of both from the recorded tape (`tapegrad.program.choosing`), and that of multiplying
-        the Jacobian out where few numbers connect inputs and outputs; `tg.compare` runs them all.
+        out the Jacobian where few numbers connect inputs and outputs; `tg.compare` runs them all.
     explain : bool
         Print the mode taken and the reason.
     kernel : None
         An option of `jit`; here it is refused.
     holomorphic : bool
-        `f` is a holomorphic function of complex arrays: its complex derivatives.
+        Whether `f` is a holomorphic function of complex arrays: the result is then its complex derivatives.
 
     Returns
     -------
     callable
-        Gives, for arguments of `f`, an array of shape ``f(x).shape + x.shape``
-        (a number for scalars), in float64, or float32 where both are; a tuple of
-        them if `argnums` is a tuple, in the containers of the arguments; all in the
-        container that `f` returns.  Its ``stats()`` says how often `f` was run, recorded and replayed.
-        Called with ``out=a``, an array of the shape and dtype of the answer, it writes that to `a`, and returns `a`.
+        Takes the arguments of `f` and returns an array of shape ``f(x).shape + x.shape``
+        (a number for scalars), in float64, or float32 where both are; if `argnums` is a tuple,
+        a tuple of them, in the containers of the arguments; all in the container that `f`
+        returns.  The callable's ``stats()`` says how often `f` was run, recorded and replayed.
+        With ``out=a``, an array of the shape and dtype of the answer, it writes the answer to `a` and returns `a`.
 
     Raises
     ------
@@ -291,7 +291,7 @@ def jacobian(
     ShapeError, DtypeError, OptionError
         From a call: `out` does not fit, or there are several arrays to write.
     DtypeError
-        For an array of integers.
+        If an argument is an array of integers.
     StructureError
         `argnums` names no argument, `f` returns None or text, or both arguments and results are complex, without `holomorphic`.
 
@@ -347,32 +347,32 @@ def jacfwd(f: Between[X, R], argnums: Literal[0] = 0) -> OfJacobian[X, R]: ...
 @overload
 def jacfwd(f: Callable[..., Any], argnums: Argnums = 0) -> Callable[..., Any]: ...
 def jacfwd(f: Callable[..., Any], argnums: Argnums = 0) -> Callable[..., Any]:
-    """The Jacobian of a function, in forward mode: a pass for every 16 inputs.
+    """Make a function that returns the Jacobian of `f`, by forward mode: one pass for every 16 inputs.
 
     Parameters
     ----------
     f : callable
         Returns a number, an array, or nested tuples, lists and dicts of them.
     argnums : int or tuple of int
-        The arguments to differentiate in: numbers or arrays.
+        The arguments to differentiate with respect to: numbers or arrays.
 
     Returns
     -------
     callable
-        ``jacobian(*args, **kwargs)``: for each array that `f` returns one of shape
-        ``f(x).shape + x.shape``; for a tuple `argnums` a tuple of these.
+        ``jacobian(*args, **kwargs)`` returns, for each array that `f` returns, one of shape
+        ``f(x).shape + x.shape``; if `argnums` is a tuple, a tuple of these.
 
     Raises
     ------
     StructureError
-        An argument that is not a number or array, or such a result.
+        An argument or a result is not a number or array.
     DtypeError
-        An array of integers.
+        An argument is an array of integers.
 
     Notes
     -----
     Several directions (4, 8 or 16) share one pass: the partial derivatives of
-    each operation are computed once.  Use it where outputs outnumber inputs.
+    each operation are computed once.  Use `jacfwd` if outputs outnumber inputs.
 
     Examples
     --------

@@ -27,27 +27,27 @@ from ..tape.places import function_name
 
 
 def jet(fun: Callable[..., Any], primals: Sequence[Any], series: Sequence[Sequence[Any]]) -> tuple[Any, Any]:
-    """The value of a function along a curve, and its derivatives by the curve's parameter, to any order.
+    """The value of a function along a curve, and its derivatives with respect to the curve's parameter, to any order.
 
-    For curves ``x(t)`` with derivatives ``x'(0), x''(0), ...`` those of ``fun(x(t))``, as `jax.experimental.jet.jet`: the
-    coefficients are *derivatives*, not divided by factorials, both those given and those returned.
+    From the derivatives ``x'(0), x''(0), ...`` of curves ``x(t)``, compute those of ``fun(x(t))``, as `jax.experimental.jet.jet`
+    does.  The coefficients, both those given and those returned, are *derivatives*, not divided by factorials.
 
     Parameters
     ----------
     fun : callable
-        Of numbers and arrays; returns a number, an array, or containers of them.
+        Takes numbers and arrays; returns a number, an array, or containers of them.
     primals : tuple or list
         The arguments ``x(0)``: floats, arrays of float64 or float32, tensors.
     series : tuple or list
-        For each argument the list of its derivatives of order 1, 2, ..., each of the shape of the argument; all lists have
-        the same length.  For the plain derivatives in one number `x` it is ``[[1.0, 0.0, 0.0, ...]]``.
+        For each argument, the list of its derivatives of order 1, 2, ..., each of the shape of the argument; all lists have
+        the same length.  For plain derivatives with respect to one number `x`, it is ``[[1.0, 0.0, 0.0, ...]]``.
 
     Returns
     -------
     value
         ``fun(*primals)``.
     coefficients
-        The list of its derivatives of order 1, 2, ..., as many as given; in the place of each number or array of the value.
+        In place of each number or array of the value, the list of its derivatives of order 1, 2, ..., as many as given.
 
     Raises
     ------
@@ -57,13 +57,13 @@ def jet(fun: Callable[..., Any], primals: Sequence[Any], series: Sequence[Sequen
         A coefficient does not fit its argument; an argument or result cannot carry a derivative.
     HigherOrderError
         A row of the function has no series (the message names it): a custom primitive, or an operation whose derivative is not
-        written in rows.  Arguments that are dual numbers: inside forward mode use `tg.grad` or `tg.jacobian` instead.
+        written in rows.  Or an argument is a dual number: inside forward mode use `tg.grad` or `tg.jacobian` instead.
 
     Notes
     -----
     Order K takes about K**2 / 2 products for each multiplication, quotient or elementary function; a power with a constant
     exponent, which is differentiated to the power below, K**3 / 6.  (A. Griewank and A. Walther, *Evaluating Derivatives*,
-    2008, chapter 13.)  Decisions of Python, and kinks, are those at ``t = 0``.  Each call runs `fun`; for many
+    2008, chapter 13.)  Python's decisions, and kinks, are those at ``t = 0``.  Each call runs `fun`; for many
     calls put `tg.jit` around the function that calls `jet`.
 
     Examples

@@ -90,7 +90,7 @@ def hvp(
     f: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False, *,
     argnum: Argnums | None = None, kernel: None = None,
 ) -> Transformed[Any]:
-    """A function that gives products of the Hessian of `f` with directions.
+    """Make a function that returns products of the Hessian of `f` with directions.
 
     Parameters
     ----------
@@ -99,29 +99,29 @@ def hvp(
     argnums : int or sequence of int
         Which arguments to differentiate, by position or name.  Also called `argnum`.
     has_aux : bool
-        Whether `f` returns a pair of which only the first part is differentiated.
+        Whether `f` returns a pair, of which only the first part is differentiated.
     kernel : None
         An option of `jit`; here it is refused.
 
     Returns
     -------
     callable
-        ``product(*args, v)``: the arguments of `f`, and last the direction, in the shape and
-        containers of the argument that is differentiated (a tuple of them if `argnums` is
-        one).  With one more axis in front, `v` is several directions, which share one pass.
-        The product has the shape of `v`; ``(product, aux)`` with `has_aux`.
+        ``product(*args, v)`` takes the arguments of `f` and last the direction, in the shape and
+        containers of the differentiated argument (a tuple of them if `argnums` is
+        one).  With one more axis in front, `v` holds several directions, which share one pass.
+        The product has the shape of `v`; with `has_aux` the result is ``(product, aux)``.
 
     Raises
     ------
     SeedShapeError, StructureError
         The direction does not fit.
     NonScalarOutputError, DtypeError, HigherOrderError
-        `f` returns more than one number, or an argument or a result is no float: the message names it.
+        `f` returns more than one number, or an argument or a result is not a float; the message names it.
 
     Notes
     -----
-    Forward over reverse: the gradient is recorded, and the tangent of the recording along `v`
-    behind it; under `jit` a call replays both.  (B. Pearlmutter, "Fast exact multiplication by the
+    Forward over reverse: the gradient is recorded, followed by the tangent of the recording
+    along `v`; under `jit` a call replays both.  (B. Pearlmutter, "Fast exact multiplication by the
     Hessian", 1994.)
 
     Examples
@@ -148,33 +148,33 @@ def gnvp(
     model: Callable[..., Any], loss: Callable[..., Any] | None = None, argnums: Argnums = 0, *,
     argnum: Argnums | None = None, kernel: None = None,
 ) -> Transformed[Any]:
-    """A function that gives products of the Gauss-Newton matrix with directions.
+    """Make a function that returns products of the Gauss-Newton matrix with directions.
 
-    For ``f(x) = loss(model(x))`` the matrix is ``J.T @ H @ J`` with the Jacobian J of the
-    model and the Hessian H of the loss in the model's result: the Hessian of `f` without the
-    curvature of the model, positive semidefinite if the loss is convex.
+    For ``f(x) = loss(model(x))`` the matrix is ``J.T @ H @ J``, with the Jacobian J of the
+    model and the Hessian H of the loss with respect to the model's result.  It is the Hessian
+    of `f` without the curvature of the model, and positive semidefinite if the loss is convex.
 
     Parameters
     ----------
     model : callable
         Returns a number, an array, or containers of them.
     loss : callable, optional
-        Of the model's result; returns one number.  By default half the sum of squares, for
+        Takes the model's result; returns one number.  By default half the sum of squares, for
         which H is the identity: the product is ``J.T @ (J @ v)``.
     argnums : int or sequence of int
-        Of the model, as of `grad`.  Also called `argnum`.
+        Arguments of the model, as for `grad`.  Also called `argnum`.
     kernel : None
         An option of `jit`; here it is refused.
 
     Returns
     -------
     callable
-        ``product(*args, v)``, as of `hvp`.
+        ``product(*args, v)``, as for `hvp`.
 
     Raises
     ------
     SeedShapeError, StructureError, NonScalarOutputError, DtypeError, HigherOrderError
-        The direction does not fit, the loss is not one number, or an argument is no float.
+        The direction does not fit, the loss is not one number, or an argument is not a float.
 
     References
     ----------

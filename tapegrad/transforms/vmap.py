@@ -27,27 +27,27 @@ from .loops.state import run, state_of
 
 @answers(in_dims="write in_axes=", out_dims="write out_axes=")
 def vmap(fun: Callable[..., Any], in_axes: Any = 0, out_axes: Any = 0) -> Callable[..., Any]:
-    """`fun` of each element along an axis of its arguments, at once: ``np.stack([fun(x) for x in xs])`` for one array.
+    """Map `fun` over an axis of its arguments, all elements at once: ``np.stack([fun(x) for x in xs])`` for one array.
 
-    `fun` runs once for each path that it takes, not once a lane; the lanes are one compiled loop, which `tg.config.threads`
-    threads share.  Under `jit` that is recorded once and for all.  Any function of this library may be mapped, and what is
-    mapped differentiated, in both modes and to any order; calls may be nested.
+    `fun` runs once for each path that it takes, not once per lane; the lanes form one compiled loop, which `tg.config.threads`
+    threads share.  Under `jit` this is recorded once and for all.  Any function of this library may be mapped, and a mapped
+    function may be differentiated, in both modes and to any order.  Calls may be nested.
 
     Parameters
     ----------
     fun : callable
     in_axes : int, None, or container of them
-        The axis of each array along which the lanes lie; None for what all lanes have in common.  A tuple or list has an entry for each
-        positional argument, and an entry is a container like its argument, or stands for all in it.  Arguments by keyword are
+        The axis of each array along which the lanes lie; None for what all lanes share.  A tuple or list has an entry for each
+        positional argument; an entry is a container like its argument, or applies to all arrays in it.  Keyword arguments are
         mapped along their first axes.
     out_axes : int, None, or container of them
-        Where the axis for the lanes is to be in the results; None for a result that is the same in all lanes by the way it is
-        computed, and is returned once.
+        Position of the axis for the lanes in the results; None for a result that is the same in all lanes by the way it is
+        computed, which is returned once.
 
     Returns
     -------
     callable
-        As `fun`, with arrays that have an axis more.
+        Like `fun`, with arrays that have one more axis.
 
     Raises
     ------
@@ -59,7 +59,7 @@ def vmap(fun: Callable[..., Any], in_axes: Any = 0, out_axes: Any = 0) -> Callab
 
     Notes
     -----
-    As under `jit`, `fun` works on tensors. What loops do not record (integers beyond 2**53, arrays of half precision) goes lane by lane in Python.
+    As under `jit`, `fun` works on tensors. What loops do not record (integers beyond 2**53, arrays of half precision) runs lane by lane in Python.
 
     Examples
     --------

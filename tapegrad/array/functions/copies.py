@@ -46,7 +46,7 @@ def _cast(x, dtype):
 
 
 def astype(x: TensorLike, dtype: DTypeLike, *, copy: bool = True) -> Tensor:
-    """`x` in another float dtype; the gradient comes back in the dtype of `x`.
+    """Convert `x` to another float dtype; the gradient comes back in the dtype of `x`.
 
     Parameters
     ----------
@@ -54,7 +54,7 @@ def astype(x: TensorLike, dtype: DTypeLike, *, copy: bool = True) -> Tensor:
     dtype : dtype, optional
         float32 or float64.
     copy : bool
-        False: `x` itself if it has that dtype.
+        If False, return `x` itself where it already has that dtype.
 
     Returns
     -------

@@ -45,7 +45,7 @@ def moved_by(row, x, function, *others):
 
 
 def repeat(x: TensorLike, repeats: ArrayLike, axis: int | None = None) -> Tensor:
-    """Elements repeated, as ``np.repeat``.
+    """Repeat elements, as ``np.repeat`` does.
 
     Parameters
     ----------
@@ -67,7 +67,7 @@ def repeat(x: TensorLike, repeats: ArrayLike, axis: int | None = None) -> Tensor
 
 
 def tile(x: TensorLike, reps: int | tuple[int, ...]) -> Tensor:
-    """The array repeated, as ``np.tile``.
+    """Repeat the array, as ``np.tile`` does.
 
     Parameters
     ----------
@@ -88,7 +88,7 @@ def tile(x: TensorLike, reps: int | tuple[int, ...]) -> Tensor:
 
 
 def roll(x: TensorLike, shift: int | tuple[int, ...], axis: Axis = None) -> Tensor:
-    """Elements rolled along axes, as ``np.roll``.
+    """Roll elements along axes, as ``np.roll`` does.
 
     Parameters
     ----------
@@ -110,7 +110,7 @@ def roll(x: TensorLike, shift: int | tuple[int, ...], axis: Axis = None) -> Tens
 
 
 def take(x: TensorLike, indices: TensorLike, axis: int | None = None, mode: Literal["raise", "wrap", "clip"] = "raise") -> Tensor:
-    """Elements at integer positions, as ``np.take``; `mode` "wrap" or "clip" brings positions outside back in.
+    """Take elements at integer positions, as ``np.take`` does; `mode` "wrap" or "clip" brings positions out of range back in.
 
     Parameters
     ----------

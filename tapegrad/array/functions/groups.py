@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 def segment_sum(data: TensorLike, ids: TensorLike, num: int | None = None) -> Tensor:
-    """The sum of the rows of each group; 0 where there are none.
+    """Sum the rows of each group; the sum of a group without rows is 0.
 
     Parameters
     ----------
@@ -33,7 +33,7 @@ def segment_sum(data: TensorLike, ids: TensorLike, num: int | None = None) -> Te
     ids : int array-like or Tensor, shape (n,)
         The group of each row of `data`, counted from 0.
     num : int, optional
-        How many groups there are; one more than the largest number by default.
+        Number of groups; by default one more than the largest id.
 
     Returns
     -------
@@ -52,7 +52,7 @@ def segment_sum(data: TensorLike, ids: TensorLike, num: int | None = None) -> Te
 
 
 def segment_mean(data: TensorLike, ids: TensorLike, num: int | None = None) -> Tensor:
-    """The mean of the rows of each group; 0 where there are none.
+    """Average the rows of each group; the mean of a group without rows is 0.
 
     Parameters
     ----------
@@ -60,7 +60,7 @@ def segment_mean(data: TensorLike, ids: TensorLike, num: int | None = None) -> T
     ids : int array-like or Tensor, shape (n,)
         The group of each row of `data`, counted from 0.
     num : int, optional
-        How many groups there are; one more than the largest number by default.
+        Number of groups; by default one more than the largest id.
 
     Returns
     -------
@@ -78,7 +78,7 @@ def segment_mean(data: TensorLike, ids: TensorLike, num: int | None = None) -> T
 
 
 def segment_max(data: TensorLike, ids: TensorLike, num: int | None = None) -> Tensor:
-    """The maximum over the rows of each group; -inf where there are none. At a tie the derivative is that of the first.
+    """The maximum over the rows of each group; -inf for a group without rows. At a tie, the first one gets the derivative.
 
     Parameters
     ----------
@@ -86,7 +86,7 @@ def segment_max(data: TensorLike, ids: TensorLike, num: int | None = None) -> Te
     ids : int array-like or Tensor, shape (n,)
         The group of each row of `data`, counted from 0.
     num : int, optional
-        How many groups there are; one more than the largest number by default.
+        Number of groups; by default one more than the largest id.
 
     Returns
     -------
@@ -102,7 +102,7 @@ def segment_max(data: TensorLike, ids: TensorLike, num: int | None = None) -> Te
 
 
 def segment_min(data: TensorLike, ids: TensorLike, num: int | None = None) -> Tensor:
-    """The minimum over the rows of each group; inf where there are none. At a tie the derivative is that of the first.
+    """The minimum over the rows of each group; inf for a group without rows. At a tie, the first one gets the derivative.
 
     Parameters
     ----------
@@ -110,7 +110,7 @@ def segment_min(data: TensorLike, ids: TensorLike, num: int | None = None) -> Te
     ids : int array-like or Tensor, shape (n,)
         The group of each row of `data`, counted from 0.
     num : int, optional
-        How many groups there are; one more than the largest number by default.
+        Number of groups; by default one more than the largest id.
 
     Returns
     -------

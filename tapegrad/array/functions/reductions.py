@@ -43,9 +43,9 @@ def _reduction(name: str, doc: str, example: str) -> Reduction:
         ----------
         x : Tensor or array-like
         axis : int or tuple of int, optional
-            Axes to reduce; all by default.  `dim` is the same.
+            Axes to reduce; all by default.  `dim` is a synonym.
         keepdims : bool
-            Keep reduced axes with extent 1.  `keepdim` is the same.
+            Keep reduced axes with extent 1.  `keepdim` is a synonym.
 
         Returns
         -------
@@ -76,10 +76,10 @@ def _extreme(name, reduced, doc, example):
         axis : int or tuple of int, optional
             Axes to reduce; all by default.
         keepdims : bool
-            Keep reduced axes with extent 1.  `keepdim` is the same.
+            Keep reduced axes with extent 1.  `keepdim` is a synonym.
         dim : int, optional
-            As in PyTorch: along this axis, and the result is a pair ``(values, indices)``; the derivative goes to the element at the index.
-            (`a{name}` takes `dim` as `axis`.)
+            As in PyTorch: reduce along this axis and return a pair ``(values, indices)``; the derivative goes to the element at the index.
+            (In `a{name}`, `dim` is a synonym for `axis`.)
 
         Returns
         -------
@@ -125,10 +125,10 @@ def _moment(name: str, doc: str, example: str) -> Moment:
         ----------
         x : Tensor or array-like
         axis : int or tuple of int, optional
-            `dim` is the same.
+            `dim` is a synonym.
         ddof : int
         keepdims : bool
-            Keep reduced axes with extent 1.  `keepdim` is the same.
+            Keep reduced axes with extent 1.  `keepdim` is a synonym.
 
         Returns
         -------
@@ -158,9 +158,9 @@ def cumsum(x: TensorLike, axis: int | None = None, *, dim: int | None = None) ->
     ----------
     x : Tensor or array-like
     axis : int, optional
-        `dim` is the same.
+        `dim` is a synonym.
     dim : int, optional
-        PyTorch's name of `axis`.
+        PyTorch's name for `axis`.
 
     Returns
     -------
@@ -189,7 +189,7 @@ def _along(name: str, doc: str, example: str) -> Along:
         ----------
         x : Tensor or array-like
         axis : int
-            `dim` is the same.
+            `dim` is a synonym.
 
         Returns
         -------
@@ -298,7 +298,7 @@ def trace(x: TensorLike, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Ten
     ----------
     x : Tensor or array-like
     offset : int
-        Diagonal: above the main one if positive, below if negative.
+        Which diagonal: above the main one if positive, below if negative.
     axis1 : int
     axis2 : int
 

@@ -57,13 +57,13 @@ def _reshaped(row, x, value):
 
 
 def ravel(x: TensorLike, order: str = "C") -> Tensor:
-    """All elements in one axis, in the order of C or Fortran ("F"): a view if they are stored so, else a copy (as in NumPy).
+    """Flatten to one axis, in C or Fortran ("F") order: a view if the elements are stored in that order, else a copy (as in NumPy).
 
     Parameters
     ----------
     x : Tensor or array-like
     order : {'C', 'F'}
-        In which order, as in NumPy.
+        Order of the elements, as in NumPy.
 
     Returns
     -------
@@ -87,7 +87,7 @@ def ravel(x: TensorLike, order: str = "C") -> Tensor:
 
 
 def flatten(x: TensorLike, start_dim: int = 0, end_dim: int = -1) -> Tensor:
-    """`ravel` under PyTorch's name; of the axes from `start_dim` to `end_dim` only.
+    """`ravel` under PyTorch's name, for the axes from `start_dim` to `end_dim` only.
 
     Parameters
     ----------
@@ -112,15 +112,15 @@ def flatten(x: TensorLike, start_dim: int = 0, end_dim: int = -1) -> Tensor:
 
 
 def squeeze(x: TensorLike, axis: Axis = None, *, dim: Axis = None) -> Tensor:
-    """Without axes of extent 1.
+    """Remove axes of extent 1.
 
     Parameters
     ----------
     x : Tensor or array-like
     axis : int, optional
-        `dim` is the same.
+        `dim` is a synonym.
     dim : int, optional
-        PyTorch's name of `axis`.
+        PyTorch's name for `axis`.
 
     Returns
     -------
@@ -137,7 +137,7 @@ def squeeze(x: TensorLike, axis: Axis = None, *, dim: Axis = None) -> Tensor:
 
 
 def expand_dims(x: TensorLike, axis: int) -> Tensor:
-    """With a new axis of extent 1 at `axis` of the result.
+    """Insert a new axis of extent 1 at position `axis` of the result.
 
     Parameters
     ----------
@@ -162,7 +162,7 @@ unsqueeze = expand_dims
 
 
 def transpose(x: TensorLike, *axes: Any) -> Tensor:
-    """Axes permuted; reversed by default.  ``transpose(i, j)`` swaps two (PyTorch) if there are more.
+    """Permute the axes; reverse them by default.  If there are more than two, ``transpose(i, j)`` swaps these (as in PyTorch).
 
     Parameters
     ----------
@@ -201,7 +201,7 @@ def _permute(row, x, axes):
 
 
 def t(x: TensorLike) -> Tensor:
-    """A matrix transposed (a vector or scalar as it is).
+    """Transpose a matrix; return a vector or scalar as it is.
 
     Parameters
     ----------
@@ -225,7 +225,7 @@ def t(x: TensorLike) -> Tensor:
 
 
 def swapaxes(x: TensorLike, axis1: int, axis2: int) -> Tensor:
-    """Two axes exchanged.
+    """Exchange two axes.
 
     Parameters
     ----------
@@ -251,7 +251,7 @@ def swapaxes(x: TensorLike, axis1: int, axis2: int) -> Tensor:
 
 
 def moveaxis(x: TensorLike, source: int | tuple[int, ...], destination: int | tuple[int, ...]) -> Tensor:
-    """Axes moved to other positions, as ``np.moveaxis``.
+    """Move axes to other positions, as ``np.moveaxis`` does.
 
     Parameters
     ----------
@@ -282,15 +282,15 @@ def moveaxis(x: TensorLike, source: int | tuple[int, ...], destination: int | tu
 
 
 def flip(x: TensorLike, axis: Axis = None, *, dims: Axis = None) -> Tensor:
-    """The order along `axis` (default: all) reversed.
+    """Reverse the order of the elements along `axis` (default: all axes).
 
     Parameters
     ----------
     x : Tensor or array-like
     axis : int, optional
-        `dims` is the same.
+        `dims` is a synonym.
     dims : int or tuple of int, optional
-        PyTorch's name of `axis`.
+        PyTorch's name for `axis`.
 
     Returns
     -------
@@ -309,7 +309,7 @@ def flip(x: TensorLike, axis: Axis = None, *, dims: Axis = None) -> Tensor:
 
 
 def broadcast_to(x: TensorLike, shape: int | Sequence[int]) -> Tensor:
-    """`x` repeated (as a view) to `shape`.
+    """Broadcast `x` to `shape`, as a view.
 
     Parameters
     ----------
@@ -370,13 +370,13 @@ def view(row, x, value, strides, offset):
 
 
 def diagonal(x: TensorLike, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Tensor:
-    """Diagonal `offset` of a matrix as a vector; of a stack of matrices along the last axis.
+    """Diagonal `offset` of a matrix as a vector; for a stack of matrices, along the last axis.
 
     Parameters
     ----------
     x : Tensor or array-like
     offset : int
-        Diagonal: above the main one if positive, below if negative.
+        Which diagonal: above the main one if positive, below if negative.
     axis1 : int
     axis2 : int
 
@@ -406,7 +406,7 @@ def diag(x: TensorLike, k: int = 0) -> Tensor:
     ----------
     x : Tensor or array-like
     k : int
-        Diagonal: above the main one if positive, below if negative.
+        Which diagonal: above the main one if positive, below if negative.
 
     Returns
     -------
@@ -429,15 +429,15 @@ def diag(x: TensorLike, k: int = 0) -> Tensor:
 
 
 def concatenate(tensors: Iterable[TensorLike], axis: int | None = 0, *, dim: int | None = None) -> Tensor:
-    """Arrays joined along an existing axis (None: flattened first).
+    """Join arrays along an existing axis; None flattens them first.
 
     Parameters
     ----------
     tensors : sequence of Tensor or array-like
     axis : int, optional
-        `dim` is the same.
+        `dim` is a synonym.
     dim : int, optional
-        PyTorch's name of `axis`.
+        PyTorch's name for `axis`.
 
     Returns
     -------
@@ -471,15 +471,15 @@ def _batches(tensors):
 
 
 def stack(tensors: Iterable[TensorLike], axis: int = 0, *, dim: int | None = None) -> Tensor:
-    """Arrays of one shape joined along a new axis.
+    """Join arrays of one shape along a new axis.
 
     Parameters
     ----------
     tensors : sequence of Tensor or array-like
     axis : int, optional
-        `dim` is the same.
+        `dim` is a synonym.
     dim : int, optional
-        PyTorch's name of `axis`.
+        PyTorch's name for `axis`.
 
     Returns
     -------
@@ -500,13 +500,13 @@ def stack(tensors: Iterable[TensorLike], axis: int = 0, *, dim: int | None = Non
 
 
 def split(x: TensorLike, indices_or_sections: int | Sequence[int], axis: int = 0) -> list[Tensor]:
-    """Parts along `axis`, as ``np.split`` cuts them.
+    """Split `x` along `axis`, as ``np.split`` does.
 
     Parameters
     ----------
     x : Tensor or array-like
     indices_or_sections : int or sequence of int
-        How many equal parts, or where to cut.
+        Number of equal parts, or the positions to cut at.
     axis : int, optional
 
     Returns
@@ -523,13 +523,13 @@ def split(x: TensorLike, indices_or_sections: int | Sequence[int], axis: int = 0
 
 
 def array_split(x: TensorLike, indices_or_sections: int | Sequence[int], axis: int = 0) -> list[Tensor]:
-    """Parts along `axis` of nearly equal extent, as ``np.array_split``.
+    """Split `x` along `axis` into parts of nearly equal extent, as ``np.array_split`` does.
 
     Parameters
     ----------
     x : Tensor or array-like
     indices_or_sections : int or sequence of int
-        How many equal parts, or where to cut.
+        Number of parts, or the positions to cut at.
     axis : int, optional
 
     Returns

@@ -17,12 +17,12 @@ T = TypeVar("T")
 
 
 def primitive(function: Callable[..., R]) -> Primitive[R]:
-    """Make a function one instruction, with derivative rules of its own.
+    """Make a function a primitive: one instruction, with derivative rules of its own.
 
     Parameters
     ----------
     function : callable
-        Of plain arrays and floats, written in anything: NumPy, Numba
+        Takes plain arrays and floats; written in anything: NumPy, Numba
         (``@njit``), C.  Positional arguments may carry derivatives, keyword
         arguments are static.  Returns a float, an array, or a tuple or list of
         them; arrays of integers and booleans have no derivative.
@@ -30,16 +30,16 @@ def primitive(function: Callable[..., R]) -> Primitive[R]:
     Returns
     -------
     Primitive
-        Called with tensors (or dual numbers) it runs the function on their values
-        and records one instruction; called with plain arrays only it is the
-        function.
+        Called with tensors (or dual numbers), it runs the function on their values
+        and records one instruction; called with plain arrays only, it acts as the
+        function itself.
 
     Raises
     ------
     MissingRuleError
         From ``backward()``: neither rule was given.
     RuleError
-        A rule returned what is no derivative of its operand.
+        A rule returned something that is not a derivative of its operand.
 
     See Also
     --------
@@ -47,8 +47,8 @@ def primitive(function: Callable[..., R]) -> Primitive[R]:
 
     Notes
     -----
-    Where one rule is missing it is made from the other by transposition, if that
-    is written in NumPy functions that tapegrad can differentiate.
+    If one rule is missing, it is made from the other by transposition, provided the
+    other is written in NumPy functions that tapegrad can differentiate.
 
     Examples
     --------
@@ -85,16 +85,16 @@ def custom_vjp(
     Parameters
     ----------
     function : callable or Primitive
-        A function that is no primitive yet becomes one.
+        A function that is not yet a primitive becomes one.
     rule : callable, optional
         ``rule(g, result, *operands, **static)``: see `Primitive.defvjp`.
     nondiff_argnums : tuple of int
-        Without `rule`: arguments that are handed to the rules, and not differentiated.
+        Without `rule`: positions of arguments that are passed to the rules but not differentiated.
 
     Returns
     -------
     Primitive
-        Without `rule`, of a primitive a decorator for the rule; of another function one with JAX's ``defvjp(fwd, bwd)``.
+        Without `rule`: for a primitive, a decorator for the rule; for another function, a primitive with JAX's ``defvjp(fwd, bwd)``.
 
     Examples
     --------
@@ -146,12 +146,13 @@ def custom_jvp(
     rule : callable, optional
         ``rule(tangents, result, *operands, **static)``: see `Primitive.defjvp`.
     nondiff_argnums : tuple of int
-        Positions of arguments that are not differentiated, and are handed to the rule as they are.
+        Positions of arguments that are not differentiated but passed to the rule as they are.
 
     Returns
     -------
     Primitive
-        Without `rule`, of a primitive a decorator for the rule; of another function one with JAX's ``defjvp(jvp)`` and ``defjvps(*jvps)``.
+        Without `rule`: for a primitive, a decorator for the rule; for another function, a primitive with JAX's ``defjvp(jvp)`` and
+        ``defjvps(*jvps)``.
 
     Examples
     --------
@@ -184,7 +185,7 @@ def custom_jvp(
 
 
 def stop_gradient(thing: T) -> T:
-    """The same value, through which no derivative passes.
+    """Return the same value, with no derivative passing through it.
 
     Parameters
     ----------
@@ -193,7 +194,7 @@ def stop_gradient(thing: T) -> T:
 
     Returns
     -------
-    Of the same structure: tensors detached.
+    The same structure, with tensors detached.
 
     Examples
     --------

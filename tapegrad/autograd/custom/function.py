@@ -193,22 +193,22 @@ def _settled(context, inputs, results, call, arguments):
 
 
 class Function:
-    """Base class of primitives with ``forward`` and ``backward``, as ``torch.autograd.Function``.
+    """Base class for primitives with ``forward`` and ``backward``, like ``torch.autograd.Function``.
 
-    Static methods to write:
+    Static methods to define:
 
     ``forward(ctx, *args)``
-        The value, on plain arrays and floats; several results as a tuple.  Or
-        ``forward(*args)`` together with ``setup_context(ctx, inputs, output)``.
+        Computes the value from plain arrays and floats; returns several results as a tuple.  Or
+        define ``forward(*args)`` together with ``setup_context(ctx, inputs, output)``.
     ``backward(ctx, *gradients)``
-        One gradient per argument of ``apply`` (None where there is none), from one
-        per result.
+        Returns one gradient per argument of ``apply`` (None where there is none), given
+        one per result.
     ``jvp(ctx, *tangents)``
-        The tangent of the result, from one per argument (None: zero).  Optional: it is made from
-        ``backward`` by transposition where that is written in NumPy, and the
+        Returns the tangent of the result, given one per argument (None: zero).  Optional: it is made from
+        ``backward`` by transposition if that is written in NumPy, and the
         other way round.
 
-    Call it by ``apply(*args)``.
+    Call it with ``apply(*args)``.
 
     Raises
     ------

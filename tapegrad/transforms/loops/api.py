@@ -31,9 +31,9 @@ def scan(
     init : number, array, or container of them
         The first carry.
     xs : array or container of arrays, optional
-        ``f`` gets one element along the first axis of each; None without.
+        ``f`` gets one element along the first axis of each array; without `xs` it gets None.
     length : int, optional
-        Number of iterations, where there are no `xs`.
+        Number of iterations, if there are no `xs`.
     reverse : bool
         Whether to go from the last element to the first.
     memory : int, optional
@@ -42,14 +42,14 @@ def scan(
     Returns
     -------
     carry, ys
-        The last carry, and the results, each with a first axis for the iterations (None, where `f` returns None). Of no iterations the carry is
-        `init`; to learn the shapes of the results, `f` is called once with elements of zeros, and what it changes is put back.
+        The last carry, and the results, each with a first axis for the iterations (None where `f` returns None). With no iterations, the carry
+        is `init`; to learn the shapes of the results, `f` is called once with elements of zeros, and what it changes is put back.
 
     Raises
     ------
     StructureError
         The carry that `f` returns does not fit the one it was given; arrays of `xs` have first axes of different lengths; there are
-        no iterations, and `f` raises, so that the shapes of its results are not known.
+        no iterations and `f` raises, so the shapes of its results are unknown.
 
     Examples
     --------
@@ -94,9 +94,9 @@ def _of_no_iterations(f, init, leaves, structure):
 
 
 def while_loop(cond: Callable[[Any], Any], body: Callable[[Any], Any], init: Any, memory: int | None = None) -> Any:
-    """Carry a state for as long as a condition holds: ``while cond(value): value = body(value)``.
+    """Carry a state while a condition holds: ``while cond(value): value = body(value)``.
 
-    Differentiable in both modes, without a bound on the number of iterations.
+    The loop is differentiable in both modes, without a bound on the number of iterations.
 
     Parameters
     ----------
@@ -183,7 +183,7 @@ def fori_loop(lower: int, upper: int, body: Callable[[Any, Any], Any], init: Any
 
 
 def cond(pred: Any, true_fun: Callable[..., Any], false_fun: Callable[..., Any], *operands: Any) -> Any:
-    """``true_fun(*operands) if pred else false_fun(*operands)``: one instruction that holds both.
+    """Compute ``true_fun(*operands) if pred else false_fun(*operands)`` as one instruction that holds both.
 
     Parameters
     ----------
@@ -209,7 +209,7 @@ def cond(pred: Any, true_fun: Callable[..., Any], false_fun: Callable[..., Any],
 
 
 def switch(index: Any, branches: Sequence[Callable[..., Any]], *operands: Any) -> Any:
-    """What the branch of this number gives for the operands; an index outside of the branches is that of the nearest one.
+    """Compute ``branches[index](*operands)``; an index out of range selects the nearest branch.
 
     Parameters
     ----------
@@ -252,7 +252,7 @@ def _chosen(index, branches, operands):
 
 
 def map(f: Callable[[Any], Any], xs: Any) -> Any:  # noqa: A001  (its name in jax.lax)
-    """`f` of each element along the first axis of `xs`, results with a first axis for them.
+    """Apply `f` to each element along the first axis of `xs`; the results are stacked along a first axis.
 
     Parameters
     ----------
@@ -273,14 +273,14 @@ def map(f: Callable[[Any], Any], xs: Any) -> Any:  # noqa: A001  (its name in ja
 
 
 def associative_scan(fn: Callable[[Any, Any], Any], elems: Any, reverse: bool = False, axis: int = 0) -> Any:
-    """All partial results of an associative operation along an axis, in about twice log2(n) calls of `fn` on arrays.
+    """Compute all partial results of an associative operation along an axis, in about twice log2(n) calls of `fn` on arrays.
 
     Parameters
     ----------
     fn : callable
-        ``fn(a, b)`` of containers like `elems`, element by element along `axis`; associative.
+        ``fn(a, b)`` takes containers like `elems` and works element by element along `axis`; it must be associative.
     elems : array or container of arrays
-        Of one length along `axis`.
+        All of one length along `axis`.
     reverse : bool
         Whether to begin at the end.
     axis : int

@@ -25,9 +25,9 @@ def save(obj: Any, f: str | os.PathLike[str] | BinaryIO) -> None:
     Parameters
     ----------
     obj : object
-        What `state_dict` of a model, an optimiser or a schedule gives, say.
+        For example the `state_dict` of a model, an optimiser or a schedule.
     f : str, path-like or file
-        A path is written as a whole or not at all.
+        The file at a path is written as a whole or not at all.
 
     Returns
     -------
@@ -36,7 +36,7 @@ def save(obj: Any, f: str | os.PathLike[str] | BinaryIO) -> None:
     Raises
     ------
     TapeFileError
-        For anything else: of a model save its ``state_dict()``.
+        For any other object; for a model, save its ``state_dict()``.
 
     Examples
     --------
@@ -57,23 +57,23 @@ def save(obj: Any, f: str | os.PathLike[str] | BinaryIO) -> None:
 
 
 def load(f: str | os.PathLike[str] | BinaryIO, max_bytes: int = MAX_BYTES) -> Any:
-    """Read what `save` has written. Nothing in the file is executed.
+    """Read a file that `save` has written. Nothing in the file is executed.
 
     Parameters
     ----------
     f : str, path-like or file
     max_bytes : int
-        The most bytes that the file may have.
+        Largest size of the file, in bytes.
 
     Returns
     -------
     object
-        Tensors are leaves, which require a gradient if those that were saved did.
+        Tensors are leaves, which require a gradient if the saved ones did.
 
     Raises
     ------
     TapeFileError
-        If the file is no such file, has been damaged, or is larger.
+        If `save` did not write the file, or it is damaged or larger.
 
     Examples
     --------

@@ -179,14 +179,14 @@ def _places(tape, files):
 def load_tape(path: str | os.PathLike[str], max_bytes: int = MAX_BYTES) -> FinishedTape:
     """Load a tape that `FinishedTape.save` has written.
 
-    The tape is recorded again from what the file says of each instruction, without values; nothing in the file is executed, and nothing
-    is compiled.
+    The tape is recorded again from the file's description of each instruction, without values.  Nothing in the file is executed, and
+    nothing is compiled.
 
     Parameters
     ----------
     path : str or path-like
     max_bytes : int
-        The most bytes that the file may have, that the values of its tape may take, and that an operation may take besides
+        Limit, in bytes, on the size of the file, on the values of its tape, and on what an operation takes besides
         its result.
 
     Returns
@@ -197,7 +197,7 @@ def load_tape(path: str | os.PathLike[str], max_bytes: int = MAX_BYTES) -> Finis
     Raises
     ------
     TapeFileError
-        If the file is no tape, has been damaged, or is larger.
+        If the file is not a tape, is damaged, or is larger.
 
     Examples
     --------
