@@ -351,8 +351,8 @@ def tensor(data: TensorLike, requires_grad: bool = False, dtype: DTypeLike | Non
     Parameters
     ----------
     data : number, array-like or Tensor
-        Python floats become float64, Python ints int64 (float64 if a gradient
-        is required), arrays keep their dtype.
+        Python floats become float64, Python ints int64 (float64 one that
+        requires a gradient), arrays keep their dtype.
     requires_grad : bool
         Whether operations on it are recorded.
     dtype : dtype, optional

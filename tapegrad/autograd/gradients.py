@@ -173,7 +173,7 @@ def grad(
     outputs: Tensor | Sequence[Tensor], inputs: Tensor | Sequence[Tensor], grad_outputs: Seeds = None, retain_graph: bool | None = None,
     create_graph: bool = False, only_inputs: bool = True, allow_unused: bool = False, is_grads_batched: bool = False,
 ) -> tuple[Tensor | None, ...]:  # fmt: skip
-    """Gradients of `outputs` with respect to `inputs`; no ``.grad`` is touched.
+    """Gradients of `outputs` with respect to `inputs`; no ``.grad`` is touched, but for tensors after ``retain_grad()``.
 
     Parameters
     ----------
@@ -193,7 +193,7 @@ def grad(
     Returns
     -------
     tuple of Tensor
-        One per input.
+        One per input; None with `allow_unused`, where there is none.
 
     Raises
     ------

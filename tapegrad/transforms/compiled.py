@@ -329,8 +329,10 @@ def compile(
 
     Raises
     ------
+    ShapeError
+        If `x0` is a number: give an array of one element.
     DtypeError
-        If `x0` or something in `data` is neither a float nor an array of floats, or `f` returns numbers that are not float64.
+        If `x0` is no array of floats, or something in `data` neither such nor a float, or `f` returns numbers that are not float64.
     UnsupportedFunctionError
         If an instruction needs the interpreter; the message names it with its line.
     GradientError

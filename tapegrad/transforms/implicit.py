@@ -291,7 +291,7 @@ def root(
     ConvergenceError
         The residual is not small; the message gives it.
     SingularJacobianError
-        On differentiation: the Jacobian with respect to x is singular there.
+        On differentiation, with ``linear="dense"``: the Jacobian with respect to x is singular there.  (Iterative solvers do not converge then.)
     StructureError
         There are not as many equations as unknowns.
 

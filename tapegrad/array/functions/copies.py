@@ -51,8 +51,8 @@ def astype(x: TensorLike, dtype: DTypeLike, *, copy: bool = True) -> Tensor:
     Parameters
     ----------
     x : Tensor or array-like
-    dtype : dtype, optional
-        float32 or float64.
+    dtype : dtype
+        float32 or float64; of what requires no gradient, any.
     copy : bool
         If False, return `x` itself where it already has that dtype.
 

@@ -117,9 +117,9 @@ def squeeze(x: TensorLike, axis: Axis = None, *, dim: Axis = None) -> Tensor:
     Parameters
     ----------
     x : Tensor or array-like
-    axis : int, optional
+    axis : int or tuple of int, optional
         `dim` is a synonym.
-    dim : int, optional
+    dim : int or tuple of int, optional
         PyTorch's name for `axis`.
 
     Returns
@@ -142,7 +142,7 @@ def expand_dims(x: TensorLike, axis: int) -> Tensor:
     Parameters
     ----------
     x : Tensor or array-like
-    axis : int, optional
+    axis : int
 
     Returns
     -------
@@ -287,7 +287,7 @@ def flip(x: TensorLike, axis: Axis = None, *, dims: Axis = None) -> Tensor:
     Parameters
     ----------
     x : Tensor or array-like
-    axis : int, optional
+    axis : int or tuple of int, optional
         `dims` is a synonym.
     dims : int or tuple of int, optional
         PyTorch's name for `axis`.

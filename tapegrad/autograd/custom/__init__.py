@@ -146,7 +146,7 @@ def custom_jvp(
     rule : callable, optional
         ``rule(tangents, result, *operands, **static)``: see `Primitive.defjvp`.
     nondiff_argnums : tuple of int
-        Positions of arguments that are not differentiated but passed to the rule as they are.
+        Without `rule`: positions of arguments that are not differentiated but passed to the rule as they are.
 
     Returns
     -------
