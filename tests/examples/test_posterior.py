@@ -4,15 +4,19 @@ import pytest
 
 
 @pytest.fixture(scope="module")
+def arviz():
+    """ArviZ.  Not imported at the top, by every worker at once: on a day's first import it renames a file that another one has renamed."""
+    pytest.importorskip("nutpie")
+    return pytest.importorskip("arviz")
+
+
+@pytest.fixture(scope="module")
 def example(load):
     return load("posterior")
 
 
 @pytest.mark.filterwarnings("ignore")
-def test_means_and_deviations_are_as_published(example, picture):
-    # Not at the top: every worker would import ArviZ at once, and on a day's first import it renames a file that the other one has renamed.
-    arviz = pytest.importorskip("arviz")
-    pytest.importorskip("nutpie")
+def test_means_and_deviations_are_as_published(arviz, example, picture):
     found = example.main(picture)
     posterior = found["pelts"].posterior
     for name, (mean, sd) in example.PUBLISHED.items():
