@@ -113,9 +113,23 @@ class Cubed(torch.autograd.Function):
         return adjoint * 3.0 * ctx.scale * x**2, None
 
 
+class MyReLU(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, input):
+        ctx.save_for_backward(input)
+        return input.clamp(min=0)
+
+    @staticmethod
+    def backward(ctx, grad_output):
+        (input,) = ctx.saved_tensors
+        grad_input = grad_output.clone()
+        grad_input[input < 0] = 0
+        return grad_input
+
+
 def main():
     x = torch.tensor([1.0, -2.0, 0.5], requires_grad=True)
-    y = Cubed.apply(x, 2.0)
+    y = MyReLU.apply(Cubed.apply(x, 2.0))
     y.backward(torch.tensor([1.0, 0.5, 2.0]))
     return y, x.grad
 '''
@@ -257,7 +271,13 @@ PROGRAMS = {
     "gradient descent by hand": (BY_HAND, {}),
     "`nn.Sequential` and SGD": (SEQUENTIAL, {}),
     "a module of one's own with Adam and a scheduler": (MODULE, {}),
-    "`autograd.Function`": (FUNCTION, {}),
+    "`autograd.Function`": (
+        FUNCTION,
+        {
+            "return input.clamp(min=0)": "return torch.as_tensor(input).clamp(min=0)",
+            "grad_input = grad_output.clone()": "grad_input = torch.as_tensor(grad_output).clone()",
+        },
+    ),
     "second derivatives by `create_graph`": (CURVATURE, {}),
     "L-BFGS with a closure": (CLOSURE, {}),
     "hooks and `retain_grad`": (HOOKS, {}),

@@ -65,6 +65,15 @@ class _View:
         self.saved_tensors = tuple(handed(saved, None))
 
 
+class _Within(noted):
+    """Notes where something was raised, and what an array is not."""
+
+    def __exit__(self, kind, error, trace):
+        super().__exit__(kind, error, trace)
+        if isinstance(error, AttributeError) and isinstance(error.obj, (np.ndarray, np.generic, float)):
+            error.add_note(f"tapegrad: a Function is given plain arrays and floats; write x = tg.as_tensor(x) first for x.{error.name}")
+
+
 class FunctionPrimitive(Primitive[Any]):
     """The primitive behind a `Function` class."""
 
@@ -78,11 +87,12 @@ class FunctionPrimitive(Primitive[Any]):
         return self._forward(Context([False] * len(args)), args)
 
     def _forward(self, context, args):
-        if self.with_setup:
-            output = self.cls.forward(*args)
-            self.cls.setup_context(context, tuple(args), output)
-            return output
-        return self.cls.forward(context, *args)
+        with _Within(f"raised in {self.name}.forward"):
+            if self.with_setup:
+                output = self.cls.forward(*args)
+                self.cls.setup_context(context, tuple(args), output)
+                return output
+            return self.cls.forward(context, *args)
 
     def _compute(self, call, arguments, needed):
         context = Context(needed)
@@ -144,13 +154,13 @@ class FunctionPrimitive(Primitive[Any]):
 
     def _run_vjp(self, call, arguments, parts, result):
         context = self._context(call, arguments, result)
-        with noted(f"raised in {self.rule_name('vjp')}"):
+        with _Within(f"raised in {self.rule_name('vjp')}"):
             cotangents = self.cls.backward(context, *handed(parts, None))
         return self._counted(cotangents, len(call.template), "vjp")
 
     def _run_jvp(self, call, arguments, tangents, result):
         context = self._context(call, arguments, result)
-        with noted(f"raised in {self.rule_name('jvp')}"):
+        with _Within(f"raised in {self.rule_name('jvp')}"):
             output = self.cls.jvp(context, *handed(tangents, None))
         return self._result_tangents(call, output)
 

@@ -229,3 +229,21 @@ def test_the_same_class_in_pytorch():
     cubed(tg.autograd.Function).apply(ours, 2.0).sum().backward()
     cubed(torch.autograd.Function).apply(theirs, 2.0).sum().backward()
     np.testing.assert_allclose(ours.grad.numpy(), theirs.grad.numpy(), rtol=1e-14)
+
+
+def test_a_method_of_tensors_on_the_arrays_that_it_is_given_is_named():
+    class Rectified(tg.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.save_for_backward(x)
+            return x.clamp(min=0) if ctx.needs_input_grad[0] else np.maximum(x, 0.0)
+
+        @staticmethod
+        def backward(ctx, g):
+            return g.clone()
+
+    x = tg.tensor([1.0, -2.0], requires_grad=True)
+    with pytest.raises(AttributeError) as raised:
+        Rectified.apply(x)
+    assert any("x = tg.as_tensor(x) first for x.clamp" in note for note in raised.value.__notes__)
+    assert any("raised in Rectified.forward" in note for note in raised.value.__notes__)
