@@ -209,7 +209,7 @@ def cond(pred: Any, true_fun: Callable[..., Any], false_fun: Callable[..., Any],
 
 
 def switch(index: Any, branches: Sequence[Callable[..., Any]], *operands: Any) -> Any:
-    """Compute ``branches[index](*operands)``; an index out of range selects the nearest branch.
+    """Call the branch at position `index` with the operands; an index out of range selects the nearest branch.
 
     Parameters
     ----------
