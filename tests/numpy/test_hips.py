@@ -71,7 +71,7 @@ def test_every_function_of_hips_is_compared():
         importlib.import_module(f"autograd.{module}")
     inside = {
         "add", "covector", "inner_prod", "mut_add", "scalar_mul", "sparse_add", "container_take", "container_untake", "make_sequence", "sequence_extend_left", "sequence_extend_right", "_make_dict",
-        "__getitem__", "untake", "dot_adjoint_0", "dot_adjoint_1", "tensordot_adjoint_0", "tensordot_adjoint_1", "truncate_pad",
+        "__getitem__", "untake", "dot_adjoint_0", "dot_adjoint_1", "tensordot_adjoint_0", "tensordot_adjoint_1", "truncate_pad", "fixed_point",
     }  # fmt: skip
     # (Programs of other tests may have added their own.)
     theirs = [f for f in core.primitive_vjps if str(getattr(getattr(f, "fun", f), "__module__", None)).partition(".")[0] in ("None", "autograd", "numpy", "scipy")]
