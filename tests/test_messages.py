@@ -123,7 +123,7 @@ def test_libraries_that_draw_are_told_to_take_plain_numbers():
 def test_a_class_of_errors_that_does_not_exist_suggests_one():
     from tapegrad.tools.commands.explanations import explanation
 
-    with pytest.raises(tg.errors.OptionError, match="^'gard' is no class of errors of tapegrad; did you mean GuardError"):
+    with pytest.raises(tg.errors.OptionError, match="^'gard' is not an error class of tapegrad; did you mean GuardError"):
         explanation("gard")
     with pytest.raises(tg.errors.OptionError, match="python -m tapegrad explain lists all"):
         explanation("nosuch")

@@ -335,7 +335,7 @@ def of_graphs(function: T) -> T:
     def called(*things, **options):
         for k, thing in enumerate(things):
             if not (isinstance(thing, (Graph, int)) or any(thing is default for default in function.__defaults__ or ())):
-                raise GraphError(f"{function.__name__}: argument {k} is no graph but {type(thing).__name__}")
+                raise GraphError(f"{function.__name__}: argument {k} is of type {type(thing).__name__}, not a graph")
         return function(*things, **options)
 
     return called

@@ -32,7 +32,7 @@ class Kind:
             hash(held)
         except TypeError:
             raise StructureError(
-                f"a {cls.__name__} holds {held!r} besides its leaves, which has to be hashable: that decides whether two containers are of the same form"
+                f"a {cls.__name__} holds {held!r} besides its leaves, which must be hashable: it decides whether two containers have the same form"
             ) from None
 
     @property
@@ -62,7 +62,7 @@ REGISTERED = {
 def register(cls, flatten, unflatten):
     """Let instances of a class be containers: ``flatten(thing) -> (parts, held)``, ``unflatten(held, parts) -> thing``."""
     if not isinstance(cls, type) or cls in (dict, list, tuple, float, int, np.ndarray):
-        raise StructureError(f"{cls!r} is no class that can be registered as a container")
+        raise StructureError(f"{cls!r} cannot be registered as a container: give a class of your own")
     REGISTERED[cls] = flatten, unflatten
 
 

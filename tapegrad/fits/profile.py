@@ -63,7 +63,7 @@ def _ready(fit, name):
     if k not in fit.parameters.free:
         raise OptimizationError(f"{name} is {fit.parameters.state[k]}; only free parameters have a profile")
     if fit.model.loss != "linear":
-        raise OptimizationError(f"loss={fit.model.loss!r} is no likelihood, by which a profile or contour is measured; take confidence()")
+        raise OptimizationError(f"loss={fit.model.loss!r} is not a likelihood, which a profile or contour needs; call confidence()")
     if not fit.success:
         raise OptimizationError("the fit did not converge: there is no minimum to start a profile from")
     if not np.isfinite(fit.errors[k]):

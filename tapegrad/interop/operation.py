@@ -83,7 +83,7 @@ class Operation:
 
     def _real(self, structure):
         if structure == COMPLEX or any(map(self._real, structure.parts)):
-            raise DtypeError(f"{self.name} returns complex numbers, which it cannot as an operation of another library: return their real and imaginary parts")
+            raise DtypeError(f"{self.name} returns complex numbers, which an operation of another library cannot; return their real and imaginary parts")
 
     def __repr__(self):
         return f"<{self.name}>"

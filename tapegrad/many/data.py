@@ -326,7 +326,7 @@ def _of_dask(data):
         return None
     names = leaf_names(structure, "data")
     if not all(arrays):
-        raise StructureError(f"{names[arrays.index(False)]} is no Dask array, but {names[arrays.index(True)]} is one; give all of them in Dask's chunks")
+        raise StructureError(f"{names[arrays.index(False)]} is not a Dask array, but {names[arrays.index(True)]} is one; give all of them in Dask's chunks")
     for leaf, name in zip(leaves, names):
         if not np.array_equal(leaf.chunks[0], leaves[0].chunks[0], equal_nan=True):
             raise ShapeError(f"{name} has chunks of {leaf.chunks[0]} rows, {names[0]} of {leaves[0].chunks[0]}; rechunk one of them")

@@ -340,7 +340,7 @@ def distribute(function: Callable[..., Any], client: Any) -> Any:
         return function.on(engine_of(client))
     if isinstance(function, Transformed):
         return of_another(function, lambda inner: distribute(inner, client))
-    raise StructureError(f"{getattr(function, '__name__', type(function).__name__)} is no sum over data; make one by tg.sum_over or tg.mean_over")
+    raise StructureError(f"{getattr(function, '__name__', type(function).__name__)} is not a sum over data; make one by tg.sum_over or tg.mean_over")
 
 
 def computed_by(function, client):

@@ -345,7 +345,7 @@ def by_numba(f, argnums, has_value, plainly):
             raise
         except TypingError as error:  # (an argument that Numba has no type for)
             raise UnsupportedInNumbaError(
-                f'{f.__name__} with via="numba": Numba has no type for what it is called with; give it numbers, arrays and tuples of them'
+                f'{f.__name__} with via="numba": Numba has no type for one of its arguments; give it numbers, arrays and tuples of them'
             ) from error
         if checking is not None:
             checking.again(answer, args, kwargs, lambda args, kwargs: plainly(*args, **kwargs), plainly.__wrapped__)

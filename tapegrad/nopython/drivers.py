@@ -209,7 +209,7 @@ def cleared(out, x, others):
     if out.shape != x.shape:
         raise ValueError("an array for a gradient must have the shape of its argument")
     if overlap(out, others):
-        raise ValueError("an array for a gradient must have memory of its own, which no argument and no other gradient shares")
+        raise ValueError("an array for a gradient must not share memory with an argument or another gradient")
     out[...] = 0
     return out
 

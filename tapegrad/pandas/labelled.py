@@ -103,7 +103,7 @@ def calculated(ufunc, a, b, add=operator.add):
     x, y, places = matched(a, b, add)
     lacks = bool(places.isna().to_numpy().any())
     if lacks and ufunc not in names.PROPAGATES and not (ufunc is np.power and isinstance(y, (float, int, np.number)) and y != 0):
-        raise refused(f"np.{ufunc.__name__} with missing values, of which it makes numbers,", "take them out with .dropna() or .fillna(0.0)")
+        raise refused(f"np.{ufunc.__name__} on missing values, which it turns into numbers,", "take them out with .dropna() or .fillna(0.0)")
     result = ufunc(x, y)
     if not compares or isinstance(result, IntTensor) and not lacks:
         return Labelled(result, places)
@@ -303,7 +303,7 @@ class Labelled(Reductions):
 
     def clip(self, lower=None, upper=None):
         if any(bound is not None and np.ndim(bound) for bound in (lower, upper)):
-            raise refused(".clip with bounds that are no numbers", "write np.maximum(s, bound) and np.minimum(s, bound)")
+            raise refused(".clip with bounds that are not numbers", "write np.maximum(s, bound) and np.minimum(s, bound)")
         return Labelled(np.clip(self._storage, lower, upper), self._places)
 
     def dot(self, other):

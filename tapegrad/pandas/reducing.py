@@ -40,7 +40,7 @@ class Reductions:
     def _gathered(self, numbers, labels, name=None):
         """Numbers and tensors as a Series; a plain NaN is missing."""
         if not all(isinstance(n, (float, int, np.number, *TENSORS)) and np.ndim(n) == 0 for n in numbers):
-            raise refused("a function whose result is no number")
+            raise refused("a function whose result is not a number")
         there = np.array([isinstance(n, TENSORS) or n == n for n in numbers], bool)
         storage = stacked([n for n, t in zip(numbers, there) if t]) if there.any() else np.zeros(0)
         return type(self)(storage, pd.Series(np.where(there, np.cumsum(there) - 1.0, np.nan), index=labels, name=name))
@@ -112,7 +112,7 @@ class Groups:
         columns = table._places.columns if table._places.ndim == 2 else ()
         for one in by if isinstance(by, list) else [by]:
             if isinstance(one, type(table)) or isinstance(one, (str, int, tuple)) and one in columns:
-                raise refused(".groupby of what was computed from a tensor", "give the groups as a plain Series, .groupby(df.k)")
+                raise refused(".groupby on a column computed from a tensor", "give the groups as a plain Series, .groupby(df.k)")
         self.groups = table._places.groupby(by, level=level, observed=True)
 
     def __getitem__(self, column):

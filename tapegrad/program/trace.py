@@ -354,7 +354,7 @@ class Trace:
 
     def _require_open(self):
         if self.done:
-            raise GuardError("a value of an earlier call is asked for: a body that is recorded in a replay decides on what it has not as an operand")
+            raise GuardError("a value of an earlier call is needed: a body that is recorded during a replay branches on a number that is not its operand")
 
     def _guard(self, t, how, seen):
         self._room()

@@ -534,7 +534,7 @@ def check(
     if order not in (1, 2):
         raise OptionError(f"check: order={order!r} is not 1 or 2")
     if type(compose) is not int or not 0 <= compose <= 4:
-        raise OptionError(f"check: compose={compose!r} is no number of transformations from 0 to 4")
+        raise OptionError(f"check: compose={compose!r} is not a number of transformations from 0 to 4")
     names = [n for n in CHECKS if ORDERS.get(n, 1) <= order] if modes is None else [modes] if isinstance(modes, str) else list(modes)
     names += ["compose"] if compose and "compose" not in names else []
     for name in names:

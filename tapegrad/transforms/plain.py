@@ -168,7 +168,7 @@ def checked(results, structure, function, store, has_aux, scalar, plain=False):
     first = len(results)
     if has_aux:
         if structure.kind is not tuple or len(structure.parts) != 2:
-            raise StructureError("with has_aux=True the function must return a pair: what is differentiated, and anything else")
+            raise StructureError("with has_aux=True the function must return a pair: the value to differentiate, and anything else")
         first = structure.parts[0].count
     for k, (result, name) in enumerate(zip(results, leaf_names(structure))):
         check_result(result, store, f"the result{name} of {placed_name(function)}", differentiated=k < first, plain=plain)

@@ -154,7 +154,7 @@ class Transformed(Generic[R]):
             return self
         if self._jit is not None and not isinstance(getattr(thing, "__dict__", None), dict):
             raise StructureError(
-                f"{self.__name__} is under tg.jit, but what is recorded of a method is kept in the __dict__ of its instance, and "
+                f"{self.__name__} is under tg.jit, which keeps the recordings of a method in the __dict__ of its instance, and "
                 f"{type(thing).__name__} has none; put tg.jit around a function that is given the instance"
             )
         (function, *args), kwargs = self._made_of

@@ -115,9 +115,9 @@ def test_what_is_no_container_is_said():
     cycle.append(cycle)
     with pytest.raises(StructureError, match="a container holds itself"):
         tg.grad(lambda p: p[0])(cycle)
-    with pytest.raises(StructureError, match="a Static holds .* which has to be hashable"):
+    with pytest.raises(StructureError, match="a Static holds .* which must be hashable"):
         tg.grad(lambda p: np.sum(p.w))(Layer(X, act=[1]))
-    with pytest.raises(StructureError, match="no class that can be registered"):
+    with pytest.raises(StructureError, match="cannot be registered as a container"):
         tg.tree.register(dict, None, None)
     with pytest.raises(StructureError, match="argument 0"):
         tg.grad(lambda x: x)(None)

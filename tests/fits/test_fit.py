@@ -247,7 +247,7 @@ def test_the_scale_of_a_profile_is_that_of_the_residuals():
         expected = tg.fit(line, [0.0, 0.0], X, observed=Y).profile("p[1]").interval
         np.testing.assert_allclose(found.profile("p[1]").interval, expected, rtol=1e-3)
     robust = tg.fit(line, [0.0, 0.0], X, observed=Y, loss="huber", f_scale=0.1)
-    with pytest.raises(tg.errors.OptimizationError, match="loss='huber' is no likelihood"):
+    with pytest.raises(tg.errors.OptimizationError, match="loss='huber' is not a likelihood"):
         robust.profile("p[1]")
 
 

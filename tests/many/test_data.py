@@ -215,7 +215,7 @@ def test_collections_of_dask():
     np.testing.assert_array_equal(gradient((array.from_array(x, chunks=(30, 2)), array.from_array(y, chunks=30))), same)
     with pytest.raises(tg.errors.ShapeError, match=r"data\[1\] has chunks of \(50, 50\) rows, data\[0\] of \(30, 30, 30, 10\)"):
         tg.sum_over(logistic, (array.from_array(x, chunks=(30, 3)), array.from_array(y, chunks=50)))
-    with pytest.raises(tg.errors.StructureError, match=r"data\[1\] is no Dask array"):
+    with pytest.raises(tg.errors.StructureError, match=r"data\[1\] is not a Dask array"):
         tg.sum_over(logistic, (array.from_array(x, chunks=(30, 3)), y))
     with pytest.raises(tg.errors.OptionError, match="rechunk"):
         tg.sum_over(logistic, (array.from_array(x, chunks=(30, 3)), array.from_array(y, chunks=30)), chunk=10)

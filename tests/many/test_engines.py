@@ -206,7 +206,7 @@ def test_what_cannot_be_sent_or_distributed(monkeypatch):
     with ThreadPoolExecutor(1) as executor:
         total = tg.sum_over(lambda theta, rows: logistic(theta, rows), DATA, chunk=17)
         assert tg.distribute(total, executor)(THETA) == total(THETA)
-        with pytest.raises(tg.errors.StructureError, match="is no sum over data"):
+        with pytest.raises(tg.errors.StructureError, match="is not a sum over data"):
             tg.distribute(logistic, executor)
         with pytest.raises(tg.errors.OptionError, match="threads= is for chunks"):
             tg.sum_over(logistic, DATA, threads=1, client=executor)

@@ -68,7 +68,7 @@ def transpose(linear, likes, cotangents, name, instead):
         for o, _ in pairs:
             if not tracked(o) and np.any(np.asarray(o._v if isinstance(o, Tensor) else o)):
                 raise RuleError(
-                    f"{name} is not linear: it gives something that is not zero and does not depend on what it is given"
+                    f"{name} is not linear: it returns a constant other than zero"
                 )
         pairs = [(o, w) for o, w in pairs if tracked(o)]
         if not pairs:
@@ -81,7 +81,7 @@ def transpose(linear, likes, cotangents, name, instead):
     single = any(t.dtype.char == "f" for t in (*varied, *(o for o, _ in pairs)))
     if abs(left - right) > (1e-3 if single else 1e-8) * (size + abs(right)):
         raise RuleError(
-            f"{name} is not linear in what it is given, so it is no derivative: f(v) = {left:.6g}, but "
+            f"{name} is not linear in its argument, so it cannot be a derivative: f(v) = {left:.6g}, but "
             f"f'(v) v = {right:.6g}"
         )
     results = iter(gradients)

@@ -178,7 +178,7 @@ def _bound(program, row, args, kws, s):
         axis = kws.pop("axis", args.pop(1) if "axis" in parameters and len(args) > 1 else None)
         names = [p for p in parameters if p != "axis"]
         if axis is not None and program.number_of(axis) is None or axis is not None and "axis" not in parameters:
-            raise Refused("the axis has to be a constant integer", s.loc)
+            raise Refused("the axis must be a constant integer", s.loc)
         if len(args) > len(names) or any(name not in names for name in kws):
             return None
         rest = [kws[name] for name in names[len(args):] if name in kws]

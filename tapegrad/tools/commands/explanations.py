@@ -42,5 +42,5 @@ def explanation(name: str) -> str:
     if asked not in headings:
         close = [headings[k] for k in difflib.get_close_matches(asked, headings, cutoff=0.5)]
         meant = f"; did you mean {' or '.join(close)}?" if close else ";"
-        raise errors.OptionError(f"{name!r} is no class of errors of tapegrad{meant} python -m tapegrad explain lists all")
+        raise errors.OptionError(f"{name!r} is not an error class of tapegrad{meant} python -m tapegrad explain lists all")
     return sections()[headings[asked]]

@@ -453,7 +453,7 @@ class RecordedLoop:
         operands = [_float64(x) for x in (seeds, carry, captured, xs, z)]
         why = lanes.back(self.prepared(back=True), *map(data_address, operands), data_address(result))
         if why == T.NO_MEMORY:
-            raise MemoryError(f"the way back of {self.name} computes carries again, for which there is no memory; give memory=, in bytes")
+            raise MemoryError(f"the way back of {self.name} computes carries again, and there is not enough memory for them; give memory=, in bytes")
         require(why == T.MORE, "the way back of a loop has failed")
         return result
 

@@ -58,7 +58,7 @@ def turns_of(xs, length):
     except TypeError:
         iterations = -1
     if iterations < 0:
-        raise StructureError(f"length={length!r} is no number of iterations; give an integer that is not negative")
+        raise StructureError(f"length={length!r} is not a number of iterations; give an integer, 0 or more")
     return leaves, structure, iterations
 
 

@@ -135,9 +135,9 @@ def fitting(out, shape, dtype):
     if not isinstance(out, np.ndarray):
         raise OptionError(f"out is of type {type(out).__name__}; give an array of {dtype} of the shape {shape}")
     if out.shape != shape:
-        raise ShapeError(f"out has the shape {out.shape}, but what is written to it has {shape}")
+        raise ShapeError(f"out has the shape {out.shape}, but the result has {shape}")
     if out.dtype != dtype:
-        raise DtypeError(f"out is an array of {out.dtype}, but what is written to it is of {dtype}")
+        raise DtypeError(f"out is an array of {out.dtype}, but the result is of {dtype}")
     if not out.flags.carray:
         raise OptionError("out must be writable and C-contiguous; give np.empty(shape), or a copy")
     return out

@@ -98,7 +98,7 @@ def load(f: str | os.PathLike[str] | BinaryIO, max_bytes: int = MAX_BYTES) -> An
         return unflatten(structure, [_made(leaf, kind) for leaf, kind in zip(leaves, kinds)])
     except Exception as error:
         what = said_by(error) if isinstance(error, TapeFileError) else f"{type(error).__name__}: {said_by(error)}"
-        raise TapeFileError(f"this is no file that tg.save has written: {what}") from error
+        raise TapeFileError(f"this file was not written by tg.save: {what}") from error
 
 
 def _made(leaf, kind):

@@ -85,7 +85,7 @@ def encoded_function(function, arrays):
     name = getattr(function, "__name__", "")
     if name in NUMPY and getattr(np, name, None) is function:
         return {"numpy": name}
-    raise TapeFileError(f"{getattr(function, '__name__', function)} is no function that a saved tape can name")
+    raise TapeFileError(f"{getattr(function, '__name__', function)} is not a function that a saved tape can name")
 
 
 def decoded_function(thing, arrays, limit):

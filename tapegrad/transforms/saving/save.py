@@ -213,7 +213,7 @@ def load_tape(path: str | os.PathLike[str], max_bytes: int = MAX_BYTES) -> Finis
     array([[2., 0.],
            [0., 2.]])
     """
-    return from_bytes(read(path, max_bytes, "this is no tape that can be loaded: "), max_bytes)
+    return from_bytes(read(path, max_bytes, "this is not a tape that can be loaded: "), max_bytes)
 
 
 def read(file, max_bytes, prefix=""):
@@ -237,7 +237,7 @@ def from_bytes(data, max_bytes=MAX_BYTES, depth=0):
         return Recorder(data, max_bytes, depth, from_bytes).tape()
     except Exception as error:
         what = said_by(error) if isinstance(error, TapeFileError) else f"{type(error).__name__}: {said_by(error)}"
-        raise TapeFileError(f"this is no tape that can be loaded: {what}") from error
+        raise TapeFileError(f"this is not a tape that can be loaded: {what}") from error
 
 
 registry.files = SimpleNamespace(save=save, to_bytes=to_bytes, from_bytes=from_bytes)

@@ -126,7 +126,7 @@ def test_what_cannot_be_saved_is_named():
     tape = tape_of(fuzz.order, X)
     item = next(i for i in tape.items if i.entry.kind == "host")
     known, item.entry.function.function = item.entry.function.function, lambda v: v
-    with pytest.raises(TapeFileError, match=r"slot \d+, recorded at .*fuzz\.py:\d+: <lambda> is no function"):
+    with pytest.raises(TapeFileError, match=r"slot \d+, recorded at .*fuzz\.py:\d+: <lambda> is not a function"):
         to_bytes(tape)
     item.entry.function.function = known
     assert from_bytes(to_bytes(tape))(X) == fuzz_value(fuzz.order)
@@ -224,7 +224,7 @@ def test_files_that_are_none(tmp_path):
     np.save(tmp_path / "objects.npz", np.array([print], object), allow_pickle=True)
     (tmp_path / "empty.npz").write_bytes(b"")
     for name in os.listdir(tmp_path):
-        with pytest.raises(TapeFileError, match="no tape that can be loaded"):
+        with pytest.raises(TapeFileError, match="not a tape that can be loaded"):
             tg.load_tape(tmp_path / name)
 
 
