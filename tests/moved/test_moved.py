@@ -52,13 +52,18 @@ def test_each_program_is_named_where_one_comes_from():
     assert [name for name in (*jax_programs.PROGRAMS, *torch_programs.PROGRAMS) if name not in page] == []
 
 
-@pytest.mark.parametrize("name", jax_programs.PROGRAMS)
-def test_a_program_from_jax(name):
-    text, changes = jax_programs.PROGRAMS[name]
-    imports = {old: new for old, new in jax_programs.IMPORTS.items() if old in text.splitlines()}
+def brought(programs, name):
+    """A program as it was, and what it gives here with its lines changed."""
+    text, changes = programs.PROGRAMS[name]
+    imports = {old: new for old, new in programs.IMPORTS.items() if old in text.splitlines()}
     moved, count = changed(text, imports | changes)
     assert count <= MOST
-    found = outcome(moved, name)
+    return text, outcome(moved, name)
+
+
+@pytest.mark.parametrize("name", jax_programs.PROGRAMS)
+def test_a_program_from_jax(name):
+    text, found = brought(jax_programs, name)
     jax = pytest.importorskip("jax")
     with jax.enable_x64(True):
         same(outcome(text, name), found, rtol=1e-9, atol=1e-11)
@@ -66,11 +71,7 @@ def test_a_program_from_jax(name):
 
 @pytest.mark.parametrize("name", torch_programs.PROGRAMS)
 def test_a_program_from_pytorch(name):
-    text, changes = torch_programs.PROGRAMS[name]
-    imports = {old: new for old, new in torch_programs.IMPORTS.items() if old in text.splitlines()}
-    moved, count = changed(text, imports | changes)
-    assert count <= MOST
-    found = outcome(moved, name)
+    text, found = brought(torch_programs, name)
     torch = pytest.importorskip("torch")
     before = torch.get_default_dtype()
     torch.set_default_dtype(torch.float64)
