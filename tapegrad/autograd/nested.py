@@ -329,12 +329,15 @@ class TensorWalk:
 
     def _alone(self):
         """Whether nothing was used but constants: no tensor of the derivative outside, no other tensor on a tape."""
-        if any(isinstance(p, Tensor) and tracked(p) for leaves, _ in self.flattened for leaf in leaves for p in parts_of(leaf)):
-            return False
-        own = {id(b) for b in self.bases}
+        for leaves, _ in self.flattened:
+            for leaf in leaves:
+                if any(isinstance(p, Tensor) and tracked(p) for p in ((leaf,) if leaf.__class__ is not Dual else parts_of(leaf))):
+                    return False
+        bases = self.bases
+        own = {id(b) for b in bases}
         store, start = self.store, self.start
         if store.forward is not None or store.retired is not None or any(
-            b._t is not None and b._t is not store for b in self.bases
+            b._t is not None and b._t is not store for b in bases
         ):
             return False
         if any(isinstance(p, Tensor) and p._t is not None and p._t is not store for result in self.results for p in parts_of(result)):

@@ -15,7 +15,7 @@ def answers(**known: str) -> Callable[[F], F]:
     def decorate(function: F) -> F:
         @wraps(function)
         def call(*args: Any, **kwargs: Any) -> Any:
-            for name in known.keys() & kwargs.keys():
+            for name in known.keys() & kwargs.keys() if kwargs else ():
                 raise TypeError(f"{function.__name__}() takes no {name}=; {known[name]}")
             return function(*args, **kwargs)
 

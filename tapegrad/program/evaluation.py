@@ -266,7 +266,7 @@ def _coloured(walk):
 
 def on_tensors(function, args, argnums, kwargs, one=False):
     """The evaluation of a function on tensors that are there, beside the derivative outside: a context, in which the function has run."""
-    walk = TensorWalk(function, args, sorted({*argnums}), kwargs)
+    walk = TensorWalk(function, args, argnums if len(argnums) == 1 else sorted({*argnums}), kwargs)
     return Evaluation(walk, argnums, one, walk.structures)
 
 

@@ -15,7 +15,7 @@ def is_number(value):
 
 def by_position(function, argnums):
     """`argnums` with the positions of arguments in the place of their names."""
-    if not any(isinstance(one, str) for one in _each(argnums)):
+    if argnums.__class__ is int or not any(isinstance(one, str) for one in _each(argnums)):
         return argnums
     names, found = [p.name for p in _positional(function)], []
     for one in _each(argnums):
@@ -27,7 +27,7 @@ def by_position(function, argnums):
 
 def from_front(function, argnums):
     """`argnums`, which may count from the end, as positions from the front."""
-    if not any(is_number(one) and one < 0 for one in _each(argnums)):
+    if argnums.__class__ is int and argnums >= 0 or not any(is_number(one) and one < 0 for one in _each(argnums)):
         return argnums
     places, count = _positional(function), len(inspect.signature(function).parameters)
     fixed = len(places) == count and all(p.default is p.empty for p in places)
