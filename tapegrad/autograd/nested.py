@@ -329,10 +329,8 @@ class TensorWalk:
 
     def _alone(self):
         """Whether nothing was used but constants: no tensor of the derivative outside, no other tensor on a tape."""
-        for leaves, _ in self.flattened:
-            for leaf in leaves:
-                if any(isinstance(p, Tensor) and tracked(p) for p in ((leaf,) if leaf.__class__ is not Dual else parts_of(leaf))):
-                    return False
+        if any(isinstance(p, Tensor) and tracked(p) for leaves, _ in self.flattened for leaf in leaves for p in parts_of(leaf)):
+            return False
         bases = self.bases
         own = {id(b) for b in bases}
         store, start = self.store, self.start

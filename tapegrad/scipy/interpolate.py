@@ -6,6 +6,7 @@ a linear system, which is dense here (n knots take a matrix of n by n).
 
 from __future__ import annotations
 
+import functools
 import math
 
 import numpy as np
@@ -179,7 +180,7 @@ class CubicSpline(PiecewisePolynomial):
             return
         # SciPy refuses what cannot be.
         periodic = isinstance(bc_type, str) and bc_type == "periodic"
-        plain = _interpolate.CubicSpline(value(x), value(y) if periodic else _stand_in(y), axis, _plain(bc_type), extrapolate)
+        plain = _interpolate.CubicSpline(value(x), _of_period(y, axis) if periodic else _stand_in(y), axis, _plain(bc_type), extrapolate)
         x, y, axis = array(x), array(y), plain.axis
         y = np.moveaxis(y, axis, 0) if axis else y
         ends = [_NAMED.get(bc, bc) if isinstance(bc, str) else bc for bc in ([bc_type] * 2 if isinstance(bc_type, str) else bc_type)]
@@ -285,16 +286,20 @@ class BSpline:
         self.t, self.c, self.k, self.extrapolate, self.axis, self._plain = plain.t, plain.c, plain.k, plain.extrapolate, plain.axis, plain
         return self
 
-    def _pieces(self):
-        """The polynomials between knots, whose coefficients are linear in those of the spline."""
+    @functools.cached_property
+    def _basis(self):
+        """The knots of the pieces, and the coefficients there of each spline of the basis: they depend on no coefficients of this one."""
         k, n = self.k, len(self.t) - self.k - 1
         places = [i for i in range(k, n) if self.t[i] < self.t[i + 1]]
         basis = _interpolate.BSpline(self.t, np.eye(n), k)
-        taylor = np.stack([basis(self.t[places], m) / math.factorial(m) for m in range(k, -1, -1)])
-        c, rest = self.c[:n], self.c.shape[1:]
-        coefficients = np.reshape(taylor, (-1, n)) @ np.reshape(c, (n, -1))
-        knots = self.t[[*places, places[-1] + 1]]
-        return PiecewisePolynomial(np.reshape(coefficients, (k + 1, len(places), *rest)), knots, self.extrapolate, self.axis)
+        return self.t[[*places, places[-1] + 1]], np.stack([basis(self.t[places], m) / math.factorial(m) for m in range(k, -1, -1)])
+
+    def _pieces(self):
+        """The polynomials between knots, whose coefficients are linear in those of the spline."""
+        knots, basis = self._basis
+        *shape, n = basis.shape
+        coefficients = np.reshape(basis, (-1, n)) @ np.reshape(self.c[:n], (n, -1))
+        return PiecewisePolynomial(np.reshape(coefficients, (*shape, *self.c.shape[1:])), knots, self.extrapolate, self.axis)
 
     def __call__(self, x, nu=0, extrapolate=None):
         """The value, or the derivative of order `nu`, at points `x`."""
@@ -391,7 +396,7 @@ def make_interp_spline(x, y, k=3, t=None, bc_type=None, axis=0, check_finite=Tru
     axis = range(y.ndim)[axis]
     periodic = bc_type == "periodic"
     values, units = np.moveaxis(y, axis, 0), np.eye(y.shape[axis])
-    plain = _interpolate.make_interp_spline(x, np.moveaxis(value(y) if periodic else _stand_in(y), axis, 0), k, t, bc_type, 0, check_finite)
+    plain = _interpolate.make_interp_spline(x, _of_period(values) if periodic else _stand_in(values), k, t, bc_type, 0, check_finite)
     if periodic:
         # The last value is the first.
         values, units = values[:-1], np.concatenate([units[:-1, :-1], units[:1, :-1]])
@@ -408,6 +413,13 @@ def _stand_in(y):
     if not guard_on(all_finite(), array(y)):
         raise ValueError("`y` must contain only finite values.")
     return np.zeros(array(y).shape)
+
+
+def _of_period(y, axis=0):
+    """`_stand_in` if the last value is the first; else the numbers, which SciPy refuses."""
+    moved = np.moveaxis(array(y), axis, 0)
+    # (A comparison is guarded as a decision, `np.allclose` by its numbers.)
+    return _stand_in(y) if np.all(np.abs(moved[0] - moved[-1]) <= 1e-15 * (1.0 + np.abs(moved[-1]))) else value(y)
 
 
 def _edge(h, h2, slope, slope2):

@@ -8,9 +8,11 @@ from operator import index
 import numpy as np
 
 from ..array.functions import lift
+from ..array.record import guard_on
 from ..common.errors import UnsupportedFunctionError
 from ..common.public import only_public
 from ..common.uninterrupted import Lazily
+from ..numpy_api.elementwise import all_finite
 from .mirrors import MIRRORS, along, array, mirror, own_names
 
 __all__ = list(MIRRORS["scipy.ndimage"])
@@ -55,7 +57,7 @@ _WEIGHTS = {
     3: (-1, lambda t: [(1.0 - t) ** 3 / 6.0, 2.0 / 3.0 - t * t * (2.0 - t) / 2.0, 2.0 / 3.0 - (1.0 - t) ** 2 * (1.0 + t) / 2.0, t**3 / 6.0]),
 }
 _MODES = ("reflect", "grid-mirror", "constant", "grid-constant", "nearest", "mirror", "grid-wrap")
-#: So far SciPy repeats the edge where it is to go on beyond it, before it looks for the coefficients of splines.
+#: By so many elements SciPy extends an array whose edge is repeated, before it computes the coefficients of splines.
 _BESIDE = 12
 
 
@@ -73,6 +75,8 @@ def map_coordinates(input, coordinates, output=None, order=3, mode="constant", c
         )
     if at.ndim < 1 or at.shape[0] != x.ndim:
         raise RuntimeError("invalid shape for coordinate array")
+    if not guard_on(all_finite(), at):
+        raise ValueError("map_coordinates: a coordinate is infinite or not a number")
     at = [at[axis] for axis in range(x.ndim)]
     outside = False
     if mode == "constant":

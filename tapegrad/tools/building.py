@@ -20,10 +20,10 @@ class BuildWithCode(build_py):
 
     def run(self):
         super().run()
-        file = Path(self.build_lib, "tapegrad", "codegen", "ahead.bin").absolute()
         if self.editable_mode:
             # It compiles when it is used.
             return
+        file = Path(self.build_lib, "tapegrad", "codegen", "ahead.bin").absolute()
         file.unlink(missing_ok=True)
         if os.environ.get("TAPEGRAD_PORTABLE") == "1":
             return

@@ -80,6 +80,9 @@ def test_what_is_refused_says_why():
     for options, match in (({"order": 4}, "order 0, 1, 2 or 3, not 4"), ({"order": 1, "mode": "wrap"}, "not 'wrap'"), ({"mode": "grid-constant"}, "up to order 1")):
         with pytest.raises(UnsupportedFunctionError, match=match):
             mirrored.ndimage.map_coordinates(image, PLACES, **options)
+    for lost in (np.nan, np.inf):
+        with pytest.raises(ValueError, match="infinite or not a number"):
+            mirrored.ndimage.map_coordinates(image, np.where(PLACES > 5.0, lost, PLACES), order=1, mode="reflect")
     with pytest.raises(RuntimeError, match="coordinate array"):
         mirrored.ndimage.map_coordinates(image, PLACES[:1])
     t = tg.tensor(TABLE, requires_grad=True)

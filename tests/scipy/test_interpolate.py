@@ -268,3 +268,16 @@ def test_what_b_splines_refuse():
         mirrored.BSpline([0, 0, 0, 1, 1, 2, 2, 2], y[:5], 2).derivative().derivative()
     with pytest.raises(ValueError):
         mirrored.BSpline(CLAMPED, y[:4], 3)
+
+
+@every("make", [lambda y: mirrored.make_interp_spline(X, y, bc_type="periodic"), lambda y: mirrored.CubicSpline(X, y, bc_type="periodic")])
+def test_a_recording_of_a_periodic_spline_holds_for_other_values(make):
+    def f(y):
+        return np.sum(make(np.concatenate([y, y[:1]]))(POINTS) ** 2)
+
+    g = tg.jit(tg.grad(f))
+    for factor in (1.0, 1.1, 0.9):
+        np.testing.assert_allclose(g(factor * Y[:6]), factor * tg.grad(f)(Y[:6]), rtol=1e-9)
+    assert g.stats().records == 1
+    with pytest.raises(ValueError):
+        make(tg.tensor(Y, requires_grad=True))
