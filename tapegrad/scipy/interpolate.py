@@ -6,7 +6,6 @@ a linear system, which is dense here (n knots take a matrix of n by n).
 
 from __future__ import annotations
 
-import functools
 import math
 
 import numpy as np
@@ -15,7 +14,7 @@ from ..array.functions import lift
 from ..array.record import guard_on
 from ..common.errors import UnsupportedFunctionError
 from ..common.public import only_public
-from ..common.uninterrupted import Lazily
+from ..common.uninterrupted import Lazily, cached_property
 from ..numpy_api.elementwise import all_finite
 from .mirrors import MIRRORS, array, differentiable, own_names, value
 
@@ -286,7 +285,7 @@ class BSpline:
         self.t, self.c, self.k, self.extrapolate, self.axis, self._plain = plain.t, plain.c, plain.k, plain.extrapolate, plain.axis, plain
         return self
 
-    @functools.cached_property
+    @cached_property
     def _basis(self):
         """The knots of the pieces, and the coefficients there of each spline of the basis: they depend on no coefficients of this one."""
         k, n = self.k, len(self.t) - self.k - 1
