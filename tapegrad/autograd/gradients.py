@@ -17,6 +17,7 @@ from ..array.tensor import Tensor
 from ..array.typing import TensorLike
 from ..common.errors import GradientError, NonScalarOutputError, SeedShapeError
 from ..tape.places import name_of
+from ..tape.store import thread_state
 from . import nested
 from .backward import sweep_back
 from .hooks import accumulate, as_tensor
@@ -44,7 +45,7 @@ def _listed(grads):
 
 def _differentiated(grads):
     """Whether a seed depends on what is being differentiated or recorded around, from which a pass that gives constants would cut it off."""
-    return any(map(tracked, _listed(grads))) and (nested.inside() or nested.evaluating())
+    return any(map(tracked, _listed(grads))) and (nested.inside() or bool(thread_state().evaluating))
 
 
 def _swept(roots, seeds, wanted, retain_graph, create_graph, recorded, allow_unused):

@@ -12,14 +12,13 @@ by one, as the derivative is linear in them.
 """
 
 import copy
-import threading
 
 import numpy as np
 
 from ..array.differentiable import Differentiable, below, value_below
 from ..array.dual import Dual, made, running, zeros_of
 from ..array.inplace import argument_changed, restore
-from ..array.leaving import clarified
+from ..array.leaving import clarify
 from ..array.objects import operand
 from ..array.record import apply, nesting_error, normalise, plain, store_of, tracked
 from ..array.tensor import Tensor, tensor
@@ -39,7 +38,6 @@ from .reading import Region
 from .recording import check_result
 from .tangents import push
 
-_EVALUATIONS = threading.local()
 _CLONE = BY_NAME["clone"].opcode
 
 
@@ -49,11 +47,6 @@ def inside():
         return True
     state = thread_state()
     return bool(state.tapes) and (bool(state.variables) or current_trace() is not None)
-
-
-def evaluating():
-    """How many functions this thread evaluates on tensors that are there (`Evaluation.run`)."""
-    return getattr(_EVALUATIONS, "depth", 0)
 
 
 def current_trace():
@@ -123,6 +116,8 @@ class TensorWalk:
     ----------
     variables : list
         The leaves of these arguments: tensors, or dual numbers with a tensor at the bottom.
+    bases : list
+        These tensors, with respect to which is differentiated.
     structures : list of Structure
         Of each argument.
     results : list
@@ -139,10 +134,10 @@ class TensorWalk:
         self.trace = current_trace()
         self.flattened = [flatten(args[k]) for k in self.argnums]
         self.structures = [structure for _, structure in self.flattened]
-        self.variables, self.results, self.structure = [], [], None
+        self.variables, self.bases, self.results, self.structure = [], [], [], None
         #: The variables that stand for constants.
         self.own = []
-        #: What `_alone` found, when results first left.
+        #: What `_alone` found, when results first left; False when a variable is a tensor of the derivative outside.
         self.alone = None
         #: The user's frame that asks for the derivative, while the context lasts.
         self.frame = None
@@ -181,34 +176,39 @@ class TensorWalk:
         self.store.calling = self.frame = caller_frame(3)
         try:
             for k, (leaves, structure) in zip(self.argnums, self.flattened):
-                variables = [self._variable(leaf, f"argument {k}{name}") for leaf, name in zip(leaves, leaf_names(structure))]
+                variables = [self._variable(leaf, k, name) for leaf, name in zip(leaves, leaf_names(structure))]
                 self.variables += variables
                 args[k] = unflatten(structure, variables)
         finally:
             self.store.calling = None
-        given = [(base, base._v) for base in self.bases]
-        _EVALUATIONS.depth = evaluating() + 1
+        self.bases = [below(x) for x in self.variables]
+        given, state = [base._v for base in self.bases], thread_state()
+        state.evaluating += 1
         try:
-            with clarified:
-                self.results, self.structure = flatten(self.function(*args, **self.kwargs))
+            self.results, self.structure = flatten(self.function(*args, **self.kwargs))
+        except Exception as error:
+            clarify(error)
+            raise
         finally:
-            _EVALUATIONS.depth -= 1
-        if any(base is not b or base._v is not v for base, (b, v) in zip(self.bases, given)):
-            raise argument_changed()
+            state.evaluating -= 1
+        for x, base, value in zip(self.variables, self.bases, given):
+            if below(x) is not base or base._v is not value:
+                raise argument_changed()
 
-    def _variable(self, x, what):
+    def _variable(self, x, k, name):
         if x.__class__ is Dual:
-            return made(self._variable(x.value, what), x._d, x._lanes, x._level)
+            return made(self._variable(x.value, k, name), x._d, x._lanes, x._level)
         if tracked(x):
-            if np.asarray(x._v).dtype.char not in "df":
-                raise DtypeError(f"{what} is a tensor of {x.dtype}, which has no derivative; pass it as .astype(float)")
+            self.alone = False
+            if x._v.__class__ is not float and x._v.dtype.char not in "df":
+                raise DtypeError(f"argument {k}{name} is a tensor of {x.dtype}, which has no derivative; pass it as .astype(float)")
             t = self._copied(x) if self.trace is None else apply("clone", (self.trace.inside(x),))
             if self.trace is not None and t._t is self.trace.store:
                 self.trace.variables.add(t._i)
             return t
         if isinstance(x, Differentiable):
             x = x._v
-        check_result(x, None, what, plain=True)
+        check_result(x, None, f"argument {k}{name}", plain=True)
         t = tensor(x, requires_grad=True)
         t = t if self.trace is None else self.trace.variable(t._v)
         self.own.append(t)
@@ -225,11 +225,6 @@ class TensorWalk:
         place(t, store, store.append(_CLONE, x._i, 0, self.frame.f_lasti, x._v, 0.0))
         return t
 
-    @property
-    def bases(self):
-        """The tensors with respect to which is differentiated."""
-        return [below(x) for x in self.variables]
-
     def towards(self, results):
         """The walk from the same variables to other results, which were computed from them; of the structure of the variables."""
         walk = copy.copy(self)
@@ -244,7 +239,7 @@ class TensorWalk:
     # -- reverse mode ---------------------------------------------------------------
     def pull(self, seeds, lanes=None):
         """As of an `Evaluation`."""
-        seeds = [None if s is None else _seed(s, below(r)) for s, r in zip(seeds, self.results)]
+        seeds = [None if s is None else _seed(s, r) for s, r in zip(seeds, self.results)]
         return recording(self.pulled, self.results[: len(seeds)], seeds, lanes)
 
     def pulled(self, results, seeds, lanes=None):
@@ -255,19 +250,20 @@ class TensorWalk:
         results, seeds : list
             Tensors, dual numbers or plain values; seeds as the results, after that axis.
         """
-        bases = self.bases
+        return _filled(_through(self._swept, self.bases, results, seeds, lanes), self.bases, lanes)
 
-        def swept(results, seeds):
-            pairs = [(r, s) for r, s in zip(results, seeds) if tracked(r) and s is not None]
-            weights = [s._v if isinstance(s, Differentiable) and not tracked(s) else s for _, s in pairs]
-            if lanes is None and pairs and pairs[0][0]._t is not None:
-                found = registry.later.behind([r for r, _ in pairs], weights, bases, self.frame)
-                if found is not None:
-                    return found
-            requested = sweep_recorded([r for r, _ in pairs], weights, bases, lanes=lanes).requested
-            return [requested.get(id(b)) for b in bases]
-
-        return _filled(_through(swept, bases, results, seeds, lanes), bases, lanes)
+    def _swept(self, results, seeds, lanes):
+        roots, weights = [], []
+        for result, seed in zip(results, seeds):
+            if seed is not None and tracked(result):
+                roots.append(result)
+                weights.append(seed._v if isinstance(seed, Differentiable) and not tracked(seed) else seed)
+        if lanes is None and roots and roots[0]._t is not None:
+            found = registry.later.behind(roots, weights, self.bases, self.frame)
+            if found is not None:
+                return found
+        requested = sweep_recorded(roots, weights, self.bases, lanes=lanes).requested
+        return [requested.get(id(b)) for b in self.bases]
 
     # -- forward mode -----------------------------------------------------------------
     def push(self, tangents, lanes=None):
@@ -275,7 +271,7 @@ class TensorWalk:
         outputs, bases = self.results, [below(t) for t in self.results]
         tangents = [t if t is None or isinstance(t, Differentiable) else normalise(np.asarray(t)) for t in map(operand, tangents)]
 
-        def pushed(outputs, tangents):
+        def pushed(outputs, tangents, lanes):
             return self.carried(outputs, tangents, lambda *walk: push(*walk, lanes))
 
         return _filled(recording(_through, pushed, bases, outputs, tangents, lanes), bases, lanes)
@@ -329,7 +325,7 @@ class TensorWalk:
 
     def _alone(self):
         """Whether nothing was used but constants: no tensor of the derivative outside, no other tensor on a tape."""
-        if any(isinstance(p, Tensor) and tracked(p) for leaves, _ in self.flattened for leaf in leaves for p in parts_of(leaf)):
+        if any(isinstance(p, Tensor) and tracked(p) for x in self.variables for p in parts_of(x)[1:]):
             return False
         bases = self.bases
         own = {id(b) for b in bases}
@@ -356,14 +352,14 @@ class TensorWalk:
 
 
 def _through(linear, targets, operands, seeds, lanes):
-    """``linear(operands, seeds)``, for which no dual number may be among these: linear in the seeds, one for each of `targets`.
+    """``linear(operands, seeds, lanes)``, for which no dual number may be among these: linear in the seeds, one for each of `targets`.
 
     A dual number is taken apart: the tangent of what comes out is that of the operands' tangents, and that along the
     tangents of the seeds.  None is zero everywhere.
     """
     levels = [v._level for v in (*operands, *seeds) if v.__class__ is Dual]
     if not levels:
-        return linear(operands, seeds)
+        return linear(operands, seeds, lanes)
     level = max(levels)
     primals, moved, counts = zip(*(_split(o, level) for o in operands))
     straight, turned, others = zip(*(_split(s, level) for s in seeds))
@@ -418,4 +414,4 @@ def _seed(seed, result):
     if isinstance(seed, Differentiable) and tracked(seed):
         return seed
     seed = seed._v if isinstance(seed, Differentiable) else seed
-    return normalise(np.array(seed, getattr(result, "dtype", "d")))
+    return normalise(np.array(seed, getattr(below(result), "dtype", "d")))

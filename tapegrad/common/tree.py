@@ -111,6 +111,8 @@ COMPLEX = Structure(complex, ("real", "imag"), (LEAF, LEAF))
 
 def flatten(thing, none=False):
     """The leaves of `thing`, depth first, and its `Structure`; `none`: whether None is a leaf in containers, too, as it is alone."""
+    if thing.__class__ is registry.Tensor or thing.__class__ is float:
+        return [thing], LEAF
     leaves = []
     try:
         return (leaves, _flatten(thing, leaves, none)) if thing is not None else ([None], LEAF)
@@ -166,7 +168,7 @@ NOTHING = Structure(Kind(Static, None))
 
 def unflatten(structure, leaves):
     """The container of `structure` with these leaves (consumed in order)."""
-    return _unflatten(structure, iter(leaves))
+    return next(iter(leaves)) if structure is LEAF else _unflatten(structure, iter(leaves))
 
 
 def _unflatten(structure, leaves):

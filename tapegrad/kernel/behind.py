@@ -280,7 +280,7 @@ class _Walk:
         S.reach(self.store.address, low, self.root, words.item(S.REACHED), table_address())
         self.roots = [(t._i, seed) for t, seed in zip(roots, seeds)]
         for t, seed in zip(roots, seeds):
-            if t._i >= low and self._reaches(t._i) and not self._set(t._i, t._v.__class__ is float, seed):
+            if t._i >= low and not self._set(t._i, t._v.__class__ is float, seed):
                 return None
         if (at := self._down()) >= 0:
             asked = set(bottoms)
@@ -294,7 +294,7 @@ class _Walk:
 
     def _reaches(self, slot):
         """Whether a slot lies on the way."""
-        return slot >= self.low and bool(self.bytes[self.reached + slot - self.low])
+        return slot >= self.low and self.bytes.item(self.reached + slot - self.low) > 0
 
     def _down(self):
         """Pass numbers, down to a slot that only its rule can pass, which is returned; or -1."""
@@ -387,15 +387,19 @@ class _Walk:
     # -- results --------------------------------------------------------------------
     def _out(self, bottoms):
         """The adjoints that are asked for."""
-        store, low = self.store, self.low
-        references = [self.adjoints.item(slot - low) if slot is not None and slot <= self.root else 0 for slot in bottoms]
-        # What stood there already gets a number of its own: hooks of one are no hooks of the other.
+        store, low, found = self.store, self.low, []
+        #: By reference.
         own = {}
-        for reference in references:
-            if 0 < reference < ELSEWHERE and reference not in own and (reference < self.first or store.read(reference)[0] == SCALAR_LEAF):
-                self._room(1)
-                own[reference] = store.append(_MULTIPLY, 0, reference, self.frame.f_lasti, store.read(reference)[4], 1.0)
-        return [
-            own_copy(self.asked.get(slot)) if reference == ELSEWHERE else self._value(own.get(reference, reference)) if reference else None
-            for slot, reference in zip(bottoms, references)
-        ]
+        for slot in bottoms:
+            reference = self.adjoints.item(slot - low) if slot is not None and slot <= self.root else 0
+            if reference == ELSEWHERE:
+                found.append(own_copy(self.asked.get(slot)))
+                continue
+            if reference > 0 and (reference < self.first or store.read(reference)[0] == SCALAR_LEAF):
+                # What stood there already gets a number of its own: hooks of one are no hooks of the other.
+                if reference not in own:
+                    self._room(1)
+                    own[reference] = store.append(_MULTIPLY, 0, reference, self.frame.f_lasti, store.read(reference)[4], 1.0)
+                reference = own[reference]
+            found.append(self._value(reference) if reference else None)
+        return found

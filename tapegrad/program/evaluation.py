@@ -17,13 +17,13 @@ multiplied out at a cut, of whatever walk there is.
 
 import numpy as np
 
-from ..array.differentiable import Differentiable, below
+from ..array.differentiable import Differentiable, below, value_below
 from ..array.functions import concatenate, frozen, reshape
 from ..array.record import apply, normalise
 from ..autograd.nested import TensorWalk, ones_of
 from ..autograd.recording import check_number, check_result
 from ..common.dtypes import check_derivative
-from ..common.tree import flatten, leaf_names, unflatten
+from ..common.tree import LEAF, flatten, leaf_names, unflatten
 from ..tape.meta import meta_of
 from .choosing import predict
 from .finish import so_far
@@ -126,12 +126,15 @@ class Evaluation:
 
     def gradients(self, has_aux=False, scalar=True):
         """The adjoints of the inputs for the sum of the outputs; with `scalar` that is one number.  With `has_aux` of those of the first part."""
-        first = self.structure.parts[0] if has_aux else self.structure
-        results = self.walk.results[: first.count]
+        walk = self.walk
+        first = walk.structure.parts[0] if has_aux else walk.structure
+        results = walk.results[: first.count]
+        if first is LEAF and value_below(results[0]).__class__ is float:
+            return walk.pull([1.0])
         self.check(first.count)
         if scalar:
             check_number(results, first)
-        return self.pull(list(map(ones_of, results)))
+        return walk.pull(list(map(ones_of, results)))
 
     def gradient(self, has_aux=False):
         """The evaluation of the gradient of one number at the same point: its outputs are shaped as the inputs."""

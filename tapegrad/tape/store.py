@@ -403,12 +403,14 @@ class ThreadState:
         What the last call of a transformation was recorded on, empty, for the next one.
     variables : tuple of Tensor
         The leaves with respect to which functions are being differentiated, define-by-run.
+    evaluating : int
+        How many functions are being evaluated inside of a derivative.
     """
 
     #: Makes `checking` of a thread that begins (`tg.config.debug_nans`).
     looking = staticmethod(lambda: None)
 
-    __slots__ = ("ident", "enabled", "checking", "store", "anonymous", "tapes", "spare", "variables", "__weakref__")
+    __slots__ = ("ident", "enabled", "checking", "store", "anonymous", "tapes", "spare", "variables", "evaluating", "__weakref__")
 
     def __init__(self):
         self.ident = get_ident()
@@ -417,6 +419,7 @@ class ThreadState:
         self.tapes = []
         self.spare = None
         self.variables = ()
+        self.evaluating = 0
         self.store = self.anonymous = TapeStore(self)
 
     def set_enabled(self, enabled):

@@ -25,9 +25,18 @@ def by_position(function, argnums):
     return tuple(found) if isinstance(argnums, (tuple, list)) else found[0]
 
 
-def from_front(function, argnums):
-    """`argnums`, which may count from the end, as positions from the front."""
-    if argnums.__class__ is int and argnums >= 0 or not any(is_number(one) and one < 0 for one in _each(argnums)):
+def resolved(function, argnums):
+    """Whether `argnums` is one argument, and all of them as positions from the front; by name, or from the end, where that is certain."""
+    if argnums.__class__ is int and argnums >= 0:
+        return True, (argnums,)
+    found = _from_front(function, by_position(function, argnums))
+    if not _each(found) or not all(map(is_number, _each(found))):
+        raise StructureError(f"argnums={argnums!r} is not the position of an argument, or a tuple of them")
+    return is_number(found), tuple(int(one) for one in _each(found))
+
+
+def _from_front(function, argnums):
+    if not any(is_number(one) and one < 0 for one in _each(argnums)):
         return argnums
     places, count = _positional(function), len(inspect.signature(function).parameters)
     fixed = len(places) == count and all(p.default is p.empty for p in places)

@@ -22,7 +22,7 @@ from ..common.errors import StructureError
 from ..common.tree import flatten
 from ..tape.places import placed_name
 from ..tape.store import thread_state
-from .argnums import by_position, from_front, is_number
+from .argnums import resolved
 from .keep import kept
 from .replay.answers import MISS, values_of
 
@@ -92,12 +92,7 @@ class Transformed(Generic[R]):
         if isinstance(function, Jitted):
             function = function.__wrapped__
         functools.update_wrapper(self, function, updated=())
-        argnums = from_front(function, by_position(function, argnums))
-        self._one = is_number(argnums)
-        some = argnums or isinstance(self, Jitted)
-        if not self._one and not (isinstance(argnums, (tuple, list)) and some and all(map(is_number, argnums))):
-            raise StructureError(f"argnums={argnums!r} is not the position of an argument, or a tuple of them")
-        self._argnums = (int(argnums),) if self._one else tuple(int(a) for a in argnums)
+        self._one, self._argnums = (False, ()) if argnums is None else resolved(function, argnums)
         self._has_aux, self._scalar = has_aux, scalar
 
     @property
@@ -213,7 +208,7 @@ class Jitted(OfValues[R]):
     """What `jit` returns of a function that is no transformation: the function itself, recorded."""
 
     def __init__(self, function, options):
-        super().__init__(function, ())
+        super().__init__(function, None)
         self._jit = options
 
     def __call__(self, *args: Any, **kwargs: Any) -> R:
