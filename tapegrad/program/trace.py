@@ -261,13 +261,15 @@ class Trace:
     def host(self, function, args, kwargs, value):
         """Note a function without derivative; returns its result as a live tensor.
 
-        What is not an array of numbers (a bool, a string, a list) is returned as
-        it is, behind a guard on the operands.
+        What is not an array of numbers (a string, a list) is returned as it is, behind a guard on the operands; a bool behind a guard
+        on itself.
         """
         if isinstance(value, tuple):
             return tuple(self.host(ResultOf(function, k), args, kwargs, v) for k, v in enumerate(value))
         if isinstance(value, Tensor):
             value = value._v
+        if isinstance(value, bool):
+            return bool(self.host(function, args, kwargs, np.asarray(value)))
         if not isinstance(value, (np.ndarray, np.generic)) or np.asarray(value).dtype.kind not in "bifu":
             for operand in parts_of((args, kwargs), Tensor):
                 self.exact(operand, getattr(function, "__name__", "a function"))

@@ -417,8 +417,7 @@ def _stand_in(y):
 def _of_period(y, axis=0):
     """`_stand_in` if the last value is the first; else the numbers, which SciPy refuses."""
     moved = np.moveaxis(array(y), axis, 0)
-    # (A comparison is guarded as a decision, `np.allclose` by its numbers.)
-    return _stand_in(y) if np.all(np.abs(moved[0] - moved[-1]) <= 1e-15 * (1.0 + np.abs(moved[-1]))) else value(y)
+    return _stand_in(y) if np.allclose(moved[0], moved[-1], atol=1e-15, rtol=1e-15) else value(y)
 
 
 def _edge(h, h2, slope, slope2):

@@ -214,14 +214,18 @@ class Running:
         if name:
             return f"{name} changes; pass it as an argument"
         if kind.tapes:
-            return f"its path changes at {kind.missed.place}: {kind.missed}" if kind.missed is not None else "its path changes"
+            missed = kind.missed
+            if missed is not None and missed.how == "index":
+                return f"its path changes at {missed.place}: a number that it computes is a position there; let it be one in a tensor (a = tg.tensor(a), outside)"
+            return f"its path changes at {missed.place}: {missed}" if missed is not None else "its path changes"
         others = [other for other in self.kinds if other is not key and other[0] == key[0]]
         k = next((k for k, (a, b) in enumerate(zip(others[-1][1], key[1])) if a != b), None) if others else None
         if k is None:
             return "a new kind of arguments"
         if is_input(key[1][k]):
             return f"{argument_name(k, key[0])} has a new shape, dtype or order in memory; let it have the same at each call"
-        return f"{argument_name(k, key[0])} is static and has a new value ({leaves[k]!r:.40}); pass it as a float or an array"
+        example = f" (np.array({leaves[k]}), which can be a position in a tensor)" if type(leaves[k]) is int else ""
+        return f"{argument_name(k, key[0])} is static and has a new value ({leaves[k]!r:.40}); pass it as a float or an array{example}"
 
     def note(self, cause):
         """Remember why a call had to be recorded; if nearly every call has to be, the tapes that there are have to answer calls first."""

@@ -298,7 +298,34 @@ def test_a_static_argument_that_is_new_at_every_call():
     assert "argument 1 is static and has a new value" in str(warning.message) and "pass it as a float or an array" in str(warning.message)
     assert g.stats().fallback in str(warning.message) and "argument 1" in str(g.stats())
     assert g.stats().records <= WINDOW + 2 and g.stats().records + g.stats().runs == calls.number == 90
+    assert "np.array(64), which can be a position in a tensor" in str(warning.message)
     assert g.stats().tapes == g.stats().bytes == 0
+
+
+def test_positions_that_the_function_computes_are_to_be_those_of_a_tensor():
+    table = np.arange(100.0)
+    same = tg.tensor(table)
+    g, h = tg.jit(tg.grad(lambda x: table[np.floor(x).astype(int)] * x)), tg.jit(tg.grad(lambda x, i: same[np.floor(x).astype(int)] * x * same[i]))
+    with quiet() as warned:
+        for n in range(90):
+            assert g(n + 0.5) == table[n] and h(n + 0.5, np.array(n)) == table[n] ** 2
+    (warning,) = warned
+    assert "a number that it computes is a position there; let it be one in a tensor (a = tg.tensor(a), outside)" in str(warning.message)
+    assert h.stats().records == 1
+
+
+@every("ask", [lambda x: np.allclose(x, 1.0, atol=0.2), lambda x: np.array_equal(x, np.ones(3)), lambda x: np.array_equiv(x, np.ones(3))])
+@every("policy", ["always", "never"])
+def test_what_is_asked_of_all_numbers_at_once_is_a_decision(ask, policy):
+    def f(x):
+        said = ask(x)
+        assert type(said) is bool
+        return np.sum(x**2) if said else np.sum(np.sin(x))
+
+    g = tg.jit(tg.grad(f), kernel=policy)
+    for k in (1.0, 1.5, 2.0, 2.5, 3.0, np.nan, 1.0):
+        np.testing.assert_allclose(g(np.full(3, k)), tg.grad(f)(np.full(3, k)), rtol=1e-12)
+    assert g.stats().records == 2
 
 
 def test_a_path_that_is_new_at_every_call():
