@@ -6,14 +6,12 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from ..array.typing import Pytree
 from ..common.errors import OptimizationError
 from ..common.uninterrupted import uninterrupted
 from .models import FitModel
 from .parameters import Parameters
-from .solving import Minimum, optimised, scaled
+from .solving import Minimum, optimised
 from .uncertainty import Covariance
 
 if TYPE_CHECKING:
@@ -94,50 +92,40 @@ def fit(
     began = time.perf_counter()
     parameters = Parameters(start, bounds, fixed, ties)
     model = FitModel(function, parameters, data, observed, sigma, trials, likelihood, loss)
-    options = FitOptions(absolute_sigma, covariance, f_scale, max_evaluations, progress)
-    options.check(model)
-    return _solved(model, options, began)
+    options = FitOptions(model, absolute_sigma, covariance, f_scale, max_evaluations, progress)
+    point = Minimum(model, options.f_scale)
+    if model.likelihood != "nll" and point.observations < len(point.start):
+        counts = f"{point.observations} observations for {len(point.start)} free parameters"
+        raise OptimizationError(f"there are {counts}; name some in fixed=, or give more data")
+    u, message, success, evaluations = optimised(point, options)
+    u, converged = point.refined(u)
+    if success and not converged:
+        message = "the optimiser ended where the cost still falls"
+    return _reported(point, options, u, bool(success and converged), message, evaluations, time.perf_counter() - began)
 
 
 class FitOptions:
     """What else a fit was asked for."""
 
-    def __init__(self, absolute_sigma, covariance, f_scale, max_evaluations, progress):
+    def __init__(self, model, absolute_sigma=False, covariance=None, f_scale=1.0, max_evaluations=None, progress=False):
         self.absolute_sigma, self.covariance, self.f_scale = bool(absolute_sigma), covariance, float(f_scale)
         self.max_evaluations, self.progress = max_evaluations, progress
-
-    def check(self, model):
-        """Refuse what does not belong together."""
         kinds = ("gauss-newton", "hessian", "sandwich")
-        if self.covariance is not None and self.covariance not in kinds:
-            raise OptimizationError(f"covariance={self.covariance!r}: choose one of {', '.join(kinds)}")
-        if self.covariance == "gauss-newton" and not model.squares:
+        if covariance is not None and covariance not in kinds:
+            raise OptimizationError(f"covariance={covariance!r}: choose one of {', '.join(kinds)}")
+        if covariance == "gauss-newton" and not model.squares:
             raise OptimizationError('covariance="gauss-newton" is for sums of squares; a likelihood has "hessian" and "sandwich"')
-        if self.absolute_sigma and not model.squares:
+        if absolute_sigma and not model.squares:
             raise OptimizationError("absolute_sigma= is for sums of squares; a likelihood has its scale")
-        if self.covariance is None:
+        if covariance is None:
             self.covariance = "hessian" if not model.squares else "gauss-newton" if model.loss == "linear" else "sandwich"
 
 
-def _solved(model, options, began):
-    parameters, args = model.parameters, model.args(options.f_scale)
-    u0, low, high = scaled(parameters)
-    terms = model.terms(u0, *args)
-    if not np.all(np.isfinite(terms)):
-        model.check_data()
-    count = np.size(terms)
-    if model.likelihood != "nll" and count < len(u0):
-        raise OptimizationError(f"there are {count} observations for {len(u0)} free parameters; name some in fixed=, or give more data")
-    u, message, success, evaluations = optimised(model, options, u0, args, low, high)
-    point = Minimum(model, args, low, high, u0)
-    u, converged = point.refined(u)
-    curvature = Covariance(model, options, args, u, point.held(u))
-    if success and not converged:
-        message = "the optimiser ended where the cost still falls"
+def _reported(point, options, u, *outcome):
     with uninterrupted:
         from .report import Fit  # loads SciPy
 
-    return Fit(model, options, curvature, u, bool(success and converged), message, evaluations, time.perf_counter() - began)
+    return Fit(point, options, Covariance(point, options, u), u, *outcome)
 
 
 def determined(result, function, args, bounds, loss=None, f_scale=1.0):
@@ -166,15 +154,9 @@ def determined(result, function, args, bounds, loss=None, f_scale=1.0):
     if bounds is not None:
         parameters.lower, parameters.upper = bounds
     model = FitModel(function, parameters, args, None, None, None, None if loss else "nll", loss or "linear")
-    options = FitOptions(False, None, f_scale, None, False)
-    options.check(model)
-    u, low, high = scaled(parameters)
-    point = Minimum(model, model.args(options.f_scale), low, high, u)
-    u, converged = point.refined(u)
+    options = FitOptions(model, f_scale=f_scale)
+    point = Minimum(model, options.f_scale)
+    u, converged = point.refined(point.start)
     if not (result.success and converged):
         raise OptimizationError(f"the optimiser has not converged ({result.message}): there are no standard errors at this point")
-    curvature = Covariance(model, options, point.args, u, point.held(u))
-    with uninterrupted:
-        from .report import Fit
-
-    return Fit(model, options, curvature, u, True, result.message, result.nfev, result.seconds["total"])
+    return _reported(point, options, u, True, result.message, result.nfev, result.seconds["total"])

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from html import escape
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,6 +19,7 @@ import numpy as np
 from ..array.forward import jvp
 from ..array.typing import Pytree
 from ..common.errors import OptimizationError
+from ..common.printing import PlainTable, table
 from ..common.tree import flatten, leaf_names, unflatten
 from ..optimize.progress import Progress
 from ..transforms.functional import jit
@@ -40,6 +41,8 @@ FTOL, XTOL, GTOL = 1e-14, 1e-9, 1e-12
 #: Damping at the start, beside the squares of the Jacobian; and that at which nothing lower is found any more.
 DAMPING, MOST = 1e-3, 1e16
 RUNNING, BY_COST, BY_STEP, BY_GRADIENT, LIMIT, STUCK, NOT_FINITE = range(7)
+#: What is kept of a fit that has ended.
+ENDED = ("u", "squares", "a", "held", "status", "iterations")
 #: What a status means.
 STATUSES = (
     "still running", "converged: the cost falls no more", "converged: the parameters change no more", "converged: the gradient is zero",
@@ -62,14 +65,16 @@ class FitMany:
     cost : ndarray
         Half the sum of squares.
     iterations : ndarray of int
+    dof : int
+        Observations of each fit less free parameters.
     names : list of str
     seconds : float
     """
 
-    def __init__(self, parameters, x, covariance, cost, status, iterations, dof, seconds):
-        self.parameters, self.x, self.cost, self.status, self.iterations, self.dof, self.seconds = parameters, x, cost, status, iterations, dof, seconds
-        self.names, self.covariance = parameters.names, covariance
-        self.success = (status == BY_COST) | (status == BY_STEP) | (status == BY_GRADIENT)
+    def __init__(self, parameters, x, covariance, found, dof, seconds):
+        self.parameters, self.x, self.names, self.covariance, self.dof = parameters, x, parameters.names, covariance, dof
+        self.cost, self.status, self.iterations, self.seconds = 0.5 * found.squares, found.status, found.iterations, seconds
+        self.success = (self.status >= BY_COST) & (self.status <= BY_GRADIENT)
         self.covariance[~self.success] = np.nan
         with np.errstate(invalid="ignore"):
             self.errors = np.sqrt(np.diagonal(covariance, axis1=1, axis2=2))
@@ -84,9 +89,9 @@ class FitMany:
         return len(self.x)
 
     def __getitem__(self, k):
-        one = lambda tree: unflatten(self.parameters.layout.structure, [leaf[k] for leaf in flatten(tree)[0]])  # noqa: E731
+        container = self.parameters.layout.container
         return {
-            "params": one(self.params), "stderr": one(self.stderr), "covariance": self.covariance[k], "cost": float(self.cost[k]),
+            "params": container(self.x[k].copy()), "stderr": container(self.errors[k].copy()), "covariance": self.covariance[k], "cost": float(self.cost[k]),
             "success": bool(self.success[k]), "message": STATUSES[self.status[k]], "iterations": int(self.iterations[k]),
         }  # fmt: skip
 
@@ -99,20 +104,19 @@ class FitMany:
             if len(which):
                 yield f"{len(which)}: {STATUSES[status]} (fits {', '.join(map(str, which[:8]))}{', ...' if len(which) > 8 else ''})"
         if done:
-            good = self.x[self.success]
-            wide = max(map(len, self.names))
-            yield f"{'name':<{wide}}  {'median':>12}  {'10 %':>12}  {'90 %':>12}  {'median std. error':>17}"
-            for k, name in enumerate(self.names):
-                low, middle, high = np.quantile(good[:, k], (0.1, 0.5, 0.9))
-                errors = self.errors[self.success, k]
-                error = f"{np.nanmedian(errors):.4g}" if np.isfinite(errors).any() else ""
-                yield f"{name:<{wide}}  {middle:>12.6g}  {low:>12.6g}  {high:>12.6g}  {error:>17}".rstrip()
+            quantiles = np.quantile(self.x[self.success], (0.5, 0.1, 0.9), axis=0).T
+            known = [errors[np.isfinite(errors)] for errors in self.errors[self.success].T]
+            rows = [
+                (name, *(f"{q:.6g}" for q in three), f"{np.median(errors):.4g}" if len(errors) else "")
+                for name, three, errors in zip(self.names, quantiles, known)
+            ]
+            yield table(("name", "median", "10 %", "90 %", "median std. error"), rows, numbers=True)
 
     def __repr__(self):
         return "\n".join(self._lines())
 
     def _repr_html_(self):
-        return f"<pre>{escape(repr(self))}</pre>"
+        return PlainTable(self)._repr_html_()
 
 
 def fit_many(
@@ -172,8 +176,8 @@ def fit_many(
     given = _Given(function, starts, data, observed, sigma, in_axes, bounds, fixed, ties)
     found = _solved(given, int(max_iterations), Progress(progress, total=given.count, unit="fits"))
     covariance = _covariance(given, found, absolute_sigma)
-    full, dof, cost = given.full(found.u.T), given.size - len(found.u), 0.5 * found.squares
-    return FitMany(given.parameters, full, covariance, cost, found.status, found.iterations, dof, time.perf_counter() - began)
+    dof = given.size - len(found.u)
+    return FitMany(given.parameters, given.full(found.u.T), covariance, found, dof, time.perf_counter() - began)
 
 
 def multistart(function: Callable[..., Any], starts: Pytree, *data: Any, observed: Any = None, sigma: Any = None, **options: Any) -> Fit:
@@ -210,26 +214,17 @@ def multistart(function: Callable[..., Any], starts: Pytree, *data: Any, observe
     >>> round(best.params["frequency"], 6), bool(0 < best.reached.sum() < 20)
     (2.5, True)
     """
-    leaves, structure = flatten(starts)
-    count = next((len(leaf) for leaf in leaves if np.ndim(leaf)), 1)
-    repeated = None if observed is None else _mapped(lambda leaf: np.broadcast_to(leaf, (count, *np.shape(leaf))), observed)
-    weights = sigma if sigma is None or not np.ndim(flatten(sigma)[0][0]) else _mapped(lambda leaf: np.broadcast_to(leaf, (count, *np.shape(leaf))), sigma)
-    covariance = {name: options.pop(name) for name in ("covariance",) if name in options}
-    many = fit_many(function, starts, *data, observed=repeated, sigma=weights, in_axes=None, **options)
-    order = np.argsort(np.where(many.success, many.cost, np.inf), kind="stable")
-    start = unflatten(structure, [leaf if not np.ndim(leaf) else np.asarray(leaf)[order[0]] for leaf in leaves])
-    if many.success.any():
-        start = many[order[0]]["params"]
-    best = fit(function, start, *data, observed=observed, sigma=sigma, **covariance, **options)
+    count = next((len(leaf) for leaf in flatten(starts)[0] if np.ndim(leaf)), 1)
+    leaves, structure = flatten(observed)
+    repeated = None if observed is None else unflatten(structure, [np.broadcast_to(leaf, (count, *np.shape(leaf))) for leaf in leaves])
+    covariance = options.pop("covariance", None)
+    many = fit_many(function, starts, *data, observed=repeated, sigma=sigma, in_axes=None, **options)
+    lowest = np.lexsort((many.cost, ~many.success))[0]
+    best = fit(function, many[lowest]["params"], *data, observed=observed, sigma=sigma, covariance=covariance, **options)
     best.starts = many
     near = (np.abs(many.x - best.x) <= 1e-6 * np.maximum(np.abs(best.x), many.parameters.scale)).all(axis=1)
     best.reached = many.success & (near | (np.abs(many.cost - best.cost) <= 1e-6 * best.cost))
     return best
-
-
-def _mapped(function, tree):
-    leaves, structure = flatten(tree)
-    return unflatten(structure, [function(leaf) for leaf in leaves])
 
 
 class _Given:
@@ -244,111 +239,88 @@ class _Given:
         Fits, and observations of each.
     start : ndarray of shape (count, free parameters)
         Scaled.
-    others : ndarray
-        Of each fit, what is not free.
-    rows : list of (array, bool)
-        What the residuals take besides the parameters, and whether it has an entry for each fit.
+    low, high : ndarray
+        Their bounds, scaled.
+    args, axes : list, tuple
+        What the residuals take besides the parameters, and for each whether it has an entry for each fit (0), or is the same for all (None).
     """
 
     def __init__(self, function, starts, data, observed, sigma, in_axes, bounds, fixed, ties):
         leaves, structure = flatten(starts)
         arrays = [np.asarray(leaf, np.float64) for leaf in leaves]
+        seen = [] if observed is None else [np.asarray(leaf, np.float64) for leaf in flatten(observed)[0]]
         axes = in_axes if isinstance(in_axes, tuple) else (in_axes,) * len(data)
         if len(axes) != len(data) or any(axis not in (0, None) for axis in axes):
             raise OptimizationError(f"in_axes={in_axes!r}: give 0 or None for each of the {len(data)} data")
-        lengths = {f"starts{name}": len(a) for name, a in zip(leaf_names(structure), arrays) if a.ndim}
         for k, (one, axis) in enumerate(zip(data, axes)):
-            if axis == 0:
-                if not np.ndim(one):
-                    raise OptimizationError(f"data {k} is a number; give an array with an entry for each fit, or None for it in in_axes=")
-                lengths[f"data {k}"] = len(one)
-        seen = [] if observed is None else [np.asarray(leaf, np.float64) for leaf in flatten(observed)[0]]
+            if axis == 0 and not np.ndim(one):
+                raise OptimizationError(f"data {k} is a number; give an array with an entry for each fit, or None for it in in_axes=")
+        lengths = {f"starts{name}": len(a) for name, a in zip(leaf_names(structure), arrays) if a.ndim}
+        lengths |= {f"data {k}": len(one) for k, (one, axis) in enumerate(zip(data, axes)) if axis == 0}
         lengths |= {f"observed{k if len(seen) > 1 else ''}": len(leaf) if leaf.ndim else 0 for k, leaf in enumerate(seen)}
         if len({*lengths.values()}) != 1 or 0 in lengths.values():
             said = ", ".join(f"{name}: {length}" for name, length in lengths.items()) or "nothing has a first axis"
             raise OptimizationError(f"starts, data and observed need first axes of the same length, one entry a fit, not {said}")
         self.count = next(iter(lengths.values()))
-        first = lambda tree: _mapped(lambda leaf: np.asarray(leaf)[0], tree)  # noqa: E731
         self.parameters = parameters = Parameters(unflatten(structure, [a[0] if a.ndim else float(a) for a in arrays]), bounds, fixed, ties)
-        x = np.concatenate([np.broadcast_to(a, (self.count,)).reshape(-1, 1) if not a.ndim else a.reshape(self.count, -1) for a in arrays], axis=1)
-        self._check(x)
-        weights = sigma if sigma is None or all(np.ndim(leaf) == 0 for leaf in flatten(sigma)[0]) else first(sigma)
-        one = [np.asarray(d)[0] if axis == 0 else d for d, axis in zip(data, axes)]
-        self.model = FitModel(function, parameters, one, None if observed is None else first(observed), weights, None, None, "linear")
-        self.scale = parameters.scale[parameters.free]
-        self.start, self.others = x[:, parameters.free] / self.scale, x[:, parameters._others]
-        self.low, self.high = (edge[parameters.free] / self.scale for edge in (parameters.lower, parameters.upper))
-        columns = lambda parts: np.concatenate([part.reshape(self.count, -1) for part in parts], axis=1)  # noqa: E731
-        self.rows = [(columns(seen), True) if seen else (np.zeros(0), False)]
-        if seen and not np.isfinite(self.rows[0][0]).all():
-            k, j = np.argwhere(~np.isfinite(self.rows[0][0]))[0]
-            raise OptimizationError(f"observed of fit {k} has {self.rows[0][0][k, j]} at place {j}; leave such observations out, of the data too")
-        self.rows.append(self._weights(sigma, weights, seen, columns))
-        self.rows += [(np.asarray(d, np.float64) if axis == 0 and np.asarray(d).dtype.kind in "iuf" else d, axis == 0) for d, axis in zip(data, axes)]
-        self.size = int(np.size(self.model.residuals(self.start[0], *self._constants(0))))
-        if self.size < len(parameters.free):
-            raise OptimizationError(f"there are {self.size} observations for {len(parameters.free)} free parameters; name some in fixed=, or give more data")
-
-    def _weights(self, sigma, weights, seen, columns):
-        if sigma is None:
-            return np.zeros(0), False
-        if weights is sigma:
-            return self.model.sigma, False
-        parts = [np.asarray(leaf, np.float64) for leaf in flatten(sigma)[0]]
-        try:
-            whole = columns([np.broadcast_to(part, leaf.shape) for part, leaf in zip(parts, seen, strict=True)])
-        except ValueError:
-            raise OptimizationError("sigma does not fit observed; give a number, or the same containers and shapes") from None
-        if not (whole > 0.0).all():
-            raise OptimizationError(f"sigma of fit {np.argwhere(~(whole > 0.0))[0][0]} has a number that is not above 0; leave such observations out")
-        return whole, True
-
-    def _check(self, x):
-        parameters = self.parameters
-        bad = ~np.isfinite(x)
-        bad |= (x < parameters.lower) & (parameters.state == "free") | (x > parameters.upper) & (parameters.state == "free")
-        for k, j in np.argwhere(bad)[:1]:
+        x = _joined([a if a.ndim else np.full(self.count, a) for a in arrays])
+        free = parameters.state == "free"
+        for k, j in np.argwhere(~np.isfinite(x) | free & ((x < parameters.lower) | (x > parameters.upper)))[:1]:
             name, low, high = parameters.names[j], parameters.lower[j], parameters.upper[j]
             raise OptimizationError(f"{name} of fit {k} starts at {x[k, j]:g}, outside of its bounds {low:g} to {high:g}")
+        # Numbers stand for what is observed, of which residuals are made here.
+        given = [None if each is None else 1.0 for each in (observed, sigma)]
+        self.residuals = FitModel(function, parameters, (), *given, None, None, "linear").residuals
+        scale = parameters.scale[free]
+        self.start, self.low, self.high = x[:, free] / scale, parameters.lower[free] / scale, parameters.upper[free] / scale
+        rows = _joined(seen) if seen else np.zeros(0)
+        for k, j in np.argwhere(~np.isfinite(rows))[:1] if seen else ():
+            raise OptimizationError(f"observed of fit {k} has {rows[k, j]} at place {j}; leave such observations out, of the data too")
+        weights, axis = (np.zeros(0), None) if sigma is None else _weights(sigma, seen)
+        data = [np.asarray(d, np.float64) if axis == 0 and np.asarray(d).dtype.kind in "iuf" else d for d, axis in zip(data, axes)]
+        self.args = [scale, x[:, ~free], rows, weights, np.zeros(0), 1.0, *data]
+        self.axes = (None, 0, 0 if seen else None, axis, None, None, *axes)
+        first = [arg if axis is None else arg[0] for arg, axis in zip(self.args, self.axes)]
+        self.size = int(np.size(self.residuals(self.start[0], *first)))
+        if self.size < len(scale):
+            raise OptimizationError(f"there are {self.size} observations for {len(scale)} free parameters; name some in fixed=, or give more data")
 
-    def _constants(self, k):
-        rows = [row[k] if stacked else row for row, stacked in self.rows]
-        return self.scale, self.others[k], rows[0], rows[1], np.zeros(0), 1.0, *rows[2:]
-
-    def evaluate(self):
-        """The function of a batch: sums of squares, gradients, Gauss-Newton matrices; of the parameters, the others, and the rows that are stacked."""
-        stacked = [on for _, on in self.rows]
-        shared = tuple(row for row, on in self.rows if not on)
-        called = kept(self.model.residuals, ("many", tuple(stacked)), lambda residuals: jit(vmap(_normal(residuals, stacked), _axes(stacked))))
-        return lambda u, others, *rows: called(u, others, self.scale, rows, shared)
+    def evaluate(self, u, args):
+        """Of a batch: sums of squares, half their gradients, and Gauss-Newton matrices; `args` are those of its fits."""
+        return kept(self.residuals, ("many", self.axes), lambda residuals: jit(vmap(_normal(residuals), (0, *self.axes))))(u, *args)
 
     def full(self, u):
         """All numbers of each fit."""
-        parameters = self.parameters
-        if not parameters.ties:
-            return np.concatenate([u * self.scale, self.others], axis=1)[:, parameters._order]
-        return np.asarray(vmap(parameters.full, (0, None, 0))(u, self.scale, self.others))
+        return np.asarray(vmap(self.parameters.full, (0, None, 0))(u, *self.args[:2]))
 
     def slopes(self, u):
         """The derivatives of all numbers by the scaled free ones: of each fit, or of all alike."""
-        parameters = self.parameters
-        if parameters.ties:
-            return np.asarray(vmap(jacobian(parameters.full), (0, None, 0))(u, self.scale, self.others))
-        matrix = np.zeros((1, parameters.layout.size, len(parameters.free)))
-        matrix[0, parameters.free, np.arange(len(parameters.free))] = self.scale
-        return matrix
+        each, (scale, others) = jacobian(self.parameters.full), self.args[:2]
+        return np.asarray(vmap(each, (0, None, 0))(u, scale, others) if self.parameters.ties else each(u[0], scale, others[0])[None])
 
 
-def _axes(stacked):
-    return 0, 0, None, 0, None
+def _joined(parts):
+    """Arrays with an entry for each fit along the first axis, as the columns of one."""
+    return np.concatenate([part.reshape(len(part), -1) for part in parts], axis=1)
 
 
-def _normal(residuals, stacked):
-    def normal(u, others, scale, rows, shared):
+def _weights(sigma, seen):
+    """The standard deviations of what was `seen`, and their axis: one for each fit, or for all alike where they are numbers."""
+    parts = [np.asarray(leaf, np.float64) for leaf in flatten(sigma)[0]]
+    alike = not any(part.ndim for part in parts)
+    try:
+        rows = _joined([np.broadcast_to(part, leaf[:1].shape if alike else leaf.shape) for part, leaf in zip(parts, seen, strict=True)])
+    except ValueError:
+        raise OptimizationError("sigma does not fit observed; give a number, or the same containers and shapes") from None
+    for k, _ in np.argwhere(~(rows > 0.0))[:1]:
+        raise OptimizationError(f"sigma of fit {k} has a number that is not above 0; leave such observations out")
+    return (rows[0], None) if alike else (rows, 0)
+
+
+def _normal(residuals):
+    def normal(u, *args):
         """The sum of squares, half its gradient, and the lower triangle of the Gauss-Newton matrix row by row."""
-        rows, shared = iter(rows), iter(shared)
-        observed, sigma, *data = [next(rows) if on else next(shared) for on in stacked]
-        args, unit, count = (scale, others, observed, sigma, np.zeros(0), 1.0, *data), np.eye(len(u)), range(len(u))
+        unit, count = np.eye(len(u)), range(len(u))
         # (By columns: recorded inside, a Jacobian comes by rows, of which there are many more.)
         r, *columns = residuals(u, *args), *[jvp(lambda u: residuals(u, *args), (u,), (unit[k],))[1] for k in count]
         return np.stack([np.sum(r * r), *[np.sum(r * c) for c in columns], *[np.sum(columns[i] * columns[j]) for i in count for j in count[: i + 1]]])
@@ -356,34 +328,22 @@ def _normal(residuals, stacked):
     return normal
 
 
-class _Found:
-    """Where the fits have ended: an entry each, along the last axis."""
-
-    def __init__(self, given):
-        n, p = given.start.shape
-        self.u, self.squares, self.matrix = given.start.T.copy(), np.full(n, np.nan), np.full((p, p, n), np.nan)
-        self.held, self.status, self.iterations = np.zeros((p, n), bool), np.zeros(n, np.int64), np.zeros(n, np.int64)
-
-
 def _solved(given, limit, shown):
-    evaluate, found = given.evaluate(), _Found(given)
+    """Where the fits have ended: an entry each, along the last axis."""
     n, p = given.start.shape
-    slots = _Slots(given, min(BATCH, n))
-    lower = np.tril_indices(p)
+    slots, lower = _Slots(given, min(BATCH, n)), np.tril_indices(p)
+    found = SimpleNamespace(**{name: np.empty((*getattr(slots, name).shape[:-1], n), getattr(slots, name).dtype) for name in ENDED})
     upcoming, ended = len(slots.index), 0
     with np.errstate(all="ignore"):
         while True:
-            rows = np.ascontiguousarray(evaluate(slots.trial.T, slots.others, *slots.rows).T)
+            rows = np.ascontiguousarray(given.evaluate(slots.trial.T, slots.args).T)
             a = np.empty((p, p, rows.shape[1]))
             a[lower] = a[lower[::-1]] = rows[1 + p :]
             slots.judge(rows[0], rows[1 : 1 + p], a, limit)
             done = np.flatnonzero(slots.active & (slots.status != RUNNING))
             if len(done):
-                k = slots.index[done]
-                found.u[:, k], found.squares[k], found.matrix[..., k], found.held[:, k] = (
-                    slots.u[:, done], slots.squares[done], slots.a[..., done], slots.held[:, done]
-                )  # fmt: skip
-                found.status[k], found.iterations[k] = slots.status[done], slots.iterations[done]
+                for name in ENDED:
+                    getattr(found, name)[..., slots.index[done]] = getattr(slots, name)[..., done]
                 ended += len(done)
                 shown.update(ended, 0.5 * float(slots.squares[done[0]]), 0.0)
                 more = min(len(done), n - upcoming)
@@ -403,23 +363,21 @@ class _Slots:
     def __init__(self, given, size):
         p = given.start.shape[1]
         self.given, self.low, self.high = given, given.low[:, None], given.high[:, None]
-        self.index, self.active = np.zeros(size, np.int64), np.ones(size, bool)
-        self.u, self.trial, self.g, self.size, self.moved = (np.zeros((p, size)) for _ in range(5))
+        self.active, (self.index, self.status, self.iterations) = np.ones(size, bool), np.zeros((3, size), np.int64)
+        self.u, self.trial, self.g, self.size, self.moved = np.zeros((5, p, size))
         self.a, self.held = np.zeros((p, p, size)), np.zeros((p, size), bool)
-        self.squares, self.damping, self.factor, self.predicted = (np.zeros(size) for _ in range(4))
-        self.status, self.iterations = np.zeros(size, np.int64), np.zeros(size, np.int64)
-        self.others = np.empty((size, *given.others.shape[1:]))
-        self.rows = [np.empty((size, *row.shape[1:]), row.dtype) for row, stacked in given.rows if stacked]
+        self.squares, self.damping, self.factor, self.predicted = np.zeros((4, size))
+        self.args = [np.empty((size, *arg.shape[1:]), arg.dtype) if axis == 0 else arg for arg, axis in zip(given.args, given.axes)]
         self.begin(np.arange(size), np.arange(size))
 
     def begin(self, places, which):
         """Begin fits, `which`, in these places."""
-        self.index[places], self.status[places], self.iterations[places] = which, RUNNING, 0
-        self.squares[places], self.others[places] = np.inf, self.given.others[which]
+        self.index[places], self.status[places], self.iterations[places], self.squares[places] = which, RUNNING, 0, np.inf
         self.trial[:, places] = self.u[:, places] = self.given.start[which].T
         self.damping[places], self.factor[places], self.predicted[places], self.size[:, places] = DAMPING, 2.0, 0.0, 0.0
-        for mine, row in zip(self.rows, [row for row, stacked in self.given.rows if stacked]):
-            mine[places] = row[which]
+        for mine, arg, axis in zip(self.args, self.given.args, self.given.axes):
+            if axis == 0:
+                mine[places] = arg[which]
 
     def judge(self, squares, g, a, limit):
         """Take the trials that are better, and end what has converged; `squares`, `g` and `a` are those of the trials."""
@@ -434,7 +392,7 @@ class _Slots:
         self.u, self.squares = np.where(better, self.trial, self.u), np.where(better, squares, self.squares)
         self.g, self.a = np.where(better, g, self.g), np.where(better, a, self.a)
         self.iterations += 1
-        lengths = np.sqrt(np.einsum("iik->ik", self.a))
+        lengths = np.sqrt(_diagonal(self.a))
         self.size = np.fmax(self.size, lengths)
         self.held = (self.u <= self.low) & (self.g > 0.0) | (self.u >= self.high) & (self.g < 0.0)
         straight = better & (self.held | (np.abs(self.g) <= GTOL * lengths * np.sqrt(self.squares))).all(axis=0)
@@ -447,10 +405,8 @@ class _Slots:
     def step(self):
         """The next trials."""
         matrix, g = _without(self.a, self.held), np.where(self.held, 0.0, self.g)
-        for i in range(len(g)):
-            matrix[i, i] += np.where(self.held[i], 1.0, self.damping * np.where(self.size[i] > 0.0, self.size[i], 1.0) ** 2)
-        factor, _ = _cholesky(matrix)
-        self.trial = np.clip(self.u - _solution(factor, g), self.low, self.high)
+        _diagonal(matrix)[...] += np.where(self.held, 1.0, self.damping * np.where(self.size > 0.0, self.size, 1.0) ** 2)
+        self.trial = np.clip(self.u - np.sum(_inverted(matrix)[0] * g, axis=1), self.low, self.high)
         self.moved = self.trial - self.u
         along = np.sum(self.a * self.moved, axis=1)
         self.predicted = -np.sum(self.moved * (2.0 * self.g + along), axis=0)
@@ -461,65 +417,44 @@ def _without(matrix, held):
     return np.where(held[:, None] | held[None], 0.0, matrix)
 
 
-def _cholesky(matrix):
-    """The lower factors of many matrices, along the last axis, and their pivots; what is not positive definite has NaN."""
-    factor, pivots = np.zeros_like(matrix), []
-    for i in range(len(matrix)):
-        for j in range(i):
-            factor[i, j] = (matrix[i, j] - np.sum(factor[i, :j] * factor[j, :j], axis=0)) / factor[j, j]
-        pivots.append(matrix[i, i] - np.sum(factor[i, :i] ** 2, axis=0))
-        factor[i, i] = np.sqrt(pivots[i])
-    return factor, np.stack(pivots)
+def _diagonal(matrix):
+    """The diagonals of many matrices, along the last axis: a view."""
+    return np.einsum("iik->ik", matrix)
 
 
-def _solution(factor, g):
-    """The solutions of ``factor factor^T x = g``."""
-    x = np.empty_like(g)
-    for i in range(len(g)):
-        x[i] = (g[i] - np.sum(factor[i, :i] * x[:i], axis=0)) / factor[i, i]
-    for i in reversed(range(len(g))):
-        x[i] = (x[i] - np.sum(factor[i + 1 :, i] * x[i + 1 :], axis=0)) / factor[i, i]
-    return x
-
-
-def _inverse(matrix):
-    """Inverses of symmetric matrices with ones in their diagonals, along the first axis now, and the directions that are flat, as columns."""
-    p, n = matrix.shape[1:]
-    with np.errstate(all="ignore"):
-        factor, pivots = _cholesky(matrix)
-        inverse = np.stack([_solution(factor, np.broadcast_to(unit[:, None], (p, n))) for unit in np.eye(p)]).transpose(2, 0, 1)
-        # The smallest eigenvalue is at least the determinant over e, as the others add up to no more than p.
-        sure = (pivots > 0.0).all(axis=0) & (np.prod(pivots, axis=0) > np.e * p * FLAT)
-    directions = np.zeros((n, p, p))
-    doubtful = np.flatnonzero(~sure)
-    values, vectors = np.linalg.eigh(np.nan_to_num(matrix[..., doubtful]).transpose(2, 0, 1))
-    flat = values <= FLAT * values[:, -1:]
-    inverse[doubtful] = np.einsum("kia,ka,kja->kij", vectors, np.where(flat, 0.0, 1.0 / np.where(flat, 1.0, values)), vectors)
-    directions[doubtful] = vectors * flat[:, None, :]
-    return inverse, directions
+def _inverted(matrix):
+    """The inverses of many symmetric matrices, along the last axis, by Gauss and Jordan, and the pivots."""
+    inverse, pivots = matrix.copy(), np.empty(matrix.shape[1:])
+    for k, pivot in enumerate(pivots):
+        pivot[...], column = inverse[k, k], inverse[:, k].copy()
+        row = inverse[k] / pivot
+        inverse -= column[:, None] * row
+        inverse[k], inverse[:, k], inverse[k, k] = row, -column / pivot, 1.0 / pivot
+    return inverse, pivots
 
 
 def _covariance(given, found, absolute):
     """The covariances of all numbers, by Gauss-Newton."""
-    p, n = found.u.shape
-    matrix = _without(np.nan_to_num(found.matrix), found.held)
-    size = np.sqrt(np.einsum("iik->ik", matrix))
-    size = np.where(size > 0.0, size, 1.0)
-    matrix = matrix / (size[:, None] * size[None])
-    for i in range(p):
-        matrix[i, i] = np.where(found.held[i], 1.0, matrix[i, i])
-    inverse, directions = _inverse(matrix)
-    size, used = size.T, ~found.held.T
-    inverse = np.where(used[:, :, None] & used[:, None, :], inverse / (size[:, :, None] * size[:, None, :]), 0.0)
-    dof = given.size - used.sum(axis=1)
-    variance = np.ones(n) if absolute else np.where(dof > 0, found.squares / np.maximum(dof, 1), np.nan)
-    slopes = given.slopes(found.u.T)
+    matrix = _without(np.nan_to_num(found.a), found.held)
+    _diagonal(matrix)[found.held] = 1.0
+    size = np.sqrt(np.where(_diagonal(matrix) > 0.0, _diagonal(matrix), 1.0))
+    matrix /= size[:, None] * size
+    with np.errstate(all="ignore"):
+        inverse, pivots = _inverted(matrix)
+        # The smallest eigenvalue is at least the determinant over e, as the others add up to no more than p.
+        sure = (pivots > 0.0).all(axis=0) & (np.prod(pivots, axis=0) > np.e * len(matrix) * FLAT)
+    doubtful, inverse = np.flatnonzero(~sure), np.ascontiguousarray(inverse.transpose(2, 0, 1))
+    values, vectors = np.linalg.eigh(matrix[..., doubtful].transpose(2, 0, 1))
+    flat = values <= FLAT * values[:, -1:]
+    inverse[doubtful] = np.einsum("kia,ka,kja->kij", vectors, np.where(flat, 0.0, 1.0 / np.where(flat, 1.0, values)), vectors)
+    dof = given.size - np.sum(~found.held, axis=0)
+    variance = np.ones(len(dof)) if absolute else np.where(dof > 0, found.squares / np.maximum(dof, 1), np.nan)
+    slopes = given.slopes(found.u.T) / size.T[:, None]
     with np.errstate(all="ignore"):
         covariance = np.matmul(np.matmul(slopes, variance[:, None, None] * inverse), slopes.transpose(0, 2, 1))
     # What the data do not determine, or a bound holds, has no error.
-    lost = (np.abs(slopes) * found.held.T[:, None, :]).any(axis=2)
-    doubtful = np.flatnonzero(directions.any(axis=(1, 2)))
-    moved = np.abs(np.matmul(np.broadcast_to(slopes, (n, *slopes.shape[1:]))[doubtful], directions[doubtful] / size[doubtful][:, :, None]))
+    lost = (np.abs(slopes) * found.held.T[:, None]).any(axis=2)
+    moved = np.abs(np.matmul(slopes[doubtful], vectors * flat[:, None]))
     lost[doubtful] |= (moved > 1e-6 * np.maximum(moved.max(axis=1, keepdims=True), 1e-300)).any(axis=2)
     covariance[lost] = np.nan
     covariance.transpose(0, 2, 1)[lost] = np.nan

@@ -7,32 +7,23 @@ is the square of a number of standard deviations.
 
 from __future__ import annotations
 
+import copy
+
 import numpy as np
 
-from ..array.functions import gammaln, log, log1p, sqrt, where, xlogy
+from ..array.functions import gammaln, log1p, sqrt, where, xlog1py, xlogy
 from ..common.errors import OptimizationError, ShapeError, StructureError
 from ..common.tree import flatten
 from ..transforms.keep import kept
 
-
-def _soft_l1(z):
-    return 2.0 * (sqrt(1.0 + z) - 1.0)
-
-
-def _huber(z):
-    return where(z <= 1.0, z, 2.0 * sqrt(where(z <= 1.0, 1.0, z)) - 1.0)
-
-
-def _cauchy(z):
-    return log1p(z)
-
-
-def _arctan(z):
-    return np.arctan(z)
-
-
 #: Loss -> rho of z, the square of a residual over f_scale (SciPy's `least_squares`; Triggs et al., Bundle Adjustment: A Modern Synthesis, 2000).
-LOSSES = {"linear": None, "soft_l1": _soft_l1, "huber": _huber, "cauchy": _cauchy, "arctan": _arctan}
+LOSSES = {
+    "linear": None,
+    "soft_l1": lambda z: 2.0 * (sqrt(1.0 + z) - 1.0),
+    "huber": lambda z: where(z <= 1.0, z, 2.0 * sqrt(where(z <= 1.0, 1.0, z)) - 1.0),
+    "cauchy": log1p,
+    "arctan": np.arctan,
+}
 
 
 def _poisson(expected, observed, _):
@@ -41,9 +32,7 @@ def _poisson(expected, observed, _):
 
 def _binomial(chance, observed, trials):
     ways = gammaln(trials + 1.0) - gammaln(observed + 1.0) - gammaln(trials - observed + 1.0)
-    return -(where(observed == 0.0, 0.0, observed * log(where(observed == 0.0, 1.0, chance)))) - (
-        where(observed == trials, 0.0, (trials - observed) * log1p(where(observed == trials, 0.0, -chance)))
-    ) - ways  # fmt: skip
+    return -xlogy(observed, chance) - xlog1py(trials - observed, -chance) - ways
 
 
 #: Likelihood -> minus its logarithm for each observation, constants included, of (predicted, observed, trials).
@@ -96,7 +85,7 @@ class FitModel:
         if self.sigma is not None and not (self.sigma > 0.0).all():
             raise OptimizationError("sigma has a number that is not above 0; leave such observations out")
         self.trials = None if trials is None else _plain(trials, "trials")
-        self.residuals, self.terms, self.predicted = self._made()
+        self._make()
 
     def args(self, f_scale=1.0):
         """What `residuals` and `terms` take besides the vector of free parameters."""
@@ -108,21 +97,21 @@ class FitModel:
         for k, data in enumerate(self.data, 1):
             for leaf in flatten(data)[0]:
                 values = np.ravel(leaf) if isinstance(leaf, np.ndarray) and leaf.dtype.kind == "f" else np.zeros(0)
-                for place in np.flatnonzero(~np.isfinite(values))[:1]:
-                    raise OptimizationError(
-                        f"the cost is not finite at the start, and argument {k} of the model has {values[place]} at place {place}; leave such observations out"
-                    )
+                for j in np.flatnonzero(~np.isfinite(values))[:1]:
+                    what = f"argument {k} of the model has {values[j]} at place {j}"
+                    raise OptimizationError(f"the cost is not finite at the start, and {what}; leave such observations out")
 
     def beside(self, parameters):
         """The same model with other parameters."""
-        other = object.__new__(FitModel)
-        other.__dict__.update(self.__dict__, parameters=parameters)
-        other.residuals, other.terms, other.predicted = other._made()
+        other = copy.copy(self)
+        other.parameters = parameters
+        other._make()
         return other
 
-    def _made(self):
+    def _make(self):
         shape = self.parameters, self.likelihood, self.loss, self.observed is None, self.sigma is None
-        return kept(self.function, ("fit", self.parameters.key(), *shape[1:]), lambda f: _functions(f, *shape))
+        made = kept(self.function, ("fit", self.parameters.key(), *shape[1:]), lambda f: _functions(f, *shape))
+        self.residuals, self.terms, self.cost = made
 
     @property
     def squares(self):
@@ -130,18 +119,27 @@ class FitModel:
         return self.likelihood is None
 
 
+    def deviance(self, cost, count):
+        """A sum of squares, or twice what a likelihood's `cost` is above that of predictions that are what was observed; None where there is none."""
+        if self.likelihood in LIKELIHOODS:
+            # McCullagh & Nelder, Generalized Linear Models, 1989.
+            observed = np.broadcast_to(self.observed, count)
+            exact = observed if self.trials is None else observed / self.trials
+            return 2.0 * (cost - float(np.sum(LIKELIHOODS[self.likelihood](exact, observed, self.trials))))
+        return 2.0 * cost if self.squares else None
+
+
 def _plain(thing, what):
-    values = np.concatenate([np.asarray(leaf, np.float64).reshape(-1) for leaf in flatten(thing)[0]])
-    bad = np.flatnonzero(~np.isfinite(values))
-    if len(bad):
-        raise OptimizationError(f"{what} has {values[bad[0]]} at place {bad[0]}; leave such observations out, of the data too")
+    values = np.asarray(_parts(thing, what), np.float64)
+    for k in np.flatnonzero(~np.isfinite(values))[:1]:
+        raise OptimizationError(f"{what} has {values[k]} at place {k}; leave such observations out, of the data too")
     return values
 
 
 def _functions(function, parameters, likelihood, loss, residual, unweighted):
-    """`residuals`, `terms` and `predicted`, which take the vector of free parameters and `FitModel.args`."""
+    """`residuals`, `terms` and `cost`, their sum, which take the vector of free parameters and `FitModel.args`."""
     # (They take numbers from their arguments alone: recordings serve every fit of the function with parameters of one kind.)
-    container, rho = parameters.container, LOSSES[loss]
+    container = parameters.container
 
     def predicted(u, scale, others, observed, sigma, trials, f_scale, *data):
         return _parts(function(container(u, scale, others), *data), "what the model returns")
@@ -155,8 +153,7 @@ def _functions(function, parameters, likelihood, loss, residual, unweighted):
 
     def terms(u, scale, others, observed, sigma, trials, f_scale, *data):
         if likelihood is None:
-            squares = residuals(u, scale, others, observed, sigma, trials, f_scale, *data) ** 2
-            return 0.5 * squares if rho is None else 0.5 * f_scale**2 * rho(squares / f_scale**2)
+            return halved(residuals(u, scale, others, observed, sigma, trials, f_scale, *data), loss, f_scale)
         values = predicted(u, scale, others, observed, sigma, trials, f_scale, *data)
         if likelihood == "nll":
             return values
@@ -164,7 +161,16 @@ def _functions(function, parameters, likelihood, loss, residual, unweighted):
             return -likelihood(values, _fitting(observed, values, "observed"))
         return LIKELIHOODS[likelihood](values, _fitting(observed, values, "observed"), trials)
 
-    return residuals, terms, predicted
+    def cost(u, *args):
+        return np.sum(terms(u, *args))
+
+    return residuals, terms, cost
+
+
+def halved(residuals, loss, f_scale):
+    """Half of the loss of each residual."""
+    squares, rho = residuals**2, LOSSES[loss]
+    return 0.5 * squares if rho is None else 0.5 * f_scale**2 * rho(squares / f_scale**2)
 
 
 def _fitting(array, values, what):
@@ -172,27 +178,3 @@ def _fitting(array, values, what):
     if array.shape != values.shape and array.shape != (1,):
         raise ShapeError(f"{what} has {array.shape[0]} numbers, and the model returns {values.shape[0]}")
     return array
-
-
-def cost_of(terms):
-    """The sum of `terms`, as a function of the same arguments; one for each function."""
-    return kept(terms, "cost", _SumOfTerms)
-
-
-class _SumOfTerms:
-    def __init__(self, terms):
-        self.terms = terms
-
-    def __call__(self, u, *args):
-        return np.sum(self.terms(u, *args))
-
-
-def goodness(model, predicted, cost):
-    """What a likelihood's cost is compared with: the deviance (McCullagh & Nelder, Generalized Linear Models, 1989), or None."""
-    y = model.observed
-    if model.likelihood == "poisson":
-        return 2.0 * float(np.sum(xlogy(y, y / predicted) - (y - predicted)))
-    if model.likelihood == "binomial":
-        n = model.trials
-        return 2.0 * float(np.sum(xlogy(y, y / (n * predicted)) + xlogy(n - y, (n - y) / (n * (1.0 - predicted)))))
-    return 2.0 * cost if model.squares else None

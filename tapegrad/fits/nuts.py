@@ -14,7 +14,7 @@ import ctypes
 import importlib.metadata
 import importlib.util
 import re
-from functools import cache
+from types import SimpleNamespace
 
 import numpy as np
 
@@ -137,44 +137,18 @@ class Target:
                 self.size, lambda: self._called, lambda *_: lambda y: dict(zip(self.names, map(np.asarray, self._expand(y)))),
                 ["float64"] * len(self.names), self.shapes, self.names, coords=self.coords, dims=self.dims, make_initial_point_fn=self.begin,
             )  # fmt: skip
-        return _compiled_model()(self.dims, self)
+        self._expander = _EXPAND(self._numbers)
+        # (What has the addresses that PyMC's compiled functions have, and keeps alive what is called at them.)
+        density = SimpleNamespace(address=plain_address(_density), of=self)
+        expand = SimpleNamespace(address=ctypes.cast(self._expander, ctypes.c_void_p).value, of=self)
+        return imported("nutpie.compile_pymc").CompiledPyMCModel(
+            dims=self.dims, compiled_logp_func=density, compiled_expand_func=expand, initial_point_func=self.begin, shared_data={}, user_data=self._words,
+            n_expanded=int(sum(np.prod(shape) for shape in self.shapes)), shape_info=(self.names, None, self.shapes), logp_func=None, expand_func=None,
+            _n_dim=self.size, _shapes=dict(zip(self.names, self.shapes)), _coords=self.coords,
+        )  # fmt: skip
 
     def _called(self, y):
         return self.asked_python(np.array(y))[1:]
-
-    def made(self):
-        """nutpie's own model of it, by addresses."""
-        lib, words = nutpie()._lib, self._words.ctypes.data
-        self._expander = _EXPAND(self._numbers)
-        count = int(sum(np.prod(shape) for shape in self.shapes))
-        expand = lib.ExpandFunc(self.size, count, ctypes.cast(self._expander, ctypes.c_void_p).value, words, self)
-        density = lib.LogpFunc(plain_address(_density), words, self)
-        sizes = {dim: len(places) for dim, places in self.coords.items()}
-        variables = lib.PyVariable.new_variables(self.names, ["float64"] * len(self.names), self.shapes, sizes, self.dims)
-        return lib.PyMcModel(density, expand, variables, self.size, sizes, self.coords, self.begin, None)
-
-
-@cache
-def _compiled_model():
-    """The class of models that nutpie's `sample` takes, for a `Target`."""
-    package = nutpie()
-
-    class OfAddresses(imported("nutpie.sample").CompiledModel):
-        def __init__(self, dims, target):
-            object.__setattr__(self, "dims", dims)
-            object.__setattr__(self, "target", target)
-
-        n_dim = property(lambda self: self.target.size)
-        shapes = property(lambda self: dict(zip(self.target.names, self.target.shapes)))
-        coords = property(lambda self: self.target.coords)
-
-        def _make_model(self, init_mean):
-            return self.target.made()
-
-        def _make_sampler(self, settings, init_mean, cores, progress, store):
-            return package._lib.PySampler.from_pymc(settings, cores, self._make_model(init_mean), progress, store)
-
-    return OfAddresses
 
 
 def _at(address, count):

@@ -6,6 +6,7 @@ An optimiser sees a vector of the free parameters, each divided by its scale.  T
 
 from __future__ import annotations
 
+import copy
 import re
 
 import numpy as np
@@ -48,30 +49,31 @@ class Parameters:
 
     def __init__(self, start, bounds=None, fixed=(), ties=None):
         self.layout = layout = Layout(start, "start")
-        self.names = [_readable(layout.name_of(k)) for k in range(layout.size)]
+        self.names = [readable(layout.name_of(k)) for k in range(layout.size)]
         self.start = layout.vector.copy()
         self.lower, self.upper = self._bounds(bounds)
-        state = np.full(layout.size, "free ")
-        for name in [fixed] if isinstance(fixed, str) else fixed:
-            state[self._once(name, state, "fixed")] = "fixed"
-        self.ties = []
+        self.state = np.full(layout.size, "free", "<U5")
+        for what, named in (("fixed", [fixed] if isinstance(fixed, str) else fixed), ("tied", ties or {})):
+            for name in named:
+                at = self.at(name, what)
+                for k in at[self.state[at] != "free"]:
+                    raise OptimizationError(f"{self.names[k]} is {what} and {self.state[k]}; name it once")
+                self.state[at] = what
         for name, function in (ties or {}).items():
             if not callable(function):
                 raise StructureError(f"ties[{name!r}] is of type {type(function).__name__}; give a function of the parameters")
-            at = self._once(name, state, "tied")
-            state[at] = "tied "
-            self.ties.append((at, function))
-        self.state = np.char.strip(state)
-        self.free = np.flatnonzero(self.state == "free")
+        self.ties = [(self.at(name), function) for name, function in (ties or {}).items()]
+        self._arrange()
         if not len(self.free):
             raise OptimizationError("no parameter is free: there is nothing to fit")
         self._inside()
         span = self.upper - self.lower
         self.scale = np.where(self.start != 0.0, np.abs(self.start), np.where(np.isfinite(span), span, 1.0))
-        # Where each number stands in (free ones, others).
-        others = np.flatnonzero(self.state != "free")
-        self._order = np.argsort(np.concatenate([self.free, others]), kind="stable")
-        self._others = others
+
+    def _arrange(self):
+        """Where each number stands in (free ones, others)."""
+        self.free, self._others = np.flatnonzero(self.state == "free"), np.flatnonzero(self.state != "free")
+        self._order = np.argsort(np.concatenate([self.free, self._others]), kind="stable")
 
     def _bounds(self, bounds):
         lower, upper = np.full(self.layout.size, -np.inf), np.full(self.layout.size, np.inf)
@@ -96,10 +98,6 @@ class Parameters:
             if not low <= value <= high:
                 raise OptimizationError(f"{name} starts at {value:g}, outside of its bounds {low:g} to {high:g}")
 
-    def leaf_name(self, path):
-        """What an array or number of the start is called: `names` without places in arrays."""
-        return _readable(path)
-
     def at(self, name, what="name"):
         """The numbers that a name means, as an array of positions."""
         found = [k for k, own in enumerate(self.names) if own == name or own.startswith((f"{name}[", f"{name}."))]
@@ -113,13 +111,6 @@ class Parameters:
         if len(found) != 1:
             raise OptimizationError(f"{name!r} names {len(found)} numbers; give one of {', '.join(self.names[k] for k in found[:5])}")
         return int(found[0])
-
-    def _once(self, name, state, what):
-        at = self.at(name, what)
-        for k in at:
-            if state[k] != "free ":
-                raise OptimizationError(f"{self.names[k]} is {what} and {state[k].strip()}; name it once")
-        return at
 
     # -- between a vector of free parameters and the containers ---------------------
     @property
@@ -161,8 +152,7 @@ class Parameters:
             raise OptimizationError(f"{self.names[self.free[k]]} starts at its bound, {x[k]:g}, where its density is not defined; start inside")
         with np.errstate(all="ignore"):
             above, below = np.log(x - low), np.log(high - x)
-            odds = above - below
-        return np.where(np.isinf(low) & np.isinf(high), x, np.where(np.isinf(high), above, np.where(np.isinf(low), below, odds)))
+            return np.select([np.isinf(low) & np.isinf(high), np.isinf(high), np.isinf(low)], [x, above, below], above - below)
 
     def bounded(self, z):
         """The numbers that `unbounded` ones stand for (with those that are fixed or tied), and the logarithm of the transform's Jacobian.
@@ -188,21 +178,16 @@ class Parameters:
         """Names and numbers, for a message."""
         return ", ".join(f"{name} = {text.format(value)}" for name, value in zip(self.names, x))
 
-    def replaced(self, start, fixed=None):
+    def replaced(self, start, fixed):
         """The same parameters from another start (all numbers), with other ones fixed (positions)."""
-        other = object.__new__(Parameters)
-        other.__dict__.update(self.__dict__)
-        other.start = np.array(start, np.float64)
-        if fixed is not None:
-            other.state = self.state.copy()
-            other.state[fixed] = "fixed"
-            other.free = np.flatnonzero(other.state == "free")
-            other._others = np.flatnonzero(other.state != "free")
-            other._order = np.argsort(np.concatenate([other.free, other._others]), kind="stable")
+        other = copy.copy(self)
+        other.start, other.state = np.array(start, np.float64), self.state.copy()
+        other.state[fixed] = "fixed"
+        other._arrange()
         return other
 
 
-def _readable(name):
+def readable(name):
     """A path in containers as a name: ``start['peaks'][0]['center']`` is ``peaks[0].center``."""
     name = re.sub(r"\['([^']+)'\]", r".\1", name.removeprefix("start")).removeprefix(".")
     return f"p{name}" if not name or name[0] == "[" else name

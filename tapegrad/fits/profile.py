@@ -72,10 +72,11 @@ def _ready(fit, name):
 
 
 def _at(fit, held, x):
-    """The fit with the parameters `held` fixed at their numbers in `x`, started from the others there: cost and all numbers."""
+    """The fit with the parameters `held` fixed at their numbers in `x`, started from the others there: how far twice the cost has risen, and all numbers."""
     parameters, checked = fit.parameters.replaced(x, held), tuple(held) in fit.checked
     fit.checked.add(tuple(held))
-    return best(fit.model.beside(parameters), fit.options, checked)
+    cost, x = best(fit.model.beside(parameters), fit.options, fit.curvature.count if checked else None)
+    return max(2.0 * (cost - fit.cost) / fit.curvature.scale, 0.0), x
 
 
 def along(fit, name, points, level, sides):
@@ -83,7 +84,7 @@ def along(fit, name, points, level, sides):
     k = _ready(fit, name)
     if not (isinstance(points, int) and points >= 5):
         raise OptimizationError(f"points={points!r}: give a number of points from 5 on")
-    width = fit._width(level)
+    width = np.sqrt(fit.rise(level))
     reach = width * 1.3
     low, high, center, error = fit.parameters.lower[k], fit.parameters.upper[k], fit.x[k], fit.errors[k]
     found = [(center, 0.0, fit.x)]
@@ -94,8 +95,7 @@ def along(fit, name, points, level, sides):
             value = np.clip(x[k] + side * step, low, high)
             start = x.copy()
             start[k] = value
-            cost, x = _at(fit, [k], start)
-            rise = max(2.0 * (cost - fit.cost) / fit.curvature.scale, 0.0)
+            rise, x = _at(fit, [k], start)
             before, at = at, side * np.sqrt(rise)
             found.append((value, at, x))
             number += 1
@@ -123,30 +123,25 @@ def around(fit, one, other, level, points):
     a, b = _ready(fit, one), _ready(fit, other)
     if a == b:
         raise OptimizationError(f"a contour has two parameters; {one} was given twice")
-    special = imported("scipy.special")
-    # The joint region of two parameters: chi-squared with two degrees of freedom, or twice F where the variance is estimated.
-    if fit.model.squares and not fit.options.absolute_sigma and fit.dof > 0:
-        threshold = 2.0 * float(special.fdtri(2, fit.dof, level))
-    else:
-        threshold = float(special.chdtri(2, 1.0 - level))
-    shape = np.linalg.cholesky(fit.covariance[np.ix_([a, b], [a, b])])
-    lower, upper = fit.parameters.lower[[a, b]], fit.parameters.upper[[a, b]]
+    pair, target = [a, b], np.sqrt(fit.rise(level, 2))
+    center, lower, upper = fit.x[pair], fit.parameters.lower[pair], fit.parameters.upper[pair]
+    shape = np.linalg.cholesky(fit.covariance[np.ix_(pair, pair)])
     curve, x = [], fit.x
     for angle in np.linspace(0.0, 2.0 * np.pi, points, endpoint=False):
         direction = shape @ np.array([np.cos(angle), np.sin(angle)])
         with np.errstate(all="ignore"):
-            room = np.where(direction > 0, (upper - fit.x[[a, b]]) / direction, np.where(direction < 0, (lower - fit.x[[a, b]]) / direction, np.inf)).min()
+            room = np.min(np.where(direction == 0.0, np.inf, (np.where(direction > 0.0, upper, lower) - center) / direction))
         # The rise along the ray by secant steps on its root, which is nearly straight.
-        t, far = np.sqrt(threshold), (0.0, 0.0)
+        t, far = target, (0.0, 0.0)
         for _ in range(12):
             t = min(t, room)
             start = x.copy()
-            start[[a, b]] = fit.x[[a, b]] + t * direction
-            cost, x = _at(fit, [a, b], start)
-            root = np.sqrt(max(2.0 * (cost - fit.cost) / fit.curvature.scale, 0.0))
-            if abs(root - np.sqrt(threshold)) < 1e-4 * np.sqrt(threshold) or t == room and root < np.sqrt(threshold):
+            start[pair] = center + t * direction
+            rise, x = _at(fit, pair, start)
+            root = np.sqrt(rise)
+            if abs(root - target) < 1e-4 * target or t == room and root < target:
                 break
             slope = (root - far[1]) / (t - far[0]) if t != far[0] and root != far[1] else 1.0
-            far, t = (t, root), max(t + (np.sqrt(threshold) - root) / max(slope, 1e-3), 1e-3 * t)
-        curve.append(fit.x[[a, b]] + t * direction)
+            far, t = (t, root), max(t + (target - root) / max(slope, 1e-3), 1e-3 * t)
+        curve.append(center + t * direction)
     return np.array(curve)

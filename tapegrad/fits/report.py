@@ -8,10 +8,10 @@ import numpy as np
 
 from ..common.errors import OptimizationError
 from ..common.pictures import new_figure
+from ..common.printing import table
 from ..common.uninterrupted import imported
 from ..optimize.result import shaped
 from . import profile, propagation
-from .models import goodness
 
 #: Correlations below which the table shows none.
 SHOWN = 0.1
@@ -49,11 +49,11 @@ class Fit:
     p[0]        1.03     0.07937  0.6885 to 1.372
     """
 
-    def __init__(self, model, options, curvature, u, success, message, evaluations, seconds):
-        self.model, self.options, self.curvature, self.u = model, options, curvature, u
-        self.parameters = parameters = model.parameters
+    def __init__(self, point, options, curvature, u, success, message, evaluations, seconds):
+        self.model, self.options, self.curvature, self.u = point.model, options, curvature, u
+        self.parameters = parameters = point.model.parameters
         self.success, self.message, self.evaluations, self.seconds = success, message, evaluations, seconds
-        self.names, self.x = parameters.names, np.asarray(parameters.full(u, *parameters.constants), np.float64)
+        self.names, self.x = parameters.names, point.full(u)
         self.params = shaped(parameters.layout, self.x)
         self.covariance = curvature.covariance if success else np.full_like(curvature.covariance, np.nan)
         self.undetermined, self.cost, self.dof, self.residuals = curvature.undetermined, curvature.cost, curvature.dof, curvature.residuals
@@ -68,28 +68,30 @@ class Fit:
         with np.errstate(all="ignore"):
             return self.covariance / np.outer(self.errors, self.errors)
 
-    def _width(self, level):
-        """Standard errors to either side of a parameter: Student's t where the scale of the residuals is estimated."""
+    def rise(self, level, count=1):
+        """How far twice the cost rises, over the residuals' variance, at the edge of a region of `count` parameters with probability `level`.
+
+        By F where that variance is estimated, else by chi-squared.  The root for one parameter is a number of standard errors.
+        """
         if not 0.0 < level < 1.0:
             raise OptimizationError(f"level={level!r}: give a probability between 0 and 1, as 0.95")
         special = imported("scipy.special")
         if self.model.squares and not self.options.absolute_sigma and self.dof > 0:
-            return float(special.stdtrit(self.dof, 0.5 + 0.5 * level))
-        return float(special.ndtri(0.5 + 0.5 * level))
+            return count * float(special.fdtri(count, self.dof, level))
+        return float(special.chdtri(count, 1.0 - level))
 
     def confidence(self, level=0.95):
         """Lower and upper ends of confidence intervals, each in the containers of the start.
 
         By standard errors: Student's t where these come from the residuals, else normal.  `profile` follows the cost itself.
         """
-        width = self._width(level) * self.errors
+        width = np.sqrt(self.rise(level)) * self.errors
         return shaped(self.parameters.layout, self.x - width), shaped(self.parameters.layout, self.x + width)
 
     @property
     def chi_squared(self):
         """The sum of squares, or a likelihood's deviance; None where there is none."""
-        predicted = None if self.model.squares else self._predicted()
-        return goodness(self.model, predicted, self.cost)
+        return self.model.deviance(self.cost, self.curvature.count)
 
     def _loglik(self):
         """The logarithm of the likelihood, normal with the residuals' variance if that is not known; None of robust losses."""
@@ -127,11 +129,6 @@ class Fit:
         """Where two parameters have a likelihood ratio of probability `level`: their values around the fit, two columns."""
         return profile.around(self, one, other, level, points)
 
-    def _predicted(self, data=None):
-        model = self.model
-        data = model.data if data is None else data
-        return np.asarray(model.function(self.params, *data))
-
     def predict(self, function=None, *data, level=0.95):
         """What a function of the parameters is, with a band of confidence.
 
@@ -150,13 +147,13 @@ class Fit:
         function = self.model.function if function is None else function
         data = data or self.model.data
         value, spread = propagation.propagate(lambda p: function(p, *data), self)
-        width = self._width(level) * np.sqrt(np.diag(spread)).reshape(np.shape(value)) if np.ndim(value) else self._width(level) * np.sqrt(spread)
+        width = np.sqrt(self.rise(level) * np.diag(np.atleast_2d(spread))).reshape(np.shape(value))
         return value, value - width, value + width
 
     # -- text ---------------------------------------------------------------------
-    def _rows(self, level=0.95):
-        """Name, value, standard error, interval or what stands in its place."""
-        width, rows = self._width(level), []
+    def _rows(self):
+        """Name, value, standard error, interval or what stands in its place; and the head."""
+        width, rows = np.sqrt(self.rise(0.95)), [("name", "value", "std. error", "95 % interval")]
         for k, name in enumerate(self.names):
             x, error, state = self.x[k], self.errors[k], self.parameters.state[k]
             if state == "fixed":
@@ -179,13 +176,12 @@ class Fit:
             return "not determined by the data"
         return "no error: " + ("no degrees of freedom" if self.dof <= 0 else "a parameter that it depends on is at a bound")
 
-    def _lines(self):
+    def _title(self):
         state = f"converged in {self.evaluations} evaluations" if self.success else f"NOT CONVERGED: {self.message}; no standard errors"
-        yield f"fit of {len(self.u)} parameters to {self.curvature.count} observations, {state}, {self.seconds:.3g} s"
-        rows = [("name", "value", "std. error", "95 % interval"), *self._rows()]
-        wide = [max(len(row[j]) for row in rows) for j in range(4)]
-        for row in rows:
-            yield f"{row[0]:<{wide[0]}}  {row[1]:>{max(wide[1], 10)}}  {row[2]:>{max(wide[2], 8)}}  {row[3]:>{wide[3]}}".rstrip()
+        return f"fit of {len(self.u)} parameters to {self.curvature.count} observations, {state}, {self.seconds:.3g} s"
+
+    def _notes(self):
+        """Lines below the table."""
         for combination in self.undetermined:
             text = " ".join(f"{'-' if c < 0 else '+'} {abs(c):.3g} {name}" for name, c in combination.items()).removeprefix("+ ")
             yield f"the data do not determine {text}: fix one of them, tie them, or give more data"
@@ -213,17 +209,14 @@ class Fit:
         return sorted(pairs, key=lambda pair: -abs(pair[2]))
 
     def __repr__(self):
-        return "\n".join(self._lines())
+        head, *rows = self._rows()
+        return "\n".join([self._title(), table(head, rows, numbers=True), *self._notes()])
 
     def _repr_html_(self):
-        first, *rest = self._lines()
-        count = 1 + len(self.names)
-        cells = [("name", "value", "std. error", "95 % interval"), *self._rows()]
         sides = ("left", "right", "right", "left")
-        lines = ["".join(f"<td align='{side}'>{escape(cell)}</td>" for side, cell in zip(sides, row)) for row in cells]
-        table = "".join(f"<tr>{line}</tr>" for line in lines)
-        below = "<br>".join(map(escape, rest[count:]))
-        return f"<p>{escape(first)}</p><table>{table}</table><p>{below}</p>"
+        lines = ["".join(f"<td align='{side}'>{escape(cell)}</td>" for side, cell in zip(sides, row)) for row in self._rows()]
+        cells = "".join(f"<tr>{line}</tr>" for line in lines)
+        return f"<p>{escape(self._title())}</p><table>{cells}</table><p>{'<br>'.join(map(escape, self._notes()))}</p>"
 
     # -- pictures -----------------------------------------------------------------
     def plot(self, path=None, x=None):
@@ -255,7 +248,7 @@ class Fit:
             y = np.broadcast_to(model.observed, (n,))[order]
             sigma = None if model.sigma is None else np.broadcast_to(model.sigma, (n,))[order]
             above.errorbar(x, y, sigma, fmt=".", color="0.35", markersize=4, linewidth=0.8, label="observed")
-            value = np.reshape(self._predicted(), -1)[order]
+            value = np.reshape(model.function(self.params, *model.data), -1)[order]
             above.plot(x, value, color="C0", linewidth=1.5, label="fit")
             if self.success and np.isfinite(self.errors).all():
                 _, low, high = (np.reshape(part, -1)[order] for part in self.predict())

@@ -13,21 +13,14 @@ from typing import Any
 import numpy as np
 
 from ..array.typing import Pytree
-from ..common.errors import (
-    DtypeError,
-    GradientError,
-    NonFiniteError,
-    NonScalarOutputError,
-    OptimizationError,
-    UnsupportedFunctionError,
-)
+from ..common.errors import DtypeError, GradientError, NonFiniteError, NonScalarOutputError, OptimizationError, UnsupportedFunctionError
 from ..common.uninterrupted import uninterrupted
 from ..optimize import minimize
 from ..optimize.progress import Progress
 from ..transforms.compiled import compile as compiled_for
 from ..transforms.functional import jit, value_and_grad
 from ..transforms.hessians import hessian
-from .parameters import Parameters
+from .parameters import Parameters, readable
 
 #: With more parameters than that, the map leaves the directions as they are.
 MOST_MAPPED = 200
@@ -127,7 +120,7 @@ def sample(
     target = Target(
         len(z0), answer, code, lambda y: parameters.layout.leaves(np.asarray(parameters.bounded(centre + scales @ y)[0])),
         lambda seed: np.random.default_rng(seed).standard_normal(len(z0)),
-        [parameters.leaf_name(name) for name in parameters.layout.names], [shape or () for shape in parameters.layout.shapes],
+        [readable(name) for name in parameters.layout.names], [shape or () for shape in parameters.layout.shapes],
     )  # fmt: skip
     try:
         idata = package.sample(
@@ -141,7 +134,7 @@ def sample(
         raise target.error
     numbers = np.asarray(parameters.bounded(centre)[0])
     idata.posterior.attrs.update(mode=parameters.numbers(numbers) if found else "not found", seed=seed, asked_python=target.asked)
-    _warn(idata)
+    _warn(idata, target.names, parameters.names)
     return idata
 
 
@@ -184,22 +177,18 @@ def _standard(density, z0):
     return result.x, directions / np.sqrt(np.where(bent, curvature, 1.0)), True
 
 
-def _warn(idata):
+def _warn(idata, leaves, names):
     """Say where draws diverged."""
     diverging = np.asarray(idata.sample_stats["diverging"])
     count = int(diverging.sum())
     if not count:
         return
-    off = {}
-    for name, values in idata.posterior.items():
-        values = np.asarray(values).reshape(*diverging.shape, -1)
-        spread = np.where((spread := values.std(axis=(0, 1))) > 0.0, spread, 1.0)
-        difference = (values[diverging].mean(axis=0) - values.mean(axis=(0, 1))) / spread
-        k = int(np.argmax(np.abs(difference)))
-        off[name if values.shape[-1] == 1 else f"{name}[{k}]"] = difference[k]
-    name = max(off, key=lambda name: abs(off[name]))
+    values = np.concatenate([np.reshape(idata.posterior[name], (*diverging.shape, -1)) for name in leaves], axis=-1)
+    spread = values.std(axis=(0, 1))
+    off = (values[diverging].mean(axis=0) - values.mean(axis=(0, 1))) / np.where(spread > 0.0, spread, 1.0)
+    k = int(np.argmax(np.abs(off)))
     warnings.warn(
-        f"{count} of {diverging.size} draws diverged, most where {name} is {'large' if off[name] > 0.0 else 'small'}: there the posterior is too steep for "
+        f"{count} of {diverging.size} draws diverged, most where {names[k]} is {'large' if off[k] > 0.0 else 'small'}: there the posterior is too steep for "
         "the steps, and its draws are not to be relied on. Write the model in other parameters (x = mean + sd * z, with a standard normal z), or ask "
         "for smaller steps: target_accept=0.95",
         RuntimeWarning, stacklevel=3,

@@ -10,7 +10,7 @@ from ..optimize.minimize import minimize
 from ..transforms.functional import grad, jit
 from ..transforms.hessians import hessian
 from ..transforms.keep import kept
-from .models import cost_of
+from .uncertainty import scaled_eigh
 
 #: Relative changes of cost and parameters at which least squares end: what doubles can still tell apart.
 FINE = 1e-15
@@ -20,46 +20,36 @@ EACH = 1000
 STEPS = 20
 
 
-def best(model, options, checked=False):
-    """Cost and all numbers at the minimum, from a start that is near it; all parameters may be fixed.  `checked` as of `Minimum`."""
-    parameters, args = model.parameters, model.args(options.f_scale)
-    if not len(parameters.free):
-        return float(np.sum(model.terms(np.zeros(0), *args))), parameters.start.copy()
-    u0, low, high = scaled(parameters)
-    point = Minimum(model, args, low, high, u0, checked)
-    u, converged = point.refined(u0)
+def best(model, options, observations=None):
+    """Cost and all numbers at the minimum, from a start that is near it; all parameters may be fixed.  `observations` as of `Minimum`."""
+    if not len(model.parameters.free):
+        return float(np.sum(model.terms(np.zeros(0), *model.args(options.f_scale)))), model.parameters.start.copy()
+    point = Minimum(model, options.f_scale, observations)
+    u, converged = point.refined(point.start)
     if not converged:
-        u = optimised(model, options, u0, args, low, high)[0]
-        u = point.refined(u)[0]
-    return point.cost(u), np.asarray(parameters.full(u, *parameters.constants), np.float64)
+        u = point.refined(optimised(point, options)[0])[0]
+    return point.value(u), point.full(u)
 
 
-def scaled(parameters):
-    """Start and bounds of the free parameters, divided by their scales."""
-    free = parameters.free
-    return [edge[free] / parameters.scale[free] for edge in (parameters.start, parameters.lower, parameters.upper)]
-
-
-def optimised(model, options, u0, args, low, high):
+def optimised(point, options):
     """Where the optimiser ends: the vector, its message, whether it says that it has converged, evaluations."""
-    bounds = (low, high) if np.isfinite(low).any() or np.isfinite(high).any() else None
-    return _by_squares(model, options, u0, args, bounds) if model.squares else _by_cost(model, options, u0, args, bounds)
+    bounds = (point.low, point.high) if np.isfinite(point.low).any() or np.isfinite(point.high).any() else None
+    return (_by_squares if point.model.squares else _by_cost)(point, options, bounds)
 
 
-def _by_squares(model, options, u0, args, bounds):
-    method = "trf" if bounds is not None or model.loss != "linear" else "lm"
-    more = {"max_nfev": EACH * len(u0) if options.max_evaluations is None else options.max_evaluations}
-    if method == "trf":
-        more |= {"loss": model.loss, "f_scale": options.f_scale}
+def _by_squares(point, options, bounds):
+    more = {"max_nfev": EACH * len(point.start) if options.max_evaluations is None else options.max_evaluations, "method": "lm"}
+    if bounds is not None or point.model.loss != "linear":
+        more |= {"loss": point.model.loss, "f_scale": options.f_scale, "method": "trf"}
     result = least_squares(
-        model.residuals, u0, args=args, bounds=bounds, method=method, x_scale="jac", ftol=FINE, xtol=FINE, gtol=FINE, progress=options.progress, **more,
+        point.model.residuals, point.start, args=point.args, bounds=bounds, x_scale="jac", ftol=FINE, xtol=FINE, gtol=FINE, progress=options.progress, **more,
     )  # fmt: skip
     return np.asarray(result.x, np.float64), result.message, result.status > 0, result.counts["evaluations"]
 
 
-def _by_cost(model, options, u0, args, bounds):
+def _by_cost(point, options, bounds):
     more = {"maxiter": 2000, "ftol": 1e-15, "gtol": 1e-9} | ({} if options.max_evaluations is None else {"maxfun": options.max_evaluations})
-    result = minimize(cost_of(model.terms), u0, args, "L-BFGS-B", bounds=bounds, options=more, progress=options.progress)
+    result = minimize(point.model.cost, point.start, point.args, "L-BFGS-B", bounds=bounds, options=more, progress=options.progress)
     # (Status 1: too many evaluations. 2: no lower value is found any more, which Newton's steps look at.)
     return np.asarray(result.x, np.float64), result.message, result.status != 1, result.counts["evaluations"]
 
@@ -67,23 +57,42 @@ def _by_cost(model, options, u0, args, bounds):
 class Minimum:
     """The cost near its minimum: gradient and Hessian, exact.
 
-    They are recorded, and the cost is, unless the function itself gives another gradient at the vector `u`, where an optimiser starts; it is
-    not asked if it was `checked` at another start a moment ago.
+    They are recorded, and the cost is, unless the function itself gives another gradient at the vector `start`, where an optimiser starts; it
+    is not asked if `observations`, their number, is given: then it was at another start a moment ago.
+
+    Attributes
+    ----------
+    start, low, high : ndarray
+        The free parameters and their bounds, divided by their scales.
+    args : tuple
+        What the functions of the model take besides.
     """
 
-    def __init__(self, model, args, low, high, u, checked=False):
-        self.model, self.args, self.low, self.high = model, args, low, high
-        cost = cost_of(model.terms)
-        value, self.slope, self.curvature = (
+    def __init__(self, model, f_scale, observations=None):
+        self.model, self.args, parameters, cost = model, model.args(f_scale), model.parameters, model.cost
+        numbers = [edge[parameters.free] for edge in (parameters.start, parameters.lower, parameters.upper)]
+        self.start, self.low, self.high = numbers / parameters.scale[parameters.free]
+        self._cost, self.slope, self.curvature = (
             kept(cost, name, lambda f, of=of: jit(of(f))) for name, of in (("value", lambda f: f), ("slope", grad), ("curvature", hessian))
         )
-        g = None if checked else grad(cost)(u, *args)
-        if g is not None and not np.allclose(self.slope(u, *args), g, rtol=1e-9, atol=1e-9 * np.max(np.abs(g)), equal_nan=True):
-            value, self.slope, self.curvature = cost, grad(cost), hessian(cost)
-        self.cost = lambda u: float(value(u, *args))
-        self.count, observed = np.size(model.terms(u, *args)) if model.squares else 1, args[2]
+        if observations is None:
+            terms = model.terms(self.start, *self.args)
+            observations = np.size(terms)
+            if not np.all(np.isfinite(terms)):
+                model.check_data()
+            g = grad(cost)(self.start, *self.args)
+            if not np.allclose(self.slope(self.start, *self.args), g, rtol=1e-9, atol=1e-9 * np.max(np.abs(g)), equal_nan=True):
+                self._cost, self.slope, self.curvature = cost, grad(cost), hessian(cost)
+        self.observations, self.count = observations, observations if model.squares else 1
         # What doubles can tell of an observation.
-        self.digit = np.finfo(float).eps * float(np.max(np.abs(observed), initial=0.0))
+        self.digit = np.finfo(float).eps * float(np.max(np.abs(self.args[2]), initial=0.0))
+
+    def value(self, u):
+        return float(self._cost(u, *self.args))
+
+    def full(self, u):
+        """All numbers."""
+        return np.asarray(self.model.parameters.full(u, *self.model.parameters.constants), np.float64)
 
     def _noise(self, value):
         """How far rounding moves a cost: that of observed - predicted is small beside both."""
@@ -100,7 +109,7 @@ class Minimum:
 
         What is left is the estimated distance to the minimum, half of ``g H^-1 g`` (James & Roos, Minuit, 1975), beside the cost's scale.
         """
-        value = self.cost(u)
+        value = self.value(u)
         for _ in range(STEPS):
             g = self.slope(u, *self.args)
             held = self.held(u, g)
@@ -108,11 +117,9 @@ class Minimum:
             if not len(g):
                 return u, True
             if not (np.isfinite(g).all() and np.isfinite(h).all()):
-                where = self.model.parameters.numbers(self._full(u))
+                where = self.model.parameters.numbers(self.full(u))
                 raise NonFiniteError(f"a derivative of the cost is not finite at {where}; start elsewhere, or give bounds")
-            size = np.sqrt(np.abs(np.diag(h)))
-            size[size == 0.0] = 1.0
-            values, vectors = np.linalg.eigh(h / np.outer(size, size))
+            size, values, vectors = scaled_eigh(h)
             if values[0] < -1e-6 * max(values[-1], 1e-300):
                 return u, False
             flat = values <= 1e-12 * values[-1]
@@ -124,12 +131,9 @@ class Minimum:
                 return u, True
             new = u.copy()
             new[~held] = np.clip(u[~held] + step, self.low[~held], self.high[~held])
-            risen = self.cost(new)
+            risen = self.value(new)
             if not risen < value:
                 # What is left is less than rounding shows, or Newton's step leads away.
                 return u, left <= max(1e-6 * scale, self._noise(value))
             u, value = new, risen
         return u, left <= max(1e-6 * scale, self._noise(value))
-
-    def _full(self, u):
-        return self.model.parameters.full(u, *self.model.parameters.constants)

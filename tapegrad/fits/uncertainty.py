@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
+from ..transforms.functional import grad
 from ..transforms.hessians import hessian
 from ..transforms.jacobians import jacobian
-from .models import LOSSES, cost_of
+from ..transforms.products import hvp
+from .models import halved
 
 #: Singular values of the Jacobian, with columns of length one, below which (times the largest) the data determine nothing.
 SINGULAR = 1e-10
@@ -36,7 +38,8 @@ class Covariance:
     The derivatives at the fit are not recorded: they belong to the function as it is.
     """
 
-    def __init__(self, model, options, args, u, held):
+    def __init__(self, point, options, u):
+        model, args, held = point.model, point.args, point.held(u)
         self.model, self.held, parameters = model, held, model.parameters
         terms = np.asarray(model.terms(u, *args))
         self.count, self.cost = int(terms.size), float(np.sum(terms))
@@ -68,40 +71,30 @@ class Covariance:
         sandwich, scores = options.covariance == "sandwich", None
         if model.squares and options.covariance != "hessian":
             rows = np.atleast_2d(jacobian(model.residuals)(u, *args))[:, used]
-            weights, slopes = _weights(model.loss, self.residuals, options.f_scale)
+            # By what the rows, and their squares, are multiplied: first and second derivatives of the loss by each residual.
+            slopes, weights = self.residuals, np.ones_like(self.residuals)
+            if model.loss != "linear":
+                whole = lambda r: np.sum(halved(r, model.loss, options.f_scale))  # noqa: E731
+                slopes, weights = grad(whole)(self.residuals), hvp(whole)(self.residuals, weights)
             if sandwich:
                 scores = slopes[:, None] * rows
             rows = np.sqrt(np.maximum(weights, 0.0))[:, None] * rows
-            size = _lengths(np.sum(rows**2, axis=0))
+            size = np.sqrt(np.sum(rows**2, axis=0))
+            size[size == 0.0] = 1.0
             _, singular, vectors = np.linalg.svd(rows / size, full_matrices=False)
             values, vectors, flat = singular**2, vectors.T, singular <= SINGULAR * np.max(singular, initial=0.0)
         else:
             if sandwich:
                 scores = np.atleast_2d(jacobian(model.terms)(u, *args))[:, used]
-            curved = np.atleast_2d(hessian(cost_of(model.terms))(u, *args))[np.ix_(used, used)]
-            size = _lengths(np.abs(np.diag(curved)))
-            values, vectors = np.linalg.eigh(curved / np.outer(size, size))
+            size, values, vectors = scaled_eigh(np.atleast_2d(hessian(model.cost)(u, *args))[np.ix_(used, used)])
             flat = values <= FLAT * np.max(values, initial=0.0)
         across = vectors / size[:, None]
         inverse = (across[:, ~flat] / values[~flat]) @ across[:, ~flat].T
         return inverse, across[:, flat], scores
 
 
-def _lengths(squares):
-    """Roots of the squares; 1 for zero."""
-    return np.sqrt(np.where(squares == 0.0, 1.0, squares))
-
-
-def _weights(loss, residuals, scale):
-    """By what the squares of a Jacobian's rows, and the rows, are multiplied: second and first derivatives of the loss by the residual."""
-    if LOSSES[loss] is None:
-        return np.ones_like(residuals), residuals
-    z = (residuals / scale) ** 2
-    one = np.ones_like(z)
-    first, second = {
-        "soft_l1": ((1.0 + z) ** -0.5, -0.5 * (1.0 + z) ** -1.5),
-        "huber": (np.where(z <= 1.0, one, np.maximum(z, 1e-300) ** -0.5), np.where(z <= 1.0, 0.0, -0.5 * np.maximum(z, 1e-300) ** -1.5)),
-        "cauchy": (1.0 / (1.0 + z), -1.0 / (1.0 + z) ** 2),
-        "arctan": (1.0 / (1.0 + z**2), -2.0 * z / (1.0 + z**2) ** 2),
-    }[loss]
-    return first + 2.0 * z * second, first * residuals
+def scaled_eigh(matrix):
+    """The lengths by which a symmetric matrix is scaled to have ones in its diagonal, and eigenvalues and eigenvectors of the scaled one."""
+    size = np.sqrt(np.abs(np.diag(matrix)))
+    size[size == 0.0] = 1.0
+    return size, *np.linalg.eigh(matrix / np.outer(size, size))

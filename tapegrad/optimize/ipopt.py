@@ -19,30 +19,25 @@ import numpy as np
 from ..common.errors import MissingPackageError
 from ..common.uninterrupted import imported
 
-#: What a run ended with: how it is said, and whether there is a solution.
+#: What a run ended with: IPOPT's number for it, how it is said, and whether there is a solution.
 STATUSES = {
-    "Solve_Succeeded": ("an optimal point was found", True),
-    "Solved_To_Acceptable_Level": ("a point was found that is optimal to the acceptable tolerance, not to the one asked for", True),
-    "Feasible_Point_Found": ("a point was found that satisfies the constraints", True),
-    "Infeasible_Problem_Detected": ("the constraints seem to contradict each other: no point near the last one satisfies them better", False),
-    "Search_Direction_Becomes_Too_Small": ("the steps became too small; the derivatives may not be continuous there", False),
-    "Diverging_Iterates": ("the variables grow without bound; the problem may have no minimum", False),
-    "Maximum_Iterations_Exceeded": ("the limit of iterations (max_iter) was reached", False),
-    "Maximum_CpuTime_Exceeded": ("the limit of processor time (max_cpu_time) was reached", False),
-    "Maximum_WallTime_Exceeded": ("the limit of time (max_wall_time) was reached", False),
-    "Restoration_Failed": ("no point was found that satisfies the constraints better than the last one", False),
-    "Error_In_Step_Computation": ("no step could be computed at the last point", False),
-    "Not_Enough_Degrees_Of_Freedom": ("there are more equality constraints than free variables", False),
-    "Invalid_Number_Detected": ("a value or derivative at the last point is infinite or not a number", False),
-    "User_Requested_Stop": ("it was stopped", False),
+    "Solve_Succeeded": (0, "an optimal point was found", True),
+    "Solved_To_Acceptable_Level": (1, "a point was found that is optimal to the acceptable tolerance, not to the one asked for", True),
+    "Infeasible_Problem_Detected": (2, "the constraints seem to contradict each other: no point near the last one satisfies them better", False),
+    "Search_Direction_Becomes_Too_Small": (3, "the steps became too small; the derivatives may not be continuous there", False),
+    "Diverging_Iterates": (4, "the variables grow without bound; the problem may have no minimum", False),
+    "User_Requested_Stop": (5, "it was stopped", False),
+    "Feasible_Point_Found": (6, "a point was found that satisfies the constraints", True),
+    "Maximum_Iterations_Exceeded": (-1, "the limit of iterations (max_iter) was reached", False),
+    "Restoration_Failed": (-2, "no point was found that satisfies the constraints better than the last one", False),
+    "Error_In_Step_Computation": (-3, "no step could be computed at the last point", False),
+    "Maximum_CpuTime_Exceeded": (-4, "the limit of processor time (max_cpu_time) was reached", False),
+    "Maximum_WallTime_Exceeded": (-5, "the limit of time (max_wall_time) was reached", False),
+    "Not_Enough_Degrees_Of_Freedom": (-10, "there are more equality constraints than free variables", False),
+    "Invalid_Number_Detected": (-13, "a value or derivative at the last point is infinite or not a number", False),
 }
-#: IPOPT's numbers for them.
-_RETURNED = {
-    0: "Solve_Succeeded", 1: "Solved_To_Acceptable_Level", 2: "Infeasible_Problem_Detected", 3: "Search_Direction_Becomes_Too_Small",
-    4: "Diverging_Iterates", 5: "User_Requested_Stop", 6: "Feasible_Point_Found", -1: "Maximum_Iterations_Exceeded", -2: "Restoration_Failed",
-    -3: "Error_In_Step_Computation", -4: "Maximum_CpuTime_Exceeded", -5: "Maximum_WallTime_Exceeded", -10: "Not_Enough_Degrees_Of_Freedom",
-    -13: "Invalid_Number_Detected",
-}  # fmt: skip
+#: Its number for anything else.
+INTERNAL_ERROR = -199
 #: Options of a start with multipliers, which are to be kept.
 WARM = {
     "warm_start_init_point": "yes", "mu_init": 1e-6, "warm_start_bound_push": 1e-9, "warm_start_bound_frac": 1e-9,
@@ -73,27 +68,34 @@ def _callback_class():
         has_eval_buffer = lambda self: True  # noqa: E731
 
         def eval_buffer(self, given, results):
-            if self.guard.error is None:
-                try:
-                    found = self.compute(*[None if one is None else np.frombuffer(one) for one in given])
-                    for place, one in zip(results, found, strict=True):
-                        if place is not None:
-                            np.frombuffer(place)[:] = one
-                    return 0
-                except BaseException as error:
-                    self.guard.error = error
-            return 1
+            def written():
+                found = self.compute(*[None if one is None else np.frombuffer(one) for one in given])
+                for place, one in zip(results, found, strict=True):
+                    if place is not None:
+                        np.frombuffer(place)[:] = one
+                return True
+
+            return 0 if self.guard.call(written) else 1
 
     return ForSolver
 
 
 class FirstError:
-    """The exception of a callback."""
+    """The first exception of a callback: after it none is called any more."""
 
     error = None
 
+    def call(self, compute, *arguments):
+        """What a callback computes; None from its first exception on."""
+        if self.error is None:
+            try:
+                return compute(*arguments)
+            except BaseException as error:
+                self.error = error
+        return None
 
-def solve(problem, start, multipliers, options):
+
+def solve(problem, start, multipliers, tol, options):
     """Solve a problem from `start` on.
 
     Parameters
@@ -102,39 +104,41 @@ def solve(problem, start, multipliers, options):
     start : ndarray
     multipliers : pair of ndarray, or None
         Of the constraints and the bounds, where they are known.
+    tol : float or None
     options : dict
         IPOPT's.
 
     Returns
     -------
-    dict
-        ``x``, ``g`` and ``bounds`` (the multipliers), ``status`` (IPOPT's word for it), ``nit``.
+    OptimizeResult
+        Has ``v`` and ``z``, the multipliers of the constraints and of the bounds.
     """
     name, guard = package(), FirstError()
     if name is None:
         raise MissingPackageError('IPOPT comes with CasADi: pip install "tapegrad[nlp]"; method="trust-constr" needs nothing')
-    ipopt = {"print_level": 0, "sb": "yes", **(WARM if multipliers else {}), **options}
+    given = {"print_level": 0, "sb": "yes", **(WARM if multipliers else {}), **({} if tol is None else {"tol": tol}), **options}
     try:
-        found = (_by_cyipopt if name == "cyipopt" else _by_casadi)(problem, start, multipliers, ipopt, guard)
+        word, found = (_by_cyipopt if name == "cyipopt" else _by_casadi)(problem, start, multipliers, given, guard)
     except Exception:
         if guard.error is None:
             raise
     if guard.error is not None:
         raise guard.error
-    return found
+    status, text, success = STATUSES.get(word, (INTERNAL_ERROR, f"it says {word}", False))
+    return imported("scipy.optimize").OptimizeResult(success=success, status=status, message=f"IPOPT: {text}", **found)
 
 
 def _by_cyipopt(problem, start, multipliers, options, guard):
+    cyipopt, iterations, (low, high) = imported("cyipopt"), [0], problem.bounds
+
     def guarded(compute):
         def called(*arguments):
-            if guard.error is None:
-                try:
-                    return compute(*arguments)
-                except BaseException as error:
-                    guard.error = error
-            raise imported("cyipopt").CyIpoptEvaluationError
+            found = guard.call(compute, *arguments)
+            if found is None:
+                raise cyipopt.CyIpoptEvaluationError
+            return found
 
-        return called
+        return staticmethod(called)
 
     def intermediate(mode, count, *_):
         iterations[0] = count
@@ -143,57 +147,51 @@ def _by_cyipopt(problem, start, multipliers, options, guard):
     class Callbacks:
         """What cyipopt asks for."""
 
-        objective, gradient, constraints, jacobian = (staticmethod(guarded(f)) for f in (problem.value, problem.gradient, problem.values, problem.of_jacobian))
-        hessian = staticmethod(guarded(lambda x, weights, weight: problem.of_hessian(x, weight, weights)))
-        jacobianstructure = staticmethod(lambda: np.divmod(problem.jacobian.keys, max(len(problem.lower), 1))[::-1])
+        objective, gradient, constraints, jacobian = map(guarded, (problem.value, problem.gradient, problem.values, problem.of_jacobian))
+        hessian = guarded(lambda x, weights, weight: problem.of_hessian(x, weight, weights))
+        jacobianstructure = staticmethod(lambda: problem.jacobian.places()[::-1])
         # The lower triangle: that of the upper one, turned.
-        hessianstructure = staticmethod(lambda: np.divmod(problem.hessian.keys, problem.size))
+        hessianstructure = staticmethod(problem.hessian.places)
 
-    iterations, (low, high) = [0], problem.bounds
     Callbacks.intermediate = staticmethod(intermediate)
-    solver = imported("cyipopt").Problem(problem.size, len(problem.lower), Callbacks, low, high, problem.lower, problem.upper)
+    solver = cyipopt.Problem(problem.size, len(problem.lower), Callbacks, low, high, problem.lower, problem.upper)
     for name, value in options.items():
         solver.add_option(name, value)
     given = {}
     if multipliers:
         given = {"lagrange": multipliers[0], "zl": np.maximum(-multipliers[1], 0.0), "zu": np.maximum(multipliers[1], 0.0)}
     x, said = solver.solve(np.array(start), **given)
-    status = _RETURNED.get(said["status"], f"status {said['status']}")
-    return {"x": x, "g": said["mult_g"], "bounds": said["mult_x_U"] - said["mult_x_L"], "status": status, "nit": iterations[0]}
+    word = next((word for word, (number, *_) in STATUSES.items() if number == said["status"]), f"status {said['status']}")
+    return word, {"x": x, "v": said["mult_g"], "z": said["mult_x_U"] - said["mult_x_L"], "nit": iterations[0]}
 
 
-def _by_casadi(problem, start, multipliers, ipopt, guard):
-    ca = imported("casadi")
-    size, count = problem.size, len(problem.lower)
-    column, one = ca.Sparsity.dense, ca.Sparsity.dense(1, 1)
-    x, p, nothing = ("x", column(size, 1)), ("p", ca.Sparsity(0, 0)), ca.Sparsity(0, 0)
-    g, jacobian, hessian = ("g", column(count, 1) if count else nothing), problem.jacobian, problem.hessian
+def _by_casadi(problem, start, multipliers, options, guard):
+    ca, size = imported("casadi"), problem.size
+
+    def pattern(entries):
+        column, row = entries.places()
+        return ca.Sparsity(entries.rows, size, np.searchsorted(column, np.arange(size + 1)).tolist(), row.tolist())
 
     def called(name, takes, gives, compute):
         return _callback_class()(name, takes, gives, compute, guard)
 
-    def pattern(entries, rows, columns):
-        at, of_row = np.divmod(entries.keys, rows)
-        return ca.Sparsity(rows, columns, np.searchsorted(at, np.arange(columns + 1)).tolist(), of_row.tolist())
-
-    value, values = (lambda x, *_: (problem.value(x),)), (lambda x, *_: (problem.values(x),))
-    oracle = {"grad_f": called("grad_f", [x, p], [("f", one), ("grad_f_x", column(size, 1))], lambda x, _: (problem.value(x), problem.gradient(x)))}
-    objective, constraints = called("objective", [x], [("f", one)], value), called("constraints", [x], [g], values) if count else None
-    if count:
-        jac = ("jac_g_x", pattern(jacobian, count, size))
-        oracle["jac_g"] = called("jac_g", [x, p], [g, jac], lambda x, _: (problem.values(x), problem.of_jacobian(x)))
+    one, column = ca.Sparsity.dense(1, 1), ca.Sparsity.dense(size, 1)
+    x, p, f, g = ("x", column), ("p", ca.Sparsity(0, 0)), ("f", one), ("g", ca.Sparsity.dense(len(problem.lower), 1))
+    jacobian, triangle = ("jac_g_x", pattern(problem.jacobian)), ("triu_hess_gamma_x_x", pattern(problem.hessian))
     weights = [("lam_f", one), ("lam_g", g[1])]
-    triangle = [("triu_hess_gamma_x_x", pattern(hessian, size, size))]
-    oracle["hess_lag"] = called("hess_lag", [x, p, *weights], triangle, lambda x, _, f, g: (problem.of_hessian(x, f[0], g),))
+    objective = called("objective", [x], [f], lambda x: (problem.value(x),))
+    constraints = called("constraints", [x], [g], lambda x: (problem.values(x),))
+    given = {
+        "grad_f": called("grad_f", [x, p], [f, ("grad_f_x", column)], lambda x, _: (problem.value(x), problem.gradient(x))),
+        "jac_g": called("jac_g", [x, p], [g, jacobian], lambda x, _: (problem.values(x), problem.of_jacobian(x))),
+        "hess_lag": called("hess_lag", [x, p, *weights], [triangle], lambda x, _, weight, weights: (problem.of_hessian(x, weight[0], weights),)),
+        "no_nlp_grad": True, "calc_lam_p": False, "print_time": False, "error_on_fail": False, "show_eval_warnings": False, "ipopt": options,
+    }  # fmt: skip
     at = ca.MX.sym("x", size)
-    symbols = {"x": at, "f": objective(at), **({"g": constraints(at)} if count else {})}
-    given = {**oracle, "no_nlp_grad": True, "calc_lam_p": False, "print_time": False, "error_on_fail": False, "show_eval_warnings": False, "ipopt": ipopt}
-    solver = ca.nlpsol("solver", "ipopt", symbols, given)
-    begin = {"x0": start, "lbx": problem.bounds[0], "ubx": problem.bounds[1]}
-    if count:
-        begin |= {"lbg": problem.lower, "ubg": problem.upper}
+    solver = ca.nlpsol("solver", "ipopt", {"x": at, "f": objective(at), "g": constraints(at)}, given)
+    begin = {"x0": start, "lbx": problem.bounds[0], "ubx": problem.bounds[1], "lbg": problem.lower, "ubg": problem.upper}
     if multipliers:
-        begin |= {"lam_x0": multipliers[1]} | ({"lam_g0": multipliers[0]} if count else {})
+        begin |= {"lam_g0": multipliers[0], "lam_x0": multipliers[1]}
     found, said = solver(**begin), solver.stats()
-    vector = lambda name: np.array(found[name], np.float64).reshape(-1)  # noqa: E731
-    return {"x": vector("x"), "g": vector("lam_g"), "bounds": vector("lam_x"), "status": said["return_status"], "nit": said["iter_count"]}
+    x, v, z = (np.array(found[name], np.float64).reshape(-1) for name in ("x", "lam_g", "lam_x"))
+    return said["return_status"], {"x": x, "v": v, "z": z, "nit": said["iter_count"]}

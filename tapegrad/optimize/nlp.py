@@ -52,36 +52,30 @@ class Entries:
         self.rows, self.triangle = rows, triangle
         self.keys, self._known = np.zeros(0, np.int64), {}
 
+    def places(self):
+        """Columns and rows."""
+        return np.divmod(self.keys, self.rows)
+
     def know(self, part, offset=0):
-        """Have a place for each entry of a part; returns whether there was one already."""
-        _, keys = self._keys(part, offset)
-        at = np.searchsorted(self.keys, keys)
-        if np.all(at < len(self.keys)) and np.array_equal(self.keys[at], keys):
-            return True
-        self.keys, self._known = np.union1d(self.keys, keys) if len(self.keys) else np.sort(keys), {}
-        return False
+        """Have a place for each entry of a part; returns which of them have one (of a triangle, not all), and their keys."""
+        row = np.repeat(np.arange(part.shape[0]), np.diff(part.indptr)) + offset
+        which = np.flatnonzero(row <= part.indices) if self.triangle else slice(None)
+        keys = (part.indices.astype(np.int64) * self.rows + row)[which]
+        grown = np.union1d(self.keys, keys)
+        if len(grown) > len(self.keys):
+            self.keys, self._known = grown, {}
+        return which, keys
 
     def add(self, values, name, part, offset=0, factor=1.0):
         """Add a part, a ``csr_array`` whose first row is row `offset`, times `factor`, to the `values` of all places."""
         known = self._known.get(name)
         if known is None or not (np.array_equal(known[0], part.indptr) and np.array_equal(known[1], part.indices)):
-            known = self._known[name] = part.indptr.copy(), part.indices.copy(), *self._places(part, offset)
+            which, keys = self.know(part, offset)
+            if len(self.keys) > len(values):
+                raise Grown
+            known = self._known[name] = part.indptr.copy(), part.indices.copy(), which, np.searchsorted(self.keys, keys)
         _, _, which, places = known
-        values[places] += factor * (part.data if which is None else part.data[which])
-
-    def _places(self, part, offset):
-        if not self.know(part, offset):
-            raise Grown
-        which, keys = self._keys(part, offset)
-        return which, np.searchsorted(self.keys, keys)
-
-    def _keys(self, part, offset):
-        row = np.repeat(np.arange(part.shape[0]), np.diff(part.indptr)) + offset
-        keys = part.indices.astype(np.int64) * self.rows + row
-        if not self.triangle:
-            return None, keys
-        which = np.flatnonzero(row <= part.indices)
-        return which, keys[which]
+        values[places] += factor * part.data[which]
 
 
 class Problem:
@@ -105,26 +99,19 @@ class Problem:
         Of the variables.
     jacobian, hessian : Entries
         Of all constraints, and of the Lagrangian (its upper triangle).
-    functions : list of VectorFunction
+    constraints : list of (VectorFunction, Layout, slice)
+        Each function, what it returns, and where that lies among all.
     """
 
-    def __init__(self, run, constraints, bounds, args=()):
-        self.run, self.layout, self.size = run, run.layout, run.layout.size
-        objective = run.objective
-        whole = -np.full(self.size, np.inf), np.full(self.size, np.inf)
-        self.bounds = whole if bounds is None else as_bounds(bounds, self.layout, two_sided=True)
+    def __init__(self, run, constraints, bounds):
+        self.run, self.layout, self.size, objective = run, run.layout, run.layout.size, run.objective
+        self.bounds = as_bounds((None, None) if bounds is None else bounds, self.layout, two_sided=True)
         self.curvature = VectorFunction(objective.function, self.layout, objective.args, "the objective")
-        self.functions, self.parts, self.limits, self.structures = [], [], [], []
-        at = 0
-        for k, one in enumerate(constraints):
-            function, given, limits = _constraint(k, one, self.layout, args)
-            self.functions.append(function)
-            self.parts.append(slice(at, at := at + given.size))
-            self.structures.append(given)
-            self.limits.append(limits)
-        joined = [np.concatenate([np.zeros(0), *(each[side] for each in self.limits)]) for side in (0, 1)]
-        self.lower, self.upper = joined
-        self.jacobian, self.hessian = Entries(max(at, 1)), Entries(self.size, True)
+        found = [_constraint(k, one, self.layout, objective.args) for k, one in enumerate(constraints)]
+        ends = np.cumsum([0, *(given.size for _, given, _ in found)]).tolist()
+        self.constraints = [(f, given, slice(a, b)) for (f, given, _), a, b in zip(found, ends, ends[1:])]
+        self.lower, self.upper = np.concatenate([np.zeros((2, 0)), *(limits for _, _, limits in found)], axis=1)
+        self.jacobian, self.hessian = Entries(ends[-1]), Entries(self.size, True)
         self.last = self.layout.vector
 
     # -- what methods ask for -----------------------------------------------------------
@@ -137,12 +124,12 @@ class Problem:
 
     def values(self, x):
         """All constraints at vector `x`."""
-        return np.concatenate([np.zeros(0), *(f.values(np.array(x)) for f in self.functions)])
+        return np.concatenate([np.zeros(0), *(f.values(np.array(x)) for f, _, _ in self.constraints)])
 
     def of_jacobian(self, x):
         """The entries of `jacobian` at vector `x`."""
         values = np.zeros(len(self.jacobian.keys))
-        for f, part in zip(self.functions, self.parts):
+        for f, _, part in self.constraints:
             self.jacobian.add(values, f.what, f.sparse_jacobian(x), part.start)
         return values
 
@@ -150,13 +137,13 @@ class Problem:
         """The entries of `hessian` at vector `x`, for weights of the objective and of each constraint."""
         values = np.zeros(len(self.hessian.keys))
         self.hessian.add(values, "the objective", self.curvature.sparse_hessian(x), 0, weight)
-        for f, part, given in zip(self.functions, self.parts, self.structures):
+        for f, given, part in self.constraints:
             self.hessian.add(values, f.what, f.sparse_hessian(x, given.container(weights[part].copy())))
         return values
 
     def multipliers(self, vector):
         """Multipliers of all constraints, each in the containers of what its function returns."""
-        return [given.container(vector[part]) for given, part in zip(self.structures, self.parts)]
+        return [given.container(vector[part]) for _, given, part in self.constraints]
 
     def violation(self, x):
         """By how much a constraint or bound is violated at vector `x`, at most."""
@@ -166,7 +153,7 @@ class Problem:
     def know(self, x):
         """Take the patterns at vector `x`."""
         self.hessian.know(self.curvature.sparse_hessian(x))
-        for f, part, given in zip(self.functions, self.parts, self.structures):
+        for f, given, part in self.constraints:
             self.jacobian.know(f.sparse_jacobian(x), part.start)
             self.hessian.know(f.sparse_hessian(x, given.container(np.ones(given.size))))
 
@@ -186,7 +173,7 @@ def _constraint(k, one, layout, args):
     lower, upper = np.where(np.isnan(lower), -np.inf, lower), np.where(np.isnan(upper), np.inf, upper)
     for j in np.flatnonzero((lower > upper) | (lower == np.inf) | (upper == -np.inf))[:1]:
         raise OptimizationError(f"{given.name_of(j)}: no number is at least {lower[j]} and at most {upper[j]}; the limits contradict each other")
-    return function, given, (lower, upper)
+    return function, given, np.array([lower, upper])
 
 
 def nlp(
@@ -249,17 +236,45 @@ def nlp(
     >>> found.success, bool(np.allclose(found.x, [1.0, 4.743, 3.8211, 1.3794], atol=1e-3)), round(found.fun, 4)
     (True, True, 17.014)
     """
+    began = time.perf_counter()
     with uninterrupted:
-        from .result import Result
+        from .result import Result, finished, shaped
 
-    warm, lists = None, constraints
-    if isinstance(x0, Result):
-        warm, x0 = x0, x0.x
-    if isinstance(lists, (tuple, list)) and len(lists) == 3 and callable(lists[0]):
+    warm = x0 if isinstance(x0, Result) else None
+    if isinstance(constraints, (tuple, list)) and len(constraints) == 3 and callable(constraints[0]):
         raise OptimizationError("constraints is one (function, lower, upper); give a list of them")
     name, chosen = _method(method)
-    args = args if isinstance(args, tuple) else (args,)
-    return by(name, chosen, SciPyRun(objective, x0, args, name, "pass", progress), lists, bounds, tol, options, warm)
+    run = SciPyRun(objective, x0 if warm is None else warm.x, args if isinstance(args, tuple) else (args,), name, "pass", progress)
+    layout, begin, recorded = run.layout, run.layout.vector, run.objective
+    value, g = run.value(begin), run.gradient(begin)
+    if not (np.isfinite(value) and np.all(np.isfinite(g))):
+        recorded.refuse(begin, value, g)
+    problem = Problem(run, constraints, bounds)
+    functions = [f for f, _, _ in problem.constraints]
+    multipliers = None if warm is None or "multipliers" not in warm else _flat_multipliers(problem, warm)
+    solver = ipopt.solve if name == "ipopt" else _trust_constr
+
+    def solve(start):
+        run.forget()
+        problem.know(start)
+        while True:
+            try:
+                return solver(problem, start, multipliers, tol, dict(options or {}))
+            except Grown:
+                start = problem.last
+
+    try:
+        solution = proved(solve, begin, lambda x: all([one.stands(x) for one in (recorded, *functions)]))
+        run.forget()
+        g = run.gradient(solution.x)
+    finally:
+        run.closed()
+    solution.update(method=name, chosen=chosen, constr_violation=problem.violation(solution.x), multipliers=problem.multipliers(solution.pop("v")))
+    return finished(
+        solution, layout, any(one.proof.differs for one in (recorded, *functions)), began, fun=run.value(solution.x), jac=shaped(layout, g),
+        bound_multipliers=shaped(layout, solution.pop("z")), counts={**recorded.counts, **{f.what: f.evaluations for f in functions}},
+        seconds={"recording": recorded.seconds}, history=np.array(run.history).reshape(-1, 2), unit="evaluation", nfev=len(run.history),
+    )  # fmt: skip
 
 
 def _method(method):
@@ -272,44 +287,6 @@ def _method(method):
     return method, "it was asked for"
 
 
-def by(name, chosen, run, constraints, bounds, tol, options, warm=None):
-    """A `Result` by a method, of the objective of a `SciPyRun`; `warm` is an earlier result."""
-    with uninterrupted:
-        from .result import finished, shaped
-
-    began, objective = time.perf_counter(), run.objective
-    value = run.value(run.layout.vector)
-    if not (np.isfinite(value) and np.all(np.isfinite(run.gradient(run.layout.vector)))):
-        objective.refuse(run.layout.vector, value, run.gradient(run.layout.vector))
-    problem = Problem(run, constraints, bounds, objective.args)
-    recorded = (objective, *problem.functions)
-    multipliers = None if warm is None or "multipliers" not in warm else _flat_multipliers(problem, warm)
-    solver, options = _ipopt if name == "ipopt" else _trust_constr, dict(options or {})
-
-    def solve(start):
-        run.forget()
-        problem.know(start)
-        while True:
-            try:
-                return solver(problem, start, multipliers, tol, options)
-            except Grown:
-                start = problem.last
-
-    try:
-        solution = proved(solve, run.layout.vector, lambda x: all([one.stands(x) for one in recorded]))
-        run.forget()
-        g = run.gradient(solution.x)
-    finally:
-        run.closed()
-    solution.update(method=name, chosen=chosen, constr_violation=problem.violation(solution.x), multipliers=problem.multipliers(solution.pop("v")))
-    bound = shaped(run.layout, solution.pop("z"))
-    return finished(
-        solution, run.layout, any(one.proof.differs for one in recorded), began, fun=run.value(solution.x), jac=shaped(run.layout, g),
-        bound_multipliers=bound, counts={**objective.counts, **{f.what: f.evaluations for f in problem.functions}},
-        seconds={"recording": objective.seconds}, history=np.array(run.history).reshape(-1, 2), unit="evaluation", nfev=len(run.history),
-    )  # fmt: skip
-
-
 def _flat_multipliers(problem, warm):
     parts = [np.reshape(np.asarray(leaf, float), -1) for part in warm.multipliers for leaf in flatten(part)[0]]
     found = np.concatenate([np.zeros(0), *parts])
@@ -318,31 +295,21 @@ def _flat_multipliers(problem, warm):
     return found, problem.layout.spread(warm.bound_multipliers, "the multipliers of the bounds")
 
 
-def _ipopt(problem, start, multipliers, tol, options):
-    said = ipopt.solve(problem, start, multipliers, options if tol is None else {"tol": tol, **options})
-    text, success = ipopt.STATUSES.get(said["status"], (f"IPOPT says {said['status']}", False))
-    status = [*ipopt.STATUSES].index(said["status"]) if said["status"] in ipopt.STATUSES else -1
-    return imported("scipy.optimize").OptimizeResult(
-        x=said["x"], success=success, status=status, message=f"IPOPT: {text}", nit=said["nit"], v=said["g"], z=said["bounds"]
-    )  # fmt: skip
-
-
 def _trust_constr(problem, start, multipliers, tol, options):
     optimize, sparse = imported("scipy.optimize"), imported("scipy.sparse")
     count, size = len(problem.lower), problem.size
 
-    def matrix(entries, values, rows, columns):
-        column, row = np.divmod(entries.keys, entries.rows)
-        return sparse.csr_array((values, (row, column)), shape=(rows, columns))
+    def matrix(entries, values):
+        return sparse.csr_array((values, entries.places()[::-1]), shape=(entries.rows, size))
 
     def hessian(x, weight, weights):
-        upper = matrix(problem.hessian, problem.of_hessian(x, weight, weights), size, size)
+        upper = matrix(problem.hessian, problem.of_hessian(x, weight, weights))
         return (upper + sparse.triu(upper, 1).T).tocsr()
 
     given = {"bounds": optimize.Bounds(*problem.bounds, keep_feasible=False)}
     if count:
         given["constraints"] = optimize.NonlinearConstraint(
-            problem.values, problem.lower, problem.upper, jac=lambda x: matrix(problem.jacobian, problem.of_jacobian(x), count, size),
+            problem.values, problem.lower, problem.upper, jac=lambda x: matrix(problem.jacobian, problem.of_jacobian(x)),
             hess=lambda x, v: hessian(x, 0.0, v),
         )  # fmt: skip
     found = optimize.minimize(
