@@ -287,19 +287,26 @@ def _lowered(function, arguments, result=None):
     return _Lowered(*made, tuple(called))
 
 
-def _module(function, signature, symbol):
-    """LLVM IR of a function, for C and others by its `symbol`, and for CPython."""
-    llvm, symbol_of = imported("llvmlite.binding"), inside().symbol_of
+def in_llvm(function, signature):
+    """LLVM's module of a function and all that it calls, as Numba lowers them; and its name there, ``int32 name(result *, void **, ...)``."""
+    parse, symbol_of = imported("llvmlite.binding").parse_assembly, inside().symbol_of
     own = _lowered(function, *inside().normalize_signature(signature.replace("object", "int64")))
-    module, entry = llvm.parse_assembly(own.text), llvm.parse_assembly(_entry(signature, symbol, symbol_of(own.description)))
-    entry.triple, entry.data_layout = module.triple, module.data_layout
-    waiting, linked = [*own.called], {symbol_of(own.description)}
+    module, name = parse(own.text), symbol_of(own.description)
+    waiting, linked = [*own.called], {name}
     while waiting:
         lowered = waiting.pop()
         if symbol_of(lowered.description) not in linked:
             linked.add(symbol_of(lowered.description))
-            module.link_in(llvm.parse_assembly(lowered.text))
+            module.link_in(parse(lowered.text))
             waiting += lowered.called
+    return module, name
+
+
+def _module(function, signature, symbol):
+    """LLVM IR of a function, for C and others by its `symbol`, and for CPython."""
+    module, name = in_llvm(function, signature)
+    entry = imported("llvmlite.binding").parse_assembly(_entry(signature, symbol, name))
+    entry.triple, entry.data_layout = module.triple, module.data_layout
     module.link_in(entry)
     for each in module.functions:
         if not each.is_declaration and not each.name.startswith(symbol):

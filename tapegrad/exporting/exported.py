@@ -28,8 +28,8 @@ class Exported:
         What each status above 0 means.
     workspace : int
         Bytes that a caller gives.
-    blas : bool
-        Whether there are products of matrices, by loops unless the caller sets ``dgemm``.
+    routines : tuple of str
+        Functions of BLAS and LAPACK that the caller sets.
     """
 
     header: Path
@@ -39,7 +39,7 @@ class Exported:
     symbols: tuple[str, ...]
     guards: tuple[str, ...]
     workspace: int
-    blas: bool
+    routines: tuple[str, ...]
 
     def __str__(self):
         written = [str(path) for path in (self.header, self.object, self.shared) if path is not None]

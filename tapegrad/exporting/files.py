@@ -33,7 +33,7 @@ def written(g, arguments, path, cpu, vector_math):
     of_header.write_text(text, encoding="utf-8")
     of_object.write_bytes(code)
     shared, why = _linked(of_object, path.with_name(path.name + ".so"), target, symbols)
-    return of_header, of_object, shared, why, tuple(symbols), tuple(guards), module.workspace, module.product
+    return of_header, of_object, shared, why, tuple(symbols), tuple(guards), module.workspace, tuple(module.routines)
 
 
 def asked(g, arguments):

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from ..common.version import __version__
+from .matrices import ROUTINES
 from .module import STATUSES
 
 _TYPES = {"d": "double", "f": "float", "l": "int64_t", "q": "int64_t", "?": "uint8_t"}
+_FORTRAN = {"c": "const char *", "i": "const int *", "d": "const double *", "I": "int *", "D": "double *"}
 
 
 def header(name, module, arguments, results, guards, target, symbols):
@@ -41,12 +43,11 @@ def header(name, module, arguments, results, guards, target, symbols):
         "/* Of the object file: what the header's are compared with. */", f"uint64_t {name}_checksum(void);", f"size_t {name}_workspace(void);",
         "/* What a status means, in words. */", f"const char *{name}_message(int status);",
     ]  # fmt: skip
-    if module.product:
+    if module.routines:
         lines += [
-            "/* BLAS for products of matrices, as Fortran calls it (dgemm_, with integers of 32 bits); once, before the first call.",
-            "   Without it there are loops. */",
-            f"void {name}_set_dgemm(void (*dgemm)(const char *, const char *, const int *, const int *, const int *, const double *, const double *,",
-            "    const int *, const double *, const int *, const double *, double *, const int *));",
+            "/* Functions of BLAS and LAPACK, as Fortran calls them (dgesv_, with integers of 32 bits): set them once, before the first call.",
+            "   Without dgemm, products of matrices are loops; without another, a call returns a status. */",
+            *(f"void {name}_set_{one}(void (*{one})({', '.join(_FORTRAN[kind] for kind in ROUTINES[one])}));" for one in module.routines),
         ]  # fmt: skip
     call = ", ".join(declared)
     lines += [
