@@ -287,30 +287,31 @@ def _lowered(function, arguments, result=None):
     return _Lowered(*made, tuple(called))
 
 
-def in_llvm(function, signature):
-    """LLVM's module of a function and all that it calls, as Numba lowers them; and its name there, ``int32 name(result *, void **, ...)``."""
+def in_llvm(function, signature, symbol):
+    """LLVM's module of a function, by its `symbol` for C and others, and of all that it calls, as Numba lowers them."""
     parse, symbol_of = imported("llvmlite.binding").parse_assembly, inside().symbol_of
     own = _lowered(function, *inside().normalize_signature(signature.replace("object", "int64")))
-    module, name = parse(own.text), symbol_of(own.description)
-    waiting, linked = [*own.called], {name}
+    module, entry = parse(own.text), parse(_entry(signature, symbol, symbol_of(own.description)))
+    entry.triple, entry.data_layout = module.triple, module.data_layout
+    waiting, linked = [*own.called], {symbol_of(own.description)}
     while waiting:
         lowered = waiting.pop()
         if symbol_of(lowered.description) not in linked:
             linked.add(symbol_of(lowered.description))
             module.link_in(parse(lowered.text))
             waiting += lowered.called
-    return module, name
+    module.link_in(entry)
+    for each in module.functions:
+        if not each.is_declaration and each.name != symbol:
+            each.linkage = "internal"
+    return module
 
 
 def _module(function, signature, symbol):
-    """LLVM IR of a function, for C and others by its `symbol`, and for CPython."""
-    module, name = in_llvm(function, signature)
-    entry = imported("llvmlite.binding").parse_assembly(_entry(signature, symbol, name))
+    """The text of the same, and an entry for CPython."""
+    module, entry = in_llvm(function, signature, symbol), imported("llvmlite.binding").parse_assembly(_python_entry(signature, symbol))
     entry.triple, entry.data_layout = module.triple, module.data_layout
     module.link_in(entry)
-    for each in module.functions:
-        if not each.is_declaration and not each.name.startswith(symbol):
-            each.linkage = "internal"
     return str(module)
 
 
@@ -322,23 +323,35 @@ _NUMBERS = {
 }
 
 
-def _entry(signature, symbol, native):
-    """IR of ``PyObject *call(PyObject *self, PyObject **args, Py_ssize_t n)``, and of `symbol` for C."""
+def _types(signature):
+    """Result and arguments by `_NUMBERS`."""
     result, _, rest = signature.partition("(")
     arguments = [name.strip() for name in rest.rstrip(")").split(",") if name.strip()]
-    kinds = [_NUMBERS[name] for name in arguments]
-    out, _, make = _NUMBERS.get(result, _NUMBERS["int64"])
+    return result, arguments, [_NUMBERS[name] for name in arguments], _NUMBERS.get(result, _NUMBERS["int64"])
+
+
+def _entry(signature, symbol, native):
+    """IR of `symbol` for C, by what Numba makes of a function."""
+    _, _, kinds, (out, *_) = _types(signature)
+    given = "".join(f", {kind} %a{k}" for k, (kind, *_) in enumerate(kinds))
+    return (
+        f"declare i32 @{native}(ptr, ptr{given})\ndefine {out} @{symbol}({given[2:]}) {{\n  %result = alloca i64\n  %exception = alloca ptr\n"
+        f"  call i32 @{native}(ptr %result, ptr %exception{given})\n  %value = load {out}, ptr %result\n  ret {out} %value\n}}\n"
+    )
+
+
+def _python_entry(signature, symbol):
+    """IR of ``PyObject *call(PyObject *self, PyObject **args, Py_ssize_t n)``, which calls `symbol`."""
+    result, arguments, kinds, (out, _, make) = _types(signature)
     used = {*kinds, *([_NUMBERS[result]] if result != "void" else [])}
     lines = [f"declare {kind} @{read}(ptr)\ndeclare ptr @{make}({kind})" for kind, read, make in sorted(used) if read]
-    given = "".join(f", {kind} %a{k}" for k, (kind, *_) in enumerate(kinds))
+    given = ", ".join(f"{kind} %a{k}" for k, (kind, *_) in enumerate(kinds))
     locked = "object" in (result, *arguments)
     lines += [
         "declare ptr @PyErr_Occurred()", "declare i32 @PyErr_BadArgument()", "declare ptr @PyEval_SaveThread()",
-        f"declare i32 @{native}(ptr, ptr{''.join(f', {kind}' for kind, *_ in kinds)})", "declare void @PyEval_RestoreThread(ptr)",
+        f"declare {out} @{symbol}({given})", "declare void @PyEval_RestoreThread(ptr)",
         "declare void @Py_IncRef(ptr)", "@_Py_NoneStruct = external global i8",
-        f"define {out} @{symbol}({given[2:]}) {{", "  %result = alloca i64", "  %exception = alloca ptr",
-        f"  call i32 @{native}(ptr %result, ptr %exception{given})", f"  %value = load {out}, ptr %result", f"  ret {out} %value", "}",
-        f"define ptr @{symbol}_call(ptr %self, ptr %args, i64 %n) {{", "  %result = alloca i64", "  %exception = alloca ptr",
+        f"define ptr @{symbol}_call(ptr %self, ptr %args, i64 %n) {{",
         f"  %good = icmp eq i64 %n, {len(kinds)}", "  br i1 %good, label %read, label %bad",
         "bad:", "  call i32 @PyErr_BadArgument()", "  ret ptr null", "read:",
     ]  # fmt: skip
@@ -348,11 +361,11 @@ def _entry(signature, symbol, native):
     lines += [
         "  %error = call ptr @PyErr_Occurred()", "  %fine = icmp eq ptr %error, null", "  br i1 %fine, label %run, label %raised",
         "raised:", "  ret ptr null", "run:", "" if locked else "  %thread = call ptr @PyEval_SaveThread()",
-        f"  call i32 @{native}(ptr %result, ptr %exception{given})", "" if locked else "  call void @PyEval_RestoreThread(ptr %thread)",
+        f"  %value = call {out} @{symbol}({given})", "" if locked else "  call void @PyEval_RestoreThread(ptr %thread)",
     ]  # fmt: skip
     if result == "void":
         lines += ["  call void @Py_IncRef(ptr @_Py_NoneStruct)", "  ret ptr @_Py_NoneStruct", "}"]
     else:
         made = f"call ptr @{make}({out} %value)" if make else "inttoptr i64 %value to ptr"
-        lines += [f"  %value = load {out}, ptr %result", f"  %made = {made}", "  ret ptr %made", "}"]
+        lines += [f"  %made = {made}", "  ret ptr %made", "}"]
     return "\n".join(lines)

@@ -14,25 +14,28 @@ import zlib
 from dataclasses import dataclass
 from itertools import accumulate
 
+import llvmlite.binding as llvm
 import numpy as np
 
+from ..codegen.compile import in_llvm
 from ..codegen.library import SPECIAL
 from ..common.errors import UnsupportedFunctionError
 from ..kernel import ir
-from ..kernel.emit import FINE, NOT_FINITE, Emission
+from ..kernel.emit import Emission
 from ..rules import lang as L
-from .matrices import FUNCTIONS, call_of, linked
+from . import inside
+from .matrices import ROUTINES, call_of
 
 #: What a call returns besides the number of a guard: name in the header, number, what it says.
 STATUSES = {
-    "OK": (0, "the results are written"),
-    "NULL_ARGUMENT": (-1, "an argument is NULL"),
-    "TOO_SMALL": (-2, "the workspace is too small"),
-    "OTHER_HEADER": (-3, "the header is not that of this object file"),
-    "OTHER_PROCESSOR": (-4, "this processor lacks instructions that the code was made of"),
-    "NOT_FINITE": (-5, "a derivative is infinite or not a number"),
-    "NOT_SET": (-6, "a function of LAPACK was not set"),
-    "NO_SOLUTION": (-7, "LAPACK found no answer: a matrix is singular or not positive definite, or something does not converge or is not a number"),
+    "OK": (inside.OK, "the results are written"),
+    "NULL_ARGUMENT": (inside.NULL_ARGUMENT, "an argument is NULL"),
+    "TOO_SMALL": (inside.TOO_SMALL, "the workspace is too small"),
+    "OTHER_HEADER": (inside.OTHER_HEADER, "the header is not that of this object file"),
+    "OTHER_PROCESSOR": (inside.OTHER_PROCESSOR, "this processor lacks instructions that the code was made of"),
+    "NOT_FINITE": (inside.NOT_FINITE, "a derivative is infinite or not a number"),
+    "NOT_SET": (inside.NOT_SET, "a function of LAPACK was not set"),
+    "NO_SOLUTION": (inside.NO_SOLUTION, "LAPACK found no answer: a matrix is singular, not positive definite or not finite"),
 }
 _ALIGNMENT = 64
 
@@ -70,110 +73,123 @@ class Alone:
         calls = _calls(kernel)
         emission = Emission(kernel.program, kernel.options)
         text = emission.with_vectors(target.vectors() if vector_math else {})
-        sizes = [emission.nbytes, max([8, *(nbytes for _, nbytes, _ in calls.values())]), *(result.nbytes for result in results)]
-        room, *offsets, end = accumulate(-(-nbytes // _ALIGNMENT) * _ALIGNMENT for nbytes in sizes)
+        sizes = [emission.nbytes, max([inside.MATRICES, *(nbytes for _, nbytes in calls.values())]), 8 * len(results), *(r.nbytes for r in results)]
+        room, places, *offsets, end = accumulate(-(-nbytes // _ALIGNMENT) * _ALIGNMENT for nbytes in sizes)
         for table, data in emission.tables.items():
-            text = _with_table(text, table, _words(room - emission.scratch, *calls[id(data)]) if id(data) in calls else _bytes(data))
+            words = calls.get(id(data))
+            text = _with_table(text, table, _bytes(data) if words is None else _constant([room - emission.scratch, *words[0]]))
         text = text.replace('define i64 @"kernel"(', 'define internal i64 @"kernel"(', 1)
-        self.routines = sorted({routine for function, *_ in calls.values() for routine in FUNCTIONS[function].routines})
         if '@"tapegrad_spread"' in text:
             text = re.sub(r'declare void @"tapegrad_spread"\([^)]*\)\n', "", text) + _SPREAD
         self.workspace = end + _ALIGNMENT
         described = f"{name} {arguments} {results} {guards} {target}"
         self.checksum = zlib.crc32((text + described).encode()) | zlib.adler32(described.encode()) << 32
-        text += target.question() + self._call(name, arguments, results, room, offsets) + _messages(name, guards)
-        self.text = linked(text, name, sorted({function for function, *_ in calls.values()}), self.routines) if calls else text
-
-    def _call(self, name, arguments, results, room, offsets):
-        parameters = ["i64 %checksum"]
-        body, pointers = [], []
-        for k, argument in enumerate(arguments):
-            if argument.shape == () and argument.char == "d":
-                parameters.append(f"double %a{k}")
-                body += [f"  %p{k} = alloca double", f"  store double %a{k}, ptr %p{k}"]
-            else:
-                parameters.append(f"ptr %p{k}")
-                pointers.append(f"%p{k}")
-        parameters += [f"ptr %r{k}" for k in range(len(results))] + ["ptr %workspace", "i64 %size"]
-        pointers += [f"%r{k}" for k in range(len(results))] + ["%workspace"]
-        computed = [k for k, result in enumerate(results) if result.constant is None]
-        body += [f"  %inputs = alloca ptr, i64 {max(1, len(arguments))}", f"  %outputs = alloca ptr, i64 {max(1, len(results))}"]
-        body += ["  %begin = ptrtoint ptr %workspace to i64", f"  %up = add i64 %begin, {_ALIGNMENT - 1}", f"  %even = and i64 %up, -{_ALIGNMENT}"]
-        body += ["  %block = inttoptr i64 %even to ptr", f"  %unsolved = getelementptr i8, ptr %block, i64 {room}", "  store i64 0, ptr %unsolved"]
-        for k in range(len(arguments)):
-            body += [f"  %ia{k} = getelementptr ptr, ptr %inputs, i64 {k}", f"  store ptr %p{k}, ptr %ia{k}"]
-        for k, offset in enumerate(offsets):
-            body += [f"  %w{k} = getelementptr i8, ptr %block, i64 {offset}"]
-            body += [f"  %oa{k} = getelementptr ptr, ptr %outputs, i64 {k}", f"  store ptr %w{k}, ptr %oa{k}"]
-        copies, constants = [], []
-        for k, result in enumerate(results):
-            source = f"%w{k}" if k in computed else f"@constant{k}"
-            if k not in computed:
-                constants.append(f"@constant{k} = internal constant {_bytes(np.asarray(result.constant, result.char))}, align 8")
-            copies.append(f"  call void @llvm.memcpy.p0.p0.i64(ptr %r{k}, ptr {source}, i64 {result.nbytes}, i1 false)")
-        checks = []
-        for k, pointer in enumerate(pointers):
-            checks += [f"  %n{k} = icmp eq ptr {pointer}, null", f"  br i1 %n{k}, label %null, label %given{k}", f"given{k}:"]
-        for routine in self.routines:
-            if routine != "dgemm":
-                checks += [f"  %{routine} = call i64 @tapegrad_{routine}_set()", f"  %no_{routine} = icmp eq i64 %{routine}, 0"]
-                checks += [f"  br i1 %no_{routine}, label %unset, label %has_{routine}", f"has_{routine}:"]
-        numbers = {status: number for status, (number, _) in STATUSES.items()}
-        return _CALL.format(
-            name=name, parameters=", ".join(parameters), checksum=_signed(self.checksum), checks="\n".join(checks), size=self.workspace,
-            body="\n".join(body), copies="\n".join(copies), constants="\n".join(constants), fine=FINE, not_finite=NOT_FINITE, **numbers,
-        )  # fmt: skip
+        functions = {word.removeprefix("tapegrad_") for words, _ in calls.values() for word in words if isinstance(word, str)}
+        self.routines = sorted({"dgemm" if function == "product" else function for function in functions} & ROUTINES.keys())
+        table = [_signed(self.checksum), self.workspace, room, places, "kernel", len(arguments), len(results)]
+        needed = [routine for routine in self.routines if routine != "dgemm"]
+        table += [len(needed), *needed]
+        for k, (offset, result) in enumerate(zip(offsets, results)):
+            if result.constant is not None:
+                text += f"@constant{k} = internal constant {_bytes(np.asarray(result.constant, result.char))}, align 8\n"
+            table += [0 if result.constant is None else f"constant{k}", offset, result.nbytes]
+        text += target.question() + f"@answers = internal constant {_constant(table)}\n" + _call(name, self, arguments, results) + _messages(name, guards)
+        text += "".join(_routine(name, routine) for routine in self.routines)
+        self.text = _linked(text, ["answer", *["run"] * bool(calls), *sorted(functions - ROUTINES.keys())])
 
 
-#: What C calls.
+def _call(name, module, arguments, results):
+    """What C calls: it lays the addresses of all arguments and results in a row for `inside.answer`."""
+    parameters, lines = [], []
+    for k, argument in enumerate(arguments):
+        number = argument.shape == () and argument.char == "d"
+        parameters.append(f"double %a{k}" if number else f"ptr %p{k}")
+        lines += [f"  %p{k} = alloca double", f"  store double %a{k}, ptr %p{k}"] * number
+    count = len(arguments) + len(results)
+    parameters += [f"ptr %p{k}" for k in range(len(arguments), count)]
+    for k in range(count):
+        lines += [f"  %g{k} = getelementptr ptr, ptr %given, i64 {k}", f"  store ptr %p{k}, ptr %g{k}"]
+    return _CALL.format(
+        name=name, size=module.workspace, checksum=_signed(module.checksum), count=max(1, count), parameters=", ".join(parameters), lines="\n".join(lines)
+    )
+
+
 _CALL = """
-{constants}
-declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
 define i64 @{name}_workspace() {{
   ret i64 {size}
 }}
 define i64 @{name}_checksum() {{
   ret i64 {checksum}
 }}
-define i32 @{name}_call({parameters}) {{
-  %same = icmp eq i64 %checksum, {checksum}
-  br i1 %same, label %own, label %other
-own:
-  %right = call i1 @right_processor()
-  br i1 %right, label %arguments, label %wrong
-arguments:
-{checks}
-  %large = icmp uge i64 %size, {size}
-  br i1 %large, label %run, label %small
-run:
-{body}
-  %status = call i64 @kernel(ptr %inputs, ptr %outputs, ptr %block)
-  %done = icmp eq i64 %status, {fine}
-  br i1 %done, label %fine, label %failed
-fine:
-{copies}
-  ret i32 {OK}
-failed:
-  %infinite = icmp eq i64 %status, {not_finite}
-  %following = add i64 %status, 1
-  %number = trunc i64 %following to i32
-  %said = select i1 %infinite, i32 {NOT_FINITE}, i32 %number
-  %count = load i64, ptr %unsolved
-  %solved = icmp eq i64 %count, 0
-  %why = select i1 %solved, i32 %said, i32 {NO_SOLUTION}
-  ret i32 %why
-other:
-  ret i32 {OTHER_HEADER}
-wrong:
-  ret i32 {OTHER_PROCESSOR}
-null:
-  ret i32 {NULL_ARGUMENT}
-small:
-  ret i32 {TOO_SMALL}
-unset:
-  ret i32 {NOT_SET}
+define i32 @{name}_call(i64 %checksum, {parameters}, ptr %workspace, i64 %size) {{
+  %given = alloca ptr, i64 {count}
+{lines}
+  %asked = call i1 @right_processor()
+  %right = zext i1 %asked to i64
+  %all = ptrtoint ptr %given to i64
+  %block = ptrtoint ptr %workspace to i64
+  %said = call i64 @tapegrad_answer(i64 ptrtoint (ptr @answers to i64), i64 %right, i64 %checksum, i64 %all, i64 %block, i64 %size)
+  %status = trunc i64 %said to i32
+  ret i32 %status
 }}
 """
+
+#: A routine of BLAS or LAPACK: the function that sets it; and one that calls it, as a step, unless the steps before have failed.
+_ROUTINE = """
+@{routine} = internal global ptr null
+define void @{name}_set_{routine}(ptr %function) {{
+  store ptr %function, ptr @{routine}
+  ret void
+}}
+define i64 @tapegrad_{routine}({parameters}) {{
+{lines}
+  %function = load ptr, ptr @{routine}
+  call void %function({given})
+  ret i64 0
+}}
+"""
+#: Of dgemm, which need not be set.
+_IS_SET = """
+define i64 @tapegrad_dgemm_set() {
+  %function = load i64, ptr @dgemm
+  ret i64 %function
+}
+"""
+
+
+def _routine(name, routine):
+    kinds = ROUTINES[routine]
+    given = ", ".join(f"i64 %a{k}" for k in range(len(kinds)))
+    if routine == "dgemm":
+        return _ROUTINE.format(name=name, routine=routine, parameters=given, given=given, lines="") + _IS_SET
+    lines = [f"  %info = add i64 %room, {inside.INFO}", "  %place = inttoptr i64 %info to ptr", "  %said = load i32, ptr %place"]
+    lines += ["  %fine = icmp eq i32 %said, 0", "  br i1 %fine, label %called, label %left", "left:", "  ret i64 0", "called:"]
+    for k, kind in enumerate(kinds):
+        if kind in "ci":
+            lines.append(f"  %a{k} = add i64 %words, {8 * k}")
+        else:
+            lines += [f"  %w{k} = add i64 %words, {8 * k}", f"  %p{k} = inttoptr i64 %w{k} to ptr", f"  %o{k} = load i64, ptr %p{k}"]
+            lines.append(f"  %a{k} = add i64 %room, %o{k}")
+    return _ROUTINE.format(name=name, routine=routine, parameters="i64 %words, i64 %args, i64 %room", given=given, lines="\n".join(lines))
+
+
+def _linked(text, names):
+    """The text of a module with functions of `inside` linked into it; others than those that C calls are its own."""
+    counts = {name: getattr(inside, name).__code__.co_argcount for name in names}
+    # The kernel declares `run`.
+    text += "".join(f"declare i64 @tapegrad_{name}({', '.join(['i64'] * count)})\n" for name, count in counts.items() if name != "run")
+    module = llvm.parse_assembly(text)
+    for name, count in counts.items():
+        own = in_llvm(getattr(inside, name), f"int64({', '.join(['int64'] * count)})", f"tapegrad_{name}")
+        own.triple, own.data_layout = module.triple, module.data_layout
+        for variable in own.global_variables:
+            variable.linkage = "internal"
+        module.link_in(own)
+    for function in module.functions:
+        if not function.is_declaration and function.name.startswith("tapegrad_"):
+            function.linkage = "internal"
+    return str(module)
+
 
 #: The chunks of a loop, one after another (`codegen.threads` has them computed by several threads).
 _SPREAD = """
@@ -193,7 +209,7 @@ end:
 
 
 def _calls(kernel):
-    """The calls of functions of matrices, by the ids of their words (`matrices.call_of`); what C has not, NumPy's and SciPy's, is refused."""
+    """The calls of functions of matrices (`matrices.call_of`), by the ids of their words; what C has not, NumPy's and SciPy's, is refused."""
     calls = {}
     for statement in ir.walk(kernel.program.body):
         if isinstance(statement, ir.Run):
@@ -216,12 +232,10 @@ def _with_table(text, name, data):
     return text
 
 
-def _words(distance, function, _, words):
-    """The words of `matrices.run`."""
-    done, *rest = words
-    listed = ", ".join(f"i64 {word}" for word in rest)
-    kind = f"<{{ i64, i64, ptr, [{len(rest)} x i64] }}>"
-    return f"{kind} <{{ i64 {distance}, i64 {done}, ptr @tapegrad_{function}, [{len(rest)} x i64] [{listed}] }}>"
+def _constant(words):
+    """A row of words, names in the place of addresses, as a constant."""
+    kinds = ["ptr @" if isinstance(word, str) else "i64 " for word in words]
+    return f"<{{ {', '.join(kind.split()[0] for kind in kinds)} }}> <{{ {', '.join(f'{kind}{word}' for kind, word in zip(kinds, words))} }}>"
 
 
 def _bytes(data):
