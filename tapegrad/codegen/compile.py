@@ -203,14 +203,7 @@ def compiled_together(name, functions, signature=""):
 
     def build():
         built.append(True)
-        first, *others = [_module(function, signature, symbol) for (function, signature), symbol in zip(functions.items(), symbols)]
-        if not others:
-            return first
-        parse = imported("llvmlite.binding").parse_assembly
-        whole = parse(first)
-        for text in others:
-            whole.link_in(parse(text))
-        return str(whole)
+        return _text(dict(zip(symbols, functions.items())))
 
     addresses = machine_code(key, build, [f"{symbol}{ending}" for symbol in symbols for ending in ("_call", "")])
     COUNTS["compiled" if built else "loaded"] += 1
@@ -287,31 +280,41 @@ def _lowered(function, arguments, result=None):
     return _Lowered(*made, tuple(called))
 
 
-def in_llvm(function, signature, symbol):
-    """LLVM's module of a function, by its `symbol` for C and others, and of all that it calls, as Numba lowers them."""
-    parse, symbol_of = imported("llvmlite.binding").parse_assembly, inside().symbol_of
-    own = _lowered(function, *inside().normalize_signature(signature.replace("object", "int64")))
-    module, entry = parse(own.text), parse(_entry(signature, symbol, symbol_of(own.description)))
-    entry.triple, entry.data_layout = module.triple, module.data_layout
-    waiting, linked = [*own.called], {symbol_of(own.description)}
-    while waiting:
-        lowered = waiting.pop()
-        if symbol_of(lowered.description) not in linked:
-            linked.add(symbol_of(lowered.description))
-            module.link_in(parse(lowered.text))
-            waiting += lowered.called
-    module.link_in(entry)
-    for each in module.functions:
-        if not each.is_declaration and each.name != symbol:
+def in_llvm(functions):
+    """LLVM's module of functions, as Numba lowers them, and of all that they call.
+
+    Parameters
+    ----------
+    functions : dict
+        Name, by which C and others call it -> function and signature, as of `compiled`.
+    """
+    symbol_of, texts, entries = inside().symbol_of, {}, ""
+    for symbol, (function, signature) in functions.items():
+        own = _lowered(function, *inside().normalize_signature(signature.replace("object", "int64")))
+        entries += _entry(signature, symbol, symbol_of(own.description))
+        waiting = [own]
+        while waiting:
+            lowered = waiting.pop()
+            if symbol_of(lowered.description) not in texts:
+                texts[symbol_of(lowered.description)] = lowered.text
+                waiting += lowered.called
+    module, *others = map(imported("llvmlite.binding").parse_assembly, [*texts.values(), entries])
+    for other in others:
+        other.triple, other.data_layout = module.triple, module.data_layout
+        module.link_in(other)
+    for each in (*module.functions, *module.global_variables):
+        if not each.is_declaration and each.name not in functions:
             each.linkage = "internal"
     return module
 
 
-def _module(function, signature, symbol):
-    """The text of the same, and an entry for CPython."""
-    module, entry = in_llvm(function, signature, symbol), imported("llvmlite.binding").parse_assembly(_python_entry(signature, symbol))
-    entry.triple, entry.data_layout = module.triple, module.data_layout
-    module.link_in(entry)
+def _text(functions):
+    """The text of the same, with an entry for CPython to each."""
+    module = in_llvm(functions)
+    for symbol, (_, signature) in functions.items():
+        entry = imported("llvmlite.binding").parse_assembly(_python_entry(signature, symbol))
+        entry.triple, entry.data_layout = module.triple, module.data_layout
+        module.link_in(entry)
     return str(module)
 
 

@@ -8,30 +8,18 @@ the others of the call are left out, its results are NaN, and `answer` gives a s
 
 import math
 
-from ..codegen.memory import (
-    c_function,
-    call3_int,
-    copy_bytes,
-    load_double,
-    load_int,
-    load_int32,
-    store_byte,
-    store_double,
-    store_int,
-    store_int32,
-)
+from ..codegen.memory import c_function, call3_int, call4, copy_bytes, load_double, load_int, load_int32, store_double, store_int
 from ..interpreter.calls import call_loop
 from ..interpreter.program import REGISTERS
-from ..program import status as S
+from ..program import status
 
 OK, NULL_ARGUMENT, TOO_SMALL, OTHER_HEADER, OTHER_PROCESSOR, NOT_FINITE, NOT_SET, NO_SOLUTION = range(0, -8, -1)
-_FINE, _INFINITE = S.FINE, S.NOT_FINITE
+_FINE, _INFINITE = status.FINE, status.NOT_FINITE
 #: Register of the address of the room, and what begins there: whether LAPACK has found no answer since the call began, what the routines of
-#: these steps say (0: nothing), letters and numbers for BLAS, matrices.
-ROOM, INFO, LETTERS, NUMBERS, MATRICES = REGISTERS - 1, 8, 16, 24, 64
-_PLAIN, _TRANSPOSED, _UPPER, _LOWER, _SIGN, _LOGARITHM = b"NTULsl"
-
-dgemm, dgemm_set = c_function("tapegrad_dgemm", "int64", *["int64"] * 13), c_function("tapegrad_dgemm_set", "int64")
+#: these steps say (0: nothing), matrices.
+ROOM, INFO, MATRICES = REGISTERS - 1, 8, 64
+_UPPER, _LOWER, _SIGN, _LOGARITHM = b"ULsl"
+call13 = c_function(None, "void", *["int64"] * 13)
 
 
 def answer(table, right, checksum, given, workspace, size):
@@ -62,9 +50,9 @@ def answer(table, right, checksum, given, workspace, size):
     store_int(room, 0)
     for k in range(results):
         store_int(places + 8 * k, block + load_int(each + 24 * k + 8))
-    status = call3_int(load_int(table + 32), given, places, block)
-    if status != _FINE:
-        return NO_SOLUTION if load_int(room) != 0 else NOT_FINITE if status == _INFINITE else status + 1
+    said = call3_int(load_int(table + 32), given, places, block)
+    if said != _FINE:
+        return NO_SOLUTION if load_int(room) != 0 else NOT_FINITE if said == _INFINITE else said + 1
     for k in range(results):
         constant = load_int(each + 24 * k)
         source = constant if constant != 0 else block + load_int(each + 24 * k + 8)
@@ -103,7 +91,7 @@ def take(words, args, room):
             odd += x - x
             store_double(target + 8 * (i + rows * j), x)
     if odd != 0.0:
-        store_int32(room + INFO, -1)
+        store_int(room + INFO, -1)
     return 0
 
 
@@ -136,28 +124,26 @@ def determinant(words, args, room):
 
 
 def product(words, args, room):
-    """A product: by dgemm if that is set and the matrices lie by rows or columns; else by loops."""
-    a, b, c = load_int(args), load_int(args + 8), load_int(args + 16)
-    m, k, n = load_int(words), load_int(words + 8), load_int(words + 16)
+    """A product: by dgemm, if that is set and can take the matrices as they lie, with the words behind its address; else by loops."""
+    a, b, c, dgemm = load_int(args), load_int(args + 8), load_int(args + 16), load_int(words + 72)
+    if dgemm != 0 and load_int(dgemm) != 0:
+        # Fortran's matrices lie by columns: it computes the transposed product.
+        one, zero = words + 120, words + 128
+        call13(load_int(dgemm), words + 80, words + 88, words + 16, words, words + 8, one, b, words + 96, a, words + 104, zero, c, words + 112)
+        return 0
     ai, ap, bp = load_int(words + 24), load_int(words + 32), load_int(words + 40)
     bj, ci, cj = load_int(words + 48), load_int(words + 56), load_int(words + 64)
-    a_rows, b_rows = ap == 8 and ai >= 8 * k, bj == 8 and bp >= 8 * n
-    a_lies, b_lies = a_rows or (ai == 8 and ap >= 8 * m), b_rows or (bp == 8 and bj >= 8 * k)
-    if dgemm_set() != 0 and a_lies and b_lies and cj == 8 and ci >= 8 * n:
-        # Fortran's matrices lie by columns: it computes the transposed product.
-        letters, numbers = room + LETTERS, room + NUMBERS
-        store_byte(letters, _PLAIN if b_rows else _TRANSPOSED)
-        store_byte(letters + 1, _PLAIN if a_rows else _TRANSPOSED)
-        store_int(numbers, (bp if b_rows else bj) // 8)
-        store_int(numbers + 8, (ai if a_rows else ap) // 8)
-        store_int(numbers + 16, ci // 8)
-        store_double(numbers + 24, 1.0)
-        store_double(numbers + 32, 0.0)
-        return dgemm(letters, letters + 1, words + 16, words, words + 8, numbers + 24, b, numbers, a, numbers + 8, numbers + 32, c, numbers + 16)
-    for i in range(m):
-        for j in range(n):
+    for i in range(load_int(words)):
+        for j in range(load_int(words + 16)):
             total = 0.0
-            for p in range(k):
+            for p in range(load_int(words + 8)):
                 total += load_double(a + i * ai + p * ap) * load_double(b + p * bp + j * bj)
             store_double(c + i * ci + j * cj, total)
+    return 0
+
+
+def spread(chunk, inputs, outputs, workspace, count):
+    """The chunks of a loop, one after another (`codegen.threads` has them computed by several threads)."""
+    for k in range(count):
+        call4(chunk, inputs, outputs, workspace, k)
     return 0

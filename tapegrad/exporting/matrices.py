@@ -89,10 +89,19 @@ def _of_row(name, places, shapes):
     return places, extents, strides, [[extent, *(each[axis] for each in around)] for axis, extent in enumerate(batch)]
 
 
+def _product(m, k, n, ai, ap, bp, bj, ci, cj):
+    """The words of a product: those of its loops, then of dgemm, with the numbers 1 and 0 at the end."""
+    a_rows, b_rows = ap == 8 and ai >= 8 * k, bj == 8 and bp >= 8 * n
+    lies = (a_rows or ai == 8 and ap >= 8 * m) and (b_rows or bp == 8 and bj >= 8 * k) and cj == 8 and ci >= 8 * n
+    leads = (bp if b_rows else bj) // 8, (ai if a_rows else ap) // 8, ci // 8
+    letters = ord("N" if b_rows else "T"), ord("N" if a_rows else "T")
+    return ["tapegrad_product", 152, m, k, n, ai, ap, bp, bj, ci, cj, "dgemm" if lies else 0, *letters, *leads, 0x3FF0000000000000, 0, 0]
+
+
 def _steps(name, letters, extents, strides):
     """The words of `inside.steps`, and the bytes of the room."""
     if name == "matmul":
-        return ["tapegrad_product", 88, *extents, *(step for each in strides for step in each[:2]), 0], MATRICES
+        return _product(*extents, *(step for each in strides for step in each[:2])), MATRICES
     known = dict(zip("mnp", extents)) | dict(zip("kl", _WORK[name](*extents) if name in _WORK else ())) | {"1": 1}
     words, memory, nbytes, moved = [], {}, MATRICES, enumerate(strides)
     for step in _STEPS[name]:

@@ -79,13 +79,11 @@ class Alone:
             words = calls.get(id(data))
             text = _with_table(text, table, _bytes(data) if words is None else _constant([room - emission.scratch, *words[0]]))
         text = text.replace('define i64 @"kernel"(', 'define internal i64 @"kernel"(', 1)
-        if '@"tapegrad_spread"' in text:
-            text = re.sub(r'declare void @"tapegrad_spread"\([^)]*\)\n', "", text) + _SPREAD
         self.workspace = end + _ALIGNMENT
         described = f"{name} {arguments} {results} {guards} {target}"
         self.checksum = zlib.crc32((text + described).encode()) | zlib.adler32(described.encode()) << 32
         functions = {word.removeprefix("tapegrad_") for words, _ in calls.values() for word in words if isinstance(word, str)}
-        self.routines = sorted({"dgemm" if function == "product" else function for function in functions} & ROUTINES.keys())
+        self.routines = sorted(functions & ROUTINES.keys())
         table = [_signed(self.checksum), self.workspace, room, places, "kernel", len(arguments), len(results)]
         needed = [routine for routine in self.routines if routine != "dgemm"]
         table += [len(needed), *needed]
@@ -95,7 +93,8 @@ class Alone:
             table += [0 if result.constant is None else f"constant{k}", offset, result.nbytes]
         text += target.question() + f"@answers = internal constant {_constant(table)}\n" + _call(name, self, arguments, results) + _messages(name, guards)
         text += "".join(_routine(name, routine) for routine in self.routines)
-        self.text = _linked(text, ["answer", *["run"] * bool(calls), *sorted(functions - ROUTINES.keys())])
+        known = [function for function in ("run", "spread") if f'@"tapegrad_{function}"' in text]
+        self.text = _linked(text, {"answer", *functions} - ROUTINES.keys(), known)
 
 
 def _call(name, module, arguments, results):
@@ -134,78 +133,58 @@ define i32 @{name}_call(i64 %checksum, {parameters}, ptr %workspace, i64 %size) 
 }}
 """
 
-#: A routine of BLAS or LAPACK: the function that sets it; and one that calls it, as a step, unless the steps before have failed.
+#: A routine of BLAS or LAPACK, and the function that sets it.
 _ROUTINE = """
 @{routine} = internal global ptr null
 define void @{name}_set_{routine}(ptr %function) {{
   store ptr %function, ptr @{routine}
   ret void
 }}
-define i64 @tapegrad_{routine}({parameters}) {{
+"""
+#: One of LAPACK as a step: it is called unless a step before it has failed.
+_STEP = """
+define i64 @tapegrad_{routine}(i64 %words, i64 %args, i64 %room) {{
+  %info = add i64 %room, {info}
+  %place = inttoptr i64 %info to ptr
+  %said = load i32, ptr %place
+  %fine = icmp eq i32 %said, 0
+  br i1 %fine, label %called, label %left
+called:
 {lines}
   %function = load ptr, ptr @{routine}
   call void %function({given})
+  br label %left
+left:
   ret i64 0
 }}
-"""
-#: Of dgemm, which need not be set.
-_IS_SET = """
-define i64 @tapegrad_dgemm_set() {
-  %function = load i64, ptr @dgemm
-  ret i64 %function
-}
 """
 
 
 def _routine(name, routine):
-    kinds = ROUTINES[routine]
-    given = ", ".join(f"i64 %a{k}" for k in range(len(kinds)))
-    if routine == "dgemm":
-        return _ROUTINE.format(name=name, routine=routine, parameters=given, given=given, lines="") + _IS_SET
-    lines = [f"  %info = add i64 %room, {inside.INFO}", "  %place = inttoptr i64 %info to ptr", "  %said = load i32, ptr %place"]
-    lines += ["  %fine = icmp eq i32 %said, 0", "  br i1 %fine, label %called, label %left", "left:", "  ret i64 0", "called:"]
+    kinds, lines = ROUTINES[routine], []
     for k, kind in enumerate(kinds):
-        if kind in "ci":
-            lines.append(f"  %a{k} = add i64 %words, {8 * k}")
-        else:
-            lines += [f"  %w{k} = add i64 %words, {8 * k}", f"  %p{k} = inttoptr i64 %w{k} to ptr", f"  %o{k} = load i64, ptr %p{k}"]
-            lines.append(f"  %a{k} = add i64 %room, %o{k}")
-    return _ROUTINE.format(name=name, routine=routine, parameters="i64 %words, i64 %args, i64 %room", given=given, lines="\n".join(lines))
+        # A number or letter is in the word itself; the others stand in the room.
+        lines.append(f"  %{'a' if kind in 'ci' else 'w'}{k} = add i64 %words, {8 * k}")
+        if kind not in "ci":
+            lines += [f"  %p{k} = inttoptr i64 %w{k} to ptr", f"  %o{k} = load i64, ptr %p{k}", f"  %a{k} = add i64 %room, %o{k}"]
+    given = ", ".join(f"i64 %a{k}" for k in range(len(kinds)))
+    step = "" if routine == "dgemm" else _STEP.format(routine=routine, info=inside.INFO, lines="\n".join(lines), given=given)
+    return _ROUTINE.format(name=name, routine=routine) + step
 
 
-def _linked(text, names):
-    """The text of a module with functions of `inside` linked into it; others than those that C calls are its own."""
-    counts = {name: getattr(inside, name).__code__.co_argcount for name in names}
-    # The kernel declares `run`.
-    text += "".join(f"declare i64 @tapegrad_{name}({', '.join(['i64'] * count)})\n" for name, count in counts.items() if name != "run")
+def _linked(text, names, declared):
+    """The text of a module with functions of `inside` linked into it, some of which it has declared; no others but those for C can be called."""
+    counts = {name: getattr(inside, name).__code__.co_argcount for name in (*sorted(names), *declared)}
+    text += "".join(f"declare i64 @tapegrad_{name}({', '.join(['i64'] * counts[name])})\n" for name in sorted(names))
     module = llvm.parse_assembly(text)
-    for name, count in counts.items():
-        own = in_llvm(getattr(inside, name), f"int64({', '.join(['int64'] * count)})", f"tapegrad_{name}")
-        own.triple, own.data_layout = module.triple, module.data_layout
-        for variable in own.global_variables:
-            variable.linkage = "internal"
-        module.link_in(own)
+    functions = {f"tapegrad_{name}": (getattr(inside, name), f"int64({', '.join(['int64'] * count)})") for name, count in counts.items()}
+    own = in_llvm(functions)
+    own.triple, own.data_layout = module.triple, module.data_layout
+    module.link_in(own)
     for function in module.functions:
         if not function.is_declaration and function.name.startswith("tapegrad_"):
             function.linkage = "internal"
     return str(module)
-
-
-#: The chunks of a loop, one after another (`codegen.threads` has them computed by several threads).
-_SPREAD = """
-define internal void @tapegrad_spread(ptr %chunk, ptr %inputs, ptr %outputs, ptr %workspace, i64 %count) {
-begin:
-  br label %each
-each:
-  %k = phi i64 [ 0, %begin ], [ %next, %each ]
-  call void %chunk(ptr %inputs, ptr %outputs, ptr %workspace, i64 %k)
-  %next = add i64 %k, 1
-  %more = icmp slt i64 %next, %count
-  br i1 %more, label %each, label %end
-end:
-  ret void
-}
-"""
 
 
 def _calls(kernel):
