@@ -308,8 +308,19 @@ def in_llvm(functions):
     return module
 
 
+def linked_with(text, functions):
+    """The text of a module with functions, as `in_llvm` takes them, linked into it; names with ``tapegrad_`` before them are its own."""
+    module, own = imported("llvmlite.binding").parse_assembly(text), in_llvm(functions)
+    own.triple, own.data_layout = module.triple, module.data_layout
+    module.link_in(own)
+    for each in module.functions:
+        if not each.is_declaration and each.name.startswith("tapegrad_"):
+            each.linkage = "internal"
+    return str(module)
+
+
 def _text(functions):
-    """The text of the same, with an entry for CPython to each."""
+    """The text of the module, with an entry for CPython to each."""
     module = in_llvm(functions)
     for symbol, (_, signature) in functions.items():
         entry = imported("llvmlite.binding").parse_assembly(_python_entry(signature, symbol))

@@ -12,6 +12,7 @@ from ..codegen.memory import c_function, call3_int, call4, copy_bytes, load_doub
 from ..interpreter.calls import call_loop
 from ..interpreter.program import REGISTERS
 from ..program import status
+from .targets import right_processor
 
 OK, NULL_ARGUMENT, TOO_SMALL, OTHER_HEADER, OTHER_PROCESSOR, NOT_FINITE, NOT_SET, NO_SOLUTION = range(0, -8, -1)
 _FINE, _INFINITE = status.FINE, status.NOT_FINITE
@@ -22,30 +23,29 @@ _UPPER, _LOWER, _SIGN, _LOGARITHM = b"ULsl"
 call13 = c_function(None, "void", *["int64"] * 13)
 
 
-def answer(table, right, checksum, given, workspace, size):
-    """The status of a call; `right`: whether this is the processor, `given`: the addresses of arguments and results.
+def answer(table, checksum, given, workspace, size):
+    """The status of a call; `given`: the addresses of arguments and results, in a row.
 
     `table` has the checksum, the bytes of the workspace, where in it the room and the addresses of results are, the kernel, how many
-    arguments, results and routines there are; the places of the routines' addresses; of each result where it is if it is constant (or 0),
+    arguments, results and routines there are; what `right_processor` is given; the places of the routines' addresses; of each result where it is if it is constant (or 0),
     where it is in the workspace, and its bytes.
     """
     arguments, results, routines = load_int(table + 40), load_int(table + 48), load_int(table + 56)
     if checksum != load_int(table):
         return OTHER_HEADER
-    if right == 0:
+    if right_processor(load_int(table + 64), load_int(table + 72)) == 0:
         return OTHER_PROCESSOR
+    if given == 0 or workspace == 0:
+        return NULL_ARGUMENT
     for k in range(arguments + results):
         if load_int(given + 8 * k) == 0:
             return NULL_ARGUMENT
-    if workspace == 0:
-        return NULL_ARGUMENT
     if size < load_int(table + 8):
         return TOO_SMALL
-    needed = table + 64
     for k in range(routines):
-        if load_int(load_int(needed + 8 * k)) == 0:
+        if load_int(load_int(table + 80 + 8 * k)) == 0:
             return NOT_SET
-    block, each = (workspace + 63) & -64, needed + 8 * routines
+    block, each = (workspace + 63) & -64, table + 80 + 8 * routines
     room, places = block + load_int(table + 16), block + load_int(table + 24)
     store_int(room, 0)
     for k in range(results):
@@ -54,9 +54,9 @@ def answer(table, right, checksum, given, workspace, size):
     if said != _FINE:
         return NO_SOLUTION if load_int(room) != 0 else NOT_FINITE if said == _INFINITE else said + 1
     for k in range(results):
-        constant = load_int(each + 24 * k)
-        source = constant if constant != 0 else block + load_int(each + 24 * k + 8)
-        copy_bytes(load_int(given + 8 * (arguments + k)), source, load_int(each + 24 * k + 16))
+        constant, at, nbytes = load_int(each), load_int(each + 8), load_int(each + 16)
+        copy_bytes(load_int(given + 8 * (arguments + k)), constant if constant != 0 else block + at, nbytes)
+        each += 24
     return OK
 
 
@@ -72,11 +72,13 @@ def run(program, registers, x, y, z, scratch):
 
 
 def steps(args, step, strides, place):
-    """A loop, in the form of a ufunc's, over one matrix: address and length in bytes of each step, and its words; the room is in a `place` of `args`."""
+    """A loop, in the form of a ufunc's, over one matrix.  A step has its address, its bytes, whether it is a routine, and its words; the
+    address of the room is at a `place` of `args`."""
     room = load_int(args + place)
     store_int(room + INFO, 0)
     while load_int(step) != 0:
-        call3_int(load_int(step), step + 16, args, room)
+        if load_int(step + 16) == 0 or load_int32(room + INFO) == 0:
+            call3_int(load_int(step), step + 24, args, room)
         step += load_int(step + 8)
     return 0
 

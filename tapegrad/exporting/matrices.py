@@ -95,7 +95,7 @@ def _product(m, k, n, ai, ap, bp, bj, ci, cj):
     lies = (a_rows or ai == 8 and ap >= 8 * m) and (b_rows or bp == 8 and bj >= 8 * k) and cj == 8 and ci >= 8 * n
     leads = (bp if b_rows else bj) // 8, (ai if a_rows else ap) // 8, ci // 8
     letters = ord("N" if b_rows else "T"), ord("N" if a_rows else "T")
-    return ["tapegrad_product", 152, m, k, n, ai, ap, bp, bj, ci, cj, "dgemm" if lies else 0, *letters, *leads, 0x3FF0000000000000, 0, 0]
+    return ["tapegrad_product", 160, 0, m, k, n, ai, ap, bp, bj, ci, cj, "dgemm" if lies else 0, *letters, *leads, 0x3FF0000000000000, 0, 0]
 
 
 def _steps(name, letters, extents, strides):
@@ -118,5 +118,5 @@ def _steps(name, letters, extents, strides):
             block, _, (rows, columns) = operands[0].partition(":")
             place, (down, right, *_) = next(moved)
             numbers = [8 * place, down, right, known[rows], known[columns], memory[block][1], *numbers, 0]
-        words += [f"tapegrad_{function}", 16 + 8 * len(numbers), *numbers]
+        words += [f"tapegrad_{function}", 24 + 8 * len(numbers), int(function in ROUTINES), *numbers]
     return [*words, 0], nbytes

@@ -14,12 +14,11 @@ import zlib
 from dataclasses import dataclass
 from itertools import accumulate
 
-import llvmlite.binding as llvm
 import numpy as np
 
-from ..codegen.compile import in_llvm
+from ..codegen.compile import linked_with
 from ..codegen.library import SPECIAL
-from ..common.errors import UnsupportedFunctionError
+from ..common.errors import UnsupportedFunctionError, require
 from ..kernel import ir
 from ..kernel.emit import Emission
 from ..rules import lang as L
@@ -76,8 +75,10 @@ class Alone:
         sizes = [emission.nbytes, max([inside.MATRICES, *(nbytes for _, nbytes in calls.values())]), 8 * len(results), *(r.nbytes for r in results)]
         room, places, *offsets, end = accumulate(-(-nbytes // _ALIGNMENT) * _ALIGNMENT for nbytes in sizes)
         for table, data in emission.tables.items():
-            words = calls.get(id(data))
-            text = _with_table(text, table, _bytes(data) if words is None else _constant([room - emission.scratch, *words[0]]))
+            declared, words = f'@"{table}" = external global [{data.nbytes} x i8]', calls.get(id(data))
+            require(declared in text, "llvmlite declares tables in another form")
+            constant = _bytes(data.tobytes()) if words is None else _constant([room - emission.scratch, *words[0]])
+            text = text.replace(declared, f'@"{table}" = internal constant {constant}, align {_ALIGNMENT}')
         text = text.replace('define i64 @"kernel"(', 'define internal i64 @"kernel"(', 1)
         self.workspace = end + _ALIGNMENT
         described = f"{name} {arguments} {results} {guards} {target}"
@@ -86,33 +87,23 @@ class Alone:
         self.routines = sorted(functions & ROUTINES.keys())
         table = [_signed(self.checksum), self.workspace, room, places, "kernel", len(arguments), len(results)]
         needed = [routine for routine in self.routines if routine != "dgemm"]
-        table += [len(needed), *needed]
+        table += [len(needed), "known", "asked", *needed]
         for k, (offset, result) in enumerate(zip(offsets, results)):
             if result.constant is not None:
-                text += f"@constant{k} = internal constant {_bytes(np.asarray(result.constant, result.char))}, align 8\n"
+                text += f"@constant{k} = internal constant {_bytes(np.asarray(result.constant, result.char).tobytes())}, align 8\n"
             table += [0 if result.constant is None else f"constant{k}", offset, result.nbytes]
-        text += target.question() + f"@answers = internal constant {_constant(table)}\n" + _call(name, self, arguments, results) + _messages(name, guards)
-        text += "".join(_routine(name, routine) for routine in self.routines)
-        known = [function for function in ("run", "spread") if f'@"tapegrad_{function}"' in text]
-        self.text = _linked(text, {"answer", *functions} - ROUTINES.keys(), known)
+        size, checksum = self.workspace, _signed(self.checksum)
+        text += _CALL.format(name=name, size=size, checksum=checksum, table=_constant(table)) + _messages(name, guards)
+        text += target.question() + "".join(_routine(name, routine) for routine in self.routines)
+        # The kernel declares what it calls.
+        declared = {function for function in ("run", "spread") if f'@"tapegrad_{function}"' in text}
+        functions = {one: getattr(inside, one) for one in sorted({"answer", *declared, *functions} - ROUTINES.keys())}
+        counts = {one: function.__code__.co_argcount for one, function in functions.items()}
+        text += "".join(f"declare i64 @tapegrad_{one}({', '.join(['i64'] * count)})\n" for one, count in counts.items() if one not in declared)
+        self.text = linked_with(text, {f"tapegrad_{one}": (function, f"int64({', '.join(['int64'] * counts[one])})") for one, function in functions.items()})
 
 
-def _call(name, module, arguments, results):
-    """What C calls: it lays the addresses of all arguments and results in a row for `inside.answer`."""
-    parameters, lines = [], []
-    for k, argument in enumerate(arguments):
-        number = argument.shape == () and argument.char == "d"
-        parameters.append(f"double %a{k}" if number else f"ptr %p{k}")
-        lines += [f"  %p{k} = alloca double", f"  store double %a{k}, ptr %p{k}"] * number
-    count = len(arguments) + len(results)
-    parameters += [f"ptr %p{k}" for k in range(len(arguments), count)]
-    for k in range(count):
-        lines += [f"  %g{k} = getelementptr ptr, ptr %given, i64 {k}", f"  store ptr %p{k}, ptr %g{k}"]
-    return _CALL.format(
-        name=name, size=module.workspace, checksum=_signed(module.checksum), count=max(1, count), parameters=", ".join(parameters), lines="\n".join(lines)
-    )
-
-
+#: What C calls.
 _CALL = """
 define i64 @{name}_workspace() {{
   ret i64 {size}
@@ -120,19 +111,13 @@ define i64 @{name}_workspace() {{
 define i64 @{name}_checksum() {{
   ret i64 {checksum}
 }}
-define i32 @{name}_call(i64 %checksum, {parameters}, ptr %workspace, i64 %size) {{
-  %given = alloca ptr, i64 {count}
-{lines}
-  %asked = call i1 @right_processor()
-  %right = zext i1 %asked to i64
-  %all = ptrtoint ptr %given to i64
-  %block = ptrtoint ptr %workspace to i64
-  %said = call i64 @tapegrad_answer(i64 ptrtoint (ptr @answers to i64), i64 %right, i64 %checksum, i64 %all, i64 %block, i64 %size)
+@answers = internal constant {table}
+define i32 @{name}_call(i64 %checksum, i64 %given, i64 %workspace, i64 %size) {{
+  %said = call i64 @tapegrad_answer(i64 ptrtoint (ptr @answers to i64), i64 %checksum, i64 %given, i64 %workspace, i64 %size)
   %status = trunc i64 %said to i32
   ret i32 %status
 }}
 """
-
 #: A routine of BLAS or LAPACK, and the function that sets it.
 _ROUTINE = """
 @{routine} = internal global ptr null
@@ -141,20 +126,12 @@ define void @{name}_set_{routine}(ptr %function) {{
   ret void
 }}
 """
-#: One of LAPACK as a step: it is called unless a step before it has failed.
+#: One of LAPACK as a step.
 _STEP = """
 define i64 @tapegrad_{routine}(i64 %words, i64 %args, i64 %room) {{
-  %info = add i64 %room, {info}
-  %place = inttoptr i64 %info to ptr
-  %said = load i32, ptr %place
-  %fine = icmp eq i32 %said, 0
-  br i1 %fine, label %called, label %left
-called:
 {lines}
   %function = load ptr, ptr @{routine}
   call void %function({given})
-  br label %left
-left:
   ret i64 0
 }}
 """
@@ -168,23 +145,8 @@ def _routine(name, routine):
         if kind not in "ci":
             lines += [f"  %p{k} = inttoptr i64 %w{k} to ptr", f"  %o{k} = load i64, ptr %p{k}", f"  %a{k} = add i64 %room, %o{k}"]
     given = ", ".join(f"i64 %a{k}" for k in range(len(kinds)))
-    step = "" if routine == "dgemm" else _STEP.format(routine=routine, info=inside.INFO, lines="\n".join(lines), given=given)
+    step = "" if routine == "dgemm" else _STEP.format(routine=routine, lines="\n".join(lines), given=given)
     return _ROUTINE.format(name=name, routine=routine) + step
-
-
-def _linked(text, names, declared):
-    """The text of a module with functions of `inside` linked into it, some of which it has declared; no others but those for C can be called."""
-    counts = {name: getattr(inside, name).__code__.co_argcount for name in (*sorted(names), *declared)}
-    text += "".join(f"declare i64 @tapegrad_{name}({', '.join(['i64'] * counts[name])})\n" for name in sorted(names))
-    module = llvm.parse_assembly(text)
-    functions = {f"tapegrad_{name}": (getattr(inside, name), f"int64({', '.join(['int64'] * count)})") for name, count in counts.items()}
-    own = in_llvm(functions)
-    own.triple, own.data_layout = module.triple, module.data_layout
-    module.link_in(own)
-    for function in module.functions:
-        if not function.is_declaration and function.name.startswith("tapegrad_"):
-            function.linkage = "internal"
-    return str(module)
 
 
 def _calls(kernel):
@@ -202,23 +164,13 @@ def _calls(kernel):
     return calls
 
 
-def _with_table(text, name, data):
-    """The text with the definition of a table in the place of its declaration."""
-    pattern = re.compile(rf'@"{name}" = external global \[\d+ x i8\]')
-    text, count = pattern.subn(lambda _: f'@"{name}" = internal constant {data}, align {_ALIGNMENT}', text)
-    if count != 1:
-        raise UnsupportedFunctionError(f"{name} is declared {count} times")
-    return text
-
-
 def _constant(words):
     """A row of words, names in the place of addresses, as a constant."""
     kinds = ["ptr @" if isinstance(word, str) else "i64 " for word in words]
     return f"<{{ {', '.join(kind.split()[0] for kind in kinds)} }}> <{{ {', '.join(f'{kind}{word}' for kind, word in zip(kinds, words))} }}>"
 
 
-def _bytes(data):
-    raw = np.ascontiguousarray(data).tobytes()
+def _bytes(raw):
     return f'[{len(raw)} x i8] c"' + "".join(f"\\{byte:02X}" for byte in raw) + '"'
 
 
@@ -236,13 +188,10 @@ def meanings(kernel):
 
 def _messages(name, guards):
     """``const char *NAME_message(int status)``."""
-    texts = dict(STATUSES.values()) | dict(enumerate(guards, 1))
-    lines, cases = [], []
-    for k, (number, text) in enumerate(texts.items()):
-        data = np.frombuffer(text.encode() + b"\0", np.uint8)
-        lines.append(f"@message{k} = internal constant {_bytes(data)}")
-        cases += [f"    i32 {number}, label %m{k}"]
-    blocks = [f"m{k}:\n  ret ptr @message{k}" for k in range(len(texts))]
-    unknown = f"@unknown = internal constant {_bytes(np.frombuffer(b'no such status' + bytes(1), np.uint8))}"
-    body = f"  switch i32 %status, label %none [\n{chr(10).join(cases)}\n  ]\n" + "\n".join(blocks) + "\nnone:\n  ret ptr @unknown"
-    return "\n".join([*lines, unknown, f"define ptr @{name}_message(i32 %status) {{", body, "}", ""])
+    lines = [f"@unknown = internal constant {_bytes(b'no such status' + bytes(1))}", f"define ptr @{name}_message(i32 %status) {{"]
+    said = "@unknown"
+    for k, (number, text) in enumerate([*STATUSES.values(), *enumerate(guards, 1)]):
+        lines.insert(0, f"@message{k} = internal constant {_bytes(text.encode() + bytes(1))}")
+        lines += [f"  %is{k} = icmp eq i32 %status, {number}", f"  %said{k} = select i1 %is{k}, ptr @message{k}, ptr {said}"]
+        said = f"%said{k}"
+    return "\n".join([*lines, f"  ret ptr {said}", "}", ""])
