@@ -27,8 +27,8 @@ def answer(table, checksum, given, workspace, size):
     """The status of a call; `given`: the addresses of arguments and results, in a row.
 
     `table` has the checksum, the bytes of the workspace, where in it the room and the addresses of results are, the kernel, how many
-    arguments, results and routines there are; what `right_processor` is given; the places of the routines' addresses; of each result where it is if it is constant (or 0),
-    where it is in the workspace, and its bytes.
+    arguments, results and routines there are; what `right_processor` is given; the places of the routines' addresses; of each result where
+    it is if it is constant (or 0), where it is in the workspace, and its bytes.
     """
     arguments, results, routines = load_int(table + 40), load_int(table + 48), load_int(table + 56)
     if checksum != load_int(table):

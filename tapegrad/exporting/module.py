@@ -9,7 +9,6 @@ the workspace.
 
 from __future__ import annotations
 
-import re
 import zlib
 from dataclasses import dataclass
 from itertools import accumulate

@@ -68,7 +68,7 @@ class Operation:
 
     def _made(self, key, function, name):
         # Two threads may make it twice: one of them is kept.
-        return self._derived.get(key) or self._derived.setdefault(key, Operation(function, name))
+        return self._derived.get(key) or self._derived.setdefault(key, type(self)(function, name))
 
     def _between(self, arguments, inputs):
         """The function of the `inputs` alone, as a tuple."""
@@ -89,9 +89,9 @@ class Operation:
         return f"<{self.name}>"
 
 
-def of_leaves(f: Callable[..., Any], structure: Any, unflatten: Callable[..., Any], name: str) -> Operation:
+def of_leaves(f: Callable[..., Any], structure: Any, unflatten: Callable[..., Any], name: str, kind: type = Operation) -> Any:
     """`f`, whose arguments are in containers, as an operation of their leaves."""
-    return Operation(lambda *leaves: f(*unflatten(structure, leaves)), name)
+    return kind(lambda *leaves: f(*unflatten(structure, leaves)), name)
 
 
 def checked(dtype: Any, k: int, name: str) -> None:
