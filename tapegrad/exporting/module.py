@@ -84,22 +84,25 @@ class Alone:
         self.checksum = zlib.crc32((text + described).encode()) | zlib.adler32(described.encode()) << 32
         functions = {word.removeprefix("tapegrad_") for words, _ in calls.values() for word in words if isinstance(word, str)}
         self.routines = sorted(functions & ROUTINES.keys())
-        table = [_signed(self.checksum), self.workspace, room, places, "kernel", len(arguments), len(results)]
+        table = [self.checksum, self.workspace, room, places, "kernel", len(arguments), len(results)]
         needed = [routine for routine in self.routines if routine != "dgemm"]
         table += [len(needed), "known", "asked", *needed]
         for k, (offset, result) in enumerate(zip(offsets, results)):
             if result.constant is not None:
                 text += f"@constant{k} = internal constant {_bytes(np.asarray(result.constant, result.char).tobytes())}, align 8\n"
             table += [0 if result.constant is None else f"constant{k}", offset, result.nbytes]
-        size, checksum = self.workspace, _signed(self.checksum)
-        text += _CALL.format(name=name, size=size, checksum=checksum, table=_constant(table)) + _messages(name, guards)
+        text += _CALL.format(name=name, size=self.workspace, checksum=self.checksum, table=_constant(table)) + _messages(name, guards)
         text += target.question() + "".join(_routine(name, routine) for routine in self.routines)
-        # The kernel declares what it calls.
-        declared = {function for function in ("run", "spread") if f'@"tapegrad_{function}"' in text}
-        functions = {one: getattr(inside, one) for one in sorted({"answer", *declared, *functions} - ROUTINES.keys())}
-        counts = {one: function.__code__.co_argcount for one, function in functions.items()}
-        text += "".join(f"declare i64 @tapegrad_{one}({', '.join(['i64'] * count)})\n" for one, count in counts.items() if one not in declared)
-        self.text = linked_with(text, {f"tapegrad_{one}": (function, f"int64({', '.join(['int64'] * counts[one])})") for one, function in functions.items()})
+        self.text = _with_functions(text, functions - ROUTINES.keys())
+
+
+def _with_functions(text, names):
+    """The text of a module with `answer`, what its kernel calls, and other functions of `inside` linked into it."""
+    declared = {name for name in ("run", "spread") if f'@"tapegrad_{name}"' in text}
+    functions = {name: getattr(inside, name) for name in sorted({"answer", *declared, *names})}
+    counts = {name: function.__code__.co_argcount for name, function in functions.items()}
+    text += "".join(f"declare i64 @tapegrad_{name}({', '.join(['i64'] * count)})\n" for name, count in counts.items() if name not in declared)
+    return linked_with(text, {f"tapegrad_{name}": (function, f"int64({', '.join(['int64'] * counts[name])})") for name, function in functions.items()})
 
 
 #: What C calls.
@@ -171,10 +174,6 @@ def _constant(words):
 
 def _bytes(raw):
     return f'[{len(raw)} x i8] c"' + "".join(f"\\{byte:02X}" for byte in raw) + '"'
-
-
-def _signed(word):
-    return word - (1 << 64) if word >= 1 << 63 else word
 
 
 def meanings(kernel):

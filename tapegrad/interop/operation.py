@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..array.typing import Array
-from ..common.errors import DtypeError, MissingPackageError, ShapeError
+from ..common.errors import DtypeError, MissingPackageError
 from ..common.tree import COMPLEX, Structure, flatten
 from ..common.uninterrupted import imported
 from ..transforms.functional import jit
@@ -98,12 +98,6 @@ def checked(dtype: Any, k: int, name: str) -> None:
     """Refuse an argument whose dtype has no derivatives here, and is no integer."""
     if dtype.kind not in "biu" and dtype not in (np.float64, np.float32):
         raise DtypeError(f"argument {k} of {name} is {dtype}: pass float64 or float32 (or integers, which have no derivative)")
-
-
-def of_shape(array: Array, shape: tuple[int, ...], what: str) -> None:
-    """Refuse an array of another shape."""
-    if tuple(array.shape) != tuple(shape):
-        raise ShapeError(f"{what} has the shape {tuple(array.shape)}, not {tuple(shape)}")
 
 
 def library(name: str) -> Any:
