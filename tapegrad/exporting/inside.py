@@ -15,11 +15,11 @@ from ..program import status
 from .targets import right_processor
 
 OK, NULL_ARGUMENT, TOO_SMALL, OTHER_HEADER, OTHER_PROCESSOR, NOT_FINITE, NOT_SET, NO_SOLUTION = range(0, -8, -1)
-_FINE, _INFINITE = status.FINE, status.NOT_FINITE
 #: Register of the address of the room, and what begins there: whether LAPACK has found no answer since the call began, what the routines of
 #: these steps say (0: nothing), matrices.
 ROOM, INFO, MATRICES = REGISTERS - 1, 8, 64
 _UPPER, _LOWER, _SIGN, _LOGARITHM = b"ULsl"
+exp, log = (c_function(name, "float64", "float64") for name in ("exp", "log"))
 call13 = c_function(None, "void", *["int64"] * 13)
 
 
@@ -51,8 +51,8 @@ def answer(table, checksum, given, workspace, size):
     for k in range(results):
         store_int(places + 8 * k, block + load_int(each + 24 * k + 8))
     said = call3_int(load_int(table + 32), given, places, block)
-    if said != _FINE:
-        return NO_SOLUTION if load_int(room) != 0 else NOT_FINITE if said == _INFINITE else said + 1
+    if said != status.FINE:
+        return NO_SOLUTION if load_int(room) != 0 else NOT_FINITE if said == status.NOT_FINITE else said + 1
     for k in range(results):
         constant, at, nbytes = load_int(each), load_int(each + 8), load_int(each + 16)
         copy_bytes(load_int(given + 8 * (arguments + k)), constant if constant != 0 else block + at, nbytes)
@@ -120,8 +120,8 @@ def determinant(words, args, room):
         x = load_double(room + load_int(words + 48) + 8 * i * (n + 1))
         if (load_int32(room + load_int(words + 56) + 4 * i) != i + 1) != (x < 0.0):
             sign = -sign
-        logarithm += math.log(abs(x))
-    store_double(target, sign if asked == _SIGN else logarithm if asked == _LOGARITHM else sign * math.exp(logarithm))
+        logarithm += log(abs(x))
+    store_double(target, sign if asked == _SIGN else logarithm if asked == _LOGARITHM else sign * exp(logarithm))
     return 0
 
 
