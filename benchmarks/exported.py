@@ -39,7 +39,8 @@ def by_ctypes(made: Any, x: np.ndarray) -> tuple[Callable, Callable]:
     name = made.header.stem
     checksum, call = library[f"{name}_checksum"], library[f"{name}_call"]
     checksum.restype = ctypes.c_uint64
-    arguments = [ctypes.c_uint64(checksum()), *(ctypes.c_void_p(a.ctypes.data) for a in (x, value, gradient, work)), ctypes.c_size_t(made.workspace)]
+    given = (ctypes.c_void_p * 3)(*(a.ctypes.data for a in (x, value, gradient)))
+    arguments = [ctypes.c_uint64(checksum()), given, ctypes.c_void_p(work.ctypes.data), ctypes.c_size_t(made.workspace)]
 
     def run(work=work):
         if call(*arguments):

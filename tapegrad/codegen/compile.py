@@ -203,14 +203,7 @@ def compiled_together(name, functions, signature=""):
 
     def build():
         built.append(True)
-        first, *others = [_module(function, signature, symbol) for (function, signature), symbol in zip(functions.items(), symbols)]
-        if not others:
-            return first
-        parse = imported("llvmlite.binding").parse_assembly
-        whole = parse(first)
-        for text in others:
-            whole.link_in(parse(text))
-        return str(whole)
+        return _text(dict(zip(symbols, functions.items())))
 
     addresses = machine_code(key, build, [f"{symbol}{ending}" for symbol in symbols for ending in ("_call", "")])
     COUNTS["compiled" if built else "loaded"] += 1
@@ -287,23 +280,52 @@ def _lowered(function, arguments, result=None):
     return _Lowered(*made, tuple(called))
 
 
-def _module(function, signature, symbol):
-    """LLVM IR of a function, for C and others by its `symbol`, and for CPython."""
-    llvm, symbol_of = imported("llvmlite.binding"), inside().symbol_of
-    own = _lowered(function, *inside().normalize_signature(signature.replace("object", "int64")))
-    module, entry = llvm.parse_assembly(own.text), llvm.parse_assembly(_entry(signature, symbol, symbol_of(own.description)))
-    entry.triple, entry.data_layout = module.triple, module.data_layout
-    waiting, linked = [*own.called], {symbol_of(own.description)}
-    while waiting:
-        lowered = waiting.pop()
-        if symbol_of(lowered.description) not in linked:
-            linked.add(symbol_of(lowered.description))
-            module.link_in(llvm.parse_assembly(lowered.text))
-            waiting += lowered.called
-    module.link_in(entry)
-    for each in module.functions:
-        if not each.is_declaration and not each.name.startswith(symbol):
+def in_llvm(functions):
+    """LLVM's module of functions, as Numba lowers them, and of all that they call.
+
+    Parameters
+    ----------
+    functions : dict
+        Name, by which C and others call it -> function and signature, as of `compiled`.
+    """
+    symbol_of, texts, entries = inside().symbol_of, {}, ""
+    for symbol, (function, signature) in functions.items():
+        own = _lowered(function, *inside().normalize_signature(signature.replace("object", "int64")))
+        entries += _entry(signature, symbol, symbol_of(own.description))
+        waiting = [own]
+        while waiting:
+            lowered = waiting.pop()
+            if symbol_of(lowered.description) not in texts:
+                texts[symbol_of(lowered.description)] = lowered.text
+                waiting += lowered.called
+    module, *others = map(imported("llvmlite.binding").parse_assembly, [*texts.values(), entries])
+    for other in others:
+        other.triple, other.data_layout = module.triple, module.data_layout
+        module.link_in(other)
+    for each in (*module.functions, *module.global_variables):
+        if not each.is_declaration and each.name not in functions:
             each.linkage = "internal"
+    return module
+
+
+def linked_with(text, functions):
+    """The text of a module with functions, as `in_llvm` takes them, linked into it; names with ``tapegrad_`` before them are its own."""
+    module, own = imported("llvmlite.binding").parse_assembly(text), in_llvm(functions)
+    own.triple, own.data_layout = module.triple, module.data_layout
+    module.link_in(own)
+    for each in module.functions:
+        if not each.is_declaration and each.name.startswith("tapegrad_"):
+            each.linkage = "internal"
+    return str(module)
+
+
+def _text(functions):
+    """The text of the module, with an entry for CPython to each."""
+    module = in_llvm(functions)
+    for symbol, (_, signature) in functions.items():
+        entry = imported("llvmlite.binding").parse_assembly(_python_entry(signature, symbol))
+        entry.triple, entry.data_layout = module.triple, module.data_layout
+        module.link_in(entry)
     return str(module)
 
 
@@ -315,23 +337,35 @@ _NUMBERS = {
 }
 
 
-def _entry(signature, symbol, native):
-    """IR of ``PyObject *call(PyObject *self, PyObject **args, Py_ssize_t n)``, and of `symbol` for C."""
+def _types(signature):
+    """Result and arguments by `_NUMBERS`."""
     result, _, rest = signature.partition("(")
     arguments = [name.strip() for name in rest.rstrip(")").split(",") if name.strip()]
-    kinds = [_NUMBERS[name] for name in arguments]
-    out, _, make = _NUMBERS.get(result, _NUMBERS["int64"])
+    return result, arguments, [_NUMBERS[name] for name in arguments], _NUMBERS.get(result, _NUMBERS["int64"])
+
+
+def _entry(signature, symbol, native):
+    """IR of `symbol` for C, by what Numba makes of a function."""
+    _, _, kinds, (out, *_) = _types(signature)
+    given = "".join(f", {kind} %a{k}" for k, (kind, *_) in enumerate(kinds))
+    return (
+        f"declare i32 @{native}(ptr, ptr{given})\ndefine {out} @{symbol}({given[2:]}) {{\n  %result = alloca i64\n  %exception = alloca ptr\n"
+        f"  call i32 @{native}(ptr %result, ptr %exception{given})\n  %value = load {out}, ptr %result\n  ret {out} %value\n}}\n"
+    )
+
+
+def _python_entry(signature, symbol):
+    """IR of ``PyObject *call(PyObject *self, PyObject **args, Py_ssize_t n)``, which calls `symbol`."""
+    result, arguments, kinds, (out, _, make) = _types(signature)
     used = {*kinds, *([_NUMBERS[result]] if result != "void" else [])}
     lines = [f"declare {kind} @{read}(ptr)\ndeclare ptr @{make}({kind})" for kind, read, make in sorted(used) if read]
-    given = "".join(f", {kind} %a{k}" for k, (kind, *_) in enumerate(kinds))
+    given = ", ".join(f"{kind} %a{k}" for k, (kind, *_) in enumerate(kinds))
     locked = "object" in (result, *arguments)
     lines += [
         "declare ptr @PyErr_Occurred()", "declare i32 @PyErr_BadArgument()", "declare ptr @PyEval_SaveThread()",
-        f"declare i32 @{native}(ptr, ptr{''.join(f', {kind}' for kind, *_ in kinds)})", "declare void @PyEval_RestoreThread(ptr)",
+        f"declare {out} @{symbol}({given})", "declare void @PyEval_RestoreThread(ptr)",
         "declare void @Py_IncRef(ptr)", "@_Py_NoneStruct = external global i8",
-        f"define {out} @{symbol}({given[2:]}) {{", "  %result = alloca i64", "  %exception = alloca ptr",
-        f"  call i32 @{native}(ptr %result, ptr %exception{given})", f"  %value = load {out}, ptr %result", f"  ret {out} %value", "}",
-        f"define ptr @{symbol}_call(ptr %self, ptr %args, i64 %n) {{", "  %result = alloca i64", "  %exception = alloca ptr",
+        f"define ptr @{symbol}_call(ptr %self, ptr %args, i64 %n) {{",
         f"  %good = icmp eq i64 %n, {len(kinds)}", "  br i1 %good, label %read, label %bad",
         "bad:", "  call i32 @PyErr_BadArgument()", "  ret ptr null", "read:",
     ]  # fmt: skip
@@ -341,11 +375,11 @@ def _entry(signature, symbol, native):
     lines += [
         "  %error = call ptr @PyErr_Occurred()", "  %fine = icmp eq ptr %error, null", "  br i1 %fine, label %run, label %raised",
         "raised:", "  ret ptr null", "run:", "" if locked else "  %thread = call ptr @PyEval_SaveThread()",
-        f"  call i32 @{native}(ptr %result, ptr %exception{given})", "" if locked else "  call void @PyEval_RestoreThread(ptr %thread)",
+        f"  %value = call {out} @{symbol}({given})", "" if locked else "  call void @PyEval_RestoreThread(ptr %thread)",
     ]  # fmt: skip
     if result == "void":
         lines += ["  call void @Py_IncRef(ptr @_Py_NoneStruct)", "  ret ptr @_Py_NoneStruct", "}"]
     else:
         made = f"call ptr @{make}({out} %value)" if make else "inttoptr i64 %value to ptr"
-        lines += [f"  %value = load {out}, ptr %result", f"  %made = {made}", "  ret ptr %made", "}"]
+        lines += [f"  %made = {made}", "  ret ptr %made", "}"]
     return "\n".join(lines)

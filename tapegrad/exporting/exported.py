@@ -28,8 +28,8 @@ class Exported:
         What each status above 0 means.
     workspace : int
         Bytes that a caller gives.
-    blas : bool
-        Whether there are products of matrices, by loops unless the caller sets ``dgemm``.
+    routines : tuple of str
+        Functions of BLAS and LAPACK that the caller sets.
     """
 
     header: Path
@@ -39,7 +39,7 @@ class Exported:
     symbols: tuple[str, ...]
     guards: tuple[str, ...]
     workspace: int
-    blas: bool
+    routines: tuple[str, ...]
 
     def __str__(self):
         written = [str(path) for path in (self.header, self.object, self.shared) if path is not None]
@@ -73,7 +73,7 @@ def export(g: Callable[..., Any], x: Any, path: str | Path, *, cpu: str = "host"
     Raises
     ------
     UnsupportedFunctionError
-        If something has no standalone code: a special function of SciPy, a factorisation, Python code. The message names it.
+        If something has no standalone code: a special function of SciPy, a sort, Python code. The message names it.
     OptionError
         If the name is not a C name, or the processor is unknown.
 
@@ -81,7 +81,8 @@ def export(g: Callable[..., Any], x: Any, path: str | Path, *, cpu: str = "host"
     -----
     The code allocates nothing, may be called by any number of threads, and has one path: where a branch would go another way, the call writes
     nothing and returns the number of a guard, whose line is in the header.  For this processor it computes the same bits as a kernel of
-    ``tg.jit(g)``, but products of matrices go to the BLAS that the caller sets, or to loops.
+    ``tg.jit(g)``, but for matrices: products go to the BLAS that the caller sets, or to loops; solves, determinants and factorisations go to
+    the LAPACK that the caller sets, without which a call returns a status.
 
     Examples
     --------

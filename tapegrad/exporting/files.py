@@ -33,7 +33,7 @@ def written(g, arguments, path, cpu, vector_math):
     of_header.write_text(text, encoding="utf-8")
     of_object.write_bytes(code)
     shared, why = _linked(of_object, path.with_name(path.name + ".so"), target, symbols)
-    return of_header, of_object, shared, why, tuple(symbols), tuple(guards), module.workspace, module.product
+    return of_header, of_object, shared, why, tuple(symbols), tuple(guards), module.workspace, tuple(module.routines)
 
 
 def asked(g, arguments):
@@ -82,13 +82,8 @@ def _outputs(kernel, names):
     whats += [f"gradient by {name}" for name, wanted in zip(names, tape.wanted) if wanted] if kernel.gradients else []
     constants += [None] * (len(whats) - len(constants))
     shapes = [described(output) for output in kernel.whole.outputs]
-    taken = [*_in_c(names), "workspace", "size"]
-    results = []
-    for what, constant, (shape, char) in zip(whats, constants, shapes, strict=True):
-        c = _in_c([*taken, what.replace("gradient by ", "gradient_")])[-1]
-        taken.append(c)
-        results.append(CArgument(c, what, shape, char, constant))
-    return results
+    in_c = _in_c([*names, *(what.replace("gradient by ", "gradient_") for what in whats)])[len(names) :]
+    return [CArgument(c, what, shape, char, constant) for c, what, constant, (shape, char) in zip(in_c, whats, constants, shapes, strict=True)]
 
 
 def _in_c(names):
@@ -98,19 +93,15 @@ def _in_c(names):
         plain = re.sub(r"[^A-Za-z0-9]+", "_", name).strip("_") or "x"
         plain = f"x{plain}" if plain[0].isdigit() else plain
         plain = f"{plain}_" if plain in _WORDS else plain
-        count, one = 1, plain
-        while one in found:
-            count += 1
-            one = f"{plain}{count}"
-        found.append(one)
+        found.append(next(one for one in (plain, *(f"{plain}{k}" for k in range(2, len(found) + 3))) if one not in found))
     return found
 
 
-#: Words of C and C++ that are no names.
+#: Words of C and C++ that are no names, and names that the header has.
 _WORDS = frozenset(
     "auto break case char const continue default do double else enum extern float for goto if inline int long register restrict return short signed "
     "sizeof static struct switch typedef union unsigned void volatile while bool class delete new private public this template throw try catch "
-    "namespace operator".split()
+    "namespace operator given workspace size".split()
 )
 
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from ..common.version import __version__
+from .matrices import ROUTINES
 from .module import STATUSES
 
 _TYPES = {"d": "double", "f": "float", "l": "int64_t", "q": "int64_t", "?": "uint8_t"}
+_FORTRAN = {"c": "const char *", "i": "const int *", "d": "const double *", "I": "int *", "D": "double *"}
 
 
 def header(name, module, arguments, results, guards, target, symbols):
@@ -21,8 +23,9 @@ def header(name, module, arguments, results, guards, target, symbols):
     symbols : list of str
         Functions that the object file has from outside.
     """
-    upper, passed = name.upper(), [*(one.name for one in (*arguments, *results)), "workspace", "size"]
-    declared = [f"double {a.name}" if a.shape == () and a.char == "d" else f"const {_TYPES[a.char]} *{a.name}" for a in arguments]
+    upper, numbers = name.upper(), [a.shape == () and a.char == "d" for a in arguments]
+    declared = [f"double {a.name}" if number else f"const {_TYPES[a.char]} *{a.name}" for a, number in zip(arguments, numbers)]
+    passed = [*(f"{'&' * number}{a.name}" for a, number in zip(arguments, numbers)), *(r.name for r in results)] or ["0"]
     declared += [*(f"{_TYPES[r.char]} *{r.name}" for r in results), "void *workspace", "size_t size"]
     lines = [
         f"/* {name}: made by tapegrad {__version__} for {target.cpu or 'any processor'}, {target.triple}.", "",
@@ -41,17 +44,17 @@ def header(name, module, arguments, results, guards, target, symbols):
         "/* Of the object file: what the header's are compared with. */", f"uint64_t {name}_checksum(void);", f"size_t {name}_workspace(void);",
         "/* What a status means, in words. */", f"const char *{name}_message(int status);",
     ]  # fmt: skip
-    if module.product:
+    if module.routines:
         lines += [
-            "/* BLAS for products of matrices, as Fortran calls it (dgemm_, with integers of 32 bits); once, before the first call.",
-            "   Without it there are loops. */",
-            f"void {name}_set_dgemm(void (*dgemm)(const char *, const char *, const int *, const int *, const int *, const double *, const double *,",
-            "    const int *, const double *, const int *, const double *, double *, const int *));",
+            "/* Functions of BLAS and LAPACK, as Fortran calls them (dgesv_, with integers of 32 bits): set them once, before the first call.",
+            "   Without dgemm, products of matrices are loops; without another, a call returns a status. */",
+            *(f"void {name}_set_{one}(void (*{one})({', '.join(_FORTRAN[kind] for kind in ROUTINES[one])}));" for one in module.routines),
         ]  # fmt: skip
-    call = ", ".join(declared)
     lines += [
-        f"int {name}_call(uint64_t checksum, {call});", "", f"static inline int {name}({call})", "{",
-        f"    return {name}_call({upper}_CHECKSUM, {', '.join(passed)});", "}", "", "#ifdef __cplusplus", "}", "#endif", "#endif", "",
+        f"/* By the addresses of arguments and results, in their order: `{name}` for other languages. */",
+        f"int {name}_call(uint64_t checksum, const void *const *given, void *workspace, size_t size);", "",
+        f"static inline int {name}({', '.join(declared)})", "{", f"    const void *given[] = {{{', '.join(passed)}}};",
+        f"    return {name}_call({upper}_CHECKSUM, given, workspace, size);", "}", "", "#ifdef __cplusplus", "}", "#endif", "#endif", "",
     ]  # fmt: skip
     return "\n".join(lines)
 

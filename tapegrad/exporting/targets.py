@@ -6,7 +6,9 @@ from dataclasses import dataclass
 
 import llvmlite.binding as llvm
 
+from ..codegen.compile import helper
 from ..codegen.host import LEVELS, enabled, target, vector_variants
+from ..codegen.memory import atomic_load, atomic_store, c_function, load_int
 from ..common.errors import OptionError
 
 #: Instruction sets that a processor is asked for: register of CPUID's answer and bit in it, by leaf.
@@ -20,6 +22,14 @@ _BITS = {
 }  # fmt: skip
 #: What the system has to save of registers (XCR0), for vectors of 256 and of 512 bits.
 _SAVED, _SAVED_512 = 0x6, 0xE6
+
+
+#: A register after CPUID of a leaf, and the word of XGETBV.
+cpuid, xgetbv = c_function("tapegrad_cpuid", "int64", "int64", "int64"), c_function("tapegrad_xgetbv", "int64")
+
+
+#: By what the triple of such a processor begins with.
+_ARCHITECTURES = {"x86-64": ("x86_64",), "x86-64-v3": ("x86_64",), "aarch64": ("aarch64", "arm64")}
 
 
 @dataclass(frozen=True)
@@ -43,7 +53,7 @@ class Processor:
         """LLVM's machine, for code that may lie anywhere (PIC)."""
         llvm.initialize_all_targets()
         llvm.initialize_all_asmprinters()
-        # For `question`.
+        # For the assembly in `question`.
         llvm.initialize_native_asmparser()
         found = llvm.Target.from_triple(self.triple)
         return found.create_target_machine(cpu=self.cpu, features=self.features, opt=level, reloc="pic", codemodel="default")
@@ -53,59 +63,55 @@ class Processor:
         return vector_variants(enabled(self.features)) if self.x86 and "linux" in self.triple else {}
 
     def question(self):
-        """The LLVM text of ``i1 @right_processor()``, which asks once: CPUID takes tens of microseconds in a virtual machine."""
-        asked = enabled(self.features) if self.x86 else set()
-        lines, held = [], []
-        for k, ((leaf, register), bits) in enumerate(_BITS.items()):
+        """The LLVM text of what `right_processor` is given, and of what that calls."""
+        asked, words = enabled(self.features) if self.x86 else set(), []
+        for (leaf, register), bits in _BITS.items():
             mask = sum(1 << bit for name, bit in bits.items() if name in asked)
-            if not mask:
-                continue
-            lines += [
-                f'  %c{k} = call {{ i32, i32, i32, i32 }} asm sideeffect "cpuid", "={{ax}},={{bx}},={{cx}},={{dx}},{{ax}},{{cx}}"(i32 {_signed(leaf)}, i32 0)',
-                f"  %w{k} = extractvalue {{ i32, i32, i32, i32 }} %c{k}, {register}",
-                f"  %m{k} = and i32 %w{k}, {_signed(mask)}", f"  %h{k} = icmp eq i32 %m{k}, {_signed(mask)}",
-            ]  # fmt: skip
-            held.append(f"%h{k}")
-        saved = (_SAVED_512 if "avx512f" in asked else _SAVED) if "avx" in asked else 0
-        if not held:
-            return "define internal i1 @right_processor() {\n  ret i1 true\n}\n"
-        total = "true"
-        for k, one in enumerate(held):
-            lines.append(f"  %t{k} = and i1 {total}, {one}")
-            total = f"%t{k}"
-        if saved:
-            # XGETBV exists where the system has said that it uses it: ask only then.
-            lines += [
-                f"  br i1 {total}, label %saved, label %no", "saved:",
-                '  %x = call { i32, i32 } asm sideeffect "xgetbv", "={ax},={dx},{cx}"(i32 0)', "  %xw = extractvalue { i32, i32 } %x, 0",
-                f"  %xm = and i32 %xw, {saved}", f"  %xh = icmp eq i32 %xm, {saved}", "  ret i1 %xh", "no:", "  ret i1 false",
-            ]  # fmt: skip
-        else:
-            lines.append(f"  ret i1 {total}")
-        return _ONCE + "define internal i1 @processor_asked() noinline {\n" + "\n".join(lines) + "\n}\n"
+            words += [leaf, register, mask] if mask else []
+        if "avx" in asked:
+            words += [-1, 0, _SAVED_512 if "avx512f" in asked else _SAVED]
+        listed = ", ".join(f"i64 {word}" for word in [*words, 0, 0, 0])
+        return f"@known = internal global i64 0\n@asked = internal constant [{len(words) + 3} x i64] [{listed}]\n" + (_X86 if self.x86 else _OTHER)
 
 
-#: What was answered: 0 before the question, 1 yes, 2 no.  Threads that ask at the same time get the same answer.
-_ONCE = """
-@processor = internal global i8 0
-define internal i1 @right_processor() {
-  %known = load atomic i8, ptr @processor monotonic, align 1
-  %first = icmp eq i8 %known, 0
-  br i1 %first, label %ask, label %answer
-ask:
-  %right = call i1 @processor_asked()
-  %word = select i1 %right, i8 1, i8 2
-  store atomic i8 %word, ptr @processor monotonic, align 1
-  ret i1 %right
-answer:
-  %yes = icmp eq i8 %known, 1
-  ret i1 %yes
+_X86 = """
+define i64 @tapegrad_cpuid(i64 %leaf, i64 %register) {
+  %words = alloca { i32, i32, i32, i32 }
+  %short = trunc i64 %leaf to i32
+  %all = call { i32, i32, i32, i32 } asm sideeffect "cpuid", "={ax},={bx},={cx},={dx},{ax},{cx}"(i32 %short, i32 0)
+  store { i32, i32, i32, i32 } %all, ptr %words
+  %place = getelementptr i32, ptr %words, i64 %register
+  %word = load i32, ptr %place
+  %wide = zext i32 %word to i64
+  ret i64 %wide
+}
+define i64 @tapegrad_xgetbv() {
+  %all = call { i32, i32 } asm sideeffect "xgetbv", "={ax},={dx},{cx}"(i32 0)
+  %word = extractvalue { i32, i32 } %all, 0
+  %wide = zext i32 %word to i64
+  ret i64 %wide
 }
 """
+#: Nothing is asked.
+_OTHER = "".join(f"define i64 @tapegrad_{name} {{\n  ret i64 0\n}}\n" for name in ("cpuid(i64 %leaf, i64 %register)", "xgetbv()"))
 
 
-def _signed(word):
-    return word - (1 << 32) if word >= 1 << 31 else word
+@helper
+def right_processor(known, asked):
+    """Whether the processor has all instruction sets: `asked` has of each answer of CPUID the leaf, the register and the bits, then zeros.
+
+    Leaf -1 is XGETBV, which exists where the system has said that it uses it.  What was answered is `known`, for CPUID takes tens of
+    microseconds in a virtual machine: 0 before the question, 1 no, 2 yes.  Threads that ask at the same time get the same answer.
+    """
+    if atomic_load(known) == 0:
+        said = 2
+        while said == 2 and load_int(asked + 16) != 0:
+            bits = load_int(asked + 16)
+            word = xgetbv() if load_int(asked) < 0 else cpuid(load_int(asked), load_int(asked + 8))
+            said = 2 if (word & bits) == bits else 1
+            asked += 24
+        atomic_store(known, said)
+    return atomic_load(known) - 1
 
 
 def named(cpu):
@@ -120,10 +126,8 @@ def named(cpu):
     if cpu == "host":
         name, features, _ = target()
         return Processor(default, name, features)
-    if cpu in ("x86-64", "x86-64-v3"):
-        here = default.startswith("x86_64")
-        return Processor(default if here else "x86_64-unknown-linux-gnu", cpu, LEVELS[cpu])
-    if cpu == "aarch64":
-        here = default.startswith(("aarch64", "arm64"))
-        return Processor(default if here else "aarch64-unknown-linux-gnu", "generic", "")
-    raise OptionError(f'cpu={cpu!r}: choose "host", "x86-64", "x86-64-v3" or "aarch64"')
+    if cpu not in _ARCHITECTURES:
+        raise OptionError(f'cpu={cpu!r}: choose "host", "x86-64", "x86-64-v3" or "aarch64"')
+    names = _ARCHITECTURES[cpu]
+    triple = default if default.startswith(names) else f"{names[0]}-unknown-linux-gnu"
+    return Processor(triple, "generic" if cpu == "aarch64" else cpu, LEVELS.get(cpu, ""))

@@ -18,10 +18,10 @@ from typing import Any
 
 import numpy as np
 
-from ..common.errors import GradientError, ShapeError
+from ..common.errors import GradientError, ShapeError, require
 from ..common.tree import flatten, unflatten
 from ..common.uninterrupted import imported
-from .operation import checked, library, name_of, of_leaves
+from .operation import Operation, checked, library, name_of, of_leaves
 
 
 def to_jax(f: Callable[..., Any], result_shape_dtypes: Any = None) -> Callable[..., Any]:
@@ -83,10 +83,8 @@ def to_jax(f: Callable[..., Any], result_shape_dtypes: Any = None) -> Callable[.
             for leaf in jax.tree.leaves(argument):
                 checked(np.dtype(jax.numpy.result_type(leaf)), k, name)
         leaves, structure = jax.tree.flatten(arguments)
-        operation = operations.get(structure)
-        if operation is None:
-            made = of_leaves(f, structure, jax.tree.unflatten, name)
-            operation = operations.setdefault(structure, _Shaped(jax, made, result_shape_dtypes, structure))
+        operation = operations.get(structure) or operations.setdefault(structure, of_leaves(f, structure, jax.tree.unflatten, name, _Shaped))
+        operation.result, operation.structure = result_shape_dtypes, structure
         leaves = [jax.numpy.asarray(leaf) for leaf in leaves]
         results = value.bind(*leaves, operation=operation)
         return unflatten(operation.described(leaves)[1], results)
@@ -94,12 +92,14 @@ def to_jax(f: Callable[..., Any], result_shape_dtypes: Any = None) -> Callable[.
     return call
 
 
-class _Shaped:
-    """An operation, with the shapes and dtypes of its results by those of its arguments."""
+class _Shaped(Operation):
+    """An operation, with the shapes and dtypes of its results by those of its arguments: by `rule`, as a user has told, or as they were."""
 
-    def __init__(self, jax, operation, result=None, structure=None, rule=None):
-        self.jax, self.operation, self.result, self.structure, self.rule = jax, operation, result, structure, rule
-        self._known, self._derived = {}, {}
+    rule = result = structure = None
+
+    def __init__(self, function, name):
+        super().__init__(function, name)
+        self.jax, self._known = imported("jax"), {}
 
     def described(self, arguments):
         """The shapes and dtypes of the flat results, and the container they come in."""
@@ -117,12 +117,11 @@ class _Shaped:
         if self.result is not None:
             told = self.result(*self.jax.tree.unflatten(self.structure, arguments)) if callable(self.result) else self.result
             return flatten(told)
-        point = [_made_up(k, a) for k, a in enumerate(arguments)]
         try:
-            return self._shapes_of(*self.operation(point))
+            return self._shapes_of(*self([_made_up(k, a) for k, a in enumerate(arguments)]))
         except Exception as error:
             raise GradientError(
-                f"{self.operation.name} was run at arguments made up for it, to see what shapes it returns, and raised "
+                f"{self.name} was run at arguments made up for it, to see what shapes it returns, and raised "
                 f"{type(error).__name__}: tell to_jax its result_shape_dtypes"
             ) from error
 
@@ -130,30 +129,26 @@ class _Shaped:
         canonical = self.jax.dtypes.canonicalize_dtype
         return [self.jax.ShapeDtypeStruct(r.shape, canonical(r.dtype)) for r in results], structure
 
-    def __call__(self, *arguments):
+    def answer(self, *arguments):
         """The results, as they were described."""
         arguments = [np.asarray(a) for a in arguments]
-        results, structure = self.operation(arguments)
+        results, structure = self(arguments)
         if self.rule is None and self.result is None:
             self._known.setdefault(self._key(arguments), self._shapes_of(results, structure))
         shapes, told = self.described(arguments)
         found, expected = [r.shape for r in results], [tuple(s.shape) for s in shapes]
         if found != expected or told not in (None, structure):
             raise ShapeError(
-                f"{self.operation.name} returned the shapes {found} in {structure}, where JAX was told {expected} in {told}: return the same for "
+                f"{self.name} returned the shapes {found} in {structure}, where JAX was told {expected} in {told}: return the same for "
                 "all arguments of a shape, or tell to_jax its result_shape_dtypes"
             )
         return [np.asarray(r, s.dtype) for r, s in zip(results, shapes)]
 
-    def derived(self, operation, rule):
-        made = self._derived.get(operation)
-        return made or self._derived.setdefault(operation, _Shaped(self.jax, operation, rule=rule))
-
     def pulled(self, inputs, results):
-        return self.derived(self.operation.pulled(inputs, results), lambda arguments: [arguments[k] for k in inputs])
+        return self._by(lambda arguments: [arguments[k] for k in inputs], super().pulled(inputs, results))
 
     def pushed(self, inputs):
-        return self.derived(self.operation.pushed(inputs), lambda arguments: self.described(arguments[: len(arguments) - len(inputs)])[0])
+        return self._by(lambda arguments: self.described(arguments[: len(arguments) - len(inputs)])[0], super().pushed(inputs))
 
     def mapped(self, axes):
         def rule(arguments):
@@ -161,7 +156,11 @@ class _Shaped:
             inner = [a if axis is None else self.jax.ShapeDtypeStruct(a.shape[1:], a.dtype) for a, axis in zip(arguments, axes)]
             return [self.jax.ShapeDtypeStruct((count, *s.shape), s.dtype) for s in self.described(inner)[0]]
 
-        return self.derived(self.operation.mapped(axes), rule)
+        return self._by(rule, super().mapped(axes))
+
+    def _by(self, rule, derived):
+        derived.rule = derived.rule or rule
+        return derived
 
 
 def _made_up(k, argument):
@@ -178,9 +177,6 @@ def _primitives(jax):
     Primitive, (ad, batching, mlir) = imported("jax.extend.core").Primitive, (imported(f"jax.interpreters.{m}") for m in ("ad", "batching", "mlir"))
     value, push = Primitive("tapegrad"), Primitive("tapegrad_jvp")
     value.multiple_results = push.multiple_results = True
-
-    def avals(operation, arguments):
-        return [jax.core.ShapedArray(s.shape, s.dtype) for s in operation.described(arguments)[0]]
 
     def zeros(x):
         return jax.numpy.zeros(x.aval.shape, x.aval.dtype) if type(x) is ad.Zero else x
@@ -199,35 +195,18 @@ def _primitives(jax):
     def to_front(x, axis):
         return x if axis is None else jax.numpy.moveaxis(x, axis, 0)
 
-    # ---- value ----------------------------------------------------------------
-
-    def called(*arguments, operation):
-        return [jax.numpy.asarray(r) for r in operation(*arguments)]
-
-    def in_program(*arguments, operation):
-        return jax.pure_callback(operation, operation.described(arguments)[0], *arguments)
+    # ---- value: an operation, and its JVP, which is given the primals, and the tangents of `inputs` -----------------
 
     def mapped(arguments, axes, *, operation):
         moved = [to_front(x, axis) for x, axis in zip(arguments, axes)]
         results = value.bind(*moved, operation=operation.mapped(tuple(None if axis is None else 0 for axis in axes)))
         return results, [0] * len(results)
 
-    value.def_impl(called)
-    value.def_abstract_eval(lambda *arguments, operation: avals(operation, arguments))
-    mlir.register_lowering(value, mlir.lower_fun(in_program, multiple_results=True))
-    ad.primitive_jvps[value] = lambda primals, tangents, *, operation: tangents_of(operation, primals, tangents)
-    batching.primitive_batchers[value] = mapped
-
-    # ---- push: what it is given are the primals, and the tangents of `inputs` -----------------
-
     def transposed(adjoints, *given, operation, inputs):
         primals, tangents = given[: len(given) - len(inputs)], given[len(given) - len(inputs) :]
-        wanted = [ad.is_undefined_primal(t) for t in tangents]
-        if not all(wanted):
-            raise GradientError(f"{operation.operation.name}: JAX asks for the transpose by some tangents of several, please report the program")
-        answers = [None] * len(primals)
+        require(all(map(ad.is_undefined_primal, tangents)), f"{operation.name}: JAX asks for the transpose by some tangents of several")
         pulled = operation.pulled(inputs, len(adjoints))
-        return [*answers, *value.bind(*primals, *map(zeros, adjoints), operation=pulled)]
+        return [*[None] * len(primals), *value.bind(*primals, *map(zeros, adjoints), operation=pulled)]
 
     def push_mapped(given, axes, *, operation, inputs):
         count = len(given) - len(inputs)
@@ -238,19 +217,27 @@ def _primitives(jax):
                 # The tangents have the shape of their primals.
                 alone = at if lanes[k] else k
                 moved[alone], lanes[alone] = jax.numpy.broadcast_to(moved[alone], (size, *moved[alone].shape)), True
+        require(any(lanes[:count]), f"{operation.name}: JAX maps the tangents of constant arguments")
         of_many = operation.mapped(tuple(0 if lane else None for lane in lanes[:count]))
-        if not any(lanes[:count]):
-            raise GradientError(f"{operation.operation.name}: JAX maps the tangents of constant arguments, please report the program")
         results = push.bind(*moved, operation=of_many, inputs=inputs)
         return results, [0] * len(results)
 
-    push.def_impl(lambda *given, operation, inputs: called(*given, operation=operation.pushed(inputs)))
-    push.def_abstract_eval(lambda *given, operation, inputs: avals(operation.pushed(inputs), given))
-    mlir.register_lowering(
-        push,
-        mlir.lower_fun(lambda *given, operation, inputs: in_program(*given, operation=operation.pushed(inputs)), multiple_results=True),
-    )
-    ad.primitive_jvps[push] = lambda primals, tangents, *, operation, inputs: tangents_of(operation.pushed(inputs), primals, tangents)
+    def define(primitive, of):
+        """A primitive that computes what is `of` its parameters, an operation."""
+
+        def in_program(*given, **named):
+            return jax.pure_callback(of(**named).answer, of(**named).described(given)[0], *given)
+
+        def with_tangents(primals, tangents, **named):
+            return tangents_of(of(**named), primals, tangents)
+
+        primitive.def_impl(lambda *given, **named: [jax.numpy.asarray(r) for r in of(**named).answer(*given)])
+        primitive.def_abstract_eval(lambda *given, **named: [jax.core.ShapedArray(s.shape, s.dtype) for s in of(**named).described(given)[0]])
+        mlir.register_lowering(primitive, mlir.lower_fun(in_program, multiple_results=True))
+        ad.primitive_jvps[primitive] = with_tangents
+
+    define(value, lambda operation: operation)
+    define(push, lambda operation, inputs: operation.pushed(inputs))
+    batching.primitive_batchers[value], batching.primitive_batchers[push] = mapped, push_mapped
     ad.primitive_transposes[push] = transposed
-    batching.primitive_batchers[push] = push_mapped
     return value, push

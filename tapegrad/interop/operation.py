@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..array.typing import Array
-from ..common.errors import DtypeError, MissingPackageError, ShapeError
+from ..common.errors import DtypeError, MissingPackageError
 from ..common.tree import COMPLEX, Structure, flatten
 from ..common.uninterrupted import imported
 from ..transforms.functional import jit
@@ -68,7 +68,7 @@ class Operation:
 
     def _made(self, key, function, name):
         # Two threads may make it twice: one of them is kept.
-        return self._derived.get(key) or self._derived.setdefault(key, Operation(function, name))
+        return self._derived.get(key) or self._derived.setdefault(key, type(self)(function, name))
 
     def _between(self, arguments, inputs):
         """The function of the `inputs` alone, as a tuple."""
@@ -89,21 +89,15 @@ class Operation:
         return f"<{self.name}>"
 
 
-def of_leaves(f: Callable[..., Any], structure: Any, unflatten: Callable[..., Any], name: str) -> Operation:
+def of_leaves(f: Callable[..., Any], structure: Any, unflatten: Callable[..., Any], name: str, kind: type = Operation) -> Any:
     """`f`, whose arguments are in containers, as an operation of their leaves."""
-    return Operation(lambda *leaves: f(*unflatten(structure, leaves)), name)
+    return kind(lambda *leaves: f(*unflatten(structure, leaves)), name)
 
 
 def checked(dtype: Any, k: int, name: str) -> None:
     """Refuse an argument whose dtype has no derivatives here, and is no integer."""
     if dtype.kind not in "biu" and dtype not in (np.float64, np.float32):
         raise DtypeError(f"argument {k} of {name} is {dtype}: pass float64 or float32 (or integers, which have no derivative)")
-
-
-def of_shape(array: Array, shape: tuple[int, ...], what: str) -> None:
-    """Refuse an array of another shape."""
-    if tuple(array.shape) != tuple(shape):
-        raise ShapeError(f"{what} has the shape {tuple(array.shape)}, not {tuple(shape)}")
 
 
 def library(name: str) -> Any:

@@ -25,7 +25,7 @@ from ..common.tree import flatten, leaf_names, unflatten
 from ..common.uninterrupted import imported
 from ..transforms.compiled import CompiledOutputs
 from ..transforms.replay.kernels import checked_policy
-from .operation import Operation, library, name_of, of_leaves, of_shape
+from .operation import Operation, library, name_of, of_leaves
 
 
 def to_pytensor(f: Callable[..., Any], *like: Pytree) -> Callable[..., Any]:
@@ -77,12 +77,12 @@ def to_pytensor(f: Callable[..., Any], *like: Pytree) -> Callable[..., Any]:
     vector, unravel = ravel(unflatten(structure, points))
     shapes = [point.shape for point in points]
     results, returned = of_leaves(f, structure, unflatten, name)(points)
-    returns = [r.shape for r in results]
+    ends = np.cumsum([0, *(r.size for r in results)]).tolist()
 
     def flat(vector):
         return ravel(f(*unravel(vector)))[0]
 
-    operation = of_vector(Operation(flat, name), vector, sum(r.size for r in results))
+    operation = of_vector(Operation(flat, name), vector, ends[-1])
 
     @functools.wraps(f)
     def call(*arguments: Any) -> Any:
@@ -91,19 +91,9 @@ def to_pytensor(f: Callable[..., Any], *like: Pytree) -> Callable[..., Any]:
             raise StructureError(f"{name} takes {structure}, as it was given to to_pytensor, not {given}")
         parts = [_checked(pt.as_tensor_variable(x), shape, what) for x, shape, what in zip(found, shapes, names)]
         vector = operation(pt.concatenate([pt.cast(part, "float64").ravel() for part in parts]))
-        return unflatten(returned, _split(vector, returns))
+        return unflatten(returned, [vector[at:end].reshape(r.shape) if r.shape else vector[at] for r, at, end in zip(results, ends, ends[1:])])
 
     return call
-
-
-def _split(vector, shapes):
-    """The arrays that lie one after the other in a vector of PyTensor's (`array.trees.ravel` has ours)."""
-    parts, at = [], 0
-    for shape in shapes:
-        size = int(np.prod(shape))
-        parts.append(vector[at : at + size].reshape(shape) if shape else vector[at])
-        at += size
-    return parts
 
 
 def _checked(variable, shape, what):
@@ -142,7 +132,8 @@ def _op():
 
         def answer(self, vector):
             """The result, recorded where its path is new."""
-            of_shape(vector, self.point.shape, f"the vector of all arguments of {self.operation.name}")
+            if vector.shape != self.point.shape:
+                raise ShapeError(f"the vector of all arguments of {self.operation.name} has the shape {vector.shape}, not {self.point.shape}")
             return np.ascontiguousarray(self.operation([vector])[0][0], np.float64)
 
         def infer_shape(self, fgraph, node, shapes):

@@ -112,10 +112,8 @@ def _call(torch):
 
         @staticmethod
         def given(ctx):
-            arguments = list(ctx.arguments)
-            for k, tensor in zip(ctx.places, ctx.saved_tensors):
-                arguments[k] = tensor
-            return arguments
+            saved = dict(zip(ctx.places, ctx.saved_tensors))
+            return [saved.get(k, a) for k, a in enumerate(ctx.arguments)]
 
         @staticmethod
         def backward(ctx, *adjoints):

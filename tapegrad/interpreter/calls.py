@@ -151,7 +151,7 @@ class Called:
 
     def __init__(self, function, name, operands, out):
         self.function, self.name = function, name
-        self._arrays = [(shape, np.dtype(char), ctypes.c_char * (int(np.prod(shape)) * np.dtype(char).itemsize)) for shape, char in (*operands, out, ((), "d"))]
+        self.arrays = [(shape, np.dtype(char), ctypes.c_char * (int(np.prod(shape)) * np.dtype(char).itemsize)) for shape, char in (*operands, out, ((), "d"))]
         self._called = _CALLED(self._call)
         self._block = np.array([ctypes.cast(self._called, ctypes.c_void_p).value, len(operands) + 1], np.int64)
         self._exception = None
@@ -166,10 +166,10 @@ class Called:
 
     def _call(self, args, *_):
         try:
-            places = (ctypes.c_ssize_t * len(self._arrays)).from_address(args)
+            places = (ctypes.c_ssize_t * len(self.arrays)).from_address(args)
             *arrays, done = (
                 np.frombuffer(room.from_address(place), dtype).reshape(shape) if room._length_ else np.empty(shape, dtype)
-                for place, (shape, dtype, room) in zip(places, self._arrays)
+                for place, (shape, dtype, room) in zip(places, self.arrays)
             )
             done[...] = self.function(*arrays)
         except BaseException as error:

@@ -151,9 +151,9 @@ class MatrixProducts:
         if spec.name == "matmul" and program[_BATCH] == 1 and program[_OUTER] == 0:
             run.product = tuple(program[_EXTENTS].tolist())
 
-    def called(self, function, target, place=None):
+    def called(self, function, target, place=None, name=None):
         """A call of a function of the operands, in Python; `place`: where it was recorded, for errors."""
-        operands, name = [self.ordered(s) for s in self.operands], getattr(function, "__name__", "NumPy")
+        operands, name = [self.ordered(s) for s in self.operands], name or getattr(function, "__name__", "NumPy")
         if len(operands) > P.FIRST_TARGET - P.FIRST_SAVED - 1:
             raise NotLowered(f"{name} is called with {len(operands)} operands", place)
 
@@ -161,6 +161,8 @@ class MatrixProducts:
             *arrays, result = arrays
             return HostStep(function, [a.copy() for a in arrays], result, name, 0).run()
 
+        # For those who read the program.
+        fill.called = function
         machine = getattr(getattr(function, "function", None), "machine", None)
         spec = machine and machine() or Called(fill, name, [(s.shape, s.char) for s in operands], (self.out.shape, self.out.char))
         return self.deliver(self.filled_by(spec, operands, self.out.shape, self.out.char), target)

@@ -422,14 +422,14 @@ class LoopPlanner(MatrixProducts, Planner):
         if not row.elementwise:
             self.eager = ELEMENTARY
         elif out.char not in "df" and not all(map(ir.integral, nodes(row.expr(*operands).expr))):
-            return self.called(partial(row.value, **attrs), target)
+            return self.called(partial(row.value, **attrs), target, name=row.name)
         if row.name in DRIVEN:
             return self.deliver(self.looped(row, operands, attrs["program"]), target)
         value = row.computed(operands, Sym(self, out.shape, out.char, L.Expr.lift(0.0)), attrs)
         if value is None:
             if row.dynamic:
                 raise NotLowered(f"{row.name} is computed by calling NumPy")
-            return self.called(partial(row.value, **attrs), target)
+            return self.called(partial(row.value, **attrs), target, name=row.name)
         if row.elementwise and value.atom is not None and target is None and out.shape:
             # A copy stays as it is when the operand is written to.
             value = self.fresh(value.broadcast_to(out.shape))

@@ -98,8 +98,8 @@ class Emission:
     ----------
     text : str
         LLVM's, as it is compiled.
-    nbytes : int
-        Of the workspace.
+    nbytes, scratch : int
+        Of the workspace; and where in it the scratch memory of each `ir.Run` is.
     entry : bool
         Whether there is an entry from nopython code.
     keeps, tables
@@ -129,7 +129,7 @@ class Emission:
             emit_entry(module, main, layout.nbytes, H_SWEEP, len(program.inputs) > 1)
         if options.iterations:
             emit_iterations(module, main, options.iterations)
-        self.module, self.nbytes, self.keeps, self.tables = module, layout.nbytes, shared.keeps, shared.tables
+        self.module, self.nbytes, self.keeps, self.tables, self.scratch = module, layout.nbytes, shared.keeps, shared.tables, layout.scratch
         self._loops = shared.loops
         self.text = self.with_vectors()
         self.lets = [s for s in K.walk(program.body) if isinstance(s, K.Let)]

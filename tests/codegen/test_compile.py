@@ -81,9 +81,9 @@ def with_both(a):
 
 
 def test_a_helper_is_lowered_once_and_a_compiled_function_called_by_its_name():
-    compile._module(with_doubled, "int64(int64)", "tapegrad_with_doubled")
+    compile._text({"tapegrad_with_doubled": (with_doubled, "int64(int64)")})
     before = compile._lowered.cache_info().misses
-    text = compile._module(with_both, "int64(int64)", "tapegrad_with_both")
+    text = compile._text({"tapegrad_with_both": (with_both, "int64(int64)")})
     assert compile._lowered.cache_info().misses - before == 1
     name = compile._MADE[combined][1]
     assert f"@{name}(" in text and not [line for line in text.splitlines() if line.startswith("define") and name in line]
