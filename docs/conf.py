@@ -18,9 +18,9 @@ import tapegrad
 HERE = Path(__file__).parent
 project, author, copyright = "tapegrad", "The tapegrad authors", "The tapegrad authors"
 version = release = tapegrad.__version__
-extensions = ["myst_parser", "sphinx_design"]
+extensions = ["myst_parser", "sphinx_design", "sphinx.ext.intersphinx"]
 root_doc = "index"
-exclude_patterns = ["shelves/front.md", "reference.md", "made/*.ipynb"]
+exclude_patterns = ["shelves/front.md", "reference.md", "made/*.ipynb", "inventories/README.md"]
 myst_enable_extensions = ["colon_fence"]
 html_theme = "pydata_sphinx_theme"
 html_title = "tapegrad"
@@ -31,6 +31,16 @@ myst_heading_anchors = 4
 # A block of a session says what it prints, and Pygments would colour the marks of tests.
 highlight_language = "pycon"
 pygments_style = "friendly"
+# The addresses of names stand in files: building needs no network (inventories/README.md).
+intersphinx_mapping = {
+    "numpy": ("https://numpy.org/doc/stable/", "inventories/numpy.inv"),
+    "scipy": ("https://docs.scipy.org/doc/scipy/", "inventories/scipy.inv"),
+    "numba": ("https://numba.readthedocs.io/en/stable/", "inventories/numba.inv"),
+}
+#: What the inventories call a name that is written otherwise.
+CALLED = {r"np\.": "numpy.", r"numpy\.\w+\.(at|reduce|reduceat|accumulate)$": r"numpy.ufunc.\1", r"@?(numba\.)?njit$": "numba.jit"}
+#: Types of parameters that NumPy explains.
+TYPES = {"ndarray": "{py:obj}`ndarray <numpy.ndarray>`", "dtype": "{py:obj}`dtype <numpy.dtype>`", "array[-_]like": "{term}`array-like <array_like>`"}
 
 
 MADE = HERE / "made"
@@ -93,6 +103,14 @@ def gallery(app):
     written(MADE / "gallery.md", "\n".join(listing))
 
 
+def typed(parameter):
+    """A line of a parameter, its types linked."""
+    types = parameter[2]
+    for word, link in TYPES.items():
+        types = re.sub(rf"(?<![\w.`]){word}\b", link, types)
+    return parameter[1] + types
+
+
 def functions(app):
     """A page for each function and class of the reference, with the programs that use it."""
     _, *sections = re.split(r"^## (.+)\n", (HERE / "reference.md").read_text(encoding="utf-8"), flags=re.MULTILINE)
@@ -108,6 +126,7 @@ def functions(app):
             used = [stem for stem, source in programs.items() if re.search(rf"\b{re.escape(name)}\(", source)]
             seen = "\n\nUsed in " + ", ".join(f"[{stem}.py](example_{stem}.md)" for stem in used) + ".\n" if used else ""
             body = re.sub(r"\]\((?!\w+:)([^)#]+\.md)", r"](../\1", body.strip())
+            body = re.sub(r"(?<=^- )(`\w+`: )(.+)$", typed, body, flags=re.MULTILINE)
             # Name and type of a parameter stand in a line of their own.
             body = re.sub(r"^(- `.+)\n(?=  \S)", r"\1\\\n", body, flags=re.MULTILINE)
             said = f"```python\n{textwrap.fill(signature, 100, subsequent_indent='    ', break_long_words=False)}\n```\n\n" if heading[0] == "`" else ""
@@ -151,8 +170,31 @@ def links(app, docname, source):
         source[0] = source[0].replace(f"](../{file}", f"](made/{name}.md")
 
 
+def original(text):
+    """The name of NumPy, SciPy or Numba that code in a sentence may be: ``np.sum``, ``np.sum()``, ``@njit``."""
+    name = text.removesuffix("()")
+    for written_as, called in CALLED.items():
+        name = re.sub(rf"^{written_as}", called, name)
+    return name if re.fullmatch(r"(numpy|scipy|numba)(\.\w+)+", name) else None
+
+
+def originals(app, tree):
+    """Names of NumPy, SciPy and Numba in sentences and tables lead to their own pages; one that no inventory has stays as it is."""
+    from docutils import nodes  # the tests load this file where Sphinx is not installed
+    from sphinx.addnodes import pending_xref
+
+    if app.env.docname == "made/gallery":  # its cards are links
+        return
+    for node in list(tree.findall(nodes.literal)):
+        name = original(node.astext())
+        if name and not isinstance(node.parent, (nodes.title, nodes.reference, pending_xref)):
+            link = pending_xref("", node.deepcopy(), refdomain="py", reftype="obj", reftarget=name, refdoc=app.env.docname, refexplicit=True)
+            node.replace_self(link)
+
+
 def setup(app):
     app.connect("builder-inited", gallery)
     app.connect("builder-inited", copied)
     app.connect("builder-inited", functions)
     app.connect("source-read", links)
+    app.connect("doctree-read", originals)

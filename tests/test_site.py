@@ -5,6 +5,7 @@ import importlib.util
 import json
 import pathlib
 import re
+import zlib
 
 import pytest
 
@@ -71,3 +72,65 @@ def test_a_notebook_runs(conf, name, tmp_path):
     made = nbformat.reads(json.dumps(conf.notebook(name, (DOCS.parent / "examples" / f"{name}.py").read_text(encoding="utf-8"))), 4)
     preprocessors.ExecutePreprocessor(timeout=300).preprocess(made, {"metadata": {"path": str(tmp_path)}})
     assert list(tmp_path.glob("*.png"))
+
+
+# ---- names of NumPy, SciPy and Numba, and their addresses ----------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def addresses(conf):
+    """What the inventories name, each with its address."""
+    made = {}
+    for site, file in conf.intersphinx_mapping.values():
+        first, _, _, _, body = (DOCS / file).read_bytes().split(b"\n", 4)
+        assert first == b"# Sphinx inventory version 2"
+        for line in zlib.decompress(body).decode().splitlines():
+            name, address = re.match(r"(.+?) (?:py:\w+|std:term) -?\d+ (\S+) ", line).groups()
+            made[name] = site + re.sub(r"\$$", lambda _, name=name: name, address)
+    return made
+
+
+@pytest.mark.parametrize(
+    "name, address",
+    [
+        ("numpy.where", "numpy.org/doc/stable/reference/generated/numpy.where.html"),
+        ("numpy.linalg.solve", "numpy.org/doc/stable/reference/generated/numpy.linalg.solve.html"),
+        ("numpy.ndarray", "numpy.org/doc/stable/reference/generated/numpy.ndarray.html"),
+        ("numpy.float64", "numpy.org/doc/stable/reference/arrays.scalars.html"),
+        ("numpy.random.Generator", "numpy.org/doc/stable/reference/random/generator.html"),
+        ("scipy.integrate.solve_ivp", "docs.scipy.org/doc/scipy/reference/generated/scipy.integrate.solve_ivp.html"),
+        ("scipy.optimize.OptimizeResult", "docs.scipy.org/doc/scipy/reference/generated/scipy.optimize.OptimizeResult.html"),
+        ("scipy.special.gammaln", "docs.scipy.org/doc/scipy/reference/generated/scipy.special.gammaln.html"),
+        ("numba.jit", "numba.readthedocs.io/en/stable/reference/jit-compilation.html"),
+    ],
+)
+def test_inventories_know_the_address_of(addresses, name, address):
+    assert addresses[name] == f"https://{address}#{name}"
+
+
+def test_every_type_that_is_linked_has_an_address(conf, addresses):
+    assert not {re.search("<(.+)>", link)[1] for link in conf.TYPES.values()} - set(addresses)
+
+
+@pytest.mark.parametrize(
+    "code, name",
+    [
+        ("np.linalg.solve", "numpy.linalg.solve"),
+        ("scipy.optimize.minimize()", "scipy.optimize.minimize"),
+        ("np.add.at", "numpy.ufunc.at"),
+        ("np.linalg.outer", "numpy.linalg.outer"),
+        ("@njit", "numba.jit"),
+    ],
+)
+def test_code_in_a_sentence_leads_to_the_name_it_is(conf, addresses, code, name):
+    assert conf.original(code) == name and name in addresses
+
+
+@pytest.mark.parametrize("code", ["np.sum(x)", "tg.sum", "numpy", "x.np.sum", "njit_grad", "np.float64 | None"])
+def test_other_code_stays_as_it_is(conf, code):
+    assert conf.original(code) is None
+
+
+def test_types_of_a_parameter_are_linked_and_its_name_is_not(conf):
+    line = re.fullmatch(r"(`\w+`: )(.+)", "`dtype`: dtype or array_like, optional")
+    assert conf.typed(line) == "`dtype`: {py:obj}`dtype <numpy.dtype>` or {term}`array-like <array_like>`, optional"
