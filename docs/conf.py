@@ -7,20 +7,20 @@ for `index.md`.  The gallery is made of the programs in
 
 from __future__ import annotations
 
-import ast
 import json
 import re
-import textwrap
 from pathlib import Path
 
 import tapegrad
+from tapegrad.tools.commands.reference import public
 
 HERE = Path(__file__).parent
 project, author, copyright = "tapegrad", "The tapegrad authors", "The tapegrad authors"
 version = release = tapegrad.__version__
-extensions = ["myst_parser", "sphinx_design"]
+extensions = ["myst_parser", "sphinx_design", "sphinx.ext.autosummary", "numpydoc", "sphinx_gallery.gen_gallery"]
 root_doc = "index"
-exclude_patterns = ["shelves/front.md", "reference.md", "made/*.ipynb"]
+exclude_patterns = ["shelves/front.md", "reference.md", "made/gallery/*.ipynb"]
+templates_path = ["templates"]
 myst_enable_extensions = ["colon_fence"]
 html_theme = "pydata_sphinx_theme"
 html_title = "tapegrad"
@@ -32,6 +32,32 @@ myst_heading_anchors = 4
 highlight_language = "pycon"
 pygments_style = "friendly"
 
+# A page for each function, of its docstring.
+autosummary_generate = ["made/functions.rst"]
+numpydoc_show_class_members = False
+default_role = "py:obj"
+python_use_unqualified_type_names = True
+python_maximum_signature_line_length = 100
+
+# The gallery shows the programs and does not run them: ``gallery.py`` does, and keeps picture and seconds of each.
+sphinx_gallery_conf = {
+    "examples_dirs": "../examples",
+    "gallery_dirs": "made/gallery",
+    "plot_gallery": False,
+    "image_scrapers": (),
+    "reset_modules": (),
+    "remove_config_comments": True,
+    "copyfile_regex": r".*\.dat",
+    "backreferences_dir": "made/backreferences",
+    "doc_module": ("tapegrad",),
+    "reference_url": {"tapegrad": None},
+    "write_computation_times": False,
+    "show_signature": False,
+    # A kernel has neither a file nor options of its own.
+    "first_notebook_cell": 'import sys\n\n__file__ = "program.py"  # data lie beside it\nsys.argv[1:] = ["--plot", "picture.png"]',
+    "last_notebook_cell": 'from IPython.display import Image\n\nImage("picture.png")',
+}
+SECONDS = json.loads((HERE / "gallery" / "seconds.json").read_text(encoding="utf-8"))
 
 MADE = HERE / "made"
 #: Pages that stand outside of this folder: file, and its name here.
@@ -47,74 +73,13 @@ def written(path, text):
         path.write_text(text, encoding="utf-8")
 
 
-def notebook(name, source):
-    """The program as a notebook: what it is for, what it defines, and a call of it."""
-    head, *body = ast.parse(source).body
-    lines = source.splitlines()
-    last = body.pop() if isinstance(body[-1], ast.If) else None
-    main = next((node for node in body if isinstance(node, ast.FunctionDef) and node.name == "main"), None)
-    first = main.args.args[0].arg if main and main.args.args else ""
-    picture = f"{name}.png"
-    given = {"folder": '"."', "plot": f'"{picture}"', "path": f'"{picture}"'}.get(first, f'plot="{picture}"')
-    run = f"result = main({given})" if main else "\n".join(line[4:] for line in lines[last.lineno : last.end_lineno]).replace("sys.argv", "[]")
-    shown = "" if first == "folder" else f'\n\nfrom IPython.display import Image\n\nImage("{picture if main else "modes.png"}")'
-    # Data lie beside the program.
-    beside = f'__file__ = "{name}.py"\n\n' if "__file__" in source else ""
-    defined = beside + "\n".join(lines[head.end_lineno : body[-1].end_lineno]).strip()
-    cells = [ast.get_docstring(ast.parse(source)).replace("::\n", ":\n"), defined, run + shown]
-    kinds = [{"cell_type": "markdown"}, *[{"cell_type": "code", "execution_count": None, "outputs": []}] * 2]
-    made = [{**kind, "id": f"{name}-{k}", "metadata": {}, "source": text} for k, (kind, text) in enumerate(zip(kinds, cells))]
-    kernel = {"kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"}}
-    return {"cells": made, "metadata": kernel, "nbformat": 4, "nbformat_minor": 5}
-
-
-def gallery(app):
-    """A page for each program of ``examples/``, with its notebook, and one that shows them all."""
-    seconds = json.loads((HERE / "gallery" / "seconds.json").read_text(encoding="utf-8"))
-    names, cards = [], []
-    for path in sorted((HERE.parent / "examples").glob("*.py")):
-        source = path.read_text(encoding="utf-8")
-        head = ast.get_docstring(ast.parse(source))
-        if head is None:
-            continue
-        title, _, rest = head.partition("\n\n")
-        title, took = " ".join(title.split()).rstrip("."), f"{seconds[path.stem]:g} s"
-        written(MADE / f"{path.stem}.ipynb", json.dumps(notebook(path.stem, source), indent=1) + "\n")
-        files = [path.name, *re.findall(r"with_name\(\"(.+?)\"\)", source)]
-        links = [f"{{download}}`{file} <../../examples/{file}>`" for file in files] + [f"{{download}}`{path.stem}.ipynb <{path.stem}.ipynb>`"]
-        download = f"{', '.join(links)}; it runs for {took}."
-        shown = f"```{{literalinclude}} ../../examples/{path.name}\n:language: python\n```\n"
-        text = rest.replace("::\n", ":\n")
-        written(MADE / f"example_{path.stem}.md", f"# {title}\n\n![](../gallery/{path.stem}.png)\n\n{text}\n\n{download}\n\n{shown}")
-        names.append(f"example_{path.stem}")
-        cards.append(f":::{{grid-item-card}} {title}\n:link: example_{path.stem}\n:link-type: doc\n:img-top: ../gallery/{path.stem}.png\n{took}\n:::")
-    listing = ["# Gallery", "", "Whole programs, and how long each runs once its code is compiled.", "", "::::{grid} 1 2 2 3", ":gutter: 3"]
-    listing += [*cards, "::::", "", "```{toctree}", ":hidden:", "", *names, "```", ""]
-    written(MADE / "gallery.md", "\n".join(listing))
-
-
 def functions(app):
-    """A page for each function and class of the reference, with the programs that use it."""
-    _, *sections = re.split(r"^## (.+)\n", (HERE / "reference.md").read_text(encoding="utf-8"), flags=re.MULTILINE)
-    programs = {path.stem: path.read_text(encoding="utf-8") for path in sorted((HERE.parent / "examples").glob("*.py"))}
-    listing = ["# Reference", "", "Every public function and class: what it takes, what it gives, and an example."]
-    for section, text in zip(sections[::2], sections[1::2]):
-        first, *entries = re.split(r"^### (.+)\n", text, flags=re.MULTILINE)
-        listing += ["", f"## {section}", "", first.strip(), "", "```{toctree}", ":maxdepth: 1", ""]
-        for heading, body in zip(entries[::2], entries[1::2]):
-            signature = heading.strip("`")
-            name = re.match(r"[\w.]+", signature)[0] if heading[0] == "`" else f"{section}, {heading[0].lower()}{heading[1:]}"
-            file = re.sub(r"\W+", "-", name) if heading[0] != "`" else name
-            used = [stem for stem, source in programs.items() if re.search(rf"\b{re.escape(name)}\(", source)]
-            seen = "\n\nUsed in " + ", ".join(f"[{stem}.py](example_{stem}.md)" for stem in used) + ".\n" if used else ""
-            body = re.sub(r"\]\((?!\w+:)([^)#]+\.md)", r"](../\1", body.strip())
-            # Name and type of a parameter stand in a line of their own.
-            body = re.sub(r"^(- `.+)\n(?=  \S)", r"\1\\\n", body, flags=re.MULTILINE)
-            said = f"```python\n{textwrap.fill(signature, 100, subsequent_indent='    ', break_long_words=False)}\n```\n\n" if heading[0] == "`" else ""
-            written(MADE / f"{file}.md", f"# {name}\n\n{said}{body}{seen}\n")
-            listing.append(file)
-        listing.append("```")
-    written(MADE / "functions.md", "\n".join(listing) + "\n")
+    """The list of the reference's functions and classes, of which autosummary makes a page for each."""
+    listing = ["Reference", "=========", "", "Every public function and class: what it takes, what it gives, and an example."]
+    for title, names in public(tapegrad):
+        listing += ["", title, "-" * len(title), "", f".. currentmodule:: {title.replace('tg', 'tapegrad', 1)}", ""]
+        listing += [".. autosummary::", "   :toctree: reference", "   :template: function.rst", "", *(f"   {name}" for name, _ in names)]
+    written(MADE / "functions.rst", "\n".join(listing) + "\n")
 
 
 def copied(app):
@@ -146,13 +111,31 @@ def links(app, docname, source):
     """Links of this folder's pages to those that are copied; the front page."""
     if docname == "index":
         source[0] = (HERE / "shelves" / "front.md").read_text(encoding="utf-8")
-    source[0] = source[0].replace("](reference.md", "](made/functions.md").replace("](../reference.md", "](../made/functions.md")
+    source[0] = source[0].replace("](reference.md", "](made/functions.rst").replace("](../reference.md", "](../made/functions.rst")
     for file, name in OUTSIDE.items():
         source[0] = source[0].replace(f"](../{file}", f"](made/{name}.md")
 
 
+def programs(app, docname, source):
+    """The kept picture and time of a program, where Sphinx-Gallery shows those of a run; the time of each in the gallery."""
+    name = docname.removeprefix("made/gallery/")
+    if name in SECONDS:
+        shown = f"\n.. image:: /gallery/{name}.png\n\nIt runs for {SECONDS[name]:g} s once its code is compiled.\n\n"
+        source[0] = source[0].replace("\n.. GENERATED FROM", f"{shown}.. GENERATED FROM", 1)
+    elif name == "index":
+        source[0] = re.sub(r"(_made_gallery_(\w+)\.py.*?thumbnail-title\">.*?)<", lambda m: f"{m[1]}, {SECONDS[m[2]]:g} s<", source[0], flags=re.DOTALL)
+
+
+def renamed(app, env, node, contnode):
+    """Texts write `tg` for `tapegrad`, as programs do."""
+    if node["reftarget"].startswith("tg."):
+        return env.domains["py"].resolve_xref(env, node["refdoc"], app.builder, "obj", f"tapegrad{node['reftarget'][2:]}", node, contnode)
+
+
 def setup(app):
-    app.connect("builder-inited", gallery)
+    # Before autosummary reads the list.
+    app.connect("builder-inited", functions, priority=100)
     app.connect("builder-inited", copied)
-    app.connect("builder-inited", functions)
     app.connect("source-read", links)
+    app.connect("source-read", programs)
+    app.connect("missing-reference", renamed)
