@@ -11,7 +11,10 @@ import json
 import re
 from pathlib import Path
 
+from sphinx.errors import ExtensionError
+
 import tapegrad
+from tapegrad.scipy.mirrors import MIRRORS
 from tapegrad.tools.commands.reference import public
 
 HERE = Path(__file__).parent
@@ -27,6 +30,7 @@ html_title = "tapegrad"
 html_theme_options = {"show_toc_level": 2, "navigation_with_keys": False, "secondary_sidebar_items": ["page-toc"], "footer_end": []}
 html_sidebars = {"index": []}
 html_show_sourcelink = False
+html_static_path, html_css_files = ["static"], ["site.css"]
 myst_heading_anchors = 4
 # A block of a session says what it prints, and Pygments would colour the marks of tests.
 highlight_language = "pycon"
@@ -44,6 +48,7 @@ sphinx_gallery_conf = {
     "examples_dirs": "../examples",
     "gallery_dirs": "made/gallery",
     "plot_gallery": False,
+    "within_subsection_order": "FileNameSortKey",
     "image_scrapers": (),
     "reset_modules": (),
     "remove_config_comments": True,
@@ -78,7 +83,9 @@ def functions(app):
     listing = ["Reference", "=========", "", "Every public function and class: what it takes, what it gives, and an example."]
     for title, names in public(tapegrad):
         listing += ["", title, "-" * len(title), "", f".. currentmodule:: {title.replace('tg', 'tapegrad', 1)}", ""]
-        listing += [".. autosummary::", "   :toctree: reference", "   :template: function.rst", "", *(f"   {name}" for name, _ in names)]
+        listing += [".. autosummary::", "   :nosignatures:", "   :toctree: reference", "   :template: function.rst", "", *(f"   {name}" for name, _ in names)]
+    listing += ["", "tapegrad.scipy", "--------------", ""]
+    listing += [f"- ``tapegrad.{module}``: " + ", ".join(f"``{name}``" for name in names) for module, names in MIRRORS.items()]
     written(MADE / "functions.rst", "\n".join(listing) + "\n")
 
 
@@ -117,13 +124,17 @@ def links(app, docname, source):
 
 
 def programs(app, docname, source):
-    """The kept picture and time of a program, where Sphinx-Gallery shows those of a run; the time of each in the gallery."""
+    """On a program's page its kept picture, how long it runs, and its files; in the gallery how long each runs."""
     name = docname.removeprefix("made/gallery/")
     if name in SECONDS:
-        shown = f"\n.. image:: /gallery/{name}.png\n\nIt runs for {SECONDS[name]:g} s once its code is compiled.\n\n"
-        source[0] = source[0].replace("\n.. GENERATED FROM", f"{shown}.. GENERATED FROM", 1)
-    elif name == "index":
-        source[0] = re.sub(r"(_made_gallery_(\w+)\.py.*?thumbnail-title\">.*?)<", lambda m: f"{m[1]}, {SECONDS[m[2]]:g} s<", source[0], flags=re.DOTALL)
+        files = ", ".join(f":download:`{file}`" for file in [f"{name}.py", *re.findall(r"with_name\(\"(.+?)\"\)", source[0]), f"{name}.ipynb"])
+        shown = f"\n{files}; it runs for {SECONDS[name]:g} s.\n\n.. image:: /gallery/{name}.png\n\n.. GENERATED FROM"
+        source[0] = source[0].replace("\n.. GENERATED FROM", shown, 1)
+    elif docname == "made/gallery/index":
+        card = re.compile(r"(sphx_glr_(\w+)_thumb\.png.*?thumbnail-title\">[^<]*)", re.DOTALL)
+        source[0], count = card.subn(lambda found: f"{found[1]}<br>{SECONDS[found[2]]:g} s", source[0])
+        if count != len(SECONDS):
+            raise ExtensionError(f"{count} of {len(SECONDS)} cards are found in Sphinx-Gallery's page")
 
 
 def renamed(app, env, node, contnode):
