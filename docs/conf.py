@@ -14,6 +14,7 @@ from pathlib import Path
 from sphinx.errors import ExtensionError
 
 import tapegrad
+from tapegrad.array.functions import ELEMENTWISE
 from tapegrad.scipy.mirrors import MIRRORS
 from tapegrad.tools.commands.reference import public
 
@@ -80,10 +81,14 @@ def written(path, text):
 
 def functions(app):
     """The list of the reference's functions and classes, of which autosummary makes a page for each."""
+    (first, names), *others = public(tapegrad)
+    small = [(name, member) for name, member in names if ELEMENTWISE.get(name) is member]
+    sections = [(first, [named for named in names if named not in small]), ("Element-wise functions", small), *others]
     listing = ["Reference", "=========", "", "Every public function and class: what it takes, what it gives, and an example."]
-    for title, names in public(tapegrad):
-        listing += ["", title, "-" * len(title), "", f".. currentmodule:: {title.replace('tg', 'tapegrad', 1)}", ""]
-        listing += [".. autosummary::", "   :nosignatures:", "   :toctree: reference", "   :template: function.rst", "", *(f"   {name}" for name, _ in names)]
+    for title, names in sections:
+        module = "tapegrad" if names is small else title.replace("tg", "tapegrad", 1)
+        listing += ["", title, "-" * len(title), "", f".. currentmodule:: {module}", "", ".. autosummary::", "   :nosignatures:"]
+        listing += ["   :toctree: reference", "   :template: function.rst", "", *(f"   {name}" for name, _ in names)]
     listing += ["", "tapegrad.scipy", "--------------", ""]
     listing += [f"- ``tapegrad.{module}``: " + ", ".join(f"``{name}``" for name in names) for module, names in MIRRORS.items()]
     written(MADE / "functions.rst", "\n".join(listing) + "\n")

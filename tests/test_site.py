@@ -35,14 +35,6 @@ def test_links_of_shelves_lead_somewhere():
 PROGRAMS = sorted((DOCS.parent / "examples").glob("*.py"))
 
 
-@pytest.fixture(scope="module")
-def conf():
-    """The module ``docs/conf.py``."""
-    spec = importlib.util.spec_from_file_location("conf", DOCS / "conf.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
 
 def test_every_program_has_a_picture_and_a_time():
     names = [path.stem for path in PROGRAMS]
@@ -51,23 +43,27 @@ def test_every_program_has_a_picture_and_a_time():
     assert all(path.stat().st_size < 100_000 for path in (DOCS / "gallery").glob("*.png"))
 
 
-def test_a_notebook_defines_what_its_program_does(conf):
+def test_every_program_has_what_the_gallery_asks_of_it():
     for path in PROGRAMS:
         source = path.read_text(encoding="utf-8")
-        text, defined, run = conf.notebook(path.stem, source)["cells"]
-        program, cell = ast.parse(source).body, ast.parse(defined["source"]).body
-        kept = [ast.dump(node) for node in program[1:] if not isinstance(node, ast.If)]
-        assert [ast.dump(node) for node in cell][-len(kept) :] == kept, path.name
-        ast.parse(run["source"])
-        assert text["source"].startswith(ast.get_docstring(ast.parse(source)).splitlines()[0])
+        title, line = ast.get_docstring(ast.parse(source)).splitlines()[:2]
+        assert line == "=" * len(title), path.name
+        assert f'# sphinx_gallery_thumbnail_path = "gallery/{path.stem}.png"' in source
+        assert '"--plot"' in source, "the option that `gallery.py` and notebooks use"
 
 
 @pytest.mark.parametrize("name", ["graphs", "peak_fit"])
-def test_a_notebook_runs(conf, name, tmp_path):
+def test_a_notebook_runs(name, tmp_path):
     nbformat, preprocessors = pytest.importorskip("nbformat"), pytest.importorskip("nbconvert.preprocessors")
     pytest.importorskip("matplotlib"), pytest.importorskip("ipykernel")
+    gallery, parser = pytest.importorskip("sphinx_gallery.gen_gallery"), pytest.importorskip("sphinx_gallery.py_source_parser")
+    notebook = pytest.importorskip("sphinx_gallery.notebook")
+    spec = importlib.util.spec_from_file_location("conf", DOCS / "conf.py")
+    conf = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(conf)
     for file in (DOCS.parent / "examples").glob("*.dat"):
         (tmp_path / file.name).write_bytes(file.read_bytes())
-    made = nbformat.reads(json.dumps(conf.notebook(name, (DOCS.parent / "examples" / f"{name}.py").read_text(encoding="utf-8"))), 4)
-    preprocessors.ExecutePreprocessor(timeout=300).preprocess(made, {"metadata": {"path": str(tmp_path)}})
+    _, blocks = parser.split_code_and_text_blocks(str(DOCS.parent / "examples" / f"{name}.py"))
+    made = notebook.jupyter_notebook(blocks, {**gallery.DEFAULT_GALLERY_CONF, **conf.sphinx_gallery_conf}, str(tmp_path))
+    preprocessors.ExecutePreprocessor(timeout=300).preprocess(nbformat.reads(json.dumps(made), 4), {"metadata": {"path": str(tmp_path)}})
     assert list(tmp_path.glob("*.png"))
