@@ -7,30 +7,34 @@ for `index.md`.  The gallery is made of the programs in
 
 from __future__ import annotations
 
-import ast
 import json
 import re
-import textwrap
 from pathlib import Path
 
 import tapegrad
+from tapegrad.array.functions import ELEMENTWISE
+from tapegrad.scipy.mirrors import MIRRORS
+from tapegrad.tools.commands.reference import public
 
 HERE = Path(__file__).parent
 project, author, copyright = "tapegrad", "The tapegrad authors", "The tapegrad authors"
 version = release = tapegrad.__version__
-extensions = ["myst_parser", "sphinx_design", "sphinx.ext.intersphinx"]
+extensions = ["myst_parser", "sphinx_design", "sphinx.ext.autosummary", "sphinx.ext.intersphinx", "numpydoc", "sphinx_gallery.gen_gallery"]
 root_doc = "index"
-exclude_patterns = ["shelves/front.md", "reference.md", "made/*.ipynb", "inventories/README.md"]
+exclude_patterns = ["shelves/front.md", "reference.md", "made/gallery/*.ipynb", "inventories/README.md"]
+templates_path = ["templates"]
 myst_enable_extensions = ["colon_fence"]
 html_theme = "pydata_sphinx_theme"
 html_title = "tapegrad"
 html_theme_options = {"show_toc_level": 2, "navigation_with_keys": False, "secondary_sidebar_items": ["page-toc"], "footer_end": []}
 html_sidebars = {"index": []}
 html_show_sourcelink = False
+html_static_path, html_css_files = ["static"], ["site.css"]
 myst_heading_anchors = 4
 # A block of a session says what it prints, and Pygments would colour the marks of tests.
 highlight_language = "pycon"
 pygments_style = "friendly"
+
 # The addresses of names stand in files: building needs no network (inventories/README.md).
 intersphinx_mapping = {
     "numpy": ("https://numpy.org/doc/stable/", "inventories/numpy.inv"),
@@ -39,9 +43,38 @@ intersphinx_mapping = {
 }
 #: What the inventories call a name that is written otherwise.
 CALLED = {r"np\.": "numpy.", r"numpy\.\w+\.(at|reduce|reduceat|accumulate)$": r"numpy.ufunc.\1", r"@?(numba\.)?njit$": "numba.jit"}
-#: Types of parameters that NumPy explains.
-TYPES = {"ndarray": "{py:obj}`ndarray <numpy.ndarray>`", "dtype": "{py:obj}`dtype <numpy.dtype>`", "array[-_]like": "{term}`array-like <array_like>`"}
 
+# A page for each function, of its docstring.
+autosummary_generate = ["made/functions.rst"]
+numpydoc_show_class_members = False
+numpydoc_xref_param_type, numpydoc_xref_ignore = True, "all"
+#: Words for types that numpydoc would look for in Python's pages.
+OWN = "None bool boolean True False list tuple str string dict float int callable iterable sequence contextmanager namedtuple generator scalar".split()
+numpydoc_xref_aliases = {"dtype": "numpy.dtype", **{word: word for word in OWN}}
+default_role = "py:obj"
+python_use_unqualified_type_names = True
+python_maximum_signature_line_length = 100
+
+# The gallery shows the programs and does not run them: ``gallery.py`` does, and keeps picture and seconds of each.
+sphinx_gallery_conf = {
+    "examples_dirs": "../examples",
+    "gallery_dirs": "made/gallery",
+    "plot_gallery": False,
+    "within_subsection_order": "FileNameSortKey",
+    "image_scrapers": (),
+    "reset_modules": (),
+    "remove_config_comments": True,
+    "copyfile_regex": r".*\.dat",
+    "backreferences_dir": "made/backreferences",
+    "doc_module": ("tapegrad",),
+    "reference_url": {"tapegrad": None},
+    "write_computation_times": False,
+    "show_signature": False,
+    # A kernel has neither a file nor options of its own.
+    "first_notebook_cell": 'import sys\n\n__file__ = "program.py"  # data lie beside it\nsys.argv[1:] = ["--plot", "picture.png"]',
+    "last_notebook_cell": 'from IPython.display import Image\n\nImage("picture.png")',
+}
+SECONDS = json.loads((HERE / "gallery" / "seconds.json").read_text(encoding="utf-8"))
 
 MADE = HERE / "made"
 #: Pages that stand outside of this folder: file, and its name here.
@@ -57,83 +90,19 @@ def written(path, text):
         path.write_text(text, encoding="utf-8")
 
 
-def notebook(name, source):
-    """The program as a notebook: what it is for, what it defines, and a call of it."""
-    head, *body = ast.parse(source).body
-    lines = source.splitlines()
-    last = body.pop() if isinstance(body[-1], ast.If) else None
-    main = next((node for node in body if isinstance(node, ast.FunctionDef) and node.name == "main"), None)
-    first = main.args.args[0].arg if main and main.args.args else ""
-    picture = f"{name}.png"
-    given = {"folder": '"."', "plot": f'"{picture}"', "path": f'"{picture}"'}.get(first, f'plot="{picture}"')
-    run = f"result = main({given})" if main else "\n".join(line[4:] for line in lines[last.lineno : last.end_lineno]).replace("sys.argv", "[]")
-    shown = "" if first == "folder" else f'\n\nfrom IPython.display import Image\n\nImage("{picture if main else "modes.png"}")'
-    # Data lie beside the program.
-    beside = f'__file__ = "{name}.py"\n\n' if "__file__" in source else ""
-    defined = beside + "\n".join(lines[head.end_lineno : body[-1].end_lineno]).strip()
-    cells = [ast.get_docstring(ast.parse(source)).replace("::\n", ":\n"), defined, run + shown]
-    kinds = [{"cell_type": "markdown"}, *[{"cell_type": "code", "execution_count": None, "outputs": []}] * 2]
-    made = [{**kind, "id": f"{name}-{k}", "metadata": {}, "source": text} for k, (kind, text) in enumerate(zip(kinds, cells))]
-    kernel = {"kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"}}
-    return {"cells": made, "metadata": kernel, "nbformat": 4, "nbformat_minor": 5}
-
-
-def gallery(app):
-    """A page for each program of ``examples/``, with its notebook, and one that shows them all."""
-    seconds = json.loads((HERE / "gallery" / "seconds.json").read_text(encoding="utf-8"))
-    names, cards = [], []
-    for path in sorted((HERE.parent / "examples").glob("*.py")):
-        source = path.read_text(encoding="utf-8")
-        head = ast.get_docstring(ast.parse(source))
-        if head is None:
-            continue
-        title, _, rest = head.partition("\n\n")
-        title, took = " ".join(title.split()).rstrip("."), f"{seconds[path.stem]:g} s"
-        written(MADE / f"{path.stem}.ipynb", json.dumps(notebook(path.stem, source), indent=1) + "\n")
-        files = [path.name, *re.findall(r"with_name\(\"(.+?)\"\)", source)]
-        links = [f"{{download}}`{file} <../../examples/{file}>`" for file in files] + [f"{{download}}`{path.stem}.ipynb <{path.stem}.ipynb>`"]
-        download = f"{', '.join(links)}; it runs for {took}."
-        shown = f"```{{literalinclude}} ../../examples/{path.name}\n:language: python\n```\n"
-        text = rest.replace("::\n", ":\n")
-        written(MADE / f"example_{path.stem}.md", f"# {title}\n\n![](../gallery/{path.stem}.png)\n\n{text}\n\n{download}\n\n{shown}")
-        names.append(f"example_{path.stem}")
-        cards.append(f":::{{grid-item-card}} {title}\n:link: example_{path.stem}\n:link-type: doc\n:img-top: ../gallery/{path.stem}.png\n{took}\n:::")
-    listing = ["# Gallery", "", "Whole programs, and how long each runs once its code is compiled.", "", "::::{grid} 1 2 2 3", ":gutter: 3"]
-    listing += [*cards, "::::", "", "```{toctree}", ":hidden:", "", *names, "```", ""]
-    written(MADE / "gallery.md", "\n".join(listing))
-
-
-def typed(parameter):
-    """A line of a parameter, its types linked."""
-    types = parameter[2]
-    for word, link in TYPES.items():
-        types = re.sub(rf"(?<![\w.`]){word}\b", link, types)
-    return parameter[1] + types
-
-
 def functions(app):
-    """A page for each function and class of the reference, with the programs that use it."""
-    _, *sections = re.split(r"^## (.+)\n", (HERE / "reference.md").read_text(encoding="utf-8"), flags=re.MULTILINE)
-    programs = {path.stem: path.read_text(encoding="utf-8") for path in sorted((HERE.parent / "examples").glob("*.py"))}
-    listing = ["# Reference", "", "Every public function and class: what it takes, what it gives, and an example."]
-    for section, text in zip(sections[::2], sections[1::2]):
-        first, *entries = re.split(r"^### (.+)\n", text, flags=re.MULTILINE)
-        listing += ["", f"## {section}", "", first.strip(), "", "```{toctree}", ":maxdepth: 1", ""]
-        for heading, body in zip(entries[::2], entries[1::2]):
-            signature = heading.strip("`")
-            name = re.match(r"[\w.]+", signature)[0] if heading[0] == "`" else f"{section}, {heading[0].lower()}{heading[1:]}"
-            file = re.sub(r"\W+", "-", name) if heading[0] != "`" else name
-            used = [stem for stem, source in programs.items() if re.search(rf"\b{re.escape(name)}\(", source)]
-            seen = "\n\nUsed in " + ", ".join(f"[{stem}.py](example_{stem}.md)" for stem in used) + ".\n" if used else ""
-            body = re.sub(r"\]\((?!\w+:)([^)#]+\.md)", r"](../\1", body.strip())
-            body = re.sub(r"(?<=^- )(`\w+`: )(.+)$", typed, body, flags=re.MULTILINE)
-            # Name and type of a parameter stand in a line of their own.
-            body = re.sub(r"^(- `.+)\n(?=  \S)", r"\1\\\n", body, flags=re.MULTILINE)
-            said = f"```python\n{textwrap.fill(signature, 100, subsequent_indent='    ', break_long_words=False)}\n```\n\n" if heading[0] == "`" else ""
-            written(MADE / f"{file}.md", f"# {name}\n\n{said}{body}{seen}\n")
-            listing.append(file)
-        listing.append("```")
-    written(MADE / "functions.md", "\n".join(listing) + "\n")
+    """The list of the reference's functions and classes, of which autosummary makes a page for each."""
+    (first, names), *others = public(tapegrad)
+    small = [(name, member) for name, member in names if ELEMENTWISE.get(name) is member]
+    sections = [(first, [named for named in names if named not in small]), ("Element-wise functions", small), *others]
+    listing = ["Reference", "=========", "", "Every public function and class: what it takes, what it gives, and an example."]
+    for title, names in sections:
+        module = "tapegrad" if names is small else title.replace("tg", "tapegrad", 1)
+        listing += ["", title, "-" * len(title), "", f".. currentmodule:: {module}", "", ".. autosummary::", "   :nosignatures:"]
+        listing += ["   :toctree: reference", "   :template: function.rst", "", *(f"   {name}" for name, _ in names)]
+    listing += ["", "tapegrad.scipy", "--------------", ""]
+    listing += [f"- ``tapegrad.{module}``: " + ", ".join(f"``{name}``" for name in names) for module, names in MIRRORS.items()]
+    written(MADE / "functions.rst", "\n".join(listing) + "\n")
 
 
 def copied(app):
@@ -165,9 +134,31 @@ def links(app, docname, source):
     """Links of this folder's pages to those that are copied; the front page."""
     if docname == "index":
         source[0] = (HERE / "shelves" / "front.md").read_text(encoding="utf-8")
-    source[0] = source[0].replace("](reference.md", "](made/functions.md").replace("](../reference.md", "](../made/functions.md")
+    source[0] = source[0].replace("](reference.md", "](made/functions.rst").replace("](../reference.md", "](../made/functions.rst")
     for file, name in OUTSIDE.items():
         source[0] = source[0].replace(f"](../{file}", f"](made/{name}.md")
+
+
+def programs(app, docname, source):
+    """On a program's page its kept picture, how long it runs, and its files; in the gallery how long each runs."""
+    name = docname.removeprefix("made/gallery/")
+    if name in SECONDS:
+        files = ", ".join(f":download:`{file}`" for file in [f"{name}.py", *re.findall(r"with_name\(\"(.+?)\"\)", source[0]), f"{name}.ipynb"])
+        shown = f"\n{files}; it runs for {SECONDS[name]:g} s.\n\n.. image:: /gallery/{name}.png\n\n.. GENERATED FROM"
+        source[0] = source[0].replace("\n.. GENERATED FROM", shown, 1)
+    elif docname == "made/gallery/index":
+        card = re.compile(r"(sphx_glr_(\w+)_thumb\.png.*?thumbnail-title\">[^<]*)", re.DOTALL)
+        source[0], count = card.subn(lambda found: f"{found[1]}<br>{SECONDS[found[2]]:g} s", source[0])
+        if count != len(SECONDS):
+            from sphinx.errors import ExtensionError  # the tests load this file where Sphinx is not installed
+
+            raise ExtensionError(f"{count} of {len(SECONDS)} cards are found in Sphinx-Gallery's page")
+
+
+def renamed(app, env, node, contnode):
+    """Texts write `tg` for `tapegrad`, as programs do."""
+    if node["reftarget"].startswith("tg."):
+        return env.domains["py"].resolve_xref(env, node["refdoc"], app.builder, "obj", f"tapegrad{node['reftarget'][2:]}", node, contnode)
 
 
 def original(text):
@@ -180,10 +171,10 @@ def original(text):
 
 def originals(app, tree):
     """Names of NumPy, SciPy and Numba in sentences and tables lead to their own pages; one that no inventory has stays as it is."""
-    from docutils import nodes  # the tests load this file where Sphinx is not installed
+    from docutils import nodes
     from sphinx.addnodes import pending_xref
 
-    if app.env.docname == "made/gallery":  # its cards are links
+    if app.env.docname == "made/gallery/index":  # its cards are links
         return
     for node in list(tree.findall(nodes.literal)):
         name = original(node.astext())
@@ -193,8 +184,10 @@ def originals(app, tree):
 
 
 def setup(app):
-    app.connect("builder-inited", gallery)
+    # Before autosummary reads the list.
+    app.connect("builder-inited", functions, priority=100)
     app.connect("builder-inited", copied)
-    app.connect("builder-inited", functions)
     app.connect("source-read", links)
+    app.connect("source-read", programs)
+    app.connect("missing-reference", renamed)
     app.connect("doctree-read", originals)

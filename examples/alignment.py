@@ -1,4 +1,5 @@
-"""Two chains of haemoglobin, aligned by a transducer that learns from them how proteins of one family differ.
+"""Two chains of haemoglobin, aligned by a transducer that learns from them how proteins of one family differ
+==========================================================================================================
 
 The alpha and the beta chain of human haemoglobin have one ancestor.  A weighted transducer with three states reads the one and
 writes the other: it copies a residue or replaces it, leaves some out, or puts some in.  How likely each of these is, three numbers, is
@@ -12,6 +13,7 @@ Run it with::
 
 The sequences are UniProt's P69905 and P68871, without the methionine in front.  The picture needs ``pip install .[examples]``.
 """
+# sphinx_gallery_thumbnail_path = "gallery/alignment.png"
 
 from __future__ import annotations
 

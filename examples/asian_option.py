@@ -1,4 +1,5 @@
-"""An Asian option and its Greeks by Monte Carlo.
+"""An Asian option and its Greeks by Monte Carlo
+=============================================
 
 The option pays how much the mean price over a year lies above the strike. Its price is the
 mean over simulated paths, a function of the spot price, the volatility and the interest rate;
@@ -17,6 +18,7 @@ Run it with::
 
 It needs ``pip install .[examples]``.
 """
+# sphinx_gallery_thumbnail_path = "gallery/asian_option.png"
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Bundle adjustment: cameras and points from where the points appear in the pictures.
+"""Bundle adjustment: cameras and points from where the points appear in the pictures
+==================================================================================
 
 Each observation is the pixel at which one camera sees one point. The unknowns are rotation and
 position of each camera and the position of each point; the sum of squares of the distances
@@ -16,6 +17,7 @@ Run it with::
 
 It needs ``pip install .[examples]``.
 """
+# sphinx_gallery_thumbnail_path = "gallery/bundle_adjustment.png"
 
 from __future__ import annotations
 

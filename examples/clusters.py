@@ -1,15 +1,22 @@
-"""Who computes a sum over data, and what that takes: the picture of docs/clusters.md.
-
-    python examples/clusters.py docs/clusters.png
+"""Who computes a sum over data, and what that takes: the picture of docs/clusters.md
+==================================================================================
 
 The left half shows what travels; the right one the time of a pass over 1 000 chunks by processes of this machine, and what follows from it
 for more of them.  Work is simulated (a chunk waits), so that it does not matter how many cores there are.
+
+Run it with::
+
+    python examples/clusters.py
+    python examples/clusters.py --plot docs/clusters.png
+
+It needs ``pip install .[examples]``.
 """
+# sphinx_gallery_thumbnail_path = "gallery/clusters.png"
 
 from __future__ import annotations
 
+import argparse
 import math
-import sys
 import time
 from concurrent.futures import ProcessPoolExecutor
 
@@ -107,4 +114,6 @@ def draw(path, times, model, chunks):
 
 
 if __name__ == "__main__":
-    main(sys.argv[1] if len(sys.argv) > 1 else "clusters.png")
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--plot", metavar="FILE", default="clusters.png", help="where to save the picture (%(default)s)")
+    main(parser.parse_args().plot)

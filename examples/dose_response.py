@@ -1,4 +1,5 @@
-"""Ten thousand dose-response curves, each fitted with its errors, by `tg.fit_many`.
+"""Ten thousand dose-response curves, each fitted with its errors, by `tg.fit_many`
+================================================================================
 
 A screening robot gives ten doses of a substance to the cells of each well and reads how many live. The curve is a logistic function of
 the logarithm of the dose: from `top` to `bottom`, half-way at the dose `ec50`, with slope `hill`. Wells differ in all four, some substances do
@@ -14,6 +15,7 @@ Run it with::
 
 It needs ``pip install .[examples]``.
 """
+# sphinx_gallery_thumbnail_path = "gallery/dose_response.png"
 
 from __future__ import annotations
 

@@ -1,11 +1,14 @@
-"""The pictures of docs/automata.md: what CTC composes, and an edit transducer.
+"""The pictures of docs/automata.md: what CTC composes, and an edit transducer
+===========================================================================
 
 Run it with::
 
     python examples/graphs.py docs
+    python examples/graphs.py --plot composed.png
 
 It needs ``pip install .[examples]``.
 """
+# sphinx_gallery_thumbnail_path = "gallery/graphs.png"
 
 from __future__ import annotations
 
@@ -42,19 +45,22 @@ def edits():
     return graph
 
 
-def main(folder):
-    """Draw the pictures into a folder; returns their paths."""
+def main(folder, plot=None):
+    """Draw the pictures into a folder, or only what CTC composes, to the file `plot`; returns their paths."""
     pictures = {
         "automata_spelling.png": spelling([1, 2]),
         "automata_ctc.png": automata.compose(spelling([1, 2]), automata.linear_graph(4, 3)),
         "automata_edits.png": edits(),
     }
-    for name, graph in pictures.items():
-        automata.draw(graph, Path(folder, name), isymbols=SYMBOLS)
-    return [Path(folder, name) for name in pictures]
+    drawn = {Path(plot): pictures["automata_ctc.png"]} if plot else {Path(folder, name): graph for name, graph in pictures.items()}
+    for path, graph in drawn.items():
+        automata.draw(graph, path, isymbols=SYMBOLS)
+    return list(drawn)
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("folder", help="where to save the pictures")
-    main(parser.parse_args().folder)
+    parser.add_argument("folder", nargs="?", default=".", help="where to save the pictures (default: here)")
+    parser.add_argument("--plot", metavar="FILE", help="draw only what CTC composes, to FILE")
+    options = parser.parse_args()
+    main(options.folder, options.plot)

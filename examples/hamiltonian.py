@@ -1,4 +1,5 @@
-"""Hamiltonian Monte Carlo, wholly inside `@njit`.
+"""Hamiltonian Monte Carlo, wholly inside `@njit`
+==============================================
 
 The sampler is compiled by Numba: random numbers, leapfrog steps and the decision to accept. The
 log-density is plain NumPy; `tg.compile` makes of it machine code of value and gradient that the
@@ -15,6 +16,7 @@ Run it with::
 
 It needs ``pip install .[examples]``.
 """
+# sphinx_gallery_thumbnail_path = "gallery/hamiltonian.png"
 
 from __future__ import annotations
 

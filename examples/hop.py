@@ -1,4 +1,5 @@
-"""Optimal control with an event: steer a rocket so that it lands as far away as possible.
+"""Optimal control with an event: steer a rocket so that it lands as far away as possible
+======================================================================================
 
 A small rocket starts from a ramp.  Its thrust dies away, air slows it down, and the angle of the thrust is what is controlled, a
 polynomial of time.  When it touches the ground is not known beforehand: it is an event, found by the solver of the differential
@@ -9,6 +10,7 @@ Run it with::
 
     python examples/hop.py
 """
+# sphinx_gallery_thumbnail_path = "gallery/hop.png"
 
 from __future__ import annotations
 

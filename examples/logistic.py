@@ -1,4 +1,5 @@
-"""Maximum likelihood of a logistic regression, beside scikit-learn's, with standard errors.
+"""Maximum likelihood of a logistic regression, beside scikit-learn's, with standard errors
+========================================================================================
 
 The loss is one line of NumPy. L-BFGS minimises it, and its Hessian, which scikit-learn does not
 give, says how sure each coefficient is.  The data are 569 tumours with measurements of their cells.
@@ -10,6 +11,7 @@ Run it with::
 
 It needs ``pip install .[examples]``.
 """
+# sphinx_gallery_thumbnail_path = "gallery/logistic.png"
 
 from __future__ import annotations
 

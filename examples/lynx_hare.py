@@ -1,4 +1,5 @@
-"""Hares and lynxes: fit differential equations to a century-old table, and draw the fit.
+"""Hares and lynxes: fit differential equations to a century-old table, and draw the fit
+=====================================================================================
 
 The model (`tapegrad.demo`) steps the equations of Lotka and Volterra in a plain Python loop.
 Here it is fitted, its standard errors are taken from the Hessian, and beside these one rate's interval from its profile; forward
@@ -11,6 +12,7 @@ Run it with::
 
 It needs ``pip install .[examples]``.
 """
+# sphinx_gallery_thumbnail_path = "gallery/lynx_hare.png"
 
 from __future__ import annotations
 

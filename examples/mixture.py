@@ -1,4 +1,5 @@
-"""Maximum likelihood of a mixture of Gaussians, by gradients, beside scikit-learn's.
+"""Maximum likelihood of a mixture of Gaussians, by gradients, beside scikit-learn's
+=================================================================================
 
 scikit-learn fits mixtures by expectation and maximisation. Here the likelihood is written down
 in NumPy and maximised by L-BFGS: the parameters are a dict of arrays, weights pass through a
@@ -13,6 +14,7 @@ that it can be drawn).  Run it with::
 
 It needs ``pip install .[examples]``.
 """
+# sphinx_gallery_thumbnail_path = "gallery/mixture.png"
 
 from __future__ import annotations
 

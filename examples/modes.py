@@ -1,4 +1,5 @@
-"""Three functions on which forward and reverse mode differ, and one in between.
+"""Three functions on which forward and reverse mode differ, and one in between
+============================================================================
 
 Each maker takes a size and returns a function and the tuple of its arguments.
 Compare the modes on them with::
@@ -7,12 +8,13 @@ Compare the modes on them with::
     python -m tapegrad compare examples/modes.py:one_to_many --sizes 1,10,100,1000 --plot one_to_many.png
     python -m tapegrad compare examples/modes.py:rectangle --sizes 1,3,10,30,100,300,1000 --plot rectangle.png
 
-and draw the picture of docs/modes.md with ``python examples/modes.py docs/modes.png``.
+and draw the picture of docs/modes.md with ``python examples/modes.py --plot docs/modes.png``.
 """
+# sphinx_gallery_thumbnail_path = "gallery/modes.png"
 
 from __future__ import annotations
 
-import sys
+import argparse
 
 import numpy as np
 
@@ -61,7 +63,10 @@ def rectangle(n, m):
 if __name__ == "__main__":
     from tapegrad.tools.comparing.plots import plot_scaling
 
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--plot", metavar="FILE", default="modes.png", help="where to save the picture (%(default)s)")
+    plot = parser.parse_args().plot
     found = [tg.compare_scaling(make, [1, 4, 16, 64, 256, 1024]) for make in (many_to_one, one_to_many, bottleneck)]
     for scaling in found:
         print(scaling, end="\n\n")
-    plot_scaling(found, sys.argv[1] if len(sys.argv) > 1 else "modes.png", "operations")
+    plot_scaling(found, plot, "operations")

@@ -1,4 +1,5 @@
-"""Two peaks that overlap, on a background: a fit with its errors, and whether the peaks are equally wide.
+"""Two peaks that overlap, on a background: a fit with its errors, and whether the peaks are equally wide
+======================================================================================================
 
 The data are Gauss3 of NIST's Statistical Reference Datasets: 250 counts in which two Gaussians stand so close that one looks like a shoulder
 of the other, above an exponential background. What the fit has to find is certified to eleven digits, values and standard deviations.
@@ -14,6 +15,7 @@ Run it with::
 
 It needs ``pip install .[examples]``.
 """
+# sphinx_gallery_thumbnail_path = "gallery/peak_fit.png"
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Posteriors by `tg.sample`: hares and lynxes with an ordinary differential equation inside, and eight schools.
+"""Posteriors by `tg.sample`: hares and lynxes with an ordinary differential equation inside, and eight schools
+============================================================================================================
 
 The first model is that of the Stan case study: rates and first sizes of both populations with their priors, logarithmic errors whose sizes
 are parameters, too. The second is the hierarchical model of eight schools, written with standard normal variables as it has to be: effects
@@ -13,6 +14,7 @@ Run it with::
 
 It needs ``pip install .[examples,sample]``.
 """
+# sphinx_gallery_thumbnail_path = "gallery/posterior.png"
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Swing up a pendulum on a cart by direct collocation, with `tg.optimize.nlp`.
+"""Swing up a pendulum on a cart by direct collocation, with `tg.optimize.nlp`
+===========================================================================
 
 A motor pushes a cart of 1 kg; a pendulum of 0.3 kg and half a metre hangs from it. In two seconds the
 cart is to move by a metre, and the pendulum to stand upright and at rest, with as little force (squared, summed
@@ -18,6 +19,7 @@ Run it with::
 
 It needs ``pip install .[examples]``; with ``.[nlp]`` the solver is IPOPT, else SciPy's trust-constr.
 """
+# sphinx_gallery_thumbnail_path = "gallery/swing_up.png"
 
 from __future__ import annotations
 

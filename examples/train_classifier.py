@@ -1,4 +1,5 @@
-"""Train a small network on handwritten digits, one `loss.backward()` a step.
+"""Train a small network on handwritten digits, one `loss.backward()` a step
+=========================================================================
 
 The digits are those that come with scikit-learn: 1 797 images of 8 by 8 pixels.
 The network has 64 inputs, 64 hidden units and 10 outputs.  Nothing here but the
@@ -18,6 +19,7 @@ Run it with::
 
 It needs ``pip install .[examples]``.
 """
+# sphinx_gallery_thumbnail_path = "gallery/train_classifier.png"
 
 from __future__ import annotations
 

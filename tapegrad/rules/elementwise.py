@@ -86,7 +86,7 @@ of_numpy(
     expr=_remainder, scalar=operator.mod,
 )
 of_numpy("fmod", "x % y with the sign of x", one, lambda x, y, z: -_quotient(x, y, z))
-of_numpy("absolute", "|x|; derivative 0 at 0", lambda x, z: L.sign(x), expr=L.abs, scalar=abs, node="Abs", numpy=(np.absolute, np.fabs))
+of_numpy("absolute", "abs(x); derivative 0 at 0", lambda x, z: L.sign(x), expr=L.abs, scalar=abs, node="Abs", numpy=(np.absolute, np.fabs))
 of_numpy("sign", "sign of x; derivative 0", zero)
 of_operator("square", lambda x: x * x, "x ** 2", lambda x, z: 2.0 * x, node="Pow")
 of_operator("reciprocal", lambda x: 1.0 / x, "1 / x", lambda x, z: -(z * z))
@@ -233,7 +233,7 @@ elementwise(
     (lambda x, z: select((x > 0.0) | L.isnan(x), 1.0, 0.0),),
     node="Relu", doc="max(x, 0); derivative 0 at 0", silent="the operand is not positive",
 )
-of_numpy("copysign", "|x| with the sign of y", lambda x, y, z: L.sign(x) * L.sign(z), zero)
+of_numpy("copysign", "abs(x) with the sign of y", lambda x, y, z: L.sign(x) * L.sign(z), zero)
 of_numpy("floor", "largest integer <= x; derivative 0", zero, scalar=None)
 of_numpy("ceil", "smallest integer >= x; derivative 0", zero, scalar=None)
 of_numpy("trunc", "x without its fraction; derivative 0", zero, scalar=None)

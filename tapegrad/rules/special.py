@@ -40,7 +40,7 @@ elementwise(
 )
 elementwise(
     "lgamma", scipy_special("gammaln"), L.lgamma, (lambda x, z: L.digamma(x),),
-    node="Lgamma", doc="log |gamma(x)|", calls_scipy=True,
+    node="Lgamma", doc="log(abs(gamma(x)))", calls_scipy=True,
 )
 
 
@@ -112,7 +112,7 @@ scipy_row(
 scipy_row(
     "betaln",
     (lambda a, b, z: L.digamma(a) - L.digamma(a + b), lambda a, b, z: L.digamma(b) - L.digamma(a + b)),
-    "log |beta(a, b)|",
+    "log(abs(beta(a, b)))",
 )
 
 
@@ -259,8 +259,8 @@ def _i1e_dx(x, z):
     return L.select(L.eq(x, 0.0), 0.5, L.select(L.abs(x) > 40.0, _far_slope(1, L.abs(x)), near))
 
 
-scipy_row("i0e", (_i0e_dx,), "exp(-|x|) * i0(x)")
-scipy_row("i1e", (_i1e_dx,), "exp(-|x|) * i1(x)")
+scipy_row("i0e", (_i0e_dx,), "exp(-abs(x)) * i0(x)")
+scipy_row("i1e", (_i1e_dx,), "exp(-abs(x)) * i1(x)")
 scipy_row("j0", (lambda x, z: -L.j1(x),), "Bessel function of order 0")
 scipy_row("j1", (lambda x, z: L.select(L.eq(x, 0.0), 0.5, L.j0(x) - z / x),), "Bessel function of order 1")
 
@@ -330,5 +330,5 @@ scipy_row(
 scipy_row("iv", (None, _neighbours(L.iv, 1.0)), "modified Bessel function; the order is a constant", refused=_ORDER)
 scipy_row(
     "ive", (None, lambda v, x, z: _neighbours(L.ive, 1.0)(v, x, z) - L.sign(x) * z),
-    "exp(-|x|) * iv(v, x); the order is a constant", refused=_ORDER,
+    "exp(-abs(x)) * iv(v, x); the order is a constant", refused=_ORDER,
 )
