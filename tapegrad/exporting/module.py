@@ -84,9 +84,8 @@ class Alone:
         self.checksum = zlib.crc32((text + described).encode()) | zlib.adler32(described.encode()) << 32
         functions = {word.removeprefix("tapegrad_") for words, _ in calls.values() for word in words if isinstance(word, str)}
         self.routines = sorted(functions & ROUTINES.keys())
-        table = [self.checksum, self.workspace, room, places, "kernel", len(arguments), len(results)]
         needed = [routine for routine in self.routines if routine != "dgemm"]
-        table += [len(needed), "known", "asked", *needed]
+        table = [self.checksum, self.workspace, room, places, "kernel", len(arguments), len(results), len(needed), "known", "asked", *needed]
         for k, (offset, result) in enumerate(zip(offsets, results)):
             if result.constant is not None:
                 text += f"@constant{k} = internal constant {_bytes(np.asarray(result.constant, result.char).tobytes())}, align 8\n"
