@@ -43,9 +43,8 @@ class Exported:
 
     def __str__(self):
         written = [str(path) for path in (self.header, self.object, self.shared) if path is not None]
-        return f"wrote {', '.join(written)}; {len(self.guards)} guards, a workspace of {self.workspace} bytes" + (
-            f"; no shared library: {self.not_linked}" if self.not_linked else ""
-        )
+        why = f"; no shared library: {self.not_linked}" if self.not_linked else ""
+        return f"wrote {', '.join(written)}; {len(self.guards)} guards, a workspace of {self.workspace} bytes{why}"
 
 
 def export(g: Callable[..., Any], x: Any, path: str | Path, *, cpu: str = "host", vector_math: bool = True) -> Exported:

@@ -58,12 +58,9 @@ def _names(g, arguments):
     for k, argument in enumerate(arguments):
         leaves, structure = flatten(argument)
         name = parameters[k] if k < len(parameters) else f"x{k}"
-        found += [f"{name}{inside}" for leaf, inside in zip(leaves, leaf_names(structure)) if _moves(leaf)]
+        floats = [isinstance(leaf, (float, np.floating, np.ndarray)) and np.asarray(leaf).dtype.kind == "f" for leaf in leaves]
+        found += [f"{name}{inside}" for one, inside in zip(floats, leaf_names(structure)) if one]
     return found
-
-
-def _moves(leaf):
-    return isinstance(leaf, (float, np.floating)) or isinstance(leaf, np.ndarray) and leaf.dtype.kind == "f"
 
 
 def _inputs(kernel, names):

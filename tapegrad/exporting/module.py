@@ -1,10 +1,9 @@
 """The LLVM module of a kernel that stands alone.
 
-The text of a kernel is that which runs here (`kernel.emit`), so that a program of its own computes the same bits.  What it has from outside is
-put in: tables of constants, the loop over the chunks of a loop that threads would share, products of matrices.  Around it stands the
-function that C calls (`_CALL`).  It asks whether the caller's header belongs to it, whether this is the processor, whether all
-addresses are there and the workspace is large enough, and gives results to the caller only when no guard has failed: until then they are in
-the workspace.
+The text of a kernel is that which runs here (`kernel.emit`), so that a program of its own computes the same bits.  Tables of constants are
+put in, and the functions that it calls from outside (`exporting.inside`).  So is the function that C calls (`inside.answer`).  It asks whether
+the caller's header belongs to it, whether this is the processor, whether all addresses are there, the workspace is large enough and LAPACK is
+set; and it gives results to the caller only when no guard has failed: until then they are in the workspace.
 """
 
 from __future__ import annotations
@@ -84,9 +83,8 @@ class Alone:
         self.checksum = zlib.crc32((text + described).encode()) | zlib.adler32(described.encode()) << 32
         functions = {word.removeprefix("tapegrad_") for words, _ in calls.values() for word in words if isinstance(word, str)}
         self.routines = sorted(functions & ROUTINES.keys())
-        table = [self.checksum, self.workspace, room, places, "kernel", len(arguments), len(results)]
         needed = [routine for routine in self.routines if routine != "dgemm"]
-        table += [len(needed), "known", "asked", *needed]
+        table = [self.checksum, self.workspace, room, places, "kernel", len(arguments), len(results), len(needed), "known", "asked", *needed]
         for k, (offset, result) in enumerate(zip(offsets, results)):
             if result.constant is not None:
                 text += f"@constant{k} = internal constant {_bytes(np.asarray(result.constant, result.char).tobytes())}, align 8\n"

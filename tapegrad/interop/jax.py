@@ -115,8 +115,7 @@ class _Shaped(Operation):
         if self.rule is not None:
             return self.rule(arguments), None
         if self.result is not None:
-            told = self.result(*self.jax.tree.unflatten(self.structure, arguments)) if callable(self.result) else self.result
-            return flatten(told)
+            return flatten(self.result(*self.jax.tree.unflatten(self.structure, arguments)) if callable(self.result) else self.result)
         try:
             return self._shapes_of(*self([_made_up(k, a) for k, a in enumerate(arguments)]))
         except Exception as error:

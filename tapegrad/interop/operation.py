@@ -38,7 +38,11 @@ class Operation:
 
     def __call__(self, arguments: Sequence[Any]) -> tuple[list[Array], Structure]:
         """The results at `arguments`, flat, as arrays of the caller's own; and what container they come in."""
-        leaves, structure = flatten(self._recorded(*arguments))
+        try:
+            leaves, structure = flatten(self._recorded(*arguments))
+        except Exception as error:
+            error.add_note(f"{self.name} was called with {', '.join(f'argument {k} of shape {np.shape(a)}' for k, a in enumerate(arguments))}")
+            raise
         self._real(structure)
         return [np.array(leaf) if not isinstance(leaf, np.ndarray) or not leaf.flags.writeable else leaf for leaf in leaves], structure
 

@@ -124,5 +124,6 @@ def test_arguments_that_do_not_fit_are_named():
         f(A, B + 1j)
     with pytest.raises(DtypeError, match="argument 0 of f is float16"):
         jax.jit(f)(A.astype(np.float16), B)
-    with pytest.raises(ValueError, match="matmul"):
+    with pytest.raises(ValueError, match="matmul") as caught:
         f(A[:2], B)
+    assert caught.value.__notes__ == ["f was called with argument 0 of shape (2,), argument 1 of shape (2, 3)"]

@@ -154,5 +154,6 @@ def test_arguments_that_do_not_fit_are_named():
         f(A.to("meta"), B)
     with pytest.raises(DtypeError, match="returns complex numbers"):
         to_torch(lambda x: np.exp(1j * x))(A)
-    with pytest.raises(ValueError, match="matmul"):
+    with pytest.raises(ValueError, match="matmul") as caught:
         f(A[:2], B)
+    assert caught.value.__notes__ == ["ours was called with argument 0 of shape (2,), argument 1 of shape (2, 3)"]

@@ -113,7 +113,7 @@ def test_an_interruption_during_a_call_is_raised(interruptible):
 def test_a_call_that_fails_before_it_begins_has_no_result():
     """As an interruption that arrives at its first instruction."""
     called = Called(lambda x, out: True, "f", [((3,), "d")], ((3,), "d"))
-    called._arrays = None
+    called.arrays = None
     arrays = np.ones(3), np.zeros(3), np.ones(())
     places = np.array([a.ctypes.data for a in arrays])
     loop(places.ctypes.data, 0, 0, called.data())
