@@ -30,6 +30,7 @@ html_theme_options = {"show_toc_level": 2, "navigation_with_keys": False, "secon
 html_sidebars = {"index": []}
 html_show_sourcelink = False
 html_static_path, html_css_files = ["static"], ["site.css"]
+html_search_scorer = str(HERE / "scorer.js")
 myst_heading_anchors = 4
 # A block of a session says what it prints, and Pygments would colour the marks of tests.
 highlight_language = "pycon"
