@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from ..array.typing import Pytree
-from ..common.errors import DtypeError, GradientError, NonFiniteError, NonScalarOutputError, OptimizationError, UnsupportedFunctionError
+from ..common import errors
 from ..common.uninterrupted import uninterrupted
 from ..optimize import minimize
 from ..optimize.progress import Progress
@@ -102,10 +102,13 @@ def sample(
     package, parameters = nutpie(), Parameters(start, bounds, fixed, ties)
     for name, value in (("draws", draws), ("tune", tune), ("chains", chains)):
         if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1:
-            raise OptimizationError(f"{name}={value!r}: give a number of at least 1")
+            raise errors.OptimizationError(f"{name}={value!r}: give a number of at least 1")
     seed = int(np.random.SeedSequence().entropy % 2**31) if seed is None else int(seed)
     z0, density = parameters.unbounded(), _density(logp, parameters, data)
-    _check(density, parameters, z0)
+    value = float(density(z0))
+    if not np.isfinite(value):
+        at = parameters.numbers(parameters.start)
+        raise errors.OptimizationError(f"the log density is {value} at the start, {at}; start where it is finite, and look for nan in the data")
     centre, scales, found = _standard(density, z0)
 
     def standard(y):
@@ -114,7 +117,7 @@ def sample(
     answer, zero = jit(value_and_grad(standard)), np.zeros(len(z0))
     try:
         code = compiled_for(standard, zero)
-    except (UnsupportedFunctionError, GradientError, DtypeError):
+    except (errors.UnsupportedFunctionError, errors.GradientError, errors.DtypeError):
         # It calls what has no machine code: each value is computed by Python.
         code = None
     target = Target(
@@ -145,17 +148,10 @@ def _density(logp, parameters, data):
         x, log_scale = parameters.bounded(z)
         value = logp(parameters.layout.traced(x), *data)
         if np.size(value) != 1:
-            raise NonScalarOutputError(f"the log density has the shape {np.shape(value)}; return one number, np.sum(...) of the terms")
+            raise errors.NonScalarOutputError(f"the log density has the shape {np.shape(value)}; return one number, np.sum(...) of the terms")
         return np.reshape(value, ()) + log_scale
 
     return density
-
-
-def _check(density, parameters, z0):
-    value = float(density(z0))
-    if not np.isfinite(value):
-        at = parameters.numbers(parameters.start)
-        raise OptimizationError(f"the log density is {value} at the start, {at}; start where it is finite, and look for nan in the data")
 
 
 def _standard(density, z0):
@@ -164,7 +160,7 @@ def _standard(density, z0):
     negative = jit(lambda z: -density(z))
     try:
         result = minimize(negative, z0, progress=False)
-    except (OptimizationError, NonFiniteError):
+    except (errors.OptimizationError, errors.NonFiniteError):
         # The density grows without bound, or is zero on the way.
         return z0, np.eye(size), False
     if not result.success or not np.isfinite(result.fun):
@@ -183,7 +179,7 @@ def _warn(idata, leaves, names):
     count = int(diverging.sum())
     if not count:
         return
-    values = np.concatenate([np.reshape(idata.posterior[name], (*diverging.shape, -1)) for name in leaves], axis=-1)
+    values = np.concatenate([np.asarray(idata.posterior[name]).reshape(*diverging.shape, -1) for name in leaves], axis=-1)
     spread = values.std(axis=(0, 1))
     off = (values[diverging].mean(axis=0) - values.mean(axis=(0, 1))) / np.where(spread > 0.0, spread, 1.0)
     k = int(np.argmax(np.abs(off)))
