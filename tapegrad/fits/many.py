@@ -273,8 +273,8 @@ class _Given:
         self.residuals = FitModel(function, parameters, (), *given, None, None, "linear").residuals
         scale = parameters.scale[free]
         self.start, self.low, self.high = x[:, free] / scale, parameters.lower[free] / scale, parameters.upper[free] / scale
-        rows = _joined(seen) if seen else np.zeros(0)
-        for k, j in np.argwhere(~np.isfinite(rows))[:1] if seen else ():
+        rows = _joined(seen) if seen else np.zeros((1, 0))
+        for k, j in np.argwhere(~np.isfinite(rows))[:1]:
             raise OptimizationError(f"observed of fit {k} has {rows[k, j]} at place {j}; leave such observations out, of the data too")
         weights, axis = (np.zeros(0), None) if sigma is None else _weights(sigma, seen)
         data = [np.asarray(d, np.float64) if axis == 0 and np.asarray(d).dtype.kind in "iuf" else d for d, axis in zip(data, axes)]

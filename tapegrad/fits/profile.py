@@ -79,7 +79,7 @@ def _at(fit, held, x):
     return max(2.0 * (cost - fit.cost) / fit.curvature.scale, 0.0), x
 
 
-def along(fit, name, points, level, sides):
+def along(fit, name, points, level):
     """See `Fit.profile`."""
     k = _ready(fit, name)
     if not (isinstance(points, int) and points >= 5):

@@ -46,7 +46,7 @@ class Fit:
     >>> import numpy as np, tapegrad as tg
     >>> found = tg.fit(lambda p, x: p[0] + p[1] * x, [0.0, 0.0], np.arange(4.0), observed=[1.0, 3.1, 4.9, 7.0])
     >>> print(str(found).splitlines()[2])
-    p[0]        1.03     0.07937  0.6885 to 1.372
+    p[0]   1.03     0.07937  0.6885 to 1.372
     """
 
     def __init__(self, point, options, curvature, u, success, message, evaluations, seconds):
@@ -121,9 +121,9 @@ class Fit:
         """Schwarz's criterion (1978); None where there is no likelihood."""
         return self._criterion(np.log(self.curvature.count))
 
-    def profile(self, name, points=15, level=0.95, sides=None):
+    def profile(self, name, points=15, level=0.95):
         """The cost along one parameter, all others fitted anew; see `Profile`."""
-        return profile.along(self, name, points, level, sides)
+        return profile.along(self, name, points, level)
 
     def contour(self, one, other, level=0.95, points=40):
         """Where two parameters have a likelihood ratio of probability `level`: their values around the fit, two columns."""
