@@ -8,12 +8,14 @@ pattern has no place for, the method begins again, at that point, with the patte
 
 from __future__ import annotations
 
+import functools
 import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..array.objects import array
 from ..array.typing import Pytree
 from ..common.errors import NonFiniteError, OptimizationError
 from ..common.tree import flatten, unflatten
@@ -169,6 +171,9 @@ def _constraint(k, one, layout, args):
             function.refuse(layout.vector, False)
             raise NonFiniteError(f"{name} is not finite at the start; begin elsewhere")
     given = Layout(unflatten(outcome.structure, [np.asarray(v, float) if np.ndim(v) else float(v) for v in outcome.values]), name)
+    if given.structure != outcome.structure:
+        # Numbers in a list are an array, as at the start.
+        return _constraint(k, (functools.wraps(one[0])(lambda *given: array(one[0](*given))), *one[1:]), layout, args)
     lower, upper = given.spread(one[1], f"the lower limit of {name}"), given.spread(one[2], f"the upper limit of {name}")
     lower, upper = np.where(np.isnan(lower), -np.inf, lower), np.where(np.isnan(upper), np.inf, upper)
     for j in np.flatnonzero((lower > upper) | (lower == np.inf) | (upper == -np.inf))[:1]:
@@ -210,7 +215,8 @@ def nlp(
         As in `minimize`, with `multipliers`, for each constraint in the containers of what its function returns; `bound_multipliers` in the
         containers of `x0`; `constr_violation`; `method`, and why it was `chosen`.  At a solution the gradient of the objective, plus the
         multipliers times the Jacobians, plus `bound_multipliers`, is zero: a multiplier is negative at a lower limit, and positive at an
-        upper one.
+        upper one.  If both limits of an equality rise by h, the least value rises by ``-multiplier * h``.  (SLSQP's, of `minimize`, have the other
+        sign.)
 
     Raises
     ------

@@ -90,6 +90,15 @@ def test_containers_further_arguments_and_multipliers_in_their_place(method):
 
 
 @methods
+@pytest.mark.parametrize("ends", [lambda z: [z[0], z[1] * z[1]], lambda z: (z[0], z[1] * z[1]), lambda z: [[z[0]], [z[1] * z[1]]]], ids=["list", "tuple", "nested"])
+def test_numbers_in_a_list_are_an_array(ends, method):
+    found = tg.optimize.nlp(lambda z: np.sum(z**2), np.ones(3), [(ends, 1.0, 1.0)], method=method)
+    # 2 z0 + l0 = 0, 2 z1 + 2 z1 l1 = 0
+    assert found.success and found.x == pytest.approx([1.0, 1.0, 0.0], abs=NEAR[method])
+    assert np.ravel(found.multipliers[0]) == pytest.approx([-2.0, -1.0], abs=1e-2)
+
+
+@methods
 def test_an_active_bound_has_a_multiplier(method):
     found = tg.optimize.nlp(lambda x: np.sum((x - 3.0) ** 2), np.zeros(3), bounds=(None, [1.0, 4.0, 2.0]), method=method)
     np.testing.assert_allclose(found.x, [1.0, 3.0, 2.0], atol=1e-3)
