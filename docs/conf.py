@@ -1,8 +1,8 @@
 """The site: ``pip install .[docs] && sphinx-build -W docs site``.
 
 The pages are the Markdown files of this folder, as the forge shows them; `shelves/` puts them on four shelves, and its `front.md` stands in
-for `index.md`.  The gallery is made of the programs in
-``examples/``: the text at the head of each, its source, its picture (made by ``gallery.py``), and links to download it.
+for `index.md`.  Sphinx-Gallery makes the gallery of the programs in ``examples/`` and of what ``gallery.py`` has kept of their runs; autosummary
+and numpydoc make a page of each docstring.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ def functions(app):
     (first, names), *others = public(tapegrad)
     small = [(name, member) for name, member in names if ELEMENTWISE.get(name) is member]
     sections = [(first, [named for named in names if named not in small]), ("Element-wise functions", small), *others]
-    listing = ["Reference", "=========", "", "Every public function and class: what it takes, what it gives, and an example."]
+    listing = ["Reference", "=========", "", "Every public function and class: what it takes and what it gives, with examples."]
     for title, names in sections:
         module = "tapegrad" if names is small else title.replace("tg", "tapegrad", 1)
         listing += ["", title, "-" * len(title), "", f".. currentmodule:: {module}", "", ".. autosummary::", "   :nosignatures:"]
@@ -142,8 +142,8 @@ def links(app, docname, source):
 
 def programs(app, docname, source):
     """On a program's page its kept picture, how long it runs, and its files; in the gallery how long each runs."""
-    name = docname.removeprefix("made/gallery/")
-    if name in SECONDS:
+    folder, _, name = docname.rpartition("/")
+    if folder == "made/gallery" and name in SECONDS:
         files = ", ".join(f":download:`{file}`" for file in [f"{name}.py", *re.findall(r"with_name\(\"(.+?)\"\)", source[0]), f"{name}.ipynb"])
         shown = f"\n{files}; it runs for {SECONDS[name]:g} s.\n\n.. image:: /gallery/{name}.png\n\n.. GENERATED FROM"
         source[0] = source[0].replace("\n.. GENERATED FROM", shown, 1)
