@@ -38,7 +38,8 @@ of 1. and 3. as one Python function written for it (`transforms.replay.site`).  
 (`Replayed.call`), which looks at what the function reads besides (`transforms.environment`), walks through the tree, first
 with kernels and then without, and then records (`transforms.replay.running`).  Of a guard at which a kernel stops the interpreter has
 the last word.  Nothing is recorded to be compared; a kernel is compared with the interpreter once, at its first use.  A function
-that has to be recorded at nearly every call is recorded no more: what no tape answers is run.  Where the tapes answer calls again (paths that
+that has to be recorded at nearly every call is recorded no more: what no tape answers is run; so it is where a kind has `LIMIT` tapes, which
+then have to answer `EARNED` calls in a row before another takes a place.  Where the tapes answer calls again (paths that
 were met in a row), recording goes on; where they do not, the function is run plainly for good, and one message says what changed.
 """
 
@@ -253,7 +254,7 @@ class Replayed(Running):
             if replayed is not None:
                 return replayed
             first, cause = not self.stats.tapes, self.cause(kind, key, leaves)
-            if not self.goes_on(cause):
+            if not self.goes_on(cause, len(kind.tapes) >= LIMIT):
                 return self.run(*call, backward)
             tape, values = self._recorded(kind, inputs, key, leaves, backward)
             self._look_at_own()

@@ -40,6 +40,8 @@ LOG = logging.getLogger("tapegrad")
 GIVE_UP = 24
 #: ... of so many.  It is given up when more than that were not answered by what there is, before half as many were.
 WINDOW = 32
+#: So many calls pay for a recording, which takes ten times as long as the function.
+EARNED = 16
 #: Seconds that a thread waits for another's recording of the same function.
 PATIENCE = 5.0
 #: How deep in recordings this thread is (`depth`).
@@ -236,10 +238,16 @@ class Running:
             self.unanswered = 0
             LOG.info("%s: nothing more is recorded until what was recorded answers calls: %s", placed_name(self.function), cause)
 
-    def goes_on(self, cause):
-        """Whether a call that no tape answers is recorded: paths that are met again are worth it, a function that changes at each call is not."""
+    def goes_on(self, cause, full):
+        """Whether a call that no tape answers is recorded: paths that are met again are worth it, a function that changes at each call is not.
+
+        `full`: whether a tape has to go for it.
+        """
+        earned = self.quiet >= EARNED
         if self.unanswered is not None and self.quiet >= max(WINDOW - GIVE_UP, self.unanswered / 2):
             self.record_again()
+        if self.unanswered is None and full and not earned:
+            self.unanswered = 0
         if self.unanswered is None:
             return True
         self.unanswered += 1

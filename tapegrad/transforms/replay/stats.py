@@ -146,7 +146,7 @@ class EagerTime:
             text = (
                 f"{self.name} has spent {PATIENCE:g} s in derivatives that run it at every call. tg.jit(tg.grad(f)), or tg.jit on the "
                 "transformation that is used, records it once and answers by machine code; see docs/functional.md for what that "
-                "takes for granted"
+                "takes for granted (a loop that decides by its numbers has many paths: tg.njit_value_and_grad compiles it whole)"
             )
             try:
                 warnings.warn(text, PerformanceWarning, stacklevel=outside())

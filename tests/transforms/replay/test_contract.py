@@ -14,7 +14,8 @@ import tapegrad as tg
 from tapegrad.codegen.code import COUNTS
 from tapegrad.common.errors import OptionError
 from tapegrad.transforms.replay import stats as statistics
-from tapegrad.transforms.replay.running import GIVE_UP, WINDOW
+from tapegrad.transforms.replay.function import LIMIT
+from tapegrad.transforms.replay.running import EARNED, GIVE_UP, WINDOW
 from tests.every import every
 from tests.transforms.replay.agreement import quiet
 from tests.transforms.replay.test_paths import FUNCTIONS as PATHS
@@ -388,6 +389,22 @@ def test_who_asks_for_a_tape_is_given_that_of_this_path_while_nothing_more_is_re
         g(3.0, n)
     assert g.stats().records == WINDOW and g.stats().runs == 40 - WINDOW and not g.stats().fallback
     assert g.tape(3.0, 39)(3.0) == 9.0 * 39 and g.stats().records == WINDOW + 1
+
+
+def test_more_paths_than_are_kept_are_run():
+    def f(x):
+        y, k = x, 0
+        while y < 1.0 and k < 400:
+            y, k = y * 1.012, k + 1
+        return y * x
+
+    g, plain, points = tg.jit(tg.grad(f), kernel="never"), tg.grad(f), 1.0 - 0.99 * np.random.default_rng(0).beta(1.0, 3.0, 900)
+    for x in points:
+        assert g(x) == pytest.approx(plain(x), rel=1e-12)
+    stats = g.stats()
+    assert stats.tapes == LIMIT and not stats.fallback and stats.runs > 100
+    # Each that takes the place of another has been paid for.
+    assert stats.records <= LIMIT + stats.replays // EARNED
 
 
 @pytest.mark.parametrize("new", [GIVE_UP - 2, GIVE_UP])
