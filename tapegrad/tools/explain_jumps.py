@@ -13,6 +13,7 @@ barrier, a bisection), are found by what the derivative predicts over a stretch 
 from __future__ import annotations
 
 import sys
+from collections import Counter, defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -21,6 +22,7 @@ import numpy as np
 
 from ..array.record import tracked
 from ..array.tensor import Tensor
+from ..autograd.anomaly import detect_anomaly
 from ..autograd.backward import slot_on
 from ..autograd.inspect import adjoints_of, entries_of, values
 from ..autograd.reading import Region
@@ -198,14 +200,14 @@ class _Moved:
                 events.append(((how, str(caller_place(3))), _of_solver(), *margin))
 
         with Tape() as tape:
-            with watched(seen):
+            with watched(seen), _Noted() as noted:
                 results = [r for r in flatten(self.f(*full))[0] if isinstance(r, (Tensor, float, np.ndarray, np.generic))]
             # (On the other side of a decision nothing may depend on the arguments.)
             live = [np.sum(r) for r in results if isinstance(r, Tensor) and tracked(r)]
             value = sum(float(np.sum(r._v if isinstance(r, Tensor) else r)) for r in results)
-            return self._seen(tape.store, leaves, value, live, events)
+            return self._seen(tape.store, leaves, value, live, events, noted.operands)
 
-    def _seen(self, store, leaves, value, live, events):
+    def _seen(self, store, leaves, value, live, events, noted):
         entries, alive = entries_of(store), store.leaf_at()
 
         def gradient(seeds):
@@ -220,7 +222,7 @@ class _Moved:
 
         outcomes, nearest = {}, {}
         of_tensors = ((key, solver, outcome, m._v, [(slot_on(store, m), np.shape(m._v), 1.0, None)]) for key, solver, outcome, m in events)
-        for key, solver, outcome, margin, sides in (*of_tensors, *_on_tape(store, entries)):
+        for key, solver, outcome, margin, sides in (*of_tensors, *_on_tape(store, entries, noted)):
             outcomes.setdefault(key, []).append(np.asarray(outcome).tobytes())
             margin = np.reshape(margin, -1)
             if not np.isfinite(margin).any():
@@ -239,6 +241,21 @@ class _Moved:
                     nearest[key] = _Decision(key, solver, distance, slope / steepness * (-1.0 if m > 0.0 else 1.0))
         total = gradient([(slot_on(store, r), np.ones(())) for r in live])
         return _Looked(value, total, {key: b"|".join(parts) for key, parts in outcomes.items()}, nearest)
+
+
+class _Noted(detect_anomaly):
+    """Notes the operands of all operations, of which a tape keeps what their derivatives take."""
+
+    def __init__(self):
+        super().__init__()
+        #: By the name of the row, in order.
+        self.operands = defaultdict(list)
+
+    def result(self, name, values, value, frame):
+        self.operands[name].append(values)
+
+    def again(self, *_):
+        """What compiled code has answered is no part of the tape."""
 
 
 def _of_solver():
@@ -277,21 +294,25 @@ _STEPS = {
     **dict.fromkeys(("floor", "ceil", "trunc"), np.rint), "rint": lambda v: np.floor(v) + 0.5,
     **dict.fromkeys(("sign", "absolute", "heaviside"), np.zeros_like),
 }  # fmt: skip
+_BETWEEN = {"maximum", "minimum", "fmax", "fmin", "clip", "max", "min", "floor_divide", "remainder", "fmod"}
 _OUTCOMES = {"floor": np.floor, "ceil": np.ceil, "trunc": np.trunc, "rint": np.rint}
 
 
-def _on_tape(store, entries):
+def _on_tape(store, entries, noted):
     """Decisions that are instructions: key, False, outcome, margin, and of which operands it is the difference."""
-    primals = stretch = None
+    primals, stretch, counts = None, Region(store, plain=True), Counter(e.row.name for e in entries if e.row is not None)
+    known = {name: iter(noted[name]) for name, count in counts.items() if len(noted[name]) == count}
     for e in entries:
         name = e.row.name if e.row is not None else ""
-        if name not in _STEPS and name not in ("maximum", "minimum", "fmax", "fmin", "clip", "max", "min", "floor_divide", "remainder", "fmod"):
+        if name not in _STEPS and name not in _BETWEEN:
             continue
-        if primals is None:
-            primals, stretch = values(store), Region(store, plain=True)
         read = stretch.read(e.slot)
         of = dict(read.slots)
-        operands = [np.asarray(primals[of[k]] if k in of else v, float) for k, v in enumerate(read.operands)]
+        if name in known:
+            operands = [np.asarray(v, float) for v in next(known[name])]
+        else:
+            primals = values(store) if primals is None else primals
+            operands = [np.asarray(primals[of[k]] if k in of else v, float) for k, v in enumerate(read.operands)]
         slots = [(of.get(k), operand.shape) for k, operand in enumerate(operands)]
         for outcome, margin, signs in _margins(name, operands, read.attrs):
             sides = [(slots[k][0], slots[k][1], sign, places) for k, sign, places in signs if slots[k][0]]

@@ -73,6 +73,8 @@ PLANTED = [
     (lambda x: np.sum(TABLE[np.argmax(np.stack([x, 2.1 - x]), axis=0)] * x), np.array([1.0, 2.0]), "value jumps", 1.05, "numpy.argmax"),
     (lambda x: np.floor(3.0 * x) * x, 0.98, "value jumps", 1.0, "floor"),
     (lambda x: np.sign(x - 1.0) * x, 0.99, "value jumps", 2.0, "sign"),
+    (lambda x: np.sum(np.sign(x - TABLE)), 1.01, "value jumps", 2.0, "sign"),
+    (lambda x: np.mean(np.heaviside(x * np.exp(0.2 * Z[:, 0]) - 100.0, 0.0)), 100.0, "value jumps", None, "heaviside"),
     (lambda x: x % 1.0, 1.98, "value jumps", 1.0, "remainder"),
     (ended_early, 0.99, "value jumps", None, "comparison (greater)"),
     (loop, 1.3, "value jumps", 0.42, "comparison (greater)"),
