@@ -54,8 +54,8 @@ class detect_anomaly(ContextDecorator):
     Notes
     -----
     Only the thread that enters it is checked, and its operations are much slower.  Loops run in Python; results of compiled code are
-    checked, and computed again in Python if they are not finite.  ``tg.config.debug_nans = True`` does the same for NaN, in the calling
-    thread and in those that start later.
+    checked, and computed again in Python if they are not finite (not those of ``njit_grad``, which are Numba's functions).
+    ``tg.config.debug_nans = True`` does the same for NaN, in the calling thread and in those that start later.
 
     Examples
     --------

@@ -261,13 +261,11 @@ class Trace:
     def host(self, function, args, kwargs, value):
         """Note a function without derivative; returns its result as a live tensor.
 
-        What is not an array of numbers (a string, a list) is returned as it is, behind a guard on the operands; a bool behind a guard
-        on itself.
+        What is no array of numbers is returned as it is: a bool behind a guard on itself, a string or a list behind one on the operands.
         """
         if isinstance(value, tuple):
             return tuple(self.host(ResultOf(function, k), args, kwargs, v) for k, v in enumerate(value))
-        if isinstance(value, Tensor):
-            value = value._v
+        value = value._v if isinstance(value, Tensor) else value
         if isinstance(value, bool):
             return bool(self.host(function, args, kwargs, np.asarray(value)))
         if not isinstance(value, (np.ndarray, np.generic)) or np.asarray(value).dtype.kind not in "bifu":

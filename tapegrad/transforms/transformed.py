@@ -92,7 +92,7 @@ class Transformed(Generic[R]):
         if isinstance(function, Jitted):
             function = function.__wrapped__
         functools.update_wrapper(self, function, updated=())
-        self._one, self._argnums = (False, ()) if argnums is None else resolved(function, argnums)
+        self._one, self._argnums = (False, ()) if isinstance(self, Jitted) else resolved(function, argnums)
         self._has_aux, self._scalar = has_aux, scalar
 
     @property
@@ -208,7 +208,7 @@ class Jitted(OfValues[R]):
     """What `jit` returns of a function that is no transformation: the function itself, recorded."""
 
     def __init__(self, function, options):
-        super().__init__(function, None)
+        super().__init__(function, ())
         self._jit = options
 
     def __call__(self, *args: Any, **kwargs: Any) -> R:
