@@ -406,7 +406,7 @@ class _Slots:
         """The next trials."""
         matrix, g = _without(self.a, self.held), np.where(self.held, 0.0, self.g)
         _diagonal(matrix)[...] += np.where(self.held, 1.0, self.damping * np.where(self.size > 0.0, self.size, 1.0) ** 2)
-        self.trial = np.clip(self.u - np.sum(_inverted(matrix)[0] * g, axis=1), self.low, self.high)
+        self.trial = np.clip(self.u - _solutions(matrix, g[:, None])[0][:, 0], self.low, self.high)
         self.moved = self.trial - self.u
         along = np.sum(self.a * self.moved, axis=1)
         self.predicted = -np.sum(self.moved * (2.0 * self.g + along), axis=0)
@@ -422,15 +422,16 @@ def _diagonal(matrix):
     return np.einsum("iik->ik", matrix)
 
 
-def _inverted(matrix):
-    """The inverses of many symmetric matrices, along the last axis, by Gauss and Jordan, and the pivots."""
-    inverse, pivots = matrix.copy(), np.empty(matrix.shape[1:])
+def _solutions(matrix, right):
+    """The solutions of many symmetric systems, along the last axis, for each column of `right`; and the pivots, by Gauss's elimination."""
+    size, rows, pivots = len(matrix), np.concatenate([matrix, right], axis=1), np.empty(matrix.shape[1:])
     for k, pivot in enumerate(pivots):
-        pivot[...], column = inverse[k, k], inverse[:, k].copy()
-        row = inverse[k] / pivot
-        inverse -= column[:, None] * row
-        inverse[k], inverse[:, k], inverse[k, k] = row, -column / pivot, 1.0 / pivot
-    return inverse, pivots
+        pivot[...] = rows[k, k]
+        rows[k, k + 1 :] /= pivot
+        rows[k + 1 :, k + 1 :] -= rows[k + 1 :, k, None] * rows[k, k + 1 :]
+    for k in reversed(range(size)):
+        rows[:k, size:] -= rows[:k, k, None] * rows[k, size:]
+    return rows[:, size:], pivots
 
 
 def _covariance(given, found, absolute):
@@ -440,7 +441,7 @@ def _covariance(given, found, absolute):
     size = np.sqrt(np.where(_diagonal(matrix) > 0.0, _diagonal(matrix), 1.0))
     matrix /= size[:, None] * size
     with np.errstate(all="ignore"):
-        inverse, pivots = _inverted(matrix)
+        inverse, pivots = _solutions(matrix, np.broadcast_to(np.eye(len(matrix))[..., None], matrix.shape))
         # The smallest eigenvalue is at least the determinant over e, as the others add up to no more than p.
         sure = (pivots > 0.0).all(axis=0) & (np.prod(pivots, axis=0) > np.e * len(matrix) * FLAT)
     doubtful, inverse = np.flatnonzero(~sure), np.ascontiguousarray(inverse.transpose(2, 0, 1))

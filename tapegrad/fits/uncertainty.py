@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..transforms.functional import grad
+from ..array.forward import jvp
 from ..transforms.hessians import hessian
 from ..transforms.jacobians import jacobian
-from ..transforms.products import hvp
 from .models import halved
 
 #: Singular values of the Jacobian, with columns of length one, below which (times the largest) the data determine nothing.
@@ -74,8 +73,9 @@ class Covariance:
             # By what the rows, and their squares, are multiplied: first and second derivatives of the loss by each residual.
             slopes, weights = self.residuals, np.ones_like(self.residuals)
             if model.loss != "linear":
-                whole = lambda r: np.sum(halved(r, model.loss, options.f_scale))  # noqa: E731
-                slopes, weights = grad(whole)(self.residuals), hvp(whole)(self.residuals, weights)
+                along = (np.ones_like(self.residuals),)
+                slope = lambda r: jvp(lambda r: halved(r, model.loss, options.f_scale), (r,), along)[1]  # noqa: E731
+                slopes, weights = jvp(slope, (self.residuals,), along)
             if sandwich:
                 scores = slopes[:, None] * rows
             rows = np.sqrt(np.maximum(weights, 0.0))[:, None] * rows

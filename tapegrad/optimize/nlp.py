@@ -59,23 +59,23 @@ class Entries:
         return np.divmod(self.keys, self.rows)
 
     def know(self, part, offset=0):
-        """Have a place for each entry of a part; returns which of them have one (of a triangle, not all), and their keys."""
+        """Have a place for each entry of a part; returns which of them count (of a triangle, not all), and where they are among the old places."""
         row = np.repeat(np.arange(part.shape[0]), np.diff(part.indptr)) + offset
         which = np.flatnonzero(row <= part.indices) if self.triangle else slice(None)
         keys = (part.indices.astype(np.int64) * self.rows + row)[which]
-        grown = np.union1d(self.keys, keys)
-        if len(grown) > len(self.keys):
-            self.keys, self._known = grown, {}
-        return which, keys
+        places = np.searchsorted(self.keys, keys)
+        if not np.array_equal(self.keys[places[places < len(self.keys)]], keys):
+            self.keys, self._known = np.union1d(self.keys, keys), {}
+        return which, places
 
     def add(self, values, name, part, offset=0, factor=1.0):
         """Add a part, a ``csr_array`` whose first row is row `offset`, times `factor`, to the `values` of all places."""
         known = self._known.get(name)
         if known is None or not (np.array_equal(known[0], part.indptr) and np.array_equal(known[1], part.indices)):
-            which, keys = self.know(part, offset)
+            which, places = self.know(part, offset)
             if len(self.keys) > len(values):
                 raise Grown
-            known = self._known[name] = part.indptr.copy(), part.indices.copy(), which, np.searchsorted(self.keys, keys)
+            known = self._known[name] = part.indptr.copy(), part.indices.copy(), which, places
         _, _, which, places = known
         values[places] += factor * part.data[which]
 
