@@ -8,7 +8,6 @@ pattern has no place for, the method begins again, at that point, with the patte
 
 from __future__ import annotations
 
-import functools
 import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -173,7 +172,7 @@ def _constraint(k, one, layout, args):
     given = Layout(unflatten(outcome.structure, [np.asarray(v, float) if np.ndim(v) else float(v) for v in outcome.values]), name)
     if given.structure != outcome.structure:
         # Numbers in a list are an array, as at the start.
-        return _constraint(k, (functools.wraps(one[0])(lambda *given: array(one[0](*given))), *one[1:]), layout, args)
+        return _constraint(k, (lambda *given: array(one[0](*given)), *one[1:]), layout, args)
     lower, upper = given.spread(one[1], f"the lower limit of {name}"), given.spread(one[2], f"the upper limit of {name}")
     lower, upper = np.where(np.isnan(lower), -np.inf, lower), np.where(np.isnan(upper), np.inf, upper)
     for j in np.flatnonzero((lower > upper) | (lower == np.inf) | (upper == -np.inf))[:1]:
