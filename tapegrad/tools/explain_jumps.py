@@ -244,7 +244,7 @@ class _Moved:
 
 
 class _Noted(detect_anomaly):
-    """Notes the operands of all operations, of which a tape keeps what their derivatives take."""
+    """Notes the operands of operations that may decide, of which a tape keeps what their derivatives take."""
 
     def __init__(self):
         super().__init__()
@@ -252,7 +252,8 @@ class _Noted(detect_anomaly):
         self.operands = defaultdict(list)
 
     def result(self, name, values, value, frame):
-        self.operands[name].append(values)
+        if name in _STEPS or name in _BETWEEN:
+            self.operands[name].append(values)
 
     def again(self, *_):
         """What compiled code has answered is no part of the tape."""
