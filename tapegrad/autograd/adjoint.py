@@ -100,9 +100,10 @@ def pull(stretch, order, adjoints, lanes=None, visit=None, through=None):
             else:
                 parts = contributions(stretch, slot, read, g, lanes, [k for k, o in read.slots if o in wanted])
             slots = dict(read.slots)
-            for k, part in parts:
-                if slots[k] in wanted:
-                    adjoints[slots[k]] = accumulated(adjoints.get(slots[k]), part, read.metas[k], lanes)
+            with naming(read.row, stretch, slot):
+                for k, part in parts:
+                    if slots[k] in wanted:
+                        adjoints[slots[k]] = accumulated(adjoints.get(slots[k]), part, read.metas[k], lanes)
 
 
 def _seen(see, stretch, slot, read, g, lanes):
@@ -180,7 +181,7 @@ def accumulated(adjoint, part, meta, lanes):
 
 
 class naming:
-    """While the rule of a row is run, what it records stands where the user asked for the derivative.
+    """While the rule of a row is run, what it records stands where the row was called.
 
     An error that says that it cannot be differentiated again names the row, and where that was called.
     """
@@ -191,8 +192,10 @@ class naming:
         self.row, self.stretch, self.slot = row, stretch, slot
 
     def __enter__(self):
-        if self.row.primitive is None:
-            self.stretch.store.calling = self.stretch.caller
+        store = self.stretch.store
+        place = store.place(self.slot)
+        if self.row.primitive is None and place.code is not None:
+            store.calling = place
 
     def __exit__(self, kind, error, traceback):
         store = self.stretch.store

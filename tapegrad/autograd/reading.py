@@ -19,7 +19,6 @@ from ..array.record import plain
 from ..interpreter.fields import place
 from ..tape.layout import ARRAY_LEAF
 from ..tape.meta import SCALAR, meta_of
-from ..tape.places import caller_frame
 from .instruction import Instruction
 
 
@@ -71,7 +70,7 @@ class Region:
     """
 
     def __init__(self, store, plain=False):
-        self.store, self.plain, self.caller = store, plain, caller_frame(2)
+        self.store, self.plain = store, plain
         self._entries = store.trace.entries if store.trace is not None else {}
         # By slot: instructions, what they read, leaves (`leaf`), and the tensors that point there.
         self._instructions, self._slots, self._leaves, self._tensors = {}, {}, {}, {}

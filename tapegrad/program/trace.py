@@ -369,6 +369,10 @@ class Trace:
             self._code = code
             self.store.runs.append(self.store.length)
             self.store.codes.append(code)
+        if frame.__class__ is Place:
+            # A rule records here, and nothing of it raises: the next operation of a frame is looked at.
+            self.plain = None
+            return
         caller, guarded = frame.f_back, frame.f_code.co_exceptiontable
         # The outermost frame has no caller.
         offset = -1 if caller is None else caller.f_lasti

@@ -14,13 +14,27 @@ from ..common.tracebacks import PACKAGE
 
 
 class Place:
-    """A source location that resolves itself when printed."""
+    """A source location that resolves itself when printed.
+
+    What a derivative records stands at the place of the operation it belongs to (`TapeStore.calling`), so a place can be asked as a frame is.
+    """
 
     __slots__ = ("code", "offset")
+    f_back = None
 
     def __init__(self, code, offset):
         self.code = code
         self.offset = offset
+
+    @property
+    def f_code(self):
+        """The code, as of a frame."""
+        return self.code
+
+    @property
+    def f_lasti(self):
+        """The offset, as of a frame."""
+        return self.offset
 
     @property
     def filename(self):

@@ -113,7 +113,7 @@ class TapeStore(_Words):
         self.forward = None
         self.retired = None
         self.trace = None
-        # The user's frame, while a rule of ours is run on tensors: each of its operations stands there.
+        # A place or the user's frame, while a rule of ours is run on tensors: each of its operations stands there.
         self.calling = None
         self._empty()
         if parts is not None and len(parts[4]) <= SIGNATURES_REUSED:

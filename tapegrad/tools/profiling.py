@@ -394,7 +394,8 @@ def _of_kernel(report, function, args, kwargs, inputs, line_of):
     for loop, slots in loops:
         numbers = sorted({kernel.whole.place(slot).line for slot in slots if slot} - {0})
         if slots.total() > 0.01 * total:
-            report.loops.append((slots.total() / total, f"{loop.total} iterations of what lines {', '.join(map(str, numbers))} say"))
+            lines = f"line {numbers[0]} says" if len(numbers) == 1 else f"lines {', '.join(map(str, numbers))} say"
+            report.loops.append((slots.total() / total, f"{loop.total} iterations of what {lines}"))
     report.loops.sort(reverse=True)
 
 
