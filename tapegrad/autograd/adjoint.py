@@ -89,18 +89,18 @@ def pull(stretch, order, adjoints, lanes=None, visit=None, through=None):
             if read is None:
                 continue
             del adjoints[slot]
-            if slot in through:
-                parts = _seen(through[slot], stretch, slot, read, g, lanes)
-            elif read.row is _SELECT and read.slots and read.slots[0][1] in wanted and read.metas[0].size > FEW:
+            if slot not in through and read.row is _SELECT and read.slots and read.slots[0][1] in wanted and read.metas[0].size > FEW:
                 o = read.slots[0][1]
                 if o not in reads:
                     reads[o] = _Reads(read.metas[0])
                 reads[o].add(read.integer, g)
                 continue
-            else:
-                parts = contributions(stretch, slot, read, g, lanes, [k for k, o in read.slots if o in wanted])
             slots = dict(read.slots)
             with naming(read.row, stretch, slot):
+                if slot in through:
+                    parts = _seen(through[slot], stretch, slot, read, g, lanes)
+                else:
+                    parts = contributions(stretch, slot, read, g, lanes, [k for k, o in read.slots if o in wanted])
                 for k, part in parts:
                     if slots[k] in wanted:
                         adjoints[slots[k]] = accumulated(adjoints.get(slots[k]), part, read.metas[k], lanes)
@@ -146,15 +146,14 @@ def elements_at(positions, parts, meta, adjoint, lanes=None):
 
 
 def contributions(stretch, slot, read, g, lanes, positions):
-    """What the adjoint `g` of an instruction adds to the operands at `positions`: pairs of a position and a contribution."""
+    """What the adjoint `g` of an instruction adds to the operands at `positions`: pairs of a position and a contribution; `naming` it."""
     row = read.row
     if not positions:
         return []
     if row.primitive is not None:
         return (_of_primitive if stretch.plain else _of_primitive_recorded)(stretch, slot, read, g, lanes, positions)
     operands, result = operands_of(read)
-    with naming(row, stretch, slot):
-        values = row.contributions(Recorded(g, lanes), operands, result, positions, read.attrs)
+    values = row.contributions(Recorded(g, lanes), operands, result, positions, read.attrs)
     parts = []
     for k, c in zip(row.slots(len(operands)), values):
         if c is not None and k in positions:
@@ -167,7 +166,7 @@ def pulled(store, slot, g):
     stretch = Region(store, plain=True)
     read = stretch.read(slot)
     slots, totals = dict(read.slots), {}
-    with np.errstate(all="ignore"):
+    with np.errstate(all="ignore"), naming(read.row, stretch, slot):
         for k, part in contributions(stretch, slot, read, g, None, list(slots)):
             totals[k] = accumulated(totals.get(k), part, read.metas[k], None)
     zeros = {} if read.row.primitive is not None else {k: np.zeros(read.metas[k].shape) for k in slots}
@@ -181,7 +180,7 @@ def accumulated(adjoint, part, meta, lanes):
 
 
 class naming:
-    """While the rule of a row is run, what it records stands where the row was called.
+    """While adjoints pass an instruction, what is recorded stands where its row was called.
 
     An error that says that it cannot be differentiated again names the row, and where that was called.
     """
@@ -194,13 +193,13 @@ class naming:
     def __enter__(self):
         store = self.stretch.store
         place = store.place(self.slot)
-        if self.row.primitive is None and place.code is not None:
+        if self.row.primitive is None and place.f_code is not None:
             store.calling = place
 
     def __exit__(self, kind, error, traceback):
         store = self.stretch.store
         store.calling = None
-        if isinstance(error, HigherOrderError):
+        if isinstance(error, HigherOrderError) and self.row.primitive is None:
             raise HigherOrderError(f"{self.row.name}, called at {store.place(self.slot)}: {said_by(error)}") from error
         if isinstance(error, NonFiniteError):
             place = store.place(self.slot)

@@ -12,7 +12,7 @@ import numpy as np
 
 from ..array.record import plain, tracked
 from ..array.tensor import Tensor
-from ..autograd.adjoint import FEW, accumulated, contributions, elements_at
+from ..autograd.adjoint import FEW, accumulated, contributions, elements_at, naming
 from ..autograd.backward import Pass, own_copy
 from ..autograd.reading import Region
 from ..codegen.of_rows import value_switch
@@ -365,13 +365,14 @@ class _Walk:
         if read is not None:
             slots = dict(read.slots)
             wanted = [k for k, o in read.slots if self._reaches(o)]
-            for k, part in contributions(self.stretch, slot, read, g, None, wanted):
-                o, meta = slots[k], read.metas[k]
-                if k in wanted:
-                    before = self.adjoints.item(o - low)
-                    before = self.arrays.get(o) if meta is not SCALAR else self._value(before) if before else None
-                    if not self._set(o, meta is SCALAR, accumulated(before, part, meta, None)):
-                        return False
+            with naming(read.row, self.stretch, slot):
+                for k, part in contributions(self.stretch, slot, read, g, None, wanted):
+                    o, meta = slots[k], read.metas[k]
+                    if k in wanted:
+                        before = self.adjoints.item(o - low)
+                        before = self.arrays.get(o) if meta is not SCALAR else self._value(before) if before else None
+                        if not self._set(o, meta is SCALAR, accumulated(before, part, meta, None)):
+                            return False
         self._room(3 * S.LONGEST)
         return True
 

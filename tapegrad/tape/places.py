@@ -19,35 +19,25 @@ class Place:
     What a derivative records stands at the place of the operation it belongs to (`TapeStore.calling`), so a place can be asked as a frame is.
     """
 
-    __slots__ = ("code", "offset")
+    __slots__ = ("f_code", "f_lasti")
     f_back = None
 
     def __init__(self, code, offset):
-        self.code = code
-        self.offset = offset
-
-    @property
-    def f_code(self):
-        """The code, as of a frame."""
-        return self.code
-
-    @property
-    def f_lasti(self):
-        """The offset, as of a frame."""
-        return self.offset
+        self.f_code = code
+        self.f_lasti = offset
 
     @property
     def filename(self):
-        return self.code.co_filename if self.code is not None else "<unknown>"
+        return self.f_code.co_filename if self.f_code is not None else "<unknown>"
 
     @property
     def line(self):
         """Line number, 0 if unknown."""
-        if self.code is None:
+        if self.f_code is None:
             return 0
-        best = self.code.co_firstlineno
-        for start, end, line in self.code.co_lines():
-            if start <= self.offset < end and line is not None:
+        best = self.f_code.co_firstlineno
+        for start, end, line in self.f_code.co_lines():
+            if start <= self.f_lasti < end and line is not None:
                 return line
         return best
 
@@ -57,14 +47,14 @@ class Place:
         return linecache.getline(self.filename, self.line).strip()
 
     def __str__(self):
-        if self.code is None:
+        if self.f_code is None:
             return "an unknown place"
         return in_cell(self.filename, self.line) or f"{self.filename}:{self.line}"
 
     @property
     def short(self):
         """File name without its folder, and line."""
-        if self.code is None:
+        if self.f_code is None:
             return "?"
         return in_cell(self.filename, self.line) or f"{os.path.basename(self.filename)}:{self.line}"
 

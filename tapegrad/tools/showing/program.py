@@ -207,17 +207,17 @@ def _sources(places, rows):
     sources, numbers = [], {}
     for row, place in zip(rows, places):
         row["line"] = None
-        if place is None or place.code is None or place.filename.startswith(PACKAGE):
+        if place is None or place.f_code is None or place.filename.startswith(PACKAGE):
             continue
-        if place.code not in numbers:
-            numbers[place.code] = len(sources)
+        if place.f_code not in numbers:
+            numbers[place.f_code] = len(sources)
             try:
-                whole = place.code.co_name == "<module>"
-                lines, first = (linecache.getlines(place.filename), 1) if whole else inspect.getsourcelines(place.code)
+                whole = place.f_code.co_name == "<module>"
+                lines, first = (linecache.getlines(place.filename), 1) if whole else inspect.getsourcelines(place.f_code)
             except (OSError, TypeError):
                 lines, first = [linecache.getline(place.filename, place.line)], place.line
             sources.append({"name": re.split(":|, line", place.short)[0], "lines": [[max(first, 1) + k, line.rstrip()] for k, line in enumerate(lines)]})
-        row["line"] = [numbers[place.code], place.line]
+        row["line"] = [numbers[place.f_code], place.line]
     return sources
 
 

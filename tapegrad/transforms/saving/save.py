@@ -165,9 +165,9 @@ def _places(tape, files):
     runs, known = [], {}
     for slot in range(1, len(tape.records)):
         place = tape.place(slot)
-        where = known.get((place.code, place.offset))
+        where = known.get((place.f_code, place.f_lasti))
         if where is None:
-            where = known[place.code, place.offset] = [files.setdefault(place.filename, len(files)), place.line]
+            where = known[place.f_code, place.f_lasti] = [files.setdefault(place.filename, len(files)), place.line]
         if not runs or runs[-1][1:] != where:
             runs.append([slot, *where])
     return runs
