@@ -102,7 +102,7 @@ class Emission:
         Of the workspace; and where in it the scratch memory of each `ir.Run` is.
     entry : bool
         Whether there is an entry from nopython code.
-    keeps, tables
+    tables
         As of `kernel.emit_piece.Shared`.
     size : int
         Cost of all statements, about in instructions.
@@ -129,10 +129,9 @@ class Emission:
             emit_entry(module, main, layout.nbytes, H_SWEEP, len(program.inputs) > 1)
         if options.iterations:
             emit_iterations(module, main, options.iterations)
-        self.module, self.nbytes, self.keeps, self.tables, self.scratch = module, layout.nbytes, shared.keeps, shared.tables, layout.scratch
+        self.module, self.nbytes, self.tables, self.scratch = module, layout.nbytes, shared.tables, layout.scratch
         self._loops = shared.loops
         self.text = self.with_vectors()
-        self.lets = [s for s in K.walk(program.body) if isinstance(s, K.Let)]
 
     def with_vectors(self, variants=None):
         """The text, with these functions on vectors (`codegen.host.vectorise_calls`)."""
