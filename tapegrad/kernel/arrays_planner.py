@@ -86,11 +86,6 @@ class Nest:
                 self.chain.append(loop)
         self._known = {}
 
-    @classmethod
-    def over(cls, plan, shape, atoms):
-        """The nest in the order of memory of the first of `atoms` that has every axis."""
-        return cls(plan, shape, memory_order(shape, atoms))
-
     def index(self, atom):
         """The place of the element of a window."""
         item = ITEMSIZE[atom.char]
@@ -234,7 +229,7 @@ class LoopPlanner(MatrixProducts, Planner):
         if 0 in shape:
             return
         inputs = [atom for expr in exprs for atom in expr.leaves()]
-        nest = Nest.over(self, shape, [*outputs, *inputs])
+        nest = Nest(self, shape, memory_order(shape, [*outputs, *inputs]))
         for expr, output, how in zip(exprs, outputs, accumulate):
             value = nest.value(expr, arithmetic(expr, output.char))
             if how is not None:
