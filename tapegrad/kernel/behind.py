@@ -33,7 +33,6 @@ from .templates import Undecided, evaluate, template
 _ARITHMETIC = np.array([BY_NAME[name].opcode for name in ("add", "subtract", "multiply", "negative", "absolute_product", "divide")])
 _ARITHMETIC_AT = data_address(_ARITHMETIC)
 _MULTIPLY = BY_NAME["multiply"].opcode
-_BITS, _DOUBLE = struct.Struct("q"), struct.Struct("d")
 _SELECT = BY_NAME["select"]
 #: With more leaves than that the store is left to a pass, which looks only at those that it meets.
 LEAVES = 1024
@@ -77,8 +76,7 @@ class _Templates:
 
     def chosen(self, op, pattern, constant):
         """Choose the template of an instruction; returns whether it has one."""
-        code = op << 4 | pattern
-        (bits,) = _BITS.unpack(_DOUBLE.pack(constant))
+        code, constant = op << 4 | pattern, np.float64(constant)
         with self.lock:
             number, values = self._chosen(code, by_opcode(op), pattern, constant)
             if number != self.numbers[code]:
@@ -89,9 +87,9 @@ class _Templates:
                     self.computed = np.concatenate([self.computed, np.zeros(len(values) + len(self.computed))])
                     self.columns()
                 self.computed[self.end : self.end + len(values)] = values
-                entry = S.entry_of(data_address(self.entries), code, bits)
+                entry = S.entry_of(data_address(self.entries), code, int(constant.view(np.int64)))
                 self.count += not self.entries[entry, 0]
-                self.entries[entry] = code, bits, number, self.end
+                self.entries[entry] = code, constant.view(np.int64), number, self.end
                 self.end += len(values)
         return number > 0
 
@@ -112,7 +110,7 @@ class _Templates:
                 self.numbers[code] = -1
                 self.columns()
                 return -1, ()
-            decisions = *decisions, (condition.key(), bool(_value(condition, constant)))
+            decisions = *decisions, (condition.key(), bool(evaluate(condition, constant)))
         number, known = self.known.get(key), len(self.own)
         number = number or self._add(key, made)
         settled = number > 0 and not decisions and not self.own[number]
@@ -120,7 +118,7 @@ class _Templates:
             self.numbers[code] = number
         if settled or len(self.own) > known:
             self.columns()
-        return number, [float(_value(e, constant)) for e in self.own[number]] if number > 0 else ()
+        return number, [float(evaluate(e, constant)) for e in self.own[number]] if number > 0 else ()
 
     def _add(self, key, made):
         own, lines = [], []
@@ -146,11 +144,6 @@ class _Templates:
         return number
 
 
-def _value(expr, constant):
-    """An expression of an inline constant."""
-    return evaluate(expr, np.float64(constant))
-
-
 _TEMPLATES = None
 #: Walks that are not under way; of so many slots one is kept.
 _FREE, KEPT = [], 1 << 16
@@ -174,12 +167,9 @@ def pulled(roots, seeds, wanted, frame=None):
     if (
         store.trace is not None or store.retired is not None or store.ident != state.ident or store.hooks
         or store.node_hooks or store.pre_hooks or store.retained or state.checking is not None or len(store.leaf_list) > LEAVES
-        or len({t._i for t in roots}) < len(roots)
+        or len({t._i for t in roots}) < len(roots) or any([t._t is not store for t in roots])
     ):  # fmt: skip
         return None
-    for t in roots:
-        if t._t is not store:
-            return None
     for _, reference, key in store.leaf_list:
         leaf = reference()
         if leaf is not None and leaf._k is not key:
