@@ -28,7 +28,7 @@ from ..tape.meta import SCALAR
 from ..tape.places import caller_frame
 from . import scalars as S
 from .reasons import NotLowered
-from .templates import Undecided, evaluate, template
+from .templates import evaluate, template
 
 _ARITHMETIC = np.array([BY_NAME[name].opcode for name in ("add", "subtract", "multiply", "negative", "absolute_product", "divide")])
 _ARITHMETIC_AT = data_address(_ARITHMETIC)
@@ -53,8 +53,6 @@ class _Templates:
         self.known, self.special, self.lock = {}, False, remade(threading.Lock())
         self.starts, self.ends, self.lines, self.literals, self.shares = [0, 0], [0, 0], [], [], []
         self.own = [()]
-        #: By row, pattern and decisions: what is to be decided next.
-        self.conditions = {}
         self._forget()
         self.columns()
 
@@ -95,24 +93,15 @@ class _Templates:
 
     def _chosen(self, code, row, pattern, constant):
         decisions = ()
-        if row.arity < 2 or row.name == "where":
-            pattern &= 3
-        while True:
-            key = row, pattern, decisions
-            try:
-                condition = self.conditions.get(key)
-                if condition is None:
-                    made = template(row, pattern, decisions, False, True)
-                    break
-            except Undecided as needed:
-                condition = self.conditions[key] = needed.condition
-            except NotLowered:
-                self.numbers[code] = -1
-                self.columns()
-                return -1, ()
-            decisions = *decisions, (condition.key(), bool(evaluate(condition, constant)))
-        number, known = self.known.get(key), len(self.own)
-        number = number or self._add(key, made)
+        try:
+            while isinstance(made := template(row, pattern, decisions, False, True), L.Expr):
+                decisions = *decisions, (made.key(), bool(evaluate(made, constant)))
+        except NotLowered:
+            self.numbers[code] = -1
+            self.columns()
+            return -1, ()
+        known = len(self.own)
+        number = self.known.get(made) or self._add(made)
         settled = number > 0 and not decisions and not self.own[number]
         if settled:
             self.numbers[code] = number
@@ -120,7 +109,7 @@ class _Templates:
             self.columns()
         return number, [float(evaluate(e, constant)) for e in self.own[number]] if number > 0 else ()
 
-    def _add(self, key, made):
+    def _add(self, made):
         own, lines = [], []
         for opcode, left, right, constant in made.instructions:
             kind = S.LITERAL
@@ -131,7 +120,7 @@ class _Templates:
                     kind = len(own)
             lines.append((opcode, left, right, kind, by_opcode(opcode).arity))
             self.literals.append(0.0 if kind >= 0 else float(constant))
-        number = self.known[key] = len(self.own) if len(lines) <= S.LONGEST and all(line[-1] < 3 for line in lines) else -1
+        number = self.known[made] = len(self.own) if len(lines) <= S.LONGEST and all(line[-1] < 3 for line in lines) else -1
         if number < 0:
             del self.literals[len(self.literals) - len(lines) :]
             return number
