@@ -101,10 +101,7 @@ class Nest:
     def insert(self, depth, statement):
         """Put a statement into the body at `depth`, before the loop of the nest inside it."""
         body = self.bodies[depth]
-        at = len(body)
-        if depth < len(self.chain):
-            at = next(k for k in range(at - 1, -1, -1) if body[k] is self.chain[depth])
-        body.insert(at, statement)
+        body.insert(body.index(self.chain[depth]) if depth < len(self.chain) else len(body), statement)
 
     def load(self, atom):
         """The element of a window, loaded in the outermost body that knows its counters."""
