@@ -280,6 +280,15 @@ def _lowered(function, arguments, result=None):
     return _Lowered(*made, tuple(called))
 
 
+def _joined(*texts):
+    """LLVM's module of the texts of several, linked into the first."""
+    module, *others = map(imported("llvmlite.binding").parse_assembly, texts)
+    for other in others:
+        other.triple, other.data_layout = module.triple, module.data_layout
+        module.link_in(other)
+    return module
+
+
 def in_llvm(functions):
     """LLVM's module of functions, as Numba lowers them, and of all that they call.
 
@@ -298,10 +307,7 @@ def in_llvm(functions):
             if symbol_of(lowered.description) not in texts:
                 texts[symbol_of(lowered.description)] = lowered.text
                 waiting += lowered.called
-    module, *others = map(imported("llvmlite.binding").parse_assembly, [*texts.values(), entries])
-    for other in others:
-        other.triple, other.data_layout = module.triple, module.data_layout
-        module.link_in(other)
+    module = _joined(*texts.values(), entries)
     for each in (*module.functions, *module.global_variables):
         if not each.is_declaration and each.name not in functions:
             each.linkage = "internal"
@@ -310,9 +316,7 @@ def in_llvm(functions):
 
 def linked_with(text, functions):
     """The text of a module with functions, as `in_llvm` takes them, linked into it; names with ``tapegrad_`` before them are its own."""
-    module, own = imported("llvmlite.binding").parse_assembly(text), in_llvm(functions)
-    own.triple, own.data_layout = module.triple, module.data_layout
-    module.link_in(own)
+    module = _joined(text, str(in_llvm(functions)))
     for each in module.functions:
         if not each.is_declaration and each.name.startswith("tapegrad_"):
             each.linkage = "internal"
@@ -321,12 +325,8 @@ def linked_with(text, functions):
 
 def _text(functions):
     """The text of the module, with an entry for CPython to each."""
-    module = in_llvm(functions)
-    for symbol, (_, signature) in functions.items():
-        entry = imported("llvmlite.binding").parse_assembly(_python_entry(signature, symbol))
-        entry.triple, entry.data_layout = module.triple, module.data_layout
-        module.link_in(entry)
-    return str(module)
+    entries = [_python_entry(signature, symbol) for symbol, (_, signature) in functions.items()]
+    return str(_joined(str(in_llvm(functions)), *entries))
 
 
 #: C type -> LLVM type, function that reads a Python object, function that makes one.

@@ -116,15 +116,12 @@ class Emitter:
             x, y = self.number(args[0]), self.number(args[1])
             compare = b.icmp_signed if self.integral else b.fcmp_unordered if op == "ne" else b.fcmp_ordered
             return compare(_COMPARE[op], x, y)
-        if op == "and":
-            return b.and_(self.truth(args[0]), self.truth(args[1]))
-        if op == "or":
-            return b.or_(self.truth(args[0]), self.truth(args[1]))
+        if op in ("and", "or"):
+            return getattr(b, f"{op}_")(*map(self.truth, args))
         if op == "not":
             return b.not_(self.truth(args[0]))
         if op in COMPOSED:
-            expanded = COMPOSED[op](*args)
-            return self.emit(expanded)
+            return self.emit(COMPOSED[op](*args))
         values = [self.number(a) for a in args]
         if self.integral:
             if op == "abs":
@@ -139,27 +136,21 @@ class Emitter:
         if op in INTRINSICS:
             signature = ir.FunctionType(self.ftype, [self.ftype] * len(values))
             return b.call(b.module.declare_intrinsic(f"llvm.{INTRINSICS[op]}", [self.ftype], signature), values)
-        if op in LIBM:
-            return self._in_double(values, lambda xs: b.call(self._outside(LIBM[op], [F64] * len(xs)), xs))
+        if op in LIBM or op in L.COMPILED:
+            return self._outside(LIBM.get(op, f"tapegrad_{op}"), values)
         if op in SPECIAL:
             # The last argument is for methods in Cython.
-            return self._in_double(values, lambda xs: b.call(self._outside(f"tapegrad_{op}", [F64] * len(xs) + [I32]), [*xs, ir.Constant(I32, 0)]))
-        if op in L.COMPILED:
-            return self._in_double(values, lambda xs: b.call(self._outside(f"tapegrad_{op}", [F64] * len(xs)), xs))
+            return self._outside(f"tapegrad_{op}", values, ir.Constant(I32, 0))
         raise InternalError(f"the emitter has no lowering for {op!r}")
 
-    def _in_double(self, values, call):
-        """Call a double function; float operands are widened and narrowed."""
-        if self.ftype == F64:
-            return call(values)
-        wide = [self.b.fpext(v, F64) for v in values]
-        return self.b.fptrunc(call(wide), self.ftype)
-
-    def _outside(self, name, kinds):
-        module = self.b.module
-        function = module.globals.get(name)
+    def _outside(self, name, values, *last):
+        """Call a function of doubles outside; operands in float are widened, and the result is narrowed."""
+        b = self.b
+        values = [*(v if v.type == F64 else b.fpext(v, F64) for v in values), *last]
+        function = b.module.globals.get(name)
         if function is None:
-            function = ir.Function(module, ir.FunctionType(F64, kinds), name)
+            function = ir.Function(b.module, ir.FunctionType(F64, [v.type for v in values]), name)
             function.attributes.add("nounwind")
             function.attributes.add("readnone")
-        return function
+        value = b.call(function, values)
+        return value if self.ftype == F64 else b.fptrunc(value, self.ftype)

@@ -7,6 +7,7 @@ functions of our own that Numba compiles, and compositions of others.
 from functools import cache
 
 from ..rules import lang as L
+from .host import CANDIDATES
 from .symbols import capsule, define
 
 #: Functions with an LLVM intrinsic that is exact.
@@ -14,13 +15,7 @@ INTRINSICS = {"sqrt": "sqrt", "abs": "fabs", "floor": "floor", "ceil": "ceil", "
               "copysign": "copysign", "maximum": "maximum", "minimum": "minimum"}
 
 #: Functions of the C library, by their names there.
-LIBM = {
-    "exp": "exp", "exp2": "exp2", "expm1": "expm1", "log": "log", "log2": "log2", "log10": "log10",
-    "log1p": "log1p", "cbrt": "cbrt", "sin": "sin", "cos": "cos", "tan": "tan", "arcsin": "asin",
-    "arccos": "acos", "arctan": "atan", "sinh": "sinh", "cosh": "cosh", "tanh": "tanh", "arcsinh": "asinh",
-    "arccosh": "acosh", "arctanh": "atanh", "pow": "pow", "arctan2": "atan2", "hypot": "hypot", "fmod": "fmod",
-    "erf": "erf",
-}
+LIBM = {name: there for name in (*L.UNARY, *L.BINARY) if (there := name.replace("arc", "a")) in (*CANDIDATES, "fmod")}
 
 #: Functions of `scipy.special.cython_special`: name -> (name there, number of arguments).
 SPECIAL = {

@@ -158,23 +158,17 @@ acquire = _of_types(_acquire, "boolean", "int64")
 set_free = _of_types(_set_free, "void", "int64")
 
 
-def _atomic_load(context, builder, signature, args):
-    return builder.load_atomic(_pointer(builder, "int64", args), "seq_cst", 8)
-
-
 def _atomic_store(context, builder, signature, args):
     builder.store_atomic(args[1], _pointer(builder, "int64", args[:1]), "seq_cst", 8)
     return context.get_dummy_value()
 
 
-def _atomic_add(context, builder, signature, args):
-    return builder.atomic_rmw("add", _pointer(builder, "int64", args[:1]), args[1], "seq_cst")
-
-
 #: The word at an address, sequentially consistent: read, write, and add to, which gives what it was.
-atomic_load = _of_types(_atomic_load, "int64", "int64")
+atomic_load = _of_types(lambda _, builder, signature, args: builder.load_atomic(_pointer(builder, "int64", args), "seq_cst", 8), "int64", "int64")
 atomic_store = _of_types(_atomic_store, "void", "int64", "int64")
-atomic_add = _of_types(_atomic_add, "int64", "int64", "int64")
+atomic_add = _of_types(
+    lambda _, builder, signature, args: builder.atomic_rmw("add", _pointer(builder, "int64", args[:1]), args[1], "seq_cst"), *["int64"] * 3
+)
 #: Let another thread run.
 yield_processor = c_function("SwitchToThread" if os.name == "nt" else "sched_yield", "void")
 #: Memory of so many bytes, of so many zeros of a size, and back; addresses.

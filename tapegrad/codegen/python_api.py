@@ -43,8 +43,6 @@ drop = c_function("Py_DecRef", "void", "int64")
 as_double = c_function("PyFloat_AsDouble", "float64", "int64")
 #: The integer that an object is; -1 and an exception if it is none.
 as_int = c_function("PyLong_AsLongLong", "int64", "int64")
-#: Not 0 for what can be an index: of floats, ints and tuples the ints.
-is_int = c_function("PyIndex_Check", "int32", "int64")
 #: Not 0 for numbers.
 is_number = c_function("PyNumber_Check", "int32", "int64")
 #: The address of the bytes of a bytes object; 0 and an exception for anything else.

@@ -19,10 +19,10 @@ from functools import cache
 import numpy as np
 
 from ..common import config
-from .code import machine_code
 from .compile import compiled, helper, plain_address
 from .memory import (
     acquire,
+    address_named,
     atomic_add,
     atomic_load,
     atomic_store,
@@ -48,6 +48,8 @@ _create, _mutex_init, _lock, _unlock, _cond_init, _wait, _broadcast = (
 )
 _MEMORY = np.zeros(_END // 8 + 8, np.int64)
 _STATE = _MEMORY[-_MEMORY.ctypes.data % 64 // 8 :]
+#: Its address, in machine code.
+_state = address_named("tapegrad_spread_state")
 #: In the place of the number of threads where there are none but Python's.
 _ONE = np.ones(1, np.int64)
 
@@ -86,8 +88,9 @@ def _help(thread):
     return 0
 
 
-def _spread(state, chunk, inputs, outputs, workspace, count):
-    """`spread`, with the address of the state."""
+def _spread(chunk, inputs, outputs, workspace, count):
+    """`spread`."""
+    state = _state()
     most = min(min(atomic_load(load_int(state + _THREADS)), count) - 1, _MOST)
     if most <= 0 or not acquire(state + _BUSY):
         for k in range(count):
@@ -125,17 +128,6 @@ def _spread(state, chunk, inputs, outputs, workspace, count):
     set_free(state + _BUSY)
 
 
-#: Machine code calls `spread` by its name; the state has an address in this process only.
-_ENTRY = """
-@tapegrad_spread_state = external global i64
-declare void @tapegrad_spread_with(ptr, ptr, ptr, ptr, ptr, i64)
-define void @spread(ptr %chunk, ptr %inputs, ptr %outputs, ptr %workspace, i64 %count) {
-  call void @tapegrad_spread_with(ptr @tapegrad_spread_state, ptr %chunk, ptr %inputs, ptr %outputs, ptr %workspace, i64 %count)
-  ret void
-}
-"""
-
-
 @cache
 def spread_address():
     """The address of `spread`."""
@@ -150,9 +142,7 @@ def spread_address():
     _STATE[_THREADS // 8] = (_ONE if 1 in places or config.portable else config.threads_word).ctypes.data
     _STATE[_HELP // 8] = plain_address(compiled("int64(int64)")(_help))
     define("tapegrad_spread_state", _STATE.ctypes.data)
-    define("tapegrad_spread_with", plain_address(compiled(f"void({', '.join(['int64'] * 6)})")(_spread)))
     if hasattr(os, "register_at_fork"):
         # The child has none of the threads.
         os.register_at_fork(after_in_child=lambda: _STATE.put([word // 8 for word in (_BUSY, _MADE, _OPEN, _SLEEPING, _INSIDE)], 0))
-    (spread,) = machine_code("threads of machine code", lambda: _ENTRY, ["spread"])
-    return spread
+    return plain_address(compiled(f"void({', '.join(['int64'] * 5)})")(_spread))

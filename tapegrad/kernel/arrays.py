@@ -72,7 +72,7 @@ class Arrays:
         return entry[0]
 
     # -- one instruction -------------------------------------------------------------
-    def emit(self, item, operands, target=None, integer=None, reuse=(), place=None):
+    def emit(self, item, operands, target=None, integer=None, reuse=()):
         """The statements of one array instruction, and where its result is.
 
         Parameters
@@ -83,8 +83,6 @@ class Arrays:
         target : ArrayRef, optional
         integer : ir.Index, optional
         reuse : collection of int
-        place : Place, optional
-            Where it was recorded, for errors.
 
         Returns
         -------
@@ -99,11 +97,10 @@ class Arrays:
         entry, body = item.entry, []
         operands, target = [self._ready(o, body) for o in operands], self._ready(target, body)
         if entry.kind == HOST:
-            result = self._host(entry, operands, target, body, place)
-            return body, result
+            return body, self._host(entry, operands, target, body)
         row, attrs = entry.function, dict(entry.attrs)
         if row.primitive is not None:
-            raise NotLowered(f"{row.name} is Python code", place)
+            raise NotLowered(f"{row.name} is Python code")
         if row is _CLONE and target is None and isinstance(operands[0], ArrayRef) and operands[0].buffer.role in (ir.INPUT, ir.CONSTANT):
             # Both are read-only.
             return body, operands[0]
@@ -125,17 +122,14 @@ class Arrays:
             plan.room = x if in_place else target
             if in_place and isinstance(value, ArrayRef) and value.buffer is x.buffer:
                 plan.operands[1] = plan.compute(plan.operands[1])
-        try:
-            result = plan.row(row, attrs, target)
-        except NotLowered as reason:
-            raise NotLowered(reason.what, place) from None
+        result = plan.row(row, attrs, target)
         if row.raises or row is _RECURRENCE:
             # For values that are not finite the eager operation raises, or (a recurrence) zero is absolute.
             plan.demand_zero(plan.sym_of(result) * 0.0)
         return body, result
 
     def _planner(self, operands, out, body):
-        return LoopPlanner([self._ready(o, body) for o in operands], out, body, self.guards)
+        return LoopPlanner(operands, out, body, self.guards)
 
     def copied(self, source, target):
         """Statements that copy one array to another of its shape, which does not overlap it."""
@@ -143,7 +137,7 @@ class Arrays:
         if all(contiguous(one.shape, one.strides, 1) for one in (source, target)):
             # One loop, whatever the shape is.
             source, target = (replace(one, shape=(one.size,), strides=(1,)) for one in (source, target))
-        plan = self._planner([source], None, body)
+        plan = self._planner([self._ready(source, body)], None, body)
         plan._store(plan.operands[0], self._ready(target, body))
         return body
 
@@ -152,7 +146,7 @@ class Arrays:
             return operand
         return ArrayRef(operand.buffer, without_table(operand.offset, body), operand.shape, operand.strides, operand.char)
 
-    def _host(self, entry, operands, target, body, place):
+    def _host(self, entry, operands, target, body):
         ufunc, plan = entry.function.ufunc, self._planner(operands, entry.meta, body)
         function = entry.function.function
         if isinstance(function, HostFunction) and function.name in RECOMPUTED:
@@ -160,7 +154,7 @@ class Arrays:
             if sym is not None:
                 return plan.deliver(sym, target)
         expr = ufunc and expression_of(ufunc, {o.char for o in operands}, entry.meta.char)
-        return plan.deliver(expr(*plan.operands), target) if expr else plan.called(entry.function, target, place)
+        return plan.deliver(expr(*plan.operands), target) if expr else plan.called(entry.function, target)
 
     # -- guards ----------------------------------------------------------------------
     def same(self, value, seen):
@@ -178,7 +172,7 @@ class Arrays:
         """
         body = []
         before = self.constant(np.frombuffer(seen, np.dtype(value.char)).reshape(value.shape))
-        plan = self._planner([value, before], Meta((), (), "?", 1), body)
+        plan = self._planner([self._ready(value, body), before], Meta((), (), "?", 1), body)
         differ = L.select(as_seen(*plan.operands, value.char), 0.0, 1.0)
         return body, plan.deliver(L.eq(differ.sum(), 0.0), None)
 

@@ -151,11 +151,11 @@ class MatrixProducts:
         if spec.name == "matmul" and program[_BATCH] == 1 and program[_OUTER] == 0:
             run.product = tuple(program[_EXTENTS].tolist())
 
-    def called(self, function, target, place=None, name=None):
-        """A call of a function of the operands, in Python; `place`: where it was recorded, for errors."""
+    def called(self, function, target, name=None):
+        """A call of a function of the operands, in Python."""
         operands, name = [self.ordered(s) for s in self.operands], name or getattr(function, "__name__", "NumPy")
         if len(operands) > P.FIRST_TARGET - P.FIRST_SAVED - 1:
-            raise NotLowered(f"{name} is called with {len(operands)} operands", place)
+            raise NotLowered(f"{name} is called with {len(operands)} operands")
 
         def fill(*arrays):
             *arrays, result = arrays

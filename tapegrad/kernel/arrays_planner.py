@@ -86,11 +86,6 @@ class Nest:
                 self.chain.append(loop)
         self._known = {}
 
-    @classmethod
-    def over(cls, plan, shape, atoms):
-        """The nest in the order of memory of the first of `atoms` that has every axis."""
-        return cls(plan, shape, memory_order(shape, atoms))
-
     def index(self, atom):
         """The place of the element of a window."""
         item = ITEMSIZE[atom.char]
@@ -106,10 +101,7 @@ class Nest:
     def insert(self, depth, statement):
         """Put a statement into the body at `depth`, before the loop of the nest inside it."""
         body = self.bodies[depth]
-        at = len(body)
-        if depth < len(self.chain):
-            at = next(k for k in range(at - 1, -1, -1) if body[k] is self.chain[depth])
-        body.insert(at, statement)
+        body.insert(body.index(self.chain[depth]) if depth < len(self.chain) else len(body), statement)
 
     def load(self, atom):
         """The element of a window, loaded in the outermost body that knows its counters."""
@@ -234,7 +226,7 @@ class LoopPlanner(MatrixProducts, Planner):
         if 0 in shape:
             return
         inputs = [atom for expr in exprs for atom in expr.leaves()]
-        nest = Nest.over(self, shape, [*outputs, *inputs])
+        nest = Nest(self, shape, memory_order(shape, [*outputs, *inputs]))
         for expr, output, how in zip(exprs, outputs, accumulate):
             value = nest.value(expr, arithmetic(expr, output.char))
             if how is not None:

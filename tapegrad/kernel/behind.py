@@ -28,12 +28,11 @@ from ..tape.meta import SCALAR
 from ..tape.places import caller_frame
 from . import scalars as S
 from .reasons import NotLowered
-from .templates import Undecided, evaluate, template
+from .templates import evaluate, template
 
 _ARITHMETIC = np.array([BY_NAME[name].opcode for name in ("add", "subtract", "multiply", "negative", "absolute_product", "divide")])
 _ARITHMETIC_AT = data_address(_ARITHMETIC)
 _MULTIPLY = BY_NAME["multiply"].opcode
-_BITS, _DOUBLE = struct.Struct("q"), struct.Struct("d")
 _SELECT = BY_NAME["select"]
 #: With more leaves than that the store is left to a pass, which looks only at those that it meets.
 LEAVES = 1024
@@ -54,8 +53,6 @@ class _Templates:
         self.known, self.special, self.lock = {}, False, remade(threading.Lock())
         self.starts, self.ends, self.lines, self.literals, self.shares = [0, 0], [0, 0], [], [], []
         self.own = [()]
-        #: By row, pattern and decisions: what is to be decided next.
-        self.conditions = {}
         self._forget()
         self.columns()
 
@@ -77,8 +74,7 @@ class _Templates:
 
     def chosen(self, op, pattern, constant):
         """Choose the template of an instruction; returns whether it has one."""
-        code = op << 4 | pattern
-        (bits,) = _BITS.unpack(_DOUBLE.pack(constant))
+        code, constant = op << 4 | pattern, np.float64(constant)
         with self.lock:
             number, values = self._chosen(code, by_opcode(op), pattern, constant)
             if number != self.numbers[code]:
@@ -89,40 +85,31 @@ class _Templates:
                     self.computed = np.concatenate([self.computed, np.zeros(len(values) + len(self.computed))])
                     self.columns()
                 self.computed[self.end : self.end + len(values)] = values
-                entry = S.entry_of(data_address(self.entries), code, bits)
+                entry = S.entry_of(data_address(self.entries), code, int(constant.view(np.int64)))
                 self.count += not self.entries[entry, 0]
-                self.entries[entry] = code, bits, number, self.end
+                self.entries[entry] = code, constant.view(np.int64), number, self.end
                 self.end += len(values)
         return number > 0
 
     def _chosen(self, code, row, pattern, constant):
         decisions = ()
-        if row.arity < 2 or row.name == "where":
-            pattern &= 3
-        while True:
-            key = row, pattern, decisions
-            try:
-                condition = self.conditions.get(key)
-                if condition is None:
-                    made = template(row, pattern, decisions, False, True)
-                    break
-            except Undecided as needed:
-                condition = self.conditions[key] = needed.condition
-            except NotLowered:
-                self.numbers[code] = -1
-                self.columns()
-                return -1, ()
-            decisions = *decisions, (condition.key(), bool(_value(condition, constant)))
-        number, known = self.known.get(key), len(self.own)
-        number = number or self._add(key, made)
+        try:
+            while isinstance(made := template(row, pattern, decisions, False, True), L.Expr):
+                decisions = *decisions, (made.key(), bool(evaluate(made, constant)))
+        except NotLowered:
+            self.numbers[code] = -1
+            self.columns()
+            return -1, ()
+        known = len(self.own)
+        number = self.known.get(made) or self._add(made)
         settled = number > 0 and not decisions and not self.own[number]
         if settled:
             self.numbers[code] = number
         if settled or len(self.own) > known:
             self.columns()
-        return number, [float(_value(e, constant)) for e in self.own[number]] if number > 0 else ()
+        return number, [float(evaluate(e, constant)) for e in self.own[number]] if number > 0 else ()
 
-    def _add(self, key, made):
+    def _add(self, made):
         own, lines = [], []
         for opcode, left, right, constant in made.instructions:
             kind = S.LITERAL
@@ -133,7 +120,7 @@ class _Templates:
                     kind = len(own)
             lines.append((opcode, left, right, kind, by_opcode(opcode).arity))
             self.literals.append(0.0 if kind >= 0 else float(constant))
-        number = self.known[key] = len(self.own) if len(lines) <= S.LONGEST and all(line[-1] < 3 for line in lines) else -1
+        number = self.known[made] = len(self.own) if len(lines) <= S.LONGEST and all(line[-1] < 3 for line in lines) else -1
         if number < 0:
             del self.literals[len(self.literals) - len(lines) :]
             return number
@@ -144,11 +131,6 @@ class _Templates:
         self.own.append(own)
         self.special = self.special or any(by_opcode(line[0]).calls_scipy for line in lines)
         return number
-
-
-def _value(expr, constant):
-    """An expression of an inline constant."""
-    return evaluate(expr, np.float64(constant))
 
 
 _TEMPLATES = None
@@ -174,12 +156,9 @@ def pulled(roots, seeds, wanted, frame=None):
     if (
         store.trace is not None or store.retired is not None or store.ident != state.ident or store.hooks
         or store.node_hooks or store.pre_hooks or store.retained or state.checking is not None or len(store.leaf_list) > LEAVES
-        or len({t._i for t in roots}) < len(roots)
+        or len({t._i for t in roots}) < len(roots) or any([t._t is not store for t in roots])
     ):  # fmt: skip
         return None
-    for t in roots:
-        if t._t is not store:
-            return None
     for _, reference, key in store.leaf_list:
         leaf = reference()
         if leaf is not None and leaf._k is not key:

@@ -113,10 +113,10 @@ class Builder:
                 self._loop(node)
                 continue
             self.slot = int(self.columns.slots[node.members[0]])
-            if self.columns.code[node.members[0]] < ENTRIES:
-                self._scalar(node)
-            else:
-                self._entry(node)
+            try:
+                (self._scalar if self.columns.code[node.members[0]] < ENTRIES else self._entry)(node)
+            except NotLowered as reason:
+                raise NotLowered(reason.what, self.tape.place(self.slot)) from None
             give_way()
 
     def _loop(self, level):
@@ -175,11 +175,8 @@ class Builder:
         target, reuse = self._target(t), ()
         if t.storage is not None and t in t.storage.writes:
             operands[0], target, reuse = target, None, (0,)
-        statements, result = self.arrays.emit(
-            item, operands, target=target, integer=integer, reuse=reuse, place=self.tape.place(item.slot)
-        )
+        statements, t.value = self.arrays.emit(item, operands, target=target, integer=integer, reuse=reuse)
         self._add(*statements)
-        t.value = result
         if entry.meta.shape == ():
             self._keep(t)
 
@@ -231,7 +228,7 @@ class Builder:
             statements, holds = self.arrays.same(value, seen[0])
             self._add(*statements, ir.Guard(number, holds, True))
         else:
-            raise NotLowered(f"{how}, which saw another array in each iteration", self.tape.place(item.slot))
+            raise NotLowered(f"{how}, which saw another array in each iteration")
 
     # -- values -------------------------------------------------------------------------
     def meta(self, t):

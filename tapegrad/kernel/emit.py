@@ -102,7 +102,7 @@ class Emission:
         Of the workspace; and where in it the scratch memory of each `ir.Run` is.
     entry : bool
         Whether there is an entry from nopython code.
-    keeps, tables
+    tables
         As of `kernel.emit_piece.Shared`.
     size : int
         Cost of all statements, about in instructions.
@@ -122,31 +122,26 @@ class Emission:
         main.linkage = "internal" if entry else ""
         self.program, self.b = program, ir.IRBuilder(main.append_basic_block("entry"))
         self.main = main
-        self._begin(layout)
-        self._pieces(pieces, shared)
+        self._begin(layout, pieces, shared)
         self._end()
         if entry:
             emit_entry(module, main, layout.nbytes, H_SWEEP, len(program.inputs) > 1)
         if options.iterations:
             emit_iterations(module, main, options.iterations)
-        self.module, self.nbytes, self.keeps, self.tables, self.scratch = module, layout.nbytes, shared.keeps, shared.tables, layout.scratch
+        self.module, self.nbytes, self.tables, self.scratch = module, layout.nbytes, shared.tables, layout.scratch
         self._loops = shared.loops
         self.text = self.with_vectors()
-        self.lets = [s for s in K.walk(program.body) if isinstance(s, K.Let)]
 
     def with_vectors(self, variants=None):
         """The text, with these functions on vectors (`codegen.host.vectorise_calls`)."""
         return loop_names(vectorise_calls(str(self.module), variants), self._loops)
 
-    def _begin(self, layout):
+    def _begin(self, layout, pieces, shared):
         b, workspace = self.b, self.main.args[2]
         b.store(NONE, workspace)
         for key, offset in layout.slots.items():
             if isinstance(key, tuple):
                 b.store(const(0), b.gep(workspace, [const(offset)], source_etype=I8))
-
-    def _pieces(self, pieces, shared):
-        b = self.b
         finish = self.main.append_basic_block("finish")
         for piece in pieces:
             # Memory is used again by the next piece: nothing may move from one to the other.

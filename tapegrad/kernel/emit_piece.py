@@ -17,6 +17,7 @@ import numpy as np
 from llvmlite import ir
 
 from ..codegen.emit import I1, I8, I32, I64, MEMORY, REGISTER, Emitter, convert
+from ..codegen.library import needs_symbols
 from ..codegen.symbols import define
 from ..codegen.threads import spread_address
 from ..common.errors import require
@@ -43,41 +44,22 @@ class LetEmitter(Emitter):
 
     Parameters
     ----------
-    builder : llvmlite.ir.IRBuilder
-    operand : callable
-        ``operand(value) -> ir.Value`` of the value's own type.
+    piece : PieceEmitter
     char : str
         In what it computes: 'd', 'f' or 'q'.
-    always : tuple of str
-        Flags of all arithmetic.
-    reordered : set of int
-        Ids of the nodes whose order of additions is free.
     """
 
-    def __init__(self, builder, operand, char, always, reordered):
-        super().__init__(builder, self._own, REGISTER[char])
-        self.read, self.char, self.always, self.reordered = operand, char, always, reordered
+    def __init__(self, piece, char):
+        super().__init__(piece.b, self._own, REGISTER[char])
+        self.piece, self.char = piece, char
 
     def _own(self, value):
-        register = self.read(value)
+        register = self.piece.value(value)
         return register if value.char == "?" else convert(self.b, register, value.char, self.char)
 
     def flags(self, expr):
-        return self.always if id(expr) not in self.reordered else tuple(dict.fromkeys(("reassoc", *self.always)))
-
-
-def emit_let(b, let, operand, always=(), reordered=frozenset()):
-    """The value of a `Let` in a register."""
-    expr, char = let.expr, let.char
-    if expr.op == "const":
-        return number(expr.args[0], char)
-    if expr.op == "arg":
-        return convert(b, operand(expr.args[0]), expr.args[0].char, char)
-    how = arithmetic(let)
-    emitter = LetEmitter(b, operand, how, always, reordered)
-    if char == "?":
-        return emitter.truth(expr)
-    return convert(b, emitter.number(expr), how, char)
+        shared = self.piece.shared
+        return shared.always if id(expr) not in shared.reordered else tuple(dict.fromkeys(("reassoc", *shared.always)))
 
 
 def reordered_nodes(carries):
@@ -115,16 +97,13 @@ class Shared:
 
     Attributes
     ----------
-    keeps : list
-        What has to live as long as the code.
     tables : dict of str to ndarray
         The arrays that the code reads, by the names that stand for their addresses in it.
     """
 
     def __init__(self, module, program, plan, options, size):
         self.module, self.plan, self.options = module, plan, options
-        self.keeps, self.tables = [], {}
-        self._tags, self._addresses = {}, {}
+        self.tables, self._tags, self._addresses = {}, {}, {}
         self._root = module.add_metadata(["tapegrad kernel"])
         self.nothing = module.add_metadata([])
         self.count = self.loops = 0
@@ -159,23 +138,15 @@ class Shared:
         entry = self._addresses.get(id(array))
         if entry is None:
             kept, name = np.ascontiguousarray(array), f"table{len(self.tables)}"
-            self.keeps.append(array)
             self.tables[name] = kept
             place = ir.GlobalVariable(self.module, ir.ArrayType(I8, kept.nbytes), name)
-            entry = self._addresses[id(array)] = place, kept
-        return entry
+            entry = self._addresses[id(array)] = place, kept, array
+        return entry[:2]
 
-    def run(self):
-        """The function that runs array programs (`interpreter.steps.run`)."""
-        define("tapegrad_run", run_address())
-        kind = ir.FunctionType(I64, [I64] * 6)
-        return self.module.globals.get("tapegrad_run") or ir.Function(self.module, kind, "tapegrad_run")
-
-    def spread(self):
-        """The function that spreads chunks over threads (`codegen.threads`)."""
-        define("tapegrad_spread", spread_address())
-        kind = ir.FunctionType(ir.VoidType(), [*[POINTER] * 4, I64])
-        return self.module.globals.get("tapegrad_spread") or ir.Function(self.module, kind, "tapegrad_spread")
+    def outside(self, name, address, result, arguments):
+        """A function that is no part of the code."""
+        define(name, address)
+        return self.module.globals.get(name) or ir.Function(self.module, ir.FunctionType(result, arguments), name)
 
     def new_name(self):
         self.count += 1
@@ -263,18 +234,20 @@ class PieceEmitter:
         self.b.ret(ir.Constant(I1, 0))
 
     # -- memory -------------------------------------------------------------------
-    def _load(self, address, type_, tag, invariant=False):
-        value = self.b.load(address, typ=type_)
+    def _load(self, address, char, tag, invariant=False):
+        """A number of a dtype in memory, in a register."""
+        value = self.b.load(address, typ=MEMORY[char])
         value.set_metadata("tbaa", self.shared.tag(tag))
         if invariant:
             value.set_metadata("invariant.load", self.shared.nothing)
-        return value
+        return self.b.icmp_unsigned("!=", value, ir.Constant(I8, 0)) if char == "?" else value
 
     def _store(self, value, address, tag):
+        value = self.b.zext(value, I8) if value.type == I1 else value
         self.b.store(value, address).set_metadata("tbaa", self.shared.tag(tag))
 
     def _guards_from_memory(self):
-        self.b.store(self._load(self.workspace, I32, "guards"), self.failed)
+        self.b.store(self._load(self.workspace, "i", "guards"), self.failed)
 
     def _guards_to_memory(self):
         self._store(self.b.load(self.failed), self.workspace, "guards")
@@ -320,7 +293,7 @@ class PieceEmitter:
                 total = const(int(kept[total.constant]))
                 return total if index.plus is None else self._plus(total, index.plus)
             entry = b.gep(address, [total], inbounds=True, source_etype=MEMORY[kept.dtype.char])
-            total = convert(b, self._load(entry, MEMORY[kept.dtype.char], "tables", True), kept.dtype.char, "q")
+            total = convert(b, self._load(entry, kept.dtype.char, "tables", True), kept.dtype.char, "q")
         return total if index.plus is None else self._plus(total, index.plus)
 
     def _plus(self, total, value):
@@ -337,16 +310,13 @@ class PieceEmitter:
         if register is None and is_number(value):
             register = self.values[id(value)] = number(value.expr.args[0], value.char)
         if register is None:
-            register = self._load(self._word(id(value)), MEMORY[value.char], "words")
-            if value.char == "?":
-                register = self.b.icmp_unsigned("!=", register, ir.Constant(I8, 0))
-            self.values[id(value)] = register
+            register = self.values[id(value)] = self._load(self._word(id(value)), value.char, "words")
         return register
 
     def counter(self, loop):
         counter = self.counters.get(id(loop))
         if counter is None:
-            counter = self.counters[id(loop)] = self._load(self._word(id(loop)), I64, "words")
+            counter = self.counters[id(loop)] = self._load(self._word(id(loop)), "q", "words")
         return counter
 
     def define(self, value, register):
@@ -359,8 +329,7 @@ class PieceEmitter:
                 self._cross(value)
 
     def _cross(self, value):
-        register = self.values[id(value)]
-        self._store(self.b.zext(register, I8) if value.char == "?" else register, self._word(id(value)), "words")
+        self._store(self.values[id(value)], self._word(id(value)), "words")
 
     # -- statements ------------------------------------------------------------------
     def statement(self, statement):
@@ -373,16 +342,23 @@ class PieceEmitter:
             at = index.base if index.table is None else int(index.table[index.base])
             self.define(load, number(np.ravel(buffer.data)[at], buffer.char))
             return
-        loaded = self._load(self.element(buffer, index), MEMORY[buffer.char], id(buffer), buffer.role in (K.INPUT, K.CONSTANT))
-        self.define(load, self.b.icmp_unsigned("!=", loaded, ir.Constant(I8, 0)) if buffer.char == "?" else loaded)
+        self.define(load, self._load(self.element(buffer, index), buffer.char, id(buffer), buffer.role in (K.INPUT, K.CONSTANT)))
 
     def Let(self, let):
-        self.define(let, emit_let(self.b, let, self.value, self.shared.always, self.shared.reordered))
+        expr, char = let.expr, let.char
+        needs_symbols(expr)
+        if expr.op == "const":
+            register = number(expr.args[0], char)
+        elif expr.op == "arg":
+            register = convert(self.b, self.value(expr.args[0]), expr.args[0].char, char)
+        else:
+            how = arithmetic(let)
+            emitter = LetEmitter(self, how)
+            register = emitter.truth(expr) if char == "?" else convert(self.b, emitter.number(expr), how, char)
+        self.define(let, register)
 
     def Store(self, store):
         value = convert(self.b, self.value(store.value), store.value.char, store.buffer.char)
-        if store.buffer.char == "?":
-            value = self.b.zext(value, I8)
         self._store(value, self.element(store.buffer, store.index), id(store.buffer))
 
     def Guard(self, guard):
@@ -403,14 +379,14 @@ class PieceEmitter:
     def Run(self, run):
         b, plan, shared = self.b, self.plan, self.shared
         words = np.ascontiguousarray(run.program, np.int64)
-        shared.keeps += [run.keeps, run]
         registers, scratch = self._at(plan.run), self._at(plan.scratch)
         for register, buffer, index in run.operands:
             where = b.ptrtoint(self.element(buffer, index), I64)
             b.store(where, b.gep(registers, [const(register)], source_etype=I64))
         program, registers, scratch = (b.ptrtoint(pointer, I64) for pointer in (shared.address(words)[0], registers, scratch))
         # There are no records.
-        b.call(shared.run(), [program, registers, *[const(0)] * 3, scratch])
+        runs = shared.outside("tapegrad_run", run_address(), I64, [I64] * 6)
+        b.call(runs, [program, registers, *[const(0)] * 3, scratch])
 
     # -- loops ---------------------------------------------------------------------
     def Loop(self, loop, pieces=()):
@@ -421,8 +397,8 @@ class PieceEmitter:
         first, last, inits = const(0), const(0 if loop.ragged else loop.extent), [self.value(c.init) for c in loop.carries]
         if loop.ragged:
             extents, kept = self.shared.address(np.asarray(loop.extent, np.int64))
-            extent = self._load(b.gep(extents, [self.position(loop.which)], source_etype=I64), I64, "tables", True)
-            first = self._load(self._word(("ragged", id(loop))), I64, "words")
+            extent = self._load(b.gep(extents, [self.position(loop.which)], source_etype=I64), "q", "tables", True)
+            first = self._load(self._word(("ragged", id(loop))), "q", "words")
             last = b.add(first, extent, flags=("nsw",))
         self._iterations(loop, first, last, inits, pieces)
         if loop.ragged:
@@ -473,7 +449,8 @@ class PieceEmitter:
         b, spread, carries = self.b, item.spread, item.loop.carries
         inits, arguments = [self.value(c.init) for c in carries], self.function.args
         chunk = ChunkEmitter(self.shared, item).function
-        b.call(self.shared.spread(), [b.bitcast(chunk, POINTER), *arguments, const(spread.chunks)])
+        spreads = self.shared.outside("tapegrad_spread", spread_address(), ir.VoidType(), [*[POINTER] * 4, I64])
+        b.call(spreads, [b.bitcast(chunk, POINTER), *arguments, const(spread.chunks)])
         if not carries:
             return
         before, head, after = b.block, self.function.append_basic_block("sum"), self.function.append_basic_block("after")
@@ -482,9 +459,7 @@ class PieceEmitter:
         k, totals = b.phi(I64), [b.phi(REGISTER[c.char]) for c in carries]
         joined = []
         for j, (carry, total, operation) in enumerate(zip(carries, totals, spread.operations)):
-            part = self._load(self._part(item, k, j), MEMORY[carry.char], "sums")
-            if carry.char == "?":
-                part = b.icmp_unsigned("!=", part, ir.Constant(I8, 0))
+            part = self._load(self._part(item, k, j), carry.char, "sums")
             join = b.and_ if operation == "and" else b.fadd if carry.char in "df" else b.add
             joined.append(join(total, part))
         following = b.add(k, const(1), flags=("nuw", "nsw"))
@@ -526,5 +501,5 @@ class ChunkEmitter(PieceEmitter):
         self._iterations(loop, first, last, [number(NEUTRAL[o], c.char) for o, c in zip(spread.operations, loop.carries)])
         for j, carry in enumerate(loop.carries):
             register = convert(b, self.value(carry.next), carry.next.char, carry.char)
-            self._store(b.zext(register, I8) if carry.char == "?" else register, self._part(self.item, k, j), "sums")
+            self._store(register, self._part(self.item, k, j), "sums")
         b.ret_void()

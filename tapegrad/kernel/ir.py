@@ -38,7 +38,7 @@ import numpy as np
 from ..common.waiting import give_way
 from ..rules import lang as L
 from ..rules.lang import nodes
-from .listing import listing
+from .listing import Listing
 
 #: Roles of buffers.
 INPUT, OUTPUT, CONSTANT, TEMPORARY = "input", "output", "constant", "temporary"
@@ -101,11 +101,9 @@ class Index:
 
     def same(self, other):
         """Whether both name the same element in every iteration."""
-        table = self.table is other.table or (
-            self.table is not None and other.table is not None and np.array_equal(self.table, other.table)
-        )
-        same = table and self.base == other.base and dict(self.steps) == dict(other.steps)
-        return same and self.plus is other.plus
+        same = self.base == other.base and dict(self.steps) == dict(other.steps) and self.plus is other.plus
+        # (A table is not equal to None.)
+        return same and (self.table is other.table or np.array_equal(self.table, other.table))
 
 
 class Statement:
@@ -280,7 +278,7 @@ class LoopProgram:
     views: dict = field(default_factory=dict)
 
     def __str__(self):
-        return listing(self)
+        return str(Listing(self))
 
 
 def constant(number, char="d"):

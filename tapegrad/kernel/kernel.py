@@ -10,7 +10,6 @@ import weakref
 import numpy as np
 
 from ..codegen.code import digest_of, kept, sealed
-from ..codegen.library import needs_symbols
 from ..codegen.llvm import engine_of, new_target_machine, optimise
 from ..common.uninterrupted import uninterrupted
 from ..interpreter.native import data_address
@@ -58,10 +57,9 @@ class Kernel(Executable):
         self.program, self.options = program, options
         self.seconds = seconds = Stages() if seconds is None else seconds
         emission = Emission(program, options)
-        for let in emission.lets:
-            needs_symbols(let.expr)
-        self._text = emission.text
-        self.nbytes, self._keeps, self.size = emission.nbytes, (emission.keeps, emission.tables), emission.size
+        #: What its text names by tables; other things that the code has addresses of are in the program.
+        self._tables = emission.tables
+        self._text, self.nbytes, self.size = emission.text, emission.nbytes, emission.size
         self._levels = self._chosen()
         seconds.done("emit")
         with uninterrupted:

@@ -146,8 +146,3 @@ def _numbers(data):
 
 def _data(data):
     return "" if data is None else f" = {_numbers(data)}"
-
-
-def listing(program):
-    """The text of a `LoopProgram`."""
-    return str(Listing(program))

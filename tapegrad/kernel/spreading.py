@@ -21,8 +21,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
-
 from . import ir
 from .passes.accesses import apart
 
@@ -51,7 +49,7 @@ def spread(program):
     for k, statement in enumerate(program.body):
         if isinstance(statement, ir.Loop) and not statement.ragged:
             buffers = {buffer for inner in ir.walk(statement.body) for buffer, *_ in ir.touched(inner)}
-            held = sum(buffer.size * np.dtype(buffer.char).itemsize for buffer in buffers if buffer.within is not statement)
+            held = sum(buffer.nbytes for buffer in buffers if buffer.within is not statement)
             taken = _nanoseconds(statement, _NEAR if held < _CACHED else _FAR)
             chunks = min(int(taken / _CHUNK), _MOST, statement.extent)
             if chunks > 1 and taken >= _WORTH:

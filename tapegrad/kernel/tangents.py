@@ -158,25 +158,20 @@ def product(tape, cut):
     NotLowered
         If a derivative is computed by Python (custom primitives), or has no row.
     """
-    writer = Writer(tape)
-    units = list(zip(*[_units(writer, meta, k, cut) for k, meta in _begins(cut)]))
+    writer, units, begin = Writer(tape), [], 0
+    for _, meta in cut.values:
+        units.append(_units(writer, meta, begin, cut.width))
+        begin += meta.size
+    units = list(zip(*units))
     rows = Adjoint(tape, cut.width, writer=writer).down(cut, units)
     left = _columns(writer, Tangents(tape, cut.width, writer=writer).up(cut, units), cut.width)
     wanted = [meta for meta, one in zip(tape.inputs, tape.wanted) if one]
     return close(writer, [_block(writer, left, slot, meta, cut.width) for (slot, _), meta in zip(rows, wanted)])
 
 
-def _begins(cut):
-    """The number of the first lane, and the description, of each value of a cut."""
-    begin = 0
-    for _, meta in cut.values:
-        yield begin, meta
-        begin += meta.size
-
-
-def _units(writer, meta, begin, cut):
-    """The seeds of one value of a cut in each lane: unit vectors, or None."""
-    seeds = [None] * cut.width
+def _units(writer, meta, begin, lanes):
+    """The seeds of one value of a cut in each lane, from its first one on: unit vectors, or None."""
+    seeds = [None] * lanes
     for k in range(meta.size):
         if meta.shape == () and meta.char == "d":
             seeds[begin + k] = Term(writer, writer.fixed(1.0), (), "d")

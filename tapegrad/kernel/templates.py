@@ -33,7 +33,7 @@ _LEAVES = {"x": X, "y": Y, "z": Z}
 WANT_X, WANT_Y, FIXED_X, FIXED_Y = 1, 2, 4, 8
 
 
-class Undecided(Exception):
+class _Undecided(Exception):
     """A choice by the inline constant that has not been made."""
 
     def __init__(self, condition):
@@ -109,7 +109,7 @@ class Template:
     def decide(self, condition):
         """The truth of a condition on the constant, as a number."""
         if condition.key() not in self.decisions:
-            raise Undecided(condition)
+            raise _Undecided(condition)
         return float(self.decisions[condition.key()])
 
     def _leaf(self, slot):
@@ -168,8 +168,13 @@ def _partials(row, pattern):
 
 @cache
 def template(row, pattern, decisions, forward, again):
-    """The template, made once; raises `Undecided`."""
-    return Template(row, pattern, decisions, forward, again)
+    """The template, made once; or the condition on the inline constant, an `Expr`, that has to be decided before."""
+    if pattern > WANT_X | WANT_Y and (row.arity < 2 or row.name == "where"):
+        return template(row, pattern & (WANT_X | WANT_Y), decisions, forward, again)
+    try:
+        return Template(row, pattern, decisions, forward, again)
+    except _Undecided as needed:
+        return needed.condition
 
 
 def evaluate(expr, constants):
@@ -228,19 +233,17 @@ class TemplatePlan:
         self._columns()
 
     def _group(self, row, pattern, slots, decisions):
-        if row.arity < 2 or row.name == "where":
-            pattern &= WANT_X | WANT_Y
         try:
             row_template = template(row, pattern, decisions, self.forward, self.again)
-        except Undecided as needed:
-            outcome = np.broadcast_to(evaluate(needed.condition, self.constants[slots]), slots.shape).astype(bool)
+        except NotLowered as reason:
+            raise NotLowered(f"{row.name}: {reason.what}", self.tape.place(int(slots[0]))) from None
+        if isinstance(row_template, L.Expr):
+            outcome = np.broadcast_to(evaluate(row_template, self.constants[slots]), slots.shape).astype(bool)
             for truth in (True, False):
                 part = slots[outcome == truth]
                 if len(part):
-                    self._group(row, pattern, part, (*decisions, (needed.condition.key(), truth)))
+                    self._group(row, pattern, part, (*decisions, (row_template.key(), truth)))
             return
-        except NotLowered as reason:
-            raise NotLowered(f"{row.name}: {reason.what}", self.tape.place(int(slots[0]))) from None
         self.template[slots] = len(self._templates)
         self._templates.append(row_template)
         own = [c for *_, c in row_template.instructions if isinstance(c, L.Expr)]

@@ -64,7 +64,7 @@ class Writer:
         self.metas, self.placed = {}, {}
         self.origin = 0
         self._numbers = {}
-        self._known = {self._key(i.entry, i.operands): i.slot for i in tape.items if i.entry.kind == ROW or _is_ufunc(i.entry)}
+        self._known = {self._key(i.entry, i.operands): i.slot for i in tape.items}
 
     def reserve(self, more):
         """Make room for `more` instructions."""
@@ -206,7 +206,3 @@ def with_flat_stacks(tape):
             numbers[item.slot] = operands
         items.append(item)
     return replace(tape, items=items)
-
-
-def _is_ufunc(entry):
-    return entry.kind == HOST and entry.function.ufunc is not None

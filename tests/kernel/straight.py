@@ -93,7 +93,7 @@ class _Straight:
             self._guard(tape.guards[item.number], operands[0], item.number)
             return
         reuse = [k for k, o in enumerate(operands) if isinstance(o, ArrayRef) and self._dead(o.buffer, item.slot)]
-        statements, result = self.arrays.emit(item, operands, reuse=reuse, place=tape.place(item.slot))
+        statements, result = self.arrays.emit(item, operands, reuse=reuse)
         self.body += statements
         self.values[item.slot] = result
         if isinstance(result, ArrayRef) and all(not isinstance(o, ArrayRef) or o.buffer is not result.buffer for o in operands):

@@ -144,20 +144,20 @@ class _Column:
         return True
 
 
+def _large(body, around, uses):
+    """What touches each large temporary, in `body` and the loops in it: statements with their index and the loops around them."""
+    for statement in body:
+        for buffer, index, _ in ir.touched(statement):
+            if buffer.role == ir.TEMPORARY and buffer.nbytes > _LARGE:
+                uses.setdefault(buffer, []).append((statement, index, around))
+        if isinstance(statement, ir.Loop):
+            _large(statement.body, (*around, statement), uses)
+    return uses
+
+
 def _one_row(program):
     """Let a temporary of rows, of which only the one written last is read, have one row."""
-    places = {}
-
-    def look(body, around):
-        for statement in body:
-            for buffer, index, _ in ir.touched(statement):
-                if buffer.role == ir.TEMPORARY and buffer.nbytes > _LARGE:
-                    places.setdefault(buffer, []).append((statement, index, around))
-            if isinstance(statement, ir.Loop):
-                look(statement.body, (*around, statement))
-
-    look(program.body, ())
-    for buffer, uses in places.items():
+    for buffer, uses in _large(program.body, (), {}).items():
         tops = {around[:1] for *_, around in uses}
         if len(tops) == 1 and (top := tops.pop()) and apart([index for _, index, _ in uses], *top):
             # Iterations that share nothing may be done by several threads.
@@ -183,21 +183,16 @@ def _one_row(program):
 
 def contract(program):
     """Let temporaries be smaller, in place."""
-    uses = {}
-    for top in program.body:
-        for statement in ir.walk([top]):
-            for buffer, index, _ in ir.touched(statement):
-                if buffer.role == ir.TEMPORARY and buffer.nbytes > _LARGE:
-                    uses.setdefault(buffer, []).append((top, statement, index))
-    for buffer, places in uses.items():
-        loop, indices = places[0][0], [index for _, _, index in places]
-        if not isinstance(loop, ir.Loop) or loop.ragged or any(top is not loop for top, _, _ in places) or not apart(indices, loop):
+    for buffer, uses in _large(program.body, (), {}).items():
+        tops, indices = {around[:1] for *_, around in uses}, [index for _, index, _ in uses]
+        (loop,) = tops.pop() if len(tops) == 1 and () not in tops else (None,)
+        if loop is None or loop.ragged or not apart(indices, loop):
             continue
         spans = [span(index, (loop,)) for index in indices]
         low, high = min(s[0] for s in spans), max(s[1] for s in spans)
         if (high - low + 1) * min(loop.extent, _PARTS) < buffer.size:
             buffer.size, buffer.within = high - low + 1, loop
-            for _, statement, index in places:
+            for statement, index, _ in uses:
                 statement.index = ir.Index(index.base - low, tuple(step for step in index.steps if step[0] is not loop))
     _one_row(program)
     return program
