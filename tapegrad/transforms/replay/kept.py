@@ -5,7 +5,6 @@ import time
 from ...common.memory import TRIMMED, trim
 from ...common.uninterrupted import cached_property
 from ...common.waiting import say
-from ...program.pool import Pool
 from ...program.status import FINE, OTHER
 from .answers import Outcome
 from .directions import KernelWalk, ReplayWalk, Stopped, key_of
@@ -14,8 +13,8 @@ from .directions import KernelWalk, ReplayWalk, Stopped, key_of
 HELD = 1 << 29
 
 
-class CachedTape(Pool):
-    """A tape in use, with its workspaces and kernels.
+class CachedTape:
+    """A tape in use, with its kernels.
 
     Parameters
     ----------
@@ -39,8 +38,7 @@ class CachedTape(Pool):
     """
 
     def __init__(self, tape, kernels, name):
-        super().__init__(tape)
-        self.kernels, self.name, self.used = kernels, name, 0
+        self.tape, self.kernels, self.name, self.used = tape, kernels, name, 0
         self.site, self.swept, self.made_for = None, False, None
         self.links, self.seen = {}, tuple(guard.seen for guard in tape.guards)
 
@@ -49,7 +47,7 @@ class CachedTape(Pool):
         """Its replay, as an executable."""
         from ...program.replayed import Replay  # loads compiled code
 
-        return Replay(self.tape, pool=self)
+        return Replay(self.tape)
 
     def executable(self):
         """What gives values and gradients now: a kernel, or the interpreter."""
@@ -83,11 +81,11 @@ class CachedTape(Pool):
 
     def by_interpreter(self, inputs, backward, stats, count):
         """The answer by sweeps; or None, the number of the guard that saw something else, and what that saw (None: no guard)."""
-        start, tape, workspace = time.perf_counter(), self.tape, self.take()
+        start, tape, workspace = time.perf_counter(), self.tape, self.tape.kept.take()
         at = workspace.run(inputs, backward is True)
         if at >= 0:
             seen = workspace.seen_at(at) if at < len(tape.guards) else None
-            self.give(workspace)
+            tape.kept.give(workspace)
             return None, at, seen
         if workspace.nbytes > HELD:
             text = f"a call of {self.name} holds {workspace.nbytes / 1e9:.1f} GB of arrays. If it sums over rows of data, tg.sum_over or "
@@ -110,7 +108,7 @@ class CachedTape(Pool):
                 trim()
         self._promote(inputs, backward, outcome, workspace, stats)
         if workspace is not None and (callable(backward) or backward not in self.kernels.made):
-            self.give(workspace)
+            tape.kept.give(workspace)
         return outcome, FINE, None
 
     def as_recorded(self, inputs, values, stats):

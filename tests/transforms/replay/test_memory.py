@@ -36,7 +36,7 @@ def workspace_of(function, *args):
     np.testing.assert_allclose(answer[0], value, rtol=1e-13)
     np.testing.assert_allclose(answer[1], slope, rtol=1e-10)
     (kind,) = g._replayed.kinds.values()
-    return kind.tapes[0].take()
+    return kind.tapes[0].tape.kept.take()
 
 
 def test_a_sweep_holds_what_its_way_back_reads():
