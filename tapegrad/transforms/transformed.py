@@ -200,7 +200,7 @@ class OfValues(Transformed[R]):
         return self._replayed.call(args, kwargs, backward=False).value()
 
     def _planned(self, kept, structure):
-        kernel = kept.kernels.get(False)
+        kernel = kept.kernels.made.get(False)
         return kernel and (kernel, None, (kept.tape.structure, values_of(kept.tape)))
 
 

@@ -51,7 +51,7 @@ class CachedTape:
 
     def executable(self):
         """What gives values and gradients now: a kernel, or the interpreter."""
-        kernel = self.kernels.get(True)
+        kernel = self.kernels.made.get(True)
         self.swept = kernel is None
         return kernel or self.replay
 
@@ -72,7 +72,7 @@ class CachedTape:
                 return None, stopped.status
             # If nothing was asked, no kernel has looked at the guards.
             return (Outcome(None, self.tape.structure, result, self.tape), FINE) if walk.asked else (None, OTHER)
-        kernel = self.kernels.get(backward)
+        kernel = self.kernels.made.get(backward)
         status, results = (OTHER, None) if kernel is None else kernel.answer(inputs)
         if results is None:
             return None, status

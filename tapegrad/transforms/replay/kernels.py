@@ -112,10 +112,6 @@ class Kernels:
         self.pays = not first and options.kernel == "auto"
         self._lock = remade(threading.Lock())
 
-    def get(self, key):
-        """The kernel for `key`, or None."""
-        return self.made.get(key)
-
     def directional(self, forward, count):
         """As `KernelWalk` takes it: the kernel for so many directions, and how many it carries at once."""
         key = key_of(self.tape, forward, count)
