@@ -23,5 +23,5 @@ A tape is replayed:
 A function at a point is differentiated:
 
 `evaluation`   `Evaluation`, to be pulled and pushed, of which every transformation is a function; `ports`, its inputs and outputs.
-`sweeps`       what carries its derivatives as numbers: compiled sweeps; `choosing`, which mode is cheaper; `cuts`, where it is narrow.
+`sweeps`       what carries its derivatives as numbers: compiled sweeps; `choosing`, which mode is cheaper, and where it is narrow.
 """
