@@ -254,7 +254,7 @@ class FinishedTape:
         >>> import numpy as np, tapegrad as tg
         >>> f = lambda x: tg.scan(lambda y, t: (y + np.sin(y) * t, None), x, np.ones(1000), memory=1024)[0]
         >>> print(tg.grad(f).tape(0.5).plan().loops[0])
-        the body of the scan: 1000 iterations, keeps 96 carries (every 30th before iteration 936, then each), 768 bytes; computed again at a time: 240 bytes
+        the body of the scan: 1000 iterations, keeps 96 carries (every 30th before iteration 936, then each), 768 B; computed again at a time: 240 B
         """
         with uninterrupted:
             from .planned import memory_plan
