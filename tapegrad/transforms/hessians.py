@@ -27,12 +27,11 @@ from ..common.uninterrupted import cached_property
 from ..program.evaluation import Evaluation, applied, on_tensors
 from ..program.ports import units
 from .argnums import check_given
-from .bodies import BodyProgram, OfDirections, RecordedWhole
 from .functional import chosen
 from .jacobians import JacobianFunction
 from .replay.answers import MISS
 from .replay.gathered import of_directions
-from .transformed import Transformed
+from .transformed import BodyProgram, OfDirections, RecordedWhole, Transformed
 
 if TYPE_CHECKING:
     from .jacobians import Jacobian

@@ -29,10 +29,9 @@ from ..program.evaluation import Evaluation, on_tensors
 from ..program.sweeps import StoreWalk
 from ..tape.store import thread_state
 from .argnums import by_position
-from .bodies import OfDirections
 from .contents import Contents
 from .functional import chosen
-from .transformed import Transformed
+from .transformed import OfDirections, Transformed
 
 _RUN_AGAIN = "since tg.vjp or tg.linearize was called: the derivative of what they return runs the function again"
 

@@ -61,8 +61,7 @@ from ..environment import Environment
 from .answers import MISS, Miss
 from .arguments import sort_arguments
 from .directions import ReplayWalk
-from .kept import CachedTape
-from .kernels import JitOptions, Kernels
+from .kernels import CachedTape, JitOptions, Kernels
 from .running import LOG, Running
 
 #: Tapes kept for one kind of calls, and kinds kept.
