@@ -89,6 +89,17 @@ def prepare(p, loop, table, paths, longest, captured, xs):
 
 
 @helper
+def prepared(loop, generation, back, captured, xs):
+    """The words of a run, in memory of its own, on the paths that there are; 0 if there is no memory."""
+    table = table_of(loop, generation, back)
+    paths, longest = load_int(table), load_int(table + 16)
+    p = allocate(8 * run_words(loop, paths, longest))
+    if p != 0:
+        prepare(p, loop, table, paths, longest, captured, xs)
+    return p
+
+
+@helper
 def _from(p, iteration, carry, capacity, stride, dense, store, log):
     """Let a run begin with a carry before this iteration; what it keeps goes to `store` and `log`: every `stride`-th, and all from `dense` on (-1: never)."""
     width = load_int(p + 8 * R.T_WIDTH)
@@ -143,8 +154,7 @@ def logged(loop):
 
 
 @helper
-def begin_run(p, loop, table, paths, longest, carry, captured, xs, z):
-    prepare(p, loop, table, paths, longest, captured, xs)
+def begin_run(p, loop, carry, z):
     place(p, RESULT, z + 8 * load_int(loop + 8 * S_CARRY), 0)
     log = kept_of(loop, z) + 8 * HEAD
     dense = load_int(loop + 8 * S_DENSE) if load_int(loop + 8 * S_BOUNDED) != 0 else -1
@@ -157,7 +167,8 @@ def begin_run(p, loop, table, paths, longest, carry, captured, xs, z):
 def begin(p, loop, generation, carry, captured, xs, z):
     """Begin a run forward in a block of `room`; no path may be added in between."""
     table = table_of(loop, generation, 0)
-    begin_run(p, loop, table, load_int(table), load_int(table + 16), carry, captured, xs, z)
+    prepare(p, loop, table, load_int(table), load_int(table + 16), captured, xs)
+    begin_run(p, loop, carry, z)
 
 
 @compiled("void(int64, int64, int64, int64)")
@@ -188,12 +199,10 @@ def interrupted(loop):
 def forward(loop, carry, captured, xs, z):
     """All iterations; returns why it has ended: MORE or STOPPED if all is well."""
     generation = load_int(loop + 8 * S_GENERATION)
-    table = table_of(loop, generation, 0)
-    paths, longest = load_int(table), load_int(table + 16)
-    p = allocate(8 * run_words(loop, paths, longest))
+    p = prepared(loop, generation, 0, captured, xs)
     if p == 0:
         return R.NO_MEMORY
-    begin_run(p, loop, table, paths, longest, carry, captured, xs, z)
+    begin_run(p, loop, carry, z)
     bounded, rows = load_int(loop + 8 * S_BOUNDED), load_int(loop + 8 * S_ROWS)
     why = R.MORE
     while why == R.MORE and (bounded == 0 or load_int(p + 8 * R.T_ITERATION) < rows):
@@ -281,15 +290,10 @@ def back(loop, seeds, carry, captured, xs, z, result):
         return R.UNKNOWN
     if bounded and (count != iterations or stride != _stride(loop)) or not bounded and capacity > 0 and count > capacity * stride:
         return R.UNKNOWN
-    table, before = table_of(loop, generation, 1), table_of(loop, generation, 0)
-    paths, longest, others, most = load_int(table), load_int(table + 16), load_int(before), load_int(before + 16)
-    p = allocate(8 * run_words(loop, paths, longest))
-    q = allocate(8 * run_words(loop, others, most))
+    p, q = prepared(loop, generation, 1, captured, xs), prepared(loop, generation, 0, captured, xs)
     if p == 0 or q == 0:
         return R.NO_MEMORY
     length, captures, width = load_int(loop + 8 * S_CARRY), load_int(loop + 8 * S_CAPTURED), 8 * load_int(loop + 8 * S_CARRY)
-    prepare(p, loop, table, paths, longest, captured, xs)
-    prepare(q, loop, before, others, most, captured, xs)
     place(p, RESULT_BAR, seeds + width, 0)
     scratch = allocate(8 * load_int(loop + 8 * S_ROWS) * load_int(loop + 8 * S_RESULT) + 8) if bounded and dense > 0 else 0
     place(q, RESULT, scratch, 0)

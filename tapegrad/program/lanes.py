@@ -13,7 +13,7 @@ from ..rules.loops import ELEMENT_BAR, HEAD, RESULT_BAR
 from . import iterations as T
 from . import stretch as R
 from .iterations import back as carried_back
-from .iterations import begin_run, interrupted, kept_of, prepare, run_words, table_of
+from .iterations import begin_run, interrupted, kept_of, prepared
 from .iterations import forward as carried_forward
 from .stretch import advance, give_back, hold, place, pull
 
@@ -46,12 +46,11 @@ def _first(loop, k):
 @helper
 def _forward(job, loop, iteration, last):
     """Iterations of a chunk forward; the next one, and why it has ended."""
-    table, z, start = table_of(loop, load_int(job + 8 * J_GENERATION), 0), load_int(job + 8 * J_Z), iteration
-    paths, longest = load_int(table), load_int(table + 16)
-    p = allocate(8 * run_words(loop, paths, longest))
+    z, start = load_int(job + 8 * J_Z), iteration
+    p = prepared(loop, load_int(job + 8 * J_GENERATION), 0, load_int(job + 8 * J_CAPTURED), load_int(job + 8 * J_XS))
     if p == 0:
         return iteration, R.NO_MEMORY
-    begin_run(p, loop, table, paths, longest, z, load_int(job + 8 * J_CAPTURED), load_int(job + 8 * J_XS), z)
+    begin_run(p, loop, z, z)
     store_int(p + 8 * R.T_ITERATION, iteration)
     why = R.MORE
     while why == R.MORE and iteration < last:
@@ -68,13 +67,10 @@ def _forward(job, loop, iteration, last):
 @helper
 def _back(job, loop, k, first, last):
     """Iterations of a chunk back."""
-    table = table_of(loop, load_int(job + 8 * J_GENERATION), 1)
-    paths, longest = load_int(table), load_int(table + 16)
-    p = allocate(8 * run_words(loop, paths, longest))
+    p = prepared(loop, load_int(job + 8 * J_GENERATION), 1, load_int(job + 8 * J_CAPTURED), load_int(job + 8 * J_XS))
     if p == 0:
         return R.NO_MEMORY
     captures, result = load_int(loop + 8 * T.S_CAPTURED), load_int(job + 8 * J_RESULT)
-    prepare(p, loop, table, paths, longest, load_int(job + 8 * J_CAPTURED), load_int(job + 8 * J_XS))
     place(p, RESULT_BAR, load_int(job + 8 * J_SEEDS), 0)
     place(p, ELEMENT_BAR, result + 8 * captures, 0)
     store_int(p + 8 * R.T_SUMS, load_int(job + 8 * J_SUMS) + 8 * captures * k)
