@@ -195,6 +195,20 @@ def interrupted(loop):
     return found != 0
 
 
+@helper
+def iterate(p, loop, last):
+    """Iterations up to the last one; returns why they have ended."""
+    start, why = load_int(p + 8 * R.T_ITERATION), R.MORE
+    iteration = start
+    while why == R.MORE and iteration < last:
+        if iteration > start and interrupted(loop):
+            return R.INTERRUPTED
+        store_int(p + 8 * R.T_LIMIT, min(last, iteration + CHUNK))
+        why = advance(p)
+        iteration = load_int(p + 8 * R.T_ITERATION)
+    return why
+
+
 @compiled("int64(int64, int64, int64, int64, int64)")
 def forward(loop, carry, captured, xs, z):
     """All iterations; returns why it has ended: MORE or STOPPED if all is well."""
@@ -203,15 +217,7 @@ def forward(loop, carry, captured, xs, z):
     if p == 0:
         return R.NO_MEMORY
     begin_run(p, loop, carry, z)
-    bounded, rows = load_int(loop + 8 * S_BOUNDED), load_int(loop + 8 * S_ROWS)
-    why = R.MORE
-    while why == R.MORE and (bounded == 0 or load_int(p + 8 * R.T_ITERATION) < rows):
-        iteration = load_int(p + 8 * R.T_ITERATION)
-        if iteration > 0 and interrupted(loop):
-            why = R.INTERRUPTED
-            break
-        store_int(p + 8 * R.T_LIMIT, iteration + CHUNK if bounded == 0 else min(rows, iteration + CHUNK))
-        why = advance(p)
+    why = iterate(p, loop, load_int(loop + 8 * S_ROWS) if load_int(loop + 8 * S_BOUNDED) != 0 else R.NEVER)
     if why <= R.STOPPED:
         end(p, loop, generation, z)
     release(p)

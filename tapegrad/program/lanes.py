@@ -13,9 +13,9 @@ from ..rules.loops import ELEMENT_BAR, HEAD, RESULT_BAR
 from . import iterations as T
 from . import stretch as R
 from .iterations import back as carried_back
-from .iterations import begin_run, interrupted, kept_of, prepared
+from .iterations import begin_run, iterate, kept_of, prepared
 from .iterations import forward as carried_forward
-from .stretch import advance, give_back, hold, place, pull
+from .stretch import give_back, hold, place, pull
 
 #: Words of a job: the loop; the generation; addresses of captured values, elements, and of what a loop gives; on the way back those of adjoints
 #: of results (else 0), of the adjoints of the operands, and of the sums of each chunk.
@@ -46,20 +46,14 @@ def _first(loop, k):
 @helper
 def _forward(job, loop, iteration, last):
     """Iterations of a chunk forward; the next one, and why it has ended."""
-    z, start = load_int(job + 8 * J_Z), iteration
+    z = load_int(job + 8 * J_Z)
     p = prepared(loop, load_int(job + 8 * J_GENERATION), 0, load_int(job + 8 * J_CAPTURED), load_int(job + 8 * J_XS))
     if p == 0:
         return iteration, R.NO_MEMORY
     begin_run(p, loop, z, z)
     store_int(p + 8 * R.T_ITERATION, iteration)
-    why = R.MORE
-    while why == R.MORE and iteration < last:
-        if iteration > start and interrupted(loop):
-            why = R.INTERRUPTED
-        else:
-            store_int(p + 8 * R.T_LIMIT, min(last, iteration + T.CHUNK))
-            why = advance(p)
-            iteration = load_int(p + 8 * R.T_ITERATION)
+    why = iterate(p, loop, last)
+    iteration = load_int(p + 8 * R.T_ITERATION)
     release(p)
     return iteration, why
 
