@@ -53,8 +53,7 @@ from .array.forward import derivative, jvp
 from .transforms.functional import elementwise_grad, grad, jit, value_and_grad
 from .transforms.functional import elementwise_grad as egrad
 from .array.functions import *  # noqa: F401,F403
-from .transforms.hessians import hessian, hessian_diag, laplacian
-from .transforms.products import gnvp, hvp
+from .transforms.hessians import gnvp, hessian, hessian_diag, hvp, laplacian
 from .common.errors import PathWarning, PerformanceWarning
 from .transforms.jacobians import jacfwd, jacobian, jacrev, linearize, vjp
 from .transforms.jet import jet

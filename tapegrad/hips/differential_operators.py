@@ -14,7 +14,7 @@ import numpy as np
 
 from ..array.forward import jvp
 from ..common.tree import flatten, unflatten
-from ..transforms import functional, jacobians, products
+from ..transforms import functional, hessians, jacobians
 from ..transforms.checkpoint import checkpoint as _checkpoint
 from ..transforms.hessians import hessian as _hessian
 
@@ -133,7 +133,7 @@ def make_ggnvp(f, g=lambda x: 1.0 / 2.0 * np.sum(x**2, axis=-1), f_argnum=0):
 
     @unary_to_nary
     def at(f, x):
-        return lambda v: products.gnvp(f, g)(x, v)
+        return lambda v: hessians.gnvp(f, g)(x, v)
 
     return at(f, f_argnum)
 
@@ -144,7 +144,7 @@ def hessian_tensor_product(fun, argnum=0):
     @functools.wraps(fun)
     def product(*args, **kwargs):
         *args, vector = args
-        return unary_to_nary(lambda f, x: products.hvp(f)(x, vector))(fun, argnum)(*args, **kwargs)
+        return unary_to_nary(lambda f, x: hessians.hvp(f)(x, vector))(fun, argnum)(*args, **kwargs)
 
     return product
 

@@ -9,7 +9,7 @@ temporaries but the sum.
 
 Steps look at no bounds, so every window is made by functions that do: of an array (`_transposed`, `_reshaped`,
 ...), of what is written to (`Planner.part`), of operands that are walked together (`Planner.loop`).  A tape from a file
-(`transforms.saving.abstract`) rests on that.
+(`transforms.saving.recorder`) rests on that.
 """
 
 import math

@@ -9,7 +9,7 @@ and the call is answered by the sweep.
 from dataclasses import replace
 
 from ..array.record import normalise
-from ..program.cuts import Cut
+from ..program.choosing import Cut
 from ..program.executable import described
 from ..tape.meta import SCALAR
 from .adjoint import adjoint

@@ -3,7 +3,7 @@
 What does not depend on a tangent (a partial derivative) is computed once for all
 lanes.  Tangents that are always zero are never made.
 
-`product` writes the Jacobian of a tape as a tape: the product of the derivatives of both sides of a cut (`program.cuts`).  The
+`product` writes the Jacobian of a tape as a tape: the product of the derivatives of both sides of a cut (`program.choosing`).  The
 adjoints of the cut go down from it, the tangents up, both with a lane for each of its numbers.
 """
 

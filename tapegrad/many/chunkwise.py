@@ -17,8 +17,7 @@ from ..common.errors import StructureError, noted
 from ..common.tree import flatten, unflatten
 from ..common.uninterrupted import remade
 from ..transforms.functional import jit, value_and_grad
-from ..transforms.hessians import hessian
-from ..transforms.products import hvp
+from ..transforms.hessians import hessian, hvp
 from ..transforms.replay.answers import MISS
 from ..transforms.transformed import not_under_jit, options_of
 from .data import BUFFERS, rows_of

@@ -10,8 +10,7 @@ from scipy.sparse.linalg import LinearOperator
 
 from ..common.tree import flatten
 from ..sparse.api import sparse_hessian
-from ..transforms.hessians import hessian
-from ..transforms.products import hvp
+from ..transforms.hessians import hessian, hvp
 from .layout import Flat, flat
 from .proof import recorded
 

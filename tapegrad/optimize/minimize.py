@@ -18,7 +18,7 @@ from ..array.typing import Pytree
 from ..common.errors import OptimizationError
 from ..common.uninterrupted import uninterrupted
 from ..many.sums import computed_by
-from ..transforms.products import hvp
+from ..transforms.hessians import hvp
 from . import loops
 from .bounds import as_bounds
 from .layout import Layout

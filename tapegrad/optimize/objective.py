@@ -216,7 +216,7 @@ class _CompiledTape:
         if self._handle is None or self.kernel is None and kernels.left(True) <= 1:
             return 0
         if self.kernel is None:
-            self.kernel = kernels.get(True)
+            self.kernel = kernels.made.get(True)
             if self.kernel is not None:
                 self._handle.prefer(self.kernel)
         return self._handle.pointer

@@ -6,14 +6,13 @@ A recording becomes a tape:
 
 `trace`        what a recording notes beyond the records: every operand, guards, values that Python read.
 `handlers`     which handlers of exceptions could catch what a replay does not raise.
-`finish`       from a recording to a `FinishedTape`: what is needed, each thing once, in replay order.
-`calling`      what users do with one by itself: call it, differentiate it, save it.
+`finish`       from a recording to a `FinishedTape`: what is needed, each thing once, in replay order; users call it, differentiate it, save it.
 `listing`      a finished tape in print; `planned`, what a replay takes in memory.
 `sparsity`     which result depends on which argument.
 
 A tape is replayed:
 
-`workspace`    the memory of one replay: records, arrays, adjoints; `pool` keeps those that are not in use.
+`workspace`    the memory of one replay: records, arrays, adjoints; a tape keeps those that are not in use.
 `executable`   what answers a call, with one signature; `replayed`, a replay as one; `status`, what they return.
 `enter`        the compiled way into one for objects of Python; `handle`, for nopython code.
 `stream`       what a replay does, laid out as words when a workspace is made.
@@ -24,5 +23,5 @@ A tape is replayed:
 A function at a point is differentiated:
 
 `evaluation`   `Evaluation`, to be pulled and pushed, of which every transformation is a function; `ports`, its inputs and outputs.
-`sweeps`       what carries its derivatives as numbers: compiled sweeps; `choosing`, which mode is cheaper; `cuts`, where it is narrow.
+`sweeps`       what carries its derivatives as numbers: compiled sweeps; `choosing`, which mode is cheaper, and where it is narrow.
 """

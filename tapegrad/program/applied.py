@@ -1,6 +1,6 @@
 """A finished tape as a function of tensors and dual numbers.
 
-Arrays are replayed by compiled code (`program.calling`).  Of what carries a derivative each instruction is applied once more
+Arrays are replayed by compiled code (`FinishedTape`).  Of what carries a derivative each instruction is applied once more
 (`array.record.apply`), and recorded by what differentiates, records or maps the call.  So every transformation takes a tape, at
 every nesting, as it takes any function.  A guard compares what it sees with what was seen, and raises where that is something else.
 """

@@ -67,12 +67,9 @@ NUMBER, NOWHERE = -1, -2
 L_TYPE, L_OTHER, L_ARRAY, L_CHAR, L_SIZE, L_AXES, L_EXTENTS = range(7)
 
 
-def frame_parts(leaves, fixed, outputs, numbers, results, scratch):
-    """Where in a frame its parts begin, after the first word: inputs, outputs, numbers, results, views, scratch, end."""
-    places = [8]
-    for nbytes in (8 * (leaves + fixed), 8 * outputs, 8 * leaves, 8 * numbers, VIEW * (leaves + results), scratch):
-        places.append(places[-1] + nbytes + -nbytes % 8)
-    return places
+def frame_size(leaves, fixed, outputs, numbers, results, scratch):
+    """Bytes of a frame: its first word, inputs, outputs, numbers, results, views, scratch."""
+    return 8 * (1 + leaves + fixed + outputs + leaves + numbers) + VIEW * (leaves + results) + scratch
 
 
 @helper

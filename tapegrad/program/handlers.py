@@ -21,6 +21,8 @@ ERRORS = (FloatingPointError, ZeroDivisionError, OverflowError, Warning)
 _LOADS = ("LOAD_GLOBAL", "LOAD_NAME", "LOAD_FAST", "LOAD_DEREF", "LOAD_CLASSDEREF", "LOAD_FAST_CHECK", "LOAD_FAST_BORROW")
 _PAIRS = ("LOAD_FAST_LOAD_FAST", "LOAD_FAST_BORROW_LOAD_FAST_BORROW")
 _ATTRIBUTES = ("LOAD_ATTR", "LOAD_METHOD")
+#: Behind these instructions nothing runs that stands there.  (That a generator is returned stands before all handlers.)
+_ENDS = ("RERAISE", "RAISE_VARARGS", "RETURN")
 _NOTHING = ("NOP", "CACHE", "RESUME", "PRECALL", "EXTENDED_ARG", "PUSH_NULL", "COPY_FREE_VARS", "NOT_TAKEN")
 
 
@@ -91,44 +93,39 @@ def _handler(frame, instructions, position):
             position = _at(instructions, instructions[after + 1].argval)
             names = _checked(instructions, position)
     # A `finally`, a `with`, or the end of a handler: does it come to an end without raising again?
-    raised, seen, todo = again, set(), [position]
+    for one in _reached(instructions, position, _ENDS):
+        if one.opname == "RERAISE":
+            again.append(one.offset)
+        elif one.opname.startswith("RETURN") and not _is_with(instructions, position):
+            return "finally: return", []
+    return None, again
+
+
+def _reached(instructions, position, ends):
+    """The instructions that may run from `position` on, up to those whose names begin like one of `ends`."""
+    seen, todo = set(), [position]
     while todo:
         k = todo.pop()
         if k in seen or k >= len(instructions):
             continue
         seen.add(k)
         one = instructions[k]
-        if one.opname == "RERAISE":
-            raised.append(one.offset)
-        elif one.opname.startswith("RETURN") and one.opname != "RETURN_GENERATOR":
-            if not _is_with(instructions, position):
-                return "finally: return", []
-        elif one.opname != "RAISE_VARARGS":
+        yield one
+        if not one.opname.startswith(ends):
             if "JUMP" in one.opname or one.opname in ("FOR_ITER", "SEND"):
                 todo.append(_at(instructions, one.argval))
             if one.opname not in ("JUMP_FORWARD", "JUMP_BACKWARD", "JUMP_BACKWARD_NO_INTERRUPT"):
                 todo.append(k + 1)
-    return None, raised
 
 
 def _raises_again(instructions, position):
     """The offsets at which a handler, whatever it does (it may log), raises what it caught; None if it can come to another end."""
-    raised, seen, todo = [], set(), [position]
-    while todo:
-        k = todo.pop()
-        one = instructions[k]
-        if k in seen:
-            continue
-        seen.add(k)
+    raised, ends = [], (*_ENDS, "POP_EXCEPT", "YIELD")
+    for one in _reached(instructions, position, ends):
         if one.opname == "RERAISE" or one.opname == "RAISE_VARARGS" and one.arg == 0:
             raised.append(one.offset)
-        elif one.opname in ("POP_EXCEPT", "RAISE_VARARGS") or one.opname.startswith(("RETURN", "YIELD")):
+        elif one.opname.startswith(ends):
             return None
-        else:
-            if "JUMP" in one.opname or one.opname in ("FOR_ITER", "SEND"):
-                todo.append(_at(instructions, one.argval))
-            if one.opname not in ("JUMP_FORWARD", "JUMP_BACKWARD", "JUMP_BACKWARD_NO_INTERRUPT"):
-                todo.append(k + 1)
     return raised
 
 

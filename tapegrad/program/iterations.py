@@ -25,42 +25,8 @@ from ..codegen.compile import compiled, helper
 from ..codegen.memory import allocate, c_function, copy_bytes, load_double, load_int, release, store_double, store_int
 from ..interpreter.calls import ensure_interpreter, raise_in, release_interpreter, thread_ident
 from ..rules.loops import CAPTURED, CAPTURED_BAR, ELEMENT, ELEMENT_BAR, HEAD, RESULT, RESULT_BAR
-from .stretch import (
-    BASES,
-    INTERRUPTED,
-    MORE,
-    NEVER,
-    NO_MEMORY,
-    RUN_WORDS,
-    STOPPED,
-    T_BEGIN,
-    T_BLOCKS,
-    T_CAPACITY,
-    T_DENSE,
-    T_FIRST,
-    T_FROM,
-    T_ITERATION,
-    T_KEPT,
-    T_LIMIT,
-    T_LOG,
-    T_LOGGED,
-    T_PATHS,
-    T_RECENT,
-    T_ROWS,
-    T_SCRATCH,
-    T_STEP,
-    T_STORE,
-    T_STRIDE,
-    T_SUMS,
-    T_TABLE,
-    T_WIDTH,
-    UNKNOWN,
-    advance,
-    give_back,
-    hold,
-    place,
-    pull,
-)
+from . import stretch as R
+from .stretch import advance, give_back, hold, place, pull
 
 #: Words of a loop: lengths of carry, captured values, element and result; rows (iterations, 0 if these are not known), whether they are
 #: known, whether it goes from the end; carries kept, the iteration from which on all are, and how many are computed again at a
@@ -90,7 +56,7 @@ clear_error = c_function("PyErr_Clear", "void")
 @helper
 def run_words(loop, paths, longest):
     """Words of the block of a run: its own, two rows, (address, what is to be given back) of each path, tables, adjoints of captured values."""
-    return RUN_WORDS + 2 * load_int(loop + 8 * S_CARRY) + 2 * paths + 2 * longest
+    return R.RUN_WORDS + 2 * load_int(loop + 8 * S_CARRY) + 2 * paths + 2 * longest
 
 
 @helper
@@ -102,41 +68,52 @@ def table_of(loop, generation, back):
 def prepare(p, loop, table, paths, longest, captured, xs):
     """Begin the words of a run on so many paths; there may be more meanwhile, for which it has no room."""
     carry = load_int(loop + 8 * S_CARRY)
-    store_int(p + 8 * T_PATHS, paths)
-    store_int(p + 8 * T_TABLE, load_int(table + 8))
-    store_int(p + 8 * T_RECENT, 0)
-    store_int(p + 8 * T_WIDTH, 8 * carry)
-    room = p + 8 * RUN_WORDS
-    store_int(p + 8 * T_ROWS, room)
+    store_int(p + 8 * R.T_PATHS, paths)
+    store_int(p + 8 * R.T_TABLE, load_int(table + 8))
+    store_int(p + 8 * R.T_RECENT, 0)
+    store_int(p + 8 * R.T_WIDTH, 8 * carry)
+    room = p + 8 * R.RUN_WORDS
+    store_int(p + 8 * R.T_ROWS, room)
     room += 16 * carry
-    store_int(p + 8 * T_BLOCKS, room)
+    store_int(p + 8 * R.T_BLOCKS, room)
     room += 16 * paths
-    store_int(p + 8 * T_SCRATCH, room)
-    for k in range(BASES):
+    store_int(p + 8 * R.T_SCRATCH, room)
+    for k in range(R.BASES):
         place(p, k, 0, 0)
     place(p, CAPTURED, captured, 0)
     place(p, CAPTURED_BAR, room + 8 * longest, 0)
     place(p, ELEMENT, xs, 0)
     reverse = load_int(loop + 8 * S_REVERSE) != 0
-    store_int(p + 8 * T_FIRST, load_int(loop + 8 * S_ROWS) - 1 if reverse else 0)
-    store_int(p + 8 * T_STEP, -1 if reverse else 1)
+    store_int(p + 8 * R.T_FIRST, load_int(loop + 8 * S_ROWS) - 1 if reverse else 0)
+    store_int(p + 8 * R.T_STEP, -1 if reverse else 1)
+
+
+@helper
+def prepared(loop, generation, back, captured, xs):
+    """The words of a run, in memory of its own, on the paths that there are; 0 if there is no memory."""
+    table = table_of(loop, generation, back)
+    paths, longest = load_int(table), load_int(table + 16)
+    p = allocate(8 * run_words(loop, paths, longest))
+    if p != 0:
+        prepare(p, loop, table, paths, longest, captured, xs)
+    return p
 
 
 @helper
 def _from(p, iteration, carry, capacity, stride, dense, store, log):
     """Let a run begin with a carry before this iteration; what it keeps goes to `store` and `log`: every `stride`-th, and all from `dense` on (-1: never)."""
-    width = load_int(p + 8 * T_WIDTH)
-    store_int(p + 8 * T_ITERATION, iteration)
-    store_int(p + 8 * T_BEGIN, iteration)
-    copy_bytes(load_int(p + 8 * T_ROWS) + (iteration & 1) * width, carry, width)
-    store_int(p + 8 * T_CAPACITY, capacity)
-    store_int(p + 8 * T_KEPT, 0)
-    store_int(p + 8 * T_STRIDE, stride)
-    store_int(p + 8 * T_STORE, store)
-    store_int(p + 8 * T_LOG, log)
-    store_int(p + 8 * T_DENSE, NEVER if dense < 0 else dense)
-    store_int(p + 8 * T_FROM, max(dense, 0))
-    store_int(p + 8 * T_LOGGED, capacity)
+    width = load_int(p + 8 * R.T_WIDTH)
+    store_int(p + 8 * R.T_ITERATION, iteration)
+    store_int(p + 8 * R.T_BEGIN, iteration)
+    copy_bytes(load_int(p + 8 * R.T_ROWS) + (iteration & 1) * width, carry, width)
+    store_int(p + 8 * R.T_CAPACITY, capacity)
+    store_int(p + 8 * R.T_KEPT, 0)
+    store_int(p + 8 * R.T_STRIDE, stride)
+    store_int(p + 8 * R.T_STORE, store)
+    store_int(p + 8 * R.T_LOG, log)
+    store_int(p + 8 * R.T_DENSE, R.NEVER if dense < 0 else dense)
+    store_int(p + 8 * R.T_FROM, max(dense, 0))
+    store_int(p + 8 * R.T_LOGGED, capacity)
 
 
 @compiled("int64(int64, int64)")
@@ -177,31 +154,31 @@ def logged(loop):
 
 
 @helper
-def begin_run(p, loop, table, paths, longest, carry, captured, xs, z):
-    prepare(p, loop, table, paths, longest, captured, xs)
+def begin_run(p, loop, carry, z):
     place(p, RESULT, z + 8 * load_int(loop + 8 * S_CARRY), 0)
     log = kept_of(loop, z) + 8 * HEAD
     dense = load_int(loop + 8 * S_DENSE) if load_int(loop + 8 * S_BOUNDED) != 0 else -1
     _from(p, 0, carry, load_int(loop + 8 * S_CAPACITY), _stride(loop), dense, log + 8 * logged(loop), log)
     if dense >= 0:
-        store_int(p + 8 * T_LOGGED, load_int(loop + 8 * S_ROWS) - dense)
+        store_int(p + 8 * R.T_LOGGED, load_int(loop + 8 * S_ROWS) - dense)
 
 
 @compiled("void(int64, int64, int64, int64, int64, int64, int64)")
 def begin(p, loop, generation, carry, captured, xs, z):
     """Begin a run forward in a block of `room`; no path may be added in between."""
     table = table_of(loop, generation, 0)
-    begin_run(p, loop, table, load_int(table), load_int(table + 16), carry, captured, xs, z)
+    prepare(p, loop, table, load_int(table), load_int(table + 16), captured, xs)
+    begin_run(p, loop, carry, z)
 
 
 @compiled("void(int64, int64, int64, int64)")
 def end(p, loop, generation, z):
     """Write what there is besides the results."""
-    iteration, width = load_int(p + 8 * T_ITERATION), load_int(p + 8 * T_WIDTH)
-    copy_bytes(z, load_int(p + 8 * T_ROWS) + (iteration & 1) * width, width)
+    iteration, width = load_int(p + 8 * R.T_ITERATION), load_int(p + 8 * R.T_WIDTH)
+    copy_bytes(z, load_int(p + 8 * R.T_ROWS) + (iteration & 1) * width, width)
     head = kept_of(loop, z)
     store_double(head, float(iteration))
-    store_double(head + 8, float(load_int(p + 8 * T_STRIDE)))
+    store_double(head + 8, float(load_int(p + 8 * R.T_STRIDE)))
     store_double(head + 16, float(generation))
     store_int(loop + 8 * S_ITERATIONS, load_int(loop + 8 * S_ITERATIONS) + iteration)
 
@@ -218,26 +195,30 @@ def interrupted(loop):
     return found != 0
 
 
+@helper
+def iterate(p, loop, last):
+    """Iterations up to the last one; returns why they have ended."""
+    start, why = load_int(p + 8 * R.T_ITERATION), R.MORE
+    iteration = start
+    while why == R.MORE and iteration < last:
+        if iteration > start and interrupted(loop):
+            return R.INTERRUPTED
+        store_int(p + 8 * R.T_LIMIT, min(last, iteration + CHUNK))
+        why = advance(p)
+        iteration = load_int(p + 8 * R.T_ITERATION)
+    return why
+
+
 @compiled("int64(int64, int64, int64, int64, int64)")
 def forward(loop, carry, captured, xs, z):
     """All iterations; returns why it has ended: MORE or STOPPED if all is well."""
     generation = load_int(loop + 8 * S_GENERATION)
-    table = table_of(loop, generation, 0)
-    paths, longest = load_int(table), load_int(table + 16)
-    p = allocate(8 * run_words(loop, paths, longest))
+    p = prepared(loop, generation, 0, captured, xs)
     if p == 0:
-        return NO_MEMORY
-    begin_run(p, loop, table, paths, longest, carry, captured, xs, z)
-    bounded, rows = load_int(loop + 8 * S_BOUNDED), load_int(loop + 8 * S_ROWS)
-    why = MORE
-    while why == MORE and (bounded == 0 or load_int(p + 8 * T_ITERATION) < rows):
-        iteration = load_int(p + 8 * T_ITERATION)
-        if iteration > 0 and interrupted(loop):
-            why = INTERRUPTED
-            break
-        store_int(p + 8 * T_LIMIT, iteration + CHUNK if bounded == 0 else min(rows, iteration + CHUNK))
-        why = advance(p)
-    if why <= STOPPED:
+        return R.NO_MEMORY
+    begin_run(p, loop, carry, z)
+    why = iterate(p, loop, load_int(loop + 8 * S_ROWS) if load_int(loop + 8 * S_BOUNDED) != 0 else R.NEVER)
+    if why <= R.STOPPED:
         end(p, loop, generation, z)
     release(p)
     return why
@@ -246,21 +227,21 @@ def forward(loop, carry, captured, xs, z):
 @helper
 def _back_between(p, q, low, high, carry, room):
     """The way back over iterations whose carries are computed again; `q` are words of a run forward."""
-    width = load_int(p + 8 * T_WIDTH)
+    width = load_int(p + 8 * R.T_WIDTH)
     # Stretches to do, the last one first: (first and last iteration, carry); and where their rows are, to be let go of.
     iterations, entries = high - low, 1
     while iterations > room:
         entries += room + 1
         iterations = (iterations + room - 1) // room
     stack, memory, log, level = allocate(24 * entries), allocate(8 * LEVELS), allocate(min(room, high - low)), 0
-    why = NO_MEMORY if stack == 0 or memory == 0 or log == 0 else MORE
+    why = R.NO_MEMORY if stack == 0 or memory == 0 or log == 0 else R.MORE
     depth = 0
-    if why == MORE:
+    if why == R.MORE:
         store_int(stack, low)
         store_int(stack + 8, high)
         store_int(stack + 16, carry)
         depth = 1
-    while depth > 0 and why == MORE:
+    while depth > 0 and why == R.MORE:
         depth -= 1
         at = stack + 24 * depth
         low, high, carry = load_int(at), load_int(at + 8), load_int(at + 16)
@@ -273,16 +254,16 @@ def _back_between(p, q, low, high, carry, room):
         rows = (high - low + stride - 1) // stride
         store = allocate(rows * width + 8)
         if store == 0 or level == LEVELS:
-            why = NO_MEMORY
+            why = R.NO_MEMORY
             break
         _from(q, low, carry, rows, stride, -1, store, log)
-        store_int(q + 8 * T_LIMIT, high)
+        store_int(q + 8 * R.T_LIMIT, high)
         ended = advance(q)
-        if ended > STOPPED or load_int(q + 8 * T_ITERATION) != high:
-            why = UNKNOWN
+        if ended > R.STOPPED or load_int(q + 8 * R.T_ITERATION) != high:
+            why = R.UNKNOWN
         elif stride == 1:
             why = pull(p, low, high, store, log)
-        if stride == 1 or why != MORE:
+        if stride == 1 or why != R.MORE:
             release(store)
             continue
         store_int(memory + 8 * level, store)
@@ -312,25 +293,20 @@ def back(loop, seeds, carry, captured, xs, z, result):
     bounded, iterations, dense = load_int(loop + 8 * S_BOUNDED) != 0, load_int(loop + 8 * S_ROWS), load_int(loop + 8 * S_DENSE)
     # What is kept may come from a file: more iterations, or more carries, than there can be.
     if count < 0 or stride < 1 or generation < 0 or generation > 1:
-        return UNKNOWN
+        return R.UNKNOWN
     if bounded and (count != iterations or stride != _stride(loop)) or not bounded and capacity > 0 and count > capacity * stride:
-        return UNKNOWN
-    table, before = table_of(loop, generation, 1), table_of(loop, generation, 0)
-    paths, longest, others, most = load_int(table), load_int(table + 16), load_int(before), load_int(before + 16)
-    p = allocate(8 * run_words(loop, paths, longest))
-    q = allocate(8 * run_words(loop, others, most))
+        return R.UNKNOWN
+    p, q = prepared(loop, generation, 1, captured, xs), prepared(loop, generation, 0, captured, xs)
     if p == 0 or q == 0:
-        return NO_MEMORY
+        return R.NO_MEMORY
     length, captures, width = load_int(loop + 8 * S_CARRY), load_int(loop + 8 * S_CAPTURED), 8 * load_int(loop + 8 * S_CARRY)
-    prepare(p, loop, table, paths, longest, captured, xs)
-    prepare(q, loop, before, others, most, captured, xs)
     place(p, RESULT_BAR, seeds + width, 0)
     scratch = allocate(8 * load_int(loop + 8 * S_ROWS) * load_int(loop + 8 * S_RESULT) + 8) if bounded and dense > 0 else 0
     place(q, RESULT, scratch, 0)
     sums = result + width
-    store_int(p + 8 * T_SUMS, sums)
+    store_int(p + 8 * R.T_SUMS, sums)
     place(p, ELEMENT_BAR, sums + 8 * captures, 0)
-    rows = load_int(p + 8 * T_ROWS)
+    rows = load_int(p + 8 * R.T_ROWS)
     for k in range(length):
         store_double(rows + 8 * k, 0.0)
         store_double(rows + width + 8 * k, 0.0)
@@ -338,7 +314,7 @@ def back(loop, seeds, carry, captured, xs, z, result):
     log = head + 8 * HEAD
     store = log + 8 * logged(loop)
     hold(p)
-    why, coarse, last = MORE, (count + stride - 1) // stride, count
+    why, coarse, last = R.MORE, (count + stride - 1) // stride, count
     if bounded:
         coarse, last = _coarse(loop), dense
         why = pull(p, dense, count, store + coarse * width, log)
@@ -350,7 +326,7 @@ def back(loop, seeds, carry, captured, xs, z, result):
     else:
         # From one kept carry over the next ones, as far as there is room: to begin costs as much as many iterations.
         k, several = (last + stride - 1) // stride, max(1, room // stride)
-        while k > 0 and why == MORE:
+        while k > 0 and why == R.MORE:
             first = max(0, k - several)
             why = _back_between(p, q, first * stride, min(last, k * stride), store + first * width, room)
             k = first

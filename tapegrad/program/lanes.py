@@ -10,41 +10,12 @@ A chunk that meets a path which is not known ends there; the others go on, and i
 from ..codegen.compile import compiled, helper
 from ..codegen.memory import allocate, c_function, double_at, load_double, load_int, release, set_double_at, store_double, store_int
 from ..rules.loops import ELEMENT_BAR, HEAD, RESULT_BAR
-from .iterations import (
-    CHUNK,
-    S_CAPTURED,
-    S_CARRY,
-    S_CHUNK,
-    S_CHUNKS,
-    S_ELEMENT,
-    S_GENERATION,
-    S_ITERATIONS,
-    S_ROWS,
-    S_SHARE,
-    begin_run,
-    interrupted,
-    kept_of,
-    prepare,
-    run_words,
-    table_of,
-)
+from . import iterations as T
+from . import stretch as R
 from .iterations import back as carried_back
+from .iterations import begin_run, iterate, kept_of, prepared
 from .iterations import forward as carried_forward
-from .stretch import (
-    INTERRUPTED,
-    MORE,
-    NO_MEMORY,
-    STOPPED,
-    T_ITERATION,
-    T_LIMIT,
-    T_SUMS,
-    UNKNOWN,
-    advance,
-    give_back,
-    hold,
-    place,
-    pull,
-)
+from .stretch import give_back, hold, place, pull
 
 #: Words of a job: the loop; the generation; addresses of captured values, elements, and of what a loop gives; on the way back those of adjoints
 #: of results (else 0), of the adjoints of the operands, and of the sums of each chunk.
@@ -69,27 +40,20 @@ def chunks_of(rows, captured):
 @helper
 def _first(loop, k):
     """The first iteration of a chunk."""
-    return k * load_int(loop + 8 * S_ROWS) // load_int(loop + 8 * S_CHUNKS)
+    return k * load_int(loop + 8 * T.S_ROWS) // load_int(loop + 8 * T.S_CHUNKS)
 
 
 @helper
 def _forward(job, loop, iteration, last):
     """Iterations of a chunk forward; the next one, and why it has ended."""
-    table, z, start = table_of(loop, load_int(job + 8 * J_GENERATION), 0), load_int(job + 8 * J_Z), iteration
-    paths, longest = load_int(table), load_int(table + 16)
-    p = allocate(8 * run_words(loop, paths, longest))
+    z = load_int(job + 8 * J_Z)
+    p = prepared(loop, load_int(job + 8 * J_GENERATION), 0, load_int(job + 8 * J_CAPTURED), load_int(job + 8 * J_XS))
     if p == 0:
-        return iteration, NO_MEMORY
-    begin_run(p, loop, table, paths, longest, z, load_int(job + 8 * J_CAPTURED), load_int(job + 8 * J_XS), z)
-    store_int(p + 8 * T_ITERATION, iteration)
-    why = MORE
-    while why == MORE and iteration < last:
-        if iteration > start and interrupted(loop):
-            why = INTERRUPTED
-        else:
-            store_int(p + 8 * T_LIMIT, min(last, iteration + CHUNK))
-            why = advance(p)
-            iteration = load_int(p + 8 * T_ITERATION)
+        return iteration, R.NO_MEMORY
+    begin_run(p, loop, z, z)
+    store_int(p + 8 * R.T_ITERATION, iteration)
+    why = iterate(p, loop, last)
+    iteration = load_int(p + 8 * R.T_ITERATION)
     release(p)
     return iteration, why
 
@@ -97,16 +61,13 @@ def _forward(job, loop, iteration, last):
 @helper
 def _back(job, loop, k, first, last):
     """Iterations of a chunk back."""
-    table = table_of(loop, load_int(job + 8 * J_GENERATION), 1)
-    paths, longest = load_int(table), load_int(table + 16)
-    p = allocate(8 * run_words(loop, paths, longest))
+    p = prepared(loop, load_int(job + 8 * J_GENERATION), 1, load_int(job + 8 * J_CAPTURED), load_int(job + 8 * J_XS))
     if p == 0:
-        return NO_MEMORY
-    captures, result = load_int(loop + 8 * S_CAPTURED), load_int(job + 8 * J_RESULT)
-    prepare(p, loop, table, paths, longest, load_int(job + 8 * J_CAPTURED), load_int(job + 8 * J_XS))
+        return R.NO_MEMORY
+    captures, result = load_int(loop + 8 * T.S_CAPTURED), load_int(job + 8 * J_RESULT)
     place(p, RESULT_BAR, load_int(job + 8 * J_SEEDS), 0)
     place(p, ELEMENT_BAR, result + 8 * captures, 0)
-    store_int(p + 8 * T_SUMS, load_int(job + 8 * J_SUMS) + 8 * captures * k)
+    store_int(p + 8 * R.T_SUMS, load_int(job + 8 * J_SUMS) + 8 * captures * k)
     hold(p)
     why = pull(p, first, last, 0, kept_of(loop, load_int(job + 8 * J_Z)) + 8 * HEAD + first)
     give_back(p)
@@ -131,20 +92,20 @@ def chunk(job, _, __, k):
 def begin_job(job):
     """Let each chunk begin."""
     loop = load_int(job)
-    for k in range(load_int(loop + 8 * S_CHUNKS)):
+    for k in range(load_int(loop + 8 * T.S_CHUNKS)):
         state = job + 8 * (J_STATES + STATE * k)
         store_int(state, _first(loop, k))
-        store_int(state + 8, MORE)
+        store_int(state + 8, R.MORE)
 
 
 @compiled("int64(int64)")
 def run(job):
     """Run what is left of each chunk; returns why the worst has ended."""
     loop = load_int(job)
-    chunks, share, why = load_int(loop + 8 * S_CHUNKS), load_int(loop + 8 * S_SHARE), MORE
+    chunks, share, why = load_int(loop + 8 * T.S_CHUNKS), load_int(loop + 8 * T.S_SHARE), R.MORE
     # (Iterations may have to wait for the interpreter's lock: the thread that has it waits for no other.)
     if share != 0 and has_interpreter() == 0:
-        spread(share, load_int(loop + 8 * S_CHUNK), job, 0, 0, chunks)
+        spread(share, load_int(loop + 8 * T.S_CHUNK), job, 0, 0, chunks)
     else:
         for k in range(chunks):
             chunk(job, 0, 0, k)
@@ -156,7 +117,7 @@ def run(job):
 @helper
 def _job(loop, generation, captured, xs, z, seeds, result):
     """The words of a job; 0 if there is no memory."""
-    chunks, captures = load_int(loop + 8 * S_CHUNKS), load_int(loop + 8 * S_CAPTURED)
+    chunks, captures = load_int(loop + 8 * T.S_CHUNKS), load_int(loop + 8 * T.S_CAPTURED)
     words = J_STATES + STATE * chunks
     job = allocate(8 * (words + (chunks * captures if seeds != 0 else 0)))
     if job != 0:
@@ -176,27 +137,27 @@ def _job(loop, generation, captured, xs, z, seeds, result):
 def end(job, z):
     """Write what there is besides the results."""
     loop = load_int(job)
-    head, rows = kept_of(loop, z), load_int(loop + 8 * S_ROWS)
+    head, rows = kept_of(loop, z), load_int(loop + 8 * T.S_ROWS)
     store_double(head, float(rows))
     store_double(head + 8, 1.0)
     store_double(head + 16, float(load_int(job + 8 * J_GENERATION)))
-    store_int(loop + 8 * S_ITERATIONS, load_int(loop + 8 * S_ITERATIONS) + rows)
+    store_int(loop + 8 * T.S_ITERATIONS, load_int(loop + 8 * T.S_ITERATIONS) + rows)
 
 
 @compiled("int64(int64, int64, int64, int64, int64, int64, int64)")
 def back(loop, seeds, carry, captured, xs, z, result):
     """As `iterations.back`, of any loop."""
-    if load_int(loop + 8 * S_CHUNKS) == 0:
+    if load_int(loop + 8 * T.S_CHUNKS) == 0:
         return carried_back(loop, seeds, carry, captured, xs, z, result)
-    head, captures = kept_of(loop, z), load_int(loop + 8 * S_CAPTURED)
+    head, captures = kept_of(loop, z), load_int(loop + 8 * T.S_CAPTURED)
     generation = int(load_double(head + 16))
     # What is kept may come from a file.
-    if int(load_double(head)) != load_int(loop + 8 * S_ROWS) or generation < 0 or generation > 1:
-        return UNKNOWN
+    if int(load_double(head)) != load_int(loop + 8 * T.S_ROWS) or generation < 0 or generation > 1:
+        return R.UNKNOWN
     job = _job(loop, generation, captured, xs, z, seeds, result)
     if job == 0:
-        return NO_MEMORY
-    sums, chunks = load_int(job + 8 * J_SUMS), load_int(loop + 8 * S_CHUNKS)
+        return R.NO_MEMORY
+    sums, chunks = load_int(job + 8 * J_SUMS), load_int(loop + 8 * T.S_CHUNKS)
     for j in range(chunks * captures):
         set_double_at(sums, j, 0.0)
     why = run(job)
@@ -210,13 +171,13 @@ def back(loop, seeds, carry, captured, xs, z, result):
 @compiled("int64(int64, int64, int64, int64, int64)")
 def forward(loop, carry, captured, xs, z):
     """As `iterations.forward`, of any loop."""
-    if load_int(loop + 8 * S_CHUNKS) == 0:
+    if load_int(loop + 8 * T.S_CHUNKS) == 0:
         return carried_forward(loop, carry, captured, xs, z)
-    job = _job(loop, load_int(loop + 8 * S_GENERATION), captured, xs, z, 0, 0)
+    job = _job(loop, load_int(loop + 8 * T.S_GENERATION), captured, xs, z, 0, 0)
     if job == 0:
-        return NO_MEMORY
+        return R.NO_MEMORY
     why = run(job)
-    if why == MORE:
+    if why == R.MORE:
         end(job, z)
     release(job)
     return why
@@ -229,18 +190,18 @@ def forward(loop, carry, captured, xs, z):
 def forward_call(args, dims, steps, loop):
     """`forward` of carry, captured values, rows, result, and a number: whether all is well."""
     why = forward(loop, load_int(args), load_int(args + 8), load_int(args + 16), load_int(args + 24))
-    store_double(load_int(args + 32), 1.0 if why <= STOPPED else 0.0)
+    store_double(load_int(args + 32), 1.0 if why <= R.STOPPED else 0.0)
 
 
 @compiled("void(int64, int64, int64, int64)")
 def back_call(args, dims, steps, loop):
     """`back` of adjoints, carry, captured values, rows, what is kept, result, and a number: whether all is well."""
     result = load_int(args + 40)
-    length = load_int(loop + 8 * S_CARRY) + load_int(loop + 8 * S_CAPTURED)
+    length = load_int(loop + 8 * T.S_CARRY) + load_int(loop + 8 * T.S_CAPTURED)
     # (Where nothing is carried, each iteration writes the adjoints of its element.)
-    if load_int(loop + 8 * S_CHUNKS) == 0:
-        length += load_int(loop + 8 * S_ROWS) * load_int(loop + 8 * S_ELEMENT)
+    if load_int(loop + 8 * T.S_CHUNKS) == 0:
+        length += load_int(loop + 8 * T.S_ROWS) * load_int(loop + 8 * T.S_ELEMENT)
     for k in range(length):
         store_double(result + 8 * k, 0.0)
     why = back(loop, load_int(args), load_int(args + 8), load_int(args + 16), load_int(args + 24), load_int(args + 32), result)
-    store_double(load_int(args + 48), 1.0 if why == MORE else 0.0)
+    store_double(load_int(args + 48), 1.0 if why == R.MORE else 0.0)

@@ -12,12 +12,11 @@ from collections import Counter
 from dataclasses import dataclass
 
 from ..codegen.memory import KEPT_BLOCK
+from ..common.printing import bytes_text
 from ..interpreter.plan import Steps
 from ..interpreter.symbolic import ITEMSIZE
-from ..tape.meta import SCALAR, meta_of
+from ..tape.meta import meta_of
 from .trace import ROW
-
-_UNITS = "bytes", "KiB", "MiB", "GiB", "TiB"
 
 
 @dataclass(frozen=True)
@@ -55,7 +54,7 @@ class LoopMemory:
             iterations, kept = f"{self.iterations} iterations", f"{self.capacity} carries"
             if self.stride > 1:
                 kept += f" (every {self.stride}th before iteration {self.dense}, then each)"
-        return f"{self.name}: {iterations}, keeps {kept}, {_size(self.carries)}; computed again at a time: {_size(self.again)}"
+        return f"{self.name}: {iterations}, keeps {kept}, {bytes_text(self.carries)}; computed again at a time: {bytes_text(self.again)}"
 
 
 @dataclass(frozen=True)
@@ -76,12 +75,7 @@ class MemoryPlan:
     peak: int
 
     def __str__(self) -> str:
-        return "\n".join([f"values {_size(self.values)}, peak {_size(self.peak)}", *map(str, self.loops)])
-
-
-def _size(nbytes):
-    k = max(0, min(len(_UNITS) - 1, (nbytes.bit_length() - 1) // 10))
-    return f"{nbytes} bytes" if k == 0 else f"{nbytes / (1 << 10 * k):.1f} {_UNITS[k]}"
+        return "\n".join([f"values {bytes_text(self.values)}, peak {bytes_text(self.peak)}", *map(str, self.loops)])
 
 
 class _Counted(Steps):
@@ -135,15 +129,11 @@ def _between(tape, item):
     entry, row = item.entry, item.entry.function
     if row.primitive is not None or entry.meta.char not in "df":
         return 0
-    metas = [tape.metas[o] if o > 0 else _constant(tape.constants[-1 - o]) for o in item.operands]
+    metas = [tape.metas[o] if o > 0 else meta_of(tape.constants[-1 - o]) for o in item.operands]
     plan, wanted = _Counted(metas, entry.meta), [k for k in row.slots(len(metas)) if metas[k].char in "df"]
     operands = [plan.operand(k) for k in range(len(metas))]
     row.contributions(plan.seed(), operands, plan.operand(-1), wanted, row.keywords(entry.attrs, entry.integer))
     return plan.nbytes
-
-
-def _constant(value):
-    return SCALAR if type(value) is float else meta_of(value)
 
 
 def _loop(program):

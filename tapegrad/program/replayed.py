@@ -13,7 +13,6 @@ from ..interpreter.native import data_address
 from ..tape.meta import SCALAR
 from . import walk as W
 from .executable import Executable, described
-from .pool import Pool
 from .status import BROKEN, FINE
 from .walk import replay
 
@@ -65,8 +64,6 @@ class Replay(Executable):
         Whether the gradients of the wanted arguments are computed too.
     count : int
         Workspaces: how many threads can be inside at a time, by compiled code; others wait.
-    pool : Pool, optional
-        Where these come from.
 
     Attributes
     ----------
@@ -74,9 +71,8 @@ class Replay(Executable):
         Why compiled code cannot call it; empty if it can.
     """
 
-    def __init__(self, tape, gradients=True, count=1, pool=None):
+    def __init__(self, tape, gradients=True, count=1):
         self.tape, self.gradients = tape, gradients
-        self._pool = Pool(tape) if pool is None else pool
         self.values = len(tape.outputs)
         wanted = [m for m, w in zip(tape.inputs, tape.wanted) if w] if gradients else []
         self.inputs = [(m.shape, m.char) for m in tape.inputs]
@@ -85,10 +81,10 @@ class Replay(Executable):
             k: np.array(getattr(what, "_v", what), self.outputs[k][1], order="C")
             for k, (slot, what) in enumerate(tape.outputs) if not slot and self.outputs[k][0] != (0,)
         }  # fmt: skip
-        self._workspaces = [self._pool.take() for _ in range(count)]
+        self._workspaces = [tape.kept.take() for _ in range(count)]
         self.why = self._only_python(self._workspaces[0])
         if self.why:
-            self._pool.pool += self._workspaces
+            tape.kept.pool += self._workspaces
         else:
             self._blocks = [self._block(workspace) for workspace in self._workspaces]
             self._publish(plain_address(code), [data_address(block) for block in self._blocks])
@@ -122,7 +118,7 @@ class Replay(Executable):
         """As of `Executable`."""
         if self.pointer:
             return super().run(inputs, outputs)
-        workspace = self._pool.take()
+        workspace = self.tape.kept.take()
         try:
             status = workspace.run(inputs, self.gradients)
             if status < 0:
@@ -133,5 +129,5 @@ class Replay(Executable):
                         target[...] = source
                 status = FINE
         finally:
-            self._pool.give(workspace)
+            self.tape.kept.give(workspace)
         return status

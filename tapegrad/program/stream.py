@@ -88,7 +88,7 @@ class EntryLayout:
     def _lay_out(self):
         tape = self.tape
         items = {item.slot: item for item in tape.items}
-        skipped = self._fused(items)
+        self._comparisons = self._fused(items)
         ops = tape.records["op"]
         scalar = np.zeros(len(ops) + 1, np.int8)
         scalar[1:-1] = (ops[1:] > SCALAR_LEAF) & (ops[1:] < ARRAY_LEAF)
@@ -103,7 +103,7 @@ class EntryLayout:
                 self.stream.append(W.END)
             elif item.entry.kind == GUARD:
                 self._guard(item, items)
-            elif item.slot in skipped:
+            elif item.slot in self._comparisons:
                 self._allocate(item)
             else:
                 self._entry(item)
@@ -124,7 +124,6 @@ class EntryLayout:
             readers = self._readers.get(item.slot, [])
             if readers and all(items[r].entry.kind == GUARD for r in readers):
                 comparisons[item.slot] = W.COMPARISONS[function.__name__]
-        self._comparisons = comparisons
         return comparisons
 
     def _static_meta(self, slot):
@@ -136,16 +135,11 @@ class EntryLayout:
 
     def _guard(self, item, items):
         (slot,) = item.operands
-        if item.entry.function == SHAPE:
+        if item.entry.function in (SHAPE, FAILS):
             # The step itself checks it.
-            for host in self.hosts:
-                if host.slot == slot:
-                    host.guard = item.number
-            return
-        if item.entry.function == FAILS:
             for step in (*self.hosts, *self.delicate):
                 if step.slot == slot:
-                    step.failure = item.number
+                    setattr(step, "guard" if item.entry.function == SHAPE else "failure", item.number)
             return
         how = self._comparisons.get(slot)
         if how is not None:

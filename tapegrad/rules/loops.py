@@ -26,6 +26,8 @@ CARRY, ELEMENT, CAPTURED, NEXT, RESULT, NEXT_BAR, RESULT_BAR, CARRY_BAR, ELEMENT
 IN_ROWS = {ELEMENT, RESULT, RESULT_BAR, ELEMENT_BAR}
 #: The rows that run a loop.
 DRIVEN = {"loop", "loop_pull"}
+#: What has the adjoints of a vector.
+BARS = {NEXT: NEXT_BAR, RESULT: RESULT_BAR, CARRY: CARRY_BAR, ELEMENT: ELEMENT_BAR, CAPTURED: CAPTURED_BAR}
 #: The place that an iteration writes for the next one to read, and the other way round.
 PARTNER = {CARRY: NEXT, NEXT: CARRY, NEXT_BAR: CARRY_BAR, CARRY_BAR: NEXT_BAR}
 

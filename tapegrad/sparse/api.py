@@ -19,12 +19,11 @@ from ..common.errors import GradientError, HigherOrderError, OptionError, SeedSh
 from ..common.tree import alike, flatten, leaf_names, unflatten
 from ..common.uninterrupted import imported
 from ..program.evaluation import applied
-from ..transforms.bodies import OfDirections
 from ..transforms.functional import chosen
 from ..transforms.hessians import of_gradient
 from ..transforms.jacobians import MODES
 from ..transforms.replay.gathered import SparseTemplate
-from ..transforms.transformed import Transformed
+from ..transforms.transformed import OfDirections, Transformed
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array

@@ -2,10 +2,9 @@
 
 Imports: common, rules, tape, codegen, interpreter, array, autograd, program, kernel, nopython.
 
-`transformed`  what they return; `functional`, `grad`, `value_and_grad` and `jit`.
-`bodies`       transformations that are one function of an evaluation, whichever way they are called.
+`transformed`  what they return, also of transformations that are one function of an evaluation; `functional`, `grad`, `value_and_grad` and `jit`.
 `jacobians`    `vjp`, `linearize`, `jacfwd`, `jacrev`, `jacobian`.
-`hessians`     `hessian`, `hessian_diag`, `laplacian`; `products`, `hvp` and `gnvp`.
+`hessians`     `hessian`, `hessian_diag`, `laplacian`, `hvp`, `gnvp`.
 `vmap`         `vmap`: a function of many points at once; `loops`, of which these are the iterations.
 `jet`          `jet`: Taylor coefficients of any order.
 `checkpoint`   computes again on the way back instead of storing.

@@ -2,7 +2,7 @@
 
 `jacobian` runs the function on a tape, or under `jit` replays what was recorded (`tapegrad.transforms.replay`);
 then each unit adjoint has a sweep down (reverse mode, a row of the Jacobian), or each unit tangent a pass up (forward mode, a
-column); or both have from where the function is narrow, and the Jacobian is a product (`program.cuts`).  `vjp` and `linearize` run the function once,
+column); or both have from where the function is narrow, and the Jacobian is a product (`program.choosing`).  `vjp` and `linearize` run the function once,
 on a tape of its own, which the function they return holds.  The user's tape and
 every ``.grad`` stay as they are.
 """
@@ -29,10 +29,9 @@ from ..program.evaluation import Evaluation, on_tensors
 from ..program.sweeps import StoreWalk
 from ..tape.store import thread_state
 from .argnums import by_position
-from .bodies import OfDirections
 from .contents import Contents
 from .functional import chosen
-from .transformed import Transformed
+from .transformed import OfDirections, Transformed
 
 _RUN_AGAIN = "since tg.vjp or tg.linearize was called: the derivative of what they return runs the function again"
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import tapegrad as tg
-from tapegrad.program.cuts import narrowest
+from tapegrad.program.choosing import narrowest
 from tapegrad.program.sweeps import StoreWalk
 
 

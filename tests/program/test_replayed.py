@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 import tapegrad as tg
-from tapegrad.program.pool import Pool
 from tapegrad.program.replayed import Replay
 from tapegrad.program.status import FINE, OTHER
 from tests.threads import in_threads
@@ -92,16 +91,16 @@ def test_threads_wait_for_a_workspace(count):
 
 
 def test_workspaces_come_from_a_pool_and_go_back():
-    pool = Pool(tg.value_and_grad(lambda x: np.sum(x * x)).tape(X))
+    pool = tg.value_and_grad(lambda x: np.sum(x * x)).tape(X).kept
     first = pool.take()
     pool.give(first)
-    replay = Replay(pool.tape, pool=pool)
+    replay = Replay(pool.tape)
     assert not pool.pool and replay.answer([X])[0] == FINE
     # Its inputs are its own again.
     assert first.run([X], True) == -1 and first.output(0) == pytest.approx(np.sum(X * X))
     # What only Python can run takes one for each call.
-    pool = Pool(tg.value_and_grad(lambda x: np.sum(x * np.argsort(x))).tape(X))
+    pool = tg.value_and_grad(lambda x: np.sum(x * np.argsort(x))).tape(X).kept
     first = pool.take()
     pool.give(first)
-    replay = Replay(pool.tape, pool=pool)
+    replay = Replay(pool.tape)
     assert not replay.pointer and replay.answer([X])[0] == FINE and pool.pool == [first]

@@ -11,7 +11,7 @@ import pytest
 
 import tapegrad as tg
 from tapegrad.common.errors import StructureError
-from tapegrad.transforms.bodies import RecordedWhole
+from tapegrad.transforms.transformed import RecordedWhole
 from tests.every import every
 
 

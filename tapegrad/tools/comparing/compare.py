@@ -28,8 +28,7 @@ from ...common.errors import CheckError, OptionError, PerformanceWarning
 from ...common.printing import bytes_text, count_text, plural, seconds_text, table
 from ...common.tree import flatten
 from ...nopython.api import njit_grad, njit_jacobian
-from ...program.choosing import predict
-from ...program.cuts import described, last_readers
+from ...program.choosing import described, last_readers, predict
 from ...program.sweeps import StoreWalk
 from ...tape.layout import FIRST_ARRAY
 from ...tape.meta import SCALAR

@@ -63,7 +63,8 @@ class LeafLayout:
         leaves, structure = flatten(thing)
         return cls([_described(leaf) for leaf in leaves], structure)
 
-    def pack(self, leaves):
+    @staticmethod
+    def pack(leaves):
         """The vector of these leaves, of numbers, arrays and tensors."""
         if any(isinstance(leaf, Differentiable) for leaf in leaves):
             return _joined([as_float64(leaf) for leaf in leaves])
@@ -129,7 +130,13 @@ def _joined(parts):
     for are_numbers, run in groupby([part for part in parts if part.size], lambda part: part.shape == ()):
         run = list(run)
         vectors += [stack(run)] if are_numbers and len(run) > 1 else [part if part.ndim == 1 else reshape(part, (-1,)) for part in run]
-    return vectors[0] if len(vectors) == 1 else concatenate(vectors)
+    return vectors[0] if len(vectors) == 1 else concatenate(vectors) if vectors else np.zeros(0)
+
+
+def records_for_jit():
+    """Whether this thread records for `jit`, which keeps what it records itself, and has a contract with bodies."""
+    traces = [tape.store.trace for tape in thread_state().tapes]
+    return any(trace is not None and not trace.depth and not trace.once for trace in traces)
 
 
 def is_inside():
@@ -252,8 +259,10 @@ def recorded(function, carry, element, values, captures, what):
         the vector of the next carry, then the leaves of the result.
     places : list of int
         Where each captured one begins.
-    results : (list, Structure)
-        Descriptions of the leaves of the next carry, and the layout of the result.
+    results : LeafLayout
+        Of the result.
+    missing : list of bool
+        Which leaves of the result are None.
     stops : bool
     """
     return _BodyRecorder(function, carry, element, captures, what).run(values)
@@ -273,14 +282,16 @@ class _BodyRecorder:
             try:
                 for store, _ in around:
                     store.ident = -1
-                return self._run(trace, values)
-            except _Retrace:
-                self.keeping = 1
+                path = self._run(trace, values)
             finally:
                 trace.close()
                 for store, ident in around:
                     store.ident = ident
-        return self.run(values)
+        if path is None:
+            # Once more, with the values kept that derivatives inside of the body take.
+            self.keeping = 1
+            return self.run(values)
+        return path
 
     def _run(self, trace, values):
         arguments = []
@@ -291,23 +302,18 @@ class _BodyRecorder:
                 # Without elements there is nothing to enter.
                 vector = trace.enter(value) if layout.size else value
                 arguments.append(unflatten(layout.structure, layout.unpack(vector)))
+        before = flatten(arguments[0])
         try:
             with clarified:
                 carry, result, stops = self.function(*arguments)
         except (GradientError, LeaveTapeError):
-            if trace.unkept and not self.keeping:
-                raise _Retrace from None
-            if trace.cannot:
-                raise Unrecordable from None
-            raise
+            if not (trace.cannot or trace.unkept and not self.keeping):
+                raise
         if trace.unkept and not self.keeping:
-            raise _Retrace
+            return None
         if trace.cannot:
             raise Unrecordable
-        before = self.carry.structure, self.carry.leaves
-        leaves, structure = flatten(carry)
-        if structure != before[0]:
-            leaves = plain.fitting((flatten(arguments[0])[0], before[0]), carry, self.what)
+        leaves = plain.fitting(before, carry, self.what)
         results, shape = flatten(result)
         for leaf in (*leaves, *results):
             if leaf.__class__ is Dual:
@@ -316,8 +322,7 @@ class _BodyRecorder:
         # What only passes through is an argument as well.
         inner = {id(leaf): trace.here(leaf) for leaf in outer}
         leaves, results = ([inner.get(id(leaf), leaf) for leaf in part] for part in (leaves, results))
-        after = list(map(_described, leaves))
-        self._compare(after)
+        self._compare(map(_described, leaves))
         layout = LeafLayout([_described(leaf) for leaf in results if leaf is not None], shape)
         trace.parameters()
         # Results are written where they stay; a carry is short, and often read as one.
@@ -325,21 +330,16 @@ class _BodyRecorder:
         finished = finish(trace, outputs, [True] * len(trace.input_slots))
         if trace.cannot or not Rules.closed(finished):
             raise Unrecordable
-        return finished, trace.places, (after, layout, [leaf is None for leaf in results]), bool(stops)
+        return finished, trace.places, layout, [leaf is None for leaf in results], bool(stops)
 
     def _compare(self, after):
         promoted = {}
-        for k, (name, (shape, char), (was, before)) in enumerate(zip(leaf_names(self.carry.structure), after, self.carry.leaves)):
-            if shape != was:
-                raise StructureError(
-                    f"{self.what} changes the shape of the carry{name}: it was {was} {np.dtype(before)} and is {shape} {np.dtype(char)}; a "
-                    "carry keeps its shape"
-                )
+        for k, (name, (shape, char), (_, before)) in enumerate(zip(leaf_names(self.carry.structure), after, self.carry.leaves)):
             if np.dtype(before).kind != "f" and np.dtype(char).kind == "f":
                 promoted[k] = char
             elif char != before and np.dtype(char).kind == np.dtype(before).kind == "f":
                 raise StructureError(
-                    f"{self.what} changes the dtype of the carry{name}: it was {was} {np.dtype(before)} and is {shape} {np.dtype(char)}; a "
+                    f"{self.what} changes the dtype of the carry{name}: it was {shape} {np.dtype(before)} and is {shape} {np.dtype(char)}; a "
                     "carry keeps its dtype"
                 )
         if promoted:
@@ -352,7 +352,3 @@ class DtypeWidened(Exception):
     def __init__(self, chars):
         super().__init__()
         self.chars = chars
-
-
-class _Retrace(Exception):
-    """Once more, with the values kept that derivatives inside of the body take."""

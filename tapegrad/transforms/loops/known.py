@@ -18,7 +18,8 @@ from ...common.host_functions import HostFunction
 from ...program.trace import GUARD, ROW
 from ...tape.layout import SCALAR_LEAF
 from ...tape.meta import SCALAR
-from ...tape.store import thread_state
+from .body import records_for_jit
+from .loop import LoopPath
 
 #: Paths of which a thread keeps the layouts; numbers that one may hold in its arrays, and bytes of its constants.
 PATHS, NUMBERS, BYTES = 32, 1 << 16, 1 << 16
@@ -37,17 +38,17 @@ class _Layouts(threading.local):
 _LAYOUTS = _Layouts()
 
 
-def path_of(make, tape, inputs, outputs, shapes, stops, others):
-    """``make(tape, inputs, outputs, shapes, stops)``, a path, with the `layouts` that there are of the same; of a loop that has the paths `others`."""
-    described = None if _is_recorded_once() or _runs_loops(tape) else _described(tape)
+def path_of(tape, inputs, outputs, shapes, stops, others):
+    """As `LoopPath.of`, with the `layouts` that there are of the same path; of a loop that has the paths `others`."""
+    described = None if records_for_jit() or _runs_loops(tape) else _described(tape)
     if described is None:
-        return make(tape, inputs, outputs, shapes, stops)
+        return LoopPath.of(tape, inputs, outputs, shapes, stops)
     key, layouts = (tuple(inputs), tuple(outputs), tuple(shapes), stops, *described), _LAYOUTS.by_key
     if any(other.key == key for other in others):
-        return make(tape, inputs, outputs, shapes, stops)
+        return LoopPath.of(tape, inputs, outputs, shapes, stops)
     # (Also of a path that there was: what is laid out of it later is kept, too.)
     constants = [c.copy() if isinstance(c, np.ndarray) else c for c in tape.constants]
-    path = make(replace(tape, constants=constants), inputs, outputs, shapes, stops)
+    path = LoopPath.of(replace(tape, constants=constants), inputs, outputs, shapes, stops)
     path.layouts = layouts.setdefault(key, path.layouts)
     if len(layouts) > PATHS:
         layouts.popitem(last=False)
@@ -59,12 +60,6 @@ def path_of(make, tape, inputs, outputs, shapes, stops, others):
 def _runs_loops(tape):
     """Whether a path runs loops of its own."""
     return any([hasattr(value, "paths") for item in tape.items if item.entry.kind == ROW for _, value in item.entry.attrs])
-
-
-def _is_recorded_once():
-    """Whether this thread records for `jit`, which keeps what it records itself."""
-    traces = [tape.store.trace for tape in thread_state().tapes]
-    return any(trace is not None and not trace.depth and not trace.once for trace in traces)
 
 
 def _described(tape):

@@ -17,29 +17,25 @@ from dataclasses import replace
 
 import numpy as np
 
+from ...codegen.compile import plain_address
+from ...codegen.threads import spread_address
 from ...common import config
 from ...common.errors import GradientError, GuardError, require
 from ...common.uninterrupted import cached_property, remade, uninterrupted
 from ...kernel.reasons import NotLowered, faults_are_reasons
 from ...program.trace import GUARD, ROW
-from ...rules.loops import (
-    CAPTURED,
-    CAPTURED_BAR,
-    CARRY,
-    CARRY_BAR,
-    DRIVEN,
-    ELEMENT,
-    ELEMENT_BAR,
-    HEAD,
-    IN_ROWS,
-    NEXT,
-    NEXT_BAR,
-    RESULT,
-    RESULT_BAR,
-)
+from ...rules import loops as V
 
 #: Instructions after which the paths become kernels: about as long as it takes to compile one.
 WORK = 1_000_000
+
+
+def _compiled():
+    """What runs iterations: compiled code, which the loop of a file that is merely loaded does without."""
+    from ...codegen.python_api import data_address
+    from ...program import iterations, lanes, stretch
+
+    return iterations, stretch, lanes, data_address
 
 
 class LoopPath:
@@ -79,7 +75,6 @@ class LoopPath:
 
     def running(self, generation):
         """The words of this path by the interpreter (0) or by a kernel (1), and what they refer to, to be kept."""
-        from ...codegen.compile import plain_address
         from ...program.stretch import iterations
 
         executable = self._laid_out(self._executable, generation)
@@ -91,19 +86,19 @@ class LoopPath:
             words += [len(part), *sum(part, ())]
         return np.array(words, np.int64), executable, constants
 
-    def _laid_out(self, make, argument):
-        """What `make`, a method, gives of an argument: made once."""
-        key = make.__name__, argument
+    def _laid_out(self, make, *arguments):
+        """What `make`, a method, gives of arguments: made once."""
+        key = make.__name__, *arguments
         layout = self.layouts.get(key)
         if layout is None:
-            layout = self.layouts[key] = make(argument)
+            layout = self.layouts[key] = make(*arguments)
         return layout
 
     def _places(self):
         """As `kernel.emit.IterationLayout` has those of inputs, outputs and constants."""
 
         def place(base, offset, what):
-            return base, offset, 8 * what.size if base in IN_ROWS else 0
+            return base, offset, 8 * what.size if base in V.IN_ROWS else 0
 
         inputs = tuple(place(*where, meta) for where, meta in zip(self.inputs, self.tape.inputs))
         outputs = tuple(place(*where, meta) for where, (_, meta) in zip(self.outputs, self.tape.outputs))
@@ -154,29 +149,29 @@ class LoopPath:
         base, offset = place
         return base, offset + which * 8 * widths[base]
 
-    def adjoint(self, bars):
-        """The path of the adjoints; `bars` says which base has the adjoints of each."""
-        return self._laid_out(self._pulled, tuple(bars.items()))
+    def adjoint(self):
+        """The path of the adjoints."""
+        return self._laid_out(self._pulled)
 
-    def _pulled(self, bars):
+    def _pulled(self):
         from ...kernel.adjoint import adjoint
 
-        tape, marks, bars = self.tape, self.tape.active, dict(bars)
+        tape, marks = self.tape, self.tape.active
         whole = adjoint(tape, 1, True)
         seeded = [place for (slot, _), place in zip(tape.outputs, self.outputs) if marks[slot]]
-        inputs = [*self.inputs, *((bars[base], offset) for base, offset in seeded)]
+        inputs = [*self.inputs, *((V.BARS[base], offset) for base, offset in seeded)]
         outputs, sums, at = [], [], 0
         for (base, offset), meta in zip(self.inputs, tape.inputs):
-            outputs.append((bars[base], offset if base != CAPTURED else at))
-            if base == CAPTURED:
+            outputs.append((V.BARS[base], offset if base != V.CAPTURED else at))
+            if base == V.CAPTURED:
                 # What has been captured twice has two adjoints.
                 sums.append((at, offset, math.prod(meta.shape)))
                 at += 8 * sums[-1][2]
         whole = replace(whole, guards=[], items=[item for item in whole.items if item.entry.kind != GUARD])
         path = LoopPath.of(whole, inputs, outputs, [meta.shape for meta in tape.inputs], False)
         # (What has no elements is where the next one begins.)
-        nothing = {offset for base, offset, array in path.constants if base == CAPTURED_BAR and array.size and not array.any()}
-        path.constants = [constant for constant in path.constants if constant[0] != CAPTURED_BAR or constant[1] not in nothing]
+        nothing = {offset for base, offset, array in path.constants if base == V.CAPTURED_BAR and array.size and not array.any()}
+        path.constants = [constant for constant in path.constants if constant[0] != V.CAPTURED_BAR or constant[1] not in nothing]
         path.sums = tuple(part for part in sums if part[0] not in nothing and part[2])
         return path
 
@@ -215,7 +210,7 @@ class RecordedLoop:
     def __init__(self, carry, captured, element, result, rows, bounded, reverse, capacity, dense, room, name):
         self.carry, self.captured, self.element, self.result, self.rows = carry, captured, element, result, rows
         self.bounded, self.reverse, self.capacity, self.dense, self.room, self.name = bounded, reverse, capacity, dense, room, name
-        self.paths, self.lock = [], remade(threading.RLock())
+        self.paths, self._adjoints, self.lock = [], [], remade(threading.RLock())
         #: Tables that compiled code has been told, which may still be in use.
         self._kept = []
         #: Whether there was a way back: a caller by address finds it prepared.
@@ -225,7 +220,7 @@ class RecordedLoop:
         #: Whether iterations are for themselves (`program.lanes`).
         self.independent = bool(bounded and not carry and not dense)
         self.outputs = carry + rows * result
-        self.size = self.outputs + HEAD + -(-(rows - dense if bounded else capacity) // 8) + capacity * carry
+        self.size = self.outputs + V.HEAD + -(-(rows - dense if bounded else capacity) // 8) + capacity * carry
 
     def __repr__(self):
         iterations = f"{self.rows} iterations" if self.bounded else "iterations until a condition"
@@ -245,28 +240,19 @@ class RecordedLoop:
         """The paths there are."""
         return self.paths
 
-    @cached_property
-    def _adjoints(self):
-        return []
-
     def adjoints(self):
         """The adjoints of the paths."""
-
-        bars = {NEXT: NEXT_BAR, RESULT: RESULT_BAR, CARRY: CARRY_BAR, ELEMENT: ELEMENT_BAR, CAPTURED: CAPTURED_BAR}
         paths = self.all_paths()
         with self.lock:
             while len(self._adjoints) < len(paths):
-                self._adjoints.append(paths[len(self._adjoints)].adjoint(bars))
+                self._adjoints.append(paths[len(self._adjoints)].adjoint())
         return self._adjoints
 
     # -- running ----------------------------------------------------------------------
     @cached_property
     def words(self):
         """The words of this loop, for compiled code."""
-        from ...codegen.compile import plain_address
-        from ...program import iterations as T
-        from ...program import lanes
-
+        T, _, lanes, _ = _compiled()
         words = np.zeros(T.LOOP_WORDS, np.int64)
         words[: T.S_GENERATION] = (
             self.carry, self.captured, self.element, self.result, self.rows, self.bounded, self.reverse, self.capacity, self.dense,
@@ -285,10 +271,7 @@ class RecordedLoop:
         NotLowered
             Neither the interpreter nor a kernel can run the body.
         """
-        from ...codegen.threads import spread_address
-        from ...program import iterations as T
-        from ...program import lanes
-
+        T, _, lanes, _ = _compiled()
         with self.lock:
             paths, words = self.all_paths(), self.words
             words[T.S_CAPTURED] = self.captured
@@ -368,17 +351,14 @@ class RecordedLoop:
         GuardError
             No path's guards hold.
         """
-        from ...codegen.python_api import data_address
-        from ...program import iterations as T
-        from ...program import stretch
-
+        T, R, _, data_address = _compiled()
         z, (carry, captured, xs) = np.zeros(self.size), map(_float64, (carry, captured, xs))
         if self.independent:
             return self._run_lanes(captured, xs, z, meet or self.later)
-        iteration, why, work = 0, T.MORE, self.rows * self.instructions()
+        iteration, why, work = 0, R.MORE, self.rows * self.instructions()
         # Of a run that has met a path that it did not know.
         block, before, generation = None, None, -1
-        while why != T.STOPPED and (not self.bounded or iteration < self.rows):
+        while why != R.STOPPED and (not self.bounded or iteration < self.rows):
             if block is None:
                 # Another thread may meet a path at any time; a block has room for those that there were.
                 with self.lock:
@@ -390,18 +370,18 @@ class RecordedLoop:
                     p = data_address(block)
                     T.begin(p, words, generation, *map(data_address, (carry, captured, xs, z)))
                 if before is not None:
-                    rows = slice(T.RUN_WORDS, T.RUN_WORDS + 2 * self.carry)
+                    rows = slice(R.RUN_WORDS, R.RUN_WORDS + 2 * self.carry)
                     block[rows] = before[rows]
-                    block[[T.T_ITERATION, T.T_KEPT, T.T_STRIDE]] = before[[T.T_ITERATION, T.T_KEPT, T.T_STRIDE]]
-                    block[T.T_RECENT] = block[T.T_PATHS] - 1
-            block[T.T_LIMIT] = min(self.rows, iteration + T.CHUNK) if self.bounded else iteration + T.CHUNK
-            why = stretch.advance(p)
-            iteration = int(block[T.T_ITERATION])
-            if why == stretch.NO_PATH:
-                at = T.RUN_WORDS + (iteration & 1) * self.carry
+                    block[[R.T_ITERATION, R.T_KEPT, R.T_STRIDE]] = before[[R.T_ITERATION, R.T_KEPT, R.T_STRIDE]]
+                    block[R.T_RECENT] = block[R.T_PATHS] - 1
+            block[R.T_LIMIT] = min(self.rows, iteration + T.CHUNK) if self.bounded else iteration + T.CHUNK
+            why = R.advance(p)
+            iteration = int(block[R.T_ITERATION])
+            if why == R.NO_PATH:
+                at = R.RUN_WORDS + (iteration & 1) * self.carry
                 captured = _float64((meet or self.later)(block[at : at + self.carry].view(np.float64), iteration, captured, xs))
                 block, before = None, block
-            elif why == T.UNKNOWN:
+            elif why == R.UNKNOWN:
                 raise GradientError(f"{self.name} has failed in iteration {iteration}")
             elif generation == 0 and not self.bounded and iteration * self.instructions() > WORK and config.kernel != "never":
                 block, work = None, iteration * self.instructions()
@@ -414,47 +394,40 @@ class RecordedLoop:
         return z
 
     def _run_lanes(self, captured, xs, z, meet):
-        from ...codegen.python_api import data_address
-        from ...program import iterations as T
-        from ...program import lanes as L
-        from ...program.stretch import INTERRUPTED, MORE, NO_MEMORY, NO_PATH
-
-        generation, job, why = -1, None, NO_PATH
-        while why in (NO_PATH, INTERRUPTED):
+        T, R, lanes, data_address = _compiled()
+        generation, job, why = -1, None, R.NO_PATH
+        while why in (R.NO_PATH, R.INTERRUPTED):
             words = self.prepared(self.rows * self.instructions())
             if self.words[T.S_GENERATION] != generation:
                 generation = int(self.words[T.S_GENERATION])
-                job = np.zeros(L.J_STATES + L.STATE * int(self.words[T.S_CHUNKS]), np.int64)
-                job[L.J_LOOP], job[L.J_GENERATION] = words, generation
-                L.begin_job(data_address(job))
-            job[[L.J_CAPTURED, L.J_XS, L.J_Z]] = [*map(data_address, (captured, xs, z))]
-            why = L.run(data_address(job)) if self.paths else NO_PATH
-            if why == NO_PATH:
+                job = np.zeros(lanes.J_STATES + lanes.STATE * int(self.words[T.S_CHUNKS]), np.int64)
+                job[lanes.J_LOOP], job[lanes.J_GENERATION] = words, generation
+                lanes.begin_job(data_address(job))
+            job[[lanes.J_CAPTURED, lanes.J_XS, lanes.J_Z]] = [*map(data_address, (captured, xs, z))]
+            why = lanes.run(data_address(job)) if self.paths else R.NO_PATH
+            if why == R.NO_PATH:
                 # The first iteration of all whose path is not known.
-                states = job[L.J_STATES :].reshape(-1, L.STATE)
-                iteration = int(states[np.argmax(states[:, 1] == NO_PATH), 0])
+                states = job[lanes.J_STATES :].reshape(-1, lanes.STATE)
+                iteration = int(states[np.argmax(states[:, 1] == R.NO_PATH), 0])
                 captured = _float64(meet(np.zeros(0), iteration, captured, xs))
-        if why == NO_MEMORY:
+        if why == R.NO_MEMORY:
             raise MemoryError(f"there is no memory for the iterations of {self.name}")
-        if why != MORE:
-            failed = min(int(iteration) for iteration, ended in job[L.J_STATES :].reshape(-1, L.STATE) if ended == why)
+        if why != R.MORE:
+            failed = min(int(iteration) for iteration, ended in job[lanes.J_STATES :].reshape(-1, lanes.STATE) if ended == why)
             raise GradientError(f"{self.name} has failed in iteration {failed}")
-        L.end(data_address(job), data_address(z))
+        lanes.end(data_address(job), data_address(z))
         z.flags.writeable = False
         return z
 
     def pull(self, seeds, carry, captured, xs, z):
         """The adjoints of carry, captured values and elements, in one vector."""
-        from ...codegen.python_api import data_address
-        from ...program import iterations as T
-        from ...program import lanes
-
+        _, R, lanes, data_address = _compiled()
         result = np.zeros(self.carry + self.captured + self.rows * self.element)
         operands = [_float64(x) for x in (seeds, carry, captured, xs, z)]
         why = lanes.back(self.prepared(back=True), *map(data_address, operands), data_address(result))
-        if why == T.NO_MEMORY:
+        if why == R.NO_MEMORY:
             raise MemoryError(f"the way back of {self.name} computes carries again, and there is not enough memory for them; give memory=, in bytes")
-        require(why == T.MORE, "the way back of a loop has failed")
+        require(why == R.MORE, "the way back of a loop has failed")
         return result
 
 
@@ -466,7 +439,6 @@ class LoopCall:
 
     def address(self):
         """The address of the machine code; in a kernel the paths are kernels, too."""
-        from ...codegen.compile import plain_address
         from ...program import lanes
 
         self.program.prepared(always=self.compiled, back=self.name == "loop_pull")
@@ -489,7 +461,7 @@ def _running(path, generation, back):
 
 def _program_run_by(item):
     """The loop that an entry runs, or None."""
-    if item.entry.kind != ROW or item.entry.name not in DRIVEN:
+    if item.entry.kind != ROW or item.entry.name not in V.DRIVEN:
         return None
     program = dict(item.entry.attrs).get("program")
     return program if isinstance(program, RecordedLoop) else None
@@ -520,7 +492,7 @@ class _Tangent(RecordedLoop):
 
         of, paths = self.of, self.of.all_paths()
         self.captured = 2 * of.captured
-        widths = {CARRY: of.carry, NEXT: of.carry, ELEMENT: of.rows * of.element, CAPTURED: of.captured, RESULT: of.rows * of.result}
+        widths = {V.CARRY: of.carry, V.NEXT: of.carry, V.ELEMENT: of.rows * of.element, V.CAPTURED: of.captured, V.RESULT: of.rows * of.result}
         with self.lock:
             while len(self.paths) < len(paths):
                 self.paths.append(paths[len(self.paths)].tangent(widths))

@@ -85,7 +85,7 @@ class _LoopRun:
                     pass
         z = self.loop.run(start, self._captured(), rows, lambda carry, iteration, captured, xs: self._meet(carry, iteration, xs))
         self.loop.later = self._later
-        captured = _packed([tensor for tensor, _ in self.captures])
+        captured = LeafLayout.pack([tensor for tensor, _ in self.captures])
         if any(map(tracked, (*operands, captured))):
             # Here a rule that is not written in instructions can still send the loop to Python.
             self.loop.adjoints()
@@ -108,7 +108,8 @@ class _LoopRun:
                     value = captured[at : at + np.size(tensor._v)].reshape(np.shape(tensor._v))
                     if tensor._t is None or tensor.__class__ is Dual:
                         # It is the user's own.
-                        require_same(value, tensor, self.name)
+                        if not np.array_equal(value, value_of(tensor), equal_nan=True):
+                            raise GuardError(f"{self.name} uses a tensor that has changed since it was recorded")
                     else:
                         tensor._v = normalise(value.astype(np.asarray(tensor._v).dtype))
                 self._meet(carry, iteration, rows, len(self.captures))
@@ -128,7 +129,7 @@ class _LoopRun:
                 f"{self.loop.paths[-1].tape.guards[-1].place}. Write such a choice with tg.cond or np.where, or raise tg.config.paths"
             )
         element = rows[len(rows) - 1 - iteration if self.reverse else iteration] if self.element is not None else np.zeros(0)
-        tape, places, (leaves, results, missing), stops = recorded(
+        tape, places, results, missing, stops = recorded(
             self.function, self.carry, self.element, (np.array(carry), np.array(element)), self.captures, self.name
         )
         if known is not None and len(self.captures) > known:
@@ -147,7 +148,7 @@ class _LoopRun:
         at = 8 * self.loop.rows * np.cumsum([0, *map(math.prod, shapes[1:])])
         outputs = [(NEXT, 0), *((RESULT, int(offset)) for offset in at[:-1])]
         parts, paths = (tape, inputs, outputs, shapes, stops), self.loop.paths
-        paths.append(LoopPath.of(*parts) if self.inside else path_of(LoopPath.of, *parts, paths))
+        paths.append(LoopPath.of(*parts) if self.inside else path_of(*parts, paths))
         values = self._captured()
         self.loop.captured = len(values)
         return values
@@ -176,17 +177,6 @@ class _LoopRun:
 
 #: Numbers in carries that are kept where the number of iterations is not known: of more iterations, every second, fourth, ... one.
 UNKNOWN = 2**16
-
-
-def require_same(value, tensor, name):
-    """Raise unless a tensor of the user's has still this value."""
-    if not np.array_equal(value, value_of(tensor), equal_nan=True):
-        raise GuardError(f"{name} uses a tensor that has changed since it was recorded")
-
-
-def _packed(tensors):
-    parts = [reshape(as_float64(tensor), (-1,)) for tensor in tensors]
-    return parts[0] if len(parts) == 1 else concatenate(parts) if parts else np.zeros(0)
 
 
 def _rows(leaves, iterations):

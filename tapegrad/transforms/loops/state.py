@@ -10,7 +10,7 @@ from ...common.observers import LISTENERS
 from ...tape.places import function_name
 from ...tape.store import thread_state
 from ..contents import OBJECTS, Contents
-from .body import Unrecordable
+from .body import Unrecordable, records_for_jit
 
 #: Bytes of an array of which a copy is kept.
 COPIED = 1 << 24
@@ -35,8 +35,7 @@ def run(functions, what, recorded, plainly, state=None):
     """
     if thread_state().checking is not None or LISTENERS:
         return plainly()
-    traces = [tape.store.trace for tape in thread_state().tapes]
-    jit = any(trace is not None and not trace.depth and not trace.once for trace in traces)
+    jit = records_for_jit()
     state = None if jit else state or state_of(functions)
     if jit or not state.iterates:
         try:

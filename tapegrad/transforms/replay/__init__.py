@@ -5,8 +5,7 @@ In the order in which to read, from the outside in:
 `function`     `Replayed`, which every transformation is made of: which kind of call, which path, interpreter or kernel.
 `arguments`    inputs of the tape, and everything else, which is part of the key.
 `running`      the user's function, run: recorded, or plainly.
-`kept`         a recorded tape, run by the interpreter or by its kernels.
-`kernels`      how a tape becomes machine code; `directions`, walks over it for Jacobians.
+`kernels`      a recorded tape, run by the interpreter or by its kernels, and when it becomes one; `directions`, walks over it for Jacobians.
 `answers`      what the result of a call is made of; `gathered`, Jacobians and their kin as one call and one indexing.
 `site`         the call of an executable, written out for one kind of arguments.
 `entry`        calls in users' nopython code (`tg.compile`).

@@ -11,7 +11,7 @@ import numpy as np
 
 from ...common.uninterrupted import cached_property
 from ...kernel.reasons import NotLowered, faults_are_reasons
-from ...program.cuts import Cut
+from ...program.choosing import Cut
 from ...program.ports import count_of, inputs_of, outputs_of, units
 from ...program.status import FINE, OTHER
 from ...program.sweeps import NumberWalk

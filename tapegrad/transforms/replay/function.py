@@ -61,8 +61,7 @@ from ..environment import Environment
 from .answers import MISS, Miss
 from .arguments import sort_arguments
 from .directions import ReplayWalk
-from .kept import CachedTape
-from .kernels import JitOptions, Kernels
+from .kernels import CachedTape, JitOptions, Kernels
 from .running import LOG, Running
 
 #: Tapes kept for one kind of calls, and kinds kept.
@@ -117,27 +116,7 @@ class Specialization:
 
 
 class Replayed(Running):
-    """`function`, run at every call, or under `jit` recorded and replayed.
-
-    Parameters
-    ----------
-    planned : callable, optional
-        ``planned(kept, structure)`` says how calls of the transformation are answered, for a kept tape and the structure of
-        ``(args, kwargs)``: the executable, its plan and the answer, as `CallSite` takes them; or None, if they go the long way.
-    others
-        As of `Running`.
-
-    Attributes
-    ----------
-    kinds : dict of tuple to Specialization
-    """
-
-    def __init__(self, function, argnums, has_aux=False, scalar=True, captures=True, adjoints=True, jit=None, stats=None, planned=None):
-        super().__init__(function, argnums, has_aux, scalar, captures, adjoints, jit, stats)
-        self.planned = planned
-        self.own = None, 0
-        #: Kinds by key, and those whose calls go the short way, the last one first.
-        self.kinds, self.recent = {}, ()
+    """`function`, run at every call, or under `jit` recorded and replayed; parameters and attributes as of `Running`."""
 
     # -- the short way --------------------------------------------------------------
     def quick(self, args, kwargs, out=None):
@@ -327,9 +306,7 @@ class Replayed(Running):
     # -- looking at it ------------------------------------------------------------------
     def recorded_once(self, given=None):
         """The same for one call that needs a tape, of a function that is not under `jit`; `given` as of `Running`."""
-        once = Replayed(
-            self.function, self.argnums, self.has_aux, self.scalar, self.captures, self.adjoints, JitOptions("never"), self.stats
-        )
+        once = Replayed(self.function, self.argnums, self.has_aux, self.scalar, self.adjoints, JitOptions("never"), self.stats)
         once.derived, once.given = self.derived, given
         return once
 

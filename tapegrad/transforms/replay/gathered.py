@@ -31,11 +31,10 @@ def of_directions(kept, read, then=None):
 
     ``read(walk)`` gives the result; ``then(leaf)`` is the answer, if it is not what is read, which is one leaf.
     """
-    kernels = kept.kernels
-    plan = None if kernels.walk is None else gathered(kernels.walk, read, kernels)
+    plan = None if kept.kernels.walk is None else gathered(kept.kernels, read)
     if plan is None or then is None:
-        return None if plan is None else (plan[0], plan[1], plan[2:])
-    executable, runs, _, leaves = plan
+        return plan
+    executable, runs, (_, leaves) = plan
     return (executable, runs, (LEAF, [MapLeaf(then, leaves[0])])) if len(leaves) == 1 else None
 
 
@@ -45,7 +44,7 @@ class Numbering:
     Parameters
     ----------
     kernels : Kernels
-    walk : ReplayWalk
+        With a walk.
     value : callable
         From an array of numbers of elements (from 1) to what stands for them.
 
@@ -57,8 +56,8 @@ class Numbering:
         What was asked, and for which dtypes.
     """
 
-    def __init__(self, kernels, walk, value):
-        self._find, self._walk, self._value = kernels.directional, walk, value
+    def __init__(self, kernels, value):
+        self._find, self._walk, self._value = kernels.directional, kernels.walk, value
         self.runs, self.used, self.size = [], [], 1
 
     def __call__(self, forward, count):
@@ -79,36 +78,36 @@ class Numbering:
         return (FINE, parts) if self.size <= MOST else (OTHER, None)
 
 
-def gathered(walk, read, kernels):
+def gathered(kernels, read):
     """How a call of `read` is one of a kernel, and indexing.
 
     Parameters
     ----------
-    walk : ReplayWalk
+    kernels : Kernels
+        With a walk.
     read : callable
         Given a walk, gives containers of arrays, numbers and SciPy's sparse arrays.
-    kernels : Kernels
 
     Returns
     -------
-    (Executable, CallPlan, Structure, list) or None
+    (Executable, CallPlan, (Structure, list)) or None
         What `CallSite` takes: the executable, its runs, and the answer.
     """
     try:
-        numbered, leaves, structure = _answer(walk, read, kernels, lambda n: n)
+        numbered, leaves, structure = _answer(kernels, read, lambda n: n)
         if len(set(numbered.used)) != 1:
             return None
         executable, char = numbered.used[0]
-        sines = _answer(walk, read, kernels, np.sin)[1]
+        sines = _answer(kernels, read, np.sin)[1]
         found = [_leaf(*pair, numbered.size, char) for pair in zip(leaves, sines)]
     except Stopped:
         return None
-    return executable, CallPlan([((numbered.size,), char)], numbered.runs), structure, found
+    return executable, CallPlan([((numbered.size,), char)], numbered.runs), (structure, found)
 
 
-def _answer(walk, read, kernels, value):
-    numbered = Numbering(kernels, walk, value)
-    leaves, structure = flatten(read(KernelWalk(walk, [], numbered)))
+def _answer(kernels, read, value):
+    numbered = Numbering(kernels, value)
+    leaves, structure = flatten(read(KernelWalk(kernels.walk, [], numbered)))
     return numbered, leaves, structure
 
 

@@ -60,17 +60,24 @@ class Running:
         Whether the function returns a pair of which only the first part is differentiated.
     scalar : bool
         Whether the gradient is that of one number; else that of the sum of all results.
-    captures : bool
-        Whether the function may use tensors that require a gradient and are no arguments, as constants.
     adjoints : bool
         Whether gradients will be asked for; else only values.
     jit : JitOptions, optional
         How it is recorded; without, it is not.
     stats : Stats, optional
         Where to count; without, in one of its own.
+    planned : callable, optional
+        ``planned(kept, structure)`` says how calls of the transformation are answered, for a kept tape and the structure of
+        ``(args, kwargs)``: the executable, its plan and the answer, as `CallSite` takes them; or None, if they go the long way.
 
     Attributes
     ----------
+    kinds : dict of tuple to Specialization
+        By key.
+    recent : tuple of Specialization
+        Those whose calls go the short way, the last one first.
+    own : (str, int)
+        What the function has changed itself, and in how many recordings in a row.
     plain : str
         Why the function is not recorded any more although it is under `jit`; empty otherwise.
     environment : Environment or None
@@ -84,9 +91,10 @@ class Running:
         ``(args, kwargs)`` with which the function is called but for the arguments that are differentiated: for one call without `jit`.
     """
 
-    def __init__(self, function, argnums, has_aux, scalar, captures, adjoints, jit, stats):
+    def __init__(self, function, argnums, has_aux=False, scalar=True, adjoints=True, jit=None, stats=None, planned=None):
         self.function, self.argnums, self.has_aux, self.scalar = function, argnums, has_aux, scalar
-        self.captures, self.adjoints, self.jit, self.plain = captures, adjoints, jit, ""
+        self.adjoints, self.jit, self.plain, self.planned = adjoints, jit, "", planned
+        self.kinds, self.recent, self.own = {}, (), (None, 0)
         self.lock, self.iteration = remade(threading.RLock()), remade(threading.RLock())
         #: Whether to leave out the warning that the function is run plainly: the user did not ask for `jit`.
         self.silent, self.stats, self.apart = stats is not None, stats or Stats(), False
@@ -145,7 +153,7 @@ class Running:
         captured = trace.captured_leaves()
         if captured:
             kind.captures = captured_message(captured[0], self.function)
-            if enabled or not self.captures:
+            if enabled:
                 raise NestingError(kind.captures)
         middle = time.perf_counter()
         if trace.cannot:

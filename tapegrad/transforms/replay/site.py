@@ -136,7 +136,7 @@ class CallSite:
                 tables += [number, at * size]
                 scratch = room[-1] if place is None else scratch
         numbers = getattr(self, "_numbers", 0)
-        frame = E.frame_parts(len(inputs), fixed, outputs, numbers, len(plan.results), scratch)[-1]
+        frame = E.frame_size(len(inputs), fixed, outputs, numbers, len(plan.results), scratch)
         self._arrays = np.array(spec, np.int64), np.array(tables, np.int64)
         words = self._site = np.zeros(E.SITE, np.int64)
         words[E.S_EXECUTABLE], words[E.S_ARRAY] = executable.pointer, id(np.ndarray)

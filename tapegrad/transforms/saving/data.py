@@ -12,8 +12,7 @@ from ...array.differentiable import Differentiable
 from ...array.tensor import Parameter, Tensor, rebuilt
 from ...common.errors import TapeFileError, said_by
 from ...common.tree import flatten, unflatten
-from .archive import MAX_BYTES, need, packed, unpacked
-from .literals import decoded, encoded
+from .archive import MAX_BYTES, decoded, encoded, need, packed, unpacked
 from .save import read, write
 
 _FORMAT, _KINDS = "tapegrad data", {"Tensor": Tensor, "Parameter": Parameter}

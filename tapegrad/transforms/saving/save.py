@@ -35,8 +35,7 @@ from ...rules import BY_NAME, ROWS
 from ...rules.table import FIRST_ROW
 from ...tape.layout import SCALAR_LEAF
 from ...tape.meta import SCALAR, axes_in_memory
-from .archive import CODES, FORMAT, MAX_BYTES, VERSION, packed
-from .literals import KINDS, encoded, encoded_function
+from .archive import CODES, FORMAT, KINDS, MAX_BYTES, VERSION, encoded, encoded_function, packed
 from .programs import LoopWriter
 
 # ---- writing ---------------------------------------------------------------------------

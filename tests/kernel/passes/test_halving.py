@@ -7,9 +7,9 @@ from tapegrad.kernel import ir
 from tapegrad.kernel.passes import halving
 from tapegrad.kernel.passes.halving import halve
 from tapegrad.kernel.pipeline import lower
-from tapegrad.transforms.bodies import BodyProgram
 from tapegrad.transforms.hessians import _products_with_units
 from tapegrad.transforms.replay.function import Replayed
+from tapegrad.transforms.transformed import BodyProgram
 from tests.kernel.lowered import agrees, tape_of
 
 N, ROWS = 96, 40

@@ -11,7 +11,7 @@ from tapegrad.kernel import ir
 from tapegrad.kernel.adjoint import adjoint
 from tapegrad.kernel.cut import buffers
 from tapegrad.kernel.pipeline import lower
-from tapegrad.transforms.replay import kept
+from tapegrad.transforms.replay import kernels
 from tests.kernel.lowered import agree_with_adjoint, tape_of
 
 STEPS, N = 20, 10_000
@@ -36,7 +36,7 @@ def workspace_of(function, *args):
     np.testing.assert_allclose(answer[0], value, rtol=1e-13)
     np.testing.assert_allclose(answer[1], slope, rtol=1e-10)
     (kind,) = g._replayed.kinds.values()
-    return kind.tapes[0].take()
+    return kind.tapes[0].tape.kept.take()
 
 
 def test_a_sweep_holds_what_its_way_back_reads():
@@ -101,7 +101,7 @@ def test_constants_that_lie_side_by_side_are_not_copied():
 
 
 def test_a_call_that_holds_gigabytes_names_the_sums_over_chunks(monkeypatch, capsys):
-    monkeypatch.setattr(kept, "HELD", 1 << 20), monkeypatch.setattr(config, "quiet", False), monkeypatch.setattr(waiting, "_SAID", set())
+    monkeypatch.setattr(kernels, "HELD", 1 << 20), monkeypatch.setattr(config, "quiet", False), monkeypatch.setattr(waiting, "_SAID", set())
     g = tg.jit(tg.grad(price), kernel="never")
     g(AT), g(AT)
     said = capsys.readouterr().err

@@ -19,7 +19,7 @@ from tapegrad.common.errors import GradientError, GuardError, ShapeError, TapeFi
 from tapegrad.program.workspace import Workspace
 from tapegrad.rules import ROWS
 from tapegrad.tape.meta import SCALAR, c_array
-from tapegrad.transforms.saving.abstract import planned
+from tapegrad.transforms.saving.recorder import planned
 from tapegrad.transforms.saving.save import from_bytes, to_bytes
 from tests.kernel.agreement import close_in_ulps
 from tests.threads import in_threads
@@ -439,7 +439,7 @@ IMPORTS = """
 import sys
 import numpy as np
 import tapegrad as tg
-from tapegrad.transforms.saving.abstract import planned
+from tapegrad.transforms.saving.recorder import planned
 from tapegrad.rules import ROWS
 from tapegrad.tape.meta import SCALAR, c_array
 
