@@ -254,9 +254,9 @@ def columns(f, argnums):
         several = isinstance(argnums, (tuple, list))
         jacobians = []
         for k in argnums if several else (argnums,):
-            if not -len(args) <= k < len(args):
+            if k >= len(args):
                 raise StructureError(f"jacfwd({function_name(f)}): argnums names argument {k}, but {len(args)} were given")
-            jacobians.append(unshared(functools.partial(_jacobian, f, k % len(args)), args, kwargs, (k % len(args),)))
+            jacobians.append(unshared(functools.partial(_jacobian, f, k), args, kwargs, (k,)))
         return tuple(jacobians) if several else jacobians[0]
 
     return jacobian

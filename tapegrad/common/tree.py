@@ -20,7 +20,6 @@ from .errors import StructureError
 from .exact import exact
 from .registry import registry
 
-
 #: Class -> (its parts and what it holds besides, the container of these): by `register`.
 REGISTERED = {
     OrderedDict: (lambda thing: (tuple(thing.values()), tuple(thing)), lambda keys, parts: OrderedDict(zip(keys, parts))),

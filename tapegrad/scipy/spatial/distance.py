@@ -5,12 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from ...common.errors import UnsupportedFunctionError
-from ...common.public import only_public
-from ..mirrors import MIRRORS, array, mirror, own_names
+from ..mirrors import array, mirror, names_of
 
-__all__ = list(MIRRORS["scipy.spatial.distance"])
-__dir__ = only_public(__name__)
-__getattr__ = own_names("scipy.spatial.distance")
+__all__, __dir__, __getattr__ = names_of(__name__)
 
 #: By metric: the distances of differences (along the last axis). That of a point from itself has derivative 0.
 _OF_DIFFERENCES = {
