@@ -95,7 +95,7 @@ def ravel(tree: Pytree) -> tuple[Any, Callable[[Any], Pytree]]:
     """
     parts, structure = flatten(tree)
     shapes = [np.shape(part) for part in parts]
-    ends = np.cumsum([0, *map(math.prod, shapes)]).tolist()
+    ends = np.cumsum([0, *(math.prod(shape) for shape in shapes)]).tolist()
 
     def unravel(vector: Any) -> Pytree:
         if np.shape(vector) != (ends[-1],):
