@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import functools
 
-import numpy as np
-
 from ..array.differentiable import Differentiable
 from ..array.record import tracked
 from ..autograd.custom.paired import together
 from ..autograd.custom.primitives import Primitive
 from ..common.errors import MissingRuleError
+from ..common.tree import parts_of
 from .differential_operators import make_jvp, make_vjp, subval
 
 __all__ = [
@@ -30,7 +29,7 @@ class HipsPrimitive(Primitive):
         self.fun, self.function = f_raw, lambda *args, **kwargs: f_raw(*args, **_without_wanted(kwargs))
 
     def __call__(self, *args, **kwargs):
-        return super().__call__(*args, **kwargs, **{_WANTED: tuple(map(tracked, args))})
+        return super().__call__(*args, **kwargs, **{_WANTED: tuple(any(map(tracked, parts_of(a, Differentiable))) for a in args)})
 
     def set_vjp(self, rule):
         """``rule(argnums, ans, args, kwargs)`` gives a function of the adjoint that gives those of the arguments."""
@@ -76,7 +75,7 @@ def defvjp(fun, *vjpmakers, argnums=None):
     def rule(wanted, ans, args, kwargs):
         makers = [_rule_of(fun, rules, k, "VJP") for k in wanted]
         vjps = [maker and maker(ans, *args, **kwargs) for maker in makers]
-        return lambda g: [vjp(g) if vjp else np.zeros(np.shape(args[k])) for k, vjp in zip(wanted, vjps)]
+        return lambda g: [vjp and vjp(g) for vjp in vjps]
 
     fun.set_vjp(rule)
 
