@@ -51,7 +51,9 @@ def _module(name, source, names=()):
 
 builtins = _module("builtins", containers, ("dict", "isinstance", "list", "tuple", "type"))
 tracer = _module("tracer", extend, ("getval", "isbox", "notrace_primitive", "primitive"))
-core = _module("core", extend, ("getval", "isbox", "primitive", "make_vjp", "make_jvp", "defvjp", "defjvp", "def_linear"))
+core = _module("core", extend, extend.__all__)
+# There they are called with the function and its one argument.
+core.make_vjp, core.make_jvp = make_vjp.__wrapped__, make_jvp.__wrapped__  # noqa: F405
 util = _module("util", test_util, ("quick_grad_check", "subval", "subvals"))
 wrap_util = _module("wrap_util", differential_operators, ("unary_to_nary",))
 misc = _module("misc", containers, ("flatten",))

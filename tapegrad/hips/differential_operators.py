@@ -109,7 +109,10 @@ def make_jvp(fun, x):
     return lambda v: jvp(fun, (x,), (v,))
 
 
-make_jvp_reversemode = make_jvp
+@unary_to_nary
+def make_jvp_reversemode(fun, x):
+    """``make_jvp_reversemode(fun, argnum=0)(*args)``: a function of a tangent that gives that of the value."""
+    return lambda v: jvp(fun, (x,), (v,))[1]
 
 
 @unary_to_nary

@@ -10,11 +10,10 @@ from ..autograd.custom.paired import together
 from ..autograd.custom.primitives import Primitive
 from ..common.errors import MissingRuleError
 from ..common.tree import parts_of
-from .differential_operators import make_jvp, make_vjp, subval
+from .differential_operators import subval
 
 __all__ = [
-    "def_linear", "defjvp", "defjvp_argnum", "defjvp_argnums", "defvjp", "defvjp_argnum", "defvjp_argnums", "getval", "isbox", "make_jvp", "make_vjp",
-    "notrace_primitive", "primitive",
+    "def_linear", "defjvp", "defjvp_argnum", "defjvp_argnums", "defvjp", "defvjp_argnum", "defvjp_argnums", "getval", "isbox", "notrace_primitive", "primitive",
 ]  # fmt: skip
 
 #: The keyword by which a rule is told which arguments are differentiated; no function has one of this name.
