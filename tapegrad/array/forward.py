@@ -18,7 +18,7 @@ import numpy as np
 from ..common.dtypes import check_derivative, check_returned
 from ..common.errors import StructureError
 from ..common.registry import registry
-from ..common.tree import REGISTERED, Kind, flatten, leaf_names, unflatten
+from ..common.tree import REGISTERED, flatten, leaf_names, unflatten
 from ..tape.places import function_name
 from .differentiable import Differentiable
 from .dual import LEVELS_APART, Dual, as_primal, check_tangent, made, running, zeros_of
@@ -61,10 +61,10 @@ def _partners(structure, thing, what):
     if kind is dict:
         fits, parts = isinstance(thing, dict) and thing.keys() == {*keys}, lambda: [thing[key] for key in keys]
         shape = f"dict with the keys {list(keys)}"
-    elif isinstance(kind, Kind):
+    elif kind in REGISTERED:
         if not structure.count:
             return []
-        held = REGISTERED[kind.cls][0](thing) if type(thing) is kind.cls else None
+        held = REGISTERED[kind][0](thing) if type(thing) is kind else None
         fits, parts, shape = held is not None and len(held[0]) == len(keys), lambda: held[0], kind.__name__
     elif issubclass(kind, (tuple, list)):
         fits, parts = isinstance(thing, (tuple, list)) and len(thing) == len(keys), lambda: thing
@@ -254,9 +254,9 @@ def columns(f, argnums):
         several = isinstance(argnums, (tuple, list))
         jacobians = []
         for k in argnums if several else (argnums,):
-            if not -len(args) <= k < len(args):
+            if k >= len(args):
                 raise StructureError(f"jacfwd({function_name(f)}): argnums names argument {k}, but {len(args)} were given")
-            jacobians.append(unshared(functools.partial(_jacobian, f, k % len(args)), args, kwargs, (k % len(args),)))
+            jacobians.append(unshared(functools.partial(_jacobian, f, k), args, kwargs, (k,)))
         return tuple(jacobians) if several else jacobians[0]
 
     return jacobian

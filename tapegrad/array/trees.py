@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -62,13 +63,11 @@ def map(f: Callable[..., Any], tree: Pytree, *rest: Pytree) -> Pytree:
     {'w': [0.95, 1.95], 'b': 2.9}
     """
     mine, structure = flatten(tree)
-    others = []
-    for one in rest:
-        found, other = flatten(one)
+    others = [flatten(one) for one in rest]
+    for _, other in others:
         if other != structure:
             raise StructureError(f"tree.map: {structure} and {other} are containers of different forms")
-        others.append(found)
-    return unflatten(structure, [f(*parts) for parts in zip(mine, *others)])
+    return unflatten(structure, [f(*parts) for parts in zip(mine, *(leaves for leaves, _ in others))])
 
 
 def ravel(tree: Pytree) -> tuple[Any, Callable[[Any], Pytree]]:
@@ -96,17 +95,12 @@ def ravel(tree: Pytree) -> tuple[Any, Callable[[Any], Pytree]]:
     """
     parts, structure = flatten(tree)
     shapes = [np.shape(part) for part in parts]
-    size = sum(int(np.prod(shape)) for shape in shapes)
+    ends = np.cumsum([0, *(math.prod(shape) for shape in shapes)]).tolist()
 
     def unravel(vector: Any) -> Pytree:
-        if np.shape(vector) != (size,):
-            raise StructureError(f"unravel takes a vector of {size} numbers, got the shape {np.shape(vector)}")
-        found, at = [], 0
-        for shape in shapes:
-            count = int(np.prod(shape))
-            found.append(np.reshape(vector[at : at + count], shape) if shape else vector[at])
-            at += count
-        return unflatten(structure, found)
+        if np.shape(vector) != (ends[-1],):
+            raise StructureError(f"unravel takes a vector of {ends[-1]} numbers, got the shape {np.shape(vector)}")
+        return unflatten(structure, [np.reshape(vector[a:b], shape) if shape else vector[a] for a, b, shape in zip(ends, ends[1:], shapes)])
 
     return (np.concatenate([np.reshape(part, (-1,)) for part in parts]) if parts else np.zeros(0)), unravel
 

@@ -20,35 +20,6 @@ from .errors import StructureError
 from .exact import exact
 from .registry import registry
 
-
-class Kind:
-    """The kind of a registered container: its class, and what it holds besides parts."""
-
-    __slots__ = ("cls", "held", "_exact")
-
-    def __init__(self, cls, held):
-        self.cls, self.held, self._exact = cls, held, exact(held)
-        try:
-            hash(held)
-        except TypeError:
-            raise StructureError(
-                f"a {cls.__name__} holds {held!r} besides its leaves, which must be hashable: it decides whether two containers have the same form"
-            ) from None
-
-    @property
-    def __name__(self):
-        return self.cls.__name__
-
-    def __hash__(self):
-        return hash((self.cls, self._exact))
-
-    def __eq__(self, other):
-        return isinstance(other, Kind) and (self.cls, self._exact) == (other.cls, other._exact)
-
-    def __reduce__(self):
-        return Kind, (self.cls, self.held)
-
-
 #: Class -> (its parts and what it holds besides, the container of these): by `register`.
 REGISTERED = {
     OrderedDict: (lambda thing: (tuple(thing.values()), tuple(thing)), lambda keys, parts: OrderedDict(zip(keys, parts))),
@@ -67,23 +38,28 @@ def register(cls, flatten, unflatten):
 
 
 class Structure:
-    """A container without its leaves."""
+    """A container without its leaves; of a registered one also `held`, what it holds besides parts."""
 
-    __slots__ = ("kind", "keys", "parts", "count", "_hash", "_exact")
+    __slots__ = ("kind", "keys", "parts", "held", "count", "_hash", "_exact")
 
-    def __init__(self, kind=None, keys=(), parts=()):
-        self.kind, self.keys, self.parts = kind, keys, parts
+    def __init__(self, kind=None, keys=(), parts=(), held=None):
+        self.kind, self.keys, self.parts, self.held = kind, keys, parts, held
         self.count = 1 if kind is None else sum(p.count for p in parts)
         # 1, 1.0 and True are equal as keys.
-        self._exact = tuple([k if k.__class__ is str else exact(k) for k in keys]) if kind is dict else keys
-        self._hash = hash((kind, self._exact, parts))
+        self._exact = tuple([k if k.__class__ is str else exact(k) for k in keys]) if kind is dict else exact(held) if kind in REGISTERED else keys
+        try:
+            self._hash = hash((kind, held, self._exact, parts))
+        except TypeError:
+            raise StructureError(
+                f"a {kind.__name__} holds {held!r} besides its leaves, which must be hashable: it decides whether two containers have the same form"
+            ) from None
 
     def __hash__(self):
         return self._hash
 
     def __reduce__(self):
         # Hashes of classes are others in another process.
-        return Structure, (self.kind, self.keys, self.parts)
+        return Structure, (self.kind, self.keys, self.parts, self.held)
 
     def __eq__(self, other):
         return (
@@ -95,8 +71,8 @@ class Structure:
     def __str__(self):
         if self.kind is None:
             return "*"
-        if isinstance(self.kind, Kind) and not self.parts and self.kind.cls is Static:
-            return repr(self.kind.held)
+        if self.kind is Static:
+            return repr(self.held)
         inside = ", ".join(f"{k}: {p}" if k is not None else str(p) for k, p in zip(self.keys, self.parts))
         brackets = {dict: "{}", list: "[]", tuple: "()"}.get(self.kind)
         return f"{brackets[0]}{inside}{brackets[1]}" if brackets else f"{self.kind.__name__}({inside})"
@@ -133,11 +109,11 @@ def _flatten(thing, leaves, none):
         return Structure(kind, keys, tuple(_flatten(v, leaves, none) for v in thing))
     if kind in REGISTERED:
         parts, held = REGISTERED[kind][0](thing)
-        return Structure(Kind(kind, held), (None,) * len(parts), tuple(_flatten(part, leaves, none) for part in parts))
+        return Structure(kind, (None,) * len(parts), tuple(_flatten(part, leaves, none) for part in parts), held)
     if has_fields(kind):
         names = tuple(f.name for f in _fields(kind))
         parts = [(getattr(thing, field.name), field.metadata.get("static")) for field in _fields(kind)]
-        return Structure(kind, names, tuple(Structure(Kind(Static, part)) if static else _flatten(part, leaves, none) for part, static in parts))
+        return Structure(kind, names, tuple(Structure(Static, held=part) if static else _flatten(part, leaves, none) for part, static in parts))
     if thing is None and not none:
         return NOTHING
     thing = registry.objects.joined(thing)
@@ -163,7 +139,7 @@ class Static:
 
 REGISTERED[Static] = (lambda thing: ((), thing), lambda held, parts: held)
 #: None in a container is part of it, and no leaf, as in JAX.
-NOTHING = Structure(Kind(Static, None))
+NOTHING = Structure(Static)
 
 
 def unflatten(structure, leaves):
@@ -183,8 +159,8 @@ def _unflatten(structure, leaves):
         return dict(zip(structure.keys, parts))
     if structure.kind in (list, tuple):
         return structure.kind(parts)
-    if isinstance(structure.kind, Kind):
-        return REGISTERED[structure.kind.cls][1](structure.kind.held, parts)
+    if structure.kind in REGISTERED:
+        return REGISTERED[structure.kind][1](structure.held, parts)
     if hasattr(structure.kind, "_fields"):
         return structure.kind(*parts)
     made = object.__new__(structure.kind)
@@ -233,14 +209,14 @@ def of_one(structure, ndim):
         return Structure(np.ndarray, (ndim,), (LEAF,))
     first = next(k for k, part in enumerate(structure.parts) if part.count)
     parts = [of_one(part, ndim) if k == first else part for k, part in enumerate(structure.parts)]
-    return Structure(structure.kind, structure.keys, tuple(parts))
+    return Structure(structure.kind, structure.keys, tuple(parts), structure.held)
 
 
 def alike(one, other):
     """Whether two structures differ in nothing but lists for tuples."""
     sequences = (list, tuple)
     same = one.kind == other.kind or one.kind in sequences and other.kind in sequences
-    return same and one.keys == other.keys and len(one.parts) == len(other.parts) and all(map(alike, one.parts, other.parts))
+    return same and one._exact == other._exact and len(one.parts) == len(other.parts) and all(map(alike, one.parts, other.parts))
 
 
 def rearranged(leaves, found, structure):
@@ -250,7 +226,7 @@ def rearranged(leaves, found, structure):
     if found.kind is None or found.kind != structure.kind or len(found.parts) != len(structure.parts):
         return None
     order = range(len(found.parts))
-    if found.keys != structure.keys:
+    if found._exact != structure._exact:
         if found.kind is not dict or {*found.keys} != {*structure.keys}:
             return None
         order = [list(found.keys).index(key) for key in structure.keys]

@@ -20,50 +20,14 @@ from ..array.tensor import Tensor
 from ..common.public import only_public
 from . import containers, convolution, differential_operators, extend, test_util
 from .containers import dict, isinstance, list, tuple, type
-from .differential_operators import (
-    checkpoint,
-    deriv,
-    elementwise_grad,
-    grad,
-    grad_and_aux,
-    grad_named,
-    hessian,
-    hessian_tensor_product,
-    hessian_vector_product,
-    holomorphic_grad,
-    jacobian,
-    make_ggnvp,
-    make_hvp,
-    make_jvp,
-    make_vjp,
-    multigrad_dict,
-    tensor_jacobian_product,
-    value_and_grad,
-    vector_jacobian_product,
-)
+from .differential_operators import *  # noqa: F403
 from .extend import primitive
 
 __all__ = [
-    "builtins", "checkpoint", "deriv", "dict", "differential_operators", "elementwise_grad", "extend", "grad", "grad_and_aux", "grad_named", "hessian",
-    "hessian_tensor_product", "hessian_vector_product", "holomorphic_grad", "isinstance", "jacobian", "list", "make_ggnvp", "make_hvp", "make_jvp",
-    "make_vjp", "misc", "multigrad_dict", "numpy", "primitive", "scipy", "tensor_jacobian_product", "test_util", "tracer", "tuple", "type", "util",
-    "value_and_grad", "vector_jacobian_product",
+    *differential_operators.__all__, "builtins", "dict", "differential_operators", "extend", "isinstance", "list", "misc", "numpy", "primitive", "scipy",
+    "test_util", "tracer", "tuple", "type", "util",
 ]  # fmt: skip
 __dir__ = only_public(__name__)
-
-
-def _module(name, names=(), source=None, of=None):
-    """A module of autograd's: some names of a module of ours, or all names of another one."""
-    module = types.ModuleType(f"{__name__}.{name}", f"autograd.{name}, in terms of tapegrad.")
-    for one in names:
-        setattr(module, one, getattr(source, one))
-    if of is not None:
-        module.__getattr__ = lambda name: getattr(of, name)
-        module.__dir__ = lambda: dir(of)
-        if hasattr(of, "__all__"):
-            module.__all__ = [name for name in of.__all__ if hasattr(of, name)]
-    _put(name, module)
-    return module
 
 
 def _put(name, module):
@@ -71,28 +35,42 @@ def _put(name, module):
     sys.modules[f"{__name__}.{name}"] = module
     parent, _, last = name.rpartition(".")
     setattr(sys.modules[f"{__name__}.{parent}" if parent else __name__], last, module)
+    return module
 
 
-builtins = _module("builtins", ("dict", "isinstance", "list", "tuple", "type"), containers)
-tracer = _module("tracer", ("getval", "isbox", "notrace_primitive", "primitive"), extend)
-core = _module("core", ("getval", "isbox", "primitive", "make_vjp", "make_jvp", "defvjp", "defjvp", "def_linear"), extend)
-util = _module("util", ("quick_grad_check", "subval", "subvals"), test_util)
-wrap_util = _module("wrap_util", ("unary_to_nary",), differential_operators)
-misc = _module("misc", ("flatten",), containers)
-_module("misc.flatten", ("flatten", "flatten_func"), containers)
+def _module(name, source, names=()):
+    """A module of autograd's: some names of a module of ours, or all where none is named."""
+    module = types.ModuleType(f"{__name__}.{name}", f"autograd.{name}, in terms of tapegrad.")
+    for one in names:
+        setattr(module, one, getattr(source, one))
+    if not names:
+        module.__getattr__, module.__dir__ = lambda name: getattr(source, name), lambda: dir(source)
+        module.__all__ = [name for name in source.__all__ if hasattr(source, name)]
+    return _put(name, module)
+
+
+builtins = _module("builtins", containers, ("dict", "isinstance", "list", "tuple", "type"))
+tracer = _module("tracer", extend, ("getval", "isbox", "notrace_primitive", "primitive"))
+core = _module("core", extend, extend.__all__)
+# There they are called with the function and its one argument.
+core.make_vjp, core.make_jvp = make_vjp.__wrapped__, make_jvp.__wrapped__  # noqa: F405
+util = _module("util", test_util, ("quick_grad_check", "subval", "subvals"))
+wrap_util = _module("wrap_util", differential_operators, ("unary_to_nary",))
+misc = _module("misc", containers, ("flatten",))
+_module("misc.flatten", containers, ("flatten", "flatten_func"))
 # As in autograd, the module has a function of its name.
 misc.flatten = containers.flatten
-_module("misc.optimizers", ("adam", "rmsprop", "sgd", "unflatten_optimizer"), containers)
-_module("misc.fixed_points", ("fixed_point",), containers)
-numpy = _module("numpy", of=numpy)
+_module("misc.optimizers", containers, ("adam", "rmsprop", "sgd", "unflatten_optimizer"))
+_module("misc.fixed_points", containers, ("fixed_point",))
+numpy = _module("numpy", numpy)
 for _name in ("linalg", "fft", "random"):
-    _module(f"numpy.{_name}", of=getattr(numpy, _name))
+    _put(f"numpy.{_name}", getattr(numpy, _name))
 for _name in ("concatenate", "stack", "vstack", "hstack", "dstack", "column_stack"):
     setattr(numpy, _name, containers.of_iterables(getattr(numpy, _name)))
-_module("numpy.numpy_boxes", of=types.SimpleNamespace(ArrayBox=Tensor))
-scipy = _module("scipy", of=scipy)
-for _name in ("integrate", "linalg", "special", "stats", "signal"):
-    _module(f"scipy.{_name}", of=getattr(scipy, _name))
-scipy.signal.convolve = convolution.convolve
+_put("numpy.numpy_boxes", types.SimpleNamespace(ArrayBox=Tensor))
+scipy = _module("scipy", scipy)
+for _name in ("integrate", "linalg", "special", "stats"):
+    _put(f"scipy.{_name}", getattr(scipy, _name))
+_module("scipy.signal", scipy.signal).convolve = convolution.convolve
 for _name in ("beta", "chi2", "dirichlet", "gamma", "multivariate_normal", "norm", "poisson", "t"):
-    _put(f"scipy.stats.{_name}", getattr(scipy.stats, _name))
+    sys.modules[f"{__name__}.scipy.stats.{_name}"] = getattr(scipy.stats, _name)

@@ -12,28 +12,38 @@ from typing import Any
 
 import numpy as np
 
+from ..array import trees
 from ..array.forward import jvp
-from ..common.tree import flatten, unflatten
 from ..transforms import functional, hessians, jacobians
-from ..transforms.checkpoint import checkpoint as _checkpoint
+from ..transforms.checkpoint import checkpoint
 from ..transforms.hessians import hessian as _hessian
 
-#: Which argument, or a tuple of which, as a tuple.
-Argnum = Any
+__all__ = [
+    "checkpoint", "deriv", "elementwise_grad", "grad", "grad_and_aux", "grad_named", "hessian", "hessian_tensor_product", "hessian_vector_product",
+    "holomorphic_grad", "jacobian", "make_ggnvp", "make_hvp", "make_jvp", "make_vjp", "multigrad_dict", "tensor_jacobian_product", "value_and_grad",
+    "vector_jacobian_product",
+]  # fmt: skip
 
 
-def _floats(thing):
-    """A container with its integers as floats."""
-    leaves, structure = flatten(thing)
-    return unflatten(structure, [np.asarray(x, float) if isinstance(x, np.ndarray) and x.dtype.kind in "iub" else x for x in leaves])
+def subvals(x, ivs):
+    """A tuple with other values at some places."""
+    found = list(x)
+    for i, value in ivs:
+        found[i] = value
+    return tuple(found)
 
 
-def _places(argnum):
-    return (argnum,) if isinstance(argnum, (int, np.integer)) else tuple(argnum)
+def subval(x, i, v):
+    """A tuple with another value at a place."""
+    return subvals(x, [(i, v)])
+
+
+def _float(x):
+    return np.asarray(x, float) if isinstance(x, np.ndarray) and x.dtype.kind in "iub" else x
 
 
 def unary_to_nary(operator: Callable[..., Any]) -> Callable[..., Any]:
-    """An operator of functions of one argument as one of functions of several, by the argument ``argnum``.
+    """An operator of functions of one argument as one of functions of several, by the argument ``argnum`` or by the tuple of several.
 
     Examples
     --------
@@ -45,64 +55,45 @@ def unary_to_nary(operator: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(operator)
     def nary_operator(fun, argnum=0, *nary_op_args, **nary_op_kwargs):
+        alone = isinstance(argnum, (int, np.integer))
+
         @functools.wraps(fun)
         def nary_f(*args, **kwargs):
-            places, alone = _places(argnum), isinstance(argnum, (int, np.integer))
-
             def unary(x):
-                given = list(args)
-                for k, value in zip(places, (x,) if alone else x):
-                    given[k] = value
-                return fun(*given, **kwargs)
+                return fun(*(subval(args, argnum, x) if alone else subvals(args, zip(argnum, x))), **kwargs)
 
-            x = _floats(args[argnum] if alone else tuple(args[k] for k in places))
-            return operator(unary, x, *nary_op_args, **nary_op_kwargs)
+            x = args[argnum] if alone else tuple(args[k] for k in argnum)
+            return operator(unary, trees.map(_float, x), *nary_op_args, **nary_op_kwargs)
 
         return nary_f
 
     return nary_operator
 
 
-@unary_to_nary
-def grad(fun, x):
-    """``grad(fun, argnum=0)``: the gradient of a function of one number."""
-    return functional.grad(fun, conjugate=True)(x)
+def _by(transformation, **options):
+    """autograd's form of a transformation of ours."""
+
+    def operator(fun, x):
+        return transformation(fun, **options)(x)
+
+    said = "".join(f", {name}={value}" for name, value in options.items())
+    operator.__name__, operator.__doc__ = transformation.__name__, f"`tapegrad.{transformation.__name__}` by the argument ``argnum=0``{said}."
+    return unary_to_nary(operator)
 
 
-@unary_to_nary
-def value_and_grad(fun, x):
-    """``value_and_grad(fun, argnum=0)``: value and gradient."""
-    return functional.value_and_grad(fun, conjugate=True)(x)
-
-
-@unary_to_nary
-def elementwise_grad(fun, x):
-    """``elementwise_grad(fun, argnum=0)``: the derivative of an element-wise function, in its argument's shape."""
-    return functional.elementwise_grad(fun)(x)
-
-
-@unary_to_nary
-def holomorphic_grad(fun, x):
-    """``holomorphic_grad(fun, argnum=0)``: the derivative of a holomorphic function."""
-    return functional.grad(fun, holomorphic=True)(x)
+grad = _by(functional.grad, conjugate=True)
+value_and_grad = _by(functional.value_and_grad, conjugate=True)
+elementwise_grad = _by(functional.elementwise_grad)
+holomorphic_grad = _by(functional.grad, holomorphic=True)
+grad_and_aux = _by(functional.grad, has_aux=True)
+jacobian = _by(jacobians.jacobian)
+hessian = _by(_hessian)
 
 
 @unary_to_nary
 def deriv(fun, x):
     """``deriv(fun, argnum=0)``: the derivative in forward mode, along the vector of ones."""
-    return jvp(fun, (x,), (_of_ones(x),))[1]
-
-
-@unary_to_nary
-def jacobian(fun, x):
-    """``jacobian(fun, argnum=0)``: of shape (outputs, inputs)."""
-    return jacobians.jacobian(fun)(x)
-
-
-@unary_to_nary
-def hessian(fun, x):
-    """``hessian(fun, argnum=0)``."""
-    return _hessian(fun)(x)
+    return jvp(fun, (x,), (trees.map(np.ones_like, x),))[1]
 
 
 @unary_to_nary
@@ -118,58 +109,46 @@ def make_jvp(fun, x):
     return lambda v: jvp(fun, (x,), (v,))
 
 
-make_jvp_reversemode = make_jvp
+@unary_to_nary
+def make_jvp_reversemode(fun, x):
+    """``make_jvp_reversemode(fun, argnum=0)(*args)``: a function of a tangent that gives that of the value."""
+    return lambda v: jvp(fun, (x,), (v,))[1]
 
 
 @unary_to_nary
 def make_hvp(fun, x):
     """``make_hvp(fun, argnum=0)(*args)``: the product of the Hessian with a vector, as a function of that, and the gradient."""
-    value, pullback = jacobians.vjp(functional.grad(fun), x)
-    return (lambda v: pullback(v)[0]), value
+    return make_vjp(functional.grad(fun))(x)
 
 
 def make_ggnvp(f, g=lambda x: 1.0 / 2.0 * np.sum(x**2, axis=-1), f_argnum=0):
     """``make_ggnvp(f, g)(*args)``: the product of the Gauss-Newton matrix of ``g(f(x))`` with a vector, as a function of that."""
-
-    @unary_to_nary
-    def at(f, x):
-        return lambda v: hessians.gnvp(f, g)(x, v)
-
-    return at(f, f_argnum)
+    return unary_to_nary(lambda f, x: lambda v: hessians.gnvp(f, g)(x, v))(f, f_argnum)
 
 
-def hessian_tensor_product(fun, argnum=0):
-    """A function of the arguments and a vector behind them: the Hessian times that."""
+def _with_tensor(product):
+    """``product(fun, x, tensor)`` as an operator that gives a function of the arguments of `fun`, and of the tensor behind them."""
 
-    @functools.wraps(fun)
-    def product(*args, **kwargs):
-        *args, vector = args
-        return unary_to_nary(lambda f, x: hessians.hvp(f)(x, vector))(fun, argnum)(*args, **kwargs)
+    @functools.wraps(product)
+    def operator(fun, argnum=0):
+        return functools.wraps(fun)(lambda *args, **kwargs: unary_to_nary(product)(fun, argnum, args[-1])(*args[:-1], **kwargs))
 
-    return product
-
-
-hessian_vector_product = hessian_tensor_product
+    return operator
 
 
-def tensor_jacobian_product(fun, argnum=0):
-    """A function of the arguments and a tensor behind them: that times the Jacobian, summed over the tensor's axes."""
-
-    @functools.wraps(fun)
-    def product(*args, **kwargs):
-        *args, tensor = args
-        return unary_to_nary(lambda f, x: jacobians.jacobian(lambda x: np.tensordot(tensor, f(x), np.ndim(tensor)))(x))(fun, argnum)(*args, **kwargs)
-
-    return product
+@_with_tensor
+def hessian_tensor_product(fun, x, tensor):
+    """``hessian_tensor_product(fun, argnum=0)(*args, vector)``: the Hessian times the vector."""
+    return hessians.hvp(fun)(x, tensor)
 
 
-vector_jacobian_product = tensor_jacobian_product
+@_with_tensor
+def tensor_jacobian_product(fun, x, tensor):
+    """``tensor_jacobian_product(fun, argnum=0)(*args, tensor)``: the tensor times the Jacobian, summed over the tensor's axes."""
+    return jacobian(lambda x: np.tensordot(tensor, fun(x), np.ndim(tensor)))(x)
 
 
-@unary_to_nary
-def grad_and_aux(fun, x):
-    """``grad_and_aux(fun, argnum=0)`` of a function that returns a number and something more: the gradient, and what is more."""
-    return functional.grad(fun, has_aux=True)(x)
+hessian_vector_product, vector_jacobian_product = hessian_tensor_product, tensor_jacobian_product
 
 
 def grad_named(fun, argname):
@@ -181,25 +160,14 @@ def multigrad_dict(fun):
     """A function that gives the gradients by all arguments, in a dict by their names."""
     signature = inspect.signature(fun)
 
+    def of_all(given):
+        call = inspect.BoundArguments(signature, given)
+        return fun(*call.args, **call.kwargs)
+
     @functools.wraps(fun)
     def gradients(*args, **kwargs):
         bound = signature.bind(*args, **kwargs)
         bound.apply_defaults()
-
-        def of_all(given):
-            call = inspect.BoundArguments(signature, dict(given))
-            return fun(*call.args, **call.kwargs)
-
         return grad(of_all)(dict(bound.arguments))
 
     return gradients
-
-
-def checkpoint(fun):
-    """`fun`, whose intermediate values are computed again in the reverse sweep."""
-    return _checkpoint(fun)
-
-
-def _of_ones(x):
-    leaves, structure = flatten(x)
-    return unflatten(structure, [np.ones_like(np.asarray(leaf, float)) if np.ndim(leaf) else 1.0 for leaf in leaves])

@@ -4,69 +4,57 @@ from __future__ import annotations
 
 import functools
 
-import numpy as np
-
 from ..array.differentiable import Differentiable
 from ..array.record import tracked
 from ..autograd.custom.paired import together
 from ..autograd.custom.primitives import Primitive
 from ..common.errors import MissingRuleError
-from .differential_operators import make_jvp, make_vjp
+from ..common.tree import parts_of
+from .differential_operators import subval
 
 __all__ = [
-    "def_linear", "defjvp", "defjvp_argnum", "defjvp_argnums", "defvjp", "defvjp_argnum", "defvjp_argnums", "getval", "isbox", "make_jvp", "make_vjp",
-    "notrace_primitive", "primitive",
+    "def_linear", "defjvp", "defjvp_argnum", "defjvp_argnums", "defvjp", "defvjp_argnum", "defvjp_argnums", "getval", "isbox", "notrace_primitive", "primitive",
 ]  # fmt: skip
 
 #: The keyword by which a rule is told which arguments are differentiated; no function has one of this name.
 _WANTED = "arguments that are differentiated"
 
 
-class HipsPrimitive:
-    """A function that is differentiated by the rules given to it, by the position of the argument."""
+class HipsPrimitive(Primitive):
+    """A function that is not looked into, but differentiated by the rules given to it, by `defvjp` and `defjvp`."""
 
-    def __init__(self, function):
-        functools.update_wrapper(self, function)
-
-        def plain(*args, **kwargs):
-            kwargs.pop(_WANTED, None)
-            return function(*args, **kwargs)
-
-        self.fun, self.vjps, self.jvps = function, None, None
-        self._primitive = Primitive(plain, getattr(function, "__name__", "primitive"))
+    def __init__(self, f_raw):
+        super().__init__(f_raw)
+        self.fun, self.function = f_raw, lambda *args, **kwargs: f_raw(*args, **_without_wanted(kwargs))
 
     def __call__(self, *args, **kwargs):
-        return self._primitive(*args, **kwargs, **{_WANTED: tuple(map(tracked, args))})
+        return super().__call__(*args, **kwargs, **{_WANTED: tuple(any(map(tracked, parts_of(a, Differentiable))) for a in args)})
 
     def set_vjp(self, rule):
         """``rule(argnums, ans, args, kwargs)`` gives a function of the adjoint that gives those of the arguments."""
 
         def cotangents(g, ans, *args, **static):
-            wanted = [k for k, one in enumerate(static.pop(_WANTED)) if one]
-            found = rule(tuple(wanted), ans, args, static)(g)
-            answers = [None] * len(args)
-            for k, one in zip(wanted, found, strict=True):
-                answers[k] = one
-            return tuple(answers)
+            wanted = tuple(k for k, one in enumerate(static[_WANTED]) if one)
+            found = dict(zip(wanted, rule(wanted, ans, args, _without_wanted(static))(g), strict=True))
+            return tuple(found.get(k) for k in range(len(args)))
 
-        self._primitive.defvjp(cotangents)
+        self.defvjp(cotangents)
 
     def set_jvp(self, rule):
         """``rule(argnums, gs, ans, args, kwargs)`` gives the tangent of the result."""
 
         def tangent(tangents, ans, *args, **static):
-            wanted = [k for k, one in enumerate(static.pop(_WANTED)) if one and tangents[k] is not None]
-            return rule(tuple(wanted), [tangents[k] for k in wanted], ans, args, static)
+            wanted = tuple(k for k, one in enumerate(static[_WANTED]) if one and tangents[k] is not None)
+            return rule(wanted, [tangents[k] for k in wanted], ans, args, _without_wanted(static))
 
-        self._primitive.defjvp(tangent)
-
-    def __repr__(self):
-        return f"<primitive {self.__name__}>"
+        self.defjvp(tangent)
 
 
-def primitive(f_raw):
-    """A function that is not looked into, but differentiated by `defvjp` and `defjvp`."""
-    return HipsPrimitive(f_raw)
+primitive = HipsPrimitive
+
+
+def _without_wanted(static):
+    return {name: value for name, value in static.items() if name != _WANTED}
 
 
 def _rule_of(fun, rules, k, kind):
@@ -86,7 +74,7 @@ def defvjp(fun, *vjpmakers, argnums=None):
     def rule(wanted, ans, args, kwargs):
         makers = [_rule_of(fun, rules, k, "VJP") for k in wanted]
         vjps = [maker and maker(ans, *args, **kwargs) for maker in makers]
-        return lambda g: [vjp(g) if vjp else np.zeros(np.shape(args[k])) for k, vjp in zip(wanted, vjps)]
+        return lambda g: [vjp and vjp(g) for vjp in vjps]
 
     fun.set_vjp(rule)
 
@@ -107,20 +95,14 @@ def defjvp(fun, *jvpfuns, argnums=None):
 
     def of_one(k, g, ans, args, kwargs):
         rule = _rule_of(fun, rules, k, "JVP")
-        if rule == "same":
-            return fun(*args[:k], g, *args[k + 1 :], **kwargs)
-        return None if rule is None else rule(g, ans, *args, **kwargs)
+        return _linear(fun)(k, g, ans, args, kwargs) if rule == "same" else rule and rule(g, ans, *args, **kwargs)
 
     defjvp_argnum(fun, of_one)
 
 
 def defjvp_argnum(fun, jvpmaker):
     """One rule for every argument: ``jvpmaker(argnum, g, ans, args, kwargs)``."""
-
-    def rule(wanted, gs, ans, args, kwargs):
-        return together([jvpmaker(k, g, ans, args, kwargs) for k, g in zip(wanted, gs)], ans)
-
-    fun.set_jvp(rule)
+    fun.set_jvp(lambda wanted, gs, ans, args, kwargs: together([jvpmaker(k, g, ans, args, kwargs) for k, g in zip(wanted, gs)], ans))
 
 
 def defjvp_argnums(fun, jvpmaker):
@@ -130,7 +112,11 @@ def defjvp_argnums(fun, jvpmaker):
 
 def def_linear(fun):
     """The function is linear in each argument."""
-    defjvp_argnum(fun, lambda k, g, ans, args, kwargs: fun(*args[:k], g, *args[k + 1 :], **kwargs))
+    defjvp_argnum(fun, _linear(fun))
+
+
+def _linear(fun):
+    return lambda k, g, ans, args, kwargs: fun(*subval(args, k, g), **kwargs)
 
 
 def getval(x):

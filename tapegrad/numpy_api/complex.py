@@ -8,7 +8,7 @@ are those of the complex one, block by block.  Determinants and eigenvalues have
 
 import math
 import operator
-from functools import reduce
+from functools import cache, partial, reduce
 
 import numpy as np
 
@@ -27,8 +27,9 @@ from ..array.complex import (
     parts_of,
     whole_power,
 )
-from ..array.record import apply
+from ..array.record import apply, record_aux
 from ..common.registry import attach
+from ..rules.complex import as_complex
 from .dispatch import FUNCTIONS, implements, parameters
 from .linalg import EighResult, SlogdetResult, SVDResult
 
@@ -205,6 +206,34 @@ def _angle(z, deg=False):
 
 
 
+def _of_stacked(row, z, **attrs):
+    packed = apply(row, (_stacked(z),), tuple(attrs.items()))
+    return ComplexTensor(packed[..., 0], packed[..., 1])
+
+
+UFUNCS |= {name: partial(_of_stacked, "complex_erf", kind=name) for name in ("erf", "erfc")}
+
+
+@cache
+def _place(find, axis):
+    return lambda re, im: np.expand_dims(find(as_complex(np.stack([re, im], -1)), axis), axis)
+
+
+def _extreme(find, a, axis=None, keepdims=False):
+    """The first number that is largest, or smallest, by the real part and then by the imaginary one, as NumPy has it."""
+    z = lifted(a)
+    axes = [k % z.ndim for k in (range(z.ndim) if axis is None else np.atleast_1d(axis).tolist())]
+    for k in axes:
+        z = np.take_along_axis(z, record_aux(_place(find, k), z.real, z.imag), k)
+    return z if keepdims else np.squeeze(z, tuple(axes))
+
+
+COMPLEX |= {f: partial(_extreme, find) for find, functions in ((np.argmax, (np.max, np.amax)), (np.argmin, (np.min, np.amin))) for f in functions}
+UFUNCS |= {
+    name: lambda a, b, find=find: _extreme(find, np.stack(np.broadcast_arrays(lifted(a), lifted(b))), 0)
+    for name, find in (("maximum", np.argmax), ("minimum", np.argmin))
+}
+
 
 # ---- matrices --------------------------------------------------------------------------------
 
@@ -234,8 +263,7 @@ def _solve(a, b):
 
 @complex_rule(np.linalg.det)
 def _det(a):
-    packed = apply("complex_det", (_stacked(a),))
-    return ComplexTensor(packed[..., 0], packed[..., 1])
+    return _of_stacked("complex_det", a)
 
 
 @complex_rule(np.linalg.slogdet)
@@ -253,8 +281,7 @@ def _stacked(z):
 
 def _eigen(a, kind=""):
     kind = "real" if not kind and parts_of(a)[1] is None else kind
-    packed = apply("complex_eig", (_stacked(a),), (("kind", kind),))
-    whole = ComplexTensor(packed[..., 0], packed[..., 1])
+    whole = _of_stacked("complex_eig", a, kind=kind)
     return whole[..., 0, :], whole[..., 1:, :]
 
 
@@ -352,7 +379,7 @@ attach(ComplexTensor, {
         for name in "reshape ravel flatten squeeze expand_dims unsqueeze transpose permute t swapaxes moveaxis flip broadcast_to expand "
         "diagonal diag split repeat tile roll take clone copy sum mean cumsum trace".split()
     },
-    **{name: _by_function(getattr(np, name)) for name in "dot prod cumprod std var".split()},
+    **{name: _by_function(getattr(np, name)) for name in "dot prod cumprod std var max min".split()},
     "astype": _astype, "T": property(lambda self: np.transpose(self)), "mT": property(lambda self: np.swapaxes(self, -1, -2)),
     "H": property(lambda self: np.swapaxes(conjugate(self), -1, -2)),
 })  # fmt: skip

@@ -1,8 +1,10 @@
-"""Complex numbers in real arrays, whose last axis holds both parts: discrete Fourier transforms, determinants, eigenvectors.
+"""Complex numbers in real arrays, whose last axis holds both parts: discrete Fourier transforms, determinants, eigenvectors, erf.
 
 `fourier` is linear, and its adjoint is the transform the other way: the same row.  An adjoint is ``dL/dRe + i dL/dIm``; for eigenvectors
 see C. Boeddeker et al., "On the computation of complex-valued gradients with application to statistically optimum beamforming" (2017).
 """
+
+import math
 
 import numpy as np
 
@@ -249,4 +251,23 @@ structural(
     doc="eigenvalues (first row) and eigenvectors of length 1 (columns of the rows below) of complex matrices, packed, those of Hermitian ones by "
     "one triangle; the terms 1/(a-b) of equal eigenvalues count as 0",
     shape=lambda x, kind="": ((*x.shape[:-3], x.shape[-3] + 1, x.shape[-2], 2), S.floating(x)), effect="dense",
+)
+
+
+# ---- the error function ---------------------------------------------------------------------------
+
+
+def _erf_slope(x, kind):
+    """``2 / sqrt(pi) exp(-z**2)``, negative of `erfc`."""
+    z = Pair.of(x)
+    size = L.exp(z.im * z.im - z.re * z.re) * (2.0 / math.sqrt(math.pi) * (1.0 if kind == "erf" else -1.0))
+    angle = z.re * z.im * -2.0
+    return Pair(size * L.cos(angle), size * L.sin(angle))
+
+
+structural(
+    "complex_erf", 1, lambda x, kind="erf": as_parts(getattr(imported("scipy.special"), kind)(as_complex(x))),
+    lambda g, x, z, kind="erf": (Pair.of(g).times(_erf_slope(x, kind).conj()).packed(x, x.shape[:-1]),),
+    jvp=of_one(lambda t, x, z, kind="erf": Pair.of(t).times(_erf_slope(x, kind)).packed(z, z.shape[:-1])), node="Erf",
+    doc="error function of complex numbers, and its complement (`kind`)", shape=lambda x, kind="erf": (x.shape, S.floating(x)), effect="dense",
 )

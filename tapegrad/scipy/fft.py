@@ -8,12 +8,9 @@ from __future__ import annotations
 import numpy as np
 
 from ..array.functions.arguments import named
-from ..common.public import only_public
-from .mirrors import MIRRORS, mirror, own_names
+from .mirrors import mirror, names_of
 
-__all__ = list(MIRRORS["scipy.fft"])
-__dir__ = only_public(__name__)
-__getattr__ = own_names("scipy.fft")
+__all__, __dir__, __getattr__ = names_of(__name__)
 
 
 def _transform(name):

@@ -13,14 +13,11 @@ import numpy as np
 from ..array.functions import lift
 from ..array.record import guard_on
 from ..common.errors import UnsupportedFunctionError
-from ..common.public import only_public
 from ..common.uninterrupted import Lazily, cached_property
 from ..numpy_api.elementwise import all_finite
-from .mirrors import MIRRORS, array, differentiable, own_names, value
+from .mirrors import array, differentiable, names_of, value
 
-__all__ = list(MIRRORS["scipy.interpolate"])
-__dir__ = only_public(__name__)
-__getattr__ = own_names("scipy.interpolate")
+__all__, __dir__, __getattr__ = names_of(__name__)
 _interpolate = Lazily("scipy.interpolate")
 
 
@@ -306,38 +303,20 @@ class BSpline:
             return self._plain(x, nu, extrapolate)
         return self._pieces()(x, nu, extrapolate)
 
-    def _made(self, t, c, k):
-        axes = np.moveaxis(c, 0, self.axis) if self.axis else c
-        return BSpline(t, axes, k, self.extrapolate, self.axis)
+    def _linear(self, of):
+        """What `of` makes of a spline of SciPy's, linear in its coefficients."""
+        if self._plain is not None:
+            return object.__new__(BSpline)._take(of(self._plain))
+        n = len(self.t) - self.k - 1
+        return _combined(of(_interpolate.BSpline(self.t, np.eye(n), self.k, self.extrapolate)), self.c[:n], self.axis)
 
     def derivative(self, nu=1):
         """The derivative of order `nu`, as a spline."""
-        if nu < 0:
-            return self.antiderivative(-nu)
-        if self._plain is not None:
-            return object.__new__(BSpline)._take(self._plain.derivative(nu))
-        t, c, k = self.t, self.c[: len(self.t) - self.k - 1], self.k
-        for _ in range(nu):
-            if not k:
-                raise ValueError(f"Order of derivative (n = {nu}) must be <= order of spline (k = {self.k})")
-            if (t[k + 1 : -1] <= t[1 : -k - 1]).any():
-                raise ValueError(f"a knot is there more than {k} times, so the spline jumps, or its derivative does: it has no derivative of order {nu}")
-            rate = np.reshape(k / (t[k + 1 : -1] - t[1 : -k - 1]), (-1,) + (1,) * (len(c.shape) - 1))
-            t, c, k = t[1:-1], (c[1:] - c[:-1]) * rate, k - 1
-        return self._made(t, c, k)
+        return self._linear(lambda spline: spline.derivative(nu))
 
     def antiderivative(self, nu=1):
         """The continuous antiderivative of order `nu`, which is 0 at the first knot."""
-        if nu < 0:
-            return self.derivative(-nu)
-        if self._plain is not None:
-            return object.__new__(BSpline)._take(self._plain.antiderivative(nu))
-        t, c, k = self.t, self.c[: len(self.t) - self.k - 1], self.k
-        for _ in range(nu):
-            steps = np.reshape((t[k + 1 :] - t[: -k - 1]) / (k + 1), (-1,) + (1,) * (len(c.shape) - 1))
-            c = np.concatenate([0.0 * c[:1], np.cumsum(c * steps, axis=0)])
-            t, k = np.concatenate([t[:1], t, t[-1:]]), k + 1
-        return self._made(t, c, k)
+        return self._linear(lambda spline: spline.antiderivative(nu))
 
     def integrate(self, a, b, extrapolate=None):
         """The integral from `a` to `b`, both of shape (); without `extrapolate` the spline is 0 beyond its knots."""
@@ -395,14 +374,19 @@ def make_interp_spline(x, y, k=3, t=None, bc_type=None, axis=0, check_finite=Tru
     axis = range(y.ndim)[axis]
     periodic = bc_type == "periodic"
     values, units = np.moveaxis(y, axis, 0), np.eye(y.shape[axis])
-    plain = _interpolate.make_interp_spline(x, _of_period(values) if periodic else _stand_in(values), k, t, bc_type, 0, check_finite)
+    # SciPy refuses what cannot be.
+    _interpolate.make_interp_spline(x, _of_period(values) if periodic else _stand_in(values), k, t, bc_type, 0, check_finite)
     if periodic:
         # The last value is the first.
         values, units = values[:-1], np.concatenate([units[:-1, :-1], units[:1, :-1]])
-    # The coefficients are linear in the values: those of unit vectors.
-    units = _interpolate.make_interp_spline(x, units, k, t, bc_type)
-    c = np.reshape(units.c @ np.reshape(values, (values.shape[0], -1)), (len(units.c), *values.shape[1:]))
-    return BSpline(plain.t, np.moveaxis(c, 0, axis) if axis else c, plain.k, plain.extrapolate, axis)
+    return _combined(_interpolate.make_interp_spline(x, units, k, t, bc_type), values, axis)
+
+
+def _combined(units, values, axis):
+    """The spline whose coefficients are linear in `values`: `units` has those of unit vectors."""
+    n = len(units.t) - units.k - 1
+    c = np.reshape(units.c[:n] @ np.reshape(values, (values.shape[0], -1)), (n, *values.shape[1:]))
+    return BSpline(units.t, np.moveaxis(c, 0, axis) if axis else c, units.k, units.extrapolate, axis)
 
 
 def _stand_in(y):

@@ -16,13 +16,10 @@ from ..array.record import apply, guard_on
 from ..autograd.custom import primitive
 from ..common.errors import UnsupportedFunctionError
 from ..common.host_functions import host_function
-from ..common.public import only_public
 from ..common.uninterrupted import imported
-from .mirrors import MIRRORS, array, finite, mirror, own_names, value
+from .mirrors import array, finite, mirror, names_of, value
 
-__all__ = list(MIRRORS["scipy.linalg"])
-__dir__ = only_public(__name__)
-__getattr__ = own_names("scipy.linalg")
+__all__, __dir__, __getattr__ = names_of(__name__)
 
 _mirror = mirror("scipy.linalg")
 

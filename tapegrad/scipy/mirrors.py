@@ -19,6 +19,7 @@ from ..array.objects import holds_tensors, operand
 from ..array.record import guard_on
 from ..autograd.nested import current_trace
 from ..common.errors import InternalError, UnsupportedFunctionError
+from ..common.public import only_public
 from ..common.uninterrupted import imported
 from ..numpy_api.elementwise import all_finite
 
@@ -143,15 +144,16 @@ def mirror(module):
     return decorate
 
 
-def own_names(module):
-    """A module ``__getattr__`` that finds SciPy's own object for every other name of `module`."""
+def names_of(module, *ours):
+    """``__all__``, ``__dir__`` and ``__getattr__`` of a mirror: its own names and those it mirrors are listed, every other is SciPy's own object."""
+    home = module.partition(".")[2]
 
     def find(name):
         if name.startswith("__"):
             raise AttributeError(name)
-        return getattr(imported(module), name)
+        return getattr(imported(home), name)
 
-    return find
+    return [*ours, *MIRRORS.get(home, ())], only_public(module), find
 
 
 #: Functions of SciPy that take a function -> what does their work with derivatives.

@@ -10,14 +10,11 @@ import numpy as np
 from ..array.functions import lift
 from ..array.record import guard_on
 from ..common.errors import UnsupportedFunctionError
-from ..common.public import only_public
 from ..common.uninterrupted import Lazily
 from ..numpy_api.elementwise import all_finite
-from .mirrors import MIRRORS, along, array, mirror, own_names
+from .mirrors import along, array, mirror, names_of
 
-__all__ = list(MIRRORS["scipy.ndimage"])
-__dir__ = only_public(__name__)
-__getattr__ = own_names("scipy.ndimage")
+__all__, __dir__, __getattr__ = names_of(__name__)
 _ndimage = Lazily("scipy.ndimage")
 
 
@@ -56,7 +53,12 @@ _WEIGHTS = {
     2: (-1, lambda t: [0.5 * (0.5 - t) ** 2, 0.75 - t * t, 0.5 * (0.5 + t) ** 2]),
     3: (-1, lambda t: [(1.0 - t) ** 3 / 6.0, 2.0 / 3.0 - t * t * (2.0 - t) / 2.0, 2.0 / 3.0 - (1.0 - t) ** 2 * (1.0 + t) / 2.0, t**3 / 6.0]),
 }
-_MODES = ("reflect", "grid-mirror", "constant", "grid-constant", "nearest", "mirror", "grid-wrap")
+#: By mode: the period of positions along an axis of so many elements, and the sum of a position beyond the end and its image.
+_FOLDED = {
+    "reflect": lambda n: (2 * n, 2 * n - 1), "grid-mirror": lambda n: (2 * n, 2 * n - 1), "mirror": lambda n: (max(2 * n - 2, 1), 2 * n - 2),
+    "grid-wrap": lambda n: (n, 0),
+}  # fmt: skip
+_MODES = (*_FOLDED, "constant", "grid-constant", "nearest")
 #: By so many elements SciPy extends an array whose edge is repeated, before it computes the coefficients of splines.
 _BESIDE = 12
 
@@ -77,11 +79,9 @@ def map_coordinates(input, coordinates, output=None, order=3, mode="constant", c
         raise RuntimeError("invalid shape for coordinate array")
     if not guard_on(all_finite(), at):
         raise ValueError("map_coordinates: a coordinate is infinite or not a number")
-    at = [at[axis] for axis in range(x.ndim)]
-    outside = False
-    if mode == "constant":
-        for place, size in zip(at, x.shape):
-            outside = np.logical_or(outside, np.logical_or(place < 0.0, place > size - 1))
+    at, outside = [at[axis] for axis in range(x.ndim)], False
+    for place, size in zip(at, x.shape) if mode == "constant" else ():
+        outside = np.logical_or(outside, np.logical_or(place < 0.0, place > size - 1))
     if order > 1 and prefilter:
         if mode == "nearest":
             x, at = np.pad(x, _BESIDE, mode="edge"), [place + _BESIDE for place in at]
@@ -103,19 +103,16 @@ def _neighbours(place, size, order, mode):
     """Along one axis, for each neighbour: its position, its weight, and whether it is beyond the array."""
     first = np.floor(place if order % 2 else place + 0.5)
     begin, weights = _WEIGHTS[order]
+    folded = _FOLDED.get("mirror" if mode == "constant" and order > 1 else mode)
     found = []
     for offset, weight in enumerate(weights(place - first), begin):
         at = first + offset
         lost = np.logical_or(at < 0.0, at > size - 1.0)
-        if mode in ("reflect", "grid-mirror"):
-            at = np.mod(at, 2 * size)
-            at = np.where(at >= size, 2 * size - 1 - at, at)
-        elif mode == "grid-wrap":
-            at = np.mod(at, size)
-        elif mode == "mirror" or mode == "constant" and order > 1:
-            at = np.mod(at, max(2 * size - 2, 1))
-            at = np.where(at >= size, 2 * size - 2 - at, at)
-        else:
+        if folded is None:
             at = np.clip(at, 0.0, size - 1.0)
+        else:
+            period, both = folded(size)
+            at = np.mod(at, period)
+            at = np.where(at >= size, both - at, at)
         found.append((at.astype(int), weight, lost))
     return found

@@ -1,12 +1,9 @@
 """The mirror of `scipy.optimize`: `rosen`; every other name is SciPy's own, and optimisers with derivatives are `tg.optimize`."""
 
 from ..array import functions as F
-from ..common.public import only_public
-from .mirrors import MIRRORS, array, mirror, own_names
+from .mirrors import array, mirror, names_of
 
-__all__ = list(MIRRORS["scipy.optimize"])
-__dir__ = only_public(__name__)
-__getattr__ = own_names("scipy.optimize")
+__all__, __dir__, __getattr__ = names_of(__name__)
 
 
 @mirror("scipy.optimize")

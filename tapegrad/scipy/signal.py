@@ -6,14 +6,11 @@ import numpy as np
 
 from ..array.complex import is_complex, lifted
 from ..common.errors import UnsupportedFunctionError
-from ..common.public import only_public
 from ..common.uninterrupted import imported
 from ..transforms.loops.api import scan
-from .mirrors import MIRRORS, along, array, mirror, own_names
+from .mirrors import along, array, mirror, names_of
 
-__all__ = list(MIRRORS["scipy.signal"])
-__dir__ = only_public(__name__)
-__getattr__ = own_names("scipy.signal")
+__all__, __dir__, __getattr__ = names_of(__name__)
 _mirror = mirror("scipy.signal")
 
 

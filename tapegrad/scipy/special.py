@@ -8,12 +8,9 @@ import numpy as np
 
 from ..array import functions as F
 from ..array.record import apply, guard_on, record_aux
-from ..common.public import only_public
-from .mirrors import MIRRORS, constant, mirror, own_names
+from .mirrors import constant, mirror, names_of
 
-__all__ = list(MIRRORS["scipy.special"])
-__dir__ = only_public(__name__)
-__getattr__ = own_names("scipy.special")
+__all__, __dir__, __getattr__ = names_of(__name__)
 
 _mirror = mirror("scipy.special")
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 import numpy as np
 
 from ..array.differentiable import Differentiable
-from ..array.forward import columns, recorded
+from ..array.forward import columns
 from ..array.objects import operand
 from ..array.record import normalise, tracked
 from ..array.tensor import Tensor
@@ -28,7 +28,6 @@ from ..common.tree import alike, conjugated, flatten, leaf_names, own, unflatten
 from ..program.evaluation import Evaluation, on_tensors
 from ..program.sweeps import StoreWalk
 from ..tape.store import thread_state
-from .argnums import by_position
 from .contents import Contents
 from .functional import chosen
 from .transformed import OfDirections, Transformed
@@ -304,7 +303,7 @@ def jacobian(
     if mode not in MODES:
         raise OptionError(f"mode={mode!r} is not one of {', '.join(MODES)}")
 
-    argnums = by_position(f, chosen(argnums, argnum, kernel))
+    argnums = chosen(argnums, argnum, kernel)
     if holomorphic:
         return HolomorphicJacobian(RealPart(f), argnums, mode, explain)
     return JacobianFunction(f, argnums, mode, explain)
@@ -381,10 +380,7 @@ def jacfwd(f: Callable[..., Any], argnums: Argnums = 0) -> Callable[..., Any]:
     array([[3., 2.],
            [1., 0.]])
     """
-    argnums = by_position(f, argnums)
-    if isinstance(argnums, (int, np.integer)) and argnums >= 0:
-        return _Jacfwd(f, argnums)
-    return recorded(columns(f, argnums), f, lambda f: jacfwd(f, argnums))
+    return _Jacfwd(f, argnums)
 
 
 class _Jacfwd(JacobianFunction):
@@ -392,7 +388,7 @@ class _Jacfwd(JacobianFunction):
 
     def __init__(self, function, argnums):
         super().__init__(function, argnums, "forward", False)
-        self._plainly = columns(self.__wrapped__, argnums)
+        self._plainly = columns(self.__wrapped__, self._argnums[0] if self._one else self._argnums)
 
     def _answered(self, args, kwargs):
         return self._plainly(*args, **kwargs) if self._jit is None else super()._answered(args, kwargs)

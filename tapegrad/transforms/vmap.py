@@ -17,7 +17,7 @@ from ..array.forward import recorded
 from ..array.record import tracked
 from ..common.errors import StructureError
 from ..common.keywords import answers
-from ..common.tree import REGISTERED, Kind, flatten, has_fields, leaf_names, unflatten
+from ..common.tree import REGISTERED, flatten, has_fields, leaf_names, unflatten
 from ..program.finish import depends
 from ..tape.places import function_name
 from .argnums import is_number
@@ -202,8 +202,8 @@ def _spread(axes, part, what):
         return [axes] * part.count
     if part.kind is dict and type(axes) is dict and axes.keys() == set(part.keys):
         inside = [axes[key] for key in part.keys]
-    elif isinstance(part.kind, Kind) and type(axes) is part.kind.cls:
-        inside = REGISTERED[part.kind.cls][0](axes)[0]
+    elif part.kind in REGISTERED and type(axes) is part.kind:
+        inside = REGISTERED[part.kind][0](axes)[0]
     elif part.kind not in (None, dict) and isinstance(axes, (list, tuple)) and len(axes) == len(part.parts):
         inside = axes
     elif has_fields(part.kind) and type(axes) is part.kind:

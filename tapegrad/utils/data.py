@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 
+from ..array import trees
 from ..array.tensor import Tensor, tensor
-from ..common.errors import OptionError, ShapeError, StructureError
+from ..common.errors import OptionError, ShapeError, StructureError, noted
 from ..common.public import only_public
-from ..common.tree import flatten, unflatten
 
 __all__ = ["DataLoader", "Dataset", "Subset", "TensorDataset", "random_split"]
 __dir__ = only_public(__name__)
@@ -191,16 +191,16 @@ class DataLoader:
 
 def _collated(samples):
     """Samples as one batch: arrays stacked, in the containers of the first."""
-    parts = [flatten(sample) for sample in samples]
-    structure = parts[0][1]
-    if any(other != structure for _, other in parts):
-        raise StructureError("samples of a batch come in different containers; give collate_fn=")
-    shapes = [[np.shape(leaf) for leaf in leaves] for leaves, _ in parts]
-    for k, shape in enumerate(shapes):
-        if shape != shapes[0]:
-            raise ShapeError(f"samples of a batch have different shapes, {shapes[0]} and {shape} (sample {k}); pad them, or give collate_fn=")
-    columns = zip(*([leaf.detach().numpy() if isinstance(leaf, Tensor) else np.asarray(leaf) for leaf in leaves] for leaves, _ in parts))
-    return unflatten(structure, [_as_batch(np.stack(column)) for column in columns])
+
+    def stacked(*leaves):
+        shapes = [np.shape(leaf) for leaf in leaves]
+        for k, shape in enumerate(shapes):
+            if shape != shapes[0]:
+                raise ShapeError(f"samples of a batch have different shapes, {shapes[0]} and {shape} (sample {k}); pad them, or give collate_fn=")
+        return _as_batch(np.stack([leaf.detach().numpy() if isinstance(leaf, Tensor) else leaf for leaf in leaves]))
+
+    with noted("while samples became a batch; of samples in different containers collate_fn= makes one"):
+        return trees.map(stacked, *samples)
 
 
 def _as_batch(array):

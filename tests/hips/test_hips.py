@@ -9,6 +9,7 @@ import pytest
 import tapegrad.hips
 from tapegrad.errors import MissingRuleError
 from tests.every import every
+from tests.numpy.test_hips import ALONE, CALLS, loss_of
 
 pytest.importorskip("autograd")
 
@@ -20,7 +21,7 @@ def library(name):
         "ag": "", "np": "numpy", "npr": "numpy.random", "special": "scipy.special", "norm": "scipy.stats.norm", "mvn": "scipy.stats.multivariate_normal",
         "t": "scipy.stats.t", "signal": "scipy.signal", "linalg": "scipy.linalg", "integrate": "scipy.integrate", "extend": "extend", "builtins": "builtins",
         "flatten": "misc.flatten", "optimizers": "misc.optimizers", "fixed_points": "misc.fixed_points", "test_util": "test_util", "util": "util",
-        "operators": "differential_operators", "tracer": "tracer", "boxes": "numpy.numpy_boxes", "stats": "scipy.stats",
+        "operators": "differential_operators", "tracer": "tracer", "boxes": "numpy.numpy_boxes", "stats": "scipy.stats", "core": "core", "wrap_util": "wrap_util",
     }  # fmt: skip
     return SimpleNamespace(**{short: at(module) for short, module in modules.items()})
 
@@ -237,8 +238,30 @@ def containers(a):
     return values, box, func(example), unflatten(example), a.ag.jacobian(func)(example), a.util.subvals((1, 2, 3), [(1, 5)])
 
 
+def what_is_left(a):
+    """The names that no program above calls."""
+    np, own = a.np, a.extend.primitive(lambda x, y: x * y)
+    a.core.defvjp(own, lambda ans, x, y: lambda g: g * y, lambda ans, x, y: lambda g: g * x)
+    a.extend.defjvp_argnums(own, lambda ks, gs, ans, args, kwargs: sum(g * args[1 - k] for k, g in zip(ks, gs)))
+
+    @a.optimizers.unflatten_optimizer
+    def halved(grad, x, callback=None, steps=3):
+        for i in range(steps):
+            x = x - 0.5 * grad(x, i)
+        return x
+
+    doubled = a.wrap_util.unary_to_nary(lambda f, x: 2.0 * f(x))
+    images = onp.random.RandomState(6).randn(2, 5)
+    return (
+        a.ag.grad(own, (0, 1))(2.0, 3.0), a.ag.make_jvp(own, (0, 1))(2.0, 3.0)((1.0, 1.0)), halved(lambda p, i: {"w": p["w"]}, {"w": V}),
+        doubled(np.power, 1)(2.0, 3.0), a.util.subval((1, 2, 3), 1, 5), a.operators.make_jvp_reversemode(lambda x: np.sin(x))(X)(V),
+        float(a.ag.grad(lambda x: x**2 if a.builtins.type(x) is not str else x)(2.0)), a.core.make_vjp(np.sin, X)[0](V), a.core.make_jvp(np.sin, X)(V),
+        a.ag.grad(lambda k: np.sum(a.signal.convolve(images, k, axes=([1], [0]), mode="full") ** 2))(V),
+    )  # fmt: skip
+
+
 PROGRAMS = (
-    logistic_regression, network, mixture, own_primitive, rules, operators, ordinary_differential_equation, variational, convolutions, fixed_point, recurrent, containers,
+    logistic_regression, network, mixture, own_primitive, rules, operators, ordinary_differential_equation, variational, convolutions, fixed_point, recurrent, containers, what_is_left,
 )  # fmt: skip
 
 
@@ -255,6 +278,20 @@ def same(one, other, where=""):
         assert one == other
     else:
         onp.testing.assert_allclose(one, other, rtol=1e-6, atol=1e-7, err_msg=where)
+
+
+@pytest.mark.filterwarnings("ignore")
+@every("name", sorted(CALLS))
+def test_each_function_of_its_modules_is_called(name):
+    """One call of each, with its gradient; `tests/numpy/test_hips.py` has the tangents, and derivatives of second order."""
+    args, kwargs = CALLS[name][0]
+    home, _, short = ("numpy." * (not name.startswith("scipy")) + name).rpartition(".")
+    found = []
+    for root in ("autograd", "tapegrad.hips"):
+        np, function = importlib.import_module(f"{root}.numpy"), getattr(importlib.import_module(f"{root}.{home}"), short)
+        loss, xs = loss_of(name, function, args, kwargs, np)
+        found.append((loss(*xs), None if name in ALONE or not xs else importlib.import_module(root).grad(loss, tuple(range(len(xs))))(*xs)))
+    same(found[1], found[0], name) if found[0][1] is not None else same(found[1][0], found[0][0], name)
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -328,6 +365,9 @@ LEFT_OUT = {
         "integrate": "argnums_unpack grad_odeint", "fixed_points": "fixed_point_vjp", "test_util": "make_numerical_jvp", "util": "func toposort",
         "builtins": "ContainerVSpace DictBox DictMeta DictVSpace ListMeta ListVSpace NamedTupleVSpace SequenceBox SequenceVSpace TupleMeta TupleVSpace "
         "fwd_grad_make_sequence grad_container_take grad_sequence_extend_left grad_sequence_extend_right",
+        "core": "JVPNode SparseBox SparseObject VJPNode VSpace add_outgrads backward_pass deprecated_defgrad deprecated_defvjp deprecated_defvjp_is_zero "
+        "identity_jvp identity_vjp primitive_with_deprecation_warnings sum_outgrads translate_jvp translate_vjp vspace",
+        "wrap_util": "get_doc get_name wrap_nary_f wraps",
         "tracer": "Box Node TraceStack find_top_boxed_args new_box register_notrace trace trace_stack",
     }.items()
 }  # fmt: skip

@@ -62,7 +62,7 @@ def test_wrong_data():
         (lambda: DataLoader(X, 2, num_workers=4), OptionError, "num_workers=4: batches are made in this process; leave it out"),
         (lambda: DataLoader(X, 2, shuffle=True, sampler=[0]), OptionError, "give one"), (lambda: TensorDataset(X, Y[:3]), ShapeError, "of one length, not 10, 3"),
         (lambda: random_split(Y, [3, 3]), OptionError, "do not add up to the 10 samples"), (lambda: list(DataLoader([np.ones(2), np.ones(3)], 2)), ShapeError, "different shapes"),
-        (lambda: list(DataLoader([(1.0,), [1.0]], 2)), StructureError, "different containers"),
+        (lambda: list(DataLoader([(1.0,), [1.0]], 2)), StructureError, "containers of different forms"),
     ]:  # fmt: skip
         with pytest.raises(error, match=said.replace("(", r"\(")):
             call()

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from scipy import special
 
 import tapegrad as tg
 from tests.every import every
@@ -47,7 +48,9 @@ PROGRAMS = {
     "cross": (np.cross, M, N), "einsum": (lambda a, b: np.einsum("ij,kj->ik", a, b), M, N),
     "einsum of three": (lambda a, b, c: np.einsum("ij,jk,k->i", a, b, c), M, real(3, 3), array(3)), "einsum of one": (lambda a: np.einsum("ij->ji", a), M),
     "correlate": (lambda a, b: np.correlate(a, b, "full"), Z, W), "convolve": (np.convolve, Z, W),
-    "sum": (lambda z: np.sum(z, axis=0), M), "mean": (np.mean, M), "prod": (np.prod, Z), "prod along": (lambda z: np.prod(z, axis=1, keepdims=True), M),
+    "sum": (lambda z: np.sum(z, axis=0), M), "max": (np.max, Z), "min along": (lambda z: np.min(z, axis=1, keepdims=True), M),
+    "max of some": (lambda z: z.max(axis=(0, 2)), array(2, 3, 2)), "amin": (np.amin, M),
+    "maximum": (np.maximum, Z, W), "minimum of a number": (lambda z: np.minimum(z, 0.1), Z), "erf": (special.erf, Z), "erfc": (special.erfc, Z), "mean": (np.mean, M), "prod": (np.prod, Z), "prod along": (lambda z: np.prod(z, axis=1, keepdims=True), M),
     "cumprod": (lambda z: np.cumprod(z, axis=1), M), "cumsum": (np.cumsum, Z), "var": (np.var, Z), "std": (lambda z: np.std(z, axis=0), M),
     "concatenate": (lambda a, b: np.concatenate([a, b, T]), Z, W), "stack": (lambda a, t: np.stack([a, t]), Z, T),
     "where": (lambda a, b: np.where(T > 0, a, b), Z, W), "where of a real": (lambda a, b: np.where(T > 0, a, b), T, W),
@@ -136,6 +139,24 @@ def test_the_absolute_value_of_zero_has_gradient_zero():
     for f in (np.abs, lambda z: np.sqrt(np.sum(np.abs(z) ** 2) + 1.0)):
         np.testing.assert_array_equal(tg.grad(lambda z, f=f: np.sum(f(z)))(zero), zero)
     np.testing.assert_array_equal(tg.grad(lambda z: np.abs(z**3).sum())(zero), zero)
+
+
+def test_a_primitive_of_a_complex_tensor():
+    power = tg.primitive(lambda z: np.abs(z) ** 2)
+    power.defvjp(lambda g, result, z: 2.0 * g * z)
+    np.testing.assert_allclose(tg.grad(lambda z: np.sum(power(z)))(Z), 2.0 * Z)
+
+
+def test_extremes_and_erf_far_out():
+    z = tg.tensor(np.array([1.0 + 1j, complex(np.nan, 0.0), 2.0]))
+    assert np.isnan(np.max(z).real.item()) and np.isnan(np.min(z).real.item()) and tg.max(z[::2]).item() == 2.0
+    tie = tg.grad(lambda z: np.max(z).real)(np.array([1.0 + 1j, 1.0 + 2j, 1.0 + 2j, 0.5]))
+    np.testing.assert_array_equal(tie, [0.0, 1.0, 0.0, 0.0])
+    far = np.array([5.0 + 4.0j, -26.0 + 1.0j, 0.1 - 3.0j, 1e-9 + 1e-9j])
+    for f, sign in ((special.erf, 1.0), (special.erfc, -1.0)):
+        slope = tg.grad(lambda z, f=f: np.sum(f(z)), holomorphic=True)(far)
+        np.testing.assert_allclose(f(tg.tensor(far)).detach().numpy(), f(far), rtol=1e-15)
+        np.testing.assert_allclose(slope, sign * 2.0 / np.sqrt(np.pi) * np.exp(-(far**2)), rtol=1e-12, atol=1e-300)
 
 
 def test_division_and_hyperbolic_tangent_far_out():
@@ -232,7 +253,7 @@ def test_what_is_refused():
     for call, error, words in (
         (lambda: np.sort(z), errors.UnsupportedFunctionError, "z.real and z.imag"),
         (lambda: z < 1.0, TypeError, "<"),
-        (lambda: np.maximum(z, 1.0), errors.UnsupportedFunctionError, "maximum"),
+        (lambda: np.hypot(z, 1.0), errors.UnsupportedFunctionError, "hypot"),
         (lambda: np.asarray(z), errors.LeaveTapeError, "cut the derivative"),
         (lambda: complex(z[0]), errors.LeaveTapeError, "float"),
         (lambda: tg.zeros(4).__setitem__(0, z[0]), errors.TapegradError, "complex"),
@@ -245,8 +266,7 @@ def test_what_is_refused():
         (lambda: tg.hessian(lambda z: np.sum(np.abs(z) ** 2))(Z), errors.StructureError, "four real arrays"),
         (lambda: tg.tensor(Z.astype(np.clongdouble)), errors.DtypeError, "astype"),
         (lambda: tg.softmax(z), errors.UnsupportedFunctionError, "softmax"),
-        (lambda: tg.max(z), errors.UnsupportedFunctionError, "max"),
-        (lambda: tg.primitive(lambda z: z * z)(z), errors.LeaveTapeError, "pass"),
+        (lambda: tg.primitive(lambda z: z * z)(z), errors.ComplexOperandError, "two real arrays"),
         (lambda: np.add(z, 1.0, out=np.zeros(4, complex)), errors.LeaveTapeError, "out="),
     ):
         with pytest.raises(error, match=words):

@@ -391,6 +391,9 @@ CASES = {
     ],
     "fourier": list(fourier_cases()),
     "complex_det": [(lambda x: apply("complex_det", (x,)), (x,), lambda x: parts(np.linalg.det(whole(x)))) for x in (PARTS, PARTS[0])],
+    "complex_erf": [
+        (lambda x, k=k: apply("complex_erf", (x,), (("kind", k),)), (PARTS[0],), lambda x, k=k: parts(getattr(scipy.special, k)(whole(x)))) for k in ("erf", "erfc")
+    ],
     # The lengths of eigenvectors are given, their phases are LAPACK's.
     "complex_eig": [
         (lambda x, k=k: apply("complex_eig", (hermitian(x) if k else x,), (("kind", k),))[..., 0, :, 0], (x,), lambda x, k=k: eigenvalues(x, k))

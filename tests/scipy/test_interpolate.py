@@ -264,7 +264,7 @@ def test_what_b_splines_refuse():
         mirrored.make_interp_spline(x, y)
     with pytest.raises(tg.errors.UnsupportedFunctionError, match="by name"):
         mirrored.make_interp_spline(X, y, bc_type=([(1, 0.0)], [(1, 0.0)]))
-    with pytest.raises(ValueError, match="more than 2 times|order 1"):
+    with pytest.raises(ValueError, match="not differentiable 1 times"):
         mirrored.BSpline([0, 0, 0, 1, 1, 2, 2, 2], y[:5], 2).derivative().derivative()
     with pytest.raises(ValueError):
         mirrored.BSpline(CLAMPED, y[:4], 3)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import is_dataclass
+from functools import partial
 from typing import Any, TypeAlias, TypeVar, overload
 
 from ...array.objects import TENSORS, joined
@@ -120,13 +121,7 @@ def custom_vjp(
     >>> tg.grad(clipped)(3.0, 2.0)
     2.0
     """
-    if rule is None and not isinstance(function, Primitive):
-        return PairedPrimitive(function, nondiff_argnums)
-    custom = primitive(function)
-    if rule is None:
-        return custom.defvjp
-    custom.defvjp(rule)
-    return custom
+    return _with_rule(Primitive.defvjp, function, rule, nondiff_argnums)
 
 
 @overload
@@ -175,12 +170,16 @@ def custom_jvp(
     >>> tg.grad(cube)(2.0)
     12.0
     """
+    return _with_rule(Primitive.defjvp, function, rule, nondiff_argnums)
+
+
+def _with_rule(give, function, rule, fixed):
     if rule is None and not isinstance(function, Primitive):
-        return PairedPrimitive(function, nondiff_argnums)
+        return PairedPrimitive(function, fixed)
     custom = primitive(function)
     if rule is None:
-        return custom.defjvp
-    custom.defjvp(rule)
+        return partial(give, custom)
+    give(custom, rule)
     return custom
 
 

@@ -6,6 +6,7 @@ from ...array.differentiable import Differentiable
 from ...array.record import normalise, plain, tracked
 from ...common.errors import LeaveTapeError, RuleError
 from ...common.registry import registry
+from ...common.tree import flatten, unflatten
 from ...common.tree import parts_of as things_of
 from ...tape.meta import SCALAR
 from ...tape.watch import sealed
@@ -79,20 +80,21 @@ class Output:
 registry.Call = Call
 
 
-def refuse_hidden(name, args, static):
-    """Raise for tensors inside of containers or in keyword arguments, whose derivative would be lost."""
+def hidden(name, args, static, refused):
+    """Positions of containers that hold tensors; these, if `refused`, and keyword arguments that do raise: their derivative would be lost."""
     for key, value in static.items():
         if any(map(tracked, things_of(value, Differentiable))):
             raise LeaveTapeError(
                 f"{name}: the keyword argument {key!r} holds a tensor that requires a gradient; keyword arguments are "
                 "static. Pass it by position"
             )
-    for k, value in enumerate(args):
-        if not isinstance(value, Differentiable) and any(map(tracked, things_of(value, Differentiable))):
-            raise LeaveTapeError(
-                f"{name}: argument {k} is a {type(value).__name__} that holds a tensor that requires a gradient; pass "
-                "each tensor as an argument of its own, or join them with np.stack"
-            )
+    found = [k for k, a in enumerate(args) if not isinstance(a, Differentiable) and any(map(tracked, things_of(a, Differentiable)))]
+    if found and refused:
+        raise LeaveTapeError(
+            f"{name}: argument {found[0]} is a {type(args[found[0]]).__name__} that holds a tensor that requires a gradient; pass "
+            "each tensor as an argument of its own, or join them with np.stack"
+        )
+    return found
 
 
 def handed(arguments, function):
@@ -153,6 +155,17 @@ def results_of(result, call):
 
 def is_float(a):
     return type(a) is float or getattr(getattr(a, "dtype", None), "kind", "") == "f"
+
+
+def zero_tangent(argument):
+    """Of a number or array of floats, or a container that has some, a tangent of zeros; of anything else None."""
+    if isinstance(argument, (dict, list, tuple)):
+        leaves, structure = flatten(argument)
+        zeros = [zero_tangent(leaf) for leaf in leaves]
+        return None if all(zero is None for zero in zeros) else unflatten(structure, zeros)
+    if not is_float(argument):
+        return None
+    return 0.0 if np.ndim(argument) == 0 else np.zeros(argument.shape, argument.dtype)
 
 
 def like_of(meta):

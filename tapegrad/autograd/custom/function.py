@@ -77,6 +77,8 @@ class _Within(noted):
 class FunctionPrimitive(Primitive[Any]):
     """The primitive behind a `Function` class."""
 
+    of_containers = False
+
     def __init__(self, cls):
         self.cls = cls
         self.with_setup = cls.setup_context is not Function.setup_context

@@ -28,9 +28,10 @@ from ...array.tensor import Tensor
 from ...array.traces import computed
 from ...common.dtypes import plain_array
 from ...common.errors import DtypeError, HigherOrderError, MissingRuleError, RuleError, noted
+from ...common.tree import LEAF, Structure, flatten, unflatten
 from ...rules.table import Row
 from ...tape.places import function_name
-from .calls import Call, Fixed, Output, fitted, handed, is_float, like_of, packed, parts_of, refuse_hidden, results_of, unpacked
+from .calls import Call, Fixed, Output, fitted, handed, hidden, like_of, packed, parts_of, results_of, unpacked, zero_tangent
 
 R = TypeVar("R")
 Rule = TypeVar("Rule", bound=Callable[..., Any])
@@ -48,6 +49,8 @@ class Primitive(Generic[R]):
     closed = ""
     #: Whether its rules have derivatives, of every order.
     endless = True
+    #: Whether arguments may be containers of tensors.
+    of_containers = True
 
     def __init__(self, function: Callable[..., R], name: str | None = None) -> None:
         self.function = function
@@ -98,7 +101,9 @@ class Primitive(Generic[R]):
     # -- calling --------------------------------------------------------------------
     def __call__(self, *args: Any, **static: Any) -> Any:
         args = tuple([joined(a) for a in args])
-        refuse_hidden(self.name, args, static)
+        containers = hidden(self.name, args, static, refused=not self.of_containers)
+        if containers:
+            return _of_leaves(self, args, static, containers)
         if not any(isinstance(a, Differentiable) for a in args):
             return self._direct(args, static)
         template: list[Any] = []
@@ -363,10 +368,7 @@ class Primitive(Generic[R]):
 
     def _run_jvp(self, call, arguments, tangents, result):
         rule = self.rules["jvp"]
-        full = tuple(
-            t if t is not None or not is_float(a) else 0.0 if np.ndim(a) == 0 else np.zeros(a.shape, a.dtype)
-            for a, t in zip(arguments, tangents)
-        )
+        full = tuple(zero_tangent(a) if t is None else t for a, t in zip(arguments, tangents))
         with noted(f"raised in {self.rule_name('jvp')}"):
             output = rule(*handed([full, results_of(result, call), *arguments], rule), **call.static)
         return self._result_tangents(call, output)
@@ -389,3 +391,39 @@ class Primitive(Generic[R]):
 
 def _unwrapped(operand):
     return operand.a if isinstance(operand.a, Differentiable) else normalise(operand.a)
+
+
+def _of_leaves(whole, args, static, containers):
+    """Call the primitive `whole`, of which the arguments at the positions `containers` are containers."""
+    found = [flatten(a) if k in containers else ([a], LEAF) for k, a in enumerate(args)]
+    structure = Structure(tuple, (None,) * len(args), tuple(part for _, part in found))
+    return _made(whole, structure)(*(leaf for leaves, _ in found for leaf in leaves), **static)
+
+
+class OfLeaves(Primitive[Any]):
+    """A primitive `whole` of containers, of form `structure`, as one of their leaves."""
+
+    def __init__(self, whole, structure):
+        self.whole, self.structure = whole, structure
+        super().__init__(lambda *leaves, **static: whole.function(*unflatten(structure, leaves), **static), whole.name)
+        self.rules = {"vjp": self._adjoints, "jvp": self._push}
+
+    def has_rule(self, kind):
+        return self.whole.has_rule(kind)
+
+    def _adjoints(self, g, result, *leaves, **static):
+        adjoints = self.whole.rules["vjp"](g, result, *unflatten(self.structure, leaves), **static)
+        parts = []
+        for k, (adjoint, part) in enumerate(zip(self._counted(adjoints, len(self.structure.parts), "vjp"), self.structure.parts)):
+            found, form = ([None] * part.count, part) if adjoint is None else flatten(adjoint, none=True)
+            if len(found) != part.count:
+                raise RuleError(f"{self.rule_name('vjp')} returned, for argument {k}, {form}; return a container like it, {part}")
+            parts += found
+        return tuple(parts)
+
+    def _push(self, tangents, result, *leaves, **static):
+        return self.whole.rules["jvp"](unflatten(self.structure, tangents), result, *unflatten(self.structure, leaves), **static)
+
+
+#: One for each form: what is known of a primitive stays until the program ends.
+_made = functools.cache(OfLeaves)

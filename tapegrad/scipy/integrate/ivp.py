@@ -130,7 +130,8 @@ def solve_ivp(
                 fun, t_span, y0, method, t_eval, dense_output, events, vectorized, args or None, **options
             )
     if name not in (*METHODS, "RK4"):
-        raise UnsupportedFunctionError(f"solve_ivp with tensors takes the methods {', '.join(METHODS)} and RK4, not {name!r}")
+        why = ": ODEPACK's steps have no derivative; give BDF or Radau if the equations are stiff, DOP853 if not" if name == "LSODA" else ""
+        raise UnsupportedFunctionError(f"solve_ivp with tensors takes the methods {', '.join(METHODS)} and RK4, not {name!r}{why}")
     y0 = array(y0)
     times = None if t_eval is None else array(t_eval)
     problem, first_step, jac = _problem(fun, t_span, y0, name, times, happening, vectorized, args, options)

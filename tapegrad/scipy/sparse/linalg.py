@@ -5,14 +5,11 @@ from __future__ import annotations
 import numpy as np
 
 from ...autograd.custom import primitive
-from ...common.public import only_public
 from ...common.uninterrupted import Lazily
-from ..mirrors import MIRRORS, array, differentiable, mirror, own_names
-from .values import SparseTensor, logdet, solved
+from ..mirrors import array, differentiable, mirror, names_of
+from .values import SparseTensor, logdet, solved  # noqa: F401
 
-__all__ = ["logdet", *MIRRORS["scipy.sparse.linalg"]]
-__dir__ = only_public(__name__)
-__getattr__ = own_names("scipy.sparse.linalg")
+__all__, __dir__, __getattr__ = names_of(__name__, "logdet")
 _theirs = Lazily("scipy.sparse.linalg")
 
 

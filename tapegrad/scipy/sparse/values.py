@@ -86,10 +86,7 @@ class SparseTensor:
     dot = __matmul__
 
     def __rmatmul__(self, other):
-        other = array(other)
-        if other.ndim == 1:
-            return self.T @ other
-        return F.transpose(self.T @ F.transpose(other))
+        return F.transpose(self.T @ F.transpose(array(other)))
 
     def __mul__(self, number):
         if np.ndim(number):

@@ -1,9 +1,6 @@
 """The mirror of `scipy.spatial`: `distance`; every other name is SciPy's own."""
 
-from ...common.public import only_public
-from ..mirrors import own_names
+from ..mirrors import names_of
 from . import distance  # noqa: F401
 
-__all__ = ["distance"]
-__dir__ = only_public(__name__)
-__getattr__ = own_names("scipy.spatial")
+__all__, __dir__, __getattr__ = names_of(__name__, "distance")

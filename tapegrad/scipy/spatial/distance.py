@@ -5,12 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from ...common.errors import UnsupportedFunctionError
-from ...common.public import only_public
-from ..mirrors import MIRRORS, array, mirror, own_names
+from ..mirrors import array, mirror, names_of
 
-__all__ = list(MIRRORS["scipy.spatial.distance"])
-__dir__ = only_public(__name__)
-__getattr__ = own_names("scipy.spatial.distance")
+__all__, __dir__, __getattr__ = names_of(__name__)
 
 #: By metric: the distances of differences (along the last axis). That of a point from itself has derivative 0.
 _OF_DIFFERENCES = {
@@ -20,8 +17,10 @@ _OF_DIFFERENCES = {
 }  # fmt: skip
 
 
-def _distances(a, b, metric, options):
+def _distances(a, b, metric, out, options):
     metric = getattr(metric, "__name__", metric)
+    if out is not None:
+        raise UnsupportedFunctionError("distances of tensors have no out=")
     if metric not in _OF_DIFFERENCES or options and (metric != "minkowski" or set(options) != {"p"}):
         said = "".join(f", {name}=" for name in options)
         raise UnsupportedFunctionError(f"distances of tensors have the metrics {', '.join(_OF_DIFFERENCES)}, not {metric!r}{said}")
@@ -32,20 +31,16 @@ def _distances(a, b, metric, options):
 def cdist(XA, XB, metric="euclidean", *, out=None, **kwargs):
     """The distances between two sets of points, (m, n) for points (m, k) and (n, k); differentiable in both."""
     a, b = array(XA), array(XB)
-    if out is not None:
-        raise UnsupportedFunctionError("cdist of tensors has no out=")
     if a.ndim != 2 or b.ndim != 2 or a.shape[1] != b.shape[1]:
         raise ValueError(f"cdist takes two sets of points of one dimension, not arrays of shapes {tuple(a.shape)} and {tuple(b.shape)}")
-    return _distances(np.expand_dims(a, 1), np.expand_dims(b, 0), metric, kwargs)
+    return _distances(np.expand_dims(a, 1), np.expand_dims(b, 0), metric, out, kwargs)
 
 
 @mirror("scipy.spatial.distance")
 def pdist(X, metric="euclidean", *, out=None, **kwargs):
     """The distances between the points of one set (m, k), each pair once, in the order of SciPy's."""
     x = array(X)
-    if out is not None:
-        raise UnsupportedFunctionError("pdist of tensors has no out=")
     if x.ndim != 2:
         raise ValueError("A 2-dimensional array must be passed.")
     first, second = np.triu_indices(x.shape[0], 1)
-    return _distances(x[first], x[second], metric, kwargs)
+    return _distances(x[first], x[second], metric, out, kwargs)

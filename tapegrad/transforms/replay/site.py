@@ -38,7 +38,7 @@ import numpy as np
 from ...common.errors import require
 from ...common.exact import exact
 from ...common.registry import registry
-from ...common.tree import LEAF, REGISTERED, Kind, Static, has_fields, of_complex
+from ...common.tree import LEAF, REGISTERED, Static, has_fields, of_complex
 from ...interpreter.native import data_address
 from ...program import enter as E
 from .answers import MISS, CallPlan, GatherLeaf, MapLeaf, Miss, OutputLeaf, inner, written
@@ -227,13 +227,13 @@ class CallSite:
         kind = structure.kind
         if kind is complex:
             return
-        if isinstance(kind, Kind):
-            held = self._name("H", exact(kind.held))
-            if kind.cls is Static:
+        if kind in REGISTERED:
+            held = self._name("H", exact(structure.held))
+            if kind is Static:
                 self._miss(f"exact({name}) != {held}")
                 return
-            self._miss(f"type({name}) is not {self._name('T', kind.cls)}")
-            self._lines.append(f"{name}, h{self._count} = {self._name('F', REGISTERED[kind.cls][0])}({name})")
+            self._miss(f"type({name}) is not {self._name('T', kind)}")
+            self._lines.append(f"{name}, h{self._count} = {self._name('F', REGISTERED[kind][0])}({name})")
             self._miss(f"len({name}) != {len(structure.parts)} or exact(h{self._count}) != {held}")
             return
         known = "dict" if kind is dict else "list" if kind is list else "tuple" if kind is tuple else self._name("T", kind)
@@ -293,8 +293,8 @@ class CallSite:
         inside = "".join(f"{part}, " for part in parts)
         if kind is tuple:
             return f"({inside})"
-        if isinstance(kind, Kind):
-            return f"{self._name('U', REGISTERED[kind.cls][1])}({self._name('H', kind.held)}, ({inside}))"
+        if kind in REGISTERED:
+            return f"{self._name('U', REGISTERED[kind][1])}({self._name('H', structure.held)}, ({inside}))"
         if hasattr(kind, "_fields"):
             return f"{self._name('T', kind)}({inside})"
         return f"made({self._name('T', kind)}, {self._name('F', structure.keys)}, ({inside}))"

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import tapegrad as tg
-from tapegrad.errors import RuleError
+from tapegrad.errors import MissingRuleError, RuleError
 from tests.every import every
 
 
@@ -40,7 +40,23 @@ def programs(lib, numpy):
         return numpy.sin(x) * y
 
     product.defjvps(lambda t, result, x, y: numpy.cos(x) * t * y, lambda t, result, x, y: t * result / y)
+
+    @lib.custom_jvp
+    def network(params, x):
+        return params["scale"] * numpy.sin(x) + params["rest"][0]
+
+    @network.defjvp
+    def _(primals, tangents):
+        (p, x), (dp, dx) = primals, tangents
+        return network(p, x), dp["scale"] * numpy.sin(x) + dp["rest"][0] + p["scale"] * numpy.cos(x) * dx
+
+    @lib.custom_vjp
+    def multiplied(pair):
+        return pair[0] * pair[1]
+
+    multiplied.defvjp(lambda pair: (pair[0] * pair[1], pair), lambda pair, g: ((g * pair[1], g * pair[0]),))
     return {
+        "dict": lambda x: numpy.sum(network({"scale": x[0], "rest": [x[1]]}, x) ** 2), "pair": lambda x: numpy.sum(multiplied((x, x[::-1])) ** 2),
         "clipped": lambda x: numpy.sum(clip_gradient(x, 3.0) ** 2), "bound": lambda x: numpy.sum(clip_gradient(0.3 * x, x[0])),
         "power": lambda x: numpy.sum(power(x, 3) * x), "log": lambda x: numpy.sum(log1pexp(x) ** 2), "product": lambda x: numpy.sum(product(x, x[::-1] + 2.0)),
     }  # fmt: skip
@@ -57,7 +73,7 @@ def test_derivatives_are_jaxs(name):
         theirs = programs(jax, jax.numpy)[name]
         value, slope = jax.value_and_grad(theirs)(X)
         expected = {"value": value, "slope": slope}
-        if name in ("log", "product"):
+        if name in ("log", "product", "dict"):
             expected["tangent"] = jax.jvp(theirs, (X,), (V,))[1]
             expected["hessian"] = jax.hessian(theirs)(X)
         expected = {key: np.asarray(one) for key, one in expected.items()}
@@ -79,6 +95,27 @@ def test_all_ways_agree(name):
     # By differences of the gradient, which the rules define.
     step = 1e-6
     np.testing.assert_allclose(tg.jacobian(tg.grad(f))(X) @ V, (tg.grad(f)(X + step * V) - tg.grad(f)(X - step * V)) / (2 * step), rtol=1e-5, atol=1e-6)
+
+
+def test_containers_of_tensors():
+    """A rule gets an argument's container, and returns one; what is known of the primitive is kept for each form once."""
+    sums = tg.primitive(lambda pair, x: pair[0] * x + pair[1]["b"] ** 2)
+    f = lambda a, b, x: np.sum(sums((a, {"b": b}), x) ** 2)  # noqa: E731
+    with pytest.raises(MissingRuleError, match="has no derivative rule"):
+        tg.grad(f)(2.0, 3.0, X)
+    sums.defvjp(lambda g, result, pair, x: ((np.sum(g * x), {"b": np.sum(2.0 * g * pair[1]["b"])}), g * pair[0]))
+    sums.defjvp(lambda t, result, pair, x: t[0][0] * x + 2.0 * pair[1]["b"] * t[0][1]["b"] + pair[0] * t[1])
+    assert tg.check(f, 2.0, 3.0, X, order=2, compose=2).passed
+    np.testing.assert_allclose(tg.jit(tg.hessian(f))(2.0, 3.0, X), 2.0 * np.sum(X**2), rtol=1e-12)
+    np.testing.assert_allclose(tg.vmap(lambda a: f(a, 3.0, X))(V), [f(a, 3.0, X) for a in V], rtol=1e-12)
+    a = tg.tensor(2.0, requires_grad=True)
+    for _ in range(2):
+        assert sums((a, {"b": 3.0}), X).grad_fn is not None
+    none = tg.custom_vjp(lambda pair, x: pair[0] * x, lambda g, result, pair, x: (None, g * pair[0]))
+    assert tg.grad(lambda a: none((a, 1.0), a))(3.0) == 3.0
+    wrong = tg.custom_vjp(lambda pair: pair[0] * pair[1], lambda g, result, pair: ((g,),))
+    with pytest.raises(RuleError, match=r"for argument 0, \(\*\); return a container like it, \(\*, \*\)"):
+        tg.grad(lambda a: wrong((a, a)))(1.0)
 
 
 def test_keywords_and_what_is_wrong():
