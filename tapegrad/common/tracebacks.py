@@ -15,7 +15,8 @@ from traceback import walk_tb
 from types import TracebackType
 from typing import Any
 
-from .errors import InternalError, LeaveTapeError, TapegradError
+from .errors import InternalError, TapegradError
+from .registry import registry
 
 #: Frames whose code lies here are tapegrad's own.
 PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
@@ -28,17 +29,16 @@ def shorten(error: BaseException | None) -> None:
 
     Nothing is left out where only this package's frames would be left, as of its commands.
     """
-    first, seen, waiting = error, set(), [error]
+    first, seen, waiting, better = error, set(), [error], registry.later.clearer(error)
+    if better is not None and (said := getattr(better, "message", str(better))) not in getattr(error, "__notes__", ()):
+        # NumPy puts its own words in front ("setting an array element with a sequence."): what to write comes last.
+        error.add_note(said)
     while waiting:
         error = waiting.pop()
         if error is None or id(error) in seen:
             continue
         seen.add(id(error))
         waiting += [error.__cause__, error.__context__, *getattr(error, "exceptions", ())]
-        cause = error.__cause__
-        if isinstance(cause, LeaveTapeError) and not isinstance(error, TapegradError) and cause.message not in getattr(error, "__notes__", ()):
-            # NumPy puts its own words in front ("setting an array element with a sequence."): what to write comes last, too.
-            error.add_note(cause.message)
         if not isinstance(error, InternalError):
             error.__traceback__ = _shortened(error, error is first)
 
