@@ -157,7 +157,7 @@ def clarify(error: BaseException | None) -> None:
     """Raise the `clearer` error, if there is one."""
     better = clearer(error)
     if better is not None:
-        raise better from error
+        raise better.with_traceback(error.__traceback__) from error
 
 
 class _Clarified(AbstractContextManager):

@@ -97,9 +97,9 @@ def explain_zero(f: Callable[..., Any], *args: Any) -> Explanation:
     >>> import tapegrad as tg
     >>> print(tg.explain_zero(lambda s, k: np.where(s > k, 1.0, 0.0), 1.2, 1.0))  # doctest: +ELLIPSIS
     argument 0: the derivative is zero
-      - its value is used only in a comparison (greater) at ...:1: the result changes in steps, whose derivative is 0
+      - its value is used only in a comparison (greater) at ...:1: the result changes in steps, whose derivative is 0; smooth them ...
     argument 1: the derivative is zero
-      - its value is used only in a comparison (greater) at ...:1: the result changes in steps, whose derivative is 0
+      - its value is used only in a comparison (greater) at ...:1: the result changes in steps, whose derivative is 0; smooth them ...
     """
     argnums = [k for k, a in enumerate(args) if differentiable(a)]
     if not argnums:
@@ -161,7 +161,7 @@ def _reasons(store, entries, leaf, slot, adjoints, events):
 
 def _left(how, place):
     if how.startswith("comparison"):
-        return f"in a {how} at {place}: the result changes in steps, whose derivative is 0"
+        return f"in a {how} at {place}: the result changes in steps, whose derivative is 0; smooth them, as by tg.sigmoid((t - c) / width)"
     if how == "no_grad":
         return f"under no_grad at {place}: nothing is recorded there"
     if how.startswith("."):
