@@ -48,6 +48,7 @@ from .tools.explain_zero import explain_zero
 from .tools.showing.page import show
 from .tools.info import info
 from .array.dual import Dual
+from .array.leaving import clearer as _clearer
 from .array.objects import array
 from .array.forward import derivative, jvp
 from .transforms.functional import elementwise_grad, grad, jit, value_and_grad
@@ -97,7 +98,9 @@ def _behind(*walk):
 
 
 _tracebacks.install()
-_registry.later = _Namespace(advice=_advice, beside_table=_beside_table, behind=_behind, determined=_determined, debug_nans=_debug_nans, gradcheck=_gradcheck)
+_registry.later = _Namespace(
+    advice=_advice, clearer=_clearer, beside_table=_beside_table, behind=_behind, determined=_determined, debug_nans=_debug_nans, gradcheck=_gradcheck
+)
 
 if not _TYPE_CHECKING:
     # PyTorch's other names, and what to write for those that are not offered.

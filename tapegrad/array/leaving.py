@@ -17,12 +17,17 @@ from ..common.errors import GradientError, LeaveTapeError, TapegradError, Unsupp
 from ..common.registry import registry
 from ..tape.places import PACKAGE, caller_frame, name_of, running_text
 
-_OURS = f"{__package__.partition('.')[0]}.pandas."
+_HERE = __package__.partition(".")[0]
 #: Messages of NumPy and Python for an operand that is an array of objects; for a float, of the missing method.
 _OF_OBJECTS = re.compile(r"dtype\('O'\)|no callable \w+ method|not supported for the input types|'(?:float|int)' object has no attribute '(\w+)'")
 _MAKERS = ("array", "asarray", "asanyarray", "ascontiguousarray", "float64", "float32", "fromiter")
 #: Functions of NumPy that write into an array.
 _FILLERS = ("full", "full_like", "put", "copyto", "place", "putmask", "fill_diagonal")
+#: Objects of NumPy that make an array when they are called or indexed, by class.
+_OBJECTS = {
+    "vectorize": "write tg.vmap(f)(t) for np.vectorize(f)(t), or f(t) if f takes arrays", "RClass": "write np.concatenate([[a], t]) for np.r_[a, t]",
+    "CClass": "write np.column_stack([t, u]) for np.c_[t, u]",
+}  # fmt: skip
 _HOLDS = "make the array with tg.zeros(shape), or np.zeros_like(t), which can hold a tensor"
 
 
@@ -54,11 +59,12 @@ def instead(whole: bool = False) -> str:
             frame = frame.f_back
         if _package(frame.f_back) == "scipy":
             return registry.later.advice()
-        called = frame.f_code.co_name.strip("_")
+        called = frame.f_code.co_name
         if called in _FILLERS:
             return _HOLDS
-        name = f"np.{called}"
-        return f"write {name}(tg.array(a)): {name} takes numbers out of an array of tensors"
+        if not hasattr(np, called):
+            return _OBJECTS.get(type(frame.f_locals.get("self")).__name__, "write it in functions of NumPy that take tensors, or import tapegrad.numpy as np")
+        return f"write np.{called}(tg.array(a)): np.{called} takes numbers out of an array of tensors"
     if package != "numpy" and "site-packages" in frame.f_code.co_filename:
         return f"give {package} plain numbers: t.detach()"
     if assigned or re.match(r"\w+(\.fill\(| .=|\[.*\] .?= )", text):
@@ -100,32 +106,58 @@ def instead(whole: bool = False) -> str:
     )
 
 
-def clarify(error: BaseException | None) -> None:
-    """Raise an error that says what to write, if `error` is what NumPy or SciPy says of tensors."""
+def clearer(error: BaseException | None) -> Exception | None:
+    """The error that says what to write, for what NumPy, SciPy or Python say of tensors; None if there is nothing to add."""
+    if isinstance(error, ImportError):
+        return _not_offered(error)
     if error is None or isinstance(error, TapegradError) or not isinstance(error, Exception):
-        return
+        return None
     frames = [frame for frame, _ in walk_tb(error.__traceback__)]
     text, library, said = str(error), _package(frames[-1]) in ("numpy", "scipy"), getattr(_LAST, "said", None)
     if library and said is not None and any(id(frame) == said[0] and frame.f_code is said[1] for frame in frames):
         # Compiled code of SciPy's has its own words for whatever its callback raised, or goes on with what was in memory.
-        raise LeaveTapeError(said[2]) from error
+        return LeaveTapeError(said[2])
     before = error.__cause__ or error.__context__
     if isinstance(before, LeaveTapeError) and (library or isinstance(error, SystemError) or text.startswith("setting an array element")):
         # NumPy and SciPy put words of their own in front of ours.
-        raise LeaveTapeError(before.message) from error
-    if not isinstance(error, (TypeError, ValueError, AttributeError)):
-        return
-    if isinstance(error, AttributeError) and isinstance(error.obj, registry.Tensor):
+        return LeaveTapeError(before.message)
+    if isinstance(error, AttributeError) and isinstance(error.obj, registry.Tensor) and text.startswith("'"):
         close = difflib.get_close_matches(error.name, dir(error.obj), 1)
-        said = f"a tensor has no attribute {error.name!r}" if text.startswith("'") else text
-        # Without the object: Python would go on to suggest one of its own.
-        raise AttributeError(f"{said}; write t.{close[0]}" if close and said != text else said).with_traceback(error.__traceback__) from None
-    said = _OF_OBJECTS.search(text)
-    if said and (not said[1] or isinstance(getattr(np, said[1], None), np.ufunc) or library):
-        raise UnsupportedFunctionError(
-            "write tg.array([t, 1.0]) for np.array([t, 1.0]), or import tapegrad.numpy as np: where t carries a derivative NumPy makes an array of objects "
-            f"of it, and says then: {text}"
-        ) from error
+        error.args = (f"a tensor has no attribute {error.name!r}{f'; write t.{close[0]}' if close else ''}",)
+        # Without the name: Python would go on to suggest one of its own.
+        error.name = ""
+    elif text == "'int' object is not callable" and (number := re.match(r"(.+?)\.size\(", running_text(frames[-1])[0])):
+        return TypeError(f"{number[1]}.size is a number, as NumPy has it: write {number[1]}.shape, or {number[1]}.shape[0]")
+    elif isinstance(error, (TypeError, ValueError, AttributeError)) and (said := _OF_OBJECTS.search(text)):
+        if (not said[1] or isinstance(getattr(np, said[1], None), np.ufunc) or library) and any(_has_tensors(frame) for frame in frames):
+            return UnsupportedFunctionError(
+                "write tg.array([t, 1.0]) for np.array([t, 1.0]), or import tapegrad.numpy as np: where t carries a derivative NumPy makes an array of "
+                f"objects of it, and says then: {text}"
+            )
+    return None
+
+
+def _has_tensors(frame):
+    return any(registry.objects.holds_tensors(value) for value in list(frame.f_locals.values()))
+
+
+def _not_offered(error):
+    """What a module of ours says of a name that is imported from it: Python keeps that to itself."""
+    imported = re.match(r"cannot import name '(\w+)'", str(error))
+    module, _, name = f"{error.name}.{imported[1]}".rpartition(".") if imported else str(error.name).rpartition(".")
+    if module.partition(".")[0] == _HERE:
+        try:
+            getattr(sys.modules[module], name)
+        except AttributeError as absent:
+            return ImportError(str(absent))
+    return None
+
+
+def clarify(error: BaseException | None) -> None:
+    """Raise the `clearer` error, if there is one."""
+    better = clearer(error)
+    if better is not None:
+        raise better.with_traceback(error.__traceback__) from error
 
 
 class _Clarified(AbstractContextManager):
@@ -157,7 +189,7 @@ def not_in_pandas(operands: tuple[Any, ...]) -> None:
         return
     frame = sys._getframe(2)
     # What `tapegrad.pandas` computes is its own affair, and so is what the user's functions do that pandas calls.
-    while frame.f_code.co_filename.startswith(PACKAGE) and frame.f_back is not None and not frame.f_globals.get("__name__", "").startswith(_OURS):
+    while frame.f_code.co_filename.startswith(PACKAGE) and frame.f_back is not None and not frame.f_globals.get("__name__", "").startswith(f"{_HERE}.pandas."):
         frame = frame.f_back
     if _package(frame) == "pandas":
         raise LeaveTapeError(

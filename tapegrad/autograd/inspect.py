@@ -152,7 +152,7 @@ def trace(store, y=None, seed=1.0, tangents=None):
     if last is None:
         raise ValueError("y is a leaf that this tape has not met")
     primals = values(store)
-    adjoints = adjoints_of(entries, leaves, last, seed)
+    adjoints = adjoints_of(entries, leaves, {last: seed})
     forward = _tangents(entries, leaves, tangents) if tangents is not None else None
     names = _leaf_names(leaves)
     lines = []
@@ -185,7 +185,7 @@ def drawn(store, y):
     entries, leaves, last = entries_of(store), store.leaf_at(), _slot_on(store, y, "y")
     if last is None:
         raise ValueError("y is a leaf that this tape has not met")
-    adjoints = adjoints_of(entries, leaves, last, np.ones(np.shape(y._v)))
+    adjoints = adjoints_of(entries, leaves, {last: np.ones(np.shape(y._v))})
     partials, stretch = {}, Region(store, plain=True)
     for i in entries:
         if i.slot in adjoints and i.row is not None and np.ndim(adjoints[i.slot]) == 0:
@@ -205,12 +205,13 @@ def _refuse_cleared(instruction):
         )
 
 
-def adjoints_of(entries, leaves, last, seed):
-    """Slot -> adjoint, for the slots that the output in slot `last` depends on."""
-    shape = {i.slot: _shape(i, leaves) for i in entries}[last]
-    adjoints, seeds = {}, {last: np.zeros(shape) + np.asarray(seed, float)}
-    if seeds[last].shape != shape:
-        raise SeedShapeError(f"a seed of shape {np.shape(seed)} for an output of shape {tuple(shape)}")
+def adjoints_of(entries, leaves, seeds):
+    """Slot -> adjoint, for what the outputs in the slots of `seeds` depend on: together, with these adjoints of their own."""
+    shapes = {i.slot: _shape(i, leaves) for i in entries if i.slot in seeds}
+    adjoints, given = {}, {slot: np.zeros(shapes[slot]) + np.asarray(seed, float) for slot, seed in seeds.items()}
+    for slot, shape in shapes.items():
+        if given[slot].shape != shape:
+            raise SeedShapeError(f"a seed of shape {np.shape(seeds[slot])} for an output of shape {tuple(shape)}")
 
     def visit(slot, g):
         if not by_slot[slot].is_leaf:
@@ -218,8 +219,8 @@ def adjoints_of(entries, leaves, last, seed):
         adjoints[slot] = np.asarray(g)
         return g
 
-    by_slot = {i.slot: i for i in entries if i.slot <= last}
-    pull(Region(entries[0].store, plain=True), list(by_slot), seeds, visit=visit)
+    by_slot = {i.slot: i for i in entries if i.slot <= max(seeds)}
+    pull(Region(entries[0].store, plain=True), list(by_slot), given, visit=visit)
     return adjoints
 
 

@@ -11,43 +11,58 @@ import contextlib
 import os
 import sys
 import threading
+from collections.abc import Iterator
 from traceback import walk_tb
 from types import TracebackType
 from typing import Any
 
-from .errors import InternalError, LeaveTapeError, TapegradError
+from .errors import InternalError, TapegradError
+from .registry import registry
 
 #: Frames whose code lies here are tapegrad's own.
 PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
-#: Packages whose functions call tensors: below the user's line their frames say nothing of an error of ours.
-_LIBRARIES = ("numpy", "scipy", "numba")
+#: Packages whose functions call tensors, and the standard library: below the user's line their frames say nothing of an error of ours.
+_LIBRARIES, _STANDARD = ("numpy", "scipy", "numba", "pandas"), os.path.dirname(os.__file__) + os.sep
 
 
-def shorten(error: BaseException | None) -> None:
-    """Leave this package's frames out of the traceback of an exception, and of those that it came of.
+@contextlib.contextmanager
+def shortened(error: BaseException | None) -> Iterator[None]:
+    """While an exception is printed: without the exceptions before it where a message of ours says what they mean; `shorten` it."""
+    kept = None
+    # Whatever happens here, the exception is printed.
+    with contextlib.suppress(Exception):
+        if shorten(error) or isinstance(error, TapegradError) and not isinstance(error, InternalError):
+            kept, error.__cause__ = (error.__cause__, error.__suppress_context__), None
+    yield
+    if kept:
+        error.__cause__, error.__suppress_context__ = kept
+
+
+def shorten(error: BaseException | None) -> bool:
+    """Leave this package's frames out of the traceback of an exception, and of those that it came of; whether a note says what to write.
 
     Nothing is left out where only this package's frames would be left, as of its commands.
     """
-    first, seen, waiting = error, set(), [error]
+    first, seen, waiting, better = error, set(), [error], registry.later.clearer(error)
+    if better is not None and (said := getattr(better, "message", str(better))) not in getattr(error, "__notes__", ()):
+        # NumPy puts its own words in front ("setting an array element with a sequence."): what to write comes last.
+        error.add_note(said)
     while waiting:
         error = waiting.pop()
         if error is None or id(error) in seen:
             continue
         seen.add(id(error))
         waiting += [error.__cause__, error.__context__, *getattr(error, "exceptions", ())]
-        cause = error.__cause__
-        if isinstance(cause, LeaveTapeError) and not isinstance(error, TapegradError) and cause.message not in getattr(error, "__notes__", ()):
-            # NumPy puts its own words in front ("setting an array element with a sequence."): what to write comes last, too.
-            error.add_note(cause.message)
         if not isinstance(error, InternalError):
             error.__traceback__ = _shortened(error, error is first)
+    return better is not None
 
 
 def _shortened(error, first):
     frames = [(frame, trace) for (frame, _), trace in zip(walk_tb(error.__traceback__), _links(error.__traceback__)) if not _ours(frame)]
     if first and all(frame.f_code.co_filename.startswith("<frozen ") for frame, _ in frames):
         return error.__traceback__
-    while isinstance(error, TapegradError) and len(frames) > 1 and str(frames[-1][0].f_globals.get("__name__")).partition(".")[0] in _LIBRARIES:
+    while isinstance(error, TapegradError) and len(frames) > 1 and _of_library(frames[-1][0]):
         frames.pop()
     following = None
     for frame, trace in reversed(frames):
@@ -61,6 +76,11 @@ def _links(trace):
         trace = trace.tb_next
 
 
+def _of_library(frame):
+    path = frame.f_code.co_filename
+    return str(frame.f_globals.get("__name__")).partition(".")[0] in _LIBRARIES or path.startswith(_STANDARD) and "site-packages" not in path
+
+
 def _ours(frame):
     return frame.f_code.co_filename.startswith(PACKAGE)
 
@@ -72,19 +92,16 @@ def install() -> None:
     printed, of_threads = sys.excepthook, threading.excepthook
 
     def excepthook(kind: Any, error: Any, trace: Any) -> None:
-        # Whatever happens here, the exception is printed.
-        with contextlib.suppress(Exception):
-            shorten(error)
-        if getattr(sys, "last_value", None) is error:
-            # Where pdb.pm() begins before Python 3.12.
-            sys.last_traceback = error.__traceback__
-        printed(kind, error, error.__traceback__)
+        with shortened(error):
+            if getattr(sys, "last_value", None) is error:
+                # Where pdb.pm() begins before Python 3.12.
+                sys.last_traceback = error.__traceback__
+            printed(kind, error, error.__traceback__)
 
     def thread_excepthook(args: Any) -> None:
-        with contextlib.suppress(Exception):
-            shorten(args.exc_value)
-        trace = None if args.exc_value is None else args.exc_value.__traceback__
-        of_threads(threading.ExceptHookArgs((args.exc_type, args.exc_value, trace, args.thread)))
+        with shortened(args.exc_value):
+            trace = None if args.exc_value is None else args.exc_value.__traceback__
+            of_threads(threading.ExceptHookArgs((args.exc_type, args.exc_value, trace, args.thread)))
 
     sys.excepthook, threading.excepthook = excepthook, thread_excepthook
     shell = sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None
@@ -93,5 +110,5 @@ def install() -> None:
 
 
 def _displayed(shell, kind, error, trace, tb_offset=None):
-    shorten(error)
-    shell.showtraceback((kind, error, error.__traceback__), tb_offset=tb_offset)
+    with shortened(error):
+        shell.showtraceback((kind, error, error.__traceback__), tb_offset=tb_offset)

@@ -90,6 +90,7 @@ _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 _ADVICE = (
     (r"Function\(u?int(8|16|32|64)\)", "a conversion to integers would cut the derivative; int, math.floor and round return integers "
      "and have derivative 0"),
+    (r"Function\(float(16|32)\)", "leave np.float32 out: a differentiated number is a float64; arrays of float32 may be arguments"),
     (r"Function\(<class 'complex'>\)|complex(64|128)", "write complex arithmetic in real and imaginary parts"),
     (r"setitem\W+(readonly )?array\((float|int)|Cannot (cast|store) dual|asarray|cannot unify.*array\((float|int)",
      "the array was made outside of the function and holds plain numbers; make it inside, as float64, with np.zeros or "

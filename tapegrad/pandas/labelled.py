@@ -51,11 +51,11 @@ def labelled(thing):
     if not isinstance(thing, (pd.Series, pd.DataFrame)):
         return thing
     for column in [thing] if thing.ndim == 1 else [thing.iloc[:, k] for k in range(thing.shape[1])]:
-        kind = column.dtype
+        kind, named = column.dtype, "a Series" if column.name is None else f"column {column.name!r}"
         if not pd.api.types.is_object_dtype(kind) and not pd.api.types.is_numeric_dtype(kind):
-            raise DtypeError(f"column {column.name} of dtype {kind} stands beside a tensor, where only numbers can; .to_numpy(float) makes some")
+            raise DtypeError(f"write s.to_numpy(float) for numbers: {named} beside a tensor is of dtype {kind}")
         if not isinstance(kind, np.dtype) and column.isna().any():
-            raise DtypeError(f"column {column.name} has missing values of pandas' own dtype {kind} beside a tensor; make them NaN by .astype(float)")
+            raise DtypeError(f"write s.astype(float), which makes missing values NaN: beside a tensor {named} has some of pandas' own dtype {kind}")
     missing, values = thing.isna().to_numpy(), thing.to_numpy()
     storage = joined(values[~missing] if missing.any() else values, plain_numbers=True)
     return Labelled(storage, around(thing, numbers(missing)))
@@ -103,7 +103,7 @@ def calculated(ufunc, a, b, add=operator.add):
     x, y, places = matched(a, b, add)
     lacks = bool(places.isna().to_numpy().any())
     if lacks and ufunc not in names.PROPAGATES and not (ufunc is np.power and isinstance(y, (float, int, np.number)) and y != 0):
-        raise refused(f"np.{ufunc.__name__} on missing values, which it turns into numbers,", "take them out with .dropna() or .fillna(0.0)")
+        raise refused(f"np.{ufunc.__name__} on missing values, which it turns into numbers,", "take missing values out with .dropna() or .fillna(0.0)")
     result = ufunc(x, y)
     if not compares or isinstance(result, IntTensor) and not lacks:
         return Labelled(result, places)
@@ -218,8 +218,10 @@ class Labelled(Reductions):
     def _stay(self, how):
         # pandas would take it for a sequence without labels.
         if sys._getframe(2).f_globals.get("__name__", "").startswith("pandas."):
-            why = f"{how}: pandas got a table that was computed from a tensor, whose labels and derivative it does not see"
-            raise LeaveTapeError(f"{why}; use the table's own methods, or give it s.to_numpy(), by position (of a mask under tg.jit np.asarray(mask))")
+            raise LeaveTapeError(
+                "keep a table that was computed from a tensor out of pandas' own (write z = p * df.x for df['z'] = p * df.x), or give pandas "
+                f"s.to_numpy(), by position, np.asarray(mask) of a mask under tg.jit: in {how} pandas loses its labels and derivative"
+            )
 
     def __iter__(self):
         self._stay("iteration")
@@ -264,7 +266,7 @@ class Labelled(Reductions):
                 return _Indexer(self, getattr(places, name))
             if name in names.SELECTIONS:
                 return partial(self._moved, name)
-            raise refused(f".{name}")
+            raise refused(f".{name}", *(["write np.lib.stride_tricks.sliding_window_view(s.to_numpy(), n)"] if name == "rolling" else []))
         return self[name] if name in (places.columns if places.ndim == 2 else places.index) else getattr(self.to_numpy(), name)
 
     def _moved(self, name, *args, **kwargs):
@@ -313,7 +315,7 @@ class Labelled(Reductions):
         if isinstance(other, Labelled):
             other = other._selected(other._places.reindex(self._places.columns if self._places.ndim == 2 else self._places.index))
         if self._is_partial or isinstance(other, Labelled) and other._is_partial or isinstance(other, np.ndarray) and np.isnan(other).any():
-            raise refused(".dot with missing values", "take them out with .dropna() or .fillna(0.0)")
+            raise refused(".dot with missing values", "take missing values out with .dropna() or .fillna(0.0)")
         result = np.matmul(self._storage, other._storage if isinstance(other, Labelled) else other)
         return Labelled(result, around(shape, numbers(np.zeros(shape.shape, bool)))) if isinstance(shape, (pd.Series, pd.DataFrame)) else result
 

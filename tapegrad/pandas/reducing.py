@@ -18,7 +18,7 @@ _SPREAD = {
 
 def refused(name, instead="compute with the tensor in it, s.to_numpy(), which counts by position"):
     """The error for what is not offered of pandas."""
-    return UnsupportedFunctionError(f"{name} of a table of pandas that was computed from a tensor has no rule in tapegrad: {instead}")
+    return UnsupportedFunctionError(f"{instead}: {name} of a table of pandas that was computed from a tensor has no rule in tapegrad")
 
 
 class Reductions:

@@ -98,7 +98,7 @@ class Pool:
         self.pool.append(workspace)
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class FinishedTape:
     """A recording ready to be replayed; nothing in it changes.
 
@@ -180,6 +180,9 @@ class FinishedTape:
         origin = int(self.origins[slot])
         run = bisect_right(self.code_runs, origin, key=lambda pair: pair[0]) - 1
         return Place(self.code_runs[run][1] if run >= 0 else None, int(self.records["offset"][slot]))
+
+    def __repr__(self) -> str:
+        return f"<FinishedTape of {len(self.records) - 1} instructions>"
 
     def __str__(self) -> str:
         from .listing import listing

@@ -12,6 +12,8 @@ import numpy as np
 from ..array.creation import from_numpy
 from ..array.record import tracked
 from ..array.tensor import Tensor, tensor
+from ..autograd.tape import Tape
+from ..common.errors import StructureError
 from ..common.observers import LISTENERS
 from ..common.tree import flatten
 
@@ -35,6 +37,38 @@ def watched(seen: Callable[[str, tuple[Any, ...], dict[str, Any]], None]) -> Ite
 def differentiable(a):
     """Whether an argument is a number or an array that derivatives are taken in."""
     return type(a) is float or isinstance(a, (np.ndarray, np.floating, Tensor)) and a.dtype.char in "df"
+
+
+class Run:
+    """A function that has run once on a tape, in the context `inside`, while ``seen`` was told of what leaves it (`watched`).
+
+    Attributes
+    ----------
+    numbers : list of int
+        Which arguments are numbers or arrays of them.
+    leaves : list of Tensor
+        Of these.
+    tape, store
+        The tape.
+    results : list
+        Its numbers and arrays.
+    """
+
+    def __init__(self, what: str, f: Callable[..., Any], args: Any, seen: Callable[..., None], inside: Any = contextlib.nullcontext()) -> None:
+        self.numbers = [k for k, a in enumerate(args) if differentiable(a)]
+        if not self.numbers:
+            raise StructureError(f"{what}: no argument is a float or an array of floats")
+        full = list(args)
+        for k in self.numbers:
+            full[k] = leaf_of(args[k]._v if isinstance(args[k], Tensor) else args[k])
+        self.leaves, self.tape = [full[k] for k in self.numbers], Tape()
+        self.store = self.tape.store
+        with self.tape, watched(seen), inside:
+            self.results = flat(f(*full))
+
+    def tracked(self) -> list[Tensor]:
+        """The results that depend on an argument."""
+        return [r for r in self.results if isinstance(r, Tensor) and tracked(r)]
 
 
 def leaf_of(p):

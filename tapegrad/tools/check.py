@@ -558,7 +558,7 @@ def check(
             f"is {c.tolerance:.3g}"
             for c in failed
         ]
-        error = CheckError("\n".join([*lines, *_jumps_nearby(f, args), str(report)]))
+        error = CheckError("\n".join([*_jumps_nearby(f, args), *lines, str(report)]))
         error.report = report
         raise error
     return report

@@ -13,10 +13,9 @@ barrier, a bisection), are found by what the derivative predicts over a stretch 
 from __future__ import annotations
 
 import sys
-from collections import Counter, defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -26,11 +25,10 @@ from ..autograd.anomaly import detect_anomaly
 from ..autograd.backward import slot_on
 from ..autograd.inspect import adjoints_of, entries_of, values
 from ..autograd.reading import Region
-from ..autograd.tape import Tape
 from ..common.errors import OptionError, StructureError
-from ..common.tree import flatten
 from ..tape.places import PACKAGE, caller_place
-from .arguments import differentiable, leaf_of, watched
+from ..tape.store import thread_state
+from .arguments import Run, differentiable
 
 #: A jump, or a change of slope, beside the value, or the slopes; in a solver's own decisions, which keep to its tolerance.
 RELATIVE, OF_SOLVERS = 1e-3, 1e-2
@@ -166,11 +164,13 @@ class _Decision:
     towards: np.ndarray
 
 
-class _Looked:
+class _Looked(NamedTuple):
     """An evaluation: value, gradient, and what was decided at each place."""
 
-    def __init__(self, value, gradient, outcomes, nearest):
-        self.value, self.gradient, self.outcomes, self.nearest = value, gradient, outcomes, nearest
+    value: float
+    gradient: np.ndarray
+    outcomes: dict[tuple[str, str], bytes]
+    nearest: dict[tuple[str, str], _Decision]
 
 
 class _Moved:
@@ -186,39 +186,28 @@ class _Moved:
 
     def run(self, x):
         """Value, gradient and decisions at `x`."""
-        full, at, leaves = list(self.args), 0, []
-        for k, shape in zip(self.numbers, self.shapes):
-            size = int(np.prod(shape))
-            part, at = x[at : at + size].reshape(shape), at + size
-            full[k] = leaf_of(part.copy() if shape else float(part))
-            leaves.append(full[k])
-        events = []
+        full, parts, events = list(self.args), np.split(x.copy(), np.cumsum([int(np.prod(shape)) for shape in self.shapes])), []
+        for k, shape, part in zip(self.numbers, self.shapes, parts):
+            full[k] = part.reshape(shape) if shape else float(part[0])
 
         def seen(how, operands, kwargs):
             margin = _margin(how, operands, kwargs)
             if margin is not None:
                 events.append(((how, str(caller_place(3))), _of_solver(), *margin))
 
-        with Tape() as tape:
-            with watched(seen), _Noted() as noted:
-                results = [r for r in flatten(self.f(*full))[0] if isinstance(r, (Tensor, float, np.ndarray, np.generic))]
-            # (On the other side of a decision nothing may depend on the arguments.)
-            live = [np.sum(r) for r in results if isinstance(r, Tensor) and tracked(r)]
-            value = sum(float(np.sum(r._v if isinstance(r, Tensor) else r)) for r in results)
-            return self._seen(tape.store, leaves, value, live, events, noted.operands)
+        noted = _Noted()
+        run = Run("explain_jumps", self.f, full, seen, noted)
+        results = [r._v if isinstance(r, Tensor) else r for r in run.results if isinstance(r, (Tensor, float, np.ndarray, np.generic))]
+        # (On the other side of a decision nothing may depend on the arguments.)
+        seeds = {slot_on(run.store, r): np.ones(r.shape) for r in run.tracked()}
+        return self._seen(run.store, run.leaves, sum(float(np.sum(r)) for r in results), seeds, events, noted.operands)
 
     def _seen(self, store, leaves, value, live, events, noted):
         entries, alive = entries_of(store), store.leaf_at()
 
         def gradient(seeds):
-            total = np.zeros(len(self.x))
-            for last, seed in seeds:
-                adjoints, at = adjoints_of([e for e in entries if e.slot <= last], alive, last, seed), 0
-                for leaf in leaves:
-                    size = int(np.prod(np.shape(leaf._v)))
-                    total[at : at + size] += np.reshape(adjoints.get(slot_on(store, leaf), np.zeros(size)), -1)
-                    at += size
-            return total
+            adjoints = adjoints_of(entries, alive, seeds) if seeds else {}
+            return np.concatenate([np.reshape(adjoints.get(slot_on(store, leaf), np.zeros(leaf.shape)), -1) for leaf in leaves])
 
         outcomes, nearest = {}, {}
         of_tensors = ((key, solver, outcome, m._v, [(slot_on(store, m), np.shape(m._v), 1.0, None)]) for key, solver, outcome, m in events)
@@ -228,19 +217,16 @@ class _Moved:
             if not np.isfinite(margin).any():
                 continue
             at = int(np.argmin(np.where(np.isfinite(margin), np.abs(margin), np.inf)))
-            seeds = []
+            seeds = {}
             for slot, shape, sign, places in sides:
-                seed = np.zeros(int(np.prod(shape)))
-                seed[at if places is None else places.reshape(-1)[at]] = sign
-                seeds.append((slot, seed.reshape(shape)))
+                seeds.setdefault(slot, np.zeros(shape)).flat[at if places is None else places.flat[at]] += sign
             slope = gradient(seeds)
             steepness, m = float(np.linalg.norm(slope)), float(margin[at])
             if steepness > 0.0 and np.isfinite(steepness):
                 distance = abs(m) / steepness
                 if key not in nearest or distance < nearest[key].distance:
                     nearest[key] = _Decision(key, solver, distance, slope / steepness * (-1.0 if m > 0.0 else 1.0))
-        total = gradient([(slot_on(store, r), np.ones(())) for r in live])
-        return _Looked(value, total, {key: b"|".join(parts) for key, parts in outcomes.items()}, nearest)
+        return _Looked(value, gradient(live), {key: b"|".join(parts) for key, parts in outcomes.items()}, nearest)
 
 
 class _Noted(detect_anomaly):
@@ -248,12 +234,13 @@ class _Noted(detect_anomaly):
 
     def __init__(self):
         super().__init__()
-        #: By the name of the row, in order.
-        self.operands = defaultdict(list)
+        #: By store, and slot of the instruction that will be written there.
+        self.operands = {}
 
     def result(self, name, values, value, frame):
         if name in _STEPS or name in _BETWEEN:
-            self.operands[name].append(values)
+            store = thread_state().store
+            self.operands[id(store), store.length] = values
 
     def again(self, *_):
         """What compiled code has answered is no part of the tape."""
@@ -301,19 +288,18 @@ _OUTCOMES = {"floor": np.floor, "ceil": np.ceil, "trunc": np.trunc, "rint": np.r
 
 def _on_tape(store, entries, noted):
     """Decisions that are instructions: key, False, outcome, margin, and of which operands it is the difference."""
-    primals, stretch, counts = None, Region(store, plain=True), Counter(e.row.name for e in entries if e.row is not None)
-    known = {name: iter(noted[name]) for name, count in counts.items() if len(noted[name]) == count}
+    primals, stretch = None, Region(store, plain=True)
     for e in entries:
         name = e.row.name if e.row is not None else ""
         if name not in _STEPS and name not in _BETWEEN:
             continue
         read = stretch.read(e.slot)
         of = dict(read.slots)
-        if name in known:
-            operands = [np.asarray(v, float) for v in next(known[name])]
-        else:
+        operands = noted.get((id(store), e.slot))
+        if operands is None:
             primals = values(store) if primals is None else primals
-            operands = [np.asarray(primals[of[k]] if k in of else v, float) for k, v in enumerate(read.operands)]
+            operands = [primals[of[k]] if k in of else v for k, v in enumerate(read.operands)]
+        operands = [np.asarray(v, float) for v in operands]
         slots = [(of.get(k), operand.shape) for k, operand in enumerate(operands)]
         for outcome, margin, signs in _margins(name, operands, read.attrs):
             sides = [(slots[k][0], slots[k][1], sign, places) for k, sign, places in signs if slots[k][0]]
@@ -327,11 +313,9 @@ def _margins(name, operands, attrs):
     if name in _STEPS:
         yield _OUTCOMES.get(name, np.sign)(a), a - _STEPS[name](a), [(0, 1.0, None)]
     elif name in ("max", "min"):
-        axis = attrs.get("axis")
-        numbers = np.arange(a.size).reshape(a.shape)
-        axes = tuple(range(a.ndim)) if axis is None else axis if isinstance(axis, tuple) else (axis,)
-        rest = [k for k in range(a.ndim) if k not in {x % a.ndim for x in axes}]
-        numbers = numbers.transpose(*rest, *(x % a.ndim for x in axes)).reshape(*(a.shape[k] for k in rest), -1)
+        axes = list(range(a.ndim)) if attrs.get("axis") is None else np.atleast_1d(attrs["axis"]).tolist()
+        numbers = np.moveaxis(np.arange(a.size).reshape(a.shape), axes, range(-len(axes), 0))
+        numbers = numbers.reshape(*numbers.shape[: a.ndim - len(axes)], -1)
         if numbers.shape[-1] > 1:
             flat = a.reshape(-1)[numbers]
             order = np.argsort(flat, axis=-1, kind="stable")[..., -2:] if name == "max" else np.argsort(flat, axis=-1, kind="stable")[..., :2]

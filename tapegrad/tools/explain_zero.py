@@ -19,11 +19,9 @@ from ..array.tensor import Tensor
 from ..autograd.adjoint import pulled
 from ..autograd.backward import slot_on
 from ..autograd.inspect import adjoints_of, entries_of
-from ..autograd.tape import Tape
-from ..common.errors import StructureError
 from ..rules.table import zero
 from ..tape.places import caller_place
-from .arguments import differentiable, flat, leaf_of, watched
+from .arguments import Run
 
 
 @dataclass
@@ -97,41 +95,22 @@ def explain_zero(f: Callable[..., Any], *args: Any) -> Explanation:
     >>> import tapegrad as tg
     >>> print(tg.explain_zero(lambda s, k: np.where(s > k, 1.0, 0.0), 1.2, 1.0))  # doctest: +ELLIPSIS
     argument 0: the derivative is zero
-      - its value is used only in a comparison (greater) at ...:1: the result changes in steps, whose derivative is 0
+      - its value is used only in a comparison (greater) at ...:1: the result changes in steps, whose derivative is 0; smooth them ...
     argument 1: the derivative is zero
-      - its value is used only in a comparison (greater) at ...:1: the result changes in steps, whose derivative is 0
+      - its value is used only in a comparison (greater) at ...:1: the result changes in steps, whose derivative is 0; smooth them ...
     """
-    argnums = [k for k, a in enumerate(args) if differentiable(a)]
-    if not argnums:
-        raise StructureError("explain_zero: no argument is a float or an array of floats")
-    full = list(args)
-    for k in argnums:
-        full[k] = leaf_of(args[k]._v if isinstance(args[k], Tensor) else args[k])
-    leaves = [full[k] for k in argnums]
     events = []
 
     def seen(how, operands, kwargs):
         events.append((how, str(caller_place(3)), [t for t in operands if isinstance(t, Tensor) and tracked(t)]))
 
-    with watched(seen), Tape() as tape:
-        results = [r for r in flat(f(*full)) if isinstance(r, Tensor) and tracked(r)]
-        return _explained(tape.store, argnums, leaves, results, events)
-
-
-def _explained(store, argnums, leaves, results, events):
-    entries = entries_of(store)
-    alive = store.leaf_at()
-    rng = np.random.default_rng(0)
-    adjoints = {}
-    for r in results:
-        slot = slot_on(store, r)
-        if slot is not None:
-            # Random weights: what is zero for them is zero for all.
-            seed = rng.uniform(0.5, 1.5, np.shape(r._v))
-            for s, g in adjoints_of([e for e in entries if e.slot <= slot], alive, slot, seed).items():
-                adjoints[s] = adjoints.get(s, 0.0) + g
+    run = Run("explain_zero", f, args, seen)
+    store, entries, rng = run.store, entries_of(run.store), np.random.default_rng(0)
+    # Random weights: what is zero for them is zero for all.
+    seeds = {slot: rng.uniform(0.5, 1.5, np.shape(r._v)) for r in run.tracked() if (slot := slot_on(store, r)) is not None}
+    adjoints = adjoints_of(entries, store.leaf_at(), seeds) if seeds else {}
     arguments = []
-    for k, leaf in zip(argnums, leaves):
+    for k, leaf in zip(run.numbers, run.leaves):
         slot = slot_on(store, leaf)
         g = np.asarray(adjoints.get(slot, np.zeros(np.shape(leaf._v))))
         zeros = int(np.sum(g == 0))
@@ -161,7 +140,7 @@ def _reasons(store, entries, leaf, slot, adjoints, events):
 
 def _left(how, place):
     if how.startswith("comparison"):
-        return f"in a {how} at {place}: the result changes in steps, whose derivative is 0"
+        return f"in a {how} at {place}: the result changes in steps, whose derivative is 0; smooth them, as by tg.sigmoid((t - c) / width)"
     if how == "no_grad":
         return f"under no_grad at {place}: nothing is recorded there"
     if how.startswith("."):

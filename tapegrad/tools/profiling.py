@@ -9,10 +9,10 @@ arguments, which are copied in, and the gradients, which are copied out.
 from __future__ import annotations
 
 import linecache
-import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from html import escape
 from typing import Any
 
@@ -27,9 +27,10 @@ from ..tape.layout import ARRAY_LEAF, FIRST_ARRAY, RECORD, TRACED
 from ..transforms.functional import ValueAndGrad, jit
 from ..transforms.replay.arguments import sort_arguments
 from ..transforms.transformed import OfValues, Transformed
+from .comparing.compare import least
 
-#: Seconds that a measurement takes, and the most replays in it; copies of an instruction on numbers that are timed together.
-_PATIENCE, _MOST, _COPIES = 0.5, 50, 64
+#: Seconds that a measurement takes; copies of an instruction on numbers that are timed together.
+_PATIENCE, _COPIES = 0.5, 64
 #: A piece with nothing in it.
 _NOTHING = ((), "nothing")
 
@@ -179,7 +180,7 @@ def profile(g: Transformed[Any], *args: Any, **kwargs: Any) -> TimeProfile:
             lines[key] = ProfiledLine(place.short, *key, place.text, missed=misses[str(place)])
         return lines[key]
 
-    for (slots, name), seconds in pieces.timed().items():
+    for (slots, name), seconds in pieces.seconds.items():
         for slot, share in pieces.divided(slots):
             line = line_of(tape.place(slot)) if slot else lines["", 0]
             name = "backward" if name == "out" else name
@@ -194,26 +195,13 @@ def profile(g: Transformed[Any], *args: Any, **kwargs: Any) -> TimeProfile:
     return report
 
 
-def _least(function, seconds=_PATIENCE / 4):
-    """The least time that `function` takes."""
-    best, end = float("inf"), time.perf_counter() + seconds
-    for _ in range(20 * _MOST):
-        start = time.perf_counter()
-        function()
-        now = time.perf_counter()
-        best = min(best, now - start)
-        if now > end:
-            break
-    return best
-
-
 class _Pieces:
     """The pieces of a replay, timed.
 
     Attributes
     ----------
     seconds : dict
-        (slots, "forward", "backward" or "out") -> seconds; no slots for what belongs to none.
+        (slots, "forward", "backward" or "out") -> seconds; no slots for what belongs to none. In all as long as the call.
     call : float
         Of the replay as a whole.
     """
@@ -228,21 +216,15 @@ class _Pieces:
         workspace.run(inputs, backward)
         # The signatures' table may have moved.
         self.parameters[native.P.W_TABLE] = native.table_address()
-        self._costs = {}
-        self.call = max(0.0, _least(self._whole) - _least(lambda: W.sweep(self.pointer, 0, 1)))
-        self.seconds, steps, ways = {}, self._steps(), self._ways() if backward else []
-        end = time.perf_counter() + _PATIENCE
-        for _ in range(_MOST):
-            self._pass(steps, ways)
-            if time.perf_counter() > end:
-                break
-
-    def timed(self):
-        """The pieces and their seconds, without what timing costs; in all as long as the call."""
-        empty = self.seconds.pop(_NOTHING)
-        without = {piece: max(0.0, seconds - empty) for piece, seconds in self.seconds.items()}
+        nothing = partial(self._run, 0, W.sweep, 0, 1)
+        times = least({"whole": self._whole, "nothing": nothing}, _PATIENCE / 4)
+        self.call = max(0.0, times["whole"] - times["nothing"])
+        times = least({_NOTHING: nothing, **self._calls()}, _PATIENCE)
+        empty = times.pop(_NOTHING)
+        without = {piece: max(0.0, seconds - empty) for piece, seconds in times.items()}
+        self.costs = {op: without.pop((op, "cost")) for op, what in times if what == "cost"}
         factor = self.call / (sum(without.values()) or 1.0)
-        return {piece: factor * seconds for piece, seconds in without.items()}
+        self.seconds = {piece: factor * seconds for piece, seconds in without.items()}
 
     def _whole(self):
         W, workspace, why = self.W, self.workspace, self.W.replay(self.pointer)
@@ -252,16 +234,43 @@ class _Pieces:
         if self.backward and workspace.in_python:
             workspace.backward_with_python()
 
-    def _timed(self, key, function, *arguments):
-        start = time.perf_counter()
-        result = function(*arguments)
-        seconds = time.perf_counter() - start
-        self.seconds[key] = min(seconds, self.seconds.get(key, seconds))
-        return result
+    def _run(self, at, function, *arguments):
+        self.parameters[self.W.P_AT] = at
+        function(self.pointer, *arguments)
 
-    def _steps(self):
+    def _calls(self):
+        """What is timed, in the order of a replay; and copies of each operation on numbers, where several lines share a piece: (opcode, "cost")."""
+        W, workspace, pointer, calls, stream = self.W, self.workspace, self.pointer, {}, []
+        given = workspace.stream.tolist()
+        calls[(), "forward"] = partial(W.enter, pointer)
+        for slots, host, begin, end in self._steps(given):
+            calls[slots, "forward"] = workspace.hosts[given[begin + 1]].run if host else partial(self._run, len(stream), W.forward)
+            stream += [*given[begin:end], W.END]
+            for slot in slots if self._several(slots) else ():
+                if (op := int(workspace.records["op"][slot])) != TRACED and (op, "cost") not in calls:
+                    calls[op, "cost"] = partial(self._run, len(stream), W.forward)
+                    stream += [W.SCALARS, slot, slot] * _COPIES + [W.END]
+        if self.backward:
+            calls[(), "backward"] = partial(W.seed, pointer)
+            for slots, item, high, low in self._ways():
+                calls[slots, "backward"] = partial(self._run, 0, W.sweep, high, low) if item is None else partial(self._rule, item, high)
+            calls[(), "out"] = partial(W.deliver, pointer)
+        # The parameters have its address.
+        self.stream = np.array([*stream, W.END], np.int64)
+        self.parameters[W.P_STREAM] = self.stream.ctypes.data
+        return calls
+
+    def _rule(self, item, high):
+        workspace = self.workspace
+        workspace.in_python, all_of_them = [item], workspace.in_python
+        try:
+            workspace.rules(workspace.sweep, high)
+        finally:
+            workspace.in_python = all_of_them
+
+    def _steps(self, stream):
         """Of the stream: where a piece begins and ends, and its slots."""
-        W, workspace, stream = self.W, self.workspace, self.workspace.stream.tolist()
+        W, workspace = self.W, self.workspace
         slot_at = {workspace.address_of(item.slot): item.slot for item in workspace.tape.items}
         found, at = [], 0
         while (code := stream[at]) != W.END:
@@ -288,9 +297,9 @@ class _Pieces:
 
     def _joined(self, steps):
         """What one line has recorded in a row, and numbers in a row: (slots, item, begin, end)."""
-        place, found = self.workspace.tape.place, []
+        place, found, ops = self.workspace.tape.place, [], self.workspace.records["op"]
         for slots, item, begin, end in steps:
-            line, numbers = str(place(slots[0])), self._of_numbers(slots[0])
+            line, numbers = str(place(slots[0])), not FIRST_ARRAY <= ops[slots[0]] < ARRAY_LEAF
             if found and item is None is found[-1][1] and (found[-1][4] == line or numbers and found[-1][5]):
                 before = found[-1]
                 found[-1] = (before[0] + slots, None, before[2], end, line if before[4] == line else "", numbers and before[5])
@@ -298,59 +307,17 @@ class _Pieces:
                 found.append((slots, item, begin, end, line, numbers))
         return [piece[:4] for piece in found]
 
-    def _of_numbers(self, slot):
-        return not FIRST_ARRAY <= self.workspace.records["op"][slot] < ARRAY_LEAF
-
-    def _pass(self, steps, ways):
-        W, p, workspace, stream = self.W, self.parameters, self.workspace, self.workspace.stream
-        self._timed(_NOTHING, W.sweep, self.pointer, 0, 1)
-        self._timed(((), "forward"), W.enter, self.pointer)
-        for slots, host, begin, end in steps:
-            p[W.P_AT], before, stream[end] = begin, stream[end], W.END
-            try:
-                if host is None:
-                    self._timed((slots, "forward"), W.forward, self.pointer)
-                else:
-                    self._timed((slots, "forward"), workspace.hosts[stream[begin + 1]].run)
-            finally:
-                stream[end] = before
-        if self.backward:
-            self._timed(((), "backward"), W.seed, self.pointer)
-            for slots, item, high, low in ways:
-                if item is None:
-                    self._timed((slots, "backward"), W.sweep, self.pointer, high, low)
-                else:
-                    workspace.in_python, all_of_them = [item], workspace.in_python
-                    try:
-                        self._timed((slots, "backward"), workspace.rules, workspace.sweep, high)
-                    finally:
-                        workspace.in_python = all_of_them
-            self._timed(((), "out"), W.deliver, self.pointer)
+    def _several(self, slots):
+        return len({str(self.workspace.tape.place(slot)) for slot in slots}) > 1
 
     def divided(self, slots):
-        """How the time of a piece is divided: (slot, share)."""
-        place = self.workspace.tape.place
-        if not slots or len({str(place(slot)) for slot in slots}) == 1:
+        """How the time of a piece is divided: (slot, share); among lines, by what its operations take forward (a guard, which compares, as the least)."""
+        if not self._several(slots):
             return [(slots[0] if slots else 0, 1.0)]
-        costs = [self._cost(slot) for slot in slots]
+        guard = min(self.costs.values(), default=1.0)
+        costs = [self.costs.get(int(self.workspace.records["op"][slot]), guard) or 1e-9 for slot in slots]
         total = sum(costs)
         return [(slot, cost / total) for slot, cost in zip(slots, costs)]
-
-    def _cost(self, slot):
-        """What an instruction on numbers takes forward, among others of its operation."""
-        known, op = self._costs, int(self.workspace.records["op"][slot])
-        if op == TRACED:
-            # A guard, which compares.
-            return min(known.values(), default=1e-9)
-        if op not in known:
-            W, p = self.W, self.parameters
-            stream = np.array([W.SCALARS, slot, slot] * _COPIES + [W.END], np.int64)
-            before, p[W.P_STREAM] = int(p[W.P_STREAM]), stream.ctypes.data
-            try:
-                known[op] = _least(lambda: (p.__setitem__(W.P_AT, 0), W.forward(self.pointer)), 0.002) / _COPIES
-            finally:
-                p[W.P_STREAM] = before
-        return known[op]
 
     def kept(self):
         """What is kept for the way back: slot and bytes."""
@@ -370,8 +337,7 @@ def _of_kernel(report, function, args, kwargs, inputs, line_of):
     except UnsupportedFunctionError as why:
         report.no_kernel = str(why).partition(": ")[2].partition(" [tapegrad")[0]
         return
-    report.kernel = _least(lambda: kernel.answer(inputs))
-    counts, loops = Counter(), []
+    report.kernel = least({"": lambda: kernel.answer(inputs)}, _PATIENCE / 4)[""]
 
     def count(body, times, slots):
         for statement in body:
@@ -380,22 +346,18 @@ def _of_kernel(report, function, args, kwargs, inputs, line_of):
             else:
                 operations = sum(node.op not in ("arg", "const") for node in nodes(statement.expr)) if isinstance(statement, ir.Let) else 1
                 slots[statement.slot] += times * operations
+        return slots
 
-    for statement in kernel.program.body:
-        slots = Counter()
-        count([statement], 1, slots)
-        counts.update(slots)
-        if isinstance(statement, ir.Loop):
-            loops.append((statement, slots))
-    total = counts.total() or 1
-    for slot, n in counts.items():
-        if slot:
-            line_of(kernel.whole.place(slot)).in_kernel += n / total
-    for loop, slots in loops:
-        numbers = sorted({kernel.whole.place(slot).line for slot in slots if slot} - {0})
-        if slots.total() > 0.01 * total:
+    counts = [(statement, count([statement], 1, Counter())) for statement in kernel.program.body]
+    total = sum(slots.total() for _, slots in counts) or 1
+    for statement, slots in counts:
+        for slot, n in slots.items():
+            if slot:
+                line_of(kernel.whole.place(slot)).in_kernel += n / total
+        if isinstance(statement, ir.Loop) and slots.total() > 0.01 * total:
+            numbers = sorted({kernel.whole.place(slot).line for slot in slots if slot} - {0})
             lines = f"line {numbers[0]} says" if len(numbers) == 1 else f"lines {', '.join(map(str, numbers))} say"
-            report.loops.append((slots.total() / total, f"{loop.total} iterations of what {lines}"))
+            report.loops.append((slots.total() / total, f"{statement.total} iterations of what {lines}"))
     report.loops.sort(reverse=True)
 
 

@@ -18,6 +18,7 @@ A. Griewank and A. Walther, "Evaluating Derivatives", 2nd ed. (2008), chapter 15
 
 from __future__ import annotations
 
+import inspect
 import math
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -234,11 +235,16 @@ def _name(function):
     return getattr(function, "__qualname__", repr(function))
 
 
-def _chosen(solver, function, by_method):
+def _chosen(solver, function, by_method, args):
     """``solve(solution, x0, arguments)``, as `_Solution` calls it, for what the user gave: a function, the name of a method, or None.
 
     The user's own solver is handed ``function(x, *arguments)`` of x; ``by_method(solution, x0, arguments, method)`` solves otherwise.
     """
+    if len(args) == 1 and isinstance(args[0], tuple) and inspect.isfunction(function):
+        try:
+            inspect.signature(function).bind(None, *args)
+        except TypeError as error:
+            raise TypeError(f"give the arguments of {_name(function)} one by one, not as a tuple: {error}") from None
     if callable(solver):
         return lambda solution, x0, arguments: solver(lambda x: function(x, *arguments), x0)
     return lambda solution, x0, arguments: by_method(solution, x0, arguments, solver)
@@ -308,7 +314,7 @@ def root(
     >>> round(sqrt(4.0), 9), round(tg.grad(sqrt)(4.0), 9), round(tg.grad(tg.grad(sqrt))(4.0), 9)
     (2.0, 0.25, -0.03125)
     """
-    return _Solution(f, _chosen(solver, f, _by_scipy), linear, tol, _name(f))(x0, args)
+    return _Solution(f, _chosen(solver, f, _by_scipy, args), linear, tol, _name(f))(x0, args)
 
 
 @answers(args="give them one by one: fixed_point(g, x0, *args)")
@@ -363,7 +369,7 @@ def fixed_point(
                 break
         return solution.container(x)
 
-    return _Solution(residual, _chosen(solver, g, by_iteration), linear, tol, _name(g))(x0, args)
+    return _Solution(residual, _chosen(solver, g, by_iteration, args), linear, tol, _name(g))(x0, args)
 
 
 @answers(args="give them one by one: argmin(f, x0, *args)")
@@ -421,4 +427,4 @@ def argmin(
                 return better
         return minimum
 
-    return _Solution(grad(f), _chosen(solver, f, by_minimizing), linear, tol, _name(f))(x0, args)
+    return _Solution(grad(f), _chosen(solver, f, by_minimizing, args), linear, tol, _name(f))(x0, args)

@@ -56,6 +56,18 @@ def test_frames_of_numpy_below_the_line_are_left_out_of_an_error_of_ours(tmp_pat
     assert "program.py" in files(text)[-1] and not any(os.sep + "tapegrad" + os.sep in path for path in files(text)) and "write np.mean(tg.array(a))" in text
 
 
+@pytest.mark.parametrize("call, cause", [
+    ("tg.grad(lambda t: np.exp(np.array([t, 1.0])).sum())(1.0)", "TypeError"), ("tg.grad(numba.njit(lambda x: x * x))(1.0)", "NoneType"),
+    ("tg.jit(tg.grad(lambda t: np.linalg.cholesky(np.array([[2.0, t], [t, 2.0]])).sum()))(1.0)", "UFuncTypeError"),
+    ("tg.njit_grad(numba.njit(lambda x: np.float32(x)))(1.0)", "TypingError"),
+])  # fmt: skip
+def test_an_error_of_ours_is_printed_alone_with_the_line_of_the_user_and_keeps_its_cause(tmp_path, call, cause):
+    start = "import atexit, numba, numpy as np, sys, tapegrad as tg\natexit.register(lambda: print(type(sys.last_value.__cause__).__name__, file=sys.stderr))\n"
+    text = printed(f"{start}{call}\n", tmp_path)
+    assert text.count("Traceback") == 1 and len(text.splitlines()) < 18 and "program.py" in files(text)[-1], text
+    assert text.splitlines()[-1] == cause
+
+
 def test_what_numpy_says_of_an_assignment_has_our_advice_below_it(tmp_path):
     text = printed("import numpy as np, tapegrad as tg\nx = tg.tensor(1.0, requires_grad=True)\na = np.eye(3)\na[0, 1] = x\n", tmp_path)
     first, last = text.splitlines()[-2:]

@@ -124,7 +124,7 @@ def test_the_numbers_of_a_sweep_are_those_of_the_tape(name):
     # Every slot's adjoint is that of the tape's own pass.
     run = programs.Shown(f, args)
     entries = programs.listing.entries_of(run.store)
-    found = programs.listing.adjoints_of(entries, run.store.leaf_at(), programs._result(f, run, None)[0], 1.0)
+    found = programs.listing.adjoints_of(entries, run.store.leaf_at(), {programs._result(f, run, None)[0]: 1.0})
     rows = {int(row["name"][1:]): k for k, row in enumerate(page.data["rows"]) if row["name"]}
     for slot, g in found.items():
         if np.size(g) <= programs.WRITTEN_OUT and adjoints[rows[slot]] is not None:

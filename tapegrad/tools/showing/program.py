@@ -10,7 +10,6 @@ import inspect
 import linecache
 import re
 from collections.abc import Callable, Sequence
-from itertools import accumulate
 from typing import Any
 
 import numpy as np
@@ -21,11 +20,10 @@ from ...autograd import inspect as listing
 from ...autograd.backward import slot_on
 from ...autograd.reading import Region
 from ...autograd.tangents import push
-from ...autograd.tape import Tape
 from ...common.errors import NonScalarOutputError, OptionError, SeedShapeError, StructureError
 from ...common.tree import flatten
 from ...tape.places import PACKAGE, caller_place, function_name
-from ..arguments import differentiable, leaf_of, watched
+from ..arguments import Run, differentiable
 
 #: Instructions that a page can show; numbers of an array that it has one by one; rows from which on numbers have six digits.
 MOST, WRITTEN_OUT, SHORTENED = 100_000, 12, 5_000
@@ -33,42 +31,30 @@ MOST, WRITTEN_OUT, SHORTENED = 100_000, 12, 5_000
 PERIOD, ITERATIONS = 400, 3
 
 
-class Shown:
+class Shown(Run):
     """A function that has run once on a tape.
 
     Attributes
     ----------
-    store : TapeStore
-    leaves : list of Tensor
-    results : list
     decisions : list of (int, str, Place)
         Before which slot each decision was made, what it said, and where.
     """
 
     def __init__(self, f, args):
-        self.numbers = [k for k, a in enumerate(args) if differentiable(a)]
-        if not self.numbers:
-            raise StructureError("tg.show: no argument is a float or an array of floats")
-        full = list(args)
-        for k in self.numbers:
-            full[k] = leaf_of(np.array(args[k], float) if np.ndim(args[k]) else float(args[k]))
-        self.leaves, self.decisions = [full[k] for k in self.numbers], []
+        self.decisions = []
 
         def seen(how, operands, kwargs):
-            if tape.store.length > MOST:
-                raise OptionError(f"tg.show: {function_name(f)} records more than {MOST:,} instructions; call it with fewer iterations or data")
-            self.decisions.append((tape.store.length, _decided(tape.store, how, operands), caller_place(3)))
+            self._limit(f)
+            self.decisions.append((self.store.length, _decided(self.store, how, operands), caller_place(3)))
 
-        with watched(seen), Tape() as tape:
-            self.tape, self.store = tape, tape.store
-            self.results = flatten(f(*full))[0]
-        if len(self.store) > MOST:
-            raise OptionError(
-                f"tg.show: {function_name(f)} records {len(self.store):,} instructions, and a page shows {MOST:,} at most; call it with fewer iterations or "
-                "data"
-            )
-        if not any(isinstance(r, Tensor) and tracked(r) for r in self.results):
+        super().__init__("tg.show", f, [np.array(a, float)[()] if differentiable(a) else a for a in args], seen)
+        self._limit(f)
+        if not self.tracked():
             raise StructureError(f"tg.show: no result of {function_name(f)} depends on an argument; tg.explain_zero says why")
+
+    def _limit(self, f):
+        if len(self.store) > MOST:
+            raise OptionError(f"tg.show: {function_name(f)} records more than {MOST:,} instructions; call it with fewer iterations or data")
 
 
 def _decided(store, how, operands):
@@ -90,15 +76,14 @@ def program(f: Callable[..., Any], args: Sequence[Any], output: Any = None, dire
     values, texts = listing.values(store), {row[0]: row for row in listing.rows(store)}
     digits = _exact if len(entries) <= SHORTENED else _six
     tangents = _tangents(run, entries, direction)
-    rows, places, at = [], [], {}
-    decisions = iter([*run.decisions, (store.length + 1, None, None)])
-    before, said, where = next(decisions)
-    names = _names(f, run)
-    for e in entries:
-        while before <= e.slot:
+    rows, places, at, names = [], [], {}, _names(f, run)
+    # What was decided before an instruction stands before it.
+    steps = [*((*decision, None) for decision in run.decisions), *((e.slot, "", None, e) for e in entries)]
+    for _, said, where, e in sorted(steps, key=lambda step: (step[0], step[3] is not None)):
+        if e is None:
             rows.append(_decision(said))
             places.append(where)
-            before, said, where = next(decisions)
+            continue
         at[e.slot] = len(rows)
         name, operation, operands, shape = texts[f"%{e.slot}"][:4]
         value = values[e.slot]
@@ -111,10 +96,6 @@ def program(f: Callable[..., Any], args: Sequence[Any], output: Any = None, dire
             "value": digits(value), "tangent": digits(tangents.get(e.slot)),
         })  # fmt: skip
         places.append(store.place(e.slot) if e.row is not None else None)
-    while said is not None:
-        rows.append(_decision(said))
-        places.append(where)
-        before, said, where = next(decisions)
     sources = _sources(places, rows)
     return {
         "title": f"{function_name(f)} at {', '.join(str(_exact(a)) for a in args)}", "n": int(sum(leaf.size for leaf in run.leaves)), "m": m,
@@ -138,20 +119,15 @@ def _names(f, run):
 
 def _result(f, run, output):
     """The slot from which reverse mode starts, and how many numbers there are among the results."""
-    live = [r for r in run.results if isinstance(r, Tensor) and tracked(r)]
-    count = sum(int(r.size) for r in live)
+    numbers = [(r, k) for r in run.tracked() for k in range(int(r.size))]
+    count, wanted = len(numbers), 0 if output is None else output
     if count > 1 and output is None:
         raise NonScalarOutputError(f"tg.show: {function_name(f)} returns {count} numbers; say which one reverse mode starts from: output=0 to {count - 1}")
-    wanted = 0 if output is None else output
     if isinstance(wanted, bool) or not isinstance(wanted, (int, np.integer)) or not -count <= wanted < count:
         raise OptionError(f"output={output!r}: {function_name(f)} returns {count} numbers; give 0 to {count - 1}")
-    wanted %= count
-    for r, first in zip(live, accumulate([0, *(int(r.size) for r in live)])):
-        if wanted < first + r.size:
-            with run.tape:
-                picked = r if not r.shape else r.reshape(-1)[wanted - first]
-            return slot_on(run.store, picked), count
-    raise AssertionError
+    r, k = numbers[wanted]
+    with run.tape:
+        return slot_on(run.store, r.reshape(-1)[k] if r.shape else r), count
 
 
 def _tangents(run, entries, direction):
