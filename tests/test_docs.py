@@ -1,13 +1,16 @@
 """Every Python block in docs/ runs, and prints what the page says."""
 
 import doctest
+import inspect
 import re
 import traceback
 from pathlib import Path
 
 import pytest
 
+import tapegrad as tg
 from tapegrad.__main__ import _parser
+from tapegrad.array.functions import ELEMENTWISE
 from tests.every import every
 
 ROOT = Path(__file__).parents[1]
@@ -43,9 +46,23 @@ def test_blocks_run_and_print_what_is_shown(page):
     if not test.examples:
         assert page.name == "index.md", "a page without examples"
         return
+    # Docstrings leave out digits and ends of messages.
+    assert shown_otherwise(test, doctest.ELLIPSIS if page.name == "reference.md" else 0) == ""
+
+
+def shown_otherwise(test, flags):
+    """What of a test's examples does not print what it shows; empty if all do."""
     output = []
-    doctest.DocTestRunner(optionflags=doctest.NORMALIZE_WHITESPACE, verbose=False).run(test, out=output.append)
-    assert not output, "".join(output)
+    doctest.DocTestRunner(optionflags=doctest.NORMALIZE_WHITESPACE | flags, verbose=False).run(test, out=output.append)
+    return "".join(output)
+
+
+@every("name", [name for name in tg.__all__ if name in ELEMENTWISE])
+def test_an_example_of_an_element_wise_function_gives_what_it_shows(name):
+    """(Those of other functions and classes stand on the page `reference.md`; `tests/test_namespace.py` holds that each has one.)"""
+    test = doctest.DocTestParser().get_doctest(inspect.getdoc(getattr(tg, name)), {}, name, None, 0)
+    assert len(test.examples) == 2 and f"tg.{name}" in test.examples[1].source
+    assert shown_otherwise(test, doctest.ELLIPSIS) == ""
 
 
 @every("page", PAGES)

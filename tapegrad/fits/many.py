@@ -65,17 +65,20 @@ class FitMany:
     cost : ndarray
         Half the sum of squares.
     iterations : ndarray of int
-    dof : int
-        Observations of each fit less free parameters.
+    undetermined : ndarray of bool
+        The fits whose data do not determine some parameter, or a combination of parameters.
+    dof : int or ndarray of int
+        Observations of each fit less free parameters; an array where ``sigma=np.inf`` leaves observations out.
     names : list of str
     seconds : float
     """
 
-    def __init__(self, parameters, x, covariance, found, dof, seconds):
+    def __init__(self, parameters, x, covariance, undetermined, found, dof, seconds):
         self.parameters, self.x, self.names, self.covariance, self.dof = parameters, x, parameters.names, covariance, dof
         self.cost, self.status, self.iterations, self.seconds = 0.5 * found.squares, found.status, found.iterations, seconds
         self.success = (self.status >= BY_COST) & (self.status <= BY_GRADIENT)
         self.covariance[~self.success] = np.nan
+        self.undetermined = undetermined & self.success
         with np.errstate(invalid="ignore"):
             self.errors = np.sqrt(np.diagonal(covariance, axis1=1, axis2=2))
         self.params, self.stderr = self._stacked(x), self._stacked(self.errors)
@@ -99,10 +102,12 @@ class FitMany:
         done = int(self.success.sum())
         each = np.mean(self.iterations)
         yield f"{len(self)} fits of {len(self.parameters.free)} parameters, {done} converged, {self.seconds:.3g} s, {each:.1f} iterations each"
-        for status in range(LIMIT, len(STATUSES)):
-            which = np.flatnonzero(self.status == status)
+        notes = [(self.status == status, STATUSES[status]) for status in range(LIMIT, len(STATUSES))]
+        unknown = "converged, but the data do not determine a parameter, whose stderr is NaN; fits.undetermined marks them"
+        for marked, said in [*notes, (self.undetermined, unknown)]:
+            which = np.flatnonzero(marked)
             if len(which):
-                yield f"{len(which)}: {STATUSES[status]} (fits {', '.join(map(str, which[:8]))}{', ...' if len(which) > 8 else ''})"
+                yield f"{len(which)}: {said} (fits {', '.join(map(str, which[:8]))}{', ...' if len(which) > 8 else ''})"
         if done:
             quantiles = np.quantile(self.x[self.success], (0.5, 0.1, 0.9), axis=0).T
             known = [errors[np.isfinite(errors)] for errors in self.errors[self.success].T]
@@ -136,6 +141,7 @@ def fit_many(
         Passed to `function` without the first axis, one entry per fit, as `in_axes` says.
     observed, sigma : array or container of arrays, optional
         The measured values and their standard deviations, with one entry per fit along the first axis; `sigma` may be a number.
+        An infinite `sigma` leaves its observation out, of `dof` too (SciPy's ``curve_fit`` counts it).
     absolute_sigma : bool
         Whether `sigma` is in the units of the data; by default the size of the errors is estimated from the residuals.
     in_axes : {0, None} or tuple of them
@@ -175,9 +181,9 @@ def fit_many(
     began = time.perf_counter()
     given = _Given(function, starts, data, observed, sigma, in_axes, bounds, fixed, ties)
     found = _solved(given, int(max_iterations), Progress(progress, total=given.count, unit="fits"))
-    covariance = _covariance(given, found, absolute_sigma)
+    covariance, undetermined = _covariance(given, found, absolute_sigma)
     dof = given.size - len(found.u)
-    return FitMany(given.parameters, given.full(found.u.T), covariance, found, dof, time.perf_counter() - began)
+    return FitMany(given.parameters, given.full(found.u.T), covariance, undetermined, found, dof, time.perf_counter() - began)
 
 
 def multistart(function: Callable[..., Any], starts: Pytree, *data: Any, observed: Any = None, sigma: Any = None, **options: Any) -> Fit:
@@ -236,7 +242,7 @@ class _Given:
     model : FitModel
         Of the first fit.
     count, size : int
-        Fits, and observations of each.
+        Fits, and observations of each: for each fit where some are left out.
     start : ndarray of shape (count, free parameters)
         Scaled.
     low, high : ndarray
@@ -260,7 +266,7 @@ class _Given:
         lengths |= {f"observed{k if len(seen) > 1 else ''}": len(leaf) if leaf.ndim else 0 for k, leaf in enumerate(seen)}
         if len({*lengths.values()}) != 1 or 0 in lengths.values():
             said = ", ".join(f"{name}: {length}" for name, length in lengths.items()) or "nothing has a first axis"
-            raise OptimizationError(f"starts, data and observed need first axes of the same length, one entry a fit, not {said}")
+            raise OptimizationError(f"starts, data and observed need first axes of the same length, one entry a fit, not {said}; data that all fits share have None in in_axes=")
         self.count = next(iter(lengths.values()))
         self.parameters = parameters = Parameters(unflatten(structure, [a[0] if a.ndim else float(a) for a in arrays]), bounds, fixed, ties)
         x = _joined([a if a.ndim else np.full(self.count, a) for a in arrays])
@@ -275,15 +281,16 @@ class _Given:
         self.start, self.low, self.high = x[:, free] / scale, parameters.lower[free] / scale, parameters.upper[free] / scale
         rows = _joined(seen) if seen else np.zeros((1, 0))
         for k, j in np.argwhere(~np.isfinite(rows))[:1]:
-            raise OptimizationError(f"observed of fit {k} has {rows[k, j]} at place {j}; leave such observations out, of the data too")
+            raise OptimizationError(f"observed of fit {k} has {rows[k, j]} at place {j}; give any number there, and sigma=np.inf, which leaves it out")
         weights, axis = (np.zeros(0), None) if sigma is None else _weights(sigma, seen)
         data = [np.asarray(d, np.float64) if axis == 0 and np.asarray(d).dtype.kind in "iuf" else d for d, axis in zip(data, axes)]
         self.args = [scale, x[:, ~free], rows, weights, np.zeros(0), 1.0, *data]
         self.axes = (None, 0, 0 if seen else None, axis, None, None, *axes)
         first = [arg if axis is None else arg[0] for arg, axis in zip(self.args, self.axes)]
-        self.size = int(np.size(self.residuals(self.start[0], *first)))
-        if self.size < len(scale):
-            raise OptimizationError(f"there are {self.size} observations for {len(scale)} free parameters; name some in fixed=, or give more data")
+        left_out = np.isinf(weights).sum(axis=-1) if np.isinf(weights).any() else 0
+        self.size = int(np.size(self.residuals(self.start[0], *first))) - left_out
+        if np.min(self.size) < len(scale):
+            raise OptimizationError(f"there are {np.min(self.size)} observations for {len(scale)} free parameters; name some in fixed=, or give more data")
 
     def evaluate(self, u, args):
         """Of a batch: sums of squares, half their gradients, and Gauss-Newton matrices; `args` are those of its fits."""
@@ -313,7 +320,7 @@ def _weights(sigma, seen):
     except ValueError:
         raise OptimizationError("sigma does not fit observed; give a number, or the same containers and shapes") from None
     for k, _ in np.argwhere(~(rows > 0.0))[:1]:
-        raise OptimizationError(f"sigma of fit {k} has a number that is not above 0; leave such observations out")
+        raise OptimizationError(f"sigma of fit {k} has a number that is not above 0; np.inf leaves an observation out")
     return (rows[0], None) if alike else (rows, 0)
 
 
@@ -435,7 +442,7 @@ def _solutions(matrix, right):
 
 
 def _covariance(given, found, absolute):
-    """The covariances of all numbers, by Gauss-Newton."""
+    """The covariances of all numbers, by Gauss-Newton, and of which fits a combination of parameters is undetermined."""
     matrix = _without(np.nan_to_num(found.a), found.held)
     _diagonal(matrix)[found.held] = 1.0
     size = np.sqrt(np.where(_diagonal(matrix) > 0.0, _diagonal(matrix), 1.0))
@@ -447,6 +454,7 @@ def _covariance(given, found, absolute):
     doubtful, inverse = np.flatnonzero(~sure), np.ascontiguousarray(inverse.transpose(2, 0, 1))
     values, vectors = np.linalg.eigh(matrix[..., doubtful].transpose(2, 0, 1))
     flat = values <= FLAT * values[:, -1:]
+    undetermined = np.isin(np.arange(given.count), doubtful[flat.any(axis=1)])
     inverse[doubtful] = np.einsum("kia,ka,kja->kij", vectors, np.where(flat, 0.0, 1.0 / np.where(flat, 1.0, values)), vectors)
     dof = given.size - np.sum(~found.held, axis=0)
     variance = np.ones(len(dof)) if absolute else np.where(dof > 0, found.squares / np.maximum(dof, 1), np.nan)
@@ -459,4 +467,4 @@ def _covariance(given, found, absolute):
     lost[doubtful] |= (moved > 1e-6 * np.maximum(moved.max(axis=1, keepdims=True), 1e-300)).any(axis=2)
     covariance[lost] = np.nan
     covariance.transpose(0, 2, 1)[lost] = np.nan
-    return covariance
+    return covariance, undetermined

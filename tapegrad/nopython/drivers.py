@@ -149,7 +149,9 @@ def _reverse(request, argument_types):
         else:
             _check_result(request, made.result)
             request.sweeps[key] = made
-            request.taken[str(tuple(argument_types))] = {"mode": "reverse", **made.report}
+            free = "only reverse mode gives it" if reason else f"an array, or more than {FEW} numbers: one run back gives all"
+            reason = "as asked for" if request.mode == "reverse" else free
+            request.taken[str(tuple(argument_types))] = {"mode": "reverse", "because": reason, **made.report}
             name = f"driver_{request.identity}"
             return _made(_reverse_text(request, name, made, len(argument_types) + (request.kind == "vjp")), {**_PIECES, **made.names}, name)
     request.taken[str(tuple(argument_types))] = {"mode": "forward", "because": reason}

@@ -48,7 +48,7 @@ class Layout:
     """
 
     def __init__(self, x0, name="x0"):
-        x0 = _array_like(x0)
+        x0 = _array_like(x0, name)
         self.starts, self.structure = flatten(x0)
         # With a place for each None.
         places, self._places = flatten(x0, none=True)
@@ -110,7 +110,7 @@ class Layout:
 
         `values` has the containers of the start (or is one thing for all).
         """
-        parts, structure = flatten(_array_like(values), none=True)
+        parts, structure = flatten(_array_like(values, what), none=True)
         if structure == self._places:
             parts = list(itertools.compress(parts, self._there))
         elif structure != self.structure:
@@ -142,7 +142,7 @@ def flat(function, layout, args):
     return function if layout.is_vector and layout.double and not args else Flat(function, layout, args)
 
 
-def _array_like(x0):
+def _array_like(x0, name):
     """Lists and tuples that hold nothing but numbers, as an array."""
     leaves, structure = flatten(x0, none=True)
     if type(x0) in (list, tuple) and leaves and all(isinstance(leaf, numbers.Real) for leaf in leaves):
@@ -150,7 +150,7 @@ def _array_like(x0):
             array = np.array(x0)
             return array if array.dtype.kind == "c" else array.astype(np.float64)
         except ValueError:
-            raise StructureError(f"x0 is {structure}: rows of different lengths; give an array, or a dict of arrays") from None
+            raise StructureError(f"{name} is {structure}: rows of different lengths; give an array, or a dict of arrays") from None
     return x0
 
 

@@ -87,7 +87,8 @@ def minimize(
     Returns
     -------
     Result
-        SciPy's `OptimizeResult`, with `x` and `jac` in the containers of `x0`, and `counts`, `seconds`, `history`, `plot()`.
+        SciPy's `OptimizeResult`, with `x` and `jac` in the containers of `x0`, and `counts`, `seconds`, `history`, `plot()`.  SLSQP
+        adds `multipliers`, which have the other sign than those of `nlp`.
 
     Raises
     ------

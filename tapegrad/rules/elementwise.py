@@ -24,16 +24,16 @@ LN2 = math.log(2.0)
 LN10 = math.log(10.0)
 
 
-def of_numpy(name, doc, *partials, expr=None, **attributes):
+def of_numpy(name, doc, example, *partials, expr=None, **attributes):
     """A row whose value is NumPy's ufunc `name`; so are, if no others are given, the function in the language, and Python's on numbers."""
     ufunc, python = getattr(np, name), name.replace("arc", "a")
     attributes = {"scalar": getattr(math, python, None), "node": python.capitalize(), "numpy": (ufunc,), **attributes}
-    elementwise(name, ufunc, expr or getattr(L, name), partials, doc=doc, **attributes)
+    elementwise(name, ufunc, expr or getattr(L, name), partials, doc=doc, example=example, **attributes)
 
 
-def of_operator(name, operator, doc, *partials, **attributes):
+def of_operator(name, operator, doc, example, *partials, **attributes):
     """A row whose value is NumPy's ufunc `name`, and one of Python's operators in the language and on numbers."""
-    of_numpy(name, doc, *partials, expr=operator, scalar=operator, **attributes)
+    of_numpy(name, doc, example, *partials, expr=operator, scalar=operator, **attributes)
 
 
 def one(*_):
@@ -45,11 +45,11 @@ def minus_one(*_):
 
 
 # ---- arithmetic ---------------------------------------------------------------
-of_operator("add", operator.add, "x + y", one, one)
-of_operator("subtract", operator.sub, "x - y", one, minus_one, node="Sub")
-of_operator("multiply", operator.mul, "x * y", lambda x, y, z: y, lambda x, y, z: x, node="Mul", silent="the other factor is 0")
-of_operator("divide", operator.truediv, "x / y", lambda x, y, z: 1.0 / y, lambda x, y, z: -(z / y), node="Div")
-of_operator("negative", operator.neg, "-x", minus_one, node="Neg")
+of_operator("add", operator.add, "x + y", "2.0, 3.0 -> 5.0, (1.0, 1.0)", one, one)
+of_operator("subtract", operator.sub, "x - y", "5.0, 3.0 -> 2.0, (1.0, -1.0)", one, minus_one, node="Sub")
+of_operator("multiply", operator.mul, "x * y", "2.0, 3.0 -> 6.0, (3.0, 2.0)", lambda x, y, z: y, lambda x, y, z: x, node="Mul", silent="the other factor is 0")
+of_operator("divide", operator.truediv, "x / y", "3.0, 4.0 -> 0.75, (0.25, -0.1875)", lambda x, y, z: 1.0 / y, lambda x, y, z: -(z / y), node="Div")
+of_operator("negative", operator.neg, "-x", "2.0 -> -2.0, -1.0", minus_one, node="Neg")
 
 
 def _power_dx(x, y, z):
@@ -62,7 +62,7 @@ def _power_dy(x, y, z):
 
 
 of_numpy(
-    "power", "x ** y; derivative 0 where y = 0, and in y where x ** y = 0", _power_dx, _power_dy, expr=L.pow, scalar=math.pow, node="Pow",
+    "power", "x ** y; derivative 0 where y = 0, and in y where x ** y = 0", "", _power_dx, _power_dy, expr=L.pow, scalar=math.pow, node="Pow",
 )
 elementwise(
     "power2", np.square, lambda x: x * x, (lambda x, z: 2.0 * x,),
@@ -82,25 +82,25 @@ def _quotient(x, y, z):
 
 
 of_numpy(
-    "remainder", "x % y with the sign of y; derivative of the smooth pieces", one, lambda x, y, z: -_quotient(x, y, z),
+    "remainder", "x % y with the sign of y; derivative of the smooth pieces", "-7.0, 3.0 -> 2.0, (1.0, 3.0)", one, lambda x, y, z: -_quotient(x, y, z),
     expr=_remainder, scalar=operator.mod,
 )
-of_numpy("fmod", "x % y with the sign of x", one, lambda x, y, z: -_quotient(x, y, z))
-of_numpy("absolute", "abs(x); derivative 0 at 0", lambda x, z: L.sign(x), expr=L.abs, scalar=abs, node="Abs", numpy=(np.absolute, np.fabs))
-of_numpy("sign", "sign of x; derivative 0", zero)
-of_operator("square", lambda x: x * x, "x ** 2", lambda x, z: 2.0 * x, node="Pow")
-of_operator("reciprocal", lambda x: 1.0 / x, "1 / x", lambda x, z: -(z * z))
-of_numpy("sqrt", "square root; derivative +inf at 0", lambda x, z: 0.5 / z)
-of_numpy("cbrt", "cube root; derivative +inf at 0", lambda x, z: 1.0 / (3.0 * z * z))
+of_numpy("fmod", "x % y with the sign of x", "-7.0, 3.0 -> -1.0, (1.0, 2.0)", one, lambda x, y, z: -_quotient(x, y, z))
+of_numpy("absolute", "abs(x); derivative 0 at 0", "-2.0 -> 2.0, -1.0", lambda x, z: L.sign(x), expr=L.abs, scalar=abs, node="Abs", numpy=(np.absolute, np.fabs))
+of_numpy("sign", "sign of x; derivative 0", "-2.0 -> -1.0, 0.0", zero)
+of_operator("square", lambda x: x * x, "x ** 2", "3.0 -> 9.0, 6.0", lambda x, z: 2.0 * x, node="Pow")
+of_operator("reciprocal", lambda x: 1.0 / x, "1 / x", "4.0 -> 0.25, -0.0625", lambda x, z: -(z * z))
+of_numpy("sqrt", "square root; derivative +inf at 0", "4.0 -> 2.0, 0.25", lambda x, z: 0.5 / z)
+of_numpy("cbrt", "cube root; derivative +inf at 0", "8.0 -> 2.0, 0.0833...", lambda x, z: 1.0 / (3.0 * z * z))
 
 # ---- exponentials and logarithms ----------------------------------------------
-of_numpy("exp", "e ** x", lambda x, z: z)
-of_numpy("exp2", "2 ** x", lambda x, z: z * LN2)
-of_numpy("expm1", "e ** x - 1, accurate near 0", lambda x, z: L.exp(x))
-of_numpy("log", "natural logarithm", lambda x, z: 1.0 / x)
-of_numpy("log2", "logarithm to base 2", lambda x, z: 1.0 / (x * LN2))
-of_numpy("log10", "logarithm to base 10", lambda x, z: 1.0 / (x * LN10))
-of_numpy("log1p", "log(1 + x), accurate near 0", lambda x, z: 1.0 / (1.0 + x))
+of_numpy("exp", "e ** x", "1.0 -> 2.7182..., 2.7182...", lambda x, z: z)
+of_numpy("exp2", "2 ** x", "3.0 -> 8.0, 5.5451...", lambda x, z: z * LN2)
+of_numpy("expm1", "e ** x - 1, accurate near 0", "0.5 -> 0.6487..., 1.6487...", lambda x, z: L.exp(x))
+of_numpy("log", "natural logarithm", "2.0 -> 0.6931..., 0.5", lambda x, z: 1.0 / x)
+of_numpy("log2", "logarithm to base 2", "8.0 -> 3.0, 0.1803...", lambda x, z: 1.0 / (x * LN2))
+of_numpy("log10", "logarithm to base 10", "100.0 -> 2.0, 0.0043...", lambda x, z: 1.0 / (x * LN10))
+of_numpy("log1p", "log(1 + x), accurate near 0", "0.5 -> 0.4054..., 0.6666...", lambda x, z: 1.0 / (1.0 + x))
 
 
 def _logaddexp(x, y):
@@ -114,15 +114,15 @@ def _share(x, y, z, scale=1.0):
     return select(L.eq(x, y) & L.isnan(x - y), 0.5, L.sigmoid((x - y) * scale))
 
 
-of_numpy("logaddexp", "log(e**x + e**y) without overflow", _share, lambda x, y, z: _share(y, x, z), expr=_logaddexp)
+of_numpy("logaddexp", "log(e**x + e**y) without overflow", "1.0, 1.0 -> 1.6931..., (0.5, 0.5)", _share, lambda x, y, z: _share(y, x, z), expr=_logaddexp)
 
 # ---- trigonometric and hyperbolic functions ------------------------------------
-of_numpy("sin", "sine", lambda x, z: L.cos(x))
-of_numpy("cos", "cosine", lambda x, z: -L.sin(x))
-of_numpy("tan", "tangent", lambda x, z: 1.0 + z * z)
-of_numpy("arcsin", "inverse sine", lambda x, z: 1.0 / L.sqrt((1.0 - x) * (1.0 + x)))
-of_numpy("arccos", "inverse cosine", lambda x, z: -1.0 / L.sqrt((1.0 - x) * (1.0 + x)))
-of_numpy("arctan", "inverse tangent", lambda x, z: 1.0 / (1.0 + x * x))
+of_numpy("sin", "sine", "0.5 -> 0.4794..., 0.8775...", lambda x, z: L.cos(x))
+of_numpy("cos", "cosine", "0.5 -> 0.8775..., -0.4794...", lambda x, z: -L.sin(x))
+of_numpy("tan", "tangent", "0.5 -> 0.5463..., 1.2984...", lambda x, z: 1.0 + z * z)
+of_numpy("arcsin", "inverse sine", "0.5 -> 0.5235..., 1.1547...", lambda x, z: 1.0 / L.sqrt((1.0 - x) * (1.0 + x)))
+of_numpy("arccos", "inverse cosine", "0.5 -> 1.0471..., -1.1547...", lambda x, z: -1.0 / L.sqrt((1.0 - x) * (1.0 + x)))
+of_numpy("arctan", "inverse tangent", "0.5 -> 0.4636..., 0.8", lambda x, z: 1.0 / (1.0 + x * x))
 
 
 def _over_square(a, x, y):
@@ -131,11 +131,11 @@ def _over_square(a, x, y):
 
 
 of_numpy(
-    "arctan2", "angle of the point (x, y), called as arctan2(y, x)",
+    "arctan2", "angle of the point (x, y), called as arctan2(y, x)", "3.0, 4.0 -> 0.6435..., (0.16, -0.12)",
     lambda y, x, z: _over_square(x, x, y), lambda y, x, z: -_over_square(y, x, y),
 )
 of_numpy(
-    "hypot", "sqrt(x**2 + y**2); derivative 0 at the origin", lambda x, y, z: select(L.eq(z, 0.0), 0.0, x / z),
+    "hypot", "sqrt(x**2 + y**2); derivative 0 at the origin", "3.0, 4.0 -> 5.0, (0.6, 0.8)", lambda x, y, z: select(L.eq(z, 0.0), 0.0, x / z),
     lambda x, y, z: select(L.eq(z, 0.0), 0.0, y / z), scalar=None,
 )
 
@@ -151,12 +151,12 @@ def _arcsinh_dx(x, z):
     return select(far > 1e8, 1.0 / far, 1.0 / L.sqrt(x * x + 1.0))
 
 
-of_numpy("sinh", "hyperbolic sine", lambda x, z: L.cosh(x))
-of_numpy("cosh", "hyperbolic cosine", lambda x, z: L.sinh(x))
-of_numpy("tanh", "hyperbolic tangent", lambda x, z: _reciprocal_square(L.cosh(x)))
-of_numpy("arcsinh", "inverse hyperbolic sine", _arcsinh_dx)
-of_numpy("arccosh", "inverse hyperbolic cosine", lambda x, z: 1.0 / (L.sqrt(x - 1.0) * L.sqrt(x + 1.0)))
-of_numpy("arctanh", "inverse hyperbolic tangent", lambda x, z: 1.0 / ((1.0 - x) * (1.0 + x)))
+of_numpy("sinh", "hyperbolic sine", "0.5 -> 0.5210..., 1.1276...", lambda x, z: L.cosh(x))
+of_numpy("cosh", "hyperbolic cosine", "0.5 -> 1.1276..., 0.5210...", lambda x, z: L.sinh(x))
+of_numpy("tanh", "hyperbolic tangent", "0.5 -> 0.4621..., 0.7864...", lambda x, z: _reciprocal_square(L.cosh(x)))
+of_numpy("arcsinh", "inverse hyperbolic sine", "0.5 -> 0.4812..., 0.8944...", _arcsinh_dx)
+of_numpy("arccosh", "inverse hyperbolic cosine", "2.0 -> 1.3169..., 0.5773...", lambda x, z: 1.0 / (L.sqrt(x - 1.0) * L.sqrt(x + 1.0)))
+of_numpy("arctanh", "inverse hyperbolic tangent", "0.5 -> 0.5493..., 1.3333...", lambda x, z: 1.0 / ((1.0 - x) * (1.0 + x)))
 
 # ---- selection -----------------------------------------------------------------
 
@@ -179,11 +179,11 @@ def _min(x, y):
 
 
 of_numpy(
-    "maximum", "the larger of x and y; a tie shares the derivative evenly", lambda x, y, z: _pick(x, y, _larger(x, y)),
+    "maximum", "the larger of x and y; a tie shares the derivative evenly", "2.0, 3.0 -> 3.0, (0.0, 1.0)", lambda x, y, z: _pick(x, y, _larger(x, y)),
     lambda x, y, z: _pick(y, x, _larger(y, x)), expr=_max, scalar=lambda x, y: x if x >= y or x != x else y, silent="the other operand is larger",
 )
 of_numpy(
-    "minimum", "the smaller of x and y; a tie shares the derivative evenly", lambda x, y, z: _pick(x, y, _larger(y, x)),
+    "minimum", "the smaller of x and y; a tie shares the derivative evenly", "2.0, 3.0 -> 2.0, (1.0, 0.0)", lambda x, y, z: _pick(x, y, _larger(y, x)),
     lambda x, y, z: _pick(y, x, _larger(x, y)), expr=_min, scalar=lambda x, y: x if x <= y or x != x else y, silent="the other operand is smaller",
 )
 elementwise(
@@ -221,23 +221,23 @@ def _softplus_value(x):
 
 elementwise(
     "sigmoid", _sigmoid_value, L.sigmoid, (lambda x, z: z * L.sigmoid(-x),),
-    scalar=_sigmoid_scalar, node="Sigmoid", doc="1 / (1 + e**-x) without overflow",
+    scalar=_sigmoid_scalar, node="Sigmoid", doc="1 / (1 + e**-x) without overflow", example="0.5 -> 0.6224..., 0.2350...",
 )
 elementwise(
     "softplus", _softplus_value, L.softplus, (lambda x, z: L.sigmoid(x),),
     scalar=lambda x: max(x, 0.0) + math.log1p(math.exp(-abs(x))),
-    node="Softplus", doc="log(1 + e**x) without overflow",
+    node="Softplus", doc="log(1 + e**x) without overflow", example="0.5 -> 0.9740..., 0.6224...",
 )
 elementwise(
     "relu", lambda x: np.maximum(x, 0), lambda x: select(x > 0.0, x, select(L.isnan(x), x, 0.0)),
     (lambda x, z: select((x > 0.0) | L.isnan(x), 1.0, 0.0),),
-    node="Relu", doc="max(x, 0); derivative 0 at 0", silent="the operand is not positive",
+    node="Relu", doc="max(x, 0); derivative 0 at 0", silent="the operand is not positive", example="2.0 -> 2.0, 1.0",
 )
-of_numpy("copysign", "abs(x) with the sign of y", lambda x, y, z: L.sign(x) * L.sign(z), zero)
-of_numpy("floor", "largest integer <= x; derivative 0", zero, scalar=None)
-of_numpy("ceil", "smallest integer >= x; derivative 0", zero, scalar=None)
-of_numpy("trunc", "x without its fraction; derivative 0", zero, scalar=None)
-of_numpy("rint", "nearest integer; derivative 0", zero, node="Round")
+of_numpy("copysign", "abs(x) with the sign of y", "2.0, -1.0 -> -2.0, (-1.0, 0.0)", lambda x, y, z: L.sign(x) * L.sign(z), zero)
+of_numpy("floor", "largest integer <= x; derivative 0", "1.7 -> 1.0, 0.0", zero, scalar=None)
+of_numpy("ceil", "smallest integer >= x; derivative 0", "1.2 -> 2.0, 0.0", zero, scalar=None)
+of_numpy("trunc", "x without its fraction; derivative 0", "-1.7 -> -1.0, 0.0", zero, scalar=None)
+of_numpy("rint", "nearest integer; derivative 0", "1.7 -> 2.0, 0.0", zero, node="Round")
 
 
 def _floor_divide(x, y):
@@ -250,7 +250,7 @@ def _floor_divide(x, y):
     return select(L.eq(y, 0.0), x / y, select(L.eq(quotient, 0.0), L.copysign(0.0, x / y), whole))
 
 
-of_numpy("floor_divide", "x // y; derivative 0", zero, zero, expr=_floor_divide, scalar=operator.floordiv, node="FloorDivide")
+of_numpy("floor_divide", "x // y; derivative 0", "7.0, 2.0 -> 3.0, (0.0, 0.0)", zero, zero, expr=_floor_divide, scalar=operator.floordiv, node="FloorDivide")
 elementwise(
     "clone", np.positive, lambda x: x, (lambda x, z: 1.0,), scalar=lambda x: x, node="Clone", doc="a copy of x",
 )
@@ -265,15 +265,15 @@ def _logaddexp2(x, y):
 
 
 of_numpy(
-    "logaddexp2", "log2(2**x + 2**y) without overflow", lambda x, y, z: _share(x, y, z, LN2), lambda x, y, z: _share(y, x, z, LN2),
-    expr=_logaddexp2,
+    "logaddexp2", "log2(2**x + 2**y) without overflow", "1.0, 2.0 -> 2.5849..., (0.3333..., 0.6666...)",
+    lambda x, y, z: _share(x, y, z, LN2), lambda x, y, z: _share(y, x, z, LN2), expr=_logaddexp2,
 )
 of_numpy(
-    "deg2rad", "degrees to radians", lambda x, z: math.pi / 180.0, expr=lambda x: x * (math.pi / 180.0), node="Deg2Rad",
+    "deg2rad", "degrees to radians", "180.0 -> 3.1415..., 0.0174...", lambda x, z: math.pi / 180.0, expr=lambda x: x * (math.pi / 180.0), node="Deg2Rad",
     numpy=(np.deg2rad, np.radians),
 )
 of_numpy(
-    "rad2deg", "radians to degrees", lambda x, z: 180.0 / math.pi, expr=lambda x: x * (180.0 / math.pi), node="Rad2Deg",
+    "rad2deg", "radians to degrees", "1.0 -> 57.2957..., 57.2957...", lambda x, z: 180.0 / math.pi, expr=lambda x: x * (180.0 / math.pi), node="Rad2Deg",
     numpy=(np.rad2deg, np.degrees),
 )
 
@@ -298,7 +298,7 @@ def _sinc_dx(x, z):
 
 
 elementwise(
-    "sinc", np.sinc, _sinc, (_sinc_dx,), node="Sinc", doc="sin(pi * x) / (pi * x), 1 at 0",
+    "sinc", np.sinc, _sinc, (_sinc_dx,), node="Sinc", doc="sin(pi * x) / (pi * x), 1 at 0", example="0.5 -> 0.6366..., -1.2732...",
 )
 
 
@@ -308,17 +308,17 @@ def _only_if(x, y, larger):
 
 
 of_numpy(
-    "fmax", "the larger of x and y, NaN ignored; a tie shares the derivative evenly", lambda x, y, z: _only_if(x, y, _larger(x, y)),
-    lambda x, y, z: _only_if(y, x, _larger(y, x)), expr=lambda x, y: select(L.isnan(y) | (x >= y), x, y),
+    "fmax", "the larger of x and y, NaN ignored; a tie shares the derivative evenly", "2.0, 3.0 -> 3.0, (0.0, 1.0)",
+    lambda x, y, z: _only_if(x, y, _larger(x, y)), lambda x, y, z: _only_if(y, x, _larger(y, x)), expr=lambda x, y: select(L.isnan(y) | (x >= y), x, y),
     scalar=lambda x, y: x if y != y or x >= y else y, silent="the other operand is larger",
 )
 of_numpy(
-    "fmin", "the smaller of x and y, NaN ignored; a tie shares the derivative evenly", lambda x, y, z: _only_if(x, y, _larger(y, x)),
-    lambda x, y, z: _only_if(y, x, _larger(x, y)), expr=lambda x, y: select(L.isnan(y) | (x <= y), x, y),
+    "fmin", "the smaller of x and y, NaN ignored; a tie shares the derivative evenly", "2.0, 3.0 -> 2.0, (1.0, 0.0)",
+    lambda x, y, z: _only_if(x, y, _larger(y, x)), lambda x, y, z: _only_if(y, x, _larger(x, y)), expr=lambda x, y: select(L.isnan(y) | (x <= y), x, y),
     scalar=lambda x, y: x if y != y or x <= y else y, silent="the other operand is smaller",
 )
 of_numpy(
-    "heaviside", "step from 0 to 1 with value h at 0; derivative 0 in x, and 1 in h at x = 0",
+    "heaviside", "step from 0 to 1 with value h at 0; derivative 0 in x, and 1 in h at x = 0", "2.0, 0.5 -> 1.0, (0.0, 0.0)",
     zero, lambda x, h, z: select(L.eq(x, 0.0), 1.0, 0.0),
     expr=lambda x, h: select(x < 0.0, 0.0, select(x > 0.0, 1.0, select(L.eq(x, 0.0), h, x))),
 )
@@ -336,7 +336,7 @@ def _ldexp_value(x, i):
 
 elementwise(
     "ldexp", _ldexp_value, lambda x, i: x * L.exp2(i), (lambda x, i, z: L.exp2(i), None),
-    node="Ldexp", doc="x * 2**i for integer i", refused={1: "the exponent is an integer"},
+    node="Ldexp", doc="x * 2**i for integer i", refused={1: "the exponent is an integer"}, example="1.5, 3 -> 12.0, 8.0",
 )
 
 

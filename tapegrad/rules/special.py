@@ -36,11 +36,11 @@ def polygamma_value(n, x):
 
 elementwise(
     "erf", scipy_special("erf"), L.erf, (lambda x, z: TWO_OVER_SQRT_PI * L.exp(-(x * x)),),
-    scalar=math.erf, node="Erf", doc="error function",
+    scalar=math.erf, node="Erf", doc="error function", example="0.5 -> 0.5204..., 0.8787...",
 )
 elementwise(
     "lgamma", scipy_special("gammaln"), L.lgamma, (lambda x, z: L.digamma(x),),
-    node="Lgamma", doc="log(abs(gamma(x)))", calls_scipy=True,
+    node="Lgamma", doc="log(abs(gamma(x)))", calls_scipy=True, example="2.5 -> 0.2846..., 0.7031...",
 )
 
 
@@ -52,7 +52,7 @@ def _trigamma(x, z):
 
 elementwise(
     "digamma", scipy_special("psi"), L.digamma, (_trigamma,),
-    node="Digamma", doc="derivative of log gamma", calls_scipy=True,
+    node="Digamma", doc="derivative of log gamma", calls_scipy=True, example="2.5 -> 0.7031..., 0.4903...",
 )
 elementwise(
     "polygamma", polygamma_value, L.polygamma, (None, lambda n, x, z: L.polygamma(n + 1.0, x)),
@@ -82,37 +82,37 @@ def _erfcx_dx(x, z):
     return L.select(x > 10.0, (series + 1.0) * u * (-2.0 / ROOT_PI), 2.0 * x * z - TWO_OVER_SQRT_PI)
 
 
-scipy_row("erfc", (lambda x, z: -TWO_OVER_SQRT_PI * L.exp(-(x * x)),), "1 - erf(x), accurate for large x")
-scipy_row("erfinv", (lambda x, z: 0.5 * ROOT_PI * L.exp(z * z),), "inverse of erf")
-scipy_row("erfcx", (_erfcx_dx,), "exp(x**2) * erfc(x)")
-scipy_row("ndtr", (lambda x, z: L.exp(-0.5 * x * x) / ROOT_2PI,), "distribution function of the standard normal")
-scipy_row("ndtri", (lambda x, z: ROOT_2PI * L.exp(0.5 * z * z),), "quantile of the standard normal, inverse of ndtr")
+scipy_row("erfc", (lambda x, z: -TWO_OVER_SQRT_PI * L.exp(-(x * x)),), "1 - erf(x), accurate for large x", example="0.5 -> 0.4795..., -0.8787...")
+scipy_row("erfinv", (lambda x, z: 0.5 * ROOT_PI * L.exp(z * z),), "inverse of erf", example="0.5 -> 0.4769..., 1.1125...")
+scipy_row("erfcx", (_erfcx_dx,), "exp(x**2) * erfc(x)", example="0.5 -> 0.6156..., -0.5126...")
+scipy_row("ndtr", (lambda x, z: L.exp(-0.5 * x * x) / ROOT_2PI,), "distribution function of the standard normal", example="0.5 -> 0.6914..., 0.3520...")
+scipy_row("ndtri", (lambda x, z: ROOT_2PI * L.exp(0.5 * z * z),), "quantile of the standard normal, inverse of ndtr", example="0.975 -> 1.9599..., 17.1100...")
 scipy_row(
     # The density over the distribution function, in a form without underflow.
     "log_ndtr", (lambda x, z: math.sqrt(2.0 / math.pi) / L.erfcx(x * -math.sqrt(0.5)),),
-    "logarithm of ndtr, accurate in both tails",
+    "logarithm of ndtr, accurate in both tails", example="0.5 -> -0.3689..., 0.5091...",
 )
 
 # ---- logistic ----------------------------------------------------------------------------
-scipy_row("logit", (lambda x, z: 1.0 / (x * (1.0 - x)),), "log(x / (1 - x)), inverse of expit")
-scipy_row("log_expit", (lambda x, z: L.sigmoid(-x),), "log of expit, accurate for large negative x")
+scipy_row("logit", (lambda x, z: 1.0 / (x * (1.0 - x)),), "log(x / (1 - x)), inverse of expit", example="0.25 -> -1.0986..., 5.3333...")
+scipy_row("log_expit", (lambda x, z: L.sigmoid(-x),), "log of expit, accurate for large negative x", example="0.5 -> -0.4740..., 0.3775...")
 
 # ---- gamma and beta functions --------------------------------------------------------------
-scipy_row("gamma", (lambda x, z: z * L.digamma(x),), "gamma function")
-scipy_row("rgamma", (lambda x, z: -z * L.digamma(x),), "1 / gamma(x); the derivative at its zeros is NaN")
-scipy_row("gammasgn", (zero,), "sign of the gamma function")
+scipy_row("gamma", (lambda x, z: z * L.digamma(x),), "gamma function", example="2.5 -> 1.3293..., 0.9347...")
+scipy_row("rgamma", (lambda x, z: -z * L.digamma(x),), "1 / gamma(x); the derivative at its zeros is NaN", example="2.5 -> 0.7522..., -0.5289...")
+scipy_row("gammasgn", (zero,), "sign of the gamma function", example="-0.5 -> -1.0, 0.0")
 scipy_row(
     "beta",
     (
         lambda a, b, z: z * (L.digamma(a) - L.digamma(a + b)),
         lambda a, b, z: z * (L.digamma(b) - L.digamma(a + b)),
     ),
-    "gamma(a) * gamma(b) / gamma(a + b)",
+    "gamma(a) * gamma(b) / gamma(a + b)", example="2.0, 3.0 -> 0.0833..., (-0.0902..., -0.0486...)",
 )
 scipy_row(
     "betaln",
     (lambda a, b, z: L.digamma(a) - L.digamma(a + b), lambda a, b, z: L.digamma(b) - L.digamma(a + b)),
-    "log(abs(beta(a, b)))",
+    "log(abs(beta(a, b)))", example="2.0, 3.0 -> -2.4849..., (-1.0833..., -0.5833...)",
 )
 
 
@@ -143,20 +143,20 @@ _derivative_row(
 )
 scipy_row(
     "gammainc", (lambda a, x, z: L.gammainc_da(a, x), lambda a, x, z: _gamma_density(a, x)),
-    "regularised lower incomplete gamma function",
+    "regularised lower incomplete gamma function", example="2.0, 1.0 -> 0.2642..., (-0.2761..., 0.3678...)",
 )
 scipy_row(
     "gammaincc", (lambda a, x, z: -L.gammainc_da(a, x), lambda a, x, z: -_gamma_density(a, x)),
-    "regularised upper incomplete gamma function",
+    "regularised upper incomplete gamma function", example="2.0, 1.0 -> 0.7357..., (0.2761..., -0.3678...)",
 )
 
 scipy_row(
     "gammaincinv", (lambda a, p, z: -L.gammainc_da(a, z) / _gamma_density(a, z), lambda a, p, z: 1.0 / _gamma_density(a, z)),
-    "inverse of gammainc in its second argument",
+    "inverse of gammainc in its second argument", example="2.0, 0.5 -> 1.6783..., (0.9932..., 3.1916...)",
 )
 scipy_row(
     "gammainccinv", (lambda a, p, z: -L.gammainc_da(a, z) / _gamma_density(a, z), lambda a, p, z: -1.0 / _gamma_density(a, z)),
-    "inverse of gammaincc in its second argument",
+    "inverse of gammaincc in its second argument", example="2.0, 0.5 -> 1.6783..., (0.9932..., -3.1916...)",
 )
 
 
@@ -214,27 +214,27 @@ _derivative_row(
 )
 scipy_row(
     "stdtr", (lambda df, t, z: L.stdtr_ddf(df, t), lambda df, t, z: _student_density(df, t)),
-    "distribution function of Student's t of df degrees of freedom",
+    "distribution function of Student's t of df degrees of freedom", example="4.0, 1.5 -> 0.896, (0.0086..., 0.1228...)",
 )
 scipy_row(
     "stdtrit",
     (lambda df, p, z: -L.stdtr_ddf(df, z) / _student_density(df, z), lambda df, p, z: 1.0 / _student_density(df, z)),
-    "quantile of Student's t, inverse of stdtr",
+    "quantile of Student's t, inverse of stdtr", example="4.0, 0.9 -> 1.5332..., (-0.0740..., 8.4698...)",
 )
-scipy_row("ndtri_exp", (lambda y, z: math.sqrt(0.5 * math.pi) * L.erfcx(z * -math.sqrt(0.5)),), "inverse of log_ndtr")
+scipy_row("ndtri_exp", (lambda y, z: math.sqrt(0.5 * math.pi) * L.erfcx(z * -math.sqrt(0.5)),), "inverse of log_ndtr", example="-1.0 -> -0.3374..., 0.9761...")
 scipy_row(
     "owens_t",
     (
         lambda h, a, z: L.exp(-0.5 * h * h) * L.erf(h * a * math.sqrt(0.5)) * (-0.5 / ROOT_2PI),
         lambda h, a, z: L.exp(-0.5 * h * h * (1.0 + a * a)) / (2.0 * math.pi * (1.0 + a * a)),
     ),
-    "Owen's T function",
+    "Owen's T function", example="1.0, 0.5 -> 0.0430..., (-0.0463..., 0.0681...)",
 )
 
 # ---- Bessel functions ----------------------------------------------------------------------
-scipy_row("i0", (lambda x, z: L.i1(x),), "modified Bessel function of order 0")
+scipy_row("i0", (lambda x, z: L.i1(x),), "modified Bessel function of order 0", example="1.0 -> 1.2660..., 0.5651...")
 scipy_row(
-    "i1", (lambda x, z: L.select(L.eq(x, 0.0), 0.5, L.i0(x) - z / x),), "modified Bessel function of order 1",
+    "i1", (lambda x, z: L.select(L.eq(x, 0.0), 0.5, L.i0(x) - z / x),), "modified Bessel function of order 1", example="1.0 -> 0.5651..., 0.7009...",
 )
 
 
@@ -259,10 +259,10 @@ def _i1e_dx(x, z):
     return L.select(L.eq(x, 0.0), 0.5, L.select(L.abs(x) > 40.0, _far_slope(1, L.abs(x)), near))
 
 
-scipy_row("i0e", (_i0e_dx,), "exp(-abs(x)) * i0(x)")
-scipy_row("i1e", (_i1e_dx,), "exp(-abs(x)) * i1(x)")
-scipy_row("j0", (lambda x, z: -L.j1(x),), "Bessel function of order 0")
-scipy_row("j1", (lambda x, z: L.select(L.eq(x, 0.0), 0.5, L.j0(x) - z / x),), "Bessel function of order 1")
+scipy_row("i0e", (_i0e_dx,), "exp(-abs(x)) * i0(x)", example="1.0 -> 0.4657..., -0.2578...")
+scipy_row("i1e", (_i1e_dx,), "exp(-abs(x)) * i1(x)", example="1.0 -> 0.2079..., 0.0499...")
+scipy_row("j0", (lambda x, z: -L.j1(x),), "Bessel function of order 0", example="2.0 -> 0.2238..., -0.5767...")
+scipy_row("j1", (lambda x, z: L.select(L.eq(x, 0.0), 0.5, L.j0(x) - z / x),), "Bessel function of order 1", example="2.0 -> 0.5767..., -0.0644...")
 
 # ---- entropies -----------------------------------------------------------------------------
 scipy_row(
@@ -271,7 +271,7 @@ scipy_row(
         lambda x, y, z: L.select(L.eq(x, 0.0) & (y <= 0.0), 0.0, L.log(y)),
         lambda x, y, z: L.select(L.eq(x, 0.0) & L.eq(y, 0.0), 0.0, x / y),
     ),
-    "x * log(y); value and derivative 0 where x = y = 0",
+    "x * log(y); value and derivative 0 where x = y = 0", example="2.0, 3.0 -> 2.1972..., (1.0986..., 0.6666...)",
 )
 scipy_row(
     "xlog1py",
@@ -279,9 +279,9 @@ scipy_row(
         lambda x, y, z: L.select(L.eq(x, 0.0) & (y <= -1.0), 0.0, L.log1p(y)),
         lambda x, y, z: L.select(L.eq(x, 0.0) & L.eq(y, -1.0), 0.0, x / (1.0 + y)),
     ),
-    "x * log(1 + y); value and derivative 0 where x = 0 and y = -1",
+    "x * log(1 + y); value and derivative 0 where x = 0 and y = -1", example="2.0, 3.0 -> 2.7725..., (1.3862..., 0.5)",
 )
-scipy_row("entr", (lambda x, z: -1.0 - L.log(x),), "-x * log(x); derivative +inf at 0")
+scipy_row("entr", (lambda x, z: -1.0 - L.log(x),), "-x * log(x); derivative +inf at 0", example="0.5 -> 0.3465..., -0.3068...")
 
 
 def _log_ratio(x, y):
@@ -295,12 +295,12 @@ def _log_ratio(x, y):
 scipy_row(
     "rel_entr",
     (lambda x, y, z: _log_ratio(x, y) + 1.0, lambda x, y, z: L.select(L.eq(x, 0.0) & L.eq(y, 0.0), 0.0, -(x / y))),
-    "x * log(x / y); derivative -inf in x at 0",
+    "x * log(x / y); derivative -inf in x at 0", example="0.5, 0.25 -> 0.3465..., (1.6931..., -2.0)",
 )
 scipy_row(
     "kl_div",
     (lambda x, y, z: _log_ratio(x, y), lambda x, y, z: (y - x) / y),
-    "x * log(x / y) - x + y; derivative -inf in x at 0",
+    "x * log(x / y) - x + y; derivative -inf in x at 0", example="0.5, 0.25 -> 0.0965..., (0.6931..., -1.0)",
 )
 
 #: scipy.special ufuncs by name -> row name (SciPy's ufuncs are found by name so
@@ -319,16 +319,16 @@ def _neighbours(function, sign):
     return lambda v, x, z: (function(v - 1.0, x) + sign * function(v + 1.0, x)) * 0.5
 
 
-scipy_row("y0", (lambda x, z: -L.y1(x),), "Bessel function of the second kind of order 0")
-scipy_row("y1", (lambda x, z: L.y0(x) - z / x,), "Bessel function of the second kind of order 1")
-scipy_row("erfcinv", (lambda x, z: -0.5 * ROOT_PI * L.exp(z * z),), "inverse of erfc")
-scipy_row("jv", (None, _neighbours(L.jv, -1.0)), "Bessel function; the order is a constant", refused=_ORDER)
+scipy_row("y0", (lambda x, z: -L.y1(x),), "Bessel function of the second kind of order 0", example="2.0 -> 0.5103..., 0.1070...")
+scipy_row("y1", (lambda x, z: L.y0(x) - z / x,), "Bessel function of the second kind of order 1", example="2.0 -> -0.1070..., 0.5638...")
+scipy_row("erfcinv", (lambda x, z: -0.5 * ROOT_PI * L.exp(z * z),), "inverse of erfc", example="0.5 -> 0.4769..., -1.1125...")
+scipy_row("jv", (None, _neighbours(L.jv, -1.0)), "Bessel function; the order is a constant", refused=_ORDER, example="2, 1.5 -> 0.2320..., 0.2484...")
 scipy_row(
     "yv", (None, _neighbours(L.yv, -1.0)), "Bessel function of the second kind; the order is a constant",
-    refused=_ORDER,
+    refused=_ORDER, example="2, 1.5 -> -0.9321..., 0.8306...",
 )
-scipy_row("iv", (None, _neighbours(L.iv, 1.0)), "modified Bessel function; the order is a constant", refused=_ORDER)
+scipy_row("iv", (None, _neighbours(L.iv, 1.0)), "modified Bessel function; the order is a constant", refused=_ORDER, example="2, 1.5 -> 0.3378..., 0.5312...")
 scipy_row(
     "ive", (None, lambda v, x, z: _neighbours(L.ive, 1.0)(v, x, z) - L.sign(x) * z),
-    "exp(-abs(x)) * iv(v, x); the order is a constant", refused=_ORDER,
+    "exp(-abs(x)) * iv(v, x); the order is a constant", refused=_ORDER, example="2, 1.5 -> 0.0753..., 0.0431...",
 )

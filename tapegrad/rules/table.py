@@ -115,6 +115,8 @@ class Row:
         Whether `value` raises ``LinAlgError`` at some values; its loop inside NumPy gives NaN there.
     silent : str
         What it means, in words, if no derivative comes back to an operand, where the row can say more than that it is 0.
+    example : str
+        Operands, value and derivatives, as the docstrings of its functions show them: ``"0.5 -> 0.4794..., 0.8775..."``.
     opcode : int
         Position in the table, counted from `FIRST_ROW`.
     scalar_instruction : bool
@@ -144,6 +146,7 @@ class Row:
     effect: str = "dense"
     adds: bool = False
     silent: str = ""
+    example: str = ""
     opcode: int = field(default=0, init=False)
     scalar_instruction: bool = field(init=False)
 

@@ -120,6 +120,28 @@ def test_what_the_data_do_not_determine_has_no_error():
     one = tg.fit(lambda p, t: p["ab"] * np.exp(-p["rate"] * t), {"ab": 1.0, "rate": 1.0}, TIMES, observed=SEEN[2])
     assert fits.params["a"][2] * fits.params["b"][2] == pytest.approx(one.params["ab"], rel=1e-6)
     assert fits.stderr["rate"][2] == pytest.approx(one.stderr["rate"] * np.sqrt(38.0 / 37.0), rel=1e-5)
+    assert fits.undetermined.all() and "\n3: converged, but the data do not determine a parameter" in str(fits) and "(fits 0, 1, 2)" in str(fits)
+
+
+def test_fits_with_an_undetermined_parameter_are_marked():
+    seen = SEEN[:4] - 0.3
+    seen[2] = 0.0  # of a height of zero, any rate
+    fits = tg.fit_many(lambda p, t: p["height"] * np.exp(-p["rate"] * t), {"height": 0.0, "rate": np.ones(4)}, TIMES, observed=seen, in_axes=None)
+    assert fits.success.all() and fits.undetermined.tolist() == [False, False, True, False] and np.isnan(fits.stderr["rate"]).tolist() == fits.undetermined.tolist()
+    assert "1: converged, but the data do not determine a parameter, whose stderr is NaN; fits.undetermined marks them (fits 2)" in str(fits)
+    assert "not determine" not in str(tg.fit_many(decay, STARTS, TIMES, observed=SEEN, in_axes=None))
+
+
+def test_an_observation_of_infinite_sigma_is_left_out():
+    sigma = np.full((COUNT, len(TIMES)), 0.02)
+    sigma[3, [5, 17, 30]] = np.inf
+    fits, kept = tg.fit_many(decay, STARTS, TIMES, observed=SEEN, sigma=sigma, in_axes=None), np.isfinite(sigma[3])
+    one = tg.fit(decay, {"height": 1.0, "rate": 1.0, "floor": 0.0}, TIMES[kept], observed=SEEN[3][kept], sigma=0.02)
+    alike(fits, 3, one)
+    assert fits.dof.tolist() == [34 if k == 3 else 37 for k in range(COUNT)] and one.dof == 34
+    sigma[3, 2:] = np.inf
+    with pytest.raises(OptimizationError, match="2 observations for 3 free parameters"):
+        tg.fit_many(decay, STARTS, TIMES, observed=SEEN, sigma=sigma, in_axes=None)
 
 
 def test_the_model_runs_to_be_recorded_and_not_for_each_fit():
@@ -151,12 +173,12 @@ def test_bad_input_is_named():
         r"same length, one entry a fit, not starts\['rate'\]: 29, observed: 30": lambda: tg.fit_many(
             decay, {**STARTS, "rate": np.ones(29)}, TIMES, observed=SEEN, in_axes=None
         ),
-        "data 0: 40": lambda: tg.fit_many(decay, STARTS, TIMES, observed=SEEN),
+        "data 0: 40, observed: 30; data that all fits share have None in in_axes=": lambda: tg.fit_many(decay, STARTS, TIMES, observed=SEEN),
         "in_axes=1": lambda: tg.fit_many(decay, STARTS, TIMES, observed=SEEN, in_axes=1),
         "floor of fit 3 starts at 5, outside of its bounds 0 to 1": lambda: tg.fit_many(
             decay, {**STARTS, "floor": np.where(np.arange(COUNT) == 3, 5.0, 0.5)}, TIMES, observed=SEEN, in_axes=None, bounds={"floor": (0.0, 1.0)}
         ),
-        "observed of fit 4 has nan at place 2": lambda: tg.fit_many(
+        "observed of fit 4 has nan at place 2; give any number there, and sigma=np.inf": lambda: tg.fit_many(
             decay, STARTS, TIMES, observed=np.where(np.arange(COUNT * 40).reshape(COUNT, 40) == 162, np.nan, SEEN), in_axes=None
         ),
         "2 observations for 3 free parameters": lambda: tg.fit_many(decay, STARTS, TIMES[:2], observed=SEEN[:, :2], in_axes=None),

@@ -318,6 +318,12 @@ def test_modes():
     assert taken["mode"] == "forward" and "test_reverse.py" in taken["because"]
     few = tg.njit_grad(lambda a, b: a * b, (0, 1))
     assert few(2.0, 3.0) == (3.0, 2.0) and next(iter(few.modes().values()))["mode"] == "forward"
+    for f, options, because in (
+        (lambda x: np.sum(x * x), {}, "an array, or more than 4 numbers: one run back gives all"), (lambda x: np.sum(x * x), {"mode": "reverse"}, "as asked for"),
+    ):
+        gradient = tg.njit_grad(f, **options)
+        gradient(AT)
+        assert [(taken["mode"], taken["because"]) for taken in gradient.modes().values()] == [("reverse", because)]
     with pytest.raises(UnsupportedInNumbaError, match="mode"):
         tg.njit_grad(sorted_, mode="backward")
     with pytest.raises(UnsupportedInNumbaError, match="lanes"):

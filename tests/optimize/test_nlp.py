@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import tapegrad as tg
-from tapegrad.common.errors import MissingPackageError, NonFiniteError, OptimizationError
+from tapegrad.common.errors import MissingPackageError, NonFiniteError, OptimizationError, StructureError
 from tapegrad.optimize import ipopt
 from tapegrad.optimize.nlp import Entries, Grown
 from tests.transforms.replay.agreement import Log
@@ -184,13 +184,14 @@ def test_what_cannot_be_is_said_before_anything_runs(method):
     start = np.zeros(2)
     for match, call in {
         "constraint 0: no number is at least 1.0 and at most 0.0": lambda: solve(rosenbrock, start, [(np.sum, 1.0, 0.0)]),
+        r"constraint 0 is \[\[\*, \*\], \[\*\]\]: rows of different lengths": lambda: solve(rosenbrock, start, [(lambda x: [[x[0], x[1]], [x[0]]], 0.0, None)]),
         "give a list": lambda: solve(rosenbrock, start, (np.sum, 1.0, 2.0)),
         r"constraint 1 is \(1.0,\)": lambda: solve(rosenbrock, start, [(np.sum, 1.0, 2.0), (1.0,)]),
         r"the lower limit of constraint 0 has the shape \(3,\)": lambda: solve(rosenbrock, start, [(lambda x: x, np.ones(3), None)]),
         r"bounds of x0\[0\]": lambda: solve(rosenbrock, start, bounds=(1.0, 0.0)),
         "'sqp'": lambda: tg.optimize.nlp(rosenbrock, start, method="sqp"),
     }.items():
-        with pytest.raises(OptimizationError, match=match):
+        with pytest.raises((OptimizationError, StructureError), match=match):
             call()
     with np.errstate(all="ignore"):
         with pytest.raises(NonFiniteError, match=r"(?s)number 0 of constraint 0 is -inf: log at .*test_nlp.py"):

@@ -150,6 +150,7 @@ def test_each_contribution_is_one_step():
     assert said == [
         "", "x gives 3", "multiply %1, %1 gives 9", "the seed: the adjoint of the result %2 is 1", "the adjoint of %1 += 3 * 1 = 3, which makes it 3",
         "the adjoint of %1 += 3 * 1 = 3, which makes it 6", "the sweep has passed %2: what the tape kept for it is cleared",
+        "the derivatives of %2: with respect to x 6",
     ]  # fmt: skip
     assert [shot[2] for shot in shots][3:6] == [[None, 1.0], [3.0, 1.0], [6.0, 1.0]]
 
@@ -160,6 +161,23 @@ def test_counts_show_which_mode_is_cheaper():
     page = tg.show(lambda x: np.stack([x * k for k in range(20)]), 2.0, output=3)
     few = walked(page, "both")["shots"][-1][4]
     assert page.data["n"] == 1 and page.data["m"] == 20 and few["reverse"] > few["forward"]
+
+
+@pytest.mark.parametrize("name", ["branch", "rolled", "in place", "arrays", "where", "the same operand twice", "large arrays"])
+def test_operations_are_counted_as_by_compare(name):
+    f, *args = PROGRAMS[name]
+    counts = walked(tg.show(f, *args), "both")["shots"][-1][4]
+    rows = tg.compare(f, *args, argnums=tuple(range(len(args))), budget=0.0).rows
+    assert counts == {row.mode: row.operations for row in rows if row.mode in counts}
+
+
+def test_the_last_step_says_the_derivatives():
+    page = tg.show(lambda x, y, unused: x * y, 3.0, 2.0, 1.0, direction=(1.0, 10.0, 0.0))
+    said = {view: walked(page, view)["shots"][-1][-1] for view in ("forward", "reverse", "tangent", "both")}
+    assert said == {
+        "forward": "multiply %1, %2 gives 6", "reverse": "the derivatives of %3: with respect to x 2, with respect to y 3",
+        "tangent": "the derivatives of %3: along direction= 32", "both": "the derivatives of %3: with respect to x 2, with respect to y 3, along direction= 32",
+    }  # fmt: skip
 
 
 def test_a_replay_stops_at_the_decision_that_comes_out_otherwise():

@@ -37,6 +37,12 @@ def _elementwise(name, row):
         Returns
         -------
         Tensor
+
+        Examples
+        --------
+        >>> import tapegrad as tg
+        >>> tg.value_and_grad(tg.{name}{by})({at})
+        ({results})
         """
         return apply(row, (x,))
 
@@ -51,10 +57,21 @@ def _elementwise(name, row):
         Returns
         -------
         Tensor
+
+        Examples
+        --------
+        >>> import tapegrad as tg
+        >>> tg.value_and_grad(tg.{name}{by})({at})
+        ({results})
         """
         return apply(row, (x, y))
 
-    return named(one if row.arity == 1 else two, name, doc=row.doc)
+    at, _, results = row.example.partition(" -> ")
+    by = {(0,): "", (1,): ", 1"}.get(row.slots(row.arity), ", (0, 1)")
+    function = named(one if row.arity == 1 else two, name, doc=row.doc, by=by, at=at, results=results)
+    if not row.example:  # of no public function
+        function.__doc__ = function.__doc__ and function.__doc__.partition("Examples\n")[0]
+    return function
 
 
 ELEMENTWISE = {

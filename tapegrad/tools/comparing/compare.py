@@ -151,7 +151,8 @@ class Measured:
     passes : int
         Times the program is walked through (dual numbers: run).
     operations : float
-        Scalar operations on tangents or adjoints, if every seed reaches everything; nan for the evaluation.
+        On tangents or adjoints, one for each element of an instruction (of a matrix product, each multiplication) and each seed,
+        if every seed reaches everything; nan for the evaluation.
     instructions : int
         Instructions between inputs and outputs, of which each pass visits those
         its seeds reach.

@@ -63,7 +63,7 @@ class Page {
     const { n, m } = this.data;
     element("counts").innerHTML =
       this.walk.view === "both"
-        ? `${n} input${n === 1 ? "" : "s"}, ${m} result${m === 1 ? "" : "s"}. Operations for all derivatives: forward mode <b>${forward}</b> (${n} tangents at once), ` +
+        ? `${n} input${n === 1 ? "" : "s"}, ${m} result${m === 1 ? "" : "s"}. Operations on derivatives, one for each element of an instruction: forward mode <b>${forward}</b> (${n} tangents at once), ` +
           `reverse mode <b>${reverse}</b> (${m} sweep${m === 1 ? "" : "s"} back)`
         : "";
     this.follow();
@@ -206,15 +206,17 @@ class Page {
     const spot = new Map();
     layers.forEach((layer, d) => layer.forEach((k, i) => spot.set(k, [(width - layer.length * (w + gap)) / 2 + i * (w + gap) + gap / 2, gap + d * (h + drop)])));
     const parts = [];
+    const labels = [];
     for (const k of drawn) {
       const entry = this.data.at[k] >= 0 ? this.data.reverse[this.data.at[k]][1] : [];
       rows[k].operands.forEach((o, i) => {
-        if (!here.has(o)) return;
-        const [x0, y0, x1, y1] = [spot.get(o)[0] + w / 2, spot.get(o)[1] + h, spot.get(k)[0] + w / 2, spot.get(k)[1]];
+        if (!here.has(o) || rows[k].operands.indexOf(o) < i) return;
+        const [x0, y0, x1, y1] = [spot.get(o)[0] + w / 2, spot.get(o)[1] + h, spot.get(k)[0] + (w * (i + 1)) / (rows[k].operands.length + 1), spot.get(k)[1]];
         const active = k === walk.row && (walk.operand < 0 || o === walk.operand);
         parts.push(`<path class="${active ? "here" : ""}" d="M${x0},${y0} C${x0},${y0 + drop / 2} ${x1},${y1 - drop / 2} ${x1},${y1}"/>`);
         const partial = entry.filter(([operand]) => operand === o).map(([, , p]) => text(p)).filter(Boolean);
-        if (walk.view !== "replay" && walk.values[k] !== null && partial.length) parts.push(`<text class="edge" x="${(x0 + x1) / 2 + 4 + 10 * i}" y="${(y0 + y1) / 2 + 4}">${escaped([...new Set(partial)].join(" + "))}</text>`);
+        // Above its arrow's end, in three lines; there is room for four.
+        if (walk.view !== "replay" && walk.values[k] !== null && partial.length && i < 4) labels.push(`<text class="edge" x="${x1 + 3}" y="${y1 - 5 - 11 * (i % 3)}">${escaped(partial.join(" + "))}</text>`);
       });
     }
     for (const k of drawn) {
@@ -229,7 +231,7 @@ class Page {
       );
     }
     const height = layers.length * (h + drop) + gap;
-    element("graph").innerHTML = `<svg width="${width}" height="${height}" viewBox="0 0 ${width} ${height}" role="img" aria-label="graph of the tape">${parts.join("")}</svg>`;
+    element("graph").innerHTML = `<svg width="${width}" height="${height}" viewBox="0 0 ${width} ${height}" role="img" aria-label="graph of the tape">${parts.concat(labels).join("")}</svg>`;
     const current = element("graph").querySelector("g.here");
     if (current && drawn.length > 12) current.scrollIntoView({ block: "nearest", inline: "nearest" });
   }

@@ -86,7 +86,8 @@ def show(
     Notes
     -----
     The page is one file that needs no network. Loops of this library (`scan`, `vmap`, ...) run in Python; iterations with the same
-    instructions form one box, which opens.
+    instructions form one box, which opens.  Beside each other both modes count their operations as `compare` does: operations on
+    tangents or adjoints, one for each element of an instruction and each seed; those of the evaluation are the same in both.
 
     Examples
     --------

@@ -22,6 +22,7 @@ from ...autograd.reading import Region
 from ...autograd.tangents import push
 from ...common.errors import NonScalarOutputError, OptionError, SeedShapeError, StructureError
 from ...common.tree import flatten
+from ...program.choosing import work
 from ...tape.places import PACKAGE, caller_place, function_name
 from ..arguments import Run, differentiable
 
@@ -87,25 +88,24 @@ def program(f: Callable[..., Any], args: Sequence[Any], output: Any = None, dire
         at[e.slot] = len(rows)
         name, operation, operands, shape = texts[f"%{e.slot}"][:4]
         value = values[e.slot]
-        size = int(np.size(value)) if value is not None else int(np.prod(e.signature.out.shape)) if e.signature is not None else 1
         title = names.get(e.slot, operation)
         slots = [o for o in e.operands if o in at] if e.row is not None else []
         rows.append({
             "name": name, "title": title, "operation": title if e.row is None else f"{operation} {operands}".strip(), "operands": [at[o] for o in slots],
-            "guard": False, "shape": shape, "size": size, "work": sum(max(size, rows[at[o]]["size"]) for o in slots),
+            "guard": False, "shape": shape, "work": work(np.array([e.op])).operations if slots else 0,
             "value": digits(value), "tangent": digits(tangents.get(e.slot)),
         })  # fmt: skip
         places.append(store.place(e.slot) if e.row is not None else None)
     sources = _sources(places, rows)
     return {
         "title": f"{function_name(f)} at {', '.join(str(_exact(a)) for a in args)}", "n": int(sum(leaf.size for leaf in run.leaves)), "m": m,
-        "sources": sources, "rows": rows, "result": at[result], "reverse": _reverse(store, entries, at, result, digits), "regions": _regions(rows),
+        "leaves": [at[slot] for slot in names if slot in at], "sources": sources, "rows": rows, "result": at[result], "reverse": _reverse(store, entries, at, result, digits), "regions": _regions(rows),
         "replay": _replayed(f, replay, rows),
     }  # fmt: skip
 
 
 def _decision(said):
-    return {"name": "", "title": "", "operation": said, "operands": [], "guard": True, "shape": "", "size": 0, "work": 0, "value": None, "tangent": None}
+    return {"name": "", "title": "", "operation": said, "operands": [], "guard": True, "shape": "", "work": 0, "value": None, "tangent": None}
 
 
 def _names(f, run):
@@ -253,6 +253,6 @@ def packed(data: dict[str, Any]) -> dict[str, Any]:
             for place, operand in enumerate(row["operands"]):
                 text = re.sub(rf"{re.escape(data['rows'][operand]['name'])}\b", f"${place};", text)
         short = [int(row["name"][1:] or 0), word(row["title"]), word(text), row["operands"], row["value"], row["tangent"], *(row["line"] or (-1, -1))]
-        more = [word(row["shape"]), row["size"], row["work"]]
-        rows.append(short if more == [word("scalar"), 1, len(row["operands"])] else short + more)
+        more = [word(row["shape"]), row["work"]]
+        rows.append(short if more == [word("scalar"), int(bool(row["operands"]))] else short + more)
     return {**data, "rows": rows, "words": list(words)}

@@ -6,7 +6,8 @@
 //   "reverse"   the forward sweep, then the seed, then each contribution `adjoint += partial * adjoint` from the last
 //               instruction to the first. Values are cleared as the sweep passes, unless they are retained;
 //   "tangent"   forward mode: values and tangents together, as dual numbers carry them;
-//   "both"      forward mode beside reverse mode, and how many operations each has taken for the whole Jacobian;
+//   "both"      forward mode beside reverse mode, and how many operations on derivatives each has taken for the whole Jacobian,
+//               counted as by `tg.compare`: one for each element of an instruction;
 //   "replay"    the forward sweep at other arguments, up to the first decision that comes out otherwise.
 //
 // `next` and `back` go one step, `seek` to any. Each step notes what it overwrites, so going back restores every number.
@@ -48,6 +49,7 @@ class Walk {
         if (!this.retain) steps.push(["clear", row, 0]);
       }
     }
+    if (this.view !== "forward" && this.view !== "replay") steps.push(["end", this.data.result, 0]);
     return steps;
   }
 
@@ -97,12 +99,9 @@ class Walk {
     const value = this.view === "replay" ? data.replay.values[row] : data.rows[row].value;
     this.set(this.values, row, value);
     this.said = `${data.rows[row].operation} gives ${text(value)}`;
-    const { size, work } = data.rows[row];
-    this.set(this.counts, "forward", this.counts.forward + size);
-    this.set(this.counts, "reverse", this.counts.reverse + size);
     if (this.view === "tangent" || this.view === "both") {
       this.set(this.tangents, row, data.rows[row].tangent);
-      this.set(this.counts, "forward", this.counts.forward + data.n * work);
+      this.set(this.counts, "forward", this.counts.forward + data.n * data.rows[row].work);
       this.said += `, tangent ${text(data.rows[row].tangent)}`;
     }
   }
@@ -129,12 +128,21 @@ class Walk {
     this.set(this.cleared, row, true);
     this.said = `the sweep has passed ${this.data.rows[row].name}: what the tape kept for it is cleared`;
   }
+
+  // What the sweep was for.
+  end(row) {
+    const { rows, leaves } = this.data;
+    const found = [];
+    if (this.view !== "tangent") found.push(...leaves.map((k) => `with respect to ${rows[k].title} ${text(this.adjoints[k]) || 0}`));
+    if (this.view !== "reverse") found.push(`along direction= ${text(this.tangents[row]) || 0}`);
+    this.said = `the derivatives of ${rows[row].name}: ${found.join(", ")}`;
+  }
 }
 
 // Rows as they are used, from the short lists of `packed`: numbers of texts become texts. A row without a slot is a decision.
 function unpacked(data) {
   const { words } = data;
-  const rows = data.rows.map(([slot, title, rest, operands, value, tangent, source, line, shape, size, work]) => {
+  const rows = data.rows.map(([slot, title, rest, operands, value, tangent, source, line, shape, work]) => {
     const guard = slot === 0;
     const scalar = shape === undefined;
     const rest_ = words[rest].replace(/\$(\d+);/g, (_, k) => `%${data.rows[operands[k]][0]}`);
@@ -146,8 +154,7 @@ function unpacked(data) {
       operands,
       guard,
       shape: scalar ? "scalar" : words[shape],
-      size: scalar ? 1 : size,
-      work: scalar ? operands.length : work,
+      work: scalar ? Math.min(operands.length, 1) : work,
       value,
       tangent,
       line: source < 0 ? null : [source, line],

@@ -18,6 +18,8 @@ from ...tape.places import PACKAGE, function_name
 
 #: Seconds in derivatives without `jit` after which a function is named.
 PATIENCE = 1.0
+#: Paths that wait for a kernel and have a line each in print.
+SINGLY = 5
 
 
 @dataclass(repr=False)
@@ -66,10 +68,13 @@ class Stats:
 
     @property
     def waiting(self):
-        """When kernels come of tapes that are replayed by sweep so far: a line each."""
+        """When kernels come of tapes that are replayed by sweep so far: a line each for the first five, and one for all others."""
         calls = [kernels.left(key) for kernels in self.kernels_of for key in list(kernels.visits)]
         coming = [coming for kernels in self.kernels_of for coming in list(kernels.coming.values()) if coming.working]
-        lines = [f"kernel after {max(1, left)} more calls on this path" for left in calls if left < math.inf]
+        left = sorted(max(1, n) for n in calls if n < math.inf)
+        lines = [f"kernel after {n} more calls on this path" for n in left[:SINGLY]]
+        if others := left[SINGLY:]:
+            lines.append(f"kernels after {others[0]} to {others[-1]} more calls on each of {len(others)} further paths")
         return lines + ["kernel when another thread has compiled it"] * len(coming)
 
     @property

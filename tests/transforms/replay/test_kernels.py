@@ -157,6 +157,15 @@ def test_what_is_waited_for_is_in_print():
     assert re.fullmatch(r"kernel after \d+ more calls on this path", line) and line in str(g.stats())
 
 
+def test_many_paths_that_wait_are_summed_up():
+    g = tg.jit(tg.grad(lambda x: sum(x**k for k in range(2 + int(x > 0.0) * 0 + sum(x > n for n in range(30))))))
+    for n in range(20):
+        g(n + 0.5)
+    *lines, last = g.stats().waiting
+    assert len(lines) == 5 and all(re.fullmatch(r"kernel after \d+ more calls on this path", line) for line in lines)
+    assert re.fullmatch(r"kernels after \d+ to \d+ more calls on each of 14 further paths", last) and last in str(g.stats())
+
+
 def irregular(x, length=1500):
     """No two stretches of it are alike."""
     random = np.random.default_rng(0)
