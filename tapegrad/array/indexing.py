@@ -227,7 +227,12 @@ def setitem(x, key, value):
     live = live if recorded(root, value) else None
     key = _clean(key, live=live is not None)
     if type(x._v) is float and not (key is Ellipsis or key.__class__ is tuple and not key):
-        raise IndexError("a 0-d tensor takes only the indices () and ...")
+        truth = key[()] if isinstance(key, np.ndarray) else key
+        if not isinstance(truth, (bool, np.bool)):
+            raise IndexError("a 0-d tensor takes only the indices (), ... and a mask that is one truth value")
+        if truth:
+            setitem(x, (), reshape(value, ()))
+        return
     if not recorded(root, value):
         assign_elements(x, key, value._v if isinstance(value, Differentiable) else value)
         return

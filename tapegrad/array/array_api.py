@@ -4,8 +4,8 @@ A library that knows the standard asks an array for its namespace and calls the 
 computes is recorded as the user's own code is. (SciPy and scikit-learn ask where their users want it, xarray always.) What they do in compiled code
 needs plain arrays, and raises.
 
-DLPack hands memory out, with which no derivative goes: a tensor that requires a gradient refuses. The memory is exposed from then on (`tape.watch`), for
-not all libraries keep memory read-only that is said to be so.
+DLPack hands out memory, and no derivative: a tensor that requires a gradient refuses. From then on the memory is watched (`tape.watch`), for some
+libraries write to memory that is said to be read-only.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from typing import Any
 
 import numpy as np
 
-from ..array.complex import ComplexTensor
-from ..array.differentiable import Differentiable
-from ..array.leaving import refused
 from ..common.registry import attach, registry
 from ..tape.places import called
 from ..tape.watch import expose
+from .complex import ComplexTensor
+from .differentiable import Differentiable
+from .leaving import refused
 
 
 def namespace(self, /, *, api_version: str | None = None) -> ModuleType:
@@ -32,7 +32,8 @@ def dlpack(self, *, stream: Any = None, max_version: tuple[int, int] | None = No
     """The memory of a tensor that requires no gradient, for ``from_dlpack`` of another library."""
     if self.requires_grad:
         raise refused(
-            f"write t.detach() for the value alone: DLPack would hand out the memory of {called(self, 'a tensor')}, which requires a gradient, and cut the derivative"
+            f"write t.detach() for the value alone: DLPack would hand out the memory of {called(self, 'a tensor')}, which requires a gradient, "
+            "and cut the derivative"
         )
     array = self.numpy()
     expose(array)
