@@ -9,7 +9,8 @@ compiles nothing and does not import Numba or SciPy.
 from types import SimpleNamespace as _Namespace
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 
-from .array import dual as _dual, indexing as _indexing, inplace as _inplace, operators as _operators, whole as _whole  # noqa: F401  (operators and methods)
+from .array import array_api as _array_api, dual as _dual, indexing as _indexing, inplace as _inplace, operators as _operators  # noqa: F401  (methods)
+from .array import whole as _whole  # noqa: F401
 from .common import config, tracebacks as _tracebacks  # noqa: F401
 from .common.registry import registry as _registry
 from . import autograd, errors, implicit, nn, numpy_api, optim, optimize, tree, utils  # noqa: F401  (numpy_api adds NumPy's functions)
@@ -27,6 +28,7 @@ from .array.creation import (
     empty,
     empty_like,
     eye,
+    from_dlpack,
     from_numpy,
     full,
     full_like,
@@ -97,10 +99,18 @@ def _behind(*walk):
     return pulled(*walk)
 
 
+def _namespace(api_version):
+    """The namespace that answers for this version of the array API standard; `tapegrad.numpy` is loaded when another library asks."""
+    from .numpy.names import of_version
+
+    return of_version(api_version)
+
+
 _tracebacks.install()
 _registry.later = _Namespace(
-    advice=_advice, clearer=_clearer, beside_table=_beside_table, behind=_behind, determined=_determined, debug_nans=_debug_nans, gradcheck=_gradcheck
-)
+    advice=_advice, clearer=_clearer, beside_table=_beside_table, behind=_behind, namespace=_namespace, determined=_determined,
+    debug_nans=_debug_nans, gradcheck=_gradcheck,
+)  # fmt: skip
 
 if not _TYPE_CHECKING:
     # PyTorch's other names, and what to write for those that are not offered.
@@ -116,7 +126,7 @@ __all__ = [
     "diagonal", "digamma", "distribute", "div", "divide", "dot", "egrad", "elementwise_grad", "empty", "empty_like", "enable_grad",
     "entr", "erf", "erfc", "erfcinv", "erfcx", "erfinv", "errors", "exp", "exp2", "expand", "expand_dims", "expit",
     "explain_jumps", "explain_zero",
-    "expm1", "export", "eye", "fit", "fit_many", "flatten", "flip", "floor", "floor_divide", "fmax", "fmin", "fmod", "fori_loop", "from_numpy",
+    "expm1", "export", "eye", "fit", "fit_many", "flatten", "flip", "floor", "floor_divide", "fmax", "fmin", "fmod", "fori_loop", "from_dlpack", "from_numpy",
     "full", "full_like", "gamma", "gammainc", "gammaincc", "gammainccinv", "gammaincinv", "gammaln", "gammasgn", "gnvp", "grad", "heaviside", "hessian",
     "hessian_diag", "hvp", "hypot", "i0", "i0e", "i1", "i1e", "implicit", "info", "is_grad_enabled", "iv", "ive", "j0",
     "j1", "jacfwd", "jacobian", "jacrev", "jet", "jit", "jv", "jvp", "kl_div", "laplacian", "ldexp", "lgamma", "linearize",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar, overload
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
@@ -229,6 +229,45 @@ def from_numpy(array: NDArray[Any]) -> Tensor:
         # A read-only one may be what `Tensor.numpy` gives.
         expose(made._v, not made._v.flags.writeable)
     return made
+
+
+def from_dlpack(x: Any, /, *, device: Literal["cpu"] | None = None, copy: bool | None = None) -> Tensor:
+    """A constant tensor of an array of another library (PyTorch, JAX, CuPy), by DLPack; it shares memory where that is the processor's.
+
+    Parameters
+    ----------
+    x : array of a library that offers DLPack
+        It must not require a gradient.
+    device : {"cpu", None}
+        With "cpu" an array of another device is copied from there.
+    copy : bool, optional
+        True copies, False raises where the memory cannot be shared.
+
+    Returns
+    -------
+    Tensor
+        A `ComplexTensor`, with memory of its own, if `x` is complex.
+
+    Raises
+    ------
+    TypeError
+        `x` does not offer DLPack.
+    BufferError, RuntimeError
+        The other library does not give the memory away; NumPy has no such dtype (bfloat16).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import tapegrad as tg
+    >>> a = np.zeros(2)
+    >>> t = tg.from_dlpack(a)
+    >>> a[0] = 5.0
+    >>> t
+    tensor([5., 0.])
+    """
+    if not hasattr(x, "__dlpack__"):
+        raise TypeError(f"from_dlpack() takes an array of a library that offers DLPack, not {type(x).__name__}; for lists and numbers write tg.tensor(x)")
+    return from_numpy(np.from_dlpack(x, device=device, copy=copy))
 
 
 def _form(x):

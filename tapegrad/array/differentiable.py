@@ -151,10 +151,12 @@ class Differentiable(Fields, Methods):
         return self._v
 
     def __index__(self) -> int:
-        value = np.asarray(self._let_out("index"))
-        if value.dtype.kind not in "iub":
-            raise TypeError(f"only integer tensors can be an index, this one has dtype {value.dtype}; write int(t.item()) for its integer part")
-        return operator.index(value.item())
+        if self.dtype.kind not in "iub":
+            raise TypeError(f"only integer tensors can be an index, this one has dtype {self.dtype}; write int(t.item()) for its integer part")
+        if self.shape:
+            # NumPy then takes it for an array of positions, or for a mask.
+            raise TypeError(f"a tensor of shape {tuple(self.shape)} is no number, which an index is; write t.item()")
+        return operator.index(np.asarray(self._let_out("index")).item())
 
     def __bool__(self) -> bool:
         if self.shape and self.size != 1:
@@ -191,7 +193,9 @@ class Differentiable(Fields, Methods):
             if module.startswith("pandas."):
                 return registry.objects.held_by_pandas(self, frame)
             self._refuse("np.asarray()", instead(whole=True))
-        return np.array(self._let_out("conversion to an ndarray"), dtype=dtype)
+        value = self._let_out("conversion to an ndarray")
+        # Strides count in the memory that the tensor lies in, which may begin before it.
+        return sealed(np.asarray(value)) if frame.f_code.co_name == "as_strided" else np.array(value, dtype=dtype)
 
     def _only(self):
         if self.shape and self.size != 1:

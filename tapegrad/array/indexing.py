@@ -190,7 +190,7 @@ def getitem(x, key):
                 read[x._i, offset] = t._i
             return t
     if type(value) is float:
-        if key == () or key is Ellipsis:
+        if key is Ellipsis or key.__class__ is tuple and not key:
             return x
         value = np.asarray(value)
     live, key = key if _is_live(key) else None, _clean(key, live=True)
@@ -226,8 +226,13 @@ def setitem(x, key, value):
         raise value._t.trace.refused("integers of a recorded function are put into a tensor of integers; make that an array with .copy()")
     live = live if recorded(root, value) else None
     key = _clean(key, live=live is not None)
-    if type(x._v) is float and not (key == () or key is Ellipsis):
-        raise IndexError("a 0-d tensor takes only the indices () and ...")
+    if type(x._v) is float and not (key is Ellipsis or key.__class__ is tuple and not key):
+        truth = key[()] if isinstance(key, np.ndarray) else key
+        if not isinstance(truth, (bool, np.bool)):
+            raise IndexError("a 0-d tensor takes only the indices (), ... and a mask that is one truth value")
+        if truth:
+            setitem(x, (), reshape(value, ()))
+        return
     if not recorded(root, value):
         assign_elements(x, key, value._v if isinstance(value, Differentiable) else value)
         return

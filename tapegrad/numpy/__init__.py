@@ -26,4 +26,6 @@ from .names import namespace
 if TYPE_CHECKING:
     from numpy import *  # noqa: F403
 
+#: Of the array API standard, which `array.__array_namespace__` gives this module for.
+__array_api_version__ = "2024.12"
 __all__, __getattr__, __dir__ = namespace(__name__, _numpy)

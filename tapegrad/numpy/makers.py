@@ -139,6 +139,20 @@ def fromiter(iterable, dtype, count=-1, **options):
     return cast(whole, dtype)
 
 
+def either_way(function):
+    """``np.sort`` or ``np.argsort`` with `descending`, as the array API standard has them: equal elements stay in their order."""
+    made = taking_lists(function)
+
+    @functools.wraps(function, updated=())
+    def call(a, axis=-1, *args, descending=False, **kwargs):
+        if not descending:
+            return made(a, axis, *args, **kwargs)
+        order = np.flip(made(np.flip(operand(a), axis), axis, *args, **kwargs), axis)
+        return order if function is np.sort else order.shape[-1 if axis is None else axis] - 1 - order
+
+    return call
+
+
 class Joiner:
     """``np.r_`` and ``np.c_``: of tensors by NumPy's code for them."""
 

@@ -20,6 +20,7 @@ _OURS = {
     **{getattr(np, name): makers.joining(getattr(np, name)) for name in _JOINING},
     np.arange: makers.arange,
     np.full: makers.full,
+    **{function: makers.either_way(function) for function in (np.sort, np.argsort)},
     np.full_like: makers.full_like,
     np.fromiter: makers.fromiter,
     np.ndarray: makers.ndarray,
@@ -29,6 +30,8 @@ _OURS = {
     np.r_: makers.Joiner(np.r_),
     np.c_: makers.Joiner(np.c_),
 }
+#: Versions of the array API standard, all of whose names are here.
+_STANDARDS = ("2021.12", "2022.12", "2023.12", "2024.12")
 #: The modules of NumPy that are modules here.
 _MODULES = ("linalg", "fft", "random")
 #: Attributes of a ufunc that are functions of arrays.
@@ -50,6 +53,13 @@ def namespace(module, source):
         return thing
 
     return list(source.__all__), get, only_public(module)
+
+
+def of_version(standard):
+    """`tapegrad.numpy`, for another library that asks for the names of a version of the array API standard, or of any."""
+    if standard not in (None, *_STANDARDS):
+        raise ValueError(f"version {standard!r} of the array API standard is not supported; {', '.join(_STANDARDS)} are")
+    return sys.modules[__package__]
 
 
 def _replaced(module, thing):

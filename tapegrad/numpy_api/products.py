@@ -12,7 +12,7 @@ import numpy as np
 from ..array import functions as F
 from ..array.differentiable import Differentiable
 from ..array.record import guard_on, tracked
-from .dispatch import DIRECT, implements, only_defaults, refuse, value_of
+from .dispatch import DIRECT, METHODS, implements, only_defaults, refuse, value_of
 from .elementwise import all_finite
 from .own_code import own_code
 from .shaping import as_tensor
@@ -41,9 +41,11 @@ DIRECT[np.vecmat] = _product_of("vecmat", "...i,...ij->...j", (1, 2))
 
 
 @implements(np.linalg.vecdot)
-def _linalg_vecdot(x1, x2, /, *, axis=-1):
-    return np.vecdot(F.moveaxis(x1, axis, -1), F.moveaxis(x2, axis, -1))
+def _vecdot(x1, x2, /, *, axis=-1):
+    return DIRECT[np.vecdot](*[x if axis == -1 else F.moveaxis(x, axis, -1) for x in (x1, x2)])
 
+
+METHODS[np.vecdot, "__call__"] = _vecdot
 
 implements(np.linalg.matmul)(F.matmul)
 

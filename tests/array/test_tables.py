@@ -71,6 +71,24 @@ def test_what_a_function_returns():
     labelled.sel(time="b").data.backward()
 
 
+@pytest.mark.parametrize("call", [
+    lambda a, b: xarray.dot(a, b), lambda a, b: a @ b, lambda a, b: a.weighted(b * b).mean(), lambda a, b: a.where(b > 0).sum(), lambda a, b: a.mean() * b.std(),
+    lambda a, b: xarray.concat([a, b], "time").var(), lambda a, b: xarray.where(b > 0, a, b).prod(), lambda a, b: a.diff("time").clip(-0.3, 0.4).sum() + b.cumsum("time").max(),
+])  # fmt: skip
+def test_arrays_of_xarray_that_hold_tensors(call):
+    def f(x, y):
+        return call(*[xarray.DataArray(v, dims=["time"]) for v in (x, y)])
+
+    assert tg.check(lambda x, y: f(x, y).data, T + 0.3, np.cos(3.0 * T), reference=lambda x, y: f(x, y).to_numpy()).passed
+
+
+def test_tensordot_as_libraries_call_it():
+    # opt_einsum, which xarray's products use where it is installed, calls the function of an array's library by NumPy's parameter.
+    a, b = leaf(BOTH), leaf(BOTH.T.copy())
+    for axes in (1, ([1, 0], [0, 1])):
+        np.testing.assert_array_equal(plain(tg.tensordot(a, b, axes=axes)), np.tensordot(BOTH, BOTH.T, axes))
+
+
 def test_tensors_in_tables():
     w = leaf(POINT[2])
     table = TABLE.assign(z=w)

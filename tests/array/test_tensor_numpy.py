@@ -189,6 +189,52 @@ def test_assignment_in_a_loop():
     np.testing.assert_allclose(plain(x.grad), [(f(a + h) - f(a - h)) / 2e-6 for h in steps], atol=1e-8)
 
 
+def masked(x):
+    number, mask = np.reshape(x[:1] * 2.0, ()), np.reshape(x[:1] > 0.5, ())
+    number, other = number.copy(), np.zeros_like(number)
+    number[mask] = x[1] * 3.0
+    other[mask] = (x[2:] * x[2])[:1]
+    other[~mask] = 7.0
+    return number * other
+
+
+@every("point", [np.array([1.0, 2.0, 3.0]), np.array([0.1, 2.0, 3.0])])
+def test_a_number_is_assigned_to_by_a_truth_value(point):
+    assert tg.check(masked, point, order=2).passed
+    recorded = tg.jit(tg.grad(masked))
+    for x in (point, point + 0.45, point):
+        assert recorded(x).tolist() == tg.grad(masked)(x).tolist()
+    t = tg.tensor(2.0)
+    for key in (0, [0], np.array([True]), None):
+        with pytest.raises(IndexError, match="0-d tensor takes only"):
+            t[key] = 1.0
+    assert t[np.array(True)].tolist() == [2.0] and t[np.array(False)].shape == t[tg.tensor(np.array(False))].shape == (0,)
+
+
+def test_a_tensor_of_one_element_is_an_array_of_positions():
+    numbers = np.arange(3.0)
+    for kind in (tg.tensor, lambda k: k):
+        assert numbers[kind(np.array([2]))].tolist() == [2.0] and numbers[:1][kind(np.array([True]))].tolist() == [0.0]
+        assert numbers[kind(np.array(2))] == 2.0
+    with pytest.raises(TypeError, match=r"shape \(1,\) is no number, which an index is; write t\.item\(\)"):
+        [1.0, 2.0][tg.tensor([1], dtype=int)]
+    recorded = tg.jit(lambda x, k: x * numbers[k])
+    for k in (np.array([2]), np.array([1])):
+        assert recorded(np.ones(1), k).tolist() == numbers[k].tolist()
+
+
+def test_strides_of_a_constant_count_in_its_memory():
+    values = np.arange(5.0)
+    t = tg.tensor(values)
+    for part in (slice(1, None), slice(None, None, -1), slice(3, 1, -1)):
+        strides = (-values[part].strides[0], values[part].strides[0]) if part.start == 1 else (values[part].strides[0], 0)
+        expected = np.lib.stride_tricks.as_strided(values[part], (2, 2), strides)
+        assert np.lib.stride_tricks.as_strided(t[part], (2, 2), strides).tolist() == expected.tolist()
+    assert not np.lib.stride_tricks.as_strided(t).flags.writeable
+    with pytest.raises(tg.errors.LeaveTapeError):
+        np.lib.stride_tricks.as_strided(tg.tensor(values, requires_grad=True), (2, 2), (8, 8))
+
+
 def test_overwriting_and_reads_between_writes():
     x = leaf([1.0, 2.0, 3.0])
     y = tg.zeros(3)
