@@ -41,7 +41,8 @@ DIRECT[np.vecmat] = _product_of("vecmat", "...i,...ij->...j", (1, 2))
 
 
 @implements(np.linalg.vecdot)
-def _vecdot(x1, x2, /, *, axis=-1):
+def _vecdot(x1, x2, /, *, axis=-1, **others):
+    only_defaults(np.vecdot, **others)
     return DIRECT[np.vecdot](*[x if axis == -1 else F.moveaxis(x, axis, -1) for x in (x1, x2)])
 
 

@@ -228,7 +228,7 @@ REFUSED = {
     "outer out": lambda t: np.outer(t, t, out=out), "matmul axes": lambda t: np.matmul(t, t, axes=[(0, 1)] * 3), "matmul dtype": lambda t: np.matmul(t, t, dtype="f"),
     "multi_dot out": lambda t: np.linalg.multi_dot([t, t], out=out),
     "interp knots": lambda t: np.interp(0.5, t[0], [1, 2, 3]),
-    "vecdot axis": lambda t: np.vecdot(t, t, axis=0), "polyval poly1d": lambda t: np.polyval(np.poly1d([1, 2]), t),
+    "vecdot axes": lambda t: np.vecdot(t, t, axes=[0, 0, ()]), "vecdot keepdims": lambda t: np.vecdot(t, t, keepdims=True), "polyval poly1d": lambda t: np.polyval(np.poly1d([1, 2]), t),
 }  # fmt: skip
 
 
