@@ -156,6 +156,11 @@ def programs(app, docname, source):
             raise ExtensionError(f"{count} of {len(SECONDS)} cards are found in Sphinx-Gallery's page")
 
 
+def unsigned(app, kind, name, *_):
+    """What fits return has attributes and methods, and no arguments: no call of a user's makes it."""
+    return ("", None) if kind == "class" and name.startswith("tapegrad.fits.") else None
+
+
 def renamed(app, env, node, contnode):
     """Texts write `tg` for `tapegrad`, as programs do."""
     if node["reftarget"].startswith("tg."):
@@ -191,4 +196,5 @@ def setup(app):
     app.connect("source-read", links)
     app.connect("source-read", programs)
     app.connect("missing-reference", renamed)
+    app.connect("autodoc-process-signature", unsigned)
     app.connect("doctree-read", originals)

@@ -57,8 +57,8 @@ def test_a_docstring_is_complete(name, thing):
     text = inspect.getdoc(thing)
     assert text and text.split("\n")[0].strip(), "no summary"
     assert ">>> " in text, "no example"
-    if isinstance(thing, type) and issubclass(thing, Exception):
-        return
+    if isinstance(thing, type) and (issubclass(thing, Exception) or name.startswith("tg.fits.")):
+        return  # what no call of a user's makes
     names = parameters(thing)
     if names:
         assert "Parameters\n------" in text

@@ -15,8 +15,10 @@ Imports: common, codegen, array, program, transforms, optimize.
 """
 
 from .fitting import fit
-from .many import fit_many, multistart
+from .many import FitMany, fit_many, multistart
+from .profile import Profile
 from .propagation import propagate
+from .report import Fit
 from .sampling import sample
 
-__all__ = ["fit", "fit_many", "multistart", "propagate", "sample"]
+__all__ = ["Fit", "FitMany", "Profile", "fit", "fit_many", "multistart", "propagate", "sample"]

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..array.typing import Pytree
 from ..common.errors import OptimizationError
-from ..common.uninterrupted import uninterrupted
 from .models import FitModel
 from .parameters import Parameters
+from .report import Fit
 from .solving import Minimum, optimised
 from .uncertainty import Covariance
 
-if TYPE_CHECKING:
-    from .report import Fit
 
 def fit(
     function: Callable[..., Any], start: Pytree, *data: Any, observed: Any = None, sigma: Any = None, absolute_sigma: bool = False,
@@ -122,9 +120,6 @@ class FitOptions:
 
 
 def _reported(point, options, u, *outcome):
-    with uninterrupted:
-        from .report import Fit  # loads SciPy
-
     return Fit(point, options, Covariance(point, options, u), u, *outcome)
 
 

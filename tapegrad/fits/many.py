@@ -12,7 +12,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -29,10 +29,8 @@ from ..transforms.vmap import vmap
 from .fitting import fit
 from .models import FitModel
 from .parameters import Parameters
+from .report import Fit
 from .uncertainty import FLAT
-
-if TYPE_CHECKING:
-    from .report import Fit
 
 #: How many fits are evaluated at once.
 BATCH = 2048
@@ -71,6 +69,16 @@ class FitMany:
         Observations of each fit less free parameters; an array where ``sigma=np.inf`` leaves observations out.
     names : list of str
     seconds : float
+
+    Examples
+    --------
+    >>> import numpy as np, tapegrad as tg
+    >>> x = np.arange(4.0)
+    >>> lines = tg.fit_many(lambda p, x: p["a"] + p["b"] * x, {"a": np.zeros(2), "b": 0.0}, x, observed=np.stack([2.0 * x, 1.0 - x]), in_axes=None)
+    >>> len(lines), lines.success.tolist(), lines.params["b"].round(6).tolist(), lines.dof
+    (2, [True, True], [2.0, -1.0], 2)
+    >>> round(lines[1]["params"]["b"], 6), lines[1]["message"].partition(":")[0]
+    (-1.0, 'converged')
     """
 
     def __init__(self, parameters, x, covariance, undetermined, found, dof, seconds):
@@ -266,7 +274,8 @@ class _Given:
         lengths |= {f"observed{k if len(seen) > 1 else ''}": len(leaf) if leaf.ndim else 0 for k, leaf in enumerate(seen)}
         if len({*lengths.values()}) != 1 or 0 in lengths.values():
             said = ", ".join(f"{name}: {length}" for name, length in lengths.items()) or "nothing has a first axis"
-            raise OptimizationError(f"starts, data and observed need first axes of the same length, one entry a fit, not {said}; data that all fits share have None in in_axes=")
+            said += "; data that all fits share have None in in_axes="
+            raise OptimizationError(f"starts, data and observed need first axes of the same length, one entry a fit, not {said}")
         self.count = next(iter(lengths.values()))
         self.parameters = parameters = Parameters(unflatten(structure, [a[0] if a.ndim else float(a) for a in arrays]), bounds, fixed, ties)
         x = _joined([a if a.ndim else np.full(self.count, a) for a in arrays])

@@ -9,8 +9,9 @@ import numpy as np
 
 from ..common.errors import OptimizationError
 from ..common.pictures import new_figure
+from ..common.printing import table
 from ..common.uninterrupted import imported
-from ..optimize.result import shaped
+from ..optimize.layout import shaped
 from .solving import best
 
 
@@ -31,6 +32,27 @@ class Profile:
     level : float
     interval : tuple of float
         Where `rises` has the quantile of `level`; infinite, or the bound, where it is not reached.
+
+    Methods
+    -------
+    plot(path=None)
+        Draw the rises and the interval.
+
+    Examples
+    --------
+    >>> import numpy as np, tapegrad as tg
+    >>> line = tg.fit(lambda p, x: p["a"] + p["b"] * x, {"a": 0.0, "b": 0.0}, np.arange(6.0), observed=[1.0, 3.1, 4.9, 7.0, 9.2, 10.9])
+    >>> profile = line.profile("b", points=5)
+    >>> print(profile)
+    b: 95 % interval 1.9105 to 2.0838
+    b        twice the rise of the cost
+    1.88449                       13.03
+    1.94082                       3.257
+    1.99714                           0
+    2.05347                       3.257
+    2.1098                        13.03
+    >>> profile.rises.argmin(), profile.params[2] == line.params
+    (np.int64(2), True)
     """
 
     name: str
@@ -40,6 +62,14 @@ class Profile:
     params: list
     level: float
     interval: tuple
+
+    @property
+    def _said(self):
+        return f"{100 * self.level:g} % interval {self.interval[0]:.5g} to {self.interval[1]:.5g}"
+
+    def __repr__(self):
+        rows = [(f"{value:.6g}", f"{rise:.4g}") for value, rise in zip(self.values, self.rises)]
+        return f"{self.name}: {self._said}\n{table((self.name, 'twice the rise of the cost'), rows, numbers=True)}"
 
     def plot(self, path=None):
         """Draw the rises and the interval; returns a matplotlib Figure."""
@@ -51,7 +81,7 @@ class Profile:
                 axes.axvline(end, color="0.5", linewidth=0.8, linestyle="--")
         axes.set_xlabel(self.name)
         axes.set_ylabel("twice the rise of the cost")
-        axes.set_title(f"{100 * self.level:g} % interval {self.interval[0]:.5g} to {self.interval[1]:.5g}", fontsize=10)
+        axes.set_title(self._said, fontsize=10)
         if path is not None:
             figure.savefig(path)
         return figure

@@ -10,7 +10,7 @@ from ..common.errors import OptimizationError
 from ..common.pictures import new_figure
 from ..common.printing import table
 from ..common.uninterrupted import imported
-from ..optimize.result import shaped
+from ..optimize.layout import shaped
 from . import profile, propagation
 
 #: Correlations below which the table shows none.
@@ -40,6 +40,27 @@ class Fit:
     seconds : float
     residuals : ndarray or None
         Of a sum of squares.
+    chi_squared : float or None
+        The sum of squares, or a likelihood's deviance.
+    aic, bic : float or None
+        Akaike's and Schwarz's criteria, where there is a likelihood.
+
+    Methods
+    -------
+    confidence(level=0.95)
+        Lower and upper ends of confidence intervals, by standard errors.
+    correlation()
+        The matrix of correlations.
+    rise(level, count=1)
+        How far twice the cost rises at the edge of a region of `count` parameters with probability `level`.
+    profile(name, points=15, level=0.95)
+        The cost along one parameter, all others fitted anew: a `Profile`.
+    contour(one, other, level=0.95, points=40)
+        Around two parameters: their values where the likelihood ratio has the probability.
+    predict(function=None, *data, level=0.95)
+        A function of the parameters with its band of confidence.
+    plot(path=None, x=None)
+        Data, model, band and residuals.
 
     Examples
     --------
@@ -59,7 +80,7 @@ class Fit:
         self.undetermined, self.cost, self.dof, self.residuals = curvature.undetermined, curvature.cost, curvature.dof, curvature.residuals
         self.errors = np.sqrt(np.diag(self.covariance))
         self.stderr = shaped(parameters.layout, self.errors)
-        #: Positions of parameters with which fixed the cost was compared with its recording (`profile`).
+        # Positions of parameters with which fixed the cost was compared with its recording (`profile`).
         self.checked = set()
 
     # -- numbers ------------------------------------------------------------------

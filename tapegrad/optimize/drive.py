@@ -10,9 +10,10 @@ from ..common.errors import OptimizationError
 from ..common.uninterrupted import uninterrupted
 from . import loop as P
 from .bounds import as_bounds
+from .layout import shaped
 from .objective import Objective
 from .progress import Progress
-from .result import Result, finished, shaped
+from .result import Result, finished
 from .run import run
 from .state import State
 

@@ -127,6 +127,11 @@ class Layout:
         return np.concatenate(pieces)
 
 
+def shaped(layout, x):
+    """Vector `x` in the containers of the start and with its labels, sharing nothing with it."""
+    return layout.labelled(np.array(x, np.float64))
+
+
 class Flat:
     """A function of containers and further arguments, as a function of a vector."""
 

@@ -21,7 +21,7 @@ from ..many.sums import computed_by
 from ..transforms.hessians import hvp
 from . import loops
 from .bounds import as_bounds
-from .layout import Layout
+from .layout import Layout, shaped
 from .objective import Objective
 from .progress import Progress
 from .proof import proved
@@ -222,7 +222,7 @@ class SciPyRun:
 
             from .constraints import with_jacobians
             from .curvature import Curvature
-            from .result import finished, shaped
+            from .result import finished
 
         start = time.perf_counter()
         name, layout = self.name, self.layout
@@ -261,7 +261,7 @@ class SciPyRun:
     def _callback(self, callback):
         """The user's callback, with `x` in its containers."""
         with uninterrupted:
-            from .result import Result, shaped
+            from .result import Result
 
         try:
             names = list(inspect.signature(callback).parameters)

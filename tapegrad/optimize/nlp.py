@@ -21,7 +21,7 @@ from ..common.tree import flatten, unflatten
 from ..common.uninterrupted import imported, uninterrupted
 from . import ipopt
 from .bounds import as_bounds
-from .layout import Layout
+from .layout import Layout, shaped
 from .minimize import SciPyRun
 from .proof import proved
 from .vector_function import VectorFunction
@@ -243,7 +243,7 @@ def nlp(
     """
     began = time.perf_counter()
     with uninterrupted:
-        from .result import Result, finished, shaped
+        from .result import Result, finished
 
     warm = x0 if isinstance(x0, Result) else None
     if isinstance(constraints, (tuple, list)) and len(constraints) == 3 and callable(constraints[0]):

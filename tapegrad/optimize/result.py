@@ -14,6 +14,7 @@ from ..array.typing import Array
 from ..common.errors import OptimizationError
 from ..common.pictures import new_figure
 from ..common.registry import registry
+from .layout import shaped
 from .proof import DIFFERS
 
 if TYPE_CHECKING:
@@ -167,8 +168,3 @@ def finished(solution, layout, differs, start, asked=None, **more):
     result.update({"x": shaped(layout, solution["x"]), **more})
     result.seconds = {"total": time.perf_counter() - start, **more.get("seconds", {})}
     return result
-
-
-def shaped(layout, x):
-    """Vector `x` in the containers of the start and with its labels, sharing nothing with it."""
-    return layout.labelled(np.array(x, np.float64))

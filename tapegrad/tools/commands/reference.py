@@ -27,6 +27,7 @@ _MODULES = {
     "autograd": ("Function", "backward", "grad", "jvp"),
     "tree": ("leaves", "map", "ravel", "register"),
     "implicit": ("argmin", "fixed_point", "root"),
+    "fits": ("Fit", "FitMany", "Profile"),
     "optimize": None,
     "optim": None,
     "optim.lr_scheduler": ("LRScheduler",),
@@ -58,7 +59,7 @@ def public(tg):
     >>> from tapegrad.tools.commands import reference
     >>> import tapegrad
     >>> [title for title, names in reference.public(tapegrad)]  # doctest: +NORMALIZE_WHITESPACE
-    ['tg', 'tg.autograd', 'tg.tree', 'tg.implicit', 'tg.optimize', 'tg.optim', 'tg.optim.lr_scheduler', 'tg.nn',
+    ['tg', 'tg.autograd', 'tg.tree', 'tg.implicit', 'tg.fits', 'tg.optimize', 'tg.optim', 'tg.optim.lr_scheduler', 'tg.nn',
     'tg.nn.functional', 'tg.nn.utils', 'tg.automata', 'tg.interop', 'tg.errors']
     """
     modules = [("tg", [(n, getattr(tg, n)) for n in tg.__all__ if not isinstance(getattr(tg, n), types.ModuleType)])]
@@ -113,7 +114,7 @@ def _body(doc):
         text = text.rstrip()
         if title == "Examples":
             lines += ["", *_examples(text)]
-        elif title in ("Parameters", "Attributes", "Returns", "Yields", "Raises"):
+        elif title in ("Parameters", "Attributes", "Methods", "Returns", "Yields", "Raises"):
             lines += ["", f"*{title}*", "", _entries(text)]
         else:
             lines += ["", f"*{title}*", "", _prose(text)]
@@ -168,9 +169,10 @@ def page(tg):
         for name, member in names:
             if (name, member) in small:
                 continue
-            error = isinstance(member, type) and issubclass(member, Exception)
-            bases = ", ".join(b.__name__ for b in member.__bases__) if error else ""
-            lines += [f"### `{title}.{name}{f'({bases})' if error else _signature(member)}`", "", _body(inspect.getdoc(member)), ""]
+            # What no call of a user's makes: the class.
+            made = isinstance(member, type) and (issubclass(member, Exception) or title == "tg.fits")
+            bases = ", ".join(b.__name__ for b in member.__bases__) if made else ""
+            lines += [f"### `{title}.{name}{f'({bases})' if made else _signature(member)}`", "", _body(inspect.getdoc(member)), ""]
         if small:
             lines += ["### Element-wise functions", "", *_rows(small), ""]
     lines += ["## tapegrad.scipy", ""]

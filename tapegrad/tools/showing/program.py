@@ -99,8 +99,8 @@ def program(f: Callable[..., Any], args: Sequence[Any], output: Any = None, dire
     sources = _sources(places, rows)
     return {
         "title": f"{function_name(f)} at {', '.join(str(_exact(a)) for a in args)}", "n": int(sum(leaf.size for leaf in run.leaves)), "m": m,
-        "leaves": [at[slot] for slot in names if slot in at], "sources": sources, "rows": rows, "result": at[result], "reverse": _reverse(store, entries, at, result, digits), "regions": _regions(rows),
-        "replay": _replayed(f, replay, rows),
+        "leaves": [at[slot] for slot in names if slot in at], "sources": sources, "rows": rows, "result": at[result], "regions": _regions(rows),
+        "reverse": _reverse(store, entries, at, result, digits), "replay": _replayed(f, replay, rows),
     }  # fmt: skip
 
 
