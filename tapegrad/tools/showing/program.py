@@ -19,7 +19,6 @@ from ...array.tensor import Tensor
 from ...autograd import inspect as listing
 from ...autograd.backward import slot_on
 from ...autograd.reading import Region
-from ...autograd.tangents import push
 from ...common.errors import NonScalarOutputError, OptionError, SeedShapeError, StructureError
 from ...common.tree import flatten
 from ...tape.places import PACKAGE, caller_place, function_name
@@ -141,10 +140,7 @@ def _tangents(run, entries, direction):
             shapes = ", ".join(str(part.shape) for part in parts)
             raise SeedShapeError(f"direction= has the shapes {', '.join(str(np.shape(d)) for d in given)}; give one for each argument, of the shapes {shapes}")
         parts = [np.asarray(d, float) for d in given]
-    slots = {slot_on(run.store, leaf): part for leaf, part in zip(run.leaves, parts)}
-    tangents = {slot: part if part.ndim else float(part) for slot, part in slots.items() if slot is not None}
-    push(Region(run.store, plain=True), [e.slot for e in entries], tangents)
-    return tangents
+    return listing.tangents_of(entries, run.store.leaf_at(), dict(zip(run.leaves, parts)))
 
 
 def _reverse(store, entries, at, result, digits):
