@@ -153,7 +153,7 @@ def trace(store, y=None, seed=1.0, tangents=None):
         raise ValueError("y is a leaf that this tape has not met")
     primals = values(store)
     adjoints = adjoints_of(entries, leaves, {last: seed})
-    forward = _tangents(entries, leaves, tangents) if tangents is not None else None
+    forward = tangents_of(entries, leaves, tangents) if tangents is not None else None
     names = _leaf_names(leaves)
     lines = []
     for instruction in entries:
@@ -228,7 +228,7 @@ def _leaf_names(leaves):
     return {slot: f"leaf {name_of(leaf) or ''}".rstrip() for slot, leaf in leaves.items()}
 
 
-def _tangents(entries, leaves, seeds):
+def tangents_of(entries, leaves, seeds):
     """Slot -> tangent, from the tangents `seeds` of some leaves."""
     by_leaf = {id(t): v for t, v in seeds.items()}
     tangents, stretch = {}, Region(entries[0].store, plain=True)

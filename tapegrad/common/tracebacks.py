@@ -12,7 +12,6 @@ import os
 import sys
 import threading
 from collections.abc import Iterator
-from traceback import walk_tb
 from types import TracebackType
 from typing import Any
 
@@ -59,30 +58,22 @@ def shorten(error: BaseException | None) -> bool:
 
 
 def _shortened(error, first):
-    frames = [(frame, trace) for (frame, _), trace in zip(walk_tb(error.__traceback__), _links(error.__traceback__)) if not _ours(frame)]
-    if first and all(frame.f_code.co_filename.startswith("<frozen ") for frame, _ in frames):
-        return error.__traceback__
-    while isinstance(error, TapegradError) and len(frames) > 1 and _of_library(frames[-1][0]):
-        frames.pop()
-    following = None
-    for frame, trace in reversed(frames):
-        following = TracebackType(following, frame, trace.tb_lasti, trace.tb_lineno)
-    return following
-
-
-def _links(trace):
+    links, trace, following = [], error.__traceback__, None
     while trace is not None:
-        yield trace
+        links += [trace] * (not trace.tb_frame.f_code.co_filename.startswith(PACKAGE))
         trace = trace.tb_next
+    if first and all(link.tb_frame.f_code.co_filename.startswith("<frozen ") for link in links):
+        return error.__traceback__
+    while isinstance(error, TapegradError) and len(links) > 1 and _of_library(links[-1].tb_frame):
+        links.pop()
+    for link in reversed(links):
+        following = TracebackType(following, link.tb_frame, link.tb_lasti, link.tb_lineno)
+    return following
 
 
 def _of_library(frame):
     path = frame.f_code.co_filename
     return str(frame.f_globals.get("__name__")).partition(".")[0] in _LIBRARIES or path.startswith(_STANDARD) and "site-packages" not in path
-
-
-def _ours(frame):
-    return frame.f_code.co_filename.startswith(PACKAGE)
 
 
 def install() -> None:

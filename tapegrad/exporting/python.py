@@ -83,11 +83,10 @@ class _Text(Listing):
         self.data.append(f"{name} = {_array(table)}")
 
     def body(self, body, depth):
-        users = Counter(value for statement in body for value in _uses(statement))
         last = {value: statement for statement in body if not isinstance(statement, ir.Loop) for value in _uses(statement)}
         for statement in body:
             first, place, user = len(self.lines), self._place(statement), last.get(statement)
-            self.inlined = user is not None and users[statement] == self.uses[statement] == 1 and self._place(user).line == place.line
+            self.inlined = user is not None and self.uses[statement] == 1 and self._place(user).line == place.line
             super().body([statement], depth)
             if len(self.lines) > first and place.line and not isinstance(statement, ir.Loop):
                 text = f": {place.text}" if place.line != self.said else ""

@@ -39,7 +39,7 @@ def differentiable(a):
     return type(a) is float or isinstance(a, (np.ndarray, np.floating, Tensor)) and a.dtype.char in "df"
 
 
-class Run:
+class WatchedRun:
     """A function that has run once on a tape, in the context `inside`, while ``seen`` was told of what leaves it (`watched`).
 
     Attributes

@@ -25,10 +25,10 @@ from ..autograd.anomaly import detect_anomaly
 from ..autograd.backward import slot_on
 from ..autograd.inspect import adjoints_of, entries_of, values
 from ..autograd.reading import Region
-from ..common.errors import OptionError, StructureError
+from ..common.errors import OptionError
 from ..tape.places import PACKAGE, caller_place
 from ..tape.store import thread_state
-from .arguments import Run, differentiable
+from .arguments import WatchedRun, differentiable
 
 #: A jump, or a change of slope, beside the value, or the slopes; in a solver's own decisions, which keep to its tolerance.
 RELATIVE, OF_SOLVERS = 1e-3, 1e-2
@@ -179,10 +179,8 @@ class _Moved:
     def __init__(self, f, args):
         self.f, self.args = f, args
         self.numbers = [k for k, a in enumerate(args) if differentiable(a)]
-        if not self.numbers:
-            raise StructureError("explain_jumps: no argument is a float or an array of floats")
         parts = [np.asarray(args[k]._v if isinstance(args[k], Tensor) else args[k], float) for k in self.numbers]
-        self.shapes, self.x = [part.shape for part in parts], np.concatenate([part.reshape(-1) for part in parts])
+        self.shapes, self.x = [part.shape for part in parts], np.concatenate([np.zeros(0), *(part.reshape(-1) for part in parts)])
 
     def run(self, x):
         """Value, gradient and decisions at `x`."""
@@ -196,7 +194,7 @@ class _Moved:
                 events.append(((how, str(caller_place(3))), _of_solver(), *margin))
 
         noted = _Noted()
-        run = Run("explain_jumps", self.f, full, seen, noted)
+        run = WatchedRun("explain_jumps", self.f, full, seen, noted)
         results = [r._v if isinstance(r, Tensor) else r for r in run.results if isinstance(r, (Tensor, float, np.ndarray, np.generic))]
         # (On the other side of a decision nothing may depend on the arguments.)
         seeds = {slot_on(run.store, r): np.ones(r.shape) for r in run.tracked()}

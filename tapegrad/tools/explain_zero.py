@@ -21,7 +21,7 @@ from ..autograd.backward import slot_on
 from ..autograd.inspect import adjoints_of, entries_of
 from ..rules.table import zero
 from ..tape.places import caller_place
-from .arguments import Run
+from .arguments import WatchedRun
 
 
 @dataclass
@@ -104,7 +104,7 @@ def explain_zero(f: Callable[..., Any], *args: Any) -> Explanation:
     def seen(how, operands, kwargs):
         events.append((how, str(caller_place(3)), [t for t in operands if isinstance(t, Tensor) and tracked(t)]))
 
-    run = Run("explain_zero", f, args, seen)
+    run = WatchedRun("explain_zero", f, args, seen)
     store, entries, rng = run.store, entries_of(run.store), np.random.default_rng(0)
     # Random weights: what is zero for them is zero for all.
     seeds = {slot: rng.uniform(0.5, 1.5, np.shape(r._v)) for r in run.tracked() if (slot := slot_on(store, r)) is not None}

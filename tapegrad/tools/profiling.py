@@ -240,9 +240,9 @@ class _Pieces:
 
     def _calls(self):
         """What is timed, in the order of a replay; and copies of each operation on numbers, where several lines share a piece: (opcode, "cost")."""
-        W, workspace, pointer, calls, stream = self.W, self.workspace, self.pointer, {}, []
+        W, workspace, calls, stream = self.W, self.workspace, {}, []
         given = workspace.stream.tolist()
-        calls[(), "forward"] = partial(W.enter, pointer)
+        calls[(), "forward"] = partial(self._run, 0, W.enter)
         for slots, host, begin, end in self._steps(given):
             calls[slots, "forward"] = workspace.hosts[given[begin + 1]].run if host else partial(self._run, len(stream), W.forward)
             stream += [*given[begin:end], W.END]
@@ -251,10 +251,10 @@ class _Pieces:
                     calls[op, "cost"] = partial(self._run, len(stream), W.forward)
                     stream += [W.SCALARS, slot, slot] * _COPIES + [W.END]
         if self.backward:
-            calls[(), "backward"] = partial(W.seed, pointer)
+            calls[(), "backward"] = partial(self._run, 0, W.seed)
             for slots, item, high, low in self._ways():
                 calls[slots, "backward"] = partial(self._run, 0, W.sweep, high, low) if item is None else partial(self._rule, item, high)
-            calls[(), "out"] = partial(W.deliver, pointer)
+            calls[(), "out"] = partial(self._run, 0, W.deliver)
         # The parameters have its address.
         self.stream = np.array([*stream, W.END], np.int64)
         self.parameters[W.P_STREAM] = self.stream.ctypes.data

@@ -19,12 +19,11 @@ from ...array.tensor import Tensor
 from ...autograd import inspect as listing
 from ...autograd.backward import slot_on
 from ...autograd.reading import Region
-from ...autograd.tangents import push
 from ...common.errors import NonScalarOutputError, OptionError, SeedShapeError, StructureError
 from ...common.tree import flatten
 from ...program.choosing import work
 from ...tape.places import PACKAGE, caller_place, function_name
-from ..arguments import Run, differentiable
+from ..arguments import WatchedRun, differentiable
 
 #: Instructions that a page can show; numbers of an array that it has one by one; rows from which on numbers have six digits.
 MOST, WRITTEN_OUT, SHORTENED = 100_000, 12, 5_000
@@ -32,7 +31,7 @@ MOST, WRITTEN_OUT, SHORTENED = 100_000, 12, 5_000
 PERIOD, ITERATIONS = 400, 3
 
 
-class Shown(Run):
+class Shown(WatchedRun):
     """A function that has run once on a tape.
 
     Attributes
@@ -60,7 +59,7 @@ class Shown(Run):
 
 def _decided(store, how, operands):
     """A decision in words: ``%3 < 2 is True``."""
-    names = [f"%{slot_on(store, t)}" if isinstance(t, Tensor) and tracked(t) else str(_number(t)) for t in operands[:2]]
+    names = [f"%{slot_on(store, t)}" if isinstance(t, Tensor) and tracked(t) else str(_six(t)) for t in operands[:2]]
     signs = {"less": "<", "less_equal": "<=", "greater": ">", "greater_equal": ">=", "equal": "==", "not_equal": "!="}
     name = how.removeprefix("comparison (").rstrip(")")
     if name not in signs:
@@ -141,10 +140,7 @@ def _tangents(run, entries, direction):
             shapes = ", ".join(str(part.shape) for part in parts)
             raise SeedShapeError(f"direction= has the shapes {', '.join(str(np.shape(d)) for d in given)}; give one for each argument, of the shapes {shapes}")
         parts = [np.asarray(d, float) for d in given]
-    slots = {slot_on(run.store, leaf): part for leaf, part in zip(run.leaves, parts)}
-    tangents = {slot: part if part.ndim else float(part) for slot, part in slots.items() if slot is not None}
-    push(Region(run.store, plain=True), [e.slot for e in entries], tangents)
-    return tangents
+    return listing.tangents_of(entries, run.store.leaf_at(), dict(zip(run.leaves, parts)))
 
 
 def _reverse(store, entries, at, result, digits):
@@ -216,10 +212,6 @@ def _regions(rows):
         else:
             k += 1
     return regions
-
-
-def _number(value):
-    return _six(np.asarray(value) if not isinstance(value, (float, int)) else value)
 
 
 def _exact(value, short=lambda x: x):
