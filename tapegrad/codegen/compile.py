@@ -12,7 +12,6 @@ object is built when a function that uses it has to be compiled.
 from __future__ import annotations
 
 import ctypes
-import gc
 import hashlib
 import inspect
 import os
@@ -23,6 +22,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ..common.uninterrupted import Lazily, cached_property, imported, uninterrupted
+from ..common.waiting import without_collection
 from .symbols import define
 
 numba: Any = Lazily("numba")
@@ -268,15 +268,12 @@ def _lowered(function, arguments, result=None):
     # Before the compiler asks for what is new to Numba.
     plain = resolved(function)
     _CALLED.append([])
-    # Numba makes many objects, which stay: to search them all for garbage takes a quarter of the time.
-    collecting = gc.isenabled()
-    gc.disable()
     try:
-        made = inside().lower(plain, arguments, result, resolving)
+        # Numba makes many objects, which stay: to search them all for garbage takes a quarter of the time.
+        with without_collection():
+            made = inside().lower(plain, arguments, result, resolving)
     finally:
         called = _CALLED.pop()
-        if collecting:
-            gc.enable()
     return _Lowered(*made, tuple(called))
 
 

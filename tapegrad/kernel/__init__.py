@@ -45,11 +45,11 @@ when a tape gets a kernel, and which one
     `reasons`      why a tape has none, and what one would cost.
 
 a derivative as a tape
-    `adjoint`      values and gradients; `tangents`, values and tangents, or a Jacobian across a cut; `derivation`, what these have in common.
+    `adjoint`      values and gradients; `tangents`, values and tangents, or a Jacobian across a cut.
     `templates`    the derivative of one scalar instruction; `expand`, compiled code that writes it for each.
     `behind`       the adjoint of a tape of define-by-run, written on it, for a derivative inside of another; `scalars`, its compiled walks.
     `terms`        symbolic values on which the rules of array instructions write theirs.
-    `writing`      the tape that grows; `closing` makes a `FinishedTape` of it.
+    `writing`      the tape that grows; `close` makes a `FinishedTape` of it.
 
 loops
     `columns`      the instructions as parallel arrays.

@@ -15,7 +15,7 @@ A template is a few instructions over these operands::
 
 and contributions ``(operand 0 or 1, value, sign)``, added in order.
 
-Then what repeats is computed once, what is constant becomes a constant, and dead instructions are dropped (`kernel.closing`):
+Then what repeats is computed once, what is constant becomes a constant, and dead instructions are dropped (`kernel.writing.close`):
 `number_values` is one walk up the instructions, with a hash table of those it has seen (value numbering); `sweep_needed` is the
 walk of liveness down.
 """

@@ -14,11 +14,9 @@ import numpy as np
 from ..program.ports import inputs_of
 from ..program.trace import GUARD
 from ..tape.meta import SCALAR, c_strides, laid_out
-from .adjoint import Adjoint
-from .closing import close
-from .derivation import Derivation
+from .adjoint import Adjoint, Derivation
 from .terms import Term
-from .writing import CONCATENATE, STACK, Writer, with_flat_stacks
+from .writing import CONCATENATE, STACK, Writer, close, with_flat_stacks
 
 
 def tangents(tape, lanes=1, again=False):

@@ -3,7 +3,7 @@
 The value of such a call is recorded through (`program.trace.Trace.through`): instructions like any other, through which no
 derivative passes, for the derivative is that of the rules.  These are functions, too: of the adjoint of the result (or of tangents of
 the operands), the operands and the result.  A `Rules` runs one on live tensors when a derivative is first written as a tape
-(`kernel.derivation`), at the values of the recorded call, and keeps what that gives, a finished tape, which
+(`kernel.adjoint`), at the values of the recorded call, and keeps what that gives, a finished tape, which
 is written in where the derivative is wanted; its guards become guards there.
 
 A rule of which that cannot be said in instructions is called: as machine code if it is that (`program.machine`), else in Python, and says so
