@@ -15,16 +15,10 @@ A call needs a *frame*, memory that belongs to it::
     bytes                         outputs that are not used
 """
 
+from ..codegen import python_api as A
 from ..codegen.compile import compiled
 from ..codegen.memory import allocate, load_byte, load_double, load_int, load_int32, release, store_double, store_float, store_int
 from ..codegen.python_api import (
-    AXES,
-    DATA,
-    EXTENTS,
-    FORMAT,
-    READ,
-    VIEW,
-    WRITE,
     as_double,
     drop,
     forget,
@@ -69,32 +63,32 @@ L_TYPE, L_OTHER, L_ARRAY, L_CHAR, L_SIZE, L_AXES, L_EXTENTS = range(7)
 
 def frame_size(leaves, fixed, outputs, numbers, results, scratch):
     """Bytes of a frame: its first word, inputs, outputs, numbers, results, views, scratch."""
-    return 8 * (1 + leaves + fixed + outputs + leaves + numbers) + VIEW * (leaves + results) + scratch
+    return 8 * (1 + leaves + fixed + outputs + leaves + numbers) + A.VIEW * (leaves + results) + scratch
 
 
 @helper
 def _data(frame, views, thing, flags):
     """The address of the data of an object, of which a view is held from now on; -1 if it has none like that."""
     held = load_int(frame)
-    view = views + VIEW * held
+    view = views + A.VIEW * held
     if get_buffer(thing, view, flags) != 0:
         forget()
         return -1
     store_int(frame, held + 1)
-    return load_int(view + DATA)
+    return load_int(view + A.DATA)
 
 
 @helper
 def _fits(view, spec):
     """Whether the array that a view shows is as a spec says."""
-    form, axes = load_int(view + FORMAT), load_int(spec + 8 * L_AXES)
-    if load_byte(form) != load_int(spec + 8 * L_CHAR) or load_byte(form + 1) != 0 or load_int32(view + AXES) != axes:
+    form, axes = load_int(view + A.FORMAT), load_int(spec + 8 * L_AXES)
+    if load_byte(form) != load_int(spec + 8 * L_CHAR) or load_byte(form + 1) != 0 or load_int32(view + A.AXES) != axes:
         return False
-    extents = load_int(view + EXTENTS)
+    extents = load_int(view + A.EXTENTS)
     for k in range(axes):
         if load_int(extents + 8 * k) != load_int(spec + 8 * (L_EXTENTS + k)):
             return False
-    return load_int(view + DATA) & (load_int(spec + 8 * L_SIZE) - 1) == 0
+    return load_int(view + A.DATA) & (load_int(spec + 8 * L_SIZE) - 1) == 0
 
 
 @helper
@@ -121,8 +115,8 @@ def _read(site, frame, leaves, inputs, numbers, views):
                 store_double(numbers + 8 * k, number)
             store_int(inputs + 8 * k, numbers + 8 * k)
         elif kind == load_int(site + 8 * S_ARRAY) and load_int(spec + 8 * L_ARRAY) != 0:
-            address = _data(frame, views, leaf, READ)
-            if address == -1 or not _fits(views + VIEW * (load_int(frame) - 1), spec):
+            address = _data(frame, views, leaf, A.READ)
+            if address == -1 or not _fits(views + A.VIEW * (load_int(frame) - 1), spec):
                 return False
             store_int(inputs + 8 * k, address)
         else:
@@ -145,10 +139,10 @@ def _call(site, frame, leaves, results, numbers_out):
     first = load_int(frame)
     for k in range(arrays):
         result = tuple_item(results, k)
-        if result == 0 or _data(frame, views, result, WRITE) == -1:
+        if result == 0 or _data(frame, views, result, A.WRITE) == -1:
             forget()
             return OTHER
-    scratch = views + VIEW * (count + arrays)
+    scratch = views + A.VIEW * (count + arrays)
     at = load_int(site + 8 * S_TABLES)
     executable, calls = load_int(site + 8 * S_EXECUTABLE), load_int(site + 8 * S_CALLS)
     thread = unlock()
@@ -161,7 +155,7 @@ def _call(site, frame, leaves, results, numbers_out):
             place = load_int(at)
             base = numbers_out if place == NUMBER else scratch
             if place >= 0:
-                base = load_int(views + VIEW * (first + place) + DATA)
+                base = load_int(views + A.VIEW * (first + place) + A.DATA)
             store_int(table + 8 * k, base + load_int(at + 8))
             at += 16
         status = run(executable, inputs, table)
@@ -195,7 +189,7 @@ def enter(site, leaves, results):
     status = _call(site, frame, leaves, results, out)
     views = out + 8 * numbers
     for k in range(load_int(frame)):
-        release_buffer(views + VIEW * k)
+        release_buffer(views + A.VIEW * k)
     if status == FINE:
         answer = new_tuple(numbers)
         for k in range(numbers):

@@ -22,7 +22,7 @@ from ..program.evaluation import applied
 from ..transforms.functional import chosen
 from ..transforms.hessians import of_gradient
 from ..transforms.jacobians import MODES
-from ..transforms.replay.gathered import SparseTemplate
+from ..transforms.replay.directions import SparseTemplate
 from ..transforms.transformed import OfDirections, Transformed
 
 if TYPE_CHECKING:

@@ -21,7 +21,6 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from ..array.differentiable import Differentiable, below
 from ..array.record import tracked
 from ..array.traces import trace_of
 from ..autograd.custom.calls import results_of
@@ -34,7 +33,7 @@ from ..program.sweeps import StoreWalk
 from ..tape.places import function_name
 from ..tape.store import thread_state
 from .contents import OBJECTS, Contents
-from .loops.body import Unrecordable
+from .loops.body import Unrecordable, value_of
 from .replay.kernels import agree
 
 #: How far the value computed again may be from the first one, relative to its largest element: rounding that depends on where
@@ -104,7 +103,7 @@ class _Segment(Primitive):
     def _check_values(self, values, result):
         """Raise if the values are not those of the call."""
         results = result if isinstance(result, (tuple, list)) else [result]
-        pairs = [(_plain(value), _plain(before)) for value, before in zip(values, results)]
+        pairs = [(value_of(value), value_of(before)) for value, before in zip(values, results)]
         same = len(values) == len(results) and all(np.shape(a) == np.shape(b) and agree(a, b, TOLERANCE) for a, b in pairs)
         if result is not None and not same:
             raise GradientError(
@@ -179,11 +178,6 @@ def _objects(function, layout):
     parts = [*zip(names, positional.parts), *zip(named.keys, named.parts)]
     paths = [path for name, part in parts for path in leaf_names(part, name)]
     return [(paths[k], thing) for k, thing in objects]
-
-
-def _plain(value):
-    value = below(value) if isinstance(value, Differentiable) else value
-    return value._v if isinstance(value, Differentiable) else value
 
 
 def _packed(values):

@@ -30,7 +30,7 @@ from .argnums import check_given
 from .functional import chosen
 from .jacobians import JacobianFunction
 from .replay.answers import MISS
-from .replay.gathered import of_directions
+from .replay.directions import of_directions
 from .transformed import BodyProgram, OfDirections, RecordedWhole, Transformed
 
 if TYPE_CHECKING:

@@ -39,7 +39,7 @@ from ..tape.store import thread_state
 from .argnums import check_given, resolved
 from .keep import kept
 from .replay.answers import MISS, values_of, written
-from .replay.gathered import of_directions
+from .replay.directions import of_directions
 
 if TYPE_CHECKING:
     from ..kernel.of_tape import TapeKernel

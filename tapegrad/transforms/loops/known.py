@@ -28,27 +28,20 @@ PATHS, NUMBERS, BYTES = 32, 1 << 16, 1 << 16
 _PLAIN = {type(None), bool, int, float, str, bytes}
 
 
-class _Layouts(threading.local):
-    """Those of a thread by what a path says, the one used last at the end."""
-
-    def __init__(self):
-        self.by_key = OrderedDict()
-
-
-_LAYOUTS = _Layouts()
+#: Layouts of a thread, `by_key`: by what a path says, the one used last at the end.
+_LAYOUTS = threading.local()
 
 
 def path_of(tape, inputs, outputs, shapes, stops, others):
     """As `LoopPath.of`, with the `layouts` that there are of the same path; of a loop that has the paths `others`."""
     described = None if records_for_jit() or _runs_loops(tape) else _described(tape)
-    if described is None:
-        return LoopPath.of(tape, inputs, outputs, shapes, stops)
-    key, layouts = (tuple(inputs), tuple(outputs), tuple(shapes), stops, *described), _LAYOUTS.by_key
-    if any(other.key == key for other in others):
+    key = described and (tuple(inputs), tuple(outputs), tuple(shapes), stops, *described)
+    if key is None or any(other.key == key for other in others):
         return LoopPath.of(tape, inputs, outputs, shapes, stops)
     # (Also of a path that there was: what is laid out of it later is kept, too.)
     constants = [c.copy() if isinstance(c, np.ndarray) else c for c in tape.constants]
     path = LoopPath.of(replace(tape, constants=constants), inputs, outputs, shapes, stops)
+    layouts = vars(_LAYOUTS).setdefault("by_key", OrderedDict())
     path.layouts = layouts.setdefault(key, path.layouts)
     if len(layouts) > PATHS:
         layouts.popitem(last=False)

@@ -14,6 +14,7 @@ from __future__ import annotations
 import math
 import threading
 from dataclasses import replace
+from functools import cache
 
 import numpy as np
 
@@ -30,6 +31,7 @@ from ...rules import loops as V
 WORK = 1_000_000
 
 
+@cache
 def _compiled():
     """What runs iterations: compiled code, which the loop of a file that is merely loaded does without."""
     from ...codegen.python_api import data_address

@@ -33,8 +33,9 @@ def fitting(before, after, what):
     leaves = rearranged(leaves, structure, before[1])
     if leaves is None:
         raise StructureError(f"{what} returned the carry {structure} for the carry {before[1]}; return a container like the one it was given")
-    for name, one, other in zip(leaf_names(before[1]), before[0], leaves):
-        if np.shape(one) != np.shape(other):
+    for k, (one, other) in enumerate(zip(before[0], leaves)):
+        if getattr(one, "shape", ()) != getattr(other, "shape", ()):
+            name = leaf_names(before[1])[k]
             raise StructureError(
                 f"{what} changes the shape of the carry{name}: it was {described(one)} and is {described(other)}; a carry keeps its shape"
             )

@@ -10,7 +10,7 @@ from tapegrad.program.evaluation import Evaluation
 from tapegrad.transforms.hessians import _diagonals, _symmetric
 from tapegrad.transforms.replay.answers import Miss
 from tapegrad.transforms.replay.arguments import sort_arguments
-from tapegrad.transforms.replay.gathered import gathered
+from tapegrad.transforms.replay.directions import gathered
 from tapegrad.transforms.replay.site import CallSite
 
 RNG = np.random.default_rng(11)
@@ -30,11 +30,11 @@ def site_of(g, args, read):
         g(*args)
     _, key, _ = sort_arguments(args, {}, g._replayed.argnums)
     kernels = g._replayed.kinds[key].recent.kernels
-    plan = gathered(kernels.walk, lambda walk: read(Evaluation(walk)), kernels)
+    plan = gathered(kernels, lambda walk: read(Evaluation(walk)))
     if plan is None:
         return None
-    executable, plan, structure, leaves = plan
-    return CallSite(*key, executable, (structure, leaves), plan=plan)
+    executable, plan, answer = plan
+    return CallSite(*key, executable, answer, plan=plan)
 
 
 def of_jacobian(g):
