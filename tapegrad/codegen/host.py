@@ -50,11 +50,6 @@ def versions():
         return f"{sys.version} {sys.platform} llvmlite {llvmlite.__version__} numba {file.read()}"
 
 
-def cpu_name():
-    """LLVM's name of the processor."""
-    return target()[0]
-
-
 def enabled(features):
     """The instruction sets that are on in a text that LLVM takes."""
     return frozenset(name[1:] for name in features.split(",") if name.startswith("+"))

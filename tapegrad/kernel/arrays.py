@@ -41,7 +41,6 @@ from . import ir
 from .arrays_hosts import RECOMPUTED, expression_of
 from .arrays_planner import LoopPlanner
 from .arrays_views import ArrayRef, here, without_table
-from .reasons import NotLowered
 
 _ABSOLUTE, _RECURRENCE, _CLONE = BY_NAME["absolute_matmul"], BY_NAME["recurrence"], BY_NAME["clone"]
 
@@ -99,8 +98,6 @@ class Arrays:
         if entry.kind == HOST:
             return body, self._host(entry, operands, target, body)
         row, attrs = entry.function, dict(entry.attrs)
-        if row.primitive is not None:
-            raise NotLowered(f"{row.name} is Python code")
         if row is _CLONE and target is None and isinstance(operands[0], ArrayRef) and operands[0].buffer.role in (ir.INPUT, ir.CONSTANT):
             # Both are read-only.
             return body, operands[0]

@@ -387,7 +387,7 @@ def _expression(entry, operands):
     if entry.kind == HOST:
         return expression_of(function.ufunc, chars, out) if function.ufunc is not None and chars in ({"d"}, {"f"}) else None
     same = (chars - {"?"} if function is _WHERE else chars) == {out}
-    return function.expr if function.elementwise and out in "df" and function.primitive is None and same else None
+    return function.expr if function.elementwise and out in "df" and same else None
 
 
 def lay_out(builder):

@@ -22,8 +22,7 @@ walk of liveness down.
 
 import numpy as np
 
-from ..codegen.array_functions import compiled_on_arrays
-from ..codegen.compile import helper
+from ..codegen.array_functions import HIGH, compiled_on_arrays, mix
 from ..tape.layout import FIRST_ARRAY, SCALAR_LEAF
 
 
@@ -100,17 +99,6 @@ def derive(
     return count
 
 
-# The odd constants only have to mix well: the golden ratio's fraction, and primes that hash functions are fond of.
-@helper
-def _hash(op, a, b, bits, mask):
-    h = np.uint64(op) * np.uint64(0x9E3779B97F4A7C15) ^ np.uint64(a) * np.uint64(0xC2B2AE3D27D4EB4F)
-    h ^= np.uint64(b) * np.uint64(0x165667B19E3779F9) ^ np.uint64(bits) * np.uint64(0xD6E8FEB86659FD93)
-    h ^= h >> np.uint64(32)
-    h *= np.uint64(0xD6E8FEB86659FD93)
-    h ^= h >> np.uint64(29)
-    return np.int64(h & np.uint64(mask))
-
-
 @compiled_on_arrays(
     "void(int64, int64, int32[::1], int32[::1], int32[::1], float64[::1], int64[::1], int8[::1], int32[::1], int64[::1], int32[::1], int32[::1])"
 )
@@ -153,7 +141,7 @@ def number_values(first, count, ops, lefts, rights, constants, bits, fixed, alia
                 a, b = b, a
             lefts[i], rights[i] = a, b
         key = bits[i]
-        bucket = _hash(op, a, b, key, mask)
+        bucket = (mix((a << 32) ^ (b << 8) ^ op, key) >> HIGH) & mask
         while True:
             j = table[bucket]
             if j == 0:

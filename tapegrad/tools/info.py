@@ -25,7 +25,7 @@ def info() -> dict[str, str]:
     from importlib.metadata import version
 
     from ..codegen.disk import files
-    from ..codegen.host import available, cpu_name
+    from ..codegen.host import available, target
 
     kept = []
     for what, ending in (("functions", ".o"), ("kernels", ".kernel")):
@@ -35,7 +35,7 @@ def info() -> dict[str, str]:
         "tapegrad": __version__,
         "python": platform.python_version(),
         "platform": platform.platform(),
-        "cpu": cpu_name(),
+        "cpu": target()[0],
         "numpy": version("numpy"),
         "scipy": version("scipy"),
         "numba": version("numba"),

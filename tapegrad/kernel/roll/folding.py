@@ -5,14 +5,14 @@ entered at different phases.  A class gets one phase for all of its runs, so tha
 the same source loop always becomes the same token whatever stands around it.
 
 `classes` tells the classes apart (by the least rotation of the period),
-`phases` counts what speaks for each phase, `plan` cuts the runs accordingly and
+`phases` finds the best phase of each, `plan` cuts the runs accordingly and
 `fold` writes the new text.  On the way `fold` also replaces executions of a
 loop that are too short to be runs, where they stand between the same neighbours
 as a run of that class: the executions of a loop with unequal numbers of
 iterations.
 """
 
-from ...codegen.array_functions import compiled_on_arrays
+from ...codegen.array_functions import HIGH, compiled_on_arrays, mix
 from ...codegen.compile import helper
 
 _ints = "int64[::1]"
@@ -20,18 +20,6 @@ _rows = "int64[:, ::1]"
 
 #: Runs of a class, and periods of each, that are looked at to find its phase.
 SAMPLES = 8
-#: Bits from which on those of a `mix` are good: the place in a hash table is made of them.
-HIGH = 20
-
-
-@helper
-def mix(a, b):
-    """An int64 that depends on `a`, on `b`, and on which is which.
-
-    A step of a linear congruential generator (D. Knuth's MMIX), whose high bits are mixed into the low ones.
-    """
-    a = (a ^ b) * 0x5851F42D4C957F2D + 0x14057B7EF767814F
-    return a ^ (a >> 29)
 
 
 @compiled_on_arrays(f"int64({_ints}, {_ints}, {_rows}, {_ints}, {_rows})")
@@ -89,9 +77,9 @@ def classes(text, weight, runs, table, bodies):
     return count
 
 
-@compiled_on_arrays(f"void({_ints}, int32[:, ::1], {_rows}, {_rows}, {_ints}, {_ints}, {_ints}, {_rows})")
-def phases(starts, operands, runs, bodies, offsets, far, seen, score):
-    """What speaks against and for each phase of each class.
+@compiled_on_arrays(f"void({_ints}, int32[:, ::1], {_rows}, {_rows}, {_ints}, {_ints}, {_ints}, {_rows}, {_ints})")
+def phases(starts, operands, runs, bodies, offsets, far, seen, score, phase):
+    """The best `phase` of each class: few values cross, many runs begin there.
 
     Column 0 of `score` counts the values that would cross from one iteration to the next, column 1 the runs that begin in
     that phase; the rows of class c begin at ``offsets[c]``, one for each phase relative to the canonical one.  `far` is
@@ -134,12 +122,6 @@ def phases(starts, operands, runs, bodies, offsets, far, seen, score):
     for c in range(offsets.size - 1):
         for row in range(offsets[c] + 1, offsets[c] + bodies[c, 1]):
             score[row, 0] += score[row - 1, 0]
-
-
-@compiled_on_arrays(f"void({_rows}, {_rows}, {_ints}, {_ints})")
-def choose(bodies, score, offsets, phase):
-    """The best phase of each class: few values cross, many runs begin there."""
-    for c in range(phase.size):
         row = offsets[c]
         best = 0
         for q in range(1, bodies[c, 1]):

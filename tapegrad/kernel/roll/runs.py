@@ -11,7 +11,7 @@ no stretch is compared twice for one distance.
 
 import numpy as np
 
-from ...codegen.array_functions import compiled_on_arrays
+from ...codegen.array_functions import HIGH, compiled_on_arrays, mix
 
 _ints = "int64[::1]"
 
@@ -48,9 +48,7 @@ def recurring(text, weight, k, grams, table, reached, runs, steps):
         if t < 0:
             continue
         grams[t] = gram
-        slot = gram ^ (gram >> 31)
-        slot *= 0x2545F4914F6CDD1D
-        slot = (slot >> 27) & mask
+        slot = (mix(gram, k) >> HIGH) & mask
         while table[slot] >= 0 and grams[table[slot]] != gram:
             slot = (slot + 1) & mask
             work += 1

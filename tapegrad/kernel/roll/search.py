@@ -260,7 +260,7 @@ class Search:
         runs = runs[(runs[:, 3] >= least) & (runs[:, 4] >= gain)]
         if not len(runs):
             return None
-        from .folding import choose, classes, fold, phases, plan  # loads compiled code
+        from .folding import classes, fold, phases, plan  # loads compiled code
 
         bodies = np.empty((len(runs), 3), np.int64)
         bodies = bodies[: classes(text, weight, runs, _table(len(runs)), bodies)]
@@ -270,10 +270,8 @@ class Search:
             return None
         offsets = np.concatenate(([0], np.cumsum(bodies[:, 1])))
         score = np.empty((offsets[-1], 2), np.int64)
-        seen = np.zeros(len(bodies), np.int64)
-        phases(starts, self.operands, runs, bodies, offsets, self.far, seen, score)
-        phase = np.empty(len(bodies), np.int64)
-        choose(bodies, score, offsets, phase)
+        seen, phase = np.zeros(len(bodies), np.int64), np.empty(len(bodies), np.int64)
+        phases(starts, self.operands, runs, bodies, offsets, self.far, seen, score, phase)
         plans = np.empty((len(runs), 4), np.int64)
         plans = plans[: plan(exact, runs, phase, plans)]
         if not len(plans):
