@@ -15,7 +15,7 @@ from .calls import BLANK, VIEW_ATTRIBUTES, VIEW_FUNCTIONS, VIEW_METHODS, call_of
 from .program import PLAIN, PURE_CALLS
 from .rows import carries, elementwise, is_array
 from .runtime import counted, trips
-from .statements import Refused, is_expr, is_phi, reads
+from .statements import Refused, is_expr, is_phi, reached, reads
 
 _BLIND = ("shape", "size", "ndim", "dtype", "strides", "itemsize", "flags")
 #: Functions and methods that only read their arguments, and whose result shares no memory with them.
@@ -279,13 +279,7 @@ def _closure(seed, pairs):
     after = {}
     for a, b in pairs:
         after.setdefault(a, []).append(b)
-    work = list(seed)
-    while work:
-        for b in after.get(work.pop(), ()):
-            if b not in seed:
-                seed.add(b)
-                work.append(b)
-    return seed
+    return {*reached(seed, lambda a: after.get(a, ()))}
 
 
 def refuse_unknown(s):

@@ -14,7 +14,7 @@ from numba import types
 
 from ...codegen.numba_inside import compute_cfg_from_blocks, ir, replace_vars_stmt
 from .forms import Canonicalizer
-from .statements import Refused, details, is_expr, reads
+from .statements import Refused, details, is_expr, reached, reads
 
 #: Expressions that may be dropped or repeated, apart from memory that they read.
 PURE_OPS = {"binop", "unary", "getattr", "build_tuple", "static_getitem", "cast", "getitem", "exhaust_iter",
@@ -183,16 +183,8 @@ class Program(Canonicalizer):
         return all(isinstance(self.type_of(n), (*PLAIN, types.Array, types.BaseTuple, types.BoundFunction)) for n in reads(s) if n in self.types)
 
     def _sweep_dead(self):
-        alive, work = set(), []
-        for _, _, s in self.statements():
-            if not self._removable(s):
-                work += reads(s)
-        while work:
-            name = work.pop()
-            if name not in alive:
-                alive.add(name)
-                if name in self.defs:
-                    work += reads(self.defs[name][1])
+        needed = [name for _, _, s in self.statements() if not self._removable(s) for name in reads(s)]
+        alive = reached(needed, lambda name: reads(self.defs[name][1]) if name in self.defs else ())
         for block in self.blocks.values():
             block.body = [s for s in block.body if not (self._removable(s) and s.target.name not in alive)]
         self.define()
@@ -339,23 +331,12 @@ class Program(Canonicalizer):
         self._edges()
         self.loops = []
         for h, (preheader, latch) in outer.items():
-            body, work = {h}, [latch]
-            while work:
-                b = work.pop()
-                if b not in body:
-                    body.add(b)
-                    work += self.preds[b]
-            self.loops.append(NaturalLoop(h, body, preheader, latch))
+            self.loops.append(NaturalLoop(h, {h, *reached([latch], self.preds.get, h)}, preheader, latch))
         self.loops.sort(key=lambda loop: -len(loop.body))
         self.by_header = {loop.header: loop for loop in self.loops}
         self.chain = {b: [loop for loop in self.loops if b in loop.body] for b in self.blocks}
-        self.live, work = {}, [self.exit]  # blocks from which the function returns
-        while work:
-            b = work.pop()
-            if b not in self.live:
-                self.live[b] = None
-                work += self.preds[b]
-        self.live = [b for b in self.blocks if b in self.live]
+        returning = reached([self.exit], self.preds.get)
+        self.live = [b for b in self.blocks if b in returning]  # from which the function returns
         self.define()
         for loop in self.loops:
             self._find_range(loop)

@@ -30,7 +30,7 @@ from . import runtime
 from .adjoints import add_into, copied
 from .program import PURE_OPS
 from .rows import elementwise
-from .statements import Refused, is_expr, is_phi, reads
+from .statements import Refused, is_expr, is_phi, reached, reads
 
 _NEVER = 1 << 62
 ADVICE = "leave memory= out, or write the loop so that its iterations store into arrays that are made before it"
@@ -92,16 +92,9 @@ class Segments:
             if r.group(n) in made & written:
                 raise Refused("with memory= a loop may not store into an array that it makes in one iteration and carries to the next", self._loc(), ADVICE)
         #: arrays from before the loop that it stores into
-        self.stored, work, seen = [], [s.target.name for s, label, _ in r.plan.stores if label in loop.body], set()
-        while work:
-            n = work.pop()
-            if n not in seen:
-                seen.add(n)
-                label, s = p.defs[n]
-                if label in loop.body:
-                    work += r.aliases(s)
-                else:
-                    self.stored.append(n)
+        stored = [s.target.name for s, label, _ in r.plan.stores if label in loop.body]
+        names = reached(stored, lambda n: r.aliases(p.defs[n][1]) if p.defs[n][0] in loop.body else ())
+        self.stored = [n for n in names if p.defs[n][0] not in loop.body]
         volatile = [r.plan.volatile[r.group(n)] for n in arrays_of(p, loop) if r.group(n) in r.plan.volatile]
         if volatile:
             raise Refused("with memory= the iterations of a loop run twice, and this may change an array that they read", volatile[0], ADVICE)

@@ -28,7 +28,7 @@ from . import runtime
 from .activity import Activity
 from .program import Program
 from .rows import elementwise
-from .statements import is_expr, is_phi, reads
+from .statements import is_expr, is_phi, reached, reads
 
 #: Status of a loop.
 ON_THREADS = "on threads"
@@ -60,12 +60,7 @@ class IterationFunction:
             raise NotParallel("the loop header has side effects")
         (self.after,) = {s for _, s in loop.exits(program)}
         (self.start,) = set(program.succs[loop.header]) - {self.after}
-        self.region, work = set(), [self.start]
-        while work:
-            b = work.pop()
-            if b not in self.region and b != loop.header:
-                self.region.add(b)
-                work += program.succs[b]
+        self.region = reached([self.start], program.succs.get, loop.header)
         counting = {s.target.name for s in self.header[:-1] if not is_phi(s)}
         elsewhere = [s for b, _, s in program.statements() if b != loop.header and b not in self.region]
         if any(n in counting for s in elsewhere for n in reads(s)):
@@ -86,16 +81,16 @@ class IterationFunction:
         for s in filter(is_phi, self.header):
             values = dict(zip(s.value.incoming_blocks, s.value.incoming_values))
             name, before, end = s.target.name, values[self.loop.preheader].name, values[self.loop.latch].name
-            family, work = {name}, [name]
-            while work:
-                users = [q for _, _, q in self.a.uses.get(work.pop(), ()) if isinstance(q, ir.Assign) and q.target.name in self.own]
-                work += {q.target.name for q in users} - family
-                family |= {*work}
+            family = reached([name], self._made_of)
             wrong = [q for q in self.inside if any(n in family for n in reads(q)) and not self._adds(q, family)]
             if wrong or end not in family or any(self.p.type_of(n) != types.float64 for n in family):
                 raise NotParallel(f"{shown(name)} is carried from iteration to iteration, and not only added to")
             self.sums.append((s, before, end))
-            self.carried |= family
+            self.carried.update(family)
+
+    def _made_of(self, name):
+        """Names of what an iteration computes from a value."""
+        return [s.target.name for _, _, s in self.a.uses.get(name, ()) if isinstance(s, ir.Assign) and s.target.name in self.own]
 
     @staticmethod
     def _adds(s, family):
@@ -114,15 +109,8 @@ class IterationFunction:
         entry = self.p.blocks[self.p.entry].body[: self.p.constants]
         constants = {s.target.name: s for s in entry if not isinstance(s.value, ir.Arg)}
         needed = {n for s in self.inside for n in reads(s)} - self.own - self.carried - {self.variable}
-        self.inputs, work, used = [], sorted(needed), set()
-        while work:
-            n = work.pop(0)
-            if n not in constants:
-                self.inputs.append(n)
-            elif n not in used:
-                used.add(n)
-                work += reads(constants[n])
-        self.inputs = sorted({*self.inputs})
+        used = reached(needed, lambda n: reads(constants[n]) if n in constants else ())
+        self.inputs = sorted(n for n in used if n not in constants)
         self.constants = [_copied(s) for n, s in constants.items() if n in used]
         for n in self.inputs:
             ty = self.p.type_of(n)
