@@ -14,7 +14,7 @@ from numba.extending import overload, register_jitable
 from ..codegen.numba_inside import INNER
 from ..common.errors import UnsupportedInNumbaError
 from .builtins import as_dual, component, primal, seeded
-from .compile import dual_dispatcher, result_type
+from .compile import compiled, dual_dispatcher
 from .key import content
 from .reverse.drivers import ReverseDriver
 from .reverse.runtime import caught
@@ -62,21 +62,20 @@ def collect_rows(jacobian, result, lane, lanes):
         collect(jacobian[i], result[i], lane, lanes)
 
 
-def _opened(name, number):
-    """A piece that applies `number` to every number of a result."""
+def _opened(name, number, whole=None):
+    """A piece that applies `number` to every number of a result, but `whole`, if it is given, to arrays."""
     stub = compiled_only(name)
+
+    def array(x):
+        out = np.empty(x.shape)
+        for i in np.ndindex(x.shape):
+            out[i] = number(x[i])
+        return out
 
     @overload(stub)
     def typed(x):
         if isinstance(x, types.Array):
-
-            def array(x):
-                out = np.empty(x.shape)
-                for i in np.ndindex(x.shape):
-                    out[i] = number(x[i])
-                return out
-
-            return array
+            return whole or array
         if isinstance(x, types.BaseTuple):
             items = ", ".join(f"stub(x[{k}])" for k in range(len(x))) + ","
             return _made(f"def typed(x):\n    return ({items})\n", {"stub": stub}, "typed")
@@ -93,6 +92,8 @@ def _made(text, names, name):
 
 values = _opened("values", primal)
 tangents = _opened("tangents", register_jitable(lambda x: component(x, 0)))
+#: Numbers among seeds as floats.
+as_seed = _opened("as_seed", float, lambda x: x)
 
 
 # ---- the loops --------------------------------------------------------------------------
@@ -117,10 +118,9 @@ def driver_of(request):
         dispatcher = dual_dispatcher(request.function, lanes, True)
         dual = DualType(lanes)
         tys = [_dual_of(ty, dual) if k in request.argnums else ty for k, ty in enumerate(argument_types[:count])]
-        _check_result(request, result_type(dispatcher, tys, request.function))
-        name = f"driver_{request.identity}"
-        names = {**_PIECES, "f": caught(dispatcher, count), "token": Token(lanes), "LANES": lanes}
-        return _made(_text(request, name, argument_types, count), names, name)
+        _check_result(request, compiled(dispatcher, tys, request.function).return_type)
+        names = {"f": caught(dispatcher, count), "token": Token(lanes), "LANES": lanes}
+        return _driver(request, _forward_lines(request, argument_types, count), names)
 
     return driver
 
@@ -150,8 +150,7 @@ def _reverse(request, argument_types):
             _check_result(request, made.result)
             request.sweeps[key] = made
             request.taken[str(tuple(argument_types))] = {"mode": "reverse", **made.report}
-            name = f"driver_{request.identity}"
-            return _made(_reverse_text(request, name, made, len(argument_types) + (request.kind == "vjp")), {**_PIECES, **made.names}, name)
+            return _driver(request, _reverse_lines(request, made, len(argument_types) + (request.kind == "vjp")), made.names)
     request.taken[str(tuple(argument_types))] = {"mode": "forward", "because": reason}
     return None
 
@@ -178,11 +177,10 @@ def _second(request, argument_types):
         mirrored = ["for i in range(n):", "    for j in range(i):", "        out[i, j] = out[j, i]"]
         lines = [head, f"c, n = 0, {a}.size", "out = np.zeros((n, n))", "while True:", *["    " + line for line in body], *mirrored,
                  f"return out.reshape({a}.shape + {a}.shape), code, said"]  # fmt: skip
-    name = f"driver_{request.identity}"
-    return _made(_function(name, lines), {**_PIECES, **made.names, "token": Token(lanes), "LANES": lanes}, name)
+    return _driver(request, lines, {**made.names, "token": Token(lanes), "LANES": lanes})
 
 
-def _reverse_text(request, name, made, count):
+def _reverse_lines(request, made, count):
     given = [f"a{k}" for k in range(count)]
     lines, leaves = [f"{', '.join(given)}, = arguments", *made.start], made.leaves
     if request.kind == "jacobian":  # a sweep for each row; the seed is its number
@@ -190,7 +188,7 @@ def _reverse_text(request, name, made, count):
                 "    out = np.zeros((r.shape[0], x0.size), x0.dtype)",
                 "if k < r.shape[0]:", "    out[k] = s0", "k += 1", "if k >= r.shape[0]:", "    break"]  # fmt: skip
         result = "peak" if request.peak else "out"
-        return _function(name, [lines[0], "k = 0", "while True:", *["    " + line for line in body], f"return {result}, code, said"])
+        return [lines[0], "k = 0", "while True:", *["    " + line for line in body], f"return {result}, code, said"]
     seed, zeros, value = "1.0", made.zeros, "float(r)"
     if request.kind == "vjp":
         seed, value = f"as_seed({given[-1]})", "r"
@@ -200,7 +198,7 @@ def _reverse_text(request, name, made, count):
     lines += [*zeros, f"(r, g), code, said, peak = sweeps({seed}, {made.values})"]
     gradient = leaves.gradient()
     result = "peak" if request.peak else value if request.out else gradient if request.kind == "grad" else f"({value}, {gradient})"
-    return _function(name, [*lines, f"return {result}, code, said"])
+    return [*lines, f"return {result}, code, said"]
 
 
 @register_jitable
@@ -242,18 +240,6 @@ def _overlap(a, b):
         return p < s and r < q
 
     return arrays
-
-
-as_seed = compiled_only("as_seed")
-
-
-@overload(as_seed)
-def _as_seed(w):
-    """Numbers among seeds as floats."""
-    if isinstance(w, types.BaseTuple):
-        items = ", ".join(f"stub(w[{k}])" for k in range(len(w))) + ","
-        return _made(f"def typed(w):\n    return ({items})\n", {"stub": as_seed}, "typed")
-    return (lambda w: w) if isinstance(w, types.Array) else lambda w: float(w)
 
 
 _PIECES = {
@@ -308,8 +294,8 @@ def _check_result(request, result):
         request.refuse(f"it returns {result}", "return a number, an array or a tuple of them")
 
 
-def _text(request, name, argument_types, count):
-    """The source of a driver: arguments `a`, of which those that are differentiated become dual numbers `d`."""
+def _forward_lines(request, argument_types, count):
+    """The lines of a driver by dual numbers: arguments `a`, of which those that are differentiated become dual numbers `d`."""
     chosen, kind = request.argnums, request.kind
     arrays = {k for k in chosen if isinstance(argument_types[k], types.Array)}
     call = "f(" + ", ".join(f"d{k}" if k in chosen else f"a{k}" for k in range(count)) + ")"
@@ -320,8 +306,7 @@ def _text(request, name, argument_types, count):
             lines += [f"d{k} = along(token, a{k}, {tangent})" if k in arrays else
                       f"d{k} = seeded(token, float(a{k}), 0, float({tangent}))"]  # fmt: skip
         result = "tangents(r)" if kind == "derivative" else "(values(r), tangents(r))"
-        lines += [f"r, code, said = {call}", f"return {result}, code, said"]
-        return _function(name, lines)
+        return [*lines, f"r, code, said = {call}", f"return {result}, code, said"]
     start, seeding, taking = ["c = n = 0"], [], []
     for k in chosen:
         lane = f"o{k} - c"
@@ -341,8 +326,10 @@ def _text(request, name, argument_types, count):
     gradients = ", ".join(f"g{k}" for k in chosen)
     gradients = gradients if request.single else f"({gradients},)"
     result = f"(primal(r), {gradients})" if kind == "value_and_grad" else gradients
-    return _function(name, [*lines, f"return {result}, code, said"])
+    return [*lines, f"return {result}, code, said"]
 
 
-def _function(name, lines):
-    return f"def {name}(arguments):\n" + "".join(f"    {line}\n" for line in lines)
+def _driver(request, lines, names):
+    """The function of these lines."""
+    name = f"driver_{request.identity}"
+    return _made("\n    ".join([f"def {name}(arguments):", *lines]), {**_PIECES, **names}, name)

@@ -36,11 +36,7 @@ OPERATORS = {
     operator.mod: "remainder", operator.floordiv: "floor_divide", operator.pow: "power",
     operator.neg: "negative", operator.pos: "clone", abs: "absolute",
 }  # fmt: skip
-IN_PLACE = {
-    operator.iadd: operator.add, operator.isub: operator.sub, operator.imul: operator.mul,
-    operator.itruediv: operator.truediv, operator.imod: operator.mod, operator.ifloordiv: operator.floordiv,
-    operator.ipow: operator.pow,
-}  # fmt: skip
+IN_PLACE = {getattr(operator, f"i{f.__name__}"): f for f in OPERATORS if hasattr(operator, f"i{f.__name__}")}
 COMPARISONS = {
     operator.lt: "<", operator.le: "<=", operator.gt: ">", operator.ge: ">=", operator.eq: "==", operator.ne: "!=",
 }

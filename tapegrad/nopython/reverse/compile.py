@@ -1,7 +1,6 @@
 """The compiler that exchanges a function for its two sweeps, and helpers: inlined, or compiled apart where they call themselves."""
 
 import functools
-import linecache
 import types as python_types
 import uuid
 import weakref
@@ -11,7 +10,6 @@ from numba.extending import is_jitted
 
 from ...codegen.numba_inside import (
     INNER,
-    call_of,
     define_anew,
     ir,
     meaning,
@@ -21,23 +19,21 @@ from ...codegen.numba_inside import (
     type_anew,
     typing_context,
 )
-from ...common.errors import UnsupportedInNumbaError
 from ..broadcast import BroadcastPass
-from ..compile import explain_failure
+from ..compile import compiled, renewed
 from ..key import content
 from ..request import UninterruptedCompiler
 from ..rewrite import is_users, resolve
 from ..types import contains_dual, primal_type
 from .emit import BOTH, SweepEmitter
 from .program import Program
-from .statements import Refused
 from .threads import pair_of, threaded
 
 _INLINED, _APART, _PAIRS, _BUSY = (weakref.WeakKeyDictionary() for _ in range(4))
 
 
 # ---- helpers ----------------------------------------------------------------------------------
-def _copied(function, exchange):
+def _copied(function, exchange, suffix=""):
     """A copy of a Python function in which the user's functions that it names are exchanged."""
     context = typing_context()
 
@@ -46,9 +42,7 @@ def _copied(function, exchange):
 
     names = {n: other(v) for n, v in function.__globals__.items() if n in function.__code__.co_names}
     cells = tuple(python_types.CellType(other(c.cell_contents)) for c in function.__closure__ or ())
-    copy = python_types.FunctionType(function.__code__, {**function.__globals__, **names}, function.__name__, function.__defaults__, cells)
-    copy.__kwdefaults__, copy.__module__, copy.__qualname__ = function.__kwdefaults__, function.__module__, function.__qualname__
-    return copy
+    return renewed(function, suffix, {**function.__globals__, **names}, cells)
 
 
 def _source(function):
@@ -76,8 +70,7 @@ def apart(function):
     source = _source(function)
     made, key = _APART.setdefault(source, {}), content(function)
     if key not in made:
-        copy = _copied(source, lambda helper: helper)
-        copy.__qualname__ = f"{source.__qualname__}_apart_{uuid.uuid4().hex}"
+        copy = _copied(source, lambda helper: helper, f"_apart_{uuid.uuid4().hex}")
         made[key] = dispatcher = numba.njit(**meaning(function))(copy)
         for name, value in copy.__globals__.items():
             if name in copy.__code__.co_names and is_users(value, typing_context()):
@@ -185,6 +178,11 @@ class GradientBuilder:
         self.functions[sweep] = numba.njit(**INNER | {"pipeline_class": _compiler(rewrite)}, **meaning(self.user))(made)
         return self.functions[sweep]
 
+    def compiled(self, dispatcher, argument_types):
+        """(type of what both sweeps return, the `SweepEmitter`), compiled for these types now."""
+        sig = compiled(dispatcher, argument_types, self.user)
+        return sig.return_type, self.sweeps[_without_seed(sig.args)]
+
     def _program(self, state, seeds):
         if self.program:
             return self.program(state)
@@ -194,36 +192,5 @@ class GradientBuilder:
         return threaded(program, seeds, self.apart, self.user)
 
 
-def compiled(made, dispatcher, argument_types):
-    """(type of what both sweeps return, the `SweepEmitter`), compiled for these types now.
-
-    Raises
-    ------
-    UnsupportedInNumbaError
-        If that is not possible, with the user's line.
-    """
-    try:
-        sig = call_of(dispatcher, argument_types)[1]
-    except (UnsupportedInNumbaError, MemoryError):
-        raise
-    except Refused as refused:
-        raise UnsupportedInNumbaError(_refusal(refused, _source(made.user))) from refused
-    except Exception as error:
-        raise UnsupportedInNumbaError(explain_failure(error, made.user)) from error
-    return sig.return_type, made.sweeps[_without_seed(sig.args)]
-
-
 def _without_seed(tys):
     return (tys[0], *tys[2:])
-
-
-def _refusal(refused, function):
-    where, line = refused.loc.filename, refused.loc.line
-    if where.startswith("<string>") or not line:
-        where, line = function.__code__.co_filename, function.__code__.co_firstlineno
-    source = linecache.getline(where, line).strip()
-    return (
-        f"{where}:{line}: this cannot be differentiated in reverse mode: {source or function.__name__}\n"
-        f"  {refused.reason[:1].upper()}{refused.reason[1:]}.\n"
-        f"  What to do: {refused.advice}."
-    )

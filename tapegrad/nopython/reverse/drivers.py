@@ -4,7 +4,7 @@ import numpy as np
 from numba import types
 
 from ..types import DualType
-from .compile import GradientBuilder, compiled
+from .compile import GradientBuilder
 from .runtime import arena_type, caught
 
 
@@ -95,7 +95,7 @@ class ReverseDriver:
         made = GradientBuilder(request.function, names, f"f({call})", list(x), leaves.arrays, False, leaves.scope, lanes, request.memory)
         dispatcher = made.function()
         tys = [arena_type, seed, *leaves.types, *[argument_types[k] for k in others], *[leaves.types[j] for j in leaves.arrays]]
-        result, sweeps = compiled(made, dispatcher, tys)
+        result, sweeps = made.compiled(dispatcher, tys)
         self.result, self.report = result[0], sweeps.report()
         changed = {names[k - 2] for k in sweeps.changed_arguments() if 2 <= k < 2 + len(names)}
         #: binds the differentiated arguments, copies of arrays that the function stores into, and gradients of zeros
