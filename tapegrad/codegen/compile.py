@@ -12,7 +12,6 @@ object is built when a function that uses it has to be compiled.
 from __future__ import annotations
 
 import ctypes
-import gc
 import hashlib
 import inspect
 import os
@@ -22,6 +21,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from ..common.memory import without_collection
 from ..common.uninterrupted import Lazily, cached_property, imported, uninterrupted
 from .symbols import define
 
@@ -249,6 +249,7 @@ class _Lowered(NamedTuple):
 
 
 @cache
+@without_collection()
 def _lowered(function, arguments, result=None):
     """A function for arguments of these types of Numba's."""
     unliteral = numba.types.unliteral
@@ -268,15 +269,10 @@ def _lowered(function, arguments, result=None):
     # Before the compiler asks for what is new to Numba.
     plain = resolved(function)
     _CALLED.append([])
-    # Numba makes many objects, which stay: to search them all for garbage takes a quarter of the time.
-    collecting = gc.isenabled()
-    gc.disable()
     try:
         made = inside().lower(plain, arguments, result, resolving)
     finally:
         called = _CALLED.pop()
-        if collecting:
-            gc.enable()
     return _Lowered(*made, tuple(called))
 
 

@@ -9,6 +9,7 @@ and the call is answered by the sweep.
 from dataclasses import replace
 
 from ..array.record import normalise
+from ..common.memory import without_collection
 from ..program.cuts import Cut
 from ..program.executable import described
 from ..tape.meta import SCALAR
@@ -16,7 +17,7 @@ from .adjoint import adjoint
 from .emit import CompileOptions
 from .kernel import Kernel
 from .passes.halving import halve, order
-from .pipeline import Stages, lower, without_collection
+from .pipeline import Stages, lower
 from .tangents import product, tangents
 
 

@@ -1,8 +1,6 @@
 """From a finished tape to the loop program of its kernel."""
 
-import gc
 import time
-from contextlib import contextmanager
 
 import numpy as np
 
@@ -17,18 +15,6 @@ from .reasons import NotLowered, TooDear, compilation
 MOST = 1 << 30
 #: Instructions up to which a program is not rolled, if most are of arrays.
 _SHORT = 300
-
-
-@contextmanager
-def without_collection():
-    """Python's search for garbage in cycles put off: among the many objects of a large program it takes most of the time."""
-    was = gc.isenabled()
-    try:
-        gc.disable()
-        yield
-    finally:
-        if was:
-            gc.enable()
 
 
 def rolled(columns):

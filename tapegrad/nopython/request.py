@@ -8,7 +8,6 @@ Not kept is code that uses a function which Numba compiled earlier: what that ha
 
 from __future__ import annotations
 
-import gc
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from uuid import uuid4
@@ -31,6 +30,7 @@ from ..codegen.numba_inside import (
     unpacked,
 )
 from ..common.errors import UnsupportedInNumbaError
+from ..common.memory import without_collection
 from ..common.uninterrupted import cached_property, uninterrupted
 from ..common.waiting import waiting
 from .key import digest
@@ -56,18 +56,6 @@ def _called_as_is():
     finally:
         if not start:
             CALLED_AS_IS.clear()
-
-
-@contextmanager
-def _uncollected():
-    """Switch garbage collection off meanwhile: a compilation makes so many objects that Python would collect again and again."""
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()
 
 
 class UninterruptedCompiler(WholeCompiler):
@@ -148,7 +136,7 @@ class Request:
         return f"compiling njit_{self.kind} of {_place(getattr(self.function, 'py_func', self.function))} by Numba for {_PATIENCE:g} s{at}"
 
     @uninterrupted
-    @_uncollected()
+    @without_collection()
     def _answer(self, compile, args):
         """The compile result for arguments of these types."""
         unliteral = tuple(map(types.unliteral, args))
