@@ -31,6 +31,15 @@ PLAIN = (types.Number, types.Boolean, types.SliceType, types.RangeType, types.Ra
          types.NumberClass, types.DType, types.UnicodeType, types.Dispatcher, types.Opaque, type(types.pyobject))  # fmt: skip
 
 
+def _unified(tys):
+    """The type of what is returned as one of these types."""
+    if isinstance(tys[0], types.BaseNamedTuple):
+        return types.NamedTuple([*map(_unified, zip(*tys))], tys[0].instance_class)
+    if isinstance(tys[0], types.BaseTuple):
+        return types.Tuple([*map(_unified, zip(*tys))])
+    return types.float64 if any(isinstance(ty, types.Float) for ty in tys) else tys[0]
+
+
 class NaturalLoop:
     """A natural loop with one preheader and one latch."""
 
@@ -77,12 +86,13 @@ class Program(Canonicalizer):
         self._copies()
         self._edges()
         self._iterations()
+        self._one_exit()
         self._tuples()
         self._copies()
         self._sweep_dead()
         self._hoist_and_share()
-        self._one_exit()
         self._shape_loops()
+        self.result = self.blocks[self.exit].body[-1].value.name
 
     # ---- names ------------------------------------------------------------------------------
     def var(self, name):
@@ -251,37 +261,17 @@ class Program(Canonicalizer):
         if not ends:
             raise Refused("it never returns", self.loc)
         if len(ends) > 1:
-            values = [self.blocks[b].body[-1].value for b in ends]
-            tys = [self.type(v.name) for v in values]
             label = max(self.blocks) + 1
             block = self.blocks[label] = ir.Block(self.scope, self.loc)
-            if isinstance(tys[0], types.BaseTuple):
-                self.elements, self.after = {}, {}
-                rows = [[items[k] for items in (self.element(v.name) for v in values)] for k in range(len(tys[0]))]
-                self._place_elements()
-            else:
-                rows = [[v.name for v in values]]
-            names = []
-            for row in rows:
-                phi = ir.Expr.phi(self.loc)
-                phi.incoming_blocks, phi.incoming_values = ends, [self.var(n) for n in row]
-                kinds = [self.type(n) for n in row]
-                floats = [ty for ty in kinds if isinstance(ty, types.Float)]
-                names.append(self.assign(block.body, phi, types.float64 if floats else kinds[0], "returned"))
-            result = names[0]
-            if isinstance(tys[0], types.BaseTuple):
-                result = self.assign(block.body, ir.Expr.build_tuple([self.var(n) for n in names], self.loc), tys[0])
+            phi = ir.Expr.phi(self.loc)
+            phi.incoming_blocks, phi.incoming_values = ends, [self.blocks[b].body[-1].value for b in ends]
+            result = self.assign(block.body, phi, _unified([self.type(v.name) for v in phi.incoming_values]), "returned")
             block.body.append(ir.Return(self.var(result), self.loc))
             for b in ends:
                 self.blocks[b].body[-1] = ir.Jump(label, self.loc)
             self.define()
             ends = [label]
         self.exit = ends[0]
-        self.result = self.blocks[self.exit].body[-1].value.name
-
-    def _place_elements(self):
-        for block in self.blocks.values():
-            block.body = [q for s in block.body for q in (s, *self.after.get(id(s), []))]
 
     def _new_block(self, target, preds):
         """A block on the edges from `preds` to `target`."""
