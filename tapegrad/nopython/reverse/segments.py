@@ -100,7 +100,7 @@ class Segments:
             raise Refused("with memory= the iterations of a loop run twice, and this may change an array that they read", volatile[0], ADVICE)
         self.kept = [self.name(n) for n in ("start", *self.carried, *self.stored)]
         tys = [types.int64, *map(r.kept_type, self.carried), *[self._copy_type(n) for n in self.stored]]
-        self.size, self.push, self.pop = runtime.frame(tuple(tys))
+        self.frame = runtime.frame(tuple(tys))
 
     def _loc(self):
         return self.p.blocks[self.loop.header].body[0].loc
@@ -179,10 +179,9 @@ class Segments:
         iterations = r.put(ir.Expr.binop(operator.sub, p.var(loop.count), p.var(self.name("start")), loc))
         r.call(runtime.note, r.stack)
         r.call(runtime.back_to, r.stack, self.name("mark"))
-        r.call(runtime.reserve, r.stack, r.global_(1), r.global_(self.size))
-        r.call(self.push, r.stack, r.put(ir.Expr.build_tuple([p.var(n) for n in self.kept], loc)))
+        r.push(self.frame, self.kept)
         r.step(operator.add, self.name("checkpoints"), 1)
-        size = r.global_(self.size)
+        size = r.global_(self.frame[0])
         for n in (*self.stored, *self.moved, *[shadow for _, shadow in self._shadows()]):
             size = r.put(ir.Expr.binop(operator.add, p.var(size), p.var(r.call(bytes_of, self.name(n))), loc))
         everything = r.trips(loop) if loop.counted else r.global_(0)
@@ -208,9 +207,7 @@ class Segments:
             self._set(f"received.{n}", self.name(shadow))
         self._set("stop", self.name("start"))
         self._set("limit", r.global_(_NEVER))
-        values = r.call(self.pop, r.stack)
-        for j, n in enumerate(self.kept):
-            r.assign(n, ir.Expr.static_getitem(p.var(values), j, None, loc))
+        r.pop(self.frame, self.kept)
         r.call(runtime.back_to, r.stack, self.name("mark"))
         for n in self.carried:
             r.assign(n, p.var(self.name(n)))
