@@ -286,31 +286,28 @@ def run(start, count, seeds, numbers, {given}):
     for c in prange(chunks):
         _, code, said, _ = caught(c, chunks, start, count, seeds, numbers, {handed}parts[c])
         told[c, 0], told[c, 1] = code, said
-    code, said = 0, 0
+    sums, code, said = np.zeros({width}, seeds.dtype), 0, 0
     for c in range(chunks):
         if code == 0:
             code, said = told[c, 0], told[c, 1]
         {join}
-    return parts, code, said
+        for j in range({width}):
+            sums[j] += parts[c, j]
+    return sums, code, said
 """
 _PAIR = """
 def run_forward(start, count, total, {names}):
     {numbers}
-    parts, code, said = run(start, count, total, numbers, {inputs})
-    for c in range(len(parts)):
-        for j in range(len(total)):
-            total[j] += parts[c, j]
+    sums, code, said = run(start, count, total, numbers, {inputs})
+    for j in range(len(total)):
+        total[j] += sums[j]
     return 0.0, code, said
 
 def run_backward(start, count, total, {names}):
     {numbers}
     {restore}
-    parts, code, said = run(start, count, {seeds}, numbers, {given})
+    sums, code, said = run(start, count, {seeds}, numbers, {given})
     {restore}
-    sums = np.zeros({width}, total.dtype)
-    for c in range(len(parts)):
-        for j in range({width}):
-            sums[j] += parts[c, j]
     return ({sums}), code, said
 
 def forward(stack, w, start, count, total, {names}):
@@ -362,7 +359,7 @@ def pair_of(iteration, mask, make, unique):
         names=", ".join([*inputs, *before, *["total_shadow"] * (mask[2] == 2), *shadows]),
         inputs=", ".join(n for n in inputs if n not in floats), given=", ".join(n for n in [*inputs, *shadows] if n not in floats),
         numbers="; ".join([f"numbers = np.zeros({len(floats)}, total.dtype)", *[f"numbers[{j}] = {n}" for j, n in enumerate(floats)]]),
-        seeds="total_shadow" if mask[2] == 2 else "np.zeros_like(total)", width=len(active),
+        seeds="total_shadow" if mask[2] == 2 else "np.zeros_like(total)",
         restore="; ".join(f"a{iteration.inputs.index(n)}[...] = b{j}" for j, n in enumerate(iteration.written)) or "pass",
         sums="".join(f"sums[{j}], " for j in range(len(active))) or "0.0,",
     )  # fmt: skip
