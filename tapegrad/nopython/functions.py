@@ -49,7 +49,8 @@ class _NumberTemplate(DualTemplate):
         return super().generic(args, kws)
 
 
-def _known(function):
+def is_known(function):
+    """Whether Numba has been told what a function means."""
     try:
         typing_context().resolve_value_type(function)
     except (ValueError, TypeError, NumbaError):
@@ -58,7 +59,7 @@ def _known(function):
 
 
 def _add(function, row):
-    alone = not _known(function)  # (Numba computes the values of functions that it knows)
+    alone = not is_known(function)  # (Numba computes the values of functions that it knows)
     template(function, _NumberTemplate, arity=row.arity, alone=alone)
     for tys in OPERANDS[row.arity]:
         lower_builtin(function, *tys)(lowering(function, row.name))

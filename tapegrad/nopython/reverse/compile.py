@@ -8,17 +8,7 @@ import weakref
 import numba
 from numba.extending import is_jitted
 
-from ...codegen.numba_inside import (
-    INNER,
-    define_anew,
-    ir,
-    meaning,
-    new_pass,
-    nopython_passes,
-    part,
-    type_anew,
-    typing_context,
-)
+from ...codegen.numba_inside import INNER, define_anew, ir, meaning, new_pass, nopython_passes, part, type_anew
 from ..broadcast import BroadcastPass
 from ..compile import compiled, renewed
 from ..key import content
@@ -35,10 +25,9 @@ _INLINED, _APART, _PAIRS, _BUSY = (weakref.WeakKeyDictionary() for _ in range(4)
 # ---- helpers ----------------------------------------------------------------------------------
 def _copied(function, exchange, suffix=""):
     """A copy of a Python function in which the user's functions that it names are exchanged."""
-    context = typing_context()
 
     def other(value):
-        return exchange(value) if is_users(value, context) else value
+        return exchange(value) if is_users(value) else value
 
     names = {n: other(v) for n, v in function.__globals__.items() if n in function.__code__.co_names}
     cells = tuple(python_types.CellType(other(c.cell_contents)) for c in function.__closure__ or ())
@@ -73,7 +62,7 @@ def apart(function):
         copy = _copied(source, lambda helper: helper, f"_apart_{uuid.uuid4().hex}")
         made[key] = dispatcher = numba.njit(**meaning(function))(copy)
         for name, value in copy.__globals__.items():
-            if name in copy.__code__.co_names and is_users(value, typing_context()):
+            if name in copy.__code__.co_names and is_users(value):
                 copy.__globals__[name] = apart(value)
         dispatcher.of_user = function
     return made[key]
@@ -120,7 +109,7 @@ def _compiler(rewrite):
                 value = getattr(s, "value", None)
                 if isinstance(value, (ir.Global, ir.FreeVar)) or isinstance(value, ir.Expr) and value.op == "getattr":
                     function = resolve(func_ir, s.target)
-                    if not hasattr(function, "of_user") and is_users(function, state.typingctx):
+                    if not hasattr(function, "of_user") and is_users(function):
                         s.value = ir.Global(function.__name__, inlined(function), s.loc)
         define_anew(func_ir)
         state.given, state.args = state.args, tuple(map(primal_type, state.args))
