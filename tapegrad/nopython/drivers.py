@@ -13,10 +13,11 @@ from numba.extending import overload, register_jitable
 
 from ..codegen.numba_inside import INNER
 from ..common.errors import UnsupportedInNumbaError
+from . import algebra
 from .builtins import as_dual, component, primal, seeded
 from .compile import compiled, dual_dispatcher
 from .key import content
-from .reverse.drivers import ReverseDriver
+from .reverse.drivers import ReverseDriver, lifted
 from .reverse.runtime import caught
 from .types import DualType, Token, compiled_only, contains_dual, element, is_real
 
@@ -62,20 +63,14 @@ def collect_rows(jacobian, result, lane, lanes):
         collect(jacobian[i], result[i], lane, lanes)
 
 
-def _opened(name, number, whole=None):
-    """A piece that applies `number` to every number of a result, but `whole`, if it is given, to arrays."""
+def _opened(name, number, array):
+    """A piece that applies `number` and `array` to all numbers and arrays of a result."""
     stub = compiled_only(name)
-
-    def array(x):
-        out = np.empty(x.shape)
-        for i in np.ndindex(x.shape):
-            out[i] = number(x[i])
-        return out
 
     @overload(stub)
     def typed(x):
         if isinstance(x, types.Array):
-            return whole or array
+            return array
         if isinstance(x, types.BaseTuple):
             items = ", ".join(f"stub(x[{k}])" for k in range(len(x))) + ","
             return _made(f"def typed(x):\n    return ({items})\n", {"stub": stub}, "typed")
@@ -90,8 +85,8 @@ def _made(text, names, name):
     return namespace[name]
 
 
-values = _opened("values", primal)
-tangents = _opened("tangents", register_jitable(lambda x: component(x, 0)))
+values = _opened("values", primal, algebra.primals)
+tangents = _opened("tangents", register_jitable(lambda x: component(x, 0)), lambda x: algebra.tangents(x, 0))
 #: Numbers among seeds as floats.
 as_seed = _opened("as_seed", float, lambda x: x)
 
@@ -303,8 +298,7 @@ def _forward_lines(request, argument_types, count):
     lines = [f"{', '.join(given)}, = arguments"]
     if kind in ("jvp", "derivative"):
         for k, tangent in zip(chosen, given[count:] or ["1.0"]):
-            lines += [f"d{k} = along(token, a{k}, {tangent})" if k in arrays else
-                      f"d{k} = seeded(token, float(a{k}), 0, float({tangent}))"]  # fmt: skip
+            lines.append(f"d{k} = {lifted(k, k in arrays, tangent=tangent)}")
         result = "tangents(r)" if kind == "derivative" else "(values(r), tangents(r))"
         return [*lines, f"r, code, said = {call}", f"return {result}, code, said"]
     start, seeding, taking = ["c = n = 0"], [], []
@@ -313,7 +307,7 @@ def _forward_lines(request, argument_types, count):
         start += [f"o{k} = n", f"n += {f'a{k}.size' if k in arrays else 1}"]
         blank = "np.zeros((0, n))" if kind == "jacobian" else f"np.zeros(a{k}.shape, a{k}.dtype)" if k in arrays else "0.0"
         start += [f"g{k} = {blank}"]
-        seeding += [f"d{k} = " + (f"seeds(token, a{k}, {lane})" if k in arrays else f"seeded(token, float(a{k}), {lane}, 1.0)")]
+        seeding.append(f"d{k} = {lifted(k, k in arrays, lane)}")
         if kind == "jacobian":
             taking += ["if c == 0:", f"    g{k} = np.zeros((r.shape[0], n))", f"collect_rows(g{k}, r, {lane}, LANES)"]
         elif k in arrays:

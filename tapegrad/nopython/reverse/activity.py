@@ -160,6 +160,10 @@ class Activity:
             return True
         return is_expr(s.value, "call") and (self.reading(s) or self.p.callee(s.value) in PURE_CALLS)
 
+    def repeatable_call(self, s):
+        """Whether a call does the same when it runs again, from the same variables and contents of arrays."""
+        return self.p.callee(s.value) is not print and (self._known(s) or self.p.pure(s))
+
     def changed_by(self, s):
         """Names of arrays that a statement may store into."""
         if isinstance(s, ir.SetItem):

@@ -29,7 +29,6 @@ from ...codegen.numba_inside import INNER, RAISES, ir
 from . import runtime
 from .adjoints import add_into, copied
 from .program import PURE_OPS
-from .rows import elementwise
 from .statements import Refused, is_expr, is_phi, reached, reads
 
 _NEVER = 1 << 62
@@ -130,11 +129,7 @@ class Segments:
             return True
         if not p.steady(s):
             return False
-        if e.op != "call":
-            return e.op in PURE_OPS
-        if s.target.name.startswith("adj.") or r.rule(s) is not None or elementwise(p, s) or r.base(s) or p.pure(s):
-            return True
-        return p.callee(e) is not print and r.reading(s)
+        return r.repeatable_call(s) if e.op == "call" else e.op in PURE_OPS
 
     # ---- pieces -------------------------------------------------------------------------------
     def name(self, what):

@@ -23,12 +23,11 @@ import numba
 import numpy as np
 from numba import types
 
-from ...codegen.numba_inside import INNER, contents, ir, renamed
+from ...codegen.numba_inside import INNER, ir
 from . import runtime
 from .activity import Activity
 from .program import Program
-from .rows import elementwise
-from .statements import is_expr, is_phi, reached, reads
+from .statements import clone, is_expr, is_phi, reached, reads
 
 #: Status of a loop.
 ON_THREADS = "on threads"
@@ -124,11 +123,8 @@ class IterationFunction:
             e = getattr(s, "value", None)
             if isinstance(s, ir.Print) or not p.steady(s) and not (is_expr(e) and e.op in _HEADER):
                 raise NotParallel(f"the statement in line {s.loc.line} may not do the same when it runs again")
-            if is_expr(e, "call"):
-                function = p.callee(e)
-                known = p.pure(s) or a.rule(s) is not None or elementwise(p, s) or a.base(s) or a.blank(s) or a.reading(s)
-                if not known or function is print:
-                    raise NotParallel(f"the call in line {s.loc.line} may not do the same when it runs again")
+            if is_expr(e, "call") and not a.repeatable_call(s):
+                raise NotParallel(f"the call in line {s.loc.line} may not do the same when it runs again")
 
     def _check_arrays(self):
         """Which arrays are written, and which are indexed by the loop variable only."""
@@ -194,10 +190,8 @@ class IterationFunction:
 
 def _copied(s):
     s = copy.copy(s)
-    if is_expr(getattr(s, "value", None)):
-        s.value = renamed(s.value, {})
-        parts = contents(s.value)
-        parts.update({k: list(v) for k, v in parts.items() if isinstance(v, list)})
+    if isinstance(s, ir.Assign):
+        s.value = clone(s.value, {})
     return s
 
 
