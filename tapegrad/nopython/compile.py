@@ -23,15 +23,19 @@ from .reverse.statements import Refused
 from .rewrite import VARIANT, dual_pass
 
 
+def compiler(*before_types):
+    """A compiler of a part of a derivative, with these passes."""
+
+    class CompilerWithPasses(part(UninterruptedCompiler)):
+        def define_pipelines(self):
+            return nopython_passes(self.state, *before_types, BroadcastPass)
+
+    return CompilerWithPasses
+
+
 @cache
 def _pipeline(lanes, returns):
-    rewriting = dual_pass(lanes, returns, dual_dispatcher)
-
-    class DualCompiler(part(UninterruptedCompiler)):
-        def define_pipelines(self):
-            return nopython_passes(self.state, rewriting, BroadcastPass)
-
-    return DualCompiler
+    return compiler(dual_pass(lanes, returns, dual_dispatcher))
 
 
 _VARIANTS = weakref.WeakKeyDictionary()

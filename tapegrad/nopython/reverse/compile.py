@@ -8,11 +8,9 @@ import weakref
 import numba
 from numba.extending import is_jitted
 
-from ...codegen.numba_inside import INNER, define_anew, ir, meaning, new_pass, nopython_passes, part, type_anew
-from ..broadcast import BroadcastPass
-from ..compile import compiled, renewed
+from ...codegen.numba_inside import INNER, define_anew, ir, meaning, new_pass, type_anew
+from ..compile import compiled, compiler, renewed
 from ..key import content
-from ..request import UninterruptedCompiler
 from ..rewrite import is_users, resolve
 from ..types import contains_dual, primal_type
 from .emit import BOTH, SweepEmitter
@@ -121,12 +119,7 @@ def _compiler(rewrite):
         return True
 
     helpers, sweeps = new_pass("reverse_helpers", lead_to_helpers, True), new_pass("reverse_sweeps", exchange, True)
-
-    class ReverseCompiler(part(UninterruptedCompiler)):
-        def define_pipelines(self):
-            return nopython_passes(self.state, helpers, sweeps, BroadcastPass)
-
-    return ReverseCompiler
+    return compiler(helpers, sweeps)
 
 
 class GradientBuilder:
