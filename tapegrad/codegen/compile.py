@@ -21,8 +21,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from ..common.memory import without_collection
 from ..common.uninterrupted import Lazily, cached_property, imported, uninterrupted
-from ..common.waiting import without_collection
 from .symbols import define
 
 numba: Any = Lazily("numba")
@@ -249,6 +249,7 @@ class _Lowered(NamedTuple):
 
 
 @cache
+@without_collection()
 def _lowered(function, arguments, result=None):
     """A function for arguments of these types of Numba's."""
     unliteral = numba.types.unliteral

@@ -1,4 +1,4 @@
-"""Giving freed memory back to the system.
+"""Giving freed memory back to the system, and when Python does not look for garbage.
 
 glibc keeps freed blocks below one that is still in use; during a backward pass
 that is the rule, because adjoints are allocated after the values.  So after
@@ -6,7 +6,9 @@ every `TRIMMED` bytes let go the allocator is asked to return what it can.
 """
 
 import ctypes
+import gc
 import sys
+from contextlib import contextmanager
 from functools import cache
 
 from .config import portable
@@ -19,6 +21,18 @@ TRIMMED = 64 << 20
 def _malloc_trim():
     """glibc's ``malloc_trim``, or None elsewhere."""
     return None if portable or sys.platform != "linux" else getattr(ctypes.CDLL(None), "malloc_trim", None)
+
+
+@contextmanager
+def without_collection():
+    """Python's search for garbage in cycles put off: among the many objects of a compilation it takes much of the time."""
+    was = gc.isenabled()
+    try:
+        gc.disable()
+        yield
+    finally:
+        if was:
+            gc.enable()
 
 
 def trim():

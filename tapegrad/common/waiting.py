@@ -11,7 +11,6 @@ and what runs in Python, which only one thread does at a time, stops for a while
 
 from __future__ import annotations
 
-import gc
 import math
 import os
 import sys
@@ -116,18 +115,6 @@ def _lower_priority():
         with suppress(OSError):
             thread = threading.get_native_id()
             os.setpriority(os.PRIO_PROCESS, thread, os.getpriority(os.PRIO_PROCESS, thread) + NICER)
-
-
-@contextmanager
-def without_collection():
-    """Python's search for garbage in cycles put off: among the many objects of a large program it takes most of the time."""
-    was = gc.isenabled()
-    try:
-        gc.disable()
-        yield
-    finally:
-        if was:
-            gc.enable()
 
 
 class BackgroundTask:

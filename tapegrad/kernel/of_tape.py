@@ -9,7 +9,7 @@ and the call is answered by the sweep.
 from dataclasses import replace
 
 from ..array.record import normalise
-from ..common.waiting import without_collection
+from ..common.memory import without_collection
 from ..program.choosing import Cut
 from ..program.executable import described
 from ..tape.meta import SCALAR

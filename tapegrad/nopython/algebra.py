@@ -10,7 +10,8 @@ from .types import Token, common_dual, compiled_only, element, is_dual_array
 
 
 @register_jitable
-def _primals(a):
+def primals(a):
+    """The values of an array of numbers."""
     out = np.empty(a.shape)
     for i in np.ndindex(a.shape):
         out[i] = primal(a[i])
@@ -18,7 +19,8 @@ def _primals(a):
 
 
 @register_jitable
-def _tangents(a, lane):
+def tangents(a, lane):
+    """The tangents of one lane of an array of numbers."""
     out = np.empty(a.shape)
     for i in np.ndindex(a.shape):
         out[i] = component(a[i], lane)
@@ -37,7 +39,7 @@ def _number(token, lanes, x, gradient, a):
     """The dual number `x` of an array, by its gradient."""
     total = seeded(token, x, 0, 0.0)
     for lane in range(lanes):
-        total += seeded(token, 0.0, lane, np.sum(gradient * _tangents(a, lane)))
+        total += seeded(token, 0.0, lane, np.sum(gradient * tangents(a, lane)))
     return total
 
 
@@ -65,11 +67,11 @@ def _solve(a, b):
         token, lanes = found
 
         def solve(a, b):
-            p = _primals(a)
-            x = np.linalg.solve(p, _primals(b))
+            p = primals(a)
+            x = np.linalg.solve(p, primals(b))
             out = np.empty_like(x, token)
             for lane in range(lanes):
-                _joined(token, out, x, np.linalg.solve(p, _tangents(b, lane) - np.dot(_tangents(a, lane), x)), lane)
+                _joined(token, out, x, np.linalg.solve(p, tangents(b, lane) - np.dot(tangents(a, lane), x)), lane)
             return out
 
         return solve
@@ -85,10 +87,10 @@ def _of_matrix(function, tangent):
             token, lanes = Token(a.dtype.lanes), a.dtype.lanes
 
             def matrix(a):
-                x = function(_primals(a))
+                x = function(primals(a))
                 inverse, out = np.linalg.inv(x), np.empty_like(x, token)
                 for lane in range(lanes):
-                    _joined(token, out, x, tangent(x, inverse, _tangents(a, lane)), lane)
+                    _joined(token, out, x, tangent(x, inverse, tangents(a, lane)), lane)
                 return out
 
             return matrix
@@ -137,11 +139,11 @@ def _cofactors(a):
     token, lanes = Token(a.dtype.lanes), a.dtype.lanes
 
     def changing(a):
-        p = _primals(a)
+        p = primals(a)
         x, (sign, u, s, vh) = _cofactors_of_numbers(p), _singular(p)
         out, n = np.empty(p.shape, token), len(s)
         for lane in range(lanes):
-            inner, core = np.dot(np.dot(u.T, _tangents(a, lane)), vh.T), np.zeros((n, n))
+            inner, core = np.dot(np.dot(u.T, tangents(a, lane)), vh.T), np.zeros((n, n))
             for i in range(n):
                 for j in range(n):
                     if i != j:
@@ -160,7 +162,7 @@ def _det(a):
         token, lanes = Token(a.dtype.lanes), a.dtype.lanes
 
         def det(a):
-            p = _primals(a)
+            p = primals(a)
             return _number(token, lanes, np.linalg.det(p), cofactors(p), a)
 
         return det
@@ -177,7 +179,7 @@ def _log_abs_det(a):
     token, lanes = Token(a.dtype.lanes), a.dtype.lanes
 
     def logarithm(a):
-        p = _primals(a)
+        p = primals(a)
         return _number(token, lanes, np.linalg.slogdet(p)[1], np.linalg.inv(p).T, a)
 
     return logarithm
@@ -186,7 +188,7 @@ def _log_abs_det(a):
 @register_jitable
 def sign_of_det(a):
     """The sign of a determinant."""
-    return np.linalg.slogdet(_primals(a))[0]
+    return np.linalg.slogdet(primals(a))[0]
 
 
 @loop(np.linalg.slogdet, 2)

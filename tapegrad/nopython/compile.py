@@ -19,21 +19,35 @@ from . import algebra  # noqa: F401  (it registers operations)
 from .broadcast import BroadcastPass
 from .key import content
 from .request import UninterruptedCompiler
+from .reverse.statements import Refused
 from .rewrite import VARIANT, dual_pass
+
+
+def compiler(*before_types):
+    """A compiler of a part of a derivative, with these passes."""
+
+    class CompilerWithPasses(part(UninterruptedCompiler)):
+        def define_pipelines(self):
+            return nopython_passes(self.state, *before_types, BroadcastPass)
+
+    return CompilerWithPasses
 
 
 @cache
 def _pipeline(lanes, returns):
-    rewriting = dual_pass(lanes, returns, dual_dispatcher)
-
-    class DualCompiler(part(UninterruptedCompiler)):
-        def define_pipelines(self):
-            return nopython_passes(self.state, rewriting, BroadcastPass)
-
-    return DualCompiler
+    return compiler(dual_pass(lanes, returns, dual_dispatcher))
 
 
 _VARIANTS = weakref.WeakKeyDictionary()
+
+
+def renewed(function, suffix="", scope=None, cells=None):
+    """A copy of a Python function, which may have other globals and cells, and a suffix in its name."""
+    copy = python_types.FunctionType(
+        function.__code__, scope or function.__globals__, function.__name__, function.__defaults__, cells or function.__closure__
+    )
+    copy.__kwdefaults__, copy.__module__, copy.__qualname__ = function.__kwdefaults__, function.__module__, function.__qualname__ + suffix
+    return copy
 
 
 def dual_dispatcher(function, lanes, returns):
@@ -52,12 +66,7 @@ def dual_dispatcher(function, lanes, returns):
     if key not in variants:
         # Symbols are named after the function: the name is unique, so that code
         # that was loaded and code compiled now cannot be taken for one another.
-        copy = python_types.FunctionType(
-            source.__code__, source.__globals__, source.__name__, source.__defaults__, source.__closure__
-        )
-        copy.__kwdefaults__ = source.__kwdefaults__
-        copy.__module__ = source.__module__
-        copy.__qualname__ = f"{source.__qualname__}_dual{lanes}{'r' * returns}_{uuid4().hex}"
+        copy = renewed(source, f"_dual{lanes}{'r' * returns}_{uuid4().hex}")
         setattr(copy, VARIANT, True)
         variants[key] = numba.njit(
             **INNER | {"pipeline_class": _pipeline(lanes, returns)}, **meaning(function)
@@ -65,8 +74,8 @@ def dual_dispatcher(function, lanes, returns):
     return variants[key]
 
 
-def result_type(dispatcher, argument_types, function):
-    """Compile for these types now; the type of the result.
+def compiled(dispatcher, argument_types, function):
+    """Compile for these types now; the signature.
 
     Raises
     ------
@@ -74,12 +83,11 @@ def result_type(dispatcher, argument_types, function):
         If that is not possible, with the user's line.
     """
     try:
-        sig = call_of(dispatcher, argument_types)[1]
+        return call_of(dispatcher, argument_types)[1]
     except (UnsupportedInNumbaError, MemoryError):
         raise
     except Exception as error:
         raise UnsupportedInNumbaError(explain_failure(error, function)) from error
-    return sig.return_type
 
 
 # ---- explaining failures ----------------------------------------------------------------
@@ -113,12 +121,17 @@ def _places(trace):
 
 
 def explain_failure(error, function):
-    """One message from Numba's, with the user's line, the operation and what to do."""
+    """One message from Numba's or a refusal of reverse mode, with the user's line, the operation and what to do."""
+    own = function.py_func if is_jitted(function) else function
+    if isinstance(error, Refused):
+        where, line, refused = error.loc.filename, error.loc.line, f"{error.reason[:1].upper()}{error.reason[1:]}."
+        if where.startswith("<string>") or not line:
+            where, line = own.__code__.co_filename, own.__code__.co_firstlineno
+        return _message(where, line, own, "reverse mode", refused, error.advice)
     # Numba reports most of what it cannot do by a NumbaError, and the rest by any exception of its internals.
     text = str(error) if isinstance(error, numba.NumbaError) else f"{type(error).__name__} {error}"
     text, places = _COLOURS.sub("", text), _places(error.__traceback__)
     package, numba_folder = str(Path(__file__).parents[1]), str(Path(numba.__file__).parent)
-    own = function.py_func if is_jitted(function) else function
     where, line = own.__code__.co_filename, own.__code__.co_firstlineno
     # Numba names the innermost place first.
     for name, number in [*_PLACE.findall(text), *places]:
@@ -126,16 +139,17 @@ def explain_failure(error, function):
         if not path.startswith((package, numba_folder)) and path.endswith((".py", ">")):
             where, line = path, int(number)
             break
-    source = linecache.getline(where, line).strip()
     said = [part.strip() for part in text.splitlines()]
     said = [part for part in said if part and not part.startswith(("Failed in", "During:", "File ", "<source", "^"))]
     reason = " ".join(said[:3])
     advice = next((words for pattern, words in _ADVICE if re.search(pattern, reason)), None)
-    return (
-        f"{where}:{line}: this cannot be differentiated in nopython code: {source or own.__name__}\n"
-        f"  Numba says: {reason}\n"
-        f"  What to do: {advice or 'use an operation that docs/inside_numba.md lists, or write it out in loops'}."
-    )
+    advice = advice or "use an operation that docs/inside_numba.md lists, or write it out in loops"
+    return _message(where, line, own, "nopython code", f"Numba says: {reason}", advice)
+
+
+def _message(where, line, function, mode, reason, advice):
+    source = linecache.getline(where, line).strip() or function.__name__
+    return f"{where}:{line}: this cannot be differentiated in {mode}: {source}\n  {reason}\n  What to do: {advice}."
 
 
 def _full_path(path, function):

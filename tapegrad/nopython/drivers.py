@@ -13,10 +13,11 @@ from numba.extending import overload, register_jitable
 
 from ..codegen.numba_inside import INNER
 from ..common.errors import UnsupportedInNumbaError
+from . import algebra
 from .builtins import as_dual, component, primal, seeded
-from .compile import dual_dispatcher, result_type
+from .compile import compiled, dual_dispatcher
 from .key import content
-from .reverse.drivers import ReverseDriver
+from .reverse.drivers import ReverseDriver, lifted
 from .reverse.runtime import caught
 from .types import DualType, Token, compiled_only, contains_dual, element, is_real
 
@@ -62,20 +63,13 @@ def collect_rows(jacobian, result, lane, lanes):
         collect(jacobian[i], result[i], lane, lanes)
 
 
-def _opened(name, number):
-    """A piece that applies `number` to every number of a result."""
+def _opened(name, number, array):
+    """A piece that applies `number` and `array` to all numbers and arrays of a result."""
     stub = compiled_only(name)
 
     @overload(stub)
     def typed(x):
         if isinstance(x, types.Array):
-
-            def array(x):
-                out = np.empty(x.shape)
-                for i in np.ndindex(x.shape):
-                    out[i] = number(x[i])
-                return out
-
             return array
         if isinstance(x, types.BaseTuple):
             items = ", ".join(f"stub(x[{k}])" for k in range(len(x))) + ","
@@ -91,8 +85,10 @@ def _made(text, names, name):
     return namespace[name]
 
 
-values = _opened("values", primal)
-tangents = _opened("tangents", register_jitable(lambda x: component(x, 0)))
+values = _opened("values", primal, algebra.primals)
+tangents = _opened("tangents", register_jitable(lambda x: component(x, 0)), lambda x: algebra.tangents(x, 0))
+#: Numbers among seeds as floats.
+as_seed = _opened("as_seed", float, lambda x: x)
 
 
 # ---- the loops --------------------------------------------------------------------------
@@ -117,10 +113,9 @@ def driver_of(request):
         dispatcher = dual_dispatcher(request.function, lanes, True)
         dual = DualType(lanes)
         tys = [_dual_of(ty, dual) if k in request.argnums else ty for k, ty in enumerate(argument_types[:count])]
-        _check_result(request, result_type(dispatcher, tys, request.function))
-        name = f"driver_{request.identity}"
-        names = {**_PIECES, "f": caught(dispatcher, count), "token": Token(lanes), "LANES": lanes}
-        return _made(_text(request, name, argument_types, count), names, name)
+        _check_result(request, compiled(dispatcher, tys, request.function).return_type)
+        names = {"f": caught(dispatcher, count), "token": Token(lanes), "LANES": lanes}
+        return _driver(request, _forward_lines(request, argument_types, count), names)
 
     return driver
 
@@ -152,8 +147,7 @@ def _reverse(request, argument_types):
             free = "only reverse mode gives it" if reason else f"an array, or more than {FEW} numbers: one run back gives all"
             reason = "as asked for" if request.mode == "reverse" else free
             request.taken[str(tuple(argument_types))] = {"mode": "reverse", "because": reason, **made.report}
-            name = f"driver_{request.identity}"
-            return _made(_reverse_text(request, name, made, len(argument_types) + (request.kind == "vjp")), {**_PIECES, **made.names}, name)
+            return _driver(request, _reverse_lines(request, made, len(argument_types) + (request.kind == "vjp")), made.names)
     request.taken[str(tuple(argument_types))] = {"mode": "forward", "because": reason}
     return None
 
@@ -180,11 +174,10 @@ def _second(request, argument_types):
         mirrored = ["for i in range(n):", "    for j in range(i):", "        out[i, j] = out[j, i]"]
         lines = [head, f"c, n = 0, {a}.size", "out = np.zeros((n, n))", "while True:", *["    " + line for line in body], *mirrored,
                  f"return out.reshape({a}.shape + {a}.shape), code, said"]  # fmt: skip
-    name = f"driver_{request.identity}"
-    return _made(_function(name, lines), {**_PIECES, **made.names, "token": Token(lanes), "LANES": lanes}, name)
+    return _driver(request, lines, {**made.names, "token": Token(lanes), "LANES": lanes})
 
 
-def _reverse_text(request, name, made, count):
+def _reverse_lines(request, made, count):
     given = [f"a{k}" for k in range(count)]
     lines, leaves = [f"{', '.join(given)}, = arguments", *made.start], made.leaves
     if request.kind == "jacobian":  # a sweep for each row; the seed is its number
@@ -192,7 +185,7 @@ def _reverse_text(request, name, made, count):
                 "    out = np.zeros((r.shape[0], x0.size), x0.dtype)",
                 "if k < r.shape[0]:", "    out[k] = s0", "k += 1", "if k >= r.shape[0]:", "    break"]  # fmt: skip
         result = "peak" if request.peak else "out"
-        return _function(name, [lines[0], "k = 0", "while True:", *["    " + line for line in body], f"return {result}, code, said"])
+        return [lines[0], "k = 0", "while True:", *["    " + line for line in body], f"return {result}, code, said"]
     seed, zeros, value = "1.0", made.zeros, "float(r)"
     if request.kind == "vjp":
         seed, value = f"as_seed({given[-1]})", "r"
@@ -202,7 +195,7 @@ def _reverse_text(request, name, made, count):
     lines += [*zeros, f"(r, g), code, said, peak = sweeps({seed}, {made.values})"]
     gradient = leaves.gradient()
     result = "peak" if request.peak else value if request.out else gradient if request.kind == "grad" else f"({value}, {gradient})"
-    return _function(name, [*lines, f"return {result}, code, said"])
+    return [*lines, f"return {result}, code, said"]
 
 
 @register_jitable
@@ -244,18 +237,6 @@ def _overlap(a, b):
         return p < s and r < q
 
     return arrays
-
-
-as_seed = compiled_only("as_seed")
-
-
-@overload(as_seed)
-def _as_seed(w):
-    """Numbers among seeds as floats."""
-    if isinstance(w, types.BaseTuple):
-        items = ", ".join(f"stub(w[{k}])" for k in range(len(w))) + ","
-        return _made(f"def typed(w):\n    return ({items})\n", {"stub": as_seed}, "typed")
-    return (lambda w: w) if isinstance(w, types.Array) else lambda w: float(w)
 
 
 _PIECES = {
@@ -310,8 +291,8 @@ def _check_result(request, result):
         request.refuse(f"it returns {result}", "return a number, an array or a tuple of them")
 
 
-def _text(request, name, argument_types, count):
-    """The source of a driver: arguments `a`, of which those that are differentiated become dual numbers `d`."""
+def _forward_lines(request, argument_types, count):
+    """The lines of a driver by dual numbers: arguments `a`, of which those that are differentiated become dual numbers `d`."""
     chosen, kind = request.argnums, request.kind
     arrays = {k for k in chosen if isinstance(argument_types[k], types.Array)}
     call = "f(" + ", ".join(f"d{k}" if k in chosen else f"a{k}" for k in range(count)) + ")"
@@ -319,18 +300,16 @@ def _text(request, name, argument_types, count):
     lines = [f"{', '.join(given)}, = arguments"]
     if kind in ("jvp", "derivative"):
         for k, tangent in zip(chosen, given[count:] or ["1.0"]):
-            lines += [f"d{k} = along(token, a{k}, {tangent})" if k in arrays else
-                      f"d{k} = seeded(token, float(a{k}), 0, float({tangent}))"]  # fmt: skip
+            lines.append(f"d{k} = {lifted(k, k in arrays, tangent=tangent)}")
         result = "tangents(r)" if kind == "derivative" else "(values(r), tangents(r))"
-        lines += [f"r, code, said = {call}", f"return {result}, code, said"]
-        return _function(name, lines)
+        return [*lines, f"r, code, said = {call}", f"return {result}, code, said"]
     start, seeding, taking = ["c = n = 0"], [], []
     for k in chosen:
         lane = f"o{k} - c"
         start += [f"o{k} = n", f"n += {f'a{k}.size' if k in arrays else 1}"]
         blank = "np.zeros((0, n))" if kind == "jacobian" else f"np.zeros(a{k}.shape, a{k}.dtype)" if k in arrays else "0.0"
         start += [f"g{k} = {blank}"]
-        seeding += [f"d{k} = " + (f"seeds(token, a{k}, {lane})" if k in arrays else f"seeded(token, float(a{k}), {lane}, 1.0)")]
+        seeding.append(f"d{k} = {lifted(k, k in arrays, lane)}")
         if kind == "jacobian":
             taking += ["if c == 0:", f"    g{k} = np.zeros((r.shape[0], n))", f"collect_rows(g{k}, r, {lane}, LANES)"]
         elif k in arrays:
@@ -343,8 +322,10 @@ def _text(request, name, argument_types, count):
     gradients = ", ".join(f"g{k}" for k in chosen)
     gradients = gradients if request.single else f"({gradients},)"
     result = f"(primal(r), {gradients})" if kind == "value_and_grad" else gradients
-    return _function(name, [*lines, f"return {result}, code, said"])
+    return [*lines, f"return {result}, code, said"]
 
 
-def _function(name, lines):
-    return f"def {name}(arguments):\n" + "".join(f"    {line}\n" for line in lines)
+def _driver(request, lines, names):
+    """The function of these lines."""
+    name = f"driver_{request.identity}"
+    return _made("\n    ".join([f"def {name}(arguments):", *lines]), {**_PIECES, **names}, name)

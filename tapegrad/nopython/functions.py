@@ -12,7 +12,7 @@ from ..codegen.emit import Emitter
 from ..codegen.numba_inside import refresh, signature, typing_context
 from ..rules import lang as L
 from ..rules.table import ROWS
-from .scalars import FUNCTIONS, OPERANDS, UFUNCS, DualTemplate, lowering, template
+from .scalars import FUNCTIONS, UFUNCS, DualTemplate, register
 from .types import element, is_real
 from .vectorized import by_loops, of_dual_arrays
 
@@ -49,7 +49,8 @@ class _NumberTemplate(DualTemplate):
         return super().generic(args, kws)
 
 
-def _known(function):
+def is_known(function):
+    """Whether Numba has been told what a function means."""
     try:
         typing_context().resolve_value_type(function)
     except (ValueError, TypeError, NumbaError):
@@ -58,10 +59,8 @@ def _known(function):
 
 
 def _add(function, row):
-    alone = not _known(function)  # (Numba computes the values of functions that it knows)
-    template(function, _NumberTemplate, arity=row.arity, alone=alone)
-    for tys in OPERANDS[row.arity]:
-        lower_builtin(function, *tys)(lowering(function, row.name))
+    alone = not is_known(function)  # (Numba computes the values of functions that it knows)
+    register(function, row.name, function, _NumberTemplate, alone=alone)
     if alone:
         lower_builtin(function, *[types.Float] * row.arity)(lambda context, builder, sig, args: Emitter(builder, args.__getitem__).number(_value(row)))
 

@@ -173,12 +173,7 @@ def _linspace(start, stop, num=50):
 # ---- elements moved -----------------------------------------------------------------------------
 @loop(np.append, 1, 1)
 def _appended_array(arr, values):
-    out = zeros_for(arr.size + values.size, arr, values)
-    for i in range(arr.size):
-        out[i] = arr[i]
-    for i in range(values.size):
-        out[arr.size + i] = values[i]
-    return out
+    return np.concatenate((arr, values))
 
 
 @loop(np.append, 1, None)

@@ -30,8 +30,9 @@ from ..codegen.numba_inside import (
     unpacked,
 )
 from ..common.errors import UnsupportedInNumbaError
+from ..common.memory import without_collection
 from ..common.uninterrupted import cached_property, uninterrupted
-from ..common.waiting import waiting, without_collection
+from ..common.waiting import waiting
 from .key import digest
 
 #: Seconds after which it is said which function a compilation is at.

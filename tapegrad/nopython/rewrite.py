@@ -42,7 +42,7 @@ from numba.extending import is_jitted
 from ..codegen.numba_inside import define_anew, ir, new_pass, raised_with
 from .allocate import EMPTY, FRESH, array, promoted
 from .builtins import primal
-from .functions import is_elementwise
+from .functions import is_elementwise, is_known
 from .request import CALLED_AS_IS
 from .types import Token, contains_dual
 from .vectorized import fitted, is_vectorized
@@ -77,22 +77,14 @@ def resolve(func_ir, var):
     return None
 
 
-def is_users(function, typing_context):
+def is_users(function):
     """Whether `function` is a user's own, to be compiled from its source."""
     if is_jitted(function):
         if hasattr(function.py_func, VARIANT):
             return False
-        module = function.py_func.__module__
-    elif isinstance(function, python_types.FunctionType):
-        module = function.__module__
-        try:
-            typing_context.resolve_value_type(function)
-        except (ValueError, TypeError, NumbaError):
-            pass
-        else:
-            return False  # Numba has been told what it means
-    else:
+    elif not isinstance(function, python_types.FunctionType) or is_known(function):
         return False
+    module = getattr(function, "py_func", function).__module__
     return not any(module == name or (module or "").startswith(name + ".") for name in _LIBRARIES)
 
 
@@ -103,8 +95,8 @@ def among(function, functions):
 class DualNames:
     """The names of variables that may hold dual numbers (see the top of this file)."""
 
-    def __init__(self, func_ir, arguments, returns, users):
-        self.ir, self.users, self.names = func_ir, users, set()
+    def __init__(self, func_ir, arguments, returns):
+        self.ir, self.names = func_ir, set()
         statements = [s for block in func_ir.blocks.values() for s in block.body]
         for s in statements:
             if isinstance(s, ir.Assign) and isinstance(s.value, ir.Arg) and arguments[s.value.index]:
@@ -167,7 +159,7 @@ class DualNames:
         result_active = self.has(target)
         if function is None:
             self._method(expr, active, result_active)
-        elif result_active and self.users(function):  # it may store into its arguments or return one of them
+        elif result_active and is_users(function):  # it may store into its arguments or return one of them
             self.mark(*expr.args, *[v for _, v in expr.kws])
         elif result_active and getattr(function, "__name__", "") in _VIEWS:
             self.mark(*expr.args[:1])
@@ -185,7 +177,7 @@ class DualNames:
             self.mark(method.value)
 
 
-def _edit(s, bound, promotion, func_ir, activity, users, variant, kept, lanes):
+def _edit(s, bound, promotion, func_ir, activity, variant, kept, lanes):
     """Rewrite the value of one assignment."""
     expr, loc, active = s.value, s.loc, activity.has(s.target)
     if expr.op == "build_list" and active:
@@ -205,7 +197,7 @@ def _edit(s, bound, promotion, func_ir, activity, users, variant, kept, lanes):
         elif is_vectorized(function) and any(map(activity.has, expr.list_vars())):
             stub = bound("vectorized", ir.Global("vectorized", fitted(function, lanes, variant), loc), loc)
             s.value = ir.Expr.call(stub, expr.args, expr.kws, loc, vararg=expr.vararg)
-        elif function is not None and users(function):
+        elif function is not None and is_users(function):
             operands = [*expr.args, *[v for _, v in expr.kws], *([expr.vararg] if expr.vararg else [])]
             if active or any(map(activity.has, operands)):
                 helper = variant(function, active)
@@ -216,7 +208,7 @@ def _edit(s, bound, promotion, func_ir, activity, users, variant, kept, lanes):
                 CALLED_AS_IS.append(function)
 
 
-def _refer(s, func_ir, users, variant, kept):
+def _refer(s, func_ir, variant, kept):
     """Let a reference to a user's function refer to its variant."""
     if not isinstance(s, ir.Assign) or s.target.name in kept:
         return
@@ -226,7 +218,7 @@ def _refer(s, func_ir, users, variant, kept):
         function = resolve(func_ir, s.target)
     else:
         return
-    if users(function):
+    if is_users(function):
         helper = variant(function, False)
         s.value = ir.Global(helper.py_func.__name__, helper, s.loc)
 
@@ -235,15 +227,12 @@ def dual_pass(lanes, returns, dispatcher):
     """The pass for one number of lanes: it exchanges constructors, and calls of helpers for ``dispatcher(function, lanes, returns)``."""
 
     def run(state):
-        func_ir, context = state.func_ir, state.typingctx
-
-        def users(function):
-            return is_users(function, context)
+        func_ir = state.func_ir
 
         def variant(function, returns):
             return dispatcher(function, lanes, returns)
 
-        activity = DualNames(func_ir, [contains_dual(ty) for ty in state.args], returns, users)
+        activity = DualNames(func_ir, [contains_dual(ty) for ty in state.args], returns)
         token, kept = Token(lanes), set()
         for block in func_ir.blocks.values():
             body = []
@@ -264,13 +253,13 @@ def dual_pass(lanes, returns, dispatcher):
 
             for s in block.body:
                 if isinstance(s, ir.Assign) and isinstance(s.value, ir.Expr):
-                    _edit(s, bound, promotion, func_ir, activity, users, variant, kept, lanes)
+                    _edit(s, bound, promotion, func_ir, activity, variant, kept, lanes)
                 raised_with(s, said)
                 body.append(s)
             block.body = body
         for block in func_ir.blocks.values():
             for s in block.body:
-                _refer(s, func_ir, users, variant, kept)
+                _refer(s, func_ir, variant, kept)
         define_anew(func_ir)
         return True
 

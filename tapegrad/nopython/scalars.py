@@ -36,11 +36,7 @@ OPERATORS = {
     operator.mod: "remainder", operator.floordiv: "floor_divide", operator.pow: "power",
     operator.neg: "negative", operator.pos: "clone", abs: "absolute",
 }  # fmt: skip
-IN_PLACE = {
-    operator.iadd: operator.add, operator.isub: operator.sub, operator.imul: operator.mul,
-    operator.itruediv: operator.truediv, operator.imod: operator.mod, operator.ifloordiv: operator.floordiv,
-    operator.ipow: operator.pow,
-}  # fmt: skip
+IN_PLACE = {getattr(operator, f"i{f.__name__}"): f for f in OPERATORS if hasattr(operator, f"i{f.__name__}")}
 COMPARISONS = {
     operator.lt: "<", operator.le: "<=", operator.gt: ">", operator.ge: ">=", operator.eq: "==", operator.ne: "!=",
 }
@@ -200,14 +196,15 @@ def _lowered(function, lower, types_of_operands):
 
 
 #: Types of the operands of an operation, by their number.
-OPERANDS = {1: [(DualType,)], 2: [(DualType, DualType), (DualType, types.Float), (types.Float, DualType)]}
+_OPERANDS = {1: [(DualType,)], 2: [(DualType, DualType), (DualType, types.Float), (types.Float, DualType)]}
 
 
-def _register(function, name, implementation, of_arrays=False):
+def register(function, name, implementation, cls=DualTemplate, **attributes):
+    """Let Numba know `function` of dual numbers, whose values `implementation` gives, by the row `name`."""
     row = BY_NAME[name]
-    template(function, _Power if name == "power" else DualTemplate, arity=row.arity, of_arrays=of_arrays)
+    template(function, _Power if name == "power" else cls, arity=row.arity, **attributes)
     powers = [(DualType, types.Integer), (DualType, types.IntegerLiteral)] if name == "power" else []
-    _lowered(function, lowering(implementation, name), OPERANDS[row.arity] + powers)
+    _lowered(function, lowering(implementation, name), _OPERANDS[row.arity] + powers)
 
 
 def _comparison(symbol):
@@ -221,14 +218,14 @@ def _comparison(symbol):
 
 def _register_all():
     for function, name in (OPERATORS | UFUNCS).items():
-        _register(function, name, function, of_arrays=function is not abs)
+        register(function, name, function, of_arrays=function is not abs)
     for function, base in IN_PLACE.items():
-        _register(function, OPERATORS[base], base)
+        register(function, OPERATORS[base], base, of_arrays=False)
     for function, name in FUNCTIONS.items():
-        _register(function, name, function)
+        register(function, name, function, of_arrays=False)
     for function, symbol in COMPARISONS.items():
         template(function, DualTemplate, arity=2, result=types.boolean)
-        _lowered(function, _comparison(symbol), OPERANDS[2])
+        _lowered(function, _comparison(symbol), _OPERANDS[2])
 
 
 def _define_symbols():

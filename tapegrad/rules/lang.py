@@ -97,28 +97,7 @@ class Expr(Operators):
 
     def leaves(self):
         """The distinct operands this expression reads, in order of first use."""
-        if self.op == "arg":
-            return [self.args[0]]
-        if self.op == "const":
-            return []
-        if all(arg.op in ("arg", "const") for arg in self.args):
-            # Most are of one operation.
-            return [*dict.fromkeys(arg.args[0] for arg in self.args if arg.op == "arg")]
-        operands, seen = [], set()
-
-        def visit(node):
-            if id(node) in seen:
-                return
-            seen.add(id(node))
-            if node.op == "arg":
-                if node.args[0] not in operands:
-                    operands.append(node.args[0])
-            elif node.op != "const":
-                for arg in node.args:
-                    visit(arg)
-
-        visit(self)
-        return operands
+        return [*dict.fromkeys(node.args[0] for node in nodes(self) if node.op == "arg")]
 
     def key(self, names=None):
         """A text that is the same for structurally equal expressions.
@@ -213,12 +192,12 @@ def times(g, partial):
 
 
 def nodes(expr):
-    """The distinct nodes of an expression, operands before what uses them."""
+    """The distinct nodes of an expression, operands before what uses them, in order of first use."""
     if expr.op in ("arg", "const"):
         return [expr]
     if all(arg.op in ("arg", "const") for arg in expr.args):
         # Most are of one operation.
-        return [*{id(arg): arg for arg in reversed(expr.args)}.values(), expr]
+        return [*{id(arg): arg for arg in expr.args}.values(), expr]
     by_id, stack = {}, [(expr, False)]
     while stack:
         node, done = stack.pop()
@@ -227,7 +206,7 @@ def nodes(expr):
         elif id(node) not in by_id:
             stack.append((node, True))
             if node.op not in ("arg", "const"):
-                stack.extend((arg, False) for arg in node.args)
+                stack.extend((arg, False) for arg in reversed(node.args))
     return list(by_id.values())
 
 

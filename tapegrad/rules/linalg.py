@@ -148,13 +148,9 @@ def _cholesky_jvp(t, a, z, upper=False):
     return _t(change) if upper else change
 
 
-def _cholesky_value(a, upper=False):
-    return np.linalg.cholesky(a, upper=True) if upper else np.linalg.cholesky(a)
-
-
 structural(
-    "cholesky", 1, _cholesky_value, _cholesky_vjp, jvp=of_one(_cholesky_jvp), node="LinalgCholesky", raises=True,
-    doc="triangular factor of a positive definite matrix; the adjoint is symmetric",
+    "cholesky", 1, lambda a, upper=False: np.linalg.cholesky(a, upper=True) if upper else np.linalg.cholesky(a), _cholesky_vjp,
+    jvp=of_one(_cholesky_jvp), node="LinalgCholesky", raises=True, doc="triangular factor of a positive definite matrix; the adjoint is symmetric",
     shape=lambda a, upper=False: (S.square(a), S.floating(a)), effect="dense",
 )
 
@@ -242,10 +238,6 @@ structural(
 )
 
 
-def _qr_value(a):
-    return np.concatenate(np.linalg.qr(a), axis=-2)
-
-
 def _qr_vjp(g, a, z):
     (m, n), axis = a.shape[-2:], a.ndim - 2
     q, r = z.narrow(axis, 0, m), z.narrow(axis, m, m + n)
@@ -273,14 +265,10 @@ def _qr_shape(a):
 
 
 structural(
-    "qr", 1, _qr_value, _qr_vjp, jvp=of_one(_qr_jvp), node="LinalgQr",
+    "qr", 1, lambda a: np.concatenate(np.linalg.qr(a), axis=-2), _qr_vjp, jvp=of_one(_qr_jvp), node="LinalgQr",
     doc="reduced QR factors of a matrix with at least as many rows as columns, packed below each other",
     shape=_qr_shape, effect="dense",
 )
-
-
-def _pinv_value(a, rcond=1e-15, hermitian=False):
-    return np.linalg.pinv(a, rcond, hermitian)
 
 
 def _pinv_vjp(g, a, z, rcond=1e-15, hermitian=False):
@@ -295,7 +283,7 @@ def _pinv_jvp(t, a, z, rcond=1e-15, hermitian=False):
 
 
 structural(
-    "pinv", 1, _pinv_value, _pinv_vjp, jvp=of_one(_pinv_jvp), node="LinalgPinv", raises=True,
+    "pinv", 1, lambda a, rcond=1e-15, hermitian=False: np.linalg.pinv(a, rcond, hermitian), _pinv_vjp, jvp=of_one(_pinv_jvp), node="LinalgPinv", raises=True,
     doc="pseudo-inverse of a matrix; the derivative holds where the rank is constant",
     shape=lambda a, rcond=1e-15, hermitian=False: ((*a.shape[:-2], a.shape[-1], a.shape[-2]), S.floating(a)), effect="dense",
 )

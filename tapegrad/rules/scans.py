@@ -16,10 +16,6 @@ from .table import structural
 from .transposed import absolute_product_value
 
 
-def _cumprod_value(x, axis=0):
-    return np.cumprod(x, axis=axis)
-
-
 def _cumprod_vjp(g, x, z, axis=0):
     # The factors before x[i], times the sum over k >= i of g[k] and the factors between i and k.
     after = g.recur(x, axis, reverse=True, lag=True)
@@ -32,7 +28,7 @@ def _cumprod_jvp(tangents, x, z, axis=0):
 
 
 structural(
-    "cumprod", 1, _cumprod_value, _cumprod_vjp, jvp=_cumprod_jvp,
+    "cumprod", 1, lambda x, axis=0: np.cumprod(x, axis=axis), _cumprod_vjp, jvp=_cumprod_jvp,
     forward=lambda x, axis=0: x.scan(axis, "mul"), node="Cumprod",
     doc="cumulative product along an axis, exact where factors are zero",
     shape=lambda x, axis=0: (S.along(x, axis), S.reduced_char(np.multiply, x.char)), effect="scan",

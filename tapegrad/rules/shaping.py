@@ -17,16 +17,16 @@ from .table import structural
 from .transposed import look
 
 
-def logical_view(x, shape, strides, offset):
+def logical_view(x, shape=(), strides=(), offset=0):
     """The view of `x` whose C-ordered element positions are ``offset + sum(i * strides)``."""
-    item = x.itemsize
+    x = np.asarray(x)
     if not x.flags.c_contiguous:
         view = _slices(x, shape, strides, offset)
         if view is not None:
             return view
         x = np.ascontiguousarray(x)
     return np.lib.stride_tricks.as_strided(
-        x.reshape(-1)[offset:] if offset else x.reshape(-1), shape, [s * item for s in strides], writeable=False
+        x.reshape(-1)[offset:] if offset else x.reshape(-1), shape, [s * x.itemsize for s in strides], writeable=False
     )
 
 
@@ -54,19 +54,11 @@ def _slices(x, shape, strides, offset):
     return np.lib.stride_tricks.as_strided(corner, shape, byte_strides, writeable=False)
 
 
-def _view_value(x, shape=(), strides=(), offset=0):
-    return logical_view(np.asarray(x), shape, strides, offset)
-
-
 def _view_vjp(g, x, z, shape=(), strides=(), offset=0):
     if not x.shape:
         # Every element of the view is the only element there is.
         return (g.sum(),)
     return (g.place(x.shape, strides, offset),)
-
-
-def _view_jvp(t, x, z, shape=(), strides=(), offset=0):
-    return t.strided(shape, strides, offset)
 
 
 #: Rows that are all the same affine view but print as what the user wrote.
@@ -79,17 +71,10 @@ for _name, _node, _doc in (
     ("as_strided", "AsStrided", "a strided window of the C-ordered elements"),
 ):
     VIEWS[_name] = structural(
-        _name, 1, _view_value, _view_vjp, jvp=of_one(_view_jvp), linear=True, node=_node, doc=_doc, dynamic="offset",
+        _name, 1, logical_view, _view_vjp, jvp=of_one(lambda t, x, z, shape=(), strides=(), offset=0: t.strided(shape, strides, offset)),
+        linear=True, node=_node, doc=_doc, dynamic="offset",
         shape=lambda x, shape=(), strides=(), offset=0: (S.window(x, shape, strides, offset), x.char), effect="view",
     )
-
-
-def _reshape_vjp(g, x, z, shape=()):
-    return (g.reshape(x.shape),)
-
-
-def _reshape_jvp(t, x, z, shape=()):
-    return t.reshape(z.shape)
 
 
 def _reshape_value(x, shape=()):
@@ -102,18 +87,15 @@ for _name, _node, _doc in (
     ("expand_dims", "Unsqueeze", "axes of extent 1 added"),
 ):
     structural(
-        _name, 1, _reshape_value, _reshape_vjp, jvp=of_one(_reshape_jvp), linear=True, node=_node, doc=_doc,
+        _name, 1, _reshape_value, lambda g, x, z, shape=(): (g.reshape(x.shape),),
+        jvp=of_one(lambda t, x, z, shape=(): t.reshape(z.shape)), linear=True, node=_node, doc=_doc,
         shape=lambda x, shape=(): (S.counted(x, shape), x.char), effect="view",
     )
 
 
-def _transpose_vjp(g, x, z, axes=()):
-    return (g.transpose(np.argsort(axes).tolist()),)
-
-
 for _name, _node, _doc in (("transpose", "Permute", "axes permuted"), ("t", "T", "a matrix transposed")):
     structural(
-        _name, 1, lambda x, axes=(): np.transpose(x, axes), _transpose_vjp,
+        _name, 1, lambda x, axes=(): np.transpose(x, axes), lambda g, x, z, axes=(): (g.transpose(np.argsort(axes).tolist()),),
         jvp=of_one(lambda t, x, z, axes=(): t.transpose(axes)), linear=True, node=_node, doc=_doc,
         shape=lambda x, axes=(): (S.permuted(x, axes), x.char), effect="view",
     )
@@ -185,10 +167,6 @@ structural(
 )
 
 
-def _diagflat_value(x, k=0, shape=()):
-    return np.diag(x, k)
-
-
 def _diagflat_shape(x, k=0, shape=()):
     require(x.ndim == 1 and shape == (x.size + abs(k),) * 2, f"{x.shape} on the diagonal {k} of {shape}")
     return shape, x.char
@@ -207,7 +185,7 @@ def _diagflat_jvp(t, x, z, k=0, shape=()):
 
 
 structural(
-    "diag", 1, _diagflat_value, _diagflat_vjp, jvp=of_one(_diagflat_jvp), linear=True, node="Diag",
+    "diag", 1, lambda x, k=0, shape=(): np.diag(x, k), _diagflat_vjp, jvp=of_one(_diagflat_jvp), linear=True, node="Diag",
     doc="a matrix with a vector on its diagonal", shape=_diagflat_shape, effect="move",
 )
 

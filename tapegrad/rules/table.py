@@ -345,18 +345,18 @@ def scalar_rows(special):
     return [row for row in ROWS if row.scalar_instruction and (special or not row.calls_scipy)]
 
 
+def _operands(row):
+    """The operands of a scalar row: 'x' and 'y', and before those of `where` its constant 'c'."""
+    return "cxy" if row.name == "where" else "xy"[: row.arity]
+
+
 def partials(row):
     """Partials of a scalar row over operands 'x', 'y', 'z' and constant 'c'."""
-    x, y, z, c = (L.arg(name) for name in "xyzc")
-    if row.name == "where":
-        return [("x", row.partials[1](c, x, y, z)), ("y", row.partials[2](c, x, y, z))]
-    operands = (x, y)[: row.arity]
-    return [(name, partial(*operands, z)) for name, partial in zip("xy", row.partials) if partial is not None]
+    names = _operands(row)
+    operands = [*map(L.arg, names), L.arg("z")]
+    return [(names[k], row.partials[k](*operands)) for k in row.slots(len(names))]
 
 
 def value(row):
     """The value of a scalar row over operands 'x', 'y' and constant 'c'."""
-    x, y, c = (L.arg(name) for name in "xyc")
-    if row.name == "where":
-        return L.Expr.lift(row.expr(c, x, y))
-    return L.Expr.lift(row.expr(*(x, y)[: row.arity]))
+    return L.Expr.lift(row.expr(*map(L.arg, _operands(row))))

@@ -15,7 +15,7 @@ from .calls import BLANK, VIEW_ATTRIBUTES, VIEW_FUNCTIONS, VIEW_METHODS, call_of
 from .program import PLAIN, PURE_CALLS
 from .rows import carries, elementwise, is_array
 from .runtime import counted, trips
-from .statements import Refused, is_expr, is_phi, reads
+from .statements import Refused, is_expr, is_phi, reached, reads
 
 _BLIND = ("shape", "size", "ndim", "dtype", "strides", "itemsize", "flags")
 #: Functions and methods that only read their arguments, and whose result shares no memory with them.
@@ -160,6 +160,10 @@ class Activity:
             return True
         return is_expr(s.value, "call") and (self.reading(s) or self.p.callee(s.value) in PURE_CALLS)
 
+    def repeatable_call(self, s):
+        """Whether a call does the same when it runs again, from the same variables and contents of arrays."""
+        return self.p.callee(s.value) is not print and (self._known(s) or self.p.pure(s))
+
     def changed_by(self, s):
         """Names of arrays that a statement may store into."""
         if isinstance(s, ir.SetItem):
@@ -279,13 +283,7 @@ def _closure(seed, pairs):
     after = {}
     for a, b in pairs:
         after.setdefault(a, []).append(b)
-    work = list(seed)
-    while work:
-        for b in after.get(work.pop(), ()):
-            if b not in seed:
-                seed.add(b)
-                work.append(b)
-    return seed
+    return {*reached(seed, lambda a: after.get(a, ()))}
 
 
 def refuse_unknown(s):

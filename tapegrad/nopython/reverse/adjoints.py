@@ -19,11 +19,6 @@ _ONE = L.Expr.lift(1.0)
 
 
 @numba.njit(**INNER)
-def fill_zeros(a):
-    a[...] = 0.0
-
-
-@numba.njit(**INNER)
 def add_into(shadow, w):
     if shadow.shape != w.shape:
         raise ValueError("a seed must have the shape of its result")

@@ -11,6 +11,7 @@ import numpy as np
 from numba import types
 
 from ..algebra import cofactors, log_abs_det, sign_of_det
+from ..allocate import EMPTY
 from ..loops import zeros_for
 from .rows import compiled, is_array, is_float
 from .statements import Refused, is_expr
@@ -20,7 +21,7 @@ VIEW_ATTRIBUTES = {"T"}
 VIEW_METHODS = {"reshape", "transpose"}
 VIEW_FUNCTIONS = {np.reshape, np.transpose, np.expand_dims, np.flip, np.fliplr, np.flipud, np.swapaxes}
 #: Functions whose result depends on no element of their operands.
-BLANK = {zeros_for, np.zeros, np.empty, np.ones, np.zeros_like, np.empty_like, np.ones_like, np.eye, np.identity}
+BLANK = {zeros_for, *EMPTY}
 
 
 def _expanded(ndim, axis):

@@ -1,7 +1,6 @@
 """The compiler that exchanges a function for its two sweeps, and helpers: inlined, or compiled apart where they call themselves."""
 
 import functools
-import linecache
 import types as python_types
 import uuid
 import weakref
@@ -9,46 +8,28 @@ import weakref
 import numba
 from numba.extending import is_jitted
 
-from ...codegen.numba_inside import (
-    INNER,
-    call_of,
-    define_anew,
-    ir,
-    meaning,
-    new_pass,
-    nopython_passes,
-    part,
-    type_anew,
-    typing_context,
-)
-from ...common.errors import UnsupportedInNumbaError
-from ..broadcast import BroadcastPass
-from ..compile import explain_failure
+from ...codegen.numba_inside import INNER, define_anew, ir, meaning, new_pass, type_anew
+from ..compile import compiled, compiler, renewed
 from ..key import content
-from ..request import UninterruptedCompiler
 from ..rewrite import is_users, resolve
 from ..types import contains_dual, primal_type
 from .emit import BOTH, SweepEmitter
 from .program import Program
-from .statements import Refused
 from .threads import pair_of, threaded
 
 _INLINED, _APART, _PAIRS, _BUSY = (weakref.WeakKeyDictionary() for _ in range(4))
 
 
 # ---- helpers ----------------------------------------------------------------------------------
-def _copied(function, exchange):
+def _copied(function, exchange, suffix=""):
     """A copy of a Python function in which the user's functions that it names are exchanged."""
-    context = typing_context()
 
     def other(value):
-        return exchange(value) if is_users(value, context) else value
+        return exchange(value) if is_users(value) else value
 
     names = {n: other(v) for n, v in function.__globals__.items() if n in function.__code__.co_names}
     cells = tuple(python_types.CellType(other(c.cell_contents)) for c in function.__closure__ or ())
-    copy = python_types.FunctionType(function.__code__, {**function.__globals__, **names}, function.__name__, function.__defaults__, cells)
-    copy.__kwdefaults__, copy.__module__, copy.__qualname__ = function.__kwdefaults__, function.__module__, function.__qualname__
-    return copy
+    return renewed(function, suffix, {**function.__globals__, **names}, cells)
 
 
 def _source(function):
@@ -76,11 +57,10 @@ def apart(function):
     source = _source(function)
     made, key = _APART.setdefault(source, {}), content(function)
     if key not in made:
-        copy = _copied(source, lambda helper: helper)
-        copy.__qualname__ = f"{source.__qualname__}_apart_{uuid.uuid4().hex}"
+        copy = _copied(source, lambda helper: helper, f"_apart_{uuid.uuid4().hex}")
         made[key] = dispatcher = numba.njit(**meaning(function))(copy)
         for name, value in copy.__globals__.items():
-            if name in copy.__code__.co_names and is_users(value, typing_context()):
+            if name in copy.__code__.co_names and is_users(value):
                 copy.__globals__[name] = apart(value)
         dispatcher.of_user = function
     return made[key]
@@ -127,7 +107,7 @@ def _compiler(rewrite):
                 value = getattr(s, "value", None)
                 if isinstance(value, (ir.Global, ir.FreeVar)) or isinstance(value, ir.Expr) and value.op == "getattr":
                     function = resolve(func_ir, s.target)
-                    if not hasattr(function, "of_user") and is_users(function, state.typingctx):
+                    if not hasattr(function, "of_user") and is_users(function):
                         s.value = ir.Global(function.__name__, inlined(function), s.loc)
         define_anew(func_ir)
         state.given, state.args = state.args, tuple(map(primal_type, state.args))
@@ -139,12 +119,7 @@ def _compiler(rewrite):
         return True
 
     helpers, sweeps = new_pass("reverse_helpers", lead_to_helpers, True), new_pass("reverse_sweeps", exchange, True)
-
-    class ReverseCompiler(part(UninterruptedCompiler)):
-        def define_pipelines(self):
-            return nopython_passes(self.state, helpers, sweeps, BroadcastPass)
-
-    return ReverseCompiler
+    return compiler(helpers, sweeps)
 
 
 class GradientBuilder:
@@ -185,6 +160,11 @@ class GradientBuilder:
         self.functions[sweep] = numba.njit(**INNER | {"pipeline_class": _compiler(rewrite)}, **meaning(self.user))(made)
         return self.functions[sweep]
 
+    def compiled(self, dispatcher, argument_types):
+        """(type of what both sweeps return, the `SweepEmitter`), compiled for these types now."""
+        sig = compiled(dispatcher, argument_types, self.user)
+        return sig.return_type, self.sweeps[_without_seed(sig.args)]
+
     def _program(self, state, seeds):
         if self.program:
             return self.program(state)
@@ -194,36 +174,5 @@ class GradientBuilder:
         return threaded(program, seeds, self.apart, self.user)
 
 
-def compiled(made, dispatcher, argument_types):
-    """(type of what both sweeps return, the `SweepEmitter`), compiled for these types now.
-
-    Raises
-    ------
-    UnsupportedInNumbaError
-        If that is not possible, with the user's line.
-    """
-    try:
-        sig = call_of(dispatcher, argument_types)[1]
-    except (UnsupportedInNumbaError, MemoryError):
-        raise
-    except Refused as refused:
-        raise UnsupportedInNumbaError(_refusal(refused, _source(made.user))) from refused
-    except Exception as error:
-        raise UnsupportedInNumbaError(explain_failure(error, made.user)) from error
-    return sig.return_type, made.sweeps[_without_seed(sig.args)]
-
-
 def _without_seed(tys):
     return (tys[0], *tys[2:])
-
-
-def _refusal(refused, function):
-    where, line = refused.loc.filename, refused.loc.line
-    if where.startswith("<string>") or not line:
-        where, line = function.__code__.co_filename, function.__code__.co_firstlineno
-    source = linecache.getline(where, line).strip()
-    return (
-        f"{where}:{line}: this cannot be differentiated in reverse mode: {source or function.__name__}\n"
-        f"  {refused.reason[:1].upper()}{refused.reason[1:]}.\n"
-        f"  What to do: {refused.advice}."
-    )

@@ -4,8 +4,15 @@ import numpy as np
 from numba import types
 
 from ..types import DualType
-from .compile import GradientBuilder, compiled
+from .compile import GradientBuilder
 from .runtime import arena_type, caught
+
+
+def lifted(k, array, lane=None, tangent=None):
+    """Text of an argument as dual numbers: seeded from a lane on, or along a tangent."""
+    if tangent is None:
+        return f"seeds(token, a{k}, {lane})" if array else f"seeded(token, float(a{k}), {lane}, 1.0)"
+    return f"along(token, a{k}, {tangent})" if array else f"seeded(token, float(a{k}), 0, float({tangent}))"
 
 
 class DifferentiatedArgs:
@@ -40,11 +47,8 @@ class DifferentiatedArgs:
     def lift(self, lanes):
         """Dual numbers of the arguments, which are numbers and arrays: along tangents `t`, or seeded from one number on, ``c``."""
         for j, (k, ty) in enumerate(zip(self.request.argnums, self.types)):
-            array, tangent = isinstance(ty, types.Array), f"t{k}" if self.request.kind == "hvp" else None
-            if tangent:
-                self.values[j] = f"along(token, a{k}, {tangent})" if array else f"seeded(token, float(a{k}), 0, float({tangent}))"
-            else:
-                self.values[j] = f"seeds(token, a{k}, -c)" if array else f"seeded(token, float(a{k}), -c, 1.0)"
+            array = isinstance(ty, types.Array)
+            self.values[j] = lifted(k, array, "-c", f"t{k}" if self.request.kind == "hvp" else None)
             self.types[j] = types.Array(DualType(lanes), ty.ndim, "C") if array else DualType(lanes)
 
     def text(self, form, names):
@@ -95,7 +99,7 @@ class ReverseDriver:
         made = GradientBuilder(request.function, names, f"f({call})", list(x), leaves.arrays, False, leaves.scope, lanes, request.memory)
         dispatcher = made.function()
         tys = [arena_type, seed, *leaves.types, *[argument_types[k] for k in others], *[leaves.types[j] for j in leaves.arrays]]
-        result, sweeps = compiled(made, dispatcher, tys)
+        result, sweeps = made.compiled(dispatcher, tys)
         self.result, self.report = result[0], sweeps.report()
         changed = {names[k - 2] for k in sweeps.changed_arguments() if 2 <= k < 2 + len(names)}
         #: binds the differentiated arguments, copies of arrays that the function stores into, and gradients of zeros

@@ -97,7 +97,7 @@ class SweepEmitter(Adjoints):
             for s in sum(self.plan.settled.values(), []):
                 self.empty(s)
             if "forward" not in sweeps and p.root.frame:
-                self._pop(p.root)
+                self.pop(self.plan.frame(p.root), p.root.frame)
         first = self.made[p.entry].body
         count = sum(isinstance(s, ir.Assign) and isinstance(s.value, ir.Arg) for s in first)
         named = [(n, ir.Global(n, v, loc) if callable(v) or v is self.token else ir.Const(v, loc)) for n, v in self.globals]
@@ -121,19 +121,17 @@ class SweepEmitter(Adjoints):
         self._block(label)
         return label
 
-    def _push(self, loop, reserved=False):
-        size, push, _ = self.plan.frame(loop)
+    def push(self, frame, names, reserved=False):
+        """Push variables as a frame (`runtime.frame`)."""
+        size, push, _ = frame
         if not reserved:
             self.call(runtime.reserve, self.stack, self.global_(1), self.global_(size))
-        for segments in self.plan.segments.values():
-            if loop.header in segments.loop.body:
-                segments.hold(loop.frame)
-        values = self.put(ir.Expr.build_tuple([self.p.var(n) for n in loop.frame], self.p.loc))
-        self.call(push, self.stack, values)
+        self.call(push, self.stack, self.put(ir.Expr.build_tuple([self.p.var(n) for n in names], self.p.loc)))
 
-    def _pop(self, loop):
-        values = self.call(self.plan.frame(loop)[2], self.stack)
-        for j, name in enumerate(loop.frame):
+    def pop(self, frame, names):
+        """Pop them again."""
+        values = self.call(frame[2], self.stack)
+        for j, name in enumerate(names):
             self.assign(name, ir.Expr.static_getitem(self.p.var(values), j, None, self.p.loc))
 
     def step(self, function, name, amount):
@@ -162,7 +160,10 @@ class SweepEmitter(Adjoints):
         if label in latches:
             loop = latches[label]
             if loop.frame:
-                self._push(loop, plan.reserved(loop))
+                for segments in plan.segments.values():
+                    if label in segments.loop.body:
+                        segments.hold(loop.frame)
+                self.push(plan.frame(loop), loop.frame, plan.reserved(loop))
             if not loop.counted or loop.header in plan.segments:
                 self.step(operator.add, loop.count, 1)
         if label in loops:
@@ -177,7 +178,7 @@ class SweepEmitter(Adjoints):
                 self.assign(f"came.{succ}", p.var(self.global_(p.preds[succ].index(label))))
         if isinstance(last, ir.Return) and self.apart:
             if p.root.frame:
-                self._push(p.root)
+                self.push(plan.frame(p.root), p.root.frame)
         elif isinstance(last, ir.Return):
             self.call(runtime.note, self.stack)
             self.assign("$result", last.value)  # (the variable itself may be put back to what it was in another iteration)
@@ -285,7 +286,7 @@ class SweepEmitter(Adjoints):
             self.out = [] if segments else start
             self.step(operator.sub, loop.count, 1)
             if loop.frame:
-                self._pop(loop)
+                self.pop(self.plan.frame(loop), loop.frame)
             if segments:
                 rest = self.new_block(jump)
                 self.out = start

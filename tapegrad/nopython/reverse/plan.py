@@ -20,7 +20,7 @@ from . import runtime
 from .activity import ELSEWHERE
 from .rows import CHEAP, elementwise, is_float
 from .segments import Segments, arrays_of, outermost
-from .statements import Refused, is_expr, is_phi, reads
+from .statements import Refused, is_expr, is_phi, reached, reads
 
 ENDLESS = 1 << 40
 _FIXED = ("binop", "unary", "build_tuple", "cast")
@@ -143,13 +143,7 @@ class RematerialisationPlan:
         return label not in loop.body or is_expr(s.value) and s.value.op in _FIXED and self.p.pure(s) and all(self._fixed(n, loop) for n in reads(s))
 
     def reach(self, starts, avoid=None):
-        seen, work = set(), list(starts)
-        while work:
-            b = work.pop()
-            if b not in seen and b != avoid:
-                seen.add(b)
-                work += self.p.succs[b]
-        return seen
+        return reached(starts, self.p.succs.get, avoid)
 
     def _overwritten(self, name, at, k):
         """Whether the array that a load reads may be written between the load and a place."""
@@ -197,9 +191,8 @@ class RematerialisationPlan:
             if not r.phis(label) and not r.used:
                 idle.add(label)
         self._control(idle)
-        self.cone, self.bad, self.seen = {}, set(), set()
-        for name, label, k in sorted(self.needs):
-            self._visit(name, label, k)
+        self.cone, self.bad = {}, set()
+        reached(sorted(self.needs, reverse=True), self._enter)
 
     def _need(self, name):
         self.needs.add((name, *self.at))
@@ -222,13 +215,7 @@ class RematerialisationPlan:
             d = p.idom[b]
             while any(loop not in p.chain[b] for loop in p.chain[d]):
                 d = p.idom[d]
-            region, work = set(), list(p.preds[b])
-            while work:
-                x = work.pop()
-                if x not in region and x != d:
-                    region.add(x)
-                    work += p.preds[x]
-            if b in idle and region <= idle:
+            if b in idle and idle.issuperset(reached(p.preds[b], p.preds.get, d)):
                 self.skips[b] = d
                 continue
             for loop in left:
@@ -261,19 +248,16 @@ class RematerialisationPlan:
         sides = [side(q) for q in p.preds[b]]
         return (last.cond.name, (sides.index(0), sides.index(1))) if {*sides} == {0, 1} else None
 
-    def _visit(self, name, label, k):
-        """Enter a needed value, and what it would be computed from, into the cone."""
-        seen, work = self.seen, [name]
-        while work:
-            name = work.pop()
-            if self.outside(name, label) or (name, label, k) in seen:
-                continue
-            seen.add((name, label, k))
-            operands = self._operands(name, label, k)
-            self.cone.setdefault(name, operands)
-            if operands is None:
-                self.bad.add(name)
-            work += operands or ()
+    def _enter(self, need):
+        """Enter a needed value into the cone; the needs of computing it again."""
+        name, label, k = need
+        if self.outside(name, label):
+            return []
+        operands = self._operands(name, label, k)
+        self.cone.setdefault(name, operands)
+        if operands is None:
+            self.bad.add(name)
+        return [(n, label, k) for n in operands or ()]
 
     def _operands(self, name, label, k):
         """The operands that a value is recomputed from, or None if it has to be kept."""
@@ -354,13 +338,8 @@ class RematerialisationPlan:
             for a, b in path:
                 graph[a][b] -= flow
                 graph[b][a] += flow
-        near, work = {"sink"}, ["sink"]  # the cut next to the needs: least is computed again
-        while work:
-            b = work.pop()
-            for a in graph[b]:
-                if a not in near and graph[a][b] > 0:
-                    near.add(a)
-                    work.append(a)
+        # The cut next to the needs: least is computed again.
+        near = reached(["sink"], lambda b: [a for a in graph[b] if graph[a][b] > 0])
         self.saved = {n for n in self.cone if (n, 0) not in near and (n, 1) in near}
 
     @staticmethod
@@ -385,30 +364,26 @@ class RematerialisationPlan:
         p = self.p
         loops = [*p.loops, p.root] if self.r.apart else p.loops
         wanted = {loop.header: set() for loop in loops}
-        seen, work = set(), [(name, label) for name, label, _ in self.needs]
-        while work:
-            name, label = work.pop()
-            if (name, label) in seen or self.outside(name, label):
-                continue
-            seen.add((name, label))
+
+        def carry(need):
+            """Let the loops around it push a kept value; the needs of one that is computed again."""
+            name, label = need
+            if self.outside(name, label):
+                return []
             if name not in self.saved:
-                work += [(n, label) for n in self.cone.get(name) or ()]
-                continue
+                return [(n, label) for n in self.cone.get(name) or ()]
             for loop in reversed(p.chain[label][: common(p.chain[self.where(name)], p.chain[label])]):
                 wanted[loop.header].add(name)
                 if label not in self._last_iteration(loop):
                     break
+            return []
+
+        reached([(name, label) for name, label, _ in self.needs], carry)
         for loop in loops:
             loop.frame = sorted(wanted[loop.header], key=lambda n: (str(self.type(n)), n))
         self.pushing = {loop.latch for loop in loops if loop.frame} | {label for label, _, s in p.statements() if self.r.paired(s)}
 
     def _last_iteration(self, loop):
         """Blocks that may run in an iteration that does not end with the back edge."""
-        blocks, work = set(), [b for b, _ in loop.exits(self.p)]
-        while work:
-            b = work.pop()
-            if b not in blocks:
-                blocks.add(b)
-                if b != loop.header:
-                    work += [x for x in self.p.preds[b] if x in loop.body]
-        return blocks
+        ends = [b for b, _ in loop.exits(self.p)]
+        return reached(ends, lambda b: [x for x in self.p.preds[b] if x in loop.body and b != loop.header])

@@ -14,7 +14,7 @@ from numba import types
 
 from ...codegen.numba_inside import compute_cfg_from_blocks, ir, replace_vars_stmt
 from .forms import Canonicalizer
-from .statements import Refused, details, is_expr, reads
+from .statements import Refused, details, is_expr, reached, reads
 
 #: Expressions that may be dropped or repeated, apart from memory that they read.
 PURE_OPS = {"binop", "unary", "getattr", "build_tuple", "static_getitem", "cast", "getitem", "exhaust_iter",
@@ -29,6 +29,15 @@ _VALUES = (tuple, np.generic, enumerate, zip, np.ndenumerate, np.ndindex, BaseEx
 #: Types of values without mutable memory.
 PLAIN = (types.Number, types.Boolean, types.SliceType, types.RangeType, types.RangeIteratorType, types.NoneType, types.Function, types.Module,
          types.NumberClass, types.DType, types.UnicodeType, types.Dispatcher, types.Opaque, type(types.pyobject))  # fmt: skip
+
+
+def _unified(tys):
+    """The type of what is returned as one of these types."""
+    if isinstance(tys[0], types.BaseNamedTuple):
+        return types.NamedTuple([*map(_unified, zip(*tys))], tys[0].instance_class)
+    if isinstance(tys[0], types.BaseTuple):
+        return types.Tuple([*map(_unified, zip(*tys))])
+    return types.float64 if any(isinstance(ty, types.Float) for ty in tys) else tys[0]
 
 
 class NaturalLoop:
@@ -77,12 +86,13 @@ class Program(Canonicalizer):
         self._copies()
         self._edges()
         self._iterations()
+        self._one_exit()
         self._tuples()
         self._copies()
         self._sweep_dead()
         self._hoist_and_share()
-        self._one_exit()
         self._shape_loops()
+        self.result = self.blocks[self.exit].body[-1].value.name
 
     # ---- names ------------------------------------------------------------------------------
     def var(self, name):
@@ -183,16 +193,8 @@ class Program(Canonicalizer):
         return all(isinstance(self.type_of(n), (*PLAIN, types.Array, types.BaseTuple, types.BoundFunction)) for n in reads(s) if n in self.types)
 
     def _sweep_dead(self):
-        alive, work = set(), []
-        for _, _, s in self.statements():
-            if not self._removable(s):
-                work += reads(s)
-        while work:
-            name = work.pop()
-            if name not in alive:
-                alive.add(name)
-                if name in self.defs:
-                    work += reads(self.defs[name][1])
+        needed = [name for _, _, s in self.statements() if not self._removable(s) for name in reads(s)]
+        alive = reached(needed, lambda name: reads(self.defs[name][1]) if name in self.defs else ())
         for block in self.blocks.values():
             block.body = [s for s in block.body if not (self._removable(s) and s.target.name not in alive)]
         self.define()
@@ -259,37 +261,17 @@ class Program(Canonicalizer):
         if not ends:
             raise Refused("it never returns", self.loc)
         if len(ends) > 1:
-            values = [self.blocks[b].body[-1].value for b in ends]
-            tys = [self.type(v.name) for v in values]
             label = max(self.blocks) + 1
             block = self.blocks[label] = ir.Block(self.scope, self.loc)
-            if isinstance(tys[0], types.BaseTuple):
-                self.elements, self.after = {}, {}
-                rows = [[items[k] for items in (self.element(v.name) for v in values)] for k in range(len(tys[0]))]
-                self._place_elements()
-            else:
-                rows = [[v.name for v in values]]
-            names = []
-            for row in rows:
-                phi = ir.Expr.phi(self.loc)
-                phi.incoming_blocks, phi.incoming_values = ends, [self.var(n) for n in row]
-                kinds = [self.type(n) for n in row]
-                floats = [ty for ty in kinds if isinstance(ty, types.Float)]
-                names.append(self.assign(block.body, phi, types.float64 if floats else kinds[0], "returned"))
-            result = names[0]
-            if isinstance(tys[0], types.BaseTuple):
-                result = self.assign(block.body, ir.Expr.build_tuple([self.var(n) for n in names], self.loc), tys[0])
+            phi = ir.Expr.phi(self.loc)
+            phi.incoming_blocks, phi.incoming_values = ends, [self.blocks[b].body[-1].value for b in ends]
+            result = self.assign(block.body, phi, _unified([self.type(v.name) for v in phi.incoming_values]), "returned")
             block.body.append(ir.Return(self.var(result), self.loc))
             for b in ends:
                 self.blocks[b].body[-1] = ir.Jump(label, self.loc)
             self.define()
             ends = [label]
         self.exit = ends[0]
-        self.result = self.blocks[self.exit].body[-1].value.name
-
-    def _place_elements(self):
-        for block in self.blocks.values():
-            block.body = [q for s in block.body for q in (s, *self.after.get(id(s), []))]
 
     def _new_block(self, target, preds):
         """A block on the edges from `preds` to `target`."""
@@ -339,23 +321,12 @@ class Program(Canonicalizer):
         self._edges()
         self.loops = []
         for h, (preheader, latch) in outer.items():
-            body, work = {h}, [latch]
-            while work:
-                b = work.pop()
-                if b not in body:
-                    body.add(b)
-                    work += self.preds[b]
-            self.loops.append(NaturalLoop(h, body, preheader, latch))
+            self.loops.append(NaturalLoop(h, {h, *reached([latch], self.preds.get, h)}, preheader, latch))
         self.loops.sort(key=lambda loop: -len(loop.body))
         self.by_header = {loop.header: loop for loop in self.loops}
         self.chain = {b: [loop for loop in self.loops if b in loop.body] for b in self.blocks}
-        self.live, work = {}, [self.exit]  # blocks from which the function returns
-        while work:
-            b = work.pop()
-            if b not in self.live:
-                self.live[b] = None
-                work += self.preds[b]
-        self.live = [b for b in self.blocks if b in self.live]
+        returning = reached([self.exit], self.preds.get)
+        self.live = [b for b in self.blocks if b in returning]  # from which the function returns
         self.define()
         for loop in self.loops:
             self._find_range(loop)

@@ -15,7 +15,7 @@ from ..scalars import FUNCTIONS, OPERATORS, UFUNCS, partials
 from .runtime import contribution
 from .statements import is_expr
 
-_FUNCTIONS = {**FUNCTIONS, max: "maximum", min: "minimum", abs: "absolute", float: "clone", np.float64: "clone", np.where: "where", np.clip: "clip"}
+_ROWS = {**OPERATORS, **UFUNCS, **FUNCTIONS, max: "maximum", min: "minimum", float: "clone", np.float64: "clone", np.where: "where", np.clip: "clip"}
 _UNARY = {"-": operator.neg, "+": operator.pos}
 #: Notation of operations in generated code; others are calls.
 _SYMBOLS = {
@@ -52,22 +52,17 @@ def elementwise(program, s):
     e = s.value
     if is_expr(e, "binop"):
         function, operands = e.fn, [e.lhs.name, e.rhs.name]
-        row = OPERATORS.get(function)
     elif is_expr(e, "inplace_binop"):
         function, operands = e.immutable_fn, [e.lhs.name, e.rhs.name]
-        row = OPERATORS.get(function)
     elif is_expr(e, "unary"):
         function, operands = _UNARY.get(e.fn, e.fn), [e.value.name]
-        row = OPERATORS.get(function)
     elif is_expr(e, "cast"):
-        function, row, operands = float, "clone", [e.value.name]
+        function, operands = float, [e.value.name]
     elif is_expr(e, "call") and not e.kws and e.vararg is None:
         function, operands = program.callee(e), [v.name for v in e.args]
-        row = None
-        if not isinstance(function, tuple) and function.__hash__ is not None:
-            row = UFUNCS.get(function) or _FUNCTIONS.get(function) or ADDED.get(function)
     else:
         return None
+    row = None if isinstance(function, tuple) or function.__hash__ is None else _ROWS.get(function) or ADDED.get(function)
     if row is None or not all(_is_number(program.type_of(n)) for n in operands):
         return None
     exprs = partials(row)

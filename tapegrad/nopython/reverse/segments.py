@@ -29,8 +29,7 @@ from ...codegen.numba_inside import INNER, RAISES, ir
 from . import runtime
 from .adjoints import add_into, copied
 from .program import PURE_OPS
-from .rows import elementwise
-from .statements import Refused, is_expr, is_phi, reads
+from .statements import Refused, is_expr, is_phi, reached, reads
 
 _NEVER = 1 << 62
 ADVICE = "leave memory= out, or write the loop so that its iterations store into arrays that are made before it"
@@ -92,22 +91,15 @@ class Segments:
             if r.group(n) in made & written:
                 raise Refused("with memory= a loop may not store into an array that it makes in one iteration and carries to the next", self._loc(), ADVICE)
         #: arrays from before the loop that it stores into
-        self.stored, work, seen = [], [s.target.name for s, label, _ in r.plan.stores if label in loop.body], set()
-        while work:
-            n = work.pop()
-            if n not in seen:
-                seen.add(n)
-                label, s = p.defs[n]
-                if label in loop.body:
-                    work += r.aliases(s)
-                else:
-                    self.stored.append(n)
+        stored = [s.target.name for s, label, _ in r.plan.stores if label in loop.body]
+        names = reached(stored, lambda n: r.aliases(p.defs[n][1]) if p.defs[n][0] in loop.body else ())
+        self.stored = [n for n in names if p.defs[n][0] not in loop.body]
         volatile = [r.plan.volatile[r.group(n)] for n in arrays_of(p, loop) if r.group(n) in r.plan.volatile]
         if volatile:
             raise Refused("with memory= the iterations of a loop run twice, and this may change an array that they read", volatile[0], ADVICE)
         self.kept = [self.name(n) for n in ("start", *self.carried, *self.stored)]
         tys = [types.int64, *map(r.kept_type, self.carried), *[self._copy_type(n) for n in self.stored]]
-        self.size, self.push, self.pop = runtime.frame(tuple(tys))
+        self.frame = runtime.frame(tuple(tys))
 
     def _loc(self):
         return self.p.blocks[self.loop.header].body[0].loc
@@ -137,11 +129,7 @@ class Segments:
             return True
         if not p.steady(s):
             return False
-        if e.op != "call":
-            return e.op in PURE_OPS
-        if s.target.name.startswith("adj.") or r.rule(s) is not None or elementwise(p, s) or r.base(s) or p.pure(s):
-            return True
-        return p.callee(e) is not print and r.reading(s)
+        return r.repeatable_call(s) if e.op == "call" else e.op in PURE_OPS
 
     # ---- pieces -------------------------------------------------------------------------------
     def name(self, what):
@@ -186,10 +174,9 @@ class Segments:
         iterations = r.put(ir.Expr.binop(operator.sub, p.var(loop.count), p.var(self.name("start")), loc))
         r.call(runtime.note, r.stack)
         r.call(runtime.back_to, r.stack, self.name("mark"))
-        r.call(runtime.reserve, r.stack, r.global_(1), r.global_(self.size))
-        r.call(self.push, r.stack, r.put(ir.Expr.build_tuple([p.var(n) for n in self.kept], loc)))
+        r.push(self.frame, self.kept)
         r.step(operator.add, self.name("checkpoints"), 1)
-        size = r.global_(self.size)
+        size = r.global_(self.frame[0])
         for n in (*self.stored, *self.moved, *[shadow for _, shadow in self._shadows()]):
             size = r.put(ir.Expr.binop(operator.add, p.var(size), p.var(r.call(bytes_of, self.name(n))), loc))
         everything = r.trips(loop) if loop.counted else r.global_(0)
@@ -215,9 +202,7 @@ class Segments:
             self._set(f"received.{n}", self.name(shadow))
         self._set("stop", self.name("start"))
         self._set("limit", r.global_(_NEVER))
-        values = r.call(self.pop, r.stack)
-        for j, n in enumerate(self.kept):
-            r.assign(n, ir.Expr.static_getitem(p.var(values), j, None, loc))
+        r.pop(self.frame, self.kept)
         r.call(runtime.back_to, r.stack, self.name("mark"))
         for n in self.carried:
             r.assign(n, p.var(self.name(n)))

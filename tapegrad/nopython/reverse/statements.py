@@ -1,4 +1,5 @@
 """Statements of Numba's IR: what they read, and copies of them.  The only place that looks inside of an expression.
+And the walk over what follows from what (`reached`), of blocks and of names.
 
 `Refused` stops the transformation at a statement that it does not follow.
 """
@@ -20,6 +21,17 @@ def is_expr(value, op=None):
 
 def is_phi(s):
     return isinstance(s, ir.Assign) and is_expr(s.value, "phi")
+
+
+def reached(starts, following, avoid=None):
+    """`starts` and all that ``following(each)`` leads to, but for `avoid`, in the order in which they are met."""
+    met, work = {}, list(starts)
+    while work:
+        each = work.pop()
+        if each not in met and each != avoid:
+            met[each] = None
+            work += following(each)
+    return met
 
 
 def reads(s):

@@ -23,12 +23,11 @@ import numba
 import numpy as np
 from numba import types
 
-from ...codegen.numba_inside import INNER, contents, ir, renamed
+from ...codegen.numba_inside import INNER, ir
 from . import runtime
 from .activity import Activity
 from .program import Program
-from .rows import elementwise
-from .statements import is_expr, is_phi, reads
+from .statements import clone, is_expr, is_phi, reached, reads
 
 #: Status of a loop.
 ON_THREADS = "on threads"
@@ -60,12 +59,7 @@ class IterationFunction:
             raise NotParallel("the loop header has side effects")
         (self.after,) = {s for _, s in loop.exits(program)}
         (self.start,) = set(program.succs[loop.header]) - {self.after}
-        self.region, work = set(), [self.start]
-        while work:
-            b = work.pop()
-            if b not in self.region and b != loop.header:
-                self.region.add(b)
-                work += program.succs[b]
+        self.region = reached([self.start], program.succs.get, loop.header)
         counting = {s.target.name for s in self.header[:-1] if not is_phi(s)}
         elsewhere = [s for b, _, s in program.statements() if b != loop.header and b not in self.region]
         if any(n in counting for s in elsewhere for n in reads(s)):
@@ -86,16 +80,16 @@ class IterationFunction:
         for s in filter(is_phi, self.header):
             values = dict(zip(s.value.incoming_blocks, s.value.incoming_values))
             name, before, end = s.target.name, values[self.loop.preheader].name, values[self.loop.latch].name
-            family, work = {name}, [name]
-            while work:
-                users = [q for _, _, q in self.a.uses.get(work.pop(), ()) if isinstance(q, ir.Assign) and q.target.name in self.own]
-                work += {q.target.name for q in users} - family
-                family |= {*work}
+            family = reached([name], self._made_of)
             wrong = [q for q in self.inside if any(n in family for n in reads(q)) and not self._adds(q, family)]
             if wrong or end not in family or any(self.p.type_of(n) != types.float64 for n in family):
                 raise NotParallel(f"{shown(name)} is carried from iteration to iteration, and not only added to")
             self.sums.append((s, before, end))
-            self.carried |= family
+            self.carried.update(family)
+
+    def _made_of(self, name):
+        """Names of what an iteration computes from a value."""
+        return [s.target.name for _, _, s in self.a.uses.get(name, ()) if isinstance(s, ir.Assign) and s.target.name in self.own]
 
     @staticmethod
     def _adds(s, family):
@@ -114,15 +108,8 @@ class IterationFunction:
         entry = self.p.blocks[self.p.entry].body[: self.p.constants]
         constants = {s.target.name: s for s in entry if not isinstance(s.value, ir.Arg)}
         needed = {n for s in self.inside for n in reads(s)} - self.own - self.carried - {self.variable}
-        self.inputs, work, used = [], sorted(needed), set()
-        while work:
-            n = work.pop(0)
-            if n not in constants:
-                self.inputs.append(n)
-            elif n not in used:
-                used.add(n)
-                work += reads(constants[n])
-        self.inputs = sorted({*self.inputs})
+        used = reached(needed, lambda n: reads(constants[n]) if n in constants else ())
+        self.inputs = sorted(n for n in used if n not in constants)
         self.constants = [_copied(s) for n, s in constants.items() if n in used]
         for n in self.inputs:
             ty = self.p.type_of(n)
@@ -136,11 +123,8 @@ class IterationFunction:
             e = getattr(s, "value", None)
             if isinstance(s, ir.Print) or not p.steady(s) and not (is_expr(e) and e.op in _HEADER):
                 raise NotParallel(f"the statement in line {s.loc.line} may not do the same when it runs again")
-            if is_expr(e, "call"):
-                function = p.callee(e)
-                known = p.pure(s) or a.rule(s) is not None or elementwise(p, s) or a.base(s) or a.blank(s) or a.reading(s)
-                if not known or function is print:
-                    raise NotParallel(f"the call in line {s.loc.line} may not do the same when it runs again")
+            if is_expr(e, "call") and not a.repeatable_call(s):
+                raise NotParallel(f"the call in line {s.loc.line} may not do the same when it runs again")
 
     def _check_arrays(self):
         """Which arrays are written, and which are indexed by the loop variable only."""
@@ -206,10 +190,8 @@ class IterationFunction:
 
 def _copied(s):
     s = copy.copy(s)
-    if is_expr(getattr(s, "value", None)):
-        s.value = renamed(s.value, {})
-        parts = contents(s.value)
-        parts.update({k: list(v) for k, v in parts.items() if isinstance(v, list)})
+    if isinstance(s, ir.Assign):
+        s.value = clone(s.value, {})
     return s
 
 
@@ -298,31 +280,28 @@ def run(start, count, seeds, numbers, {given}):
     for c in prange(chunks):
         _, code, said, _ = caught(c, chunks, start, count, seeds, numbers, {handed}parts[c])
         told[c, 0], told[c, 1] = code, said
-    code, said = 0, 0
+    sums, code, said = np.zeros({width}, seeds.dtype), 0, 0
     for c in range(chunks):
         if code == 0:
             code, said = told[c, 0], told[c, 1]
         {join}
-    return parts, code, said
+        for j in range({width}):
+            sums[j] += parts[c, j]
+    return sums, code, said
 """
 _PAIR = """
 def run_forward(start, count, total, {names}):
     {numbers}
-    parts, code, said = run(start, count, total, numbers, {inputs})
-    for c in range(len(parts)):
-        for j in range(len(total)):
-            total[j] += parts[c, j]
+    sums, code, said = run(start, count, total, numbers, {inputs})
+    for j in range(len(total)):
+        total[j] += sums[j]
     return 0.0, code, said
 
 def run_backward(start, count, total, {names}):
     {numbers}
     {restore}
-    parts, code, said = run(start, count, {seeds}, numbers, {given})
+    sums, code, said = run(start, count, {seeds}, numbers, {given})
     {restore}
-    sums = np.zeros({width}, total.dtype)
-    for c in range(len(parts)):
-        for j in range({width}):
-            sums[j] += parts[c, j]
     return ({sums}), code, said
 
 def forward(stack, w, start, count, total, {names}):
@@ -374,7 +353,7 @@ def pair_of(iteration, mask, make, unique):
         names=", ".join([*inputs, *before, *["total_shadow"] * (mask[2] == 2), *shadows]),
         inputs=", ".join(n for n in inputs if n not in floats), given=", ".join(n for n in [*inputs, *shadows] if n not in floats),
         numbers="; ".join([f"numbers = np.zeros({len(floats)}, total.dtype)", *[f"numbers[{j}] = {n}" for j, n in enumerate(floats)]]),
-        seeds="total_shadow" if mask[2] == 2 else "np.zeros_like(total)", width=len(active),
+        seeds="total_shadow" if mask[2] == 2 else "np.zeros_like(total)",
         restore="; ".join(f"a{iteration.inputs.index(n)}[...] = b{j}" for j, n in enumerate(iteration.written)) or "pass",
         sums="".join(f"sums[{j}], " for j in range(len(active))) or "0.0,",
     )  # fmt: skip
