@@ -278,9 +278,9 @@ def test_answers_before_and_after():
 
 def test_values_and_gradients_are_promoted_by_themselves():
     promoted = Kernels(tg.grad(rosenbrock).tape(np.zeros(3)), JitOptions("always"))
-    assert promoted.get(True) is None
-    assert promoted.make(False).gradients is False and promoted.get(True) is None
-    assert promoted.make(True).gradients is True and promoted.make(True) is promoted.get(True)
+    assert promoted.made.get(True) is None
+    assert promoted.make(False).gradients is False and promoted.made.get(True) is None
+    assert promoted.make(True).gradients is True and promoted.make(True) is promoted.made.get(True)
 
 
 def test_a_kernel_asked_for_by_hand_is_used():
