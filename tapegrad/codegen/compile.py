@@ -249,7 +249,7 @@ class _Lowered(NamedTuple):
 
 
 @cache
-@without_collection()
+@without_collection()  # Numba makes many objects, which stay: to search them all for garbage takes a quarter of the time.
 def _lowered(function, arguments, result=None):
     """A function for arguments of these types of Numba's."""
     unliteral = numba.types.unliteral
@@ -270,9 +270,7 @@ def _lowered(function, arguments, result=None):
     plain = resolved(function)
     _CALLED.append([])
     try:
-        # Numba makes many objects, which stay: to search them all for garbage takes a quarter of the time.
-        with without_collection():
-            made = inside().lower(plain, arguments, result, resolving)
+        made = inside().lower(plain, arguments, result, resolving)
     finally:
         called = _CALLED.pop()
     return _Lowered(*made, tuple(called))
