@@ -68,13 +68,13 @@ def _opened(name, number, array):
     stub = compiled_only(name)
 
     @overload(stub)
-    def typed(x):
-        if isinstance(x, types.Array):
+    def typed(a):
+        if isinstance(a, types.Array):
             return array
-        if isinstance(x, types.BaseTuple):
-            items = ", ".join(f"stub(x[{k}])" for k in range(len(x))) + ","
-            return _made(f"def typed(x):\n    return ({items})\n", {"stub": stub}, "typed")
-        return lambda x: number(x)
+        if isinstance(a, types.BaseTuple):
+            items = ", ".join(f"stub(a[{k}])" for k in range(len(a))) + ","
+            return _made(f"def typed(a):\n    return ({items})\n", {"stub": stub}, "typed")
+        return lambda a: number(a)
 
     return stub
 
@@ -86,9 +86,9 @@ def _made(text, names, name):
 
 
 values = _opened("values", primal, algebra.primals)
-tangents = _opened("tangents", register_jitable(lambda x: component(x, 0)), lambda x: algebra.tangents(x, 0))
+tangents = _opened("tangents", register_jitable(lambda x: component(x, 0)), lambda a: algebra.tangents(a, 0))
 #: Numbers among seeds as floats.
-as_seed = _opened("as_seed", float, lambda x: x)
+as_seed = _opened("as_seed", float, lambda a: a)
 
 
 # ---- the loops --------------------------------------------------------------------------

@@ -34,6 +34,7 @@ that are only referred to (handed to another) likewise.
 """
 
 import types as python_types
+from contextlib import suppress
 
 import numpy as np
 from numba import NumbaError
@@ -44,6 +45,7 @@ from .allocate import EMPTY, FRESH, array, promoted
 from .builtins import primal
 from .functions import is_elementwise, is_known
 from .request import CALLED_AS_IS
+from .reverse.statements import is_expr
 from .types import Token, contains_dual
 from .vectorized import fitted, is_vectorized
 
@@ -62,15 +64,18 @@ VARIANT = "_tapegrad_variant"
 _LIBRARIES = ("numba", "numpy", "math", "tapegrad.nopython")
 
 
+def _definition(func_ir, var):
+    """The one right side that a variable is bound to, or None."""
+    with suppress(KeyError, NumbaError):
+        return func_ir.get_definition(var)
+
+
 def resolve(func_ir, var):
     """The Python object a variable is bound to, through globals, cells and attributes of modules; or None."""
-    try:
-        definition = func_ir.get_definition(var)
-    except (KeyError, NumbaError):
-        return None
+    definition = _definition(func_ir, var)
     if isinstance(definition, (ir.Global, ir.FreeVar)):
         return definition.value
-    if isinstance(definition, ir.Expr) and definition.op == "getattr":
+    if is_expr(definition, "getattr"):
         module = resolve(func_ir, definition.value)
         if isinstance(module, python_types.ModuleType):
             return getattr(module, definition.attr, None)
@@ -141,14 +146,7 @@ class DualNames:
             owners = [expr.value] if expr.op in ("getitem", "static_getitem") else operands
             self.mark(*[v for v in owners if resolve(self.ir, v) is None])
         if expr.op == "binop" and self.has(target):  # [0.0] * n
-            self.mark(*[v for v in operands if self._is_list(v)])
-
-    def _is_list(self, var):
-        try:
-            definition = self.ir.get_definition(var)
-        except (KeyError, NumbaError):
-            return False
-        return isinstance(definition, ir.Expr) and definition.op == "build_list"
+            self.mark(*[v for v in operands if is_expr(_definition(self.ir, v), "build_list")])
 
     def _call(self, target, expr, active):
         function = resolve(self.ir, expr.func)
@@ -165,11 +163,8 @@ class DualNames:
             self.mark(*expr.args[:1])
 
     def _method(self, expr, active, result_active):
-        try:
-            method = self.ir.get_definition(expr.func)
-        except (KeyError, NumbaError):
-            return
-        if not (isinstance(method, ir.Expr) and method.op == "getattr"):
+        method = _definition(self.ir, expr.func)
+        if not is_expr(method, "getattr"):
             return
         if method.attr in _STORING and active:
             self.mark(method.value, *expr.args)
@@ -214,7 +209,7 @@ def _refer(s, func_ir, variant, kept):
         return
     if isinstance(s.value, (ir.Global, ir.FreeVar)):
         function = s.value.value
-    elif isinstance(s.value, ir.Expr) and s.value.op == "getattr":
+    elif is_expr(s.value, "getattr"):
         function = resolve(func_ir, s.target)
     else:
         return

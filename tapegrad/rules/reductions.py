@@ -25,10 +25,7 @@ def spread(g, x, axis, keepdims):
 
 def count_of(x, axis):
     """The number of elements that a reduction over `axis` combines."""
-    count = 1
-    for a in axes_of(x, axis):
-        count *= x.shape[a]
-    return count
+    return math.prod(x.shape[a] for a in axes_of(x, axis))
 
 
 def _summed_shape(x, axis=None, keepdims=False):

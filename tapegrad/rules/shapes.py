@@ -9,7 +9,8 @@ The JVP of a linear row is the operation itself, applied to the tangent.
 """
 
 import math
-from functools import lru_cache
+import operator
+from functools import lru_cache, reduce
 
 import numpy as np
 
@@ -201,10 +202,7 @@ def of_one(rule):
 
 def added(*parts):
     """The sum of the parts that are not None (at least one)."""
-    first, *rest = [p for p in parts if p is not None]
-    for part in rest:
-        first = first + part
-    return first
+    return reduce(operator.add, [p for p in parts if p is not None])
 
 
 def tangent_of_parts(z, parts, extents, axis):

@@ -7,6 +7,7 @@ positions, whose transpose is a scatter-add.
 """
 
 import math
+from itertools import accumulate
 
 import numpy as np
 
@@ -130,12 +131,8 @@ for _name, _node, _doc in (
 
 
 def _concatenate_vjp(g, *rest, axis=0):
-    parts, start, adjoints = rest[:-1], 0, []
-    for part in parts:
-        stop = start + part.shape[axis]
-        adjoints.append(g.narrow(axis, start, stop))
-        start = stop
-    return tuple(adjoints)
+    extents = [part.shape[axis] for part in rest[:-1]]
+    return tuple(g.narrow(axis, stop - extent, stop) for extent, stop in zip(extents, accumulate(extents)))
 
 
 def _concatenate_jvp(tangents, *rest, axis=0):
@@ -150,10 +147,7 @@ structural(
 
 
 def _stack_vjp(g, *rest, axis=0):
-    adjoints = []
-    for k, part in enumerate(rest[:-1]):
-        adjoints.append(g.narrow(axis, k, k + 1).reshape(part.shape))
-    return tuple(adjoints)
+    return tuple(g.narrow(axis, k, k + 1).reshape(part.shape) for k, part in enumerate(rest[:-1]))
 
 
 def _stack_jvp(tangents, *rest, axis=0):

@@ -15,6 +15,7 @@ from ..rewrite import is_users, resolve
 from ..types import contains_dual, primal_type
 from .emit import BOTH, SweepEmitter
 from .program import Program
+from .statements import is_expr
 from .threads import pair_of, threaded
 
 _INLINED, _APART, _PAIRS, _BUSY = (weakref.WeakKeyDictionary() for _ in range(4))
@@ -105,7 +106,7 @@ def _compiler(rewrite):
         for block in func_ir.blocks.values():
             for s in block.body:
                 value = getattr(s, "value", None)
-                if isinstance(value, (ir.Global, ir.FreeVar)) or isinstance(value, ir.Expr) and value.op == "getattr":
+                if isinstance(value, (ir.Global, ir.FreeVar)) or is_expr(value, "getattr"):
                     function = resolve(func_ir, s.target)
                     if not hasattr(function, "of_user") and is_users(function):
                         s.value = ir.Global(function.__name__, inlined(function), s.loc)

@@ -412,9 +412,7 @@ def frame(tys):
 @numba.njit(**INNER)
 def trips(start, stop, step):
     """How many iterations ``range(start, stop, step)`` has."""
-    if step > 0:
-        return (stop - start + step - 1) // step if stop > start else 0
-    return (start - stop - step - 1) // -step if stop < start else 0
+    return len(range(start, stop, step))
 
 
 @numba.njit(**INNER)
