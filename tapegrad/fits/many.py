@@ -15,6 +15,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..array.forward import jvp
 from ..array.typing import Pytree
@@ -81,7 +82,9 @@ class FitMany:
     (-1.0, 'converged')
     """
 
-    def __init__(self, parameters, x, covariance, undetermined, found, dof, seconds):
+    def __init__(
+        self, parameters: Any, x: NDArray[Any], covariance: NDArray[Any], undetermined: NDArray[Any], found: Any, dof: Any, seconds: float
+    ) -> None:
         self.parameters, self.x, self.names, self.covariance, self.dof = parameters, x, parameters.names, covariance, dof
         self.cost, self.status, self.iterations, self.seconds = 0.5 * found.squares, found.status, found.iterations, seconds
         self.success = (self.status >= BY_COST) & (self.status <= BY_GRADIENT)

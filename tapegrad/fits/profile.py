@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 from typing import Any
 
 import numpy as np
@@ -64,14 +65,14 @@ class Profile:
     interval: tuple
 
     @property
-    def _said(self):
+    def _said(self) -> str:
         return f"{100 * self.level:g} % interval {self.interval[0]:.5g} to {self.interval[1]:.5g}"
 
     def __repr__(self):
         rows = [(f"{value:.6g}", f"{rise:.4g}") for value, rise in zip(self.values, self.rises)]
         return f"{self.name}: {self._said}\n{table((self.name, 'twice the rise of the cost'), rows, numbers=True)}"
 
-    def plot(self, path=None):
+    def plot(self, path: str | os.PathLike[str] | None = None) -> Any:
         """Draw the rises and the interval; returns a matplotlib Figure."""
         figure = new_figure("profile.plot()", (5.0, 3.5))
         axes = figure.subplots()

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Callable
 from html import escape
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..common.errors import OptimizationError
 from ..common.pictures import new_figure
@@ -70,7 +74,9 @@ class Fit:
     p[0]   1.03     0.07937  0.6885 to 1.372
     """
 
-    def __init__(self, point, options, curvature, u, success, message, evaluations, seconds):
+    def __init__(
+        self, point: Any, options: Any, curvature: Any, u: Any, success: bool, message: str, evaluations: int, seconds: float
+    ) -> None:
         self.model, self.options, self.curvature, self.u = point.model, options, curvature, u
         self.parameters = parameters = point.model.parameters
         self.success, self.message, self.evaluations, self.seconds = success, message, evaluations, seconds
@@ -84,12 +90,12 @@ class Fit:
         self.checked = set()
 
     # -- numbers ------------------------------------------------------------------
-    def correlation(self):
+    def correlation(self) -> NDArray[Any]:
         """The matrix of correlations, in the order of `names`; NaN for parameters without a standard error."""
         with np.errstate(all="ignore"):
             return self.covariance / np.outer(self.errors, self.errors)
 
-    def rise(self, level, count=1):
+    def rise(self, level: float, count: int = 1) -> float:
         """How far twice the cost rises, over the residuals' variance, at the edge of a region of `count` parameters with probability `level`.
 
         By F where that variance is estimated, else by chi-squared.  The root for one parameter is a number of standard errors.
@@ -101,7 +107,7 @@ class Fit:
             return count * float(special.fdtri(count, self.dof, level))
         return float(special.chdtri(count, 1.0 - level))
 
-    def confidence(self, level=0.95):
+    def confidence(self, level: float = 0.95) -> Any:
         """Lower and upper ends of confidence intervals, each in the containers of the start.
 
         By standard errors: Student's t where these come from the residuals, else normal.  `profile` follows the cost itself.
@@ -110,7 +116,7 @@ class Fit:
         return shaped(self.parameters.layout, self.x - width), shaped(self.parameters.layout, self.x + width)
 
     @property
-    def chi_squared(self):
+    def chi_squared(self) -> float | None:
         """The sum of squares, or a likelihood's deviance; None where there is none."""
         return self.model.deviance(self.cost, self.curvature.count)
 
@@ -133,24 +139,24 @@ class Fit:
         return None if value is None else float(-2.0 * value + penalty * (len(self.u) + estimated))
 
     @property
-    def aic(self):
+    def aic(self) -> float | None:
         """Akaike's criterion (1974); None where there is no likelihood."""
         return self._criterion(2.0)
 
     @property
-    def bic(self):
+    def bic(self) -> float | None:
         """Schwarz's criterion (1978); None where there is no likelihood."""
         return self._criterion(np.log(self.curvature.count))
 
-    def profile(self, name, points=15, level=0.95):
+    def profile(self, name: str, points: int = 15, level: float = 0.95) -> profile.Profile:
         """The cost along one parameter, all others fitted anew; see `Profile`."""
         return profile.along(self, name, points, level)
 
-    def contour(self, one, other, level=0.95, points=40):
+    def contour(self, one: str, other: str, level: float = 0.95, points: int = 40) -> NDArray[Any]:
         """Where two parameters have a likelihood ratio of probability `level`: their values around the fit, two columns."""
         return profile.around(self, one, other, level, points)
 
-    def predict(self, function=None, *data, level=0.95):
+    def predict(self, function: Callable[..., Any] | None = None, *data: Any, level: float = 0.95) -> Any:
         """What a function of the parameters is, with a band of confidence.
 
         Parameters
@@ -240,7 +246,7 @@ class Fit:
         return f"<p>{escape(self._title())}</p><table>{cells}</table><p>{'<br>'.join(map(escape, self._notes()))}</p>"
 
     # -- pictures -----------------------------------------------------------------
-    def plot(self, path=None, x=None):
+    def plot(self, path: str | os.PathLike[str] | None = None, x: Any = None) -> Any:
         """Draw data, model, its band of confidence, and residuals.
 
         Parameters
