@@ -369,18 +369,14 @@ class Trace:
             self._code = code
             self.store.runs.append(self.store.length)
             self.store.codes.append(code)
-        if frame.__class__ is Place:
-            # A rule records here, and nothing of it raises: the next operation of a frame is looked at.
-            self.plain = None
-            return
         caller, guarded = frame.f_back, frame.f_code.co_exceptiontable
-        # The outermost frame has no caller.
+        # The outermost frame has no caller, nor has the place where a rule records, of which nothing raises.
         offset = -1 if caller is None else caller.f_lasti
         if self.cannot or caller is not None and caller is self.caller and offset == self.offset and not guarded:
             return
         self.caller, self.offset = caller, offset
         self.plain = None if caller is None or guarded else frame.f_code
-        self.cannot = catcher(frame, self._base) or ""
+        self.cannot = "" if frame.__class__ is Place else catcher(frame, self._base) or ""
 
     def succeeded(self, t):
         """A row that may raise has given `t`."""
