@@ -11,3 +11,24 @@ var Scorer = {
   term: 5,
   partialTerm: 2,
 };
+
+// Where no page has all words that are asked for, those that have most of them answer; Sphinx's search gives none.
+// (This file comes before the search: the listener is there before its own.)
+document.addEventListener("DOMContentLoaded", () => {
+  if (typeof Search === "undefined") return;
+  const withAll = Search.performTermsSearch;
+  Search.performTermsSearch = (words, excluded) => {
+    const found = withAll(words, excluded);
+    if (found.length || words.size < 2) return found;
+    const pages = new Map();
+    for (const word of words)
+      for (const result of withAll(new Set([word]), excluded)) {
+        const page = pages.get(result[0]) || { result, count: 0, score: 0 };
+        pages.set(result[0], page);
+        page.count += 1;
+        page.score += result[4];
+      }
+    const most = Math.max(...[...pages.values()].map((page) => page.count));
+    return [...pages.values()].filter((page) => page.count === most).map(({ result, score }) => [...result.slice(0, 4), score, ...result.slice(5)]);
+  };
+});

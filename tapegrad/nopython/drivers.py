@@ -144,7 +144,7 @@ def _reverse(request, argument_types):
         else:
             _check_result(request, made.result)
             request.sweeps[key] = made
-            free = "only reverse mode gives it" if reason else f"an array, or more than {FEW} numbers: one run back gives all"
+            free = "only reverse mode gives it" if reason else f"an array or a tuple, or more than {FEW} numbers: one run back gives all"
             reason = "as asked for" if request.mode == "reverse" else free
             request.taken[str(tuple(argument_types))] = {"mode": "reverse", "because": reason, **made.report}
             return _driver(request, _reverse_lines(request, made, len(argument_types) + (request.kind == "vjp")), made.names)

@@ -319,7 +319,7 @@ def test_modes():
     few = tg.njit_grad(lambda a, b: a * b, (0, 1))
     assert few(2.0, 3.0) == (3.0, 2.0) and next(iter(few.modes().values()))["mode"] == "forward"
     for f, options, because in (
-        (lambda x: np.sum(x * x), {}, "an array, or more than 4 numbers: one run back gives all"), (lambda x: np.sum(x * x), {"mode": "reverse"}, "as asked for"),
+        (lambda x: np.sum(x * x), {}, "an array or a tuple, or more than 4 numbers: one run back gives all"), (lambda x: np.sum(x * x), {"mode": "reverse"}, "as asked for"),
     ):
         gradient = tg.njit_grad(f, **options)
         gradient(AT)
