@@ -13,9 +13,8 @@ var Scorer = {
 };
 
 // Where no page has all words that are asked for, those that have most of them answer; Sphinx's search gives none.
-// (This file comes before the search: the listener is there before its own.)
-document.addEventListener("DOMContentLoaded", () => {
-  if (typeof Search === "undefined") return;
+// (Sphinx puts this file behind its search, but in one that pages without a search load, too.)
+if (typeof Search !== "undefined") {
   const withAll = Search.performTermsSearch;
   Search.performTermsSearch = (words, excluded) => {
     const found = withAll(words, excluded);
@@ -31,4 +30,4 @@ document.addEventListener("DOMContentLoaded", () => {
     const most = Math.max(...[...pages.values()].map((page) => page.count));
     return [...pages.values()].filter((page) => page.count === most).map(({ result, score }) => [...result.slice(0, 4), score, ...result.slice(5)]);
   };
-});
+}
