@@ -10,6 +10,8 @@ An adjoint that is zero *as a number* is walked on: its derivative need not be z
 all is there nothing to do.
 """
 
+from contextlib import nullcontext
+
 import numpy as np
 
 from ..array.record import normalise
@@ -96,7 +98,7 @@ def pull(stretch, order, adjoints, lanes=None, visit=None, through=None):
                 reads[o].add(read.integer, g)
                 continue
             slots = dict(read.slots)
-            with naming(read.row, stretch, slot):
+            with passing(stretch, slot, read):
                 if slot in through:
                     parts = _seen(through[slot], stretch, slot, read, g, lanes)
                 else:
@@ -146,7 +148,7 @@ def elements_at(positions, parts, meta, adjoint, lanes=None):
 
 
 def contributions(stretch, slot, read, g, lanes, positions):
-    """What the adjoint `g` of an instruction adds to the operands at `positions`: pairs of a position and a contribution; `naming` it."""
+    """What the adjoint `g` of an instruction adds to the operands at `positions`: pairs of a position and a contribution; while `passing` it."""
     row = read.row
     if not positions:
         return []
@@ -166,7 +168,7 @@ def pulled(store, slot, g):
     stretch = Region(store, plain=True)
     read = stretch.read(slot)
     slots, totals = dict(read.slots), {}
-    with np.errstate(all="ignore"), naming(read.row, stretch, slot):
+    with np.errstate(all="ignore"), passing(stretch, slot, read):
         for k, part in contributions(stretch, slot, read, g, None, list(slots)):
             totals[k] = accumulated(totals.get(k), part, read.metas[k], None)
     zeros = {} if read.row.primitive is not None else {k: np.zeros(read.metas[k].shape) for k in slots}
@@ -199,11 +201,16 @@ class naming:
     def __exit__(self, kind, error, traceback):
         store = self.stretch.store
         store.calling = None
-        if isinstance(error, HigherOrderError) and self.row.primitive is None:
+        if isinstance(error, HigherOrderError):
             raise HigherOrderError(f"{self.row.name}, called at {store.place(self.slot)}: {said_by(error)}") from error
         if isinstance(error, NonFiniteError):
             place = store.place(self.slot)
             raise NonFiniteError(f"the derivative of {self.row.name} at {place} (`{place.text}`) is not finite: in it {said_by(error)}") from error
+
+
+def passing(stretch, slot, read):
+    """`naming` an instruction that adjoints pass; the rule of a primitive says itself where that was called."""
+    return nullcontext() if read.row.primitive is not None else naming(read.row, stretch, slot)
 
 
 def operands_of(read):

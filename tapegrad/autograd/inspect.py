@@ -14,7 +14,7 @@ from ..common.errors import ClearedTapeError, SeedShapeError
 from ..common.printing import PlainTable, table
 from ..tape.layout import CONTINUES, SCALAR_LEAF
 from ..tape.places import name_of
-from .adjoint import accumulated, between, contributions, naming, pull, pulled
+from .adjoint import accumulated, between, contributions, passing, pull, pulled
 from .instruction import Instruction
 from .reading import Region
 from .tangents import push
@@ -175,7 +175,7 @@ def handed(stretch, slot, g):
     """What an instruction with the adjoint `g` adds to the adjoints of its operands, one contribution after another: (slot, array)."""
     read = stretch.read(slot)
     slots = dict(read.slots)
-    with naming(read.row, stretch, slot):
+    with passing(stretch, slot, read):
         parts = contributions(stretch, slot, read, g, None, list(slots))
     return [(slots[k], np.asarray(accumulated(None, part, read.metas[k], None))) for k, part in parts]
 

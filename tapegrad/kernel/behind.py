@@ -12,7 +12,7 @@ import numpy as np
 
 from ..array.record import plain, tracked
 from ..array.tensor import Tensor
-from ..autograd.adjoint import FEW, accumulated, contributions, elements_at, naming
+from ..autograd.adjoint import FEW, accumulated, contributions, elements_at, passing
 from ..autograd.backward import Pass, own_copy
 from ..autograd.reading import Region
 from ..codegen.of_rows import value_switch
@@ -344,7 +344,7 @@ class _Walk:
         if read is not None:
             slots = dict(read.slots)
             wanted = [k for k, o in read.slots if self._reaches(o)]
-            with naming(read.row, self.stretch, slot):
+            with passing(self.stretch, slot, read):
                 for k, part in contributions(self.stretch, slot, read, g, None, wanted):
                     o, meta = slots[k], read.metas[k]
                     if k in wanted:
