@@ -464,7 +464,7 @@ class MissingPackageError(TapegradError, ImportError):
     >>> from unittest import mock
     >>> import numpy as np, tapegrad as tg
     >>> line = tg.fit(lambda p, x: p * x, 1.0, np.arange(3.0), observed=[0.0, 2.0, 4.1])
-    >>> with mock.patch.dict(sys.modules, {"matplotlib": None}):  # as where it is not installed
+    >>> with mock.patch.dict(sys.modules, {"matplotlib.figure": None}):  # as where it is not installed
     ...     line.plot()
     Traceback (most recent call last):
     tapegrad.errors.MissingPackageError: fit.plot() ...
