@@ -76,7 +76,7 @@ def test_what_numpy_says_of_an_assignment_has_our_advice_below_it(tmp_path):
 
 def test_the_debugger_stops_in_the_line_of_the_user(tmp_path):
     ended = subprocess.run(
-        [sys.executable, "-i", "-c", f"{LOSS}tg.grad(loss)(1.0)"], input="import pdb\npdb.pm()\np x.item() + 41\nq\n", capture_output=True, text=True,
+        [sys.executable, "-u", "-i", "-c", f"{LOSS}tg.grad(loss)(1.0)"], input="import pdb\npdb.pm()\np x.item() + 41\nq\n", capture_output=True, text=True,
         env=os.environ | {"TAPEGRAD_QUIET": "1"},
     )  # fmt: skip
     assert "(3)loss()" in ended.stdout and "42.0" in ended.stdout, ended.stdout + ended.stderr
