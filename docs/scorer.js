@@ -12,22 +12,23 @@ var Scorer = {
   partialTerm: 2,
 };
 
-// Where no page has all words that are asked for, those that have most of them answer; Sphinx's search gives none.
+// Of several words Sphinx takes pages that have all, by the score of one: often none, or many alike. Here a page may lack one of the words
+// that the best page has, and the scores of its words add up.
 // (Sphinx puts this file behind its search, but in one that pages without a search load, too.)
 if (typeof Search !== "undefined") {
-  const withAll = Search.performTermsSearch;
+  const ofWords = Search.performTermsSearch;
   Search.performTermsSearch = (words, excluded) => {
-    const found = withAll(words, excluded);
-    if (found.length || words.size < 2) return found;
+    if (words.size < 2) return ofWords(words, excluded);
     const pages = new Map();
     for (const word of words)
-      for (const result of withAll(new Set([word]), excluded)) {
+      for (const result of ofWords(new Set([word]), excluded)) {
         const page = pages.get(result[0]) || { result, count: 0, score: 0 };
         pages.set(result[0], page);
         page.count += 1;
         page.score += result[4];
       }
     const most = Math.max(...[...pages.values()].map((page) => page.count));
-    return [...pages.values()].filter((page) => page.count === most).map(({ result, score }) => [...result.slice(0, 4), score, ...result.slice(5)]);
+    const near = [...pages.values()].filter((page) => page.count >= Math.max(most - 1, words.size > 2 ? 1 : most));
+    return near.map(({ result, score }) => [...result.slice(0, 4), score, ...result.slice(5)]);
   };
 }
