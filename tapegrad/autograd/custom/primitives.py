@@ -58,6 +58,8 @@ class Primitive(Generic[R]):
         self.name = name or function_name(function)
         #: By kind, "vjp" and "jvp".
         self.rules: dict[str, Callable[..., Any]] = {}
+        #: As a primitive of leaves, by the form of arguments that are containers.
+        self.by_form: dict[Structure, OfLeaves] = {}
         self.row = self._row()
 
     def _row(self):
@@ -397,7 +399,8 @@ def _of_leaves(whole, args, static, containers):
     """Call the primitive `whole`, of which the arguments at the positions `containers` are containers."""
     found = [flatten(a) if k in containers else ([a], LEAF) for k, a in enumerate(args)]
     structure = Structure(tuple, (None,) * len(args), tuple(part for _, part in found))
-    return _made(whole, structure)(*(leaf for leaves, _ in found for leaf in leaves), **static)
+    made = whole.by_form.get(structure) or whole.by_form.setdefault(structure, OfLeaves(whole, structure))
+    return made(*(leaf for leaves, _ in found for leaf in leaves), **static)
 
 
 class OfLeaves(Primitive[Any]):
@@ -423,7 +426,3 @@ class OfLeaves(Primitive[Any]):
 
     def _push(self, tangents, result, *leaves, **static):
         return self.whole.rules["jvp"](unflatten(self.structure, tangents), result, *unflatten(self.structure, leaves), **static)
-
-
-#: One for each form: what is known of a primitive stays until the program ends.
-_made = functools.cache(OfLeaves)

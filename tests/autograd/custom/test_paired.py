@@ -1,5 +1,8 @@
 """Rules in JAX's form, beside JAX's own where it is installed."""
 
+import gc
+import weakref
+
 import numpy as np
 import pytest
 
@@ -145,3 +148,15 @@ def test_a_rule_for_a_primitive_is_still_a_decorator():
         return 3.0 * x**2 * g
 
     assert tg.grad(cube)(2.0) == 12.0
+
+
+def test_a_primitive_of_containers_goes_with_what_its_rules_capture():
+    def used():
+        captured = np.zeros(3).view(type("Held", (np.ndarray,), {}))
+        summed = tg.custom_vjp(lambda p: np.sum(p["x"]), lambda g, result, p: ({"x": g + captured},))
+        assert tg.grad(lambda x: summed({"x": x}))(np.ones(3)).tolist() == [1.0, 1.0, 1.0]
+        return weakref.ref(captured)
+
+    held = used()
+    gc.collect()
+    assert held() is None
