@@ -116,8 +116,7 @@ class Derivation:
         w.reserve(int(plan.room[high + 1] - plan.room[low]) * (self.lanes if self.forward else 1))
         w.count = derive(
             int(self.forward), low, high, w.ops, w.lefts, w.rights, w.constants, w.origins, w.count, np.atleast_2d(self.word),
-            plan.template, plan.pools, plan.pool, plan.starts, plan.instructions, plan.literals, plan.ends, plan.contributions,
-            *_SUMS,
+            plan.template, plan.pools, plan.pool, *plan.columns, *_SUMS,
         )
 
     def term(self, word):

@@ -28,7 +28,7 @@ from ..tape.meta import SCALAR
 from ..tape.places import caller_frame
 from . import scalars as S
 from .reasons import NotLowered
-from .templates import evaluate, template
+from .templates import TemplateColumns, evaluate, template
 
 _ARITHMETIC = np.array([BY_NAME[name].opcode for name in ("add", "subtract", "multiply", "negative", "absolute_product", "divide")])
 _ARITHMETIC_AT = data_address(_ARITHMETIC)
@@ -51,8 +51,7 @@ class _Templates:
         #: By opcode and pattern: a number, 0 where it has not been asked for, -1 where there is none, or where it is chosen by the constant.
         self.numbers = np.zeros(FIRST_ARRAY << 4, np.int32)
         self.known, self.special, self.lock = {}, False, remade(threading.Lock())
-        self.starts, self.ends, self.lines, self.literals, self.shares = [0, 0], [0, 0], [], [], []
-        self.own = [()]
+        self.templates = TemplateColumns()
         self._forget()
         self.columns()
 
@@ -64,11 +63,7 @@ class _Templates:
     def columns(self):
         """The columns anew: a walk goes on with those that it took, which know nothing of what another one adds meanwhile."""
         self.entries, self.computed = self.entries.copy(), self.computed.copy()
-        arrays = [
-            self.numbers.copy(),
-            np.array(self.starts, np.int64), np.array(self.lines or [[0] * S.LINE], np.int64), np.array(self.literals or [0.0]),
-            np.array(self.ends, np.int64), np.array(self.shares or [[0] * 3], np.int64), self.entries, self.computed,
-        ]
+        arrays = [self.numbers.copy(), *self.templates.arrays(), self.entries, self.computed]
         #: Addresses, as `down` reads them, and what is there.
         self.arrays = list(map(data_address, arrays)), arrays
 
@@ -100,37 +95,23 @@ class _Templates:
             self.numbers[code] = -1
             self.columns()
             return -1, ()
-        known = len(self.own)
+        known, own = len(self.templates.own), self.templates.own
         number = self.known.get(made) or self._add(made)
-        settled = number > 0 and not decisions and not self.own[number]
+        settled = number > 0 and not decisions and all(e.op == "arg" for e in own[number])
         if settled:
             self.numbers[code] = number
-        if settled or len(self.own) > known:
+        if settled or len(own) > known:
             self.columns()
-        return number, [float(evaluate(e, constant)) for e in self.own[number]] if number > 0 else ()
+        return number, [float(evaluate(e, constant)) for e in own[number]] if number > 0 else ()
 
     def _add(self, made):
-        own, lines = [], []
-        for opcode, left, right, constant in made.instructions:
-            kind = S.LITERAL
-            if isinstance(constant, L.Expr):
-                kind = S.ITS_CONSTANT
-                if constant.op != "arg":
-                    own.append(constant)
-                    kind = len(own)
-            lines.append((opcode, left, right, kind, by_opcode(opcode).arity))
-            self.literals.append(0.0 if kind >= 0 else float(constant))
-        number = self.known[made] = len(self.own) if len(lines) <= S.LONGEST and all(line[-1] < 3 for line in lines) else -1
-        if number < 0:
-            del self.literals[len(self.literals) - len(lines) :]
-            return number
-        self.lines += lines
-        self.shares += made.contributions
-        self.starts.append(len(self.lines))
-        self.ends.append(len(self.shares))
-        self.own.append(own)
-        self.special = self.special or any(by_opcode(line[0]).calls_scipy for line in lines)
-        return number
+        rows = [by_opcode(opcode) for opcode, *_ in made.instructions]
+        if len(rows) > S.LONGEST or any(row.arity > 2 for row in rows):
+            self.known[made] = -1
+        else:
+            self.known[made] = self.templates.add(made)
+            self.special = self.special or any(row.calls_scipy for row in rows)
+        return self.known[made]
 
 
 _TEMPLATES = None

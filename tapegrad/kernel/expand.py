@@ -28,7 +28,7 @@ from ..tape.layout import FIRST_ARRAY, SCALAR_LEAF
 
 @compiled_on_arrays(
     "int64(int64, int64, int64, int32[::1], int32[::1], int32[::1], float64[::1], int32[::1], int64, int64[:, ::1], int32[::1], "
-    "int64[::1], float64[::1], int64[::1], int32[:, ::1], float64[::1], int64[::1], int32[:, ::1], int64, int64, int64)"
+    "int64[::1], float64[::1], int64[::1], int64[:, ::1], float64[::1], int64[::1], int64[:, ::1], int64, int64, int64)"
 )
 def derive(
     forward, low, high, ops, lefts, rights, constants, origins, count, word, template, pools, pool,
@@ -36,14 +36,14 @@ def derive(
 ):  # fmt: skip
     """Append the tangents, or the adjoints, of the instructions `low` to `high` to the columns; returns the new `count`.
 
-    Rows of `instructions` are (opcode, left, right, offset in the pool or -1), with
-    the literal constant beside them; rows of `contributions` (operand, value, sign).
+    Rows of `instructions` are lines (`templates.TemplateColumns`), with the literal constant beside them; rows of `contributions`
+    (operand, value, sign).  The expressions of its inline constant are in the pool from ``pools[i]`` on.
     A contribution to the tangent of the result is made of the tangent of the operand it names.
     """
     for n in range(high - low + 1):
         i = low + n if forward else high - n
         t = template[i]
-        if t < 0:
+        if t == 0:
             continue
         for lane in range(len(word)):
             w, v = (word[lane, lefts[i]], word[lane, rights[i]]) if forward else (word[lane, i], 0)

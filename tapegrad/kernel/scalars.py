@@ -14,7 +14,6 @@ from ..codegen.memory import (
     double_at,
     int_at,
     load_byte,
-    load_double,
     load_int,
     load_int32,
     set_double_at,
@@ -42,7 +41,6 @@ _LENGTH, _ADDRESS = STORE_WORDS["length"] // 8, STORE_WORDS["address"] // 8
 THROUGH, ASKS, FULL, CANNOT, UNKNOWN = range(5)
 #: Words of a line of a template: opcode, operands (as of `kernel.templates`), which constant, number of operands.
 LINE = 5
-LITERAL, ITS_CONSTANT = -1, 0
 #: Lines of the longest template.
 LONGEST = 64
 #: Entries of what was chosen by constant, a power of 2; the words of one: opcode and pattern, bits of the constant, template, first of what is computed of it.
@@ -150,7 +148,7 @@ def entry_of(table, code, bits):
 
 @helper
 def _down(words):
-    arithmetic, own = int_at(words, ARITHMETIC), 0
+    arithmetic = int_at(words, ARITHMETIC)
     add, subtract, negative = int_at(arithmetic, 0), int_at(arithmetic, 1), int_at(arithmetic, 3)
     records, low, adjoints, done = int_at(words, RECORDS), int_at(words, LOW), int_at(words, ADJOINTS), int_at(words, DONE)
     i = int_at(words, AT)
@@ -169,7 +167,8 @@ def _down(words):
             code += 1
         if b >= low and load_byte(int_at(words, REACHED) + b - low) != 0:
             code += 2
-        t = load_int32(int_at(words, TEMPLATES) + 4 * code)
+        # If that is the only expression of its constant that a template has, it is in the record.
+        t, own = load_int32(int_at(words, TEMPLATES) + 4 * code), record + CONSTANT
         if t == 0:
             table = int_at(words, CHOSEN)
             entry = table + 8 * ENTRY * _entry(table, code, load_int(record + CONSTANT))
@@ -187,12 +186,7 @@ def _down(words):
             for side in range(operands):
                 ref = int_at(line, 1 + side)
                 if ref == 0:
-                    constant = load_double(record + CONSTANT)
-                    if kind < 0:
-                        constant = double_at(int_at(words, LITERALS), k)
-                    elif kind > 0:
-                        constant = double_at(own, kind - 1)
-                    reference = _pooled(words, constant)
+                    reference = _pooled(words, double_at(own, kind) if kind >= 0 else double_at(int_at(words, LITERALS), k))
                 elif ref == 1:
                     reference = a
                 elif ref == 2:

@@ -187,6 +187,40 @@ def evaluate(expr, constants):
         return value_function(expr.op)(*[evaluate(a, constants) for a in expr.args])
 
 
+class TemplateColumns:
+    """Templates one after the other, as compiled walks read them (`kernel.expand.derive`, `kernel.scalars.down`); number 0 is none.
+
+    A line is (opcode, left, right, number among the template's expressions of the inline constant or -1 for a literal, arity).
+
+    Attributes
+    ----------
+    own : list of list of Expr
+        The expressions of the inline constant that each template has.
+    """
+
+    def __init__(self):
+        self.starts, self.ends, self.lines, self.literals, self.contributions, self.own = [0, 0], [0, 0], [], [], [], [[]]
+
+    def add(self, made):
+        """Add a template; returns its number."""
+        own = {c.key(): c for *_, c in made.instructions if isinstance(c, L.Expr)}
+        numbers = {key: k for k, key in enumerate(own)}
+        for opcode, left, right, constant in made.instructions:
+            is_own = isinstance(constant, L.Expr)
+            self.lines.append((opcode, left, right, numbers[constant.key()] if is_own else -1, by_opcode(opcode).arity))
+            self.literals.append(0.0 if is_own else constant)
+        self.contributions += made.contributions
+        self.starts.append(len(self.lines))
+        self.ends.append(len(self.contributions))
+        self.own.append(list(own.values()))
+        return len(self.own) - 1
+
+    def arrays(self):
+        """Starts of lines, lines, literals, starts of contributions, contributions."""
+        lines, contributions = (np.array(rows, np.int64).reshape(-1, n) for rows, n in ((self.lines, 5), (self.contributions, 3)))
+        return np.array(self.starts), lines, np.array(self.literals, float), np.array(self.ends), contributions
+
+
 class TemplatePlan:
     """Templates of all scalar instructions of a tape.
 
@@ -202,11 +236,11 @@ class TemplatePlan:
     Attributes
     ----------
     template : ndarray of int32
-        Of each slot, -1 if it has none.
+        The number of that of each slot.
     pools, pool : ndarray
         Where the constants of each slot's template are, and they.
-    starts, instructions, literals, ends, contributions : ndarray
-        The templates.
+    columns : tuple of ndarray
+        The templates (`TemplateColumns.arrays`).
     room : ndarray of int64
         No more instructions than ``room[high + 1] - room[low]`` are made for the slots from low to high.
 
@@ -219,10 +253,9 @@ class TemplatePlan:
     def __init__(self, tape, writer, forward):
         self.tape, self.constants, self.forward, self.again = tape, writer.constants, forward, writer.again
         ops, active = writer.ops[: writer.first], tape.active
-        self.template = np.full(len(ops), -1, np.int32)
+        self.template = np.zeros(len(ops), np.int32)
         self.pools = np.zeros(len(ops), np.int64)
-        self._pool, self._filled = [], 0
-        self._templates = []
+        self._pool, self._filled, self._templates = [np.zeros(1)], 1, TemplateColumns()
         scalar = (ops > SCALAR_LEAF) & (ops < FIRST_ARRAY) & active
         slots = np.flatnonzero(scalar)
         a, b = writer.lefts[slots], writer.rights[slots]
@@ -230,7 +263,9 @@ class TemplatePlan:
         present = np.flatnonzero(np.bincount(codes)) if len(slots) else ()
         for code in present:
             self._group(by_opcode(int(code) >> 4), int(code) & 15, slots[codes == code], ())
-        self._columns()
+        self.columns = starts, _, _, ends, _ = self._templates.arrays()
+        self.room = np.concatenate([[0], np.cumsum((np.diff(starts) + np.diff(ends))[self.template])])
+        self.pool = np.concatenate(self._pool)
 
     def _group(self, row, pattern, slots, decisions):
         try:
@@ -244,33 +279,11 @@ class TemplatePlan:
                 if len(part):
                     self._group(row, pattern, part, (*decisions, (row_template.key(), truth)))
             return
-        self.template[slots] = len(self._templates)
-        self._templates.append(row_template)
-        own = [c for *_, c in row_template.instructions if isinstance(c, L.Expr)]
+        self.template[slots] = number = self._templates.add(row_template)
+        own = self._templates.own[number]
         if own:
             constants = self.constants[slots]
             values = [np.broadcast_to(evaluate(c, constants), constants.shape) for c in own]
             self._pool.append(np.stack(values, 1).astype(float).reshape(-1))
             self.pools[slots] = self._filled + len(own) * np.arange(len(slots))
             self._filled += len(own) * len(slots)
-
-    def _columns(self):
-        starts, ends, rows, literals, contributions = [0], [0], [], [], []
-        for template in self._templates:
-            offset = 0
-            for opcode, left, right, constant in template.instructions:
-                own = isinstance(constant, L.Expr)
-                rows.append((opcode, left, right, offset if own else -1))
-                literals.append(0.0 if own else constant)
-                offset += own
-            contributions += template.contributions
-            starts.append(len(rows))
-            ends.append(len(contributions))
-        self.starts, self.ends = np.array(starts), np.array(ends)
-        # The last is that of slots without template.
-        sizes = np.append(np.diff(self.starts) + np.diff(self.ends), 0)
-        self.room = np.concatenate([[0], np.cumsum(sizes[self.template])])
-        self.instructions = np.array(rows, np.int32).reshape(-1, 4)
-        self.literals = np.array(literals, float)
-        self.contributions = np.array(contributions, np.int32).reshape(-1, 3)
-        self.pool = np.concatenate(self._pool) if self._pool else np.zeros(1)
