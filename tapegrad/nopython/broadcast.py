@@ -48,13 +48,10 @@ def _is_elementwise(expr, state):
 
 def _replace(s, scope, body, state):
     expr = s.value
-    operands = [expr.lhs, expr.rhs] if expr.op == "binop" else list(expr.args)
-    scalars = [isinstance(state.typemap[v.name], DualType) for v in operands]
-    if not any(scalars):
+    given = [expr.lhs, expr.rhs] if expr.op == "binop" else list(expr.args)
+    operands = [_stacked(v, s.loc, scope, body, state) if isinstance(state.typemap[v.name], DualType) else v for v in given]
+    if operands == given:
         return False
-    for k, scalar in enumerate(scalars):
-        if scalar:
-            operands[k] = _stacked(operands[k], s.loc, scope, body, state)
     if expr.op == "binop":
         made = ir.Expr.binop(expr.fn, *operands, expr.loc)
     else:

@@ -19,7 +19,7 @@ from .compile import compiled, dual_dispatcher
 from .key import content
 from .reverse.drivers import ReverseDriver, lifted
 from .reverse.runtime import caught
-from .types import DualType, Token, compiled_only, contains_dual, element, is_real
+from .types import DualType, Token, compiled_only, contains_dual, defined, element, is_real
 
 #: Lanes used where the number of directions is not known when types are.
 DEFAULT_LANES = 8
@@ -73,16 +73,10 @@ def _opened(name, number, array):
             return array
         if isinstance(a, types.BaseTuple):
             items = ", ".join(f"stub(a[{k}])" for k in range(len(a))) + ","
-            return _made(f"def typed(a):\n    return ({items})\n", {"stub": stub}, "typed")
+            return defined(f"def typed(a):\n    return ({items})\n", "typed", {"stub": stub})
         return lambda a: number(a)
 
     return stub
-
-
-def _made(text, names, name):
-    namespace = {"__name__": __name__, **names}  # Numba's cache imports the module of a function
-    exec(text, namespace)
-    return namespace[name]
 
 
 values = _opened("values", primal, algebra.primals)
@@ -228,7 +222,7 @@ def _overlap(a, b):
     """Whether an array may share memory with another one, or with one of a tuple."""
     if isinstance(b, types.BaseTuple):
         parts = " or ".join(["False", *[f"overlap(a, b[{k}])" for k in range(len(b))]])
-        return _made(f"def typed(a, b):\n    return {parts}\n", {"overlap": overlap}, "typed")
+        return defined(f"def typed(a, b):\n    return {parts}\n", "typed", {"overlap": overlap})
     if not isinstance(b, types.Array):
         return lambda a, b: False
 
@@ -328,4 +322,4 @@ def _forward_lines(request, argument_types, count):
 def _driver(request, lines, names):
     """The function of these lines."""
     name = f"driver_{request.identity}"
-    return _made("\n    ".join([f"def {name}(arguments):", *lines]), {**_PIECES, **names}, name)
+    return defined("\n    ".join([f"def {name}(arguments):", *lines]), name, {**_PIECES, **names})

@@ -143,6 +143,13 @@ def compiled_only(name):
     return stands_for_code
 
 
+def defined(text, name, scope):
+    """The function that a text defines in a scope; in one of our modules, as Numba's cache imports that of a function."""
+    scope = {"__name__": __name__, **scope}
+    exec(text, scope)
+    return scope[name]
+
+
 def element(ty):
     """Element type of an array; a scalar's own type."""
     return ty.dtype if isinstance(ty, types.Array) else ty

@@ -9,7 +9,7 @@ from numba import types
 
 from ..codegen.numba_inside import DUFunc, meaning, of_numbers, overload_now
 from ..common.errors import UnsupportedInNumbaError
-from .types import Token, common_dual, compiled_only, element, primal_type
+from .types import Token, common_dual, compiled_only, defined, element, primal_type
 
 _NUMBERS, _FITTED = weakref.WeakKeyDictionary(), weakref.WeakKeyDictionary()
 
@@ -47,8 +47,7 @@ def _text(dims, n):
 def loops(dispatcher, dims):
     """A function ``(out, operands...)`` that fills `out`, which is new; `dims` are the dimensions of each operand, None for a number."""
     scope = {"f": dispatcher, "__name__": getattr(dispatcher, "py_func", loops).__module__}
-    exec(_text(dims, max(n for n in dims if n is not None)), scope)
-    made = numba.njit(error_model="numpy")(scope["loops"])
+    made = numba.njit(error_model="numpy")(defined(_text(dims, max(n for n in dims if n is not None)), "loops", scope))
     made.of_user, made.flows = made, (tuple(range(1, len(dims) + 1)), (0,))
     return made
 
@@ -56,14 +55,13 @@ def loops(dispatcher, dims):
 def by_loops(function, operands, dtype):
     """A function that applies one of numbers to operands of these types: to numbers, or element by element into a new array."""
     dims, given = tuple(ty.ndim if isinstance(ty, types.Array) else None for ty in operands.values()), ", ".join(operands)
-    scope = {"f": function, "np": np, "dtype": dtype, "__name__": __name__}
+    scope = {"f": function, "np": np, "dtype": dtype}
     if all(n is None for n in dims):
         lines = [f"return f({given})"]
     else:
         shapes, scope["loops"] = ", ".join(f"{name}.shape" for name, n in zip(operands, dims) if n is not None), loops(function, dims)
         lines = [f"out = np.empty(np.broadcast_shapes({shapes}), dtype)", f"loops(out, {given})", "return out"]
-    exec("\n    ".join([f"def applied({given}):", *lines]), scope)
-    return scope["applied"]
+    return defined("\n    ".join([f"def applied({given}):", *lines]), "applied", scope)
 
 
 def fitted(function, lanes, variant):
@@ -81,9 +79,7 @@ def fitted(function, lanes, variant):
                 raise UnsupportedInNumbaError(why)
             return by_loops(helper, dict(zip(names, operands)), Token(lanes))
 
-        scope = {"typed": typed, "__name__": __name__}
-        exec(f"def by_types({given}):\n    return typed({given})", scope)
-        overload_now(stub, scope["by_types"])
+        overload_now(stub, defined(f"def by_types({given}):\n    return typed({given})", "by_types", {"typed": typed}))
     return made[lanes]
 
 

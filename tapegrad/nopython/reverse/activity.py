@@ -214,8 +214,6 @@ class Activity:
     def results(self):
         """Names of the numbers and arrays that are returned."""
         value = self.p.value_of(self.p.result)
-        while isinstance(value, ir.Var):
-            value = self.p.value_of(value.name)
         if self._packs(value):
             return [v.name for v in (value.items if value.op == "build_tuple" else value.args)]
         return [self.p.result]

@@ -176,14 +176,13 @@ def _bound(program, row, args, kws, s):
             return None
         args = [v.name for v in value.items]
     else:
-        axis = kws.pop("axis", args.pop(1) if "axis" in parameters and len(args) > 1 else None)
-        names = [p for p in parameters if p != "axis"]
-        if axis is not None and program.number_of(axis) is None or axis is not None and "axis" not in parameters:
+        given = dict(zip(parameters, args)) | kws
+        axis = given.pop("axis", None)
+        if axis is not None and (program.number_of(axis) is None or "axis" not in parameters):
             raise Refused("the axis must be a constant integer", s.loc)
-        if len(args) > len(names) or any(name not in names for name in kws):
+        if len(args) > len(parameters) or given.keys() - {*parameters}:
             return None
-        rest = [kws[name] for name in names[len(args):] if name in kws]
-        args = args + rest
+        args = [given[name] for name in parameters if name in given]
     tys = [program.type_of(n) for n in args]
     lines = row[3]([ty.ndim if isinstance(ty, types.Array) else None for ty in tys], None if axis is None else program.number_of(axis))
     return None if lines is None else ArrayCall(args, lines, axis is not None)

@@ -12,7 +12,7 @@ from ...codegen.numba_inside import INNER, define_anew, ir, meaning, new_pass, t
 from ..compile import compiled, compiler, renewed
 from ..key import content
 from ..rewrite import is_users, resolve
-from ..types import contains_dual, primal_type
+from ..types import contains_dual, defined, primal_type
 from .emit import BOTH, SweepEmitter
 from .program import Program
 from .statements import is_expr
@@ -140,9 +140,7 @@ class GradientBuilder:
         names = ["memory", "w", *self.names, *[f"adj_{self.names[k]}" for k in self.arrays]]
         name = f"{sweep}_{_source(self.user).__name__}" if _source(self.user).__name__.isidentifier() else sweep
         text = f"def {name}({', '.join(names)}):\n    return {self.call}\n"
-        scope = {**self.scope, "f": inlined(self.user), "__name__": __name__}
-        exec(text, scope)
-        made = scope[name]
+        made = defined(text, name, {**self.scope, "f": inlined(self.user)})
         made.__qualname__ = f"{name}_{uuid.uuid4().hex}"
 
         def rewrite(state):

@@ -13,7 +13,7 @@ from ..loops import chosen
 from ..vectorized import by_loops, converted, is_vectorized, numbers
 from . import runtime
 from .rows import carries
-from .statements import Refused, is_expr, reads
+from .statements import Refused, is_expr, is_phi, phis_first, reads
 
 _STATEMENTS = (ir.Assign, ir.SetItem, ir.StaticSetItem, ir.Jump, ir.Branch, ir.Return, *RAISES, ir.Del, ir.Print)
 
@@ -197,8 +197,6 @@ class Canonicalizer:
     def _items(self, name):
         """The names that a list or tuple is written of, rows of names for nested ones, or None."""
         value = self.value_of(name)
-        while isinstance(value, ir.Var):
-            value = self.value_of(value.name)
         if not (is_expr(value, "build_list") or is_expr(value, "build_tuple")):
             return None
         items = [v.name for v in value.items]
@@ -385,19 +383,14 @@ class Canonicalizer:
             elif is_expr(e, "phi") and isinstance(self.type(s.target.name), types.BaseTuple):
                 self.element(s.target.name)
         for block in self.blocks.values():
-            phis, rest = [], []
+            body = []
             for s in block.body:
-                made, e = self.after.get(id(s), []), getattr(s, "value", None)
-                if is_expr(e, "phi"):
-                    if isinstance(self.type(s.target.name), types.BaseTuple):
-                        items = [self.var(n) for n in self.elements[s.target.name]]
-                        rest.append(ir.Assign(ir.Expr.build_tuple(items, s.loc), s.target, s.loc))
-                        phis += made
-                    else:
-                        phis.append(s)
-                else:
-                    rest += [s, *made]
-            block.body = phis + rest
+                made = self.after.get(id(s), [])
+                if is_phi(s) and isinstance(self.type(s.target.name), types.BaseTuple):
+                    items = [self.var(n) for n in self.elements[s.target.name]]
+                    s = ir.Assign(ir.Expr.build_tuple(items, s.loc), s.target, s.loc)
+                body += [s, *made]
+            block.body = phis_first(body)
         self.define()
 
     def element(self, name):

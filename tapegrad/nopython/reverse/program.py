@@ -123,14 +123,13 @@ class Program(Canonicalizer):
                 self.defs[s.target.name] = (label, s)
 
     def value_of(self, name):
-        """The right side that defines a name."""
-        return self.defs[name][1].value if name in self.defs else None
+        """The right side that defines a name, or what it is a copy of; or None."""
+        value = self.defs[name][1].value if name in self.defs else None
+        return self.value_of(value.name) if isinstance(value, ir.Var) else value
 
     def object_of(self, name):
         """The Python object a name stands for (a global, or an attribute of a module), or None."""
         value = self.value_of(name)
-        while isinstance(value, ir.Var):
-            value = self.value_of(value.name)
         if isinstance(value, (ir.Global, ir.FreeVar, ir.Const)):
             return value.value
         if is_expr(value, "getattr"):

@@ -12,6 +12,7 @@ from ...codegen.numba_inside import INNER
 from ...rules import lang as L
 from ..functions import ADDED
 from ..scalars import FUNCTIONS, OPERATORS, UFUNCS, partials
+from ..types import defined
 from .runtime import contribution
 from .statements import is_expr
 
@@ -222,7 +223,5 @@ def compiled(text, name, scope, **options):
 
 @lru_cache(maxsize=1024)
 def _compiled(text, name, scope, **options):
-    scope = dict(scope)
-    exec(text, scope)
     # (Numba compiles NumPy's functions anew for each error model: it is asked for only where something is divided.)
-    return numba.njit(**{"error_model": "numpy"} if re.search("/|%", text) else {}, **INNER, **options)(scope[name])
+    return numba.njit(**{"error_model": "numpy"} if re.search("/|%", text) else {}, **INNER, **options)(defined(text, name, dict(scope)))

@@ -29,7 +29,7 @@ from ...codegen.numba_inside import (
 )
 from ...common.errors import OptionError
 from ..scalars import plain
-from ..types import F64, I32, I64, common_dual
+from ..types import F64, I32, I64, common_dual, defined
 from .second import called, contribution_text, times
 
 I8P, I64P = ir.IntType(8).as_pointer(), I64.as_pointer()
@@ -83,9 +83,8 @@ arena_type, stack_type = Arena.numba_type, Stack.numba_type
 
 def _intrinsic(names, typed):
     """An intrinsic of arguments with these names: ``typed(context, their types) -> (signature, how it is emitted)``."""
-    scope = {"typed": typed, "__name__": __name__}
-    exec(f"def call(typingctx, {', '.join(names)}):\n    return typed(typingctx, ({', '.join(names)},))\n", scope)
-    return intrinsic(scope["call"])
+    text = f"def call(typingctx, {', '.join(names)}):\n    return typed(typingctx, ({', '.join(names)},))\n"
+    return intrinsic(defined(text, "call", {"typed": typed}))
 
 
 def _on(record, result, *tys):

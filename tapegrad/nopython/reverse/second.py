@@ -13,7 +13,7 @@ from ...codegen.numba_inside import INNER, call_of, emit_call
 from ...common.errors import UnsupportedInNumbaError
 from ...rules.lang import Expr, written
 from ..scalars import FUNCTIONS, UFUNCS, absolute_product, plain, splat
-from ..types import DualType, build, parts
+from ..types import DualType, build, defined, parts
 
 _FORMS = {"pow": "(({}) ** ({}))", "abs": "abs({})", "select": "({1} if {0} else {2})"}
 _NAMED = {row: function for function, row in (UFUNCS | FUNCTIONS).items()} | {"isnan": np.isnan}
@@ -65,8 +65,7 @@ def contribution_text(expr, leaves, accumulates):
 
 def called(text, scope):
     """What `intrinsic` wants of a function: emission of a call of the function `dual` of a text."""
-    exec(text, scope)
-    function = numba.njit(error_model="numpy", **INNER)(scope["dual"])
+    function = numba.njit(error_model="numpy", **INNER)(defined(text, "dual", scope))
 
     def emit(context, builder, sig, args):
         return emit_call(context, builder, function, call_of(function, sig.args)[1], args)

@@ -23,6 +23,11 @@ def is_phi(s):
     return isinstance(s, ir.Assign) and is_expr(s.value, "phi")
 
 
+def phis_first(body):
+    """The statements of a block, in an order that blocks have."""
+    return sorted(body, key=lambda s: not is_phi(s))
+
+
 def reached(starts, following, avoid=None):
     """`starts` and all that ``following(each)`` leads to, but for `avoid`, in the order in which they are met."""
     met, work = {}, list(starts)

@@ -313,7 +313,7 @@ def backward(stack, w, start, count, total, {names}):
 
 
 def _compiled(text, name, scope, **options):
-    made = {}
+    made = {}  # (Functions of the text call what is compiled of one another, which is in the scope.)
     exec(text, scope, made)
     made[name].__qualname__ = f"{name}_{scope['unique']}"
     return numba.njit(**INNER | options)(made[name])
