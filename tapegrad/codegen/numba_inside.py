@@ -51,7 +51,7 @@ from numba.core.imputils import impl_ret_borrowed, lower_constant
 from numba.core.inline_closurecall import InlineWorker
 from numba.core.ir_utils import build_definitions, replace_vars_inner, replace_vars_stmt
 from numba.core.postproc import PostProcessor
-from numba.core.registry import cpu_target
+from numba.core.registry import CPUDispatcher, cpu_target
 from numba.core.runtime import rtsys
 from numba.core.sigutils import normalize_signature
 from numba.core.targetconfig import ConfigStack
@@ -290,8 +290,22 @@ def renamed(expr, table):
 
 
 # ---- compiled code that outlives the process -----------------------------------------------------
-def answered(dispatcher, answer):
-    """Let ``answer(compile, types of arguments)`` give what a dispatcher has compiled; ``compile()`` is Numba's way."""
+class AnsweredDispatcher(CPUDispatcher):
+    """A dispatcher of `answered`."""
+
+    @property
+    def _numba_type_(self):
+        self.register()
+        return super()._numba_type_
+
+
+def answered(dispatcher, answer, register):
+    """Let ``answer(compile, types of arguments)`` give what a dispatcher has compiled; ``compile()`` is Numba's way.
+
+    ``register()`` lets Numba know all that compiling it needs.  It is called when Numba first asks for the dispatcher's type: of a
+    function that uses it that is before any other type.  Later, what NumPy's functions mean would change while Numba infers.
+    """
+    dispatcher.__class__, dispatcher.register = AnsweredDispatcher, register
     compiler = dispatcher._compiler
     by_numba = compiler.compile
     compiler.compile = lambda args, result: answer(lambda: by_numba(args, result), args)

@@ -398,7 +398,7 @@ def _dispatcher(f, kind, argnums, lanes, mode="forward", out=False, memory=None)
         made.__defaults__ = tuple(defaults) or None
         made.__qualname__ = f"{name}_{request.identity}"
         made.__doc__ = f"njit_{kind} of {function.__qualname__}, by the arguments {', '.join(names[k] for k in chosen)}."
-        return request.dispatcher(made, _define)
+        return request.dispatcher(made, _define, _register)
 
     measuring = functools.cache(lambda: made_for(dataclasses.replace(request, peak=True), "peak"))
 
@@ -414,6 +414,15 @@ def _dispatcher(f, kind, argnums, lanes, mode="forward", out=False, memory=None)
     dispatcher = made_for(request, kind)
     dispatcher.modes = modes if kind in ("grad", "value_and_grad", "vjp", "jacobian") else request.taken.copy
     return dispatcher
+
+
+@functools.cache
+def _register():
+    """Let Numba know all that derivatives are compiled of."""
+    with uninterrupted:
+        from . import drivers  # noqa: F401  (it registers operations)
+        from .functions import add_rows
+    add_rows()
 
 
 def _define(request, namespace):

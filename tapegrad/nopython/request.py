@@ -110,8 +110,11 @@ class Request:
     def refuse(self, what, advice):
         raise UnsupportedInNumbaError(f"njit_{self.kind} of {self.name}: {what}; {advice}.")
 
-    def dispatcher(self, made, define):
-        """The dispatcher of a function that gives the derivative; ``define(request, globals)`` defines what it calls, when it is compiled."""
+    def dispatcher(self, made, define, register):
+        """The dispatcher of a function that gives the derivative.
+
+        ``define(request, globals)`` defines what it calls, when it is compiled; ``register()`` lets Numba know what that is compiled of.
+        """
 
         def by_numba(compile):
             for each in (self.function, dispatcher):
@@ -126,7 +129,7 @@ class Request:
             dispatcher = numba.njit(pipeline_class=UninterruptedCompiler)(made)
         if is_jitted(dispatcher):
             dispatcher.derivative = self
-            answered(dispatcher, lambda compile, args: self._answer(lambda: by_numba(compile), args))
+            answered(dispatcher, lambda compile, args: self._answer(lambda: by_numba(compile), args), register)
         return dispatcher
 
     def _long(self, functions):
