@@ -322,4 +322,45 @@ class Numpy:
         return r.item() if r.ndim == 0 and r.dtype == object else r
 
 
+def _at(function):
+    def at(a, places, values):
+        for place, value in zip(places, values):
+            a[place] = function(a[place], value)
+
+    return at
+
+
+def _extremum(name, sign):
+    """NumPy's, which asks complex numbers by their real parts first, and by their imaginary parts then."""
+
+    def of(a):
+        if not any(isinstance(primal(x), complex) for x in onp.asarray(a, object).ravel()):
+            return getattr(onp, name)(a)
+        best, *others = a
+        for x in others:
+            if sign * real(x) > sign * real(best) or real(x) == real(best) and sign * imag(x) > sign * imag(best):
+                best = x
+        return best
+
+    return of
+
+
+def _where(function):
+    """A ufunc that writes where it is told to."""
+
+    def ufunc(*operands, out=None, where=True):
+        if out is None:
+            return function(*operands)
+        for i in onp.argwhere(where):
+            out[tuple(i)] = function(*[o[tuple(i)] for o in operands])
+        return out
+
+    return ufunc
+
+
+for _name in ("sin", "exp", "maximum", "negative", "multiply", "add"):
+    setattr(Numpy, _name, staticmethod(_where(getattr(Numpy(), _name))))
+for _name, _function in (("maximum", maximum), ("add", add)):
+    getattr(Numpy, _name).at = _at(_function)
+Numpy.max, Numpy.min = staticmethod(_extremum("max", 1.0)), staticmethod(_extremum("min", -1.0))
 numpy = Numpy()

@@ -332,13 +332,46 @@ def names_of_scipy(body):
     return [f"{q} = {made}", f"{c} = np.sin(np.sum({q} * {body.pick('0.5', f'{q} * 0.3')})) + 0.4 * {c}"]
 
 
+def names_of_others(body):
+    """What programs written for JAX, PyTorch and autograd bring with them: containers of their own, pairs of rules, writing through ufuncs."""
+    c, v, q, n = body.target, body.vectors[0], body.fresh("q"), body.fresh("N")
+    kind = body.pick("ufunc", "complex", "positions", "rules", "class", "ravel", "argnums")
+    if kind == "ufunc":
+        made, read = body.pick(
+            (f"{v} * 1.0\nnp.{body.pick('maximum', 'add')}.at({q}, np.array([0, 1, 0]), np.stack([{c}, {body.number(1)}, {v}[-1]]))", f"np.sum(np.sin({q}))"),
+            (f"np.{body.pick('multiply', 'add', 'maximum')}({v}, {body.vector(1)}, out={v} * 0.5, where={v} > {body.threshold()})", f"np.sum({q} * {v})"),
+            (f"np.{body.pick('sin', 'exp', 'negative')}({v}, out={v} * 1.0, where={v} < {body.threshold()})", f"{q} @ {v}"),
+        )  # fmt: skip
+    elif kind == "complex":
+        made, read = f"np.{body.pick('max', 'min')}({v} + 1j * {body.vector(1)})", body.pick(f"np.real({q} * {q}) + np.imag({q})", f"np.abs({q}) ** 2")
+    elif kind == "positions":
+        values = f"np.stack([{c}, {v}[0], {body.number(1)}, {v}[-1] * 0.5])"
+        made, read = f"tg.scipy.ndimage.map_coordinates({values}, (1.4 + 1.1 * np.sin({v}))[None, :], order=1)", f"np.sum({q} * {v})"
+    elif kind == "rules":
+        body.setup += [
+            "@tg.custom_vjp", f"def {n}(p, s):", "    return p['a'] * np.sin(p['b']) * s",
+            f"{n}.defvjp(lambda p, s: (p['a'] * np.sin(p['b']) * s, (p, s)), lambda r, g: ({{'a': g * np.sin(r[0]['b']) * r[1], 'b': g * r[0]['a'] * np.cos(r[0]['b']) * r[1]}}, g * r[0]['a'] * np.sin(r[0]['b'])))",
+        ]  # fmt: skip
+        made, read = f"{n}({{'a': {c} * 1.0, 'b': {body.number(1)} * 1.0}}, {body.atom()} * 1.0)", f"{q} * {q}"
+    elif kind == "class":
+        body.setup += ["import dataclasses, collections", "@dataclasses.dataclass", f"class {n}:", "    a: object", "    b: object"]
+        start, a, b = body.pick((f"{n}({c} * 1.0, {v} * 1.0)", "p.a", "p.b"), (f"collections.OrderedDict(b={c} * 1.0, a={v} * 1.0)", "p['b']", "p['a']"))
+        made, read = f"tg.grad(lambda p: np.sin({a} * {b}[0]) * {a} + np.sum({b} ** 2) * {body.atom()})({start})", f"({a.replace('p', q)} + np.sum({b.replace('p', q)}))"
+    elif kind == "ravel":
+        made, read = f"tg.tree.ravel({{'a': {c} * 1.0, 'b': {v} * 1.0}})[0]", f"{q} @ np.cos({q})"
+    else:
+        name = body.pick("-1", "1", "'b'", "-2", "'a'")
+        made, read = f"tg.grad(lambda a, b: np.sin(a * b) * b + {body.atom()} * a * a, argnums={name})({c} * 1.0, {body.number(1)} * 1.0)", q
+    return [*f"{q} = {made}".split("\n"), f"{c} = np.sin({read}) + 0.4 * {c}"]
+
+
 FEATURES = {
     "plain": (4, plain), "branch": (4, branch), "python_loop": (2, python_loop), "scan": (4, scan), "fori_loop": (2.5, fori_loop), "while_loop": (2.5, while_loop), "cond": (2.5, choice),
     "switch": (2, switch), "map": (2.5, map_), "in_place": (2.5, in_place), "view": (2, view), "captured": (2, captured), "container": (2, container), "integers": (3.5, integers),
     "masks": (2.5, masks), "complex": (2, complex_parts), "custom_rule": (2, custom_rule), "checkpoint": (1.5, checkpoint), "caught": (2, caught), "closure": (1.5, closure), "derivative_inside": (1.2, derivative_inside),
 }  # fmt: skip
 #: What came later, for seeds from a number on: programs of earlier seeds stay what they were.
-LATER = {50_000_000: {"scipy": (8, names_of_scipy)}}
+LATER = {50_000_000: {"scipy": (8, names_of_scipy)}, 80_000_000: {"others": (14, names_of_others)}}
 
 
 def offered(seed):

@@ -7,6 +7,8 @@ this file in their places, it computes the same by other means: `tg.scan`, `tg.v
 Points at which a program decides too closely (`Decisions.margin`) are moved by the code that draws them.
 """
 
+import dataclasses
+import inspect
 import math
 from types import SimpleNamespace
 
@@ -19,6 +21,8 @@ from .scipy_names import scipy_names
 
 
 def leaves(tree):
+    if dataclasses.is_dataclass(tree):
+        tree = vars(tree)
     if isinstance(tree, dict):
         return [leaf for key in tree for leaf in leaves(tree[key])]
     if isinstance(tree, (list, tuple)):
@@ -27,6 +31,8 @@ def leaves(tree):
 
 
 def rebuilt(tree, of_leaf):
+    if dataclasses.is_dataclass(tree):
+        return type(tree)(**rebuilt(vars(tree), of_leaf))
     if isinstance(tree, dict):
         return {key: rebuilt(part, of_leaf) for key, part in tree.items()}
     if isinstance(tree, (list, tuple)):
@@ -132,8 +138,9 @@ def scalar(y):
 
 def value_and_grad(f, argnums=0, has_aux=False, via=None):
     def call(*args):
-        level = Level(args[argnums])
-        y = f(*args[:argnums], level.argument, *args[argnums + 1 :])
+        k = [*inspect.signature(f).parameters].index(argnums) if isinstance(argnums, str) else argnums % len(args)
+        level = Level(args[k])
+        y = f(*args[:k], level.argument, *args[k + 1 :])
         return level.values(y), level.like_x(level.partials(scalar(y)))
 
     return call
@@ -361,6 +368,16 @@ class Function:
         return cls.forward(SimpleNamespace(save_for_backward=lambda *saved: None), *args)
 
 
+def custom_vjp(f, rule=None):
+    """The function: as a decorator also with a place for its rules."""
+    f.defvjp = lambda forward, backward: None
+    return f
+
+
+def ravel(tree):
+    return onp.array([a for leaf in leaves(dict(sorted(tree.items()))) for a in numbers(leaf)], object), None
+
+
 def map_(f, xs):
     return scan(lambda carry, x: (carry, f(x)), None, xs)[1]
 
@@ -371,6 +388,6 @@ tg = SimpleNamespace(
     sparse_jacobian=sparse_jacobian, jit=lambda f, **options: f, checkpoint=lambda f: f, derivative=grad, scan=scan, fori_loop=fori_loop,
     while_loop=while_loop, cond=lambda p, a, b, *operands: a(*operands) if p else b(*operands), switch=switch,
     map=map_, associative_scan=None, stop_gradient=numpy.stop,
-    custom_vjp=lambda f, rule: f, custom_jvp=lambda f, rule: f, zeros=lambda n: onp.zeros(n, object), tensor=Leaf.of, array=numpy.array,
+    custom_vjp=custom_vjp, tree=SimpleNamespace(ravel=ravel), custom_jvp=lambda f, rule: f, zeros=lambda n: onp.zeros(n, object), tensor=Leaf.of, array=numpy.array,
     scipy=scipy_names, config=SimpleNamespace(), autograd=SimpleNamespace(grad=autograd_grad, Function=Function),
 )  # fmt: skip

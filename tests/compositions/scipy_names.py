@@ -87,6 +87,11 @@ def grid_interpolator(points, values, bounds_error=True, fill_value=None):
     return at
 
 
+def map_coordinates(values, where, order):
+    """Linear between elements."""
+    return grid_interpolator((range(len(values)),), values)(where[0][:, None])
+
+
 def bspline(t, c, k):
     """By de Boor's recursion."""
 
@@ -137,7 +142,7 @@ def rosen(x):
 
 scipy_names = SimpleNamespace(
     signal=SimpleNamespace(savgol_filter=by_matrix(scipy.signal.savgol_filter), sosfilt=sosfilt),
-    ndimage=SimpleNamespace(gaussian_filter1d=by_matrix(scipy.ndimage.gaussian_filter1d)),
+    ndimage=SimpleNamespace(map_coordinates=map_coordinates, gaussian_filter1d=by_matrix(scipy.ndimage.gaussian_filter1d)),
     spatial=SimpleNamespace(distance=SimpleNamespace(cdist=cdist)), optimize=SimpleNamespace(rosen=rosen),
     interpolate=SimpleNamespace(BSpline=bspline, PchipInterpolator=pchip, RegularGridInterpolator=grid_interpolator),
     sparse=SimpleNamespace(csr_array=Sparse, linalg=SimpleNamespace(spsolve=spsolve)),
