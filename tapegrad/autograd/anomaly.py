@@ -142,7 +142,9 @@ class detect_anomaly(ContextDecorator):
 
 
     # -- what compiled code has answered ---------------------------------------------
-    def again(self, answer: Any, args: Any, kwargs: Any, plainly: Callable[..., Any], function: Callable[..., Any], ahead: int = 0) -> None:
+    def again(
+        self, answer: Any, args: Any, kwargs: Any, plainly: Callable[..., Any], function: Callable[..., Any], ahead: int = 0, inside: Callable[[], str] = str
+    ) -> None:
         """If compiled code has answered with a number that is not finite, compute it plainly, which raises where it comes from.
 
         Parameters
@@ -157,6 +159,8 @@ class detect_anomaly(ContextDecorator):
             The user's.
         ahead : int
             How many of `args` are not the function's: they go ahead.
+        inside : callable
+            ``inside()`` says which statement of the compiled code it is, if that is known.
 
         Raises
         ------
@@ -175,10 +179,12 @@ class detect_anomaly(ContextDecorator):
                 results = [np.sum(leaf) for leaf in flatten(function(*given[0], **given[1]))[0] if isinstance(leaf, Tensor) and leaf.requires_grad]
                 if results:
                     sum(results[1:], results[0]).backward()
-        raise NonFiniteError(
-            f"{name} under jit or Numba gives a number that is not finite, and run plainly it "
-            + ("does, too, but no operation of it gives one" if self._any(found) else "is finite: compiled code alone gives it (is it fastmath?)")
-        )
+        if self._any(found):
+            why = "does, too, but no operation of it gives one"
+        else:
+            where = inside()
+            why = f"is finite: compiled code alone gives it{where and f', first at {where}'} (is it fastmath?)"
+        raise NonFiniteError(f"{name} under jit or Numba gives a number that is not finite, and run plainly it {why}")
 
     def _any(self, thing):
         return any(self.bad(leaf) for leaf in flatten(thing)[0] if isinstance(leaf, (float, np.ndarray, np.generic)))

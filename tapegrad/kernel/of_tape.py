@@ -12,13 +12,19 @@ from ..array.record import normalise
 from ..common.memory import without_collection
 from ..program.choosing import Cut
 from ..program.executable import described
+from ..rules import lang as L
 from ..tape.meta import SCALAR
+from . import ir
 from .adjoint import adjoint
 from .emit import CompileOptions
 from .kernel import Kernel
+from .listing import Listing
 from .passes.halving import halve, order
 from .pipeline import Stages, lower
 from .tangents import product, tangents
+
+#: Operations that are no computation; those that a rounding more or less changes.
+_GIVEN, _ROUNDED = ("arg", "const"), ("add", "sub", "mul", "neg")
 
 
 class TapeKernel(Kernel):
@@ -86,6 +92,28 @@ class TapeKernel(Kernel):
             derived = tangents(self.tape, self.lanes) if self.forward else adjoint(self.tape, lanes=self.lanes)
         # The values themselves are not asked for.
         return replace(derived, outputs=derived.outputs[len(self.tape.outputs) :])
+
+    def first_anomaly(self, inputs):
+        """The first statement whose number is not finite at these `inputs`, as `source` has it, and the line it computes; or an empty text."""
+        # Sums and products last: where they are looked at, their rounding may be another (`CompileOptions.fastmath`).
+        for common in (_ROUNDED, ()):
+            program = TapeKernel(self.tape, (self.forward, self.lanes) if self.lanes else self.gradients, self.options).program
+            names, watched = Listing(program).names, []
+            # The number of the least guard that fails is that of the first such statement.
+            for body in [program.body, *(s.body for s in ir.walk(program.body) if isinstance(s, ir.Loop))]:
+                statements = body.copy()
+                body.clear()
+                for statement in statements:
+                    body.append(statement)
+                    if isinstance(statement, ir.Let) and statement.char in "df" and {node.op for node in L.nodes(statement.expr)}.difference(common, _GIVEN):
+                        finite = ir.Let(L.eq(L.arg(statement) * 0.0, 0.0), "?")
+                        body += [finite, ir.Guard(program.guards + 1 + len(watched), finite, True)]
+                        watched.append(statement)
+            at = Kernel(program, self.options).answer(inputs)[0] - program.guards - 1
+            if at >= 0:
+                found = watched[at]
+                return f"`{names[found]} = {L.written(found.expr, names.get)}` of its source(), which computes {self.whole.place(found.slot)}"
+        return ""
 
     def results(self, arrays):
         """Values (floats and arrays; constants as they are) and gradients of the `arrays` of `answer`."""

@@ -144,7 +144,8 @@ class Transformed(Generic[R]):
         checking = thread_state().checking
         if checking is not None and not nested.is_nested(args, kwargs):
             plain = not_under_jit(self)
-            checking.again(answer, args, kwargs, getattr(plain, "_answered", lambda args, kwargs: plain(*args, **kwargs)), self.__wrapped__, self._ahead)
+            plainly = getattr(plain, "_answered", lambda args, kwargs: plain(*args, **kwargs))
+            checking.again(answer, args, kwargs, plainly, self.__wrapped__, self._ahead, lambda: self._replayed.anomaly(args, kwargs))
         return answer
 
     def _somewhere(self, args, kwargs, kept=()):

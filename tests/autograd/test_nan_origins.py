@@ -1,6 +1,7 @@
 """Where a number that is not finite comes from: the operation's line is named wherever the function runs, and nothing is said of a clean one."""
 
 import inspect
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -162,3 +163,31 @@ def test_after_a_loop_no_iteration_is_named():
     with tg.detect_anomaly(), np.errstate(all="ignore"), pytest.raises(NonFiniteError) as raised:
         tg.grad(f)(1.0)
     assert "the derivative of sqrt" in str(raised.value) and "iteration" not in str(raised.value)
+
+
+def test_an_instruction_of_the_kernel_is_named_if_the_plain_run_is_finite():
+    x = next(a for a in np.random.default_rng(0).uniform(1.0, 2.0, 100).tolist() if Fraction(a) ** 2 < Fraction(a * a))
+    square, step = x * x, float(Fraction(x * x) - Fraction(x) ** 2) / 2.0
+
+    def contracted(x, c):
+        y = x * x - c
+        return 2.0 * np.log(y + step)
+
+    def summed(x, c):
+        s = 0.0
+        for k in range(10):
+            s = s + np.log(x * x - c + step * (1.0 + k))
+        return s
+
+    for f, below in ((contracted, 2), (summed, 3)):
+        g = tg.jit(f, fastmath=True, kernel="always")
+        for c in (0.5, 0.6, 0.7):
+            g(x, c)
+        if not np.isnan(g(x, square)):
+            pytest.skip("this processor rounds a product before it adds")
+        assert np.isfinite(f(x, square))
+        line = inspect.getsourcelines(f)[1] + below
+        with tg.detect_anomaly(), pytest.raises(NonFiniteError, match=rf"compiled code alone gives it, first at `a\d+ = log\(a\d+\)` of its source\(\), which computes .*:{line} "):
+            g(x, square)
+        with tg.detect_anomaly():
+            assert np.isfinite(g(x, 0.5))

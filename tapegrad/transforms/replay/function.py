@@ -341,6 +341,11 @@ class Replayed(Running):
             raise GradientError(f"{placed_name(self.function)} has no tape: it is run plainly, because {self.plain or 'it cannot be replayed'}")
         return kept
 
+    def anomaly(self, args, kwargs):
+        """Which statement of the kernel of such calls is not finite (`TapeKernel.first_anomaly`), or an empty text."""
+        kernel = None if self.plain else self.kept(args, kwargs).kernels.made.get(bool(self.argnums))
+        return "" if kernel is None else kernel.first_anomaly(sort_arguments(args, kwargs, self.argnums)[0])
+
     def tape(self, args, kwargs, backward=None):
         """The finished tape that answers a call with these arguments; recorded if there is none."""
         return self.kept(args, kwargs, backward).tape
