@@ -351,8 +351,10 @@ def _where(function):
     def ufunc(*operands, out=None, where=True):
         if out is None:
             return function(*operands)
-        for i in onp.argwhere(where):
-            out[tuple(i)] = function(*[o[tuple(i)] for o in operands])
+        where, *operands = (onp.broadcast_to(onp.asarray(a, object), out.shape) for a in (where, *operands))
+        for i in onp.ndindex(out.shape):
+            if where[i]:
+                out[i] = function(*[a[i] for a in operands])
         return out
 
     return ufunc
