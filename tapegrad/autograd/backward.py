@@ -26,7 +26,7 @@ from ..interpreter.walks import walks
 from ..tape.layout import ARRAY_LEAF, CLEARED, LEAF_MARK, MARK
 from ..tape.meta import SCALAR
 from ..tape.places import caller_place, name_of
-from ..tape.watch import exposed_since, owner_of
+from ..tape.watch import Exposure, exposed_since, owner_of
 from .adjoint import pulled
 from .clearing import retire, second_backward_error
 from .hooks import as_tensor, replaced, run_hooks, through_hooks
@@ -118,7 +118,7 @@ def sweep_straight(store, root, leaves, least=0):
     """
     if (
         store.hooks or store.in_python or store.node_hooks or store.pre_hooks or store.retained or store.thread.checking is not None
-        or len(store.leaf_list) != len(leaves) or exposed_since(store.watched.born)
+        or len(store.leaf_list) != len(leaves) or Exposure.count != store.watched.born and exposed_since(store.watched.born)
     ):  # fmt: skip
         return None
     return walks.load().swept(store, root, leaves, Release, least)

@@ -79,8 +79,13 @@ def beside(ordinary, recorded, *arguments, kept=()):
     try:
         return ordinary(*arguments)
     except TapeMismatchError:
-        if inside() or recorded is None:
-            raise
+        return once_more(recorded, *arguments, kept=kept)
+
+
+def once_more(recorded, *arguments, kept=()):
+    """The second call of `beside`, where the first has raised the error that is being handled."""
+    if inside() or recorded is None:
+        raise
     restore(kept)
     return recorded(*arguments)
 

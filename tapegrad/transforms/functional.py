@@ -148,7 +148,7 @@ class ValueAndGrad(Transformed[Any]):
         """Gradients of the wanted arguments, in their containers."""
         if len(gradients) == 1 and self._one and type(args[self._argnums[0]]) in (float, np.ndarray):
             # What nearly all calls are.
-            return normalise(gradients[0])
+            return gradients[0] if type(gradients[0]) is float else normalise(gradients[0])
         structures = [flatten(args[k])[1] for k in sorted({*self._argnums})]
         return Evaluation(None, self._argnums, self._one, structures).contained(map(normalise, gradients))
 

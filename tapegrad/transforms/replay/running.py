@@ -197,7 +197,8 @@ class Running:
     def run(self, args, kwargs, backward):
         """The answer by running the function once: `Outcome` as of a replay."""
         self.stats.runs += 1
-        args, kwargs = self._as_given(args, kwargs)
+        if self.given is not None:
+            args, kwargs = self._as_given(args, kwargs)
         check_given(self.argnums, args)
         if backward is True:
             return Outcome(*plain.value_and_gradients(self.function, args, kwargs, self.argnums, self.has_aux, self.scalar))
