@@ -493,7 +493,7 @@ def _sentence(prediction):
     theirs = min((cost for cost, *_ in ways.values()), key=lambda cost: cost.operations)
     if mine.operations >= theirs.operations:
         text += (
-            f"; the operations alone do not decide it, but what comes with them: predicted "
-            f"{seconds_text(mine.nanoseconds * 1e-9)} against {seconds_text(theirs.nanoseconds * 1e-9)}"
+            f". That is more operations but less time, for each step of a sweep costs more than its operations: predicted "
+            f"{seconds_text(mine.nanoseconds * 1e-9)} against {seconds_text(theirs.nanoseconds * 1e-9)}. Under tg.jit the operations decide"
         )
     return text + "."
