@@ -254,6 +254,7 @@ def _back_between(p, q, low, high, carry, room):
         rows = (high - low + stride - 1) // stride
         store = allocate(rows * width + 8)
         if store == 0 or level == LEVELS:
+            release(store)
             why = R.NO_MEMORY
             break
         _from(q, low, carry, rows, stride, -1, store, log)
@@ -297,11 +298,14 @@ def back(loop, seeds, carry, captured, xs, z, result):
     if bounded and (count != iterations or stride != _stride(loop)) or not bounded and capacity > 0 and count > capacity * stride:
         return R.UNKNOWN
     p, q = prepared(loop, generation, 1, captured, xs), prepared(loop, generation, 0, captured, xs)
-    if p == 0 or q == 0:
+    scratch = allocate(8 + (8 * load_int(loop + 8 * S_ROWS) * load_int(loop + 8 * S_RESULT) if bounded and dense > 0 else 0))
+    if p == 0 or q == 0 or scratch == 0:
+        release(scratch)
+        release(q)
+        release(p)
         return R.NO_MEMORY
     length, captures, width = load_int(loop + 8 * S_CARRY), load_int(loop + 8 * S_CAPTURED), 8 * load_int(loop + 8 * S_CARRY)
     place(p, RESULT_BAR, seeds + width, 0)
-    scratch = allocate(8 * load_int(loop + 8 * S_ROWS) * load_int(loop + 8 * S_RESULT) + 8) if bounded and dense > 0 else 0
     place(q, RESULT, scratch, 0)
     sums = result + width
     store_int(p + 8 * R.T_SUMS, sums)
@@ -332,8 +336,7 @@ def back(loop, seeds, carry, captured, xs, z, result):
             k = first
     give_back(p)
     copy_bytes(result, rows, width)
-    if scratch != 0:
-        release(scratch)
+    release(scratch)
     release(q)
     release(p)
     return why
