@@ -187,7 +187,7 @@ BLOCKS, KEPT_BLOCK, _BEFORE = 16, 1 << 16, 16
 
 @helper
 def new_block(kept, nbytes, zeros):
-    """The address of memory for an array of a sweep.
+    """The address of memory for an array of a sweep; 0 if there is none.
 
     `kept` is the address of `BLOCKS` pairs (bytes, address) of blocks that are not used now, or 0: large memory that is given back to the
     system after each sweep comes page by page at the next one, which takes longer than to compute what is in it.
@@ -203,6 +203,8 @@ def new_block(kept, nbytes, zeros):
                         store_int(block + 8 * j, 0)
                 return block
     block = allocate_zeros(nbytes + _BEFORE, 1) if zeros else allocate(nbytes + _BEFORE)
+    if block == 0:
+        return 0
     store_int(block, nbytes)
     return block + _BEFORE
 

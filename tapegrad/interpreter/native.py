@@ -55,13 +55,15 @@ def table_address():
 
 def refuse_unknown(records, at):
     """Raise if a walk over the records at this address returned `at` because of an instruction that it does not know, or that has failed."""
+    if at <= P.NO_MEMORY:
+        raise MemoryError(f"there is no memory for the adjoints of the operands of instruction %{P.NO_MEMORY - at}")
     if at <= P.UNKNOWN:
         slot = P.UNKNOWN - at
         op = ctypes.c_int32.from_address(records + RECORD.size * slot).value
         if op >= FIRST_ARRAY:
             raise GradientError(
                 f"the program of instruction %{slot} has ended before its end: a loop takes a path there that was not recorded, or there is no "
-                "memory; record the function at this point"
+                "memory for its iterations; record the function at this point"
             )
         require(False, f"compiled code met instruction %{slot}, whose opcode {op} it does not know")
 
@@ -206,7 +208,10 @@ class Sweep:
             value = value + self.peek(slot, value.shape, value.dtype)
             self.drop(slot)
         packed = np.array([data_address(value), value.nbytes], np.int64)
-        self.words[slot] = steps().duplicate(data_address(packed))
+        block = steps().duplicate(data_address(packed))
+        if not block:
+            raise MemoryError(f"there is no memory for the adjoint of instruction %{slot}, {value.nbytes} bytes")
+        self.words[slot] = block
 
     def replace(self, slot, value):
         """Set the adjoint of `slot`."""

@@ -49,8 +49,10 @@ W_RECORDS, W_SWITCH, W_RUN, W_TABLE, W_SAVED, W_ADJOINT, W_MARKS, W_SCRATCH, W_S
 WORDS = 9
 
 #: A walk returns this minus the index of a scalar instruction that its switch does not know (`codegen.of_rows`), or of that of an array whose
-#: program has ended at a DEMAND.
-UNKNOWN = -(1 << 40)
+#: program has ended at a DEMAND; the other one, if there was no memory for what that computes.
+UNKNOWN, NO_MEMORY = -(1 << 40), -(1 << 41)
+#: What such a program returns then.
+CALL_FAILED, NO_BLOCK = 1, 2
 
 CHARS = {"d": 0, "f": 1}
 HOW = {"add": 0, "mul": 1}

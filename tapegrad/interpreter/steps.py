@@ -208,7 +208,7 @@ def _indexed(code, source, index, target, count, char):
 def run(program, regs, records, words, i, scratch):
     """Run the program of array instruction `i`; register 0 holds its adjoint, `words` a word for the adjoint of each slot.
 
-    Returns 0, or 1 if a call in it has failed.
+    Returns 0, or `P.CALL_FAILED`, or `P.NO_BLOCK` if there was no memory.
     """
     top, failed = P.FIRST_TEMPORARY, 0
     # Of values there are no words, and no blocks.
@@ -221,12 +221,15 @@ def run(program, regs, records, words, i, scratch):
             call_loop(regs, q, scratch + 512)
         elif code == P.DEMAND:
             if load_double(load_int(regs + 8 * load_int(q))) != 1.0:
-                failed = 1
+                failed = P.CALL_FAILED
                 break
         elif code == P.ALLOC or code == P.SHIFT or code == P.CONST:
             reg, value = load_int(q), load_int(q + 8)
             if code == P.ALLOC:
                 value = new_block(kept, value, load_int(q + 16))
+                if value == 0:
+                    failed = P.NO_BLOCK
+                    break
             elif code == P.SHIFT:
                 value = load_int(regs + 8 * value) + load_int(records + SIZE * i + CONSTANT) * load_int(q + 16)
             store_int(regs + 8 * reg, value)
@@ -244,12 +247,18 @@ def run(program, regs, records, words, i, scratch):
                 store_int(regs + 8 * reg, 0)
             else:
                 target = new_block(kept, nbytes, 0)
+                if target == 0:
+                    failed = P.NO_BLOCK
+                    break
                 copy_bytes(target, source, nbytes)
                 store_int(words + 8 * slot, target)
         elif code == P.TARGET:
             where = words + 8 * operand_slot(records, i, load_int(q))
             if load_int(where) == 0:
                 store_int(where, new_block(kept, load_int(q + 16), 1))
+                if load_int(where) == 0:
+                    failed = P.NO_BLOCK
+                    break
             store_int(regs + 8 * load_int(q + 8), load_int(where))
         elif code == P.SCALAR:
             where = words + 8 * operand_slot(records, i, load_int(q))
@@ -326,10 +335,11 @@ def saved_values(records, marks, table, low, high, marked, objects, nothing, ran
 
 @compiled("int64(int64)")
 def duplicate(packed):
-    """A copy in a new block: `packed` is the address of ``(source, nbytes)``; returns its address."""
+    """A copy in a new block: `packed` is the address of ``(source, nbytes)``; returns its address, 0 if there is no memory."""
     source, nbytes = load_int(packed), load_int(packed + 8)
     target = new_block(0, nbytes, 0)
-    copy_bytes(target, source, nbytes)
+    if target != 0:
+        copy_bytes(target, source, nbytes)
     return target
 
 

@@ -66,7 +66,7 @@ def reverse(words, high, low, stop_at_large):
     """Sweep marked instructions from `high` down to `low`, as the `words` of a sweep say (`program.W_RECORDS` ...).
 
     Returns ``low - 1`` at the end; or, with `stop_at_large`, ``-1 - i`` as soon
-    as it has visited an instruction `i` whose saved values are large; or ``UNKNOWN - i``.
+    as it has visited an instruction `i` whose saved values are large; or ``UNKNOWN - i``, or ``NO_MEMORY - i``.
     """
     records, adjoint, marks = load_int(words + 8 * P.W_RECORDS), load_int(words + 8 * P.W_ADJOINT), load_int(words + 8 * P.W_MARKS)
     switch, run, table = load_int(words + 8 * P.W_SWITCH), load_int(words + 8 * P.W_RUN), load_int(words + 8 * P.W_TABLE)
@@ -113,7 +113,7 @@ def reverse(words, high, low, stop_at_large):
                     free_block(load_int(scratch + P.KEPT_AT), left)
                 store_int(word, 0)
             if failed != 0:
-                return P.UNKNOWN - i
+                return (P.NO_MEMORY if failed == P.NO_BLOCK else P.UNKNOWN) - i
         if stop_at_large and load_int(row + P.ROW_LARGE) != 0:
             return -1 - i
         i -= 1

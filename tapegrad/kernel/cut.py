@@ -93,7 +93,7 @@ def _cut(body, cost, limit, single_loops, spread=()):
     pieces = [Piece()]
     for statement in body:
         item, own = statement, cost[id(statement)]
-        guards = [s for s in ir.walk([statement]) if isinstance(s, ir.Guard)]
+        guards = [s for s in ir.walk([statement]) if isinstance(s, (ir.Guard, ir.Run))]
         if isinstance(statement, ir.Loop) and own > WHOLE * limit:
             item, own = CutLoop(statement, _cut(statement.body, cost, limit, False)), _COST[ir.Loop]
         elif id(statement) in spread:
@@ -103,8 +103,8 @@ def _cut(body, cost, limit, single_loops, spread=()):
         piece = pieces[-1]
         piece.items.append(item)
         piece.cost += own
-        piece.guards |= any(not g.early for g in guards) and not isinstance(item, CutLoop)
-        piece.stops |= any(g.early for g in guards)
+        piece.guards |= any(isinstance(g, ir.Run) or not g.early for g in guards) and not isinstance(item, CutLoop)
+        piece.stops |= any(isinstance(g, ir.Guard) and g.early for g in guards)
         if single_loops and isinstance(statement, (ir.Loop, ir.Run)):
             pieces.append(Piece())
     return [piece for piece in pieces if piece.items] or [Piece()]

@@ -151,7 +151,7 @@ class Emission:
 
     def _end(self):
         b = self.b
-        if any(isinstance(statement, K.Guard) for statement in K.walk(self.program.body)):
+        if any(isinstance(statement, (K.Guard, K.Run)) for statement in K.walk(self.program.body)):
             failed, fine = self.main.append_basic_block("failed"), self.main.append_basic_block("fine")
             number = b.load(self.main.args[2], typ=I32)
             b.cbranch(b.icmp_signed("!=", number, NONE), failed, fine)

@@ -102,7 +102,7 @@ class Shared:
     """
 
     def __init__(self, module, program, plan, options, size):
-        self.module, self.plan, self.options = module, plan, options
+        self.module, self.plan, self.options, self.refusal = module, plan, options, program.guards
         self.tables, self._tags, self._addresses = {}, {}, {}
         self._root = module.add_metadata(["tapegrad kernel"])
         self.nothing = module.add_metadata([])
@@ -366,8 +366,7 @@ class PieceEmitter:
         bad = b.not_(value) if guard.seen else value
         number = ir.Constant(I32, guard.number) if isinstance(guard.number, int) else b.trunc(self.position(guard.number), I32)
         if not guard.early:
-            failed, before = b.select(bad, number, NONE), b.load(self.failed)
-            b.store(b.select(b.icmp_signed("<", failed, before), failed, before), self.failed)
+            self._note(bad, number)
             return
         broken, on = self.function.append_basic_block("broken"), self.function.append_basic_block("on")
         b.cbranch(bad, broken, on)
@@ -375,6 +374,12 @@ class PieceEmitter:
         self._store(number, self.workspace, "guards")
         b.branch(self.stop)
         b.position_at_end(on)
+
+    def _note(self, bad, number):
+        """What `failed` is if this is `bad`, too."""
+        b = self.b
+        failed, before = b.select(bad, number, NONE), b.load(self.failed)
+        b.store(b.select(b.icmp_signed("<", failed, before), failed, before), self.failed)
 
     def Run(self, run):
         b, plan, shared = self.b, self.plan, self.shared
@@ -386,7 +391,9 @@ class PieceEmitter:
         program, registers, scratch = (b.ptrtoint(pointer, I64) for pointer in (shared.address(words)[0], registers, scratch))
         # There are no records.
         runs = shared.outside("tapegrad_run", run_address(), I64, [I64] * 6)
-        b.call(runs, [program, registers, *[const(0)] * 3, scratch])
+        done = b.call(runs, [program, registers, *[const(0)] * 3, scratch])
+        # (There may be no memory for a temporary of it: then the kernel does not answer.)
+        self._note(b.icmp_signed("!=", done, const(0)), ir.Constant(I32, shared.refusal))
 
     # -- loops ---------------------------------------------------------------------
     def Loop(self, loop, pieces=()):

@@ -40,8 +40,9 @@ def run(executable, inputs, outputs):
         k += 1
         mine += LINE
         if k == count:
-            if nbytes:
-                spare = allocate(nbytes + LINE)
+            # (If there is no memory, one of those is waited for, too.)
+            spare = allocate(nbytes + LINE) if nbytes else 0
+            if spare:
                 status = call3_int(code, inputs, outputs, (spare + LINE - 1) & -LINE)
                 release(spare)
                 return status

@@ -143,8 +143,8 @@ def hold(p):
             n += 1
             mine += LINE
             if n == count:
-                if nbytes != 0:
-                    spare = allocate(nbytes + LINE)
+                spare = allocate(nbytes + LINE) if nbytes != 0 else 0
+                if spare != 0:
                     break
                 n, mine = 0, first
                 yield_processor()
