@@ -287,8 +287,8 @@ class _Pieces:
             (slot, *_), item, *_ = step
             return item, FIRST_ARRAY <= ops[slot] < ARRAY_LEAF and str(place(slot))
 
-        for (item, _), steps in groupby(steps, key):
-            together = list(steps)
+        for (item, _), group in groupby(steps, key):
+            together = list(group)
             yield tuple(slot for slots, *_ in together for slot in slots), item, together[0][2], together[-1][3]
 
     def divided(self, slots):
