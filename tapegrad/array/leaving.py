@@ -33,7 +33,7 @@ _ADVICE = (
     (r"(float|complex)\(\w", "leave {} out: a tensor needs none"),
     (r"[rb]?['\"].*%", "write an f-string, or t.item() for the number in the text"),
     (r"(?:np|numpy)\.arange\(", "write start + step * np.arange(n) for np.arange(t, ...), or take it from tapegrad.numpy"),
-    (r"(?:np|numpy)\.(asarray|asanyarray|array|ascontiguousarray|float64)\((?![[(])",
+    (r"(?:np|numpy)\.(asarray|asanyarray|array|ascontiguousarray|float64)\((?![\[(])",
      "leave np.{} out: a tensor needs none, and a list of tensors becomes one by tg.array"),
     (rf"(?:np|numpy)\.(?:{'|'.join(_FILLERS)})\(", _HOLDS),
     (r"(?:np|numpy)\.(array|asarray|asanyarray|ascontiguousarray|float64|float32|fromiter)\(", "write {stack}tg.array([t, ...]) for np.{0}([t, ...])"),
