@@ -33,18 +33,16 @@ _TYPES = {"d": "np.float64", "f": "np.float32", "?": "bool"}
 def text_of(g, arguments):
     """The text that `to_python` returns."""
     kernel, arguments, results = asked(g, arguments)
-    buffers = *kernel.program.inputs, *kernel.program.outputs
-    text = _Text(kernel.program, {buffer: one.name for buffer, one in zip(buffers, (*arguments, *results))}, kernel.whole.place, meanings(kernel))
+    text = _Text(kernel.program, (*arguments, *results), kernel.whole.place, meanings(kernel))
     given = [f"{result.name}[0]" if result.shape == () else f"{result.name}.reshape({result.shape})" for result in results]
     given = [one if result.constant is None else _array(np.asarray(result.constant, result.char)) for one, result in zip(given, results)]
     body = "\n".join([
         f"def derivative({', '.join(argument.name for argument in arguments)}):",
         f'    """{", ".join(result.what for result in results)}; made by tapegrad {__version__} from {getattr(g, "__name__", "a function")}."""',
-        *text.heads, '    with np.errstate(all="ignore"):', indent("\n".join(text.lines), " " * 8), f"    return {', '.join(given)}",
-        *["", ""] * bool(text.data), *text.data, "",
-    ])  # fmt: skip
+        *text.heads, '    with np.errstate(all="ignore"):', indent("\n".join(text.lines), " " * 8), f"    return {', '.join(given)}", "", "", *text.data,
+    ]).rstrip()  # fmt: skip
     further = "from scipy import special\n" * ("special." in body) + "from numpy import inf, nan\n" * ("inf" in body or "nan" in body)
-    return f"import numpy as np\n{further}\n\n{body}"
+    return f"import numpy as np\n{further}\n\n{body}\n"
 
 
 def _array(data):
@@ -65,10 +63,9 @@ def _matrix(place, buffer, shape, steps):
 class _Text(Listing):
     """A loop program in Python: `lines` of a function, `heads` before them, and `data` behind it."""
 
-    def __init__(self, program, names, place, meanings):
-        self.data, self.place, self.meanings = [], place, meanings
-        self.uses, self.said, self.inlined = _uses(program.body), 0, False
-        super().__init__(program, names)
+    def __init__(self, program, described, place, meanings):
+        self.data, self.place, self.meanings, self.uses, self.said = [], place, meanings, _uses(program.body), 0
+        super().__init__(program, {buffer: one.name for buffer, one in zip((*program.inputs, *program.outputs), described)})
 
     def declare(self, name, kind, data, buffer=None):
         if data is not None:
@@ -122,8 +119,7 @@ class _Text(Listing):
     def Run(self, run, depth):
         if run.product is None:
             raise UnsupportedFunctionError(f"{run.name} is computed by compiled code of NumPy's or SciPy's: it cannot be printed")
-        m, k, n = run.product
-        ai, ap, bp, bj, ci, cj = strides(run)
+        (m, k, n), (ai, ap, bp, bj, ci, cj) = run.product, strides(run)
         shaped = ((m, n), (ci, cj)), ((m, k), (ai, ap)), ((k, n), (bp, bj))
         c, a, b = (_matrix(f"{self.buffer(buffer)}[{self.index(index)}:]", buffer, *form) for (_, buffer, index), form in zip(run.operands, shaped))
         self.line(depth, f"{c}[...] = {a} @ {b}")
