@@ -100,14 +100,11 @@ class TimeProfile:
         kernel = f"{1e6 * self.kernel:.4g} us by its kernel" if self.kernel is not None else f"no kernel: {self.no_kernel}"
         return f"{self.name}: {1e6 * self.seconds:.4g} us by the interpreter, {kernel}; recorded {self.records} times"
 
-    def _share(self, line):
-        return line.seconds / sum(other.seconds for other in self.lines)
-
     def __str__(self):
         head = ["line", "time", "us", "forward", "back", "instructions", "kept", "kernel", "missed", ""]
         rows = [
             [
-                line.where, f"{self._share(line):.1%}",
+                line.where, f"{line.seconds / self.seconds:.1%}",
                 *(f"{1e6 * seconds:.4g}" for seconds in (line.seconds, line.forward, line.backward)), str(line.instructions), str(line.nbytes),
                 f"{line.in_kernel:.1%}", str(line.missed), line.text,
             ]
@@ -126,7 +123,7 @@ class TimeProfile:
             rows = []
             for number in range(min(numbers), max(numbers) + 1):
                 line = known.get((file, number))
-                share = self._share(line) if line else 0.0
+                share = line.seconds / self.seconds if line else 0.0
                 said = f"{share:6.1%} {1e6 * line.seconds:9.4g} us" if line else " " * 19
                 text = escape(f"{said}  {number:4}  {linecache.getline(file, number).rstrip()}")
                 rows.append(f'<span style="background: rgba(255, 120, 0, {share:.3f})">{text}</span>')
@@ -180,10 +177,9 @@ def profile(g: Transformed[Any], *args: Any, **kwargs: Any) -> TimeProfile:
 
     for (slots, name), seconds in pieces.seconds.items():
         for slot, share in pieces.divided(slots):
-            line = line_of(tape.place(slot)) if slot else lines["", 0]
+            line = line_of(tape.place(slot))
             setattr(line, name, getattr(line, name) + share * seconds)
-        for slot in slots * (name == "forward"):
-            line_of(tape.place(slot)).instructions += 1
+            line.instructions += slot > 0 and name == "forward"
     for slot, nbytes in pieces.kept():
         line_of(tape.place(slot)).nbytes += nbytes
     report = TimeProfile(getattr(g, "__name__", "the function"), [], pieces.call, max(1, g.stats().records))
