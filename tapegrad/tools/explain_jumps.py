@@ -29,7 +29,7 @@ from ..common.errors import OptionError
 from ..tape.layout import CONTINUES
 from ..tape.places import PACKAGE, caller_place
 from ..tape.store import thread_state
-from .arguments import WatchedRun, differentiable
+from .arguments import Arguments, WatchedRun
 
 #: A jump, or a change of slope, beside the value, or the slopes; in a solver's own decisions, which keep to its tolerance.
 RELATIVE, OF_SOLVERS = 1e-3, 1e-2
@@ -174,20 +174,17 @@ class _Looked(NamedTuple):
     nearest: dict[tuple[str, str], _Decision]
 
 
-class _Moved:
+class _Moved(Arguments):
     """The function as one of a vector."""
 
     def __init__(self, f, args):
-        self.f, self.args = f, args
-        self.parts = {k: np.asarray(a._v if isinstance(a, Tensor) else a, float) for k, a in enumerate(args) if differentiable(a)}
-        self.x = np.concatenate([np.zeros(0), *(part.reshape(-1) for part in self.parts.values())])
+        super().__init__("explain_jumps", args)
+        self.f, self.x = f, np.concatenate([np.reshape(p, -1) for p in self.points]).astype(float)
 
     def run(self, x):
         """Value, gradient and decisions at `x`."""
-        full, start, events, noted = list(self.args), 0, [], _Noted()
-        for k, part in self.parts.items():
-            full[k] = x[start : start + part.size].reshape(part.shape).copy()[()]
-            start += part.size
+        parts = np.split(x.copy(), np.cumsum([np.size(p) for p in self.points[:-1]]).astype(int))
+        full, events, noted = self.arguments_at(part.reshape(np.shape(p))[()] for part, p in zip(parts, self.points)), [], _Noted()
 
         def seen(how, operands, kwargs):
             place, solver = str(caller_place(3)), _of_solver()

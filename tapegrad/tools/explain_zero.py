@@ -110,7 +110,7 @@ def explain_zero(f: Callable[..., Any], *args: Any) -> Explanation:
     seeds = {slot: rng.uniform(0.5, 1.5, np.shape(r._v)) for r in run.tracked() if (slot := slot_on(store, r)) is not None}
     adjoints = adjoints_of(entries, store.leaf_at(), seeds) if seeds else {}
     arguments = []
-    for k, leaf in zip(run.numbers, run.leaves):
+    for k, leaf in zip(run.argnums, run.leaves):
         slot = slot_on(store, leaf)
         g = np.asarray(adjoints.get(slot, np.zeros(np.shape(leaf._v))))
         zeros = int(np.sum(g == 0))

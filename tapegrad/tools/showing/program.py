@@ -111,7 +111,7 @@ def _names(f, run):
         parameters = list(inspect.signature(f).parameters)
     except (TypeError, ValueError):
         parameters = []
-    return {slot_on(run.store, leaf): parameters[k] if k < len(parameters) else f"argument {k}" for k, leaf in zip(run.numbers, run.leaves)}
+    return {slot_on(run.store, leaf): parameters[k] if k < len(parameters) else f"argument {k}" for k, leaf in zip(run.argnums, run.leaves)}
 
 
 def _result(f, run, output):
