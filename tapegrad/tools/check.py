@@ -24,7 +24,7 @@ from ..array.tensor import Tensor
 from ..autograd.gradients import grad
 from ..autograd.tape import Tape
 from ..common.errors import CheckError, GradientError, OptionError, StructureError, UnsupportedFunctionError, noted
-from ..common.printing import table
+from ..common.printing import Printed, table
 from ..nopython.api import njit_jvp, njit_vjp
 from ..transforms import functional
 from ..transforms.jacobians import jacfwd, jacrev, linearize, vjp
@@ -77,8 +77,8 @@ class Check:
         self.passed = self.passed and ok
 
 
-@dataclass
-class Report:
+@dataclass(repr=False)
+class Report(Printed):
     """The report of `check`; prints as a table.
 
     Attributes
@@ -109,8 +109,6 @@ class Report:
             for c in self.checks
         ]
         return table(head, rows)
-
-    __repr__ = __str__
 
 
 class CheckedProblem(Arguments):

@@ -26,6 +26,7 @@ from ..autograd.backward import slot_on
 from ..autograd.inspect import adjoints_of, entries_of
 from ..autograd.reading import Region
 from ..common.errors import OptionError
+from ..common.printing import Printed
 from ..tape.layout import CONTINUES
 from ..tape.places import PACKAGE, caller_place
 from ..tape.store import thread_state
@@ -90,8 +91,8 @@ class Jump:
         return f"{self.what} at {self.place}: {how}; {ADVICE[self.kind]}"
 
 
-@dataclass
-class Jumps:
+@dataclass(repr=False)
+class Jumps(Printed):
     """The report of `explain_jumps`; prints in plain words.
 
     Attributes
@@ -104,8 +105,6 @@ class Jumps:
 
     def __str__(self):
         return "\n".join(map(str, self.jumps)) if self.jumps else "no decision of the function is near another outcome"
-
-    __repr__ = __str__
 
 
 def explain_jumps(f: Callable[..., Any], *args: Any, near: float = 0.1) -> Jumps:

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from ..common.errors import UnsupportedFunctionError
-from ..common.printing import table
+from ..common.printing import Printed, table
 from ..common.registry import attach
 from ..common.uninterrupted import uninterrupted
 from ..rules.lang import nodes
@@ -70,8 +70,8 @@ class ProfiledLine:
         return self.forward + self.backward
 
 
-@dataclass
-class TimeProfile:
+@dataclass(repr=False)
+class TimeProfile(Printed):
     """The report of ``g.profile(x)``: a table of lines, the heaviest first; in a notebook, the source with its share of the time.
 
     Attributes
@@ -112,8 +112,6 @@ class TimeProfile:
         ]  # fmt: skip
         loops = [f"kernel: {share:.1%} in {what}" for share, what in self.loops]
         return "\n".join([self._head(), "", table(head, rows), *loops])
-
-    __repr__ = __str__
 
     def _repr_html_(self):
         known = {(line.file, line.number): line for line in self.lines if line.number}
