@@ -4,7 +4,6 @@ import pathlib
 import subprocess
 import sys
 import xml.etree.ElementTree as ET
-
 from html import escape
 
 import numpy as np
