@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from _thread import get_ident
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,22 +16,6 @@ from ..autograd.tape import Tape
 from ..common.errors import StructureError
 from ..common.observers import LISTENERS
 from ..common.tree import flatten
-
-
-@contextlib.contextmanager
-def watched(seen: Callable[[str, tuple[Any, ...], dict[str, Any]], None]) -> Iterator[None]:
-    """Call ``seen(how, operands, keywords)`` where this thread uses values of tensors with a derivative and gives a result without (`common.observers`)."""
-    ident = get_ident()
-
-    def listener(how, operands, kwargs):
-        if get_ident() == ident and any(isinstance(t, Tensor) and tracked(t) for t in operands):
-            seen(how, operands, kwargs)
-
-    LISTENERS.append(listener)
-    try:
-        yield
-    finally:
-        LISTENERS.remove(listener)
 
 
 def differentiable(a):
@@ -65,7 +49,10 @@ class Arguments:
 
 
 class WatchedRun(Arguments):
-    """A function that has run once on a tape, in the context `inside`, while ``seen`` was told of what leaves it (`watched`).
+    """A function that has run once on a tape, in the context `inside`.
+
+    ``seen(how, operands, keywords)`` is called where this thread uses values of tensors with a derivative and gives a result without
+    (`common.observers`).
 
     Attributes
     ----------
@@ -81,8 +68,18 @@ class WatchedRun(Arguments):
         super().__init__(what, args)
         self.leaves, self.tape = [leaf_of(p) for p in self.points], Tape()
         self.store = self.tape.store
-        with self.tape, watched(seen), inside:
-            self.results = flat(f(*self.arguments_at(self.leaves)))
+        ident = get_ident()
+
+        def listener(how, operands, kwargs):
+            if get_ident() == ident and any(isinstance(t, Tensor) and tracked(t) for t in operands):
+                seen(how, operands, kwargs)
+
+        LISTENERS.append(listener)
+        try:
+            with self.tape, inside:
+                self.results = flat(f(*self.arguments_at(self.leaves)))
+        finally:
+            LISTENERS.remove(listener)
 
     def tracked(self) -> list[Tensor]:
         """The results that depend on an argument."""
