@@ -200,7 +200,7 @@ def _exact(value, short=lambda x: x):
         number = short(float(array))
         return number if np.isfinite(number) else str(number)
     if array.size > WRITTEN_OUT or not np.isfinite(array).all():
-        return listing._summary(array)
+        return listing.summary(array)
     return [short(float(x)) for x in array.reshape(-1)]
 
 
