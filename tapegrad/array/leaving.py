@@ -20,7 +20,6 @@ from ..tape.places import PACKAGE, caller_frame, name_of, running_text
 _HERE = __package__.partition(".")[0]
 #: Messages of NumPy and Python for an operand that is an array of objects; for a float, of the missing method.
 _OF_OBJECTS = re.compile(r"dtype\('O'\)|no callable \w+ method|not supported for the input types|'(?:float|int)' object has no attribute '(\w+)'")
-_MAKERS = ("array", "asarray", "asanyarray", "ascontiguousarray", "float64", "float32", "fromiter")
 #: Functions of NumPy that write into an array.
 _FILLERS = ("full", "full_like", "put", "copyto", "place", "putmask", "fill_diagonal")
 #: Objects of NumPy that make an array when they are called or indexed, by class.
@@ -29,6 +28,18 @@ _OBJECTS = {
     "CClass": "write np.column_stack([t, u]) for np.c_[t, u]",
 }  # fmt: skip
 _HOLDS = "make the array with tg.zeros(shape), or np.zeros_like(t), which can hold a tensor"
+#: What is running, and what to write for it.
+_ADVICE = (
+    (r"(float|complex)\(\w", "leave {} out: a tensor needs none"),
+    (r"[rb]?['\"].*%", "write an f-string, or t.item() for the number in the text"),
+    (r"(?:np|numpy)\.arange\(", "write start + step * np.arange(n) for np.arange(t, ...), or take it from tapegrad.numpy"),
+    (r"(?:np|numpy)\.(asarray|asanyarray|array|ascontiguousarray|float64)\((?![\[(])",
+     "leave np.{} out: a tensor needs none, and a list of tensors becomes one by tg.array"),
+    (rf"(?:np|numpy)\.(?:{'|'.join(_FILLERS)})\(", _HOLDS),
+    (r"(?:np|numpy)\.(array|asarray|asanyarray|ascontiguousarray|float64|float32|fromiter)\(", "write {stack}tg.array([t, ...]) for np.{0}([t, ...])"),
+    (r"(?:np|numpy)\.([\w.]+)\(", "write np.{0}(tg.array(a)): np.{0} does not know arrays of tensors"),
+    (r"(\w+)\.astype\(", "write tg.array({}), which makes an array of tensors one tensor"),
+)  # fmt: skip
 
 
 #: The last refusal of each thread to a function of SciPy, whose compiled code may lose it and raise an error of its own: that function's frame, and
@@ -74,30 +85,15 @@ def instead(whole: bool = False) -> str:
     product = re.match(r"(\w+|.*\))\.dot\(", text)
     if product and product[1] not in ("np", "numpy"):
         return f"write {product[1]} @ t for {product[1]}.dot(t)"
-    call = re.match(r"(math|np|numpy)\.([\w.]+)\((.?)", text)
-    module, called, first = call.groups() if call else ("", "", "")
-    bare = re.match(r"(\w+)\(", text)
-    if module == "math" or bare and hasattr(math, bare[1]) and bare[1] not in _BUILTIN:
-        written, called = (f"math.{called}", called) if module else (bare[1], bare[1])
+    call = re.match(r"(math\.)?(\w+)\(", text)
+    if call and (call[1] or hasattr(math, call[2]) and call[2] not in _BUILTIN):
+        written, called = call[0][:-1], call[2]
         home = f"scipy.special.{_SPECIAL[called]}" if called in _SPECIAL else f"np.{called}" if hasattr(np, called) else ""
         return f"write {home}(t) for {written}(t)" if home else f"write {written}(t) in functions of NumPy"
-    if re.match(r"(float|complex)\(\w", text):
-        return f"leave {text[: text.index('(')]} out: a tensor needs none"
-    if re.match(r"[rb]?['\"].*%", text):
-        return "write an f-string, or t.item() for the number in the text"
-    if called == "arange":
-        return "write start + step * np.arange(n) for np.arange(t, ...), or take it from tapegrad.numpy"
-    if called in ("asarray", "asanyarray", "array", "ascontiguousarray", "float64") and (not first or first not in "[("):
-        return f"leave np.{called} out: a tensor needs none, and a list of tensors becomes one by tg.array"
-    if called in _FILLERS:
-        return _HOLDS
-    if called in _MAKERS:
-        return f"write {'np.stack([t, ...]) or ' if whole else ''}tg.array([t, ...]) for np.{called}([t, ...])"
-    if called:
-        return f"write np.{called}(tg.array(a)): np.{called} does not know arrays of tensors"
-    array = re.match(r"(\w+)\.astype\(", text)
-    if array:
-        return f"write tg.array({array[1]}), which makes an array of tensors one tensor"
+    for pattern, advice in _ADVICE:
+        match = re.match(pattern, text)
+        if match:
+            return advice.format(*match.groups(), stack="np.stack([t, ...]) or " if whole else "")
     if whole:
         return "leave np.asarray(t) out, and write np.stack([t, u]) or tg.array([t, u]) for an array of tensors"
     return (

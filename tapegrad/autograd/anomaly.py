@@ -172,14 +172,7 @@ class detect_anomaly(ContextDecorator):
         found, name = plainly(args, kwargs), function_name(function)
         if self._any(found):
             # A Jacobian, say, is swept by compiled code: one sweep of all results finds it.
-            leaves, structure = flatten((args[ahead:], kwargs))
-            live = [tensor(leaf, requires_grad=True) if _is_float(leaf) else leaf for leaf in leaves]
-            with Tape():
-                given = unflatten(structure, live)
-                results = [np.sum(leaf) for leaf in flatten(function(*given[0], **given[1]))[0] if isinstance(leaf, Tensor) and leaf.requires_grad]
-                if results:
-                    sum(results[1:], results[0]).backward()
-        if self._any(found):
+            _sweep(function, args[ahead:], kwargs)
             why = "does, too, but no operation of it gives one"
         else:
             where = inside()
@@ -192,6 +185,16 @@ class detect_anomaly(ContextDecorator):
 
 def _is_float(leaf):
     return isinstance(leaf, float) or isinstance(leaf, (np.ndarray, np.generic)) and leaf.dtype.kind == "f"
+
+
+def _sweep(function, args, kwargs):
+    """Run a function on a tape, and sweep back from all of its results."""
+    leaves, structure = flatten((args, kwargs))
+    with Tape():
+        args, kwargs = unflatten(structure, [tensor(leaf, requires_grad=True) if _is_float(leaf) else leaf for leaf in leaves])
+        results = [np.sum(leaf) for leaf in flatten(function(*args, **kwargs))[0] if isinstance(leaf, Tensor) and leaf.requires_grad]
+        if results:
+            sum(results[1:], results[0]).backward()
 
 
 def debug_nans(wanted: bool) -> None:
@@ -209,13 +212,9 @@ def first_anomaly(function, args):
 
     The leaves of the first argument are differentiated.
     """
-    leaves, structure = flatten(args[0])
-    live = [tensor(leaf, requires_grad=True) for leaf in leaves]
     try:
-        with Tape(), np.errstate(all="ignore"), detect_anomaly():
-            value = function(unflatten(structure, live), *args[1:])
-            if isinstance(value, Tensor) and value.requires_grad:
-                value.backward()
+        with np.errstate(all="ignore"), detect_anomaly():
+            _sweep(lambda x: function(x, *args[1:]), args[:1], {})
     except NonFiniteError as error:
         return error.message
     return ""

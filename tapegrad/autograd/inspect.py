@@ -38,7 +38,7 @@ def _shape(instruction, leaves):
     return instruction.signature.out.shape if instruction.signature is not None else ()
 
 
-def _summary(value):
+def summary(value):
     """A value in a few characters: a number, a short array, or its range."""
     if value is None:
         return "-"
@@ -112,7 +112,7 @@ def rows(store):
             name += " (cleared)"
         shape = "x".join(map(str, _shape(instruction, leaves))) or "scalar"
         place = "" if instruction.is_leaf else store.place(slot).short
-        lines.append((f"%{slot}", name, _operands(instruction), shape, _summary(primals[slot]), place))
+        lines.append((f"%{slot}", name, _operands(instruction), shape, summary(primals[slot]), place))
     return lines
 
 
@@ -162,10 +162,10 @@ def trace(store, y=None, seed=1.0, tangents=None):
             what = names.get(slot, "leaf")
         else:
             what = f"{instruction.row.name if instruction.row else 'cleared'}({_operands(instruction)})"
-        row = [f"%{slot}", what, _summary(primals[slot])]
+        row = [f"%{slot}", what, summary(primals[slot])]
         if forward is not None:
-            row.append(_summary(forward[slot]))
-        row.append(_summary(adjoints.get(slot, 0.0)))
+            row.append(summary(forward[slot]))
+        row.append(summary(adjoints.get(slot, 0.0)))
         lines.append(tuple(row))
     head = ("slot", "instruction", "primal") + (("tangent",) if forward is not None else ()) + ("adjoint",)
     return PlainTable(table(head, lines))
@@ -192,8 +192,8 @@ def drawn(store, y):
             for slot, part in handed(stretch, i.slot, np.array(1.0)):
                 if part.ndim == 0:
                     key = f"%{slot}", f"%{i.slot}"
-                    partials[key] = f"{partials[key]} + {_summary(part)}" if key in partials else _summary(part)
-    wanted = {f"%{slot}": _summary(adjoint) for slot, adjoint in adjoints.items()}
+                    partials[key] = f"{partials[key]} + {summary(part)}" if key in partials else summary(part)
+    wanted = {f"%{slot}": summary(adjoint) for slot, adjoint in adjoints.items()}
     return [row for row in named_rows(store) if row[0] in wanted], wanted, partials
 
 

@@ -133,8 +133,8 @@ def format_number(value: Any, spec: str = "") -> str:
     )
 
 
-class PlainTable(str):
-    """A table of several lines, which a notebook and the interpreter's prompt show as it is printed."""
+class Printed:
+    """What a notebook and the interpreter's prompt show as it is printed."""
 
     __slots__ = ()
 
@@ -142,7 +142,13 @@ class PlainTable(str):
         return str(self)
 
     def _repr_html_(self) -> str:
-        return f'<pre style="font-family: monospace">{escape(self)}</pre>'
+        return f'<pre style="font-family: monospace">{escape(str(self))}</pre>'
+
+
+class PlainTable(Printed, str):
+    """A table of several lines."""
+
+    __slots__ = ()
 
 
 class Picture(str):

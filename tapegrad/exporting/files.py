@@ -94,11 +94,11 @@ def _in_c(names):
     return found
 
 
-#: Words of C and C++ that are no names, and names that the header has.
+#: Words of C and C++ that are no names, names that the header has, and those that a program of NumPy imports.
 _WORDS = frozenset(
     "auto break case char const continue default do double else enum extern float for goto if inline int long register restrict return short signed "
     "sizeof static struct switch typedef union unsigned void volatile while bool class delete new private public this template throw try catch "
-    "namespace operator given workspace size".split()
+    "namespace operator given workspace size np special inf nan".split()
 )
 
 

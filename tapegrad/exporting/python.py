@@ -3,9 +3,8 @@
 What is printed is the loop program of the kernel (`kernel.ir`), by the printer that shows kernels (`kernel.listing`), in Python's notation.
 """
 
-from __future__ import annotations
-
 from collections import Counter
+from textwrap import indent
 
 import numpy as np
 
@@ -19,14 +18,13 @@ from .files import asked
 from .module import meanings
 
 #: Column of the comments that name lines.
-_MARGIN = 72
+_MARGIN = 64
 #: How functions of the rules' language are called.
 _CALLS = {
-    **{name: f"np.{name}({{}})" for name in L.UNARY}, **{name: f"np.{name}({{}}, {{}})" for name in L.BINARY},
-    **{name: f"special.{name}({{}})" for name in (*L.SCIPY_UNARY, "erf", "digamma")}, **{name: f"special.{name}({{}}, {{}})" for name in L.SCIPY_BINARY},
-    **{name: f"special.{name}({{}}, {{}}, {{}})" for name in L.SCIPY_TERNARY}, "lgamma": "special.gammaln({})", "sigmoid": "special.expit({})",
-    "pow": "np.power({}, {})", "polygamma": "special.polygamma(int({}), {})", "softplus": "np.logaddexp(0.0, {})", "select": "np.where({}, {}, {})",
-    "mul0": "np.where(({0} == 0.0) | ({1} == 0.0), 0.0, {0} * {1})", **dict.fromkeys(L.COMPILED),
+    **{name: f"np.{name}" for name in (*L.UNARY, *L.BINARY)}, "pow": "np.power", "select": "np.where", "softplus": "np.logaddexp(0.0, {})",
+    **{name: f"special.{name}" for name in (*L.SCIPY_UNARY, *L.SCIPY_BINARY, *L.SCIPY_TERNARY, "erf", "digamma")},
+    "lgamma": "special.gammaln", "polygamma": "special.polygamma(int({}), {})", "sigmoid": "special.expit",
+    "mul0": "np.where(({0} == 0.0) | ({1} == 0.0), 0.0, {0} * {1})",
 }  # fmt: skip
 #: The conversion to a dtype.
 _TYPES = {"d": "np.float64", "f": "np.float32", "?": "bool"}
@@ -35,16 +33,16 @@ _TYPES = {"d": "np.float64", "f": "np.float32", "?": "bool"}
 def text_of(g, arguments):
     """The text that `to_python` returns."""
     kernel, arguments, results = asked(g, arguments)
-    inputs, outputs = kernel.program.inputs, kernel.program.outputs
-    names = {b: a.name + "_" * (a.name in ("np", "special", "inf", "nan")) for b, a in zip((*inputs, *outputs), (*arguments, *results))}
-    text = _Text(kernel.program, names, kernel.whole.place, meanings(kernel))
-    given = [f"{names[buffer]}[0]" if result.shape == () else f"{names[buffer]}.reshape({result.shape})" for buffer, result in zip(outputs, results)]
+    text = _Text(kernel.program, (*arguments, *results), kernel.whole.place, meanings(kernel))
+    given = [f"{result.name}[0]" if result.shape == () else f"{result.name}.reshape({result.shape})" for result in results]
     given = [one if result.constant is None else _array(np.asarray(result.constant, result.char)) for one, result in zip(given, results)]
-    said = f'"""{", ".join(result.what for result in results)}; made by tapegrad {__version__} from {getattr(g, "__name__", "a function")}."""'
-    body = [f"def derivative({', '.join(names[buffer] for buffer in inputs)}):", f"    {said}", *text.heads, '    with np.errstate(all="ignore"):']
-    body = "\n".join([*body, *text.lines, f"    return {', '.join(given)}", "", "", *text.data]).rstrip() + "\n"
-    heads = ["import numpy as np", "from scipy import special" * ("special." in body), "from numpy import inf, nan" * ("inf" in body or "nan" in body)]
-    return "\n".join([*filter(None, heads), "", "", body])
+    body = "\n".join([
+        f"def derivative({', '.join(argument.name for argument in arguments)}):",
+        f'    """{", ".join(result.what for result in results)}; made by tapegrad {__version__} from {getattr(g, "__name__", "a function")}."""',
+        *text.heads, '    with np.errstate(all="ignore"):', indent("\n".join(text.lines), " " * 8), f"    return {', '.join(given)}", "", "", *text.data,
+    ]).rstrip()  # fmt: skip
+    further = "from scipy import special\n" * ("special." in body) + "from numpy import inf, nan\n" * ("inf" in body or "nan" in body)
+    return f"import numpy as np\n{further}\n\n{body}\n"
 
 
 def _array(data):
@@ -65,28 +63,23 @@ def _matrix(place, buffer, shape, steps):
 class _Text(Listing):
     """A loop program in Python: `lines` of a function, `heads` before them, and `data` behind it."""
 
-    def __init__(self, program, names, place, meanings):
-        self.data, self.place, self.meanings = [], place, meanings
-        self.late, self.said, self.inlined = _used_late(program.body), 0, False
-        self.uses = Counter(value for statement in ir.walk(program.body) for value in _uses(statement))
-        super().__init__(program, names)
+    def __init__(self, program, described, place, meanings):
+        self.data, self.place, self.meanings, self.uses, self.said = [], place, meanings, _uses(program.body), 0
+        super().__init__(program, {buffer: one.name for buffer, one in zip((*program.inputs, *program.outputs), described)})
 
-    def declare(self, name, buffer):
-        if buffer.data is not None:
-            self.data.append(f"{name} = {_array(np.ravel(buffer.data))}")
+    def declare(self, name, kind, data, buffer=None):
+        if data is not None:
+            self.data.append(f"{name} = {_array(np.ravel(data))}")
         elif buffer.role == ir.INPUT:
             self.heads.append(f"    {name} = np.ravel(np.asarray({name}, np.dtype({buffer.char!r})))")
         else:
             self.heads.append(f"    {name} = np.empty({buffer.size}, np.dtype({buffer.char!r}))")
 
-    def declare_table(self, name, table):
-        self.data.append(f"{name} = {_array(table)}")
-
     def body(self, body, depth):
-        last = {value: statement for statement in body if not isinstance(statement, ir.Loop) for value in _uses(statement)}
+        last = {value: statement for statement in body if not isinstance(statement, ir.Loop) for value in ir.operands(statement)}
         for statement in body:
             first, place, user = len(self.lines), self._place(statement), last.get(statement)
-            self.inlined = user is not None and self.uses[statement] == 1 and self._place(user).line == place.line
+            self.inlined = self.uses[statement] == 1 and user is not None and _times(user, statement) == 1 and self._place(user).line == place.line
             super().body([statement], depth)
             if len(self.lines) > first and place.line and not isinstance(statement, ir.Loop):
                 text = f": {place.text}" if place.line != self.said else ""
@@ -96,18 +89,14 @@ class _Text(Listing):
         # What a pass has made belongs where what it is made of does.
         return self.place(statement.slot or max((value.slot for value in ir.operands(statement)), default=0))
 
-    def line(self, depth, text):
-        super().line(depth + 2, text)
-
     def Let(self, let, depth):
-        kind = None if let.expr.is_bool and let.char == "?" else _TYPES.get(let.char, "np.int64")
-        if kind == "np.float64" and not let.expr.is_const and all(value.char == "d" for value in let.expr.leaves()):
-            kind = None
-        cast = {"df": "np.float64({})", "fd": "np.float32({})"}
+        kind, cast = _TYPES.get(let.char, "np.int64"), {"df": "np.float64({})", "fd": "np.float32({})"}
         text = L.written(let.expr, lambda value: cast.get(let.char + value.char, "{}").format(self.value(value)), self._called)
-        text = text if kind is None else f"{kind}({text})"
+        # A constant is a float of Python's, which cannot be divided by zero.
+        plain = let.expr.is_bool if let.char == "?" else let.char == "d" and {value.char for value in let.expr.leaves()} == {"d"}
+        text = text if plain else f"{kind}({text})"
         if self.inlined:
-            self.names[let] = f"({text})" if kind is None and let.expr.op not in _CALLS else text
+            self.names[let] = f"({text})" if plain and let.expr.op not in _CALLS else text
         else:
             self.line(depth, f"{self.value(let)} = {text}")
 
@@ -118,10 +107,9 @@ class _Text(Listing):
             super().Load(load, depth)
 
     def _called(self, op):
-        form = _CALLS.get(op, "")
-        if form is None:
+        if op in L.COMPILED:
             raise UnsupportedFunctionError(f"{op} is computed by compiled code of tapegrad, which NumPy and SciPy have not: it cannot be printed")
-        return form or None
+        return _CALLS[op]
 
     def Guard(self, guard, depth):
         number, table = (guard.number, None) if isinstance(guard.number, int) else (guard.number.base, guard.number.table)
@@ -131,50 +119,37 @@ class _Text(Listing):
     def Run(self, run, depth):
         if run.product is None:
             raise UnsupportedFunctionError(f"{run.name} is computed by compiled code of NumPy's or SciPy's: it cannot be printed")
-        m, k, n = run.product
-        ai, ap, bp, bj, ci, cj = strides(run)
+        (m, k, n), (ai, ap, bp, bj, ci, cj) = run.product, strides(run)
         shaped = ((m, n), (ci, cj)), ((m, k), (ai, ap)), ((k, n), (bp, bj))
         c, a, b = (_matrix(f"{self.buffer(buffer)}[{self.index(index)}:]", buffer, *form) for (_, buffer, index), form in zip(run.operands, shaped))
         self.line(depth, f"{c}[...] = {a} @ {b}")
 
     def Loop(self, loop, depth):
-        counter = self.counter(loop, depth)
+        counter, times = self.counter(loop, depth), loop.extent
         for carry in loop.carries:
             self.line(depth, f"{self.value(carry)} = {self.value(carry.init)}")
         if loop.ragged:
-            self.names[loop] = counter = self._new("n")
-            self.line(depth, f"for _ in range({self.table(loop.extent)}[{self.index(loop.which)}]):")
-            self.line(depth + 1, f"{counter} += 1")
-            self.heads.append(f"    {counter} = -1")
-        else:
-            self.line(depth, f"for {counter} in range({loop.extent}):")
+            # The counter goes on from one execution to the next.
+            ends, which = self._new("c"), self.index(loop.which)
+            self.declare(ends, "", np.cumsum([0, *loop.extent]))
+            times = f"{ends}[{which}], {ends}[{which} + 1]"
+        self.line(depth, f"for {counter} in range({times}):")
         self.body(loop.body, depth + 1)
-        names, nexts = [], []
-        for carry in loop.carries:
-            names += [f"last_{self.value(carry)}"] * (carry in self.late) + [self.value(carry)]
-            nexts += [self.value(carry)] * (carry in self.late) + [self.value(carry.next)]
+        inside = _uses([loop])
+        late = [carry for carry in loop.carries if self.uses[carry] > inside[carry]]
+        names = [f"last_{self.value(carry)}" for carry in late] + [self.value(carry) for carry in loop.carries]
+        nexts = [self.value(carry) for carry in late] + [self.value(carry.next) for carry in loop.carries]
         if names:
             self.line(depth + 1, f"{', '.join(names)} = {', '.join(nexts)}")
-        for carry in self.late.intersection(loop.carries):
-            # What is behind the loop reads what the last iteration began with.
-            self.names[carry] = f"last_{self.names[carry]}"
+        # What is behind the loop reads what the last iteration began with.
+        self.names.update(zip(late, names))
 
 
-def _uses(statement):
-    """The values that a statement uses, as often as it does."""
-    if not isinstance(statement, ir.Let) or statement.expr.op == "arg":
-        return ir.operands(statement)
-    inner = [node for node in L.nodes(statement.expr) if node.op not in ("arg", "const")]
-    return [operand.args[0] for node in inner for operand in node.args if operand.op == "arg"]
+def _uses(body):
+    """How many statements use each value."""
+    return Counter(value for statement in ir.walk(body) for value in ir.operands(statement))
 
 
-def _used_late(body):
-    """What loops carry and is read behind them."""
-    late, stack = set(), [(statement, frozenset()) for statement in body]
-    while stack:
-        statement, open_ = stack.pop()
-        own = open_.union(statement.carries) if isinstance(statement, ir.Loop) else open_
-        late.update(value for value in ir.operands(statement) if isinstance(value, ir.Carry) and value not in own)
-        if isinstance(statement, ir.Loop):
-            stack += [(inner, own) for inner in statement.body]
-    return late
+def _times(user, value):
+    """How often a value stands in the statement that uses it."""
+    return L.written(user.expr, lambda leaf: "@" * (leaf is value)).count("@") if isinstance(user, ir.Let) else 1

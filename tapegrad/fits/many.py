@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from ..array.forward import jvp
 from ..array.typing import Pytree
 from ..common.errors import OptimizationError
-from ..common.printing import PlainTable, table
+from ..common.printing import Printed, table
 from ..common.tree import flatten, leaf_names, unflatten
 from ..optimize.progress import Progress
 from ..transforms.functional import jit
@@ -49,7 +49,7 @@ STATUSES = (
 )  # fmt: skip
 
 
-class FitMany:
+class FitMany(Printed):
     """Many fits; made by `tapegrad.fit_many`.  ``fits[k]`` is one of them: a `dict` of its numbers.
 
     Attributes
@@ -128,11 +128,8 @@ class FitMany:
             ]
             yield table(("name", "median", "10 %", "90 %", "median std. error"), rows, numbers=True)
 
-    def __repr__(self):
+    def __str__(self):
         return "\n".join(self._lines())
-
-    def _repr_html_(self):
-        return PlainTable(self)._repr_html_()
 
 
 def fit_many(

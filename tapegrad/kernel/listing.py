@@ -15,6 +15,8 @@ counters ``i, j, k, ...`` by depth, buffers ``x`` (inputs), ``y`` (outputs), ``t
     y0[0] = a3
 """
 
+import itertools
+
 import numpy as np
 
 from ..rules.lang import written
@@ -35,7 +37,7 @@ class Listing:
 
     def __init__(self, program, given=()):
         self.names, self.lines, self.heads = {}, [], []
-        self.given, self.used = dict(given), dict.fromkeys("acnxyt", 0)
+        self.given, self.numbers = dict(given), {letter: itertools.count() for letter in "acxyt"}
         for buffer in (*program.inputs, *program.outputs):
             self.buffer(buffer)
         self.body(program.body, 0)
@@ -44,22 +46,18 @@ class Listing:
         return "\n".join([*self.heads, "", *self.lines])
 
     def _new(self, letter):
-        while True:
-            name = f"{letter}{self.used[letter]}"
-            self.used[letter] += 1
-            if name not in self.given.values():
-                return name
+        names = (f"{letter}{number}" for number in self.numbers[letter])
+        return next(name for name in names if name not in self.given.values())
 
     def buffer(self, buffer):
         name = self.names.get(buffer)
         if name is None:
             name = self.names[buffer] = self.given.get(buffer) or self._new(_LETTERS[buffer.role])
-            self.declare(name, buffer)
+            self.declare(name, f"{np.dtype(buffer.char)}[{buffer.size}]{', finite' if buffer.finite else ''}", buffer.data, buffer)
         return name
 
-    def declare(self, name, buffer):
-        mark = ", finite" if buffer.finite else ""
-        self.heads.append(f"{name}: {np.dtype(buffer.char)}[{buffer.size}]{mark}{_data(buffer.data)}")
+    def declare(self, name, kind, data, buffer=None):
+        self.heads.append(f"{name}: {kind}{'' if data is None else f' = {_numbers(data)}'}")
 
     def value(self, value):
         name = self.names.get(value)
@@ -86,11 +84,8 @@ class Listing:
         name = self.names.get(id(table))
         if name is None:
             name = self.names[id(table)] = self._new("c")
-            self.declare_table(name, table)
+            self.declare(name, f"table[{len(table)}]", table)
         return name
-
-    def declare_table(self, name, table):
-        self.heads.append(f"{name}: table[{len(table)}]{_data(table)}")
 
     def body(self, body, depth):
         for statement in body:
@@ -142,7 +137,3 @@ def _term(counter, step):
 def _numbers(data):
     numbers = [repr(v) for v in np.ravel(data)[:4].tolist()]
     return f"[{', '.join(numbers)}{', ...' if np.size(data) > 4 else ''}]"
-
-
-def _data(data):
-    return "" if data is None else f" = {_numbers(data)}"

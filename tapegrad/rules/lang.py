@@ -225,7 +225,7 @@ def written(expr, leaf, spelled={}.get, bind=None):
     leaf : callable
         ``leaf(operand)``: the text of an operand.
     spelled : callable, optional
-        ``spelled(op)``: the format string of a function; None for ``op(...)``.
+        ``spelled(op)``: the name of a function, or its format string; None for ``op(...)``.
     bind : callable, optional
         ``bind(text)``: the name of a value that is computed by itself, from which the text goes on.
 
@@ -258,8 +258,8 @@ def _operation(op, args, spelled):
     if op in _PREFIX:
         sign, strength = _PREFIX[op]
         return sign + _bound(args[0], strength), strength
-    texts, form = [text for text, _ in args], spelled(op)
-    return (f"{op}({', '.join(texts)})" if form is None else form.format(*texts)), 9
+    texts, form = [text for text, _ in args], spelled(op) or op
+    return (form.format(*texts) if "{" in form else f"{form}({', '.join(texts)})"), 9
 
 
 def _bound(arg, strength):

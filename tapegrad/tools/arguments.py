@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from _thread import get_ident
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,36 +18,46 @@ from ..common.observers import LISTENERS
 from ..common.tree import flatten
 
 
-@contextlib.contextmanager
-def watched(seen: Callable[[str, tuple[Any, ...], dict[str, Any]], None]) -> Iterator[None]:
-    """Call ``seen(how, operands, keywords)`` where this thread uses values of tensors with a derivative and gives a result without (`common.observers`)."""
-    ident = get_ident()
-
-    def listener(how, operands, kwargs):
-        if get_ident() == ident and any(isinstance(t, Tensor) and tracked(t) for t in operands):
-            seen(how, operands, kwargs)
-
-    LISTENERS.append(listener)
-    try:
-        yield
-    finally:
-        LISTENERS.remove(listener)
-
-
 def differentiable(a):
     """Whether an argument is a number or an array that derivatives are taken in."""
     return type(a) is float or isinstance(a, (np.ndarray, np.floating, Tensor)) and a.dtype.char in "df"
 
 
-class WatchedRun:
-    """A function that has run once on a tape, in the context `inside`, while ``seen`` was told of what leaves it (`watched`).
+class Arguments:
+    """The arguments of a function.
 
     Attributes
     ----------
-    numbers : list of int
-        Which arguments are numbers or arrays of them.
+    argnums : list of int
+        Which of them are numbers or arrays that derivatives are taken in.
+    points : list
+        Their values.
+    """
+
+    def __init__(self, what: str, args: Sequence[Any]) -> None:
+        self.args, self.argnums = args, [k for k, a in enumerate(args) if differentiable(a)]
+        self.points = [args[k]._v if isinstance(args[k], Tensor) else args[k] for k in self.argnums]
+        if not self.points:
+            raise StructureError(f"{what}: no argument is a float or an array of floats, so there is nothing to differentiate")
+
+    def arguments_at(self, points: Iterable[Any]) -> list[Any]:
+        """All arguments, with `points` where something is differentiated."""
+        full = list(self.args)
+        for k, p in zip(self.argnums, points):
+            full[k] = p
+        return full
+
+
+class WatchedRun(Arguments):
+    """A function that has run once on a tape, in the context `inside`.
+
+    ``seen(how, operands, keywords)`` is called where this thread uses values of tensors with a derivative and gives a result without
+    (`common.observers`).
+
+    Attributes
+    ----------
     leaves : list of Tensor
-        Of these.
+        Of the points.
     tape, store
         The tape.
     results : list
@@ -55,16 +65,21 @@ class WatchedRun:
     """
 
     def __init__(self, what: str, f: Callable[..., Any], args: Any, seen: Callable[..., None], inside: Any = contextlib.nullcontext()) -> None:
-        self.numbers = [k for k, a in enumerate(args) if differentiable(a)]
-        if not self.numbers:
-            raise StructureError(f"{what}: no argument is a float or an array of floats")
-        full = list(args)
-        for k in self.numbers:
-            full[k] = leaf_of(args[k]._v if isinstance(args[k], Tensor) else args[k])
-        self.leaves, self.tape = [full[k] for k in self.numbers], Tape()
+        super().__init__(what, args)
+        self.leaves, self.tape = [leaf_of(p) for p in self.points], Tape()
         self.store = self.tape.store
-        with self.tape, watched(seen), inside:
-            self.results = flat(f(*full))
+        ident = get_ident()
+
+        def listener(how, operands, kwargs):
+            if get_ident() == ident and any(isinstance(t, Tensor) and tracked(t) for t in operands):
+                seen(how, operands, kwargs)
+
+        LISTENERS.append(listener)
+        try:
+            with self.tape, inside:
+                self.results = flat(f(*self.arguments_at(self.leaves)))
+        finally:
+            LISTENERS.remove(listener)
 
     def tracked(self) -> list[Tensor]:
         """The results that depend on an argument."""

@@ -24,12 +24,12 @@ from ..array.tensor import Tensor
 from ..autograd.gradients import grad
 from ..autograd.tape import Tape
 from ..common.errors import CheckError, GradientError, OptionError, StructureError, UnsupportedFunctionError, noted
-from ..common.printing import table
+from ..common.printing import Printed, table
 from ..nopython.api import njit_jvp, njit_vjp
 from ..transforms import functional
 from ..transforms.jacobians import jacfwd, jacrev, linearize, vjp
 from ..transforms.vmap import vmap
-from .arguments import differentiable, flat, leaf_of
+from .arguments import Arguments, flat, leaf_of
 from .explain_jumps import explain_jumps
 
 #: dtype character -> relative tolerance of values, of derivatives by differences, of two exact derivatives.
@@ -77,8 +77,8 @@ class Check:
         self.passed = self.passed and ok
 
 
-@dataclass
-class Report:
+@dataclass(repr=False)
+class Report(Printed):
     """The report of `check`; prints as a table.
 
     Attributes
@@ -110,18 +110,13 @@ class Report:
         ]
         return table(head, rows)
 
-    __repr__ = __str__
 
-
-class CheckedProblem:
+class CheckedProblem(Arguments):
     """A function, a point, weights and directions: what every check is given."""
 
     def __init__(self, f, args, reference, seed, directions, rtol, atol):
-        self.f, self.args, self.reference = f, args, reference or f
-        self.argnums = [k for k, a in enumerate(args) if differentiable(a)]
-        self.points = [a._v if isinstance(a, Tensor) else a for a in (args[k] for k in self.argnums)]
-        if not self.points:
-            raise StructureError("check: no argument is a float or an array of floats, so there is nothing to differentiate")
+        super().__init__("check", args)
+        self.f, self.reference = f, reference or f
         self.single = any(np.asarray(p).dtype.char == "f" for p in self.points)
         value, derivative, exact = TOLERANCES["f" if self.single else "d"]
         self.value_rtol, self.value_atol = value, value if atol is None else atol
@@ -133,13 +128,6 @@ class CheckedProblem:
         self.weights = [self.rng.standard_normal(v.shape) for v in self.values]
         self.ways = [[self.rng.standard_normal(np.shape(p)) for p in self.points] for _ in range(directions)]
         self.gradients, self.compose = None, 2
-
-    def arguments_at(self, points):
-        """All arguments of the function, with `points` where something is differentiated."""
-        full = list(self.args)
-        for k, p in zip(self.argnums, points):
-            full[k] = p
-        return full
 
     def on_tape(self, points):
         """The results at `points`, tensors or dual numbers, on a tape of their own: what the function makes of arrays can be filled."""

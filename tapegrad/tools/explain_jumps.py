@@ -4,7 +4,7 @@ A derivative is that of the path which was taken.  Where a decision (a branch, `
 another outcome, the function may be another one on the other side: its value may jump, which no derivative sees, or its slope.
 
 The function runs on a tape while a listener notes each comparison with what it compares; other decisions are instructions of the tape.
-The margin of a decision (the difference of the two sides, the distance to the next integer) has a gradient by the same tape, so
+The margin of a decision (the difference of the two sides, the distance to the next integer) is recorded on the same tape, so
 one knows in which direction the other outcome is nearest, and how far.  The place where it changes is found by bisection; value and
 gradient on its two sides say what the decision does.  Many small jumps, each of which is nothing (a sum over paths that end at a
 barrier, a bisection), are found by what the derivative predicts over a stretch and what the value does there.
@@ -23,19 +23,21 @@ from ..array.record import tracked
 from ..array.tensor import Tensor
 from ..autograd.anomaly import detect_anomaly
 from ..autograd.backward import slot_on
-from ..autograd.inspect import adjoints_of, entries_of, values
+from ..autograd.inspect import adjoints_of, entries_of
 from ..autograd.reading import Region
 from ..common.errors import OptionError
+from ..common.printing import Printed
+from ..tape.layout import CONTINUES
 from ..tape.places import PACKAGE, caller_place
 from ..tape.store import thread_state
-from .arguments import WatchedRun, differentiable
+from .arguments import Arguments, WatchedRun
 
 #: A jump, or a change of slope, beside the value, or the slopes; in a solver's own decisions, which keep to its tolerance.
 RELATIVE, OF_SOLVERS = 1e-3, 1e-2
 #: By how much prediction and value differ over a stretch with many small jumps, beside the change that is predicted.
 MISSED = 0.05
-#: How many places are looked at, the nearest first; halvings of the stretch in which a decision changes, and samples of one with many jumps.
-MOST, HALVINGS, SAMPLES = 12, 40, 32
+#: How many places are looked at, the nearest first, and samples of a stretch with many jumps.
+MOST, SAMPLES = 12, 32
 ORDER = ("value jumps", "slope jumps", "harmless")
 ADVICE = {
     "value jumps": "the derivative leaves that out: smooth the decision (a sigmoid over a width), differentiate the likelihood instead of the path, or, of a "
@@ -89,8 +91,8 @@ class Jump:
         return f"{self.what} at {self.place}: {how}; {ADVICE[self.kind]}"
 
 
-@dataclass
-class Jumps:
+@dataclass(repr=False)
+class Jumps(Printed):
     """The report of `explain_jumps`; prints in plain words.
 
     Attributes
@@ -103,8 +105,6 @@ class Jumps:
 
     def __str__(self):
         return "\n".join(map(str, self.jumps)) if self.jumps else "no decision of the function is near another outcome"
-
-    __repr__ = __str__
 
 
 def explain_jumps(f: Callable[..., Any], *args: Any, near: float = 0.1) -> Jumps:
@@ -149,8 +149,8 @@ def explain_jumps(f: Callable[..., Any], *args: Any, near: float = 0.1) -> Jumps
     line = _Moved(f, args)
     here = line.run(line.x)
     reach = near * max(float(np.linalg.norm(line.x)), 1.0)
-    found = sorted(((d.distance, key) for key, d in here.nearest.items() if d.distance <= reach), key=lambda each: each[0])
-    jumps = [jump for distance, key in found[:MOST] if (jump := _jump(line, here, here.nearest[key], reach)) is not None]
+    found = sorted((decision for decision in here.nearest.values() if decision.distance <= reach), key=lambda decision: decision.distance)
+    jumps = [jump for decision in found[:MOST] if (jump := _jump(line, here, decision, reach)) is not None]
     return Jumps(sorted(jumps, key=lambda jump: (ORDER.index(jump.kind), jump.distance)))
 
 
@@ -173,58 +173,53 @@ class _Looked(NamedTuple):
     nearest: dict[tuple[str, str], _Decision]
 
 
-class _Moved:
+class _Moved(Arguments):
     """The function as one of a vector."""
 
     def __init__(self, f, args):
-        self.f, self.args = f, args
-        self.numbers = [k for k, a in enumerate(args) if differentiable(a)]
-        parts = [np.asarray(args[k]._v if isinstance(args[k], Tensor) else args[k], float) for k in self.numbers]
-        self.shapes, self.x = [part.shape for part in parts], np.concatenate([np.zeros(0), *(part.reshape(-1) for part in parts)])
+        super().__init__("explain_jumps", args)
+        self.f, self.x = f, np.concatenate([np.reshape(p, -1) for p in self.points]).astype(float)
 
     def run(self, x):
         """Value, gradient and decisions at `x`."""
-        full, parts, events = list(self.args), np.split(x.copy(), np.cumsum([int(np.prod(shape)) for shape in self.shapes])), []
-        for k, shape, part in zip(self.numbers, self.shapes, parts):
-            full[k] = part.reshape(shape) if shape else float(part[0])
+        parts = np.split(x.copy(), np.cumsum([np.size(p) for p in self.points[:-1]]).astype(int))
+        full, events, noted = self.arguments_at(part.reshape(np.shape(p))[()] for part, p in zip(parts, self.points)), [], _Noted()
 
         def seen(how, operands, kwargs):
-            margin = _margin(how, operands, kwargs)
-            if margin is not None:
-                events.append(((how, str(caller_place(3))), _of_solver(), *margin))
+            place, solver = str(caller_place(3)), _of_solver()
+            events.extend(((how, place), solver, *margin) for margin in _margins(how, operands, kwargs))
 
-        noted = _Noted()
         run = WatchedRun("explain_jumps", self.f, full, seen, noted)
-        results = [r._v if isinstance(r, Tensor) else r for r in run.results if isinstance(r, (Tensor, float, np.ndarray, np.generic))]
-        # (On the other side of a decision nothing may depend on the arguments.)
-        seeds = {slot_on(run.store, r): np.ones(r.shape) for r in run.tracked()}
-        return self._seen(run.store, run.leaves, sum(float(np.sum(r)) for r in results), seeds, events, noted.operands)
-
-    def _seen(self, store, leaves, value, live, events, noted):
-        entries, alive = entries_of(store), store.leaf_at()
+        store, stretch = run.store, Region(run.store)
+        with run.tape:
+            for _, slot, name, values in (decision for decision in noted.decisions if decision[0] is store):
+                while stretch.at(slot).op == CONTINUES:
+                    slot += 1
+                read = stretch.read(slot)
+                of = dict(read.slots)
+                operands = [stretch.tensor(of[k], v) if k in of else v for k, v in enumerate(values)]
+                events += [((name, str(store.place(slot))), False, *margin) for margin in _margins(name, operands, read.attrs)]
+        entries, alive, outcomes, nearest = entries_of(store), store.leaf_at(), {}, {}
 
         def gradient(seeds):
             adjoints = adjoints_of(entries, alive, seeds) if seeds else {}
-            return np.concatenate([np.reshape(adjoints.get(slot_on(store, leaf), np.zeros(leaf.shape)), -1) for leaf in leaves])
+            return np.concatenate([np.reshape(adjoints.get(slot_on(store, leaf), np.zeros(leaf.shape)), -1) for leaf in run.leaves])
 
-        outcomes, nearest = {}, {}
-        of_tensors = ((key, solver, outcome, m._v, [(slot_on(store, m), np.shape(m._v), 1.0, None)]) for key, solver, outcome, m in events)
-        for key, solver, outcome, margin, sides in (*of_tensors, *_on_tape(store, entries, noted)):
+        for key, solver, outcome, margin in events:
             outcomes.setdefault(key, []).append(np.asarray(outcome).tobytes())
-            margin = np.reshape(margin, -1)
-            if not np.isfinite(margin).any():
-                continue
-            at = int(np.argmin(np.where(np.isfinite(margin), np.abs(margin), np.inf)))
-            seeds = {}
-            for slot, shape, sign, places in sides:
-                seeds.setdefault(slot, np.zeros(shape)).flat[at if places is None else places.flat[at]] += sign
-            slope = gradient(seeds)
-            steepness, m = float(np.linalg.norm(slope)), float(margin[at])
-            if steepness > 0.0 and np.isfinite(steepness):
-                distance = abs(m) / steepness
-                if key not in nearest or distance < nearest[key].distance:
-                    nearest[key] = _Decision(key, solver, distance, slope / steepness * (-1.0 if m > 0.0 else 1.0))
-        return _Looked(value, gradient(live), {key: b"|".join(parts) for key, parts in outcomes.items()}, nearest)
+            slot, margins = slot_on(store, margin), np.ravel(margin._v)
+            # The nearest to zero; but what is zero everywhere, as x[0] - x[0], has no slope.
+            for at in np.argsort(np.abs(margins))[:2].tolist() if slot is not None else ():
+                seed = np.zeros(margins.size)
+                seed[at] = -1.0 if margins[at] > 0.0 else 1.0
+                slope = gradient({slot: seed.reshape(margin.shape)})
+                distance = float(abs(margins[at]) / np.linalg.norm(slope)) if np.any(slope) else np.nan
+                if distance < (nearest[key].distance if key in nearest else np.inf):
+                    nearest[key] = _Decision(key, solver, distance, slope / np.linalg.norm(slope))
+        results = [r._v if isinstance(r, Tensor) else r for r in run.results if isinstance(r, (Tensor, float, np.ndarray, np.generic))]
+        # (On the other side of a decision nothing may depend on the arguments.)
+        whole = gradient({slot_on(store, r): np.ones(r.shape) for r in run.tracked()})
+        return _Looked(sum(float(np.sum(r)) for r in results), whole, {key: b"|".join(parts) for key, parts in outcomes.items()}, nearest)
 
 
 class _Noted(detect_anomaly):
@@ -232,13 +227,13 @@ class _Noted(detect_anomaly):
 
     def __init__(self):
         super().__init__()
-        #: By store, and slot of the instruction that will be written there.
-        self.operands = {}
+        #: The store, the slot from which on the instruction will be written there, its name, and values of its operands.
+        self.decisions = []
 
     def result(self, name, values, value, frame):
-        if name in _STEPS or name in _BETWEEN:
+        if name in {*_STEPS, *_ENDS, *_WHOLE, *_BETWEEN}:
             store = thread_state().store
-            self.operands[id(store), store.length] = values
+            self.decisions.append((store, store.length, name, values))
 
     def again(self, *_):
         """What compiled code has answered is no part of the tape."""
@@ -254,81 +249,41 @@ def _of_solver():
     return False
 
 
-def _margin(how, operands, kwargs):
-    """Of a decision by values: its outcome, and a tensor that is zero where that changes; None if it is none."""
-    if how.startswith("comparison"):
-        margin = operands[0] - operands[1]
-        return (np.sign(margin._v), margin) if isinstance(margin, Tensor) and tracked(margin) and margin.dtype.kind == "f" else None
-    name, t = how.removeprefix("numpy."), operands[0]
-    if not (isinstance(t, Tensor) and t.dtype.kind == "f"):
-        return None
-    value = np.asarray(t._v)
-    if name == ".item()":
-        return np.floor(value), t - np.rint(value)
-    if name not in ("argmax", "argmin", "argsort") or not value.ndim:
-        return None
-    axis = operands[1] if len(operands) > 1 else kwargs.get("axis", -1 if name == "argsort" else None)
-    if axis is None:
-        t, value, axis = t.reshape(-1), value.reshape(-1), 0
-    order = np.argsort(value, axis=axis, kind="stable")
-    ends = {"argmax": slice(-2, None), "argmin": slice(0, 2), "argsort": slice(None)}[name]
-    order = np.moveaxis(np.moveaxis(order, axis, 0)[ends], 0, axis)
-    return order, np.diff(np.take_along_axis(t, order, axis), axis=axis)
-
-
+#: Functions of one number: their outcome, and where the one next to a number begins.
 _STEPS = {
-    **dict.fromkeys(("floor", "ceil", "trunc"), np.rint), "rint": lambda v: np.floor(v) + 0.5,
-    **dict.fromkeys(("sign", "absolute", "heaviside"), np.zeros_like),
+    "floor": (np.floor, np.rint), "ceil": (np.ceil, np.rint), "trunc": (np.trunc, np.rint), ".item()": (np.floor, np.rint),
+    "rint": (np.rint, lambda v: np.floor(v) + 0.5), **dict.fromkeys(("sign", "absolute", "heaviside"), (np.sign, np.zeros_like)),
 }  # fmt: skip
-_BETWEEN = {"maximum", "minimum", "fmax", "fmin", "clip", "max", "min", "floor_divide", "remainder", "fmod"}
-_OUTCOMES = {"floor": np.floor, "ceil": np.ceil, "trunc": np.trunc, "rint": np.rint}
+#: Functions of an order: which places of it they tell, and which elements decide.
+_ENDS = {
+    **dict.fromkeys(("max", "numpy.argmax"), (-1, slice(-2, None))), **dict.fromkeys(("min", "numpy.argmin"), (0, slice(0, 2))),
+    "numpy.argsort": (slice(None), slice(None)),
+}  # fmt: skip
+_WHOLE = {"floor_divide", "remainder", "fmod"}
+_BETWEEN = {"maximum", "minimum", "fmax", "fmin", "clip"}
 
 
-def _on_tape(store, entries, noted):
-    """Decisions that are instructions: key, False, outcome, margin, and of which operands it is the difference."""
-    primals, stretch = None, Region(store, plain=True)
-    for e in entries:
-        name = e.row.name if e.row is not None else ""
-        if name not in _STEPS and name not in _BETWEEN:
-            continue
-        read = stretch.read(e.slot)
-        of = dict(read.slots)
-        operands = noted.get((id(store), e.slot))
-        if operands is None:
-            primals = values(store) if primals is None else primals
-            operands = [primals[of[k]] if k in of else v for k, v in enumerate(read.operands)]
-        operands = [np.asarray(v, float) for v in operands]
-        slots = [(of.get(k), operand.shape) for k, operand in enumerate(operands)]
-        for outcome, margin, signs in _margins(name, operands, read.attrs):
-            sides = [(slots[k][0], slots[k][1], sign, places) for k, sign, places in signs if slots[k][0]]
-            if sides:
-                yield (name, str(store.place(e.slot))), False, outcome, margin, sides
-
-
+@np.errstate(all="ignore")
 def _margins(name, operands, attrs):
-    """Outcome, margin, and (operand, sign, places of its elements) of an instruction."""
-    a = operands[0]
-    if name in _STEPS:
-        yield _OUTCOMES.get(name, np.sign)(a), a - _STEPS[name](a), [(0, 1.0, None)]
-    elif name in ("max", "min"):
-        axes = list(range(a.ndim)) if attrs.get("axis") is None else np.atleast_1d(attrs["axis"]).tolist()
-        numbers = np.moveaxis(np.arange(a.size).reshape(a.shape), axes, range(-len(axes), 0))
-        numbers = numbers.reshape(*numbers.shape[: a.ndim - len(axes)], -1)
-        if numbers.shape[-1] > 1:
-            flat = a.reshape(-1)[numbers]
-            order = np.argsort(flat, axis=-1, kind="stable")[..., -2:] if name == "max" else np.argsort(flat, axis=-1, kind="stable")[..., :2]
-            low, high = (np.take_along_axis(numbers, order[..., k : k + 1], -1)[..., 0] for k in (0, 1))
-            yield (high if name == "max" else low), a.reshape(-1)[high] - a.reshape(-1)[low], [(0, 1.0, high), (0, -1.0, low)]
-    else:
-        whole = name in ("floor_divide", "remainder", "fmod")
-        for k, b in enumerate(operands[1:], 1):
-            with np.errstate(all="ignore"):
-                margin = a / b - np.rint(a / b) if whole else a - b
-            outcome = np.floor(a / b) if whole else np.sign(margin)
-            if whole and np.size(b) > 1:
-                continue
-            places = [np.broadcast_to(np.arange(x.size).reshape(x.shape), margin.shape) for x in (a, b)]
-            yield outcome, margin, [(0, 1.0 / float(b) if whole else 1.0, places[0]), *([] if whole else [(k, -1.0, places[1])])]
+    """Of a decision by values: its outcome, and a tensor that is zero where that changes; one for each bound of `clip`, none if it is no decision."""
+    t, *others = operands
+    found = []
+    if name in _BETWEEN or name.startswith("comparison"):
+        found = [(np.sign(margin._v), margin) for margin in (t - other for other in others) if isinstance(margin, Tensor)]
+    elif isinstance(t, Tensor) and name in _STEPS:
+        outcome, nearest = _STEPS[name]
+        found = [(outcome(t._v), t - nearest(t._v))]
+    elif isinstance(t, Tensor) and name in _WHOLE:
+        quotient = t / others[0]
+        found = [(np.floor(quotient._v), quotient - np.rint(quotient._v))]
+    elif isinstance(t, Tensor) and t.ndim and name in _ENDS:
+        told, ends = _ENDS[name]
+        axis = others[0] if others else attrs.get("axis", -1 if name == "numpy.argsort" else None)
+        axes = list(range(t.ndim)) if axis is None else np.atleast_1d(axis).tolist()
+        t = np.moveaxis(t, axes, list(range(-len(axes), 0))).reshape(*np.delete(t.shape, axes).tolist(), -1)
+        order = np.argsort(t._v, axis=-1, kind="stable")
+        found = [(order[..., told], np.diff(np.take_along_axis(t, order[..., ends], -1), axis=-1))]
+    return [(outcome, margin) for outcome, margin in found if tracked(margin) and margin.dtype.kind == "f"]
 
 
 def _jump(line, here, decision, reach):
@@ -343,9 +298,7 @@ def _jump(line, here, decision, reach):
     else:
         return None
     low, high, before, after = 0.0, step, here, there
-    for _ in range(HALVINGS):
-        if high - low <= 1e-10 * scale:
-            break
+    while high - low > 1e-10 * (scale + high):
         middle = 0.5 * (low + high)
         run = line.run(line.x + middle * towards)
         if run.outcomes.get(key) == here.outcomes[key]:

@@ -19,6 +19,7 @@ from ..array.tensor import Tensor
 from ..autograd.adjoint import pulled
 from ..autograd.backward import slot_on
 from ..autograd.inspect import adjoints_of, entries_of
+from ..common.printing import Printed
 from ..rules.table import zero
 from ..tape.places import caller_place
 from .arguments import WatchedRun
@@ -48,8 +49,8 @@ class Argument:
         return "\n  - ".join([f"argument {self.index}: the derivative {how}", *self.reasons])
 
 
-@dataclass
-class Explanation:
+@dataclass(repr=False)
+class Explanation(Printed):
     """The report of `explain_zero`; prints in plain words.
 
     Attributes
@@ -61,8 +62,6 @@ class Explanation:
 
     def __str__(self):
         return "\n".join(map(str, self.arguments))
-
-    __repr__ = __str__
 
 
 def explain_zero(f: Callable[..., Any], *args: Any) -> Explanation:
@@ -110,7 +109,7 @@ def explain_zero(f: Callable[..., Any], *args: Any) -> Explanation:
     seeds = {slot: rng.uniform(0.5, 1.5, np.shape(r._v)) for r in run.tracked() if (slot := slot_on(store, r)) is not None}
     adjoints = adjoints_of(entries, store.leaf_at(), seeds) if seeds else {}
     arguments = []
-    for k, leaf in zip(run.numbers, run.leaves):
+    for k, leaf in zip(run.argnums, run.leaves):
         slot = slot_on(store, leaf)
         g = np.asarray(adjoints.get(slot, np.zeros(np.shape(leaf._v))))
         zeros = int(np.sum(g == 0))

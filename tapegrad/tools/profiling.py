@@ -14,12 +14,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 from html import escape
+from itertools import groupby
 from typing import Any
 
 import numpy as np
 
 from ..common.errors import UnsupportedFunctionError
-from ..common.printing import table
+from ..common.printing import Printed, table
 from ..common.registry import attach
 from ..common.uninterrupted import uninterrupted
 from ..rules.lang import nodes
@@ -31,8 +32,6 @@ from .comparing.compare import least
 
 #: Seconds that a measurement takes; copies of an instruction on numbers that are timed together.
 _PATIENCE, _COPIES = 0.5, 64
-#: A piece with nothing in it.
-_NOTHING = ((), "nothing")
 
 
 @dataclass
@@ -71,8 +70,8 @@ class ProfiledLine:
         return self.forward + self.backward
 
 
-@dataclass
-class TimeProfile:
+@dataclass(repr=False)
+class TimeProfile(Printed):
     """The report of ``g.profile(x)``: a table of lines, the heaviest first; in a notebook, the source with its share of the time.
 
     Attributes
@@ -97,21 +96,15 @@ class TimeProfile:
     no_kernel: str = ""
     loops: list[tuple[float, str]] = field(default_factory=list)
 
-    def __repr__(self):
-        return str(self)
-
     def _head(self):
         kernel = f"{1e6 * self.kernel:.4g} us by its kernel" if self.kernel is not None else f"no kernel: {self.no_kernel}"
         return f"{self.name}: {1e6 * self.seconds:.4g} us by the interpreter, {kernel}; recorded {self.records} times"
-
-    def _share(self, line):
-        return line.seconds / sum(other.seconds for other in self.lines)
 
     def __str__(self):
         head = ["line", "time", "us", "forward", "back", "instructions", "kept", "kernel", "missed", ""]
         rows = [
             [
-                line.where, f"{self._share(line):.1%}",
+                line.where, f"{line.seconds / self.seconds:.1%}",
                 *(f"{1e6 * seconds:.4g}" for seconds in (line.seconds, line.forward, line.backward)), str(line.instructions), str(line.nbytes),
                 f"{line.in_kernel:.1%}", str(line.missed), line.text,
             ]
@@ -128,7 +121,7 @@ class TimeProfile:
             rows = []
             for number in range(min(numbers), max(numbers) + 1):
                 line = known.get((file, number))
-                share = self._share(line) if line else 0.0
+                share = line.seconds / self.seconds if line else 0.0
                 said = f"{share:6.1%} {1e6 * line.seconds:9.4g} us" if line else " " * 19
                 text = escape(f"{said}  {number:4}  {linecache.getline(file, number).rstrip()}")
                 rows.append(f'<span style="background: rgba(255, 120, 0, {share:.3f})">{text}</span>')
@@ -182,11 +175,9 @@ def profile(g: Transformed[Any], *args: Any, **kwargs: Any) -> TimeProfile:
 
     for (slots, name), seconds in pieces.seconds.items():
         for slot, share in pieces.divided(slots):
-            line = line_of(tape.place(slot)) if slot else lines["", 0]
-            name = "backward" if name == "out" else name
+            line = line_of(tape.place(slot))
             setattr(line, name, getattr(line, name) + share * seconds)
-        for slot in slots * (name == "forward"):
-            line_of(tape.place(slot)).instructions += 1
+            line.instructions += slot > 0 and name == "forward"
     for slot, nbytes in pieces.kept():
         line_of(tape.place(slot)).nbytes += nbytes
     report = TimeProfile(getattr(g, "__name__", "the function"), [], pieces.call, max(1, g.stats().records))
@@ -201,38 +192,26 @@ class _Pieces:
     Attributes
     ----------
     seconds : dict
-        (slots, "forward", "backward" or "out") -> seconds; no slots for what belongs to none. In all as long as the call.
+        (slots, "forward" or "backward") -> seconds; slot 0, or none, for what belongs to no line. In all as long as the call.
     call : float
-        Of the replay as a whole.
+        Seconds of the replay as a whole.
     """
 
     def __init__(self, workspace, inputs, backward):
         with uninterrupted:
-            from ..interpreter import native
             from ..program import walk as W
 
         self.W, self.workspace, self.backward = W, workspace, backward
         self.parameters, self.pointer = workspace.parameters, workspace.pointer
         workspace.run(inputs, backward)
-        # The signatures' table may have moved.
-        self.parameters[native.P.W_TABLE] = native.table_address()
-        nothing = partial(self._run, 0, W.sweep, 0, 1)
-        times = least({"whole": self._whole, "nothing": nothing}, _PATIENCE / 4)
-        self.call = max(0.0, times["whole"] - times["nothing"])
-        times = least({_NOTHING: nothing, **self._calls()}, _PATIENCE)
-        empty = times.pop(_NOTHING)
-        without = {piece: max(0.0, seconds - empty) for piece, seconds in times.items()}
-        self.costs = {op: without.pop((op, "cost")) for op, what in times if what == "cost"}
-        factor = self.call / (sum(without.values()) or 1.0)
-        self.seconds = {piece: factor * seconds for piece, seconds in without.items()}
-
-    def _whole(self):
-        W, workspace, why = self.W, self.workspace, self.W.replay(self.pointer)
-        while why == W.AT_HOST:
-            workspace.hosts[self.parameters[W.P_STOPPED]].run()
-            why = W.resume(self.pointer)
-        if self.backward and workspace.in_python:
-            workspace.backward_with_python()
+        calls = {"call": partial(workspace.run, inputs, backward), "nothing": partial(self._run, 0, W.sweep, 0, 1), **self._calls()}
+        times = least(calls, _PATIENCE)
+        nothing = times.pop("nothing")
+        times = {piece: max(0.0, seconds - nothing) for piece, seconds in times.items()}
+        self.call = times.pop("call")
+        self.costs = {op: times.pop((op, "cost")) for op, what in list(times) if what == "cost"}
+        factor = self.call / (sum(times.values()) or 1.0)
+        self.seconds = {piece: factor * seconds for piece, seconds in times.items()}
 
     def _run(self, at, function, *arguments):
         self.parameters[self.W.P_AT] = at
@@ -240,13 +219,13 @@ class _Pieces:
 
     def _calls(self):
         """What is timed, in the order of a replay; and copies of each operation on numbers, where several lines share a piece: (opcode, "cost")."""
-        W, workspace, calls, stream = self.W, self.workspace, {}, []
-        given = workspace.stream.tolist()
+        W, workspace, calls, stream = self.W, self.workspace, {}, self.workspace.stream.tolist()
         calls[(), "forward"] = partial(self._run, 0, W.enter)
-        for slots, host, begin, end in self._steps(given):
-            calls[slots, "forward"] = workspace.hosts[given[begin + 1]].run if host else partial(self._run, len(stream), W.forward)
-            stream += [*given[begin:end], W.END]
-            for slot in slots if self._several(slots) else ():
+        for slots, host, begin, end in self._steps(stream):
+            calls[slots, "forward"] = partial(self._run, len(stream), W.forward) if host is None else host.run
+            stream += [*stream[begin:end], W.END]
+            several = len({str(workspace.tape.place(slot)) for slot in slots}) > 1
+            for slot in slots if several else ():
                 if (op := int(workspace.records["op"][slot])) != TRACED and (op, "cost") not in calls:
                     calls[op, "cost"] = partial(self._run, len(stream), W.forward)
                     stream += [W.SCALARS, slot, slot] * _COPIES + [W.END]
@@ -254,37 +233,36 @@ class _Pieces:
             calls[(), "backward"] = partial(self._run, 0, W.seed)
             for slots, item, high, low in self._ways():
                 calls[slots, "backward"] = partial(self._run, 0, W.sweep, high, low) if item is None else partial(self._rule, item, high)
-            calls[(), "out"] = partial(self._run, 0, W.deliver)
-        # The parameters have its address.
-        self.stream = np.array([*stream, W.END], np.int64)
+            calls[(0,), "backward"] = partial(self._run, 0, W.deliver)
+        # Behind the stream of the replay; the parameters have its address.
+        self.stream = np.array(stream, np.int64)
         self.parameters[W.P_STREAM] = self.stream.ctypes.data
         return calls
 
     def _rule(self, item, high):
-        workspace = self.workspace
-        workspace.in_python, all_of_them = [item], workspace.in_python
-        try:
-            workspace.rules(workspace.sweep, high)
-        finally:
-            workspace.in_python = all_of_them
+        workspace, of_all = self.workspace, self.workspace.in_python
+        workspace.in_python = [item]
+        workspace.rules(workspace.sweep, high)
+        workspace.in_python = of_all
 
     def _steps(self, stream):
-        """Of the stream: where a piece begins and ends, and its slots."""
+        """Of the stream: slots of a piece, the step that NumPy does, and where it begins and ends."""
         W, workspace = self.W, self.workspace
         slot_at = {workspace.address_of(item.slot): item.slot for item in workspace.tape.items}
         found, at = [], 0
         while (code := stream[at]) != W.END:
+            host = workspace.hosts[stream[at + 1]] if code == W.HOST else None
             if code == W.SCALARS:
                 slots, length = tuple(range(stream[at + 1], stream[at + 2] + 1)), 3
             elif code == W.PROGRAM:
                 slots, length = (stream[at + 2],), 4 + 2 * stream[at + 3]
             elif code == W.HOST:
-                slots, length = (workspace.hosts[stream[at + 1]].slot,), 2
+                slots, length = (host.slot,), 2
             elif code == W.COLLECT:
                 slots, length = (slot_at[stream[at + 1]],), 3 + stream[at + 2]
             else:
                 slots, length = (workspace.guard_slots[stream[at + 1]],), 5 + (code == W.COMPARE)
-            found.append((slots, code if code == W.HOST else None, at, at + length))
+            found.append((slots, host, at, at + length))
             at += length
         return self._joined(found)
 
@@ -297,27 +275,22 @@ class _Pieces:
 
     def _joined(self, steps):
         """What one line has recorded in a row, and numbers in a row: (slots, item, begin, end)."""
-        place, found, ops = self.workspace.tape.place, [], self.workspace.records["op"]
-        for slots, item, begin, end in steps:
-            line, numbers = str(place(slots[0])), not FIRST_ARRAY <= ops[slots[0]] < ARRAY_LEAF
-            if found and item is None is found[-1][1] and (found[-1][4] == line or numbers and found[-1][5]):
-                before = found[-1]
-                found[-1] = (before[0] + slots, None, before[2], end, line if before[4] == line else "", numbers and before[5])
-            else:
-                found.append((slots, item, begin, end, line, numbers))
-        return [piece[:4] for piece in found]
+        place, ops = self.workspace.tape.place, self.workspace.records["op"]
 
-    def _several(self, slots):
-        return len({str(self.workspace.tape.place(slot)) for slot in slots}) > 1
+        def key(step):
+            (slot, *_), item, *_ = step
+            return item, FIRST_ARRAY <= ops[slot] < ARRAY_LEAF and str(place(slot))
+
+        for (item, _), group in groupby(steps, key):
+            together = list(group)
+            yield tuple(slot for slots, *_ in together for slot in slots), item, together[0][2], together[-1][3]
 
     def divided(self, slots):
-        """How the time of a piece is divided: (slot, share); among lines, by what its operations take forward (a guard, which compares, as the least)."""
-        if not self._several(slots):
-            return [(slots[0] if slots else 0, 1.0)]
-        guard = min(self.costs.values(), default=1.0)
-        costs = [self.costs.get(int(self.workspace.records["op"][slot]), guard) or 1e-9 for slot in slots]
-        total = sum(costs)
-        return [(slot, cost / total) for slot, cost in zip(slots, costs)]
+        """How the time of a piece is divided: (slot, share), by what its operations take forward (a guard, which compares, as the least)."""
+        guard, ops = min(self.costs.values(), default=1.0), self.workspace.records["op"]
+        costs = {slot: self.costs.get(int(ops[slot]), guard) or 1e-9 for slot in slots or (0,)}
+        total = sum(costs.values())
+        return [(slot, cost / total) for slot, cost in costs.items()]
 
     def kept(self):
         """What is kept for the way back: slot and bytes."""

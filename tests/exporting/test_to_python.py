@@ -28,7 +28,7 @@ def before_last(x):
     """What the loop carries is read behind it."""
     last, now = x[0], x[1]
     for k in range(30):
-        last, now = now, np.sin(now) + 0.1 * last + x[2] * k
+        last, now = now * 1.0, np.sin(now) + 0.1 * last + x[2] * k
     return last * now + last
 
 
@@ -86,6 +86,7 @@ def test_each_line_says_of_which_it_is_and_loops_are_rolled():
     assert [line for line in computing if "  # " not in line] == []
     assert any("um, vm = u + 0.5 * dt * ku, v + 0.5 * dt * kv" in line for line in lines)
     assert len(lines) < 200 and sum(line.lstrip().startswith("for ") for line in lines) >= 2
+    assert "last_" in tg.to_python(*PROGRAMS["before_last"])
 
 
 def test_another_path_raises_and_names_the_line():

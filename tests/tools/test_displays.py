@@ -4,6 +4,7 @@ import pathlib
 import subprocess
 import sys
 import xml.etree.ElementTree as ET
+from html import escape
 
 import numpy as np
 import pytest
@@ -20,6 +21,8 @@ def test_transformed_functions_and_their_statistics():
     assert repr(tg.grad(f)).startswith(f"<Grad of f ({__file__}:") and repr(g).startswith("<tg.jit of Grad of f (")
     g(np.ones(3))
     assert repr(g.stats()) == str(g.stats()) and str(g.stats()) in g.stats()._repr_html_()
+    for report in (tg.check(np.sin, 1.0), tg.compare(np.sin, 1.0, budget=0.0), tg.explain_jumps(abs, 0.05), tg.explain_zero(np.floor, 1.5)):
+        assert repr(report) == str(report) and escape(str(report)) in report._repr_html_()
 
 
 def test_a_tensor_knows_its_tape():

@@ -41,7 +41,7 @@ while (walk.next()) {
 }
 for (let k = walk.length; k >= 0; k -= 7) { walk.seek(k); restored = restored && shot(walk) === shots[k]; }
 walk.seek(walk.length);
-console.log(JSON.stringify({ restored, length: walk.length, shots: given.all ? shots.map((s) => JSON.parse(s)) : [JSON.parse(shot(walk))], rows: data.rows }));
+console.log(JSON.stringify({ restored, length: walk.length, shots: given.all ? shots.map((s) => JSON.parse(s)) : [JSON.parse(shot(walk))], rows: data.rows, regions: data.regions }));
 """
 
 
@@ -191,13 +191,13 @@ def test_a_replay_stops_at_the_decision_that_comes_out_otherwise():
 
 def test_iterations_are_one_box_and_lines_are_those_of_the_source():
     page = tg.show(rolled, 1.5)
-    (region,) = page.data["regions"]
+    (region,) = walked(page, "forward")["regions"]
     assert region["period"] == 3 and region["count"] >= 8
     (source,) = page.data["sources"]
     lines = dict(source["lines"])
     assert all("y = y - 0.1 * x * y" in lines[row["line"][1]] for row in page.data["rows"] if row["line"])
     scan = tg.show(lambda x: tg.scan(lambda c, k: (c * x + k, None), 1.0, np.arange(50.0))[0], 0.5)
-    assert scan.data["regions"][0]["count"] >= 48
+    assert walked(scan, "forward")["regions"][0]["count"] >= 48
 
 
 def test_what_cannot_be_shown():

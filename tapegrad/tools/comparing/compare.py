@@ -25,7 +25,7 @@ import numpy as np
 from ...array.forward import MOST_LANES
 from ...array.tensor import Tensor
 from ...common.errors import CheckError, OptionError, PerformanceWarning
-from ...common.printing import bytes_text, count_text, plural, seconds_text, table
+from ...common.printing import Printed, bytes_text, count_text, plural, seconds_text, table
 from ...common.tree import flatten
 from ...nopython.api import njit_grad, njit_jacobian
 from ...program.choosing import described, last_readers, predict
@@ -188,8 +188,8 @@ HEAD = (
 )  # fmt: skip
 
 
-@dataclass(frozen=True)
-class Comparison:
+@dataclass(frozen=True, repr=False)
+class Comparison(Printed):
     """The report of `tg.compare`; printing it shows the table.
 
     Attributes
@@ -243,8 +243,6 @@ class Comparison:
         seconds = self.rows[0].seconds
         remark = f"\n{self.function} takes {seconds_text(seconds)}, so times are mostly those of a call: compare operations." if seconds < SHORT else ""
         return f"{title}\n\n{table(HEAD, lines, numbers=True)}\n\n{self.reason}{remark}"
-
-    __repr__ = __str__
 
     def to_dict(self) -> dict[str, Any]:
         """Everything as plain data."""

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...common.errors import StructureError
-from ...common.printing import bytes_text, count_text, seconds_text, table
+from ...common.printing import Printed, bytes_text, count_text, seconds_text, table
 from ...tape.places import function_name
 from .compare import Comparison, compare, write_json
 from .plots import plot_scaling
@@ -47,8 +47,8 @@ class Point:
         return getattr(self.comparison.row(FORWARD if forward else REVERSE), measure)
 
 
-@dataclass(frozen=True)
-class Scaling:
+@dataclass(frozen=True, repr=False)
+class Scaling(Printed):
     """The report of `tg.compare_scaling`; printing it shows the table.
 
     Attributes
@@ -94,8 +94,6 @@ class Scaling:
                  count_text(down.operations), *times, bytes_text(up.peak), bytes_text(down.peak), c.recommended)
             )  # fmt: skip
         return "\n".join([self.function, "", table(head, rows, numbers=True), "", *map(self.sentence, self.axes)])
-
-    __repr__ = __str__
 
     def sentence(self, axis: str) -> str:
         """Where the modes cross along an axis, in words."""

@@ -27,8 +27,6 @@ from ..arguments import WatchedRun, differentiable
 
 #: Instructions that a page can show; numbers of an array that it has one by one; rows from which on numbers have six digits.
 MOST, WRITTEN_OUT, SHORTENED = 100_000, 12, 5_000
-#: Instructions that an iteration of a region may have, and from how many iterations on it is one.
-PERIOD, ITERATIONS = 400, 3
 
 
 class Shown(WatchedRun):
@@ -98,7 +96,7 @@ def program(f: Callable[..., Any], args: Sequence[Any], output: Any = None, dire
     sources = _sources(places, rows)
     return {
         "title": f"{function_name(f)} at {', '.join(str(_exact(a)) for a in args)}", "n": int(sum(leaf.size for leaf in run.leaves)), "m": m,
-        "leaves": [at[slot] for slot in names if slot in at], "sources": sources, "rows": rows, "result": at[result], "regions": _regions(rows),
+        "leaves": [at[slot] for slot in names if slot in at], "sources": sources, "rows": rows, "result": at[result],
         "reverse": _reverse(store, entries, at, result, digits), "replay": _replayed(f, replay, rows),
     }  # fmt: skip
 
@@ -113,7 +111,7 @@ def _names(f, run):
         parameters = list(inspect.signature(f).parameters)
     except (TypeError, ValueError):
         parameters = []
-    return {slot_on(run.store, leaf): parameters[k] if k < len(parameters) else f"argument {k}" for k, leaf in zip(run.numbers, run.leaves)}
+    return {slot_on(run.store, leaf): parameters[k] if k < len(parameters) else f"argument {k}" for k, leaf in zip(run.argnums, run.leaves)}
 
 
 def _result(f, run, output):
@@ -165,13 +163,11 @@ def _replayed(f, args, rows):
     if args is None:
         return None
     other = program(f, args if isinstance(args, tuple) else (args,), output=0)
-    values = []
-    for k, (mine, theirs) in enumerate(zip(rows, other["rows"])):
-        same = mine["operation"] == theirs["operation"]
-        values.append(theirs["value"])
-        if not same:
-            return {"title": other["title"], "values": values, "stop": k, "failed": mine["guard"]}
-    return {"title": other["title"], "values": values, "stop": len(values) - 1, "failed": False}
+    pairs = list(zip(rows, other["rows"]))
+    differing = [k for k, (mine, theirs) in enumerate(pairs) if mine["operation"] != theirs["operation"]]
+    stop = min(differing, default=len(pairs) - 1)
+    values = [theirs["value"] for _, theirs in pairs[: stop + 1]]
+    return {"title": other["title"], "values": values, "stop": stop, "failed": bool(differing) and rows[stop]["guard"]}
 
 
 def _sources(places, rows):
@@ -193,27 +189,6 @@ def _sources(places, rows):
     return sources
 
 
-def _regions(rows):
-    """Stretches in which the same instructions, at the same lines, come again and again: begin, period, count."""
-    keys = [(row["operation"].partition(" ")[0] if not row["guard"] else "guard", tuple(row["line"] or ())) for row in rows]
-    following, last = [0] * len(keys), {}
-    for k in reversed(range(len(keys))):
-        following[k] = last.get(keys[k], 0)
-        last[keys[k]] = k
-    regions, k = [], 0
-    while k < len(keys):
-        count, period = 1, following[k] - k
-        if 2 <= period <= PERIOD:
-            while keys[k + count * period : k + (count + 1) * period] == keys[k : k + period]:
-                count += 1
-        if count >= ITERATIONS:
-            regions.append({"begin": k, "period": period, "count": count})
-            k += count * period
-        else:
-            k += 1
-    return regions
-
-
 def _exact(value, short=lambda x: x):
     """A number, the numbers of a short array, or a description, as JSON has them."""
     if value is None or isinstance(value, str):
@@ -225,7 +200,7 @@ def _exact(value, short=lambda x: x):
         number = short(float(array))
         return number if np.isfinite(number) else str(number)
     if array.size > WRITTEN_OUT or not np.isfinite(array).all():
-        return listing._summary(array)
+        return listing.summary(array)
     return [short(float(x)) for x in array.reshape(-1)]
 
 

@@ -160,7 +160,31 @@ function unpacked(data) {
       line: source < 0 ? null : [source, line],
     };
   });
-  return { ...data, rows };
+  return { ...data, rows, regions: regions(rows) };
+}
+
+const PERIOD = 400; // instructions that an iteration of a region may have
+const ITERATIONS = 3; // from how many iterations on it is one
+
+// Stretches in which the same instructions, at the same lines, come again and again: begin, period, count.
+function regions(rows) {
+  const keys = rows.map((row) => `${row.guard ? "guard" : row.operation.split(" ")[0]} ${row.line}`);
+  const following = new Array(keys.length);
+  const last = new Map();
+  for (let k = keys.length - 1; k >= 0; k--) {
+    following[k] = last.get(keys[k]) ?? k;
+    last.set(keys[k], k);
+  }
+  const found = [];
+  for (let begin = 0; begin < keys.length; ) {
+    const period = following[begin] - begin;
+    let end = begin + period;
+    if (period >= 2 && period <= PERIOD) while (end < keys.length && keys[end] === keys[end - period]) end++;
+    const count = period ? Math.floor((end - begin) / period) : 1;
+    if (count >= ITERATIONS) found.push({ begin, period, count });
+    begin += count >= ITERATIONS ? count * period : 1;
+  }
+  return found;
 }
 
 // A sum of numbers, of arrays as flat lists, or of what is only described.

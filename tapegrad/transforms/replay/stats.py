@@ -12,7 +12,7 @@ from weakref import WeakKeyDictionary
 from ...codegen.code import COUNTS
 from ...common import config
 from ...common.errors import PerformanceWarning
-from ...common.printing import PlainTable
+from ...common.printing import Printed
 from ...program.through import Rules
 from ...tape.places import PACKAGE, function_name
 
@@ -23,7 +23,7 @@ SINGLY = 5
 
 
 @dataclass(repr=False)
-class Stats:
+class Stats(Printed):
     """What a transformed function has done so far.
 
     Attributes
@@ -86,12 +86,6 @@ class Stats:
     def replays(self) -> int:
         """Calls answered by replay."""
         return self.sweeps + self.kernel_calls
-
-    def __repr__(self):
-        return str(self)
-
-    def _repr_html_(self):
-        return PlainTable(self)._repr_html_()
 
     def __str__(self):
         lines = [
