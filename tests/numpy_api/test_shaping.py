@@ -40,7 +40,7 @@ ONE = {
     "reshape": [lambda t: np.reshape(t, (3, 2)), lambda t: np.reshape(t, -1), lambda t: np.reshape(t, (3, -1), order="F"),
                 lambda t: np.reshape(t, (3, 2), "A"), lambda t: np.reshape(t, [6]), lambda t: np.reshape(t.T, (2, 3), "A")],
     "ravel": [lambda t: np.ravel(t), lambda t: np.ravel(t, "F"), lambda t: np.ravel(t.T, order="K"), lambda t: np.ravel(t, "A"), lambda t: np.ravel(t[::-1].T, "K")],
-    "axes": [lambda t: np.transpose(t), lambda t: np.transpose(t, axes=[1, 0]), lambda t: np.swapaxes(t, 0, -1), lambda t: np.moveaxis(t, [0], [-1]),
+    "axes": [lambda t: np.transpose(t), lambda t: np.transpose(t, axes=[1, 0]), lambda t: np.swapaxes(t, 0, -1), lambda t: np.moveaxis(t, [0], [-1]), lambda t: np.moveaxis(t, range(1), np.array([-1])),
              lambda t: np.rollaxis(t, 1), lambda t: np.rollaxis(t, 0, 2), lambda t: np.rollaxis(t, -1, -2), lambda t: np.permute_dims(t, (1, 0)) if hasattr(np, "permute_dims") else np.transpose(t)],
     "unit axes": [lambda t: np.expand_dims(t, (0, -1)), lambda t: np.squeeze(np.expand_dims(t, (0, 2)), axis=(0, 2)), lambda t: np.squeeze(t[:1]),
                   lambda t: np.squeeze(t[:1], 0), lambda t: np.atleast_1d(t), lambda t: np.atleast_2d(t[0]), lambda t: np.atleast_2d(t[0, 0]), lambda t: np.atleast_3d(t),

@@ -44,7 +44,7 @@ def axis_index(axis, ndim):
 
 def axis_tuple(axes, ndim):
     """Axes, or one, counted from the front; each may be named once."""
-    axes = tuple(axes) if isinstance(axes, (tuple, list)) else (axes,)
+    axes = tuple(axes) if np.iterable(axes) else (axes,)
     indices = tuple(axis_index(a, ndim) for a in axes)
     if len(set(indices)) != len(indices):
         raise ValueError(f"an axis is repeated in {axes}")
