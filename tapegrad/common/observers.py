@@ -1,14 +1,24 @@
 """Functions that others want called: the handle of a hook, and the listeners for values that leave the tape.
 
-There is a listener only inside `explain_zero` and `explain_jumps`; loops run in Python then.
- The places where a result is given without derivative (comparisons, ``.item()``,
+There is a listener only inside `explain_zero`, `explain_jumps` and `to_python`; loops run in Python then.  The places where a result is given without derivative (comparisons, ``.item()``,
 operations under ``no_grad``) look at `LISTENERS`, and call `notify` if there is one.
 """
 
+import contextlib
 import itertools
 
 #: Functions of (how, operands, keywords), called in the thread in which it happens.
 LISTENERS = []
+
+
+@contextlib.contextmanager
+def listening(listener):
+    """For the time inside, call `listener`, too."""
+    LISTENERS.append(listener)
+    try:
+        yield
+    finally:
+        LISTENERS.remove(listener)
 
 
 def notify(how, *operands, **kwargs):

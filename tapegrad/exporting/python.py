@@ -9,11 +9,13 @@ from textwrap import indent
 import numpy as np
 
 from ..common.errors import UnsupportedFunctionError
+from ..common.observers import listening
 from ..common.version import __version__
 from ..kernel import ir
 from ..kernel.arrays_hosts import strides
 from ..kernel.listing import Listing
 from ..rules import lang as L
+from ..transforms.transformed import not_under_jit
 from .files import asked
 from .module import meanings
 
@@ -32,7 +34,9 @@ _TYPES = {"d": "np.float64", "f": "np.float32", "?": "bool"}
 
 def text_of(g, arguments):
     """The text that `to_python` returns."""
-    kernel, arguments, results = asked(g, arguments)
+    # (Loops of `tg.scan` and its kin are loops of the kernel then.)
+    with listening(lambda *operation: None):
+        kernel, arguments, results = asked(not_under_jit(g), arguments)
     text = _Text(kernel.program, (*arguments, *results), kernel.whole.place, meanings(kernel))
     given = [f"{result.name}[0]" if result.shape == () else f"{result.name}.reshape({result.shape})" for result in results]
     given = [one if result.constant is None else _array(np.asarray(result.constant, result.char)) for one, result in zip(given, results)]

@@ -14,7 +14,7 @@ from ..array.record import tracked
 from ..array.tensor import Tensor, tensor
 from ..autograd.tape import Tape
 from ..common.errors import StructureError
-from ..common.observers import LISTENERS
+from ..common.observers import listening
 from ..common.tree import flatten
 
 
@@ -74,12 +74,8 @@ class WatchedRun(Arguments):
             if get_ident() == ident and any(isinstance(t, Tensor) and tracked(t) for t in operands):
                 seen(how, operands, kwargs)
 
-        LISTENERS.append(listener)
-        try:
-            with self.tape, inside:
-                self.results = flat(f(*self.arguments_at(self.leaves)))
-        finally:
-            LISTENERS.remove(listener)
+        with listening(listener), self.tape, inside:
+            self.results = flat(f(*self.arguments_at(self.leaves)))
 
     def tracked(self) -> list[Tensor]:
         """The results that depend on an argument."""

@@ -43,6 +43,16 @@ def triangle(x):
     return total
 
 
+def scanned(x):
+    """A scan, and a loop inside of a loop as long as a number says."""
+    def body(c, u):
+        c = c * 0.9 + np.sin(c * u)
+        return c, tg.fori_loop(0, 3, lambda k, d: d * 0.5 + c * x[1], c)
+
+    c, ys = tg.scan(body, x[0], np.linspace(0.0, 1.0, 20))
+    return tg.while_loop(lambda d: d > 0.1, lambda d: d * 0.7, c) + np.sum(ys * x[2])
+
+
 def chosen(x):
     return sum((np.exp(-v) if v > 0.0 else v * v) for v in x)
 
@@ -53,7 +63,7 @@ def small(x):
 
 PROGRAMS = CASES | {
     "products": (products, RNG.standard_normal(9)), "functions": (functions, np.array([-0.7, 0.3, 0.9])), "before_last": (before_last, np.array([0.3, 0.4, 0.01])),
-    "triangle": (triangle, np.array([0.3, 0.2, 1.1])), "chosen": (chosen, np.array([0.5, -0.4, 0.2])), "small": (small, np.array([0.5, 0.25, 2.0], np.float32)),
+    "triangle": (triangle, np.array([0.3, 0.2, 1.1])), "scanned": (scanned, np.array([0.3, 0.4, 0.7])), "chosen": (chosen, np.array([0.5, -0.4, 0.2])), "small": (small, np.array([0.5, 0.25, 2.0], np.float32)),
 }  # fmt: skip
 
 
@@ -69,7 +79,7 @@ def run(text, *arguments):
 def test_values_gradients_and_hessians_are_the_interpreters(name):
     f, x = PROGRAMS[name]
     other, digits = 1.01 * x, 1e-12 if x.dtype == np.float64 else 1e-6
-    for g in [tg.value_and_grad(f)] + [tg.hessian(f)] * (name in ("predators", "logistic", "triangle")):
+    for g in [tg.value_and_grad(f)] + [tg.hessian(f)] * (name in ("predators", "logistic", "triangle", "scanned")):
         found = run(tg.to_python(g, x), other)
         expected = tg.jit(g, kernel="never")(other)
         for one, value in zip(found, expected) if isinstance(expected, tuple) else [(found, expected)]:
@@ -87,6 +97,8 @@ def test_each_line_says_of_which_it_is_and_loops_are_rolled():
     assert any("um, vm = u + 0.5 * dt * ku, v + 0.5 * dt * kv" in line for line in lines)
     assert len(lines) < 200 and sum(line.lstrip().startswith("for ") for line in lines) >= 2
     assert "last_" in tg.to_python(*PROGRAMS["before_last"])
+    for f in (PROGRAMS["scanned"][0], tg.jit(PROGRAMS["scanned"][0]), tg.jit(tg.grad(PROGRAMS["scanned"][0]))):
+        assert re.search(r"^ +for i in range\((19|20)\):$", tg.to_python(f, PROGRAMS["scanned"][1]), re.M)
 
 
 def test_another_path_raises_and_names_the_line():
