@@ -15,7 +15,7 @@ from ..array.record import guard_on
 from ..common.errors import UnsupportedFunctionError
 from ..common.uninterrupted import Lazily, cached_property
 from ..numpy_api.elementwise import all_finite
-from .mirrors import array, differentiable, names_of, value
+from .mirrors import array, differentiable, names_of, value, weighted
 
 __all__, __dir__, __getattr__ = names_of(__name__)
 _interpolate = Lazily("scipy.interpolate")
@@ -466,15 +466,12 @@ class RegularGridInterpolator:
             raise UnsupportedFunctionError(f"RegularGridInterpolator of tensors is linear or nearest, not {method!r}")
         if isinstance(xi, tuple):
             xi = np.stack(np.broadcast_arrays(*map(array, xi)), axis=-1)
-        xi, values, sides = array(xi), array(self.values), [len(points) for points in self.grid]
-        shape, axes = xi.shape[:-1], len(sides)
+        xi, values, axes = array(xi), array(self.values), len(self.grid)
         if xi.shape[-1] != axes:
             raise ValueError(f"The requested sample points xi have dimension {xi.shape[-1]} but this RegularGridInterpolator has dimension {axes}")
-        xi = np.reshape(xi, (-1, axes))
-        outside = False
-        corners = [(0, 1.0)]
+        outside, parts = False, []
         for k, points in enumerate(self.grid):
-            at = xi[:, k]
+            at = xi[..., k]
             beyond = np.logical_or(at < points[0], at > points[-1])
             if self.bounds_error and np.any(beyond):
                 raise ValueError(f"One of the requested xi is out of bounds in dimension {k}")
@@ -485,13 +482,11 @@ class RegularGridInterpolator:
             share = (at - low) / (high - low)
             if method == "nearest":
                 share = np.where(share <= 0.5, 0.0, 1.0)
-            corners = [(flat * sides[k] + below + step, weight * part) for flat, weight in corners for step, part in ((0, 1.0 - share), (1, share))]
-        rest = values.shape[axes:]
-        table, widened = lift(np.reshape(values, (-1, *rest))), (-1,) + (1,) * len(rest)
-        found = sum(np.reshape(weight, widened) * table[flat] for flat, weight in corners)
+            parts.append([(below, 1.0 - share), (below + 1, share)])
+        found = weighted(values, parts)
         if not self.bounds_error and self.fill_value is not None:
-            found = np.where(np.reshape(outside, widened), self.fill_value, found)
-        return np.reshape(found, (*shape, *rest))
+            found = np.where(np.reshape(outside, outside.shape + (1,) * (values.ndim - axes)), self.fill_value, found)
+        return found
 
 
 #: Conditions by name that are derivatives: order and value.
