@@ -35,6 +35,10 @@ class Pattern:
             kept = self._kept = np.array(values), _linalg.splu(matrix)
         return kept[1]
 
+    def solved(self, values, b, trans):
+        """The solution for a right side, with the matrix or, for "T", the transposed one."""
+        return self.factors(values).solve(np.asarray(b, float), trans)
+
 
 class SparseTensor:
     """A sparse matrix with values on the tape: ``A @ t``, ``t @ A``, `spsolve`, `logdet`, ``A.T``, sums and multiples of it.
@@ -121,31 +125,34 @@ class SparseTensor:
 
 
 @primitive
-def _solved(data, b, *, pattern, trans):
-    return pattern.factors(np.asarray(data)).solve(np.asarray(b, float), trans)
+def solution(data, b, *, pattern, trans):
+    """The solution of ``A @ x = b``; of constant factors, a `pattern` without rows, `data` is None."""
+    return pattern.solved(data, b, trans)
 
 
-@_solved.defvjp
+@solution.defvjp
 def _(g, x, data, b, *, pattern, trans):
-    back = _solved(data, g, pattern=pattern, trans="T" if trans == "N" else "N")
+    back = solution(data, g, pattern=pattern, trans="T" if trans == "N" else "N")
+    if pattern.rows is None:
+        return None, back
     rows, cols = (pattern.rows, pattern.cols) if trans == "N" else (pattern.cols, pattern.rows)
     products = back[rows] * x[cols]
     return -(products if x.ndim == 1 else F.sum(products, axis=1)), back
 
 
-@_solved.defjvp
+@solution.defjvp
 def _(tangents, x, data, b, *, pattern, trans):
     change, right = tangents
     total = 0.0 * x if right is None else right
     if change is not None:
         moved = SparseTensor(change, pattern.rows, pattern.cols, pattern.shape)
         total = total - (moved if trans == "N" else moved.T) @ x
-    return _solved(data, total, pattern=pattern, trans=trans)
+    return solution(data, total, pattern=pattern, trans=trans)
 
 
 @primitive
 def _log_determinant(data, *, pattern):
-    return np.sum(np.log(np.abs(pattern.factors(np.asarray(data)).U.diagonal())))
+    return np.sum(np.log(np.abs(pattern.factors(data).U.diagonal())))
 
 
 @_log_determinant.defvjp
@@ -160,12 +167,7 @@ def _(tangents, value, data, *, pattern):
 
 def _slopes(data, pattern):
     """d log |det A| is the trace of the inverse times dA."""
-    return _solved(data, np.eye(pattern.shape[0]), pattern=pattern, trans="N")[pattern.cols, pattern.rows]
-
-
-def solved(matrix, b):
-    """The solution of ``matrix @ x = b`` for a `SparseTensor`."""
-    return _solved(matrix.data, array(b), pattern=matrix.pattern, trans="N")
+    return solution(data, np.eye(pattern.shape[0]), pattern=pattern, trans="N")[pattern.cols, pattern.rows]
 
 
 def logdet(A):
