@@ -16,7 +16,7 @@ class Factors:
     """What `splu` gives: SciPy's factors of a sparse matrix, whose solutions are differentiable in the right side."""
 
     #: As a `Pattern`, it has no values that are differentiated.
-    rows = None
+    coords = None
 
     def __init__(self, factors):
         self._factors = factors
