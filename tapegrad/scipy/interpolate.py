@@ -15,7 +15,7 @@ from ..array.record import guard_on
 from ..common.errors import UnsupportedFunctionError
 from ..common.uninterrupted import Lazily, cached_property
 from ..numpy_api.elementwise import all_finite
-from .mirrors import array, differentiable, names_of, value, weighted
+from .mirrors import along, array, differentiable, names_of, value, weighted
 
 __all__, __dir__, __getattr__ = names_of(__name__)
 _interpolate = Lazily("scipy.interpolate")
@@ -307,8 +307,7 @@ class BSpline:
         """What `of` makes of a spline of SciPy's, linear in its coefficients."""
         if self._plain is not None:
             return object.__new__(BSpline)._take(of(self._plain))
-        n = len(self.t) - self.k - 1
-        return _combined(of(_interpolate.BSpline(self.t, np.eye(n), self.k, self.extrapolate)), self.c[:n], self.axis)
+        return _linear_spline(lambda c: of(_interpolate.BSpline(self.t, c, self.k, self.extrapolate)), np.moveaxis(self.c, 0, self.axis), self.axis)
 
     def derivative(self, nu=1):
         """The derivative of order `nu`, as a spline."""
@@ -370,23 +369,21 @@ def make_interp_spline(x, y, k=3, t=None, bc_type=None, axis=0, check_finite=Tru
         return object.__new__(BSpline)._take(_interpolate.make_interp_spline(x, y, k, t, bc_type, axis, check_finite))
     if not (bc_type is None or isinstance(bc_type, str) or all(one is None or isinstance(one, str) for one in bc_type)):
         raise UnsupportedFunctionError('make_interp_spline of tensors takes conditions by name ("natural", "clamped", ...); CubicSpline takes numbers')
-    y = array(y)
-    axis = range(y.ndim)[axis]
     periodic = bc_type == "periodic"
-    values, units = np.moveaxis(y, axis, 0), np.eye(y.shape[axis])
     # SciPy refuses what cannot be.
-    _interpolate.make_interp_spline(x, _of_period(values) if periodic else _stand_in(values), k, t, bc_type, 0, check_finite)
-    if periodic:
-        # The last value is the first.
-        values, units = values[:-1], np.concatenate([units[:-1, :-1], units[:1, :-1]])
-    return _combined(_interpolate.make_interp_spline(x, units, k, t, bc_type), values, axis)
+    _interpolate.make_interp_spline(x, _of_period(y, axis) if periodic else _stand_in(y), k, t, bc_type, axis, check_finite)
+
+    def through(y):
+        # The last value of a period is the first.
+        return _interpolate.make_interp_spline(x, np.concatenate([y[:-1], y[:1]]) if periodic else y, k, t, bc_type)
+
+    return _linear_spline(through, array(y), axis)
 
 
-def _combined(units, values, axis):
-    """The spline whose coefficients are linear in `values`: `units` has those of unit vectors."""
-    n = len(units.t) - units.k - 1
-    c = np.reshape(units.c[:n] @ np.reshape(values, (values.shape[0], -1)), (n, *values.shape[1:]))
-    return BSpline(units.t, np.moveaxis(c, 0, axis) if axis else c, units.k, units.extrapolate, axis)
+def _linear_spline(of, values, axis):
+    """The spline that `of` gives, whose coefficients are linear in `values`."""
+    shape = of(np.zeros((values.shape[axis], 1)))
+    return BSpline(shape.t, along(values, axis, lambda units: of(units).c), shape.k, shape.extrapolate, axis)
 
 
 def _stand_in(y):
