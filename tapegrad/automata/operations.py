@@ -505,14 +505,12 @@ def composed(first: Topology, second: Topology):
             room *= 4
     source, target, *arcs = out[:, : numbers[ARCS]]
     pairs = keys[: numbers[NODES]] // 3
-    own = pairs // max(width, 1)
-    ends = np.flatnonzero(first.accept[own] & second.accept[pairs - own * width]) if len(pairs) else pairs
-    keeps = reaching(len(pairs), source, target, ends)
+    own, other = np.divmod(pairs, max(width, 1))
+    accept = first.accept[own] & second.accept[other]
+    keeps = reaching(len(pairs), source, target, np.flatnonzero(accept))
     # What leads to an accepting node comes from one that does.
     kept = np.flatnonzero(keeps[target])
     names = np.cumsum(keeps) - 1
-    accept = np.zeros(len(pairs), bool)
-    accept[ends] = True
     arcs = [a[kept] for a in arcs]
     # Arc -1 has the last label.
     labels = (np.append(label, EPSILON)[a] for label, a in zip((first.ilabel, second.olabel), arcs))

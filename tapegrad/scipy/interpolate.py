@@ -448,8 +448,7 @@ class RegularGridInterpolator:
 
     def __init__(self, points, values, method="linear", bounds_error=True, fill_value=np.nan, *, solver=None, solver_args=None):
         # SciPy refuses what cannot be.
-        options = {"solver": solver, "solver_args": solver_args} if solver is not None or solver_args is not None else {}
-        looked_at = np.zeros(array(values).shape) if differentiable(values) else values
+        looked_at, options = np.zeros(array(values).shape) if differentiable(values) else values, {"solver": solver, "solver_args": solver_args}
         self._plain = _interpolate.RegularGridInterpolator(tuple(map(value, points)), looked_at, method, bounds_error, fill_value, **options)
         self.grid, self.values, self.method = self._plain.grid, values, method
         self.bounds_error, self.fill_value = bounds_error, fill_value

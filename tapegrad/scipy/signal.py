@@ -88,7 +88,7 @@ def lfilter(b, a, x, axis=-1, zi=None):
     """A recursive filter: ``a[0] y[n] = b[0] x[n] + b[1] x[n - 1] + ... - a[1] y[n - 1] - ...`` along an axis; differentiable in all three."""
     if zi is not None:
         raise UnsupportedFunctionError(
-            "scipy.signal.lfilter has no derivative rule in tapegrad with the argument zi=: put the signal before it in front of x, and cut it off"
+            "the filters of scipy.signal have no derivative rule in tapegrad with the argument zi=: put the signal before it in front of x, and cut it off"
         )
     b, a, x = array(b), array(a), np.moveaxis(array(x), axis, 0)
     b, a, n = b / a[0], a / a[0], len(x)
@@ -110,17 +110,13 @@ def lfilter(b, a, x, axis=-1, zi=None):
 @_mirror
 def sosfilt(sos, x, axis=-1, zi=None):
     """A recursive filter in sections of second order, one after the other; differentiable in the sections and in the signal."""
-    if zi is not None:
-        raise UnsupportedFunctionError(
-            "scipy.signal.sosfilt has no derivative rule in tapegrad with the argument zi=: put the signal before it in front of x, and cut it off"
-        )
     sos, x = array(sos), array(x)
     if sos.ndim != 2 or sos.shape[1] != 6:
         raise ValueError("sos array must be shape (n_sections, 6)")
     if np.any(sos[:, 3] != 1.0):
         raise ValueError("sos[:, 3] should be all ones")
     for k in range(sos.shape[0]):
-        x = lfilter(sos[k, :3], sos[k, 3:], x, axis)
+        x = lfilter(sos[k, :3], sos[k, 3:], x, axis, zi)
     return x
 
 
