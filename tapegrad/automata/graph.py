@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Callable, Iterator
 from functools import wraps
 from operator import index
-from typing import Any, NamedTuple, Protocol, overload
+from typing import Any, NamedTuple, Protocol, TypeAlias, overload
 
 import numpy as np
 
@@ -330,6 +330,10 @@ def as_weights(numbers: TensorLike) -> Any:
         return plain(array.astype(np.float64).reshape(-1))
     flat = F.reshape(numbers, (-1,))
     return flat if flat.dtype == np.float64 else F.astype(flat, np.float64)
+
+
+#: A graph, or a list of them.
+Graphs: TypeAlias = Any
 
 
 class GraphOperation(Protocol):

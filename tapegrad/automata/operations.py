@@ -7,14 +7,13 @@ operands, gathered, or sums of two of them, so derivatives go back by scattering
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
 from ..array import functions as F
 from ..array.record import guard_on
 from ..common.errors import GraphError
-from .graph import Graph, made, of_graphs, of_lists, require_graphs, sweep_from
+from .graph import Graph, Graphs, made, of_graphs, of_lists, require_graphs, sweep_from
 from .scores import gather
 from .topology import Topology, in_parallel, reaching, words
 from .walks import ARCS, EPSILON, NODES, pass_over, search
@@ -392,7 +391,7 @@ def remove(graph: Graph, ilabel: int = EPSILON, olabel: int | None = None) -> Gr
 
 
 @of_lists
-def compose(first: Any, second: Any) -> Any:
+def compose(first: Graphs, second: Graphs) -> Graphs:
     """Compose two transducers: the result reads what `first` reads, and writes what `second` makes of its output.
 
     Parameters
@@ -435,7 +434,7 @@ def _of_each(weights, arcs):
 
 
 @of_lists
-def intersect(first: Any, second: Any) -> Any:
+def intersect(first: Graphs, second: Graphs) -> Graphs:
     """Make a graph that accepts what both graphs accept: `compose` for acceptors.
 
     Parameters

@@ -18,7 +18,7 @@ from ..array import functions as F
 from ..array.functions.gathers import frozen
 from ..array.record import apply, guard_on, record_aux
 from ..autograd.custom import primitive
-from .graph import Graph, made, of_graphs, of_lists, scalar_graph
+from .graph import Graph, Graphs, made, of_graphs, of_lists, scalar_graph
 from .topology import ScorePlan, Topology, reaching
 from .walks import against, along, best, forward
 
@@ -86,7 +86,7 @@ def totals(graphs: Sequence[Graph]) -> Any:
 
 
 @of_lists
-def forward_score(graph: Any, connected: Any = False) -> Any:
+def forward_score(graph: Graphs, connected: Any = False) -> Graphs:
     """Compute the log-sum-exp of the weights of all paths.
 
     Parameters
