@@ -502,9 +502,6 @@ def _slopes(x, dx, wide, y, slope, ends):
     start, end = ends
     if n == 2:
         start, end = ((1, slope[0]) if isinstance(bc, str) else bc for bc in ends)
-    if n == 3 and start == "periodic":
-        mean = np.sum(slope / wide, axis=0) / np.sum(1.0 / wide, axis=0)
-        return np.stack([mean, mean, mean])
     right = 3.0 * (wide[1:] * slope[:-1] + wide[:-1] * slope[1:])
     middle = 2.0 * (dx[:-1] + dx[1:])
     if start == "periodic":
