@@ -65,7 +65,7 @@ def ctc_loss(log_probs: TensorLike | Sequence[TensorLike], target: ArrayLike | S
         source, goes = np.concatenate([states, states[:-1], skip]), np.concatenate([states, states[1:], skip + 2])
         return Topology(states == 0, states >= len(states) - 2, source, goes, spelt[goes], spelt[goes])
 
-    return _losses(log_probs, target, spelling, lambda spelt, emissions: -totals(compose(spelt, emissions)), blank)
+    return _losses(log_probs, target, spelling, lambda spelt, emissions: -F.concatenate(totals(compose(spelt, emissions))), blank)
 
 
 def transition_graph(transitions: TensorLike, start: TensorLike | None = None) -> Graph:
@@ -192,7 +192,7 @@ def _against_all(scores, targets, spelling, bigrams):
 
     def losses(spelt, emissions):
         count = len(spelt)
-        both = totals(compose([*emissions, *compose(spelt, bigrams)], [bigrams] * count + emissions))
+        both = F.concatenate(totals(compose([*emissions, *compose(spelt, bigrams)], [bigrams] * count + emissions)))
         return both[:count] - both[count:]
 
     return _losses(scores, targets, checked, losses)

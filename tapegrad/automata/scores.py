@@ -78,11 +78,12 @@ def _(tangents, x, shares, begins, plan, back):
     return flow(shares, along_arcs + tangents[1], plan=plan, back=back)
 
 
-def totals(graphs: Sequence[Graph]) -> Any:
-    """The log scores of graphs, as a vector on the tape."""
+def totals(graphs: Sequence[Graph]) -> list[Any]:
+    """The log score of each graph, on the tape as a vector of one number."""
     plan = graphs[0].topology.plan if len(graphs) == 1 else ScorePlan([g.topology for g in graphs])
     weights = F.concatenate([*(g.weights() for g in graphs), np.zeros(len(plan.source) - sum(g.num_arcs() for g in graphs))])
-    return gather(log_scores(weights, plan=plan), plan.ends)
+    scores = log_scores(weights, plan=plan)
+    return [scores[end : end + 1] for end in plan.ends.tolist()]
 
 
 @of_lists
@@ -119,8 +120,7 @@ def forward_score(graph: Graphs, connected: Any = False) -> Graphs:
     """
     for one in itertools.compress(graph, connected):
         one.topology.require_connected()
-    scores = totals(graph)
-    return [made(_SCALAR, scores[k : k + 1]) for k in range(len(graph))]
+    return [made(_SCALAR, score) for score in totals(graph)]
 
 
 @of_graphs
