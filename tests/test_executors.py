@@ -59,7 +59,8 @@ def test_there_are_few_executors_of_derivatives():
 #: Rules of primitives: of functions that SciPy or a loop computes, and of those that run a function of the user's.
 PRIMITIVES = {
     "automata/scores.py: flow", "automata/scores.py: log_scores", "scipy/linalg.py: _banded", "scipy/linalg.py: _complex_root",
-    "scipy/linalg.py: _root", "scipy/linalg.py: _sylvester", "scipy/sparse/linalg.py: _solution", "scipy/sparse/values.py: _solved", "scipy/sparse/values.py: _log_determinant", "many/sums.py: Sum", "hips/extend.py: HipsPrimitive",
+    "scipy/linalg.py: _root", "scipy/linalg.py: _sylvester", "scipy/sparse/values.py: solution",
+    "scipy/sparse/values.py: _log_determinant", "many/sums.py: Sum", "hips/extend.py: HipsPrimitive",
     "transforms/checkpoint.py: _Segment", "transforms/implicit.py: _Solution",
 }  # fmt: skip
 #: Adjoints inside of `@njit`, as text.

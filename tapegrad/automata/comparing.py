@@ -13,12 +13,14 @@ from .operations import compose, project_input, project_output
 from .scores import forward_score, graph_of_path
 
 
-def equal(first: Graph, second: Graph) -> bool:
-    """Test whether two graphs have the same nodes and arcs, with the same weights; arc numbers may differ.
+def equal(first: Graph, second: Graph, ordered: bool = False) -> bool:
+    """Test whether two graphs have the same nodes and arcs, with the same weights.
 
     Parameters
     ----------
     first, second : Graph
+    ordered : bool
+        Whether the arcs must have the same numbers, as in GTN's `equal`; by default these may differ.
 
     Returns
     -------
@@ -30,8 +32,9 @@ def equal(first: Graph, second: Graph) -> bool:
     >>> automata.equal(automata.linear_graph(2, 2), automata.linear_graph(2, 2))
     True
     """
-    a, b = first.topology, second.topology
-    return a.num_nodes == b.num_nodes and bool(np.all(a.start == b.start) and np.all(a.accept == b.accept)) and sorted(first) == sorted(second)
+    flags, other = ([g.topology.start.tolist(), g.topology.accept.tolist()] for g in (first, second))
+    arcs = list if ordered else sorted
+    return flags == other and arcs(first) == arcs(second)
 
 
 def isomorphic(first: Graph, second: Graph) -> bool:

@@ -6,7 +6,7 @@ spell the target with that of all paths, of the same scores.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -20,8 +20,8 @@ from ..common.errors import GraphError, ShapeError
 from ..common.host_functions import host_function
 from .graph import Graph, as_weights, chain, made
 from .operations import compose
-from .scores import total
-from .topology import Topology
+from .scores import totals
+from .topology import Topology, in_parallel
 
 
 def ctc_loss(log_probs: TensorLike | Sequence[TensorLike], target: ArrayLike | Sequence[ArrayLike], blank: int = 0) -> Any:
@@ -56,18 +56,16 @@ def ctc_loss(log_probs: TensorLike | Sequence[TensorLike], target: ArrayLike | S
     tensor(0.3567)
     """
 
-    def one(scores, labels):
-        own = _labels(labels, scores.shape[1], blank)
+    def spelling(own, shape):
         spelt = np.full(2 * len(own) + 1, blank)
         spelt[1::2] = own
         states = np.arange(len(spelt))
         # Stay, go on, or leave out a blank between two labels that differ.
         skip = np.flatnonzero((states[2:] % 2 == 1) & (spelt[2:] != spelt[:-2]))
         source, goes = np.concatenate([states, states[:-1], skip]), np.concatenate([states, states[1:], skip + 2])
-        spelling = Topology(states == 0, states >= len(states) - 2, source, goes, spelt[goes], spelt[goes])
-        return -_score(_constant(spelling), _emissions(scores))
+        return Topology(states == 0, states >= len(states) - 2, source, goes, spelt[goes], spelt[goes])
 
-    return _each(one, log_probs, target)
+    return _losses(log_probs, target, spelling, lambda spelt, emissions: -F.concatenate(totals(compose(spelt, emissions))), blank)
 
 
 def transition_graph(transitions: TensorLike, start: TensorLike | None = None) -> Graph:
@@ -134,14 +132,12 @@ def asg_loss(
     tensor(1.3863)
     """
 
-    def one(scores, labels):
-        own = _labels(labels, scores.shape[1])
+    def spelling(own, shape):
         states = np.arange(len(own) + 1)
         source, goes = np.concatenate([states[1:], states[:-1]]), np.concatenate([states[1:], states[1:]])
-        return _against_all(scores, Topology(states == 0, states == len(own), source, goes, own[goes - 1], own[goes - 1]), bigrams)
+        return Topology(states == 0, states == len(own), source, goes, own[goes - 1], own[goes - 1])
 
-    bigrams = transition_graph(transitions, start)
-    return _each(one, emissions, target)
+    return _against_all(emissions, target, spelling, transition_graph(transitions, start))
 
 
 def crf_loss(
@@ -176,32 +172,51 @@ def crf_loss(
     tensor(2.0794)
     """
 
-    def one(scores, labels):
-        own = _labels(labels, scores.shape[1])
-        if len(own) != len(scores):
-            raise ShapeError(f"crf_loss: a target of {len(own)} labels for {len(scores)} times; it has one for each")
-        return _against_all(scores, chain(own, len(own)), bigrams)
+    def spelling(own, shape):
+        if len(own) != shape[0]:
+            raise ShapeError(f"crf_loss: a target of {len(own)} labels for {shape[0]} times; it has one for each")
+        return chain(own, len(own))
 
-    bigrams = transition_graph(transitions, start)
-    return _each(one, emissions, target)
+    return _against_all(emissions, target, spelling, transition_graph(transitions, start))
 
 
-def _against_all(scores, spelling, bigrams):
-    """The log score of all sequences less that of those that spell the target."""
+def _against_all(scores, targets, spelling, bigrams):
+    """The log scores of all sequences less those of the sequences that spell the targets."""
+
     labels = bigrams.num_nodes() - 1
-    if scores.shape[1] != labels:
-        raise ShapeError(f"emissions of shape {scores.shape} for transitions between {labels} labels: a column for each label")
-    emissions = _emissions(scores)
-    return _score(emissions, bigrams) - _score(compose(_constant(spelling), bigrams), emissions)
+
+    def checked(own, shape):
+        if shape[1] != labels:
+            raise ShapeError(f"emissions of shape {shape} for transitions between {labels} labels: a column for each label")
+        return spelling(own, shape)
+
+    def losses(spelt, emissions):
+        count = len(spelt)
+        both = F.concatenate(totals(compose([*emissions, *compose(spelt, bigrams)], [bigrams] * count + emissions)))
+        return both[:count] - both[count:]
+
+    return _losses(scores, targets, checked, losses)
 
 
-def _score(first, second):
-    both = compose(first, second)
-    return total(both.topology, both.weights())
+def _losses(scores, targets, spelling, losses, blank=None):
+    """The loss of scores and target, or of each of a batch, whose graphs are made on threads.
 
-
-def _constant(topology):
-    return made(topology, np.zeros(topology.num_arcs))
+    ``spelling(labels, shape)`` is the topology of what spells a target with scores of this shape, ``losses(spelt, emissions)`` the losses of a batch of graphs.
+    """
+    if not isinstance(scores, (list, tuple)):
+        scores = lift(scores)
+        if scores.ndim == 2:
+            return _losses([scores], [targets], spelling, losses, blank)[0]
+        if scores.ndim != 3:
+            raise ShapeError(f"scores of shape {tuple(scores.shape)}: they have two axes, times and labels, and of a batch one more in front")
+    elif not scores or np.ndim(scores[0]) != 2:
+        return _losses(np.asarray(scores) if not scores else F.stack([lift(s) for s in scores]), targets, spelling, losses, blank)
+    if len(scores) != len(targets):
+        raise ShapeError(f"{len(scores)} arrays of scores, and {len(targets)} targets")
+    scores = [lift(s) for s in scores]
+    labels = [np.asarray(guard_on(_as_it_is(), t) if isinstance(t, Differentiable) else t) for t in targets]
+    spelt = in_parallel(lambda k: spelling(_checked(labels[k], scores[k].shape[1], blank), scores[k].shape), len(scores))
+    return losses([made(t, np.zeros(t.num_arcs)) for t in spelt], [_emissions(s) for s in scores])
 
 
 def _emissions(scores):
@@ -210,33 +225,17 @@ def _emissions(scores):
     return made(chain(np.tile(np.arange(labels), times), times), as_weights(scores))
 
 
-def _each(one: Callable[[Any, ArrayLike], Any], scores, targets):
-    """A loss of scores and target, or of each of a batch."""
-    if not isinstance(scores, (list, tuple)):
-        scores = lift(scores)
-        if scores.ndim == 2:
-            return one(scores, targets)
-        if scores.ndim != 3:
-            raise ShapeError(f"scores of shape {tuple(scores.shape)}: they have two axes, times and labels, and of a batch one more in front")
-    elif not scores or np.ndim(scores[0]) != 2:
-        return _each(one, np.asarray(scores) if not scores else F.stack([lift(s) for s in scores]), targets)
-    if len(scores) != len(targets):
-        raise ShapeError(f"{len(scores)} arrays of scores, and {len(targets)} targets")
-    return F.stack([one(lift(s), t) for s, t in zip(scores, targets)])
-
-
-def _labels(target, count, blank=None):
-    """The labels of a target as an array; what it is, is guarded in a recording."""
-    found = np.asarray(guard_on(_as_it_is(), target) if isinstance(target, Differentiable) else target)
-    if found.ndim != 1 or found.size and found.dtype.kind not in "iu":
-        raise GraphError(f"a target is a sequence of labels, which are integers; not an array of shape {found.shape} and dtype {found.dtype}")
+def _checked(target, count, blank):
+    """The labels of a target."""
+    if target.ndim != 1 or target.size and target.dtype.kind not in "iu":
+        raise GraphError(f"a target is a sequence of labels, which are integers; not an array of shape {target.shape} and dtype {target.dtype}")
     if blank is not None and not 0 <= blank < count:
         raise GraphError(f"blank is {blank}, and there are {count} labels (the first is 0)")
-    for place, label in enumerate(found.tolist()):
+    for place, label in enumerate(target.tolist()):
         if not 0 <= label < count or label == blank:
             said = "which is the blank" if label == blank else f"and there are {count} labels (the first is 0)"
             raise GraphError(f"label {place} of the target is {label}, {said}")
-    return found.astype(np.int64)
+    return target.astype(np.int64)
 
 
 @host_function

@@ -157,22 +157,18 @@ def _arrow(axes, patches, places, source, target, text, both):
     """An arrow from node to node, and what stands at it."""
     a, b = places[source], places[target]
     if source == target:
-        x, y = a
-        axes.add_patch(patches.FancyArrowPatch((x - 0.11, y + 0.12), (x + 0.11, y + 0.12), connectionstyle="arc3,rad=-1.9", arrowstyle="-|>",
-                                               mutation_scale=10, color="#444444"))  # fmt: skip
-        axes.text(x, y + 0.36, text, ha="center", va="bottom", fontsize=8, color="#1f5a99")
-        return
-    step = b - a
-    length = float(np.hypot(*step))
-    # Beside another node, or an arrow back, it goes in a bow.
-    bow = 0.28 if both or any(_between(p, a, b) for k, p in enumerate(places) if k not in (source, target)) else 0.0
-    normal = np.array([step[1], -step[0]]) / length
-    inset = step / length * (_RADIUS + 0.02)
-    axes.add_patch(patches.FancyArrowPatch(a + inset, b - inset, connectionstyle=f"arc3,rad={bow}", arrowstyle="-|>", mutation_scale=10,
-                                           color="#444444"))  # fmt: skip
-    # Before the middle, where arrows cross.
-    middle = a + (0.5 if bow or not step[1] else 0.4) * step + normal * bow * length / 2
-    axes.text(*middle, text, ha="center", va="center", fontsize=8, color="#1f5a99", bbox=dict(facecolor="white", edgecolor="none", pad=0.8), zorder=2)
+        begin, end, bow, spot, options = a + (-0.11, 0.12), a + (0.11, 0.12), -1.9, a + (0.0, 0.36), {"va": "bottom"}
+    else:
+        step = b - a
+        length = float(np.hypot(*step))
+        # Beside another node, or an arrow back, it goes in a bow.
+        bow = 0.28 if both or any(_between(p, a, b) for k, p in enumerate(places) if k not in (source, target)) else 0.0
+        normal, inset = np.array([step[1], -step[0]]) / length, step / length * (_RADIUS + 0.02)
+        # Before the middle, where arrows cross.
+        begin, end, spot = a + inset, b - inset, a + (0.5 if bow or not step[1] else 0.4) * step + normal * bow * length / 2
+        options = {"va": "center", "bbox": {"facecolor": "white", "edgecolor": "none", "pad": 0.8}, "zorder": 2}
+    axes.add_patch(patches.FancyArrowPatch(begin, end, connectionstyle=f"arc3,rad={bow}", arrowstyle="-|>", mutation_scale=10, color="#444444"))
+    axes.text(*spot, text, ha="center", fontsize=8, color="#1f5a99", **options)
 
 
 def _between(point, a, b):

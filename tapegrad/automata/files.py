@@ -7,6 +7,7 @@ The numbers of start nodes on the first line and of accept nodes on the second, 
 from __future__ import annotations
 
 import os
+from contextlib import nullcontext
 from typing import Any, TextIO
 
 from ..common.errors import GraphError
@@ -50,11 +51,8 @@ def save(graph: Graph, file: str | os.PathLike[str] | TextIO) -> None:
         raise GraphError(f"save: the file could not say that there is a node {t.num_nodes - 1}: it has no arc and no path begins or ends there")
     lines = [" ".join(map(str, nodes)) for nodes in ends] + [" ".join(map(repr, arc)) for arc in graph]
     text = "".join(f"{line}\n" for line in lines)
-    if isinstance(file, (str, os.PathLike)):
-        with open(file, "w", encoding="utf-8") as opened:
-            opened.write(text)
-    else:
-        file.write(text)
+    with _opened(file, "w") as opened:
+        opened.write(text)
 
 
 def load(file: str | os.PathLike[str] | TextIO, calc_grad: bool = True) -> Graph:
@@ -81,10 +79,12 @@ def load(file: str | os.PathLike[str] | TextIO, calc_grad: bool = True) -> Graph
     >>> automata.load(io.StringIO("0\\n1\\n0 1 5\\n0 1 6 7 -1.5\\n")).labels_to_list(ilabel=False)
     [5, 7]
     """
-    if isinstance(file, (str, os.PathLike)):
-        with open(file, encoding="utf-8") as opened:
-            return _read(opened.read(), os.fspath(file), calc_grad)
-    return _read(file.read(), getattr(file, "name", "the file"), calc_grad)
+    with _opened(file, "r") as opened:
+        return _read(opened.read(), getattr(opened, "name", "the file"), calc_grad)
+
+
+def _opened(file, mode):
+    return open(file, mode, encoding="utf-8") if isinstance(file, (str, os.PathLike)) else nullcontext(file)
 
 
 def _read(text, name, calc_grad):

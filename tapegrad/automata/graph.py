@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterator
 from functools import wraps
 from operator import index
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeAlias, overload
 
 import numpy as np
 
@@ -19,8 +20,6 @@ from ..common.errors import DtypeError, GradientError, GraphError, ShapeError
 from ..common.host_functions import host_function
 from .topology import LABELS, Topology, checked_labels
 from .walks import EPSILON
-
-T = TypeVar("T", bound=Callable[..., Any])
 
 
 class Arc(NamedTuple):
@@ -238,9 +237,7 @@ class Graph:
         ----------
         retain_graph : bool
         """
-        if not self.calc_grad:
-            raise GradientError("backward() from a graph that was computed from graphs with calc_grad=False only")
-        sweep(self.weights(), np.ones(self.num_arcs()), retain_graph=retain_graph)
+        sweep_from([self], retain_graph)
 
     # -- looking at it --------------------------------------------------------------------------------
     def num_nodes(self) -> int:
@@ -309,6 +306,13 @@ def _first_nan(weights):
     return np.int64(np.argmax(wrong) if wrong.any() else -1)
 
 
+def sweep_from(graphs, retain_graph):
+    """Differentiate the sum of all weights of graphs."""
+    if not all(g.calc_grad for g in graphs):
+        raise GradientError("backward() from a graph that was computed from graphs with calc_grad=False only")
+    sweep([g.weights() for g in graphs], [np.ones(g.num_arcs()) for g in graphs], retain_graph=retain_graph)
+
+
 def made(topology: Topology, weights: Any) -> Graph:
     """The graph of a topology and its weights, computed ones or a constant."""
     graph = Graph()
@@ -328,17 +332,50 @@ def as_weights(numbers: TensorLike) -> Any:
     return flat if flat.dtype == np.float64 else F.astype(flat, np.float64)
 
 
-def of_graphs(function: T) -> T:
-    """Decorator: what is called with anything else than graphs and labels says so."""
+#: A graph, or a list of them.
+Graphs: TypeAlias = Any
+
+
+class GraphOperation(Protocol):
+    """A function of graphs, or of lists of them, which gives a list."""
+
+    @overload
+    def __call__(self, *graphs: Graph | int | None, **options: Any) -> Graph: ...
+    @overload
+    def __call__(self, *graphs: Any, **options: Any) -> list[Graph]: ...
+
+
+def of_lists(function: Callable[..., list[Graph]]) -> GraphOperation:
+    """Decorator: a function of lists takes graphs, too; a graph beside a list stands for as many. What is no graph is named."""
+    signature = inspect.signature(function)
+    needed = sum(p.default is p.empty for p in signature.parameters.values())
 
     @wraps(function)
-    def called(*things, **options):
-        for k, thing in enumerate(things):
-            if not (isinstance(thing, (Graph, int)) or any(thing is default for default in function.__defaults__ or ())):
-                raise GraphError(f"{function.__name__}: argument {k} is of type {type(thing).__name__}, not a graph")
-        return function(*things, **options)
+    def called(*args, **options):
+        call = signature.bind(*args, **options)
+        call.apply_defaults()
+        lengths = {len(a) for a in call.args if isinstance(a, (list, tuple))}
+        if len(lengths) > 1:
+            raise GraphError(f"{function.__name__}: lists of {' and '.join(map(str, sorted(lengths)))} graphs, which do not go together")
+        columns = [a if isinstance(a, (list, tuple)) else [a] * max(lengths, default=1) for a in call.args]
+        for row in zip(*columns[:needed]):
+            require_graphs(function.__name__, row)
+        results = function(*columns) if columns[0] else []
+        return results if lengths else results[0]
 
     return called
+
+
+def of_graphs(function: Callable[..., Graph]) -> GraphOperation:
+    """Decorator: a function of graphs takes lists of them, too."""
+    return of_lists(wraps(function)(lambda *columns: [function(*row) for row in zip(*columns)]))
+
+
+def require_graphs(name, things):
+    """Refuse what is not a graph."""
+    for k, thing in enumerate(things):
+        if not isinstance(thing, Graph):
+            raise GraphError(f"{name}: argument {k} is of type {type(thing).__name__}, not a graph")
 
 
 def scalar_graph(weight: TensorLike, calc_grad: bool = True) -> Graph:

@@ -13,18 +13,19 @@ import numpy as np
 from ..array import functions as F
 from ..array.record import guard_on
 from ..common.errors import GraphError
-from .graph import Graph, made, of_graphs
+from .graph import Graph, Graphs, made, of_graphs, of_lists, require_graphs, sweep_from
 from .scores import gather
-from .topology import Topology, reaching, words
+from .topology import Topology, in_parallel, reaching, words
 from .walks import ARCS, EPSILON, NODES, pass_over, search
 
 
-def backward(graph: Graph, retain_graph: bool = False) -> None:
+def backward(graph: Graph | Sequence[Graph], retain_graph: bool = False) -> None:
     """Differentiate the (summed) weights of a graph with respect to all graphs that it was computed from.
 
     Parameters
     ----------
-    graph : Graph
+    graph : Graph or list of Graph
+        Of a list, the sum of all weights.
     retain_graph : bool
         Whether `backward` may be called again.  If not, the sweep releases what operations keep for it as it passes, from the last graph to
         the first.
@@ -48,7 +49,7 @@ def backward(graph: Graph, retain_graph: bool = False) -> None:
     >>> g.grad().weights()
     tensor([0.5000, 0.5000])
     """
-    graph.backward(retain_graph)
+    sweep_from(_listed(graph), retain_graph)
 
 
 # -- weights ----------------------------------------------------------------------------------------
@@ -261,10 +262,7 @@ def concat(*graphs: Graph | Sequence[Graph]) -> Graph:
     if not graphs:
         return made(Topology([True], [True], [], [], [], []), np.zeros(0))
     first = _first_nodes(graphs)
-    joints = [
-        (first[k] + _pairs(a.topology.accept, b.topology.start)[0], first[k + 1] + _pairs(a.topology.accept, b.topology.start)[1])
-        for k, (a, b) in enumerate(zip(graphs, graphs[1:]))
-    ]
+    joints = [first[k : k + 2, None] + _pairs(a.topology.accept, b.topology.start) for k, (a, b) in enumerate(zip(graphs, graphs[1:]))]
     number = np.repeat(np.arange(len(graphs)), [g.num_nodes() for g in graphs])
     start, accept = (np.concatenate([getattr(g.topology, name) for g in graphs]) for name in ("start", "accept"))
     return _joined(graphs, start & (number == 0), accept & (number == len(graphs) - 1), joints)
@@ -301,11 +299,8 @@ def closure(graph: Graph) -> Graph:
 
 def _listed(*graphs):
     """Graphs that were given one by one, or as a list."""
-    return _listed(*graphs[0]) if len(graphs) == 1 and isinstance(graphs[0], (list, tuple)) else _each_a_graph(*graphs)
-
-
-@of_graphs
-def _each_a_graph(*graphs):
+    graphs = graphs[0] if len(graphs) == 1 and isinstance(graphs[0], (list, tuple)) else graphs
+    require_graphs("a list of graphs", graphs)
     return graphs
 
 
@@ -395,17 +390,18 @@ def remove(graph: Graph, ilabel: int = EPSILON, olabel: int | None = None) -> Gr
     return made(left, gather(weights, arcs))
 
 
-@of_graphs
-def compose(first: Graph, second: Graph) -> Graph:
+@of_lists
+def compose(first: Graphs, second: Graphs) -> Graphs:
     """Compose two transducers: the result reads what `first` reads, and writes what `second` makes of its output.
 
     Parameters
     ----------
-    first, second : Graph
+    first, second : Graph or list of Graph
+        `tapegrad.config.threads` threads compose the graphs of two lists, or of one with a graph, pair by pair.
 
     Returns
     -------
-    Graph
+    Graph or list of Graph
         It has a path for each pair of paths where the first writes what the second reads; its weight is the sum of theirs.  Nodes on no path
         from start to accept are left out.
 
@@ -424,9 +420,9 @@ def compose(first: Graph, second: Graph) -> Graph:
     >>> automata.compose(emissions, target).labels_to_list(ilabel=False)
     [5, 5, 5]
     """
-    t, arcs = composed(first.topology, second.topology)
-    weights = [_of_each(g.weights(), a) for g, a in zip((first, second), arcs)]
-    return made(t, weights[0] + weights[1])
+    topologies = [(a.topology, b.topology) for a, b in zip(first, second)]
+    results = in_parallel(lambda k: composed(*topologies[k]), len(topologies))
+    return [made(t, _of_each(a.weights(), i) + _of_each(b.weights(), j)) for a, b, (t, (i, j)) in zip(first, second, results)]
 
 
 def _of_each(weights, arcs):
@@ -437,18 +433,18 @@ def _of_each(weights, arcs):
     return gather(weights, arcs)
 
 
-@of_graphs
-def intersect(first: Graph, second: Graph) -> Graph:
+@of_lists
+def intersect(first: Graphs, second: Graphs) -> Graphs:
     """Make a graph that accepts what both graphs accept: `compose` for acceptors.
 
     Parameters
     ----------
-    first, second : Graph
+    first, second : Graph or list of Graph
         Acceptors, which write what they read.
 
     Returns
     -------
-    Graph
+    Graph or list of Graph
 
     Raises
     ------
@@ -461,13 +457,14 @@ def intersect(first: Graph, second: Graph) -> Graph:
     >>> automata.intersect(automata.linear_graph(2, 2), automata.linear_graph(2, 3))
     <Graph of 3 nodes and 4 arcs>
     """
-    for name, t in (("first", first.topology), ("second", second.topology)):
-        other = np.flatnonzero(t.ilabel != t.olabel)
-        if len(other):
-            raise GraphError(
-                f"intersect: arc {other[0]} of the {name} graph reads {t.ilabel[other[0]]} and writes {t.olabel[other[0]]}; transducers are "
-                "composed (compose), or made acceptors by project_input or project_output"
-            )
+    for name, graphs in (("first", first), ("second", second)):
+        for t in (g.topology for g in graphs):
+            other = np.flatnonzero(t.ilabel != t.olabel)
+            if len(other):
+                raise GraphError(
+                    f"intersect: arc {other[0]} of the {name} graph reads {t.ilabel[other[0]]} and writes {t.olabel[other[0]]}; transducers are "
+                    "composed (compose), or made acceptors by project_input or project_output"
+                )
     return compose(first, second)
 
 
@@ -507,14 +504,12 @@ def composed(first: Topology, second: Topology):
             room *= 4
     source, target, *arcs = out[:, : numbers[ARCS]]
     pairs = keys[: numbers[NODES]] // 3
-    own = pairs // max(width, 1)
-    ends = np.flatnonzero(first.accept[own] & second.accept[pairs - own * width]) if len(pairs) else pairs
-    keeps = reaching(len(pairs), source, target, ends)
+    own, other = np.divmod(pairs, max(width, 1))
+    accept = first.accept[own] & second.accept[other]
+    keeps = reaching(len(pairs), source, target, np.flatnonzero(accept))
     # What leads to an accepting node comes from one that does.
     kept = np.flatnonzero(keeps[target])
     names = np.cumsum(keeps) - 1
-    accept = np.zeros(len(pairs), bool)
-    accept[ends] = True
     arcs = [a[kept] for a in arcs]
     # Arc -1 has the last label.
     labels = (np.append(label, EPSILON)[a] for label, a in zip((first.ilabel, second.olabel), arcs))

@@ -8,6 +8,8 @@ No sum of large numbers is taken back: shares lie between 0 and 1.
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -16,7 +18,7 @@ from ..array import functions as F
 from ..array.functions.gathers import frozen
 from ..array.record import apply, guard_on, record_aux
 from ..autograd.custom import primitive
-from .graph import Graph, made, of_graphs, scalar_graph
+from .graph import Graph, Graphs, made, of_graphs, of_lists, scalar_graph
 from .topology import ScorePlan, Topology, reaching
 from .walks import against, along, best, forward
 
@@ -25,9 +27,9 @@ _SCALAR = scalar_graph(0.0).topology
 
 @primitive
 def log_scores(weights, *, plan):
-    """The log score of each node, that behind all last; `weights` are those of all arcs of the plan."""
-    weights, scores = np.ascontiguousarray(weights), np.empty(plan.count)
-    forward(*plan.walked, plan.initial.ctypes.data, weights.ctypes.data, scores.ctypes.data)
+    """The log score of each node; `weights` are those of all arcs of the plan."""
+    scores = np.empty(plan.count)
+    plan.walk(forward, plan.initial, np.ascontiguousarray(weights), scores)
     return scores
 
 
@@ -52,8 +54,8 @@ def _(tangents, scores, weights, plan):
 @primitive
 def flow(shares, begins, *, plan, back):
     """What reaches each node of what `begins` there, times the shares of the arcs on the way; `back`: against the arcs."""
-    shares, x = np.ascontiguousarray(shares), np.array(begins)
-    (against if back else along)(*plan.walked, shares.ctypes.data, x.ctypes.data)
+    x = np.array(begins)
+    plan.walk(against if back else along, np.ascontiguousarray(shares), x)
     return x
 
 
@@ -76,25 +78,28 @@ def _(tangents, x, shares, begins, plan, back):
     return flow(shares, along_arcs + tangents[1], plan=plan, back=back)
 
 
-def total(topology: Topology, weights: Any) -> Any:
-    """The log score of a graph, as a number on the tape."""
-    plan = topology.plan
-    behind = len(plan.source) - topology.num_arcs
-    return log_scores(F.concatenate([weights, np.zeros(behind)]), plan=plan)[-1]
+def totals(graphs: Sequence[Graph]) -> list[Any]:
+    """The log score of each graph, on the tape as a vector of one number."""
+    plan = graphs[0].topology.plan if len(graphs) == 1 else ScorePlan([g.topology for g in graphs])
+    weights = F.concatenate([*(g.weights() for g in graphs), np.zeros(len(plan.source) - sum(g.num_arcs() for g in graphs))])
+    scores = log_scores(weights, plan=plan)
+    return [scores[end : end + 1] for end in plan.ends.tolist()]
 
 
-@of_graphs
-def forward_score(graph: Graph) -> Graph:
+@of_lists
+def forward_score(graph: Graphs, connected: Any = False) -> Graphs:
     """Compute the log-sum-exp of the weights of all paths.
 
     Parameters
     ----------
-    graph : Graph
-        Without cycles.
+    graph : Graph or list of Graph
+        Without cycles; the scores of a list are computed on `tapegrad.config.threads` threads.
+    connected : bool
+        As in `viterbi_path`.
 
     Returns
     -------
-    Graph
+    Graph or list of Graph
         A graph of one arc; its weight is ``-inf`` if no path is accepted.
 
     Raises
@@ -113,17 +118,21 @@ def forward_score(graph: Graph) -> Graph:
     >>> round(automata.forward_score(g).item(), 6)
     2.197225
     """
-    return made(_SCALAR, F.reshape(total(graph.topology, graph.weights()), (1,)))
+    for one in itertools.compress(graph, connected):
+        one.topology.require_connected()
+    return [made(_SCALAR, score) for score in totals(graph)]
 
 
 @of_graphs
-def viterbi_score(graph: Graph) -> Graph:
+def viterbi_score(graph: Graph, connected: bool = False) -> Graph:
     """Compute the weight of the best path.
 
     Parameters
     ----------
     graph : Graph
         Without cycles.
+    connected : bool
+        As in `viterbi_path`.
 
     Returns
     -------
@@ -142,6 +151,8 @@ def viterbi_score(graph: Graph) -> Graph:
     7.0
     """
     weights, plan, t = graph.weights(), graph.topology.plan, graph.topology
+    if connected:
+        t.require_connected()
     arcs = record_aux(lambda values: _best_arcs(values, plan, True), weights)
     score = F.sum(F.where(arcs, weights, 0.0))
     accepted = np.any(reaching(t.num_nodes, t.source, t.target, np.flatnonzero(t.accept)) & t.start)
@@ -149,13 +160,16 @@ def viterbi_score(graph: Graph) -> Graph:
 
 
 @of_graphs
-def viterbi_path(graph: Graph) -> Graph:
+def viterbi_path(graph: Graph, connected: bool = False) -> Graph:
     """Find the best path, as a graph that has no other; of equal paths, the one found first.
 
     Parameters
     ----------
     graph : Graph
         Without cycles.
+    connected : bool
+        Refuse, as GTN does, a graph with a node that leads to an accepting one, but is no start and has no incoming arc; by default,
+        such a node is on no path.
 
     Returns
     -------
@@ -175,6 +189,8 @@ def viterbi_path(graph: Graph) -> Graph:
     [1, 0]
     """
     weights, plan = graph.weights(), graph.topology.plan
+    if connected:
+        graph.topology.require_connected()
     arcs = np.asarray(guard_on(lambda values: _best_arcs(values, plan, False), weights))
     if len(arcs) and arcs[0] < 0:
         return made(Topology([], [], [], [], [], []), gather(weights, arcs[:0]))
@@ -193,7 +209,7 @@ def _best_arcs(values, plan: ScorePlan, marked):
     own = len(values)
     weights = np.concatenate([values, np.zeros(len(plan.source) - own)])
     arrays = np.empty(plan.count), np.empty(plan.count, np.int64), np.empty(plan.count, np.int64)
-    length = best(*plan.walked, plan.initial.ctypes.data, weights.ctypes.data, *(a.ctypes.data for a in arrays))
+    (length,) = plan.walk(best, plan.initial, weights, *arrays)
     arcs = arrays[2][: max(length, 0)][::-1]
     arcs = arcs[arcs < own]
     if marked:

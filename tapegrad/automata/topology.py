@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..common.errors import GraphError
+from ..common import pool
+from ..common.errors import GraphError, TapegradError
 from ..common.uninterrupted import cached_property
 from .walks import EPSILON, bucket, reach, topological
 
@@ -35,34 +36,37 @@ class Arcs:
 
 
 class ScorePlan:
-    """What the recurrences of a score walk over: the graph, with a node behind it to which an arc of weight 0 goes from each accepting one.
+    """What the recurrences of scores walk over: graphs side by side, each with a node behind it to which an arc of weight 0 goes from each accepting one.
 
     Attributes
     ----------
     count : int
-        Of nodes; the last one is that behind the graph.
-    nodes : ndarray
-        In topological order.
+        Of nodes.
+    ends : ndarray
+        The nodes behind the graphs.
+    nodes : list of ndarray
+        Those of each graph, in topological order.
     source, target : ndarray
-        Of arcs, those of the graph first.
+        Of arcs, those of the graphs first.
     initial : ndarray
         1 where paths begin.
     into : Arcs
     """
 
-    def __init__(self, topology):
-        accepting = np.flatnonzero(topology.accept)
-        self.count = topology.num_nodes + 1
-        self.source = np.concatenate([topology.source, accepting])
-        self.target = np.concatenate([topology.target, np.full(len(accepting), topology.num_nodes)])
-        self.initial = words(np.append(topology.start, False))
+    def __init__(self, topologies):
+        first = np.cumsum([0, *(t.num_nodes + 1 for t in topologies)])
+        self.count, self.ends = int(first[-1]), first[1:] - 1
+        self.nodes = in_parallel(lambda k: first[k] + topologies[k].sorted_nodes, len(topologies))
+        accepting = [np.flatnonzero(t.accept) for t in topologies]
+        self.source = np.concatenate([k + a for arcs in ([t.source for t in topologies], accepting) for k, a in zip(first, arcs)])
+        self.target = np.concatenate([*(k + t.target for k, t in zip(first, topologies)), *map(np.full, map(len, accepting), self.ends)])
+        self.initial = np.concatenate([np.append(t.start, 0) for t in topologies])
         self.into = Arcs(self.count, self.target)
-        self.nodes = topology.sorted_nodes
 
-    @property
-    def walked(self):
-        """What the walks take first."""
-        return self.count, *(a.ctypes.data for a in (self.nodes, self.into.starts, self.into.order, self.source))
+    def walk(self, step, *arrays):
+        """Call a compiled walk for the nodes of each graph, on threads; returns the results."""
+        addresses = [a.ctypes.data for a in (self.into.starts, self.into.order, self.source, *arrays)]
+        return in_parallel(lambda k: step(len(self.nodes[k]), self.nodes[k].ctypes.data, *addresses), len(self.nodes))
 
 
 class Topology:
@@ -104,7 +108,7 @@ class Topology:
     @cached_property
     def plan(self):
         """What the recurrences of a score walk over."""
-        return ScorePlan(self)
+        return ScorePlan([self])
 
     @cached_property
     def by_ilabel(self):
@@ -157,6 +161,16 @@ class Topology:
         left_out = [f"({len(names) - 13} nodes)"] if len(names) > 20 else []
         return " -> ".join([*names[:8], *left_out, *names[-5:]] if left_out else names)
 
+    def require_connected(self):
+        """Refuse a node that leads to an accepting one, but is no start and has no incoming arc."""
+        leads = reaching(self.num_nodes, self.source, self.target, np.flatnonzero(self.accept))
+        strays = np.flatnonzero(leads & ~self.start & (np.bincount(self.target, minlength=self.num_nodes) == 0))
+        if len(strays):
+            raise GraphError(
+                f"node {strays[0]} is no start, no arc goes to it, and it leads to an accepting node: GTN refuses such a graph; without "
+                "connected=True the node is on no path"
+            )
+
     def difference(self, other):
         """What is not the same in another topology, in words; None if nothing is."""
         if self is other:
@@ -171,6 +185,18 @@ class Topology:
                 what = "node" if name in ("start", "accept") else "arc"
                 return f"{name} of {what} {at} is {mine[at].item()} in one and {theirs[at].item()} in the other"
         return None
+
+
+def in_parallel(work, count):
+    """What ``work(k)`` gives for each graph `k` of a batch, on threads; an error says of which graph."""
+
+    def named(k):
+        try:
+            return work(k)
+        except TapegradError as error:
+            raise type(error)(f"{k} of the batch: {error.message}") from None
+
+    return pool.run(work if count == 1 else named, count)
 
 
 def reaching(count, source, target, ends):

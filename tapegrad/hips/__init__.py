@@ -14,6 +14,7 @@ Not offered are the classes of its tracer (``Box``, ``VSpace``, ``JVPNode``): a 
 
 import sys
 import types
+from operator import attrgetter
 
 from .. import numpy, scipy
 from ..array.tensor import Tensor
@@ -63,14 +64,12 @@ misc.flatten = containers.flatten
 _module("misc.optimizers", containers, ("adam", "rmsprop", "sgd", "unflatten_optimizer"))
 _module("misc.fixed_points", containers, ("fixed_point",))
 numpy = _module("numpy", numpy)
-for _name in ("linalg", "fft", "random"):
-    _put(f"numpy.{_name}", getattr(numpy, _name))
 for _name in ("concatenate", "stack", "vstack", "hstack", "dstack", "column_stack"):
     setattr(numpy, _name, containers.of_iterables(getattr(numpy, _name)))
 _put("numpy.numpy_boxes", types.SimpleNamespace(ArrayBox=Tensor))
 scipy = _module("scipy", scipy)
-for _name in ("integrate", "linalg", "special", "stats"):
-    _put(f"scipy.{_name}", getattr(scipy, _name))
+for _name in ("numpy.fft", "numpy.linalg", "numpy.random", "scipy.integrate", "scipy.linalg", "scipy.special", "scipy.stats"):
+    _put(_name, attrgetter(_name)(sys.modules[__name__]))
 _module("scipy.signal", scipy.signal).convolve = convolution.convolve
 for _name in ("beta", "chi2", "dirichlet", "gamma", "multivariate_normal", "norm", "poisson", "t"):
     sys.modules[f"{__name__}.scipy.stats.{_name}"] = getattr(scipy.stats, _name)

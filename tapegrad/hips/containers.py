@@ -58,43 +58,45 @@ def unflatten_optimizer(optimize):
     return of_containers
 
 
-@unflatten_optimizer
-def sgd(grad, x, callback=None, num_iters=200, step_size=0.1, mass=0.9):
+def _optimizer(iterations, *starts):
+    """Decorator: ``step(i, g, *state)``, which gives the step of iteration `i` and the state behind it, as autograd's optimiser."""
+
+    def made(step):
+        def optimize(grad, x, callback=None, num_iters=iterations, *args, **kwargs):
+            state = [np.full(len(x), start) for start in starts]
+            for i in range(num_iters):
+                g = grad(x, i)
+                if callback:
+                    callback(x, i, g)
+                change, *state = step(i, g, *state, *args, **kwargs)
+                x = x + change
+            return x
+
+        optimize.__name__, optimize.__doc__ = step.__name__, step.__doc__
+        return unflatten_optimizer(optimize)
+
+    return made
+
+
+@_optimizer(200, 0.0)
+def sgd(i, g, velocity, step_size=0.1, mass=0.9):
     """Gradient descent with momentum; ``grad(x, i)`` is the gradient of iteration `i`."""
-    velocity = np.zeros(len(x))
-    for i in range(num_iters):
-        g = grad(x, i)
-        if callback:
-            callback(x, i, g)
-        velocity = mass * velocity - (1.0 - mass) * g
-        x = x + step_size * velocity
-    return x
+    velocity = mass * velocity - (1.0 - mass) * g
+    return step_size * velocity, velocity
 
 
-@unflatten_optimizer
-def rmsprop(grad, x, callback=None, num_iters=100, step_size=0.1, gamma=0.9, eps=10**-8):
+@_optimizer(100, 1.0)
+def rmsprop(i, g, average, step_size=0.1, gamma=0.9, eps=10**-8):
     """RMSprop (T. Tieleman, G. Hinton, 2012)."""
-    average = np.ones(len(x))
-    for i in range(num_iters):
-        g = grad(x, i)
-        if callback:
-            callback(x, i, g)
-        average = average * gamma + g**2 * (1 - gamma)
-        x = x - step_size * g / (np.sqrt(average) + eps)
-    return x
+    average = average * gamma + g**2 * (1 - gamma)
+    return -step_size * g / (np.sqrt(average) + eps), average
 
 
-@unflatten_optimizer
-def adam(grad, x, callback=None, num_iters=100, step_size=0.001, b1=0.9, b2=0.999, eps=10**-8):
+@_optimizer(100, 0.0, 0.0)
+def adam(i, g, m, v, step_size=0.001, b1=0.9, b2=0.999, eps=10**-8):
     """Adam (D. P. Kingma, J. Ba, 2015)."""
-    m, v = np.zeros(len(x)), np.zeros(len(x))
-    for i in range(num_iters):
-        g = grad(x, i)
-        if callback:
-            callback(x, i, g)
-        m, v = (1 - b1) * g + b1 * m, (1 - b2) * g**2 + b2 * v
-        x = x - step_size * (m / (1 - b1 ** (i + 1))) / (np.sqrt(v / (1 - b2 ** (i + 1))) + eps)
-    return x
+    m, v = (1 - b1) * g + b1 * m, (1 - b2) * g**2 + b2 * v
+    return -step_size * (m / (1 - b1 ** (i + 1))) / (np.sqrt(v / (1 - b2 ** (i + 1))) + eps), m, v
 
 
 def fixed_point(f, a, x0, distance, tol):

@@ -15,6 +15,7 @@ import numpy as np
 from ..array import trees
 from ..array.forward import jvp
 from ..transforms import functional, hessians, jacobians
+from ..transforms.argnums import resolved
 from ..transforms.checkpoint import checkpoint
 from ..transforms.hessians import hessian as _hessian
 
@@ -43,7 +44,7 @@ def _float(x):
 
 
 def unary_to_nary(operator: Callable[..., Any]) -> Callable[..., Any]:
-    """An operator of functions of one argument as one of functions of several, by the argument ``argnum`` or by the tuple of several.
+    """An operator of functions of one argument as one of functions of several, by the argument ``argnum`` (a number or name), or by a tuple of them.
 
     Examples
     --------
@@ -55,15 +56,15 @@ def unary_to_nary(operator: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(operator)
     def nary_operator(fun, argnum=0, *nary_op_args, **nary_op_kwargs):
-        alone = isinstance(argnum, (int, np.integer))
+        alone, places = resolved(fun, argnum)
 
         @functools.wraps(fun)
         def nary_f(*args, **kwargs):
             def unary(x):
-                return fun(*(subval(args, argnum, x) if alone else subvals(args, zip(argnum, x))), **kwargs)
+                return fun(*subvals(args, zip(places, [x] if alone else x)), **kwargs)
 
-            x = args[argnum] if alone else tuple(args[k] for k in argnum)
-            return operator(unary, trees.map(_float, x), *nary_op_args, **nary_op_kwargs)
+            x = tuple(args[k] for k in places)
+            return operator(unary, trees.map(_float, x[0] if alone else x), *nary_op_args, **nary_op_kwargs)
 
         return nary_f
 
@@ -153,7 +154,7 @@ hessian_vector_product, vector_jacobian_product = hessian_tensor_product, tensor
 
 def grad_named(fun, argname):
     """The gradient by the argument of this name."""
-    return grad(fun, list(inspect.signature(fun).parameters).index(argname))
+    return grad(fun, argname)
 
 
 def multigrad_dict(fun):

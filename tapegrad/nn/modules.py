@@ -62,8 +62,6 @@ class Module:
         raise TypeError(f"{type(self).__name__} has no `forward`: write def forward(self, x), what the layer computes")
 
     def __call__(self, *inputs: Any, **options: Any) -> Any:
-        if "_forward_hooks" not in vars(self) and "_forward_pre_hooks" not in vars(self):
-            return self.forward(*inputs, **options)
         for hook in tuple(vars(self).get("_forward_pre_hooks", {}).values()):
             changed = hook(self, inputs)
             inputs = inputs if changed is None else changed if isinstance(changed, tuple) else (changed,)

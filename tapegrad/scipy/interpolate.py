@@ -15,7 +15,7 @@ from ..array.record import guard_on
 from ..common.errors import UnsupportedFunctionError
 from ..common.uninterrupted import Lazily, cached_property
 from ..numpy_api.elementwise import all_finite
-from .mirrors import array, differentiable, names_of, value
+from .mirrors import along, array, differentiable, names_of, value, weighted
 
 __all__, __dir__, __getattr__ = names_of(__name__)
 _interpolate = Lazily("scipy.interpolate")
@@ -307,8 +307,7 @@ class BSpline:
         """What `of` makes of a spline of SciPy's, linear in its coefficients."""
         if self._plain is not None:
             return object.__new__(BSpline)._take(of(self._plain))
-        n = len(self.t) - self.k - 1
-        return _combined(of(_interpolate.BSpline(self.t, np.eye(n), self.k, self.extrapolate)), self.c[:n], self.axis)
+        return _linear_spline(lambda c: of(_interpolate.BSpline(self.t, c, self.k, self.extrapolate)), np.moveaxis(self.c, 0, self.axis), self.axis)
 
     def derivative(self, nu=1):
         """The derivative of order `nu`, as a spline."""
@@ -370,23 +369,21 @@ def make_interp_spline(x, y, k=3, t=None, bc_type=None, axis=0, check_finite=Tru
         return object.__new__(BSpline)._take(_interpolate.make_interp_spline(x, y, k, t, bc_type, axis, check_finite))
     if not (bc_type is None or isinstance(bc_type, str) or all(one is None or isinstance(one, str) for one in bc_type)):
         raise UnsupportedFunctionError('make_interp_spline of tensors takes conditions by name ("natural", "clamped", ...); CubicSpline takes numbers')
-    y = array(y)
-    axis = range(y.ndim)[axis]
     periodic = bc_type == "periodic"
-    values, units = np.moveaxis(y, axis, 0), np.eye(y.shape[axis])
     # SciPy refuses what cannot be.
-    _interpolate.make_interp_spline(x, _of_period(values) if periodic else _stand_in(values), k, t, bc_type, 0, check_finite)
-    if periodic:
-        # The last value is the first.
-        values, units = values[:-1], np.concatenate([units[:-1, :-1], units[:1, :-1]])
-    return _combined(_interpolate.make_interp_spline(x, units, k, t, bc_type), values, axis)
+    _interpolate.make_interp_spline(x, _of_period(y, axis) if periodic else _stand_in(y), k, t, bc_type, axis, check_finite)
+
+    def through(y):
+        # The last value of a period is the first.
+        return _interpolate.make_interp_spline(x, np.concatenate([y[:-1], y[:1]]) if periodic else y, k, t, bc_type)
+
+    return _linear_spline(through, array(y), axis)
 
 
-def _combined(units, values, axis):
-    """The spline whose coefficients are linear in `values`: `units` has those of unit vectors."""
-    n = len(units.t) - units.k - 1
-    c = np.reshape(units.c[:n] @ np.reshape(values, (values.shape[0], -1)), (n, *values.shape[1:]))
-    return BSpline(units.t, np.moveaxis(c, 0, axis) if axis else c, units.k, units.extrapolate, axis)
+def _linear_spline(of, values, axis):
+    """The spline that `of` gives, whose coefficients are linear in `values`."""
+    shape = of(np.zeros((values.shape[axis], 1)))
+    return BSpline(shape.t, along(values, axis, lambda units: of(units).c), shape.k, shape.extrapolate, axis)
 
 
 def _stand_in(y):
@@ -451,8 +448,7 @@ class RegularGridInterpolator:
 
     def __init__(self, points, values, method="linear", bounds_error=True, fill_value=np.nan, *, solver=None, solver_args=None):
         # SciPy refuses what cannot be.
-        options = {"solver": solver, "solver_args": solver_args} if solver is not None or solver_args is not None else {}
-        looked_at = np.zeros(array(values).shape) if differentiable(values) else values
+        looked_at, options = np.zeros(array(values).shape) if differentiable(values) else values, {"solver": solver, "solver_args": solver_args}
         self._plain = _interpolate.RegularGridInterpolator(tuple(map(value, points)), looked_at, method, bounds_error, fill_value, **options)
         self.grid, self.values, self.method = self._plain.grid, values, method
         self.bounds_error, self.fill_value = bounds_error, fill_value
@@ -466,15 +462,12 @@ class RegularGridInterpolator:
             raise UnsupportedFunctionError(f"RegularGridInterpolator of tensors is linear or nearest, not {method!r}")
         if isinstance(xi, tuple):
             xi = np.stack(np.broadcast_arrays(*map(array, xi)), axis=-1)
-        xi, values, sides = array(xi), array(self.values), [len(points) for points in self.grid]
-        shape, axes = xi.shape[:-1], len(sides)
+        xi, values, axes = array(xi), array(self.values), len(self.grid)
         if xi.shape[-1] != axes:
             raise ValueError(f"The requested sample points xi have dimension {xi.shape[-1]} but this RegularGridInterpolator has dimension {axes}")
-        xi = np.reshape(xi, (-1, axes))
-        outside = False
-        corners = [(0, 1.0)]
+        outside, parts = False, []
         for k, points in enumerate(self.grid):
-            at = xi[:, k]
+            at = xi[..., k]
             beyond = np.logical_or(at < points[0], at > points[-1])
             if self.bounds_error and np.any(beyond):
                 raise ValueError(f"One of the requested xi is out of bounds in dimension {k}")
@@ -485,13 +478,11 @@ class RegularGridInterpolator:
             share = (at - low) / (high - low)
             if method == "nearest":
                 share = np.where(share <= 0.5, 0.0, 1.0)
-            corners = [(flat * sides[k] + below + step, weight * part) for flat, weight in corners for step, part in ((0, 1.0 - share), (1, share))]
-        rest = values.shape[axes:]
-        table, widened = lift(np.reshape(values, (-1, *rest))), (-1,) + (1,) * len(rest)
-        found = sum(np.reshape(weight, widened) * table[flat] for flat, weight in corners)
+            parts.append([(below, 1.0 - share), (below + 1, share)])
+        found = weighted(values, parts)
         if not self.bounds_error and self.fill_value is not None:
-            found = np.where(np.reshape(outside, widened), self.fill_value, found)
-        return np.reshape(found, (*shape, *rest))
+            found = np.where(np.reshape(outside, outside.shape + (1,) * (values.ndim - axes)), self.fill_value, found)
+        return found
 
 
 #: Conditions by name that are derivatives: order and value.
@@ -511,9 +502,6 @@ def _slopes(x, dx, wide, y, slope, ends):
     start, end = ends
     if n == 2:
         start, end = ((1, slope[0]) if isinstance(bc, str) else bc for bc in ends)
-    if n == 3 and start == "periodic":
-        mean = np.sum(slope / wide, axis=0) / np.sum(1.0 / wide, axis=0)
-        return np.stack([mean, mean, mean])
     right = 3.0 * (wide[1:] * slope[:-1] + wide[:-1] * slope[1:])
     middle = 2.0 * (dx[:-1] + dx[1:])
     if start == "periodic":

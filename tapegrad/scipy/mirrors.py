@@ -10,11 +10,13 @@ from __future__ import annotations
 
 import functools
 import inspect
+import itertools
 import sys
 
 import numpy as np
 
 from ..array.complex import split
+from ..array.functions import lift
 from ..array.objects import holds_tensors, operand
 from ..array.record import guard_on
 from ..autograd.nested import current_trace
@@ -123,6 +125,18 @@ def along(x, axis, function):
     matrix = imported("scipy.sparse").csr_array(function(np.eye(n)) - constant_part)
     filtered = matrix @ np.reshape(moved, (n, -1)) + constant_part
     return np.moveaxis(np.reshape(filtered, (-1, *moved.shape[1:])), 0, axis)
+
+
+def weighted(table, parts):
+    """Sums of elements of a table, by products of weights: `parts` has, for each of its first axes, pairs of positions and weights."""
+    rest = table.shape[len(parts) :]
+    rows, total = lift(np.reshape(table, (-1, *rest))), 0.0
+    for corner in itertools.product(*parts):
+        place, weight = 0, 1.0
+        for size, (position, share) in zip(table.shape, corner):
+            place, weight = place * size + position, weight * share
+        total = total + np.reshape(weight, np.shape(weight) + (1,) * len(rest)) * rows[place]
+    return total
 
 
 def mirror(module):

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import itertools
 from operator import index
 
 import numpy as np
 
-from ..array.functions import lift
 from ..array.record import guard_on
 from ..common.errors import UnsupportedFunctionError
 from ..common.uninterrupted import Lazily
 from ..numpy_api.elementwise import all_finite
-from .mirrors import along, array, mirror, names_of
+from .mirrors import along, array, mirror, names_of, weighted
 
 __all__, __dir__, __getattr__ = names_of(__name__)
 _ndimage = Lazily("scipy.ndimage")
@@ -88,31 +86,25 @@ def map_coordinates(input, coordinates, output=None, order=3, mode="constant", c
         for axis in range(x.ndim):
             if x.shape[axis] > 1:
                 x = along(x, axis, lambda units: _ndimage.spline_filter1d(units, order, 0, np.float64, mode))
-    parts = [_neighbours(place, size, order, mode) for place, size in zip(at, x.shape)]
-    table, found = lift(np.reshape(x, (-1,))), 0.0
-    for corner in itertools.product(*parts):
-        position, weight, beyond = 0, 1.0, False
-        for size, (place, share, lost) in zip(x.shape, corner):
-            position, weight, beyond = position * size + place, weight * share, np.logical_or(beyond, lost)
-        element = table[position]
-        found = found + weight * (np.where(beyond, cval, element) if mode == "grid-constant" else element)
+    if mode == "grid-constant":
+        x, at = np.pad(x, 1, constant_values=cval), [place + 1.0 for place in at]
+    found = weighted(x, [_neighbours(place, size, order, mode) for place, size in zip(at, x.shape)])
     return np.where(outside, cval, found) if mode == "constant" else found
 
 
 def _neighbours(place, size, order, mode):
-    """Along one axis, for each neighbour: its position, its weight, and whether it is beyond the array."""
+    """Along one axis, for each neighbour: its position and its weight."""
     first = np.floor(place if order % 2 else place + 0.5)
     begin, weights = _WEIGHTS[order]
     folded = _FOLDED.get("mirror" if mode == "constant" and order > 1 else mode)
     found = []
     for offset, weight in enumerate(weights(place - first), begin):
         at = first + offset
-        lost = np.logical_or(at < 0.0, at > size - 1.0)
         if folded is None:
             at = np.clip(at, 0.0, size - 1.0)
         else:
             period, both = folded(size)
             at = np.mod(at, period)
             at = np.where(at >= size, both - at, at)
-        found.append((at.astype(int), weight, lost))
+        found.append((at.astype(int), weight))
     return found

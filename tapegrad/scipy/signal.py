@@ -15,13 +15,14 @@ _mirror = mirror("scipy.signal")
 
 
 def _cut(full, mode, one, other, axes):
-    """Of a convolution what `mode` asks for, for operands of these shapes."""
+    """Of a convolution, behind which may be more, what `mode` asks for, for operands of these shapes."""
     if mode not in ("full", "same", "valid"):
         raise ValueError("acceptable mode flags are 'valid', 'same', or 'full'")
     window = [slice(None)] * full.ndim
     for axis in axes:
-        n = full.shape[axis] if mode == "full" else one[axis] if mode == "same" else abs(one[axis] - other[axis]) + 1
-        start = (full.shape[axis] - n) // 2
+        whole = one[axis] + other[axis] - 1
+        n = whole if mode == "full" else one[axis] if mode == "same" else abs(one[axis] - other[axis]) + 1
+        start = (whole - n) // 2
         window[axis] = slice(start, start + n)
     return full[tuple(window)]
 
@@ -34,14 +35,10 @@ def fftconvolve(in1, in2, mode="full", axes=None):
         raise ValueError("in1 and in2 should have the same dimensionality")
     axes = range(a.ndim) if axes is None else [axis % a.ndim for axis in np.atleast_1d(axes).tolist()]
     whole = is_complex(a) or is_complex(b)
-    sizes = [a.shape[axis] + b.shape[axis] - 1 for axis in axes]
-    fast = [imported("scipy.fft").next_fast_len(n, not whole) for n in sizes]
+    fast = [imported("scipy.fft").next_fast_len(a.shape[axis] + b.shape[axis] - 1, not whole) for axis in axes]
     forward, back = (np.fft.fftn, np.fft.ifftn) if whole else (np.fft.rfftn, np.fft.irfftn)
     full = back(forward(a, fast, tuple(axes)) * forward(b, fast, tuple(axes)), fast, tuple(axes))
-    window = [slice(None)] * full.ndim
-    for axis, n in zip(axes, sizes):
-        window[axis] = slice(0, n)
-    return _cut(full[tuple(window)], mode, a.shape, b.shape, axes)
+    return _cut(full, mode, a.shape, b.shape, axes)
 
 
 @_mirror
@@ -74,11 +71,9 @@ def hilbert(x, N=None, axis=-1):
     n = x.shape[axis] if N is None else N
     if n <= 0:
         raise ValueError("N must be positive.")
-    weights = np.zeros(n)
-    weights[: (n + 1) // 2] = 2.0
+    # Twice the frequencies below the middle, and those that are their own negative.
+    weights = 1.0 + np.sign(n - 2 * np.arange(n))
     weights[0] = 1.0
-    if n % 2 == 0:
-        weights[n // 2] = 1.0
     turned = np.moveaxis(np.fft.fft(x, n, axis), axis, -1) * weights
     return np.moveaxis(np.fft.ifft(turned), -1, axis)
 
@@ -88,7 +83,7 @@ def lfilter(b, a, x, axis=-1, zi=None):
     """A recursive filter: ``a[0] y[n] = b[0] x[n] + b[1] x[n - 1] + ... - a[1] y[n - 1] - ...`` along an axis; differentiable in all three."""
     if zi is not None:
         raise UnsupportedFunctionError(
-            "scipy.signal.lfilter has no derivative rule in tapegrad with the argument zi=: put the signal before it in front of x, and cut it off"
+            "the filters of scipy.signal have no derivative rule in tapegrad with the argument zi=: put the signal before it in front of x, and cut it off"
         )
     b, a, x = array(b), array(a), np.moveaxis(array(x), axis, 0)
     b, a, n = b / a[0], a / a[0], len(x)
@@ -110,17 +105,13 @@ def lfilter(b, a, x, axis=-1, zi=None):
 @_mirror
 def sosfilt(sos, x, axis=-1, zi=None):
     """A recursive filter in sections of second order, one after the other; differentiable in the sections and in the signal."""
-    if zi is not None:
-        raise UnsupportedFunctionError(
-            "scipy.signal.sosfilt has no derivative rule in tapegrad with the argument zi=: put the signal before it in front of x, and cut it off"
-        )
     sos, x = array(sos), array(x)
     if sos.ndim != 2 or sos.shape[1] != 6:
         raise ValueError("sos array must be shape (n_sections, 6)")
     if np.any(sos[:, 3] != 1.0):
         raise ValueError("sos[:, 3] should be all ones")
     for k in range(sos.shape[0]):
-        x = lfilter(sos[k, :3], sos[k, 3:], x, axis)
+        x = lfilter(sos[k, :3], sos[k, 3:], x, axis, zi)
     return x
 
 

@@ -173,10 +173,9 @@ class DataLoader:
 
     def __iter__(self) -> Iterator[Any]:
         order = self._order()
-        for begin in range(0, len(order), self.batch_size):
-            which = order[begin : begin + self.batch_size]
-            if not (self.drop_last and len(which) < self.batch_size):
-                yield self._batch(which)
+        size = self.batch_size
+        for begin in range(0, len(order) // size * size if self.drop_last else len(order), size):
+            yield self._batch(order[begin : begin + size])
 
     def _batch(self, which):
         whole = self.dataset

@@ -86,7 +86,7 @@ def test_what_is_refused():
     v = tg.tensor(V, requires_grad=True)
     with pytest.raises(UnsupportedFunctionError, match=r"csr_array of tensors takes \(data, \(rows, columns\)\) or \(data, indices, indptr\)"):
         mirrored.csr_array(tg.tensor(np.eye(3), requires_grad=True))
-    with pytest.raises(ShapeError, match=r"a sparse matrix of shape \(6, 6\) times an array of shape \(5,\)"):
+    with pytest.raises(ShapeError, match=r"a sparse matrix of shape \(6, 6\) and a tensor of shape \(5,\)"):
         MADE["csr"](v) @ np.ones(5)
     with pytest.raises(ShapeError, match="a sum of sparse matrices of shapes"):
         MADE["csr"](v) + scipy.sparse.eye_array(5)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ...common.errors import DtypeError
+from ...common.errors import DtypeError, ShapeError
 from ...common.host_functions import host_function
 from ..differentiable import Differentiable
 from ..record import apply, guard_on, record_aux
@@ -130,7 +130,7 @@ def sparse_product(a, b):
     if isinstance(a, Differentiable):
         return transpose(sparse_product(b.T, transpose(a)))
     if len(a.shape) != 2 or b.ndim not in (1, 2) or a.shape[1] != b.shape[0]:
-        raise ValueError(f"the product of a sparse matrix of shape {a.shape} and a tensor of shape {tuple(b.shape)} does not exist")
+        raise ShapeError(f"the product of a sparse matrix of shape {a.shape} and a tensor of shape {tuple(b.shape)} does not exist")
     entries = a.tocoo()
     rows, columns = entries.coords
     data = entries.data.reshape(-1, *(1,) * (b.ndim - 1))

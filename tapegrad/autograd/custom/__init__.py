@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import is_dataclass
 from functools import partial
-from typing import Any, TypeAlias, TypeVar, overload
+from typing import Any, Protocol, TypeAlias, TypeVar, overload
 
 from ...array.objects import TENSORS, joined
 from ...common.tree import flatten, unflatten
@@ -72,15 +72,23 @@ def primitive(function: Callable[..., R]) -> Primitive[R]:
     return function if isinstance(function, Primitive) else Primitive(function)
 
 
-@overload
-def custom_vjp(function: Callable[..., R], rule: Rule) -> Primitive[R]: ...
-@overload
-def custom_vjp(function: Primitive[R], rule: None = None) -> Callable[[Rule], Rule]: ...  # type: ignore[overload-overlap]
-@overload
-def custom_vjp(function: Callable[..., R], rule: None = None, nondiff_argnums: tuple[int, ...] = ()) -> PairedPrimitive[R]: ...
-def custom_vjp(
-    function: Callable[..., Any], rule: Rule | None = None, nondiff_argnums: tuple[int, ...] = ()
-) -> Primitive[Any] | PairedPrimitive[Any] | Callable[[Rule], Rule]:
+class GivesRules(Protocol):
+    """The types of `custom_vjp` and `custom_jvp`."""
+
+    @overload
+    def __call__(self, function: Callable[..., R], rule: Rule) -> Primitive[R]: ...
+    @overload
+    def __call__(self, function: Primitive[R], rule: None = None) -> Callable[[Rule], Rule]: ...  # type: ignore[overload-overlap]
+    @overload
+    def __call__(self, function: Callable[..., R], rule: None = None, nondiff_argnums: tuple[int, ...] = ()) -> PairedPrimitive[R]: ...
+
+
+def _giving(function: GivesRules) -> GivesRules:
+    return function
+
+
+@_giving
+def custom_vjp(function: Callable[..., Any], rule: Rule | None = None, nondiff_argnums: tuple[int, ...] = ()) -> Any:
     """Give a function its VJP (reverse-mode) rule.
 
     Parameters
@@ -124,15 +132,8 @@ def custom_vjp(
     return _with_rule(Primitive.defvjp, function, rule, nondiff_argnums)
 
 
-@overload
-def custom_jvp(function: Callable[..., R], rule: Rule) -> Primitive[R]: ...
-@overload
-def custom_jvp(function: Primitive[R], rule: None = None) -> Callable[[Rule], Rule]: ...  # type: ignore[overload-overlap]
-@overload
-def custom_jvp(function: Callable[..., R], rule: None = None, nondiff_argnums: tuple[int, ...] = ()) -> PairedPrimitive[R]: ...
-def custom_jvp(
-    function: Callable[..., Any], rule: Rule | None = None, nondiff_argnums: tuple[int, ...] = ()
-) -> Primitive[Any] | PairedPrimitive[Any] | Callable[[Rule], Rule]:
+@_giving
+def custom_jvp(function: Callable[..., Any], rule: Rule | None = None, nondiff_argnums: tuple[int, ...] = ()) -> Any:
     """Give a function its JVP (forward-mode) rule.
 
     Parameters

@@ -4,32 +4,19 @@ from __future__ import annotations
 
 import numpy as np
 
-from ...autograd.custom import primitive
 from ...common.uninterrupted import Lazily
 from ..mirrors import array, differentiable, mirror, names_of
-from .values import SparseTensor, logdet, solved  # noqa: F401
+from .values import SparseTensor, logdet, solution  # noqa: F401
 
 __all__, __dir__, __getattr__ = names_of(__name__, "logdet")
 _theirs = Lazily("scipy.sparse.linalg")
 
 
-@primitive
-def _solution(b, *, factors, trans):
-    return factors.solve(b, trans)
-
-
-@_solution.defvjp
-def _(g, x, b, *, factors, trans):
-    return _solution(g, factors=factors, trans="T" if trans == "N" else "N")
-
-
-@_solution.defjvp
-def _(tangents, x, b, *, factors, trans):
-    return _solution(tangents[0], factors=factors, trans=trans)
-
-
 class Factors:
     """What `splu` gives: SciPy's factors of a sparse matrix, whose solutions are differentiable in the right side."""
+
+    #: As a `Pattern`, it has no values that are differentiated.
+    coords = None
 
     def __init__(self, factors):
         self._factors = factors
@@ -41,7 +28,11 @@ class Factors:
 
     def solve(self, rhs, trans="N"):
         """The solution of ``A @ x = rhs``, or of ``A.T @ x = rhs`` ("T", "H"), for a vector or matrix `rhs`."""
-        return _solution(array(rhs), factors=self._factors, trans=trans) if differentiable(rhs) else self._factors.solve(rhs, trans)
+        return solution(None, array(rhs), pattern=self, trans=trans) if differentiable(rhs) else self._factors.solve(rhs, trans)
+
+    def solved(self, values, b, trans):
+        """As of a `Pattern`; there are no `values`."""
+        return self._factors.solve(b, trans)
 
 
 def splu(A, permc_spec=None, diag_pivot_thresh=None, relax=None, panel_size=None, options=None):
@@ -79,5 +70,5 @@ def spsolve(A, b, permc_spec=None, use_umfpack=True):
     """The solution of ``A @ x = b``, differentiable in the vector or matrix `b` and, of a `SparseTensor`, in its values."""
     b = array(b)
     if isinstance(A, SparseTensor):
-        return solved(A, b)
+        return solution(A.data, b, pattern=A.pattern, trans="N")
     return splu(A.tocsc().astype(np.result_type(A.dtype, b.dtype)), permc_spec).solve(b)

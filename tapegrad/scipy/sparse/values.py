@@ -6,11 +6,10 @@ are SciPy's, and its derivatives are solutions with the same matrix and products
 
 from __future__ import annotations
 
-from operator import attrgetter
-
 import numpy as np
 
 from ...array import functions as F
+from ...array.functions.groups import sparse_product
 from ...autograd.custom import primitive
 from ...common.errors import ShapeError, UnsupportedFunctionError
 from ...common.tree import is_sparse
@@ -21,19 +20,22 @@ _sparse, _linalg = Lazily("scipy.sparse"), Lazily("scipy.sparse.linalg")
 
 
 class Pattern:
-    """Where the values of a sparse matrix stand: `rows`, `cols`, `shape`; and the factors of the matrix that was factorised last."""
+    """Where the values of a sparse matrix stand: `coords` (rows, columns) and `shape`; and the factors of the matrix that was factorised last."""
 
-    def __init__(self, rows, cols, shape):
-        self.rows, self.cols, self.shape = rows, cols, shape
-        self._kept = None
+    def __init__(self, coords, shape):
+        self.coords, self.shape, self._kept = coords, shape, None
 
     def factors(self, values):
         """SciPy's factors of the matrix with these values (ndarray), made once for as long as they are the same."""
         kept = self._kept
         if kept is None or not np.array_equal(kept[0], values):
-            matrix = _sparse.coo_array((values, (self.rows, self.cols)), self.shape).tocsc()
+            matrix = _sparse.coo_array((values, self.coords), self.shape).tocsc()
             kept = self._kept = np.array(values), _linalg.splu(matrix)
         return kept[1]
+
+    def solved(self, values, b, trans):
+        """The solution for a right side, with the matrix or, for "T", the transposed one."""
+        return self.factors(values).solve(np.asarray(b, float), trans)
 
 
 class SparseTensor:
@@ -42,9 +44,9 @@ class SparseTensor:
     Attributes
     ----------
     data : Tensor
-        The stored values, as many as `rows`; what stands twice in a place is summed.
-    rows, cols : ndarray of int
-        Where they stand.
+        The stored values; what stands twice in a place is summed.
+    coords : (ndarray of int, ndarray of int)
+        Their rows and columns.
     shape : (int, int)
     """
 
@@ -52,36 +54,29 @@ class SparseTensor:
     __array_ufunc__ = None
     ndim = 2
 
-    def __init__(self, data, rows, cols, shape):
-        if data.shape != rows.shape:
-            raise ShapeError(f"a sparse matrix has {len(rows)} places, and values of shape {tuple(data.shape)}")
-        self.data, self.pattern = data, Pattern(rows, cols, shape)
+    def __init__(self, data, coords, shape):
+        if data.shape != coords[0].shape:
+            raise ShapeError(f"a sparse matrix has {len(coords[0])} places, and values of shape {tuple(data.shape)}")
+        self.data, self.coords, self.shape, self.nnz, self.pattern = data, coords, shape, len(coords[0]), Pattern(coords, shape)
 
     def __array_function__(self, function, types, args, kwargs):
         name = function.__name__
         raise UnsupportedFunctionError(f"np.{name} of a sparse matrix with values on the tape; use A @ t, t @ A, A.T, A.toarray(), spsolve, logdet")
 
     def __repr__(self):
-        return f"SparseTensor({self.shape[0]} by {self.shape[1]}, {len(self.rows)} values)"
-
-    rows, cols, shape = (property(attrgetter(f"pattern.{name}")) for name in ("rows", "cols", "shape"))
+        return f"SparseTensor({self.shape[0]} by {self.shape[1]}, {self.nnz} values)"
 
     @property
     def T(self):
         """The transposed matrix, with the same values."""
-        return SparseTensor(self.data, self.cols, self.rows, self.shape[::-1])
+        return SparseTensor(self.data, self.coords[::-1], self.shape[::-1])
 
-    @property
-    def nnz(self):
-        """How many values are stored."""
-        return len(self.rows)
+    def tocoo(self):
+        """This: it is in that format."""
+        return self
 
     def __matmul__(self, other):
-        other = array(other)
-        if other.ndim not in (1, 2) or other.shape[0] != self.shape[1]:
-            raise ShapeError(f"a sparse matrix of shape {self.shape} times an array of shape {tuple(other.shape)}")
-        values = self.data if other.ndim == 1 else F.reshape(self.data, (-1, 1))
-        return F.segment_sum(values * other[self.cols], self.rows, self.shape[0])
+        return sparse_product(self, array(other))
 
     dot = __matmul__
 
@@ -91,7 +86,7 @@ class SparseTensor:
     def __mul__(self, number):
         if np.ndim(number):
             raise UnsupportedFunctionError("a sparse matrix with values on the tape is multiplied by numbers; make the product of the values")
-        return SparseTensor(self.data * number, self.rows, self.cols, self.shape)
+        return SparseTensor(self.data * number, self.coords, self.shape)
 
     __rmul__ = __mul__
 
@@ -99,15 +94,12 @@ class SparseTensor:
         return self * -1.0
 
     def __add__(self, other):
-        if is_sparse(other):
-            other = other.tocoo()
-            other = SparseTensor(F.lift(other.data.astype(float)), other.row, other.col, other.shape)
-        if not isinstance(other, SparseTensor):
+        if not (is_sparse(other) or isinstance(other, SparseTensor)):
             return NotImplemented
         if other.shape != self.shape:
             raise ShapeError(f"a sum of sparse matrices of shapes {self.shape} and {other.shape}")
-        joined = F.concatenate([self.data, other.data])
-        return SparseTensor(joined, np.concatenate([self.rows, other.rows]), np.concatenate([self.cols, other.cols]), self.shape)
+        other = other.tocoo()
+        return SparseTensor(F.concatenate([self.data, other.data]), tuple(map(np.concatenate, zip(self.coords, other.coords))), self.shape)
 
     __radd__ = __add__
 
@@ -116,36 +108,39 @@ class SparseTensor:
 
     def toarray(self):
         """The matrix as a tensor."""
-        places = self.rows * self.shape[1] + self.cols
+        places = self.coords[0] * self.shape[1] + self.coords[1]
         return F.reshape(F.segment_sum(self.data, places, self.shape[0] * self.shape[1]), self.shape)
 
 
 @primitive
-def _solved(data, b, *, pattern, trans):
-    return pattern.factors(np.asarray(data)).solve(np.asarray(b, float), trans)
+def solution(data, b, *, pattern, trans):
+    """The solution of ``A @ x = b``; of constant factors, a `pattern` without places, `data` is None."""
+    return pattern.solved(data, b, trans)
 
 
-@_solved.defvjp
+@solution.defvjp
 def _(g, x, data, b, *, pattern, trans):
-    back = _solved(data, g, pattern=pattern, trans="T" if trans == "N" else "N")
-    rows, cols = (pattern.rows, pattern.cols) if trans == "N" else (pattern.cols, pattern.rows)
+    back = solution(data, g, pattern=pattern, trans="T" if trans == "N" else "N")
+    if pattern.coords is None:
+        return None, back
+    rows, cols = pattern.coords if trans == "N" else pattern.coords[::-1]
     products = back[rows] * x[cols]
     return -(products if x.ndim == 1 else F.sum(products, axis=1)), back
 
 
-@_solved.defjvp
+@solution.defjvp
 def _(tangents, x, data, b, *, pattern, trans):
     change, right = tangents
     total = 0.0 * x if right is None else right
     if change is not None:
-        moved = SparseTensor(change, pattern.rows, pattern.cols, pattern.shape)
+        moved = SparseTensor(change, pattern.coords, pattern.shape)
         total = total - (moved if trans == "N" else moved.T) @ x
-    return _solved(data, total, pattern=pattern, trans=trans)
+    return solution(data, total, pattern=pattern, trans=trans)
 
 
 @primitive
 def _log_determinant(data, *, pattern):
-    return np.sum(np.log(np.abs(pattern.factors(np.asarray(data)).U.diagonal())))
+    return np.sum(np.log(np.abs(pattern.factors(data).U.diagonal())))
 
 
 @_log_determinant.defvjp
@@ -160,12 +155,7 @@ def _(tangents, value, data, *, pattern):
 
 def _slopes(data, pattern):
     """d log |det A| is the trace of the inverse times dA."""
-    return _solved(data, np.eye(pattern.shape[0]), pattern=pattern, trans="N")[pattern.cols, pattern.rows]
-
-
-def solved(matrix, b):
-    """The solution of ``matrix @ x = b`` for a `SparseTensor`."""
-    return _solved(matrix.data, array(b), pattern=matrix.pattern, trans="N")
+    return solution(data, np.eye(pattern.shape[0]), pattern=pattern, trans="N")[pattern.coords[::-1]]
 
 
 def logdet(A):
@@ -197,9 +187,8 @@ def logdet(A):
     >>> tg.grad(f)(np.array([2.0, 1.0, 4.0]))
     array([0.5 , 0.  , 0.25])
     """
-    if isinstance(A, SparseTensor):
-        return _log_determinant(A.data, pattern=A.pattern)
-    return float(np.sum(np.log(np.abs(_linalg.splu(A.tocsc()).U.diagonal()))))
+    coo = A.tocoo()
+    return _log_determinant(coo.data, pattern=A.pattern if isinstance(A, SparseTensor) else Pattern(coo.coords, coo.shape))
 
 
 def _with_values(name):
@@ -217,9 +206,8 @@ def _with_values(name):
         places = getattr(_sparse, name)(numbers, shape=shape)
         if places.nnz == data.size:
             places = places.tocoo()
-            return SparseTensor(data[np.asarray(places.data, int) - 1], places.row, places.col, places.shape)
-        rows, cols = arg1[1]
-        return SparseTensor(data, np.asarray(rows), np.asarray(cols), places.shape)
+            return SparseTensor(data[np.asarray(places.data, int) - 1], places.coords, places.shape)
+        return SparseTensor(data, tuple(map(np.asarray, arg1[1])), places.shape)
 
     made.__name__ = made.__qualname__ = name
     made.__doc__ = f"``scipy.sparse.{name}``; of values that are tensors, ``(data, (rows, columns))`` and the like, a `SparseTensor`."
