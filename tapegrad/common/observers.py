@@ -1,7 +1,8 @@
 """Functions that others want called: the handle of a hook, and the listeners for values that leave the tape.
 
-There is a listener only inside `explain_zero`, `explain_jumps` and `to_python`; loops run in Python then.  The places where a result is given without derivative (comparisons, ``.item()``,
-operations under ``no_grad``) look at `LISTENERS`, and call `notify` if there is one.
+There is a listener only inside `explain_zero`, `explain_jumps` and `to_python`; loops run in Python then.  The places where a
+result is given without derivative (comparisons, ``.item()``, operations under ``no_grad``) look at `LISTENERS`, and call
+`notify` if there is one.
 """
 
 import contextlib
