@@ -27,9 +27,10 @@ from .memory import (
     store_int,
     store_int32,
 )
+from .python_api import raise_later
 
-#: In `data`: bytes of an element; a NaN; the letter that says what is wanted of singular values; address of the routine.
-SIZE, NAN, JOB, ROUTINE = range(0, 32, 8)
+#: In `data`: bytes of an element, not 0; a NaN; the letter that says what is wanted of singular values; addresses of the routine and of `MemoryError`.
+SIZE, NAN, JOB, ROUTINE, NO_MEMORY = range(0, 40, 8)
 call6, call8, call14 = (c_function(None, "void", *["int64"] * n) for n in (6, 8, 14))
 
 
@@ -61,19 +62,29 @@ def _give(source, args, steps, core, k, member, rows, columns, data, info):
     _copy(target, load_int(core), right, start, down, along, rows, columns, size)
 
 
+@helper
+def _info(numbers, offset, data):
+    """Where a routine says whether there is an answer; if there is no memory for its numbers, a word that says that there is none."""
+    if numbers != 0:
+        return numbers + offset
+    raise_later(load_int(data + NO_MEMORY))
+    return data
+
+
 @compiled("void(int64, int64, int64, int64)")
 def solve(args, dims, steps, data):
     """Solutions of ``A @ X = B``."""
     size, m, n, core = load_int(data), load_int(dims + 8), load_int(dims + 16), steps + 24
     numbers = allocate(24 + 8 * m + size * m * (m + n))
-    info, pivots, a = numbers + 16, numbers + 24, numbers + 24 + 8 * m
+    info, pivots, a = _info(numbers, 16, data), numbers + 24, numbers + 24 + 8 * m
     b = a + size * m * m
-    store_int32(numbers, m)
-    store_int32(numbers + 8, n)
     for k in range(load_int(dims)):
-        _take(a, args, steps, core, 0, k, m, m, size)
-        _take(b, args, steps, core + 16, 1, k, m, n, size)
-        call8(load_int(data + ROUTINE), numbers, numbers + 8, a, numbers, pivots, b, numbers, info)
+        if numbers != 0:
+            store_int32(numbers, m)
+            store_int32(numbers + 8, n)
+            _take(a, args, steps, core, 0, k, m, m, size)
+            _take(b, args, steps, core + 16, 1, k, m, n, size)
+            call8(load_int(data + ROUTINE), numbers, numbers + 8, a, numbers, pivots, b, numbers, info)
         _give(b, args, steps, core + 32, 2, k, m, n, data, info)
     release(numbers)
 
@@ -83,13 +94,15 @@ def determinant(args, dims, steps, data):
     """Determinants."""
     size, m = load_int(data), load_int(dims + 8)
     numbers = allocate(16 + 8 * m + size * m * m)
-    info, pivots, a = numbers + 8, numbers + 16, numbers + 16 + 8 * m
-    store_int32(numbers, m)
+    info, pivots, a = _info(numbers, 8, data), numbers + 16, numbers + 16 + 8 * m
     for k in range(load_int(dims)):
-        _take(a, args, steps, steps + 16, 0, k, m, m, size)
-        call6(load_int(data + ROUTINE), numbers, numbers, a, numbers, pivots, info)
-        sign, logarithm = (0.0, -math.inf) if load_int32(info) != 0 else (1.0, 0.0)
-        if sign != 0.0:
+        sign, logarithm = math.nan, 0.0
+        if numbers != 0:
+            store_int32(numbers, m)
+            _take(a, args, steps, steps + 16, 0, k, m, m, size)
+            call6(load_int(data + ROUTINE), numbers, numbers, a, numbers, pivots, info)
+            sign, logarithm = (0.0, -math.inf) if load_int32(info) != 0 else (1.0, 0.0)
+        if sign == 1.0:
             for i in range(m):
                 at = a + size * i * (m + 1)
                 x = load_double(at) if size == 8 else float(load_float(at))
@@ -111,30 +124,34 @@ def svd(args, dims, steps, data):
     numbers, work = allocate(40 + 64 * p + size * (m * n + m * p + p + p * n)), allocate(8)
     info, a = numbers + 32, numbers + 40 + 64 * p
     u, s, vh = a + size * m * n, a + size * m * (n + p), a + size * (m * (n + p) + p)
-    store_int32(numbers, m)
-    store_int32(numbers + 8, n)
-    store_int32(numbers + 16, p)
-    # First it is asked how much memory it wants.
-    store_int32(numbers + 24, -1)
+    if numbers != 0:
+        store_int32(numbers, m)
+        store_int32(numbers + 8, n)
+        store_int32(numbers + 16, p)
+        # First it is asked how much memory it wants.
+        store_int32(numbers + 24, -1)
     for k in range(-1, load_int(dims)):
         unbounded = 0.0
-        if k >= 0:
+        if numbers == 0 or work == 0:
+            unbounded, info = math.nan, _info(0, 0, data)
+        elif k >= 0:
             _take(a, args, steps, steps + 32, 0, k, m, n, size)
             for i in range(m * n):
                 x = load_double(a + size * i) if size == 8 else float(load_float(a + size * i))
                 unbounded += x - x
-        store_int32(info, 1)
+        if info != data:
+            store_int32(info, 1)
         if unbounded == 0.0:
             # With an infinity it may never end.
             call14(
                 load_int(data + ROUTINE), data + JOB, numbers, numbers + 8, a, numbers, s, u, numbers, vh, numbers + 16, work, numbers + 24,
                 numbers + 40, info,
             )
-        if k < 0:
+        if k < 0 and info != data:
             store_int32(numbers + 24, int(load_double(work) if size == 8 else load_float(work)))
             release(work)
             work = allocate(size * load_int32(numbers + 24))
-        else:
+        elif k >= 0:
             _give(u, args, steps, steps + 48, 1, k, m, p, data, info)
             _give(s, args, steps, steps + 64, 2, k, p, 1, data, info)
             _give(vh, args, steps, steps + 72, 3, k, p, n, data, info)

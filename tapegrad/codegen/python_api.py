@@ -1,7 +1,7 @@
 """CPython's C API, for functions compiled by Numba: called by name, with objects as addresses.
 
 Only for functions whose signature has an ``object`` (`codegen.compile.compiled`): they have the interpreter's lock, but
-for what stands between `unlock` and `lock`.  What is called here is in the stable ABI.
+for what stands between `unlock` and `lock`; others may ask for it (`ensure_interpreter`).  What is called here is in the stable ABI.
 
 The address of an array is asked through the buffer protocol (`address_of` in compiled code, `data_address` from Python).
 NumPy's arrays stay where they are as long as they live and are not resized, so an address is valid while a reference to the
@@ -113,10 +113,22 @@ offset_of = c_function("PyFrame_GetLasti", "int32", "int64")
 caller_of = c_function("PyFrame_GetBack", "int64", "int64")
 #: The identity of the thread that runs, as `threading.get_ident` has it.
 thread_ident = c_function("PyThread_get_thread_ident", "int64")
+#: Have the interpreter's lock, whether this thread has it or not; give it back so; let a thread raise an exception of a class as soon as it runs Python.
+ensure_interpreter = c_function("PyGILState_Ensure", "int32")
+release_interpreter = c_function("PyGILState_Release", "void", "int32")
+raise_in = c_function("PyThreadState_SetAsyncExc", "int32", "int64", "int64")
 #: Let other threads have the interpreter; what `lock` wants.
 unlock = c_function("PyEval_SaveThread", "int64")
 #: Wait for the interpreter.
 lock = c_function("PyEval_RestoreThread", "void", "int64")
+
+
+@helper
+def raise_later(exception):
+    """Let this thread raise an exception of a class when it is back in Python."""
+    state = ensure_interpreter()
+    raise_in(thread_ident(), exception)
+    release_interpreter(state)
 
 
 @helper

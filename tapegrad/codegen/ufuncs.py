@@ -130,6 +130,6 @@ class MatrixLoop:
 
 @cache
 def _block(loop):
-    block = np.zeros(4, np.int64)
-    block[0], block[1:2].view(loop.char)[0], block[2] = np.dtype(loop.char).itemsize, math.nan, ord("S")
+    block = np.zeros(5, np.int64)
+    block[0], block[1:2].view(loop.char)[0], block[2], block[4] = np.dtype(loop.char).itemsize, math.nan, ord("S"), id(MemoryError)
     return block

@@ -12,7 +12,6 @@ import numpy as np
 
 from ..codegen.compile import compiled, helper, plain_address
 from ..codegen.memory import (
-    c_function,
     call4,
     call4_int,
     int_at,
@@ -24,6 +23,7 @@ from ..codegen.memory import (
     store_int,
     store_int32,
 )
+from ..codegen.python_api import raise_later
 from ..tape.layout import RECORD
 
 SIZE = RECORD.size
@@ -116,11 +116,6 @@ def cast(args, dims, steps, kinds):
 
 _CALLED = ctypes.CFUNCTYPE(ctypes.c_ssize_t, *[ctypes.c_ssize_t] * 4)
 
-ensure_interpreter = c_function("PyGILState_Ensure", "int32")
-release_interpreter = c_function("PyGILState_Release", "void", "int32")
-thread_ident = c_function("PyThread_get_thread_ident", "int64")
-raise_in = c_function("PyThreadState_SetAsyncExc", "int32", "int64", "int64")
-
 
 @compiled("void(int64, int64, int64, int64)")
 def loop(args, dims, steps, data):
@@ -132,9 +127,7 @@ def loop(args, dims, steps, data):
     store_int(int_at(args, int_at(data, 1)), 0)
     exception = call4_int(load_int(data), args, dims, steps, data)
     if exception != 0:
-        state = ensure_interpreter()
-        raise_in(thread_ident(), exception)
-        release_interpreter(state)
+        raise_later(exception)
 
 
 class Called:

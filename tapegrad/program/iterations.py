@@ -23,7 +23,7 @@ algorithms for optimal online checkpointing. SIAM J. Sci. Comput. 32 (2010) 836-
 
 from ..codegen.compile import compiled, helper
 from ..codegen.memory import allocate, c_function, copy_bytes, load_double, load_int, release, store_double, store_int
-from ..interpreter.calls import ensure_interpreter, raise_in, release_interpreter, thread_ident
+from ..codegen.python_api import ensure_interpreter, raise_in, release_interpreter, thread_ident
 from ..rules.loops import CAPTURED, CAPTURED_BAR, ELEMENT, ELEMENT_BAR, HEAD, RESULT, RESULT_BAR
 from . import stretch as R
 from .stretch import advance, give_back, hold, place, pull
