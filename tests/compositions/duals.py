@@ -322,14 +322,6 @@ class Numpy:
         return r.item() if r.ndim == 0 and r.dtype == object else r
 
 
-def _at(function):
-    def at(a, places, values):
-        for place, value in zip(places, values):
-            a[place] = function(a[place], value)
-
-    return at
-
-
 def _extremum(name, sign):
     """NumPy's, which asks complex numbers by their real parts first, and by their imaginary parts then."""
 
@@ -362,7 +354,7 @@ def _where(function):
 
 for _name in ("sin", "exp", "maximum", "negative", "multiply", "add"):
     setattr(Numpy, _name, staticmethod(_where(getattr(Numpy(), _name))))
-for _name, _function in (("maximum", maximum), ("add", add)):
-    getattr(Numpy, _name).at = _at(_function)
+for _name in ("maximum", "add"):
+    getattr(Numpy, _name).at = getattr(onp, _name).at
 Numpy.max, Numpy.min = staticmethod(_extremum("max", 1.0)), staticmethod(_extremum("min", -1.0))
 numpy = Numpy()
