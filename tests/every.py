@@ -9,15 +9,15 @@ import pytest
 
 
 def faults(check, cases):
-    """What `check` raises, by case; a case that is skipped is none."""
-    found = {}
+    """Pairs of a case and what `check` raises there; a case that is skipped is none."""
+    found = []
     for case in cases:
         try:
             check(case)
         except pytest.skip.Exception:
             continue
         except (Exception, pytest.fail.Exception) as error:
-            found[case] = "".join(traceback.format_exception(error))
+            found.append((case, "".join(traceback.format_exception(error))))
     return found
 
 
@@ -49,7 +49,7 @@ def every(names, values):
             assert cases, "there are no cases"
             if not found and not passed:
                 pytest.skip("every case is skipped")
-            said_of_each = [f"{', '.join(map(_said, cases[k]))}\n{text}" for k, text in found.items()]
+            said_of_each = [f"{', '.join(map(_said, cases[k]))}\n{text}" for k, text in found]
             if said_of_each:
                 raise AssertionError("\n".join([f"{len(found)} of {len(cases)} cases fail", *said_of_each]))
 

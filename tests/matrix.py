@@ -75,7 +75,6 @@ MODES = {
     "jvp and vjp": Mode(test_jvp.jvp_against_vjp),
     "jvp of drawn shapes": Mode(test_jvp.elementwise_of_drawn_shapes, ELEMENTWISE),
     "what a jvp reads": Mode(test_jvp.jvp_reads_no_value_that_the_vjp_does_not_read),
-    "programs of jvp": Mode(test_jvp.program_of_jvp_against_rule),
     "dual numbers": Mode(dual.second_order_of_dual_numbers),
     "dual numbers with lanes": Mode(dual.lanes_inside_and_outside),
     "rules on tensors": Mode(test_rule_array.vjp_on_tensors),

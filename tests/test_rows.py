@@ -10,7 +10,7 @@ def compared(name, cases):
     """Fails unless all modes pass; what does not is said mode by mode."""
     found = {}
     for title, mode in MODES.items():
-        for case, text in faults(mode.compare, cases(mode)).items():
+        for case, text in faults(mode.compare, cases(mode)):
             found[f"{title}: {case}"] = text
     if found:
         raise AssertionError("\n".join([f"{name} fails in {len(found)} comparisons", *(f"{title}\n{text}" for title, text in found.items())]))

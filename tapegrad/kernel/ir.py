@@ -253,7 +253,7 @@ class Loop(Statement):
     @property
     def total(self):
         """Iterations of one execution, or of all executions of a ragged loop."""
-        return int(np.sum(self.extent))
+        return int(np.sum(self.extent)) if self.ragged else self.extent
 
 
 @dataclass(eq=False)

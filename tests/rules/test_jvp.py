@@ -1,4 +1,4 @@
-"""The JVP of every row: against differences, as the transpose of the VJP, and traced for the sweep."""
+"""The JVP of every row: against differences, as the transpose of the VJP, and what it reads."""
 
 import itertools
 
@@ -14,7 +14,6 @@ from tapegrad.interpreter.plan import Signature, Steps
 from tapegrad.interpreter.rule_array import accumulated
 from tapegrad.interpreter.symbolic import Atom
 from tapegrad.rules import BY_NAME, ROWS
-from tapegrad.tape.layout import ARRAY_RECORD
 from tapegrad.tape.meta import c_strides, meta_of
 from tests.rules.checker import generator
 from tests.rules.examples_of_rows import DIFFERENTIABLE, Example, elementwise_example, examples_of, free_phases
@@ -163,7 +162,7 @@ def test_no_tangent_is_zero():
         assert found is None
 
 
-# ---- traced for the sweep ------------------------------------------------------------------
+# ---- traced: what it reads -----------------------------------------------------------------
 
 
 def described(example):
@@ -216,40 +215,6 @@ def jvp_reads_no_value_that_the_vjp_does_not_read(name):
             assert set(planner.saved) <= set(signature.saves), (str(example), chosen)
             traced += 1
     assert traced or all(p(*"xyz"[: row.arity], "r") == 0.0 for p in row.partials if p), name
-
-
-def run(example, planner, tangents):
-    """Run a planned JVP by the sweep's own interpreter of programs."""
-    from tapegrad.interpreter import steps
-
-    row, value = example.row, example.value
-    words = np.array(planner.words, np.int64)
-    for position, spec in planner.kernels:
-        words[position] = spec.address()
-    result = np.empty(value.shape, value.dtype)
-    scratch = np.zeros(8192, np.uint8)
-    registers = scratch[4096:].view(np.int64)
-    operands = [np.asarray(o) for o in example.operands]
-    registers[0] = result.ctypes.data
-    for number, k in enumerate(planner.saved):
-        registers[P.FIRST_SAVED + number] = (operands[k] if k >= 0 else value).ctypes.data
-    for k, reg in planner.tangents.items():
-        registers[reg] = tangents[row.slots(len(operands)).index(k)].ctypes.data
-    record = np.frombuffer(bytearray(ARRAY_RECORD.pack(0, 0, 0, 0, 0.0, example.integer or 0)), np.uint8)
-    steps.run(words.ctypes.data, registers.ctypes.data, record.ctypes.data, 0, 0, scratch.ctypes.data)
-    return result
-
-
-def program_of_jvp_against_rule(name):
-    for example in examples_of(name):
-        for chosen in choices(example):
-            tangents = tangents_of(example, chosen, 3)
-            planner = planned(example, chosen)
-            if planner is None:
-                continue  # tangents_against_differences compares this zero
-            tolerance = 1e-5 if single(*example.operands, example.value) else 1e-12
-            found, expected = run(example, planner, tangents), eager(example, tangents)
-            np.testing.assert_allclose(found, expected, rtol=tolerance, atol=tolerance, err_msg=str(example))
 
 
 # ---- conventions ----------------------------------------------------------------------------
