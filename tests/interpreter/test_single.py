@@ -12,8 +12,6 @@ from tests.rules.checker import generator, wrap
 from tests.rules.examples_of_rows import ANY, DOMAINS, POSITIVE
 
 POINTS, NUMBERS, LANES = 4_000, 20, 4
-#: Rows whose value, or an operand of their derivative, SciPy finds by a search: a quarter of the points.
-SLOW = {"betainc", "betaincc", "betaincinv", "betainccinv", "gammaincinv", "gammainccinv"}
 #: What the examples draw from, and farther out.
 FARTHER = {ANY: (-6.0, 6.0), POSITIVE: (0.01, 30.0)}
 #: Partial derivatives that are differences of logarithms, which Python, NumPy and the machine code round each in its way.
@@ -22,15 +20,14 @@ ULPS = {"betainc_da": 4000, "betainc_db": 4000, "stdtr_ddf": 100, "stdtr": 40, "
 
 def drawn(row, dtype, far, rng):
     """Operands of `row` at random points, kinks not avoided."""
-    points = POINTS // 4 if row.name in SLOW else POINTS
     for domain in DOMAINS[row.name]:
         if domain is not None:
             low, high = FARTHER.get(domain, domain) if far else domain
-            yield rng.uniform(low, high, points).astype(dtype)
+            yield rng.uniform(low, high, POINTS).astype(dtype)
         elif row.name == "where":
-            yield rng.integers(0, 2, points).astype(bool)
+            yield rng.integers(0, 2, POINTS).astype(bool)
         else:  # orders and exponents
-            yield rng.integers(1, 5, points).astype(np.int64 if row.name == "ldexp" else dtype)
+            yield rng.integers(1, 5, POINTS).astype(np.int64 if row.name == "ldexp" else dtype)
 
 
 def points(name, dtypes="df"):
