@@ -33,7 +33,7 @@ class Mend:
 MENDS = {
     "a path that is new in a loop of tangents, and a status that is dropped": Mend(ALL(BODY, " if ", "tg.jit"),
         ("transforms/loops/loop.py", "                tangent.prepared()\n", "                pass\n"),
-        ("interpreter/steps.py", "                failed = 1\n", "                failed = 0\n")),
+        ("interpreter/steps.py", "                failed = P.CALL_FAILED\n", "                failed = 0\n")),
     "generalised ufuncs of integers": Mend(ALL("k @ |, k\\) @|@ k|@ np.arange|vecdot|matvec|@ np.where|\\(m\\d+ @", "tg.jit"),
         ("codegen/ufuncs.py", "isinstance(function, np.ufunc) and function.signature is None", "isinstance(function, np.ufunc)")),
     "seeds of autograd.grad": Mend(r"autograd\.grad\(y, p, s,",
