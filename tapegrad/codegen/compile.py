@@ -39,6 +39,9 @@ _RESOLVED = {}
 #: Functions called so far by each function that is being lowered.
 _CALLED = []
 
+#: The functions of `inlined`.
+_INLINED = set()
+
 #: Variables of Numba's that say nothing about code.
 _OTHERS = frozenset(["NUMBA_CACHE_DIR", "NUMBA_NUM_THREADS", "NUMBA_THREADING_LAYER"])
 
@@ -124,6 +127,12 @@ def helper(function):
     context = inspect.Parameter("typingctx", inspect.Parameter.POSITIONAL_OR_KEYWORD)
     typed.__signature__ = own.replace(parameters=[context, *own.parameters.values()])
     return Deferred(function, lambda _: intrinsic(typed).real)
+
+
+def inlined(function):
+    """Decorator: a `helper` that each caller has a copy of, for where calls take as long as what they do."""
+    _INLINED.add(function)
+    return helper(function)
 
 
 @cache
@@ -246,6 +255,7 @@ class _Lowered(NamedTuple):
     result: Any
     text: str
     called: tuple
+    inlined: bool
 
 
 @cache
@@ -273,7 +283,7 @@ def _lowered(function, arguments, result=None):
         made = inside().lower(plain, arguments, result, resolving)
     finally:
         called = _CALLED.pop()
-    return _Lowered(*made, tuple(called))
+    return _Lowered(*made, tuple(called), function in _INLINED)
 
 
 def _joined(*texts):
@@ -293,7 +303,7 @@ def in_llvm(functions):
     functions : dict
         Name, by which C and others call it -> function and signature, as of `compiled`.
     """
-    symbol_of, texts, entries = inside().symbol_of, {}, ""
+    symbol_of, texts, entries, copied = inside().symbol_of, {}, "", set()
     for symbol, (function, signature) in functions.items():
         own = _lowered(function, *inside().normalize_signature(signature.replace("object", "int64")))
         entries += _entry(signature, symbol, symbol_of(own.description))
@@ -303,10 +313,14 @@ def in_llvm(functions):
             if symbol_of(lowered.description) not in texts:
                 texts[symbol_of(lowered.description)] = lowered.text
                 waiting += lowered.called
+                if lowered.inlined:
+                    copied.add(symbol_of(lowered.description))
     module = _joined(*texts.values(), entries)
     for each in (*module.functions, *module.global_variables):
         if not each.is_declaration and each.name not in functions:
             each.linkage = "internal"
+        if each.name in copied:
+            each.add_function_attribute("alwaysinline")
     return module
 
 

@@ -31,7 +31,7 @@ Where there is no native type, classes of Python have the same fields, and opera
 numbers.  `interpreter.fields` decides that, and is what others import.
 """
 
-from ..codegen.compile import compiled_together, helper
+from ..codegen.compile import compiled_together, helper, inlined
 from ..codegen.memory import allocate, c_function, load_double, load_int, release, store_double, store_int
 from ..codegen.python_api import (
     EQUAL,
@@ -261,7 +261,7 @@ def _live(words):
 # ---- operators ----------------------------------------------------------------------------------------
 
 
-@helper
+@inlined
 def slot_and_number(thing, kind, words):
     """The slot of a number (see `slot_on`), and the number."""
     if kind == PLAIN_NUMBER:
@@ -275,7 +275,7 @@ def slot_and_number(thing, kind, words):
     return slot_on(thing, kind, words), load_double(thing + NUMBER)
 
 
-@helper
+@inlined
 def _short(which, opcode, a, a_kind, b, b_kind, given, position):
     """The short way: the tensor of a result, 0 with an exception, or `GENERALLY`."""
     words = words_of(a, a_kind, b, b_kind)
@@ -319,7 +319,7 @@ def _short(which, opcode, a, a_kind, b, b_kind, given, position):
 
 
 # ---- what CPython and we call ---------------------------------------------------------------------------
-@helper
+@inlined
 def _operator(which, a, b):
     """An operator of two operands, or, where both are the same and `which` says so, of one."""
     shared, a_kind, b_kind, t = shared_words(), kind_of(a), kind_of(b) if which < _NEGATIVE else 0, GENERALLY

@@ -8,7 +8,7 @@ import sys
 
 import numpy as np
 
-from ..codegen.compile import helper
+from ..codegen.compile import helper, inlined
 from ..codegen.memory import address_named, load_byte, load_double, load_int, store_double, store_int, store_int32
 from ..codegen.python_api import (
     append,
@@ -103,7 +103,7 @@ def unlink(t):
         store_int(t + ON_WORDS, 0)
 
 
-@helper
+@inlined
 def give_back(t):
     """Give the objects of a tensor's fields back."""
     for field in range(BOXED, LEVEL + 8, 8):
@@ -248,7 +248,7 @@ def code_at(frame):
     return code
 
 
-@helper
+@inlined
 def offset_noted(a, a_kind, b, words, back):
     """The offset of the code that runs, which the store is told of; -1 if there is none, -2 with an exception."""
     frame = running_frame()
@@ -315,7 +315,7 @@ def boxed(t):
     return value
 
 
-@helper
+@inlined
 def written(t, words, store, opcode, a, b, offset, number, constant, position):
     """Write a record that there is room for, and let `t` be its result."""
     slot = load_int(words + LENGTH)
