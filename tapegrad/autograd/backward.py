@@ -121,7 +121,7 @@ def sweep_straight(store, root, leaves, least=0):
         or len(store.leaf_list) != len(leaves) or Exposure.count != store.watched.born and exposed_since(store.watched.born)
     ):  # fmt: skip
         return None
-    return walks.load().swept(store, root, leaves, Release, least)
+    return walks.native.swept(store, root, leaves, Release, least)
 
 
 def _sweep_whole(root, seed):
@@ -229,7 +229,7 @@ class Pass:
         self.store = store
         self.roots = roots
         self.high = max([slot for slot, _ in roots])
-        self.marks, self.count, self.low, self.cleared = walks.load().ancestors(store, [slot for slot, _ in roots])
+        self.marks, self.count, self.low, self.cleared = walks.native.ancestors(store, [slot for slot, _ in roots])
         self.leaves = _marked_leaves(store, self.marks)
         self.wanted = {slot: tensors for slot, tensors in wanted_of(store, wanted, self.high).items() if self.marks[slot]}
         self.only_wanted = wanted is not None
@@ -251,7 +251,7 @@ class Pass:
                 self._check_changed_leaf(slot, leaf)
         watched = self.store.watched
         if watched.slots:
-            changed = walks.load().first_changed(watched, marks, self.low, self.high)
+            changed = walks.native.first_changed(watched, marks, self.low, self.high)
             if changed >= 0:
                 raise self._modified(watched.owners[changed], watched.slots[changed])
         exposed = exposed_since(watched.born)
@@ -312,7 +312,7 @@ class Pass:
     def run(self, result, retain):
         store, marks = self.store, self.marks
         store.pinned += 1
-        sweep = walks.load().Sweep(self.high + 1, marks).over_store(store)
+        sweep = walks.native.Sweep(self.high + 1, marks).over_store(store)
         place = caller_place()
         try:
             for slot, seed in self.roots:
@@ -448,7 +448,7 @@ class Pass:
             return
         stretch = slice(self.low, self.high + 1)
         visited = self.marks[stretch] == MARK
-        for start, stop in walks.load().saved_ranges(store, self.marks, self.low, self.high):
+        for start, stop in walks.native.saved_ranges(store, self.marks, self.low, self.high):
             store.objects[start:stop] = [None] * (stop - start)
         records = store.records()[stretch]
         records["op"][visited] |= CLEARED

@@ -27,7 +27,7 @@ def second_backward_error(store, slot):
 
 def retire(store, place):
     """End `store`; its thread goes on with a fresh one."""
-    rows = {slot: _row_at(store, slot) for slot in walks.load().live_slots(store)}
+    rows = {slot: _row_at(store, slot) for slot in walks.native.live_slots(store)}
     parts = store.retire(place)
     store.live_rows = rows
     store.thread.replace(store, TapeStore(store.thread, store.explicit, parts))

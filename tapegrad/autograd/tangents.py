@@ -83,7 +83,7 @@ class _NumberTangents:
         """Walk up, and give the slots whose rule has to be called."""
         from ..interpreter.walk import upwards  # compiled code
 
-        address, order, at = walks.load().data_address, self.order, 0
+        address, order, at = walks.native.data_address, self.order, 0
         known, partials = self._partials()
         words = address(known), address(partials), address(self.matrix), self.matrix.shape[1], self.base
         while (at := upwards(self.store.address, address(order), at, len(order), *words)) < len(order):

@@ -30,7 +30,7 @@ OWNERS = {
     "objects": Owner("array.objects", "namespace", "arrays and lists that hold tensors: joined, stacked, holds_tensors, operand; complex ones"),
     "Call": Owner("autograd.custom.calls", "type", "one call of a user's primitive: an operand without a number"),
     "engine": Owner("autograd.engine", "namespace", "backward passes, hooks and nodes, for the methods of Tensor"),
-    "walks": Owner("interpreter.walks", "Walks", "compiled code over memory: pack, saved, reclaim, let_go, load, digest; on_arrays"),
+    "walks": Owner("interpreter.walks", "Walks", "compiled code over memory: pack, saved, reclaim, let_go, native, digest; on_arrays"),
     "later": Owner("", "namespace", "advice, clearer, beside_table (pandas), behind (kernel), namespace (numpy), determined (fits), debug_nans, gradcheck"),
     "guard_message": Owner("transforms.compiled", "function (int, int) -> str", "the text of a GuardError raised in nopython code"),
     "files": Owner("transforms.saving.save", "namespace", "save, to_bytes, from_bytes: finished tapes in files"),

@@ -261,7 +261,7 @@ class Sweep:
                 store.pending += waiting
                 raise
         self.store, self.saved, self.buffer = store, None, store.buffer
-        self.over(data_address(self.buffer), store.special)
+        self.over(store.address, store.special)
         return self
 
     def reads(self, saved):
@@ -327,7 +327,7 @@ def swept(store, root, leaves, let_go, least=0):
         sweep = Sweep(max(root + 1, 1024))
     # What ends meanwhile may run a finalizer that records: the store stays in its place.
     store.pinned += 1
-    sweep.over_store(store).parameters[P.W_SLOTS] = root + 1
+    sweep.over_store(store)
     try:
         try:
             low = walk.straight(sweep.pointer, root, 1 if store.savers else 0, least)
@@ -335,7 +335,8 @@ def swept(store, root, leaves, let_go, least=0):
                 return None
             if low > 0:
                 sweep.go(root, low, let_go(store))
-            refuse_unknown(store.address, low)
+            if low < 0:
+                refuse_unknown(store.address, low)
             gradients = []
             for slot, value in leaves:
                 if slot > root or not sweep.marks.item(slot):
@@ -345,6 +346,7 @@ def swept(store, root, leaves, let_go, least=0):
                 else:
                     gradients.append(sweep.take(slot, value.shape, value.dtype))
         except BaseException:
+            sweep.parameters[P.W_SLOTS] = root + 1
             sweep.free_all()
             raise
         return gradients

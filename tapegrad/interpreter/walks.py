@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from ..common.registry import registry
-from ..common.uninterrupted import uninterrupted
+from ..common.uninterrupted import cached_property, uninterrupted
 from ..tape.layout import ARRAY_LEAF, CLEARED, CONTINUES, FIRST_ARRAY, SCALAR_LEAF
 from ..tape.store import FIRST_BYTES, OBJECT_BYTES, TapeStore
 from .fields import live, make, place
@@ -140,28 +140,21 @@ def _move(store, new, kept, keep):
 class Walks:
     """The parts of this folder and of `codegen` that `tape.store`, `tape.watch` and the table of rows use."""
 
-    def __init__(self) -> None:
-        self._native: Any = None
-        self._digest: Any = None
+    @cached_property
+    def native(self) -> Any:
+        """The module `native`, imported (and compiled) when it is first asked for."""
+        from . import native
 
-    def load(self) -> Any:
-        """The module `native`, imported (and compiled) at the first call."""
-        if self._native is None:
-            from . import native
+        make()
+        return native
 
-            make()
-            self._native = native
-        return self._native
-
-    def digest(self, array: Any) -> int:
+    @cached_property
+    def digest(self) -> Any:
         """See `codegen.memory.digest`: of a C-contiguous array."""
-        if self._digest is None:
-            with uninterrupted:
-                from ..codegen.memory import digest
-                from ..codegen.python_api import data_address
-
-                self._digest = lambda array: digest(data_address(array), array.nbytes)
-        return self._digest(array)
+        with uninterrupted:
+            from ..codegen.memory import digest
+            from ..codegen.python_api import data_address
+        return lambda array: digest(data_address(array), array.nbytes)
 
     def on_arrays(self, name: str, *operands: Any) -> Any:
         """The value of the row of that name: the function of `codegen.gamma` on arrays."""

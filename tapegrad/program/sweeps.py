@@ -176,7 +176,7 @@ class StoreWalk(NumberWalk):
             swept.check()
             self.check, self.marks, self.low = swept.check, swept.marks, swept.low
         else:
-            self.marks, self.low = walks.load().new_marks(store), 1
+            self.marks, self.low = walks.native.new_marks(store), 1
         self.high = max([1, *(p.slot for p in self.inputs + self.outputs)])
         #: A custom primitive whose rules run in Python, at which the compiled sweeps cannot stop.
         self.primitive = next((s.row.name for s in self._signatures() if s.in_python), "")

@@ -225,21 +225,25 @@ class TapeStore(_Words):
 
     def enter(self, leaf):
         """The slot of a leaf, recorded if the store does not know it yet."""
-        key = leaf._k
-        slot = self.leaves.get(key)
+        slot = self.leaves.get(leaf._k)
         if slot is None:
-            value = leaf._v
-            if self.length >= self.limit:
-                self._prepare()
-            if type(value) is float:
-                slot = self.append(SCALAR_LEAF, 0, 0, 0, value, 0.0)
-            else:
-                slot = self.append(ARRAY_LEAF, 0, 0, 0, 0.0, value.nbytes)
-            self.leaves[key] = slot
-            self.leaf_list.append((slot, weakref.ref(leaf), key))
-            if self.trace is not None:
-                self.trace.leaves.append(leaf)
-        leaf._known_on, leaf._known_key, leaf._known_slot = self.generation, id(key), slot
+            slot = self.leaf(leaf)
+        leaf._known_on, leaf._known_key, leaf._known_slot = self.generation, id(leaf._k), slot
+        return slot
+
+    def leaf(self, leaf):
+        """The slot of a leaf that the store does not know yet."""
+        value, key = leaf._v, leaf._k
+        if self.length >= self.limit:
+            self._prepare()
+        if type(value) is float:
+            slot = self.append(SCALAR_LEAF, 0, 0, 0, value, 0.0)
+        else:
+            slot = self.append(ARRAY_LEAF, 0, 0, 0, 0.0, value.nbytes)
+        self.leaves[key] = slot
+        self.leaf_list.append((slot, weakref.ref(leaf), key))
+        if self.trace is not None:
+            self.trace.leaves.append(leaf)
         return slot
 
     def append(self, op, a, b, offset, value, last):

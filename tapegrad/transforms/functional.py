@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Literal, TypeVar, overload
 
-import numpy as np
-
 from ..array.record import normalise
 from ..array.typing import Argnums, KernelPolicy, OfFirst, OfFirstTwo, OfSecond
 from ..autograd.recording import RealPart, refuse_complex
@@ -146,8 +144,8 @@ class ValueAndGrad(Transformed[Any]):
 
     def _gradients(self, gradients, args):
         """Gradients of the wanted arguments, in their containers."""
-        if len(gradients) == 1 and self._one and type(args[self._argnums[0]]) in (float, np.ndarray):
-            # What nearly all calls are.
+        if len(gradients) == 1 and self._one and type(args[self._argnums[0]]) is type(gradients[0]):
+            # A number or an array, as nearly always.
             return gradients[0] if type(gradients[0]) is float else normalise(gradients[0])
         structures = [flatten(args[k])[1] for k in sorted({*self._argnums})]
         return Evaluation(None, self._argnums, self._one, structures).contained(map(normalise, gradients))

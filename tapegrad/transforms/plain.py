@@ -10,14 +10,14 @@ import sys
 import numpy as np
 
 from ..array.leaving import clarify
-from ..array.record import normalise, plain
+from ..array.record import normalise
 from ..array.tensor import Tensor
 from ..autograd.backward import sweep_back, sweep_straight
 from ..autograd.hooks import accumulate
 from ..autograd.recording import check_number, check_result, differentiable, refuse_captured, refuse_outer
 from ..common.errors import StructureError
 from ..common.tree import LEAF, flatten, leaf_names, unflatten
-from ..interpreter.fields import place
+from ..interpreter.fields import constant, place
 from ..tape.meta import meta_of
 from ..tape.places import placed_name
 from ..tape.store import LARGEST_REUSED, TapeStore, thread_state
@@ -142,11 +142,11 @@ class _EagerCall:
         """A tensor with a copy of `value` that lies on the tape."""
         if value.__class__ is not float:
             value = normalise(value.copy())
-        t = plain(value)
+        t = constant(Tensor, value)
         if value.__class__ is not float:
             t._m = meta_of(value)
         t._k = object()
-        place(t, self.store, self.store.enter(t))
+        place(t, self.store, self.store.leaf(t))
         return t
 
 
