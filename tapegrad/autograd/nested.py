@@ -62,7 +62,7 @@ def is_nested(args, kwargs):
     if inside():
         return True
     for a in args:
-        if not (type(a) is np.ndarray and a.dtype.char != "O" or type(a) is float):
+        if not (type(a) is float or type(a) is np.ndarray and a.dtype.char != "O"):
             break
     else:
         if not kwargs:
