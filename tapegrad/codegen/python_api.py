@@ -56,8 +56,8 @@ new_int = c_function("PyLong_FromLongLong", "int64", "int64")
 
 
 @intrinsic
-def room_for_view(typingctx):
-    """Memory for one ``Py_buffer``, until the function that asks for it returns."""
+def ten_words(typingctx):
+    """Memory for ten words, as many as a ``Py_buffer`` has, until the function that asks for it returns."""
 
     def codegen(context, builder, signature, args):
         with builder.goto_entry_block():
@@ -83,8 +83,6 @@ no_memory = c_function("PyErr_NoMemory", "int64")
 raise_class = c_function("PyErr_SetNone", "void", "int64")
 #: An attribute by its name, counted; 0 and an exception if there is none.
 attribute = c_function("PyObject_GetAttr", "int64", "int64", "int64")
-#: What an object gives when it is called with a tuple of arguments, counted; 0 and an exception.
-call = c_function("PyObject_CallObject", "int64", "int64", "int64")
 #: Not 0 if a comparison holds, of which `EQUAL` is one; -1 and an exception if that fails.
 compares = c_function("PyObject_RichCompareBool", "int32", "int64", "int64", "int32")
 EQUAL = 2
@@ -134,7 +132,7 @@ def raise_later(exception):
 @helper
 def address_of(thing):
     """The address of the data of an array, or of what else has a buffer; -1 and an exception if it has none."""
-    view = room_for_view()
+    view = ten_words()
     if get_buffer(thing, view, STRIDED) != 0:
         return -1
     address = load_int(view + DATA)

@@ -18,6 +18,7 @@ from ..codegen.memory import BLOCKS
 from ..codegen.of_rows import reverse_switch
 from ..codegen.python_api import data_address
 from ..common.errors import GradientError, require
+from ..rules.table import ROWS
 from ..tape.layout import ARRAY_LEAF, CLEARED, FIRST_ARRAY, MARK, RECORD, SCALAR_LEAF
 from ..tape.watch import stamp
 from . import program as P
@@ -185,7 +186,7 @@ class Sweep:
         self.adjoint = np.zeros(count)
         self.words = self.adjoint.view(np.int64)
         self.marks = np.zeros(count + 16, np.uint8) if marks is None else marks
-        self.scratch, self.saved, self.store, self.buffer = np.empty(P.SCRATCH, np.uint8), None, None, None
+        self.scratch, self.saved, self.store, self.buffer, self.made_of = np.empty(P.SCRATCH, np.uint8), None, None, None, None
         self.scratch[P.KEPT_AT : P.KEPT_AT + 8] = 0
         p = self.parameters = np.zeros(words, np.int64)
         p[P.W_ADJOINT], p[P.W_MARKS], p[P.W_SCRATCH] = map(data_address, (self.adjoint, self.marks, self.scratch))
@@ -248,8 +249,12 @@ class Sweep:
     # -- sweeping ------------------------------------------------------------------
     def over(self, records, special):
         """Write where the records are, and the code for what is on them."""
-        run = run_address() if Signature.made else 0
-        _WHERE.pack_into(self.parameters, 0, records, reverse_switch(special), run, table_address())
+        # (Each row and each signature is counted once its code is there.)
+        made_of = records, special, len(ROWS), Signature.made
+        if made_of != self.made_of:
+            run = run_address() if Signature.made else 0
+            _WHERE.pack_into(self.parameters, 0, records, reverse_switch(special), run, table_address())
+            self.made_of = made_of
 
     def over_store(self, store):
         """`over` the records of a store; where they are now they stay, though others may be written elsewhere meanwhile."""

@@ -39,7 +39,7 @@ from ..codegen.python_api import (
     get_buffer,
     list_item,
     release_buffer,
-    room_for_view,
+    ten_words,
 )
 from ..tape.layout import ARRAY_LEAF, CONSTANT, FIRST_ARRAY
 from ..tape.watch import LEFT, STAMPED
@@ -362,7 +362,7 @@ def free_kept(kept):
 @helper
 def _holds(array, content):
     """Whether a C-contiguous array still has the content, given as bytes; it may have been resized."""
-    view = room_for_view()
+    view = ten_words()
     if get_buffer(array, view, STRIDED) != 0:
         forget()
         return False

@@ -14,7 +14,7 @@ from ..codegen.python_api import (
     append,
     as_int,
     attribute,
-    call,
+    call_with,
     caller_of,
     code_of,
     drop,
@@ -28,6 +28,7 @@ from ..codegen.python_api import (
     raised,
     running_frame,
     set_tuple_item,
+    ten_words,
     thread_ident,
     track,
     type_of,
@@ -203,12 +204,10 @@ def tuple_of(a, b):
 @helper
 def called(function, a, b):
     """What a function of Python gives for two arguments, or (0) for one; 0 with an exception."""
-    arguments = tuple_of(a, b)
-    if arguments == 0:
-        return 0
-    result = call(function, arguments)
-    drop(arguments)
-    return result
+    arguments = ten_words()
+    store_int(arguments, a)
+    store_int(arguments + 8, b)
+    return call_with(function, arguments, 1 if b == 0 else 2, 0)
 
 
 @helper

@@ -173,14 +173,15 @@ class TapeStore(_Words):
 
     def _set_limit(self):
         """Set the number of slots at which `make_room` is to be called."""
-        self.limit = min(self.capacity - MARGIN, self.length + LOOKED_AFTER)
+        room, looked = self.capacity - MARGIN, self.length + LOOKED_AFTER
+        self.limit = room if room < looked else looked
 
     def unpin(self):
         """A sweep over the store has ended; if room was to be made meanwhile, that is done with the next instruction."""
         self.pinned -= 1
-        if self.pinned == self.resting:
+        if self.before and self.pinned == self.resting:
             self.before.clear()
-        if self.length + 2 * MARGIN >= self.due and not self.pinned:
+        if not self.pinned and self.length + 2 * MARGIN >= self.due:
             self.limit = 0
 
     def __len__(self):
@@ -344,13 +345,15 @@ class TapeStore(_Words):
 
     def renew(self):
         """Forget what is recorded and start again in the same memory: of a store that no tensor points to."""
-        self.running = self.outside = 0
         self.length, self.generation, self.special, self.due = 1, next(_GENERATIONS), False, self.capacity
         self.leaves.clear()
         self.leaf_list.clear()
-        self.runs.clear()
-        self.codes.clear()
-        self.seen.clear()
+        if self.codes:
+            self.running = self.outside = 0
+            self.runs.clear()
+            self.codes.clear()
+        if self.seen:
+            self.seen.clear()
         if self.savers:
             self.nbytes, self.watched = 0, Watched()
             self.objects.clear()

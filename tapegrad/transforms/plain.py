@@ -58,8 +58,9 @@ def value_and_gradients(function, args, kwargs, argnums, has_aux=False, scalar=T
 
 
 def _answer(call, function, args, kwargs, argnums, has_aux, scalar):
-    variables = []
-    arguments = [call.argument(k, value, variables) if k in argnums else value for k, value in enumerate(args)]
+    variables, arguments = [], []
+    for k, value in enumerate(args):
+        arguments.append(call.argument(k, value, variables) if k in argnums else value)
     call.state.variables = (*call.outer, *variables)
     try:
         result = function(*arguments, **kwargs)
@@ -109,7 +110,7 @@ class _EagerCall:
             store = TapeStore(state, True)
             # A backward pass in the function clears what it has used, and leaves the store in its place.
             store.pinned = store.resting = 1
-        store.ident = state.quick_ident
+        store.ident = state.ident if state.checking is None else -1
         self.store = state.store = store
         state.tapes.append(self)
 

@@ -44,7 +44,7 @@ were met in a row), recording goes on; where they do not, the function is run pl
 """
 
 import itertools
-import time
+from time import perf_counter
 
 from ...autograd import nested
 from ...autograd.nested import running
@@ -68,6 +68,8 @@ from .running import LOG, Running
 LIMIT, KINDS = 64, 256
 #: After so many recordings in a row that changed the same thing which they read, nothing is recorded any more.
 OWN = 3
+#: Seconds of calls without `jit` that are noted together.
+NOTED = 0.01
 #: Kinds that are answered the short way.
 RECENT = 4
 #: Counts uses of tapes and kinds: what has not been used for longest goes first.
@@ -172,9 +174,12 @@ class Replayed(Running):
         (`program.evaluation`); what it returns stands for the gradients.
         """
         if self.jit is None:
-            start = time.perf_counter()
+            start = perf_counter()
             outcome = self.run(args, kwargs, backward)
-            self.spending.note(time.perf_counter() - start)
+            self.spent += perf_counter() - start
+            if self.spent > NOTED:
+                self.spending.note(self.spent)
+                self.spent = 0.0
             return outcome
         if self.plain:
             return self.run(args, kwargs, backward)
