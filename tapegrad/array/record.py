@@ -213,29 +213,24 @@ def apply(row, operands, attrs=(), value=None, integer=0, depth=3):
     operands, values, metas, flags = list(operands), [], [], []
     numbers, arrays = [], False
     for k, o in enumerate(operands):
-        if isinstance(o, Tensor):
-            v = o._v
-            flags.append(o._t is not None or o._r)
-        else:
-            flags.append(False)
-            v = o
-            if o.__class__ is not float:
-                if o.__class__ is registry.Dual:
-                    return o._apply_row(row, operands, attrs, value, integer)
-                try:
-                    v = as_operand(o, row.name)
-                except ComplexOperandError:
-                    return registry.objects.at_door(row, operands, attrs, integer)
-                if isinstance(v, Differentiable):
-                    return apply(row, (*operands[:k], v, *operands[k + 1 :]), attrs, value, integer, depth + 1)
-                if v.__class__ is float:
-                    numbers.append((k, o))
-                operands[k] = v
+        if not isinstance(o, Differentiable) and o.__class__ is not float:
+            given = o
+            try:
+                o = operands[k] = as_operand(given, row.name)
+            except ComplexOperandError:
+                return registry.objects.at_door(row, operands, attrs, integer)
+            if o.__class__ is float:
+                numbers.append((k, given))
+        if o.__class__ is registry.Dual:
+            return o._apply_row(row, operands, attrs, value, integer)
+        tensor = isinstance(o, Tensor)
+        v = o._v if tensor else o
         values.append(v)
+        flags.append(tensor and (o._t is not None or o._r))
         if v.__class__ is float:
             metas.append(SCALAR)
         else:
-            metas.append(meta_of(v) if v is operands[k] else o._m or _described(o))
+            metas.append((o._m or _described(o)) if tensor else meta_of(v))
             arrays = True
     if arrays and row.elementwise and SCALAR in metas:
         _promote(row, numbers, operands, values, metas)
