@@ -16,7 +16,16 @@ import numpy as np
 
 from ..array.record import normalise
 from ..array.recorded import Recorded, as_rule_takes
-from ..common.errors import GradientError, HigherOrderError, ModifiedInPlaceError, NonFiniteError, TapegradError, noted, said_by
+from ..common.errors import (
+    GradientError,
+    HigherOrderError,
+    ModifiedInPlaceError,
+    NonFiniteError,
+    TapegradError,
+    noted,
+    reason,
+    said_by,
+)
 from ..interpreter import rule_array
 from ..rules import BY_NAME
 from .reading import Region, like
@@ -244,7 +253,7 @@ def _of_primitive_recorded(stretch, slot, read, g, lanes, positions):
         except (TapegradError, TypeError, ValueError, AttributeError) as error:
             raise HigherOrderError(
                 f"{primitive.rule_name('vjp')}, called at {stretch.store.place(slot)}, is needed for a second derivative, "
-                f"and cannot be run on tensors ({type(error).__name__}: {said_by(error)}). Write it in NumPy functions that tapegrad "
+                f"and cannot be run on tensors ({reason(error)}). Write it in NumPy functions that tapegrad "
                 "differentiates"
             ) from error
     together = []

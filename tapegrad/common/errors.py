@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from .registry import registry
+from .uninterrupted import from_handler
 
 _PAGE = Path(__file__).with_name("errors.md")
 
@@ -76,6 +77,13 @@ class TapegradError(Exception):
 def said_by(error: Exception) -> str:
     """The text of an error, to be part of another one."""
     return error.message if isinstance(error, TapegradError) else str(error)
+
+
+def reason(error: Exception) -> str:
+    """Class and text of an error that becomes part of another one, or is a reason; that of a signal's handler is raised again."""
+    if from_handler(error):
+        raise error
+    return f"{type(error).__name__}: {said_by(error)}"
 
 
 class noted:

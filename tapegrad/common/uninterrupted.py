@@ -29,6 +29,7 @@ import signal
 import sys
 import threading
 import time
+import traceback
 import types
 import weakref
 
@@ -142,6 +143,16 @@ def _call(calls):
 
 #: ``with uninterrupted: ...``, or a decorator of functions.
 uninterrupted = _Uninterrupted()
+
+
+def from_handler(error):
+    """Whether the handler of a signal has raised an error: that is told to the user, whatever it has interrupted."""
+    codes = set()
+    for handler in map(getsignal, _NUMBERS):
+        while isinstance(handler, functools.partial):
+            handler = handler.func
+        codes.add(getattr(handler, "__code__", None) or getattr(type(handler).__call__, "__code__", None))
+    return any(frame.f_code in codes for frame, _ in traceback.walk_tb(error.__traceback__))
 
 
 def imported(name):

@@ -13,7 +13,6 @@ import numpy as np
 from ..codegen.compile import compiled, helper, plain_address
 from ..codegen.memory import (
     call4,
-    call4_int,
     int_at,
     load_byte,
     load_double,
@@ -23,7 +22,19 @@ from ..codegen.memory import (
     store_int,
     store_int32,
 )
-from ..codegen.python_api import raise_later
+from ..codegen.python_api import (
+    as_int,
+    call_with,
+    drop,
+    ensure_interpreter,
+    forget,
+    new_int,
+    raise_later,
+    raised,
+    release_interpreter,
+    ten_words,
+)
+from ..common.uninterrupted import from_handler
 from ..tape.layout import RECORD
 
 SIZE = RECORD.size
@@ -114,20 +125,26 @@ def cast(args, dims, steps, kinds):
         target += load_int(steps + 8)
 
 
-_CALLED = ctypes.CFUNCTYPE(ctypes.c_ssize_t, *[ctypes.c_ssize_t] * 4)
-
-
 @compiled("void(int64, int64, int64, int64)")
 def loop(args, dims, steps, data):
-    """Call the function whose address is at `data`; if that was interrupted, so is this thread when it is back in Python.
+    """Call the function of Python whose address is at `data`; if that was interrupted, so is this thread when it is back in Python.
 
     Behind the address stands which of `args` is the number that says whether there is a result: there is none before the call, in which
     an interruption may come before anything else.
     """
     store_int(int_at(args, int_at(data, 1)), 0)
-    exception = call4_int(load_int(data), args, dims, steps, data)
+    state, given = ensure_interpreter(), ten_words()
+    address = new_int(args)
+    store_int(given, address)
+    answer = call_with(load_int(data), given, 1, 0) if address != 0 else 0
+    exception = as_int(answer) if answer != 0 else raised()
     if exception != 0:
         raise_later(exception)
+    forget()
+    for thing in (address, answer):
+        if thing != 0:
+            drop(thing)
+    release_interpreter(state)
 
 
 class Called:
@@ -145,8 +162,8 @@ class Called:
     def __init__(self, function, name, operands, out):
         self.function, self.name = function, name
         self.arrays = [(shape, np.dtype(char), ctypes.c_char * (int(np.prod(shape)) * np.dtype(char).itemsize)) for shape, char in (*operands, out, ((), "d"))]
-        self._called = _CALLED(self._call)
-        self._block = np.array([ctypes.cast(self._called, ctypes.c_void_p).value, len(operands) + 1], np.int64)
+        self._called = self._call
+        self._block = np.array([id(self._called), len(operands) + 1], np.int64)
         self._exception = None
 
     def address(self):
@@ -157,7 +174,7 @@ class Called:
         """The address of what the loop is told."""
         return self._block.ctypes.data
 
-    def _call(self, args, *_):
+    def _call(self, args):
         try:
             places = (ctypes.c_ssize_t * len(self.arrays)).from_address(args)
             *arrays, done = (
@@ -166,7 +183,7 @@ class Called:
             )
             done[...] = self.function(*arrays)
         except BaseException as error:
-            if not isinstance(error, Exception):
+            if not isinstance(error, Exception) or from_handler(error):
                 # An interruption, not of this function: it is raised again where Python goes on.
                 self._exception = type(error)
                 return id(self._exception)

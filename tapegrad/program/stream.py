@@ -23,6 +23,7 @@ from functools import partial
 import numpy as np
 
 from ..common.errors import TapeFileError, require
+from ..common.uninterrupted import from_handler
 from ..interpreter import native
 from ..interpreter.plan import Signature
 from ..rules import BY_NAME
@@ -56,6 +57,8 @@ class HostStep:
             except TapeFileError:
                 raise
             except Exception as error:
+                if from_handler(error):
+                    raise
                 # What NumPy refuses here, the function finds out by itself: it may know what to do then.
                 self.error, self.shape = error, None
                 return False

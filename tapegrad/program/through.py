@@ -17,7 +17,7 @@ from ..array.tensor import Tensor
 from ..autograd.custom.calls import Fixed, packed
 from ..autograd.recording import refuse_outer
 from ..autograd.tape import Tape
-from ..common.errors import require, said_by
+from ..common.errors import reason, require
 from ..common.exact import exact
 from ..tape.meta import meta_of
 from ..tape.modes import enable_grad
@@ -181,7 +181,7 @@ class Rules:
         try:
             expected = self._run(forward, slots, call, values, False)
         except Exception as error:
-            return Uncallable(_said(error))
+            return Uncallable(reason(error))
         if self.primitive.kept(call):
             return self.primitive.kept(call)
         try:
@@ -196,7 +196,7 @@ class Rules:
             # It is differentiated where it is written in.
             return finish(trace, [r if r is None or isinstance(r, Tensor) else normalise(np.array(r)) for r in results], [True] * len(values))
         except Exception as error:
-            return _said(error)
+            return reason(error)
 
 
 def _is_float(metas, slot):
@@ -205,7 +205,3 @@ def _is_float(metas, slot):
 
 class Uncallable(str):
     """Why there is no rule at all: it is missing, or raises."""
-
-
-def _said(error):
-    return f"{type(error).__name__}: {said_by(error)}"

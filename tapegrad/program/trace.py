@@ -33,7 +33,7 @@ from ..array.traces import of_another_thread
 from ..autograd.custom.calls import Call
 from ..codegen.ufuncs import is_elementwise
 from ..common.dtypes import check_class, readable
-from ..common.errors import GradientError, GuardError, require, said_by
+from ..common.errors import GradientError, GuardError, reason, require
 from ..common.host_functions import HostFunction, host_function
 from ..common.tree import parts_of
 from ..interpreter.fields import place
@@ -313,7 +313,7 @@ class Trace:
                     result = self.apart(result)
             why = self.cannot or not_in_instructions(self.entries, [result], [value], start)
         except Exception as error:
-            why = f"{type(error).__name__}: {said_by(error)}"
+            why = reason(error)
         self.cannot, self.unkept, self.cuts = before
         # An element read here has no derivative.
         self.read = {key: slot for key, slot in self.read.items() if slot < start}

@@ -1,5 +1,6 @@
 """What NumPy has to compute is a call from machine code."""
 
+import functools
 import signal
 import threading
 
@@ -9,6 +10,7 @@ import pytest
 import tapegrad as tg
 from tapegrad.array.record import record_aux
 from tapegrad.interpreter.calls import Called, loop
+from tapegrad.program.stream import HostStep
 from tests.near import near
 
 X = np.linspace(0.1, 2.0, 7)
@@ -93,21 +95,94 @@ def test_a_result_of_another_shape_is_recorded_anew():
         near(g(x), np.where(x > 0.5, 2.0 * x, 0.0))
 
 
-def test_an_interruption_during_a_call_is_raised(interruptible):
-    wanted = []
+class Hidden:
+    """A number that no recording looks at."""
+
+    __slots__ = ("number",)
+
+    def __init__(self, number):
+        self.number = number
+
+    def taken(self):
+        number, self.number = self.number, 0
+        return number
+
+
+class Late(Exception):
+    """What a handler raises to end a computation: no error of the function."""
+
+
+def raise_late(number, frame):
+    raise Late
+
+
+class Handler:
+    def __call__(self, number, frame):
+        raise Late
+
+
+HANDLERS = {"a function": raise_late, "an object": Handler(), "one with arguments given": functools.partial(lambda what, number, frame: raise_late(number, frame), 1)}
+
+
+@pytest.mark.parametrize("kernel", ["always", "never"])
+@pytest.mark.parametrize("handler", [None, *HANDLERS])
+def test_an_interruption_during_a_call_is_raised(interruptible, kernel, handler):
+    number, wanted = signal.SIGINT if handler is None else signal.SIGTERM, Hidden(0)
 
     def interrupted(v):
-        if wanted:
-            wanted.clear()
-            signal.raise_signal(signal.SIGINT)
+        if wanted.taken():
+            signal.raise_signal(number)
         return np.sign(v)
 
-    g = tg.jit(tg.grad(lambda x: np.sum(x * record_aux(interrupted, x))), kernel="always")
-    g(X), g(X)
-    wanted.append(1)
-    with pytest.raises(KeyboardInterrupt):
-        g(X)
-    near(g(X), np.ones(7))
+    before = signal.getsignal(signal.SIGTERM)
+    if handler is not None:
+        signal.signal(number, HANDLERS[handler])
+    try:
+        g = tg.jit(tg.grad(lambda x: np.sum(x * record_aux(interrupted, x))), kernel=kernel)
+        for _ in range(3):
+            near(g(X), np.ones(7))
+        for _ in range(2):
+            wanted.number = 1
+            with pytest.raises(KeyboardInterrupt if handler is None else Late):
+                g(X)
+            near(g(X), np.ones(7))
+        assert g.stats().records == 1
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def test_what_a_step_of_numpy_raises_itself_is_no_interruption():
+    """It stands for the function, which may know what to do then."""
+    wanted = [0, 0, 1]
+    step = HostStep(lambda v: v / 1 if not wanted.pop() else raise_late(0, None), [np.ones(2)], np.zeros(2), "f", 0)
+    assert not step.run() and isinstance(step.error, Late) and step.run()
+
+
+@pytest.mark.parametrize("number", [1, 2, 3])
+def test_a_rule_that_a_signal_interrupts_is_no_rule_that_fails(number):
+    before, calls = signal.signal(signal.SIGTERM, raise_late), Hidden(0)
+    try:
+
+        @tg.primitive
+        def square(x):
+            return x * x
+
+        @square.defvjp
+        def rule(g, ans, x):
+            calls.number += 1
+            if calls.number == number:
+                signal.raise_signal(signal.SIGTERM)
+            return (g * 2.0 * x,)
+
+        slope, late = tg.jit(tg.grad(lambda x: np.sum(square(x)))), 0
+        for _ in range(4):
+            try:
+                near(slope(X), 2.0 * X)
+            except Late:
+                late += 1
+        assert late == (calls.number >= number) and not slope.stats().fallback
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def test_a_call_that_fails_before_it_begins_has_no_result():

@@ -9,7 +9,7 @@ import numpy as np
 
 from ...array.record import tracked
 from ...array.tensor import Tensor, tensor
-from ...common.errors import MissingRuleError, RuleError, said_by
+from ...common.errors import MissingRuleError, RuleError, reason
 from ...tape.modes import enable_grad
 from ..gradients import grad
 from ..nested import current_trace
@@ -61,7 +61,7 @@ def transpose(linear, likes, cotangents, name, instead):
             raise
         except Exception as error:
             raise MissingRuleError(
-                f"{name} was to be transposed, and cannot be recorded ({type(error).__name__}: {said_by(error)}). Write it in "
+                f"{name} was to be transposed, and cannot be recorded ({reason(error)}). Write it in "
                 f"NumPy functions that tapegrad differentiates, or give the other rule: {instead}"
             ) from error
         pairs = [(o, w) for o, w in zip(outputs, cotangents) if o is not None and w is not None]

@@ -10,7 +10,7 @@ import numpy as np
 
 from ...array.differentiable import Differentiable
 from ...array.tensor import Parameter, Tensor, rebuilt
-from ...common.errors import TapeFileError, said_by
+from ...common.errors import TapeFileError, reason, said_by
 from ...common.tree import flatten, unflatten
 from .archive import MAX_BYTES, decoded, encoded, need, packed, unpacked
 from .save import read, write
@@ -96,7 +96,7 @@ def load(f: str | os.PathLike[str] | BinaryIO, max_bytes: int = MAX_BYTES) -> An
         need(len(kinds) == len(leaves), "its tensors")
         return unflatten(structure, [_made(leaf, kind) for leaf, kind in zip(leaves, kinds)])
     except Exception as error:
-        what = said_by(error) if isinstance(error, TapeFileError) else f"{type(error).__name__}: {said_by(error)}"
+        what = said_by(error) if isinstance(error, TapeFileError) else reason(error)
         raise TapeFileError(f"this file was not written by tg.save: {what}") from error
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ...common.errors import REPORT, InternalError, TapeFileError, said_by
+from ...common.errors import REPORT, InternalError, TapeFileError, reason
 from ...common.host_functions import HostFunction
 from ...program.finish import FinishedTape
 
@@ -23,7 +23,7 @@ def _refusing(what):
         ours = type(error).__module__.startswith("tapegrad") and not isinstance(error, InternalError)
         if ours or isinstance(error, (np.linalg.LinAlgError, MemoryError)):
             raise
-        raise TapeFileError(f"{what} cannot be run: {type(error).__name__}: {said_by(error).removesuffix(REPORT)}") from error
+        raise TapeFileError(f"{what} cannot be run: {reason(error).removesuffix(REPORT)}") from error
 
 
 @dataclass(eq=False)

@@ -27,7 +27,7 @@ from types import SimpleNamespace
 
 import numpy as np
 
-from ...common.errors import TapeFileError, said_by
+from ...common.errors import TapeFileError, reason, said_by
 from ...common.registry import registry
 from ...program.finish import FinishedTape
 from ...program.trace import GUARD, ROW
@@ -235,7 +235,7 @@ def from_bytes(data, max_bytes=MAX_BYTES, depth=0):
     try:
         return Recorder(data, max_bytes, depth, from_bytes).tape()
     except Exception as error:
-        what = said_by(error) if isinstance(error, TapeFileError) else f"{type(error).__name__}: {said_by(error)}"
+        what = said_by(error) if isinstance(error, TapeFileError) else reason(error)
         raise TapeFileError(f"this is not a tape that can be loaded: {what}") from error
 
 
