@@ -16,6 +16,7 @@ from ..autograd.tape import Tape
 from ..common.errors import StructureError
 from ..common.observers import listening
 from ..common.tree import flatten
+from ..tape.places import caller_place
 
 
 def differentiable(a):
@@ -51,7 +52,7 @@ class Arguments:
 class WatchedRun(Arguments):
     """A function that has run once on a tape, in the context `inside`.
 
-    ``seen(how, operands, keywords)`` is called where this thread uses values of tensors with a derivative and gives a result without
+    ``seen(run, how, operands, keywords)`` is called where this thread uses values of tensors with a derivative and gives a result without
     (`common.observers`).
 
     Attributes
@@ -60,19 +61,21 @@ class WatchedRun(Arguments):
         Of the points.
     tape, store
         The tape.
+    events : list of (int, Place, object)
+        Before which slot and where values were used so, and what `seen` said of it.
     results : list
         Its numbers and arrays.
     """
 
-    def __init__(self, what: str, f: Callable[..., Any], args: Any, seen: Callable[..., None], inside: Any = contextlib.nullcontext()) -> None:
+    def __init__(self, what: str, f: Callable[..., Any], args: Any, seen: Callable[..., Any], inside: Any = contextlib.nullcontext()) -> None:
         super().__init__(what, args)
-        self.leaves, self.tape = [leaf_of(p) for p in self.points], Tape()
+        self.leaves, self.tape, self.events = [leaf_of(p) for p in self.points], Tape(), []
         self.store = self.tape.store
         ident = get_ident()
 
         def listener(how, operands, kwargs):
             if get_ident() == ident and any(isinstance(t, Tensor) and tracked(t) for t in operands):
-                seen(how, operands, kwargs)
+                self.events.append((self.store.length, caller_place(), seen(self, how, operands, kwargs)))
 
         with listening(listener), self.tape, inside:
             self.results = flat(f(*self.arguments_at(self.leaves)))

@@ -28,7 +28,7 @@ from ..autograd.reading import Region
 from ..common.errors import OptionError
 from ..common.printing import Printed
 from ..tape.layout import CONTINUES
-from ..tape.places import PACKAGE, caller_place
+from ..tape.places import PACKAGE
 from ..tape.store import thread_state
 from .arguments import Arguments, WatchedRun
 
@@ -184,13 +184,9 @@ class _Moved(Arguments):
         """Value, gradient and decisions at `x`."""
         parts = np.split(x.copy(), np.cumsum([np.size(p) for p in self.points[:-1]]).astype(int))
         full, events, noted = self.arguments_at(part.reshape(np.shape(p))[()] for part, p in zip(parts, self.points)), [], _Noted()
-
-        def seen(how, operands, kwargs):
-            place, solver = str(caller_place(3)), _of_solver()
-            events.extend(((how, place), solver, *margin) for margin in _margins(how, operands, kwargs))
-
-        run = WatchedRun("explain_jumps", self.f, full, seen, noted)
+        run = WatchedRun("explain_jumps", self.f, full, lambda _, how, *used: (how, _of_solver(), _margins(how, *used)), noted)
         store, stretch = run.store, Region(run.store)
+        events += [((how, str(place)), solver, *margin) for _, place, (how, solver, margins) in run.events for margin in margins]
         with run.tape:
             for _, slot, name, values in (decision for decision in noted.decisions if decision[0] is store):
                 while stretch.at(slot).op == CONTINUES:
