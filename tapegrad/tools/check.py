@@ -11,7 +11,8 @@ import contextlib
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from itertools import product
+from itertools import islice, product
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -104,10 +105,8 @@ class Report(Printed):
 
     def __str__(self):
         head = ("check", "compared", "worst", "tolerance", "")
-        rows = [
-            (c.name, c.compared, f"{c.worst:.2g}", f"{c.tolerance:.2g}", c.remark or ("passed" if c.passed else "FAILED"))
-            for c in self.checks
-        ]
+        outcome = {True: "passed", False: "FAILED"}
+        rows = [(c.name, c.compared, f"{c.worst:.2g}", f"{c.tolerance:.2g}", c.remark or outcome[c.passed]) for c in self.checks]
         return table(head, rows)
 
 
@@ -166,10 +165,7 @@ class CheckedProblem(Arguments):
             if live:
                 seeds = [w.astype(r.dtype) for r, w in live]
                 gradients = grad([r for r, _ in live], self.leaves, seeds, retain_graph=True, allow_unused=True)
-            self.gradients = [
-                np.zeros(np.shape(p), np.asarray(p).dtype) if g is None else _plain(g)
-                for g, p in zip(gradients, self.points)
-            ]
+            self.gradients = [np.zeros_like(p) if g is None else _plain(g) for g, p in zip(gradients, self.points)]
         return self.gradients
 
     def forward(self, way):
@@ -181,14 +177,8 @@ class CheckedProblem(Arguments):
     def forward_at_once(self, ways):
         """``J v`` for several directions in one pass of dual numbers; flat, directions first."""
         stacked = [np.stack(parts) for parts in zip(*ways)]
-        duals = [
-            Dual(p, s.astype(np.asarray(p).dtype), lanes=len(ways)) for p, s in zip(self.points, stacked)
-        ]
-        results = self.on_tape(duals)
-        return [
-            np.asarray(r.tangent) if isinstance(r, Dual) else np.zeros((len(ways), *v.shape))
-            for r, v in zip(results, self.values)
-        ]
+        results = self.on_tape([Dual(p, s.astype(np.asarray(p).dtype), lanes=len(ways)) for p, s in zip(self.points, stacked)])
+        return [np.asarray(r.tangent) if isinstance(r, Dual) else np.zeros((len(ways), *v.shape)) for r, v in zip(results, self.values)]
 
     def nearby(self, step):
         """Points a random step of about this length away, of the same dtypes."""
@@ -209,18 +199,16 @@ class CheckedProblem(Arguments):
 
         `derivative` takes a direction; coordinates are tried one by one.
         """
-        worst, text = -1.0, ""
+        tried = []
         for k, p in enumerate(self.points):
-            for at in list(np.ndindex(np.shape(p)))[:LOOKED_AT]:
+            for at in islice(np.ndindex(np.shape(p)), LOOKED_AT):
                 way = [np.zeros(np.shape(q)) for q in self.points]
                 way[k][at] = 1.0
                 ours, theirs = derivative(way), self.difference(way)
                 error = abs(ours - theirs)
-                if not error <= worst:
-                    worst = error if error == error else np.inf
-                    index = f", index {at if len(at) != 1 else at[0]}" if at else ""
-                    text = f"argument {self.argnums[k]}{index}: {ours:.8g} instead of {theirs:.8g}"
-        return f"direction {d}; worst at {text} by central differences"
+                index = f", index {at if len(at) != 1 else at[0]}" if at else ""
+                tried.append((error if error == error else np.inf, f"argument {self.argnums[k]}{index}: {ours:.8g} instead of {theirs:.8g}"))
+        return f"direction {d}; worst at {max(tried, key=itemgetter(0))[1]} by central differences"
 
 
 def _value(problem, check):
@@ -229,9 +217,7 @@ def _value(problem, check):
         raise CheckError(f"check 'value': {len(problem.values)} results on tensors, {len(expected)} on plain arrays")
     for j, (ours, theirs) in enumerate(zip(problem.values, expected)):
         if ours.shape != theirs.shape:
-            raise CheckError(
-                f"check 'value': result {j} has shape {ours.shape} on tensors, {theirs.shape} on plain arrays"
-            )
+            raise CheckError(f"check 'value': result {j} has shape {ours.shape} on tensors, {theirs.shape} on plain arrays")
         if not ours.size:
             continue
         same = (ours == theirs) | (np.isnan(ours) & np.isnan(theirs))
@@ -241,10 +227,7 @@ def _value(problem, check):
             ratio = np.where(np.isnan(error), np.inf, error / allowed)
         at = np.unravel_index(np.argmax(ratio), error.shape)
         index = f", index {tuple(map(int, at))}" if at else ""
-        check.note(
-            error[at], allowed[at],
-            f"result {j}{index}: {ours[at]!r} on tensors, {theirs[at]!r} on plain arrays",
-        )  # fmt: skip
+        check.note(error[at], allowed[at], f"result {j}{index}: {ours[at]!r} on tensors, {theirs[at]!r} on plain arrays")
 
 
 def _dot(parts, others):
@@ -254,13 +237,8 @@ def _dot(parts, others):
 def _by_differences(problem, check, derivative):
     for d, way in enumerate(problem.ways):
         ours, theirs = derivative(way), problem.difference(way)
-        tolerance = problem.rtol * problem.scale(ours, theirs)
-        check.note(
-            abs(ours - theirs), tolerance,
-            lambda d=d, ours=ours, theirs=theirs: (
-                f"{ours:.10g} instead of {theirs:.10g} along {problem.located(derivative, d)}"
-            ),
-        )  # fmt: skip
+        text = f"{ours:.10g} instead of {theirs:.10g} along "
+        check.note(abs(ours - theirs), problem.rtol * problem.scale(ours, theirs), lambda d=d, text=text: text + problem.located(derivative, d))
 
 
 def _reverse(problem, check):
@@ -300,10 +278,8 @@ def _replay(problem, check):
         there = problem.at(moved, number, problem.rtol)
         way = there.ways[0]
         ours, theirs = _dot(gradients, way), there.difference(way)
-        check.note(
-            abs(ours - theirs), problem.rtol * there.scale(ours, theirs),
-            f"replayed at another point: {ours:.10g} instead of {theirs:.10g} by central differences",
-        )  # fmt: skip
+        text = f"replayed at another point: {ours:.10g} instead of {theirs:.10g} by central differences"
+        check.note(abs(ours - theirs), problem.rtol * there.scale(ours, theirs), text)
         how = f"replayed {'in another thread, ' if number else ''}at another point,"
         for k, ours, theirs in zip(problem.argnums, gradients, there.reverse()):
             _alike(problem, check, f"the gradient of argument {k}, {how}", ours, "that of a plain run there", theirs)
@@ -352,10 +328,8 @@ def _second(problem, check):
         ours = float(dot(recorded(lambda *x, u=u: dot(recorded(f, numbers)(*x), u), numbers)(*points), v))
         measured = problem.difference(v, lambda moved, u=u: _dot(problem.at(moved, 0, None).reverse(), u))
         size = problem.scale(ours, measured)
-        check.note(
-            abs(ours - measured), problem.rtol * size,
-            f"direction {d}: {ours:.10g} by a gradient of a gradient, {measured:.10g} by differences of gradients",
-        )  # fmt: skip
+        text = f"direction {d}: {ours:.10g} by a gradient of a gradient, {measured:.10g} by differences of gradients"
+        check.note(abs(ours - measured), problem.rtol * size, text)
         ways = {
             "tangents of tangents": jvp(lambda *x, u=u: jvp(f, x, u)[1], points, v)[1],
             "tangents of gradients": dot(jvp(recorded(f, numbers), points, v)[1], u),
@@ -371,10 +345,7 @@ def _same(problem, check, d, way, tangents):
     gradients = problem.reverse()
     left, right = _dot(tangents, problem.weights), _dot(gradients, way)
     terms = sum(float(np.sum(np.abs(a * b))) for a, b in [*zip(tangents, problem.weights), *zip(gradients, way)])
-    check.note(
-        abs(left - right), problem.exact * (1.0 + terms),
-        f"direction {d}: <w, Jv> = {left:.12g}, <J^T w, v> = {right:.12g}",
-    )  # fmt: skip
+    check.note(abs(left - right), problem.exact * (1.0 + terms), f"direction {d}: <w, Jv> = {left:.12g}, <J^T w, v> = {right:.12g}")
 
 
 def _numba(problem, check):
@@ -541,11 +512,8 @@ def check(
     report.gradients = problem.reverse()
     failed = [c for c in report.checks if not c.passed]
     if failed:
-        lines = [
-            f"check {c.name!r} of {name_of_f} failed ({c.compared}): {c.where}; they differ by {c.worst:.3g}, allowed "
-            f"is {c.tolerance:.3g}"
-            for c in failed
-        ]
+        said = "check {!r} of {} failed ({}): {}; they differ by {:.3g}, allowed is {:.3g}"
+        lines = [said.format(c.name, name_of_f, c.compared, c.where, c.worst, c.tolerance) for c in failed]
         error = CheckError("\n".join([*_jumps_nearby(f, args), *lines, str(report)]))
         error.report = report
         raise error
