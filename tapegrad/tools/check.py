@@ -26,11 +26,12 @@ from ..autograd.gradients import grad
 from ..autograd.tape import Tape
 from ..common.errors import CheckError, GradientError, OptionError, StructureError, UnsupportedFunctionError, noted
 from ..common.printing import Printed, table
+from ..common.tree import flatten
 from ..nopython.api import njit_jvp, njit_vjp
 from ..transforms import functional
 from ..transforms.jacobians import jacfwd, jacrev, linearize, vjp
 from ..transforms.vmap import vmap
-from .arguments import Arguments, flat, leaf_of
+from .arguments import Arguments
 from .explain_jumps import explain_jumps
 
 #: dtype character -> relative tolerance of values, of derivatives by differences, of two exact derivatives.
@@ -114,14 +115,13 @@ class CheckedProblem(Arguments):
     """A function, a point, weights and directions: what every check is given."""
 
     def __init__(self, f, args, reference, seed, directions, rtol, atol):
-        super().__init__("check", args)
-        self.f, self.reference = f, reference or f
+        super().__init__("check", f, args)
+        self.reference = reference or f
         self.single = any(np.asarray(p).dtype.char == "f" for p in self.points)
         value, derivative, exact = TOLERANCES["f" if self.single else "d"]
         self.value_rtol, self.value_atol = value, value if atol is None else atol
         self.rtol, self.exact = derivative if rtol is None else rtol, exact if rtol is None else max(exact, rtol)
         self.rng = np.random.default_rng(seed)
-        self.leaves = [leaf_of(p) for p in self.points]
         self.results = self.on_tape(self.leaves)
         self.values = [_plain(r) for r in self.results]
         self.weights = [self.rng.standard_normal(v.shape) for v in self.values]
@@ -131,16 +131,16 @@ class CheckedProblem(Arguments):
     def on_tape(self, points):
         """The results at `points`, tensors or dual numbers, on a tape of their own: what the function makes of arrays can be filled."""
         with Tape():
-            return flat(self.f(*self.arguments_at(points)))
+            return self.results_at(points)
 
     def expected(self, points):
         """The results of the reference at plain `points`."""
-        return [_plain(r) for r in flat(self.reference(*self.arguments_at(points)))]
+        return [_plain(r) for r in flatten(self.reference(*self.arguments_at(points)))[0]]
 
     def weighted_on(self, *points):
         """The sum of the results times the weights, at points of any kind."""
         total = 0.0
-        for r, w in zip(flat(self.f(*self.arguments_at(points))), self.weights):
+        for r, w in zip(self.results_at(points), self.weights):
             total = total + np.sum(r * w.astype(r.dtype if hasattr(r, "dtype") else float))
         return total
 
@@ -170,8 +170,7 @@ class CheckedProblem(Arguments):
 
     def forward(self, way):
         """``J v``, flat."""
-        f = self.f
-        _, tangents = jvp(lambda *points: flat(f(*self.arguments_at(points))), tuple(self.points), _fitted(way, self.points))
+        _, tangents = jvp(lambda *points: self.results_at(points), tuple(self.points), _fitted(way, self.points))
         return [np.asarray(t) for t in tangents]
 
     def forward_at_once(self, ways):

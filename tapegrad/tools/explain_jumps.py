@@ -17,6 +17,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from itertools import count, takewhile
+from traceback import walk_stack
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -171,8 +172,8 @@ class _Moved(Arguments):
     """The function as one of a vector."""
 
     def __init__(self, f, args):
-        super().__init__("explain_jumps", args)
-        self.f, self.x = f, np.concatenate([np.reshape(p, -1) for p in self.points]).astype(float)
+        super().__init__("explain_jumps", f, args)
+        self.x = np.concatenate([np.reshape(p, -1) for p in self.points]).astype(float)
 
     def run(self, x):
         """Value, gradient and decisions at `x`."""
@@ -231,12 +232,8 @@ class _Noted(detect_anomaly):
 
 def _of_solver():
     """Whether the decision is made by a solver of this package's (`tapegrad.scipy`, `tapegrad.optimize`), which keeps to a tolerance."""
-    frame = sys._getframe(2)
-    while frame is not None and frame.f_code.co_filename.startswith(PACKAGE):
-        if frame.f_globals.get("__name__", "").startswith(("tapegrad.scipy.", "tapegrad.optimize.")):
-            return True
-        frame = frame.f_back
-    return False
+    inner = takewhile(lambda frame: frame.f_code.co_filename.startswith(PACKAGE), (frame for frame, _ in walk_stack(sys._getframe())))
+    return any(frame.f_globals.get("__name__", "").startswith(("tapegrad.scipy.", "tapegrad.optimize.")) for frame in inner)
 
 
 #: Functions of one number: their outcome, and where the one next to a number begins.

@@ -116,15 +116,14 @@ def _result(f, run, output):
 
 def _tangents(run, entries, direction):
     """Slot -> tangent, for tangents of the arguments: by default one in the first number, and zero in all others."""
-    parts = [np.zeros(leaf.shape) for leaf in run.leaves]
+    shapes = [leaf.shape for leaf in run.leaves]
     if direction is None:
+        parts = [np.zeros(shape) for shape in shapes]
         parts[0].reshape(-1)[:1] = 1.0
     else:
-        given = flatten(direction)[0] if len(parts) > 1 else [direction]
-        if [np.shape(d) for d in given] != [part.shape for part in parts]:
-            shapes = ", ".join(str(part.shape) for part in parts)
-            raise SeedShapeError(f"direction= has the shapes {', '.join(str(np.shape(d)) for d in given)}; give one for each argument, of the shapes {shapes}")
-        parts = [np.asarray(d, float) for d in given]
+        parts = [np.asarray(d, float) for d in (flatten(direction)[0] if len(shapes) > 1 else [direction])]
+    if (got := [part.shape for part in parts]) != shapes:
+        raise SeedShapeError(f"direction= has the shapes {', '.join(map(str, got))}; give one for each argument, of the shapes {', '.join(map(str, shapes))}")
     return listing.tangents_of(entries, run.store.leaf_at(), dict(zip(run.leaves, parts)))
 
 
