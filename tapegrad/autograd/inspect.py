@@ -142,31 +142,26 @@ def _slot_on(store, tensor, what):
     return tensor._i
 
 
+def _met(store, y):
+    slot = _slot_on(store, y, "y")
+    if slot is None:
+        raise ValueError("y is a leaf that this tape has not met")
+    return slot
+
+
 def trace(store, y=None, seed=1.0, tangents=None):
     """See `Tape.trace`."""
     entries = entries_of(store)
     if not entries:
         return "an empty tape"
     leaves = store.leaf_at()
-    last = entries[-1].slot if y is None else _slot_on(store, y, "y")
-    if last is None:
-        raise ValueError("y is a leaf that this tape has not met")
-    primals = values(store)
-    adjoints = adjoints_of(entries, leaves, {last: seed})
+    adjoints = adjoints_of(entries, leaves, {entries[-1].slot if y is None else _met(store, y): seed})
     forward = tangents_of(entries, leaves, tangents) if tangents is not None else None
-    names = _leaf_names(leaves)
     lines = []
-    for instruction in entries:
-        slot = instruction.slot
-        if instruction.is_leaf:
-            what = names.get(slot, "leaf")
-        else:
-            what = f"{instruction.row.name if instruction.row else 'cleared'}({_operands(instruction)})"
-        row = [f"%{slot}", what, summary(primals[slot])]
-        if forward is not None:
-            row.append(summary(forward[slot]))
-        row.append(summary(adjoints.get(slot, 0.0)))
-        lines.append(tuple(row))
+    for instruction, (slot, name, operands, _, value, _) in zip(entries, named_rows(store)):
+        tangent = [summary(forward[instruction.slot])] if forward is not None else []
+        what = name if instruction.is_leaf else f"{name}({operands})"
+        lines.append((slot, what, value, *tangent, summary(adjoints.get(instruction.slot, 0.0))))
     head = ("slot", "instruction", "primal") + (("tangent",) if forward is not None else ()) + ("adjoint",)
     return PlainTable(table(head, lines))
 
@@ -182,10 +177,8 @@ def handed(stretch, slot, g):
 
 def drawn(store, y):
     """What a drawing of `y` shows: the rows that it depends on, their adjoints, and the partials of numbers by (slot of the operand, slot)."""
-    entries, leaves, last = entries_of(store), store.leaf_at(), _slot_on(store, y, "y")
-    if last is None:
-        raise ValueError("y is a leaf that this tape has not met")
-    adjoints = adjoints_of(entries, leaves, {last: np.ones(np.shape(y._v))})
+    entries = entries_of(store)
+    adjoints = adjoints_of(entries, store.leaf_at(), {_met(store, y): np.ones(np.shape(y._v))})
     partials, stretch = {}, Region(store, plain=True)
     for i in entries:
         if i.slot in adjoints and i.row is not None and np.ndim(adjoints[i.slot]) == 0:
