@@ -63,13 +63,11 @@ def instead(whole: bool = False) -> str:
     frame = caller_frame(2)
     text, assigned = running_text(frame)
     package = _package(frame)
-    if package == "scipy":
+    while package == "numpy" and not assigned and _package(frame.f_back) == "numpy":
+        frame = frame.f_back
+    if package == "scipy" or package == "numpy" and not assigned and _package(frame.f_back) == "scipy":
         return registry.later.advice()
     if package == "numpy" and not assigned:
-        while _package(frame.f_back) == "numpy":
-            frame = frame.f_back
-        if _package(frame.f_back) == "scipy":
-            return registry.later.advice()
         called = frame.f_code.co_name
         if called in _FILLERS:
             return _HOLDS

@@ -5,6 +5,7 @@ computes with the rules on plain numbers; nothing is fast and nothing needs to b
 """
 
 from collections.abc import Sequence
+from itertools import repeat
 
 import numpy as np
 
@@ -166,8 +167,26 @@ def trace(store, y=None, seed=1.0, tangents=None):
     return PlainTable(table(head, lines))
 
 
-def handed(stretch, slot, g):
-    """What an instruction with the adjoint `g` adds to the adjoints of its operands, one contribution after another: (slot, array)."""
+def handed(store, entries, adjoints, partials=True):
+    """What instructions hand to their operands in a reverse sweep, the last first.
+
+    Yields
+    ------
+    tuple of Instruction and list of (int, ndarray, ndarray or None)
+        Contribution by contribution: the slot of the operand, what is added to its adjoint, and the partial derivative, if that is a number and
+        `partials` are wanted.
+    """
+    stretch = Region(store, plain=True)
+    for instruction in reversed(entries):
+        if instruction.slot in adjoints and instruction.row is not None:
+            g = adjoints[instruction.slot]
+            ones = _handed(stretch, instruction.slot, np.array(1.0)) if partials and g.ndim == 0 else repeat((0, None))
+            pairs = zip(_handed(stretch, instruction.slot, g), ones)
+            yield instruction, [(slot, added, partial if np.ndim(partial) == 0 else None) for (slot, added), (_, partial) in pairs]
+
+
+@np.errstate(all="ignore")
+def _handed(stretch, slot, g):
     read = stretch.read(slot)
     slots = dict(read.slots)
     with passing(stretch, slot, read):
@@ -177,15 +196,13 @@ def handed(stretch, slot, g):
 
 def drawn(store, y):
     """What a drawing of `y` shows: the rows that it depends on, their adjoints, and the partials of numbers by (slot of the operand, slot)."""
-    entries = entries_of(store)
+    entries, partials = entries_of(store), {}
     adjoints = adjoints_of(entries, store.leaf_at(), {_met(store, y): np.ones(np.shape(y._v))})
-    partials, stretch = {}, Region(store, plain=True)
-    for i in entries:
-        if i.slot in adjoints and i.row is not None and np.ndim(adjoints[i.slot]) == 0:
-            for slot, part in handed(stretch, i.slot, np.array(1.0)):
-                if part.ndim == 0:
-                    key = f"%{slot}", f"%{i.slot}"
-                    partials[key] = f"{partials[key]} + {summary(part)}" if key in partials else summary(part)
+    for instruction, parts in handed(store, entries, adjoints):
+        for slot, _, partial in parts:
+            if partial is not None:
+                key = f"%{slot}", f"%{instruction.slot}"
+                partials[key] = f"{partials[key]} + {summary(partial)}" if key in partials else summary(partial)
     wanted = {f"%{slot}": summary(adjoint) for slot, adjoint in adjoints.items()}
     return [row for row in named_rows(store) if row[0] in wanted], wanted, partials
 

@@ -207,10 +207,10 @@ class _Moved(Arguments):
                 norm = float(np.linalg.norm(slope))
                 if norm and abs(margins[at]) / norm < (nearest[key][0] if key in nearest else np.inf):
                     nearest[key] = float(abs(margins[at])) / norm, key, solver, slope / norm
-        results = [r._v if isinstance(r, Tensor) else r for r in run.results if isinstance(r, (Tensor, float, np.ndarray, np.generic))]
+        value = sum(float(np.sum(getattr(r, "_v", r))) for r in run.results if isinstance(r, (Tensor, float, np.ndarray, np.generic)))
         # (On the other side of a decision nothing may depend on the arguments.)
         whole = gradient({slot_on(store, r): np.ones(r.shape) for r in run.tracked()})
-        return _Looked(sum(float(np.sum(r)) for r in results), whole, outcomes, nearest)
+        return _Looked(value, whole, outcomes, nearest)
 
 
 class _Noted(detect_anomaly):

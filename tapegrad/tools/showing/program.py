@@ -18,7 +18,6 @@ from ...array.record import tracked
 from ...array.tensor import Tensor
 from ...autograd import inspect as listing
 from ...autograd.backward import slot_on
-from ...autograd.reading import Region
 from ...common.errors import NonScalarOutputError, OptionError, SeedShapeError, StructureError
 from ...common.tree import flatten
 from ...program.choosing import work
@@ -129,19 +128,11 @@ def _tangents(run, entries, direction):
 
 def _reverse(store, entries, at, result):
     """For each instruction that an adjoint reaches, last first: its row, and for each operand its row, what is added, and the partial."""
-    adjoints, found, stretch = {result: np.array(1.0)}, [], Region(store, plain=True)
-    with np.errstate(all="ignore"):
-        for e in reversed(entries):
-            if e.slot not in adjoints or e.row is None:
-                continue
-            g, said = adjoints.pop(e.slot), []
-            parts = listing.handed(stretch, e.slot, g)
-            partials = listing.handed(stretch, e.slot, np.array(1.0)) if len(entries) <= FEW and np.ndim(g) == 0 else [(slot, None) for slot, _ in parts]
-            for (slot, added), (_, partial) in zip(parts, partials):
-                adjoints[slot] = adjoints[slot] + added if slot in adjoints else added
-                said.append([at[slot], _exact(added), *([_exact(partial)] if partial is not None and partial.ndim == 0 else [])])
-            found.append([at[e.slot], said])
-    return found
+    adjoints = listing.adjoints_of(entries, store.leaf_at(), {result: 1.0})
+    return [
+        [at[e.slot], [[at[slot], _exact(added), *([] if partial is None else [_exact(partial)])] for slot, added, partial in parts]]
+        for e, parts in listing.handed(store, entries, adjoints, len(entries) <= FEW)
+    ]
 
 
 def _replayed(f, args, rows):
