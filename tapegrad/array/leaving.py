@@ -118,7 +118,7 @@ def clearer(error: BaseException | None) -> Exception | None:
     elif text == "'int' object is not callable" and (number := re.match(r"(.+?)\.size\(", running_text(frames[-1])[0])):
         return TypeError(f"{number[1]}.size is a number, as NumPy has it: write {number[1]}.shape, or {number[1]}.shape[0]")
     elif isinstance(error, (TypeError, ValueError, AttributeError)) and (said := _OF_OBJECTS.search(text)):
-        if (not said[1] or isinstance(getattr(np, said[1], None), np.ufunc) or library) and any(_has_tensors(frame) for frame in frames):
+        if (not said[1] or isinstance(getattr(np, said[1], None), np.ufunc) or library) and _hold_tensors(frames):
             return UnsupportedFunctionError(
                 "write tg.array([t, 1.0]) for np.array([t, 1.0]), or import tapegrad.numpy as np: where t carries a derivative NumPy makes an array of "
                 f"objects of it, and says then: {text}"
@@ -126,8 +126,8 @@ def clearer(error: BaseException | None) -> Exception | None:
     return None
 
 
-def _has_tensors(frame):
-    return any(registry.objects.holds_tensors(value) for value in list(frame.f_locals.values()))
+def _hold_tensors(frames):
+    return any(registry.objects.holds_tensors(value) for frame in frames for value in list(frame.f_locals.values()))
 
 
 def _not_offered(error):

@@ -210,8 +210,7 @@ def drawn(store, y):
 def _refuse_cleared(instruction):
     if instruction.cleared or instruction.row is None:
         raise ClearedTapeError(
-            f"instruction %{instruction.slot} was cleared by a backward pass; look at the tape before it, or pass "
-            "retain_graph=True there"
+            f"instruction %{instruction.slot} was cleared by a backward pass; look at the tape before it, or pass retain_graph=True there"
         )
 
 
@@ -303,9 +302,7 @@ def paths(store, y, x, limit=10_000):
             instruction = entries[slot]
             _refuse_cleared(instruction)
             if any(_shape(entries[s], leaves) != () for s in (slot, *instruction.operands) if s in on_the_way):
-                raise ValueError(
-                    f"paths are listed for scalar instructions; %{slot} ({instruction.row.name}) has arrays"
-                )
+                raise ValueError(f"paths are listed for scalar instructions; %{slot} ({instruction.row.name}) has arrays")
             partials = zip(instruction.operands, pulled(store, slot, np.asarray(1.0)))
             edges[slot] = [(s, float(c)) for s, c in partials if s in on_the_way and c is not None]
         return edges[slot]

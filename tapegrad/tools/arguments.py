@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from _thread import get_ident
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
@@ -54,7 +53,7 @@ class Arguments:
 
 
 class WatchedRun(Arguments):
-    """A function that has run once on a tape, in the context `inside`.
+    """A function that has run once on a tape.
 
     ``seen(run, how, operands, keywords)`` is called where this thread uses values of tensors with a derivative and gives a result without
     (`common.observers`).
@@ -69,7 +68,7 @@ class WatchedRun(Arguments):
         Its numbers and arrays.
     """
 
-    def __init__(self, what: str, f: Callable[..., Any], args: Any, seen: Callable[..., Any], inside: Any = contextlib.nullcontext()) -> None:
+    def __init__(self, what: str, f: Callable[..., Any], args: Any, seen: Callable[..., Any]) -> None:
         super().__init__(what, f, args)
         self.tape, self.events = Tape(), []
         self.store = self.tape.store
@@ -79,7 +78,7 @@ class WatchedRun(Arguments):
             if get_ident() == ident and any(isinstance(t, Tensor) and tracked(t) for t in operands):
                 self.events.append((self.store.length, caller_place(), seen(self, how, operands, kwargs)))
 
-        with listening(listener), self.tape, inside:
+        with listening(listener), self.tape:
             self.results = self.results_at(self.leaves)
 
     def tracked(self) -> list[Tensor]:

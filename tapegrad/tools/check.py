@@ -72,8 +72,8 @@ class Check:
         """Take in one comparison; the failure that exceeds its tolerance most is kept."""
         ok = bool(error <= tolerance)
         ratio = error / tolerance if tolerance else float("inf") if error else 0.0
-        worst_ratio = self.worst / self.tolerance if self.tolerance else 0.0
-        if (self.passed and not ok) or (self.passed == ok and not ratio <= worst_ratio) or not self.tolerance:
+        worst = self.worst / self.tolerance if self.tolerance else 0.0
+        if (self.passed and not ok) or (self.passed == ok and not ratio <= worst) or not self.tolerance:
             self.worst, self.tolerance = float(error), float(tolerance)
             self.where = "" if ok else where() if callable(where) else where
         self.passed = self.passed and ok

@@ -177,9 +177,10 @@ class _Moved(Arguments):
 
     def run(self, x):
         """Value, gradient and decisions at `x`."""
-        parts, noted = np.split(x.copy(), np.cumsum([np.size(p) for p in self.points])), _Noted()
+        parts = np.split(x.copy(), np.cumsum([np.size(p) for p in self.points]))
         full = self.arguments_at(part.reshape(np.shape(p))[()] for part, p in zip(parts, self.points))
-        run = WatchedRun("explain_jumps", self.f, full, lambda _, how, *used: (how, _of_solver(), _margins(how, *used)), noted)
+        with _Noted() as noted:
+            run = WatchedRun("explain_jumps", self.f, full, lambda _, how, *used: (how, _of_solver(), _margins(how, *used)))
         store, stretch = run.store, Region(run.store)
         events = [((how, str(place)), solver, margins) for _, place, (how, solver, margins) in run.events]
         with run.tape:
