@@ -173,12 +173,6 @@ class CheckedProblem(Arguments):
         _, tangents = jvp(lambda *points: self.results_at(points), tuple(self.points), _fitted(way, self.points))
         return [np.asarray(t) for t in tangents]
 
-    def forward_at_once(self, ways):
-        """``J v`` for several directions in one pass of dual numbers; flat, directions first."""
-        stacked = [np.stack(parts) for parts in zip(*ways)]
-        results = self.on_tape([Dual(p, s.astype(np.asarray(p).dtype), lanes=len(ways)) for p, s in zip(self.points, stacked)])
-        return [np.asarray(r.tangent) if isinstance(r, Dual) else np.zeros((len(ways), *v.shape)) for r, v in zip(results, self.values)]
-
     def nearby(self, step):
         """Points a random step of about this length away, of the same dtypes."""
         return _fitted([p + step * self.rng.standard_normal(np.shape(p)) for p in self.points], self.points)
@@ -261,7 +255,9 @@ def _identity(problem, check):
 
 def _lanes(problem, check):
     ways = [[problem.rng.standard_normal(np.shape(p)) for p in problem.points] for _ in range(LANES)]
-    tangents = problem.forward_at_once(ways)
+    stacked = [np.stack(parts) for parts in zip(*ways)]
+    results = problem.on_tape([Dual(p, s.astype(np.asarray(p).dtype), lanes=LANES) for p, s in zip(problem.points, stacked)])
+    tangents = [np.asarray(r.tangent) if isinstance(r, Dual) else np.zeros((LANES, *v.shape)) for r, v in zip(results, problem.values)]
     for d, way in enumerate(ways):
         _same(problem, check, d, way, [t[d] for t in tangents])
 

@@ -312,11 +312,6 @@ def _disagreement(matrix, expected):
     return apart(matrix, expected) / (float(np.max(np.abs(expected), initial=0.0, where=np.isfinite(expected))) or 1.0)
 
 
-def _detached(value):
-    """An argument as plain data: numbers as they are, tensors as their values."""
-    return np.array(value._v) if isinstance(value, Tensor) else value
-
-
 @contextlib.contextmanager
 def on_purpose():
     """Plain calls are what is measured: no warning recommends `jit`."""
@@ -372,7 +367,7 @@ def compare(
     """
     if via not in ("record", "numba"):
         raise OptionError(f'via={via!r}: it is "record" or "numba"')
-    args = tuple(_detached(a) for a in args)
+    args = tuple(np.array(a._v) if isinstance(a, Tensor) else a for a in args)
     name = function_name(f)
     calls: dict[Way, partial[Any]] = {}
     first: dict[Way, float] = {}
