@@ -101,14 +101,11 @@ class TimeProfile(Printed):
 
     def __str__(self):
         head = ["line", "time", "us", "forward", "back", "instructions", "kept", "kernel", "missed", ""]
-        rows = [
-            [
-                line.where, f"{line.seconds / self.seconds:.1%}",
-                *(f"{1e6 * seconds:.4g}" for seconds in (line.seconds, line.forward, line.backward)), str(line.instructions), str(line.nbytes),
-                f"{line.in_kernel:.1%}", str(line.missed), line.text,
-            ]
-            for line in self.lines
-        ]  # fmt: skip
+        rows = []
+        for line in self.lines:
+            times = [f"{1e6 * seconds:.4g}" for seconds in (line.seconds, line.forward, line.backward)]
+            counts = [str(line.instructions), str(line.nbytes), f"{line.in_kernel:.1%}", str(line.missed)]
+            rows.append([line.where, f"{line.seconds / self.seconds:.1%}", *times, *counts, line.text])
         loops = [f"kernel: {share:.1%} in {what}" for share, what in self.loops]
         return "\n".join([self._head(), "", table(head, rows), *loops])
 
@@ -172,12 +169,14 @@ def profile(g: Transformed[Any], *args: Any, **kwargs: Any) -> TimeProfile:
         return lines[key]
 
     call, pieces, costs = _timed(workspace, inputs, backward)
+    guard, ops = min(costs.values(), default=1.0), workspace.records["op"].tolist()
     for (slots, way), seconds in pieces.items():
         # What several lines share is divided by what their operations take forward (a guard, which compares, as the least).
-        parts = {slot: costs.get(int(workspace.records["op"][slot]), min(costs.values(), default=1.0)) or 1e-9 for slot in slots or (0,)}
+        parts = {slot: costs.get(ops[slot], guard) or 1e-9 for slot in slots or (0,)}
+        total = sum(parts.values())
         for slot, part in parts.items():
             line = line_of(tape.place(slot))
-            setattr(line, way, getattr(line, way) + seconds * part / sum(parts.values()))
+            setattr(line, way, getattr(line, way) + seconds * part / total)
             line.instructions += slot > 0 and way == "forward"
     if backward:
         arrays, marked = workspace.arrays, np.flatnonzero(workspace.sweep.marks).tolist()
