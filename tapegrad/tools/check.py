@@ -313,28 +313,6 @@ def _contracted(gradients, way):
     return total
 
 
-def _second(problem, check):
-    """``u . H v`` of the weighted sum of the results, in four ways and by differences of gradients."""
-    recorded = functional.grad
-    f, points = problem.weighted_on, tuple(problem.points)
-    numbers, dot = tuple(range(len(points))), _contracted
-    for d, v in enumerate(problem.ways):
-        u, v = (_fitted(d, points) for d in ([problem.rng.standard_normal(np.shape(p)) for p in points], v))
-        ours = float(dot(recorded(lambda *x, u=u: dot(recorded(f, numbers)(*x), u), numbers)(*points), v))
-        measured = problem.difference(v, lambda moved, u=u: _dot(problem.at(moved, 0, None).reverse(), u))
-        size = problem.scale(ours, measured)
-        text = f"direction {d}: {ours:.10g} by a gradient of a gradient, {measured:.10g} by differences of gradients"
-        check.note(abs(ours - measured), problem.rtol * size, text)
-        ways = {
-            "tangents of tangents": jvp(lambda *x, u=u: jvp(f, x, u)[1], points, v)[1],
-            "tangents of gradients": dot(jvp(recorded(f, numbers), points, v)[1], u),
-            "a gradient of tangents": dot(recorded(lambda *x, u=u: jvp(f, x, u)[1], numbers)(*points), v),
-        }
-        for name, other in ways.items():
-            text = f"direction {d}: {ours:.12g} by a gradient of a gradient, {float(other):.12g} by {name}"
-            check.note(abs(ours - float(other)), problem.exact * size, text)
-
-
 def _same(problem, check, d, way, tangents):
     """<w, Jv> and <J^T w, v>, compared relative to the terms of both sums."""
     gradients = problem.reverse()
@@ -381,26 +359,37 @@ COMPOSED = {
 
 
 def _composed(problem, check):
-    """Every stack of transformations, plainly and by `jit` that recorded it elsewhere: beside the first stack of as many derivatives, and differences."""
-    points, elsewhere = tuple(problem.points), problem.nearby(1e-2 if problem.single else 1e-3)
-    ways = [_fitted([problem.rng.standard_normal(np.shape(p)) for p in points], points) for _ in range(problem.compose)]
-    stacks, firsts, measured = [("value", problem.weighted_on, 0)], [problem.weighted_on], [problem.weighted(points)]
+    """Every stack of transformations, plainly and by `jit` that recorded it elsewhere."""
+    _stacked(problem, check, COMPOSED, range(problem.compose + 1), True)
+
+
+def _second(problem, check):
+    """Second derivatives by reverse and forward mode in each nesting, in several directions."""
+    for _ in problem.ways:
+        _stacked(problem, check, ("grad", "jvp"), [2], False)
+
+
+def _stacked(problem, check, transformations, depths, recorded):
+    """Stacks of transformations beside the first one of as many derivatives, and differences of a gradient, or of what is derived once less than they are."""
+    points, elsewhere, first = tuple(problem.points), problem.nearby(1e-2 if problem.single else 1e-3), next(iter(transformations))
+    ways = [_fitted([problem.rng.standard_normal(np.shape(p)) for p in points], points) for _ in range(depths[-1])]
+    firsts, measured = [problem.weighted_on], [problem.weighted(points)]
     for way in ways:
         measured.append(problem.difference(way, lambda moved, f=firsts[-1]: float(f(*moved))))
-        firsts.append(COMPOSED["jvp"](firsts[-1], way))
-    for depth in range(1, problem.compose + 1):
-        for names in product(COMPOSED, repeat=depth):
-            f, order = problem.weighted_on, 0
-            for name in reversed(names):
-                f, order = COMPOSED[name](f, ways[order]), order + (name != "vmap")
-            stacks.append((" of ".join(names), f, order))
+        firsts.append(COMPOSED[first](firsts[-1], way))
     expected = [float(f(*points)) for f in firsts]
-    for name, f, order in stacks:
-        recorded = functional.jit(f, kernel="never")
-        recorded(*elsewhere)
-        for how, value in ((name, float(f(*points))), (f"jit of {name}, recorded at another point,", float(recorded(*points)))):
-            _alike(problem, check, how, value, f"order {order} by jvp", expected[order])
+    for names in (names for depth in depths for names in product(transformations, repeat=depth)):
+        f, order, stack = problem.weighted_on, 0, " of ".join(names) or "value"
+        for name in reversed(names):
+            f, order = COMPOSED[name](f, ways[order]), order + (name != "vmap")
+        values = {stack: float(f(*points))}
+        if recorded:
+            g = functional.jit(f, kernel="never")
+            g(*elsewhere)
+            values[f"jit of {stack}, recorded at another point,"] = float(g(*points))
+        for how, value in values.items():
             size = problem.scale(value, measured[order])
+            check.note(apart(value, expected[order]), problem.exact * size, f"{how} gives {value:.12g}, order {order} by {first} {expected[order]:.12g}")
             check.note(apart(value, measured[order]), problem.rtol * size, f"{how} gives {value:.10g}, differences of order {order} {measured[order]:.10g}")
 
 
