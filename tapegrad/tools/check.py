@@ -177,9 +177,9 @@ class CheckedProblem(Arguments):
         """Points a random step of about this length away, of the same dtypes."""
         return _fitted([p + step * self.rng.standard_normal(np.shape(p)) for p in self.points], self.points)
 
-    def at(self, points, seed, rtol):
+    def at(self, points, seed):
         """The same problem, with the same weights, at other points; in one direction."""
-        there = CheckedProblem(self.f, self.arguments_at(points), self.reference, seed, 1, rtol, None)
+        there = CheckedProblem(self.f, self.arguments_at(points), self.reference, seed, 1, self.rtol, None)
         there.weights = self.weights
         return there
 
@@ -213,12 +213,9 @@ def _value(problem, check):
             raise CheckError(f"check 'value': result {j} has shape {ours.shape} on tensors, {theirs.shape} on plain arrays")
         if not ours.size:
             continue
-        same = (ours == theirs) | (np.isnan(ours) & np.isnan(theirs))
+        error = _differences(ours, theirs)
         allowed = problem.value_atol + problem.value_rtol * np.where(np.isfinite(theirs), np.abs(theirs), 0.0)
-        with np.errstate(invalid="ignore"):
-            error = np.where(same, 0.0, np.abs(np.asarray(ours, np.float64) - theirs))
-            ratio = np.where(np.isnan(error), np.inf, error / allowed)
-        at = np.unravel_index(np.argmax(ratio), error.shape)
+        at = np.unravel_index(np.argmax(error / np.maximum(allowed, 1e-300)), error.shape)
         index = f", index {tuple(map(int, at))}" if at else ""
         check.note(error[at], allowed[at], f"result {j}{index}: {ours[at]!r} on tensors, {theirs[at]!r} on plain arrays")
 
@@ -270,11 +267,8 @@ def _replay(problem, check):
         moved = problem.nearby(2e-2 if problem.single else 1e-3)
         with ThreadPoolExecutor(1) as another:
             gradients = another.submit(g, *moved).result() if number else g(*moved)
-        there = problem.at(moved, number, problem.rtol)
-        way = there.ways[0]
-        ours, theirs = _dot(gradients, way), there.difference(way)
-        text = f"replayed at another point: {ours:.10g} instead of {theirs:.10g} by central differences"
-        check.note(abs(ours - theirs), problem.rtol * there.scale(ours, theirs), text)
+        there = problem.at(moved, number)
+        _by_differences(there, check, lambda way, gradients=gradients: _dot(gradients, way))
         how = f"replayed {'in another thread, ' if number else ''}at another point,"
         for k, ours, theirs in zip(problem.argnums, gradients, there.reverse()):
             _alike(problem, check, f"the gradient of argument {k}, {how}", ours, "that of a plain run there", theirs)
@@ -513,10 +507,14 @@ def _jumps_nearby(f, args):
 
 def apart(ours, theirs):
     """The largest difference of two values; what is equal, or NaN in both, does not differ, and infinity where only one is finite."""
+    return float(np.max(_differences(ours, theirs), initial=0.0))
+
+
+def _differences(ours, theirs):
     ours, theirs = np.asarray(ours, np.float64), np.asarray(theirs, np.float64)
     with np.errstate(invalid="ignore"):
-        apart = np.where((ours == theirs) | (np.isnan(ours) & np.isnan(theirs)), 0.0, np.abs(ours - theirs))
-    return float(np.max(apart, initial=0.0)) if np.isfinite(apart).all() else np.inf
+        difference = np.where((ours == theirs) | (np.isnan(ours) & np.isnan(theirs)), 0.0, np.abs(ours - theirs))
+    return np.where(np.isfinite(difference), difference, np.inf)
 
 
 def _plain(result):
