@@ -14,6 +14,7 @@ from ..array.tensor import Tensor
 from ..common.errors import ClearedTapeError, SeedShapeError
 from ..common.printing import PlainTable, table
 from ..tape.layout import CONTINUES, SCALAR_LEAF
+from ..tape.meta import SCALAR
 from ..tape.places import name_of
 from .adjoint import accumulated, between, contributions, passing, pull, pulled
 from .instruction import Instruction
@@ -67,7 +68,7 @@ def values(store):
             # An array that is gone, or was changed since, is not known.
             leaf = stretch.leaf(slot)
             value = instruction.value if instruction.op == SCALAR_LEAF else leaf._v if isinstance(leaf, Tensor) else None
-        elif instruction.row is not None and (instruction.signature is None or instruction.signature.out.shape == ()):
+        elif instruction.row is not None and (instruction.signature is None or instruction.signature.out is SCALAR):
             value = instruction.value
         elif instruction.row is not None and not instruction.cleared:
             read = stretch.read(slot)

@@ -200,6 +200,12 @@ def test_iterations_are_one_box_and_lines_are_those_of_the_source():
     assert walked(scan, "forward")["regions"][0]["count"] >= 48
 
 
+def test_arguments_stay_as_they_are():
+    x = tg.tensor(np.ones(2), requires_grad=True)
+    assert tg.show(lambda x: np.sum(x * x), x).data["title"] == "<lambda> at [1.0, 1.0]"
+    assert tg.show(np.sin, np.float32(0.5)).data["rows"][-1]["value"] == float(np.sin(np.float32(0.5)))
+
+
 def test_what_cannot_be_shown():
     with pytest.raises(NonScalarOutputError, match="returns 2 numbers; say which one reverse mode starts from: output=0 to 1"):
         tg.show(lambda x: np.stack([x, x * x]), 1.0)

@@ -22,7 +22,7 @@ from ...common.errors import NonScalarOutputError, OptionError, SeedShapeError, 
 from ...common.tree import flatten
 from ...program.choosing import work
 from ...tape.places import function_name
-from ..arguments import WatchedRun, differentiable
+from ..arguments import WatchedRun
 
 #: Instructions that a page can show; numbers of an array that it has one by one; instructions up to which it has partials.
 MOST, WRITTEN_OUT, FEW = 100_000, 12, 5_000
@@ -36,7 +36,7 @@ def watched(f: Callable[..., Any], args: Sequence[Any]) -> WatchedRun:
         _limit(f, run.store)
         return _decided(run.store, how, operands)
 
-    run = WatchedRun("tg.show", f, [np.array(a, float)[()] if differentiable(a) else a for a in args], seen)
+    run = WatchedRun("tg.show", f, args, seen)
     _limit(f, run.store)
     if not run.tracked():
         raise StructureError(f"tg.show: no result of {function_name(f)} depends on an argument; tg.explain_zero says why")
@@ -80,7 +80,7 @@ def program(f: Callable[..., Any], args: Sequence[Any], output: Any = None, dire
             row["work"] = work(np.array([e.op])).operations if reads else 0
         rows.append(row)
     return {
-        "title": f"{function_name(f)} at {', '.join(str(_exact(a)) for a in args)}", "n": int(sum(leaf.size for leaf in run.leaves)), "m": m,
+        "title": f"{function_name(f)} at {', '.join(str(_exact(getattr(a, '_v', a))) for a in args)}", "n": int(sum(leaf.size for leaf in run.leaves)), "m": m,
         "leaves": [at[slot] for slot in names if slot in at], "sources": list(sources.values()), "rows": rows, "result": at[result],
         "reverse": _reverse(store, entries, at, result), "replay": _replayed(f, replay, rows),
     }  # fmt: skip
