@@ -30,6 +30,7 @@ _OBJECTS = {
 _HOLDS = "make the array with tg.zeros(shape), or np.zeros_like(t), which can hold a tensor"
 #: What is running, and what to write for it.
 _ADVICE = (
+    (r"((?!np\.|numpy\.)\w+|.*\))\.dot\(", "write {0} @ t for {0}.dot(t)"),
     (r"(float|complex)\(\w", "leave {} out: a tensor needs none"),
     (r"[rb]?['\"].*%", "write an f-string, or t.item() for the number in the text"),
     (r"(?:np|numpy)\.arange\(", "write start + step * np.arange(n) for np.arange(t, ...), or take it from tapegrad.numpy"),
@@ -40,12 +41,11 @@ _ADVICE = (
     (r"(?:np|numpy)\.([\w.]+)\(", "write np.{0}(tg.array(a)): np.{0} does not know arrays of tensors"),
     (r"(\w+)\.astype\(", "write tg.array({}), which makes an array of tensors one tensor"),
 )  # fmt: skip
-
-
+#: Functions of `math` that NumPy does not have, and their names in `scipy.special`; names that are Python's own without ``math.``.
+_SPECIAL = {name: f"scipy.special.{name}" for name in ("erf", "erfc", "gamma")} | {"lgamma": "scipy.special.gammaln"}
+_BUILTIN = {"pow", "sum"}
 #: The last refusal of each thread to a function of SciPy, whose compiled code may lose it and raise an error of its own: that function's frame, and
 #: the message.
-#: Functions of `math` that NumPy does not have, and their names in `scipy.special`; names that are Python's own without ``math.``.
-_SPECIAL, _BUILTIN = {"erf": "erf", "erfc": "erfc", "gamma": "gamma", "lgamma": "gammaln"}, {"pow", "sum"}
 _LAST = threading.local()
 
 
@@ -63,13 +63,11 @@ def instead(whole: bool = False) -> str:
     frame = caller_frame(2)
     text, assigned = running_text(frame)
     package = _package(frame)
-    if package == "scipy":
+    while package == "numpy" and not assigned and _package(frame.f_back) == "numpy":
+        frame = frame.f_back
+    if package == "scipy" or package == "numpy" and not assigned and _package(frame.f_back) == "scipy":
         return registry.later.advice()
     if package == "numpy" and not assigned:
-        while _package(frame.f_back) == "numpy":
-            frame = frame.f_back
-        if _package(frame.f_back) == "scipy":
-            return registry.later.advice()
         called = frame.f_code.co_name
         if called in _FILLERS:
             return _HOLDS
@@ -82,18 +80,13 @@ def instead(whole: bool = False) -> str:
         name = re.match(r"\w+", text) if package != "numpy" else None
         array = name.group() if name else "a"
         return f"{copied_first(array)}; or make the array with {array} = tg.zeros(shape), or np.zeros_like(t)"
-    product = re.match(r"(\w+|.*\))\.dot\(", text)
-    if product and product[1] not in ("np", "numpy"):
-        return f"write {product[1]} @ t for {product[1]}.dot(t)"
-    call = re.match(r"(math\.)?(\w+)\(", text)
-    if call and (call[1] or hasattr(math, call[2]) and call[2] not in _BUILTIN):
-        written, called = call[0][:-1], call[2]
-        home = f"scipy.special.{_SPECIAL[called]}" if called in _SPECIAL else f"np.{called}" if hasattr(np, called) else ""
-        return f"write {home}(t) for {written}(t)" if home else f"write {written}(t) in functions of NumPy"
     for pattern, advice in _ADVICE:
-        match = re.match(pattern, text)
-        if match:
+        if match := re.match(pattern, text):
             return advice.format(*match.groups(), stack="np.stack([t, ...]) or " if whole else "")
+    call = re.match(r"((?:math\.)?(\w+))\(", text)
+    if call and (call[1] != call[2] or hasattr(math, call[2]) and call[2] not in _BUILTIN):
+        home = _SPECIAL.get(call[2], f"np.{call[2]}" if hasattr(np, call[2]) else "")
+        return f"write {home}(t) for {call[1]}(t)" if home else f"write {call[1]}(t) in functions of NumPy"
     if whole:
         return "leave np.asarray(t) out, and write np.stack([t, u]) or tg.array([t, u]) for an array of tensors"
     return (
@@ -125,7 +118,7 @@ def clearer(error: BaseException | None) -> Exception | None:
     elif text == "'int' object is not callable" and (number := re.match(r"(.+?)\.size\(", running_text(frames[-1])[0])):
         return TypeError(f"{number[1]}.size is a number, as NumPy has it: write {number[1]}.shape, or {number[1]}.shape[0]")
     elif isinstance(error, (TypeError, ValueError, AttributeError)) and (said := _OF_OBJECTS.search(text)):
-        if (not said[1] or isinstance(getattr(np, said[1], None), np.ufunc) or library) and any(_has_tensors(frame) for frame in frames):
+        if (not said[1] or isinstance(getattr(np, said[1], None), np.ufunc) or library) and _hold_tensors(frames):
             return UnsupportedFunctionError(
                 "write tg.array([t, 1.0]) for np.array([t, 1.0]), or import tapegrad.numpy as np: where t carries a derivative NumPy makes an array of "
                 f"objects of it, and says then: {text}"
@@ -133,8 +126,8 @@ def clearer(error: BaseException | None) -> Exception | None:
     return None
 
 
-def _has_tensors(frame):
-    return any(registry.objects.holds_tensors(value) for value in list(frame.f_locals.values()))
+def _hold_tensors(frames):
+    return any(registry.objects.holds_tensors(value) for frame in frames for value in list(frame.f_locals.values()))
 
 
 def _not_offered(error):

@@ -23,6 +23,7 @@ import bisect
 import contextlib
 from collections.abc import Callable, Iterator
 from contextlib import ContextDecorator
+from textwrap import shorten
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -33,6 +34,7 @@ from ..common.errors import NonFiniteError
 from ..common.tree import flatten, unflatten
 from ..tape.places import Place, function_name
 from ..tape.store import ThreadState, thread_state
+from .inspect import summary
 from .tape import Tape
 
 
@@ -93,18 +95,29 @@ class detect_anomaly(ContextDecorator):
         """Whether some number in `value` is one to be found."""
         if type(value) is float:
             return value != value or self.inf and value - value != 0.0
-        array = np.asarray(value)
+        return bool(self._which(np.asarray(value)).any())
+
+    def _which(self, array):
+        """Which elements are to be found."""
         if array.dtype.kind != "f":
-            return False
-        return bool((~np.isfinite(array) if self.inf else np.isnan(array)).any())
+            return np.zeros(array.shape, bool)
+        return ~np.isfinite(array) if self.inf else np.isnan(array)
+
+    def _example(self, value):
+        """The value, or one bad element of it with its index."""
+        array = np.asarray(value)
+        if array.ndim == 0:
+            return f"{float(array)}"
+        at = np.argwhere(self._which(array))[0].tolist()
+        return f"{array[tuple(at)]} at {at} of shape {array.shape}"
 
     # -- forward --------------------------------------------------------------------
     def result(self, name: str, values: Any, value: Any, frame: Any) -> None:
         """Look at the result of an operation."""
         if not self.bad(value) or any(self.bad(v) for v in values):
             return
-        place = Place(frame.f_code, frame.f_lasti)
-        raise NonFiniteError(f"{name} at {place}{_text(place)}{self._said()} gave {_example(value, self.bad)}, from {_operands(values)}")
+        operands = ", ".join(summary(v) for v in values if np.asarray(v).dtype.kind in "fiub") or "no operands"
+        raise NonFiniteError(f"{name} at {_at(Place(frame.f_code, frame.f_lasti))}{self._said()} gave {self._example(value)}, from {operands}")
 
     @contextlib.contextmanager
     def within(self, what: str) -> Iterator[None]:
@@ -130,16 +143,15 @@ class detect_anomaly(ContextDecorator):
     # -- backward -------------------------------------------------------------------
     def adjoint(self, name: str, store: Any, slot: int, adjoint: Any, gradient: Any, which: Any) -> None:
         """Raise for a derivative `gradient` that is not finite although `adjoint`, that of a slot, is."""
-        place, marks = store.place(slot), self._marks.get(store, [])
+        marks = self._marks.get(store, [])
         found = bisect.bisect_right(marks, slot, key=lambda mark: mark[0])
         said = marks[found - 1][1] if found else self._said()
         what = "the operand" if which is None else f"operand {which + 1}"
         raise NonFiniteError(
-            f"the derivative of {name} at {place}{_text(place)}{said} is not finite: the adjoint of {what} became "
-            f"{_example(gradient, self.bad)} from an adjoint of the result of {_short(adjoint)}; keep away from this point "
+            f"the derivative of {name} at {_at(store.place(slot))}{said} is not finite: the adjoint of {what} became "
+            f"{self._example(gradient)} from an adjoint of the result of {summary(adjoint)}; keep away from this point "
             "(a kink or a pole), for instance by np.where on the operand"
         )
-
 
     # -- what compiled code has answered ---------------------------------------------
     def again(
@@ -180,7 +192,7 @@ class detect_anomaly(ContextDecorator):
         raise NonFiniteError(f"{name} under jit or Numba gives a number that is not finite, and run plainly it {why}")
 
     def _any(self, thing):
-        return any(self.bad(leaf) for leaf in flatten(thing)[0] if isinstance(leaf, (float, np.ndarray, np.generic)))
+        return any(self.bad(leaf) for leaf in flatten(thing)[0] if _is_float(leaf))
 
 
 def _is_float(leaf):
@@ -220,26 +232,6 @@ def first_anomaly(function, args):
     return ""
 
 
-def _text(place):
-    text = place.text
-    return f" (`{text if len(text) <= 100 else text[:97] + '...'}`)" if text else ""
-
-
-def _short(value):
-    if np.ndim(value) == 0:
-        return f"{float(value):.6g}"
-    with np.printoptions(precision=6, threshold=6, edgeitems=2):
-        return " ".join(str(np.asarray(value)).split())
-
-
-def _example(value, bad):
-    """The value, or one bad element of it with its index."""
-    if np.ndim(value) == 0:
-        return f"{float(value)}"
-    array = np.asarray(value)
-    at = tuple(int(i) for i in next(i for i in zip(*np.nonzero(~np.isfinite(array))) if bad(array[i])))
-    return f"{array[at]} at [{', '.join(map(str, at))}] of shape {array.shape}"
-
-
-def _operands(values):
-    return ", ".join(_short(v) for v in values if np.asarray(v).dtype.kind in "fiub") or "no operands"
+def _at(place):
+    text = shorten(place.text, 100, placeholder="...")
+    return f"{place} (`{text}`)" if text else str(place)

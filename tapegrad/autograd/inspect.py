@@ -5,6 +5,7 @@ computes with the rules on plain numbers; nothing is fast and nothing needs to b
 """
 
 from collections.abc import Sequence
+from itertools import repeat
 
 import numpy as np
 
@@ -13,6 +14,7 @@ from ..array.tensor import Tensor
 from ..common.errors import ClearedTapeError, SeedShapeError
 from ..common.printing import PlainTable, table
 from ..tape.layout import CONTINUES, SCALAR_LEAF
+from ..tape.meta import SCALAR
 from ..tape.places import name_of
 from .adjoint import accumulated, between, contributions, passing, pull, pulled
 from .instruction import Instruction
@@ -66,7 +68,7 @@ def values(store):
             # An array that is gone, or was changed since, is not known.
             leaf = stretch.leaf(slot)
             value = instruction.value if instruction.op == SCALAR_LEAF else leaf._v if isinstance(leaf, Tensor) else None
-        elif instruction.row is not None and (instruction.signature is None or instruction.signature.out.shape == ()):
+        elif instruction.row is not None and (instruction.signature is None or instruction.signature.out is SCALAR):
             value = instruction.value
         elif instruction.row is not None and not instruction.cleared:
             read = stretch.read(slot)
@@ -142,37 +144,50 @@ def _slot_on(store, tensor, what):
     return tensor._i
 
 
+def _met(store, y):
+    slot = _slot_on(store, y, "y")
+    if slot is None:
+        raise ValueError("y is a leaf that this tape has not met")
+    return slot
+
+
 def trace(store, y=None, seed=1.0, tangents=None):
     """See `Tape.trace`."""
     entries = entries_of(store)
     if not entries:
         return "an empty tape"
     leaves = store.leaf_at()
-    last = entries[-1].slot if y is None else _slot_on(store, y, "y")
-    if last is None:
-        raise ValueError("y is a leaf that this tape has not met")
-    primals = values(store)
-    adjoints = adjoints_of(entries, leaves, {last: seed})
+    adjoints = adjoints_of(entries, leaves, {entries[-1].slot if y is None else _met(store, y): seed})
     forward = tangents_of(entries, leaves, tangents) if tangents is not None else None
-    names = _leaf_names(leaves)
     lines = []
-    for instruction in entries:
-        slot = instruction.slot
-        if instruction.is_leaf:
-            what = names.get(slot, "leaf")
-        else:
-            what = f"{instruction.row.name if instruction.row else 'cleared'}({_operands(instruction)})"
-        row = [f"%{slot}", what, summary(primals[slot])]
-        if forward is not None:
-            row.append(summary(forward[slot]))
-        row.append(summary(adjoints.get(slot, 0.0)))
-        lines.append(tuple(row))
+    for instruction, (slot, name, operands, _, value, _) in zip(entries, named_rows(store)):
+        tangent = [summary(forward[instruction.slot])] if forward is not None else []
+        what = name if instruction.is_leaf else f"{name}({operands})"
+        lines.append((slot, what, value, *tangent, summary(adjoints.get(instruction.slot, 0.0))))
     head = ("slot", "instruction", "primal") + (("tangent",) if forward is not None else ()) + ("adjoint",)
     return PlainTable(table(head, lines))
 
 
-def handed(stretch, slot, g):
-    """What an instruction with the adjoint `g` adds to the adjoints of its operands, one contribution after another: (slot, array)."""
+def handed(store, entries, adjoints, partials=True):
+    """What instructions hand to their operands in a reverse sweep, the last first.
+
+    Yields
+    ------
+    tuple of Instruction and list of (int, ndarray, ndarray or None)
+        Contribution by contribution: the slot of the operand, what is added to its adjoint, and the partial derivative, if that is a number and
+        `partials` are wanted.
+    """
+    stretch = Region(store, plain=True)
+    for instruction in reversed(entries):
+        if instruction.slot in adjoints and instruction.row is not None:
+            g = adjoints[instruction.slot]
+            ones = _handed(stretch, instruction.slot, np.array(1.0)) if partials and g.ndim == 0 else repeat((0, None))
+            pairs = zip(_handed(stretch, instruction.slot, g), ones)
+            yield instruction, [(slot, added, partial if np.ndim(partial) == 0 else None) for (slot, added), (_, partial) in pairs]
+
+
+@np.errstate(all="ignore")
+def _handed(stretch, slot, g):
     read = stretch.read(slot)
     slots = dict(read.slots)
     with passing(stretch, slot, read):
@@ -182,17 +197,13 @@ def handed(stretch, slot, g):
 
 def drawn(store, y):
     """What a drawing of `y` shows: the rows that it depends on, their adjoints, and the partials of numbers by (slot of the operand, slot)."""
-    entries, leaves, last = entries_of(store), store.leaf_at(), _slot_on(store, y, "y")
-    if last is None:
-        raise ValueError("y is a leaf that this tape has not met")
-    adjoints = adjoints_of(entries, leaves, {last: np.ones(np.shape(y._v))})
-    partials, stretch = {}, Region(store, plain=True)
-    for i in entries:
-        if i.slot in adjoints and i.row is not None and np.ndim(adjoints[i.slot]) == 0:
-            for slot, part in handed(stretch, i.slot, np.array(1.0)):
-                if part.ndim == 0:
-                    key = f"%{slot}", f"%{i.slot}"
-                    partials[key] = f"{partials[key]} + {summary(part)}" if key in partials else summary(part)
+    entries, partials = entries_of(store), {}
+    adjoints = adjoints_of(entries, store.leaf_at(), {_met(store, y): np.ones(np.shape(y._v))})
+    for instruction, parts in handed(store, entries, adjoints):
+        for slot, _, partial in parts:
+            if partial is not None:
+                key = f"%{slot}", f"%{instruction.slot}"
+                partials[key] = f"{partials[key]} + {summary(partial)}" if key in partials else summary(partial)
     wanted = {f"%{slot}": summary(adjoint) for slot, adjoint in adjoints.items()}
     return [row for row in named_rows(store) if row[0] in wanted], wanted, partials
 
@@ -200,8 +211,7 @@ def drawn(store, y):
 def _refuse_cleared(instruction):
     if instruction.cleared or instruction.row is None:
         raise ClearedTapeError(
-            f"instruction %{instruction.slot} was cleared by a backward pass; look at the tape before it, or pass "
-            "retain_graph=True there"
+            f"instruction %{instruction.slot} was cleared by a backward pass; look at the tape before it, or pass retain_graph=True there"
         )
 
 
@@ -293,9 +303,7 @@ def paths(store, y, x, limit=10_000):
             instruction = entries[slot]
             _refuse_cleared(instruction)
             if any(_shape(entries[s], leaves) != () for s in (slot, *instruction.operands) if s in on_the_way):
-                raise ValueError(
-                    f"paths are listed for scalar instructions; %{slot} ({instruction.row.name}) has arrays"
-                )
+                raise ValueError(f"paths are listed for scalar instructions; %{slot} ({instruction.row.name}) has arrays")
             partials = zip(instruction.operands, pulled(store, slot, np.asarray(1.0)))
             edges[slot] = [(s, float(c)) for s, c in partials if s in on_the_way and c is not None]
         return edges[slot]

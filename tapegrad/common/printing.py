@@ -42,13 +42,7 @@ _PREFIX = "tensor("
 _SILENT_DTYPES = ("int64", "bool")
 
 
-def format_tensor(
-    value: Any,
-    *,
-    grad_fn_name: str | None = None,
-    requires_grad: bool = False,
-    default_dtype: str = "float64",
-) -> str:
+def format_tensor(value: Any, *, grad_fn_name: str | None = None, requires_grad: bool = False, default_dtype: str = "float64") -> str:
     """Write a value as a tensor is printed.
 
     Parameters
@@ -127,9 +121,8 @@ def format_number(value: Any, spec: str = "") -> str:
     if not spec:
         return format_tensor(array)
     raise TypeError(
-        f"the format {spec!r} applies to a single number, but this tensor has shape "
-        f"{array.shape}; format one element of it, as in f'{{t[0]:{spec}}}', or print "
-        f"the whole tensor with f'{{t}}'"
+        f"the format {spec!r} applies to a single number, but this tensor has shape {array.shape}; format one element of it, as in "
+        f"f'{{t[0]:{spec}}}', or print the whole tensor with f'{{t}}'"
     )
 
 

@@ -91,8 +91,7 @@ def install() -> None:
 
     def thread_excepthook(args: Any) -> None:
         with shortened(args.exc_value):
-            trace = None if args.exc_value is None else args.exc_value.__traceback__
-            of_threads(threading.ExceptHookArgs((args.exc_type, args.exc_value, trace, args.thread)))
+            of_threads(threading.ExceptHookArgs((args.exc_type, args.exc_value, getattr(args.exc_value, "__traceback__", None), args.thread)))
 
     sys.excepthook, threading.excepthook = excepthook, thread_excepthook
     shell = sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None

@@ -47,23 +47,18 @@ class Place:
         return linecache.getline(self.filename, self.line).strip()
 
     def __str__(self):
-        if self.f_code is None:
-            return "an unknown place"
-        return in_cell(self.filename, self.line) or f"{self.filename}:{self.line}"
+        return "an unknown place" if self.f_code is None else self._named(self.filename)
 
     @property
     def short(self):
         """File name without its folder, and line."""
-        if self.f_code is None:
-            return "?"
-        return in_cell(self.filename, self.line) or f"{os.path.basename(self.filename)}:{self.line}"
+        return "?" if self.f_code is None else self._named(os.path.basename(self.filename))
 
-
-def in_cell(filename, line):
-    """A line of a notebook's cell in words, "cell [3], line 2"; empty for a file."""
-    shell = sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None
-    named = getattr(getattr(shell, "compile", None), "format_code_name", lambda name: None)(filename)
-    return f"cell {named[1].removeprefix('In')}, line {line}" if named else ""
+    def _named(self, file):
+        """The line of a `file` of this name; of a notebook's cell "cell [3], line 2"."""
+        shell = sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None
+        cell = getattr(getattr(shell, "compile", None), "format_code_name", lambda name: None)(self.filename)
+        return f"cell {cell[1].removeprefix('In')}, line {self.line}" if cell else f"{file}:{self.line}"
 
 
 def caller_frame(depth=1):
@@ -108,8 +103,8 @@ def function_name(function):
 def placed_name(function):
     """The qualified name of a function, with its file and line if it is one of Python's."""
     code = getattr(function, "__code__", None)
-    where = f" ({in_cell(code.co_filename, code.co_firstlineno) or f'{code.co_filename}:{code.co_firstlineno}'})" if code is not None else ""
-    return f"{getattr(function, '__qualname__', repr(function))}{where}"
+    # (Before its first instruction.)
+    return f"{getattr(function, '__qualname__', repr(function))}{f' ({Place(code, -1)})' if code is not None else ''}"
 
 
 def name_of(thing):

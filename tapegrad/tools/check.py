@@ -11,7 +11,8 @@ import contextlib
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from itertools import product
+from itertools import islice, product
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -25,11 +26,12 @@ from ..autograd.gradients import grad
 from ..autograd.tape import Tape
 from ..common.errors import CheckError, GradientError, OptionError, StructureError, UnsupportedFunctionError, noted
 from ..common.printing import Printed, table
+from ..common.tree import flatten
 from ..nopython.api import njit_jvp, njit_vjp
 from ..transforms import functional
 from ..transforms.jacobians import jacfwd, jacrev, linearize, vjp
 from ..transforms.vmap import vmap
-from .arguments import Arguments, flat, leaf_of
+from .arguments import Arguments
 from .explain_jumps import explain_jumps
 
 #: dtype character -> relative tolerance of values, of derivatives by differences, of two exact derivatives.
@@ -70,8 +72,8 @@ class Check:
         """Take in one comparison; the failure that exceeds its tolerance most is kept."""
         ok = bool(error <= tolerance)
         ratio = error / tolerance if tolerance else float("inf") if error else 0.0
-        worst_ratio = self.worst / self.tolerance if self.tolerance else 0.0
-        if (self.passed and not ok) or (self.passed == ok and not ratio <= worst_ratio) or not self.tolerance:
+        worst = self.worst / self.tolerance if self.tolerance else 0.0
+        if (self.passed and not ok) or (self.passed == ok and not ratio <= worst) or not self.tolerance:
             self.worst, self.tolerance = float(error), float(tolerance)
             self.where = "" if ok else where() if callable(where) else where
         self.passed = self.passed and ok
@@ -104,10 +106,8 @@ class Report(Printed):
 
     def __str__(self):
         head = ("check", "compared", "worst", "tolerance", "")
-        rows = [
-            (c.name, c.compared, f"{c.worst:.2g}", f"{c.tolerance:.2g}", c.remark or ("passed" if c.passed else "FAILED"))
-            for c in self.checks
-        ]
+        outcome = {True: "passed", False: "FAILED"}
+        rows = [(c.name, c.compared, f"{c.worst:.2g}", f"{c.tolerance:.2g}", c.remark or outcome[c.passed]) for c in self.checks]
         return table(head, rows)
 
 
@@ -115,14 +115,13 @@ class CheckedProblem(Arguments):
     """A function, a point, weights and directions: what every check is given."""
 
     def __init__(self, f, args, reference, seed, directions, rtol, atol):
-        super().__init__("check", args)
-        self.f, self.reference = f, reference or f
+        super().__init__("check", f, args)
+        self.reference = reference or f
         self.single = any(np.asarray(p).dtype.char == "f" for p in self.points)
         value, derivative, exact = TOLERANCES["f" if self.single else "d"]
         self.value_rtol, self.value_atol = value, value if atol is None else atol
         self.rtol, self.exact = derivative if rtol is None else rtol, exact if rtol is None else max(exact, rtol)
         self.rng = np.random.default_rng(seed)
-        self.leaves = [leaf_of(p) for p in self.points]
         self.results = self.on_tape(self.leaves)
         self.values = [_plain(r) for r in self.results]
         self.weights = [self.rng.standard_normal(v.shape) for v in self.values]
@@ -132,16 +131,16 @@ class CheckedProblem(Arguments):
     def on_tape(self, points):
         """The results at `points`, tensors or dual numbers, on a tape of their own: what the function makes of arrays can be filled."""
         with Tape():
-            return flat(self.f(*self.arguments_at(points)))
+            return self.results_at(points)
 
     def expected(self, points):
         """The results of the reference at plain `points`."""
-        return [_plain(r) for r in flat(self.reference(*self.arguments_at(points)))]
+        return [_plain(r) for r in flatten(self.reference(*self.arguments_at(points)))[0]]
 
     def weighted_on(self, *points):
         """The sum of the results times the weights, at points of any kind."""
         total = 0.0
-        for r, w in zip(flat(self.f(*self.arguments_at(points))), self.weights):
+        for r, w in zip(self.results_at(points), self.weights):
             total = total + np.sum(r * w.astype(r.dtype if hasattr(r, "dtype") else float))
         return total
 
@@ -166,37 +165,21 @@ class CheckedProblem(Arguments):
             if live:
                 seeds = [w.astype(r.dtype) for r, w in live]
                 gradients = grad([r for r, _ in live], self.leaves, seeds, retain_graph=True, allow_unused=True)
-            self.gradients = [
-                np.zeros(np.shape(p), np.asarray(p).dtype) if g is None else _plain(g)
-                for g, p in zip(gradients, self.points)
-            ]
+            self.gradients = [np.zeros_like(p) if g is None else _plain(g) for g, p in zip(gradients, self.points)]
         return self.gradients
 
     def forward(self, way):
         """``J v``, flat."""
-        f = self.f
-        _, tangents = jvp(lambda *points: flat(f(*self.arguments_at(points))), tuple(self.points), _fitted(way, self.points))
+        _, tangents = jvp(lambda *points: self.results_at(points), tuple(self.points), _fitted(way, self.points))
         return [np.asarray(t) for t in tangents]
-
-    def forward_at_once(self, ways):
-        """``J v`` for several directions in one pass of dual numbers; flat, directions first."""
-        stacked = [np.stack(parts) for parts in zip(*ways)]
-        duals = [
-            Dual(p, s.astype(np.asarray(p).dtype), lanes=len(ways)) for p, s in zip(self.points, stacked)
-        ]
-        results = self.on_tape(duals)
-        return [
-            np.asarray(r.tangent) if isinstance(r, Dual) else np.zeros((len(ways), *v.shape))
-            for r, v in zip(results, self.values)
-        ]
 
     def nearby(self, step):
         """Points a random step of about this length away, of the same dtypes."""
         return _fitted([p + step * self.rng.standard_normal(np.shape(p)) for p in self.points], self.points)
 
-    def at(self, points, seed, rtol):
+    def at(self, points, seed):
         """The same problem, with the same weights, at other points; in one direction."""
-        there = CheckedProblem(self.f, self.arguments_at(points), self.reference, seed, 1, rtol, None)
+        there = CheckedProblem(self.f, self.arguments_at(points), self.reference, seed, 1, self.rtol, None)
         there.weights = self.weights
         return there
 
@@ -209,18 +192,16 @@ class CheckedProblem(Arguments):
 
         `derivative` takes a direction; coordinates are tried one by one.
         """
-        worst, text = -1.0, ""
+        tried = []
         for k, p in enumerate(self.points):
-            for at in list(np.ndindex(np.shape(p)))[:LOOKED_AT]:
+            for at in islice(np.ndindex(np.shape(p)), LOOKED_AT):
                 way = [np.zeros(np.shape(q)) for q in self.points]
                 way[k][at] = 1.0
                 ours, theirs = derivative(way), self.difference(way)
                 error = abs(ours - theirs)
-                if not error <= worst:
-                    worst = error if error == error else np.inf
-                    index = f", index {at if len(at) != 1 else at[0]}" if at else ""
-                    text = f"argument {self.argnums[k]}{index}: {ours:.8g} instead of {theirs:.8g}"
-        return f"direction {d}; worst at {text} by central differences"
+                index = f", index {at if len(at) != 1 else at[0]}" if at else ""
+                tried.append((error if error == error else np.inf, f"argument {self.argnums[k]}{index}: {ours:.8g} instead of {theirs:.8g}"))
+        return f"direction {d}; worst at {max(tried, key=itemgetter(0))[1]} by central differences"
 
 
 def _value(problem, check):
@@ -229,22 +210,14 @@ def _value(problem, check):
         raise CheckError(f"check 'value': {len(problem.values)} results on tensors, {len(expected)} on plain arrays")
     for j, (ours, theirs) in enumerate(zip(problem.values, expected)):
         if ours.shape != theirs.shape:
-            raise CheckError(
-                f"check 'value': result {j} has shape {ours.shape} on tensors, {theirs.shape} on plain arrays"
-            )
+            raise CheckError(f"check 'value': result {j} has shape {ours.shape} on tensors, {theirs.shape} on plain arrays")
         if not ours.size:
             continue
-        same = (ours == theirs) | (np.isnan(ours) & np.isnan(theirs))
+        error = _differences(ours, theirs)
         allowed = problem.value_atol + problem.value_rtol * np.where(np.isfinite(theirs), np.abs(theirs), 0.0)
-        with np.errstate(invalid="ignore"):
-            error = np.where(same, 0.0, np.abs(np.asarray(ours, np.float64) - theirs))
-            ratio = np.where(np.isnan(error), np.inf, error / allowed)
-        at = np.unravel_index(np.argmax(ratio), error.shape)
+        at = np.unravel_index(np.argmax(error / np.maximum(allowed, 1e-300)), error.shape)
         index = f", index {tuple(map(int, at))}" if at else ""
-        check.note(
-            error[at], allowed[at],
-            f"result {j}{index}: {ours[at]!r} on tensors, {theirs[at]!r} on plain arrays",
-        )  # fmt: skip
+        check.note(error[at], allowed[at], f"result {j}{index}: {ours[at]!r} on tensors, {theirs[at]!r} on plain arrays")
 
 
 def _dot(parts, others):
@@ -254,13 +227,8 @@ def _dot(parts, others):
 def _by_differences(problem, check, derivative):
     for d, way in enumerate(problem.ways):
         ours, theirs = derivative(way), problem.difference(way)
-        tolerance = problem.rtol * problem.scale(ours, theirs)
-        check.note(
-            abs(ours - theirs), tolerance,
-            lambda d=d, ours=ours, theirs=theirs: (
-                f"{ours:.10g} instead of {theirs:.10g} along {problem.located(derivative, d)}"
-            ),
-        )  # fmt: skip
+        text = f"{ours:.10g} instead of {theirs:.10g} along "
+        check.note(abs(ours - theirs), problem.rtol * problem.scale(ours, theirs), lambda d=d, text=text: text + problem.located(derivative, d))
 
 
 def _reverse(problem, check):
@@ -284,7 +252,9 @@ def _identity(problem, check):
 
 def _lanes(problem, check):
     ways = [[problem.rng.standard_normal(np.shape(p)) for p in problem.points] for _ in range(LANES)]
-    tangents = problem.forward_at_once(ways)
+    stacked = [np.stack(parts) for parts in zip(*ways)]
+    results = problem.on_tape([Dual(p, s.astype(np.asarray(p).dtype), lanes=LANES) for p, s in zip(problem.points, stacked)])
+    tangents = [np.asarray(r.tangent) if isinstance(r, Dual) else np.zeros((LANES, *v.shape)) for r, v in zip(results, problem.values)]
     for d, way in enumerate(ways):
         _same(problem, check, d, way, [t[d] for t in tangents])
 
@@ -297,13 +267,8 @@ def _replay(problem, check):
         moved = problem.nearby(2e-2 if problem.single else 1e-3)
         with ThreadPoolExecutor(1) as another:
             gradients = another.submit(g, *moved).result() if number else g(*moved)
-        there = problem.at(moved, number, problem.rtol)
-        way = there.ways[0]
-        ours, theirs = _dot(gradients, way), there.difference(way)
-        check.note(
-            abs(ours - theirs), problem.rtol * there.scale(ours, theirs),
-            f"replayed at another point: {ours:.10g} instead of {theirs:.10g} by central differences",
-        )  # fmt: skip
+        there = problem.at(moved, number)
+        _by_differences(there, check, lambda way, gradients=gradients: _dot(gradients, way))
         how = f"replayed {'in another thread, ' if number else ''}at another point,"
         for k, ours, theirs in zip(problem.argnums, gradients, there.reverse()):
             _alike(problem, check, f"the gradient of argument {k}, {how}", ours, "that of a plain run there", theirs)
@@ -342,39 +307,12 @@ def _contracted(gradients, way):
     return total
 
 
-def _second(problem, check):
-    """``u . H v`` of the weighted sum of the results, in four ways and by differences of gradients."""
-    recorded = functional.grad
-    f, points = problem.weighted_on, tuple(problem.points)
-    numbers, dot = tuple(range(len(points))), _contracted
-    for d, v in enumerate(problem.ways):
-        u, v = (_fitted(d, points) for d in ([problem.rng.standard_normal(np.shape(p)) for p in points], v))
-        ours = float(dot(recorded(lambda *x, u=u: dot(recorded(f, numbers)(*x), u), numbers)(*points), v))
-        measured = problem.difference(v, lambda moved, u=u: _dot(problem.at(moved, 0, None).reverse(), u))
-        size = problem.scale(ours, measured)
-        check.note(
-            abs(ours - measured), problem.rtol * size,
-            f"direction {d}: {ours:.10g} by a gradient of a gradient, {measured:.10g} by differences of gradients",
-        )  # fmt: skip
-        ways = {
-            "tangents of tangents": jvp(lambda *x, u=u: jvp(f, x, u)[1], points, v)[1],
-            "tangents of gradients": dot(jvp(recorded(f, numbers), points, v)[1], u),
-            "a gradient of tangents": dot(recorded(lambda *x, u=u: jvp(f, x, u)[1], numbers)(*points), v),
-        }
-        for name, other in ways.items():
-            text = f"direction {d}: {ours:.12g} by a gradient of a gradient, {float(other):.12g} by {name}"
-            check.note(abs(ours - float(other)), problem.exact * size, text)
-
-
 def _same(problem, check, d, way, tangents):
     """<w, Jv> and <J^T w, v>, compared relative to the terms of both sums."""
     gradients = problem.reverse()
     left, right = _dot(tangents, problem.weights), _dot(gradients, way)
     terms = sum(float(np.sum(np.abs(a * b))) for a, b in [*zip(tangents, problem.weights), *zip(gradients, way)])
-    check.note(
-        abs(left - right), problem.exact * (1.0 + terms),
-        f"direction {d}: <w, Jv> = {left:.12g}, <J^T w, v> = {right:.12g}",
-    )  # fmt: skip
+    check.note(abs(left - right), problem.exact * (1.0 + terms), f"direction {d}: <w, Jv> = {left:.12g}, <J^T w, v> = {right:.12g}")
 
 
 def _numba(problem, check):
@@ -415,26 +353,37 @@ COMPOSED = {
 
 
 def _composed(problem, check):
-    """Every stack of transformations, plainly and by `jit` that recorded it elsewhere: beside the first stack of as many derivatives, and differences."""
-    points, elsewhere = tuple(problem.points), problem.nearby(1e-2 if problem.single else 1e-3)
-    ways = [_fitted([problem.rng.standard_normal(np.shape(p)) for p in points], points) for _ in range(problem.compose)]
-    stacks, firsts, measured = [("value", problem.weighted_on, 0)], [problem.weighted_on], [problem.weighted(points)]
+    """Every stack of transformations, plainly and by `jit` that recorded it elsewhere."""
+    _stacked(problem, check, COMPOSED, range(problem.compose + 1), True)
+
+
+def _second(problem, check):
+    """Second derivatives by reverse and forward mode in each nesting, in several directions."""
+    for _ in problem.ways:
+        _stacked(problem, check, ("grad", "jvp"), [2], False)
+
+
+def _stacked(problem, check, transformations, depths, recorded):
+    """Stacks of transformations beside the first one of as many derivatives, and differences of a gradient, or of what is derived once less than they are."""
+    points, elsewhere, first = tuple(problem.points), problem.nearby(1e-2 if problem.single else 1e-3), next(iter(transformations))
+    ways = [_fitted([problem.rng.standard_normal(np.shape(p)) for p in points], points) for _ in range(depths[-1])]
+    firsts, measured = [problem.weighted_on], [problem.weighted(points)]
     for way in ways:
         measured.append(problem.difference(way, lambda moved, f=firsts[-1]: float(f(*moved))))
-        firsts.append(COMPOSED["jvp"](firsts[-1], way))
-    for depth in range(1, problem.compose + 1):
-        for names in product(COMPOSED, repeat=depth):
-            f, order = problem.weighted_on, 0
-            for name in reversed(names):
-                f, order = COMPOSED[name](f, ways[order]), order + (name != "vmap")
-            stacks.append((" of ".join(names), f, order))
+        firsts.append(COMPOSED[first](firsts[-1], way))
     expected = [float(f(*points)) for f in firsts]
-    for name, f, order in stacks:
-        recorded = functional.jit(f, kernel="never")
-        recorded(*elsewhere)
-        for how, value in ((name, float(f(*points))), (f"jit of {name}, recorded at another point,", float(recorded(*points)))):
-            _alike(problem, check, how, value, f"order {order} by jvp", expected[order])
+    for names in (names for depth in depths for names in product(transformations, repeat=depth)):
+        f, order, stack = problem.weighted_on, 0, " of ".join(names) or "value"
+        for name in reversed(names):
+            f, order = COMPOSED[name](f, ways[order]), order + (name != "vmap")
+        values = {stack: float(f(*points))}
+        if recorded:
+            g = functional.jit(f, kernel="never")
+            g(*elsewhere)
+            values[f"jit of {stack}, recorded at another point,"] = float(g(*points))
+        for how, value in values.items():
             size = problem.scale(value, measured[order])
+            check.note(apart(value, expected[order]), problem.exact * size, f"{how} gives {value:.12g}, order {order} by {first} {expected[order]:.12g}")
             check.note(apart(value, measured[order]), problem.rtol * size, f"{how} gives {value:.10g}, differences of order {order} {measured[order]:.10g}")
 
 
@@ -541,11 +490,8 @@ def check(
     report.gradients = problem.reverse()
     failed = [c for c in report.checks if not c.passed]
     if failed:
-        lines = [
-            f"check {c.name!r} of {name_of_f} failed ({c.compared}): {c.where}; they differ by {c.worst:.3g}, allowed "
-            f"is {c.tolerance:.3g}"
-            for c in failed
-        ]
+        said = "check {!r} of {} failed ({}): {}; they differ by {:.3g}, allowed is {:.3g}"
+        lines = [said.format(c.name, name_of_f, c.compared, c.where, c.worst, c.tolerance) for c in failed]
         error = CheckError("\n".join([*_jumps_nearby(f, args), *lines, str(report)]))
         error.report = report
         raise error
@@ -561,10 +507,14 @@ def _jumps_nearby(f, args):
 
 def apart(ours, theirs):
     """The largest difference of two values; what is equal, or NaN in both, does not differ, and infinity where only one is finite."""
+    return float(np.max(_differences(ours, theirs), initial=0.0))
+
+
+def _differences(ours, theirs):
     ours, theirs = np.asarray(ours, np.float64), np.asarray(theirs, np.float64)
     with np.errstate(invalid="ignore"):
-        apart = np.where((ours == theirs) | (np.isnan(ours) & np.isnan(theirs)), 0.0, np.abs(ours - theirs))
-    return float(np.max(apart, initial=0.0)) if np.isfinite(apart).all() else np.inf
+        difference = np.where((ours == theirs) | (np.isnan(ours) & np.isnan(theirs)), 0.0, np.abs(ours - theirs))
+    return np.where(np.isfinite(difference), difference, np.inf)
 
 
 def _plain(result):

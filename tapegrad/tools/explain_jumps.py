@@ -15,6 +15,9 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
+from itertools import count, takewhile
+from traceback import walk_stack
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -28,7 +31,7 @@ from ..autograd.reading import Region
 from ..common.errors import OptionError
 from ..common.printing import Printed
 from ..tape.layout import CONTINUES
-from ..tape.places import PACKAGE, caller_place
+from ..tape.places import PACKAGE
 from ..tape.store import thread_state
 from .arguments import Arguments, WatchedRun
 
@@ -38,7 +41,7 @@ RELATIVE, OF_SOLVERS = 1e-3, 1e-2
 MISSED = 0.05
 #: How many places are looked at, the nearest first, and samples of a stretch with many jumps.
 MOST, SAMPLES = 12, 32
-ORDER = ("value jumps", "slope jumps", "harmless")
+#: What a jump is told with, by kind; the worst first.
 ADVICE = {
     "value jumps": "the derivative leaves that out: smooth the decision (a sigmoid over a width), differentiate the likelihood instead of the path, or, of a "
     "root or an optimum, call tg.implicit.root or argmin",
@@ -80,14 +83,13 @@ class Jump:
 
     def __str__(self):
         here, there = self.sides
+        how = f"{self.kind} by {self.size:.3g}, from {here:.6g} to {there:.6g}, {self.distance:.3g} away"
         if self.many:
             how = f"value jumps many times over a stretch of {self.distance:.3g}: it changes by {there:.6g}, and derivatives predict {here:.6g}"
         elif self.bends:
-            how = f"slope bends, its own derivative jumps by {self.size:.3g}, from {here:.6g} to {there:.6g}, {self.distance:.3g} away"
+            how = how.replace(self.kind, "slope bends, its own derivative jumps")
         elif self.kind == "harmless":
             how = f"{self.kind}, though {self.distance:.3g} away it decides otherwise"
-        else:
-            how = f"{self.kind} by {self.size:.3g}, from {here:.6g} to {there:.6g}, {self.distance:.3g} away"
         return f"{self.what} at {self.place}: {how}; {ADVICE[self.kind]}"
 
 
@@ -149,48 +151,38 @@ def explain_jumps(f: Callable[..., Any], *args: Any, near: float = 0.1) -> Jumps
     line = _Moved(f, args)
     here = line.run(line.x)
     reach = near * max(float(np.linalg.norm(line.x)), 1.0)
-    found = sorted((decision for decision in here.nearest.values() if decision.distance <= reach), key=lambda decision: decision.distance)
-    jumps = [jump for decision in found[:MOST] if (jump := _jump(line, here, decision, reach)) is not None]
-    return Jumps(sorted(jumps, key=lambda jump: (ORDER.index(jump.kind), jump.distance)))
-
-
-@dataclass
-class _Decision:
-    """One place: the event that is nearest to another outcome there, and where the other outcome is."""
-
-    key: tuple[str, str]
-    solver: bool
-    distance: float
-    towards: np.ndarray
+    found = sorted(decision for decision in here.nearest.values() if decision[0] <= reach)
+    jumps = [jump for decision in found[:MOST] if (jump := _jump(line, here, *decision, reach)) is not None]
+    return Jumps(sorted(jumps, key=lambda jump: (list(ADVICE).index(jump.kind), jump.distance)))
 
 
 class _Looked(NamedTuple):
-    """An evaluation: value, gradient, and what was decided at each place."""
+    """An evaluation: value, gradient, by place what was decided there, and of the event that is nearest to another outcome how far and where that is.
+
+    (In `nearest`: distance, place, whether a solver decides, direction.)
+    """
 
     value: float
     gradient: np.ndarray
-    outcomes: dict[tuple[str, str], bytes]
-    nearest: dict[tuple[str, str], _Decision]
+    outcomes: dict[tuple[str, str], list[bytes]]
+    nearest: dict[tuple[str, str], tuple[float, tuple[str, str], bool, np.ndarray]]
 
 
 class _Moved(Arguments):
     """The function as one of a vector."""
 
     def __init__(self, f, args):
-        super().__init__("explain_jumps", args)
-        self.f, self.x = f, np.concatenate([np.reshape(p, -1) for p in self.points]).astype(float)
+        super().__init__("explain_jumps", f, args)
+        self.x = np.concatenate([np.reshape(p, -1) for p in self.points]).astype(float)
 
     def run(self, x):
         """Value, gradient and decisions at `x`."""
-        parts = np.split(x.copy(), np.cumsum([np.size(p) for p in self.points[:-1]]).astype(int))
-        full, events, noted = self.arguments_at(part.reshape(np.shape(p))[()] for part, p in zip(parts, self.points)), [], _Noted()
-
-        def seen(how, operands, kwargs):
-            place, solver = str(caller_place(3)), _of_solver()
-            events.extend(((how, place), solver, *margin) for margin in _margins(how, operands, kwargs))
-
-        run = WatchedRun("explain_jumps", self.f, full, seen, noted)
+        parts = np.split(x.copy(), np.cumsum([np.size(p) for p in self.points]))
+        full = self.arguments_at(part.reshape(np.shape(p))[()] for part, p in zip(parts, self.points))
+        with _Noted() as noted:
+            run = WatchedRun("explain_jumps", self.f, full, lambda _, how, *used: (how, _of_solver(), _margins(how, *used)))
         store, stretch = run.store, Region(run.store)
+        events = [((how, str(place)), solver, margins) for _, place, (how, solver, margins) in run.events]
         with run.tape:
             for _, slot, name, values in (decision for decision in noted.decisions if decision[0] is store):
                 while stretch.at(slot).op == CONTINUES:
@@ -198,14 +190,14 @@ class _Moved(Arguments):
                 read = stretch.read(slot)
                 of = dict(read.slots)
                 operands = [stretch.tensor(of[k], v) if k in of else v for k, v in enumerate(values)]
-                events += [((name, str(store.place(slot))), False, *margin) for margin in _margins(name, operands, read.attrs)]
+                events.append(((name, str(store.place(slot))), False, _margins(name, operands, read.attrs)))
         entries, alive, outcomes, nearest = entries_of(store), store.leaf_at(), {}, {}
 
         def gradient(seeds):
             adjoints = adjoints_of(entries, alive, seeds) if seeds else {}
             return np.concatenate([np.reshape(adjoints.get(slot_on(store, leaf), np.zeros(leaf.shape)), -1) for leaf in run.leaves])
 
-        for key, solver, outcome, margin in events:
+        for key, solver, outcome, margin in ((key, solver, *pair) for key, solver, margins in events for pair in margins):
             outcomes.setdefault(key, []).append(np.asarray(outcome).tobytes())
             slot, margins = slot_on(store, margin), np.ravel(margin._v)
             # The nearest to zero; but what is zero everywhere, as x[0] - x[0], has no slope.
@@ -213,13 +205,13 @@ class _Moved(Arguments):
                 seed = np.zeros(margins.size)
                 seed[at] = -1.0 if margins[at] > 0.0 else 1.0
                 slope = gradient({slot: seed.reshape(margin.shape)})
-                distance = float(abs(margins[at]) / np.linalg.norm(slope)) if np.any(slope) else np.nan
-                if distance < (nearest[key].distance if key in nearest else np.inf):
-                    nearest[key] = _Decision(key, solver, distance, slope / np.linalg.norm(slope))
-        results = [r._v if isinstance(r, Tensor) else r for r in run.results if isinstance(r, (Tensor, float, np.ndarray, np.generic))]
+                norm = float(np.linalg.norm(slope))
+                if norm and abs(margins[at]) / norm < (nearest[key][0] if key in nearest else np.inf):
+                    nearest[key] = float(abs(margins[at])) / norm, key, solver, slope / norm
+        value = sum(float(np.sum(getattr(r, "_v", r))) for r in run.results if isinstance(r, (Tensor, float, np.ndarray, np.generic)))
         # (On the other side of a decision nothing may depend on the arguments.)
         whole = gradient({slot_on(store, r): np.ones(r.shape) for r in run.tracked()})
-        return _Looked(sum(float(np.sum(r)) for r in results), whole, {key: b"|".join(parts) for key, parts in outcomes.items()}, nearest)
+        return _Looked(value, whole, outcomes, nearest)
 
 
 class _Noted(detect_anomaly):
@@ -241,12 +233,8 @@ class _Noted(detect_anomaly):
 
 def _of_solver():
     """Whether the decision is made by a solver of this package's (`tapegrad.scipy`, `tapegrad.optimize`), which keeps to a tolerance."""
-    frame = sys._getframe(2)
-    while frame is not None and frame.f_code.co_filename.startswith(PACKAGE):
-        if frame.f_globals.get("__name__", "").startswith(("tapegrad.scipy.", "tapegrad.optimize.")):
-            return True
-        frame = frame.f_back
-    return False
+    inner = takewhile(lambda frame: frame.f_code.co_filename.startswith(PACKAGE), (frame for frame, _ in walk_stack(sys._getframe())))
+    return any(frame.f_globals.get("__name__", "").startswith(("tapegrad.scipy.", "tapegrad.optimize.")) for frame in inner)
 
 
 #: Functions of one number: their outcome, and where the one next to a number begins.
@@ -267,15 +255,14 @@ _BETWEEN = {"maximum", "minimum", "fmax", "fmin", "clip"}
 def _margins(name, operands, attrs):
     """Of a decision by values: its outcome, and a tensor that is zero where that changes; one for each bound of `clip`, none if it is no decision."""
     t, *others = operands
+    if name in _WHOLE:
+        name, t, others = "floor", t / others[0], []
     found = []
     if name in _BETWEEN or name.startswith("comparison"):
         found = [(np.sign(margin._v), margin) for margin in (t - other for other in others) if isinstance(margin, Tensor)]
     elif isinstance(t, Tensor) and name in _STEPS:
         outcome, nearest = _STEPS[name]
         found = [(outcome(t._v), t - nearest(t._v))]
-    elif isinstance(t, Tensor) and name in _WHOLE:
-        quotient = t / others[0]
-        found = [(np.floor(quotient._v), quotient - np.rint(quotient._v))]
     elif isinstance(t, Tensor) and t.ndim and name in _ENDS:
         told, ends = _ENDS[name]
         axis = others[0] if others else attrs.get("axis", -1 if name == "numpy.argsort" else None)
@@ -286,55 +273,53 @@ def _margins(name, operands, attrs):
     return [(outcome, margin) for outcome, margin in found if tracked(margin) and margin.dtype.kind == "f"]
 
 
-def _jump(line, here, decision, reach):
+def _jump(line, here, distance, key, solver, direction, reach):
     """What a decision does where it changes; None if it does not change within reach."""
-    key, scale = decision.key, max(float(np.linalg.norm(line.x)), 1.0)
-    for towards in (decision.towards, -decision.towards):
-        step = max(1.5 * decision.distance, 1e-9 * scale)
-        while step <= 4.0 * reach and (there := line.run(line.x + step * towards)).outcomes.get(key) == here.outcomes[key]:
-            step *= 8.0
-        if step <= 4.0 * reach:
+    scale = max(float(np.linalg.norm(line.x)), 1.0)
+    first = max(1.5 * distance, 1e-9 * scale)
+
+    def same(run):
+        return run.outcomes.get(key) == here.outcomes[key]
+
+    for towards in (direction, -direction):
+        at = cache(lambda t, towards=towards: line.run(line.x + t * towards))
+        steps = takewhile(lambda step: step <= 4.0 * reach, (first * 8.0**k for k in count()))
+        high = next((step for step in steps if not same(at(step))), None)
+        if high is not None:
             break
     else:
         return None
-    low, high, before, after = 0.0, step, here, there
+    low = 0.0
     while high - low > 1e-10 * (scale + high):
         middle = 0.5 * (low + high)
-        run = line.run(line.x + middle * towards)
-        if run.outcomes.get(key) == here.outcomes[key]:
-            low, before = middle, run
-        else:
-            high, after = middle, run
-    tolerance, value = OF_SOLVERS if decision.solver else RELATIVE, max(abs(here.value), abs(before.value), abs(after.value))
-    slopes = float(before.gradient @ towards), float(after.gradient @ towards)
-    size = abs(after.value - before.value - 0.5 * sum(slopes) * (high - low))
+        low, high = (middle, high) if same(at(middle)) else (low, middle)
+    before, after, delta = at(low), at(high), 1e-5 * scale
+    tolerance, value = OF_SOLVERS if solver else RELATIVE, max(abs(run.value) for run in (here, before, after))
+    slopes, jumped = [float(run.gradient @ towards) for run in (before, after)], after.value - before.value
+    size = abs(jumped - 0.5 * sum(slopes) * (high - low))
     if size > tolerance * value and size > 10.0 * max(map(abs, slopes)) * (high - low):
         return Jump("value jumps", *key, high, size, (before.value, after.value))
-    missed = None if decision.solver else _missed(line, key, towards, min(reach, max(10.0 * high, 1e-2 * reach)))
-    if missed is not None:
-        width, predicted, found = missed
-        return Jump("value jumps", *key, width, abs(found - predicted), (predicted, found), many=True)
+    width = min(reach, max(10.0 * high, 1e-2 * reach))
+    if not solver and (missed := _missed(at, key, towards, width)):
+        return Jump("value jumps", *key, width, abs(missed[1] - missed[0]), missed, many=True)
     change = float(np.max(np.abs(after.gradient - before.gradient)))
     largest = max(float(np.max(np.abs(run.gradient))) for run in (here, before, after))
     if change > tolerance * largest:
-        return Jump("slope jumps", *key, high, change, slopes)
-    delta = 1e-5 * scale
-    further = [line.run(line.x + t * towards) for t in (low - delta, high + delta)]
+        return Jump("slope jumps", *key, high, change, tuple(slopes))
+    further = at(low - delta), at(high + delta)
     bends = (slopes[0] - float(further[0].gradient @ towards)) / delta, (float(further[1].gradient @ towards) - slopes[1]) / delta
-    same = further[0].outcomes.get(key) == before.outcomes.get(key) and further[1].outcomes.get(key) == after.outcomes.get(key)
-    if same and not decision.solver and abs(bends[1] - bends[0]) > 1e-2 * max(map(abs, bends)) + 1e-6 * largest / scale:
+    alone = [run.outcomes.get(key) for run in further] == [run.outcomes.get(key) for run in (before, after)]
+    if alone and not solver and abs(bends[1] - bends[0]) > 1e-2 * max(map(abs, bends)) + 1e-6 * largest / scale:
         return Jump("slope jumps", *key, high, abs(bends[1] - bends[0]), bends, bends=True)
     return Jump("harmless", *key, high, 0.0, (before.value, after.value))
 
 
-def _missed(line, key, towards, width):
-    """Of a decision that changes many times over a stretch, where derivatives do not predict the value: width, change predicted, change found; else None."""
-    runs = [line.run(line.x + (k / SAMPLES - 0.5) * width * towards) for k in range(SAMPLES + 1)]
+def _missed(at, key, towards, width):
+    """Of a decision that changes many times over a stretch, where derivatives do not predict the value: change predicted, change found; else None."""
+    runs = [at((k / SAMPLES - 0.5) * width) for k in range(SAMPLES + 1)]
     if sum(one.outcomes.get(key) != other.outcomes.get(key) for one, other in zip(runs, runs[1:])) < 3:
         return None
     slopes, found = np.array([float(run.gradient @ towards) for run in runs]), runs[-1].value - runs[0].value
     fine, coarse = (float(np.trapezoid(slopes[::k], dx=k * width / SAMPLES)) for k in (1, 2))
     # A kink is predicted twice as well by twice as many samples; a jump is not.
-    if abs(found - fine) <= max(MISSED * max(abs(found), abs(fine)), 0.7 * abs(found - coarse)):
-        return None
-    return width, fine, found
+    return (fine, found) if abs(found - fine) > max(MISSED * max(abs(found), abs(fine)), 0.7 * abs(found - coarse)) else None

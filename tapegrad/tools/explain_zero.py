@@ -21,7 +21,6 @@ from ..autograd.backward import slot_on
 from ..autograd.inspect import adjoints_of, entries_of
 from ..common.printing import Printed
 from ..rules.table import zero
-from ..tape.places import caller_place
 from .arguments import WatchedRun
 
 
@@ -98,12 +97,7 @@ def explain_zero(f: Callable[..., Any], *args: Any) -> Explanation:
     argument 1: the derivative is zero
       - its value is used only in a comparison (greater) at ...:1: the result changes in steps, whose derivative is 0; smooth them, as ...
     """
-    events = []
-
-    def seen(how, operands, kwargs):
-        events.append((how, str(caller_place(3)), [t for t in operands if isinstance(t, Tensor) and tracked(t)]))
-
-    run = WatchedRun("explain_zero", f, args, seen)
+    run = WatchedRun("explain_zero", f, args, lambda run, how, operands, _: (how, [t for t in operands if isinstance(t, Tensor) and tracked(t)]))
     store, entries, rng = run.store, entries_of(run.store), np.random.default_rng(0)
     # Random weights: what is zero for them is zero for all.
     seeds = {slot: rng.uniform(0.5, 1.5, np.shape(r._v)) for r in run.tracked() if (slot := slot_on(store, r)) is not None}
@@ -113,14 +107,14 @@ def explain_zero(f: Callable[..., Any], *args: Any) -> Explanation:
         slot = slot_on(store, leaf)
         g = np.asarray(adjoints.get(slot, np.zeros(np.shape(leaf._v))))
         zeros = int(np.sum(g == 0))
-        reasons = _reasons(store, entries, leaf, slot, adjoints, events) if zeros else []
+        reasons = _reasons(run, entries, leaf, slot, adjoints) if zeros else []
         arguments.append(Argument(k, g.size, zeros, reasons))
     return Explanation(arguments)
 
 
-def _reasons(store, entries, leaf, slot, adjoints, events):
+def _reasons(run, entries, leaf, slot, adjoints):
     """Why nothing, or not all, comes back to the leaf in `slot` (None: it was never recorded)."""
-    entered = {slot} - {None}
+    store, entered = run.store, {slot} - {None}
     for e in entries:
         if not entered.isdisjoint(e.operands):
             entered.add(e.slot)
@@ -129,7 +123,7 @@ def _reasons(store, entries, leaf, slot, adjoints, events):
     for e in on_the_way:
         reasons += _blocked(store, e, entered, adjoints[e.slot])
     only = "" if on_the_way else "only "
-    for how, place, tensors in events:
+    for _, place, (how, tensors) in run.events:
         if any(t is leaf or slot_on(store, t) in entered for t in tensors):
             reasons.append(f"its value is used {only}{_left(how, place)}")
     if not reasons:

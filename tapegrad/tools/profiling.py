@@ -9,7 +9,6 @@ arguments, which are copied in, and the gradients, which are copied out.
 from __future__ import annotations
 
 import linecache
-from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
@@ -24,7 +23,7 @@ from ..common.printing import Printed, table
 from ..common.registry import attach
 from ..common.uninterrupted import uninterrupted
 from ..rules.lang import nodes
-from ..tape.layout import ARRAY_LEAF, FIRST_ARRAY, RECORD, TRACED
+from ..tape.layout import ARRAY_LEAF, FIRST_ARRAY, RECORD, SCALAR_LEAF
 from ..transforms.functional import ValueAndGrad, jit
 from ..transforms.replay.arguments import sort_arguments
 from ..transforms.transformed import OfValues, Transformed
@@ -102,27 +101,23 @@ class TimeProfile(Printed):
 
     def __str__(self):
         head = ["line", "time", "us", "forward", "back", "instructions", "kept", "kernel", "missed", ""]
-        rows = [
-            [
-                line.where, f"{line.seconds / self.seconds:.1%}",
-                *(f"{1e6 * seconds:.4g}" for seconds in (line.seconds, line.forward, line.backward)), str(line.instructions), str(line.nbytes),
-                f"{line.in_kernel:.1%}", str(line.missed), line.text,
-            ]
-            for line in self.lines
-        ]  # fmt: skip
+        rows = []
+        for line in self.lines:
+            times = [f"{1e6 * seconds:.4g}" for seconds in (line.seconds, line.forward, line.backward)]
+            counts = [str(line.instructions), str(line.nbytes), f"{line.in_kernel:.1%}", str(line.missed)]
+            rows.append([line.where, f"{line.seconds / self.seconds:.1%}", *times, *counts, line.text])
         loops = [f"kernel: {share:.1%} in {what}" for share, what in self.loops]
         return "\n".join([self._head(), "", table(head, rows), *loops])
 
     def _repr_html_(self):
-        known = {(line.file, line.number): line for line in self.lines if line.number}
-        parts = [f"<p>{escape(self._head())}</p>"]
-        for file in dict.fromkeys(file for file, _ in known):
-            numbers = [number for name, number in known if name == file]
-            rows = []
-            for number in range(min(numbers), max(numbers) + 1):
-                line = known.get((file, number))
-                share = line.seconds / self.seconds if line else 0.0
-                said = f"{share:6.1%} {1e6 * line.seconds:9.4g} us" if line else " " * 19
+        parts, lines = [f"<p>{escape(self._head())}</p>"], [line for line in self.lines if line.number]
+        for file in dict.fromkeys(line.file for line in lines):
+            known, rows = {line.number: line for line in lines if line.file == file}, []
+            for number in range(min(known), max(known) + 1):
+                share, said = 0.0, " " * 19
+                if number in known:
+                    share = known[number].seconds / self.seconds
+                    said = f"{share:6.1%} {1e6 * known[number].seconds:9.4g} us"
                 text = escape(f"{said}  {number:4}  {linecache.getline(file, number).rstrip()}")
                 rows.append(f'<span style="background: rgba(255, 120, 0, {share:.3f})">{text}</span>')
             parts.append(f"<p>{escape(file)}</p><pre>{chr(10).join(rows)}</pre>")
@@ -163,175 +158,150 @@ def profile(g: Transformed[Any], *args: Any, **kwargs: Any) -> TimeProfile:
     whole: Callable[..., Any] = g if isinstance(g, (OfValues, ValueAndGrad)) else jit(lambda *args, **kwargs: g(*args, **kwargs))
     tape = whole.tape(*args, **kwargs)
     inputs = sort_arguments(args, kwargs, whole._replayed.argnums)[0]
-    pieces = _Pieces(Workspace(tape), inputs, any(tape.wanted) and not tape.forward_only)
+    workspace, backward = Workspace(tape), any(tape.wanted) and not tape.forward_only
     lines: dict[tuple[str, int], ProfiledLine] = {("", 0): ProfiledLine("", "", 0, "arguments and gradients, in and out")}
-    misses = g.stats().misses
+    stats = g.stats()
 
     def line_of(place):
         key = (place.filename, place.line) if place.line else ("", 0)
         if key not in lines:
-            lines[key] = ProfiledLine(place.short, *key, place.text, missed=misses[str(place)])
+            lines[key] = ProfiledLine(place.short, *key, place.text, missed=stats.misses[str(place)])
         return lines[key]
 
-    for (slots, name), seconds in pieces.seconds.items():
-        for slot, share in pieces.divided(slots):
+    call, pieces, costs = _timed(workspace, inputs, backward)
+    guard, ops = min(costs.values(), default=1.0), workspace.records["op"].tolist()
+    for (slots, way), seconds in pieces.items():
+        # What several lines share is divided by what their operations take forward (a guard, which compares, as the least).
+        parts = {slot: costs.get(ops[slot], guard) or 1e-9 for slot in slots or (0,)}
+        total = sum(parts.values())
+        for slot, part in parts.items():
             line = line_of(tape.place(slot))
-            setattr(line, name, getattr(line, name) + share * seconds)
-            line.instructions += slot > 0 and name == "forward"
-    for slot, nbytes in pieces.kept():
-        line_of(tape.place(slot)).nbytes += nbytes
-    report = TimeProfile(getattr(g, "__name__", "the function"), [], pieces.call, max(1, g.stats().records))
+            setattr(line, way, getattr(line, way) + seconds * part / total)
+            line.instructions += slot > 0 and way == "forward"
+    if backward:
+        arrays, marked = workspace.arrays, np.flatnonzero(workspace.sweep.marks).tolist()
+        for slot in {*marked}.difference(arrays) | workspace.kept_roots.intersection(arrays).difference(tape.leaves):
+            # (A constant, below 0, is the tape's.)
+            if slot > 0:
+                line_of(tape.place(slot)).nbytes += arrays[slot].nbytes if slot in arrays else RECORD.size
+    report = TimeProfile(getattr(g, "__name__", "the function"), [], call, max(1, stats.records))
     _of_kernel(report, whole, args, kwargs, inputs, line_of)
     report.lines = sorted(lines.values(), key=lambda line: -line.seconds)
     return report
 
 
-class _Pieces:
-    """The pieces of a replay, timed.
+def _timed(workspace, inputs, backward):
+    """Seconds of a call; of its pieces, in all as long: (slots, "forward" or "backward") -> seconds; and of each operation on numbers, by opcode.
 
-    Attributes
-    ----------
-    seconds : dict
-        (slots, "forward" or "backward") -> seconds; slot 0, or none, for what belongs to no line. In all as long as the call.
-    call : float
-        Seconds of the replay as a whole.
+    Slot 0, or none: what belongs to no line.
     """
+    with uninterrupted:
+        from ..program import walk as W
 
-    def __init__(self, workspace, inputs, backward):
-        with uninterrupted:
-            from ..program import walk as W
+    p, ops, stream, sweep = workspace.parameters, workspace.records["op"], workspace.stream.tolist(), workspace.sweep
 
-        self.W, self.workspace, self.backward = W, workspace, backward
-        self.parameters, self.pointer = workspace.parameters, workspace.pointer
-        workspace.run(inputs, backward)
-        calls = {"call": partial(workspace.run, inputs, backward), "nothing": partial(self._run, 0, W.sweep, 0, 1), **self._calls()}
-        times = least(calls, _PATIENCE)
-        nothing = times.pop("nothing")
-        times = {piece: max(0.0, seconds - nothing) for piece, seconds in times.items()}
-        self.call = times.pop("call")
-        self.costs = {op: times.pop((op, "cost")) for op, what in list(times) if what == "cost"}
-        factor = self.call / (sum(times.values()) or 1.0)
-        self.seconds = {piece: factor * seconds for piece, seconds in times.items()}
+    def run(at, function, *arguments):
+        p[W.P_AT] = at
+        function(workspace.pointer, *arguments)
 
-    def _run(self, at, function, *arguments):
-        self.parameters[self.W.P_AT] = at
-        function(self.pointer, *arguments)
-
-    def _calls(self):
-        """What is timed, in the order of a replay; and copies of each operation on numbers, where several lines share a piece: (opcode, "cost")."""
-        W, workspace, calls, stream = self.W, self.workspace, {}, self.workspace.stream.tolist()
-        calls[(), "forward"] = partial(self._run, 0, W.enter)
-        for slots, host, begin, end in self._steps(stream):
-            calls[slots, "forward"] = partial(self._run, len(stream), W.forward) if host is None else host.run
-            stream += [*stream[begin:end], W.END]
-            several = len({str(workspace.tape.place(slot)) for slot in slots}) > 1
-            for slot in slots if several else ():
-                if (op := int(workspace.records["op"][slot])) != TRACED and (op, "cost") not in calls:
-                    calls[op, "cost"] = partial(self._run, len(stream), W.forward)
-                    stream += [W.SCALARS, slot, slot] * _COPIES + [W.END]
-        if self.backward:
-            calls[(), "backward"] = partial(self._run, 0, W.seed)
-            for slots, item, high, low in self._ways():
-                calls[slots, "backward"] = partial(self._run, 0, W.sweep, high, low) if item is None else partial(self._rule, item, high)
-            calls[(0,), "backward"] = partial(self._run, 0, W.deliver)
-        # Behind the stream of the replay; the parameters have its address.
-        self.stream = np.array(stream, np.int64)
-        self.parameters[W.P_STREAM] = self.stream.ctypes.data
-        return calls
-
-    def _rule(self, item, high):
-        workspace, of_all = self.workspace, self.workspace.in_python
-        workspace.in_python = [item]
-        workspace.rules(workspace.sweep, high)
+    def rule(item, slot):
+        workspace.in_python, of_all = [item], workspace.in_python
+        workspace.rules(sweep, slot)
         workspace.in_python = of_all
 
-    def _steps(self, stream):
-        """Of the stream: slots of a piece, the step that NumPy does, and where it begins and ends."""
-        W, workspace = self.W, self.workspace
-        slot_at = {workspace.address_of(item.slot): item.slot for item in workspace.tape.items}
-        found, at = [], 0
-        while (code := stream[at]) != W.END:
-            host = workspace.hosts[stream[at + 1]] if code == W.HOST else None
-            if code == W.SCALARS:
-                slots, length = tuple(range(stream[at + 1], stream[at + 2] + 1)), 3
-            elif code == W.PROGRAM:
-                slots, length = (stream[at + 2],), 4 + 2 * stream[at + 3]
-            elif code == W.HOST:
-                slots, length = (host.slot,), 2
-            elif code == W.COLLECT:
-                slots, length = (slot_at[stream[at + 1]],), 3 + stream[at + 2]
-            else:
-                slots, length = (workspace.guard_slots[stream[at + 1]],), 5 + (code == W.COMPARE)
-            found.append((slots, host, at, at + length))
-            at += length
-        return self._joined(found)
+    workspace.run(inputs, backward)
+    calls: dict[Any, Callable[..., Any]] = {"call": partial(workspace.run, inputs, backward), "nothing": partial(run, 0, W.sweep, 0, 1)}
+    calls[(), "forward"] = partial(run, 0, W.enter)
+    for slots, host, begin, end in _joined(workspace, _steps(workspace, stream, W)):
+        calls[slots, "forward"] = partial(run, len(stream), W.forward) if host is None else host.run
+        stream += [*stream[begin:end], W.END]
+    if backward:
+        calls[(), "backward"] = partial(run, 0, W.seed)
+        python = {item.slot: item for item in workspace.in_python}
+        marked = [slot for slot in range(int(p[W.P_HIGH]), int(p[W.P_LOW]) - 1, -1) if sweep.marks[slot]]
+        for slots, item, high, low in _joined(workspace, [((slot,), python.get(slot), slot, slot) for slot in marked]):
+            calls[slots, "backward"] = partial(run, 0, W.sweep, high, low) if item is None else partial(rule, item, high)
+        calls[(0,), "backward"] = partial(run, 0, W.deliver)
+    for op, slot in zip(*np.unique(ops, return_index=True)):
+        if SCALAR_LEAF < op < FIRST_ARRAY:
+            calls[int(op)] = partial(run, len(stream), W.forward)
+            stream += [W.SCALARS, slot, slot] * _COPIES + [W.END]
+    # Behind the stream of the replay; the parameters have its address.
+    longer = np.array(stream, np.int64)
+    p[W.P_STREAM] = longer.ctypes.data
+    times = least(calls, _PATIENCE)
+    nothing = times.pop("nothing")
+    times = {what: max(0.0, seconds - nothing) for what, seconds in times.items()}
+    call, costs = times.pop("call"), {what: times.pop(what) for what in list(times) if isinstance(what, int)}
+    scale = call / (sum(times.values()) or 1.0)
+    return call, {piece: scale * seconds for piece, seconds in times.items()}, costs
 
-    def _ways(self):
-        """Of the way back: what is swept at a time, from above, and the primitive whose rule is called instead."""
-        p, marks = self.parameters, self.workspace.sweep.marks
-        python = {item.slot: item for item in self.workspace.in_python}
-        slots = range(int(p[self.W.P_HIGH]), int(p[self.W.P_LOW]) - 1, -1)
-        return self._joined([((slot,), python.get(slot), slot, slot) for slot in slots if marks[slot]])
 
-    def _joined(self, steps):
-        """What one line has recorded in a row, and numbers in a row: (slots, item, begin, end)."""
-        place, ops = self.workspace.tape.place, self.workspace.records["op"]
+def _steps(workspace, stream, W):
+    """Of the stream: slots of a step, the one that NumPy does, and where it begins and ends."""
+    slot_at, at = {workspace.address_of(item.slot): item.slot for item in workspace.tape.items}, 0
+    while (code := stream[at]) != W.END:
+        first, host = stream[at + 1], None
+        if code == W.SCALARS:
+            slots, length = tuple(range(first, stream[at + 2] + 1)), 3
+        elif code == W.PROGRAM:
+            slots, length = (stream[at + 2],), 4 + 2 * stream[at + 3]
+        elif code == W.HOST:
+            host = workspace.hosts[first]
+            slots, length = (host.slot,), 2
+        elif code == W.COLLECT:
+            slots, length = (slot_at[first],), 3 + stream[at + 2]
+        else:
+            slots, length = (workspace.guard_slots[first],), 5 + (code == W.COMPARE)
+        yield slots, host, at, at + length
+        at += length
 
-        def key(step):
-            (slot, *_), item, *_ = step
-            return item, FIRST_ARRAY <= ops[slot] < ARRAY_LEAF and str(place(slot))
 
-        for (item, _), group in groupby(steps, key):
-            together = list(group)
-            yield tuple(slot for slots, *_ in together for slot in slots), item, together[0][2], together[-1][3]
+def _joined(workspace, steps):
+    """What one line has recorded in a row, and numbers in a row: (slots, item, begin, end)."""
+    place, ops = workspace.tape.place, workspace.records["op"]
 
-    def divided(self, slots):
-        """How the time of a piece is divided: (slot, share), by what its operations take forward (a guard, which compares, as the least)."""
-        guard, ops = min(self.costs.values(), default=1.0), self.workspace.records["op"]
-        costs = {slot: self.costs.get(int(ops[slot]), guard) or 1e-9 for slot in slots or (0,)}
-        total = sum(costs.values())
-        return [(slot, cost / total) for slot, cost in costs.items()]
+    def key(step):
+        (slot, *_), item, *_ = step
+        return item, FIRST_ARRAY <= ops[slot] < ARRAY_LEAF and str(place(slot))
 
-    def kept(self):
-        """What is kept for the way back: slot and bytes."""
-        workspace = self.workspace
-        if self.backward:
-            yield from ((slot, RECORD.size) for slots, *_ in self._ways() for slot in slots if slot not in workspace.arrays)
-            leaves = {*workspace.tape.leaves}
-            yield from ((slot, workspace.arrays[slot].nbytes) for slot in workspace.kept_roots if slot in workspace.arrays and slot > 0 and slot not in leaves)
+    for (item, _), group in groupby(steps, key):
+        together = list(group)
+        yield tuple(slot for slots, *_ in together for slot in slots), item, together[0][2], together[-1][3]
 
 
 def _of_kernel(report, function, args, kwargs, inputs, line_of):
     """What the kernel does, if there is one."""
-    from ..kernel import ir
-
     try:
         kernel = function.kernel(*args, **kwargs)
     except UnsupportedFunctionError as why:
         report.no_kernel = str(why).partition(": ")[2].partition(" [tapegrad")[0]
         return
     report.kernel = least({"": lambda: kernel.answer(inputs)}, _PATIENCE / 4)[""]
-
-    def count(body, times, slots):
-        for statement in body:
-            if isinstance(statement, ir.Loop):
-                count(statement.body, times * statement.total, slots)
-            else:
-                operations = sum(node.op not in ("arg", "const") for node in nodes(statement.expr)) if isinstance(statement, ir.Let) else 1
-                slots[statement.slot] += times * operations
-        return slots
-
-    counts = [(statement, count([statement], 1, Counter())) for statement in kernel.program.body]
-    total = sum(slots.total() for _, slots in counts) or 1
+    counts = [(statement, list(_operations([statement], 1))) for statement in kernel.program.body]
+    total = sum(n for _, slots in counts for _, n in slots) or 1
     for statement, slots in counts:
-        for slot, n in slots.items():
-            if slot:
-                line_of(kernel.whole.place(slot)).in_kernel += n / total
-        if isinstance(statement, ir.Loop) and slots.total() > 0.01 * total:
-            numbers = sorted({kernel.whole.place(slot).line for slot in slots if slot} - {0})
+        places = [(kernel.whole.place(slot), n / total) for slot, n in slots]
+        for place, share in places:
+            line_of(place).in_kernel += share
+        share = sum(share for _, share in places)
+        if hasattr(statement, "extent") and share > 0.01:
+            numbers = sorted({place.line for place, _ in places} - {0})
             lines = f"line {numbers[0]} says" if len(numbers) == 1 else f"lines {', '.join(map(str, numbers))} say"
-            report.loops.append((slots.total() / total, f"{statement.total} iterations of what {lines}"))
+            report.loops.append((share, f"{statement.total} iterations of what {lines}"))
     report.loops.sort(reverse=True)
+
+
+def _operations(body, times):
+    """The operations of a loop program, iterations counted: (slot, how many)."""
+    from ..kernel import ir
+
+    for statement in body:
+        if isinstance(statement, ir.Loop):
+            yield from _operations(statement.body, times * statement.total)
+        else:
+            count = sum(node.op not in ("arg", "const") for node in nodes(statement.expr)) if isinstance(statement, ir.Let) else 1
+            yield statement.slot, times * count
 
 
 attach(Transformed, {"profile": profile})

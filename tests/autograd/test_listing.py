@@ -238,3 +238,11 @@ def test_instructions_can_be_read():
     assert rows[0] == (3, "multiply", (1, 2), 1.0)
     assert rows[-1] == (11, "subtract", (0, 10), -7.0)
     assert len(rows) == len(tape) == 6
+
+
+def test_numbers_in_float32_have_their_values():
+    x = tg.tensor(np.float32(0.5), requires_grad=True)
+    with tg.Tape() as tape:
+        y = np.sin(x) * x
+    assert [line.split()[-2] for line in str(tape).splitlines()[2:]] == ["0.479426", "0.239713"]
+    assert tape.trace(y).splitlines()[-1].split()[-2:] == ["0.239713", "1"]

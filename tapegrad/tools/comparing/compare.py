@@ -79,26 +79,6 @@ class Way:
     kernel: bool = False
 
 
-def _of_duals(recording, prediction):
-    return sum(-(-p.size // MOST_LANES) for p in recording.inputs), prediction.forward.operations, 0
-
-
-def _of_tangents(recording, prediction):
-    return prediction.forward.seeds, prediction.forward.operations, 0
-
-
-def _of_sweeps(recording, prediction):
-    return prediction.reverse.seeds, prediction.reverse.operations, footprint(recording)
-
-
-def _of_kernel(recording, prediction):
-    return -(-prediction.reverse.seeds // MOST_AT_ONCE), prediction.reverse.operations, 0
-
-
-def _of_product(recording, prediction):
-    return 2 * prediction.product.seeds, prediction.product.operations, footprint(recording)
-
-
 def _workspaces(derivative, args):
     """Bytes of the workspaces of all kernels of a derivative, or of the stack of what Numba has compiled."""
     if hasattr(derivative, "modes"):
@@ -110,7 +90,7 @@ def _workspaces(derivative, args):
 def _inside_numba(outputs):
     """The way that ``via="numba"`` adds: the gradient of one number, or the Jacobian of a vector."""
     make, call = (njit_grad, "tg.njit_grad(f)") if outputs[0].shape == () else (njit_jacobian, 'tg.njit_jacobian(f, mode="reverse")')
-    return Way("reverse, inside Numba", "reverse", call, partial(make, mode="reverse"), lambda *counts: (*_of_sweeps(*counts)[:2], 0))
+    return Way("reverse, inside Numba", "reverse", call, partial(make, mode="reverse"), lambda _, p: (p.reverse.seeds, p.reverse.operations, 0))
 
 
 #: The evaluation alone, which stands beside the ways.
@@ -118,21 +98,22 @@ VALUE = Way("value", "", "f", lambda f, argnums: f, lambda recording, prediction
 #: The way that the others are compared with.
 REFERENCE = "reverse, sweep"
 WAYS = [
-    Way("forward, dual numbers", "forward", "tg.jacfwd(f)", jacfwd, _of_duals),
     Way(
-        "forward, tangent sweep", "forward", 'tg.jacobian(f, mode="forward")',
-        lambda f, argnums: jacobian(f, argnums, mode="forward"), _of_tangents,
+        "forward, dual numbers", "forward", "tg.jacfwd(f)", jacfwd,
+        lambda recording, p: (sum(-(-port.size // MOST_LANES) for port in recording.inputs), p.forward.operations, 0),
     ),
     Way(
-        REFERENCE, "reverse", "tg.jacrev(f)", jacrev, _of_sweeps,
+        "forward, tangent sweep", "forward", 'tg.jacobian(f, mode="forward")', lambda f, argnums: jacobian(f, argnums, mode="forward"),
+        lambda _, p: (p.forward.seeds, p.forward.operations, 0),
+    ),
+    Way(REFERENCE, "reverse", "tg.jacrev(f)", jacrev, lambda recording, p: (p.reverse.seeds, p.reverse.operations, footprint(recording))),
+    Way(
+        "reverse, kernel", "reverse", 'tg.jit(tg.jacrev(f), kernel="always")', lambda f, argnums: jit(jacrev(f, argnums), kernel="always"),
+        lambda _, p: (-(-p.reverse.seeds // MOST_AT_ONCE), p.reverse.operations, 0), True,
     ),
     Way(
-        "reverse, kernel", "reverse", 'tg.jit(tg.jacrev(f), kernel="always")',
-        lambda f, argnums: jit(jacrev(f, argnums), kernel="always"), _of_kernel, True,
-    ),
-    Way(
-        "product at a cut", "product", "tg.jacobian(f)",
-        lambda f, argnums: JacobianFunction(f, argnums, "product", False), _of_product,
+        "product at a cut", "product", "tg.jacobian(f)", lambda f, argnums: JacobianFunction(f, argnums, "product", False),
+        lambda recording, p: (2 * p.product.seeds, p.product.operations, footprint(recording)),
     ),
 ]  # fmt: skip
 
@@ -183,9 +164,7 @@ class Measured:
     disagreement: float
 
 
-HEAD = (
-    "way", "passes", "operations", "instructions", "time", "x value", "first call", "peak memory", "disagreement",
-)  # fmt: skip
+HEAD = ("way", "passes", "operations", "instructions", "time", "x value", "first call", "peak memory", "disagreement")
 
 
 @dataclass(frozen=True, repr=False)
@@ -227,18 +206,11 @@ class Comparison(Printed):
     def __str__(self):
         lines = [
             (
-                r.name,
-                str(r.passes) if r.mode else "-",
-                count_text(r.operations) if r.mode else "-",
-                str(r.instructions),
-                seconds_text(r.seconds),
-                f"{r.relative:.3g}",
-                seconds_text(r.first),
-                bytes_text(r.peak),
-                f"{r.disagreement:.1e}" if r.mode else "-",
+                r.name, str(r.passes) if r.mode else "-", count_text(r.operations) if r.mode else "-", str(r.instructions), seconds_text(r.seconds),
+                f"{r.relative:.3g}", seconds_text(r.first), bytes_text(r.peak), f"{r.disagreement:.1e}" if r.mode else "-",
             )
             for r in self.rows
-        ]
+        ]  # fmt: skip
         title = f"{self.function}: {plural(self.inputs, 'input')}, {plural(self.outputs, 'output')}"
         seconds = self.rows[0].seconds
         remark = f"\n{self.function} takes {seconds_text(seconds)}, so times are mostly those of a call: compare operations." if seconds < SHORT else ""
@@ -331,21 +303,13 @@ def _matrix(derivative, way, argnums, outputs):
     """A Jacobian as one array (outputs, inputs), whatever containers it came in."""
     leaves = [np.asarray(leaf) for leaf in flatten(derivative)[0]]
     many = len(argnums) if isinstance(argnums, tuple) else 1
-    blocks = [
-        [leaves[j * len(outputs) + k] if way.make is jacfwd else leaves[k * many + j] for j in range(many)]
-        for k in range(len(outputs))
-    ]
+    blocks = [[leaves[j * len(outputs) + k] if way.make is jacfwd else leaves[k * many + j] for j in range(many)] for k in range(len(outputs))]
     return np.concatenate([np.concatenate([b.reshape(p.size, -1) for b in row], 1) for p, row in zip(outputs, blocks)])
 
 
 def _disagreement(matrix, expected):
     """The largest difference, relative to the largest entry that is finite; inf where only one is finite."""
     return apart(matrix, expected) / (float(np.max(np.abs(expected), initial=0.0, where=np.isfinite(expected))) or 1.0)
-
-
-def _detached(value):
-    """An argument as plain data: numbers as they are, tensors as their values."""
-    return np.array(value._v) if isinstance(value, Tensor) else value
 
 
 @contextlib.contextmanager
@@ -403,7 +367,7 @@ def compare(
     """
     if via not in ("record", "numba"):
         raise OptionError(f'via={via!r}: it is "record" or "numba"')
-    args = tuple(_detached(a) for a in args)
+    args = tuple(np.array(a._v) if isinstance(a, Tensor) else a for a in args)
     name = function_name(f)
     calls: dict[Way, partial[Any]] = {}
     first: dict[Way, float] = {}

@@ -15,8 +15,8 @@ from ...tape.places import function_name
 from .compare import Comparison, compare, write_json
 from .plots import plot_scaling
 
-#: What is compared between the modes.
-MEASURES = ("operations", "predicted", "seconds")
+#: What is compared between the modes, and its name.
+MEASURES = {"operations": "operations", "predicted": "predicted cost", "seconds": "time"}
 #: What is recommended, in words.
 WORDS = {"forward": "forward mode", "reverse": "reverse mode", "product": "a product at a cut"}
 FORWARD, REVERSE = "forward, tangent sweep", "reverse, sweep"
@@ -98,12 +98,11 @@ class Scaling(Printed):
     def sentence(self, axis: str) -> str:
         """Where the modes cross along an axis, in words."""
         points = self.along(axis)
-        fixed = f" (m = {points[0].m})" if axis == "n" and len(self.axes) > 1 else ""
-        fixed = f" (n = {points[0].n})" if axis == "m" else fixed
+        fixed = "".join(f" ({other} = {points[0].size(other)})" for other in self.axes if other != axis)
         crossings = self.crossovers[axis]
         said = ", ".join(
             f"by {what} at {axis} = {crossings[key]:.3g}" if crossings[key] is not None else f"never by {what}"
-            for key, what in (("operations", "operations"), ("predicted", "predicted cost"), ("seconds", "time"))
+            for key, what in MEASURES.items()
         )
         first, last = (WORDS[points[k].comparison.recommended] for k in (0, -1))
         what = f"{first} is preferred throughout" if crossings["predicted"] is None else f"{first} gives way to {last}"
@@ -158,10 +157,8 @@ def axes_of(make_f):
     StructureError
         If it takes something else.
     """
-    required = [
-        p for p in inspect.signature(make_f).parameters.values()
-        if p.default is p.empty and p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)
-    ]  # fmt: skip
+    parameters = inspect.signature(make_f).parameters.values()
+    required = [p for p in parameters if p.default is p.empty and p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
     if len(required) not in (1, 2):
         raise StructureError(
             f"{function_name(make_f)} must take one size n, or two sizes n and m, and return a function and the tuple of its "

@@ -11,6 +11,7 @@ const escaped = (string) => String(string).replace(/[&<>"]/g, (c) => ({ "&": "&a
 class Page {
   constructor(data) {
     this.data = data;
+    data.regions = regions(data.rows);
     data.users = data.rows.map(() => []);
     data.rows.forEach((row, k) => row.operands.forEach((o) => data.users[o].push(k)));
     // Boxes of a short tape are open.
@@ -237,4 +238,6 @@ class Page {
   }
 }
 
-const page = new Page(unpacked(JSON.parse(element("data").textContent)));
+// The data are compressed JSON.
+const bytes = Uint8Array.from(atob(element("data").textContent), (c) => c.charCodeAt(0));
+new Response(new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate"))).json().then((data) => new Page(data));

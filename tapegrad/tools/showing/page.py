@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import zlib
+from base64 import b64encode
 from collections.abc import Callable
 from html import escape
 from pathlib import Path
 from typing import Any
 
-from .program import packed, program
-
-_FOLDER = Path(__file__).parent
+from .program import program
 
 
 class Page:
@@ -27,13 +28,8 @@ class Page:
 
     def __init__(self, data: dict[str, Any]) -> None:
         self.data = data
-        parts = {name: (_FOLDER / file).read_text(encoding="utf-8") for name, file in (("CSS", "page.css"), ("WALK", "walk.js"), ("PAGE", "page.js"))}
-        # (In a script, a closing tag would end it.)
-        parts |= {"TITLE": escape(data["title"]), "DATA": json.dumps(packed(data), separators=(",", ":"), allow_nan=False).replace("</", "<\\/")}
-        text = (_FOLDER / "page.html").read_text(encoding="utf-8")
-        for name, part in parts.items():
-            text = text.replace(f"%{name}%", part, 1)
-        self.html = text
+        parts = {"TITLE": escape(data["title"]), "DATA": b64encode(zlib.compress(json.dumps(data, allow_nan=False).encode())).decode()}
+        self.html = re.sub("%(.+?)%", lambda part: parts.get(part[1]) or _file(part[1]), _file("page.html"))
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the file."""
@@ -45,6 +41,10 @@ class Page:
 
     def _repr_html_(self) -> str:
         return f'<iframe srcdoc="{escape(self.html)}" style="width:100%;height:640px;border:0" title="{escape(self.data["title"])}"></iframe>'
+
+
+def _file(name):
+    return (Path(__file__).parent / name).read_text(encoding="utf-8")
 
 
 def show(

@@ -139,30 +139,6 @@ class Walk {
   }
 }
 
-// Rows as they are used, from the short lists of `packed`: numbers of texts become texts. A row without a slot is a decision.
-function unpacked(data) {
-  const { words } = data;
-  const rows = data.rows.map(([slot, title, rest, operands, value, tangent, source, line, shape, work]) => {
-    const guard = slot === 0;
-    const scalar = shape === undefined;
-    const rest_ = words[rest].replace(/\$(\d+);/g, (_, k) => `%${data.rows[operands[k]][0]}`);
-    const operation = guard ? rest_ : rest_ ? `${words[title]} ${rest_}` : words[title];
-    return {
-      name: guard ? "" : `%${slot}`,
-      title: words[title],
-      operation,
-      operands,
-      guard,
-      shape: scalar ? "scalar" : words[shape],
-      work: scalar ? Math.min(operands.length, 1) : work,
-      value,
-      tangent,
-      line: source < 0 ? null : [source, line],
-    };
-  });
-  return { ...data, rows, regions: regions(rows) };
-}
-
 const PERIOD = 400; // instructions that an iteration of a region may have
 const ITERATIONS = 3; // from how many iterations on it is one
 
@@ -205,4 +181,4 @@ function text(value) {
   return Array.isArray(value) ? `[${value.map(text).join(", ")}]` : String(value);
 }
 
-if (typeof module !== "undefined") module.exports = { Walk, plus, text, unpacked };
+if (typeof module !== "undefined") module.exports = { Walk, plus, regions, text };
