@@ -181,10 +181,10 @@ class Called:
                 np.frombuffer(room.from_address(place), dtype).reshape(shape) if room._length_ else np.empty(shape, dtype)
                 for place, (shape, dtype, room) in zip(places, self.arrays)
             )
-            done[...] = self.function(*arrays)
+            done[...], self._exception = self.function(*arrays), None
         except BaseException as error:
             if not isinstance(error, Exception) or from_handler(error):
-                # An interruption, not of this function: it is raised again where Python goes on.
-                self._exception = type(error)
+                # An interruption, not of this function: it is raised again where Python goes on, by a class, as CPython wants it.
+                self._exception = type(type(error).__name__, (type(error),), {"__new__": lambda *_, error=error: error})
                 return id(self._exception)
         return 0

@@ -111,14 +111,17 @@ class Hidden:
 class Late(Exception):
     """What a handler raises to end a computation: no error of the function."""
 
+    def __init__(self, number):
+        self.number = number
+
 
 def raise_late(number, frame):
-    raise Late
+    raise Late(number)
 
 
 class Handler:
     def __call__(self, number, frame):
-        raise Late
+        raise Late(number)
 
 
 HANDLERS = {"a function": raise_late, "an object": Handler(), "one with arguments given": functools.partial(lambda what, number, frame: raise_late(number, frame), 1)}
@@ -143,8 +146,9 @@ def test_an_interruption_during_a_call_is_raised(interruptible, kernel, handler)
             near(g(X), np.ones(7))
         for _ in range(2):
             wanted.number = 1
-            with pytest.raises(KeyboardInterrupt if handler is None else Late):
+            with pytest.raises(KeyboardInterrupt if handler is None else Late) as raised:
                 g(X)
+            assert handler is None or raised.value.number == number and type(raised.value) is Late
             near(g(X), np.ones(7))
         assert g.stats().records == 1
     finally:
