@@ -11,6 +11,7 @@ import numpy as np
 from ..common.errors import StructureError
 from ..common.tree import flatten, unflatten
 from ..common.tree import register as _register
+from .differentiable import Differentiable
 from .typing import Pytree
 
 __all__ = ["leaves", "map", "ravel", "register"]
@@ -91,18 +92,25 @@ def ravel(tree: Pytree) -> tuple[Any, Callable[[Any], Pytree]]:
     >>> vector
     array([1., 2., 3.])
     >>> unravel(2.0 * vector)
-    {'w': [np.float64(2.0), np.float64(4.0)], 'b': np.float64(6.0)}
+    {'w': [2.0, 4.0], 'b': 6.0}
     """
     parts, structure = flatten(tree)
-    shapes = [np.shape(part) for part in parts]
+    shapes, vector = [np.shape(part) for part in parts], joined(tree)
     ends = np.cumsum([0, *(math.prod(shape) for shape in shapes)]).tolist()
 
     def unravel(vector: Any) -> Pytree:
         if np.shape(vector) != (ends[-1],):
             raise StructureError(f"unravel takes a vector of {ends[-1]} numbers, got the shape {np.shape(vector)}")
-        return unflatten(structure, [np.reshape(vector[a:b], shape) if shape else vector[a] for a, b, shape in zip(ends, ends[1:], shapes)])
+        leaves = [np.reshape(vector[a:b], shape) if shape else vector[a] for a, b, shape in zip(ends, ends[1:], shapes)]
+        return unflatten(structure, [float(leaf) if type(leaf) is np.float64 else leaf for leaf in leaves])
 
-    return (np.concatenate([np.reshape(part, (-1,)) for part in parts]) if parts else np.zeros(0)), unravel
+    return (vector if isinstance(vector, Differentiable) else np.array(vector)), unravel
+
+
+def joined(tree):
+    """The numbers of containers as one vector; of one array they are not copied."""
+    parts = [np.reshape(part, (-1,)) for part in flatten(tree)[0]]
+    return parts[0] if len(parts) == 1 else np.concatenate(parts) if parts else np.zeros(0)
 
 
 def register(cls: type, flatten: Callable[[Any], tuple[Any, Any]], unflatten: Callable[[Any, Any], Any]) -> type:
