@@ -30,8 +30,9 @@ def fitting(before, after, what):
         How the body is named in messages.
     """
     leaves, structure = flatten(after)
-    leaves = rearranged(leaves, structure, before[1])
-    if leaves is None:
+    if structure != before[1]:
+        leaves, structure = flatten(rearranged(after, before[1]))
+    if structure != before[1]:
         raise StructureError(f"{what} returned the carry {structure} for the carry {before[1]}; return a container like the one it was given")
     for k, (one, other) in enumerate(zip(before[0], leaves)):
         if getattr(one, "shape", ()) != getattr(other, "shape", ()):
