@@ -33,10 +33,6 @@ class Pattern:
             kept = self._kept = np.array(values), _linalg.splu(matrix)
         return kept[1]
 
-    def solved(self, values, b, trans):
-        """The solution for a right side, with the matrix or, for "T", the transposed one."""
-        return self.factors(values).solve(np.asarray(b, float), trans)
-
 
 class SparseTensor:
     """A sparse matrix with values on the tape: ``A @ t``, ``t @ A``, `spsolve`, `logdet`, ``A.T``, sums and multiples of it.
@@ -115,7 +111,7 @@ class SparseTensor:
 @primitive
 def solution(data, b, *, pattern, trans):
     """The solution of ``A @ x = b``; of constant factors, a `pattern` without places, `data` is None."""
-    return pattern.solved(data, b, trans)
+    return pattern.factors(data).solve(b, trans)
 
 
 @solution.defvjp
