@@ -125,10 +125,6 @@ class FunctionPrimitive(Primitive[Any]):
     def rule_name(self, kind):
         return f"{self.name}.{'backward' if kind == 'vjp' else 'jvp'}"
 
-    def _context(self, call, arguments, result):
-        results = None if result is None else parts_of(result, call)
-        return _View(call.context, arguments, results)
-
     def has_rule(self, kind):
         name = "backward" if kind == "vjp" else "jvp"
         return getattr(self.cls, name) is not getattr(Function, name)
@@ -154,17 +150,10 @@ class FunctionPrimitive(Primitive[Any]):
             )
         return super()._cotangents(call, arguments, parts, result, likes, recorded)
 
-    def _run_vjp(self, call, arguments, parts, result):
-        context = self._context(call, arguments, result)
-        with _Within(f"raised in {self.rule_name('vjp')}"):
-            cotangents = self.cls.backward(context, *handed(parts, None))
-        return self._counted(cotangents, len(call.template), "vjp")
-
-    def _run_jvp(self, call, arguments, tangents, result):
-        context = self._context(call, arguments, result)
-        with _Within(f"raised in {self.rule_name('jvp')}"):
-            output = self.cls.jvp(context, *handed(tangents, None))
-        return self._result_tangents(call, output)
+    def _by_rule(self, kind, call, given, arguments, result):
+        context = _View(call.context, arguments, None if result is None else parts_of(result, call))
+        with _Within(f"raised in {self.rule_name(kind)}"):
+            return (self.cls.backward if kind == "vjp" else self.cls.jvp)(context, *handed(given, None))
 
     def push(self, call, arguments, tangents, result):
         if self._numbers(call) and any(isinstance(x, Differentiable) and tracked(x) for x in (*arguments, result)):
