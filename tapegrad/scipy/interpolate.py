@@ -100,9 +100,7 @@ class PiecewisePolynomial:
         if not extrapolate:
             inside = (points >= knots[0]) & (points <= knots[-1])
             result = np.where(np.reshape(inside, inside.shape + (1,) * trailing), result, np.nan)
-        axes, n = list(range(result.ndim)), points.ndim
-        axes = axes[n : n + self.axis] + axes[:n] + axes[n + self.axis :]
-        return np.transpose(result, axes) if self.axis else result
+        return np.moveaxis(result, range(points.ndim), range(self.axis, self.axis + points.ndim)) if self.axis else result
 
     def derivative(self, nu=1):
         """The derivative of order `nu` as a piecewise polynomial."""
@@ -110,10 +108,7 @@ class PiecewisePolynomial:
             return self.antiderivative(-nu)
         ppoly = None if self._ppoly is None else self._ppoly.derivative(nu)
         degree = self.c.shape[0] - 1
-        if nu > degree:
-            c = 0.0 * self.c[:1]
-        else:
-            c = np.stack([float(math.perm(degree - k, nu)) * self.c[k] for k in range(degree - nu + 1)])
+        c = 0.0 * self.c[:1] if nu > degree else np.stack([float(math.perm(degree - k, nu)) * self.c[k] for k in range(degree - nu + 1)])
         return PiecewisePolynomial(c, self.x, self.extrapolate, self.axis, ppoly)
 
     def antiderivative(self, nu=1):
@@ -126,8 +121,7 @@ class PiecewisePolynomial:
         whole = 0.0
         for term in terms:
             whole = (whole + term) * width
-        start = np.cumsum(whole, axis=0)
-        start = np.concatenate([0.0 * start[:1], start[:-1]])
+        start = np.cumsum(np.concatenate([0.0 * whole[:1], whole[:-1]]), axis=0)
         extrapolate = False if self.extrapolate == "periodic" else self.extrapolate
         ppoly = None if self._ppoly is None else self._ppoly.antiderivative()
         polynomial = PiecewisePolynomial(np.stack([*terms, start]), self.x, extrapolate, self.axis, ppoly)
