@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..common.errors import StructureError
-from ..common.tree import flatten, unflatten
+from ..common.tree import flatten_result, unflatten
 from ..common.tree import register as _register
 from .differentiable import Differentiable
 from .typing import Pytree
@@ -34,7 +34,7 @@ def leaves(tree: Pytree) -> list[Any]:
     >>> tg.tree.leaves({"w": [1.0, 2.0], "b": 3.0})
     [1.0, 2.0, 3.0]
     """
-    return flatten(tree)[0]
+    return flatten_result(tree)[0]
 
 
 def map(f: Callable[..., Any], tree: Pytree, *rest: Pytree) -> Pytree:
@@ -63,8 +63,8 @@ def map(f: Callable[..., Any], tree: Pytree, *rest: Pytree) -> Pytree:
     >>> tg.tree.map(lambda p, g: p - 0.1 * g, params, slopes)
     {'w': [0.95, 1.95], 'b': 2.9}
     """
-    mine, structure = flatten(tree)
-    others = [flatten(one) for one in rest]
+    mine, structure = flatten_result(tree)
+    others = [flatten_result(one) for one in rest]
     for _, other in others:
         if other != structure:
             raise StructureError(f"tree.map: {structure} and {other} are containers of different forms")
@@ -94,7 +94,7 @@ def ravel(tree: Pytree) -> tuple[Any, Callable[[Any], Pytree]]:
     >>> unravel(2.0 * vector)
     {'w': [2.0, 4.0], 'b': 6.0}
     """
-    parts, structure = flatten(tree)
+    parts, structure = flatten_result(tree)
     shapes, vector = [np.shape(part) for part in parts], joined(tree)
     ends = np.cumsum([0, *(math.prod(shape) for shape in shapes)]).tolist()
 
@@ -109,7 +109,7 @@ def ravel(tree: Pytree) -> tuple[Any, Callable[[Any], Pytree]]:
 
 def joined(tree):
     """The numbers of containers as one vector; of one array they are not copied."""
-    parts = [np.reshape(part, (-1,)) for part in flatten(tree)[0]]
+    parts = [np.reshape(part, (-1,)) for part in flatten_result(tree)[0]]
     return parts[0] if len(parts) == 1 else np.concatenate(parts) if parts else np.zeros(0)
 
 

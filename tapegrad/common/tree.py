@@ -141,6 +141,11 @@ REGISTERED[Static] = (lambda thing: ((), thing), lambda held, parts: held)
 NOTHING = Structure(Static)
 
 
+def flatten_result(thing):
+    """`flatten` for what a function may do without: None has no leaves."""
+    return flatten(thing) if thing is not None else ([], NOTHING)
+
+
 def unflatten(structure, leaves):
     """The container of `structure` with these leaves (consumed in order)."""
     return next(iter(leaves)) if structure is LEAF else _unflatten(structure, iter(leaves))
