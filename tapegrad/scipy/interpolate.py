@@ -179,10 +179,9 @@ class CubicSpline(PiecewisePolynomial):
     """
 
     def __init__(self, x, y, axis=0, bc_type="not-a-knot", extrapolate=None):
-        one, periodic = isinstance(bc_type, str), isinstance(bc_type, str) and bc_type == "periodic"
         # SciPy refuses what cannot be.
-        plain = _interpolate.CubicSpline(value(x), _stand_in(y, axis if periodic else None), axis, _plain(bc_type), extrapolate)
-        ends = [_NAMED.get(bc, (bc, 0.0)) if isinstance(bc, str) else bc for bc in ([bc_type] * 2 if one else bc_type)]
+        plain = _interpolate.CubicSpline(value(x), _stand_in(y, axis if bc_type == "periodic" else None), axis, _plain(bc_type), extrapolate)
+        ends = [_NAMED.get(bc, (bc, 0.0)) if isinstance(bc, str) else bc for bc in ([bc_type] * 2 if isinstance(bc_type, str) else bc_type)]
         self._through(plain, x, y, differentiable(x, y, bc_type), lambda width, slope: _slopes(width, slope, ends))
 
 
