@@ -168,21 +168,15 @@ def _is_number(item):
 
 def _settled(context, inputs, results, call, arguments):
     """The context as data: saved arguments and results by number, everything else in copies."""
-    saved = []
+    known = {id(r): ("result", k) for k, (r, o) in enumerate(zip(results, call.outputs)) if o.value is None}
+    known |= {id(a): ("argument", k) for k, a in enumerate(inputs)}
+    saved: list[tuple[str, Any]] = []
     for array in context._to_save:
         if tracked(array):
             raise RuleError(
                 "ctx.save_for_backward was given a tensor that is on the tape; save arguments, results or arrays"
             )
-        number = next((k for k, a in enumerate(inputs) if a is array), None)
-        if number is not None:
-            saved.append(("argument", number))
-            continue
-        number = next((k for k, r in enumerate(results) if r is array), None)
-        if number is not None and call.outputs[number].value is None:
-            saved.append(("result", number))
-        else:
-            saved.append(("array", array.copy() if isinstance(array, np.ndarray) else array))
+        saved.append(known.get(id(array)) or ("array", array.copy() if isinstance(array, np.ndarray) else array))
     context._saved = tuple(saved)
     context._to_save = context._plain_results = ()
     arrays = [a for a in arguments if isinstance(a, np.ndarray)]

@@ -190,9 +190,7 @@ class Primitive(Generic[R]):
 
     def _recomputed(self, call, *values, keeps=()):
         """The value computed again (for listings, where the tape did not keep it)."""
-        fresh = Call(call.template, call.static)
-        results = self._compute(fresh, call.arguments([call, *values]), [False] * len(call.template))
-        return packed(results) if call.several else results[0]
+        return self.again(call, values, [False] * len(values))[0]
 
     def again(self, recorded, values, needed):
         """Call the function at another point of a recorded call.
