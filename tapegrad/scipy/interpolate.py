@@ -10,6 +10,7 @@ import math
 
 import numpy as np
 
+from ..array import trees
 from ..array.functions import lift
 from ..array.record import guard_on
 from ..common.errors import UnsupportedFunctionError
@@ -179,8 +180,9 @@ class CubicSpline(PiecewisePolynomial):
     """
 
     def __init__(self, x, y, axis=0, bc_type="not-a-knot", extrapolate=None):
+        conditions = trees.map(lambda part: part if isinstance(part, (str, int)) else value(part), bc_type)
         # SciPy refuses what cannot be.
-        plain = _interpolate.CubicSpline(value(x), _stand_in(y, axis if bc_type == "periodic" else None), axis, _plain(bc_type), extrapolate)
+        plain = _interpolate.CubicSpline(value(x), _stand_in(y, axis if bc_type == "periodic" else None), axis, conditions, extrapolate)
         ends = [_NAMED.get(bc, (bc, 0.0)) if isinstance(bc, str) else bc for bc in ([bc_type] * 2 if isinstance(bc_type, str) else bc_type)]
         self._through(plain, x, y, differentiable(x, y, bc_type), lambda width, slope: _slopes(width, slope, ends))
 
@@ -475,15 +477,6 @@ class RegularGridInterpolator:
 
 #: Conditions by name that are derivatives: order and value.
 _NAMED = {"clamped": (1, 0.0), "natural": (2, 0.0)}
-
-
-def _plain(condition):
-    """The condition of an end, or a pair of them, with the numbers in place of tensors."""
-    if isinstance(condition, (list, tuple)):
-        return tuple(map(_plain, condition))
-    return condition if isinstance(condition, (str, int)) else value(condition)
-
-
 #: The pieces at the ends, and those beside them.
 _FIRST, _LAST = (slice(0, 1), slice(1, 2)), (slice(-1, None), slice(-2, -1))
 #: What a condition is about, for piece `k` at an end and the next one: slopes, half the second and the third derivatives of pieces.

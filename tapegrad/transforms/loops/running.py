@@ -95,8 +95,7 @@ class _LoopRun:
         carry = unflatten(self.carry.structure, self.carry.unpack(whole[: loop.carry] if self.iterations and loop.carry else whole))
         if not self.iterations:
             return carry, None
-        layout = self.results
-        return carry, unflatten(layout.structure, layout.unpack(whole[loop.carry :], (loop.rows,)) if layout.leaves else ())
+        return carry, unflatten(self.results.structure, self.results.unpack(whole[loop.carry :], (loop.rows,)) if self.results.leaves else ())
 
     def _later(self, carry, iteration, captured, rows):
         """Record a path that is met in a replay; what the body uses from outside has other values there, for so long."""
