@@ -16,15 +16,7 @@ from .distribution import Named, both, special
 _stats = Lazily("scipy.stats")
 
 
-class WithDensity(Named):
-    """A distribution with `logpdf`."""
-
-    def pdf(self, *args, **kwds):
-        """Density; see `logpdf`."""
-        return np.exp(self.logpdf(*args, **kwds)) if differentiable(args, kwds) else getattr(_stats, self.name).pdf(*args, **kwds)
-
-
-class MultivariateNormal(WithDensity):
+class MultivariateNormal(Named):
     """The distribution `scipy.stats.multivariate_normal`."""
 
     name = "multivariate_normal"
@@ -80,6 +72,12 @@ class MultivariateNormal(WithDensity):
             result = -0.5 * (d * math.log(2 * math.pi) + log_det + np.sum(z * z, axis=0))
         return np.squeeze(np.reshape(result, x.shape[:-1]))
 
+    def pdf(self, x, mean=None, cov=1, allow_singular=False):
+        """Density; see `logpdf`."""
+        if not differentiable(x, mean, cov):
+            return _stats.multivariate_normal.pdf(x, mean, cov, allow_singular)
+        return np.exp(self.logpdf(x, mean, cov, allow_singular))
+
     def entropy(self, mean=None, cov=1):
         """Differential entropy; see `logpdf`."""
         if not differentiable(mean, cov):
@@ -120,7 +118,7 @@ def _parameters(mean, cov):
     return mean, cov
 
 
-class Dirichlet(WithDensity):
+class Dirichlet(Named):
     """The distribution `scipy.stats.dirichlet`."""
 
     name = "dirichlet"
@@ -156,6 +154,12 @@ class Dirichlet(WithDensity):
         log_b = np.sum(special.gammaln(alpha)) - special.gammaln(np.sum(alpha))
         powers = np.reshape(alpha - 1.0, (d,) + (1,) * (x.ndim - 1))
         return np.sum(special.xlogy(powers, x), axis=0) - log_b
+
+    def pdf(self, x, alpha):
+        """Density; see `logpdf`."""
+        if not differentiable(x, alpha):
+            return _stats.dirichlet.pdf(x, alpha)
+        return np.exp(self.logpdf(x, alpha))
 
 
 class Multinomial(Named):
@@ -196,7 +200,7 @@ class Multinomial(Named):
         return np.exp(self.logpmf(x, n, p)) if differentiable(x, n, p) else _stats.multinomial.pmf(x, n, p)
 
 
-class Wishart(WithDensity):
+class Wishart(Named):
     """The distribution `scipy.stats.wishart`."""
 
     name = "wishart"
@@ -238,6 +242,10 @@ class Wishart(WithDensity):
         whitened = np.sum((whitening.T @ whitening) * x, axis=(-2, -1))
         result = (half - 0.5 * (d + 1)) * np.linalg.slogdet(x)[1] - 0.5 * whitened
         return np.squeeze(result - half * (d * math.log(2.0) + log_det) - multigammaln(half, d))
+
+    def pdf(self, x, df, scale):
+        """Density; see `logpdf`."""
+        return np.exp(self.logpdf(x, df, scale)) if differentiable(x, df, scale) else _stats.wishart.pdf(x, df, scale)
 
 
 class gaussian_kde:
