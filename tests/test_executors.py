@@ -60,7 +60,7 @@ def test_there_are_few_executors_of_derivatives():
 PRIMITIVES = {
     "automata/scores.py: flow", "automata/scores.py: log_scores", "scipy/linalg.py: _banded", "scipy/linalg.py: _complex_root",
     "scipy/linalg.py: _root", "scipy/linalg.py: _sylvester", "scipy/sparse/values.py: solution",
-    "scipy/sparse/values.py: _log_determinant", "many/sums.py: Sum", "hips/extend.py: HipsPrimitive",
+    "scipy/sparse/values.py: _log_determinant", "many/sums.py: Sum",
     "transforms/checkpoint.py: _Segment", "transforms/implicit.py: _Solution",
 }  # fmt: skip
 #: Adjoints inside of `@njit`, as text.

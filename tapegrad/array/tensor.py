@@ -122,8 +122,7 @@ class Tensor(Differentiable):
         if self._t is not None:
             copied = memo[id(self)] = self.clone()
             return copied
-        rebuild, args = self.__reduce__()
-        kind, value, requires, grad = args
+        rebuild, (kind, value, requires, grad) = self.__reduce__()
         value = value if type(value) is float else value.copy()
         copied = memo[id(self)] = rebuild(kind, value, requires, grad)
         return copied

@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 
 from ..common.errors import StructureError
-from ..common.tree import flatten, unflatten
+from ..common.tree import flatten_result, unflatten
 from ..common.tree import register as _register
+from .differentiable import Differentiable
 from .typing import Pytree
 
 __all__ = ["leaves", "map", "ravel", "register"]
@@ -33,7 +34,7 @@ def leaves(tree: Pytree) -> list[Any]:
     >>> tg.tree.leaves({"w": [1.0, 2.0], "b": 3.0})
     [1.0, 2.0, 3.0]
     """
-    return flatten(tree)[0]
+    return flatten_result(tree)[0]
 
 
 def map(f: Callable[..., Any], tree: Pytree, *rest: Pytree) -> Pytree:
@@ -62,8 +63,8 @@ def map(f: Callable[..., Any], tree: Pytree, *rest: Pytree) -> Pytree:
     >>> tg.tree.map(lambda p, g: p - 0.1 * g, params, slopes)
     {'w': [0.95, 1.95], 'b': 2.9}
     """
-    mine, structure = flatten(tree)
-    others = [flatten(one) for one in rest]
+    mine, structure = flatten_result(tree)
+    others = [flatten_result(one) for one in rest]
     for _, other in others:
         if other != structure:
             raise StructureError(f"tree.map: {structure} and {other} are containers of different forms")
@@ -91,18 +92,25 @@ def ravel(tree: Pytree) -> tuple[Any, Callable[[Any], Pytree]]:
     >>> vector
     array([1., 2., 3.])
     >>> unravel(2.0 * vector)
-    {'w': [np.float64(2.0), np.float64(4.0)], 'b': np.float64(6.0)}
+    {'w': [2.0, 4.0], 'b': 6.0}
     """
-    parts, structure = flatten(tree)
-    shapes = [np.shape(part) for part in parts]
+    parts, structure = flatten_result(tree)
+    shapes, vector = [np.shape(part) for part in parts], joined(tree)
     ends = np.cumsum([0, *(math.prod(shape) for shape in shapes)]).tolist()
 
     def unravel(vector: Any) -> Pytree:
         if np.shape(vector) != (ends[-1],):
             raise StructureError(f"unravel takes a vector of {ends[-1]} numbers, got the shape {np.shape(vector)}")
-        return unflatten(structure, [np.reshape(vector[a:b], shape) if shape else vector[a] for a, b, shape in zip(ends, ends[1:], shapes)])
+        leaves = [np.reshape(vector[a:b], shape) if shape else vector[a] for a, b, shape in zip(ends, ends[1:], shapes)]
+        return unflatten(structure, [float(leaf) if type(leaf) is np.float64 else leaf for leaf in leaves])
 
-    return (np.concatenate([np.reshape(part, (-1,)) for part in parts]) if parts else np.zeros(0)), unravel
+    return (vector if isinstance(vector, Differentiable) else np.array(vector)), unravel
+
+
+def joined(tree):
+    """The numbers of containers as one vector; of one array they are not copied."""
+    parts = [np.reshape(part, (-1,)) for part in flatten_result(tree)[0]]
+    return parts[0] if len(parts) == 1 else np.concatenate(parts) if parts else np.zeros(0)
 
 
 def register(cls: type, flatten: Callable[[Any], tuple[Any, Any]], unflatten: Callable[[Any, Any], Any]) -> type:

@@ -12,6 +12,7 @@ import copy
 import numpy as np
 
 from ..array.functions import gammaln, log1p, sqrt, where, xlog1py, xlogy
+from ..array.trees import joined
 from ..common.errors import OptimizationError, ShapeError, StructureError
 from ..common.tree import flatten
 from ..transforms.keep import kept
@@ -41,10 +42,10 @@ LIKELIHOODS = {"poisson": _poisson, "binomial": _binomial}
 
 def _parts(tree, what):
     """The numbers of a container as one vector."""
-    parts = [np.reshape(leaf, (-1,)) for leaf in flatten(tree)[0]]
-    if not parts:
+    numbers = joined(tree)
+    if not numbers.size:
         raise StructureError(f"{what} has no numbers")
-    return parts[0] if len(parts) == 1 else np.concatenate(parts)
+    return numbers
 
 
 class FitModel:

@@ -159,16 +159,16 @@ def grad_named(fun, argname):
 
 def multigrad_dict(fun):
     """A function that gives the gradients by all arguments, in a dict by their names."""
-    signature = inspect.signature(fun)
-
-    def of_all(given):
-        call = inspect.BoundArguments(signature, given)
-        return fun(*call.args, **call.kwargs)
 
     @functools.wraps(fun)
     def gradients(*args, **kwargs):
-        bound = signature.bind(*args, **kwargs)
-        bound.apply_defaults()
-        return grad(of_all)(dict(bound.arguments))
+        call = inspect.signature(fun).bind(*args, **kwargs)
+        call.apply_defaults()
+
+        def of_all(given):
+            call.arguments = given
+            return fun(*call.args, **call.kwargs)
+
+        return grad(of_all)(dict(call.arguments))
 
     return gradients

@@ -6,8 +6,7 @@ import functools
 
 from ..array.differentiable import Differentiable
 from ..array.record import tracked
-from ..autograd.custom.paired import together
-from ..autograd.custom.primitives import Primitive
+from ..autograd.custom.paired import ByPosition, together
 from ..common.errors import MissingRuleError
 from ..common.tree import parts_of
 from .differential_operators import subval
@@ -16,45 +15,23 @@ __all__ = [
     "def_linear", "defjvp", "defjvp_argnum", "defjvp_argnums", "defvjp", "defvjp_argnum", "defvjp_argnums", "getval", "isbox", "notrace_primitive", "primitive",
 ]  # fmt: skip
 
-#: The keyword by which a rule is told which arguments are differentiated; no function has one of this name.
-_WANTED = "arguments that are differentiated"
 
-
-class HipsPrimitive(Primitive):
+class HipsPrimitive(ByPosition):
     """A function that is not looked into, but differentiated by the rules given to it, by `defvjp` and `defjvp`."""
 
     def __init__(self, f_raw):
-        super().__init__(f_raw)
-        self.fun, self.function = f_raw, lambda *args, **kwargs: f_raw(*args, **_without_wanted(kwargs))
+        # Behind its arguments are the positions of those that are differentiated.
+        super().__init__(functools.wraps(f_raw)(lambda *args, **kwargs: f_raw(*args[:-1], **kwargs)))
+        self.fun = f_raw
 
     def __call__(self, *args, **kwargs):
-        return super().__call__(*args, **kwargs, **{_WANTED: tuple(any(map(tracked, parts_of(a, Differentiable))) for a in args)})
+        return super().__call__(*args, tuple(k for k, a in enumerate(args) if any(map(tracked, parts_of(a, Differentiable)))), **kwargs)
 
-    def set_vjp(self, rule):
-        """``rule(argnums, ans, args, kwargs)`` gives a function of the adjoint that gives those of the arguments."""
-
-        def cotangents(g, ans, *args, **static):
-            wanted = tuple(k for k, one in enumerate(static[_WANTED]) if one)
-            found = dict(zip(wanted, rule(wanted, ans, args, _without_wanted(static))(g), strict=True))
-            return tuple(found.get(k) for k in range(len(args)))
-
-        self.defvjp(cotangents)
-
-    def set_jvp(self, rule):
-        """``rule(argnums, gs, ans, args, kwargs)`` gives the tangent of the result."""
-
-        def tangent(tangents, ans, *args, **static):
-            wanted = tuple(k for k, one in enumerate(static[_WANTED]) if one and tangents[k] is not None)
-            return rule(wanted, [tangents[k] for k in wanted], ans, args, _without_wanted(static))
-
-        self.defjvp(tangent)
+    def split(self, args):
+        return args[:-1], args[-1]
 
 
 primitive = HipsPrimitive
-
-
-def _without_wanted(static):
-    return {name: value for name, value in static.items() if name != _WANTED}
 
 
 def _rule_of(fun, rules, k, kind):
@@ -71,12 +48,11 @@ def defvjp(fun, *vjpmakers, argnums=None):
     """Rules ``vjpmaker(ans, *args, **kwargs)(g)`` for arguments 0, 1, ... or `argnums`; None for one that has no derivative."""
     rules = _by_position(vjpmakers, argnums)
 
-    def rule(wanted, ans, args, kwargs):
-        makers = [_rule_of(fun, rules, k, "VJP") for k in wanted]
-        vjps = [maker and maker(ans, *args, **kwargs) for maker in makers]
-        return lambda g: [vjp and vjp(g) for vjp in vjps]
+    def of_one(k, ans, args, kwargs):
+        maker = _rule_of(fun, rules, k, "VJP")
+        return maker(ans, *args, **kwargs) if maker else lambda g: None
 
-    fun.set_vjp(rule)
+    defvjp_argnum(fun, of_one)
 
 
 def defvjp_argnum(fun, vjpmaker):
@@ -86,7 +62,7 @@ def defvjp_argnum(fun, vjpmaker):
 
 def defvjp_argnums(fun, vjpmaker):
     """One rule for all arguments at once: ``vjpmaker(argnums, ans, args, kwargs)(g)`` gives their adjoints."""
-    fun.set_vjp(vjpmaker)
+    fun.set_vjp(lambda *call: lambda g: [*vjpmaker(*call)(g)])
 
 
 def defjvp(fun, *jvpfuns, argnums=None):

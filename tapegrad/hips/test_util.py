@@ -6,7 +6,7 @@ import itertools
 
 import numpy as np
 
-from ..common.errors import CheckError
+from ..array import trees
 from ..common.tree import flatten, unflatten
 from ..tools.check import check
 from .differential_operators import subval, subvals, unary_to_nary
@@ -23,11 +23,8 @@ def scalar_close(a, b):
 
 def check_equivalent(x, y):
     """Raise unless two containers have the same form and nearly the same numbers."""
-    (ones, structure), (others, other) = flatten(x), flatten(y)
-    if structure != other:
-        raise CheckError(f"{structure} and {other} are not of the same form")
-    for one, two in zip(ones, others):
-        np.testing.assert_allclose(one, two, RTOL, TOL)
+    np.testing.assert_equal(flatten(x)[1], flatten(y)[1], "containers of different forms")
+    trees.map(lambda one, other: np.testing.assert_allclose(one, other, RTOL, TOL), x, y)
 
 
 def check_grads(f, argnum=(0,), modes=("fwd", "rev"), order=2):

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from ..array.differentiable import Differentiable
+from ..array.functions.arguments import named
 from ..array.typing import Extremes
 from ..common.registry import attach
 from ..rules import BY_FUNCTION
@@ -28,11 +29,10 @@ def method_of(name: str) -> Callable[..., Any]:
     function = getattr(np, name)
 
     def method(self, *args, **kwargs):
+        """``np.{name}`` of this tensor."""
         return function(self, *args, **{{"dim": "axis", "keepdim": "keepdims"}.get(key, key): value for key, value in kwargs.items()})
 
-    method.__name__ = method.__qualname__ = name
-    method.__doc__ = f"``np.{name}`` of this tensor."
-    return method
+    return named(method, name)
 
 
 def fill(self, value):

@@ -62,7 +62,7 @@ class LRScheduler:
         vars(self).update(state_dict)
 
 
-class ReduceLROnPlateau:
+class ReduceLROnPlateau(LRScheduler):
     """Lower the rates where a measure has stopped falling.
 
     Parameters
@@ -108,7 +108,7 @@ class ReduceLROnPlateau:
         self.threshold_mode, self.cooldown, self.min_lr, self.eps = threshold_mode, cooldown, min_lr, eps
         self.best, self.num_bad_epochs, self.cooldown_counter = math.inf if mode == "min" else -math.inf, 0, 0
 
-    def step(self, metrics: Any) -> None:
+    def step(self, metrics: Any) -> None:  # type: ignore[override]
         """Take in a measure, the loss of validation, say."""
         measure, sign = float(metrics.detach() if isinstance(metrics, Tensor) else metrics), 1.0 if self.mode == "min" else -1.0
         margin = self.threshold * (abs(self.best) if self.threshold_mode == "rel" else 1.0) if math.isfinite(self.best) else 0.0
@@ -124,8 +124,6 @@ class ReduceLROnPlateau:
                 if group["lr"] - lower > self.eps:
                     group["lr"] = lower
             self.cooldown_counter, self.num_bad_epochs = self.cooldown, 0
-
-    get_last_lr, state_dict, load_state_dict = LRScheduler.get_last_lr, LRScheduler.state_dict, LRScheduler.load_state_dict
 
 
 @cache

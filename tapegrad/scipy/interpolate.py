@@ -10,6 +10,7 @@ import math
 
 import numpy as np
 
+from ..array import trees
 from ..array.functions import lift
 from ..array.record import guard_on
 from ..common.errors import UnsupportedFunctionError
@@ -39,6 +40,21 @@ class PiecewisePolynomial:
 
     def __init__(self, c, x, extrapolate=True, axis=0, ppoly=None):
         self.c, self.x, self.extrapolate, self.axis, self._ppoly = c, x, extrapolate, axis, ppoly
+
+    def _through(self, plain, x, y, live, slopes):
+        """Be the cubics `plain` of SciPy's; if they are `live`, those through the points with certain slopes there.
+
+        `slopes` gives them, by widths and slopes between the points.
+        """
+        c, knots, ppoly = plain.c, plain.x, plain
+        if live:
+            knots, y, ppoly = array(x), np.moveaxis(array(y), plain.axis, 0), None
+            h = np.reshape(knots[1:] - knots[:-1], (y.shape[0] - 1,) + (1,) * (y.ndim - 1))
+            slope = (y[1:] - y[:-1]) / h
+            s = slopes(h, slope)
+            t = (s[:-1] + s[1:] - 2.0 * slope) / h
+            c = np.stack([t / h, (slope - s[:-1]) / h - t, s[:-1], y[:-1]])
+        PiecewisePolynomial.__init__(self, c, knots, plain.extrapolate, plain.axis, ppoly)
 
     def __getattr__(self, attribute):
         if attribute.startswith("_"):
@@ -85,9 +101,7 @@ class PiecewisePolynomial:
         if not extrapolate:
             inside = (points >= knots[0]) & (points <= knots[-1])
             result = np.where(np.reshape(inside, inside.shape + (1,) * trailing), result, np.nan)
-        axes, n = list(range(result.ndim)), points.ndim
-        axes = axes[n : n + self.axis] + axes[:n] + axes[n + self.axis :]
-        return np.transpose(result, axes) if self.axis else result
+        return np.moveaxis(result, range(points.ndim), range(self.axis, self.axis + points.ndim)) if self.axis else result
 
     def derivative(self, nu=1):
         """The derivative of order `nu` as a piecewise polynomial."""
@@ -95,10 +109,7 @@ class PiecewisePolynomial:
             return self.antiderivative(-nu)
         ppoly = None if self._ppoly is None else self._ppoly.derivative(nu)
         degree = self.c.shape[0] - 1
-        if nu > degree:
-            c = 0.0 * self.c[:1]
-        else:
-            c = np.stack([float(math.perm(degree - k, nu)) * self.c[k] for k in range(degree - nu + 1)])
+        c = 0.0 * self.c[:1] if nu > degree else np.stack([float(math.perm(degree - k, nu)) * self.c[k] for k in range(degree - nu + 1)])
         return PiecewisePolynomial(c, self.x, self.extrapolate, self.axis, ppoly)
 
     def antiderivative(self, nu=1):
@@ -111,8 +122,7 @@ class PiecewisePolynomial:
         whole = 0.0
         for term in terms:
             whole = (whole + term) * width
-        start = np.cumsum(whole, axis=0)
-        start = np.concatenate([0.0 * start[:1], start[:-1]])
+        start = np.cumsum(np.concatenate([0.0 * whole[:1], whole[:-1]]), axis=0)
         extrapolate = False if self.extrapolate == "periodic" else self.extrapolate
         ppoly = None if self._ppoly is None else self._ppoly.antiderivative()
         polynomial = PiecewisePolynomial(np.stack([*terms, start]), self.x, extrapolate, self.axis, ppoly)
@@ -170,21 +180,11 @@ class CubicSpline(PiecewisePolynomial):
     """
 
     def __init__(self, x, y, axis=0, bc_type="not-a-knot", extrapolate=None):
-        if not differentiable(x, y, bc_type):
-            ppoly = _interpolate.CubicSpline(x, y, axis, bc_type, extrapolate)
-            super().__init__(ppoly.c, ppoly.x, ppoly.extrapolate, ppoly.axis, ppoly)
-            return
+        conditions = trees.map(lambda part: part if isinstance(part, (str, int)) else value(part), bc_type)
         # SciPy refuses what cannot be.
-        periodic = isinstance(bc_type, str) and bc_type == "periodic"
-        plain = _interpolate.CubicSpline(value(x), _of_period(y, axis) if periodic else _stand_in(y), axis, _plain(bc_type), extrapolate)
-        x, y, axis = array(x), array(y), plain.axis
-        y = np.moveaxis(y, axis, 0) if axis else y
-        ends = [_NAMED.get(bc, bc) if isinstance(bc, str) else bc for bc in ([bc_type] * 2 if isinstance(bc_type, str) else bc_type)]
-        n = x.shape[0]
-        dx = x[1:] - x[:-1]
-        wide = np.reshape(dx, (n - 1,) + (1,) * (y.ndim - 1))
-        slope = (y[1:] - y[:-1]) / wide
-        super().__init__(_hermite(wide, y, slope, _slopes(x, dx, wide, y, slope, ends)), x, plain.extrapolate, axis)
+        plain = _interpolate.CubicSpline(value(x), _stand_in(y, axis if bc_type == "periodic" else None), axis, conditions, extrapolate)
+        ends = [_NAMED.get(bc, (bc, 0.0)) if isinstance(bc, str) else bc for bc in ([bc_type] * 2 if isinstance(bc_type, str) else bc_type)]
+        self._through(plain, x, y, differentiable(x, y, bc_type), lambda width, slope: _slopes(width, slope, ends))
 
 
 class PchipInterpolator(PiecewisePolynomial):
@@ -217,23 +217,7 @@ class PchipInterpolator(PiecewisePolynomial):
 
     def __init__(self, x, y, axis=0, extrapolate=None):
         # SciPy refuses what cannot be.
-        plain = _interpolate.PchipInterpolator(value(x), _stand_in(y), axis, extrapolate)
-        if not differentiable(x, y):
-            super().__init__(plain.c, plain.x, plain.extrapolate, plain.axis, plain)
-            return
-        x, y = array(x), np.moveaxis(array(y), plain.axis, 0)
-        wide = np.reshape(x[1:] - x[:-1], (x.shape[0] - 1,) + (1,) * (y.ndim - 1))
-        slope = (y[1:] - y[:-1]) / wide
-        if x.shape[0] == 2:
-            s = np.concatenate([slope, slope])
-        else:
-            one, two = 2.0 * wide[1:] + wide[:-1], wide[1:] + 2.0 * wide[:-1]
-            alike = slope[1:] * slope[:-1] > 0.0
-            before, after = (np.where(alike, part, 1.0) for part in (slope[:-1], slope[1:]))
-            inner = np.where(alike, (one + two) / (one / before + two / after), 0.0)
-            ends = [_edge(wide[k], wide[k + step], slope[k], slope[k + step]) for k, step in ((0, 1), (-1, -1))]
-            s = np.concatenate([np.expand_dims(ends[0], 0), inner, np.expand_dims(ends[1], 0)])
-        super().__init__(_hermite(wide, y, slope, s), x, plain.extrapolate, plain.axis)
+        self._through(_interpolate.PchipInterpolator(value(x), _stand_in(y), axis, extrapolate), x, y, differentiable(x, y), _monotonic)
 
 
 class BSpline:
@@ -273,14 +257,10 @@ class BSpline:
         if differentiable(t):
             raise UnsupportedFunctionError("the knots of a BSpline are tensors: give plain numbers; CubicSpline can be differentiated in its knots")
         # SciPy refuses what cannot be.
-        self._take(_interpolate.BSpline(t, _stand_in(c), k, extrapolate, axis))
+        plain = _interpolate.BSpline(t, _stand_in(c), k, extrapolate, axis)
+        self.t, self.c, self.k, self.extrapolate, self.axis, self._plain = plain.t, plain.c, plain.k, plain.extrapolate, plain.axis, plain
         if differentiable(c):
             self.c, self._plain = np.moveaxis(array(c), self.axis, 0), None
-
-    def _take(self, plain):
-        """Be what a spline of SciPy's is; returns this one."""
-        self.t, self.c, self.k, self.extrapolate, self.axis, self._plain = plain.t, plain.c, plain.k, plain.extrapolate, plain.axis, plain
-        return self
 
     @cached_property
     def _basis(self):
@@ -306,7 +286,7 @@ class BSpline:
     def _linear(self, of):
         """What `of` makes of a spline of SciPy's, linear in its coefficients."""
         if self._plain is not None:
-            return object.__new__(BSpline)._take(of(self._plain))
+            return _spline(of(self._plain))
         return _linear_spline(lambda c: of(_interpolate.BSpline(self.t, c, self.k, self.extrapolate)), np.moveaxis(self.c, 0, self.axis), self.axis)
 
     def derivative(self, nu=1):
@@ -366,12 +346,12 @@ def make_interp_spline(x, y, k=3, t=None, bc_type=None, axis=0, check_finite=Tru
     if differentiable(x, t, bc_type):
         raise UnsupportedFunctionError("make_interp_spline is differentiable in y alone; CubicSpline is in its knots and conditions, too")
     if not differentiable(y):
-        return object.__new__(BSpline)._take(_interpolate.make_interp_spline(x, y, k, t, bc_type, axis, check_finite))
+        return _spline(_interpolate.make_interp_spline(x, y, k, t, bc_type, axis, check_finite))
     if not (bc_type is None or isinstance(bc_type, str) or all(one is None or isinstance(one, str) for one in bc_type)):
         raise UnsupportedFunctionError('make_interp_spline of tensors takes conditions by name ("natural", "clamped", ...); CubicSpline takes numbers')
     periodic = bc_type == "periodic"
     # SciPy refuses what cannot be.
-    _interpolate.make_interp_spline(x, _of_period(y, axis) if periodic else _stand_in(y), k, t, bc_type, axis, check_finite)
+    _interpolate.make_interp_spline(x, _stand_in(y, axis if periodic else None), k, t, bc_type, axis, check_finite)
 
     def through(y):
         # The last value of a period is the first.
@@ -386,19 +366,35 @@ def _linear_spline(of, values, axis):
     return BSpline(shape.t, along(values, axis, lambda units: of(units).c), shape.k, shape.extrapolate, axis)
 
 
-def _stand_in(y):
-    """What SciPy looks at in place of `y`: of tensors their shape, as numbers that are let out would be guarded in a recording."""
+def _spline(plain):
+    """A spline of SciPy's, as one of ours."""
+    return BSpline(plain.t, np.moveaxis(plain.c, 0, plain.axis), plain.k, plain.extrapolate, plain.axis)
+
+
+def _stand_in(y, axis=None):
+    """What SciPy looks at in place of `y`: of tensors their shape, as numbers that are let out would be guarded in a recording.
+
+    If along the `axis` of a period the last value is not the first, it looks at the numbers, and refuses them.
+    """
     if not differentiable(y):
         return y
-    if not guard_on(all_finite(), array(y)):
+    y = array(y)
+    if not guard_on(all_finite(), y):
         raise ValueError("`y` must contain only finite values.")
-    return np.zeros(array(y).shape)
+    periodic = axis is None or np.allclose(np.take(y, 0, axis), np.take(y, -1, axis), atol=1e-15, rtol=1e-15)
+    return np.zeros(y.shape) if periodic else value(y)
 
 
-def _of_period(y, axis=0):
-    """`_stand_in` if the last value is the first; else the numbers, which SciPy refuses."""
-    moved = np.moveaxis(array(y), axis, 0)
-    return _stand_in(y) if np.allclose(moved[0], moved[-1], atol=1e-15, rtol=1e-15) else value(y)
+def _monotonic(h, slope):
+    """The slopes of Fritsch and Butland at the knots."""
+    if slope.shape[0] == 1:
+        return np.concatenate([slope, slope])
+    one, two = 2.0 * h[1:] + h[:-1], h[1:] + 2.0 * h[:-1]
+    alike = slope[1:] * slope[:-1] > 0.0
+    before, after = (np.where(alike, part, 1.0) for part in (slope[:-1], slope[1:]))
+    inner = np.where(alike, (one + two) / (one / before + two / after), 0.0)
+    ends = [_edge(h[k], h[k + step], slope[k], slope[k + step]) for k, step in ((0, 1), (-1, -1))]
+    return np.concatenate([np.expand_dims(ends[0], 0), inner, np.expand_dims(ends[1], 0)])
 
 
 def _edge(h, h2, slope, slope2):
@@ -406,12 +402,6 @@ def _edge(h, h2, slope, slope2):
     s = ((2.0 * h + h2) * slope - h * slope2) / (h + h2)
     turned, steep = np.sign(s) != np.sign(slope), np.logical_and(np.sign(slope) != np.sign(slope2), np.abs(s) > 3.0 * np.abs(slope))
     return np.where(turned, 0.0, np.where(steep, 3.0 * slope, s))
-
-
-def _hermite(wide, y, slope, s):
-    """Coefficients of the cubics with these values and slopes at the knots."""
-    t = (s[:-1] + s[1:] - 2.0 * slope) / wide
-    return np.stack([t / wide, (slope - s[:-1]) / wide - t, s[:-1], y[:-1]])
 
 
 class RegularGridInterpolator:
@@ -487,69 +477,40 @@ class RegularGridInterpolator:
 
 #: Conditions by name that are derivatives: order and value.
 _NAMED = {"clamped": (1, 0.0), "natural": (2, 0.0)}
+#: The pieces at the ends, and those beside them.
+_FIRST, _LAST = (slice(0, 1), slice(1, 2)), (slice(-1, None), slice(-2, -1))
+#: What a condition is about, for piece `k` at an end and the next one: slopes, half the second and the third derivatives of pieces.
+_AT_END = {
+    1: lambda s, second, third, k, beside: s[k], 2: lambda s, second, third, k, beside: 2.0 * second[k],
+    3: lambda s, second, third, k, beside: third(k), "not-a-knot": lambda s, second, third, k, beside: third(k) - third(beside),
+}  # fmt: skip
 
 
-def _plain(condition):
-    """The condition of an end, or a pair of them, with the numbers in place of tensors."""
-    if isinstance(condition, (list, tuple)):
-        return tuple(map(_plain, condition))
-    return condition if isinstance(condition, (str, int)) else value(condition)
-
-
-def _slopes(x, dx, wide, y, slope, ends):
-    """The first derivatives at the knots."""
-    n = x.shape[0]
-    start, end = ends
+def _slopes(h, slope, ends):
+    """The slopes at the knots of the twice differentiable cubics, by linear equations; `ends` are pairs of a condition and its value."""
+    n, named = slope.shape[0] + 1, [order for order, _ in ends]
     if n == 2:
-        start, end = ((1, slope[0]) if isinstance(bc, str) else bc for bc in ends)
-    right = 3.0 * (wide[1:] * slope[:-1] + wide[:-1] * slope[1:])
-    middle = 2.0 * (dx[:-1] + dx[1:])
-    if start == "periodic":
-        # One equation for each knot but the last, which is the first again.
-        first = 3.0 * (wide[:1] * slope[-1:] + wide[-1:] * slope[:1])
-        diagonal = np.concatenate([2.0 * (dx[-1:] + dx[:1]), middle])
-        upper = np.concatenate([dx[-1:], dx[:-1]])
-        matrix = np.diag(diagonal) + np.roll(np.diag(upper), 1, axis=1) + np.roll(np.diag(dx), -1, axis=1)
-        slopes = _solved(matrix, np.concatenate([first, right]))
-        return np.concatenate([slopes, slopes[:1]])
-    one = np.ones(1)
-    if n == 3 and start == end == "not-a-knot":
+        ends = [(1, slope[0]) if order == "not-a-knot" else (order, known) for order, known in ends]
+    elif n == 3 and named == ["not-a-knot"] * 2:
         # Both conditions are the same: the parabola through the points.
-        ends_of = ((one, one, 2.0 * slope[:1]), (one, one, 2.0 * slope[-1:]))
-    else:
-        ends_of = (
-            _end(start, dx[:1], dx[1:2], wide[:1], wide[1:2], slope[:1], slope[1:2], 1.0),
-            _end(end, dx[-1:], dx[-2:-1], wide[-1:], wide[-2:-1], slope[-1:], slope[-2:-1], -1.0),
-        )
-    (d0, u0, b0), (d1, l1, b1) = ends_of
-    diagonal = np.concatenate([d0, middle, d1])
-    upper, lower = np.concatenate([u0, dx[:-1]]), np.concatenate([dx[1:], l1])
-    matrix = np.diag(diagonal) + np.diag(upper, 1) + np.diag(lower, -1)
-    return _solved(matrix, np.concatenate([b0, right, b1]))
+        ends = [(3, 0.0)] * 2
+    (start, first), (end, last) = ends
+    h, columns = np.reshape(h, (n - 1, 1)), np.reshape(slope, (n - 1, -1))
 
+    def missed(left, right, s):
+        """By how much slopes `s` at the knots miss equations without values; `left` and `right` are half the second derivatives of the pieces."""
+        if start == "periodic":
+            rows = s[:1] - s[-1:], right[-1:] - left[:1]
+        else:
+            third = lambda k: (right[k] - left[k]) / h[k]  # noqa: E731
+            rows = _AT_END[start](s, left, third, *_FIRST), _AT_END[end](s, right, third, *_LAST)
+        return np.concatenate([rows[0], right[:-1] - left[1:], rows[1]])
 
-def _end(bc, h, h2, w, w2, slope, slope2, sign):
-    """Diagonal, off-diagonal and right-hand side of the equation of one end.
-
-    `h` is the width of the interval there, `h2` of the next one, `w` and `w2` are
-    the same in the shape of `slope`.
-    """
-    one = np.ones(1)
-    if isinstance(bc, str):
-        d = w + w2
-        return h2, h + h2, ((w + 2.0 * d) * w2 * slope + w * w * slope2) / d
-    order, derivative = bc
-    derivative = np.broadcast_to(array(derivative), slope.shape)
-    if order == 1:
-        return one, 0.0 * one, derivative
-    return 2.0 * h, h, 3.0 * slope * w - sign * 0.5 * derivative * w * w
-
-
-def _solved(matrix, right):
-    columns = np.reshape(right, (right.shape[0], -1))
-    if not differentiable(matrix):
-        # Knots are constants more often than not: one product is cheaper to differentiate than a solution.
-        solution = np.linalg.inv(matrix) @ columns
-    else:
-        solution = np.linalg.solve(matrix, columns)
-    return np.reshape(solution, right.shape)
+    s, live = np.eye(n), differentiable(h)
+    matrix = missed(-(2.0 * s[:-1] + s[1:]) / h, (s[:-1] + 2.0 * s[1:]) / h, s)
+    # Knots are constants more often than not: products with constant matrices are cheaper to differentiate.
+    moments = 3.0 * (columns if live else np.eye(n - 1)) / h
+    of_slopes = missed(moments, -moments, np.zeros((n, moments.shape[1])))
+    known = np.stack([np.broadcast_to(np.reshape(array(one), (-1,)), columns.shape[1:]) for one in (first, last)])
+    wanted = s[:, [0, -1]] @ known - (of_slopes if live else of_slopes @ columns)
+    return np.reshape(np.linalg.solve(matrix, wanted) if live else np.linalg.inv(matrix) @ wanted, (n, *slope.shape[1:]))

@@ -17,7 +17,7 @@ def resolved(function, argnums):
     """Whether `argnums` is one argument, and all of them as positions from the front; by name, or from the end, where that is certain."""
     if argnums.__class__ is int and argnums >= 0:
         return True, (argnums,)
-    wanted = _each(argnums)
+    wanted = argnums if isinstance(argnums, (tuple, list)) else (argnums,)
     if not wanted or not all(is_number(one) or isinstance(one, str) for one in wanted):
         raise StructureError(f"argnums={argnums!r} is not the position of an argument, or a tuple of them")
     return wanted is not argnums, tuple(_position(function, one) for one in wanted)
@@ -40,19 +40,8 @@ def _position(function, one):
     return int(one) + count
 
 
-def positions(argnums, count):
-    """`argnums`, which may count from the end, as positions among `count` arguments."""
-    if any(not is_number(one) or not -count <= one < count for one in _each(argnums)):
-        raise StructureError(f"argnums={argnums!r}, but the function was called with {count} positional arguments")
-    return tuple(one % count for one in _each(argnums))
-
-
 def check_given(argnums, args):
     """Raise if one of the arguments to differentiate is missing."""
     for k in argnums:
         if k >= len(args):
             raise StructureError(f"argnums={argnums} asks for argument {max(argnums)}, but the function was called with {len(args)} positional arguments")
-
-
-def _each(argnums):
-    return argnums if isinstance(argnums, (tuple, list)) else (argnums,)

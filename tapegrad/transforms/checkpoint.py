@@ -27,7 +27,7 @@ from ..autograd.custom.calls import results_of
 from ..autograd.custom.primitives import Primitive
 from ..common.errors import GradientError, StructureError
 from ..common.exact import Identity
-from ..common.tree import flatten, leaf_names, unflatten
+from ..common.tree import flatten, flatten_result, leaf_names, unflatten
 from ..program.evaluation import on_tensors
 from ..program.sweeps import StoreWalk
 from ..tape.places import function_name
@@ -203,8 +203,8 @@ def _recorded(fun, leaves, structure):
         args, kwargs = unflatten(structure, leaves)
         return (), fun(*args, **kwargs), False
 
-    results, container = flatten(loop(iteration, (), None, 1, False, 0, function_name(fun))[1])
-    return unflatten(container, [None if leaf is None else leaf[0] for leaf in results])
+    results, container = flatten_result(loop(iteration, (), None, 1, False, 0, function_name(fun))[1])
+    return unflatten(container, [leaf[0] for leaf in results])
 
 
 def checkpoint(fun: F) -> F:

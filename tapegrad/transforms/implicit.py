@@ -19,7 +19,6 @@ A. Griewank and A. Walther, "Evaluating Derivatives", 2nd ed. (2008), chapter 15
 from __future__ import annotations
 
 import inspect
-import math
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Literal, TypeAlias, get_args
@@ -29,6 +28,7 @@ import numpy as np
 from ..array.differentiable import Differentiable, below
 from ..array.forward import jvp
 from ..array.record import guard_on
+from ..array.trees import joined, ravel
 from ..array.typing import Pytree
 from ..autograd import nested
 from ..autograd.custom import Primitive
@@ -92,38 +92,19 @@ class _Solution:
         self.by_x = jacobian(self.of_vector)
 
     def __call__(self, x0, args):
-        leaves, self.structure = flatten(x0)
-        self.shapes = [np.shape(below(leaf)) for leaf in leaves]
+        #: `container` gives a vector the form of `x0`.
+        start, self.container = ravel(x0)
         parameters, self.arguments = flatten(tuple(args))
         primitive = Primitive(self._value, self.name)
         primitive.closed = "its solver is not looked into"
         primitive.defvjp(self._vjp)
         primitive.defjvp(self._jvp)
-        start = [np.reshape(leaf if isinstance(leaf, Differentiable) else np.asarray(leaf, float), (-1,)) for leaf in leaves]
-        whole = primitive(start[0] if len(start) == 1 else np.concatenate(start), *parameters)
-        return self.container(whole)
-
-    # -- vectors and containers ----------------------------------------------------
-    def container(self, vector):
-        """A vector as x was given."""
-        parts, at = [], 0
-        for shape in self.shapes:
-            size = math.prod(shape)
-            part = np.reshape(vector[at : at + size], shape) if shape else vector[at]
-            parts.append(float(part) if type(part) is np.float64 else part)
-            at += size
-        return unflatten(self.structure, parts)
-
-    @staticmethod
-    def vector(containers):
-        """The numbers of containers, one after the other."""
-        parts = [np.reshape(leaf, (-1,)) for leaf in flatten(containers)[0]]
-        return parts[0] if len(parts) == 1 else np.concatenate(parts)
+        return self.container(primitive(start if isinstance(start, Differentiable) else start.astype(float), *parameters))
 
     def of_vector(self, x, *parameters):
         """The residual as a function of vectors."""
         residual = self.residual(self.container(x), *unflatten(self.arguments, list(parameters)))
-        return self.vector(_returned(residual, self.name))
+        return joined(_returned(residual, self.name))
 
     # -- the value -----------------------------------------------------------------
     def _value(self, start, *parameters):
@@ -150,7 +131,7 @@ class _Solution:
             )
         answer = self.solve(self, self.container(np.array(start)), unflatten(self.arguments, list(parameters)))
         success, message = getattr(answer, "success", True), getattr(answer, "message", "")
-        x = np.array(self.vector(getattr(answer, "x", answer)), float)
+        x = np.array(joined(getattr(answer, "x", answer)), float)
         if x.shape != start.shape:
             raise StructureError(f"the solver returned {x.size} numbers, the start has {start.size}")
         left = float(np.max(np.abs(problem(x)), initial=0.0))
@@ -256,7 +237,7 @@ def _by_scipy(solution, x0, arguments, method):
     parameters = flatten(arguments)[0]
     exact = {"jac": lambda x: solution.by_x(np.array(x), *parameters)} if method in (None, "hybr", "lm") else {}
     return optimize.root(
-        lambda x: solution.of_vector(np.array(x), *parameters), solution.vector(x0), method=method or "hybr",
+        lambda x: solution.of_vector(np.array(x), *parameters), joined(x0), method=method or "hybr",
         tol=1e-13 if exact else None, **exact,
     )  # fmt: skip
 
@@ -362,9 +343,9 @@ def fixed_point(
     def by_iteration(solution, x0, arguments, method):
         if method is not None:
             raise OptionError(f"solver={method!r}: give a function solver(g, x0), or none")
-        x = solution.vector(x0)
+        x = joined(x0)
         for _ in range(ITERATIONS):
-            before, x = x, np.array(solution.vector(g(solution.container(x), *arguments)), float)
+            before, x = x, np.array(joined(g(solution.container(x), *arguments)), float)
             if not np.max(np.abs(x - before), initial=0.0) > CHANGE * max(1.0, np.max(np.abs(x), initial=0.0)):
                 break
         return solution.container(x)
@@ -418,7 +399,7 @@ def argmin(
 
         parameters, both = flatten(arguments)[0], value_and_grad(objective)
         minimum = optimize.minimize(
-            lambda x: both(np.array(x), *parameters), solution.vector(x0), jac=True, method=method or "BFGS"
+            lambda x: both(np.array(x), *parameters), joined(x0), jac=True, method=method or "BFGS"
         )
         better = _by_scipy(solution, solution.container(minimum.x), arguments, None)
         if float(np.max(np.abs(better.fun), initial=0.0)) < float(np.max(np.abs(both(minimum.x, *parameters)[1]), initial=0.0)):

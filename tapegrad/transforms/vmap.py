@@ -17,7 +17,7 @@ from ..array.forward import recorded
 from ..array.record import tracked
 from ..common.errors import StructureError
 from ..common.keywords import answers
-from ..common.tree import REGISTERED, flatten, has_fields, leaf_names, unflatten
+from ..common.tree import REGISTERED, flatten, flatten_result, has_fields, leaf_names, unflatten
 from ..program.finish import depends
 from ..tape.places import function_name
 from .argnums import is_number
@@ -113,11 +113,11 @@ class _Lanes:
 
     def _argument(self, name, thing, axes, lengths):
         """An argument as its structure, and its leaves: a number in their place where they are `rows`."""
-        leaves, structure = flatten(thing)
+        leaves, structure = flatten_result(thing)
         self.live = self.live or any(isinstance(leaf, Differentiable) for leaf in leaves)
         places = []
         for part, leaf, axis in zip(leaf_names(structure), leaves, _spread(axes, structure, f"{self.name}: in_axes of {name}")):
-            if axis is None or leaf is None:
+            if axis is None:
                 places.append((False, leaf))
                 continue
             if not isinstance(leaf, (np.ndarray, np.generic, float, int, Differentiable)):
@@ -150,7 +150,7 @@ class _Lanes:
         rows = self.rows if count else [np.zeros((1, *np.shape(leaf)[1:]), leaf.dtype) for leaf in self.rows]
         state = None if count else state_of([self.fun])
         with np.errstate() if count else np.errstate(all="ignore"):
-            leaves, structure = flatten(run(
+            leaves, structure = flatten_result(run(
                 [self.fun], self.name,
                 lambda: loop(iteration, (), (rows, structure), count or 1, False, None, self.name)[1],
                 lambda: plain.scan(lambda *both: iteration(*both)[:2], (), rows, structure, count or 1, False, False, "lane")[1],
@@ -162,8 +162,6 @@ class _Lanes:
         return unflatten(structure, [self._out(*each) for each in zip(leaf_names(structure), leaves, axes)])
 
     def _out(self, name, leaf, axis):
-        if leaf is None:
-            return None
         if isinstance(leaf, Differentiable) and not self.live and not tracked(leaf):
             leaf = leaf._v
         if axis is None:
@@ -176,16 +174,16 @@ class _Lanes:
 
     def _check_common(self, element, result, out_axes):
         """Refuse a result for which `out_axes` has None, and which may differ from lane to lane."""
-        leaves, structure = flatten(result)
+        leaves, structure = flatten_result(result)
         axes = self._out_axes(out_axes, structure)
-        common = [leaf for leaf, axis in zip(leaves, axes) if axis is None and leaf is not None]
+        common = [leaf for leaf, axis in zip(leaves, axes) if axis is None]
         if not common:
             return
         trace = next((leaf._t.trace for leaf in element if isinstance(leaf, Differentiable) and leaf._t is not None), None)
         # (The elements are the first argument.)
         if trace is not None and not depends(trace, common, 0):
             return
-        names = [f"the result{name}" for name, leaf, axis in zip(leaf_names(structure), leaves, axes) if axis is None and leaf is not None]
+        names = [f"the result{name}" for name, axis in zip(leaf_names(structure), axes) if axis is None]
         raise StructureError(f"{self.name}: {', '.join(names)} may differ from lane to lane, and out_axes says None; give an axis")
 
 

@@ -5,7 +5,6 @@ Batches are made in this process, by indexing: of arrays a whole batch at once, 
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
@@ -159,7 +158,7 @@ class DataLoader:
             raise OptionError(f"num_workers={num_workers!r}: batches are made in this process; leave it out")
         if shuffle and sampler is not None:
             raise OptionError("shuffle=True and sampler= both say the order; give one")
-        self.dataset, self.batch_size, self.shuffle, self.sampler, self.drop_last = dataset, operator.index(batch_size), shuffle, sampler, drop_last
+        self.dataset, self.batch_size, self.shuffle, self.sampler, self.drop_last = dataset, int(batch_size), shuffle, sampler, drop_last
         self.collate_fn, self.generator = collate_fn, np.random.default_rng(generator)
 
     def _order(self):
@@ -172,8 +171,7 @@ class DataLoader:
         return count // self.batch_size if self.drop_last else -(-count // self.batch_size)
 
     def __iter__(self) -> Iterator[Any]:
-        order = self._order()
-        size = self.batch_size
+        order, size = self._order(), self.batch_size
         for begin in range(0, len(order) // size * size if self.drop_last else len(order), size):
             yield self._batch(order[begin : begin + size])
 

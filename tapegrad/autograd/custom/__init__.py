@@ -7,8 +7,8 @@ from dataclasses import is_dataclass
 from functools import partial
 from typing import Any, Protocol, TypeAlias, TypeVar, overload
 
+from ...array import trees
 from ...array.objects import TENSORS, joined
-from ...common.tree import flatten, unflatten
 from .paired import PairedPrimitive
 from .primitives import Primitive
 
@@ -211,8 +211,7 @@ def stop_gradient(thing: T) -> T:
     if isinstance(thing, dict):
         return type(thing)((key, stop_gradient(value)) for key, value in thing.items())
     if is_dataclass(thing) and not isinstance(thing, type) or isinstance(thing, tuple) and hasattr(thing, "_fields"):
-        leaves, structure = flatten(thing)
-        return unflatten(structure, [*map(stop_gradient, leaves)])
+        return trees.map(stop_gradient, thing)
     if isinstance(thing, (tuple, list)):
         return type(thing)(map(stop_gradient, thing))
     return thing

@@ -107,10 +107,8 @@ def handed(arguments, function):
 
     def one(argument):
         if type(argument) is np.ndarray:
-            if copies:
-                return argument.copy()
-            return sealed(argument)
-        elif type(argument) in (tuple, list):
+            return argument.copy() if copies else sealed(argument)
+        if type(argument) in (tuple, list):
             return type(argument)(one(x) for x in argument)
         return argument
 
@@ -130,9 +128,7 @@ def _cast(part, dtype):
 
 def unpacked(whole, call):
     """The results, from the value of the instruction (an array, tensor or dual number)."""
-    if not call.several:
-        return whole
-    return call.several(parts_of(whole, call))
+    return call.several(parts_of(whole, call)) if call.several else whole
 
 
 def parts_of(whole, call):

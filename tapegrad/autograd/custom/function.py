@@ -125,10 +125,6 @@ class FunctionPrimitive(Primitive[Any]):
     def rule_name(self, kind):
         return f"{self.name}.{'backward' if kind == 'vjp' else 'jvp'}"
 
-    def _context(self, call, arguments, result):
-        results = None if result is None else parts_of(result, call)
-        return _View(call.context, arguments, results)
-
     def has_rule(self, kind):
         name = "backward" if kind == "vjp" else "jvp"
         return getattr(self.cls, name) is not getattr(Function, name)
@@ -154,17 +150,10 @@ class FunctionPrimitive(Primitive[Any]):
             )
         return super()._cotangents(call, arguments, parts, result, likes, recorded)
 
-    def _run_vjp(self, call, arguments, parts, result):
-        context = self._context(call, arguments, result)
-        with _Within(f"raised in {self.rule_name('vjp')}"):
-            cotangents = self.cls.backward(context, *handed(parts, None))
-        return self._counted(cotangents, len(call.template), "vjp")
-
-    def _run_jvp(self, call, arguments, tangents, result):
-        context = self._context(call, arguments, result)
-        with _Within(f"raised in {self.rule_name('jvp')}"):
-            output = self.cls.jvp(context, *handed(tangents, None))
-        return self._result_tangents(call, output)
+    def _by_rule(self, kind, call, given, arguments, result):
+        context = _View(call.context, arguments, None if result is None else parts_of(result, call))
+        with _Within(f"raised in {self.rule_name(kind)}"):
+            return (self.cls.backward if kind == "vjp" else self.cls.jvp)(context, *handed(given, None))
 
     def push(self, call, arguments, tangents, result):
         if self._numbers(call) and any(isinstance(x, Differentiable) and tracked(x) for x in (*arguments, result)):
@@ -179,21 +168,15 @@ def _is_number(item):
 
 def _settled(context, inputs, results, call, arguments):
     """The context as data: saved arguments and results by number, everything else in copies."""
-    saved = []
+    known = {id(r): ("result", k) for k, (r, o) in enumerate(zip(results, call.outputs)) if o.value is None}
+    known |= {id(a): ("argument", k) for k, a in enumerate(inputs)}
+    saved: list[tuple[str, Any]] = []
     for array in context._to_save:
         if tracked(array):
             raise RuleError(
                 "ctx.save_for_backward was given a tensor that is on the tape; save arguments, results or arrays"
             )
-        number = next((k for k, a in enumerate(inputs) if a is array), None)
-        if number is not None:
-            saved.append(("argument", number))
-            continue
-        number = next((k for k, r in enumerate(results) if r is array), None)
-        if number is not None and call.outputs[number].value is None:
-            saved.append(("result", number))
-        else:
-            saved.append(("array", array.copy() if isinstance(array, np.ndarray) else array))
+        saved.append(known.get(id(array)) or ("array", array.copy() if isinstance(array, np.ndarray) else array))
     context._saved = tuple(saved)
     context._to_save = context._plain_results = ()
     arrays = [a for a in arguments if isinstance(a, np.ndarray)]

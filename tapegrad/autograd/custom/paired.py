@@ -1,4 +1,4 @@
-"""Rules in JAX's form: of residuals that a forward function returns, and of primals with their tangents."""
+"""Rules that know which arguments are differentiated; in JAX's form: of residuals that a forward function returns, and of primals with their tangents."""
 
 from __future__ import annotations
 
@@ -16,7 +16,41 @@ def together(tangents, result):
     return sum(parts[1:], parts[0]) if parts else 0.0 * result
 
 
-class PairedPrimitive(Primitive[R]):
+class ByPosition(Primitive[R]):
+    """A primitive whose rules are given the positions of the arguments that are differentiated."""
+
+    #: Positions of arguments that are not differentiated.
+    fixed: tuple[int, ...] = ()
+
+    def split(self, args):
+        """What a rule is given of the arguments of a call: arguments, and the positions of those that are differentiated."""
+        return args, [k for k in range(len(args)) if k not in self.fixed]
+
+    def set_vjp(self, rule):
+        """Set ``rule(positions, result, args, kwargs)``, which gives a function of the adjoint that gives those of the arguments there."""
+
+        def adjoints(g, result, *args, **static):
+            given, positions = self.split(args)
+            found = rule(positions, result, given, static)(g)
+            if not isinstance(found, (tuple, list)) or len(found) != len(positions):
+                each = "an adjoint for each argument that is differentiated"
+                raise RuleError(f"the backward rule of {self.name} has to return a tuple of {len(positions)}, {each}")
+            by_position = dict(zip(positions, found))
+            return tuple(by_position.get(k) for k in range(len(args)))
+
+        super().defvjp(adjoints)
+
+    def set_jvp(self, rule):
+        """Set ``rule(positions, tangents, result, args, kwargs)``, which gives the tangent of the result."""
+
+        def tangent(tangents, result, *args, **static):
+            given, positions = self.split(args)
+            return rule(positions, tuple(tangents[k] for k in positions), result, given, static)
+
+        super().defjvp(tangent)
+
+
+class PairedPrimitive(ByPosition[R]):
     """What ``@tg.custom_vjp`` and ``@tg.custom_jvp`` make of a function without a rule: `defvjp`, `defjvp` and `defjvps` are JAX's."""
 
     def __init__(self, function: Callable[..., R], fixed: tuple[int, ...] = ()) -> None:
@@ -36,34 +70,17 @@ class PairedPrimitive(Primitive[R]):
 
         `bwd` is given the arguments `nondiff_argnums` before these.  `fwd` is run in the reverse sweep, when the derivative is asked for.
         """
-
-        def rule(g, result, *args, **static):
-            found = bwd(*(args[k] for k in self.fixed), fwd(*args, **static)[1], g)
-            moved = self._moved(args)
-            if not isinstance(found, tuple) or len(found) != len(moved):
-                raise RuleError(f"the backward rule of {self.name} has to return a tuple of {len(moved)}, an adjoint for each argument that is differentiated")
-            adjoints = dict(zip(moved, found))
-            return tuple(adjoints.get(k) for k in range(len(args)))
-
-        super().defvjp(rule)
+        self.set_vjp(lambda _, result, args, static: lambda g: bwd(*(args[k] for k in self.fixed), fwd(*args, **static)[1], g))
 
     def defjvp(self, jvp: Callable[..., Any]) -> Callable[..., Any]:  # type: ignore[override]
         """Set ``jvp(primals, tangents) -> (result, tangent)``, two tuples of what is differentiated, behind the arguments `nondiff_argnums`."""
-
-        def rule(tangents, result, *args, **static):
-            moved = self._moved(args)
-            return jvp(*(args[k] for k in self.fixed), tuple(args[k] for k in moved), tuple(tangents[k] for k in moved))[1]
-
-        super().defjvp(rule)
+        self.set_jvp(lambda moved, tangents, _, args, static: jvp(*(args[k] for k in self.fixed), tuple(args[k] for k in moved), tangents)[1])
         return jvp
 
     def defjvps(self, *jvps: Callable[..., Any] | None) -> None:
-        """Set a rule ``jvp(tangent, result, *args)`` for each argument; None for one that has no derivative."""
+        """Set a rule ``jvp(tangent, result, *args)`` for each argument that is differentiated; None for one that has no derivative."""
 
-        def rule(tangents, result, *args, **static):
+        def rule(_, tangents, result, args, static):
             return together([None if jvp is None or t is None else jvp(t, result, *args) for jvp, t in zip(jvps, tangents, strict=True)], result)
 
-        super().defjvp(rule)
-
-    def _moved(self, args):
-        return [k for k in range(len(args)) if k not in self.fixed]
+        self.set_jvp(rule)

@@ -190,9 +190,7 @@ class Primitive(Generic[R]):
 
     def _recomputed(self, call, *values, keeps=()):
         """The value computed again (for listings, where the tape did not keep it)."""
-        fresh = Call(call.template, call.static)
-        results = self._compute(fresh, call.arguments([call, *values]), [False] * len(call.template))
-        return packed(results) if call.several else results[0]
+        return self.again(call, values, [False] * len(values))[0]
 
     def again(self, recorded, values, needed):
         """Call the function at another point of a recorded call.
@@ -275,26 +273,34 @@ class Primitive(Generic[R]):
         """One cotangent per positional argument; `likes` are of the shapes of those that are wanted, else None."""
         if self.has_rule("vjp"):
             return self._run_vjp(call, arguments, parts, result)
-        if not self.has_rule("jvp"):
+        self._require_rule("jvp")
+        return self._transposed("vjp", lambda tangents: self._run_jvp(call, arguments, tangents, result), likes, parts, recorded)
+
+    def _require_rule(self, kind):
+        if not self.has_rule(kind):
             raise MissingRuleError(self._without_rules())
+
+    def _transposed(self, kind, linear, likes, given, recorded):
+        """The rule of a kind that was not given, by the transpose of the other one, a `linear` function."""
         from .transposing import transpose, transposed_on_tape
 
-        def linear(tangents):
-            return self._run_jvp(call, arguments, tangents, result)
-
         if recorded:
-            return transposed_on_tape(linear, likes, parts)
-        return transpose(linear, likes, parts, self.rule_name("jvp"), self._giving("vjp"))
+            return transposed_on_tape(linear, likes, given)
+        return transpose(linear, likes, given, self.rule_name("jvp" if kind == "vjp" else "vjp"), self._giving(kind))
+
+    def _by_rule(self, kind, call, given, arguments, result):
+        """What the rule of this kind returns for cotangents of the results, or for tangents of the arguments, arrays or tensors."""
+        if kind == "jvp":
+            first = tuple(zero_tangent(a) if t is None else t for a, t in zip(arguments, given))
+        else:
+            first = call.several(given) if call.several else given[0]
+        rule = self.rules[kind]
+        with noted(f"raised in {self.rule_name(kind)}"):
+            return rule(*handed([first, results_of(result, call), *arguments], rule), **call.static)
 
     def _run_vjp(self, call, arguments, parts, result):
-        """The VJP rule on cotangents `parts`, arrays or tensors: one cotangent per positional argument."""
-        rule = self.rules["vjp"]
-        results = results_of(result, call)
-        with noted(f"raised in {self.rule_name('vjp')}"):
-            cotangents = rule(
-                *handed([call.several(parts) if call.several else parts[0], results, *arguments], rule), **call.static
-            )
-        return self._counted(cotangents, len(call.template), "vjp")
+        """The VJP rule on cotangents `parts`: one cotangent per positional argument."""
+        return self._counted(self._by_rule("vjp", call, parts, arguments, result), len(call.template), "vjp")
 
     def _counted(self, cotangents, count, kind):
         if not isinstance(cotangents, (tuple, list)):
@@ -346,37 +352,23 @@ class Primitive(Generic[R]):
         """
         if self.has_rule("jvp"):
             return self._run_jvp(call, arguments, tangents, result)
-        if not self.has_rule("vjp"):
-            raise MissingRuleError(self._without_rules())
-        from .transposing import transpose, transposed_on_tape
-
+        self._require_rule("vjp")
         likes = [
             None if o.value is not None else np.zeros(o.shape, o.dtype) if o.shape or o.dtype.char != "d" else 0.0
             for o in call.outputs
         ]
-
-        def linear(parts):
-            return self._run_vjp(call, arguments, parts, result)
-
         live = [x for x in (*arguments, *tangents, result) if isinstance(x, Differentiable)]
-        if live and trace_of(live) is not None and all(isinstance(x, Tensor) for x in live):
-            return transposed_on_tape(linear, likes, tangents)
-        if live:
+        recorded = live and trace_of(live) is not None and all(isinstance(x, Tensor) for x in live)
+        if live and not recorded:
             raise HigherOrderError(
                 f"a second derivative of {self.name!r} needs its JVP as a rule written in differentiable NumPy: give "
                 f"it with {self._giving('jvp')}"
             )
-        return transpose(linear, likes, tangents, self.rule_name("vjp"), self._giving("jvp"))
+        return self._transposed("jvp", lambda parts: self._run_vjp(call, arguments, parts, result), likes, tangents, recorded)
 
     def _run_jvp(self, call, arguments, tangents, result):
-        rule = self.rules["jvp"]
-        full = tuple(zero_tangent(a) if t is None else t for a, t in zip(arguments, tangents))
-        with noted(f"raised in {self.rule_name('jvp')}"):
-            output = rule(*handed([full, results_of(result, call), *arguments], rule), **call.static)
-        return self._result_tangents(call, output)
-
-    def _result_tangents(self, call, tangents):
-        name = self.rule_name("jvp")
+        """The JVP rule: one tangent per result, None for one without derivative."""
+        name, tangents = self.rule_name("jvp"), self._by_rule("jvp", call, tangents, arguments, result)
         tangents = tuple(tangents) if call.several and isinstance(tangents, (tuple, list)) else (tangents,)
         if len(tangents) != len(call.outputs):
             raise RuleError(f"{name} returned {len(tangents)} tangents for {len(call.outputs)} results; return as many")

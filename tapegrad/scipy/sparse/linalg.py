@@ -30,9 +30,9 @@ class Factors:
         """The solution of ``A @ x = rhs``, or of ``A.T @ x = rhs`` ("T", "H"), for a vector or matrix `rhs`."""
         return solution(None, array(rhs), pattern=self, trans=trans) if differentiable(rhs) else self._factors.solve(rhs, trans)
 
-    def solved(self, values, b, trans):
+    def factors(self, values):
         """As of a `Pattern`; there are no `values`."""
-        return self._factors.solve(b, trans)
+        return self._factors
 
 
 def splu(A, permc_spec=None, diag_pivot_thresh=None, relax=None, panel_size=None, options=None):

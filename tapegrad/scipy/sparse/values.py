@@ -9,6 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from ...array import functions as F
+from ...array.functions.arguments import named
 from ...array.functions.groups import sparse_product
 from ...autograd.custom import primitive
 from ...common.errors import ShapeError, UnsupportedFunctionError
@@ -32,10 +33,6 @@ class Pattern:
             matrix = _sparse.coo_array((values, self.coords), self.shape).tocsc()
             kept = self._kept = np.array(values), _linalg.splu(matrix)
         return kept[1]
-
-    def solved(self, values, b, trans):
-        """The solution for a right side, with the matrix or, for "T", the transposed one."""
-        return self.factors(values).solve(np.asarray(b, float), trans)
 
 
 class SparseTensor:
@@ -115,7 +112,7 @@ class SparseTensor:
 @primitive
 def solution(data, b, *, pattern, trans):
     """The solution of ``A @ x = b``; of constant factors, a `pattern` without places, `data` is None."""
-    return pattern.solved(data, b, trans)
+    return pattern.factors(data).solve(b, trans)
 
 
 @solution.defvjp
@@ -195,6 +192,7 @@ def _with_values(name):
     """SciPy's class of that name, for values that carry a derivative."""
 
     def made(arg1, shape=None, dtype=None, copy=False):
+        """``scipy.sparse.{name}``; of values that are tensors, ``(data, (rows, columns))`` and the like, a `SparseTensor`."""
         if not (isinstance(arg1, tuple) and differentiable(arg1[0]) and not differentiable(*arg1[1:])):
             raise UnsupportedFunctionError(
                 f"{name} of tensors takes (data, (rows, columns)){'' if name.startswith('coo') else ' or (data, indices, indptr)'}, with places that are "
@@ -209,9 +207,7 @@ def _with_values(name):
             return SparseTensor(data[np.asarray(places.data, int) - 1], places.coords, places.shape)
         return SparseTensor(data, tuple(map(np.asarray, arg1[1])), places.shape)
 
-    made.__name__ = made.__qualname__ = name
-    made.__doc__ = f"``scipy.sparse.{name}``; of values that are tensors, ``(data, (rows, columns))`` and the like, a `SparseTensor`."
-    return mirror("scipy.sparse")(made)
+    return mirror("scipy.sparse")(named(made, name))
 
 
 coo_array, csc_array, csr_array = map(_with_values, ("coo_array", "csc_array", "csr_array"))

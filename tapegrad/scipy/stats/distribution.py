@@ -14,6 +14,7 @@ from functools import reduce
 import numpy as np
 
 from ...array import functions as F
+from ...array.functions.arguments import named
 from ...array.record import record_aux
 from ...common.errors import UnsupportedFunctionError
 from ...common.host_functions import host_function
@@ -22,29 +23,6 @@ from ..mirrors import array, constant, differentiable
 
 special = Lazily("scipy.special")
 _stats = Lazily("scipy.stats")
-
-_DOC = """{what}.
-
-        Parameters
-        ----------
-        x : array-like
-            Where.
-        *args, **kwds : array-like
-            The parameters as in SciPy: those of the shape, then ``loc=0``{scale}.
-            Everything is broadcast together.
-
-        Returns
-        -------
-        Tensor, or SciPy's result for plain arguments
-
-        Raises
-        ------
-        TypeError
-            If a parameter is missing, unknown, or given twice.
-        UnsupportedFunctionError
-            If the distribution has no closed form here for this function, or an
-            integer argument asks for a derivative.
-        """
 
 
 class Named:
@@ -177,7 +155,6 @@ class Distribution(Named):
         fill = np.where(valid, np.where(over, above, below), np.nan).astype(result.dtype)
         return np.where(np.logical_and(valid, np.logical_not(outside)), result, fill)
 
-
     def _inverse(self, how, q, *parameters):
         """The quantile of `q`, or the one that is exceeded with that probability; NaN where something is not valid."""
         shapes, (loc, *scale) = parameters[: -len(self.last)], parameters[-len(self.last) :]
@@ -260,11 +237,31 @@ _WAYS = {
 
 def _method(how, what, scale):
     def method(self, x, *args, **kwds):
+        """{what}.
+
+        Parameters
+        ----------
+        x : array-like
+            Where.
+        *args, **kwds : array-like
+            The parameters as in SciPy: those of the shape, then ``loc=0``{scale}.
+            Everything is broadcast together.
+
+        Returns
+        -------
+        Tensor, or SciPy's result for plain arguments
+
+        Raises
+        ------
+        TypeError
+            If a parameter is missing, unknown, or given twice.
+        UnsupportedFunctionError
+            If the distribution has no closed form here for this function, or an
+            integer argument asks for a derivative.
+        """
         return self._evaluate(how, x, args, kwds)
 
-    method.__name__ = method.__qualname__ = how
-    method.__doc__ = _DOC.format(what=what, scale=scale)
-    return method
+    return named(method, how, what=what, scale=scale)
 
 
 _TAILS = {

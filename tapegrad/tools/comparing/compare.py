@@ -33,7 +33,7 @@ from ...program.sweeps import StoreWalk
 from ...tape.layout import FIRST_ARRAY
 from ...tape.meta import SCALAR
 from ...tape.places import function_name
-from ...transforms.argnums import positions
+from ...transforms.argnums import check_given, resolved
 from ...transforms.functional import jit
 from ...transforms.jacobians import JacobianFunction, jacfwd, jacobian, jacrev
 from ...transforms.replay.directions import MOST as MOST_AT_ONCE
@@ -372,7 +372,9 @@ def compare(
     calls: dict[Way, partial[Any]] = {}
     first: dict[Way, float] = {}
     results: dict[Way, Any] = {}
-    recording = StoreWalk(f, args, positions(argnums, len(args)))
+    _, numbers = resolved(f, argnums)
+    check_given(numbers, args)
+    recording = StoreWalk(f, args, numbers)
     prediction = predict(recording, True)
     for way in (VALUE, *WAYS, *([_inside_numba(recording.outputs)] if via == "numba" else [])):
         if way.mode == "product" and prediction.product is None:

@@ -12,7 +12,7 @@ from ...array.differentiable import Differentiable
 from ...array.functions import concatenate
 from ...autograd.custom import stop_gradient
 from ...common.errors import StructureError
-from ...common.tree import flatten, parts_of, unflatten
+from ...common.tree import flatten, flatten_result, parts_of, unflatten
 from ..contents import is_plain
 from . import plain
 from .state import run, state_of
@@ -79,12 +79,12 @@ def _of_no_iterations(f, init, leaves, structure):
         rows = [numbers(shape).astype(leaf.dtype) for shape, leaf in zip(shapes, leaves)]
         try:
             with np.errstate(all="ignore"):
-                results, container = flatten(plain.scan(f, init, rows, structure, 1, False, False)[1])
+                results, container = flatten_result(plain.scan(f, init, rows, structure, 1, False, False)[1])
         except Exception as error:
             cause = error
         else:
             # There is nothing that could have a derivative.
-            return unflatten(container, [x[:0] if isinstance(x, np.ndarray) else x if x is None else stop_gradient(x[:0]) for x in results])
+            return unflatten(container, [x[:0] if isinstance(x, np.ndarray) else stop_gradient(x[:0]) for x in results])
         finally:
             state.put_back("the body of the scan")
     raise StructureError(
@@ -245,8 +245,8 @@ def _chosen(index, branches, operands):
 
     index = index.astype(np.int64) if isinstance(index, Differentiable) else np.asarray(index, np.int64)
     def recorded():
-        leaves, structure = flatten(loop(iteration, index, None, 1, False, 0, "a choice", [[k] for k in range(len(branches))])[1])
-        return unflatten(structure, [None if leaf is None else leaf[0] for leaf in leaves])
+        leaves, structure = flatten_result(loop(iteration, index, None, 1, False, 0, "a choice", [[k] for k in range(len(branches))])[1])
+        return unflatten(structure, [leaf[0] for leaf in leaves])
 
     return run(branches, "a choice", recorded, lambda: branches[int(index)](*operands))
 

@@ -19,7 +19,7 @@ from ...array.record import record_nondiff, store_of, tracked
 from ...autograd.tape import Tape
 from ...common.errors import GradientError, LeaveTapeError, NestingError, StructureError
 from ...common.host_functions import HostFunction
-from ...common.tree import flatten, leaf_names, unflatten
+from ...common.tree import flatten, flatten_result, leaf_names, unflatten
 from ...interpreter.fields import constant
 from ...program.finish import finish
 from ...program.through import Rules
@@ -261,8 +261,6 @@ def recorded(function, carry, element, values, captures, what):
         Where each captured one begins.
     results : LeafLayout
         Of the result.
-    missing : list of bool
-        Which leaves of the result are None.
     stops : bool
     """
     return _BodyRecorder(function, carry, element, captures, what).run(values)
@@ -314,7 +312,7 @@ class _BodyRecorder:
         if trace.cannot:
             raise Unrecordable
         leaves = plain.fitting(before, carry, self.what)
-        results, shape = flatten(result)
+        results, shape = flatten_result(result)
         for leaf in (*leaves, *results):
             if leaf.__class__ is Dual:
                 raise Unrecordable
@@ -323,14 +321,14 @@ class _BodyRecorder:
         inner = {id(leaf): trace.here(leaf) for leaf in outer}
         leaves, results = ([inner.get(id(leaf), leaf) for leaf in part] for part in (leaves, results))
         self._compare(map(_described, leaves))
-        layout = LeafLayout([_described(leaf) for leaf in results if leaf is not None], shape)
+        layout = LeafLayout([_described(leaf) for leaf in results], shape)
         trace.parameters()
         # Results are written where they stay; a carry is short, and often read as one.
-        outputs = [self.carry.pack(leaves), *(as_float64(leaf) for leaf in results if leaf is not None)]
+        outputs = [self.carry.pack(leaves), *map(as_float64, results)]
         finished = finish(trace, outputs, [True] * len(trace.input_slots))
         if trace.cannot or not Rules.closed(finished):
             raise Unrecordable
-        return finished, trace.places, layout, [leaf is None for leaf in results], bool(stops)
+        return finished, trace.places, layout, bool(stops)
 
     def _compare(self, after):
         promoted = {}

@@ -8,7 +8,7 @@ import numpy as np
 from ...array.differentiable import Differentiable
 from ...array.functions import stack
 from ...common.errors import StructureError
-from ...common.tree import flatten, leaf_names, rearranged, unflatten
+from ...common.tree import flatten, flatten_result, leaf_names, rearranged, unflatten
 from ...tape.store import thread_state
 
 NOTHING = contextlib.nullcontext()
@@ -30,8 +30,9 @@ def fitting(before, after, what):
         How the body is named in messages.
     """
     leaves, structure = flatten(after)
-    leaves = rearranged(leaves, structure, before[1])
-    if leaves is None:
+    if structure != before[1]:
+        leaves, structure = flatten(rearranged(after, before[1]))
+    if structure != before[1]:
         raise StructureError(f"{what} returned the carry {structure} for the carry {before[1]}; return a container like the one it was given")
     for k, (one, other) in enumerate(zip(before[0], leaves)):
         if getattr(one, "shape", ()) != getattr(other, "shape", ()):
@@ -65,7 +66,7 @@ def turns_of(xs, length):
 
 def stacked(results):
     """The results of all iterations, each leaf with a first axis for the iterations; None stays None."""
-    leaves, structures = zip(*map(flatten, results))
+    leaves, structures = zip(*map(flatten_result, results))
     other = next((s for s in structures if s != structures[0]), None)
     if other is not None:
         raise StructureError(f"the body returned the result {structures[0]} in one iteration and {other} in another; return one kind of container")
@@ -73,8 +74,6 @@ def stacked(results):
 
 
 def _joined(parts):
-    if all(part is None for part in parts):
-        return None
     return stack(parts) if any(isinstance(part, Differentiable) for part in parts) else np.stack(parts)
 
 

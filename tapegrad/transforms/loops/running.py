@@ -93,11 +93,9 @@ class _LoopRun:
         attrs = (("program", loop),)
         whole = apply("loop_results", (*operands, apply("loop", operands, attrs, value=z)), attrs)
         carry = unflatten(self.carry.structure, self.carry.unpack(whole[: loop.carry] if self.iterations and loop.carry else whole))
-        layout, missing = self.results
         if not self.iterations:
             return carry, None
-        results = iter(layout.unpack(whole[loop.carry :], (loop.rows,)) if layout.leaves else ())
-        return carry, unflatten(layout.structure, [None if gone else next(results) for gone in missing])
+        return carry, unflatten(self.results.structure, self.results.unpack(whole[loop.carry :], (loop.rows,)) if self.results.leaves else ())
 
     def _later(self, carry, iteration, captured, rows):
         """Record a path that is met in a replay; what the body uses from outside has other values there, for so long."""
@@ -129,7 +127,7 @@ class _LoopRun:
                 f"{self.loop.paths[-1].tape.guards[-1].place}. Write such a choice with tg.cond or np.where, or raise tg.config.paths"
             )
         element = rows[len(rows) - 1 - iteration if self.reverse else iteration] if self.element is not None else np.zeros(0)
-        tape, places, results, missing, stops = recorded(
+        tape, places, results, stops = recorded(
             self.function, self.carry, self.element, (np.array(carry), np.array(element)), self.captures, self.name
         )
         if known is not None and len(self.captures) > known:
@@ -137,10 +135,10 @@ class _LoopRun:
             del self.captures[known:]
             raise GuardError(f"{self.name} takes a path in iteration {iteration} that uses more from outside than those that were recorded")
         if self.loop is None:
-            self.results = results, missing
+            self.results = results
             self._begin(results.size)
-        before, gone = self.results
-        if (results.structure, results.leaves, missing) != (before.structure, before.leaves, gone):
+        before = self.results
+        if (results.structure, results.leaves) != (before.structure, before.leaves):
             raise StructureError(f"{self.name} returns {results} where it has returned {before}; return the same containers, shapes and dtypes each time")
         inputs = [(base, 0) for base, layout in ((CARRY, self.carry), (ELEMENT, self.element)) if layout is not None and layout.size]
         inputs += [(CAPTURED, 8 * at) for at in places]
