@@ -12,6 +12,7 @@ libraries is imported here: who has such an object has imported its library.
 import dataclasses
 import sys
 from collections import OrderedDict, defaultdict
+from itertools import accumulate
 
 import numpy as np
 
@@ -223,13 +224,20 @@ def alike(one, other):
     return same and one._exact == other._exact and len(one.parts) == len(other.parts) and all(map(alike, one.parts, other.parts))
 
 
-def rearranged(thing, structure):
-    """`thing` with the keys of its dicts in the order in which `structure` has them, where these are the same keys."""
-    if type(thing) in (list, tuple) and type(thing) is structure.kind and len(thing) == len(structure.parts):
-        return type(thing)(map(rearranged, thing, structure.parts))
-    if type(thing) is not dict or structure.kind is not dict or thing.keys() != {*structure.keys}:
-        return thing
-    return {key: rearranged(thing[key], part) for key, part in zip(structure.keys, structure.parts)}
+def rearranged(leaves, found, structure):
+    """Leaves of a container of structure `found` as `structure` has them; None if these differ in more than the order of keys."""
+    if found == structure:
+        return leaves
+    if found.kind is None or found.kind != structure.kind or len(found.parts) != len(structure.parts):
+        return None
+    order = range(len(found.parts))
+    if found._exact != structure._exact:
+        if found.kind is not dict or {*found.keys} != {*structure.keys}:
+            return None
+        order = [list(found.keys).index(key) for key in structure.keys]
+    ends = [0, *accumulate(part.count for part in found.parts)]
+    parts = [rearranged(leaves[ends[k] : ends[k + 1]], found.parts[k], part) for k, part in zip(order, structure.parts)]
+    return None if any(part is None for part in parts) else [leaf for part in parts for leaf in part]
 
 
 def leaf_names(structure, name=""):

@@ -30,9 +30,8 @@ def fitting(before, after, what):
         How the body is named in messages.
     """
     leaves, structure = flatten(after)
-    if structure != before[1]:
-        leaves, structure = flatten(rearranged(after, before[1]))
-    if structure != before[1]:
+    leaves = rearranged(leaves, structure, before[1])
+    if leaves is None:
         raise StructureError(f"{what} returned the carry {structure} for the carry {before[1]}; return a container like the one it was given")
     for k, (one, other) in enumerate(zip(before[0], leaves)):
         if getattr(one, "shape", ()) != getattr(other, "shape", ()):

@@ -256,6 +256,15 @@ def test_the_keys_of_a_carry_may_come_in_another_order(jit):
     np.testing.assert_allclose(slope, (f(x + size) - f(x - size)) / (2 * size), rtol=1e-7)
 
 
+@pytest.mark.parametrize("kind", [Pair, Frozen])
+def test_so_may_those_of_a_dict_in_a_container_of_its_own_class(kind):
+    def f(x):
+        start = kind({"u": x, "v": 2.0 * x}, 0.0)
+        return tg.scan(lambda s, t: (kind({"v": s.a["v"] * t, "u": s.a["u"] + s.a["v"]}, s.b + t), None), start, np.arange(1.0, 4.0))[0].a["u"]
+
+    assert tg.value_and_grad(f)(0.5) == tg.jit(tg.value_and_grad(f))(0.5) == (4.5, 9.0)
+
+
 @pytest.mark.parametrize("other", [lambda s: {"a": s["a"]}, lambda s: {"a": s["a"], "c": s["b"]}, lambda s: [s["a"], s["b"]], lambda s: {"b": (s["b"],), "a": s["a"]}])
 def test_other_keys_are_refused(other):
     with pytest.raises(StructureError, match="return a container like the one it was given"):
