@@ -1,13 +1,10 @@
 """The errors tapegrad raises.
 
-Every class also inherits the builtin exception a NumPy or PyTorch user would
-expect, so existing ``except`` clauses keep working.  Messages say, in this
-order: what happened, to which variable, and what to do now; printed, they end with
-the command that shows the paragraph of docs/errors.md (which is in the wheel) about
-their class: ``[tapegrad explain GuardError]``.
+Every class also inherits the builtin exception a NumPy or PyTorch user would expect, so existing ``except`` clauses keep working.  Messages
+say, in this order: what happened, to which variable, and what to do now; printed, they end with the command that shows the paragraph of
+docs/errors.md (which is in the wheel) about their class: ``[tapegrad explain GuardError]``.
 
-`sections` has the paragraphs of that page.  It is in the package beside this file (in the repository a link to docs/), so an
-installed wheel explains its errors by itself.
+`sections` has the paragraphs of that page, which lies beside this file (in the repository as a link), so an installed wheel explains itself.
 """
 
 from __future__ import annotations
@@ -20,13 +17,11 @@ from typing import Any
 from .registry import registry
 from .uninterrupted import from_handler
 
-_PAGE = Path(__file__).with_name("errors.md")
-
 
 @functools.cache
 def sections() -> dict[str, str]:
     """Heading -> text, of the page; what stands before the first class is that of their base."""
-    text = _PAGE.read_text(encoding="utf-8")
+    text = Path(__file__).with_name("errors.md").read_text(encoding="utf-8")
     text = re.sub(r"^## .*\n+|[ ]+# doctest: .*$", "", text, flags=re.MULTILINE)
     first, *others = re.split(r"^### (\w+)\n", text, flags=re.MULTILINE)
     return {"TapegradError": first.strip(), **{name: f"### {name}\n{body}".strip() for name, body in zip(others[::2], others[1::2])}}
