@@ -369,18 +369,18 @@ def _stacked(problem, check, transformations, depths, recorded):
     ways = [_fitted([problem.rng.standard_normal(np.shape(p)) for p in points], points) for _ in range(depths[-1])]
     firsts, measured = [problem.weighted_on], [problem.weighted(points)]
     for way in ways:
-        measured.append(problem.difference(way, lambda moved, f=firsts[-1]: float(f(*moved))))
+        measured.append(problem.difference(way, lambda moved, f=firsts[-1]: float(_plain(f(*moved)))))
         firsts.append(COMPOSED[first](firsts[-1], way))
-    expected = [float(f(*points)) for f in firsts]
+    expected = [float(_plain(f(*points))) for f in firsts]
     for names in (names for depth in depths for names in product(transformations, repeat=depth)):
         f, order, stack = problem.weighted_on, 0, " of ".join(names) or "value"
         for name in reversed(names):
             f, order = COMPOSED[name](f, ways[order]), order + (name != "vmap")
-        values = {stack: float(f(*points))}
+        values = {stack: float(_plain(f(*points)))}
         if recorded:
             g = functional.jit(f, kernel="never")
             g(*elsewhere)
-            values[f"jit of {stack}, recorded at another point,"] = float(g(*points))
+            values[f"jit of {stack}, recorded at another point,"] = float(_plain(g(*points)))
         for how, value in values.items():
             size = problem.scale(value, measured[order])
             check.note(apart(value, expected[order]), problem.exact * size, f"{how} gives {value:.12g}, order {order} by {first} {expected[order]:.12g}")
