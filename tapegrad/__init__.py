@@ -48,7 +48,7 @@ from .tools.explain_jumps import explain_jumps
 from .tools.gradcheck import gradcheck as _gradcheck
 from .tools.explain_zero import explain_zero
 from .tools.showing.page import show
-from .tools.info import info
+from .tools.installation import info
 from .array.dual import Dual
 from .array.leaving import clearer as _clearer
 from .array.objects import array

@@ -20,7 +20,7 @@ from .tools.commands import reference as reference_page
 from .tools.commands import supported as supported_page
 from .tools.commands.bench import run_bench
 from .tools.commands.compare import run_compare
-from .tools.commands.warm import run_warm
+from .tools.installation import run_warm
 
 EPILOG = """\
 In a program of your own:

@@ -17,17 +17,24 @@ Derivatives that are themselves recorded, and so can be differentiated again:
 """
 
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 from ..common.public import only_public
 from ..common.registry import registry
-from . import engine  # noqa: F401  (sets registry.engine)
+from . import graph, hooks, tape
 from .custom.function import Function
 from .gradients import backward, grad
 from .pushforward import jvp
 
 __all__ = ["Function", "backward", "grad", "gradcheck", "jvp"]
 __dir__ = only_public(__name__)
+
+# What `array.tensor.Tensor` needs of this folder.
+registry.engine = SimpleNamespace(
+    backward=backward, changes_in_jumps=graph.changes_in_jumps, node_of=graph.node_of, register_hook=hooks.register_hook,
+    release_grad=hooks.release_grad, retain_grad=hooks.retain_grad, retains_grad=hooks.retains_grad, tape_of=tape.Tape.of,
+)
 
 
 def gradcheck(func: Callable[..., Any], inputs: Any, eps: float = 1e-6, atol: float = 1e-5, rtol: float = 1e-3, raise_exception: bool = True) -> bool:

@@ -28,9 +28,8 @@ from ..tape.meta import SCALAR
 from ..tape.places import caller_place, name_of
 from ..tape.watch import Exposure, exposed_since, owner_of
 from .adjoint import pulled
-from .clearing import retire, second_backward_error
 from .hooks import as_tensor, replaced, run_hooks, through_hooks
-from .instruction import Instruction
+from .instruction import Instruction, retire, second_backward_error
 
 #: So many leaves of a store are looked at one by one.
 FEW = 64

@@ -13,9 +13,8 @@ from ..common.errors import ClearedTapeError
 from ..common.observers import RemovableHandle
 from .adjoint import pulled
 from .backward import Pass
-from .clearing import second_backward_error
 from .hooks import accumulate
-from .instruction import Instruction
+from .instruction import Instruction, second_backward_error
 
 
 class AccumulateGrad:

@@ -11,7 +11,7 @@ from ..array.tensor import Tensor
 from ..common.errors import GradientError, SeedShapeError
 from ..common.observers import RemovableHandle
 from ..common.uninterrupted import remade
-from .clearing import second_backward_error
+from .instruction import second_backward_error
 
 _ACCUMULATE = remade(threading.Lock())
 

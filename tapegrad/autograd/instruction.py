@@ -1,13 +1,25 @@
-"""Instructions read back from the records.
+"""Instructions read back from the records, and what is said of those that a backward pass has cleared.
 
 `Instruction` is what everything in Python that looks at a tape starts from: backward passes where they
 stop (`backward`), nodes (`graph`), listings (`inspect`), recorded passes (`reading`).  It is made
 of a slot when it is asked for.
+
+A store whose graph was cleared is ended (`retire`), and a later use of its instructions is an error (`second_backward_error`).
 """
 
+from ..common.errors import ClearedTapeError
 from ..interpreter.plan import Signature
-from ..rules import by_opcode
+from ..interpreter.walks import walks
+from ..rules import by_opcode, table
 from ..tape.layout import ARRAY_LEAF, ARRAY_RECORD, CLEARED, CONTINUATION, CONTINUES, FIRST_ARRAY, SCALAR_LEAF, TRACED
+from ..tape.store import TapeStore
+
+SECOND_BACKWARD = (
+    "Trying to backward through the graph a second time (or directly access saved tensors after they have already "
+    "been freed). Saved intermediate values of the graph are freed when you call .backward() or autograd.grad(). "
+    "Specify retain_graph=True if you need to backward through the graph a second time or if you need to access "
+    "saved tensors after calling backward."
+)
 
 
 class Instruction:
@@ -66,3 +78,29 @@ class Instruction:
     def attributes(self):
         """The row's attributes, the dynamic one included."""
         return {} if self.signature is None else self.row.keywords(self.signature.attrs, self.integer)
+
+
+def second_backward_error(store, slot):
+    """The error for instruction `slot`, which was cleared."""
+    cleared = store.retired or store.clearings[store.read(slot, ARRAY_RECORD)[-1]]
+    where = f"It was cleared at {cleared}. " if cleared is not None else ""
+    return ClearedTapeError(
+        f"{SECOND_BACKWARD}\n{where}Three ways out: (1) pass retain_graph=True to the call there; (2) cut the old part "
+        "off with .detach() where the new computation starts from it; (3) recompute the loss before this call."
+    )
+
+
+def retire(store, place):
+    """End `store`; its thread goes on with a fresh one."""
+    rows = {slot: _row_at(store, slot) for slot in walks.native.live_slots(store)}
+    parts = store.retire(place)
+    store.live_rows = rows
+    store.thread.replace(store, TapeStore(store.thread, store.explicit, parts))
+
+
+def _row_at(store, slot):
+    """The row of an instruction; None if there is none, for a store is also ended while the error about that is raised."""
+    op = store.read(slot)[0] & ~CLEARED
+    if FIRST_ARRAY <= op < ARRAY_LEAF:
+        return Signature.ALL[op - FIRST_ARRAY].row
+    return table.ROWS[op - table.FIRST_ROW] if 0 <= op - table.FIRST_ROW < len(table.ROWS) else None

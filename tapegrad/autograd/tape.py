@@ -19,7 +19,7 @@ from ..common.printing import Picture, PlainTable
 from ..tape.places import caller_place
 from ..tape.store import TapeStore, thread_state
 from . import draw, inspect
-from .clearing import retire
+from .instruction import retire
 
 
 class Tape:

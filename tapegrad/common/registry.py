@@ -29,7 +29,7 @@ OWNERS = {
     "Dual": Owner("array.dual", "type", "dual numbers: recording leaves operations on them to the class itself"),
     "objects": Owner("array.objects", "namespace", "arrays and lists that hold tensors: joined, stacked, holds_tensors, operand; complex ones"),
     "Call": Owner("autograd.custom.calls", "type", "one call of a user's primitive: an operand without a number"),
-    "engine": Owner("autograd.engine", "namespace", "backward passes, hooks and nodes, for the methods of Tensor"),
+    "engine": Owner("autograd", "namespace", "backward passes, hooks and nodes, for the methods of Tensor"),
     "walks": Owner("interpreter.walks", "Walks", "compiled code over memory: pack, saved, reclaim, let_go, native, digest; on_arrays"),
     "later": Owner("", "namespace", "advice, clearer, beside_table (pandas), behind (kernel), namespace (numpy), determined (fits), debug_nans, gradcheck"),
     "guard_message": Owner("transforms.compiled", "function (int, int) -> str", "the text of a GuardError raised in nopython code"),

@@ -13,8 +13,7 @@ import numpy as np
 
 from ..array.functions import concatenate, exp, expit, log_expit, where
 from ..common.errors import OptimizationError, StructureError
-from ..optimize.bounds import as_bounds
-from ..optimize.layout import Layout
+from ..optimize.layout import Layout, as_bounds
 
 
 class Parameters:

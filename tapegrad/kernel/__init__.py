@@ -40,8 +40,7 @@ Where to read what, in the order of that way (begin with `of_tape`, where all st
 
 when a tape gets a kernel, and which one
     `kernels`      when a tape that is replayed becomes machine code.
-    `of_tape`      the kernel of a tape.
-    `pipeline`     from a tape to its loop program.
+    `of_tape`      the kernel of a tape; `lower`, from a tape to its loop program.
     `reasons`      why a tape has none, and what one would cost.
 
 a derivative as a tape

@@ -53,7 +53,7 @@ def build(columns, structure, views=False):
     columns : Columns
     structure : roll.structure.RolledStructure
     views : bool
-        As of `pipeline.lower`.
+        As of `of_tape.lower`.
 
     Returns
     -------

@@ -5,6 +5,7 @@ that was compiled before is loaded, whatever its tables hold.  A `Kernel` owns i
 is collected, both go.
 """
 
+import time
 import weakref
 
 import numpy as np
@@ -16,7 +17,6 @@ from ..interpreter.native import data_address
 from ..program.executable import LINE, Executable
 from . import ir
 from .emit import FINE, NOT_FINITE, CompileOptions, Emission
-from .pipeline import Stages
 
 __all__ = ["FINE", "NOT_FINITE", "Kernel", "CompileOptions"]
 
@@ -28,6 +28,18 @@ COUNTS = {"compiled": 0, "loaded": 0}
 _LARGE, _STRAIGHT, _ITERATED = 20_000, 300, 2_000
 #: Of the steps of straight-line code at most so many are in loops; or all are so few, in how many that may be, beside its size.
 _IN_LOOPS, _FEW = 0.2, 4
+
+
+class Stages(dict):
+    """The seconds of each stage, by name; `done` ends one."""
+
+    def __init__(self):
+        self._clock = time.perf_counter()
+
+    def done(self, stage):
+        """The stage of this name began where the one before ended, and ends now."""
+        now = time.perf_counter()
+        self[stage], self._clock = now - self._clock, now
 
 
 class Kernel(Executable):

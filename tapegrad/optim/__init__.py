@@ -6,15 +6,13 @@ Imports: common, tape, array, nn, optimize.
 from ..common.public import only_public
 from ..nn.names import getter
 from . import lr_scheduler as lr_scheduler
-from .adam import Adam, AdamW
 from .lbfgs import LBFGS
 from .optimizer import Optimizer
-from .rmsprop import RMSprop
-from .sgd import SGD
+from .optimizers import SGD, Adam, AdamW, RMSprop
 
 __all__ = ["SGD", "Adam", "AdamW", "LBFGS", "Optimizer", "RMSprop"]
 __dir__ = only_public(__name__)
 
 __getattr__ = getter("tg.optim")
 # Modules: of JAX's optimisers, which have these names, something is said.
-del adam, lbfgs, rmsprop, sgd, optimizer  # type: ignore[name-defined]  # noqa: F821
+del lbfgs, optimizer, optimizers  # type: ignore[name-defined]  # noqa: F821

@@ -14,13 +14,13 @@ what users call
     `result`, `state`   what they return, and what they can be resumed from.
 
 the objective
-    `layout`            containers of numbers and arrays as one vector; `bounds` in the forms users give them.
+    `layout`            containers of numbers and arrays as one vector, and bounds as two.
     `objective`         value and gradient at a vector, by replay; `entry`, how compiled code calls it.
     `proof`             whether the recording stands for the function.
 
 the compiled loop
-    `run`               one for all; `loop`, its state, and why it comes back to Python.
-    `descent`           the steps of gradient descent and Adam; `quasi_newton`, those of L-BFGS, with `line_search`.
+    `run`               one for all, with the steps of gradient descent and Adam; `state`, what it knows, and why it comes back to Python.
+    `quasi_newton`      the steps of L-BFGS, with `line_search`.
     `vectors`           sums and products, in a fixed order.
     `drive`             the Python around it: Ctrl-C, `progress`, callbacks.
 

@@ -8,9 +8,8 @@ import numpy as np
 
 from ..common.errors import OptimizationError
 from ..common.uninterrupted import uninterrupted
-from . import loop as P
-from .bounds import as_bounds
-from .layout import shaped
+from . import state as P
+from .layout import as_bounds, shaped
 from .objective import Objective
 from .progress import Progress
 from .result import Result, finished

@@ -18,8 +18,7 @@ from ..array.typing import ArrayLike, Pytree
 from ..common.errors import OptimizationError, StructureError
 from ..common.uninterrupted import imported, uninterrupted
 from ..transforms.keep import kept
-from .bounds import as_bounds
-from .layout import Layout
+from .layout import Layout, as_bounds
 from .progress import Progress
 from .proof import proved
 from .vector_function import VectorFunction

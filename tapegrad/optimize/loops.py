@@ -13,7 +13,7 @@ from ..array.typing import Pytree
 from ..common.errors import OptimizationError
 from ..common.uninterrupted import uninterrupted
 from ..many.sums import computed_by
-from . import loop as P
+from . import state as P
 from .state import State
 
 if TYPE_CHECKING:

@@ -20,8 +20,7 @@ from ..common.uninterrupted import uninterrupted
 from ..many.sums import computed_by
 from ..transforms.hessians import hvp
 from . import loops
-from .bounds import as_bounds
-from .layout import Layout, shaped
+from .layout import Layout, as_bounds, shaped
 from .objective import Objective
 from .progress import Progress
 from .proof import proved

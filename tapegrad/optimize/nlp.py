@@ -20,8 +20,7 @@ from ..common.errors import NonFiniteError, OptimizationError
 from ..common.tree import flatten, unflatten
 from ..common.uninterrupted import imported, uninterrupted
 from . import ipopt
-from .bounds import as_bounds
-from .layout import Layout, shaped
+from .layout import Layout, as_bounds, shaped
 from .minimize import SciPyRun
 from .proof import proved
 from .vector_function import VectorFunction

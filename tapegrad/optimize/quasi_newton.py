@@ -15,7 +15,7 @@ quasi-Newton direction, and the step is halved until the projected point is low 
 from __future__ import annotations
 
 from ..codegen.compile import helper
-from . import loop as P
+from . import state as P
 from .line_search import BROKEN, FOUND, GO_ON, L_FX, L_STEP, L_VALUE, L_X, STUCK, advance, begin
 from .vectors import add_scaled, dot, project, slope_norm
 

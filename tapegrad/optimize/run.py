@@ -1,6 +1,6 @@
 """The compiled loop of all our optimisers: has its trial point evaluated, goes there, sees whether it has arrived, chooses the next.
 
-They differ in how they choose the trial point (`descent`, `quasi_newton`), and L-BFGS in when it is content with one.
+They differ in how they choose the trial point (`descended`, `quasi_newton`), and L-BFGS in when it is content with one.
 """
 
 from __future__ import annotations
@@ -8,17 +8,51 @@ from __future__ import annotations
 import math
 
 from ..codegen.array_functions import compiled_on_arrays
+from ..codegen.compile import helper
 from ..codegen.memory import call_entry, load_int
-from . import loop as P
-from .descent import step
+from . import state as P
 from .line_search import BROKEN, FOUND, GO_ON, L_SLOPE, L_STEP, LARGEST
 from .quasi_newton import begin_step, projected, remember, searched, trial
-from .vectors import slope_norm
+from .vectors import project, slope_norm
+
+
+@helper
+def descended(v, r, i):
+    """The trial point of gradient descent with momentum, or of Adam, from the current one.
+
+    Momentum is B. T. Polyak's heavy ball (1964), or Nesterov's, as PyTorch's SGD has
+    them; Adam is D. P. Kingma and J. Ba, "Adam: a method for stochastic optimization" (2015),
+    algorithm 1.  With bounds each step is projected onto the box.
+    """
+    # The velocity, or Adam's first moment; Adam's second one.
+    x, g, xt, first, second = v[P.X], v[P.G], v[P.XT], v[P.D], v[P.SCRATCH]
+    rate, kind = r[P.R_RATE], i[P.I_KIND]
+    if kind == P.ADAM:
+        beta1, beta2, epsilon = r[P.R_BETA1], r[P.R_BETA2], r[P.R_EPSILON]
+        power1, power2 = r[P.R_POWER1] * beta1, r[P.R_POWER2] * beta2
+        r[P.R_POWER1], r[P.R_POWER2] = power1, power2
+        size, root = rate / (1.0 - power1), math.sqrt(1.0 - power2)
+        for k in range(len(x)):
+            slope = g[k]
+            first[k] = m = beta1 * first[k] + (1.0 - beta1) * slope
+            second[k] = s = beta2 * second[k] + (1.0 - beta2) * slope * slope
+            xt[k] = x[k] - size * m / (math.sqrt(s) / root + epsilon)
+    else:
+        momentum = r[P.R_MOMENTUM]
+        for k in range(len(x)):
+            slope = g[k]
+            first[k] = velocity = momentum * first[k] + slope
+            if kind == P.NESTEROV:
+                velocity = slope + momentum * velocity
+            xt[k] = x[k] - rate * velocity
+    if i[P.I_BOUNDED]:
+        project(xt, v[P.LOWER], v[P.UPPER])
+    i[P.I_PHASE] = P.EVALUATE
 
 
 @compiled_on_arrays("int64(int64, float64[:, ::1], int64, float64[:, ::1], float64[:, ::1], float64[:, ::1], float64[::1], int64[::1])")
 def run(handle, history, budget, v, pairs, products, r, i):
-    """Go on; returns why it came back (`optimize.loop`).
+    """Go on; returns why it came back (`optimize.state`).
 
     Called with the address of the objective's handle (0: Python evaluates), rows for the history, the evaluations that it may ask
     for, and the arrays of a `State`: vectors, pairs of L-BFGS and their products, reals and integers.
@@ -89,6 +123,6 @@ def run(handle, history, budget, v, pairs, products, r, i):
             if i[P.I_ITERATIONS] >= i[P.I_LIMIT]:
                 return P.LIMIT
             if not searching:
-                step(v, r, i)
+                descended(v, r, i)
             elif not begin_step(v, pairs, products, r, i):
                 return P.STUCK

@@ -15,8 +15,53 @@ from ..array.record import guard_on
 from ..array.whole import IntTensor
 from ..common.errors import ComplexOperandError, DtypeError, LeaveTapeError
 from ..common.registry import registry
-from . import names
 from .reducing import Reductions, refused
+
+# Names of pandas and NumPy, by how `Labelled` answers them.
+
+#: Operators -> ufuncs.
+OPERATORS = {
+    "add": np.add, "sub": np.subtract, "mul": np.multiply, "truediv": np.true_divide, "floordiv": np.floor_divide, "mod": np.remainder,
+    "pow": np.power, "matmul": np.matmul,
+}  # fmt: skip
+COMPARISONS = {"lt": np.less, "le": np.less_equal, "gt": np.greater, "ge": np.greater_equal, "eq": np.equal, "ne": np.not_equal}
+LOGICAL = {"and": np.logical_and, "or": np.logical_or, "xor": np.logical_xor}
+#: What pandas does with two tables of booleans for a ufunc.
+OF_BOOLEANS = {np.logical_and: operator.and_, np.logical_or: operator.or_, np.logical_xor: operator.xor}
+OF_BOOLEANS |= {np.bitwise_and: operator.and_, np.bitwise_or: operator.or_, np.bitwise_xor: operator.xor}
+#: Methods that stand for operators -> ufuncs.
+FLEXIBLE = {name: f for name, f in OPERATORS.items() if name != "matmul"} | {
+    "subtract": np.subtract, "multiply": np.multiply, "div": np.true_divide, "divide": np.true_divide,
+}  # fmt: skip
+#: ufuncs of two operands whose result is NaN wherever an operand is.
+PROPAGATES = set(OPERATORS.values()) - {np.power} | set(COMPARISONS.values()) | {np.maximum, np.minimum, np.arctan2, np.fmod}
+#: ufuncs of one operand whose results are no numbers.
+PREDICATES = {np.isnan, np.isfinite, np.isinf, np.signbit, np.logical_not}
+#: What pandas answers from the labels alone.
+LABELS = frozenset("index columns name shape ndim size axes empty keys".split())
+#: Methods of pandas that move elements and compute nothing.
+SELECTIONS = frozenset(
+    "head tail shift reindex reindex_like sort_index drop droplevel set_axis rename rename_axis take truncate squeeze stack unstack "
+    "transpose swaplevel reorder_levels dropna ffill bfill repeat add_prefix add_suffix between_time at_time tz_localize tz_convert "
+    "to_frame xs filter sample asfreq reset_index to_timestamp to_period copy".split()
+)  # fmt: skip
+#: Of these, those that look for missing values.
+LOOKING = frozenset("dropna ffill bfill stack".split())
+#: Arguments that are values of the table, or put something into it: positions do not answer these.
+NOT_POSITIONS = frozenset("fill_value inplace weights downcast".split())
+#: Methods without derivative: pandas answers them from the values.
+VALUES = frozenset(
+    "idxmax idxmin argmax argmin argsort isna isnull notna notnull nunique count duplicated is_unique is_monotonic_increasing "
+    "is_monotonic_decreasing first_valid_index last_valid_index hasnans any all isin rank searchsorted between equals round".split()
+)  # fmt: skip
+#: Of NumPy's functions that call a method, those that give it ``axis=None``.
+REDUCTIONS = frozenset("sum prod mean std var min max".split())
+#: NumPy's functions that call a method of what they are given.
+METHODS_OF_NUMPY = {
+    getattr(np, name): name
+    for name in "sum prod mean std var max min any all cumsum cumprod clip round argmax argmin argsort take repeat squeeze transpose "
+    "searchsorted".split()
+} | {np.amax: "max", np.amin: "min"}  # fmt: skip
 
 
 def around(like, array):
@@ -94,15 +139,15 @@ def calculated(ufunc, a, b, add=operator.add):
         return ufunc(a, b)
     if ufunc is np.matmul:
         return a.dot(b) if isinstance(a, Labelled) else b.T.dot(np.transpose(a)).T
-    if ufunc in names.OF_BOOLEANS:
-        return names.OF_BOOLEANS[ufunc](_on_values(a), _on_values(b))
-    compares = ufunc in names.COMPARISONS.values()
+    if ufunc in OF_BOOLEANS:
+        return OF_BOOLEANS[ufunc](_on_values(a), _on_values(b))
+    compares = ufunc in COMPARISONS.values()
     if compares and add is operator.add:
         # With other labels pandas raises.
         ufunc(*(x._places if isinstance(x, Labelled) else np.zeros(np.shape(x))[()] for x in (a, b)))
     x, y, places = matched(a, b, add)
     lacks = bool(places.isna().to_numpy().any())
-    if lacks and ufunc not in names.PROPAGATES and not (ufunc is np.power and isinstance(y, (float, int, np.number)) and y != 0):
+    if lacks and ufunc not in PROPAGATES and not (ufunc is np.power and isinstance(y, (float, int, np.number)) and y != 0):
         raise refused(f"np.{ufunc.__name__} on missing values, which it turns into numbers,", "take missing values out with .dropna() or .fillna(0.0)")
     result = ufunc(x, y)
     if not compares or isinstance(result, IntTensor) and not lacks:
@@ -200,14 +245,14 @@ class Labelled(Reductions):
             raise refused(f"np.{ufunc.__name__} with its method or arguments")
         if len(inputs) == 2:
             return calculated(ufunc, *inputs)
-        return ufunc(_on_values(self)) if ufunc in names.PREDICATES else Labelled(ufunc(self._storage), self._places)
+        return ufunc(_on_values(self)) if ufunc in PREDICATES else Labelled(ufunc(self._storage), self._places)
 
     def __array_function__(self, function, types, args, kwargs):
-        method = names.METHODS_OF_NUMPY.get(function)
+        method = METHODS_OF_NUMPY.get(function)
         if method is None or not (args and isinstance(args[0], Labelled)):
             return function(*_as_tensors(args), **_as_tensors(kwargs))
         # Where NumPy itself has another default than pandas, it says so.
-        given = ({"axis": None} if method in names.REDUCTIONS and len(args) == 1 else {}) | ({"ddof": 0} if method in ("std", "var") else {})
+        given = ({"axis": None} if method in REDUCTIONS and len(args) == 1 else {}) | ({"ddof": 0} if method in ("std", "var") else {})
         return getattr(args[0], method)(*args[1:], **given | {k: v for k, v in kwargs.items() if v is not None or k == "axis"})
 
     @property
@@ -257,14 +302,14 @@ class Labelled(Reductions):
         places = self.__dict__["_places"]
         if name.startswith("_"):
             raise AttributeError(name)
-        if name in names.LABELS:
+        if name in LABELS:
             return getattr(places, name)
         if hasattr(type(places), name):
-            if name in names.VALUES or isinstance(self._storage, IntTensor):
+            if name in VALUES or isinstance(self._storage, IntTensor):
                 return getattr(_on_values(self), name)
             if name in ("loc", "iloc", "at", "iat"):
                 return _Indexer(self, getattr(places, name))
-            if name in names.SELECTIONS:
+            if name in SELECTIONS:
                 return partial(self._moved, name)
             raise refused(f".{name}", *(["write np.lib.stride_tricks.sliding_window_view(s.to_numpy(), n)"] if name == "rolling" else []))
         return self[name] if name in (places.columns if places.ndim == 2 else places.index) else getattr(self.to_numpy(), name)
@@ -273,10 +318,10 @@ class Labelled(Reductions):
         method = getattr(self._places, name)
         signature = inspect.signature(method)
         given = signature.bind(*args, **kwargs).arguments
-        wrong = [k for k in names.NOT_POSITIONS & given.keys() if not any(given[k] is x for x in (False, None, signature.parameters[k].default))]
+        wrong = [k for k in NOT_POSITIONS & given.keys() if not any(given[k] is x for x in (False, None, signature.parameters[k].default))]
         if wrong or name == "reset_index" and not given.get("drop"):
             raise refused(f".{name} with {wrong[0] if wrong else 'drop=False'}")
-        return (self._checked() if name in names.LOOKING else self)._selected(method(*args, **kwargs))
+        return (self._checked() if name in LOOKING else self)._selected(method(*args, **kwargs))
 
     # -- choices ------------------------------------------------------------------
     def where(self, cond, other=np.nan):
@@ -344,7 +389,7 @@ def _flexible(name, ufunc, reflected):
             # What has no labels, or fewer, is the argument of the method.
             return a.add(b, **options) if isinstance(a, type(self._places)) else b.add(a, **options)
 
-        plain = ufunc not in names.COMPARISONS.values() and level is None and (self._places.ndim == 1 or axis in ("columns", 1))
+        plain = ufunc not in COMPARISONS.values() and level is None and (self._places.ndim == 1 or axis in ("columns", 1))
         return calculated(ufunc, *((other, self) if reflected else (self, other)), operator.add if plain else add)
 
     return method
@@ -354,13 +399,13 @@ def _operator(ufunc, reflected):
     return (lambda self, other: calculated(ufunc, other, self)) if reflected else lambda self, other: calculated(ufunc, self, other)
 
 
-for _name, _ufunc in (names.FLEXIBLE | names.COMPARISONS).items():
+for _name, _ufunc in (FLEXIBLE | COMPARISONS).items():
     setattr(Labelled, _name, _flexible(_name, _ufunc, False))
-    if _name in names.FLEXIBLE:
+    if _name in FLEXIBLE:
         setattr(Labelled, f"r{_name}", _flexible(f"r{_name}", _ufunc, True))
-for _name, _ufunc in (names.OPERATORS | names.COMPARISONS | names.LOGICAL).items():
+for _name, _ufunc in (OPERATORS | COMPARISONS | LOGICAL).items():
     setattr(Labelled, f"__{_name}__", _operator(_ufunc, False))
-    if _name not in names.COMPARISONS:
+    if _name not in COMPARISONS:
         setattr(Labelled, f"__r{_name}__", _operator(_ufunc, True))
 for _name in ("neg", "pos", "abs"):
     setattr(Labelled, f"__{_name}__", lambda self, function=getattr(operator, _name): Labelled(function(self._storage), self._places))

@@ -99,11 +99,23 @@ class NumberWalk(ABC):
 
     def along(self, compressed):
         """What comes back along the seeds of a `Compressed`."""
-        return (self.columns if compressed.forward else self.rows)(compressed.seeds)
+        return self.many(compressed.forward, compressed.seeds)
 
-    @abstractmethod
     def columns(self, directions=None):
         """For each output an array (directions, its elements), for directions of the inputs, or all unit vectors."""
+        return self.many(True, directions)
+
+    def rows(self, directions=None):
+        """For each input an array (directions, its elements), for directions of the outputs (`ports`), or all unit vectors."""
+        return self.many(False, directions)
+
+    def product(self, cut):
+        """`rows` for all unit vectors, multiplied out of the derivatives of both sides of a `Cut`."""
+        return self.many(cut, None)
+
+    @abstractmethod
+    def many(self, forward, directions):
+        """`columns` (if `forward`), `rows` or `product` (if it is a `Cut`)."""
 
     def columns_by_rows(self, directions):
         """The same by sweeps back: zero is absolute in these, of which nothing is made that could not be."""
@@ -116,10 +128,6 @@ class NumberWalk(ABC):
         # Zero times anything is zero.
         return [np.array([d[d != 0.0] @ c[d != 0.0] for d in along], c.dtype) for c in columns]
 
-    def rows(self, directions=None):
-        """For each input an array (directions, its elements), for directions of the outputs (`ports`), or all unit vectors."""
-        return self.swept(directions)
-
     def swept(self, directions):
         """`rows` by sweeps."""
         from .backward import seeds_of, seeds_of_units  # loads compiled code
@@ -127,10 +135,6 @@ class NumberWalk(ABC):
         self.check()
         seeds, _arrays = seeds_of_units(self.outputs) if directions is None else seeds_of(self.outputs, directions)
         return self._backward.rows(seeds, count_of(self.outputs, directions))
-
-    @abstractmethod
-    def product(self, cut):
-        """`rows` for all unit vectors, multiplied out of the derivatives of both sides of a `Cut`."""
 
 
 class StoreWalk(NumberWalk):
@@ -214,6 +218,13 @@ class StoreWalk(NumberWalk):
             value, slot = result._v, result._i if result._t is not None else self.store.leaves.get(result._k, 0) if result._r else 0
         return Port(meta_of(value), slot, value=value)
 
+    def many(self, forward, directions):
+        """As of `NumberWalk`."""
+        if forward is True:
+            return self._columns(directions)
+        product = self._product(forward) if forward and not self.primitive else None
+        return self.swept(directions) if product is None else product
+
     # -- reverse mode --------------------------------------------------------------
     @cached_property
     def _backward(self):
@@ -242,11 +253,6 @@ class StoreWalk(NumberWalk):
                         rows[k] = np.ravel(g._v)
         return matrices
 
-    def product(self, cut):
-        """As of `NumberWalk`."""
-        product = None if self.primitive else self._product(cut)
-        return self.swept(None) if product is None else product
-
     def _product(self, cut):
         """Rows of the Jacobian from those of a cut and its columns, or None if some are not finite: zero is absolute."""
         ports = [Port(meta, slot) for slot, meta in cut.values]
@@ -262,8 +268,7 @@ class StoreWalk(NumberWalk):
         return [np.asarray(left * part if cut.width == 1 else left @ part, part.dtype) for part in rows]
 
     # -- forward mode ----------------------------------------------------------------
-    def columns(self, directions=None):
-        """As of `NumberWalk`."""
+    def _columns(self, directions):
         if self.primitive and any(s.in_python and not s.row.primitive.has_rule("jvp") for s in self._signatures()):
             return self.columns_by_rows(directions)
         if directions is not None:

@@ -22,7 +22,7 @@ from ..program.finish import depends
 from ..tape.places import function_name
 from .argnums import is_number
 from .loops import plain
-from .loops.state import run, state_of
+from .loops.body import restoring, state_of
 
 
 @answers(in_dims="write in_axes=", out_dims="write out_axes=")
@@ -150,7 +150,7 @@ class _Lanes:
         rows = self.rows if count else [np.zeros((1, *np.shape(leaf)[1:]), leaf.dtype) for leaf in self.rows]
         state = None if count else state_of([self.fun])
         with np.errstate() if count else np.errstate(all="ignore"):
-            leaves, structure = flatten_result(run(
+            leaves, structure = flatten_result(restoring(
                 [self.fun], self.name,
                 lambda: loop(iteration, (), (rows, structure), count or 1, False, None, self.name)[1],
                 lambda: plain.scan(lambda *both: iteration(*both)[:2], (), rows, structure, count or 1, False, False, "lane")[1],

@@ -23,7 +23,7 @@ ASKED = {
     "common/memory.py": {"ctypes.CDLL", "sys.platform"},  # malloc_trim
     "codegen/threads.py": {"ctypes.CDLL"},  # pthreads
     "many/data.py": {"mmap"},  # to tell mapped files from arrays
-    "tools/info.py": {"platform"},  # for the reader
+    "tools/installation.py": {"platform"},  # for the reader
 }
 _MODULES = {"fcntl", "mmap", "msvcrt", "platform", "posix", "pwd", "resource", "winreg"}
 _ATTRIBUTES = {"sys.platform", "os.name", "os.uname", "sys.getwindowsversion", "ctypes.CDLL", "ctypes.PyDLL", "ctypes.WinDLL", "ctypes.util"}

@@ -54,7 +54,7 @@ MENDS = {
     "what is handed to a checkpoint": Mend(r"checkpoint.*, w\)",
         ("transforms/checkpoint.py", "flatten(argument)[0])) else Identity(argument)\n", "flatten(argument)[0])) else Identity(np.copy(argument))\n")),
     "what is not differentiated": Mend(r"tg\.grad\(lambda x, o",
-        ("transforms/plain.py", "if k in argnums else value for", "if k in argnums else unflatten((l := flatten(value))[1], [np.copy(a) for a in l[0]]) for"),
+        ("transforms/plain.py", "if k in argnums else value)", "if k in argnums else unflatten((l := flatten(value))[1], [np.copy(a) for a in l[0]]))"),
         ("transforms/plain.py", "import numpy as np\n", "import numpy as np\nfrom ..common.tree import unflatten\n")),
     "constants that are overwritten": Mend(r"zeros\(len",
         ("array/record.py", "    copy = copy_of(saved)\n    if copy is None and", "    copy = None\n    if False and"), said="ModifiedInPlaceError"),
@@ -69,9 +69,9 @@ MENDS = {
     "no iterations": Mend(r"tg\.(scan|map)\([^\n]*\[1:\]",
         ("transforms/loops/api.py", "return init, _of_no_iterations(f, init, leaves, structure)", "return init, None"), said="array of objects"),
     "results without elements": Mend(r"\[:0\]",
-        ("transforms/loops/running.py", "(loop.rows,)) if layout.leaves else", "(loop.rows,)) if layout.size else")),
+        ("transforms/loops/running.py", "(loop.rows,)) if self.results.leaves else", "(loop.rows,)) if self.results.size else")),
     "what a body changes besides its carry": Mend(r"\[0\] \*= -0\.8",
-        ("transforms/loops/state.py", "if jit or not state.changed():\n                return", "if True:\n                return")),
+        ("transforms/loops/body.py", "if jit or not state.changed():\n                return", "if True:\n                return")),
     "what a body changes, in recordings of one call": Mend(ALL(r"\[0\] \*= -0\.8", "linearize|sparse"),
         ("transforms/loops/body.py", "and not trace.once for", "for")),
     "counts of integers": Mend("count_nonzero",
@@ -79,7 +79,7 @@ MENDS = {
     "integers that are written in place": Mend(r"np\.add(\.at)?\(q",
         ("array/whole.py", "    if target.__class__ is IntTensor:\n", "    if False:\n")),
     "copies of masks": Mend(r"[<>] \S+\)\.copy\(\)",
-        ("array/functions/copies.py", '    if x.dtype.char == "?":', "    if False:")),
+        ("array/functions/elementwise.py", '    if x.dtype.char == "?":', "    if False:")),
 }  # fmt: skip
 
 

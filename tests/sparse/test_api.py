@@ -7,7 +7,7 @@ import pytest
 from scipy.sparse import csr_array, random_array
 
 import tapegrad as tg
-from tapegrad.program.sparsity import colouring
+from tapegrad.program.sparsity.compressed import column_colours, star_colours
 
 RNG = np.random.default_rng(0)
 
@@ -269,10 +269,10 @@ def test_star_colours_leave_each_entry_a_direction_of_its_own():
         half = random_array((40, 40), density=rng.uniform(0.01, 0.3), format="csr", rng=rng)
         structure = ((half + half.T) != 0).tocsr()
         structure.sort_indices()
-        colour = colouring.symmetric(structure)
+        colour = star_colours(structure)
         matrix = structure.toarray()
         for i, j in zip(*np.nonzero(matrix)):
             straight = np.sum(matrix[i] & (colour == colour[j])) == 1
             turned = np.sum(matrix[j] & (colour == colour[i])) == 1
             assert straight or turned
-        assert colour.max() <= colouring.columns(structure).max()
+        assert colour.max() <= column_colours(structure).max()

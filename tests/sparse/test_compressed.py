@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import tapegrad as tg
-from tapegrad.program.sparsity.colouring import columns as colours
+from tapegrad.program.sparsity.compressed import column_colours as colours
 
 A = np.random.default_rng(0).standard_normal((40, 40))
 

@@ -13,7 +13,6 @@ import numpy as np
 from ...common.registry import attach
 from ..differentiable import Differentiable
 from .arguments import axis_index, axis_tuple, chosen_axes, lift
-from .copies import *
 from .elementwise import *
 from .elementwise import ELEMENTWISE, power
 from .gathers import *

@@ -18,7 +18,7 @@ from ..record import apply, normalise
 from ..typing import Axis, TensorLike
 from ..views import note_view
 from .arguments import axis_index, axis_tuple, chosen_axes, lift
-from .copies import clone
+from .elementwise import clone
 
 if TYPE_CHECKING:
     from ..tensor import Tensor

@@ -4,9 +4,8 @@ In the order in which to read, which is that of the data:
 
 `elements`    a finished tape element by element: what each one is computed from.
 `pattern`     from that, the pattern of the Jacobian.
-`colouring`   columns, rows, or both at once, that can share a direction.
-`compressed`  seeds of the directions, and where in what comes back the entries stand.
-`walk`        the compiled loops of `pattern` and `colouring`.
+`compressed`  columns, rows, or both at once, that can share a direction; its seeds, and where in what comes back the entries stand.
+`walk`        the compiled loops of `pattern` and `compressed`.
 
 Of ``lambda x: x[1:] * x[:-1]`` with four elements::
 

@@ -1,8 +1,23 @@
-"""Jacobians from a few compressed directions: seeds by colour, and the places of the entries.
+"""Jacobians from a few compressed directions: which columns, rows, or vertices share one, the seeds by colour, and the places of the entries.
 
 What is known of the pattern of a finished tape, and the colourings made of it, is
 kept with the tape (`FinishedTape.compressions`): a tape is one path of the function, and its
 guards hold wherever it is replayed, so the pattern does, too.
+
+Colourings of a pattern:
+
+`column_colours`  columns of one colour share no row: one product of the Jacobian with the sum of
+                  their unit vectors gives the entries of all of them.
+`star_colours`    of a symmetric pattern: of the entries (i, j) and (j, i) one is enough, so columns may
+                  meet where the other one of the two stands alone.
+
+Greedy, once in the order given and once by falling degree, and the better one is kept:
+a minimal colouring is NP-hard.
+
+A. R. Curtis, M. J. D. Powell and J. K. Reid, "On the estimation of sparse Jacobian matrices", 1974.
+T. F. Coleman and J. J. Moré, "Estimation of sparse Jacobian matrices and graph coloring problems", 1983,
+and "Estimation of sparse Hessian matrices and graph coloring problems", 1984.
+A. H. Gebremedhin, F. Manne and A. Pothen, "What color is your Jacobian?", SIAM Review 47 (2005) 629-705.
 """
 
 import numpy as np
@@ -10,14 +25,52 @@ import numpy as np
 from ...common.errors import require
 from ...common.uninterrupted import cached_property
 from ..ports import inputs_of, outputs_of
-from . import colouring
 from .elements import TooLarge
 from .pattern import pattern
+from .walk import colour_columns, colour_star
 
 #: Elements and edges of a tape above which a pattern is looked for only on request.
 MOST = 4_000_000
 #: Where it was not asked for, compression has to save at least this factor.
 WORTH = 4
+
+
+def _words(array):
+    return np.ascontiguousarray(array, np.int64)
+
+
+def _best(walk, degrees, arrays):
+    """The colouring with fewer colours, of the given order and that of falling degree."""
+    count, best = len(degrees), None
+    arrays = [_words(a) for a in arrays]
+    for order in (np.arange(count), np.argsort(-degrees, kind="stable")):
+        colour, taken = np.full(count, -1, np.int64), np.full(count + 1, -1, np.int64)
+        order = _words(order)
+        walk(count, order.ctypes.data, *(a.ctypes.data for a in arrays), colour.ctypes.data, taken.ctypes.data)
+        if best is None or colour.max(initial=-1) < best.max(initial=-1):
+            best = colour
+    return best
+
+
+def column_colours(structure):
+    """Colours of the columns of a CSR array, such that columns of one colour share no row."""
+    by_column = structure.tocsc()
+    return _best(
+        colour_columns, np.diff(by_column.indptr), (by_column.indptr, by_column.indices, structure.indptr, structure.indices)
+    )
+
+
+def star_colours(structure):
+    """Star colours of the vertices of the graph of a symmetric CSR array (the diagonal counts for nothing)."""
+    return _best(colour_star, np.diff(structure.indptr), (structure.indptr, structure.indices))
+
+
+def alone(structure, colour):
+    """For each entry (i, j) of a CSR array: whether `j` is the only column of its colour in row `i`."""
+    rows = np.repeat(np.arange(structure.shape[0]), np.diff(structure.indptr))
+    keys = rows * (int(colour.max(initial=0)) + 1) + colour[structure.indices]
+    _, which, counts = np.unique(keys, return_inverse=True, return_counts=True)
+    return counts[which] == 1
 
 
 class Compressed:
@@ -73,13 +126,13 @@ class Compressions:
     @cached_property
     def columns(self):
         """For forward mode."""
-        return Compressed(self.structure, colouring.columns(self.structure), self.inputs, self.outputs)
+        return Compressed(self.structure, column_colours(self.structure), self.inputs, self.outputs)
 
     @cached_property
     def rows(self):
         """For reverse mode."""
         turned = self.structure.T.tocsr()
-        return Compressed(turned, colouring.columns(turned), self.outputs, self.inputs, False)
+        return Compressed(turned, column_colours(turned), self.outputs, self.inputs, False)
 
     @property
     def _least(self):
@@ -162,10 +215,10 @@ class Symmetric:
         one = compressions.structure
         self.structure = structure = (one + one.T).tocsr()
         structure.sort_indices()
-        colour = colouring.symmetric(structure)
+        colour = star_colours(structure)
         self.way = Compressed(structure, colour, inputs, outputs)
         rows, columns = coordinates(structure)
-        straight = colouring.alone(structure, colour)
+        straight = alone(structure, colour)
         # The k-th entry by columns is (i, j) where the k-th by rows is (j, i).
         mirror = np.empty(len(rows), np.int64)
         mirror[np.lexsort((rows, columns))] = np.arange(len(rows))

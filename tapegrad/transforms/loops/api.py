@@ -15,7 +15,7 @@ from ...common.errors import StructureError
 from ...common.tree import flatten, flatten_result, parts_of, unflatten
 from ..contents import is_plain
 from . import plain
-from .state import run, state_of
+from .body import restoring, state_of
 
 
 def scan(
@@ -144,7 +144,7 @@ def _looped(iteration, functions, init, xs, iterations, reverse, memory, name, i
             pass
     from .running import loop
 
-    return run(functions, name, lambda: loop(iteration, init, xs, iterations, reverse, memory, name), lambda: in_python(False), state)
+    return restoring(functions, name, lambda: loop(iteration, init, xs, iterations, reverse, memory, name), lambda: in_python(False), state)
 
 
 def fori_loop(lower: int, upper: int, body: Callable[[Any, Any], Any], init: Any) -> Any:
@@ -248,7 +248,7 @@ def _chosen(index, branches, operands):
         leaves, structure = flatten_result(loop(iteration, index, None, 1, False, 0, "a choice", [[k] for k in range(len(branches))])[1])
         return unflatten(structure, [leaf[0] for leaf in leaves])
 
-    return run(branches, "a choice", recorded, lambda: branches[int(index)](*operands))
+    return restoring(branches, "a choice", recorded, lambda: branches[int(index)](*operands))
 
 
 def map(f: Callable[[Any], Any], xs: Any) -> Any:  # noqa: A001  (its name in jax.lax)

@@ -3,6 +3,12 @@
 The body is called with a carry (and an element of the arrays that are gone along) whose leaves are parts of vectors of float64 that the
 tape has as arguments.  What else it uses that has a derivative, or is computed in a recording outside of it, becomes a further
 argument of the tape when it is first met: the tensor is then an operand of the loop.
+
+A body may change something besides its carry: random generators, counters, lists, arrays that it captures.  But it is recorded
+once for each path, and more often where a first recording did not do; in the Python loop it runs in every iteration.
+That is the same as long as it changes nothing.  So what it reads is looked at before and after (`transforms.contents`).  If
+something is another thing then, it is put back to what it was, and the loop runs as the Python loop that it stands for, iteration by iteration.
+Under `jit` nothing is looked at: there a body is under the contract of `jit`.
 """
 
 import math
@@ -19,6 +25,7 @@ from ...array.record import record_nondiff, store_of, tracked
 from ...autograd.tape import Tape
 from ...common.errors import GradientError, LeaveTapeError, NestingError, StructureError
 from ...common.host_functions import HostFunction
+from ...common.observers import LISTENERS
 from ...common.tree import flatten, flatten_result, leaf_names, unflatten
 from ...interpreter.fields import constant
 from ...program.finish import finish
@@ -26,10 +33,14 @@ from ...program.through import Rules
 from ...program.trace import Trace
 from ...tape.meta import meta_of
 from ...tape.modes import enable_grad
+from ...tape.places import function_name
 from ...tape.store import thread_state
+from ..contents import OBJECTS, Contents
 from . import plain
 
 _DEPTH = threading.local()
+#: Bytes of an array that a body captures, of which a copy is kept.
+COPIED = 1 << 24
 #: Integers up to this are numbers of float64.
 EXACT = 2**53
 
@@ -350,3 +361,39 @@ class DtypeWidened(Exception):
     def __init__(self, chars):
         super().__init__()
         self.chars = chars
+
+
+def state_of(functions):
+    """What functions read, to be put back."""
+    return Contents(functions[0], OBJECTS, [(function_name(function), function) for function in functions[1:]], COPIED)
+
+
+def restoring(functions, what, recorded, plainly, state=None):
+    """``recorded()``, or what ``plainly()`` gives if that cannot be, or changes something that the functions read.
+
+    Parameters
+    ----------
+    functions : sequence of callable
+    what : str
+        How they are named in messages.
+    recorded, plainly : callable
+    state : Contents, optional
+        What they read before; by default, now.
+    """
+    if thread_state().checking is not None or LISTENERS:
+        return plainly()
+    jit = records_for_jit()
+    state = None if jit else state or state_of(functions)
+    if jit or not state.iterates:
+        try:
+            result = recorded()
+            if jit or not state.changed():
+                return result
+        except Unrecordable:
+            pass
+        except Exception:
+            if jit or not state.changed():
+                raise
+        if not jit:
+            state.put_back(what)
+    return plainly()

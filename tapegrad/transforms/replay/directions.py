@@ -97,20 +97,8 @@ class KernelWalk(NumberWalk):
 
     between = records
 
-    def columns(self, directions=None):
-        """As of `NumberWalk`."""
-        return self.many(True, directions)
-
-    def rows(self, directions=None):
-        """As of `NumberWalk`."""
-        return self.many(False, directions)
-
-    def product(self, cut):
-        """As of `NumberWalk`."""
-        return self.many(cut, None)
-
     def many(self, forward, directions):
-        """`columns` (if `forward`), `rows` or `product` (if it is a `Cut`)."""
+        """As of `NumberWalk`."""
         sources, targets = (self.inputs, self.outputs) if forward is True else (self.outputs, self.inputs)
         count = count_of(sources, directions)
         if isinstance(forward, Cut):
@@ -193,19 +181,10 @@ class ReplayWalk(NumberWalk):
     def _backward(self):
         return self._workspace if self._workspace.in_python else self._workspace.sweep
 
-    def columns(self, directions=None):
+    def many(self, forward, directions):
         """As of `NumberWalk`."""
-        return self._noted(True, directions, self._derived(True, directions) or self.columns_by_rows(directions))
-
-    def rows(self, directions=None):
-        """As of `NumberWalk`."""
-        return self._noted(False, directions, self.swept(directions))
-
-    def product(self, cut):
-        """As of `NumberWalk`."""
-        return self._noted(cut, None, self._derived(cut, None) or self.swept(None))
-
-    def _noted(self, forward, directions, answer):
+        answer = self._derived(forward, directions) if forward else None
+        answer = answer or (self.columns_by_rows if forward is True else self.swept)(directions)
         if self.asked is not None:
             self.asked.append((forward, directions, count_of(self.inputs if forward is True else self.outputs, directions), answer))
         return answer

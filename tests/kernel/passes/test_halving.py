@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from tapegrad.kernel import ir
+from tapegrad.kernel.of_tape import lower
 from tapegrad.kernel.passes import halving
 from tapegrad.kernel.passes.halving import halve
-from tapegrad.kernel.pipeline import lower
 from tapegrad.transforms.hessians import _products_with_units
 from tapegrad.transforms.replay.function import Replayed
 from tapegrad.transforms.transformed import BodyProgram

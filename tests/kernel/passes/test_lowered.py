@@ -5,8 +5,8 @@ import pytest
 
 from tapegrad.kernel import ir
 from tapegrad.kernel.adjoint import adjoint
+from tapegrad.kernel.of_tape import lower
 from tapegrad.kernel.passes import run_passes
-from tapegrad.kernel.pipeline import lower
 from tests.kernel.lowered import agrees, loops, tape_of
 
 

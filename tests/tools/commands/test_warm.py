@@ -10,8 +10,7 @@ from tapegrad.__main__ import main
 from tapegrad.codegen import code
 from tapegrad.common import config
 from tapegrad.kernel.kernel import COUNTS as KERNELS
-from tapegrad.tools import ahead
-from tapegrad.tools.commands import warm
+from tapegrad.tools import ahead, installation
 
 
 @pytest.fixture
@@ -21,7 +20,6 @@ def parts(monkeypatch, tmp_path):
     monkeypatch.setenv("TAPEGRAD_CACHE_DIR", str(tmp_path))
     monkeypatch.setattr(config, "quiet", False)
     monkeypatch.setattr(code, "COUNTS", {"compiled": 0, "loaded": 0})
-    monkeypatch.setattr(warm, "COUNTS", code.COUNTS)
 
     def make(name):
         text = f"define i64 @f{name}() {{ ret i64 {len(made)} }}"
@@ -37,7 +35,7 @@ def test_everything_is_compiled_and_a_line_on_terminals_says_how_far_it_is(parts
     if installed:
         pytest.importorskip("tqdm")
     else:
-        monkeypatch.setattr(warm, "find_spec", lambda name: None)
+        monkeypatch.setattr(installation, "find_spec", lambda name: None)
     monkeypatch.setattr(sys.stderr, "isatty", lambda: terminal, raising=False)
     assert main(["warm"]) == 0 and len(parts) == 2
     out, err = capsys.readouterr()

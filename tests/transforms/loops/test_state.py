@@ -13,7 +13,7 @@ import pytest
 import tapegrad as tg
 from tapegrad.errors import ModifiedInPlaceError, StructureError
 from tapegrad.scipy.integrate import solve_ivp
-from tapegrad.transforms.loops import state
+from tapegrad.transforms.loops import body as bodies
 
 TOTAL = 0.0
 
@@ -218,7 +218,7 @@ def test_a_loop_whose_body_changes_something_is_the_python_loop(form):
 
 
 def test_what_cannot_be_put_back_is_refused(monkeypatch):
-    monkeypatch.setattr(state, "COPIED", 100)
+    monkeypatch.setattr(bodies, "COPIED", 100)
     weights = np.ones(50)
 
     def body(c, v):

@@ -18,8 +18,7 @@ from tapegrad.kernel import reasons, roll
 from tapegrad.kernel.adjoint import adjoint
 from tapegrad.kernel.columns import columns
 from tapegrad.kernel.kernel import Emission
-from tapegrad.kernel.of_tape import TapeKernel
-from tapegrad.kernel.pipeline import rolled
+from tapegrad.kernel.of_tape import TapeKernel, rolled
 from tapegrad.optimize.proof import EVALUATIONS
 from tapegrad.program.workspace import Workspace
 from tapegrad.transforms.replay import kernels
