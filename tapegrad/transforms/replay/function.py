@@ -176,10 +176,9 @@ class Replayed(Running):
         if self.jit is None:
             start = perf_counter()
             outcome = self.run(args, kwargs, backward)
-            self.spent += perf_counter() - start
-            if self.spent > NOTED:
-                self.spending.note(self.spent)
-                self.spent = 0.0
+            self.spending.unnoted += perf_counter() - start
+            if self.spending.unnoted > NOTED:
+                self.spending.note()
             return outcome
         if self.plain:
             return self.run(args, kwargs, backward)

@@ -98,7 +98,7 @@ class Running:
         self.lock, self.iteration = remade(threading.RLock()), remade(threading.RLock())
         #: Whether to leave out the warning that the function is run plainly: the user did not ask for `jit`.
         self.silent, self.stats, self.apart = stats is not None, stats or Stats(), False
-        self.spending, self.spent, self.environment, self.derived, self.given = EagerTime.of(function), 0.0, None, None, None
+        self.spending, self.environment, self.derived, self.given = EagerTime.of(function), None, None, None
         #: Of the last calls up to the last that had to be recorded, why they had to be, "" if not; and how many were answered by then.
         self.causes, self._before, self.changed = [], self.stats.replays, ""
         #: While nothing more is recorded: how many calls were run since then because no tape answers them; else None.

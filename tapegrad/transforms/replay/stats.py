@@ -109,14 +109,15 @@ class EagerTime:
 
     Attributes
     ----------
-    seconds : float
+    seconds, unnoted : float
+        All of it, and what of it is still to be added, which short calls let come together.
     """
 
     #: By code: a lambda that is made anew at each iteration of a loop is the same function here.
     _KNOWN: WeakKeyDictionary = WeakKeyDictionary()
 
     def __init__(self, name):
-        self.name, self.seconds = name, 0.0
+        self.name, self.seconds, self.unnoted = name, 0.0, 0.0
         #: Parts of the library that had been compiled when a call was noted last.
         self._compiled = 0
 
@@ -131,8 +132,9 @@ class EagerTime:
             known = cls._KNOWN[code] = cls(function_name(function))
         return known
 
-    def note(self, seconds):
-        """Note a call; says once, after `PATIENCE`, what would be quicker."""
+    def note(self):
+        """Note the calls since the last time; says once, after `PATIENCE`, what would be quicker."""
+        seconds, self.unnoted = self.unnoted, 0.0
         if self._compiled != COUNTS["compiled"]:
             # It was the library itself that was compiled meanwhile.
             self._compiled = COUNTS["compiled"]

@@ -13,6 +13,7 @@ import pytest
 import tapegrad as tg
 from tapegrad.codegen.code import COUNTS
 from tapegrad.common.errors import OptionError
+from tapegrad.transforms.replay import function as replaying
 from tapegrad.transforms.replay import stats as statistics
 from tapegrad.transforms.replay.function import LIMIT
 from tapegrad.transforms.replay.running import EARNED, GIVE_UP, WINDOW
@@ -459,6 +460,7 @@ def test_a_counter_of_its_own_is_noticed_and_named():
 def impatient(monkeypatch):
     """A function is named after its second call."""
     monkeypatch.setattr(statistics, "PATIENCE", 1e-9)
+    monkeypatch.setattr(replaying, "NOTED", 0.0)
     tg.grad(loss)(X)
 
 
