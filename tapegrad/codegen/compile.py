@@ -255,7 +255,6 @@ class _Lowered(NamedTuple):
     result: Any
     text: str
     called: tuple
-    inlined: bool
 
 
 @cache
@@ -280,10 +279,10 @@ def _lowered(function, arguments, result=None):
     plain = resolved(function)
     _CALLED.append([])
     try:
-        made = inside().lower(plain, arguments, result, resolving)
+        made = inside().lower(plain, arguments, result, resolving, function in _INLINED)
     finally:
         called = _CALLED.pop()
-    return _Lowered(*made, tuple(called), function in _INLINED)
+    return _Lowered(*made, tuple(called))
 
 
 def _joined(*texts):
@@ -303,7 +302,7 @@ def in_llvm(functions):
     functions : dict
         Name, by which C and others call it -> function and signature, as of `compiled`.
     """
-    symbol_of, texts, entries, copied = inside().symbol_of, {}, "", set()
+    symbol_of, texts, entries = inside().symbol_of, {}, ""
     for symbol, (function, signature) in functions.items():
         own = _lowered(function, *inside().normalize_signature(signature.replace("object", "int64")))
         entries += _entry(signature, symbol, symbol_of(own.description))
@@ -313,14 +312,10 @@ def in_llvm(functions):
             if symbol_of(lowered.description) not in texts:
                 texts[symbol_of(lowered.description)] = lowered.text
                 waiting += lowered.called
-                if lowered.inlined:
-                    copied.add(symbol_of(lowered.description))
     module = _joined(*texts.values(), entries)
     for each in (*module.functions, *module.global_variables):
         if not each.is_declaration and each.name not in functions:
             each.linkage = "internal"
-        if each.name in copied:
-            each.add_function_attribute("alwaysinline")
     return module
 
 

@@ -513,10 +513,10 @@ class _Lowering(CompilerBase):
         return [passes]
 
 
-def lower(function, arguments, result, resolving):
+def lower(function, arguments, result, resolving, inlined):
     """(description for calls, type of the result, LLVM IR) of a function of numbers.
 
-    `resolving` makes what is asked for the type of a call from what Numba asks.
+    `resolving` makes what is asked for the type of a call from what Numba asks; `inlined`: whether each caller is to have a copy.
     """
     context, target = copy.copy(typing_context()), target_context()
     library, modules = target.codegen().create_library(function.__name__), []
@@ -529,6 +529,9 @@ def lower(function, arguments, result, resolving):
     context.resolve_function_type = resolving(context.resolve_function_type)
     with global_compiler_lock:
         made = _Lowering(context, target, library, arguments, result, flags, {}).compile_extra(function)
+    if inlined:
+        for module in modules:
+            module.get_global(symbol_of(made.fndesc)).attributes.add("alwaysinline")
     return made.fndesc, made.signature.return_type, "\n".join(map(str, modules))
 
 
