@@ -5,8 +5,9 @@ Imports: common, rules, tape.
 Nothing here knows tapes or tensors; the sweeps, replays and kernels are made with it.  In the order in which to read:
 
 from expressions to LLVM
-    `emit`              lowers an expression of the rules' language; its functions are intrinsics, those of libm and SciPy,
-                        and some of our own (`gamma`).
+    `emit`              lowers an expression of the rules' language.
+    `library`           what stands for its functions: intrinsics, libm, SciPy's special functions, some of our own
+                        (`gamma`).
     `of_rows`           one switch over all scalar rows, in one function a direction (`switches`), and strided loops over
                         arrays (`loops_module`).
     `ufuncs`            addresses of loops inside NumPy's and SciPy's; `lapack`, those of functions of stacks of matrices.

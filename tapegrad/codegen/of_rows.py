@@ -43,8 +43,8 @@ from ..rules import OWN
 from ..rules import lang as L
 from ..rules.table import ROWS, partials, scalar_rows, value
 from .code import machine_code
-from .emit import needs_symbols
 from .host import vectorise_calls
+from .library import needs_symbols
 
 #: accumulation -> its identity
 IDENTITY = {"add": 0.0, "mul": 1.0, "max": float("-inf"), "min": float("inf")}

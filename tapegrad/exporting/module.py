@@ -15,7 +15,7 @@ from itertools import accumulate
 import numpy as np
 
 from ..codegen.compile import linked_with
-from ..codegen.emit import SPECIAL
+from ..codegen.library import SPECIAL
 from ..common.errors import UnsupportedFunctionError, require
 from ..kernel import ir
 from ..kernel.emit import Emission

@@ -158,7 +158,7 @@ class Walks:
 
     def on_arrays(self, name: str, *operands: Any) -> Any:
         """The value of the row of that name: the function of `codegen.gamma` on arrays."""
-        from ..codegen.emit import compiled_function
+        from ..codegen.library import compiled_function
 
         values = np.vectorize(compiled_function(name), otypes=[float])(*operands)
         return values.astype(np.float32) if getattr(operands[-1], "dtype", None) == np.float32 else values

@@ -16,7 +16,8 @@ import re
 import numpy as np
 from llvmlite import ir
 
-from ..codegen.emit import I1, I8, I32, I64, MEMORY, REGISTER, Emitter, convert, needs_symbols
+from ..codegen.emit import I1, I8, I32, I64, MEMORY, REGISTER, Emitter, convert
+from ..codegen.library import needs_symbols
 from ..codegen.symbols import define
 from ..codegen.threads import spread_address
 from ..common.errors import require

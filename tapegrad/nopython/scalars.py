@@ -22,7 +22,8 @@ from numba import types
 from numba.extending import lower_builtin
 
 from ..array.closures import partials_of
-from ..codegen.emit import Emitter, needs_symbols
+from ..codegen.emit import Emitter
+from ..codegen.library import needs_symbols
 from ..codegen.llvm import know_symbols
 from ..codegen.numba_inside import AbstractTemplate, call_of, infer_global, npydecl, signature
 from ..rules import elementwise, special  # noqa: F401  (they fill the table)

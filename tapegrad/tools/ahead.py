@@ -20,8 +20,8 @@ from ..array import functions as F
 from ..array.creation import tensor
 from ..array.record import apply
 from ..codegen import pack
-from ..codegen.emit import compiled_function
 from ..codegen.host import levels_here
+from ..codegen.library import compiled_function
 from ..codegen.of_rows import reverse_switch, value_switch
 from ..codegen.threads import spread_address
 from ..common.errors import require

@@ -7,7 +7,7 @@ import pytest
 from scipy import special
 
 import tapegrad as tg
-from tapegrad.codegen.emit import compiled_function
+from tapegrad.codegen.library import compiled_function
 from tapegrad.codegen.ufuncs import CORES, MatrixLoop
 from tests.every import every
 

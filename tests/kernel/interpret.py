@@ -7,7 +7,7 @@ Temporaries begin as NaN (or as odd numbers), so that a read before a write show
 import numpy as np
 import scipy.special
 
-from tapegrad.codegen.emit import compiled_function
+from tapegrad.codegen.library import compiled_function
 from tapegrad.interpreter import native
 from tapegrad.kernel import ir
 from tapegrad.rules import lang as L

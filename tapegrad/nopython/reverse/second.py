@@ -8,7 +8,7 @@ import numba
 import numpy as np
 from numba.extending import intrinsic
 
-from ...codegen.emit import COMPOSED
+from ...codegen.library import COMPOSED
 from ...codegen.numba_inside import INNER, call_of, emit_call
 from ...common.errors import UnsupportedInNumbaError
 from ...rules.lang import Expr, written
