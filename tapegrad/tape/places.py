@@ -70,6 +70,11 @@ def caller_frame(depth=1):
     return frame
 
 
+def inner_frames(depth=2):
+    """The frames of tapegrad on the way from `depth` frames up to the user's, which is not among them."""
+    return itertools.takewhile(lambda frame: frame.f_code.co_filename.startswith(PACKAGE), (frame for frame, _ in walk_stack(sys._getframe(depth))))
+
+
 def caller_place(depth=2):
     """The `Place` of the user's line that is running now, at least `depth` calls away."""
     frame = caller_frame(depth)
