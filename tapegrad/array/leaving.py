@@ -8,7 +8,7 @@ import re
 import sys
 import threading
 from contextlib import AbstractContextManager
-from traceback import walk_tb
+from traceback import walk_stack, walk_tb
 from typing import Any
 
 import numpy as np
@@ -51,9 +51,7 @@ _LAST = threading.local()
 
 def refused(message: str) -> LeaveTapeError:
     """The error for a number that would leave the tape."""
-    frame = caller_frame(2)
-    while frame is not None and _package(frame) != "scipy":
-        frame = frame.f_back
+    frame = next((frame for frame, _ in walk_stack(caller_frame(2)) if _package(frame) == "scipy"), None)
     _LAST.said = (id(frame), frame.f_code, message) if frame is not None else None
     return LeaveTapeError(message)
 

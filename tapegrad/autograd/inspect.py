@@ -5,6 +5,7 @@ computes with the rules on plain numbers; nothing is fast and nothing needs to b
 """
 
 from collections.abc import Sequence
+from functools import cache
 from itertools import repeat
 
 import numpy as np
@@ -20,11 +21,6 @@ from .adjoint import accumulated, between, contributions, passing, pull, pulled
 from .instruction import Instruction
 from .reading import Region
 from .tangents import push
-
-
-def instructions(store):
-    """The instructions of a store in order (`instruction.Instruction`), leaves not included."""
-    return [i for i in entries_of(store) if i.row is not None]
 
 
 def entries_of(store):
@@ -47,8 +43,6 @@ def summary(value):
     array = np.asarray(value)
     if array.ndim == 0:
         return f"{array.item():.6g}"
-    if array.size == 0:
-        return "[]"
     if array.size <= 4:
         return np.array2string(array.reshape(-1), precision=4, separator=" ", suppress_small=True).replace("\n", "")
     return f"[{array.min():.4g} .. {array.max():.4g}]"
@@ -109,9 +103,7 @@ def rows(store):
     primals = values(store)
     for instruction in entries_of(store):
         slot = instruction.slot
-        name = "leaf" if instruction.is_leaf else "cleared" if instruction.row is None else instruction.row.name
-        if instruction.cleared and instruction.row is not None:
-            name += " (cleared)"
+        name = "leaf" if instruction.is_leaf else "cleared" if instruction.row is None else instruction.row.name + " (cleared)" * instruction.cleared
         shape = "x".join(map(str, _shape(instruction, leaves))) or "scalar"
         place = "" if instruction.is_leaf else store.place(slot).short
         lines.append((f"%{slot}", name, _operands(instruction), shape, summary(primals[slot]), place))
@@ -209,7 +201,7 @@ def drawn(store, y):
 
 
 def _refuse_cleared(instruction):
-    if instruction.cleared or instruction.row is None:
+    if not instruction.is_leaf and (instruction.cleared or instruction.row is None):
         raise ClearedTapeError(
             f"instruction %{instruction.slot} was cleared by a backward pass; look at the tape before it, or pass retain_graph=True there"
         )
@@ -224,8 +216,7 @@ def adjoints_of(entries, leaves, seeds):
             raise SeedShapeError(f"a seed of shape {np.shape(seeds[slot])} for an output of shape {tuple(shape)}")
 
     def visit(slot, g):
-        if not by_slot[slot].is_leaf:
-            _refuse_cleared(by_slot[slot])
+        _refuse_cleared(by_slot[slot])
         adjoints[slot] = np.asarray(g)
         return g
 
@@ -243,10 +234,9 @@ def tangents_of(entries, leaves, seeds):
     by_leaf = {id(t): v for t, v in seeds.items()}
     tangents, stretch = {}, Region(entries[0].store, plain=True)
     for instruction in entries:
+        _refuse_cleared(instruction)
         if instruction.is_leaf:
             tangents[instruction.slot] = np.zeros(_shape(instruction, leaves)) + by_leaf.get(id(leaves.get(instruction.slot)), 0.0)
-        else:
-            _refuse_cleared(instruction)
     push(stretch, [i.slot for i in entries], tangents)
     # What is no number below zero is printed without a sign.
     return {i.slot: tangents.get(i.slot, np.zeros(_shape(i, leaves))) + 0.0 for i in entries}
@@ -296,17 +286,15 @@ def paths(store, y, x, limit=10_000):
     names = {s: i.row.name for s, i in entries.items() if i.row} | _leaf_names(leaves)
     # Only slots that depend on x can lie on a path; without this, dead ends could take for ever.
     on_the_way = set(between(Region(store, plain=True), [top], [bottom]))
-    edges = {}
 
+    @cache
     def edges_of(slot):
-        if slot not in edges:
-            instruction = entries[slot]
-            _refuse_cleared(instruction)
-            if any(_shape(entries[s], leaves) != () for s in (slot, *instruction.operands) if s in on_the_way):
-                raise ValueError(f"paths are listed for scalar instructions; %{slot} ({instruction.row.name}) has arrays")
-            partials = zip(instruction.operands, pulled(store, slot, np.asarray(1.0)))
-            edges[slot] = [(s, float(c)) for s, c in partials if s in on_the_way and c is not None]
-        return edges[slot]
+        instruction = entries[slot]
+        _refuse_cleared(instruction)
+        if any(_shape(entries[s], leaves) != () for s in (slot, *instruction.operands) if s in on_the_way):
+            raise ValueError(f"paths are listed for scalar instructions; %{slot} ({instruction.row.name}) has arrays")
+        partials = zip(instruction.operands, pulled(store, slot, np.asarray(1.0)))
+        return [(s, float(c)) for s, c in partials if s in on_the_way and c is not None]
 
     result = []
     stack = [((top,), ())] if top in on_the_way else []
@@ -326,8 +314,6 @@ def leaves_of(y):
     if y._t is None:
         return [y] if y._r else []
     store = store_of(y)
-    if store.retired is not None:
-        raise ClearedTapeError(f"the tape of this tensor was cleared at {store.retired}")
     leaves = store.leaf_at()
-    reached = set(between(Region(store, plain=True), [y._i], list(leaves)))
+    reached = set(between(Region(store, plain=True), [_slot_on(store, y, "y")], list(leaves)))
     return [leaf for slot, leaf in leaves.items() if slot in reached]

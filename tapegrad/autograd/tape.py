@@ -82,7 +82,7 @@ class Tape:
     @property
     def instructions(self) -> list[inspect.Instruction]:
         """The instructions in order, each with slot, row, operands, value and place."""
-        return inspect.instructions(self.store)
+        return [i for i in inspect.entries_of(self.store) if i.row is not None]
 
     def trace(self, y: Tensor | None = None, seed: TensorLike = 1.0, tangents: dict[Tensor, TensorLike] | None = None) -> PlainTable:
         """The textbook table: one line an instruction with primal, adjoint and, where asked, tangent.

@@ -73,16 +73,12 @@ def format_tensor(value: Any, *, grad_fn_name: str | None = None, requires_grad:
     array = np.asarray(value)
     dtype_name = array.dtype.name
     suffixes = []
-    if array.size == 0:
-        body = "[]"
-        if array.ndim != 1:
-            suffixes.append(f"size={array.shape}")
-        if dtype_name != default_dtype:  # no element shows what kind they would be
-            suffixes.append(f"dtype={dtype_name}")
-    else:
-        body = _format_elements(array)
-        if dtype_name != default_dtype and dtype_name not in _SILENT_DTYPES:
-            suffixes.append(f"dtype={dtype_name}")
+    body = _format_elements(array) if array.size else "[]"
+    if not array.size and array.ndim != 1:
+        suffixes.append(f"size={array.shape}")
+    # No element of an empty one shows what kind they would be.
+    if dtype_name != default_dtype and not (array.size and dtype_name in _SILENT_DTYPES):
+        suffixes.append(f"dtype={dtype_name}")
     if grad_fn_name is not None:
         suffixes.append(f"grad_fn=<{grad_fn_name}>")
     elif requires_grad:
@@ -196,71 +192,55 @@ def _format_elements(array: np.ndarray) -> str:
             length = array.shape[axis]
             keep = [*range(EDGE_ITEMS), *range(length - EDGE_ITEMS, length)]
             array = np.take(array, keep, axis=axis)
-    style = _FloatStyle(array) if array.dtype.kind == "f" else _PlainStyle(array)
-    return _nested(array.tolist(), cuts, len(_PREFIX), style)
+    texts, width = _written(array)
+    return _nested(np.array(texts, object).reshape(array.shape).tolist(), cuts, len(_PREFIX), width)
 
 
-def _nested(values: Any, cuts: tuple[bool, ...], indent: int, style: Any) -> str:
+def _nested(texts: Any, cuts: tuple[bool, ...], indent: int, width: int) -> str:
     """Write nested lists with brackets aligned `indent` columns from the left.
 
     `cuts` says for each remaining axis whether its middle was left out.
     """
     if not cuts:
-        return style.write(values)
+        return texts
     if len(cuts) == 1:
-        items = [style.write(value) for value in values]
         if cuts[0]:
-            items.insert(EDGE_ITEMS, " ...")
-        per_line = max(1, (LINE_WIDTH - indent) // (style.width + len(", ")))
-        rows = [", ".join(items[i : i + per_line]) for i in range(0, len(items), per_line)]
+            texts.insert(EDGE_ITEMS, " ...")
+        per_line = max(1, (LINE_WIDTH - indent) // (width + len(", ")))
+        rows = [", ".join(texts[i : i + per_line]) for i in range(0, len(texts), per_line)]
         separator = ",\n"
     else:
-        rows = [_nested(value, cuts[1:], indent + 1, style) for value in values]
+        rows = [_nested(part, cuts[1:], indent + 1, width) for part in texts]
         if cuts[0]:
             rows.insert(EDGE_ITEMS, "...")
         separator = "," + "\n" * (len(cuts) - 1)
     return "[" + (separator + " " * (indent + 1)).join(rows) + "]"
 
 
-class _PlainStyle:
-    """Integers and booleans: as Python writes them, aligned to the right."""
+def _written(array: np.ndarray) -> tuple[list[str], int]:
+    """All elements as text, aligned to the right, and the width of their column.
 
-    def __init__(self, array: np.ndarray) -> None:
-        self.width = max(len(str(value)) for value in array.ravel().tolist())
-
-    def write(self, value: Any) -> str:
-        return str(value).rjust(self.width)
-
-
-class _FloatStyle:
-    """One way of writing for all floats of an array, chosen by their sizes.
-
-    Zeros, infinities and nan are written in the chosen way but neither choose
+    Integers and booleans are written as Python does; floats in one way, chosen by their sizes.  Zeros, infinities and nan neither choose
     it nor widen the column.  That leaves a column of zeros and nan one
     character "wide", and the rows of such an array long: PyTorch does the same.
     """
+    values = array.ravel().tolist()
+    telling, spec, point = values, "", ""
+    if array.dtype.kind == "f":
+        telling = [v for v in values if v and math.isfinite(v)]
+        sizes = [abs(v) for v in telling] or [1.0]
+        # The point shows that an integer is a float.
+        spec, point = ".0f", "."
+        if max(sizes) / min(sizes) > 1000.0 or max(sizes) > 1.0e8 or min(sizes) < 1.0e-4:
+            spec, point = f".{PRECISION}e", ""
+        elif not all(size.is_integer() for size in sizes):
+            spec, point = f".{PRECISION}f", ""
 
-    def __init__(self, array: np.ndarray) -> None:
-        self.spec = ".0f"
-        self.point = "."  # what follows an integer to show that it is a float
-        self.width = 1
-        telling = array[np.isfinite(array) & (array != 0)]
-        if telling.size == 0:
-            return
-        sizes = np.abs(telling).astype(np.float64)
-        smallest, largest = float(sizes.min()), float(sizes.max())
-        if largest / smallest > 1000.0 or largest > 1.0e8 or smallest < 1.0e-4:
-            self.spec, self.point = f".{PRECISION}e", ""
-        elif not np.all(telling == np.ceil(telling)):
-            self.spec, self.point = f".{PRECISION}f", ""
-        self.width = max(len(self._bare(value)) for value in telling.tolist())
+    def text(value):
+        return format(value, spec) + point * math.isfinite(value)
 
-    def _bare(self, value: float) -> str:
-        text = format(value, self.spec)
-        return text + self.point if math.isfinite(value) else text
-
-    def write(self, value: float) -> str:
-        return self._bare(value).rjust(self.width)
+    width = max((len(text(v)) for v in telling), default=1)
+    return [text(v).rjust(width) for v in values], width
 
 
 def _join_suffixes(text: str, suffixes: list[str]) -> str:

@@ -50,42 +50,32 @@ class Listing:
         return next(name for name in names if name not in self.given.values())
 
     def buffer(self, buffer):
-        name = self.names.get(buffer)
-        if name is None:
+        if buffer not in self.names:
             name = self.names[buffer] = self.given.get(buffer) or self._new(_LETTERS[buffer.role])
             self.declare(name, f"{np.dtype(buffer.char)}[{buffer.size}]{', finite' if buffer.finite else ''}", buffer.data, buffer)
-        return name
+        return self.names[buffer]
 
     def declare(self, name, kind, data, buffer=None):
         self.heads.append(f"{name}: {kind}{'' if data is None else f' = {_numbers(data)}'}")
 
     def value(self, value):
-        name = self.names.get(value)
-        if name is None:
-            name = self.names[value] = self._new("a")
-        return name
+        if value not in self.names:
+            self.names[value] = self._new("a")
+        return self.names[value]
 
     def index(self, index):
-        text = self._affine(index)
+        terms = [{1: "", -1: "-"}.get(step, f"{step}*") + self.names[loop] for loop, step in index.steps]
+        text = " + ".join(terms + [str(index.base)] * bool(index.base)).replace("+ -", "- ") or "0"
+        if index.table is not None:
+            text = f"{self.table(index.table)}[{text}]"
         return text if index.plus is None else f"{self.value(index.plus)} + {text}".removesuffix(" + 0")
-
-    def _affine(self, index):
-        terms = [_term(self.names[loop], step) for loop, step in index.steps]
-        if index.base or not terms:
-            terms.append(f"{index.base:+d}")
-        text = "".join(terms).lstrip("+").replace("-", " - ").replace("+", " + ").strip()
-        text = "-" + text[2:] if text.startswith("- ") else text
-        if index.table is None:
-            return text
-        return f"{self.table(index.table)}[{text}]"
 
     def table(self, table):
         """The name of a table of positions; the index that has it lives as long as the program."""
-        name = self.names.get(id(table))
-        if name is None:
+        if id(table) not in self.names:
             name = self.names[id(table)] = self._new("c")
             self.declare(name, f"table[{len(table)}]", table)
-        return name
+        return self.names[id(table)]
 
     def body(self, body, depth):
         for statement in body:
@@ -128,10 +118,6 @@ class Listing:
         name = _COUNTERS[depth] if depth < len(_COUNTERS) else f"i{depth}"
         self.names[loop] = name if name not in self.given.values() else f"{name}_"
         return self.names[loop]
-
-
-def _term(counter, step):
-    return f"{'-' if step < 0 else '+'}{'' if abs(step) == 1 else f'{abs(step)}*'}{counter}"
 
 
 def _numbers(data):

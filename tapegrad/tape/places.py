@@ -9,6 +9,7 @@ import itertools
 import linecache
 import os
 import sys
+from traceback import walk_stack
 
 from ..common.tracebacks import PACKAGE
 
@@ -62,13 +63,16 @@ class Place:
 
 
 def caller_frame(depth=1):
-    """The nearest frame outside tapegrad, looking outwards from `depth` frames up."""
+    """The nearest frame outside tapegrad, or the outermost of all, looking outwards from `depth` frames up."""
     frame = sys._getframe(depth)
-    while frame is not None:
-        if not frame.f_code.co_filename.startswith(PACKAGE):
-            return frame
+    while frame.f_code.co_filename.startswith(PACKAGE) and frame.f_back is not None:
         frame = frame.f_back
-    return sys._getframe(depth)
+    return frame
+
+
+def inner_frames(depth=2):
+    """The frames of tapegrad on the way from `depth` frames up to the user's, which is not among them."""
+    return itertools.takewhile(lambda frame: frame.f_code.co_filename.startswith(PACKAGE), (frame for frame, _ in walk_stack(sys._getframe(depth))))
 
 
 def caller_place(depth=2):
@@ -112,14 +116,12 @@ def name_of(thing):
 
     Looks at the locals of every user frame, innermost first, then its globals; those of NumPy and SciPy are not the user's.
     """
-    frame = caller_frame(2)
-    while frame is not None:
+    for frame, _ in walk_stack(caller_frame(2)):
         if not frame.f_code.co_filename.startswith(PACKAGE) and not str(frame.f_globals.get("__name__")).startswith(("numpy.", "scipy.")):
             for scope in (frame.f_locals, frame.f_globals):
                 for name, value in list(scope.items()):
                     if value is thing and not name.startswith("_"):
                         return name
-        frame = frame.f_back
     return None
 
 

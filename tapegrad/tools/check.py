@@ -105,10 +105,8 @@ class Report(Printed):
         return all(c.passed for c in self.checks)
 
     def __str__(self):
-        head = ("check", "compared", "worst", "tolerance", "")
-        outcome = {True: "passed", False: "FAILED"}
-        rows = [(c.name, c.compared, f"{c.worst:.2g}", f"{c.tolerance:.2g}", c.remark or outcome[c.passed]) for c in self.checks]
-        return table(head, rows)
+        rows = [(c.name, c.compared, f"{c.worst:.2g}", f"{c.tolerance:.2g}", c.remark or ("passed" if c.passed else "FAILED")) for c in self.checks]
+        return table(("check", "compared", "worst", "tolerance", ""), rows)
 
 
 class CheckedProblem(Arguments):
@@ -139,14 +137,12 @@ class CheckedProblem(Arguments):
 
     def weighted_on(self, *points):
         """The sum of the results times the weights, at points of any kind."""
-        total = 0.0
-        for r, w in zip(self.results_at(points), self.weights):
-            total = total + np.sum(r * w.astype(r.dtype if hasattr(r, "dtype") else float))
-        return total
+        results = self.results_at(points)
+        return _contracted(results, [w.astype(getattr(r, "dtype", float)) for r, w in zip(results, self.weights)])
 
     def weighted(self, points):
         """The sum of the reference's results times the weights."""
-        return sum(float(np.sum(np.asarray(v, np.float64) * w)) for v, w in zip(self.expected(points), self.weights))
+        return _dot(self.expected(points), self.weights)
 
     def difference(self, way, function=None):
         """The derivative of `weighted`, or of another function of the points, along `way`, by central differences in float64."""
@@ -176,12 +172,6 @@ class CheckedProblem(Arguments):
     def nearby(self, step):
         """Points a random step of about this length away, of the same dtypes."""
         return _fitted([p + step * self.rng.standard_normal(np.shape(p)) for p in self.points], self.points)
-
-    def at(self, points, seed):
-        """The same problem, with the same weights, at other points; in one direction."""
-        there = CheckedProblem(self.f, self.arguments_at(points), self.reference, seed, 1, self.rtol, None)
-        there.weights = self.weights
-        return there
 
     def scale(self, *numbers):
         """The scale of relative tolerances."""
@@ -246,8 +236,7 @@ def _forward(problem, check):
 
 
 def _identity(problem, check):
-    for d, way in enumerate(problem.ways):
-        _same(problem, check, d, way, problem.forward(way))
+    _same(problem, check, problem.ways, map(problem.forward, problem.ways))
 
 
 def _lanes(problem, check):
@@ -255,8 +244,7 @@ def _lanes(problem, check):
     stacked = [np.stack(parts) for parts in zip(*ways)]
     results = problem.on_tape([Dual(p, s.astype(np.asarray(p).dtype), lanes=LANES) for p, s in zip(problem.points, stacked)])
     tangents = [np.asarray(r.tangent) if isinstance(r, Dual) else np.zeros((LANES, *v.shape)) for r, v in zip(results, problem.values)]
-    for d, way in enumerate(ways):
-        _same(problem, check, d, way, [t[d] for t in tangents])
+    _same(problem, check, ways, [[t[d] for t in tangents] for d in range(LANES)])
 
 
 def _replay(problem, check):
@@ -267,7 +255,8 @@ def _replay(problem, check):
         moved = problem.nearby(2e-2 if problem.single else 1e-3)
         with ThreadPoolExecutor(1) as another:
             gradients = another.submit(g, *moved).result() if number else g(*moved)
-        there = problem.at(moved, number)
+        there = CheckedProblem(problem.f, problem.arguments_at(moved), problem.reference, number, 1, problem.rtol, None)
+        there.weights = problem.weights
         _by_differences(there, check, lambda way, gradients=gradients: _dot(gradients, way))
         how = f"replayed {'in another thread, ' if number else ''}at another point,"
         for k, ours, theirs in zip(problem.argnums, gradients, there.reverse()):
@@ -299,20 +288,18 @@ def _alike(problem, check, what, ours, other, theirs):
     check.note(worst, problem.exact * (1.0 + size), f"{what} is {worst:.3g} from {other}")
 
 
-def _contracted(gradients, way):
-    """The sum of products of gradients of any kind with a direction."""
-    total = 0.0
-    for g, d in zip(gradients, way):
-        total = total + np.sum(g * d)
-    return total
+def _contracted(parts, others):
+    """The sum of products of results with weights, or of gradients with a direction, of any kind: `_dot` where derivatives go through."""
+    return sum((np.sum(p * o) for p, o in zip(parts, others)), 0.0)
 
 
-def _same(problem, check, d, way, tangents):
-    """<w, Jv> and <J^T w, v>, compared relative to the terms of both sums."""
+def _same(problem, check, ways, tangents):
+    """<w, Jv> and <J^T w, v> for each v of `ways`, with its tangents Jv, compared relative to the terms of both sums."""
     gradients = problem.reverse()
-    left, right = _dot(tangents, problem.weights), _dot(gradients, way)
-    terms = sum(float(np.sum(np.abs(a * b))) for a, b in [*zip(tangents, problem.weights), *zip(gradients, way)])
-    check.note(abs(left - right), problem.exact * (1.0 + terms), f"direction {d}: <w, Jv> = {left:.12g}, <J^T w, v> = {right:.12g}")
+    for d, (way, pushed) in enumerate(zip(ways, tangents, strict=True)):
+        left, right = _dot(pushed, problem.weights), _dot(gradients, way)
+        terms = sum(float(np.sum(np.abs(a * b))) for a, b in [*zip(pushed, problem.weights), *zip(gradients, way)])
+        check.note(abs(left - right), problem.exact * (1.0 + terms), f"direction {d}: <w, Jv> = {left:.12g}, <J^T w, v> = {right:.12g}")
 
 
 def _numba(problem, check):
@@ -325,9 +312,8 @@ def _numba(problem, check):
         _alike(problem, check, f"the gradient of argument {k} inside Numba", ours, "the recorded one", theirs)
     _by_differences(problem, check, lambda way: _dot(gradients, way))
     along = njit_jvp(problem.reference, chosen)
-    for d, way in enumerate(problem.ways):
-        tangents = along(*args, *[v if v.ndim else float(v) for v in map(np.asarray, way)])[1]
-        _same(problem, check, d, way, tangents if isinstance(result, tuple) else [tangents])
+    tangents = [along(*args, *[v if v.ndim else float(v) for v in map(np.asarray, way)])[1] for way in problem.ways]
+    _same(problem, check, problem.ways, tangents if isinstance(result, tuple) else zip(tangents))
 
 
 def _fitted(way, points):
@@ -520,7 +506,5 @@ def _differences(ours, theirs):
 def _plain(result):
     array = np.asarray(result._v if isinstance(result, Differentiable) else normalise(result))
     if array.dtype.kind not in "fiub":
-        raise StructureError(
-            f"check: a result is of type {type(result).__name__}, neither a number nor an array: does the function return what it computes?"
-        )
+        raise StructureError(f"check: a result is of type {type(result).__name__}, neither a number nor an array: does the function return what it computes?")
     return array

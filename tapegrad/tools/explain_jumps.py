@@ -12,12 +12,10 @@ barrier, a bisection), are found by what the derivative predicts over a stretch 
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from itertools import count, takewhile
-from traceback import walk_stack
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -31,7 +29,7 @@ from ..autograd.reading import Region
 from ..common.errors import OptionError
 from ..common.printing import Printed
 from ..tape.layout import CONTINUES
-from ..tape.places import PACKAGE
+from ..tape.places import inner_frames
 from ..tape.store import thread_state
 from .arguments import Arguments, WatchedRun
 
@@ -233,8 +231,7 @@ class _Noted(detect_anomaly):
 
 def _of_solver():
     """Whether the decision is made by a solver of this package's (`tapegrad.scipy`, `tapegrad.optimize`), which keeps to a tolerance."""
-    inner = takewhile(lambda frame: frame.f_code.co_filename.startswith(PACKAGE), (frame for frame, _ in walk_stack(sys._getframe())))
-    return any(frame.f_globals.get("__name__", "").startswith(("tapegrad.scipy.", "tapegrad.optimize.")) for frame in inner)
+    return any(frame.f_globals.get("__name__", "").startswith(("tapegrad.scipy.", "tapegrad.optimize.")) for frame in inner_frames())
 
 
 #: Functions of one number: their outcome, and where the one next to a number begins.

@@ -103,7 +103,7 @@ WAYS = [
         lambda recording, p: (sum(-(-port.size // MOST_LANES) for port in recording.inputs), p.forward.operations, 0),
     ),
     Way(
-        "forward, tangent sweep", "forward", 'tg.jacobian(f, mode="forward")', lambda f, argnums: jacobian(f, argnums, mode="forward"),
+        "forward, tangent sweep", "forward", 'tg.jacobian(f, mode="forward")', partial(jacobian, mode="forward"),
         lambda _, p: (p.forward.seeds, p.forward.operations, 0),
     ),
     Way(REFERENCE, "reverse", "tg.jacrev(f)", jacrev, lambda recording, p: (p.reverse.seeds, p.reverse.operations, footprint(recording))),
@@ -403,10 +403,8 @@ def compare(
                 first[way], peak, disagreements.get(way.name, float("nan")),
             )
         )
-    product = None if prediction.product is None else prediction.product.nanoseconds
-    costs = prediction.forward.nanoseconds, prediction.reverse.nanoseconds
-    sizes = prediction.forward.seeds, prediction.reverse.seeds
-    return Comparison(name, *sizes, rows, prediction.mode, _sentence(prediction), *costs, product_cost=product)
+    costs = [cost and cost.nanoseconds for cost in (prediction.forward, prediction.reverse, prediction.product)]
+    return Comparison(name, prediction.forward.seeds, prediction.reverse.seeds, rows, prediction.mode, _sentence(prediction), *costs)
 
 
 def _check(name, disagreements, recording):

@@ -51,7 +51,7 @@ def plot_scaling(scalings, path=None, measure="seconds"):
         for name in [name for name in rows[0] if all(name in of_point for of_point in rows)]:
             values = [getattr(of_point[name], measure) for of_point in rows]
             (line,) = axes.plot(sizes, values, marker="o", markersize=4, label=name)
-            if len(sizes) > 1 and len({*sizes}) > 1:
+            if len(sizes) > 1:
                 power = np.polyfit(np.log(sizes), np.log(values), 1)[0]
                 axes.annotate(f" ~ {axis}^{power:.1f}", (sizes[-1], values[-1]), color=line.get_color(), fontsize=8, va="center")
         crossing = scaling.crossovers[axis]["seconds" if measure == "seconds" else "operations"]

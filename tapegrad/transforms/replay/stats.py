@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import sys
 import warnings
 from collections import Counter
 from dataclasses import dataclass, field
@@ -14,7 +13,7 @@ from ...common import config
 from ...common.errors import PerformanceWarning
 from ...common.printing import Printed
 from ...program.through import Rules
-from ...tape.places import PACKAGE, function_name
+from ...tape.places import function_name, inner_frames
 
 #: Seconds in derivatives without `jit` after which a function is named.
 PATIENCE = 1.0
@@ -160,7 +159,4 @@ class EagerTime:
 
 def outside():
     """The `stacklevel`, for the caller, of the first frame outside tapegrad."""
-    level, frame = 1, sys._getframe(1)
-    while frame.f_back is not None and frame.f_code.co_filename.startswith(PACKAGE):
-        level, frame = level + 1, frame.f_back
-    return level
+    return 1 + len(list(inner_frames()))
