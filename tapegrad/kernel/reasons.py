@@ -31,6 +31,7 @@ import traceback
 from contextlib import contextmanager
 
 from ..common import config
+from ..common.uninterrupted import from_handler
 
 
 class NotLowered(Exception):
@@ -54,14 +55,14 @@ def faults_are_reasons():
     """Inside, whatever fails of tapegrad itself is a reason not to have a kernel, not an error of who called a function.
 
     `NotLowered` then says what failed, and where.  With ``config.strict``, as in tapegrad's own tests, it is raised as it is.
-    What is no fault, Ctrl-C or memory that has run out, is always raised.
+    What is no fault, Ctrl-C, what the handler of a signal raises, or memory that has run out, is always raised.
     """
     try:
         yield
     except (NotLowered, TooDear, MemoryError):
         raise
     except Exception as fault:
-        if config.strict:
+        if config.strict or from_handler(fault):
             raise
         where = traceback.extract_tb(fault.__traceback__)[-1]
         source = f"{os.path.basename(os.path.dirname(where.filename))}/{os.path.basename(where.filename)}:{where.lineno}"

@@ -23,7 +23,7 @@ from itertools import count, islice
 import numpy as np
 
 from ..common import config
-from ..common.errors import OptionError, StructureError, WorkerError, said_by
+from ..common.errors import OptionError, StructureError, WorkerError, reason, said_by
 from ..common.tree import flatten
 from ..common.uninterrupted import imported, remade
 from ..common.version import __version__
@@ -218,7 +218,7 @@ def _pickled(thing):
     try:
         return dumps(thing)
     except Exception as error:
-        raise StructureError(f"the function cannot be sent to workers: {said_by(error)}; define it in a module, or install cloudpickle") from error
+        raise StructureError(f"the function cannot be sent to workers: {reason(error)}; define it in a module, or install cloudpickle") from error
 
 
 class _Executors(Workers):

@@ -11,7 +11,7 @@ import numpy as np
 from ...array.differentiable import Differentiable
 from ...array.functions import concatenate
 from ...autograd.custom import stop_gradient
-from ...common.errors import StructureError
+from ...common.errors import StructureError, reason
 from ...common.tree import flatten, flatten_result, parts_of, unflatten
 from ..contents import is_plain
 from . import plain
@@ -81,7 +81,7 @@ def _of_no_iterations(f, init, leaves, structure):
             with np.errstate(all="ignore"):
                 results, container = flatten_result(plain.scan(f, init, rows, structure, 1, False, False)[1])
         except Exception as error:
-            cause = error
+            cause, why = error, reason(error)
         else:
             # There is nothing that could have a derivative.
             return unflatten(container, [x[:0] if isinstance(x, np.ndarray) else stop_gradient(x[:0]) for x in results])
@@ -89,7 +89,7 @@ def _of_no_iterations(f, init, leaves, structure):
             state.put_back("the body of the scan")
     raise StructureError(
         "the scan has no iterations, and its body, run at zeros and at numbers from 1 to 2 to learn the shapes of its results, raises "
-        f"{type(cause).__name__}: {cause}. Leave the scan out where there are no elements"
+        f"{why}. Leave the scan out where there are no elements"
     ) from cause
 
 

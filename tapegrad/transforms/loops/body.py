@@ -27,6 +27,7 @@ from ...common.errors import GradientError, LeaveTapeError, NestingError, Struct
 from ...common.host_functions import HostFunction
 from ...common.observers import LISTENERS
 from ...common.tree import flatten, flatten_result, leaf_names, unflatten
+from ...common.uninterrupted import from_handler
 from ...interpreter.fields import constant
 from ...program.finish import finish
 from ...program.through import Rules
@@ -391,8 +392,8 @@ def restoring(functions, what, recorded, plainly, state=None):
                 return result
         except Unrecordable:
             pass
-        except Exception:
-            if jit or not state.changed():
+        except Exception as error:
+            if jit or not state.changed() or from_handler(error):
                 raise
         if not jit:
             state.put_back(what)

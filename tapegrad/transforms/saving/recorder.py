@@ -19,6 +19,7 @@ import numpy as np
 from ...common.errors import REPORT, TapeFileError, said_by
 from ...common.host_functions import HostFunction
 from ...common.tree import LEAF, Structure, parts_of
+from ...common.uninterrupted import from_handler
 from ...interpreter.plan import Steps
 from ...interpreter.symbolic import ITEMSIZE, Atom
 from ...program.finish import Item, ReplayGuard, continuations
@@ -90,6 +91,8 @@ class Recorder:
             try:
                 self._entry(slot, *entry)
             except Exception as error:
+                if from_handler(error):
+                    raise
                 what = said_by(error).removesuffix(REPORT)
                 name = entry[0].get("numpy", entry[0].get("tapegrad", "function")) if type(entry[0]) is dict else entry[0]
                 raise TapeFileError(f"the entry {name} in slot {slot}: {what}") from error
