@@ -524,7 +524,7 @@ class _Finisher(ShortArrays):
                 # Without derivatives it is its value.
                 entry = by_value(entry, entry.operands) or entry
             operands = tuple([self.slot(o) for o in entry.operands])
-            # (What a guard looks at may be a constant.)
+            # A guard on a constant always holds.
             if entry.kind != GUARD or operands[0] > 0:
                 new[i] = self.item(i, entry, operands)
 
