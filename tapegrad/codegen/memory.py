@@ -179,6 +179,8 @@ release = c_function("free", "void", "int64")
 differ = c_function("memcmp", "int32", *["int64"] * 3)
 #: Copy bytes to an address from another.
 copy_bytes = c_function("memcpy", "int64", *["int64"] * 3)
+#: Fill an address and what comes behind with the same byte, so many.
+fill_bytes = c_function("memset", "int64", "int64", "int32", "int64")
 
 
 #: How many blocks are kept, and the bytes of the smallest of these; bytes before a block, which say how many it has.

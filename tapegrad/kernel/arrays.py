@@ -107,7 +107,7 @@ class Arrays:
         if row.effect == "view" and isinstance(operands[0], ArrayRef):
             # A window on a number repeated stays one.
             operands[0] = replace(operands[0], number=None)
-        plan = self._planner(operands, entry.meta, body)
+        plan = LoopPlanner(operands, entry.meta, body, self.guards)
         if row is _ABSOLUTE:
             # Of finite factors it is the plain product.
             for o in operands:
@@ -125,16 +125,13 @@ class Arrays:
             plan.demand_zero(plan.sym_of(result) * 0.0)
         return body, result
 
-    def _planner(self, operands, out, body):
-        return LoopPlanner(operands, out, body, self.guards)
-
     def copied(self, source, target):
         """Statements that copy one array to another of its shape, which does not overlap it."""
         body = []
         if all(contiguous(one.shape, one.strides, 1) for one in (source, target)):
             # One loop, whatever the shape is.
             source, target = (replace(one, shape=(one.size,), strides=(1,)) for one in (source, target))
-        plan = self._planner([self._ready(source, body)], None, body)
+        plan = LoopPlanner([self._ready(source, body)], None, body, self.guards)
         plan._store(plan.operands[0], self._ready(target, body))
         return body
 
@@ -144,7 +141,7 @@ class Arrays:
         return ArrayRef(operand.buffer, without_table(operand.offset, body), operand.shape, operand.strides, operand.char)
 
     def _host(self, entry, operands, target, body):
-        ufunc, plan = entry.function.ufunc, self._planner(operands, entry.meta, body)
+        ufunc, plan = entry.function.ufunc, LoopPlanner(operands, entry.meta, body, self.guards)
         function = entry.function.function
         if isinstance(function, HostFunction) and function.name in RECOMPUTED:
             sym = RECOMPUTED[function.name](plan, *plan.operands, *function.data)
@@ -169,7 +166,7 @@ class Arrays:
         """
         body = []
         before = self.constant(np.frombuffer(seen, np.dtype(value.char)).reshape(value.shape))
-        plan = self._planner([self._ready(value, body), before], Meta((), (), "?", 1), body)
+        plan = LoopPlanner([self._ready(value, body), before], Meta((), (), "?", 1), body, self.guards)
         differ = L.select(as_seen(*plan.operands, value.char), 0.0, 1.0)
         return body, plan.deliver(L.eq(differ.sum(), 0.0), None)
 

@@ -21,12 +21,14 @@ Without the pool its first two reads and the others would be different operands,
 `lay_out`, which comes first, lays out pools and spill buffers.
 """
 
+import math
 from itertools import pairwise
 
 import numpy as np
 
 from ..common.waiting import give_way
 from ..interpreter.windows import contiguous
+from ..program.executable import described
 from ..program.trace import FAILS, GUARD, HOST, SHAPE
 from ..rules import BY_NAME, by_opcode
 from ..rules import lang as L
@@ -330,15 +332,9 @@ class Builder:
                 self._add(level.loop)
 
     def _output(self, k, slot, what):
-        """The buffer of an output."""
-        if slot:
-            meta = self.tape.metas[slot]
-            size, char = meta.size, meta.char
-        else:
-            array = np.asarray(what)
-            # What is no number goes past the kernel.
-            size, char = (array.size, array.dtype.char) if array.dtype.kind in "biuf" else (0, "d")
-        self.outputs.append(ir.Buffer(ir.OUTPUT, size, char, k))
+        """The buffer of an output; what is no number goes past the kernel."""
+        shape, char = described((slot, what))
+        self.outputs.append(ir.Buffer(ir.OUTPUT, math.prod(shape), char, k))
         return self.outputs[-1]
 
     def bring(self, value, target):

@@ -16,7 +16,7 @@ from types import MappingProxyType
 
 import numpy as np
 
-from ..codegen.compile import compiled
+from ..codegen.compile import compiled, inlined
 from ..codegen.memory import acquire, allocate, call3_int, load_int, release, set_free, yield_processor
 from ..interpreter.native import data_address
 from .status import FINE, OTHER
@@ -30,26 +30,40 @@ B_TAKEN, B_ADDRESS = range(2)
 LINE = 64
 
 
-@compiled("int64(int64, int64, int64)")
-def run(executable, inputs, outputs):
-    """Run an executable by its words, with tables of addresses; returns its status."""
-    code, nbytes, count = load_int(executable + 8 * X_CODE), load_int(executable + 8 * X_NBYTES), load_int(executable + 8 * X_COUNT)
-    first = load_int(executable + 8 * X_BLOCKS)
+@inlined
+def taken(executable):
+    """The address of a block that nothing else uses until it is given back, and what is given back then (`give_back`)."""
+    nbytes, count, first = load_int(executable + 8 * X_NBYTES), load_int(executable + 8 * X_COUNT), load_int(executable + 8 * X_BLOCKS)
     k, mine = 0, first
     while not acquire(mine + 8 * B_TAKEN):
         k += 1
         mine += LINE
         if k == count:
             # (If there is no memory, one of those is waited for, too.)
-            spare = allocate(nbytes + LINE) if nbytes else 0
-            if spare:
-                status = call3_int(code, inputs, outputs, (spare + LINE - 1) & -LINE)
-                release(spare)
-                return status
+            spare = allocate(nbytes + LINE) if nbytes != 0 else 0
+            if spare != 0:
+                # Memory is told from a block of the executable's by its sign.
+                return (spare + LINE - 1) & -LINE, -spare
             k, mine = 0, first
             yield_processor()
-    status = call3_int(code, inputs, outputs, load_int(mine + 8 * B_ADDRESS))
-    set_free(mine + 8 * B_TAKEN)
+    return load_int(mine + 8 * B_ADDRESS), mine
+
+
+@inlined
+def give_back(mine):
+    """Give a block back."""
+    if mine < 0:
+        release(-mine)
+    else:
+        set_free(mine + 8 * B_TAKEN)
+
+
+@compiled("int64(int64, int64, int64)")
+def run(executable, inputs, outputs):
+    """Run an executable by its words, with tables of addresses; returns its status."""
+    block, mine = taken(executable)
+    status = call3_int(load_int(executable + 8 * X_CODE), inputs, outputs, block)
+    give_back(mine)
     return status
 
 

@@ -44,7 +44,7 @@ from ..tape.layout import ARRAY_LEAF, CONTINUES, SCALAR_LEAF, TRACED
 from ..tape.meta import SCALAR, meta_of
 from ..tape.places import Place
 from ..tape.store import RECORD_DTYPE
-from .short_arrays import written_out
+from .short_arrays import SHORT, ShortArrays, computes_with_short
 from .trace import FAILS, GUARD, HOST, ROW, by_value, may_raise
 
 if TYPE_CHECKING:
@@ -353,7 +353,7 @@ def finish(trace, outputs, wanted):
     -------
     FinishedTape
     """
-    finished = written_out(_Finisher(trace, outputs, wanted).run(), Item, continuations)
+    finished = _Finisher(trace, outputs, wanted).run()
     # Further operations on its tensors go the long way, which looks whether it is done.
     trace.done, trace.store.ident = True, -1
     return finished
@@ -373,8 +373,9 @@ def depends(trace, outputs, argument):
     return bool(_Finisher(trace, outputs, ()).needed()[trace.input_slots[argument]])
 
 
-class _Finisher:
+class _Finisher(ShortArrays):
     def __init__(self, trace, outputs, wanted):
+        super().__init__()
         self.trace, self.outputs, self.wanted = trace, outputs, tuple(wanted)
         # What finalizers record meanwhile may make the store take another buffer; this one has all that is asked for.
         self.view = trace.store.view
@@ -388,7 +389,8 @@ class _Finisher:
         captured = self._captured()
         needed = self.needed()
         elements = self._elements(needed)
-        return self._build(self._number(needed, elements, captured))
+        self._number(needed, elements, captured)
+        return self._build()
 
     # -- what is needed ----------------------------------------------------------
     def _captured(self):
@@ -452,30 +454,34 @@ class _Finisher:
 
     # -- numbering -------------------------------------------------------------------
     def _number(self, needed, elements, captured):
-        """Old slot -> new slot; collects records, items, guards."""
+        """Old slots -> new slots (`new`); collects records, items, guards."""
+        self.writes_out = computes_with_short(self.entries, needed)
         # Operands behind the second of an entry take a record for four.
         most = 2 + needed.count(1) + sum((len(entry.operands) + 1) // 4 for entry in self.entries.values())
+        most += self.writes_out * 2 * SHORT * len(self.entries)
         # The new records, and the old slot of each.
         self.records, self.origins, self.count = np.zeros(most, RECORD_DTYPE), np.zeros(most, np.int32), 1
-        # Those that are not the old ones with other operands: the old slot, opcode, value and description of each new slot.
+        # Those that are not the old ones with other operands: the old slot, opcode, value, description, operands and constant of each new slot.
         self.added = {}
-        self.items = []
-        self.guards = []
-        new = array("i", bytes(4 * self.length))
-        self._number_outside(new, needed, elements, captured)
-        self._number_instructions(new, needed)
-        return new
+        self.items, self.guards, self.slot_of = [], [], {}
+        self.new = array("i", bytes(4 * self.length))
+        self._number_outside(needed, elements, captured)
+        self._number_instructions(needed)
 
-    def _add(self, op, value, meta, old):
+    def add(self, op, value, meta, old, a=0, b=0, constant=0.0):
         """A new slot with a record of its own."""
         slot = self.count
         self.count += 1
-        self.added[slot] = old, op, value, meta
+        self.added[slot] = old, op, value, meta, a, b, constant
         return slot
 
-    def _number_outside(self, new, needed, elements, captured):
+    def meta(self, slot):
+        """The description of what a new slot has."""
+        return self.added[slot][3] if slot in self.added else SCALAR
+
+    def _number_outside(self, needed, elements, captured):
         """Slots of what comes from outside."""
-        trace, add = self.trace, self._add
+        trace, new, add = self.trace, self.new, self.add
         metas_of_inputs = trace.input_metas
         self.element_slots = {}
         for slot, k in self.input_of.items():
@@ -498,12 +504,11 @@ class _Finisher:
                     self.constants.append(value)
                     new[slot] = -len(self.constants)
 
-    def _number_instructions(self, new, needed):
+    def _number_instructions(self, needed):
         """Slots of instructions; the same one on the same operands gets no second one."""
         from . import numbering as passes  # loads compiled code
 
-        trace, entries, add = self.trace, self.entries, self._add
-        slot_of = {}
+        entries, new = self.entries, self.new
         table = np.zeros(1 << (2 * len(self.records)).bit_length(), np.int32)
         before = self.address, passes.data_address(needed), passes.data_address(new)
         after = passes.data_address(self.records), passes.data_address(self.origins)
@@ -512,52 +517,50 @@ class _Finisher:
             if i > last + 1:
                 self.count = passes.number(*before, last + 1, i, *after, self.count, passes.data_address(table), len(table) - 1)
             last = i
-            if i == self.length or not needed[i] or new[i]:
+            if i == self.length or not needed[i] or new[i] or self.writes_out and self.written_out(i, entries[i]):
                 continue
             entry = entries[i]
             if entry.kind == ROW and entry.function.primitive is not None and not any(self.wanted):
                 # Without derivatives it is its value.
                 entry = by_value(entry, entry.operands) or entry
-            operands = tuple([new[o] if o > 0 else o for o in entry.operands])
-            key = key_of(entry, operands)
-            if key is not None and key in slot_of:
-                new[i] = slot_of[key]
-                continue
-            if entry.kind == GUARD and operands[0] <= 0:
-                # What it looked at is a constant.
-                continue
-            if len(operands) > 2:
-                for _ in range(continuations(entry, operands)):
-                    add(CONTINUES, 0.0, None, i)
-            slot = new[i] = add(TRACED, 0.0, entry.meta, i)
-            item = Item(slot, entry, operands)
-            if entry.kind == GUARD:
-                item.number = len(self.guards)
-                self.guards.append(ReplayGuard(operands[0], entry.function, entry.seen, trace.store.place(i)))
-            self.items.append(item)
-            if key is not None:
-                slot_of[key] = slot
+            operands = tuple([self.slot(o) for o in entry.operands])
+            # A guard on a constant always holds.
+            if entry.kind != GUARD or operands[0] > 0:
+                new[i] = self.item(i, entry, operands)
+
+    def item(self, old, entry, operands):
+        """The slot of an entry on new operands: a new one, unless the same has one already."""
+        key = key_of(entry, operands)
+        if key is not None and key in self.slot_of:
+            return self.slot_of[key]
+        for _ in range(continuations(entry, operands)):
+            self.add(CONTINUES, 0.0, None, old)
+        slot = self.slot_of[key] = self.add(TRACED, 0.0, entry.meta, old)
+        item = Item(slot, entry, operands)
+        if entry.kind == GUARD:
+            item.number = len(self.guards)
+            self.guards.append(ReplayGuard(operands[0], entry.function, entry.seen, self.trace.store.place(old)))
+        self.items.append(item)
+        return slot
 
     # -- the tape ---------------------------------------------------------------------
-    def _build(self, new):
-        trace, count = self.trace, self.count
+    def _build(self):
+        trace, new = self.trace, self.new
+        slots_of_outputs = [self.slot(t._i) if self._live(t) else 0 for t in self.outputs]
+        count = self.count
         self.metas = [None, *[SCALAR] * (count - 1)]
         if self.added:
-            slots, (old, ops, values, metas) = list(self.added), map(list, zip(*self.added.values()))
+            slots, (old, ops, values, metas, *operands) = list(self.added), map(list, zip(*self.added.values()))
             self.origins[slots] = old
-            self.records["op"][slots], self.records["value"][slots] = ops, values
+            for name, column in zip(("op", "value", "a", "b", "constant"), (ops, values, *operands)):
+                self.records[name][slots] = column
             self.records["offset"][slots] = trace.store.records()["offset"][old]
             for slot, meta in zip(slots, metas):
                 self.metas[slot] = meta
         self.records.resize(count, refcheck=False)
         outputs = []
-        for t in self.outputs:
-            if self._live(t) and new[t._i] > 0:
-                outputs.append((new[t._i], self.metas[new[t._i]]))
-            elif self._live(t):
-                outputs.append((0, self.constants[-1 - new[t._i]]))
-            else:
-                outputs.append((0, t))
+        for t, slot in zip(self.outputs, slots_of_outputs):
+            outputs.append((slot, self.metas[slot]) if slot > 0 else (0, self.constants[-1 - slot] if slot else t))
         leaves = []
         for k, meta in enumerate(trace.input_metas):
             slot = new[trace.input_slots[k]]

@@ -22,30 +22,28 @@ algorithms for optimal online checkpointing. SIAM J. Sci. Comput. 32 (2010) 836-
 """
 
 from ..codegen.compile import compiled, helper
-from ..codegen.memory import allocate, c_function, copy_bytes, load_double, load_int, release, store_double, store_int
+from ..codegen.memory import allocate, c_function, call6_int, copy_bytes, load_double, load_int, release, store_double, store_int
 from ..codegen.python_api import ensure_interpreter, raise_in, release_interpreter, thread_ident
 from ..rules.loops import CAPTURED, CAPTURED_BAR, ELEMENT, ELEMENT_BAR, HEAD, RESULT, RESULT_BAR
 from . import stretch as R
-from .stretch import advance, give_back, hold, place, pull
+from .stretch import advance, hold, let_go, place, pull
 
 #: Words of a loop: lengths of carry, captured values, element and result; rows (iterations, 0 if these are not known), whether they are
 #: known, whether it goes from the end; carries kept, the iteration from which on all are, and how many are computed again at a
-#: time; the generation, iterations that were run, the
-#: address of the class of interruptions; of iterations that carry nothing (`program.lanes`) what shares chunks between threads (0: nothing), what runs
-#: one, and how many there are.  Then tables of each generation, forward and back: number of paths, address of the addresses of
-#: their words, words that the tables of one take, and adjoints of captured values, at most.
+#: time; the generation, iterations that were run, the address of the class of interruptions, and of `back_between`, which calls itself;
+#: of iterations that carry nothing (`program.lanes`) what shares chunks between threads (0: nothing), what runs one, and how many there are.
+#: Then tables of each generation, forward and back: number of paths, address of the addresses of their words,
+#: words that the tables of one take, and adjoints of captured values, at most.
 (
     S_CARRY, S_CAPTURED, S_ELEMENT, S_RESULT, S_ROWS, S_BOUNDED, S_REVERSE, S_CAPACITY, S_DENSE, S_ROOM, S_GENERATION, S_ITERATIONS, S_INTERRUPT,
-    S_SHARE, S_CHUNK, S_CHUNKS, S_TABLES,
-) = range(17)  # fmt: skip
+    S_BETWEEN, S_SHARE, S_CHUNK, S_CHUNKS, S_TABLES,
+) = range(18)  # fmt: skip
 #: Words of a table.
 TABLE = 3
 LOOP_WORDS = S_TABLES + 4 * TABLE
 
 #: Iterations between two looks whether there was an interruption.
 CHUNK = 4096
-#: Levels of stretches that are divided again.
-LEVELS = 64
 check_signals = c_function("PyErr_CheckSignals", "int32")
 clear_error = c_function("PyErr_Clear", "void")
 
@@ -224,39 +222,14 @@ def forward(loop, carry, captured, xs, z):
     return why
 
 
-@helper
-def _back_between(p, q, low, high, carry, room):
-    """The way back over iterations whose carries are computed again; `q` are words of a run forward."""
-    width = load_int(p + 8 * R.T_WIDTH)
-    # Stretches to do, the last one first: (first and last iteration, carry); and where their rows are, to be let go of.
-    iterations, entries = high - low, 1
-    while iterations > room:
-        entries += room + 1
-        iterations = (iterations + room - 1) // room
-    stack, memory, log, level = allocate(24 * entries), allocate(8 * LEVELS), allocate(min(room, high - low)), 0
-    why = R.NO_MEMORY if stack == 0 or memory == 0 or log == 0 else R.MORE
-    depth = 0
-    if why == R.MORE:
-        store_int(stack, low)
-        store_int(stack + 8, high)
-        store_int(stack + 16, carry)
-        depth = 1
-    while depth > 0 and why == R.MORE:
-        depth -= 1
-        at = stack + 24 * depth
-        low, high, carry = load_int(at), load_int(at + 8), load_int(at + 16)
-        if low < 0:
-            # All stretches of one level are done.
-            level -= 1
-            release(load_int(memory + 8 * level))
-            continue
-        stride = (high - low + room - 1) // room
-        rows = (high - low + stride - 1) // stride
-        store = allocate(rows * width + 8)
-        if store == 0 or level == LEVELS:
-            release(store)
-            why = R.NO_MEMORY
-            break
+@compiled("int64(int64, int64, int64, int64, int64, int64)")
+def back_between(p, q, loop, low, high, carry):
+    """The way back over iterations whose carries are computed again, of stretches if there is no room for all; `q` are words of a run forward."""
+    width, room, why = load_int(p + 8 * R.T_WIDTH), load_int(loop + 8 * S_ROOM), R.NO_MEMORY
+    stride = (high - low + room - 1) // room
+    rows = (high - low + stride - 1) // stride
+    store, log = allocate(rows * width + 8), allocate(rows)
+    if store != 0 and log != 0:
         _from(q, low, carry, rows, stride, -1, store, log)
         store_int(q + 8 * R.T_LIMIT, high)
         ended = advance(q)
@@ -264,25 +237,14 @@ def _back_between(p, q, low, high, carry, room):
             why = R.UNKNOWN
         elif stride == 1:
             why = pull(p, low, high, store, log)
-        if stride == 1 or why != R.MORE:
-            release(store)
-            continue
-        store_int(memory + 8 * level, store)
-        level += 1
-        store_int(at, -1)
-        depth += 1
-        for k in range(rows):
-            at = stack + 24 * depth
-            store_int(at, low + k * stride)
-            store_int(at + 8, min(high, low + (k + 1) * stride))
-            store_int(at + 16, store + k * width)
-            depth += 1
-    while level > 0:
-        level -= 1
-        release(load_int(memory + 8 * level))
+        else:
+            k, why = rows, R.MORE
+            while k > 0 and why == R.MORE:
+                k -= 1
+                first, last = low + k * stride, min(high, low + (k + 1) * stride)
+                why = call6_int(load_int(loop + 8 * S_BETWEEN), p, q, loop, first, last, store + k * width)
     release(log)
-    release(memory)
-    release(stack)
+    release(store)
     return why
 
 
@@ -326,15 +288,15 @@ def back(loop, seeds, carry, captured, xs, z, result):
         why, last = pull(p, 0, count, store, log), 0
     if capacity == 0 or coarse <= 0:
         if last > 0:
-            why = _back_between(p, q, 0, last, carry, room)
+            why = back_between(p, q, loop, 0, last, carry)
     else:
         # From one kept carry over the next ones, as far as there is room: to begin costs as much as many iterations.
         k, several = (last + stride - 1) // stride, max(1, room // stride)
         while k > 0 and why == R.MORE:
             first = max(0, k - several)
-            why = _back_between(p, q, first * stride, min(last, k * stride), store + first * width, room)
+            why = back_between(p, q, loop, first * stride, min(last, k * stride), store + first * width)
             k = first
-    give_back(p)
+    let_go(p)
     copy_bytes(result, rows, width)
     release(scratch)
     release(q)

@@ -15,7 +15,7 @@ from . import stretch as R
 from .iterations import back as carried_back
 from .iterations import begin_run, iterate, kept_of, prepared
 from .iterations import forward as carried_forward
-from .stretch import give_back, hold, place, pull
+from .stretch import hold, let_go, place, pull
 
 #: Words of a job: the loop; the generation; addresses of captured values, elements, and of what a loop gives; on the way back those of adjoints
 #: of results (else 0), of the adjoints of the operands, and of the sums of each chunk.
@@ -70,7 +70,7 @@ def _back(job, loop, k, first, last):
     store_int(p + 8 * R.T_SUMS, load_int(job + 8 * J_SUMS) + 8 * captures * k)
     hold(p)
     why = pull(p, first, last, 0, kept_of(loop, load_int(job + 8 * J_Z)) + 8 * HEAD + first)
-    give_back(p)
+    let_go(p)
     release(p)
     return why
 

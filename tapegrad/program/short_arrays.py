@@ -13,14 +13,12 @@ from its rule, and no loop is found in which it stands.  So what is element by e
 Only operations of which NumPy gives the same bits for numbers and arrays; a stack that something else reads is made where it is read.
 """
 
-from dataclasses import replace
-
 import numpy as np
 
 from ..rules.table import BY_NAME
-from ..tape.layout import ARRAY_LEAF, CONTINUES, SCALAR_LEAF, TRACED
+from ..tape.layout import SCALAR_LEAF
 from ..tape.meta import SCALAR
-from .trace import GUARD, ROW, Entry
+from .trace import ROW, Entry
 
 #: Elements of a short array.
 SHORT = 8
@@ -28,126 +26,61 @@ _EXACT = {BY_NAME[name] for name in ("add", "subtract", "multiply", "divide", "n
 _STACK, _SELECT = BY_NAME["stack"], BY_NAME["select"]
 
 
-def written_out(tape, item_of, continuations):
-    """`tape` with its short arrays written out; itself if there are none.
-
-    `item_of` makes an item, and `continuations` says how many records come before one (`program.finish`).
-    """
-    stacks = {item.slot for item in tape.items if _numbers(tape, item)}
-    if not any(_by_element(item) and not stacks.isdisjoint(item.operands) for item in tape.items):
-        return tape
-    return _OfNumbers(tape, item_of, continuations).run()
+def _short(entry):
+    meta = entry.meta
+    return entry.kind == ROW and entry.differentiable and meta is not None and meta.char == "d" and meta.ndim == 1 and meta.size <= SHORT
 
 
-def _short(item):
-    meta = item.entry.meta
-    return item.entry.kind == ROW and item.entry.differentiable and meta is not None and meta.char == "d" and meta.ndim == 1 and meta.size <= SHORT
+def _by_element(entry):
+    return entry.function in _EXACT and _short(entry)
 
 
-def _numbers(tape, item):
-    """Whether an item is a short array of numbers."""
-    return item.entry.function is _STACK and _short(item) and all(o <= 0 or tape.metas[o] is SCALAR for o in item.operands)
+def computes_with_short(entries, needed):
+    """Whether one of the `needed` entries computes, element by element, with a short array of numbers."""
+    entries = {slot: entry for slot, entry in entries.items() if needed[slot]}
+    stacks = {slot for slot, entry in entries.items() if entry.function is _STACK and _short(entry)}
+    return any(_by_element(entry) and not stacks.isdisjoint(entry.operands) for entry in entries.values())
 
 
-def _by_element(item):
-    return item.entry.function in _EXACT and _short(item)
+class ShortArrays:
+    """What a finisher (`program.finish`) does with short arrays of numbers; attributes as there."""
 
+    def __init__(self):
+        #: By old slot the elements of what was written out, new slots or numbers; new slots of what is computed of these; numbers of constants.
+        self.short, self.shared, self.floats = {}, {}, {}
 
-class _OfNumbers:
-    """Writes the new tape, slot by slot."""
+    def written_out(self, slot, entry):
+        """Whether an entry is a short array of numbers, or an element of one: then it is made if something else reads it."""
+        new, short, operands = self.new, self.short, entry.operands
+        if entry.function is _STACK and _short(entry):
+            numbers = [new[o] if o > 0 else o for o in operands]
+            if all(n <= 0 or self.meta(n) is SCALAR for n in numbers):
+                short[slot] = [n if n > 0 else float(self.constants[-1 - n]) for n in numbers]
+        elif entry.function is _SELECT and entry.kind == ROW and entry.meta is SCALAR and entry.differentiable and operands[0] in short:
+            element = short[operands[0]][entry.integer]
+            new[slot] = element if type(element) is int else self._added(slot, SCALAR_LEAF, value=element)
+        elif _by_element(entry) and any(o in short for o in operands):
+            elements = [self._elements_of(o, entry.meta) for o in operands]
+            if None not in elements:
+                short[slot] = [self._computed(entry.function, parts, slot) for parts in zip(*elements)]
+        return slot in short or new[slot] > 0
 
-    def __init__(self, tape, item_of, continuations):
-        self.tape, self.item_of, self.continuations = tape, item_of, continuations
-        #: New records with their origins and descriptions, runs of them; and how many there are.
-        self.records, self.origins, self.metas, self.count = [tape.records[:1]], [tape.origins[:1]], [None], 1
-        #: By old slot the new one; of short arrays that are not made yet, 0, and their elements: new slots, or numbers.
-        self.new, self.elements = np.zeros(len(tape.records), np.int32), {}
-        self.items, self.constants, self.stacks, self.numbers = [], list(tape.constants), {}, {}
-        self.guards = list(tape.guards)
-
-    def run(self):
-        tape, last = self.tape, 0
-        for item in tape.items:
-            first = item.slot - self.continuations(item.entry, item.operands)
-            self._numbers(last + 1, first)
-            last = item.slot
-            self._item(item)
-        self._numbers(last + 1, len(tape.records))
-        outputs = [(self._slot(slot), what) if slot else (slot, what) for slot, what in tape.outputs]
-        return replace(
-            tape, records=np.concatenate([r.view(np.int64) for r in self.records]).view(tape.records.dtype),
-            origins=np.concatenate(self.origins), metas=self.metas, items=self.items,
-            constants=self.constants, guards=self.guards, outputs=outputs, leaves=[int(self.new[s]) for s in tape.leaves],
-            elements=[(k, position, int(self.new[s])) for k, position, s in tape.elements],
-        )  # fmt: skip
-
-    # -- records ------------------------------------------------------------------------
-    def _numbers(self, first, end):
-        """What is not an entry: numbers, and arguments."""
-        if first >= end:
-            return
-        tape, records = self.tape, self.tape.records[first:end].copy()
-        self.new[first:end] = range(self.count, self.count + end - first)
-        computed = records["op"] > SCALAR_LEAF
-        computed &= records["op"] < ARRAY_LEAF
-        for side in ("a", "b"):
-            where = np.flatnonzero(computed & (records[side] != 0))
-            old = records[side][where]
-            records[side][where] = self.new[old]
-        self.records.append(records), self.origins.append(tape.origins[first:end]), self.metas.extend(tape.metas[first:end])
-        self.count += end - first
-
-    def _record(self, old, op, meta, a=0, b=0, constant=0.0, value=0.0):
-        record = self.tape.records[old : old + 1].copy()
-        record["op"], record["a"], record["b"], record["value"] = op, a, b, value
-        record["constant"] = constant
-        self.records.append(record), self.origins.append(self.tape.origins[old : old + 1]), self.metas.append(meta)
-        self.count += 1
-        return self.count - 1
-
-    def _number(self, value, old):
-        """The slot of a number that does not change."""
-        if value not in self.numbers:
-            self.numbers[value] = self._record(old, SCALAR_LEAF, SCALAR, value=value)
-        return self.numbers[value]
-
-    # -- entries ------------------------------------------------------------------------
-    def _item(self, item):
-        entry, slot = item.entry, item.slot
-        if _numbers(self.tape, item):
-            self.elements[slot] = [int(self.new[o]) if o > 0 else float(self.constants[-1 - o]) for o in item.operands]
-            return
-        if entry.function is _SELECT and entry.kind == ROW and entry.meta is SCALAR and entry.differentiable and item.operands[0] in self.elements:
-            element = self.elements[item.operands[0]][entry.integer]
-            self.new[slot] = element if type(element) is int else self._number(element, slot)
-            return
-        if _by_element(item) and any(o in self.elements for o in item.operands):
-            operands = [self._elements_of(o, entry.meta) for o in item.operands]
-            if None not in operands:
-                self.elements[slot] = [self._computed(entry.function, parts, slot) for parts in zip(*operands)]
-                return
-        operands = tuple([self._slot(o) if o > 0 else o for o in item.operands])
-        self.new[slot] = self._entry(entry, operands, slot, item.number)
-        if entry.kind == GUARD:
-            self.guards[item.number] = replace(self.guards[item.number], slot=operands[0])
-
-    def _entry(self, entry, operands, old, number=-1):
-        for _ in range(self.continuations(entry, operands)):
-            self._record(old, CONTINUES, None)
-        slot = self._record(old, TRACED, entry.meta)
-        item = self.item_of(slot, entry, operands)
-        item.number = number
-        self.items.append(item)
-        return slot
+    def _added(self, old, op, a=0, b=0, constant=0.0, value=0.0):
+        """The slot of a number, made once."""
+        key = op, a, b, constant.hex(), value.hex()
+        if key not in self.shared:
+            self.shared[key] = self.add(op, value, SCALAR, old, a, b, constant)
+        return self.shared[key]
 
     def _elements_of(self, operand, meta):
         """What the elements of a result are computed from; None if that is not known one by one."""
-        if operand in self.elements:
-            parts = self.elements[operand]
+        if operand in self.short:
+            parts = self.short[operand]
             return parts if len(parts) == meta.size else None
-        if operand > 0:
-            return [int(self.new[operand])] * meta.size if self.tape.metas[operand] is SCALAR else None
-        constant = self.tape.constants[-1 - operand]
+        number = self.new[operand] if operand > 0 else operand
+        if number > 0:
+            return [number] * meta.size if self.meta(number) is SCALAR else None
+        constant = self.constants[-1 - number]
         if type(constant) is float:
             return [constant] * meta.size
         array = np.asarray(constant)
@@ -159,20 +92,18 @@ class _OfNumbers:
         if not any(slots):
             with np.errstate(all="ignore"):
                 return float(row.value(*map(np.float64, parts)))
-        return self._record(old, row.opcode, SCALAR, *slots, *[0] * (2 - len(slots)), *numbers)
+        return self._added(old, row.opcode, *slots, *[0] * (2 - len(slots)), *numbers)
 
-    def _slot(self, old):
-        """The new slot of an old one, which is made now if it is a short array that was written out."""
-        if old not in self.elements or self.new[old]:
-            return int(self.new[old])
-        operands = []
-        for element in self.elements[old]:
-            if type(element) is not int:
-                if element not in self.stacks:
-                    self.constants.append(element)
-                    self.stacks[element] = -len(self.constants)
-                element = self.stacks[element]
-            operands.append(element)
-        entry = Entry(ROW, _STACK, (("axis", 0),), tuple(operands), True, 0, self.tape.metas[old])
-        self.new[old] = self._entry(entry, tuple(operands), old)
-        return int(self.new[old])
+    def slot(self, old):
+        """The new slot of an old one, or the number of a constant; a short array that was written out is made now."""
+        if old in self.short and not self.new[old]:
+            operands = tuple([element if type(element) is int else self._constant(element) for element in self.short[old]])
+            entry = Entry(ROW, _STACK, (("axis", 0),), operands, True, 0, self.entries[old].meta)
+            self.new[old] = self.item(old, entry, operands)
+        return self.new[old] if old > 0 else old
+
+    def _constant(self, number):
+        if number.hex() not in self.floats:
+            self.constants.append(number)
+            self.floats[number.hex()] = -len(self.constants)
+        return self.floats[number.hex()]

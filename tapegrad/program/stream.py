@@ -122,19 +122,17 @@ class EntryLayout:
             function = getattr(item.entry.function, "ufunc", None) if item.entry.kind == HOST else None
             if function is None or function.__name__ not in W.COMPARISONS or item.entry.meta.shape != ():
                 continue
-            if not all(self._static_meta(o) is SCALAR for o in item.operands):
+            if not all(map(self._is_number, item.operands)):
                 continue
             readers = self._readers.get(item.slot, [])
             if readers and all(items[r].entry.kind == GUARD for r in readers):
                 comparisons[item.slot] = W.COMPARISONS[function.__name__]
         return comparisons
 
-    def _static_meta(self, slot):
-        if slot < 0:
-            constant = self.tape.constants[-1 - slot]
-            float64 = type(constant) is float or constant.shape == () and constant.dtype.char == "d"
-            return SCALAR if float64 else meta_of(constant)
-        return self.tape.metas[slot]
+    def _is_number(self, slot):
+        """Whether the value of a slot or constant is one float64 number."""
+        meta = self.tape.metas[slot] if slot > 0 else self._metas[slot]
+        return meta.shape == () and meta.char == "d"
 
     def _guard(self, item, items):
         (slot,) = item.operands
@@ -176,7 +174,7 @@ class EntryLayout:
             self._step(item, program, entry.function)
             return
         row = entry.function
-        if row is _STACK and len(entry.meta.shape) == 1 and all(self._static_meta(o) is SCALAR for o in operands):
+        if row is _STACK and len(entry.meta.shape) == 1 and all(map(self._is_number, operands)):
             self._allocate(item)
             self.stream += [W.COLLECT, self.address_of(item.slot), len(operands), *map(self.address_of, operands)]
             self._signature(item, self._plan(item, False)[1])

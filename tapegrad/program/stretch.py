@@ -6,24 +6,9 @@ by the iterations themselves.
 """
 
 from ..codegen.compile import compiled, helper
-from ..codegen.memory import (
-    acquire,
-    allocate,
-    call3_int,
-    call4_int,
-    copy_bytes,
-    double_at,
-    load_byte,
-    load_int,
-    release,
-    set_double_at,
-    set_free,
-    store_byte,
-    store_int,
-    yield_processor,
-)
+from ..codegen.memory import call3_int, call4_int, copy_bytes, double_at, load_byte, load_int, set_double_at, store_byte, store_int
 from ..rules.loops import CAPTURED_BAR, CARRY, CARRY_BAR, NEXT, NEXT_BAR, ROW_NUMBER
-from .executable import B_ADDRESS, B_TAKEN, LINE, X_BLOCKS, X_CODE, X_COUNT, X_NBYTES
+from .executable import X_CODE, give_back, taken
 from .status import FINE
 
 #: What a run ends with: so many iterations as were asked for; a path that stops; no path's guards hold; something that compiled code does
@@ -135,39 +120,18 @@ def hold(p):
     """Take a block of each path, for as long as this run is in its iterations: (address, what is to be given back) of each."""
     table, at = load_int(p + 8 * T_TABLE), load_int(p + 8 * T_BLOCKS)
     for k in range(load_int(p + 8 * T_PATHS)):
-        executable = load_int(load_int(table + 8 * k) + 8 * P_EXECUTABLE)
-        nbytes, count = load_int(executable + 8 * X_NBYTES), load_int(executable + 8 * X_COUNT)
-        first = load_int(executable + 8 * X_BLOCKS)
-        n, mine, spare = 0, first, 0
-        while not acquire(mine + 8 * B_TAKEN):
-            n += 1
-            mine += LINE
-            if n == count:
-                spare = allocate(nbytes + LINE) if nbytes != 0 else 0
-                if spare != 0:
-                    break
-                n, mine = 0, first
-                yield_processor()
-        if spare != 0:
-            store_int(at, (spare + LINE - 1) & -LINE)
-            # Memory is told from a block of the executable's by its sign.
-            store_int(at + 8, -spare)
-        else:
-            store_int(at, load_int(mine + 8 * B_ADDRESS))
-            store_int(at + 8, mine)
+        block, mine = taken(load_int(load_int(table + 8 * k) + 8 * P_EXECUTABLE))
+        store_int(at, block)
+        store_int(at + 8, mine)
         at += 16
 
 
 @helper
-def give_back(p):
+def let_go(p):
+    """Give these blocks back."""
     at = load_int(p + 8 * T_BLOCKS)
-    for _ in range(load_int(p + 8 * T_PATHS)):
-        mine = load_int(at + 8)
-        if mine < 0:
-            release(-mine)
-        else:
-            set_free(mine + 8 * B_TAKEN)
-        at += 16
+    for k in range(load_int(p + 8 * T_PATHS)):
+        give_back(load_int(at + 16 * k + 8))
 
 
 @helper
@@ -273,7 +237,7 @@ def advance(p):
         elif stops != 0:
             why = STOPPED
             break
-    give_back(p)
+    let_go(p)
     store_int(p + 8 * T_ITERATION, iteration)
     store_int(p + 8 * T_RECENT, recent)
     return why

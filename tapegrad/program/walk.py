@@ -18,11 +18,11 @@ from ..codegen.memory import (
     call6_int,
     copy_bytes,
     differ,
+    fill_bytes,
     free_block,
     load_double,
     load_int,
     new_block,
-    store_byte,
     store_double,
     store_int,
 )
@@ -138,8 +138,7 @@ def enter(p):
 def seed(p):
     """Zero the adjoints, but for the seeds; returns the highest slot of these, above which there is nothing to sweep."""
     adjoint, kept = load_int(p + 8 * W_ADJOINT), load_int(load_int(p + 8 * W_SCRATCH) + KEPT_AT)
-    for k in range(load_int(p + 8 * W_SLOTS)):
-        store_int(adjoint + 8 * k, 0)
+    fill_bytes(adjoint, 0, 8 * load_int(p + 8 * W_SLOTS))
     # Seeds: (slot, address, nbytes of an array or 0); each slot once.
     at = load_int(p + 8 * P_SEEDS)
     count, highest = load_int(at), 0
@@ -182,10 +181,7 @@ def deliver(p):
             free_block(kept, gradient)
             store_int(adjoint + 8 * slot, 0)
         else:
-            for k in range(nbytes // 8):
-                store_int(target + 8 * k, 0)
-            for k in range(nbytes - nbytes % 8, nbytes):
-                store_byte(target + k, 0)
+            fill_bytes(target, 0, nbytes)
         at += 24
     count = load_int(at)
     at += 8

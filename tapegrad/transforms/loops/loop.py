@@ -260,7 +260,7 @@ class RecordedLoop:
             self.carry, self.captured, self.element, self.result, self.rows, self.bounded, self.reverse, self.capacity, self.dense,
             max(2, self.room),
         )  # fmt: skip
-        words[T.S_INTERRUPT] = id(KeyboardInterrupt)
+        words[T.S_INTERRUPT], words[T.S_BETWEEN] = id(KeyboardInterrupt), plain_address(T.back_between)
         if self.independent:
             words[T.S_CHUNK], words[T.S_CHUNKS] = plain_address(lanes.chunk), lanes.chunks_of(self.rows, self.captured)
         return words
