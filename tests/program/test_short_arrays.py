@@ -108,3 +108,15 @@ def test_the_tape_is_that_of_numbers():
 def test_longer_ones_stay():
     tape = tg.grad(lambda x: np.sum((tnp.array([x[k % 3] for k in range(9)]) * 2.0)[1:])).tape(X)
     assert "stack" in str(tape)
+
+
+@pytest.mark.parametrize("kernel", ["never", "always"])
+def test_zeros_keep_their_signs(kernel):
+    def signs(x, np):
+        y = np.array([x, 0.0, x]) * np.array([-0.0, -0.0, 0.0])
+        z = np.array([x, -0.0, x]) + np.array([-0.0, -0.0, 0.0])
+        return np.sum(np.copysign(1.0, np.concatenate([y, z]))) * x + np.sum(np.copysign(x, np.array([0.0, -0.0, x]) * 1.0))
+
+    g = tg.jit(tg.value_and_grad(lambda x: signs(x, tnp)), kernel=kernel)
+    for x in (1.5, 2.5, 3.5):
+        assert g(x) == (signs(x, np), 1.0) == (x, 1.0)
