@@ -53,6 +53,8 @@ class _Sparse(OfDirections):
         What can be called inside of another derivative.
     """
 
+    _unknown = staticmethod(as_sparse)
+
     def _somewhere(self, args, kwargs, kept=()):
         if nested.is_nested(args, kwargs):
             raise HigherOrderError(
@@ -98,18 +100,12 @@ class _SparseJacobian(_Sparse):
         super().__init__(function, argnums, scalar=False)
         self._mode = mode
 
-    def _unknown(self, e):
-        return as_sparse(e)
-
     def _compression(self, known):
         return known.jacobian(self._mode)
 
 
 def _total(results):
-    total = 0.0
-    for r in results:
-        total = total + (np.sum(r) if np.ndim(r) else r)
-    return total
+    return sum([np.sum(r) if np.ndim(r) else r for r in results], 0.0)
 
 
 class _WeightedSum:
@@ -123,11 +119,11 @@ class _WeightedSum:
         self.function, self.weighted = function, weighted
 
     def __call__(self, *args, **kwargs):
-        if not self.weighted:
-            return _total(flatten(self.function(*args, **kwargs))[0])
-        *args, weights = args
+        args, last = (args[:-1], args[-1]) if self.weighted else (args, None)
         results, structure = flatten(self.function(*args, **kwargs))
-        weights, weights_structure = flatten(weights)
+        if not self.weighted:
+            return _total(results)
+        weights, weights_structure = flatten(last)
         if len(weights) != len(results) or len(results) > 1 and not alike(weights_structure, structure):
             raise StructureError(
                 f"the weights are {weights_structure}, but the function returns {structure}; give one weight for each result"
@@ -157,7 +153,7 @@ class _SparseHessian(_Sparse):
         return super()._ordinary(self._with_weights(args) if self._weights else args, kwargs)
 
     def _unknown(self, e):
-        hessian = as_sparse(e)
+        hessian = super()._unknown(e)
         return (0.5 * (hessian + hessian.T)).tocsr()
 
     def _compression(self, known):
