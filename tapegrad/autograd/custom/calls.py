@@ -127,8 +127,8 @@ def _cast(part, dtype):
 
 
 def unpacked(whole, call):
-    """The results, from the value of the instruction (an array, tensor or dual number)."""
-    return call.several(parts_of(whole, call)) if call.several else whole
+    """The results, from the value of the instruction (an array, tensor or dual number); of None, where it was not kept, None."""
+    return call.several(parts_of(whole, call)) if call.several and whole is not None else whole
 
 
 def parts_of(whole, call):
@@ -145,21 +145,13 @@ def parts_of(whole, call):
     return parts
 
 
-def results_of(result, call):
-    return None if result is None else unpacked(result, call)
-
-
-def is_float(a):
-    return type(a) is float or getattr(getattr(a, "dtype", None), "kind", "") == "f"
-
-
 def zero_tangent(argument):
     """Of a number or array of floats, or a container that has some, a tangent of zeros; of anything else None."""
     if isinstance(argument, (dict, list, tuple)):
         leaves, structure = flatten(argument)
         zeros = [zero_tangent(leaf) for leaf in leaves]
         return None if all(zero is None for zero in zeros) else unflatten(structure, zeros)
-    if not is_float(argument):
+    if not (type(argument) is float or getattr(getattr(argument, "dtype", None), "kind", "") == "f"):
         return None
     return 0.0 if np.ndim(argument) == 0 else np.zeros(argument.shape, argument.dtype)
 

@@ -31,7 +31,7 @@ from ...common.errors import DtypeError, HigherOrderError, MissingRuleError, Rul
 from ...common.tree import LEAF, Structure, flatten, unflatten
 from ...rules.table import Row
 from ...tape.places import function_name
-from .calls import Call, Fixed, Output, fitted, handed, hidden, like_of, packed, parts_of, results_of, unpacked, zero_tangent
+from .calls import Call, Fixed, Output, fitted, handed, hidden, like_of, packed, parts_of, unpacked, zero_tangent
 
 R = TypeVar("R")
 Rule = TypeVar("Rule", bound=Callable[..., Any])
@@ -296,7 +296,7 @@ class Primitive(Generic[R]):
             first = call.several(given) if call.several else given[0]
         rule = self.rules[kind]
         with noted(f"raised in {self.rule_name(kind)}"):
-            return rule(*handed([first, results_of(result, call), *arguments], rule), **call.static)
+            return rule(*handed([first, unpacked(result, call), *arguments], rule), **call.static)
 
     def _run_vjp(self, call, arguments, parts, result):
         """The VJP rule on cotangents `parts`: one cotangent per positional argument."""
