@@ -60,9 +60,7 @@ class PiecewisePolynomial:
         if attribute.startswith("_"):
             raise AttributeError(attribute)
         if self._ppoly is None:
-            raise UnsupportedFunctionError(
-                f"a spline of tensors has no {attribute!r}; it has __call__, derivative, antiderivative and integrate"
-            )
+            raise UnsupportedFunctionError(f"a spline of tensors has no {attribute!r}; it has __call__, derivative, antiderivative and integrate")
         return getattr(self._ppoly, attribute)
 
     def _reduced(self, x):

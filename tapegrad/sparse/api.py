@@ -125,9 +125,7 @@ class _WeightedSum:
             return _total(results)
         weights, weights_structure = flatten(last)
         if len(weights) != len(results) or len(results) > 1 and not alike(weights_structure, structure):
-            raise StructureError(
-                f"the weights are {weights_structure}, but the function returns {structure}; give one weight for each result"
-            )
+            raise StructureError(f"the weights are {weights_structure}, but the function returns {structure}; give one weight for each result")
         for w, r, name in zip(weights, results, leaf_names(structure)):
             if np.shape(w) != np.shape(r):
                 raise SeedShapeError(

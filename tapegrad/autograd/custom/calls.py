@@ -167,10 +167,7 @@ def fitted(cotangent, like, what, recorded=False):
         if tracked(cotangent) and recorded and cotangent.shape == np.shape(like):
             return cotangent
         if tracked(cotangent) and not recorded:
-            raise RuleError(
-                f"{what} a tensor on the tape: the rule closes over a tensor that requires a gradient. A rule computes "
-                "with what it is handed"
-            )
+            raise RuleError(f"{what} a tensor on the tape: the rule closes over a tensor that requires a gradient. A rule computes with what it is handed")
         cotangent = cotangent._v
     try:
         array = np.asarray(cotangent)
@@ -180,7 +177,5 @@ def fitted(cotangent, like, what, recorded=False):
         shown = type(cotangent).__name__ if array is None or array.dtype.kind == "O" else f"an array of dtype {array.dtype}"
         raise RuleError(f"{what} {shown}, which is not a cotangent; return an array of floats, or None for zero")
     if array.shape != np.shape(like):
-        raise RuleError(
-            f"{what} an array of shape {array.shape}; a cotangent has the shape of its argument, {np.shape(like)}"
-        )
+        raise RuleError(f"{what} an array of shape {array.shape}; a cotangent has the shape of its argument, {np.shape(like)}")
     return normalise(np.array(array, np.float64 if type(like) is float else like.dtype, order="C"))
