@@ -38,10 +38,7 @@ def as_sparse(e):
     blocks = e.columns() if totals[1] < totals[0] else e.rows()
     if not all(totals):
         return csr_array(tuple(totals))
-    parts = [
-        [np.reshape(b, (p.size, q.size)) for b, q in zip(row, e.inputs)] for row, p in zip(blocks, e.outputs)
-    ]
-    return csr_array(np.block(parts))
+    return csr_array(np.block([[np.reshape(b, (p.size, q.size)) for b, q in zip(row, e.inputs)] for row, p in zip(blocks, e.outputs)]))
 
 
 class _Sparse(OfDirections):
@@ -177,9 +174,7 @@ class Sparsity:
     def __init__(self, function, argnums, order):
         functools.update_wrapper(self, function, updated=())
         self.order = order
-        self.derivative = (
-            _SparseJacobian(function, argnums, "auto") if order == 1 else _SparseHessian(_WeightedSum(function, False), argnums, False)
-        )
+        self.derivative = _SparseJacobian(function, argnums, "auto") if order == 1 else _SparseHessian(_WeightedSum(function, False), argnums, False)
 
     def stats(self) -> Stats:
         """What has been recorded and replayed so far: a `Stats`, readable with ``print``."""
