@@ -7,6 +7,7 @@ or a kernel; what comes back is gathered into the data of a SciPy array.
 from __future__ import annotations
 
 import functools
+import inspect
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -63,12 +64,17 @@ class _Sparse(OfDirections):
     def _ordinary(self, args, kwargs):
         return self._replayed.call_of_tape(args, kwargs, self._asked(args, kwargs)).gradients
 
+    def compressions(self, args, kwargs):
+        """Patterns and directions of the tape of a call."""
+        tape = self._replayed.call_of_tape(args, kwargs, False).tape
+        if tape is None:
+            name = getattr(self, "__qualname__", inspect.unwrap(self))
+            raise GradientError(f"{name} has no tape, and so no pattern: it cannot be recorded: {self.stats().fallback}")
+        return tape.compressions
+
     def compressed(self, *args):
         """A function that gives the entries alone, in the order of the pattern, on the path of these arguments; and the pattern."""
-        tape = self._replayed.call_of_tape(args, {}, False).tape
-        if tape is None:
-            raise GradientError(f"{self.__name__} has no tape, and so no pattern: it cannot be recorded: {self.stats().fallback}")
-        template, way, positions = self._compression(tape.compressions)
+        template, way, positions = self._compression(self.compressions(args, {}))
 
         def entries(e):
             rows = [np.reshape(r, (way.count, -1)) for r in (e.push if way.forward else e.pull)(way.seeds, way.count)]
@@ -183,14 +189,8 @@ class Sparsity:
     def __call__(self, *args: Any, **kwargs: Any) -> csr_array:
         if nested.is_nested(args, kwargs):
             raise HigherOrderError("tg.sparsity looks at a tape of its own: call it with numbers, outside of other derivatives")
-        tape = self.derivative._replayed.call_of_tape(args, kwargs, backward=False).tape
-        if tape is None:
-            raise GradientError(
-                f"{getattr(self, '__qualname__', self.__wrapped__)!s} has no tape, and so no pattern: it cannot be recorded: "
-                f"{self.stats().fallback}"
-            )
-        structure = tape.compressions.structure if self.order == 1 else tape.compressions.symmetric.structure
-        return structure.copy()
+        known = self.derivative.compressions(args, kwargs)
+        return (known if self.order == 1 else known.symmetric).structure.copy()
 
 
 def sparsity(f: Callable[..., Any], argnums: Argnums = 0, order: Literal[1, 2] = 1, *, argnum: Argnums | None = None) -> Sparsity:
