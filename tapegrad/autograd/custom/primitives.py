@@ -353,10 +353,7 @@ class Primitive(Generic[R]):
         if self.has_rule("jvp"):
             return self._run_jvp(call, arguments, tangents, result)
         self._require_rule("vjp")
-        likes = [
-            None if o.value is not None else np.zeros(o.shape, o.dtype) if o.shape or o.dtype.char != "d" else 0.0
-            for o in call.outputs
-        ]
+        likes = [None if o.value is not None else np.zeros(o.shape, o.dtype) if o.shape or o.dtype.char != "d" else 0.0 for o in call.outputs]
         live = [x for x in (*arguments, *tangents, result) if isinstance(x, Differentiable)]
         recorded = live and trace_of(live) is not None and all(isinstance(x, Tensor) for x in live)
         if live and not recorded:
