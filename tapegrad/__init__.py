@@ -16,7 +16,7 @@ from .common.registry import registry as _registry
 from . import autograd, errors, implicit, nn, numpy_api, optim, optimize, tree, utils  # noqa: F401  (numpy_api adds NumPy's functions)
 from .tools import profiling as _profiling  # noqa: F401  (`g.profile`)
 from .autograd.anomaly import debug_nans as _debug_nans, detect_anomaly
-from .tools.check import check
+from .tools.check import check, gradcheck as _gradcheck
 from .transforms.checkpoint import checkpoint
 from .transforms.compiled import compile
 from .tools.comparing.compare import compare
@@ -45,7 +45,6 @@ from .array.creation import (
 )
 from .autograd.custom import custom_jvp, custom_vjp, primitive, stop_gradient
 from .tools.explain_jumps import explain_jumps
-from .tools.gradcheck import gradcheck as _gradcheck
 from .tools.explain_zero import explain_zero
 from .tools.showing.page import show
 from .tools.installation import info

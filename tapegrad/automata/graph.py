@@ -88,9 +88,7 @@ class Graph:
     # -- building -------------------------------------------------------------------------------
     def _growing(self, what):
         if self._start is None:
-            raise GraphError(
-                f"{what}: the graph has been used, and what was computed from it belongs to its arcs; build it whole first, or another one"
-            )
+            raise GraphError(f"{what}: the graph has been used, and what was computed from it belongs to its arcs; build it whole first, or another one")
         self._topology = None
         return self._start
 

@@ -4,9 +4,9 @@ Imports: common, array, numpy, autograd, transforms, scipy, tools.
 
 `differential_operators`  `grad` and its kin, with autograd's order of arguments.
 `extend`                  `primitive`, `defvjp` and their kin, in terms of `tapegrad.primitive`.
-`containers`              autograd's ``builtins`` and ``tracer``, ``misc.flatten``, ``misc.optimizers``, ``misc.fixed_points``.
+`containers`              autograd's ``builtins``, ``misc.flatten``, ``misc.optimizers``, ``misc.fixed_points``, and its
+                          ``scipy.signal.convolve``, which is another function than SciPy's.
 `test_util`               its checks, by `tapegrad.check`.
-`convolution`             ``scipy.signal.convolve``, which is another function than SciPy's.
 
 The modules of autograd that are not files here are made below, of what these have and of `tapegrad.numpy` and `tapegrad.scipy`.
 Not offered are the classes of its tracer (``Box``, ``VSpace``, ``JVPNode``): a program that has rules for these is one of autograd's own parts.
@@ -19,7 +19,7 @@ from operator import attrgetter
 from .. import numpy, scipy
 from ..array.tensor import Tensor
 from ..common.public import only_public
-from . import containers, convolution, differential_operators, extend, test_util
+from . import containers, differential_operators, extend, test_util
 from .containers import dict, isinstance, list, tuple, type
 from .differential_operators import *  # noqa: F403
 from .extend import primitive
@@ -68,8 +68,7 @@ for _name in ("concatenate", "stack", "vstack", "hstack", "dstack", "column_stac
     setattr(numpy, _name, containers.of_iterables(getattr(numpy, _name)))
 _put("numpy.numpy_boxes", types.SimpleNamespace(ArrayBox=Tensor))
 scipy = _module("scipy", scipy)
-for _name in ("numpy.fft", "numpy.linalg", "numpy.random", "scipy.integrate", "scipy.linalg", "scipy.special", "scipy.stats"):
+_DISTRIBUTIONS = (f"scipy.stats.{name}" for name in ("beta", "chi2", "dirichlet", "gamma", "multivariate_normal", "norm", "poisson", "t"))
+for _name in ("numpy.fft", "numpy.linalg", "numpy.random", "scipy.integrate", "scipy.linalg", "scipy.special", "scipy.stats", *_DISTRIBUTIONS):
     _put(_name, attrgetter(_name)(sys.modules[__name__]))
-_module("scipy.signal", scipy.signal).convolve = convolution.convolve
-for _name in ("beta", "chi2", "dirichlet", "gamma", "multivariate_normal", "norm", "poisson", "t"):
-    sys.modules[f"{__name__}.scipy.stats.{_name}"] = getattr(scipy.stats, _name)
+_module("scipy.signal", scipy.signal).convolve = containers.convolve

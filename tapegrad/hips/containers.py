@@ -1,4 +1,4 @@
-"""autograd's ``builtins``, and its ``misc``: containers as vectors, optimisers, fixed points."""
+"""autograd's ``builtins``, its ``misc`` (containers as vectors, optimisers, fixed points), and its ``scipy.signal.convolve``."""
 
 from __future__ import annotations
 
@@ -7,12 +7,13 @@ import functools
 
 import numpy as np
 
+from .. import numpy as tnp
 from ..array.differentiable import Differentiable
 from ..array.trees import ravel as flatten
 from ..transforms.implicit import fixed_point as _fixed_point
 from .extend import getval
 
-__all__ = ["adam", "dict", "fixed_point", "flatten", "flatten_func", "isinstance", "list", "rmsprop", "sgd", "tuple", "type", "unflatten_optimizer"]
+__all__ = ["adam", "convolve", "dict", "fixed_point", "flatten", "flatten_func", "isinstance", "list", "rmsprop", "sgd", "tuple", "type", "unflatten_optimizer"]
 
 # Containers hold tensors as they are.
 dict, list, tuple = builtins.dict, builtins.list, builtins.tuple
@@ -110,3 +111,49 @@ def fixed_point(f, a, x0, distance, tol):
 
     # What is left of the iteration is as large as the tolerance that was asked for.
     return _fixed_point(lambda x, a: f(a)(x), x0, a, solver=solver, tol=max(tol, 1e-12) * 1e3)
+
+
+#: By mode: how many zeros stand before and behind the array that is convolved with n elements.
+_ZEROS = {"full": lambda n: (n - 1, n - 1), "same": lambda n: (n // 2, (n - 1) // 2), "valid": lambda n: (0, 0)}
+
+
+def convolve(A, B, axes=None, dot_axes=((), ()), mode="full"):
+    """Convolve two arrays over some axes, summed over some others, of all combinations of the rest.
+
+    Parameters
+    ----------
+    A, B : array_like
+    axes : pair of sequence of int, optional
+        The axes of `A` and of `B` along which they are convolved, in pairs; all by default.
+    dot_axes : pair of sequence of int
+        Axes that are multiplied and summed over.
+    mode : {"full", "valid", "same"}
+
+    Returns
+    -------
+    ndarray
+        The axes of `A` that are in neither, those of `B`, then the convolved ones.
+    """
+    if mode not in _ZEROS:
+        raise ValueError(f"mode={mode!r}: choose 'full', 'valid' or 'same'")
+    m, n = np.ndim(A), np.ndim(B)
+    a_axes, b_axes = axes or (range(m), range(n))
+    # Axes by number, as `einsum` takes them: those of the result that are convolved, and those of the windows that are summed over, come last.
+    a_labels, b_labels = list(range(m)), list(range(m, m + n))
+    rest = [*(k for k in range(m) if k not in (*a_axes, *dot_axes[0])), *(m + k for k in range(n) if k not in (*b_axes, *dot_axes[1]))]
+    for i, j in zip(*dot_axes, strict=True):
+        b_labels[j] = a_labels[i]
+    convolved = list(range(m + n, m + n + len(a_axes)))
+    inside = [len(convolved) + k for k in convolved]
+    longer, shorter = (A, a_axes, a_labels), (B, b_axes, b_labels)
+    pairs = [(np.shape(A)[i], np.shape(B)[j]) for i, j in zip(a_axes, b_axes, strict=True)]
+    if mode == "valid" and any(p < q for p, q in pairs):
+        if any(p > q for p, q in pairs):
+            raise ValueError("mode='valid': one of the arrays must be as long as the other along all axes")
+        longer, shorter = shorter, longer
+    (A, a_axes, a_labels), (B, b_axes, b_labels) = longer, shorter
+    sizes, zeros = [np.shape(B)[j] for j in b_axes], [(0, 0)] * np.ndim(A)
+    for k, (i, j) in enumerate(zip(a_axes, b_axes)):
+        a_labels[i], b_labels[j], zeros[i] = convolved[k], inside[k], _ZEROS[mode](sizes[k])
+    windows = np.lib.stride_tricks.sliding_window_view(tnp.pad(A, zeros), sizes, list(a_axes))
+    return tnp.einsum(windows, [*a_labels, *inside], tnp.flip(B, list(b_axes)), b_labels, [*rest, *convolved])

@@ -6,7 +6,7 @@ import functools
 
 from ..array.differentiable import Differentiable
 from ..array.record import tracked
-from ..autograd.custom.paired import ByPosition, together
+from ..autograd.custom.primitives import ByPosition, together
 from ..common.errors import MissingRuleError
 from ..common.tree import parts_of
 from .differential_operators import subval

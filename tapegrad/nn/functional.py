@@ -52,9 +52,7 @@ def binary_cross_entropy_with_logits(input: TensorLike, target: TensorLike, redu
     check_reduction(reduction)
     input, target = lift(input), lift(target)
     if input.shape != target.shape:
-        raise ValueError(
-            f"Target size {tuple(target.shape)} must be the same as input size {tuple(input.shape)}"
-        )
+        raise ValueError(f"Target size {tuple(target.shape)} must be the same as input size {tuple(input.shape)}")
     return apply("binary_cross_entropy_with_logits", (input, target), (("reduction", reduction),))
 
 
@@ -96,10 +94,7 @@ def cross_entropy(input: TensorLike, target: TensorLike, reduction: Literal["mea
     target = lift(target) if isinstance(target, Differentiable) else np.asarray(target)
     shape = input.shape
     if target.dtype.kind not in "iu" or target.shape != tuple(shape[:-1]):
-        raise ValueError(
-            f"target must hold integer classes and have shape {tuple(shape[:-1])}, "
-            f"got {target.dtype} of shape {target.shape}"
-        )
+        raise ValueError(f"target must hold integer classes and have shape {tuple(shape[:-1])}, got {target.dtype} of shape {target.shape}")
     classes = shape[-1]
     index = record_aux(_at_classes(classes), target) if isinstance(target, Differentiable) else _positions(target, classes)
     return apply("cross_entropy", (input, index), _REDUCED[reduction])

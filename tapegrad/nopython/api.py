@@ -437,9 +437,7 @@ def _define(request, namespace):
 def _positions(argnums, count, name):
     wanted = argnums if isinstance(argnums, (tuple, list)) else (argnums,)
     if not wanted or not all(isinstance(k, int) and -count <= k < count for k in wanted):
-        raise UnsupportedInNumbaError(
-            f"argnums={argnums!r}: positions of arguments of {name}, which has {count}, are integers below that."
-        )
+        raise UnsupportedInNumbaError(f"argnums={argnums!r}: positions of arguments of {name}, which has {count}, are integers below that.")
     positions = tuple(k % count for k in wanted)
     if len(set(positions)) < len(positions):
         raise UnsupportedInNumbaError(f"argnums={argnums!r} names an argument of {name} twice.")

@@ -112,12 +112,10 @@ class ReduceLROnPlateau(LRScheduler):
         """Take in a measure, the loss of validation, say."""
         measure, sign = float(metrics.detach() if isinstance(metrics, Tensor) else metrics), 1.0 if self.mode == "min" else -1.0
         margin = self.threshold * (abs(self.best) if self.threshold_mode == "rel" else 1.0) if math.isfinite(self.best) else 0.0
-        if sign * measure < sign * self.best - margin:
-            self.best, self.num_bad_epochs = measure, 0
-        else:
-            self.num_bad_epochs += 1
-        if self.cooldown_counter:
-            self.cooldown_counter, self.num_bad_epochs = self.cooldown_counter - 1, 0
+        better = sign * measure < sign * self.best - margin
+        self.best = measure if better else self.best
+        self.num_bad_epochs = 0 if better or self.cooldown_counter else self.num_bad_epochs + 1
+        self.cooldown_counter = max(self.cooldown_counter - 1, 0)
         if self.num_bad_epochs > self.patience:
             for group in self.optimizer.param_groups:
                 lower = max(group["lr"] * self.factor, self.min_lr)

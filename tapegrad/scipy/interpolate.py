@@ -60,9 +60,7 @@ class PiecewisePolynomial:
         if attribute.startswith("_"):
             raise AttributeError(attribute)
         if self._ppoly is None:
-            raise UnsupportedFunctionError(
-                f"a spline of tensors has no {attribute!r}; it has __call__, derivative, antiderivative and integrate"
-            )
+            raise UnsupportedFunctionError(f"a spline of tensors has no {attribute!r}; it has __call__, derivative, antiderivative and integrate")
         return getattr(self._ppoly, attribute)
 
     def _reduced(self, x):
@@ -393,15 +391,12 @@ def _monotonic(h, slope):
     alike = slope[1:] * slope[:-1] > 0.0
     before, after = (np.where(alike, part, 1.0) for part in (slope[:-1], slope[1:]))
     inner = np.where(alike, (one + two) / (one / before + two / after), 0.0)
-    ends = [_edge(h[k], h[k + step], slope[k], slope[k + step]) for k, step in ((0, 1), (-1, -1))]
-    return np.concatenate([np.expand_dims(ends[0], 0), inner, np.expand_dims(ends[1], 0)])
-
-
-def _edge(h, h2, slope, slope2):
-    """The slope at an end, of three points and without overshooting (as SciPy's)."""
+    # At both ends: of three points and without overshooting (as SciPy's).
+    h, h2, slope, slope2 = (of[at] for of in (h, slope) for at in ([0, -1], [1, -2]))
     s = ((2.0 * h + h2) * slope - h * slope2) / (h + h2)
     turned, steep = np.sign(s) != np.sign(slope), np.logical_and(np.sign(slope) != np.sign(slope2), np.abs(s) > 3.0 * np.abs(slope))
-    return np.where(turned, 0.0, np.where(steep, 3.0 * slope, s))
+    ends = np.where(turned, 0.0, np.where(steep, 3.0 * slope, s))
+    return np.concatenate([ends[:1], inner, ends[1:]])
 
 
 class RegularGridInterpolator:

@@ -58,16 +58,13 @@ def differentiable(*things):
     protocol ``__array_function__``; plain numbers and arrays go to SciPy.
     """
     for thing in things:
-        if isinstance(thing, (list, tuple)):
-            if differentiable(*thing):
-                return True
-        elif isinstance(thing, dict):
-            if differentiable(*thing.values()):
-                return True
+        if isinstance(thing, (list, tuple, dict)):
+            found = differentiable(*(thing.values() if isinstance(thing, dict) else thing))
         elif isinstance(thing, np.ndarray):
-            if holds_tensors(thing):
-                return True
-        elif hasattr(type(thing), "__array_function__") and not isinstance(thing, np.generic):
+            found = holds_tensors(thing)
+        else:
+            found = hasattr(type(thing), "__array_function__") and not isinstance(thing, np.generic)
+        if found:
             return True
     return False
 

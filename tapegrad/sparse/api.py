@@ -7,6 +7,7 @@ or a kernel; what comes back is gathered into the data of a SciPy array.
 from __future__ import annotations
 
 import functools
+import inspect
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -38,10 +39,7 @@ def as_sparse(e):
     blocks = e.columns() if totals[1] < totals[0] else e.rows()
     if not all(totals):
         return csr_array(tuple(totals))
-    parts = [
-        [np.reshape(b, (p.size, q.size)) for b, q in zip(row, e.inputs)] for row, p in zip(blocks, e.outputs)
-    ]
-    return csr_array(np.block(parts))
+    return csr_array(np.block([[np.reshape(b, (p.size, q.size)) for b, q in zip(row, e.inputs)] for row, p in zip(blocks, e.outputs)]))
 
 
 class _Sparse(OfDirections):
@@ -52,6 +50,8 @@ class _Sparse(OfDirections):
     dense : str
         What can be called inside of another derivative.
     """
+
+    _unknown = staticmethod(as_sparse)
 
     def _somewhere(self, args, kwargs, kept=()):
         if nested.is_nested(args, kwargs):
@@ -64,12 +64,17 @@ class _Sparse(OfDirections):
     def _ordinary(self, args, kwargs):
         return self._replayed.call_of_tape(args, kwargs, self._asked(args, kwargs)).gradients
 
+    def compressions(self, args, kwargs):
+        """Patterns and directions of the tape of a call."""
+        tape = self._replayed.call_of_tape(args, kwargs, False).tape
+        if tape is None:
+            name = getattr(self, "__qualname__", inspect.unwrap(self))
+            raise GradientError(f"{name} has no tape, and so no pattern: it cannot be recorded: {self.stats().fallback}")
+        return tape.compressions
+
     def compressed(self, *args):
         """A function that gives the entries alone, in the order of the pattern, on the path of these arguments; and the pattern."""
-        tape = self._replayed.call_of_tape(args, {}, False).tape
-        if tape is None:
-            raise GradientError(f"{self.__name__} has no tape, and so no pattern: it cannot be recorded: {self.stats().fallback}")
-        template, way, positions = self._compression(tape.compressions)
+        template, way, positions = self._compression(self.compressions(args, {}))
 
         def entries(e):
             rows = [np.reshape(r, (way.count, -1)) for r in (e.push if way.forward else e.pull)(way.seeds, way.count)]
@@ -98,18 +103,12 @@ class _SparseJacobian(_Sparse):
         super().__init__(function, argnums, scalar=False)
         self._mode = mode
 
-    def _unknown(self, e):
-        return as_sparse(e)
-
     def _compression(self, known):
         return known.jacobian(self._mode)
 
 
 def _total(results):
-    total = 0.0
-    for r in results:
-        total = total + (np.sum(r) if np.ndim(r) else r)
-    return total
+    return sum([np.sum(r) if np.ndim(r) else r for r in results], 0.0)
 
 
 class _WeightedSum:
@@ -123,15 +122,13 @@ class _WeightedSum:
         self.function, self.weighted = function, weighted
 
     def __call__(self, *args, **kwargs):
-        if not self.weighted:
-            return _total(flatten(self.function(*args, **kwargs))[0])
-        *args, weights = args
+        args, last = (args[:-1], args[-1]) if self.weighted else (args, None)
         results, structure = flatten(self.function(*args, **kwargs))
-        weights, weights_structure = flatten(weights)
+        if not self.weighted:
+            return _total(results)
+        weights, weights_structure = flatten(last)
         if len(weights) != len(results) or len(results) > 1 and not alike(weights_structure, structure):
-            raise StructureError(
-                f"the weights are {weights_structure}, but the function returns {structure}; give one weight for each result"
-            )
+            raise StructureError(f"the weights are {weights_structure}, but the function returns {structure}; give one weight for each result")
         for w, r, name in zip(weights, results, leaf_names(structure)):
             if np.shape(w) != np.shape(r):
                 raise SeedShapeError(
@@ -157,7 +154,7 @@ class _SparseHessian(_Sparse):
         return super()._ordinary(self._with_weights(args) if self._weights else args, kwargs)
 
     def _unknown(self, e):
-        hessian = as_sparse(e)
+        hessian = super()._unknown(e)
         return (0.5 * (hessian + hessian.T)).tocsr()
 
     def _compression(self, known):
@@ -183,9 +180,7 @@ class Sparsity:
     def __init__(self, function, argnums, order):
         functools.update_wrapper(self, function, updated=())
         self.order = order
-        self.derivative = (
-            _SparseJacobian(function, argnums, "auto") if order == 1 else _SparseHessian(_WeightedSum(function, False), argnums, False)
-        )
+        self.derivative = _SparseJacobian(function, argnums, "auto") if order == 1 else _SparseHessian(_WeightedSum(function, False), argnums, False)
 
     def stats(self) -> Stats:
         """What has been recorded and replayed so far: a `Stats`, readable with ``print``."""
@@ -194,14 +189,8 @@ class Sparsity:
     def __call__(self, *args: Any, **kwargs: Any) -> csr_array:
         if nested.is_nested(args, kwargs):
             raise HigherOrderError("tg.sparsity looks at a tape of its own: call it with numbers, outside of other derivatives")
-        tape = self.derivative._replayed.call_of_tape(args, kwargs, backward=False).tape
-        if tape is None:
-            raise GradientError(
-                f"{getattr(self, '__qualname__', self.__wrapped__)!s} has no tape, and so no pattern: it cannot be recorded: "
-                f"{self.stats().fallback}"
-            )
-        structure = tape.compressions.structure if self.order == 1 else tape.compressions.symmetric.structure
-        return structure.copy()
+        known = self.derivative.compressions(args, kwargs)
+        return (known if self.order == 1 else known.symmetric).structure.copy()
 
 
 def sparsity(f: Callable[..., Any], argnums: Argnums = 0, order: Literal[1, 2] = 1, *, argnum: Argnums | None = None) -> Sparsity:

@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from ..array.creation import as_tensor
 from ..array.differentiable import Differentiable
 from ..array.dual import Dual
 from ..array.forward import jvp
@@ -508,3 +509,22 @@ def _plain(result):
     if array.dtype.kind not in "fiub":
         raise StructureError(f"check: a result is of type {type(result).__name__}, neither a number nor an array: does the function return what it computes?")
     return array
+
+
+# -- PyTorch's ---------------------------------------------------------------------------------------
+
+
+def gradcheck(func: Callable[..., Any], inputs: Any, rtol: float, raise_exception: bool) -> bool:
+    """See `tapegrad.autograd.gradcheck`."""
+    inputs = inputs if isinstance(inputs, (tuple, list)) else (inputs,)
+    wanted = [k for k, t in enumerate(inputs) if isinstance(t, Tensor) and t.requires_grad]
+    if not wanted:
+        raise StructureError("gradcheck: no input requires a gradient; make one with requires_grad=True")
+
+    def of_wanted(*values):
+        given = iter(values)
+        return func(*(as_tensor(next(given)) if k in wanted else t for k, t in enumerate(inputs)))
+
+    with contextlib.suppress(*() if raise_exception else (CheckError,)):
+        return check(of_wanted, *[inputs[k] for k in wanted], modes=["reverse"], rtol=rtol).passed
+    return False

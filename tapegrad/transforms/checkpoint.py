@@ -23,7 +23,7 @@ import numpy as np
 
 from ..array.record import tracked
 from ..array.traces import trace_of
-from ..autograd.custom.calls import results_of
+from ..autograd.custom.calls import unpacked
 from ..autograd.custom.primitives import Primitive
 from ..common.errors import GradientError, StructureError
 from ..common.exact import Identity
@@ -126,7 +126,7 @@ class _Segment(Primitive):
         layout = call.static["layout"]
         wanted = [k for k, like in enumerate(likes) if like is not None]
         with on_tensors(_as_it_was(layout), arguments, wanted, {}) as e:
-            self._check_values(e.walk.results, None if result is None else results_of(result, call))
+            self._check_values(e.walk.results, unpacked(result, call))
             gradients = dict(zip(wanted, e.pull(parts)))
         return tuple(gradients.get(k) for k in range(len(likes)))
 

@@ -1,5 +1,7 @@
 """Patterns: a superset of what is not zero, exact where elements are followed one by one."""
 
+import functools
+
 import numpy as np
 import pytest
 
@@ -205,3 +207,5 @@ def test_refusals():
 
     with pytest.raises(tg.errors.GradientError, match="cannot be recorded: it runs a backward pass"):
         tg.sparsity(differentiates)(np.ones(2))
+    with pytest.raises(tg.errors.GradientError, match="partial.* cannot be recorded: it runs a backward pass"):
+        tg.sparse_jacobian(functools.partial(differentiates)).compressed(np.ones(2))

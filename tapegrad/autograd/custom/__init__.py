@@ -9,8 +9,7 @@ from typing import Any, Protocol, TypeAlias, TypeVar, overload
 
 from ...array import trees
 from ...array.objects import TENSORS, joined
-from .paired import PairedPrimitive
-from .primitives import Primitive
+from .primitives import PairedPrimitive, Primitive
 
 Rule: TypeAlias = Callable[..., Any]
 R = TypeVar("R")

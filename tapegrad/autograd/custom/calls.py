@@ -127,8 +127,8 @@ def _cast(part, dtype):
 
 
 def unpacked(whole, call):
-    """The results, from the value of the instruction (an array, tensor or dual number)."""
-    return call.several(parts_of(whole, call)) if call.several else whole
+    """The results, from the value of the instruction (an array, tensor or dual number); of None, where it was not kept, None."""
+    return call.several(parts_of(whole, call)) if call.several and whole is not None else whole
 
 
 def parts_of(whole, call):
@@ -145,21 +145,13 @@ def parts_of(whole, call):
     return parts
 
 
-def results_of(result, call):
-    return None if result is None else unpacked(result, call)
-
-
-def is_float(a):
-    return type(a) is float or getattr(getattr(a, "dtype", None), "kind", "") == "f"
-
-
 def zero_tangent(argument):
     """Of a number or array of floats, or a container that has some, a tangent of zeros; of anything else None."""
     if isinstance(argument, (dict, list, tuple)):
         leaves, structure = flatten(argument)
         zeros = [zero_tangent(leaf) for leaf in leaves]
         return None if all(zero is None for zero in zeros) else unflatten(structure, zeros)
-    if not is_float(argument):
+    if not (type(argument) is float or getattr(getattr(argument, "dtype", None), "kind", "") == "f"):
         return None
     return 0.0 if np.ndim(argument) == 0 else np.zeros(argument.shape, argument.dtype)
 
@@ -175,10 +167,7 @@ def fitted(cotangent, like, what, recorded=False):
         if tracked(cotangent) and recorded and cotangent.shape == np.shape(like):
             return cotangent
         if tracked(cotangent) and not recorded:
-            raise RuleError(
-                f"{what} a tensor on the tape: the rule closes over a tensor that requires a gradient. A rule computes "
-                "with what it is handed"
-            )
+            raise RuleError(f"{what} a tensor on the tape: the rule closes over a tensor that requires a gradient. A rule computes with what it is handed")
         cotangent = cotangent._v
     try:
         array = np.asarray(cotangent)
@@ -188,7 +177,5 @@ def fitted(cotangent, like, what, recorded=False):
         shown = type(cotangent).__name__ if array is None or array.dtype.kind == "O" else f"an array of dtype {array.dtype}"
         raise RuleError(f"{what} {shown}, which is not a cotangent; return an array of floats, or None for zero")
     if array.shape != np.shape(like):
-        raise RuleError(
-            f"{what} an array of shape {array.shape}; a cotangent has the shape of its argument, {np.shape(like)}"
-        )
+        raise RuleError(f"{what} an array of shape {array.shape}; a cotangent has the shape of its argument, {np.shape(like)}")
     return normalise(np.array(array, np.float64 if type(like) is float else like.dtype, order="C"))

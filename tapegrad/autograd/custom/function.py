@@ -173,9 +173,7 @@ def _settled(context, inputs, results, call, arguments):
     saved: list[tuple[str, Any]] = []
     for array in context._to_save:
         if tracked(array):
-            raise RuleError(
-                "ctx.save_for_backward was given a tensor that is on the tape; save arguments, results or arrays"
-            )
+            raise RuleError("ctx.save_for_backward was given a tensor that is on the tape; save arguments, results or arrays")
         saved.append(known.get(id(array)) or ("array", array.copy() if isinstance(array, np.ndarray) else array))
     context._saved = tuple(saved)
     context._to_save = context._plain_results = ()

@@ -48,13 +48,8 @@ def transpose(linear, likes, cotangents, name, instead):
         It cannot be recorded.
     """
     rng = np.random.default_rng(0)
-    points = [
-        None if a is None else float(rng.standard_normal()) if type(a) is float
-        else rng.standard_normal(np.shape(a)).astype(a.dtype)
-        for a in likes
-    ]  # fmt: skip
     with enable_grad(), Tape():
-        leaves = [None if p is None else tensor(p, requires_grad=True) for p in points]
+        leaves = [None if a is None else tensor(rng.standard_normal(np.shape(a)), dtype=getattr(a, "dtype", "d"), requires_grad=True) for a in likes]
         try:
             outputs = linear(leaves)
         except RuleError:
@@ -64,29 +59,26 @@ def transpose(linear, likes, cotangents, name, instead):
                 f"{name} was to be transposed, and cannot be recorded ({reason(error)}). Write it in "
                 f"NumPy functions that tapegrad differentiates, or give the other rule: {instead}"
             ) from error
-        pairs = [(o, w) for o, w in zip(outputs, cotangents) if o is not None and w is not None]
-        for o, _ in pairs:
-            if not tracked(o) and np.any(np.asarray(o._v if isinstance(o, Tensor) else o)):
-                raise RuleError(
-                    f"{name} is not linear: it returns a constant other than zero"
-                )
-        pairs = [(o, w) for o, w in pairs if tracked(o)]
+        for o, w in zip(outputs, cotangents):
+            if o is not None and w is not None and not tracked(o) and np.any(np.asarray(o._v if isinstance(o, Tensor) else o)):
+                raise RuleError(f"{name} is not linear: it returns a constant other than zero")
+        pairs, varied = _asked(leaves, outputs, cotangents)
         if not pairs:
             return [None] * len(likes)
-        varied = [t for t in leaves if t is not None]
         gradients = grad([o for o, _ in pairs], varied, [w for _, w in pairs], allow_unused=True)
     left = sum(float(np.sum(np.asarray(o._v) * w)) for o, w in pairs)
     right = sum(float(np.sum(np.asarray(g._v) * t._v)) for g, t in zip(gradients, varied) if g is not None)
     size = sum(float(np.sum(np.abs(np.asarray(o._v) * w))) for o, w in pairs)
     single = any(t.dtype.char == "f" for t in (*varied, *(o for o, _ in pairs)))
     if abs(left - right) > (1e-3 if single else 1e-8) * (size + abs(right)):
-        raise RuleError(
-            f"{name} is not linear in its argument, so it cannot be a derivative: f(v) = {left:.6g}, but "
-            f"f'(v) v = {right:.6g}"
-        )
-    results = iter(gradients)
-    values = (None if p is None else next(results) for p in points)
-    return [None if g is None else g._v for g in values]
+        raise RuleError(f"{name} is not linear in its argument, so it cannot be a derivative: f(v) = {left:.6g}, but f'(v) v = {right:.6g}")
+    found = {id(t): g._v for t, g in zip(varied, gradients) if g is not None}
+    return [found.get(id(t)) for t in leaves]
+
+
+def _asked(leaves, outputs, cotangents):
+    """Outputs on the tape with their cotangents, and the inputs that vary."""
+    return [(o, w) for o, w in zip(outputs, cotangents) if w is not None and tracked(o)], [t for t in leaves if t is not None]
 
 
 def transposed_on_tape(linear, likes, cotangents):
@@ -109,9 +101,7 @@ def transposed_on_tape(linear, likes, cotangents):
         return t if trace is None else trace.variable(t._v)
 
     leaves = [None if a is None else zero(a) for a in likes]
-    outputs = linear(leaves)
-    pairs = [(o, w) for o, w in zip(outputs, cotangents) if o is not None and w is not None and tracked(o)]
-    varied = [t for t in leaves if t is not None]
+    pairs, varied = _asked(leaves, linear(leaves), cotangents)
     if not pairs:
         return [None] * len(likes)
     gradients = sweep_recorded([o for o, _ in pairs], [w for _, w in pairs], varied).requested
