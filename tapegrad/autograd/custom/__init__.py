@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import is_dataclass
 from functools import partial
 from typing import Any, Protocol, TypeAlias, TypeVar, overload
 
 from ...array import trees
 from ...array.objects import TENSORS, joined
+from ...common.tree import REGISTERED, has_fields
 from .primitives import PairedPrimitive, Primitive
 
 Rule: TypeAlias = Callable[..., Any]
@@ -188,7 +188,7 @@ def stop_gradient(thing: T) -> T:
 
     Parameters
     ----------
-    thing : Tensor, dual number, array, number, or tuple, list, dict or dataclass of them
+    thing : Tensor, dual number, array, number, or container of them: a tuple, list, dict, dataclass, class of attrs, or registered by `tapegrad.tree.register`
         Anything else inside is returned as it is.
 
     Returns
@@ -207,10 +207,10 @@ def stop_gradient(thing: T) -> T:
     if isinstance(thing, TENSORS):
         detached: Any = thing.detach()
         return detached
+    if type(thing) in REGISTERED or has_fields(type(thing)) or isinstance(thing, tuple) and hasattr(thing, "_fields"):
+        return trees.map(stop_gradient, thing)
     if isinstance(thing, dict):
         return type(thing)((key, stop_gradient(value)) for key, value in thing.items())
-    if is_dataclass(thing) and not isinstance(thing, type) or isinstance(thing, tuple) and hasattr(thing, "_fields"):
-        return trees.map(stop_gradient, thing)
     if isinstance(thing, (tuple, list)):
         return type(thing)(map(stop_gradient, thing))
     return thing

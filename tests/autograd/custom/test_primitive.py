@@ -3,7 +3,7 @@
 import gc
 import importlib.util
 import weakref
-from collections import namedtuple
+from collections import OrderedDict, defaultdict, namedtuple
 from dataclasses import dataclass
 
 import numpy as np
@@ -377,5 +377,21 @@ def test_stop_gradient_of_what_has_fields():
 
 
 @forward_mode
+class Registered:
+    def __init__(self, a):
+        self.a = a
+
+
+def test_stop_gradient_of_registered_classes():
+    tg.tree.register(Registered, lambda thing: ((thing.a,), None), lambda held, parts: Registered(*parts))
+
+    def function(x):
+        counts = tg.stop_gradient(defaultdict(list, a=x))
+        assert counts["other"] == [] and type(tg.stop_gradient(OrderedDict(a=x))) is OrderedDict
+        return x * counts["a"] * tg.stop_gradient(Registered(x)).a
+
+    assert tg.grad(function)(3.0) == 9.0 == tg.jit(tg.grad(function))(3.0)
+
+
 def test_stop_gradient_drops_tangents():
     assert tg.derivative(lambda x: x * tg.stop_gradient(x))(3.0) == 3.0
