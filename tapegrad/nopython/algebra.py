@@ -35,15 +35,6 @@ def _joined(token, out, x, tangent, lane):
 
 
 @register_jitable
-def _number(token, lanes, x, gradient, a):
-    """The dual number `x` of an array, by its gradient."""
-    total = seeded(token, x, 0, 0.0)
-    for lane in range(lanes):
-        total += seeded(token, 0.0, lane, np.sum(gradient * tangents(a, lane)))
-    return total
-
-
-@register_jitable
 def lower_half(a):
     """The strictly lower triangle of the symmetric part of a matrix, and half of its diagonal."""
     out = np.zeros_like(a)
@@ -156,33 +147,36 @@ def _cofactors(a):
     return changing
 
 
-@overload(np.linalg.det, target="cpu")
-def _det(a):
-    if is_dual_array(a):
-        token, lanes = Token(a.dtype.lanes), a.dtype.lanes
+def _of_determinant(function, value, gradient):
+    """Let `function` of a matrix of dual numbers be ``value(values)``, with the tangents of ``gradient(values)``."""
 
-        def det(a):
-            p = primals(a)
-            return _number(token, lanes, np.linalg.det(p), cofactors(p), a)
+    @overload(function, target="cpu")
+    def typed(a):
+        if is_dual_array(a):
+            token, lanes = Token(a.dtype.lanes), a.dtype.lanes
 
-        return det
+            def number(a):
+                p = primals(a)
+                total, by_elements = seeded(token, value(p), 0, 0.0), gradient(p)
+                for lane in range(lanes):
+                    total += seeded(token, 0.0, lane, np.sum(by_elements * tangents(a, lane)))
+                return total
+
+            return number
 
 
 #: The logarithm of the absolute value of a determinant, in nopython code.
 log_abs_det = compiled_only("log_abs_det")
 
 
-@overload(log_abs_det, target="cpu")
+@register_jitable
 def _log_abs_det(a):
-    if not is_dual_array(a):
-        return lambda a: np.linalg.slogdet(a)[1]
-    token, lanes = Token(a.dtype.lanes), a.dtype.lanes
+    return np.linalg.slogdet(a)[1]
 
-    def logarithm(a):
-        p = primals(a)
-        return _number(token, lanes, np.linalg.slogdet(p)[1], np.linalg.inv(p).T, a)
 
-    return logarithm
+overload(log_abs_det, target="cpu")(lambda a: None if is_dual_array(a) else _log_abs_det)
+_of_determinant(np.linalg.det, np.linalg.det, cofactors)
+_of_determinant(log_abs_det, _log_abs_det, register_jitable(lambda a: np.linalg.inv(a).T))
 
 
 @register_jitable

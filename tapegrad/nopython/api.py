@@ -290,7 +290,7 @@ def njit_hvp(f: Callable[..., Any], argnums: Argnums = 0) -> Callable[..., Any]:
     >>> tg.njit_hvp(lambda x: x[0] ** 2 * x[1])(np.array([1.0, 3.0]), np.array([1.0, 0.0]))
     array([6., 2.])
     """
-    return _dispatcher(f, "hvp", argnums, None)
+    return _dispatcher(f, "hvp", argnums, 1)
 
 
 def njit_hessian(f: Callable[..., Any], argnum: int = 0, *, lanes: int | None = None) -> Callable[..., Any]:

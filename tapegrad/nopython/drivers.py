@@ -17,9 +17,9 @@ from . import algebra
 from .builtins import as_dual, component, primal, seeded
 from .compile import compiled, dual_dispatcher
 from .key import content
-from .reverse.drivers import ReverseDriver, lifted
+from .reverse.drivers import ReverseDriver
 from .reverse.runtime import caught
-from .types import DualType, Token, compiled_only, contains_dual, defined, element, is_real
+from .types import DualType, Token, compiled_only, contains_dual, defined, dual_of, element, is_real
 
 #: Lanes used where the number of directions is not known when types are.
 DEFAULT_LANES = 8
@@ -54,6 +54,15 @@ def collect(gradient, result, lane, lanes):
     flat = gradient.reshape(-1)
     for k in range(max(0, -lane), min(flat.size, lanes - lane)):
         flat[k] = component(result, lane + k)
+
+
+@register_jitable
+def symmetric(hessian, x):
+    """Make a matrix of second derivatives by an array symmetric to the last bit, in the array's shape."""
+    for i in range(len(hessian)):
+        for j in range(i):
+            hessian[i, j] = hessian[j, i]
+    return hessian.reshape(x.shape + x.shape)
 
 
 @register_jitable
@@ -98,20 +107,35 @@ def driver_of(request):
                 f"the derivative of {request.name} is differentiated again: nopython code has first derivatives only. "
                 "Use njit_hvp or njit_hessian; or give the Python function, with tg.grad in it, to tg.compile."
             )
-        made = _second(request, argument_types) if request.kind in ("hvp", "hessian") else _reverse(request, argument_types)
+        second = request.kind in ("hvp", "hessian")
+        made = None if second else _reverse(request, argument_types)
         if made is not None:
             return made
-        count = len(argument_types) - (len(request.argnums) if request.kind == "jvp" else 0)
+        count = len(argument_types) - (len(request.argnums) if request.kind in ("jvp", "hvp") else 0)
         _check_arguments(request, argument_types, count)
         lanes = request.lanes or _lanes(request, argument_types)
-        dispatcher = dual_dispatcher(request.function, lanes, True)
-        dual = DualType(lanes)
-        tys = [_dual_of(ty, dual) if k in request.argnums else ty for k, ty in enumerate(argument_types[:count])]
-        _check_result(request, compiled(dispatcher, tys, request.function).return_type)
-        names = {"f": caught(dispatcher, count), "token": Token(lanes), "LANES": lanes}
-        return _driver(request, _forward_lines(request, argument_types, count), names)
+        run, names = (_run_sweeps if second else _run_function)(request, argument_types, count, lanes)
+        return _driver(request, _forward_lines(request, argument_types, count, run), {**names, "token": Token(lanes), "LANES": lanes})
 
     return driver
+
+
+def _run_function(request, argument_types, count, lanes):
+    """Lines that call the user's function with dual numbers `d` for what is differentiated, and what they name: the result is `r`."""
+    dispatcher = dual_dispatcher(request.function, lanes, True)
+    tys = [dual_of(ty, lanes) if k in request.argnums else ty for k, ty in enumerate(argument_types[:count])]
+    _check_result(request, compiled(dispatcher, tys, request.function).return_type)
+    given = ", ".join(f"d{k}" if k in request.argnums else f"a{k}" for k in range(count))
+    return [f"r, code, said = f({given})"], {"f": caught(dispatcher, count)}
+
+
+def _run_sweeps(request, argument_types, count, lanes):
+    """The same for both sweeps, of which the result is the gradient: its tangents are second derivatives."""
+    made = ReverseDriver(request, argument_types[:count], types.float64, lanes)
+    _check_result(request, made.result)
+    request.taken[str(tuple(argument_types))] = {"mode": "forward over reverse", **made.report}
+    gradient = made.leaves.gradient() + ".reshape(-1)" * (request.kind == "hessian" and bool(made.leaves.arrays))
+    return [*made.start, *made.zeros, f"(q, g), code, said, peak = sweeps(1.0, {made.values})", f"r = {gradient}"], made.names
 
 
 def _reverse(request, argument_types):
@@ -144,31 +168,6 @@ def _reverse(request, argument_types):
             return _driver(request, _reverse_lines(request, made, len(argument_types) + (request.kind == "vjp")), made.names)
     request.taken[str(tuple(argument_types))] = {"mode": "forward", "because": reason}
     return None
-
-
-def _second(request, argument_types):
-    """The driver of second derivatives: dual numbers in both sweeps."""
-    chosen, product = request.argnums, request.kind == "hvp"
-    count = len(argument_types) - (len(chosen) if product else 0)
-    _check_arguments(request, argument_types, count)
-    lanes = 1 if product else _lanes(request, argument_types)
-    made = ReverseDriver(request, argument_types[:count], types.float64, lanes)
-    _check_result(request, made.result)
-    request.taken[str(tuple(argument_types))] = {"mode": "forward over reverse", **made.report}
-    given = [*[f"a{k}" for k in range(count)], *([f"t{k}" for k in chosen] if product else [])]
-    run = [*made.start, *made.zeros, f"(r, g), code, said, peak = sweeps(1.0, {made.values})"]
-    head = f"{', '.join(given)}, = arguments"
-    if product:
-        lines = [head, *run, f"return tangents({made.leaves.gradient()}), code, said"]
-    elif made.leaves.numbers:
-        lines = [head, "c = 0", *run, "return component(g[0], 0), code, said"]
-    else:
-        a = f"a{chosen[0]}"
-        body = [*run, "collect_rows(out, s0.reshape(-1), -c, LANES)", "c += LANES", "if c >= n or code:", "    break"]
-        mirrored = ["for i in range(n):", "    for j in range(i):", "        out[i, j] = out[j, i]"]
-        lines = [head, f"c, n = 0, {a}.size", "out = np.zeros((n, n))", "while True:", *["    " + line for line in body], *mirrored,
-                 f"return out.reshape({a}.shape + {a}.shape), code, said"]  # fmt: skip
-    return _driver(request, lines, {**made.names, "token": Token(lanes), "LANES": lanes})
 
 
 def _reverse_lines(request, made, count):
@@ -235,17 +234,18 @@ def _overlap(a, b):
 
 _PIECES = {
     "np": np, "as_dual": as_dual, "component": component, "primal": primal, "seeded": seeded, "seeds": seeds, "along": along,
-    "collect": collect, "collect_rows": collect_rows, "cleared": cleared, "as_seed": as_seed, "values": values, "tangents": tangents,
+    "collect": collect, "collect_rows": collect_rows, "symmetric": symmetric, "cleared": cleared, "as_seed": as_seed, "values": values, "tangents": tangents,
 }  # fmt: skip
 
 
-def _dual_of(ty, dual):
-    return types.Array(dual, ty.ndim, "C") if isinstance(ty, types.Array) else dual
+def _lifted(k, array, lane=None, tangent=None):
+    """Text of an argument as dual numbers: seeded from a lane on, or along a tangent."""
+    if tangent is None:
+        return f"seeds(token, a{k}, {lane})" if array else f"seeded(token, float(a{k}), {lane}, 1.0)"
+    return f"along(token, a{k}, {tangent})" if array else f"seeded(token, float(a{k}), 0, float({tangent}))"
 
 
 def _lanes(request, argument_types):
-    if request.kind in ("jvp", "derivative"):
-        return 1
     if any(isinstance(argument_types[k], types.Array) for k in request.argnums):
         return DEFAULT_LANES
     return min(DEFAULT_LANES, 1 << (len(request.argnums) - 1).bit_length())
@@ -285,37 +285,37 @@ def _check_result(request, result):
         request.refuse(f"it returns {result}", "return a number, an array or a tuple of them")
 
 
-def _forward_lines(request, argument_types, count):
-    """The lines of a driver by dual numbers: arguments `a`, of which those that are differentiated become dual numbers `d`."""
+def _forward_lines(request, argument_types, count, run):
+    """The lines of a driver by dual numbers: arguments `a`, of which those that are differentiated become dual numbers `d`; `run` binds a result `r`."""
     chosen, kind = request.argnums, request.kind
     arrays = {k for k in chosen if isinstance(argument_types[k], types.Array)}
-    call = "f(" + ", ".join(f"d{k}" if k in chosen else f"a{k}" for k in range(count)) + ")"
     given = [f"a{k}" for k in range(len(argument_types))]
     lines = [f"{', '.join(given)}, = arguments"]
-    if kind in ("jvp", "derivative"):
+    if kind in ("jvp", "derivative", "hvp") or kind == "hessian" and not arrays:
         for k, tangent in zip(chosen, given[count:] or ["1.0"]):
-            lines.append(f"d{k} = {lifted(k, k in arrays, tangent=tangent)}")
-        result = "tangents(r)" if kind == "derivative" else "(values(r), tangents(r))"
-        return [*lines, f"r, code, said = {call}", f"return {result}, code, said"]
-    start, seeding, taking = ["c = n = 0"], [], []
+            lines.append(f"d{k} = {_lifted(k, k in arrays, tangent=tangent)}")
+        result = "(values(r), tangents(r))" if kind == "jvp" else "tangents(r)"
+        return [*lines, *run, f"return {result}, code, said"]
+    start, seeding, taking, rows = ["c = n = 0"], [], [], kind in ("jacobian", "hessian")
     for k in chosen:
         lane = f"o{k} - c"
         start += [f"o{k} = n", f"n += {f'a{k}.size' if k in arrays else 1}"]
-        blank = "np.zeros((0, n))" if kind == "jacobian" else f"np.zeros(a{k}.shape, a{k}.dtype)" if k in arrays else "0.0"
+        blank = "np.zeros((0, n))" if rows else f"np.zeros(a{k}.shape, a{k}.dtype)" if k in arrays else "0.0"
         start += [f"g{k} = {blank}"]
-        seeding.append(f"d{k} = {lifted(k, k in arrays, lane)}")
-        if kind == "jacobian":
+        seeding.append(f"d{k} = {_lifted(k, k in arrays, lane)}")
+        if rows:
             taking += ["if c == 0:", f"    g{k} = np.zeros((r.shape[0], n))", f"collect_rows(g{k}, r, {lane}, LANES)"]
         elif k in arrays:
             taking += [f"collect(g{k}, r, {lane}, LANES)"]
         else:
             taking += [f"if 0 <= {lane} < LANES:", f"    g{k} = component(r, {lane})"]
+    if not rows:
+        run = [*run, "r = as_dual(token, r)"]
     taking += ["c += LANES", "if c >= n or code:", "    break"]
-    run = [f"q, code, said = {call}", "r = q" if kind == "jacobian" else "r = as_dual(token, q)"]
     lines += [*start, "while True:", *["    " + line for line in (*seeding, *run, *taking)]]
     gradients = ", ".join(f"g{k}" for k in chosen)
     gradients = gradients if request.single else f"({gradients},)"
-    result = f"(primal(r), {gradients})" if kind == "value_and_grad" else gradients
+    result = {"value_and_grad": f"(primal(r), {gradients})", "hessian": f"symmetric({gradients}, a{chosen[0]})"}.get(kind, gradients)
     return [*lines, f"return {result}, code, said"]
 
 

@@ -168,6 +168,11 @@ def common_dual(*tys):
     return duals.pop()
 
 
+def dual_of(ty, lanes):
+    """The type of dual numbers, or of a new array of them, that a number or an array becomes."""
+    return types.Array(DualType(lanes), ty.ndim, "C") if isinstance(ty, types.Array) else DualType(lanes)
+
+
 def primal_type(ty):
     """A type with float64 in place of dual numbers."""
     if isinstance(ty, DualType):

@@ -13,7 +13,7 @@ from ...rules import lang as L
 from . import runtime
 from .activity import Activity, refuse_unknown
 from .rows import CHEAP, ExpressionTree, elementwise, is_array, is_float, kernel
-from .statements import Refused, clone, is_expr, is_phi, phis_first
+from .statements import Refused, clone, is_expr, is_phi
 
 _ONE = L.Expr.lift(1.0)
 
@@ -93,13 +93,10 @@ class Adjoints(Activity):
                 if s.target.name not in self.inside and s.target.name not in self.shadow:
                     self.shadow[s.target.name] = f"adj.{s.target.name}"
                     p.types[f"adj.{s.target.name}"] = p.type(s.target.name).copy(readonly=False)
-        for label, block in p.blocks.items():
-            body = []
-            for s in block.body:
-                body.append(s)
-                if isinstance(s, ir.Assign) and s.target.name in self.shadow and s.target.name not in handed:
-                    self._add_shadow(s, body, label)
-            block.body = phis_first(body)
+        for label, body, s in p.rewritten():
+            body.append(s)
+            if isinstance(s, ir.Assign) and s.target.name in self.shadow and s.target.name not in handed:
+                self._add_shadow(s, body, label)
 
     def _add_shadow(self, s, body, label):
         p, target, base = self.p, self.p.var(self.shadow[s.target.name]), self.base(s)

@@ -3,16 +3,9 @@
 import numpy as np
 from numba import types
 
-from ..types import DualType
+from ..types import dual_of
 from .compile import GradientBuilder
 from .runtime import arena_type, caught
-
-
-def lifted(k, array, lane=None, tangent=None):
-    """Text of an argument as dual numbers: seeded from a lane on, or along a tangent."""
-    if tangent is None:
-        return f"seeds(token, a{k}, {lane})" if array else f"seeded(token, float(a{k}), {lane}, 1.0)"
-    return f"along(token, a{k}, {tangent})" if array else f"seeded(token, float(a{k}), 0, float({tangent}))"
 
 
 class DifferentiatedArgs:
@@ -45,11 +38,9 @@ class DifferentiatedArgs:
         return len(self.types) - 1
 
     def lift(self, lanes):
-        """Dual numbers of the arguments, which are numbers and arrays: along tangents `t`, or seeded from one number on, ``c``."""
-        for j, (k, ty) in enumerate(zip(self.request.argnums, self.types)):
-            array = isinstance(ty, types.Array)
-            self.values[j] = lifted(k, array, "-c", f"t{k}" if self.request.kind == "hvp" else None)
-            self.types[j] = types.Array(DualType(lanes), ty.ndim, "C") if array else DualType(lanes)
+        """Let the arguments, which are numbers and arrays, be the dual numbers `d`."""
+        self.values = [f"d{k}" for k in self.request.argnums]
+        self.types = [dual_of(ty, lanes) for ty in self.types]
 
     def text(self, form, names):
         if not isinstance(form, tuple):

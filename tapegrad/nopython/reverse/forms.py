@@ -13,7 +13,7 @@ from ..loops import chosen
 from ..vectorized import by_loops, converted, is_vectorized, numbers
 from . import runtime
 from .rows import carries
-from .statements import Refused, is_expr, is_phi, phis_first, reads
+from .statements import Refused, is_expr, is_phi, reads
 
 _STATEMENTS = (ir.Assign, ir.SetItem, ir.StaticSetItem, ir.Jump, ir.Branch, ir.Return, *RAISES, ir.Del, ir.Print)
 
@@ -128,37 +128,34 @@ class Canonicalizer:
 
     def _calls(self):
         """Stores and calls that have several forms."""
-        for block in self.blocks.values():
-            body = []
-            for s in block.body:
-                e = getattr(s, "value", None)
-                if isinstance(s, ir.Del):
-                    continue
-                if isinstance(s, ir.StaticSetItem):
-                    s = ir.SetItem(s.target, s.index_var, s.value, s.loc)
-                if isinstance(s, ir.SetItem) and isinstance(self.type(s.index.name), types.EllipsisType) and isinstance(self.type(s.target.name), types.Array):
-                    self._store_all(body, s.target, s.value.name, s.loc)
-                    continue
-                elif is_expr(e, "static_getitem") and isinstance(self.type_of(e.value.name), types.Array):
-                    index = e.index_var or self.var(self.constant(body, e.index, types.literal(e.index)))
-                    s.value = ir.Expr.getitem(e.value, index, e.loc)
-                elif is_expr(e, "exhaust_iter") and isinstance(self.type_of(e.value.name), types.Array):
-                    self.call(body, runtime.counted, [e.value.name, self.constant(body, e.count)], types.int64)
-                    places = [self.var(self.constant(body, k)) for k in range(e.count)]
-                    items = [self.assign(body, ir.Expr.getitem(e.value, k, s.loc), ty) for k, ty in zip(places, self.type(s.target.name))]
-                    s.value = ir.Expr.build_tuple([self.var(n) for n in items], s.loc)
-                elif is_expr(e, "inplace_binop") and isinstance(self.type_of(e.lhs.name), types.Array):
-                    operands = [ty for ty in (self.type_of(e.lhs.name), self.type_of(e.rhs.name)) if isinstance(ty, types.Array)]
-                    layout = "F" if all(ty.layout == "F" for ty in operands) else "C"
-                    ty = types.Array(operands[0].dtype, operands[0].ndim, layout)
-                    changed = self.assign(body, ir.Expr.binop(e.immutable_fn, e.lhs, e.rhs, s.loc), ty)
-                    self._store_all(body, e.lhs, changed, s.loc)
-                    s.value = e.lhs
-                elif is_expr(e, "call") and not e.kws and e.vararg is None:
-                    self._rewrite_call(body, s, e)
-                raised_with(s, functools.partial(self._said, body))
-                body.append(s)
-            block.body = body
+        for _, body, s in self.rewritten():
+            e = getattr(s, "value", None)
+            if isinstance(s, ir.Del):
+                continue
+            if isinstance(s, ir.StaticSetItem):
+                s = ir.SetItem(s.target, s.index_var, s.value, s.loc)
+            if isinstance(s, ir.SetItem) and isinstance(self.type(s.index.name), types.EllipsisType) and isinstance(self.type(s.target.name), types.Array):
+                self._store_all(body, s.target, s.value.name, s.loc)
+                continue
+            elif is_expr(e, "static_getitem") and isinstance(self.type_of(e.value.name), types.Array):
+                index = e.index_var or self.var(self.constant(body, e.index, types.literal(e.index)))
+                s.value = ir.Expr.getitem(e.value, index, e.loc)
+            elif is_expr(e, "exhaust_iter") and isinstance(self.type_of(e.value.name), types.Array):
+                self.call(body, runtime.counted, [e.value.name, self.constant(body, e.count)], types.int64)
+                places = [self.var(self.constant(body, k)) for k in range(e.count)]
+                items = [self.assign(body, ir.Expr.getitem(e.value, k, s.loc), ty) for k, ty in zip(places, self.type(s.target.name))]
+                s.value = ir.Expr.build_tuple([self.var(n) for n in items], s.loc)
+            elif is_expr(e, "inplace_binop") and isinstance(self.type_of(e.lhs.name), types.Array):
+                operands = [ty for ty in (self.type_of(e.lhs.name), self.type_of(e.rhs.name)) if isinstance(ty, types.Array)]
+                layout = "F" if all(ty.layout == "F" for ty in operands) else "C"
+                ty = types.Array(operands[0].dtype, operands[0].ndim, layout)
+                changed = self.assign(body, ir.Expr.binop(e.immutable_fn, e.lhs, e.rhs, s.loc), ty)
+                self._store_all(body, e.lhs, changed, s.loc)
+                s.value = e.lhs
+            elif is_expr(e, "call") and not e.kws and e.vararg is None:
+                self._rewrite_call(body, s, e)
+            raised_with(s, functools.partial(self._said, body))
+            body.append(s)
         self.define()
 
     def _said(self, body, var):
@@ -223,17 +220,14 @@ class Canonicalizer:
     def _iterations(self):
         """Iteration over arrays, tuples, `enumerate` and `zip` as iteration over a range."""
         self.arrays, in_bodies = {}, {}
-        for block in self.blocks.values():
-            body = []
-            for s in block.body:
-                e = getattr(s, "value", None)
-                if is_expr(e, "getiter") and self._spelled(e.value.name):
-                    source = self._as_vector(body, e.value.name)
-                    numbers = self.call(body, range, [self._length(body, source)], types.range_state64_type)
-                    self.arrays[s.target.name] = source
-                    s.value = ir.Expr.getiter(self.var(numbers), s.loc)
-                body.append(s)
-            block.body = body
+        for _, body, s in self.rewritten():
+            e = getattr(s, "value", None)
+            if is_expr(e, "getiter") and self._spelled(e.value.name):
+                source = self._as_vector(body, e.value.name)
+                numbers = self.call(body, range, [self._length(body, source)], types.range_state64_type)
+                self.arrays[s.target.name] = source
+                s.value = ir.Expr.getiter(self.var(numbers), s.loc)
+            body.append(s)
         self.define()
         for label, block in list(self.blocks.items()):
             for s in block.body:
@@ -382,15 +376,12 @@ class Canonicalizer:
                     s.value = self.var(value)
             elif is_expr(e, "phi") and isinstance(self.type(s.target.name), types.BaseTuple):
                 self.element(s.target.name)
-        for block in self.blocks.values():
-            body = []
-            for s in block.body:
-                made = self.after.get(id(s), [])
-                if is_phi(s) and isinstance(self.type(s.target.name), types.BaseTuple):
-                    items = [self.var(n) for n in self.elements[s.target.name]]
-                    s = ir.Assign(ir.Expr.build_tuple(items, s.loc), s.target, s.loc)
-                body += [s, *made]
-            block.body = phis_first(body)
+        for _, body, s in self.rewritten():
+            made = self.after.get(id(s), [])
+            if is_phi(s) and isinstance(self.type(s.target.name), types.BaseTuple):
+                items = [self.var(n) for n in self.elements[s.target.name]]
+                s = ir.Assign(ir.Expr.build_tuple(items, s.loc), s.target, s.loc)
+            body += [s, *made]
         self.define()
 
     def element(self, name):

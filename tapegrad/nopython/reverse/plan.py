@@ -10,8 +10,6 @@ A value that is needed at a place of the reverse sweep is
 Between what can be kept and what is needed, the cheapest separating set is kept (a minimum cut).
 """
 
-from collections import deque
-
 from numba import types
 
 from ...codegen.numba_inside import ir
@@ -330,7 +328,7 @@ class RematerialisationPlan:
                 edge((name, 1), "sink", ENDLESS)
         if "source" not in graph or "sink" not in graph:
             return
-        while (path := self._path(graph)) is not None:
+        while path := self._path(graph):
             flow = min(graph[a][b] for a, b in path)
             if flow >= ENDLESS:
                 place = next((self.p.defs[a[0]][1].loc for a, _ in path if a[0] in self.p.defs), self.p.loc)
@@ -344,18 +342,15 @@ class RematerialisationPlan:
 
     @staticmethod
     def _path(graph):
-        """The edges of a shortest way with capacity left, or None."""
-        before, work = {"source": None}, deque(["source"])
-        while work and "sink" not in before:
-            a = work.popleft()
+        """The edges of a shortest way with capacity left; none if there is no way."""
+        before, work = {"source": None}, ["source"]
+        for a in work:  # (it grows)
             for b, capacity in graph[a].items():
                 if capacity > 0 and b not in before:
                     before[b] = a
                     work.append(b)
-        if "sink" not in before:
-            return None
         path, b = [], "sink"
-        while before[b] is not None:
+        while before.get(b) is not None:
             path.append((before[b], b))
             b = before[b]
         return path

@@ -14,7 +14,7 @@ from numba import types
 
 from ...codegen.numba_inside import compute_cfg_from_blocks, ir, replace_vars_stmt
 from .forms import Canonicalizer
-from .statements import Refused, details, is_expr, reached, reads
+from .statements import Refused, details, is_expr, phis_first, reached, reads
 
 #: Expressions that may be dropped or repeated, apart from memory that they read.
 PURE_OPS = {"binop", "unary", "getattr", "build_tuple", "static_getitem", "cast", "getitem", "exhaust_iter",
@@ -113,6 +113,14 @@ class Program(Canonicalizer):
         for label, block in self.blocks.items():
             for k, s in enumerate(block.body):
                 yield label, k, s
+
+    def rewritten(self):
+        """Each statement, with its block's label and a list, which takes the place of the block's statements: phis come first in it."""
+        for label, block in self.blocks.items():
+            body = []
+            for s in block.body:
+                yield label, body, s
+            block.body = phis_first(body)
 
     def define(self):
         self.defs = {}
