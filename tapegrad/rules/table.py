@@ -119,6 +119,8 @@ class Row:
         Operands, value and derivatives, as the docstrings of its functions show them: ``"0.5 -> 0.4794..., 0.8775..."``.
     opcode : int
         Position in the table, counted from `FIRST_ROW`.
+    elementwise : bool
+        Whether the row is element-wise: it has partial derivatives.
     scalar_instruction : bool
         Whether it has one: element-wise rows of one or two operands, and `where`, whose condition is the inline constant.
     """
@@ -148,15 +150,12 @@ class Row:
     silent: str = ""
     example: str = ""
     opcode: int = field(default=0, init=False)
+    elementwise: bool = field(init=False)
     scalar_instruction: bool = field(init=False)
 
     def __post_init__(self):
+        self.elementwise = bool(self.partials)
         self.scalar_instruction = self.elementwise and (self.arity <= 2 or self.name == "where")
-
-    @property
-    def elementwise(self):
-        """Whether the row is element-wise (has partial derivatives)."""
-        return bool(self.partials)
 
     @property
     def steps(self):
