@@ -130,18 +130,18 @@ def nesting_error(what):
 
 
 def choose_store(operands):
-    """The store that an operation on these tracked tensors is recorded on."""
-    chosen = None
+    """The store that an operation on these tracked tensors is recorded on (None: a constant)."""
+    chosen, ident = None, get_ident()
     for t in operands:
-        if t._t is None:
+        if t is None or t._t is None or t._t is chosen:
             continue
-        store = store_of(t)
-        if store.retired is not None or store is chosen:
+        store = t._t if t._t.ident == ident else store_of(t)
+        if store.retired is not None:
             continue
         if chosen is not None and (chosen.trace is not None or store.trace is not None):
             chosen = _innermost(chosen, store)
             if not chosen.trace.open:
-                raise chosen.trace.leaked(next(t for t in operands if t._t is chosen))
+                raise chosen.trace.leaked(next(t for t in operands if t is not None and t._t is chosen))
             continue
         if chosen is not None:
             raise TapeMismatchError(
@@ -165,11 +165,7 @@ def _innermost(*stores):
 
 
 def slot_of(store, t):
-    """The slot of tensor `t` on `store` (0: a constant)."""
-    if t._t is None:
-        return store.enter(t) if t._r else 0
-    if t._t is store:
-        return t._i
+    """The slot on `store` of tensor `t`, which is on another one."""
     if store.trace is not None and store.trace.depth:
         return store.trace.captured_slot(t)
     # Its own store is used up: an instruction that says so when it is needed.
@@ -383,34 +379,16 @@ def _write(row, operands, values, metas, flags, attrs, value, integer, depth=3):
         For every operand that can carry a derivative: whether it is on the tape.
     """
     slots = row.slots(len(operands)) if row.constants else _RANGES[len(operands)] if len(operands) < 3 else range(len(operands))
-    store = None
-    operand_slots = []
+    # (Loops: a comprehension is a call before Python 3.12.)
+    on_tape, operand_slots = [], []
     for k, on in zip(slots, flags):
-        if not on:
-            operand_slots.append(0)
-            continue
-        t = operands[k]
-        own = t._t
-        if own is None:
-            if store is None:
-                store = thread_state().store
-                if flags.count(True) > 1 and any(operands[j]._t is not None for j, on in zip(slots, flags) if on):
-                    break
-            operand_slots.append(store.enter(t))
-        elif store is own:
-            operand_slots.append(t._i)
-        elif store is None and own.ident == get_ident():
-            store = own
-            operand_slots.append(t._i)
-        else:
-            break
+        on_tape.append(operands[k] if on else None)
+    store = choose_store(on_tape)
+    if store.length + len(operands) >= store.limit or store.nbytes > store.byte_limit and not store.explicit and not store.pinned:
+        store = _with_room(store, on_tape, len(operands))
+    for t in on_tape:
+        operand_slots.append(0 if t is None else t._i if t._t is store else store.enter(t) if t._t is None else slot_of(store, t))
     scalar = value.__class__ is float
-    if (
-        len(operand_slots) < len(flags)
-        or store.length + len(operands) >= store.limit
-        or (store.nbytes > store.byte_limit and not store.explicit and not store.pinned)
-    ):
-        store, operand_slots = _store_with_room([operands[k] if on else None for k, on in zip(slots, flags)])
     frame = store.calling
     if frame is None:
         try:
@@ -479,16 +457,13 @@ def _write(row, operands, values, metas, flags, attrs, value, integer, depth=3):
 _RANGES = (range(0), range(1), range(2))
 
 
-def _store_with_room(operands):
-    """The store to record on, with room, and the slots of the operands on it (None: a constant)."""
-    live = [t for t in operands if t is not None]
-    store = choose_store(live)
-    if store.length + len(operands) >= store.limit:
+def _with_room(store, operands, count):
+    """The store to record on where `store`, chosen for these operands, has no room for as many entries, or holds too many bytes."""
+    if store.length + count >= store.limit:
         store.make_room()
-    elif store.nbytes > store.byte_limit and not store.explicit and not store.pinned:
+    else:
         store.let_go()
-    store = choose_store(live)
-    return store, [0 if t is None else slot_of(store, t) for t in operands]
+    return choose_store(operands)
 
 
 def _keep(store, signature, operands, values, value):
