@@ -130,6 +130,11 @@ def test_scalars_and_empty():
         check(f, E)
     check(lambda t: np.concatenate([np.zeros((0, 3)), t]), A)
     check(lambda t: np.pad(t[:0], ((1, 0), (0, 0)), constant_values=t[0, 0]), A)
+    for x in (A, E, E.T):
+        check(lambda t: np.take(t, [], axis=0), x)
+        check(lambda t: np.take(t, [[]], axis=0), x)
+    # No element is there twice, whatever the strides of an empty array.
+    check(lambda t: changed(lambda y: y.__setitem__(0, 2.0), t), E.T)
 
 
 def test_orders_follow_the_layout():
@@ -146,6 +151,8 @@ def test_orders_follow_the_layout():
             expected[np.ravel(positions, order).astype(int)] = w
             np.testing.assert_array_equal(plain(t.grad).ravel(), expected)
             t.grad = None
+            of_call = tg.grad(lambda u, o=order, w=w: np.sum(np.ravel(u, o) * w))(x)
+            np.testing.assert_array_equal(of_call.ravel(), expected)
             if order != "K":
                 np.testing.assert_array_equal(plain(np.reshape(t, (2, -1), order)), np.reshape(x, (2, -1), order))
 

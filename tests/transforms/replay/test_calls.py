@@ -205,6 +205,11 @@ def test_masks_and_empty_arrays(way):
     np.testing.assert_allclose(g(X, mask.copy()), np.where(mask, 2.0 * X, 0.0))
     g = warmed(tg.grad(picked), way, X, np.zeros(0, np.int64))
     np.testing.assert_array_equal(g(X, np.zeros(0, np.int64)), np.zeros(6))
+    for pick in (lambda x: x[x > 1.0], lambda x: np.extract(x > 1.0, x), lambda x: x[:, np.sum(x, axis=0) > 1.0]):
+        g = warmed(tg.value_and_grad(lambda x, pick=pick: np.sum(pick(x) ** 2)), way, np.array([[1.5, 0.5, 2.0]]))
+        for shape in ((0, 3), (3, 0), (0, 0)):
+            value, gradient = g(np.zeros(shape))
+            assert value == 0.0 and gradient.shape == shape
 
 
 @pytest.mark.parametrize("static", [np.array(["a", "b"]), np.array([1, None], object), np.array([1j])], ids=["text", "objects", "complex"])
