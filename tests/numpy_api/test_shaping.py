@@ -133,6 +133,7 @@ def test_scalars_and_empty():
     for x in (A, E, E.T):
         check(lambda t: np.take(t, [], axis=0), x)
         check(lambda t: np.take(t, [[]], axis=0), x)
+        check(lambda t: changed(np.put, t, [], [1.0]), x)
     # No element is there twice, whatever the strides of an empty array.
     check(lambda t: changed(lambda y: y.__setitem__(0, 2.0), t), E.T)
 

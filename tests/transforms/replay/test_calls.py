@@ -7,6 +7,7 @@ import threading
 
 import numpy as np
 import pytest
+from scipy import special
 
 import tapegrad as tg
 from tests.threads import in_threads
@@ -210,6 +211,19 @@ def test_masks_and_empty_arrays(way):
         for shape in ((0, 3), (3, 0), (0, 0)):
             value, gradient = g(np.zeros(shape))
             assert value == 0.0 and gradient.shape == shape
+
+
+@pytest.mark.parametrize("function", [np.ldexp, lambda x, k: special.jv(k, x), lambda x, k: special.yv(k[0], x)], ids=["ldexp", "jv", "yv"])
+def test_integers_of_the_call_as_exponents_and_orders(function, way):
+    x, f = np.array([0.5, 1.0, 2.0]), lambda x, k: np.sum(function(x, k) ** 2)
+    g, h = warmed(tg.value_and_grad(f), way, x, np.array([1, 2, 3])), warmed(tg.jacfwd(f), way, x, np.array([1, 2, 3]))
+    for k in ([0, 1, 4], [3, 3, 0]):
+        k = np.array(k)
+        expected = np.array([(f(x + step, k) - f(x - step, k)) / 2e-6 for step in 1e-6 * np.eye(3)])
+        value, gradient = g(x, k)
+        np.testing.assert_allclose(value, f(x, k), rtol=1e-12)
+        np.testing.assert_allclose(gradient, expected, rtol=1e-6, atol=1e-7)
+        np.testing.assert_allclose(h(x, k), expected, rtol=1e-6, atol=1e-7)
 
 
 @pytest.mark.parametrize("static", [np.array(["a", "b"]), np.array([1, None], object), np.array([1j])], ids=["text", "objects", "complex"])
