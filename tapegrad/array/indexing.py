@@ -104,10 +104,10 @@ def live_positions(shape, key, steps, start=0):
     # The same key with one element instead of each array gives where to count from.
     zero = np.zeros((1,) * ndim, np.int64)
     first = tuple([zero if j in arrays else k for j, k in enumerate(key)])
-    whole = np.lib.stride_tricks.as_strided(np.zeros(1, np.int64), shape, (0,) * len(shape))
+    whole = np.zeros((1,) * len(shape), np.int64)
     for axis, (extent, step) in enumerate(zip(shape, steps)):
-        whole = whole + (np.arange(extent) * step).reshape((-1,) + (1,) * (len(shape) - 1 - axis))
-    base = np.array(whole[tuple(slice(0, 1) if k in axes else slice(None) for k in range(len(shape)))][first] + start, np.int64, order="C")
+        whole = whole + (np.arange(1 if axis in axes else extent) * step).reshape((-1,) + (1,) * (len(shape) - 1 - axis))
+    base = np.array(whole[first] + start, np.int64, order="C")
     together = [j for j, k in enumerate(key) if _is_array(k) or isinstance(k, (int, np.integer))]
     lead = 0
     if together == list(range(together[0], together[-1] + 1)):
@@ -254,7 +254,7 @@ def setitem(x, key, value):
             "and cut its derivative; make that tensor with tg.zeros or .astype(float)"
         )
     steps, start = steps_of(x, window)
-    if any(n > 1 and step == 0 for n, step in zip(array.shape, steps)):
+    if array.size and any(n > 1 and step == 0 for n, step in zip(array.shape, steps)):
         raise ValueError(
             "assignment destination is read-only: a broadcast view shows each element several times; assign to a copy (.clone())"
         )

@@ -248,7 +248,7 @@ def apply(row, operands, attrs=(), value=None, integer=0, depth=3):
     enabled = thread_state().enabled
     if row.constants:
         for k in row.refused:
-            if flags[k] and enabled:
+            if flags[k] and enabled and operands[k].__class__ is not registry.IntTensor:
                 refuse_operand(row, k)
         trace = trace_of(operands)
         if trace is not None and trace.depth:

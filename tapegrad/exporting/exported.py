@@ -125,8 +125,9 @@ def to_python(g: Callable[..., Any], x: Any) -> str:
 
     Notes
     -----
-    The program has one path. Where a branch would go another way, it raises a ValueError that names the line. It computes what ``tg.jit(g)``
-    computes, up to rounding. It is for reading, and as slow as plain Python; ``tg.jit(g)`` is for computing.
+    The program has one path. Where a branch would go another way, it raises a ValueError that names the line; it raises one where a derivative
+    is not finite, too (``tg.jit(g)`` then sweeps, where zero is absolute). Else it computes what ``tg.jit(g)`` computes, up to rounding. It
+    is for reading, and as slow as plain Python; ``tg.jit(g)`` is for computing.
 
     Examples
     --------

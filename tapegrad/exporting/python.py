@@ -17,7 +17,7 @@ from ..kernel.listing import Listing
 from ..rules import lang as L
 from ..transforms.transformed import not_under_jit
 from .files import asked
-from .module import meanings
+from .module import STATUSES, meanings
 
 #: Column of the comments that name lines.
 _MARGIN = 64
@@ -40,6 +40,9 @@ def text_of(g, arguments):
     text = _Text(kernel.program, (*arguments, *results), kernel.whole.place, meanings(kernel))
     given = [f"{result.name}[0]" if result.shape == () else f"{result.name}.reshape({result.shape})" for result in results]
     given = [one if result.constant is None else _array(np.asarray(result.constant, result.char)) for one, result in zip(given, results)]
+    finite = [result.name for buffer, result in zip(kernel.program.outputs, results) if buffer.finite]
+    if finite:
+        text.lines += [f"if not all(np.isfinite(g).all() for g in ({', '.join(finite)},)):", f"    raise ValueError({STATUSES['NOT_FINITE'][1]!r})"]
     body = "\n".join([
         f"def derivative({', '.join(argument.name for argument in arguments)}):",
         f'    """{", ".join(result.what for result in results)}; made by tapegrad {__version__} from {getattr(g, "__name__", "a function")}."""',

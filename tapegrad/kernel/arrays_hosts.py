@@ -71,7 +71,7 @@ def _within(plan, at, extent, step):
 
 
 def _taken(plan, at, shape, axis, mode):
-    if mode != "raise":
+    if mode != "raise" or 0 in shape:
         return None
     axis, shape = (0, (math.prod(shape),)) if axis is None else (axis % len(shape), shape)
     rest = range(at.ndim, at.ndim + len(shape) - axis - 1)

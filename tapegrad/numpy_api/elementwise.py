@@ -25,9 +25,7 @@ def float_power(x, y):
 def modf(x):
     """Fraction and integer part of x; the derivative of the integer part is 0."""
     x = F.lift(x)
-    whole = F.trunc(x)
-    infinite = record_aux(np.isinf, x)
-    return F.where(infinite, 0.0, x) - F.where(infinite, 0.0, whole), whole
+    return F.fmod(F.where(record_aux(np.isinf, x), F.copysign(0.0, x), x), 1.0), F.trunc(x)
 
 
 @host_function

@@ -273,13 +273,12 @@ def _quantiles(function, x, q, axis, method, keepdims):
     front = tuple(x.shape[k] for k in rest)
     order = (*rest, *axes)
 
-    lines = _lines(np.asarray(x._v), order, _count(x, axis))
-    n = lines.shape[1]
+    n = _count(x, axis)
     if n == 0:
         raise IndexError(f"np.{function.__name__} of nothing: the axis is empty")
     missing = guard_on(_missing(order, n), x)
     skip_nan = function.__name__.startswith("nan")
-    counts = (n - missing) if skip_nan else np.full(len(lines), n)
+    counts = (n - missing) if skip_nan else np.full(len(missing), n)
     bad = (counts == 0) if skip_nan else missing > 0
     wide = points.reshape(-1, 1)
     alpha, beta = _INTERPOLATING.get(method, (1.0, 1.0))
@@ -299,15 +298,17 @@ def _quantiles(function, x, q, axis, method, keepdims):
         return apply("gather", (x, record_aux(_ranked(order, n, position), x)), (("shape", shape),))
 
     below, above = taken(low), taken(high)
-    if isinstance(q, Differentiable) and q.requires_grad:
+    if function in (np.median, np.nanmedian):
+        # Between two infinities there is no way.
+        result = F.where((share > 0).reshape(shape), (below + above) / 2.0, below) if share.any() else below
+    elif isinstance(q, Differentiable) and q.requires_grad:
         inside = (wide * slope + (alpha - 1.0) > 0) & (wide * slope + (alpha - 1.0) < np.maximum(counts - 1.0, 0.0))
         q = F.reshape(q, (*points.shape, *(1,) * len(front)))
         # The slope in q, and no change of the value.
         moved = (q - points.reshape(q.shape)) * (inside * slope).reshape(shape)
-        between = moved + share.reshape(shape)
+        result = below + (above - below) * (moved + share.reshape(shape))
     else:
-        between = share.reshape(shape).astype(x.dtype)
-    result = below + (above - below) * between
+        result = below + (above - below) * share.reshape(shape).astype(x.dtype)
     if keepdims:
         kept = tuple(1 if k in axes else m for k, m in enumerate(x.shape))
         result = F.reshape(result, (*points.shape, *kept))
@@ -351,6 +352,8 @@ def _quantile(function, scale):
 def _median(function):
     def call(a, axis=None, overwrite_input=False, keepdims=False):
         x = _checked(function, a)
+        if _count(x, axis) == 0:
+            return np.mean(x, axis, keepdims=_flag(keepdims))
         return _quantiles(function, x, 0.5, axis, "linear", _flag(keepdims))
 
     return call

@@ -217,7 +217,7 @@ def _fill_diagonal(a, val, wrap=False):
 
 @_writes(np.put)
 def _put(a, ind, v, mode="raise"):
-    positions = np.arange(a.size).take(np.ravel(values_of(ind)), mode=mode)
+    positions = np.arange(a.size).take(values_of(ind), mode=mode).ravel()
     _assign(a, positions, v, np.arange(positions.size))
 
 

@@ -334,8 +334,17 @@ def _ldexp_value(x, i):
     return np.ldexp(x, exponent)
 
 
+def _ldexp_expression(x, i):
+    """The power of two is taken in four parts where it alone overflows or is 0; the last one is the only product that can be rounded."""
+    power, quarter = L.exp2(i), L.trunc(i * 0.25)
+    part = L.exp2(quarter)
+    in_parts = x * part * part * part * L.exp2(i - 3.0 * quarter)
+    # Zeros and infinities stay what they are.
+    return select(L.eq(x + x, x), x, select((power > 0.0) & (power < math.inf), x * power, in_parts))
+
+
 elementwise(
-    "ldexp", _ldexp_value, lambda x, i: x * L.exp2(i), (lambda x, i, z: L.exp2(i), None),
+    "ldexp", _ldexp_value, _ldexp_expression, (lambda x, i, z: L.exp2(i), None),
     node="Ldexp", doc="x * 2**i for integer i", refused={1: "the exponent is an integer"}, example="1.5, 3 -> 12.0, 8.0",
 )
 

@@ -107,6 +107,14 @@ def test_another_path_raises_and_names_the_line():
         run(tg.to_python(f, x), -x)
 
 
+def test_a_derivative_that_is_not_finite_raises():
+    """The program multiplies plainly: where zero is absolute under `jit`, a product of zero and infinity is NaN."""
+    text = tg.to_python(tg.value_and_grad(lambda x: np.sum(np.where(x > 0.0, np.log(x), x * x))), np.array([0.5, 2.0]))
+    np.testing.assert_allclose(run(text, np.array([1.0, -4.0]))[1], [1.0, -8.0])
+    with pytest.raises(ValueError, match="a derivative is infinite or not a number"):
+        run(text, np.array([0.0, -4.0]))
+
+
 def test_arguments_have_their_names_and_results_are_said():
     text = tg.to_python(tg.value_and_grad(lambda p, scale: np.sum(p["a"] * scale)), ({"a": np.ones(2), "np": 2.0}, 3.0))
     assert "def derivative(p_a, p_np, scale):" in text

@@ -98,9 +98,10 @@ def test_nan_to_num():
 
 
 def test_parts_of_numbers():
-    x = np.array([1.75, -2.5, 0.0, INF, -INF])
+    x = np.array([1.75, -2.5, 0.0, INF, -INF, -0.0, -2.0])
     fraction, whole = np.modf(leaf(x))
     np.testing.assert_array_equal([plain(fraction), plain(whole)], np.modf(x))
+    np.testing.assert_array_equal(np.signbit([plain(fraction), plain(whole)]), np.signbit(np.modf(x)))
     np.testing.assert_array_equal(gradient(lambda t: np.modf(t)[0], x[:3]), [1, 1, 1])
     np.testing.assert_array_equal(gradient(lambda t: np.modf(t)[1], x[:3]), [0, 0, 0])
     mantissa, exponent = np.frexp(leaf(x))
@@ -108,6 +109,19 @@ def test_parts_of_numbers():
     np.testing.assert_array_equal(plain(exponent), np.frexp(x)[1])
     assert exponent.dtype.kind == "i" and not exponent.requires_grad
     np.testing.assert_array_equal(gradient(lambda t: np.frexp(t)[0], np.array([3.0, 20.0])), [0.25, 1 / 32])
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("kernel", ["never", "always"])
+def test_powers_of_two_out_of_range(kernel, dtype):
+    """A replay has no `ldexp`: the power of two may overflow, or be 0, where the result is a number."""
+    x = np.array([1e-45, 1e-40, 1.5, 0.0, -0.0, INF, NAN, 1e-320, 5e-324, 1e30, 0.0, -INF, 1.3, -1.3], dtype)
+    powers = np.array([148, 130, -149, 300, 3, 3, 3, 1070, 2097, -1150, 100_000, -100_000, -1074, -1076])
+    for function in (lambda t: np.ldexp(t, powers), lambda t: np.frexp(t)[0]):
+        with np.errstate(all="ignore"):
+            found, expected = tg.jit(function, kernel=kernel)(x), function(x)
+        np.testing.assert_array_equal(found, expected)
+        np.testing.assert_array_equal(np.signbit(found), np.signbit(expected))
 
 
 def test_unwrap():

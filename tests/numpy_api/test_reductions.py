@@ -143,6 +143,22 @@ def test_lines_with_nan():
     np.testing.assert_array_equal(plain(np.nanmean(leaf(nothing), axis=1)), [np.nan, 1])
 
 
+@pytest.mark.filterwarnings("ignore:Mean of empty slice", "ignore:invalid value")
+@pytest.mark.parametrize("function", [np.median, np.nanmedian])
+def test_medians_of_infinities_and_of_nothing(function):
+    inf = np.inf
+    for x in ([0.5, inf, inf], [inf, inf], [-inf, inf], [1.7e308, 1.6e308], [[1.0, -inf], [2.0, np.nan], [inf, 3.0]], [5e-324], [], EMPTY, EMPTY.T):
+        x = np.array(x)
+        for axis in (None, 0, -1):
+            with np.errstate(all="ignore"):
+                expected = function(x, axis=axis)
+                np.testing.assert_array_equal(plain(function(leaf(x), axis=axis)), expected)
+                np.testing.assert_array_equal(tg.jit(lambda t, a=axis: function(t, axis=a))(x), expected)
+    np.testing.assert_array_equal(gradient(function, np.array([0.5, inf, inf, 3.0])), [0.0, 0.5, 0.0, 0.5])
+    with pytest.raises(IndexError, match="np.quantile of nothing"):
+        np.quantile(leaf(EMPTY), 0.5, axis=0)
+
+
 def test_ties_and_zeros():
     np.testing.assert_array_equal(gradient(np.median, np.array([2.0, 1.0, 1.0, 1.0])), [0, 0, 0.5, 0.5])
     np.testing.assert_array_equal(gradient(np.ptp, np.array([1.0, 1.0, 3.0])), [-0.5, -0.5, 1])

@@ -130,6 +130,12 @@ def test_scalars_and_empty():
         check(f, E)
     check(lambda t: np.concatenate([np.zeros((0, 3)), t]), A)
     check(lambda t: np.pad(t[:0], ((1, 0), (0, 0)), constant_values=t[0, 0]), A)
+    for x in (A, E, E.T):
+        check(lambda t: np.take(t, [], axis=0), x)
+        check(lambda t: np.take(t, [[]], axis=0), x)
+        check(lambda t: changed(np.put, t, [], [1.0]), x)
+    # No element is there twice, whatever the strides of an empty array.
+    check(lambda t: changed(lambda y: y.__setitem__(0, 2.0), t), E.T)
 
 
 def test_orders_follow_the_layout():

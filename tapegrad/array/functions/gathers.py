@@ -135,7 +135,8 @@ def take(x: TensorLike, indices: TensorLike, axis: int | None = None, mode: Lite
 
 @host_function
 def _taken(at, shape, axis, mode):
-    return frozen(np.take(positions_of(shape), at, axis, mode=mode))
+    # An empty list has come as an array of floats.
+    return frozen(np.take(positions_of(shape), at if np.size(at) else np.asarray(at, np.int64), axis, mode=mode))
 
 
 #: Elements up to which the positions of an array are kept for the next time, and for how many shapes.

@@ -7,6 +7,7 @@ import threading
 
 import numpy as np
 import pytest
+from scipy import special
 
 import tapegrad as tg
 from tests.threads import in_threads
@@ -205,6 +206,24 @@ def test_masks_and_empty_arrays(way):
     np.testing.assert_allclose(g(X, mask.copy()), np.where(mask, 2.0 * X, 0.0))
     g = warmed(tg.grad(picked), way, X, np.zeros(0, np.int64))
     np.testing.assert_array_equal(g(X, np.zeros(0, np.int64)), np.zeros(6))
+    for pick in (lambda x: x[x > 1.0], lambda x: np.extract(x > 1.0, x), lambda x: x[:, np.sum(x, axis=0) > 1.0]):
+        g = warmed(tg.value_and_grad(lambda x, pick=pick: np.sum(pick(x) ** 2)), way, np.array([[1.5, 0.5, 2.0]]))
+        for shape in ((0, 3), (3, 0), (0, 0)):
+            value, gradient = g(np.zeros(shape))
+            assert value == 0.0 and gradient.shape == shape
+
+
+@pytest.mark.parametrize("function", [np.ldexp, lambda x, k: special.jv(k, x), lambda x, k: special.yv(k[0], x)], ids=["ldexp", "jv", "yv"])
+def test_integers_of_the_call_as_exponents_and_orders(function, way):
+    x, f = np.array([0.5, 1.0, 2.0]), lambda x, k: np.sum(function(x, k) ** 2)
+    g, h = warmed(tg.value_and_grad(f), way, x, np.array([1, 2, 3])), warmed(tg.jacfwd(f), way, x, np.array([1, 2, 3]))
+    for k in ([0, 1, 4], [3, 3, 0]):
+        k = np.array(k)
+        expected = np.array([(f(x + step, k) - f(x - step, k)) / 2e-6 for step in 1e-6 * np.eye(3)])
+        value, gradient = g(x, k)
+        np.testing.assert_allclose(value, f(x, k), rtol=1e-12)
+        np.testing.assert_allclose(gradient, expected, rtol=1e-6, atol=1e-7)
+        np.testing.assert_allclose(h(x, k), expected, rtol=1e-6, atol=1e-7)
 
 
 @pytest.mark.parametrize("static", [np.array(["a", "b"]), np.array([1, None], object), np.array([1j])], ids=["text", "objects", "complex"])
