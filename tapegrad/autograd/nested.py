@@ -291,27 +291,30 @@ class TensorWalk:
         walk : callable
             ``walk(stretch, order, carried)`` as `tangents.push`: `carried` has the seeds by slot.
         """
-        bases, seeds = self.bases, {}
-        live = [t for t in outputs if tracked(t)]
-        store = next((store_of(t) for t in live if t._t is not None), self.store)
-        for base, seed in zip(bases, seeds_of_variables):
-            slot = slot_on(store, base)
-            if slot is not None and seed is not None:
-                seeds[slot] = seed._v if isinstance(seed, Differentiable) and not tracked(seed) else seed
-        roots = [slot_on(store, t) for t in live]
-        if roots and seeds:
-            if store.trace is None:
-                Pass(store, [(slot, None) for slot in roots], None).check()
-            stretch = Region(store)
-            store.pinned += 1
-            try:
-                with values_of(store):
-                    walk(stretch, between(stretch, roots, [s for s in seeds if s <= max(roots)]), seeds)
-            finally:
-                store.unpin()
+        seeds = [seed._v if isinstance(seed, Differentiable) and not tracked(seed) else seed for seed in seeds_of_variables]
         # A variable that was returned without being used is no operand of anything.
-        own = {id(base): seed for base, seed in zip(bases, seeds_of_variables)}
-        return [seeds.get(slot_on(store, t), own.get(id(t))) if tracked(t) else None for t in outputs]
+        carried = {id(base): seed for base, seed in zip(self.bases, seeds)}
+        live = [t for t in outputs if tracked(t)]
+        for store in dict.fromkeys([store_of(t) for t in live if t._t is not None]):
+            here = [t for t in live if t._t is not None and store_of(t) is store]
+            slots = [(slot_on(store, base), seed) for base, seed in zip(self.bases, seeds)]
+            known = {slot: seed for slot, seed in slots if slot is not None and seed is not None}
+            if known:
+                self._carry(store, [t._i for t in here], known, walk)
+            carried.update((id(t), known.get(t._i)) for t in here)
+        return [carried.get(id(t)) if tracked(t) else None for t in outputs]
+
+    def _carry(self, store, roots, known, walk):
+        """`carried`, to slots of one store."""
+        if store.trace is None:
+            Pass(store, [(slot, None) for slot in roots], None).check()
+        stretch = Region(store)
+        store.pinned += 1
+        try:
+            with values_of(store):
+                walk(stretch, between(stretch, roots, [s for s in known if s <= max(roots)]), known)
+        finally:
+            store.unpin()
 
     # -- out ----------------------------------------------------------------------------
     def out(self, values):
@@ -339,14 +342,16 @@ class TensorWalk:
             b._t is not None and b._t is not store for b in bases
         ):
             return False
-        if any(isinstance(p, Tensor) and p._t is not None and p._t is not store for result in self.results for p in parts_of(result)):
+        returned = [p for result in self.results for p in parts_of(result) if isinstance(p, Tensor)]
+        if any(p._t is not None and (p._t is not store or p._i < start) for p in returned):
             return False
+        leaves = [p for p in returned if p._t is None and p._r]
         for slot, reference, _ in reversed(store.leaf_list):
             if slot < start:
                 break
-            leaf = reference()
-            if leaf is not None and id(leaf) not in own and not (leaf._x is not None and leaf._x.past):
-                return False
+            leaves.append(reference())
+        if any(leaf is not None and id(leaf) not in own and not (leaf._x is not None and leaf._x.past) for leaf in leaves):
+            return False
         records = store.records()[start:]
         ops = records["op"]
         computed = records[(ops != SCALAR_LEAF) & (ops != ARRAY_LEAF) & (ops != TRACED)]

@@ -23,7 +23,12 @@ def check_result(result, store, what, differentiated=True, plain=False):
     if isinstance(result, Differentiable):
         if result.__class__ is Dual:
             raise nesting_error(what)
-        if result._t is not None and result._t is not store and store_of(result) is not store:
+        if result._t is None:
+            # A tensor of outside that no instruction has used so far, or a constant.
+            elsewhere = result._r and result._k not in store.leaves and not (result._x is not None and result._x.past)
+        else:
+            elsewhere = result._t is not store and store_of(result) is not store
+        if elsewhere:
             raise nesting_error(what)
         if differentiated:
             check_derivative(result, what)

@@ -252,7 +252,7 @@ def leaf_names(structure, name=""):
 
 
 def parts_of(thing, kinds):
-    """The instances of `kinds` in lists, tuples, dicts, slices, arrays of objects and complex tensors, each as often as it stands there."""
+    """The instances of `kinds` in containers, slices, arrays of objects and complex tensors, each as often as it stands there."""
     if isinstance(thing, kinds):
         yield thing
         return
@@ -260,14 +260,22 @@ def parts_of(thing, kinds):
         thing = thing.start, thing.stop, thing.step
     elif isinstance(thing, dict):
         thing = thing.values()
-    elif isinstance(thing, np.ndarray) and thing.dtype.char == "O":
-        thing = thing.ravel().tolist()
+    elif isinstance(thing, np.ndarray):
+        thing = thing.ravel().tolist() if thing.dtype.char == "O" else ()
     elif isinstance(thing, registry.objects.Complex):
         thing = thing.real, thing.imag
     elif not isinstance(thing, (list, tuple)):
-        return
+        thing = _parts(thing)
     for part in thing:
         yield from parts_of(part, kinds)
+
+
+def _parts(thing):
+    """The parts of a registered container, or of an instance of a class with fields; nothing of anything else."""
+    kind = type(thing)
+    if kind in REGISTERED:
+        return REGISTERED[kind][0](thing)[0]
+    return [getattr(thing, field.name) for field in _fields(kind) if not field.metadata.get("static")] if has_fields(kind) else ()
 
 
 #: Library -> its classes that are labels around an array, and how to get at that.

@@ -7,8 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from ..array.record import tracked
 from ..array.typing import Pytree
-from ..common.errors import OptimizationError, ShapeError
+from ..common.errors import HigherOrderError, OptimizationError, ShapeError
+from ..common.tree import flatten
 from ..optimize.layout import Layout
 from ..transforms.hessians import hessian
 from ..transforms.jacobians import jacobian
@@ -40,6 +42,8 @@ def propagate(g: Callable[..., Any], x: Pytree, covariance: Any = None, order: i
     ------
     ShapeError
         If the covariance has another shape.
+    HigherOrderError
+        If `x` is being differentiated.
     OptimizationError
         If the covariance is not finite where `g` depends on `x`, or `order` is neither 1 nor 2.
 
@@ -60,6 +64,8 @@ def propagate(g: Callable[..., Any], x: Pytree, covariance: Any = None, order: i
             raise OptimizationError("give the covariance of x, or a fit in its place")
         layout, x, covariance = x.parameters.layout, x.x, x.covariance
     else:
+        if any(map(tracked, flatten(x)[0])):
+            raise HigherOrderError("tg.propagate gives plain numbers, and x is being differentiated: pass its value (.detach())")
         layout = Layout(x, "x")
         x = layout.vector
     covariance = np.asarray(covariance, np.float64)

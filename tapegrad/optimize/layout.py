@@ -161,7 +161,9 @@ def _array_like(x0, name):
 
 def _floats(leaf, name):
     if isinstance(leaf, Differentiable):
-        leaf = leaf.detach()._v if hasattr(leaf, "detach") else leaf._v
+        # A recording notes that the number is used.
+        leaf = leaf.detach()
+        leaf = leaf.numpy() if np.shape(leaf) else leaf.item()
     if isinstance(leaf, bool) or not isinstance(leaf, (numbers.Real, np.ndarray, np.generic)):
         raise StructureError(f"{name} is of type {type(leaf).__name__}; give numbers, arrays, or containers of them")
     array = np.asarray(leaf)

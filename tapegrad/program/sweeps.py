@@ -169,10 +169,10 @@ class StoreWalk(NumberWalk):
         self.store = store = tape.store
         refuse_outer(store)
         results, self.structure = flatten(result)
-        for output, name in zip(results, leaf_names(self.structure)):
-            check_result(output, tape.store, f"the result{name}", plain=plain)
         # A leaf that was changed in place is another leaf to the store.
         self.inputs = [Port(meta_of(leaf._v), store.enter(leaf)) for leaf in leaves]
+        for output, name in zip(results, leaf_names(self.structure)):
+            check_result(output, store, f"the result{name}", plain=plain)
         self.outputs = [self._output(output) for output in results]
         roots = sorted({result._i for result in results if getattr(result, "_t", None) is not None})
         if roots:

@@ -35,7 +35,7 @@ from ..autograd.custom import Primitive
 from ..common.errors import ConvergenceError, LeaveTapeError, OptionError, SingularJacobianError, StructureError, TapeMismatchError
 from ..common.host_functions import host_function
 from ..common.keywords import answers
-from ..common.tree import flatten, unflatten
+from ..common.tree import flatten, rearranged, unflatten
 from ..common.uninterrupted import imported
 from .functional import grad, value_and_grad
 from .jacobians import jacobian, vjp
@@ -94,6 +94,7 @@ class _Solution:
     def __call__(self, x0, args):
         #: `container` gives a vector the form of `x0`.
         start, self.container = ravel(x0)
+        self.structure = flatten(x0)[1]
         parameters, self.arguments = flatten(tuple(args))
         primitive = Primitive(self._value, self.name)
         primitive.closed = "its solver is not looked into"
@@ -131,7 +132,7 @@ class _Solution:
             )
         answer = self.solve(self, self.container(np.array(start)), unflatten(self.arguments, list(parameters)))
         success, message = getattr(answer, "success", True), getattr(answer, "message", "")
-        x = np.array(joined(getattr(answer, "x", answer)), float)
+        x = np.array(joined(_arranged(getattr(answer, "x", answer), self.structure)), float)
         if x.shape != start.shape:
             raise StructureError(f"the solver returned {x.size} numbers, the start has {start.size}")
         left = float(np.max(np.abs(problem(x)), initial=0.0))
@@ -229,6 +230,12 @@ def _chosen(solver, function, by_method, args):
     if callable(solver):
         return lambda solution, x0, arguments: solver(lambda x: function(x, *arguments), x0)
     return lambda solution, x0, arguments: by_method(solution, x0, arguments, solver)
+
+
+def _arranged(thing, structure):
+    """The leaves of `thing`; where it differs from `structure` in the order of keys only, as they stand there."""
+    leaves, found = flatten(thing)
+    return rearranged(leaves, found, structure) or leaves
 
 
 def _by_scipy(solution, x0, arguments, method):
@@ -334,7 +341,8 @@ def fixed_point(
         raise StructureError(f"expected a function, got {type(g).__name__}")
 
     def residual(x, *args):
-        old, new = flatten(x)[0], flatten(_returned(g(x, *args), _name(g)))[0]
+        old, structure = flatten(x)
+        new = _arranged(_returned(g(x, *args), _name(g)), structure)
         shapes = [[np.shape(below(p)) for p in side] for side in (old, new)]
         if shapes[0] != shapes[1]:
             raise StructureError(f"{_name(g)} returns shapes {shapes[1]} for an x of shapes {shapes[0]}; they have to be the same")
@@ -345,7 +353,7 @@ def fixed_point(
             raise OptionError(f"solver={method!r}: give a function solver(g, x0), or none")
         x = joined(x0)
         for _ in range(ITERATIONS):
-            before, x = x, np.array(joined(g(solution.container(x), *arguments)), float)
+            before, x = x, np.array(joined(_arranged(g(solution.container(x), *arguments), solution.structure)), float)
             if not np.max(np.abs(x - before), initial=0.0) > CHANGE * max(1.0, np.max(np.abs(x), initial=0.0)):
                 break
         return solution.container(x)

@@ -196,11 +196,11 @@ def _within(axis, ndim, what):
 
 def _spread(axes, part, what):
     """The axis of each leaf of a structure, by a container of axes that may stand for whole parts of it."""
-    if axes is None or is_number(axes):
+    if axes is None or is_number(axes) or not part.count:
         return [axes] * part.count
     if part.kind is dict and type(axes) is dict and axes.keys() == set(part.keys):
         inside = [axes[key] for key in part.keys]
-    elif part.kind in REGISTERED and type(axes) is part.kind:
+    elif part.kind in REGISTERED and type(axes) is part.kind and REGISTERED[part.kind][0](axes)[1] == part.held:
         inside = REGISTERED[part.kind][0](axes)[0]
     elif part.kind not in (None, dict) and isinstance(axes, (list, tuple)) and len(axes) == len(part.parts):
         inside = axes

@@ -313,3 +313,9 @@ def test_more_refusals():
         found.confidence(95)
     with pytest.raises(tg.errors.ShapeError, match=r"covariance has shape \(3,\), and x has 2 numbers"):
         tg.propagate(lambda p: p, [1.0, 2.0], np.ones(3))
+
+
+def test_propagation_inside_of_a_derivative_is_refused():
+    for around in tg.grad, tg.derivative, tg.jit:
+        with pytest.raises(tg.errors.HigherOrderError, match="propagate.*detach"):
+            around(lambda p: tg.propagate(lambda t: t * t, p, np.eye(1))[0])(1.0)

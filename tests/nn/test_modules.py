@@ -255,8 +255,9 @@ def test_files():
             tg.load(io.BytesIO(wrong))
     with pytest.raises(TapeFileError, match="max_bytes"):
         tg.load(io.BytesIO(data), max_bytes=100)
-    with pytest.raises(TapeFileError, match="Linear cannot be written"):
-        tg.save(tg.nn.Linear(1, 1), io.BytesIO())
+    for unknown, text in (tg.nn.Linear(1, 1), "Linear cannot be written"), ({(0, 1): 2.0}, "dict cannot be written.*dicts .by strings or ints. of them"):
+        with pytest.raises(TapeFileError, match=text):
+            tg.save(unknown, io.BytesIO())
 
 
 @pytest.mark.parametrize("module, thing", [("t", tg.tensor([1.0])), ("tg", tg), ("tg.nn", tg.nn), ("tg.nn.utils", tg.nn.utils), ("tg.nn.functional", tg.nn.functional), ("tg.optim", tg.optim), ("tg.optim.lr_scheduler", tg.optim.lr_scheduler)])

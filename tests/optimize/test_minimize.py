@@ -204,3 +204,16 @@ def test_options_of_the_loops_have_scipys_names_too():
 def test_refused(error, message, given):
     with pytest.raises(error, match=message):
         tg.optimize.minimize(**{"f": rosenbrock, "x0": [0.5, 0.5], **given})
+
+
+def test_a_start_from_a_recording():
+    """It is no constant of the recording: another start may lead to another minimum."""
+
+    def nearest(start):
+        return tg.optimize.minimize(lambda x: np.sum(np.sin(x)), start).x
+
+    replayed = tg.jit(nearest)
+    for start in (1.0, 6.0, 12.0, 18.0):
+        assert replayed(start) == nearest(start)
+        np.testing.assert_array_equal(replayed(np.array([start, 1.0])), nearest(np.array([start, 1.0])))
+    assert tg.grad(nearest)(6.0) == 0.0 == tg.derivative(nearest)(6.0)

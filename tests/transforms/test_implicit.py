@@ -206,3 +206,19 @@ def test_what_is_wrong_is_said():
         tg.grad(lambda a: tg.implicit.root(lambda x: x * x - a, 1.0))(4.0)
     with pytest.raises(tg.errors.StructureError, match="none of its arguments"):
         tg.jit(tg.grad(lambda a: tg.implicit.root(lambda x: x * x - a, 1.0)))(4.0)
+
+
+def test_keys_in_another_order():
+    def iteration(x, p):
+        return {"b": 0.1 * x["b"] + p, "a": 0.5 * x["a"] + p}
+
+    def found(p):
+        return tg.implicit.fixed_point(iteration, {"a": 0.5, "b": 1.5}, p)["a"]
+
+    def solver(fun, x0):
+        return {"b": 4.0, "a": 2.0}
+
+    for p in (1.0, 2.0, 3.0):
+        assert found(p) == pytest.approx(2.0 * p)
+        assert tg.grad(found)(p) == pytest.approx(2.0) == tg.derivative(found)(p) == tg.jit(tg.grad(found))(p)
+    assert tg.implicit.root(lambda x: {"a": x["a"] - 2.0, "b": x["b"] - 4.0}, {"a": 1.0, "b": 1.0}, solver=solver) == {"a": 2.0, "b": 4.0}

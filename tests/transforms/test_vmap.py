@@ -443,3 +443,20 @@ def test_what_does_not_fit_is_named(name):
     call, message = WRONG[name]
     with pytest.raises(tg.errors.StructureError, match=message):
         call()
+
+
+@dataclasses.dataclass
+class Scaled:
+    value: object
+    unit: str = dataclasses.field(default="m", metadata={"static": True})
+
+
+def test_axes_in_containers_that_hold_more_than_leaves():
+    at = np.arange(6.0).reshape(2, 3)
+    doubled = tg.vmap(lambda s: Scaled(2.0 * s.value), in_axes=(Scaled(1),), out_axes=Scaled(1))(Scaled(at))
+    assert doubled.value.tolist() == (2.0 * at).tolist() and doubled.unit == "m"
+    ordered = collections.OrderedDict(a=at, b=1.0)
+    mapped = tg.vmap(lambda d: d["a"].sum() + d["b"], in_axes=(collections.OrderedDict(a=0, b=None),))
+    assert mapped(ordered).tolist() == [4.0, 13.0]
+    with pytest.raises(tg.errors.StructureError, match="a container like it"):
+        tg.vmap(lambda d: d["a"].sum() + d["b"], in_axes=(collections.OrderedDict(b=None, a=0),))(ordered)

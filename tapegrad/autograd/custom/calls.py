@@ -147,8 +147,8 @@ def parts_of(whole, call):
 
 def zero_tangent(argument):
     """Of a number or array of floats, or a container that has some, a tangent of zeros; of anything else None."""
-    if isinstance(argument, (dict, list, tuple)):
-        leaves, structure = flatten(argument)
+    leaves, structure = flatten(argument)
+    if structure.kind not in (None, complex):
         zeros = [zero_tangent(leaf) for leaf in leaves]
         return None if all(zero is None for zero in zeros) else unflatten(structure, zeros)
     if not (type(argument) is float or getattr(getattr(argument, "dtype", None), "kind", "") == "f"):

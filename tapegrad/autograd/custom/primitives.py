@@ -28,7 +28,7 @@ from ...array.tensor import Tensor
 from ...array.traces import computed
 from ...common.dtypes import plain_array
 from ...common.errors import DtypeError, HigherOrderError, MissingRuleError, RuleError, noted
-from ...common.tree import LEAF, Structure, flatten, unflatten
+from ...common.tree import LEAF, Structure, alike, flatten, rearranged, unflatten
 from ...rules.table import Row
 from ...tape.places import function_name
 from .calls import Call, Fixed, Output, fitted, handed, hidden, like_of, packed, parts_of, unpacked, zero_tangent
@@ -387,9 +387,12 @@ def _unwrapped(operand):
 def _of_leaves(whole, args, static, containers):
     """Call the primitive `whole`, of which the arguments at the positions `containers` are containers."""
     found = [flatten(a) if k in containers else ([a], LEAF) for k, a in enumerate(args)]
+    leaves = [leaf for leaves, _ in found for leaf in leaves]
+    # Of a class that is a list, tuple or dict, and no container.
+    hidden(f"{whole.name}, of the leaves of its arguments", leaves, {}, refused=True)
     structure = Structure(tuple, (None,) * len(args), tuple(part for _, part in found))
     made = whole.by_form.get(structure) or whole.by_form.setdefault(structure, OfLeaves(whole, structure))
-    return made(*(leaf for leaves, _ in found for leaf in leaves), **static)
+    return made(*leaves, **static)
 
 
 class OfLeaves(Primitive[Any]):
@@ -407,10 +410,16 @@ class OfLeaves(Primitive[Any]):
         adjoints = self.whole.rules["vjp"](g, result, *unflatten(self.structure, leaves), **static)
         parts = []
         for k, (adjoint, part) in enumerate(zip(self._counted(adjoints, len(self.structure.parts), "vjp"), self.structure.parts)):
-            found, form = ([None] * part.count, part) if adjoint is None else flatten(adjoint, none=True)
-            if len(found) != part.count:
+            if adjoint is None:
+                parts += [None] * part.count
+                continue
+            # None is no leaf in the argument, and zero in its adjoint.
+            like, expected = flatten(unflatten(part, [0.0] * part.count), none=True)
+            found, form = flatten(adjoint, none=True)
+            found = found if alike(form, expected) else rearranged(found, form, expected)
+            if found is None:
                 raise RuleError(f"{self.rule_name('vjp')} returned, for argument {k}, {form}; return a container like it, {part}")
-            parts += found
+            parts += [leaf for leaf, one in zip(found, like) if one is not None]
         return tuple(parts)
 
     def _push(self, tangents, result, *leaves, **static):

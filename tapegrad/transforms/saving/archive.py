@@ -129,7 +129,7 @@ def encoded(thing, arrays):
     if isinstance(thing, (np.ndarray, np.generic)) and thing.dtype.char in CHARS:
         arrays.append(np.asarray(thing))
         return {"array": len(arrays) - 1}
-    raise TapeFileError(f"{kind.__name__} cannot be written to a file; numbers, strings, arrays, and lists, tuples and dicts of them can")
+    raise TapeFileError(f"{kind.__name__} cannot be written to a file; numbers, strings, arrays, and lists, tuples and dicts (by strings or ints) of them can")
 
 
 def decoded(thing, arrays, limit):

@@ -2,12 +2,13 @@
 
 import gc
 import weakref
+from dataclasses import dataclass, field
 
 import numpy as np
 import pytest
 
 import tapegrad as tg
-from tapegrad.errors import MissingRuleError, RuleError
+from tapegrad.errors import LeaveTapeError, MissingRuleError, RuleError
 from tests.every import every
 
 
@@ -160,3 +161,69 @@ def test_a_primitive_of_containers_goes_with_what_its_rules_capture():
     held = used()
     gc.collect()
     assert held() is None
+
+
+@dataclass
+class Pair:
+    a: object
+    b: object
+    unit: str = field(default="m", metadata={"static": True})
+
+
+class Registered:
+    def __init__(self, a, b):
+        self.a, self.b = a, b
+
+
+CONTAINERS = {
+    "dict": (lambda a, b: {"a": a, "none": None, "b": [b]}, lambda t: (t["a"], t["b"][0])),
+    "dataclass": (Pair, lambda t: (t.a, t.b)),
+    "registered": (Registered, lambda t: (t.a, t.b)),
+    "dict of a dataclass": (lambda a, b: {"in": Pair(a, {"b": b})}, lambda t: (t["in"].a, t["in"].b["b"])),
+}
+
+
+@pytest.mark.parametrize("name", CONTAINERS)
+def test_rules_of_every_container(name):
+    """The rules are not the derivative of a * b, so that it is seen which one is taken."""
+    tg.tree.register(Registered, lambda t: ((t.a, t.b), None), lambda held, parts: Registered(*parts))
+    make, get = CONTAINERS[name]
+
+    def product(t, factor):
+        a, b = get(t)
+        return a * b * factor
+
+    reverse, forward = tg.custom_vjp(product), tg.custom_jvp(product)
+    reverse.defvjp(lambda t, factor: (product(t, factor), get(t)), lambda kept, g: (make(10.0 * g * kept[1], 20.0 * g * kept[0]), 30.0 * g))
+    forward.defjvp(lambda primals, tangents: (product(*primals), 10.0 * get(tangents[0])[0] + 20.0 * get(tangents[0])[1] + 30.0 * tangents[1]))
+    for a, b in (2.0, 3.0), (5.0, 7.0), (-1.0, 0.5):
+        for gradient in (run := tg.grad(lambda a, b: reverse(make(a, b), 1.0), argnums=(0, 1))), tg.jit(run):
+            assert gradient(a, b) == (10.0 * b, 20.0 * a)
+        assert tg.grad(lambda a, b: reverse(make(a, b), a))(a, b) == 10.0 * b + 30.0
+        for slope in (run := tg.derivative(lambda x: forward(make(x, 2.0 * x), x))), tg.jit(run):
+            assert slope(a) == 10.0 + 40.0 + 30.0
+
+
+def test_adjoints_of_a_dict_in_another_order():
+    @tg.custom_vjp
+    def product(t):
+        return t["a"] ** 2 * t["b"]
+
+    product.defvjp(lambda t: (product(t), t), lambda t, g: ({"b": g * t["a"] ** 2, "a": 2.0 * g * t["a"] * t["b"]},))
+    for gradient in tg.grad(product), tg.jit(tg.grad(product)):
+        for a, b in (2.0, 3.0), (5.0, 7.0), (-1.0, 0.5):
+            assert gradient({"a": a, "b": b}) == {"a": 2.0 * a * b, "b": a * a}
+    product.defvjp(lambda t: (product(t), t), lambda t, g: ({"a": g, "c": g},))
+    with pytest.raises(RuleError, match="argument 0.*c: .*a container like it, {a: "):
+        tg.grad(product)({"a": 2.0, "b": 3.0})
+
+
+def test_a_class_that_is_a_dict_and_no_container_is_refused():
+    class Own(dict):
+        pass
+
+    first = tg.custom_vjp(lambda t: 2.0 * t["a"])
+    first.defvjp(lambda t: (first(t), None), lambda _, g: (Own(a=2.0 * g),))
+    for hidden in lambda a: Own(a=a), lambda a: {"in": Own(a=a)}:
+        with pytest.raises(LeaveTapeError, match="is a Own that holds a tensor"):
+            tg.grad(lambda a: first(hidden(a)))(1.0)

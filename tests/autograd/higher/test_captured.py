@@ -215,3 +215,44 @@ def test_a_leaf_made_inside_counts_if_somebody_keeps_it():
     for wrap in (lambda made: made, tg.jit):
         alone = wrap(tg.grad(lambda y: y * tg.tensor(1.5, requires_grad=True)))
         assert [alone(2.0) for _ in range(5)] == [1.5] * 5 and alone.stats().replays == 4 * (wrap is tg.jit)
+
+
+#: Each as a function of x, whose value it is: x itself is a result, or goes along with it.
+RETURNED = {
+    "value_and_grad": lambda x: tg.value_and_grad(lambda y: x)(1.0)[0],
+    "grad, has_aux": lambda x: tg.grad(lambda y: (y * y, {"x": x}), has_aux=True)(1.0)[1]["x"],
+    "value_and_grad, has_aux": lambda x: tg.value_and_grad(lambda y: (y * y, x), has_aux=True)(1.0)[0][1],
+    "hvp, has_aux": lambda x: tg.hvp(lambda y: (y * y, x), has_aux=True)(1.0, 1.0)[1],
+    "vjp": lambda x: tg.vjp(lambda y: (x, y), 1.0)[0][0],
+    "linearize": lambda x: tg.linearize(lambda y: (x, y * y), 1.0)[0][0],
+    "jvp": lambda x: tg.jvp(lambda y: (x, y), (1.0,), (1.0,))[0][0],
+    "jet": lambda x: tg.jet(lambda y: (y * y, x), (1.0,), ((1.0, 0.0),))[0][1],
+    "jit": lambda x: tg.jit(lambda y: x)(1.0),
+}
+
+
+@pytest.mark.parametrize("name", RETURNED)
+def test_returned_as_it_is(name):
+    f = RETURNED[name]
+    under_jit, slopes, replayed = tg.jit(f), tg.grad(f), tg.jit(tg.grad(lambda x: f(x) ** 2))
+    for x in (2.0, 3.0, 0.5, -1.0):
+        assert (under_jit(x), slopes(x), replayed(x)) == (x, 1.0, 2.0 * x)
+    if name not in ("jit", "jet"):
+        assert [tg.derivative(f)(x) for x in (2.0, 3.0)] == [1.0, 1.0] == tg.vmap(slopes)(AT).tolist()
+    leaf = tg.tensor(2.0, requires_grad=True)
+    for x, slope in (leaf, 1.0), (leaf * 3.0, 3.0):
+        assert tg.autograd.grad(f(x), leaf)[0].item() == slope
+
+
+@pytest.mark.parametrize("captured", [lambda leaf: leaf, lambda leaf: 1.0 * leaf], ids=["leaf", "computed"])
+def test_results_on_several_tapes(captured):
+    x = captured(tg.tensor(3.0, requires_grad=True))
+
+    def numbers(tensors):
+        return [tg.stop_gradient(t) * 1.0 for t in tensors]
+
+    assert numbers(tg.linearize(lambda y: (x, y * y), 1.0)[1](1.0)) == [0.0, 2.0]
+    with tg.Tape():
+        assert numbers(tg.linearize(lambda y: (x * y, y * y, x), 1.0)[1](1.0)) == [3.0, 2.0, 0.0]
+    for f, slopes in (lambda y: (x, y * y), [0.0, 2.0]), (lambda y: (x * y, y * y), [3.0, 2.0]), (lambda y: (y * y, x), [2.0, 0.0]):
+        assert numbers([terms[0] for terms in tg.jet(f, (1.0,), ((1.0, 0.0),))[1]]) == slopes
