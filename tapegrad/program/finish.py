@@ -523,7 +523,7 @@ class _Finisher(ShortArrays):
             if entry.kind == ROW and entry.function.primitive is not None and not any(self.wanted):
                 # Without derivatives it is its value.
                 entry = by_value(entry, entry.operands) or entry
-            operands = tuple([self.slot(o) for o in entry.operands])
+            operands = tuple([self.slot(o) for o in entry.operands] if self.writes_out else [new[o] if o > 0 else o for o in entry.operands])
             # A guard on a constant always holds.
             if entry.kind != GUARD or operands[0] > 0:
                 new[i] = self.item(i, entry, operands)
@@ -533,8 +533,9 @@ class _Finisher(ShortArrays):
         key = key_of(entry, operands)
         if key is not None and key in self.slot_of:
             return self.slot_of[key]
-        for _ in range(continuations(entry, operands)):
-            self.add(CONTINUES, 0.0, None, old)
+        if len(operands) > 2:
+            for _ in range(continuations(entry, operands)):
+                self.add(CONTINUES, 0.0, None, old)
         slot = self.slot_of[key] = self.add(TRACED, 0.0, entry.meta, old)
         item = Item(slot, entry, operands)
         if entry.kind == GUARD:

@@ -37,9 +37,8 @@ def _by_element(entry):
 
 def computes_with_short(entries, needed):
     """Whether one of the `needed` entries computes, element by element, with a short array of numbers."""
-    entries = {slot: entry for slot, entry in entries.items() if needed[slot]}
-    stacks = {slot for slot, entry in entries.items() if entry.function is _STACK and _short(entry)}
-    return any(_by_element(entry) and not stacks.isdisjoint(entry.operands) for entry in entries.values())
+    stacks = {slot for slot, entry in entries.items() if entry.function is _STACK and needed[slot] and _short(entry)}
+    return bool(stacks) and any(needed[slot] and _by_element(entry) and not stacks.isdisjoint(entry.operands) for slot, entry in entries.items())
 
 
 class ShortArrays:
