@@ -273,6 +273,9 @@ def parts_of(thing, kinds):
 def _parts(thing):
     """The parts of a registered container, or of an instance of a class with fields; nothing of anything else."""
     kind = type(thing)
+    if thing is None or kind in (float, int, str, bool):
+        # Most of what functions of NumPy are given besides tensors.
+        return ()
     if kind in REGISTERED:
         return REGISTERED[kind][0](thing)[0]
     return [getattr(thing, field.name) for field in _fields(kind) if not field.metadata.get("static")] if has_fields(kind) else ()
