@@ -379,10 +379,10 @@ class NestingError(HigherOrderError, TapeMismatchError):
     --------
     >>> import tapegrad as tg
     >>> w = tg.tensor(3.0, requires_grad=True)
-    >>> tg.checkpoint(lambda a: a * w)(tg.tensor(2.0, requires_grad=True))
+    >>> tg.optimize.lbfgs(lambda a: (a - w) ** 2, 1.0)
     Traceback (most recent call last):
     tapegrad.errors.NestingError: 'w', a tensor of shape () that requires a gradient, is used by <lambda> without being one...
-    >>> tg.checkpoint(lambda a, w: a * w)(2.0, w).backward()
+    >>> best = tg.optimize.lbfgs(lambda a, w: (a - w) ** 2, 1.0, args=(w.item(),))
     """
 
 

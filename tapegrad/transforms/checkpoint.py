@@ -22,10 +22,12 @@ from typing import Any, TypeVar
 import numpy as np
 
 from ..array.record import tracked
+from ..array.tensor import Tensor
 from ..array.traces import trace_of
 from ..autograd.custom.calls import unpacked
 from ..autograd.custom.primitives import Primitive
-from ..common.errors import GradientError, StructureError
+from ..autograd.nested import parts_of
+from ..common.errors import GradientError, StructureError, TapeMismatchError
 from ..common.exact import Identity
 from ..common.tree import flatten, flatten_result, leaf_names, unflatten
 from ..program.evaluation import on_tensors
@@ -33,7 +35,7 @@ from ..program.sweeps import StoreWalk
 from ..tape.places import function_name
 from ..tape.store import thread_state
 from .contents import OBJECTS, Contents
-from .loops.body import Unrecordable, value_of
+from .loops.body import Unrecordable, restoring, value_of
 from .replay.kernels import agree
 
 #: How far the value computed again may be from the first one, relative to its largest element: rounding that depends on where
@@ -81,7 +83,11 @@ class _Segment(Primitive):
             # Asked again for the value of a call that has been made.
             return _packed(self._values(_as_it_was(layout), leaves, layout))
         read = Contents(self.checkpointed, OBJECTS, _objects(self.checkpointed, layout))
-        values = self._values(_on_leaves(self.checkpointed, layout), leaves, layout)
+        try:
+            values = self._values(_on_leaves(self.checkpointed, layout), leaves, layout)
+        except TapeMismatchError:
+            read.put_back(self.name)
+            raise
         read.streams.forget()
         layout.read = read
         return _packed(values)
@@ -218,11 +224,15 @@ def checkpoint(fun: F) -> F:
     put back to their former state for that time.  Elements of arrays and attributes of objects
     that it reads must not have changed.
 
+    Tensors that `fun` uses without having them as arguments (a layer its parameters) are differentiated,
+    too.  Then `fun` is recorded at each call, as the body of a loop is, and its tape runs again on the way
+    back.  If it draws random numbers or changes what it reads, it runs as it is, and everything is stored; so
+    it does if no argument is differentiated.
+
     Parameters
     ----------
     fun : callable
         Takes numbers, arrays, tensors, or containers of them; returns the same.
-        Everything that is differentiated must be an argument.
 
     Returns
     -------
@@ -231,10 +241,9 @@ def checkpoint(fun: F) -> F:
 
     Raises
     ------
-    NestingError
-        From a call: `fun` uses a number that is being differentiated and is not an argument.
     ModifiedInPlaceError
         From the backward pass: something that `fun` reads has changed since the call, and cannot be put back.
+        From a call: so it is where `fun` was run to be recorded.
     GradientError
         From the backward pass: `fun` did not compute the same as at the call.
     HigherOrderError
@@ -262,19 +271,28 @@ def checkpoint(fun: F) -> F:
     if not callable(fun):
         raise StructureError(f"expected a function, got {type(fun).__name__}")
     segment = _Segment(fun)
+    captures: list[bool] = []
 
     @functools.wraps(fun, updated=())
     def call(*args, **kwargs):
-        leaves, structure = flatten((args, kwargs))
+        leaves, structure = given = flatten((args, kwargs))
         live = [leaf for leaf in leaves if tracked(leaf)]
-        if not live:
+        if not any(isinstance(part, Tensor) and tracked(part) for leaf in live for part in parts_of(leaf)):
+            # Forward mode stores nothing.
             return fun(*args, **kwargs)
         if trace_of(live) is not None:
             with contextlib.suppress(Unrecordable):
-                return _recorded(fun, leaves, structure)
+                return _recorded(fun, *given)
         leaves, structure = flatten(([_as_given(a) for a in args], {name: _as_given(a) for name, a in kwargs.items()}))
         layout = _CallLayout([leaf if tracked(leaf) or leaf.__class__ is Identity else Identity(leaf) for leaf in leaves], structure)
-        result = segment(*live, layout=layout)
-        return unflatten(layout.result, result if isinstance(result, tuple) else (result,))
+        if not captures:
+            try:
+                result = segment(*live, layout=layout)
+            except TapeMismatchError:
+                captures.append(True)
+            else:
+                return unflatten(layout.result, result if isinstance(result, tuple) else (result,))
+        # It uses tensors that are no arguments, as a layer its parameters: the body of a loop may.
+        return restoring([fun], function_name(fun), lambda: _recorded(fun, *given), lambda: fun(*args, **kwargs))
 
     return call  # type: ignore[return-value]
