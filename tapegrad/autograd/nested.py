@@ -35,7 +35,7 @@ from .adjoint import between
 from .backward import Pass, own_copy, slot_on
 from .passes import sweep_recorded, values_of
 from .reading import Region
-from .recording import check_result
+from .recording import check_result, was_variable
 from .tangents import push
 
 _CLONE = BY_NAME["clone"].opcode
@@ -350,7 +350,7 @@ class TensorWalk:
             if slot < start:
                 break
             leaves.append(reference())
-        if any(leaf is not None and id(leaf) not in own and not (leaf._x is not None and leaf._x.past) for leaf in leaves):
+        if any(leaf is not None and id(leaf) not in own and not was_variable(leaf) for leaf in leaves):
             return False
         records = store.records()[start:]
         ops = records["op"]

@@ -15,6 +15,11 @@ from ..tape.places import function_name, name_of
 from ..tape.store import thread_state
 
 
+def was_variable(leaf):
+    """Whether a derivative that is finished was taken with respect to this leaf: for all else it is a constant."""
+    return leaf._x is not None and leaf._x.past
+
+
 def check_result(result, store, what, differentiated=True, plain=False):
     """Refuse results that carry no derivative where one is wanted, and those that lie on another tape than `store`.
 
@@ -25,7 +30,7 @@ def check_result(result, store, what, differentiated=True, plain=False):
             raise nesting_error(what)
         if result._t is None:
             # A tensor of outside that no instruction has used so far, or a constant.
-            elsewhere = result._r and result._k not in store.leaves and not (result._x is not None and result._x.past)
+            elsewhere = result._r and result._k not in store.leaves and not was_variable(result)
         else:
             elsewhere = result._t is not store and store_of(result) is not store
         if elsewhere:
@@ -87,7 +92,7 @@ def refuse_captured(store, own, function):
     """Raise if a leaf was used on `store` that requires a gradient, and is none of `own` (slots): it would count as a constant."""
     for slot, reference, _ in store.leaf_list:
         leaf = reference()
-        if slot not in own and leaf is not None and leaf._r and not (leaf._x is not None and leaf._x.past):
+        if slot not in own and leaf is not None and leaf._r and not was_variable(leaf):
             raise NestingError(captured_message(leaf, function))
 
 
