@@ -27,7 +27,7 @@ from ..common.registry import registry
 from ..common.tree import Structure, flatten, leaf_names, unflatten
 from ..interpreter.fields import place
 from ..rules import BY_NAME
-from ..tape.layout import ARRAY_LEAF, CLEARED, CONTINUES, SCALAR_LEAF, TRACED
+from ..tape.layout import ARRAY_LEAF, CLEARED, CONTINUES, MARK, SCALAR_LEAF, TRACED
 from ..tape.modes import enable_grad, recording
 from ..tape.places import caller_frame
 from ..tape.store import thread_state
@@ -275,13 +275,23 @@ class TensorWalk:
         """As of an `Evaluation`."""
         outputs, bases = self.results, [below(t) for t in self.results]
         tangents = [t if t is None or isinstance(t, Differentiable) else normalise(np.asarray(t)) for t in map(operand, tangents)]
+        if lanes != 0 and self._ends(tangents):
+            rows = [t if t is None else np.reshape(t, (lanes or 1, *b.shape)).astype(b.dtype) for t, b in zip(tangents, self.bases)]
+            found = self.carried(outputs, rows, lambda *walk: push(*walk, lanes or 1), True)
+            return _filled([f if f is None or lanes else normalise(f[0]) for f in found], bases, lanes)
 
         def pushed(outputs, tangents, lanes):
             return self.carried(outputs, tangents, lambda *walk: push(*walk, lanes))
 
         return _filled(recording(_through, pushed, bases, outputs, tangents, lanes), bases, lanes)
 
-    def carried(self, outputs, seeds_of_variables, walk):
+    def _ends(self, tangents):
+        """Whether what is pushed has no derivative: the tangents are plain, and nothing outside has a part in the results."""
+        if self.trace is not None or self.store.in_python or inside() or any(r.__class__ is Dual for r in self.results):
+            return False
+        return not any(isinstance(t, Differentiable) for t in tangents) and self._alone()
+
+    def carried(self, outputs, seeds_of_variables, walk, plain=False):
         """What a walk up the tape carries from the variables to `outputs` (tensors and plain values): None where nothing arrives.
 
         Parameters
@@ -289,7 +299,9 @@ class TensorWalk:
         outputs, seeds_of_variables : list
             None is zero.
         walk : callable
-            ``walk(stretch, order, carried)`` as `tangents.push`: `carried` has the seeds by slot.
+            ``walk(stretch, order, carried)`` as `tangents.push`: `carried` has the seeds by slot; gives what any slot has.
+        plain : bool
+            As of a `Region`.
         """
         seeds = [seed._v if isinstance(seed, Differentiable) and not tracked(seed) else seed for seed in seeds_of_variables]
         # A variable that was returned without being used is no operand of anything.
@@ -299,20 +311,26 @@ class TensorWalk:
             here = [t for t in live if t._t is not None and store_of(t) is store]
             slots = [(slot_on(store, base), seed) for base, seed in zip(self.bases, seeds)]
             known = {slot: seed for slot, seed in slots if slot is not None and seed is not None}
-            if known:
-                self._carry(store, [t._i for t in here], known, walk)
-            carried.update((id(t), known.get(t._i)) for t in here)
+            carried_to = self._carry(store, [t._i for t in here], known, walk, plain) if known else known.get
+            carried.update((id(t), carried_to(t._i)) for t in here)
         return [carried.get(id(t)) if tracked(t) else None for t in outputs]
 
-    def _carry(self, store, roots, known, walk):
-        """`carried`, to slots of one store."""
+    def _carry(self, store, roots, known, walk, plain):
+        """`carried`, to slots of one store: what any of them has."""
+        stretch, marks = Region(store, plain), None
         if store.trace is None:
-            Pass(store, [(slot, None) for slot in roots], None).check()
-        stretch = Region(store)
+            behind = Pass(store, [(slot, None) for slot in roots], None)
+            behind.check()
+            marks = behind.marks[: max(roots) + 1]
         store.pinned += 1
         try:
             with values_of(store):
-                walk(stretch, between(stretch, roots, [s for s in known if s <= max(roots)]), known)
+                if plain:
+                    low = min(known)
+                    order = (low + np.flatnonzero(marks[low:] == MARK)).tolist()
+                else:
+                    order = between(stretch, roots, [s for s in known if s <= max(roots)])
+                return walk(stretch, order, known)
         finally:
             store.unpin()
 

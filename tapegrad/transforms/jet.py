@@ -119,6 +119,7 @@ def _evaluated(fun, primals, series, order):
 
         def walk(stretch, slots, known):
             _walk(stretch, slots, known, order, recording=depends or not e.walk.alone)
+            return known.get
 
         with np.errstate(all="ignore"):
             parts = e.walk.carried(results, seeds, walk)
