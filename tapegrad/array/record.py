@@ -429,7 +429,7 @@ def _write(row, operands, values, metas, flags, attrs, value, integer, depth=3):
             left, right = sides
     elif trace is not None:
         meta = trace.note(row, attrs, operands, values, metas, integer, value)
-        opcode, left, right, last, number = TRACED, 0, 0, 0, 0.0
+        opcode, left, right, last = TRACED, 0, 0, 0
     else:
         key = (row, attrs, metas, flags)
         signature = store.signatures.get(key)

@@ -21,7 +21,7 @@ from ..tape.store import thread_state
 from . import nested
 from .backward import sweep_back
 from .hooks import accumulate, as_tensor
-from .passes import refuse_accumulating, sweep_recorded
+from .passes import refuse_accumulating, sweep_behind, sweep_recorded
 
 # ---- gradients into leaves --------------------------------------------------------
 
@@ -49,6 +49,9 @@ def _differentiated(grads):
 
 
 def _swept(roots, seeds, wanted, retain_graph, create_graph, recorded, allow_unused):
+    found = sweep_behind(roots, seeds, wanted, allow_unused) if create_graph else None
+    if found is not None:
+        return found
     if recorded:
         return sweep_recorded(roots, seeds, wanted, allow_unused, of_seeds=not create_graph)
     return sweep_back(roots, seeds, bool(retain_graph), wanted, allow_unused)

@@ -10,10 +10,11 @@ from contextlib import contextmanager
 from functools import partial
 
 from ..common.errors import GradientError
+from ..common.registry import registry
 from ..tape.modes import enable_grad
 from . import reading
 from .adjoint import between, pull
-from .backward import Pass, merge, passes_over, wanted_of
+from .backward import BackwardResult, Pass, merge, passes_over, wanted_of
 from .hooks import through_hooks
 
 
@@ -39,6 +40,29 @@ def sweep_recorded(roots, seeds, wanted, allow_unused=True, lanes=None, of_seeds
     """
     with enable_grad():
         return passes_over((_OfSeeds, Pass) if of_seeds else (RecordedPass, TracedPass), roots, seeds, wanted, allow_unused, lanes)
+
+
+def sweep_behind(roots, seeds, wanted, allow_unused):
+    """`sweep_recorded` of roots on one store, numbers by compiled code (`kernel.behind`); None if something waits on the way."""
+    store = roots[0]._t if roots else None
+    if store is None or store.trace is not None or any(t._t is not store for t in roots):
+        return None
+    one = Pass(store, [(t._i, None) for t in roots], wanted)
+    one.check()
+    leaves = [leaf for _, reference, _ in one.leaves if (leaf := reference()) is not None]
+    targets = leaves if wanted is None else wanted
+    if not allow_unused and not one.reaches().issuperset(map(id, targets)):
+        return None
+    with enable_grad():
+        found = registry.later.behind(roots, seeds, targets)
+    if found is None:
+        return None
+    result, pairs = BackwardResult(), [(t, value) for t, value in zip(targets, found) if value is not None]
+    if wanted is None:
+        result.leaves = pairs
+    else:
+        result.requested = {id(t): value for t, value in pairs}
+    return result
 
 
 def refuse_accumulating(trace):

@@ -5,6 +5,7 @@ instructions from templates (`kernel.templates`, `kernel.scalars`), with their v
 run on tensors.  Nothing is remembered of a tape: templates belong to rows.
 """
 
+import itertools
 import struct
 import threading
 
@@ -14,6 +15,7 @@ from ..array.record import plain, tracked
 from ..array.tensor import Tensor
 from ..autograd.adjoint import FEW, accumulated, contributions, elements_at, passing
 from ..autograd.backward import Pass, own_copy
+from ..autograd.passes import values_of
 from ..autograd.reading import Region
 from ..codegen.of_rows import value_switch
 from ..codegen.python_api import data_address
@@ -135,7 +137,7 @@ def pulled(roots, seeds, wanted, frame=None):
     store = roots[0]._t
     state = store.thread
     if (
-        store.trace is not None or store.retired is not None or store.ident != state.ident or store.hooks
+        store.retired is not None or store.ident != state.ident or store.hooks
         or store.node_hooks or store.pre_hooks or store.retained or state.checking is not None or len(store.leaf_list) > LEAVES
         or len({t._i for t in roots}) < len(roots) or any([t._t is not store for t in roots])
     ):  # fmt: skip
@@ -162,7 +164,8 @@ def pulled(roots, seeds, wanted, frame=None):
     store.pinned += 1
     try:
         walk.begin(store, min(known), root, wanted, frame or caller_frame(3))
-        return walk.run(roots, seeds, bottoms)
+        with values_of(store):
+            return walk.run(roots, seeds, bottoms)
     finally:
         store.unpin()
         walk.end()
@@ -237,7 +240,7 @@ class _Walk:
             if slot is not None and slot <= self.root:
                 self.bytes[self.reached + slot - low] = 1
         self._room(2 * (self.root + 1 - low) + 3 * S.LONGEST + len(roots))
-        S.reach(self.store.address, low, self.root, words.item(S.REACHED), table_address())
+        self._reach()
         self.roots = [(t._i, seed) for t, seed in zip(roots, seeds)]
         for t, seed in zip(roots, seeds):
             if t._i >= low and not self._set(t._i, t._v.__class__ is float, seed):
@@ -251,6 +254,19 @@ class _Walk:
                     words[S.AT] = at - 1
                     at = self._down()
         return self._out(bottoms)
+
+    def _reach(self):
+        """Mark what lies on the way up; what the entries of a recording read, the records do not say."""
+        store, low, at, table = self.store, self.low, self.low, table_address()
+        marks = self.words.item(S.REACHED)
+        if store.trace is not None:
+            self.stretch = Region(store)
+            for slot in reversed([*itertools.takewhile(low.__le__, reversed(store.trace.entries))]):
+                if slot <= self.root:
+                    S.reach(store.address, low, at, slot, marks, table)
+                    at = slot + 1
+                    self.bytes[self.reached + slot - low] |= any(map(self._reaches, self.stretch.operands(slot)))
+        S.reach(store.address, low, at, self.root, marks, table)
 
     def _reaches(self, slot):
         """Whether a slot lies on the way."""
@@ -356,7 +372,7 @@ class _Walk:
             if reference == ELSEWHERE:
                 found.append(own_copy(self.asked.get(slot)))
                 continue
-            if reference > 0 and (reference < self.first or store.read(reference)[0] == SCALAR_LEAF):
+            if store.trace is None and reference > 0 and (reference < self.first or store.read(reference)[0] == SCALAR_LEAF):
                 # What stood there already gets a number of its own: hooks of one are no hooks of the other.
                 if reference not in own:
                     self._room(1)

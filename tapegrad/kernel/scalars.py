@@ -47,10 +47,10 @@ LONGEST = 64
 ENTRIES, ENTRY = 8192, 4
 
 
-@compiled("void(int64, int64, int64, int64, int64)")
-def reach(records, low, root, reached, table):
-    """Mark what depends on the marked slots, from slot `low` to `root`: a byte for each."""
-    for i in range(low, root + 1):
+@compiled("void(int64, int64, int64, int64, int64, int64)")
+def reach(records, low, first, last, reached, table):
+    """Mark what depends on the marked slots, from slot `first` to `last`: a byte for each, beginning with slot `low`."""
+    for i in range(first, last + 1):
         op = load_int32(records + SIZE * i)
         if op <= SCALAR_LEAF or ARRAY_LEAF <= op < 2 * ARRAY_LEAF:
             continue

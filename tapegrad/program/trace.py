@@ -400,19 +400,19 @@ class Trace:
         if store.length + 4 >= store.limit:
             store.make_room()
 
-    def _append(self):
-        """Write the record of an entry; returns its slot."""
+    def _append(self, number=0.0):
+        """Write the record of an entry, whose result may be a number; returns its slot."""
         store = self.store
         frame = store.calling or caller_frame()
         if id(frame.f_code) != store.running:
             store.note_code(frame)
-        return store.append(TRACED, 0, 0, frame.f_lasti, 0.0, 0)
+        return store.append(TRACED, 0, 0, frame.f_lasti, number, 0)
 
     def _write(self, value, meta):
         t = live_tensor(value)
         if value.__class__ is not float:
             t._m = meta
-        place(t, self.store, self._append())
+        place(t, self.store, self._append(value if value.__class__ is float else 0.0))
         return t
 
     def _reference(self, operand, value):
