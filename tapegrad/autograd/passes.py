@@ -18,6 +18,10 @@ from .backward import BackwardResult, Pass, merge, passes_over, wanted_of
 from .hooks import through_hooks
 
 
+#: Compiled code goes over all slots between root and leaf: a pass through fewer than one in so many runs rules.
+SPARSE = 1000
+
+
 def sweep_recorded(roots, seeds, wanted, allow_unused=True, lanes=None, of_seeds=False):
     """One recorded backward pass; a `BackwardResult` with tensors.
 
@@ -49,6 +53,8 @@ def sweep_behind(roots, seeds, wanted, allow_unused):
         return None
     one = Pass(store, [(t._i, None) for t in roots], wanted)
     one.check()
+    if SPARSE * one.count < one.high - one.low:
+        return None
     leaves = [leaf for _, reference, _ in one.leaves if (leaf := reference()) is not None]
     targets = leaves if wanted is None else wanted
     if not allow_unused and not one.reaches().issuperset(map(id, targets)):

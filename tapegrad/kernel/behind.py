@@ -40,6 +40,8 @@ _SELECT = BY_NAME["select"]
 LEAVES = 1024
 #: So many constants of instructions are remembered, with what their templates compute of them.
 CONSTANTS = S.ENTRIES // 2
+#: Of so many records of a recording more than one is an entry: its rules are run on tensors, then, as those of all others.
+MIXED = 3
 #: Records that are left free behind what a walk writes.
 SPARE = 64
 #: Stands for the adjoint of an array, which is a tensor.
@@ -155,6 +157,9 @@ def pulled(roots, seeds, wanted, frame=None):
     root = max([t._i for t in roots])
     if not known or root < min(known):
         return [None] * len(wanted)
+    entries = () if store.trace is None else [*itertools.takewhile(min(known).__le__, reversed(store.trace.entries))]
+    if MIXED * len(entries) > root - min(known):
+        return None
     if _TEMPLATES is None:
         _TEMPLATES = _Templates()
     try:
@@ -163,7 +168,7 @@ def pulled(roots, seeds, wanted, frame=None):
         walk = _Walk()
     store.pinned += 1
     try:
-        walk.begin(store, min(known), root, wanted, frame or caller_frame(3))
+        walk.begin(store, min(known), root, wanted, frame or caller_frame(3), entries)
         with values_of(store):
             return walk.run(roots, seeds, bottoms)
     finally:
@@ -191,7 +196,7 @@ class _Walk:
         words[S.ARITHMETIC], words[S.POOL], words[S.MOST_POOLED] = _ARITHMETIC_AT, data_address(self.pool), len(self.pool)
         self.columns = None
 
-    def begin(self, store, low, root, wanted, frame):
+    def begin(self, store, low, root, wanted, frame, entries):
         """Take up a walk."""
         self.store, self.low, self.root, self.wanted, self.frame, self.first = store, low, root, wanted, frame, store.length
         size = root + 1 - low
@@ -203,11 +208,11 @@ class _Walk:
         self._columns()
         #: Of array slots: adjoints, elements that are read one by one (position and reference), adjoints that are asked for.
         self.arrays, self.reads, self.asked = {}, {}, {}
-        self.stretch = None
+        self.stretch, self.entries = None, entries
 
     def end(self):
         """Let go of everything but the memory, if that is not much."""
-        self.store = self.wanted = self.frame = self.arrays = self.reads = self.asked = self.stretch = self.roots = None
+        self.store = self.wanted = self.frame = self.arrays = self.reads = self.asked = self.stretch = self.entries = self.roots = None
         if self.size <= KEPT:
             _FREE.append(self)
 
@@ -261,7 +266,7 @@ class _Walk:
         marks = self.words.item(S.REACHED)
         if store.trace is not None:
             self.stretch = Region(store)
-            for slot in reversed([*itertools.takewhile(low.__le__, reversed(store.trace.entries))]):
+            for slot in reversed(self.entries):
                 if slot <= self.root:
                     S.reach(store.address, low, at, slot, marks, table)
                     at = slot + 1
