@@ -17,7 +17,6 @@ from .adjoint import between, pull
 from .backward import BackwardResult, Pass, merge, passes_over, wanted_of
 from .hooks import through_hooks
 
-
 #: Compiled code goes over all slots between root and leaf: a pass through fewer than one in so many runs rules.
 SPARSE = 1000
 
