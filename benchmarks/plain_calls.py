@@ -5,7 +5,7 @@ numbers, where everything around them shows, in a loop of their own (where calls
 between, the processor has to learn the interpreter's branches again: some 5 us, printed beside); Runge-Kutta steps,
 where only recording and sweeping do, beside `backward()` on tensors; the README's misfit, half of whose work is
 NumPy's functions on numbers, beside the plain function and finite differences; element-wise operations on short arrays; a saddle by
-gradients in a gradient; and the
+gradients in a gradient; second derivatives beside differences of gradients; and the
 memory of a Monte-Carlo gradient.
 """
 
@@ -229,6 +229,31 @@ def saddle(quick: bool) -> Iterator[Row]:
     yield Row("a saddle by gradients in a gradient, over finite differences", "at most 20 times", ratio, 20.0, times=times)
 
 
+def by_two_passes(f: Callable, x: np.ndarray, v: np.ndarray) -> np.ndarray:
+    """A product with the Hessian in PyTorch's manner."""
+    t = tg.tensor(x, requires_grad=True)
+    (slope,) = tg.autograd.grad(f(t), t, create_graph=True)
+    return tg.autograd.grad(slope, t, v)[0].numpy()
+
+
+def second(quick: bool) -> Iterator[Row]:
+    """Second derivatives of a loop over numbers, and gradients at several points, beside plain gradients."""
+    steps = lotka_volterra(100, 0.01)
+    f, x, v = lambda x: steps([x[k] for k in range(len(RATES))]), np.array(RATES), np.ones(len(RATES))
+    slope, product, points = tg.grad(f), tg.hvp(f), np.stack([x, 1.01 * x, 0.99 * x])
+    pairs = {
+        "a product with the Hessian of a loop (hvp), over two gradients": (lambda: product(x, v), lambda: (slope(x + 1e-5 * v) - slope(x - 1e-5 * v)) / 2e-5),
+        "the same by create_graph=True, over two gradients": (lambda: by_two_passes(f, x, v), lambda: (slope(x + 1e-5 * v) - slope(x - 1e-5 * v)) / 2e-5),
+        "vmap of the gradient of a loop, over a call at each of three points": (lambda: tg.vmap(slope)(points), lambda: np.stack(list(map(slope, points)))),
+    }  # fmt: skip
+    for name, (call, gradients) in pairs.items():
+        calls = {"tapegrad": call, "gradients": gradients}
+        check_agreement(name, {which: one() for which, one in calls.items()}, rtol=1e-3)
+        times = measure(calls, budget=1.0 if quick else 5.0)
+        ratio = times["tapegrad"].minimum / times["gradients"].minimum
+        yield Row(name, "at most 10 times", ratio, 10.0, times=times)
+
+
 def asian(normals: np.ndarray) -> Callable:
     """The mean payoff of an option on the mean price, a loop over dates."""
     dates = len(normals)
@@ -281,7 +306,7 @@ def monte_carlo(quick: bool) -> Iterator[Row]:
 
 @benchmark(name="plain_calls")
 def plain_calls(quick: bool) -> Iterator[Row]:
-    """Value and gradient of functions that run at every call: of nothing, of 20 operations, RK4, the README's misfit, short arrays, a saddle, Monte-Carlo."""
+    """Derivatives of functions that run at every call: of nothing, 20 operations, RK4, the README's misfit, arrays, a saddle, second ones, Monte-Carlo."""
     yield from each(
         ("loops over numbers", lambda: over_floats(quick)),
         ("a call of nothing", lambda: of_nothing(quick)),
@@ -290,6 +315,7 @@ def plain_calls(quick: bool) -> Iterator[Row]:
         ("the README's misfit", lambda: functions_of_numpy(quick)),
         ("short arrays", lambda: arrays(quick)),
         ("a saddle", lambda: saddle(quick)),
+        ("second derivatives", lambda: second(quick)),
         ("Monte-Carlo", lambda: monte_carlo(quick)),
     )
 

@@ -327,7 +327,7 @@ class TensorWalk:
             with values_of(store):
                 if plain:
                     low = min(known)
-                    order = (low + np.flatnonzero(marks[low:] == MARK)).tolist()
+                    order = low + np.flatnonzero(marks[low:] == MARK)
                 else:
                     order = between(stretch, roots, [s for s in known if s <= max(roots)])
                 return walk(stretch, order, known)
@@ -337,12 +337,12 @@ class TensorWalk:
     # -- out ----------------------------------------------------------------------------
     def out(self, values):
         """Values that were computed, as they leave: numbers if nothing outside has a part in them."""
-        if self.alone is None:
-            self.alone = self._alone()
 
         def one(part):
             if not isinstance(part, Differentiable):
                 return part
+            if self.alone is None:
+                self.alone = self._alone()
             if self.alone or not tracked(part):
                 return own_copy(part._v)
             return part if self.enabled else part.detach()

@@ -23,7 +23,7 @@ def push(stretch, order, tangents, lanes=None):
     Parameters
     ----------
     stretch : Region
-    order : list of int
+    order : sequence of int
         The slots to visit, ascending (`adjoint.between`).
     tangents : dict of int to (float, ndarray, Tensor or Dual)
         Those of the lowest slots, with a leading axis of extent `lanes` if given; at the end
@@ -35,7 +35,7 @@ def push(stretch, order, tangents, lanes=None):
     callable
         Gives the tangent of any slot, or None.
     """
-    numbers = _NumberTangents(stretch, order, tangents, lanes) if stretch.plain and order and lanes else None
+    numbers = _NumberTangents(stretch, order, tangents, lanes) if stretch.plain and len(order) and lanes else None
     carried = tangents.get if numbers is None else numbers.carried
     with np.errstate(all="ignore"):
         for slot in order if numbers is None else numbers.others():
@@ -67,9 +67,10 @@ class _NumberTangents:
     def __init__(self, stretch, order, tangents, lanes):
         self.store, self.tangents = stretch.store, tangents
         # A slot with a tangent of its own keeps it.
-        self.order = np.array([slot for slot in order if slot not in tangents], np.int64)
-        self.base = min([order[0], *tangents]) - 1
-        self.matrix = np.zeros((max([order[-1], *tangents]) + 1 - self.base, lanes))
+        order = np.asarray(order, np.int64)
+        self.order = order[np.isin(order, [*tangents], invert=True)]
+        self.base = min([int(order[0]), *tangents]) - 1
+        self.matrix = np.zeros((max([int(order[-1]), *tangents]) + 1 - self.base, lanes))
         for slot, seed in tangents.items():
             if seed.ndim == 1:
                 self.matrix[slot - self.base] = seed
@@ -105,8 +106,8 @@ class _NumberTangents:
         visited = records[self.order]
         for row in map(by_opcode, np.unique(visited["op"][visited["op"] < FIRST_ARRAY]).tolist()):
             if not row.constants:
-                of = visited["op"] == row.opcode
-                those, known = visited[of], known | of
+                of = np.flatnonzero(visited["op"] == row.opcode)
+                those, known[of] = visited[of], True
                 sides = [np.where(those[side] > 0, records["value"][those[side]], those["constant"]) for side in "ab"[: row.arity]]
                 for k in range(row.arity):
                     unit = [Recorded(np.ones(len(those))) if j == k else None for j in range(row.arity)]

@@ -157,9 +157,11 @@ def pulled(roots, seeds, wanted, frame=None):
     root = max([t._i for t in roots])
     if not known or root < min(known):
         return [None] * len(wanted)
-    entries = () if store.trace is None else [*itertools.takewhile(min(known).__le__, reversed(store.trace.entries))]
-    if MIXED * len(entries) > root - min(known):
-        return None
+    entries = None
+    if store.trace is not None:
+        entries = [*itertools.takewhile(min(known).__le__, reversed(store.trace.entries))]
+        if MIXED * len(entries) > root - min(known):
+            return None
     if _TEMPLATES is None:
         _TEMPLATES = _Templates()
     try:
@@ -169,6 +171,8 @@ def pulled(roots, seeds, wanted, frame=None):
     store.pinned += 1
     try:
         walk.begin(store, min(known), root, wanted, frame or caller_frame(3), entries)
+        if entries is None:
+            return walk.run(roots, seeds, bottoms)
         with values_of(store):
             return walk.run(roots, seeds, bottoms)
     finally:
@@ -264,7 +268,7 @@ class _Walk:
         """Mark what lies on the way up; what the entries of a recording read, the records do not say."""
         store, low, at, table = self.store, self.low, self.low, table_address()
         marks = self.words.item(S.REACHED)
-        if store.trace is not None:
+        if self.entries is not None:
             self.stretch = Region(store)
             for slot in reversed(self.entries):
                 if slot <= self.root:
