@@ -1,0 +1,144 @@
+"""Adjoints of numbers written by compiled code, wherever a gradient is itself differentiated: no rule is run for them, and they are the same."""
+
+import numpy as np
+import pytest
+
+import tapegrad as tg
+from tapegrad.autograd import nested, passes
+from tapegrad.autograd.reading import Region
+from tapegrad.kernel import behind
+from tests.rules.checker import generator
+
+X, V = np.array([0.4, 0.9, 1.3, 0.2, 0.7]), np.array([1.0, -0.5, 0.25, 2.0, 0.1])
+
+
+def loop(x, steps=40):
+    """A number, by a loop over numbers with constants on either side, a choice, functions of one operand, and arrays at its ends."""
+    a, b, c, d, e = np.sin(x) * x
+    total = 0.5
+    for k in range(steps):
+        total = total + a * np.sin(b * k * 0.1) - c * total * 0.01 + d * d / (2.0 + e) - np.maximum(total, 1.0) * 0.02
+        a, d = np.sqrt(a * a + 1.0), 0.3 ** np.tanh(d)
+    return total + np.sum(np.exp(-x) * total)
+
+
+def create_graph(x):
+    t = tg.tensor(x, requires_grad=True)
+    (slope,) = tg.autograd.grad(loop(t), t, create_graph=True)
+    return tg.autograd.grad(slope, t, V)[0].numpy()
+
+
+def accumulated(x):
+    t = tg.tensor(x, requires_grad=True)
+    loop(t).backward(create_graph=True)
+    slope, t.grad = t.grad, None
+    slope.backward(V)
+    return t.grad.numpy()
+
+
+def along(x, h=1e-5):
+    return (tg.grad(loop)(x + h * V) - tg.grad(loop)(x - h * V)) / (2.0 * h)
+
+
+#: Each gives the Hessian at X, times V.
+PRODUCTS = {
+    "hvp": lambda x: tg.hvp(loop)(x, V),
+    "several directions": lambda x: tg.hvp(loop)(x, np.stack([X, V]))[1],
+    "create_graph": create_graph,
+    "accumulated": accumulated,
+    "grad of grad": lambda x: tg.grad(lambda x: np.sum(tg.grad(loop)(x) * V))(x),
+    "recorded": lambda x: tg.jit(tg.grad(lambda x: np.sum(tg.grad(loop)(x) * V)), kernel="never")(x),
+    "in vmap": lambda x: tg.vmap(tg.grad(lambda x: np.sum(tg.grad(loop)(x) * V)))(np.stack([x, X]))[0],
+    "in a scan": lambda x: tg.grad(lambda x: tg.scan(lambda c, e: (c + e * np.sum(tg.grad(loop)(x) * V), None), 0.0, np.array([0.25, 0.75]))[0])(x),
+}
+
+
+@pytest.mark.parametrize("name", PRODUCTS)
+def test_second_derivatives_run_no_rules_for_numbers(name, monkeypatch):
+    """... and are those that rules give, to rounding."""
+    product = PRODUCTS[name]
+    for x in (X, X + 0.1):
+        found, read, once = product(x), [], Region.read
+        np.testing.assert_allclose(found, along(x), rtol=1e-6)
+        with monkeypatch.context() as patch:
+            patch.setattr(Region, "read", lambda self, slot, read=read, once=once: (read.append(slot), once(self, slot))[1])
+            product(x)
+        # A loop has 40 iterations of some 16 operations.
+        assert len(read) < 60
+        with monkeypatch.context() as patch:
+            patch.setattr(behind, "pulled", lambda *args: None)
+            patch.setattr("tapegrad.common.registry.registry.later.behind", lambda *args: None)
+            patch.setattr(nested.TensorWalk, "_ends", lambda self, tangents: False)
+            patch.setattr(Region, "read", lambda self, slot, read=read, once=once: (read.append(slot), once(self, slot))[1])
+            read.clear()
+            np.testing.assert_allclose(found, product(x), rtol=1e-12)
+        assert len(read) > 600
+
+
+def test_a_recording_decides_again_at_each_point():
+    """A choice behind a gradient that compiled code has written is guarded by what it is computed from."""
+
+    def f(x):
+        slope = tg.grad(loop)(x)
+        return np.sum(slope) if slope[0] > slope[1] else np.sum(slope * slope)
+
+    g = tg.jit(tg.value_and_grad(f), kernel="never")
+    for point in generator(3).uniform(0.1, 1.5, (12, 5)):
+        for found, expected in zip(g(point), tg.value_and_grad(f)(point)):
+            np.testing.assert_allclose(found, expected, rtol=1e-11)
+    assert 2 <= g.stats().records <= 4
+
+
+def test_numbers_that_arrays_and_functions_of_python_have_given(monkeypatch):
+    """Entries of a recording are operands of what is written: their values are there."""
+    monkeypatch.setattr(behind, "MIXED", 0)
+
+    def f(x):
+        y = np.linalg.norm(x) * x[0] + np.sort(x)[1] * np.sum(x * x)
+        z = y * float(np.argmax(x) + 1)
+        for k in range(5):
+            z = z * x[k] + np.median(x) * np.dot(x, x) + np.floor(z)
+        return z
+
+    h = tg.hessian(f)
+    for wrap in (tg.jit, lambda f: f):
+        g = wrap(tg.jacobian(lambda x: tg.grad(f)(x), mode="reverse"))
+        for x in (X, X[::-1].copy(), X + 0.05):
+            np.testing.assert_allclose(g(x), h(x), rtol=1e-11)
+    lanes = np.stack([X, X[::-1], X + 0.05])
+    np.testing.assert_allclose(tg.vmap(tg.grad(f))(lanes), [tg.grad(f)(x) for x in lanes], rtol=1e-12)
+
+
+def test_what_waits_on_the_way_is_seen():
+    """Hooks, tensors that are asked for in between, leaves that are used twice or not at all, and what an earlier pass has let go."""
+    x, other = tg.tensor(X, requires_grad=True), tg.tensor(2.0, requires_grad=True)
+    y = loop(x)
+    middle = y * y
+    at_middle, at_y, at_x = tg.autograd.grad(middle * 3.0, [middle, y, x], create_graph=True)
+    assert at_middle.item() == 3.0 and at_y.item() == pytest.approx(6.0 * y.item())
+    np.testing.assert_allclose(at_x.numpy(), 6.0 * y.item() * tg.grad(loop)(X), rtol=1e-12)
+    with pytest.raises(tg.errors.GradientError, match="not have been used"):
+        tg.autograd.grad(y, [x, other], create_graph=True)
+    assert tg.autograd.grad(y, [x, other], create_graph=True, allow_unused=True)[1] is None
+    seen = []
+    handle = y.register_hook(lambda g: seen.append(1) or g * 2.0)
+    np.testing.assert_allclose(tg.autograd.grad(middle, x, create_graph=True)[0].numpy(), 2.0 * 2.0 * y.item() * tg.grad(loop)(X), rtol=1e-12)
+    assert seen == [1]
+    handle.remove()
+    y.backward()
+    with pytest.raises(tg.errors.ClearedTapeError):
+        tg.autograd.grad(y, x, create_graph=True)
+    y = loop(x)
+    with tg.no_grad():
+        x *= 2.0
+    with pytest.raises(tg.errors.ModifiedInPlaceError):
+        tg.autograd.grad(y, x, create_graph=True)
+
+
+def test_a_pass_through_few_instructions_of_a_long_tape_does_not_go_over_all(monkeypatch):
+    x = tg.tensor(0.5, requires_grad=True)
+    for _ in range(5_000):
+        last = x * 2.0
+    monkeypatch.setattr("tapegrad.common.registry.registry.later.behind", None)
+    (slope,) = tg.autograd.grad(last * x, x, create_graph=True)
+    assert slope.item() == 2.0 and passes.SPARSE <= 1_000
