@@ -52,7 +52,8 @@ def sweep_behind(roots, seeds, wanted, allow_unused):
         return None
     one = Pass(store, [(t._i, None) for t in roots], wanted)
     one.check()
-    if SPARSE * one.count < one.high - one.low:
+    low = min([slot for slot, _, _ in one.leaves] if wanted is None else one.wanted, default=one.high)
+    if SPARSE * one.count < one.high - low:
         return None
     leaves = [leaf for _, reference, _ in one.leaves if (leaf := reference()) is not None]
     targets = leaves if wanted is None else wanted
