@@ -14,6 +14,7 @@ from numba.extending import overload, register_jitable
 from ..codegen.numba_inside import INNER
 from ..common.errors import UnsupportedInNumbaError
 from . import algebra
+from .arrays import primals
 from .builtins import as_dual, component, primal, seeded
 from .compile import compiled, dual_dispatcher
 from .key import content
@@ -88,7 +89,7 @@ def _opened(name, number, array):
     return stub
 
 
-values = _opened("values", primal, algebra.primals)
+values = _opened("values", primal, primals)
 tangents = _opened("tangents", register_jitable(lambda x: component(x, 0)), lambda a: algebra.tangents(a, 0))
 #: Numbers among seeds as floats.
 as_seed = _opened("as_seed", float, lambda a: a)

@@ -181,7 +181,7 @@ class SweepEmitter(Adjoints):
                 self.push(plan.frame(p.root), p.root.frame)
         elif isinstance(last, ir.Return):
             self.call(runtime.note, self.stack)
-            self.assign("$result", last.value)  # (the variable itself may be put back to what it was in another iteration)
+            self.assign("$result", self._outcome())  # (the variable itself may be put back to what it was in another iteration)
             last = ir.Jump(self.back[label], loc)
         self._assign_phis(label)
         segments = plan.segments.get(last.target) if isinstance(last, ir.Jump) else None
@@ -190,6 +190,14 @@ class SweepEmitter(Adjoints):
         elif segments is not None:
             segments.begin()
         self.out.append(last)
+
+    def _outcome(self):
+        """The result, with copies of its arrays whose elements the reverse sweep puts back to what they were."""
+        p = self.p
+        changed = {self.group(n) for _, _, s in p.statements() if self.restored(s) or self.paired(s) for n in self.changed_by(s)}
+        copies = {n: p.var(self.call(copied, n)) for n in self.results() if isinstance(p.type_of(n), types.Array) and self.group(n) in changed}
+        value = p.value_of(p.result)
+        return clone(value, copies) if self._packs(value) else copies.get(p.result, p.var(p.result))
 
     def _promoted(self, s):
         """The statement, made to create an array of dual numbers if the floats in it depend on the arguments, and of floats if not."""
