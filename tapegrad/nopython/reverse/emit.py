@@ -17,6 +17,7 @@ from ..functions import is_elementwise
 from ..rewrite import among
 from ..types import Token
 from . import runtime
+from .activity import ELSEWHERE
 from .adjoints import Adjoints, copied
 from .plan import RematerialisationPlan
 from .program import NaturalLoop
@@ -62,11 +63,12 @@ class SweepEmitter(Adjoints):
         return {"bytes kept for each iteration of the loop at a line": kept, **({"prange at a line": p.threads} if p.threads else {})}
 
     def changed_arguments(self):
-        """Positions of arguments that are arrays into which something is stored."""
+        """Positions of arguments that are arrays, or tuples of them, into which something is stored."""
         p, changed = self.p, set()
         for _, _, s in p.statements():
             changed |= {self.group(n) for n in self.changed_by(s)}
-        return {k for k, n in enumerate(self.args) if n is not None and self.group(n) in changed}
+        groups = {k: ELSEWHERE if isinstance(p.type_of(n), types.BaseTuple) else n for k, n in enumerate(self.args) if n is not None}
+        return {k for k, n in groups.items() if self.group(n) in changed}
 
     def emit(self, sweeps=BOTH):
         """The blocks of one function for these sweeps."""
