@@ -25,6 +25,7 @@ from _thread import get_ident
 
 import numpy as np
 
+from ..array.differentiable import below
 from ..array.dual import Dual
 from ..array.record import live as live_tensor
 from ..array.record import nesting_error, normalise, plain, tracked
@@ -269,8 +270,8 @@ class Trace:
         if isinstance(value, bool):
             return bool(self.host(function, args, kwargs, np.asarray(value)))
         if not isinstance(value, (np.ndarray, np.generic)) or np.asarray(value).dtype.kind not in "bifu":
-            for operand in parts_of((args, kwargs), Tensor):
-                self.exact(operand, getattr(function, "__name__", "a function"))
+            for operand in parts_of((args, kwargs), (Tensor, Dual)):
+                self.exact(below(operand), getattr(function, "__name__", "a function"))
             return value
         live = []
         if is_elementwise(function) and not kwargs:
@@ -568,7 +569,8 @@ def _array_of(number, dtype):
 
 
 def _replaced(value, live):
-    """`value` with its arrays and tensors replaced by `HostOperand`, which are collected in `live`."""
+    """`value` with its arrays and tensors, those below dual numbers too, replaced by `HostOperand`, which are collected in `live`."""
+    value = below(value)
     if isinstance(value, Tensor):
         live.append(value)
         return HostOperand(len(live) - 1)
