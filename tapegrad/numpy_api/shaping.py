@@ -11,7 +11,8 @@ import inspect
 import numpy as np
 
 from ..array import functions as F
-from ..array.record import normalise, plain, trace_of
+from ..array.differentiable import below
+from ..array.record import normalise, plain
 from ..common.errors import UnsupportedFunctionError
 from .dispatch import any_tracked, implements, refuse, values_of
 
@@ -84,11 +85,11 @@ for _function in (
 
 
 def _known_layout(a):
-    """Refuse to look at the memory order in a functional recording whose arguments came in another one than C."""
-    trace = trace_of((a,))
-    if trace is not None and trace.reordered:
+    """Refuse to look at the memory order where arguments came in another one than C, and their variables are in that."""
+    store = getattr(below(a), "_t", None)
+    if store is not None and store.reordered:
         raise UnsupportedFunctionError(
-            "order='A' or 'K' depends on how an array lies in memory, and an argument of this recorded function was not "
+            "order='A' or 'K' depends on how an array lies in memory, and an argument of this function was not "
             "C-contiguous; ask for order='C' or 'F', or pass np.ascontiguousarray(argument)"
         )
 

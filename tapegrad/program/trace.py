@@ -117,8 +117,6 @@ class Trace:
         Leaves it met, kept until it is finished.
     cannot : str
         Why the recording cannot be replayed; empty if it can.
-    reordered : bool
-        Whether some argument was not C-contiguous: the recording sees a copy that is.
     """
 
     #: 0; of the body of a loop, how many bodies it is inside of, and 1: what it finds outside becomes an argument of its tape.
@@ -129,7 +127,7 @@ class Trace:
     done = False
 
     def __init__(self, store, captured=None, reordered=False):
-        self.store, self.reordered = store, reordered
+        self.store, store.reordered = store, reordered
         store.trace, store.runs_at = self, 0
         self.entries = {}
         self.constants = []

@@ -142,6 +142,8 @@ class _EagerCall:
     def _variable(self, value):
         """A tensor with a copy of `value` that lies on the tape."""
         if value.__class__ is not float:
+            if not value.flags.c_contiguous and not value.copy("K").flags.c_contiguous:
+                self.store.reordered = True
             value = normalise(value.copy())
         t = constant(Tensor, value)
         if value.__class__ is not float:

@@ -237,7 +237,7 @@ def test_returned_as_it_is(name):
     under_jit, slopes, replayed = tg.jit(f), tg.grad(f), tg.jit(tg.grad(lambda x: f(x) ** 2))
     for x in (2.0, 3.0, 0.5, -1.0):
         assert (under_jit(x), slopes(x), replayed(x)) == (x, 1.0, 2.0 * x)
-    if name not in ("jit", "jet"):
+    if name != "jet":
         assert [tg.derivative(f)(x) for x in (2.0, 3.0)] == [1.0, 1.0] == tg.vmap(slopes)(AT).tolist()
     leaf = tg.tensor(2.0, requires_grad=True)
     for x, slope in (leaf, 1.0), (leaf * 3.0, 3.0):
