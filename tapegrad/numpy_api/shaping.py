@@ -12,8 +12,9 @@ import numpy as np
 
 from ..array import functions as F
 from ..array.differentiable import below
-from ..array.record import normalise, plain
+from ..array.record import normalise, plain, tracked
 from ..common.errors import UnsupportedFunctionError
+from ..tape.store import thread_state
 from .dispatch import any_tracked, implements, refuse, values_of
 
 #: What NumPy takes for an array, as a tensor.
@@ -86,8 +87,8 @@ for _function in (
 
 def _known_layout(a):
     """Refuse to look at the memory order where arguments came in another one than C, and their variables are in that."""
-    store = getattr(below(a), "_t", None)
-    if store is not None and store.reordered:
+    variable = below(a)
+    if tracked(variable) and (thread_state().store if variable._t is None else variable._t).reordered:
         raise UnsupportedFunctionError(
             "order='A' or 'K' depends on how an array lies in memory, and an argument of this function was not "
             "C-contiguous; ask for order='C' or 'F', or pass np.ascontiguousarray(argument)"

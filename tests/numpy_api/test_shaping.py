@@ -160,7 +160,8 @@ def test_orders_in_memory_of_arguments_that_are_copied():
     weights = np.arange(A.size) + 0.5
     for order in "AK":
         for plainly in (lambda x: np.ravel(x, order) @ weights, lambda x: np.reshape(2.0 * x, -1, order="A") @ weights):
-            for transformed in (tg.grad(plainly), tg.jit(tg.grad(plainly)), tg.elementwise_grad(plainly)):
+            for transformed in (tg.grad(plainly), tg.jit(tg.grad(plainly)), tg.elementwise_grad(plainly), tg.jacobian(plainly), tg.hessian(plainly),
+                                lambda x: tg.vjp(plainly, x), lambda x: tg.linearize(plainly, x)):  # fmt: skip
                 with pytest.raises(UnsupportedFunctionError, match="ask for order='C' or 'F'"):
                     transformed(np.asfortranarray(A))
             for x in (A, A[:, ::-1], np.repeat(A, 2, axis=1)[:, ::2]):
