@@ -84,7 +84,7 @@ def beside(ordinary, recorded, *arguments, kept=()):
 
 def once_more(recorded, *arguments, kept=()):
     """The second call of `beside`, where the first has raised the error that is being handled."""
-    if inside() or recorded is None:
+    if recorded is None:
         raise
     restore(kept)
     return recorded(*arguments)

@@ -87,6 +87,11 @@ def readable(array):
     return array.astype(array.dtype.newbyteorder("="))
 
 
+def in_another_order(array):
+    """Whether an array, read as it lies in memory, comes in another order than that of C."""
+    return not array.flags.c_contiguous and not array.copy("K").flags.c_contiguous
+
+
 def plain_array(data, what, **options):
     """`data` as an array that compiled loops can read, a new one unless `options` of ``np.array`` say otherwise.
 

@@ -205,7 +205,7 @@ def _imaginary(structure):
 def own(thing):
     """`thing` with copies of its arrays, so that it stays what it is whatever happens to them."""
     leaves, structure = flatten(thing)
-    return unflatten(structure, [leaf.copy() if isinstance(leaf, np.ndarray) else leaf for leaf in leaves])
+    return unflatten(structure, [leaf.copy("K") if isinstance(leaf, np.ndarray) else leaf for leaf in leaves])
 
 
 def of_one(structure, ndim):

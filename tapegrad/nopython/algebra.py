@@ -4,18 +4,10 @@ import numpy as np
 from numba import types
 from numba.extending import overload, register_jitable
 
-from .builtins import component, primal, seeded
+from .arrays import primals
+from .builtins import component, seeded
 from .loops import loop
 from .types import Token, common_dual, compiled_only, element, is_dual_array
-
-
-@register_jitable
-def primals(a):
-    """The values of an array of numbers."""
-    out = np.empty(a.shape)
-    for i in np.ndindex(a.shape):
-        out[i] = primal(a[i])
-    return out
 
 
 @register_jitable

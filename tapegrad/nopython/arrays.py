@@ -17,7 +17,7 @@ from numba.extending import infer_getattr, lower_builtin, overload, register_jit
 from ..codegen.numba_inside import AbstractTemplate, AttributeTemplate, call_of
 from ..rules.table import BY_NAME
 from .allocate import holds_floats
-from .builtins import extremum_of
+from .builtins import component, extremum_of, primal, seeded
 from .scalars import IN_PLACE, OPERATORS
 from .types import Token, common_dual, compiled_only, element, is_dual_array, is_real
 from .vectorized import of_dual_arrays
@@ -81,11 +81,53 @@ def _of_one(function, loop):
     both(function, function.__name__)(lambda a: loop if is_dual_array(a) else None)
 
 
-# ---- reductions ---------------------------------------------------------------------------
 def _absent(ty):
     return ty is None or isinstance(ty, (types.NoneType, types.Omitted))
 
 
+@register_jitable
+def primals(a):
+    """The values of an array of numbers."""
+    out = np.empty(a.shape)
+    for i in np.ndindex(a.shape):
+        out[i] = primal(a[i])
+    return out
+
+
+# ---- order: that of the values, among which Numba puts NaN last -----------------------------
+def _place_of(function):
+    """Let NumPy's `function`, the position of an extreme element, be that of the values."""
+
+    @both(function, function.__name__)
+    def typed(a, axis=None):
+        if is_dual_array(a):
+            return (lambda a, axis=None: function(primals(a))) if _absent(axis) else lambda a, axis=None: function(primals(a), axis)
+
+
+_place_of(np.argmax)
+_place_of(np.argmin)
+
+
+@both(np.argsort, "argsort")
+def _argsort(a, kind="quicksort"):
+    if is_dual_array(a):
+        chosen = getattr(kind, "literal_value", "quicksort")
+        return lambda a, kind="quicksort": np.argsort(primals(a), kind=chosen)
+
+
+@both(compiled_only("array.sort"), "sort")  # (`np.sort` calls it)
+def _sort(a, kind="quicksort"):
+    if is_dual_array(a):
+
+        def sort(a, kind="quicksort"):
+            for i in np.ndindex(a.shape[:-1]):
+                line = a[i]
+                line[:] = line[np.argsort(primals(line))]
+
+        return sort
+
+
+# ---- reductions ---------------------------------------------------------------------------
 @both(np.sum, "sum")
 def _sum(a, axis=None, dtype=None):
     if not is_dual_array(a) or not _absent(dtype):
@@ -113,14 +155,34 @@ def _sum(a, axis=None, dtype=None):
         return along
 
 
-def _extremum(pair):
+def _extremum(function, pair):
+    """Let NumPy's `function` of an array of dual numbers, and the method, be the extreme element; equal ones share evenly."""
     of_items = register_jitable(extremum_of(pair))
-    return lambda a: of_items(a.flat)
+
+    def typed(a):
+        if not is_dual_array(a):
+            return None
+        token, lanes = Token(a.dtype.lanes), a.dtype.lanes
+
+        def extremum(a):
+            extreme = of_items(a.flat)
+            places = [k for k, x in enumerate(a.flat) if x == extreme or x != x]
+            shared = seeded(token, primal(extreme), 0, 0.0)
+            for lane in range(lanes):
+                total = 0.0
+                for k in places:
+                    total += component(a.flat[k], lane)
+                shared += seeded(token, 0.0, lane, total / len(places))
+            return shared
+
+        return extremum
+
+    both(function, function.__name__)(typed)
 
 
-_of_one(np.mean, lambda a: np.sum(a) / a.size)
-_of_one(np.max, _extremum(max))
-_of_one(np.min, _extremum(min))
+_of_one(np.mean, lambda a: np.divide(np.sum(a), a.size))
+_extremum(np.max, np.maximum)
+_extremum(np.min, np.minimum)
 both(compiled_only("astype"), "astype")(lambda a, dtype: (lambda a, dtype: a.copy()) if is_dual_array(a) and holds_floats(dtype) else None)
 
 

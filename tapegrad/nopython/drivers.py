@@ -9,17 +9,18 @@ from __future__ import annotations
 
 import numpy as np
 from numba import types
-from numba.extending import overload, register_jitable
+from numba.extending import intrinsic, overload, register_jitable
 
-from ..codegen.numba_inside import INNER
+from ..codegen.numba_inside import INNER, impl_ret_borrowed
 from ..common.errors import UnsupportedInNumbaError
 from . import algebra
+from .arrays import primals
 from .builtins import as_dual, component, primal, seeded
 from .compile import compiled, dual_dispatcher
 from .key import content
 from .reverse.drivers import ReverseDriver
 from .reverse.runtime import caught
-from .types import DualType, Token, compiled_only, contains_dual, defined, dual_of, element, is_real
+from .types import DualType, Token, compiled_only, contains_dual, copied, defined, dual_of, element, is_real, with_arrays
 
 #: Lanes used where the number of directions is not known when types are.
 DEFAULT_LANES = 8
@@ -88,7 +89,7 @@ def _opened(name, number, array):
     return stub
 
 
-values = _opened("values", primal, algebra.primals)
+values = _opened("values", primal, primals)
 tangents = _opened("tangents", register_jitable(lambda x: component(x, 0)), lambda a: algebra.tangents(a, 0))
 #: Numbers among seeds as floats.
 as_seed = _opened("as_seed", float, lambda a: a)
@@ -121,12 +122,30 @@ def driver_of(request):
 
 
 def _run_function(request, argument_types, count, lanes):
-    """Lines that call the user's function with dual numbers `d` for what is differentiated, and what they name: the result is `r`."""
-    dispatcher = dual_dispatcher(request.function, lanes, True)
-    tys = [dual_of(ty, lanes) if k in request.argnums else ty for k, ty in enumerate(argument_types[:count])]
-    _check_result(request, compiled(dispatcher, tys, request.function).return_type)
-    given = ", ".join(f"d{k}" if k in request.argnums else f"a{k}" for k in range(count))
-    return [f"r, code, said = f({given})"], {"f": caught(dispatcher, count)}
+    """Lines that call the user's function with dual numbers `d` for what is differentiated, and what they name: the result is `r`.
+
+    It may run several times: it is compiled for arrays `c` that cannot be changed, or, if that fails, gets copies.
+    """
+    dispatcher, chosen, names = dual_dispatcher(request.function, lanes, True), request.argnums, {}
+    arrays = {k: ty for k, ty in enumerate(argument_types[:count]) if isinstance(ty, types.Array)}
+    others = {k: ty for k, ty in enumerate(argument_types[:count]) if k not in chosen}
+
+    def made(exchange):
+        given = {k: with_arrays(ty, f"a{k}", exchange, names) for k, ty in others.items()}
+        tys = [given[k][1] if k in given else dual_of(ty, lanes) for k, ty in enumerate(argument_types[:count])]
+        return [f"c{k} = {text}" for k, (text, _) in given.items()], compiled(dispatcher, tys, request.function).return_type
+
+    try:
+        lines, result = made(lambda ty, text: (f"fixed({text})", ty.copy(readonly=True)))
+    except UnsupportedInNumbaError:
+        lines, result = made(copied)
+    _check_result(request, result)
+    own = [f"{'d' if k in chosen else 'c'}{k}" for k in range(count)]
+    lines.append(f"r, code, said = f({', '.join(own)})")
+    for k, ty in arrays.items():
+        if len(arrays) > 1 and is_real(ty.dtype) and ty.mutable:
+            lines.append(f"if code == 0: apart_if_stored({own[k]}, a{k}, ({''.join(f'a{j}, ' for j in arrays if j != k)}))")
+    return lines, {"f": caught(dispatcher, count), **names}
 
 
 def _run_sweeps(request, argument_types, count, lanes):
@@ -203,6 +222,33 @@ def cleared(out, x, others):
 
 
 @register_jitable
+def apart(a, others):
+    """Refuse an array that the function stores into (into a copy of it), and that is another argument as well."""
+    if overlap(a, others):
+        raise ValueError("an array that the function stores into shares memory with another argument; pass a copy of one of them")
+
+
+@register_jitable
+def apart_if_stored(copy, a, others):
+    """The same, where the function may have stored into the copy."""
+    if overlap(a, others):
+        for i in np.ndindex(a.shape):
+            x, y = primal(copy[i]), primal(a[i])
+            if x != y and (x == x or y == y):
+                apart(a, others)
+
+
+@intrinsic
+def fixed(typingctx, a):
+    """The array, as one that Numba does not let be changed."""
+
+    def emit(context, builder, sig, args):
+        return impl_ret_borrowed(context, builder, sig.return_type, context.cast(builder, args[0], a, sig.return_type))
+
+    return a.copy(readonly=True)(a), emit
+
+
+@register_jitable
 def extent(a):
     """The first address of an array's memory, and the one after the last."""
     first, last = a.ctypes.data, a.ctypes.data + a.itemsize
@@ -218,7 +264,7 @@ overlap = compiled_only("overlap")
 
 @overload(overlap)
 def _overlap(a, b):
-    """Whether an array may share memory with another one, or with one of a tuple."""
+    """Whether an array shares memory with another one, or with one of a tuple; two of which neither is in one piece may lie between each other."""
     if isinstance(b, types.BaseTuple):
         parts = " or ".join(["False", *[f"overlap(a, b[{k}])" for k in range(len(b))]])
         return defined(f"def typed(a, b):\n    return {parts}\n", "typed", {"overlap": overlap})
@@ -227,14 +273,15 @@ def _overlap(a, b):
 
     def arrays(a, b):
         (p, q), (r, s) = extent(a), extent(b)
-        return p < s and r < q
+        return p < s and r < q and (p == r or q - p == a.size * a.itemsize or s - r == b.size * b.itemsize)
 
     return arrays
 
 
 _PIECES = {
     "np": np, "as_dual": as_dual, "component": component, "primal": primal, "seeded": seeded, "seeds": seeds, "along": along,
-    "collect": collect, "collect_rows": collect_rows, "symmetric": symmetric, "cleared": cleared, "as_seed": as_seed, "values": values, "tangents": tangents,
+    "collect": collect, "collect_rows": collect_rows, "symmetric": symmetric, "cleared": cleared, "apart": apart, "apart_if_stored": apart_if_stored, "fixed": fixed,
+    "as_seed": as_seed, "values": values, "tangents": tangents,
 }  # fmt: skip
 
 

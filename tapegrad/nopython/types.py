@@ -173,6 +173,27 @@ def dual_of(ty, lanes):
     return types.Array(DualType(lanes), ty.ndim, "C") if isinstance(ty, types.Array) else DualType(lanes)
 
 
+def with_arrays(ty, text, exchange, names):
+    """(text, type) of an argument in which each array, also in tuples, is exchanged; ``exchange(type, text)`` is the pair of one.
+
+    The classes of named tuples get into `names`.
+    """
+    if isinstance(ty, types.Array):
+        return exchange(ty, text)
+    if not isinstance(ty, types.BaseTuple):
+        return text, ty
+    items, made, maker = [with_arrays(item, f"{text}[{k}]", exchange, names) for k, item in enumerate(ty)], None, ""
+    if isinstance(ty, types.BaseNamedTuple):
+        made, maker = ty.instance_class, f"Tuple{len(names)}"
+        names[maker] = made
+    return f"{maker}({''.join(f'{item}, ' for item, _ in items)})", types.BaseTuple.from_types([item for _, item in items], made)
+
+
+def copied(ty, text):
+    """The pair of a copy, for `with_arrays`."""
+    return f"{text}.copy()", ty.copy(layout="C" if ty.layout == "A" else ty.layout, readonly=False)
+
+
 def primal_type(ty):
     """A type with float64 in place of dual numbers."""
     if isinstance(ty, DualType):

@@ -11,8 +11,10 @@ import inspect
 import numpy as np
 
 from ..array import functions as F
-from ..array.record import normalise, plain, trace_of
+from ..array.differentiable import below
+from ..array.record import normalise, plain, tracked
 from ..common.errors import UnsupportedFunctionError
+from ..tape.store import thread_state
 from .dispatch import any_tracked, implements, refuse, values_of
 
 #: What NumPy takes for an array, as a tensor.
@@ -84,11 +86,11 @@ for _function in (
 
 
 def _known_layout(a):
-    """Refuse to look at the memory order in a functional recording whose arguments came in another one than C."""
-    trace = trace_of((a,))
-    if trace is not None and trace.reordered:
+    """Refuse to look at the memory order where arguments came in another one than C, and their variables are in that."""
+    variable = below(a)
+    if tracked(variable) and (thread_state().store if variable._t is None else variable._t).reordered:
         raise UnsupportedFunctionError(
-            "order='A' or 'K' depends on how an array lies in memory, and an argument of this recorded function was not "
+            "order='A' or 'K' depends on how an array lies in memory, and an argument of this function was not "
             "C-contiguous; ask for order='C' or 'F', or pass np.ascontiguousarray(argument)"
         )
 

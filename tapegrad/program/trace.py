@@ -25,6 +25,7 @@ from _thread import get_ident
 
 import numpy as np
 
+from ..array.differentiable import below
 from ..array.dual import Dual
 from ..array.record import live as live_tensor
 from ..array.record import nesting_error, normalise, plain, tracked
@@ -116,8 +117,6 @@ class Trace:
         Leaves it met, kept until it is finished.
     cannot : str
         Why the recording cannot be replayed; empty if it can.
-    reordered : bool
-        Whether some argument was not C-contiguous: the recording sees a copy that is.
     """
 
     #: 0; of the body of a loop, how many bodies it is inside of, and 1: what it finds outside becomes an argument of its tape.
@@ -128,7 +127,7 @@ class Trace:
     done = False
 
     def __init__(self, store, captured=None, reordered=False):
-        self.store, self.reordered = store, reordered
+        self.store, store.reordered = store, reordered
         store.trace, store.runs_at = self, 0
         self.entries = {}
         self.constants = []
@@ -269,8 +268,8 @@ class Trace:
         if isinstance(value, bool):
             return bool(self.host(function, args, kwargs, np.asarray(value)))
         if not isinstance(value, (np.ndarray, np.generic)) or np.asarray(value).dtype.kind not in "bifu":
-            for operand in parts_of((args, kwargs), Tensor):
-                self.exact(operand, getattr(function, "__name__", "a function"))
+            for operand in parts_of((args, kwargs), (Tensor, Dual)):
+                self.exact(below(operand), getattr(function, "__name__", "a function"))
             return value
         live = []
         if is_elementwise(function) and not kwargs:
@@ -568,7 +567,8 @@ def _array_of(number, dtype):
 
 
 def _replaced(value, live):
-    """`value` with its arrays and tensors replaced by `HostOperand`, which are collected in `live`."""
+    """`value` with its arrays and tensors, those below dual numbers too, replaced by `HostOperand`, which are collected in `live`."""
+    value = below(value)
     if isinstance(value, Tensor):
         live.append(value)
         return HostOperand(len(live) - 1)

@@ -101,7 +101,8 @@ class TapeStore(_Words):
         "words", "buffer", "view", "capacity", "objects", "savers",
         "leaves", "leaf_list", "watched", "signatures", "pending", "passing", "most_signatures", "began", "due",
         "runs", "codes", "in_python", "hooks", "node_hooks", "pre_hooks", "retained", "thread", "explicit", "forward",
-        "retired", "live_rows", "special", "others", "pinned", "resting", "before", "cleared", "clearings", "trace", "calling", "seen", "__weakref__",
+        "retired", "live_rows", "special", "others", "pinned", "resting", "before", "cleared", "clearings", "trace", "calling", "seen",
+        "reordered", "__weakref__",
     )  # fmt: skip
 
     def __init__(self, thread, explicit=False, parts=None):
@@ -113,6 +114,8 @@ class TapeStore(_Words):
         self.forward = None
         self.retired = None
         self.trace = None
+        #: Whether some argument was not in C order: what is recorded sees a copy that is.
+        self.reordered = False
         # A place or the user's frame, while a rule of ours is run on tensors: each of its operations stands there.
         self.calling = None
         self._empty()
@@ -346,6 +349,7 @@ class TapeStore(_Words):
     def renew(self):
         """Forget what is recorded and start again in the same memory: of a store that no tensor points to."""
         self.length, self.generation, self.special, self.due = 1, next(_GENERATIONS), False, self.capacity
+        self.reordered = False
         self.leaves.clear()
         self.leaf_list.clear()
         if self.codes:

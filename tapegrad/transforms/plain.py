@@ -15,6 +15,7 @@ from ..array.tensor import Tensor
 from ..autograd.backward import sweep_back, sweep_straight
 from ..autograd.hooks import accumulate
 from ..autograd.recording import check_number, check_result, differentiable, refuse_captured, refuse_outer
+from ..common.dtypes import in_another_order
 from ..common.errors import StructureError
 from ..common.tree import LEAF, flatten, leaf_names, unflatten
 from ..interpreter.fields import constant, place
@@ -142,6 +143,8 @@ class _EagerCall:
     def _variable(self, value):
         """A tensor with a copy of `value` that lies on the tape."""
         if value.__class__ is not float:
+            if in_another_order(value):
+                self.store.reordered = True
             value = normalise(value.copy())
         t = constant(Tensor, value)
         if value.__class__ is not float:

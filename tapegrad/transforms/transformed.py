@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 from ..array.differentiable import Differentiable
 from ..array.inplace import unshared
+from ..array.traces import current_body
 from ..array.typing import Unknown
 from ..autograd import nested
 from ..common.errors import HigherOrderError, StructureError, TapeMismatchError
@@ -235,7 +236,7 @@ class Jitted(OfValues[R]):
         answer = (self._replays or self._replayed).quick(args, kwargs)
         if answer is not MISS:
             return answer
-        if any(isinstance(leaf, Differentiable) for leaf in flatten((args, kwargs))[0]):
+        if current_body() or any(isinstance(leaf, Differentiable) for leaf in flatten((args, kwargs))[0]):
             # Part of something that is being recorded, or differentiated.
             return self._inside(args, kwargs)
         return self._looked_at(nested.beside(self._ordinary, self._inside, args, kwargs), args, kwargs)

@@ -1,5 +1,6 @@
 """What goes in and comes out of the public functions; callers of all kinds."""
 
+import collections
 import math
 import os
 import subprocess
@@ -320,3 +321,50 @@ def test_the_error_comes_through_the_users_own_code():
 def test_wrong_use_is_named(make, arguments, words):
     with pytest.raises(UnsupportedInNumbaError, match=words):
         make()(*arguments)
+
+
+def counting(x, calls):
+    calls[0] += 1.0
+    return calls[0] * np.sum(x**2)
+
+
+State = collections.namedtuple("State", ["scale", "calls"])
+
+
+def counting_inside(x, state):
+    return counting(x, state[1])
+
+
+def test_each_run_starts_from_the_arguments_as_they_were_passed():
+    x, calls = np.linspace(-1.0, 1.0, 20), np.ones(2)
+    for gradient in (tg.njit_grad(counting, mode="forward"), tg.njit_grad(counting, mode="reverse")):
+        assert np.allclose(gradient(x, calls), 4.0 * x, rtol=1e-15)
+    assert np.allclose(tg.njit_jacobian(lambda x, calls: x * counting(x, calls))(x, calls[::-1]), 2.0 * np.sum(x**2) * np.eye(20) + 4.0 * np.outer(x, x))
+    assert np.array_equal(tg.njit_hessian(counting)(x, calls), 4.0 * np.eye(20))
+    value, slope = tg.njit_jvp(counting)(x, calls, np.ones(20))
+    assert np.allclose((value, slope), (2.0 * np.sum(x**2), 4.0 * np.sum(x))) and np.array_equal(calls, np.ones(2))
+    for state in (State(3.0, np.ones(2)), (3.0, np.ones(4)[::2])):
+        assert np.allclose(tg.njit_grad(counting_inside, mode="forward")(x, state), 4.0 * x, rtol=1e-15)
+        assert np.allclose(tg.njit_grad(counting_inside, mode="reverse")(x, state), 4.0 * x, rtol=1e-15)
+        assert np.array_equal(tg.njit_hessian(counting_inside)(x, state), 4.0 * np.eye(20)) and np.array_equal(state[1], np.ones(2))
+
+
+def crossed(x, y):
+    x[0] = y[1] * 2.0
+    return np.sum(x * x * y)
+
+
+def test_an_array_that_is_stored_into_is_no_other_argument():
+    table = np.arange(12.0).reshape(4, 3)
+    x, y = table[:, 0], table[:, 1]  # (between each other, but not the same memory)
+    wanted = (np.array([0.0, *(2.0 * x * y)[1:]]), x * x + np.array([4.0 * y[1] ** 2, 8.0 * y[0] * y[1], 0.0, 0.0]))
+    for mode in ("forward", "reverse"):
+        both, first = tg.njit_grad(crossed, (0, 1), mode=mode), tg.njit_grad(crossed, mode=mode)
+        assert all(np.array_equal(a, b) for a, b in zip(both(x, y), wanted)) and np.array_equal(first(x, y), wanted[0])
+        for gradient in (both, first):
+            for pair in ((x, x), (x, x[::-1]), (table[0, :2], table[0, 1:])):
+                with pytest.raises(ValueError, match="stores into shares memory with another argument"):
+                    gradient(*pair)
+    with pytest.raises(ValueError, match="stores into shares memory with another argument"):
+        tg.njit_hessian(crossed)(x, x)
+    assert np.array_equal(tg.njit_grad(lambda x, y: np.sum(x * y), mode="forward")(x, x), x)

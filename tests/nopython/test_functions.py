@@ -10,7 +10,7 @@ from tapegrad.common.errors import UnsupportedInNumbaError
 
 from .programs import differences
 
-pytest.importorskip("numba")
+numba = pytest.importorskip("numba")
 
 AT = np.array([0.7, 1.3, 0.4])
 
@@ -112,3 +112,39 @@ def test_cholesky_factors_have_the_symmetric_gradient(mode):
 def test_how_arrays_lie_in_memory_is_not_shown_in_forward_mode(f):
     with pytest.raises(UnsupportedInNumbaError, match="memory layout"):
         tg.njit_grad(f, mode="forward")(AT)
+
+
+def extremes(x):
+    return np.max(x) + 2.0 * np.min(x) + 3.0 * np.ptp(x)
+
+
+def test_extremes_share_evenly_and_pass_nan_on():
+    three_and_two, one_nan = np.array([4.0, 1.0, 4.0, 2.0, 4.0, 1.0]), np.array([3.0, np.nan, 4.0, 1.0])
+    for mode in ("forward", "reverse"):
+        value, slopes = tg.njit_value_and_grad(extremes, mode=mode)(three_and_two)
+        assert value == 15.0 and np.allclose(slopes, [4 / 3, -0.5, 4 / 3, 0.0, 4 / 3, -0.5], rtol=1e-15)
+        value, slopes = tg.njit_value_and_grad(extremes, mode=mode)(one_nan)
+        assert math.isnan(value) and np.array_equal(slopes, tg.grad(extremes)(one_nan))
+    assert np.array_equal(tg.njit_value_and_grad(lambda x: x.max(), mode="forward")(np.full(3, np.inf))[1], np.full(3, 1 / 3))
+
+
+def ordered(x):
+    y, table = x.copy(), x.copy().reshape(2, 3)
+    y.sort()
+    table.sort()
+    places = np.concatenate((np.argsort(x), x.argsort(kind="mergesort"), np.argmin(table, axis=1)))
+    return np.sort(x), y, table, x[places], x[np.argmax(x)] * x[x.argmin()]
+
+
+def test_the_order_of_elements_is_that_of_the_compiled_function():
+    compiled = numba.njit(ordered)
+    for x in (np.array([2.0, np.nan, 1.0, 3.0, np.nan, 0.0]), np.array([2.0, 1.0, 1.0, 3.0, 3.0, 0.0])):
+        values, tangents = tg.njit_jvp(ordered)(x, np.arange(6.0))
+        assert all(np.array_equal(a, b, equal_nan=True) for a, b in zip(values, compiled(x)))
+        assert np.array_equal(x[tangents[0].astype(int)], values[0], equal_nan=True) and np.array_equal(tangents[1], tangents[0])
+
+
+def test_the_mean_of_nothing_is_nan():
+    for mode in ("forward", "reverse"):
+        value, slopes = tg.njit_value_and_grad(lambda x: np.mean(x * 1.0) + (2.0 * x).mean(), mode=mode)(np.zeros(0))
+        assert math.isnan(value) and slopes.shape == (0,)

@@ -100,6 +100,23 @@ def damped(p, start, steps):
     return s
 
 
+def overwritten(x):
+    squares = x * x
+    first = x[0] * squares
+    x *= 3.0
+    x[0] = 7.0
+    return x[::-1], first
+
+
+def test_returned_arrays_have_the_values_of_the_end():
+    at, seeds = AT.copy(), (np.arange(8.0), np.ones(8))
+    (values, first), product = tg.njit_vjp(overwritten)(at, seeds)
+    wanted = overwritten(AT.copy())
+    assert np.array_equal(at, AT) and np.array_equal(values, wanted[0]) and np.array_equal(first, wanted[1])
+    along = differences(lambda x: sum(np.sum(a * w) for a, w in zip(overwritten(x.copy()), seeds)), AT)
+    assert np.allclose(product, along, rtol=2e-7, atol=2e-8)
+
+
 def test_arguments_and_results_of_several_kinds():
     p, start = Parameters(0.5, np.array([0.1, 0.2])), 0.7
     value, (dp, ds) = tg.njit_value_and_grad(damped, (0, 1), mode="reverse")(p, start, 5)

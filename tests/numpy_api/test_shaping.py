@@ -156,6 +156,19 @@ def test_orders_follow_the_layout():
                 np.testing.assert_array_equal(plain(np.reshape(t, (2, -1), order)), np.reshape(x, (2, -1), order))
 
 
+def test_orders_in_memory_of_arguments_that_are_copied():
+    weights = np.arange(A.size) + 0.5
+    for order in "AK":
+        for plainly in (lambda x: np.ravel(x, order) @ weights, lambda x: np.reshape(2.0 * x, -1, order="A") @ weights):
+            for transformed in (tg.grad(plainly), tg.jit(tg.grad(plainly)), tg.elementwise_grad(plainly), tg.jacobian(plainly), tg.hessian(plainly),
+                                lambda x: tg.vjp(plainly, x), lambda x: tg.linearize(plainly, x)):  # fmt: skip
+                with pytest.raises(UnsupportedFunctionError, match="ask for order='C' or 'F'"):
+                    transformed(np.asfortranarray(A))
+            for x in (A, A[:, ::-1], np.repeat(A, 2, axis=1)[:, ::2]):
+                value, slopes = tg.value_and_grad(plainly)(x)
+                assert value == plainly(x) and np.all(slopes.ravel() % weights == 0.0)
+
+
 def test_views_of_views_of_other_layouts():
     y = np.exp(leaf(A).T)
     assert y._v.flags.f_contiguous

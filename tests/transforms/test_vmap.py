@@ -460,3 +460,14 @@ def test_axes_in_containers_that_hold_more_than_leaves():
     assert mapped(ordered).tolist() == [4.0, 13.0]
     with pytest.raises(tg.errors.StructureError, match="a container like it"):
         tg.vmap(lambda d: d["a"].sum() + d["b"], in_axes=(collections.OrderedDict(b=None, a=0),))(ordered)
+
+
+@pytest.mark.parametrize("chosen", [np.argmax, lambda x: np.argsort(x)[0], lambda x: np.searchsorted(WEIGHTS[[1, 0, 2]], x[1]) - 1], ids=["argmax", "argsort", "searchsorted"])
+def test_positions_among_dual_numbers_are_those_of_each_lane(chosen):
+    slopes = tg.jacfwd(tg.grad(lambda x: x[chosen(x)] * x[1]))
+    expected = np.stack([slopes(x) for x in POINTS])
+    np.testing.assert_array_equal(tg.vmap(slopes)(POINTS), expected)
+    recorded = tg.jit(tg.vmap(slopes))
+    for k in range(4):
+        np.testing.assert_array_equal(recorded(np.roll(POINTS, k, axis=0)), np.roll(expected, k, axis=0))
+    assert recorded.stats().records == 1

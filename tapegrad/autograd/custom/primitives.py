@@ -29,6 +29,7 @@ from ...array.traces import computed
 from ...common.dtypes import plain_array
 from ...common.errors import DtypeError, HigherOrderError, MissingRuleError, RuleError, noted
 from ...common.tree import LEAF, Structure, alike, flatten, rearranged, unflatten
+from ...common.tree import parts_of as things_of
 from ...rules.table import Row
 from ...tape.places import function_name
 from .calls import Call, Fixed, Output, fitted, handed, hidden, like_of, packed, parts_of, unpacked, zero_tangent
@@ -107,7 +108,10 @@ class Primitive(Generic[R]):
         if containers:
             return _of_leaves(self, args, static, containers)
         if not any(isinstance(a, Differentiable) for a in args):
-            return self._direct(args, static)
+            output = self._direct(args, static)
+            if any(map(tracked, things_of(output, Differentiable))):
+                raise self._past_the_rule(f"the result of {self.name}")
+            return output
         template: list[Any] = []
         operands: list[Any] = []
         for a in args:
@@ -124,6 +128,13 @@ class Primitive(Generic[R]):
 
     def _direct(self, args, static):
         return self.function(*args, **static)
+
+    def _past_the_rule(self, which):
+        return RuleError(
+            f"{which} is a tensor on the tape: the function closes over a tensor that requires a gradient, or takes one out of an "
+            "object whose class is not registered. Make that tensor an argument (tapegrad.tree.register makes containers of classes); "
+            "a primitive computes on plain arrays"
+        )
 
     def _compute(self, call, arguments, needed):
         """Run the function; notes its results in `call` and returns them as arrays."""
@@ -142,10 +153,7 @@ class Primitive(Generic[R]):
         for k, part in enumerate(output if call.several else (output,)):
             which = f"result {k} of {self.name}" if call.several else f"the result of {self.name}"
             if tracked(part):
-                raise RuleError(
-                    f"{which} is a tensor on the tape: the function closes over a tensor that requires a gradient. "
-                    "Make that tensor an argument; a primitive computes on plain arrays"
-                )
+                raise self._past_the_rule(which)
             if part is None or isinstance(part, (str, dict, tuple, list)):
                 raise RuleError(f"{which} is not a number or an array but {type(part).__name__}")
             # A copy: the tape keeps it, and the function may return its argument or a buffer it uses again.

@@ -33,8 +33,8 @@ def _sum(dims, axis):
 
 
 def _extremum(dims, axis):
-    return {0: ["n = 0", "for i in np.ndindex(A.shape):", "    n += A[i] == Z", "for i in np.ndindex(A.shape):",
-                "    if A[i] == Z:", "        SA[i] += W / n"]}  # fmt: skip
+    return {0: ["n = 0", "for i in np.ndindex(A.shape):", "    n += A[i] == Z or A[i] != A[i]", "for i in np.ndindex(A.shape):",
+                "    if A[i] == Z or A[i] != A[i]:", "        SA[i] += W / n"]}  # fmt: skip
 
 
 def _dot(dims, axis):

@@ -3,7 +3,7 @@
 import numpy as np
 from numba import types
 
-from ..types import dual_of
+from ..types import copied, dual_of, with_arrays
 from .compile import GradientBuilder
 from .runtime import arena_type, caught
 
@@ -12,7 +12,7 @@ class DifferentiatedArgs:
     """The numbers and arrays among the differentiated arguments, tuples taken apart."""
 
     def __init__(self, request, argument_types):
-        self.request, self.types, self.values, self.scope = request, [], [], {}
+        self.request, self.types, self.sources, self.values, self.scope = request, [], [], [], {}
         self.forms = {k: self._form(argument_types[k], f"a{k}", k) for k in request.argnums}
         self.arrays = [j for j, ty in enumerate(self.types) if isinstance(ty, types.Array)]
         self.numbers = [j for j, ty in enumerate(self.types) if not isinstance(ty, types.Array)]
@@ -34,6 +34,7 @@ class DifferentiatedArgs:
             self.request.refuse(f"argument {k} is {ty}", "differentiated arguments are numbers, float64 or float32 arrays, and tuples "
                                 "of them; choose others with argnums, or convert it")  # fmt: skip
         self.types.append(ty)
+        self.sources.append(source)
         self.values.append(value)
         return len(self.types) - 1
 
@@ -93,10 +94,13 @@ class ReverseDriver:
         result, sweeps = made.compiled(dispatcher, tys)
         self.result, self.report = result[0], sweeps.report()
         changed = {names[k - 2] for k in sweeps.changed_arguments() if 2 <= k < 2 + len(names)}
+        memory = {f"x{j}": leaves.sources[j] for j in leaves.arrays} | {f"y{k}": f"a{k}" for k in others if isinstance(argument_types[k], types.Array)}
+        aside = {n: "".join(f"{source}, " for m, source in memory.items() if m != n) for n in memory if n in changed}
         #: binds the differentiated arguments, copies of arrays that the function stores into, and gradients of zeros
-        self.start = [f"x{j} = " + (f"{value}.copy()" if f"x{j}" in changed and not lanes and value == value.split(".")[0] else value)
+        self.start = [f"apart({memory[n]}, ({sources}))" for n, sources in aside.items() if sources]
+        self.start += [f"x{j} = " + (f"{value}.copy()" if f"x{j}" in changed and not lanes and value == value.split(".")[0] else value)
                       for j, value in enumerate(leaves.values)]  # fmt: skip
-        self.start += [f"y{k} = a{k}" + ".copy()" * (f"y{k}" in changed) for k in others]
+        self.start += [f"y{k} = {with_arrays(argument_types[k], f'a{k}', copied, leaves.scope)[0] if f'y{k}' in changed else f'a{k}'}" for k in others]
         self.zeros = [f"s{j} = np.zeros(x{j}.shape, x{j}.dtype)" for j in leaves.arrays]
         self.values = ", ".join([*names, *[f"s{j}" for j in leaves.arrays]])
         self.names = {"np": np, "sweeps": caught(dispatcher, len(tys) - 1, arena=True), **leaves.scope}

@@ -17,6 +17,7 @@ from ..functions import is_elementwise
 from ..rewrite import among
 from ..types import Token
 from . import runtime
+from .activity import ELSEWHERE
 from .adjoints import Adjoints, copied
 from .plan import RematerialisationPlan
 from .program import NaturalLoop
@@ -62,11 +63,12 @@ class SweepEmitter(Adjoints):
         return {"bytes kept for each iteration of the loop at a line": kept, **({"prange at a line": p.threads} if p.threads else {})}
 
     def changed_arguments(self):
-        """Positions of arguments that are arrays into which something is stored."""
+        """Positions of arguments that are arrays, or tuples of them, into which something is stored."""
         p, changed = self.p, set()
         for _, _, s in p.statements():
             changed |= {self.group(n) for n in self.changed_by(s)}
-        return {k for k, n in enumerate(self.args) if n is not None and self.group(n) in changed}
+        groups = {k: ELSEWHERE if isinstance(p.type_of(n), types.BaseTuple) else n for k, n in enumerate(self.args) if n is not None}
+        return {k for k, n in groups.items() if self.group(n) in changed}
 
     def emit(self, sweeps=BOTH):
         """The blocks of one function for these sweeps."""
@@ -181,7 +183,7 @@ class SweepEmitter(Adjoints):
                 self.push(plan.frame(p.root), p.root.frame)
         elif isinstance(last, ir.Return):
             self.call(runtime.note, self.stack)
-            self.assign("$result", last.value)  # (the variable itself may be put back to what it was in another iteration)
+            self.assign("$result", self._outcome())  # (the variable itself may be put back to what it was in another iteration)
             last = ir.Jump(self.back[label], loc)
         self._assign_phis(label)
         segments = plan.segments.get(last.target) if isinstance(last, ir.Jump) else None
@@ -190,6 +192,14 @@ class SweepEmitter(Adjoints):
         elif segments is not None:
             segments.begin()
         self.out.append(last)
+
+    def _outcome(self):
+        """The result, with copies of its arrays whose elements the reverse sweep puts back to what they were."""
+        p = self.p
+        changed = {self.group(n) for _, _, s in p.statements() if self.restored(s) or self.paired(s) for n in self.changed_by(s)}
+        copies = {n: p.var(self.call(copied, n)) for n in self.results() if isinstance(p.type_of(n), types.Array) and self.group(n) in changed}
+        value = p.value_of(p.result)
+        return clone(value, copies) if self._packs(value) else copies.get(p.result, p.var(p.result))
 
     def _promoted(self, s):
         """The statement, made to create an array of dual numbers if the floats in it depend on the arguments, and of floats if not."""

@@ -61,17 +61,6 @@ def sort_arguments(args, kwargs, argnums):
     return inputs, key, leaves
 
 
-def as_inputs(args, argnums):
-    """`args` with the leaves of those in `argnums` as arrays of floats; and these, by argument."""
-    args, arrays = list(args), []
-    for k in argnums:
-        # The others are left out, which may be anything; messages count them.
-        inputs, _, _ = sort_arguments((*[None] * k, args[k]), {}, (k,))
-        args[k] = unflatten(flatten(args[k])[1], inputs)
-        arrays.append(inputs)
-    return args, arrays
-
-
 def _differentiated(structure, argnums):
     counts = [p.count for p in structure.parts[0].parts]
     flags = []

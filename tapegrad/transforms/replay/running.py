@@ -31,7 +31,7 @@ from ...tape.store import thread_state
 from .. import plain
 from ..argnums import check_given
 from .answers import Outcome
-from .arguments import argument_name, as_inputs, is_input, is_reordered, with_inputs
+from .arguments import argument_name, is_input, is_reordered, with_inputs
 from .stats import EagerTime, Stats, outside
 
 LOG = logging.getLogger("tapegrad")
@@ -204,7 +204,7 @@ class Running:
             return Outcome(*plain.value_and_gradients(self.function, args, kwargs, self.argnums, self.has_aux, self.scalar))
         if backward:
             argnums = tuple(sorted(set(self.argnums)))
-            walk = StoreWalk(self.function, as_inputs(args, argnums)[0], argnums, kwargs)
+            walk = StoreWalk(self.function, args, argnums, kwargs)
             if thread_state().enabled:
                 walk.refuse_captured(self.function)
             return Outcome([normalise(np.array(p.value)) for p in walk.outputs], walk.structure, backward(walk))

@@ -303,6 +303,23 @@ def test_a_rule_that_closes_over_a_recorded_value_is_refused():
         np.sum(tg.custom_vjp(lambda a: a * 2, lambda g, result, a: g * x)(x)).backward()
     with pytest.raises(RuleError, match="closes over"):
         tg.custom_vjp(lambda a: a * x, lambda g, result, a: g)(leaf(Y))
+    with pytest.raises(RuleError, match="closes over"):
+        tg.custom_vjp(lambda a: a * x, lambda g, result, a: g)(Y)
+
+
+class Unregistered:
+    def __init__(self, value):
+        self.value = value
+
+
+def test_a_tensor_inside_of_an_object_does_not_go_past_the_rule():
+    with_vjp = tg.custom_vjp(lambda box: 2.0 * box.value, lambda g, result, box: (None,))
+    with_jvp = tg.custom_jvp(lambda box: 2.0 * box.value, lambda tangents, result, box: 0.0)
+    assert with_vjp(Unregistered(3.0)) == 6.0
+    for f in (with_vjp, with_jvp):
+        for slope in (tg.grad(lambda x: f(Unregistered(x))), tg.jit(tg.grad(lambda x: f(Unregistered(x)))), tg.jacfwd(lambda x: f(Unregistered(x)))):
+            with pytest.raises(RuleError, match="an object whose class is not registered"):
+                slope(3.0)
 
 
 def test_an_exception_in_a_rule_says_where():
