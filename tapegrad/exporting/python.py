@@ -42,7 +42,8 @@ def text_of(g, arguments):
     body = "\n".join([
         f"def derivative({', '.join(argument.name for argument in arguments)}):",
         f'    """{", ".join(result.what for result in results)}; made by tapegrad {__version__} from {getattr(g, "__name__", "a function")}."""',
-        *text.heads, '    with np.errstate(all="ignore"):', indent("\n".join(text.lines or ["pass"]), " " * 8), f"    return {', '.join(given)}", "", "", *text.data,
+        *text.heads, '    with np.errstate(all="ignore"):', indent("\n".join(text.lines or ["pass"]), " " * 8),
+        f"    return {', '.join(given)}", "", "", *text.data,
     ]).rstrip()  # fmt: skip
     further = "from scipy import special\n" * ("special." in body) + "from numpy import inf, nan\n" * ("inf" in body or "nan" in body)
     return f"import numpy as np\n{further}\n\n{body}\n"

@@ -143,7 +143,7 @@ def test_arguments_with_the_names_of_the_headers_own(tmp_path):
 def test_arguments_with_names_that_a_language_reserves(tmp_path):
     """A dict may have any, of C and of C++."""
     words = "int namespace explicit xor linux uint64_t NULL true nullptr asm typeof".split()
-    made = tg.export(lambda p: sum(p.values()), {word: 1.0 for word in words}, tmp_path / "f")
+    made = tg.export(lambda p: sum(p.values()), dict.fromkeys(words, 1.0), tmp_path / "f")
     (tmp_path / "header.c").write_text('#include "f.h"\n')
     for command in (["gcc", "-x", "c", "-std=gnu17"], ["g++", "-x", "c++"]):
         if shutil.which(command[0]):
