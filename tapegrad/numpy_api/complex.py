@@ -251,7 +251,7 @@ def of_blocks(matrix):
 
 
 for _function in (np.linalg.inv, np.linalg.pinv, np.linalg.cholesky):
-    COMPLEX[_function] = lambda a, function=_function, **options: of_blocks(function(blocks(a), **options))
+    COMPLEX[_function] = lambda a, *more, function=_function, **options: of_blocks(function(blocks(a), *more, **options))
 
 
 @complex_rule(np.linalg.solve)

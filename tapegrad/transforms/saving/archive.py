@@ -131,8 +131,8 @@ def encoded(thing, arrays):
         check_class(thing, "save")
         arrays.append(readable(np.asarray(thing)))
         return {"array": len(arrays) - 1}
-    which = f" of {thing.dtype} with {thing.ndim} axes" if isinstance(thing, np.ndarray) else ""
-    raise TapeFileError(f"{kind.__name__}{which} cannot be written to a file; numbers, strings, arrays, and lists, tuples and dicts (by strings or ints) of them can")
+    which = f"{kind.__name__} of {thing.dtype} with {thing.ndim} axes" if isinstance(thing, np.ndarray) else kind.__name__
+    raise TapeFileError(f"{which} cannot be written to a file; numbers, strings, arrays, and lists, tuples and dicts (by strings or ints) of them can")
 
 
 def decoded(thing, arrays, limit):
