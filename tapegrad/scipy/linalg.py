@@ -11,13 +11,13 @@ from math import factorial
 
 import numpy as np
 
-from ..array.complex import ComplexTensor, is_complex, lifted
+from ..array.complex import ComplexTensor, is_complex, lifted, split
 from ..array.record import apply, guard_on
 from ..autograd.custom import primitive
 from ..common.errors import UnsupportedFunctionError
 from ..common.host_functions import host_function
 from ..common.uninterrupted import imported
-from .mirrors import array, finite, mirror, names_of, value
+from .mirrors import array, finite, mirror, names_of
 
 __all__, __dir__, __getattr__ = names_of(__name__)
 
@@ -404,7 +404,7 @@ def pinv(a, *, atol=None, rtol=None, return_rank=False, check_finite=True):
         )
     a = _matrix(a, check_finite)
     if rtol is None:
-        rtol = max(a.shape[-2:]) * float(np.finfo(value(a).dtype).eps)
+        rtol = max(a.shape[-2:]) * float(np.finfo(a.dtype).eps)
     elif rtol < 0:
         raise ValueError("atol and rtol values must be positive.")
     return np.linalg.pinv(a, float(rtol))
@@ -478,24 +478,31 @@ def expm(A):
     a = array(A)
     if a.ndim < 2 or a.shape[-1] != a.shape[-2]:
         raise np.linalg.LinAlgError(f"The input array must have square last two axes, got shape {tuple(a.shape)}")
-    n = a.shape[-1]
     if a.size == 0:
         return a * 1.0
-    norms = np.abs(value(a)).sum(axis=-2).max(axis=-1)
-    if not np.isfinite(norms).all():
+    order, *times = np.ravel(guard_on(_scaling(), *(split(a) or (a,)))).tolist()
+    if not order:
         return a * np.nan
-    largest = float(norms.max())
-    order = next((m for m, bound in _PADE.items() if largest <= bound), 13)
-    with np.errstate(divide="ignore"):
-        times = np.maximum(np.ceil(np.log2(norms / _PADE_13)), 0.0) if order == 13 else np.zeros_like(norms)
-    eye = np.eye(n, dtype=value(a).dtype)
+    eye, times = np.eye(a.shape[-1], dtype=a.dtype), np.reshape(times, a.shape[:-2])
     if times.any():
         a = a * np.exp2(-times)[..., None, None].astype(eye.dtype)
-    exponential = np.linalg.solve(*_pade(a, eye, order))
+    exponential = np.linalg.solve(*_pade(a, eye, int(order)))
     for k in range(int(times.max())):
         squared = exponential @ exponential
         exponential = squared if (times > k).all() else np.where((times > k)[..., None, None], squared, exponential)
     return exponential
+
+
+@host_function
+def _scaling(*parts):
+    """The order of the approximant, 0 if something is not finite, and how often each matrix is halved."""
+    norms = np.abs(parts[0] + 1j * parts[1] if len(parts) == 2 else parts[0]).sum(axis=-2).max(axis=-1)
+    if not np.isfinite(norms).all():
+        return np.zeros(1 + norms.size)
+    order = next((m for m, bound in _PADE.items() if norms.max() <= bound), 13)
+    with np.errstate(divide="ignore"):
+        times = np.maximum(np.ceil(np.log2(norms / _PADE_13)), 0.0) if order == 13 else np.zeros_like(norms)
+    return np.append(order, times)
 
 
 def _pade(a, eye, order):

@@ -281,3 +281,12 @@ def test_a_recording_of_a_periodic_spline_holds_for_other_values(make):
     assert g.stats().records == 1
     with pytest.raises(ValueError):
         make(tg.tensor(Y, requires_grad=True))
+
+
+def test_points_of_a_table_as_one_vector():
+    """A vector is one point, or many of a grid of one dimension, as in SciPy."""
+    plane, line = ((np.arange(3.0), np.arange(4.0)), np.arange(12.0).reshape(3, 4) ** 1.5), ((np.arange(5.0),), np.arange(5.0) ** 2)
+    for (points, values), at in ((plane, [1.3, 2.2]), (plane, [1.3, 2.2, 0.5, 0.1]), (line, [1.3, 2.2, 0.5]), (line, [1.5])):
+        at, theirs = np.array(at), scipy.interpolate.RegularGridInterpolator(points, values)
+        check(mirrored.RegularGridInterpolator(points, values), at, reference=theirs)
+        assert mirrored.RegularGridInterpolator(points, leaf(values))(at).shape == theirs(at).shape
