@@ -264,9 +264,10 @@ class BSpline:
     def _basis(self):
         """The knots of the pieces, and the coefficients there of each spline of the basis: they depend on no coefficients of this one."""
         k, n = self.k, len(self.t) - self.k - 1
-        places = [i for i in range(k, n) if self.t[i] < self.t[i + 1]]
+        # (What a last piece of no length has, as of degree 0 through points, holds from there on.)
+        places = [i for i in range(k, n) if self.t[i] < self.t[i + 1]] + [n] * bool(self.t[n - 1] == self.t[n])
         basis = _interpolate.BSpline(self.t, np.eye(n), k)
-        return self.t[[*places, places[-1] + 1]], np.stack([basis(self.t[places], m) / math.factorial(m) for m in range(k, -1, -1)])
+        return self.t[[*places, n]], np.stack([basis(self.t[places], m) / math.factorial(m) for m in range(k, -1, -1)])
 
     def _pieces(self):
         """The polynomials between knots, whose coefficients are linear in those of the spline."""

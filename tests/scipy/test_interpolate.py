@@ -290,3 +290,11 @@ def test_points_of_a_table_as_one_vector():
         at, theirs = np.array(at), scipy.interpolate.RegularGridInterpolator(points, values)
         check(mirrored.RegularGridInterpolator(points, values), at, reference=theirs)
         assert mirrored.RegularGridInterpolator(points, leaf(values))(at).shape == theirs(at).shape
+
+
+@every("extrapolate", [True, False, "periodic"])
+def test_steps_through_points(extrapolate):
+    """Of degree 0 the last value holds from the last point on."""
+    x, at = np.linspace(0.0, 3.0, 8), np.array([-0.3, 0.0, 0.2, 2.2, 3.0, 3.3])
+    theirs = scipy.interpolate.make_interp_spline(x, x**2, 0)(at, extrapolate=extrapolate)
+    np.testing.assert_array_equal(plain(mirrored.make_interp_spline(x, leaf(x**2), 0)(at, extrapolate=extrapolate)), theirs)
