@@ -57,7 +57,10 @@ def _half(thing, which):
     if thing is None or not (is_complex(thing) or which):
         return thing
     part = parts_of(thing)[which]
-    return np.zeros(np.shape(thing)) if part is None else part
+    if part is not None:
+        return part
+    # A Python number stays one: it promotes weakly.
+    return np.zeros(np.shape(thing), thing.real.dtype) if hasattr(thing, "dtype") else 0.0
 
 
 def _paired(re, im):
