@@ -355,13 +355,14 @@ def _divide(a, b):
     if br is None:
         return ComplexTensor(None if ai is None else ai / bi, None if ar is None else -ar / bi)
     # R. Smith, "Algorithm 116: Complex division", 1962: nothing is squared.
-    a, b = lifted(a), lifted(b)
+    a, b = lifted(a).astype(lifted(b).dtype) if type(a) in (int, float, complex) else lifted(a), lifted(b)
     by_real = np.abs(b.real) >= np.abs(b.imag)
     large, small = np.where(by_real, b.real, b.imag), np.where(by_real, b.imag, b.real)
     ratio = small / large
     scale = large + small * ratio
     one, other = np.where(by_real, a.real, a.imag), np.where(by_real, a.imag, a.real)
-    return ComplexTensor((one + other * ratio) / scale, np.where(by_real, 1.0, -1.0) * (other - one * ratio) / scale)
+    imag = (other - one * ratio) / scale
+    return ComplexTensor((one + other * ratio) / scale, np.where(by_real, imag, -imag))
 
 
 def lifted(thing):
@@ -425,7 +426,7 @@ def _sqrt(x, y):
 
 def _tanh(x, y):
     # Of exp(-2 |x|): nothing is too large; |1 + exp(-2 z)|^2 is a sum of squares: nothing cancels at a pole.
-    right = np.where(x >= 0.0, 1.0, -1.0)
+    right = np.copysign(1.0, x)
     size = right * x
     small = np.exp(-2.0 * size)
     scale = np.expm1(-2.0 * size) ** 2 + 4.0 * small * np.cos(y) ** 2
@@ -512,8 +513,7 @@ def _of_parts(combine, function):
 
 
 def _sign(z):
-    x, y = _both(z)
-    size = np.hypot(x, y)
+    size = np.hypot(*_both(z))
     return lifted(z) / np.where(size == 0.0, 1.0, size)
 
 

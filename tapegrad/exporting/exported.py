@@ -54,8 +54,8 @@ def export(g: Callable[..., Any], x: Any, path: str | Path, *, cpu: str = "host"
     ----------
     g : callable
         ``tg.value_and_grad(f)``, ``tg.grad(f)``, ``tg.hessian(f)``, ...; or a function of numbers and arrays, which may call these.
-    x : float, array_like of float, containers of them, or a tuple of arguments
-        The point at which `g` is recorded. Floats and float arrays are arguments in C, too, with these shapes; everything else, and what `g`
+    x : float, array_like, containers of them, or a tuple of arguments
+        The point at which `g` is recorded. Floats and arrays are arguments in C, too, with these shapes; everything else, and what `g`
         captures, is a constant of the code.
     path : str or Path
         ``"dir/name"``: `name` is the name of the function in C. The files are ``name.h``, ``name.o`` and, if a linker is found, ``name.so``.
@@ -109,8 +109,8 @@ def to_python(g: Callable[..., Any], x: Any) -> str:
     ----------
     g : callable
         As in `export`: ``tg.value_and_grad(f)``, ``tg.hessian(f)``, a function of numbers and arrays, ...
-    x : float, array_like of float, containers of them, or a tuple of arguments
-        As in `export`: floats and float arrays are arguments, everything else is a constant of the program.
+    x : float, array_like, containers of them, or a tuple of arguments
+        As in `export`: floats and arrays are arguments, everything else is a constant of the program.
 
     Returns
     -------

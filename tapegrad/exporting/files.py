@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import keyword
 import re
 import shutil
 import subprocess
@@ -11,10 +12,11 @@ import numpy as np
 
 from ..codegen.llvm import optimise
 from ..common.errors import UnsupportedFunctionError
+from ..common.observers import listening
 from ..common.tree import flatten, leaf_names
 from ..program.executable import described
 from ..transforms.functional import jit
-from ..transforms.transformed import Transformed
+from ..transforms.transformed import Transformed, not_under_jit
 from .header import header
 from .module import Alone, CArgument, meanings
 from .targets import named
@@ -38,13 +40,14 @@ def written(g, arguments, path, cpu, vector_math):
 
 def asked(g, arguments):
     """The kernel that computes `g`, and what its inputs and outputs are."""
-    function = g if isinstance(g, Transformed) else jit(g)
-    kernel = function.kernel(*arguments)
+    g = not_under_jit(g)
     names = _names(g, arguments)
-    if len(kernel.inputs) != len(names):
-        # It is given directions, too: recorded whole it has none.
-        function = jit(lambda *given: g(*given))
-        kernel = function.kernel(*arguments)
+    # (Loops of `tg.scan` and its kin are loops of the kernel then.)
+    with listening(lambda *operation: None):
+        kernel = (g if isinstance(g, Transformed) else jit(g)).kernel(*arguments)
+        if kernel.lanes:
+            # It computes a derivative in given directions: recorded whole it has none.
+            kernel = jit(lambda *given: g(*given)).kernel(*arguments)
     return kernel, _inputs(kernel, names), _outputs(kernel, names)
 
 
@@ -58,14 +61,14 @@ def _names(g, arguments):
     for k, argument in enumerate(arguments):
         leaves, structure = flatten(argument)
         name = parameters[k] if k < len(parameters) else f"x{k}"
-        floats = [isinstance(leaf, (float, np.floating, np.ndarray)) and np.asarray(leaf).dtype.kind == "f" for leaf in leaves]
-        found += [f"{name}{inside}" for one, inside in zip(floats, leaf_names(structure)) if one]
+        given = [isinstance(leaf, (float, np.floating, np.ndarray)) and np.asarray(leaf).dtype.kind in "fiub" for leaf in leaves]
+        found += [f"{name}{inside}" for one, inside in zip(given, leaf_names(structure)) if one]
     return found
 
 
 def _inputs(kernel, names):
     if len(kernel.inputs) != len(names):
-        raise UnsupportedFunctionError(f"the code takes {len(kernel.inputs)} arrays and the function {len(names)}: give floats and arrays of floats")
+        raise UnsupportedFunctionError(f"the code takes {len(kernel.inputs)} arrays and the function {len(names)}: give floats and arrays")
     return [CArgument(c, name, shape, char) for c, name, (shape, char) in zip(_in_c(names), names, kernel.inputs)]
 
 
@@ -94,12 +97,15 @@ def _in_c(names):
     return found
 
 
-#: Words of C and C++ that are no names, names that the header has, and those that a program of NumPy imports.
+#: Words of C, C++ and Python that are no names, names that the header has or that compilers define, and those that a program of NumPy uses.
 _WORDS = frozenset(
     "auto break case char const continue default do double else enum extern float for goto if inline int long register restrict return short signed "
-    "sizeof static struct switch typedef union unsigned void volatile while bool class delete new private public this template throw try catch "
-    "namespace operator given workspace size np special inf nan".split()
-)
+    "sizeof static struct switch typedef typeof union unsigned void volatile while alignas alignof and_eq asm bitand bitor bool catch char8_t char16_t "
+    "char32_t class co_await co_return co_yield compl concept const_cast consteval constexpr constinit decltype delete dynamic_cast explicit export false "
+    "friend mutable namespace new noexcept not_eq nullptr operator or_eq private protected public reinterpret_cast requires static_assert static_cast "
+    "template this thread_local throw true try typeid typename using virtual wchar_t xor xor_eq "
+    "given workspace size size_t uint64_t NULL linux unix np special inf nan all bool range ValueError".split()
+) | frozenset(keyword.kwlist)
 
 
 def _compiled(text, target, kernel):

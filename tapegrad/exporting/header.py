@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from ..common.version import __version__
 from .matrices import ROUTINES
 from .module import STATUSES
 
-_TYPES = {"d": "double", "f": "float", "l": "int64_t", "q": "int64_t", "?": "uint8_t"}
+_TYPES = {"d": "double", "f": "float", "?": "uint8_t"} | {c: f"{'u' * c.isupper()}int{8 * np.dtype(c).itemsize}_t" for c in "bBhHiIlLqQ"}
 _FORTRAN = {"c": "const char *", "i": "const int *", "d": "const double *", "I": "int *", "D": "double *"}
 
 

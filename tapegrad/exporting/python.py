@@ -9,13 +9,11 @@ from textwrap import indent
 import numpy as np
 
 from ..common.errors import UnsupportedFunctionError
-from ..common.observers import listening
 from ..common.version import __version__
 from ..kernel import ir
 from ..kernel.arrays_hosts import strides
 from ..kernel.listing import Listing
 from ..rules import lang as L
-from ..transforms.transformed import not_under_jit
 from .files import asked
 from .module import STATUSES, meanings
 
@@ -26,17 +24,15 @@ _CALLS = {
     **{name: f"np.{name}" for name in (*L.UNARY, *L.BINARY)}, "pow": "np.power", "select": "np.where", "softplus": "np.logaddexp(0.0, {})",
     **{name: f"special.{name}" for name in (*L.SCIPY_UNARY, *L.SCIPY_BINARY, *L.SCIPY_TERNARY, "erf", "digamma")},
     "lgamma": "special.gammaln", "polygamma": "special.polygamma(int({}), {})", "sigmoid": "special.expit",
-    "mul0": "np.where(({0} == 0.0) | ({1} == 0.0), 0.0, {0} * {1})",
+    "maximum": "np.maximum", "minimum": "np.minimum", "mul0": "np.where(({0} == 0.0) | ({1} == 0.0), 0.0, {0} * {1})",
 }  # fmt: skip
 #: The conversion to a dtype.
-_TYPES = {"d": "np.float64", "f": "np.float32", "?": "bool"}
+_TYPES = {"d": "np.float64", "f": "np.float32", "?": "bool", "L": "np.uint64", "Q": "np.uint64"}
 
 
 def text_of(g, arguments):
     """The text that `to_python` returns."""
-    # (Loops of `tg.scan` and its kin are loops of the kernel then.)
-    with listening(lambda *operation: None):
-        kernel, arguments, results = asked(not_under_jit(g), arguments)
+    kernel, arguments, results = asked(g, arguments)
     text = _Text(kernel.program, (*arguments, *results), kernel.whole.place, meanings(kernel))
     given = [f"{result.name}[0]" if result.shape == () else f"{result.name}.reshape({result.shape})" for result in results]
     given = [one if result.constant is None else _array(np.asarray(result.constant, result.char)) for one, result in zip(given, results)]
@@ -46,14 +42,16 @@ def text_of(g, arguments):
     body = "\n".join([
         f"def derivative({', '.join(argument.name for argument in arguments)}):",
         f'    """{", ".join(result.what for result in results)}; made by tapegrad {__version__} from {getattr(g, "__name__", "a function")}."""',
-        *text.heads, '    with np.errstate(all="ignore"):', indent("\n".join(text.lines), " " * 8), f"    return {', '.join(given)}", "", "", *text.data,
+        *text.heads, '    with np.errstate(all="ignore"):', indent("\n".join(text.lines or ["pass"]), " " * 8),
+        f"    return {', '.join(given)}", "", "", *text.data,
     ]).rstrip()  # fmt: skip
     further = "from scipy import special\n" * ("special." in body) + "from numpy import inf, nan\n" * ("inf" in body or "nan" in body)
     return f"import numpy as np\n{further}\n\n{body}\n"
 
 
 def _array(data):
-    return f"np.array({data.tolist()!r}, np.dtype({data.dtype.char!r}))"
+    made = f"np.array({data.tolist()!r}," if data.size else f"np.empty({data.shape},"
+    return f"{made} np.dtype({data.dtype.char!r}))"
 
 
 def _matrix(place, buffer, shape, steps):

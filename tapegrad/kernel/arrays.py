@@ -41,6 +41,7 @@ from . import ir
 from .arrays_hosts import RECOMPUTED, expression_of
 from .arrays_planner import LoopPlanner
 from .arrays_views import ArrayRef, here, without_table
+from .reasons import NotLowered
 
 _ABSOLUTE, _RECURRENCE, _CLONE = BY_NAME["absolute_matmul"], BY_NAME["recurrence"], BY_NAME["clone"]
 
@@ -61,9 +62,11 @@ class Arrays:
 
     # -- constants ----------------------------------------------------------------
     def constant(self, value):
-        """A constant: its ArrayRef, or the Let of a number or an array of shape ``()``."""
+        """A constant: its ArrayRef, or the Let of a number or an array of shape ``()`` (of an integer that is a double)."""
         array = np.asarray(value)
-        if array.ndim == 0:
+        if array.dtype.char == "e":
+            raise NotLowered("a constant result is of float16, which kernels have not")
+        if array.ndim == 0 and not float(array) != array.item():
             return ir.constant(float(array), array.dtype.char)
         entry = self._constants.get(id(array))
         if entry is None:

@@ -21,6 +21,13 @@ def with_axes(x, ndim):
     return x
 
 
+def classes(index, count):
+    """Numbers of classes; NumPy would count negative ones from the end."""
+    if np.any(np.less(index, 0)) or np.any(np.greater_equal(index, count)):
+        raise IndexError(f"a class outside 0 .. {count - 1}")
+    return index
+
+
 def along(x, dim, index):
     """The key of positions `index` along an axis."""
     return (slice(None),) * F.axis_index(dim, x.ndim) + (_positions(index),)
@@ -95,6 +102,8 @@ def standardised(x, shape, weight, bias, eps):
 
 def huber(d, delta):
     """The square of small differences, halved, and straight lines for large ones."""
+    if delta <= 0:
+        raise OptionError(f"the difference from which a Huber loss is straight must be positive, not {delta}")
     size = F.abs(d)
     return F.where(size <= delta, 0.5 * d * d, delta * (size - 0.5 * delta))
 

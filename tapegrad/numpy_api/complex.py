@@ -57,7 +57,10 @@ def _half(thing, which):
     if thing is None or not (is_complex(thing) or which):
         return thing
     part = parts_of(thing)[which]
-    return np.zeros(np.shape(thing)) if part is None else part
+    if part is not None:
+        return part
+    # A Python number stays one: it promotes weakly.
+    return np.zeros(np.shape(thing), thing.real.dtype) if hasattr(thing, "dtype") else 0.0
 
 
 def _paired(re, im):
@@ -251,7 +254,7 @@ def of_blocks(matrix):
 
 
 for _function in (np.linalg.inv, np.linalg.pinv, np.linalg.cholesky):
-    COMPLEX[_function] = lambda a, function=_function, **options: of_blocks(function(blocks(a), **options))
+    COMPLEX[_function] = lambda a, *more, function=_function, **options: of_blocks(function(blocks(a), *more, **options))
 
 
 @complex_rule(np.linalg.solve)

@@ -22,8 +22,8 @@ as_tensor = F.lift
 
 
 def untracked(function, *arrays):
-    """`function` of the values, as a tensor outside the tape; keeps integer dtypes."""
-    return plain(normalise(np.asarray(function(*[np.asarray(values_of(a)) for a in arrays]))))
+    """`function` of the values, as a tensor outside the tape; keeps integer dtypes, and Python's numbers, which are weak."""
+    return plain(normalise(np.asarray(function(*[a if type(a) in (int, float) else np.asarray(values_of(a)) for a in arrays]))))
 
 
 def rearranged(function, *arrays, dtype=None):

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..array.functions.arguments import named
+from ..array.functions.arguments import axis_tuple, named
 from .mirrors import mirror, names_of
 
 __all__, __dir__, __getattr__ = names_of(__name__)
@@ -22,11 +22,15 @@ def _transform(name):
 
     def along_two(x, s=None, axes=(-2, -1), norm=None, overwrite_x=False, workers=None, *, plan=None):
         """As ``{name}`` of `scipy.fft`."""
-        return function(x, s, axes, norm)
+        return several(x, s, axes, norm)
 
     def along_several(x, s=None, axes=None, norm=None, overwrite_x=False, workers=None, *, plan=None):
         """As ``{name}`` of `scipy.fft`."""
-        return function(x, s, axes, norm)
+        return several(x, s, axes, norm)
+
+    def several(x, s, axes, norm):
+        s, axes = (tuple(np.ravel(one).tolist()) if one is not None else None for one in (s, axes))
+        return function(x, s, axes and axis_tuple(axes, np.ndim(x)), norm)
 
     return mirror("scipy.fft")(named({"2": along_two, "n": along_several}.get(name[-1], along_one), name))
 

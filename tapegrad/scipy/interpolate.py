@@ -14,6 +14,7 @@ from ..array import trees
 from ..array.functions import lift
 from ..array.record import guard_on
 from ..common.errors import UnsupportedFunctionError
+from ..common.host_functions import host_function
 from ..common.uninterrupted import Lazily, cached_property
 from ..numpy_api.elementwise import all_finite
 from .mirrors import along, array, differentiable, names_of, value, weighted
@@ -66,7 +67,7 @@ class PiecewisePolynomial:
     def _reduced(self, x):
         """`x` brought into the first period, and how many periods away it was."""
         start, period = self.x[0], self.x[-1] - self.x[0]
-        count = np.floor((value(x) - value(start)) / value(period))
+        count = np.floor((x - start) / period)
         return x - count * period, count
 
     def __call__(self, x, nu=0, extrapolate=None):
@@ -85,21 +86,20 @@ class PiecewisePolynomial:
         if nu < 0:
             raise ValueError("Order of derivative cannot be negative")
         extrapolate = self.extrapolate if extrapolate is None else extrapolate
-        x, knots = array(x), value(self.x)
+        # (Positions may be live: then no plain array is indexed.)
+        x, knots, c = array(x), lift(self.x), lift((self.derivative(nu) if nu else self).c)
         if extrapolate == "periodic":
             x, _ = self._reduced(x)
-        points = value(x)
-        piece = np.clip(np.searchsorted(knots, points, "right") - 1, 0, len(knots) - 2)
-        trailing = len(self.c.shape) - 2
-        local = np.reshape(x - self.x[piece], points.shape + (1,) * trailing)
-        c = (self.derivative(nu) if nu else self).c
+        piece = np.clip(np.searchsorted(knots, x, "right") - 1, 0, knots.shape[0] - 2)
+        trailing = (1,) * (len(self.c.shape) - 2)
+        local = np.reshape(x - knots[piece], x.shape + trailing)
         result = c[0][piece]
-        for coefficients in c[1:]:
-            result = result * local + coefficients[piece]
+        for k in range(1, c.shape[0]):
+            result = result * local + c[k][piece]
         if not extrapolate:
-            inside = (points >= knots[0]) & (points <= knots[-1])
-            result = np.where(np.reshape(inside, inside.shape + (1,) * trailing), result, np.nan)
-        return np.moveaxis(result, range(points.ndim), range(self.axis, self.axis + points.ndim)) if self.axis else result
+            inside = np.logical_and(x >= knots[0], x <= knots[-1])
+            result = np.where(np.reshape(inside, x.shape + trailing), result, np.nan)
+        return np.moveaxis(result, range(x.ndim), range(self.axis, self.axis + x.ndim)) if self.axis else result
 
     def derivative(self, nu=1):
         """The derivative of order `nu` as a piecewise polynomial."""
@@ -178,9 +178,9 @@ class CubicSpline(PiecewisePolynomial):
     """
 
     def __init__(self, x, y, axis=0, bc_type="not-a-knot", extrapolate=None):
-        conditions = trees.map(lambda part: part if isinstance(part, (str, int)) else value(part), bc_type)
+        conditions = trees.map(lambda part: np.zeros(array(part).shape) if differentiable(part) else part, bc_type)
         # SciPy refuses what cannot be.
-        plain = _interpolate.CubicSpline(value(x), _stand_in(y, axis if bc_type == "periodic" else None), axis, conditions, extrapolate)
+        plain = _interpolate.CubicSpline(_knots(x), _stand_in(y, axis if bc_type == "periodic" else None), axis, conditions, extrapolate)
         ends = [_NAMED.get(bc, (bc, 0.0)) if isinstance(bc, str) else bc for bc in ([bc_type] * 2 if isinstance(bc_type, str) else bc_type)]
         self._through(plain, x, y, differentiable(x, y, bc_type), lambda width, slope: _slopes(width, slope, ends))
 
@@ -215,7 +215,7 @@ class PchipInterpolator(PiecewisePolynomial):
 
     def __init__(self, x, y, axis=0, extrapolate=None):
         # SciPy refuses what cannot be.
-        self._through(_interpolate.PchipInterpolator(value(x), _stand_in(y), axis, extrapolate), x, y, differentiable(x, y), _monotonic)
+        self._through(_interpolate.PchipInterpolator(_knots(x), _stand_in(y), axis, extrapolate), x, y, differentiable(x, y), _monotonic)
 
 
 class BSpline:
@@ -264,9 +264,10 @@ class BSpline:
     def _basis(self):
         """The knots of the pieces, and the coefficients there of each spline of the basis: they depend on no coefficients of this one."""
         k, n = self.k, len(self.t) - self.k - 1
-        places = [i for i in range(k, n) if self.t[i] < self.t[i + 1]]
+        # (What a last piece of no length has, as of degree 0 through points, holds from there on.)
+        places = [i for i in range(k, n) if self.t[i] < self.t[i + 1]] + [n] * bool(self.t[n - 1] == self.t[n])
         basis = _interpolate.BSpline(self.t, np.eye(n), k)
-        return self.t[[*places, places[-1] + 1]], np.stack([basis(self.t[places], m) / math.factorial(m) for m in range(k, -1, -1)])
+        return self.t[[*places, n]], np.stack([basis(self.t[places], m) / math.factorial(m) for m in range(k, -1, -1)])
 
     def _pieces(self):
         """The polynomials between knots, whose coefficients are linear in those of the spline."""
@@ -369,6 +370,16 @@ def _spline(plain):
     return BSpline(plain.t, np.moveaxis(plain.c, 0, plain.axis), plain.k, plain.extrapolate, plain.axis)
 
 
+@host_function
+def _increasing(x):
+    return bool(x.ndim == 1 and np.isfinite(x).all() and (np.diff(x) > 0).all())
+
+
+def _knots(x):
+    """What SciPy looks at in place of knots: of tensors that increase, others."""
+    return np.arange(1.0 * array(x).shape[0]) if differentiable(x) and guard_on(_increasing(), array(x)) else value(x)
+
+
 def _stand_in(y, axis=None):
     """What SciPy looks at in place of `y`: of tensors their shape, as numbers that are let out would be guarded in a recording.
 
@@ -448,6 +459,7 @@ class RegularGridInterpolator:
         if isinstance(xi, tuple):
             xi = np.stack(np.broadcast_arrays(*map(array, xi)), axis=-1)
         xi, values, axes = array(xi), array(self.values), len(self.grid)
+        xi = np.reshape(xi, (-1, axes)) if xi.ndim == 1 else xi
         if xi.shape[-1] != axes:
             raise ValueError(f"The requested sample points xi have dimension {xi.shape[-1]} but this RegularGridInterpolator has dimension {axes}")
         outside, parts = False, []

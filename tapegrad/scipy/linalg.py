@@ -11,13 +11,13 @@ from math import factorial
 
 import numpy as np
 
-from ..array.complex import ComplexTensor, is_complex, lifted
+from ..array.complex import ComplexTensor, is_complex, lifted, split
 from ..array.record import apply, guard_on
 from ..autograd.custom import primitive
 from ..common.errors import UnsupportedFunctionError
 from ..common.host_functions import host_function
 from ..common.uninterrupted import imported
-from .mirrors import array, finite, mirror, names_of, value
+from .mirrors import array, finite, mirror, names_of
 
 __all__, __dir__, __getattr__ = names_of(__name__)
 
@@ -45,11 +45,15 @@ def _right(a, b, check_finite):
     return b
 
 
-def _mirrored(a, lower):
-    """The symmetric matrix of which `a` holds one triangle."""
-    if lower:
-        return np.tril(a) + np.swapaxes(np.tril(a, -1), -1, -2)
-    return np.triu(a) + np.swapaxes(np.triu(a, 1), -1, -2)
+def _transposed(a):
+    return np.swapaxes(a, -1, -2)
+
+
+def _mirrored(a, lower, hermitian=True):
+    """The symmetric matrix of which `a` holds one triangle; a Hermitian one, if it is complex."""
+    part = np.tril(a, -1) if lower else np.triu(a, 1)
+    other, diagonal = (np.conj(part), a.real) if hermitian and is_complex(a) else (part, a)
+    return part + _transposed(other) + np.tril(np.triu(diagonal))
 
 
 def _triangular(a, b, trans, lower, unit):
@@ -155,12 +159,12 @@ def solve(a, b, lower=False, overwrite_a=False, overwrite_b=False, check_finite=
         factor = np.linalg.cholesky(a, upper=not lower)
         return cho_solve((factor, lower), b)
     if assume_a in ("sym", "symmetric", "her", "hermitian"):
-        a = _mirrored(a, lower)
+        a = _mirrored(a, lower, assume_a[:3] == "her")
     elif assume_a in ("diagonal", "tridiagonal"):
         a = np.triu(np.tril(a, assume_a == "tridiagonal"), -(assume_a == "tridiagonal"))
     elif assume_a not in (None, "gen", "general", "banded"):
         raise ValueError(f"{assume_a} is not a recognized matrix structure")
-    return np.linalg.solve(np.swapaxes(a, -1, -2) if transposed else a, b)
+    return np.linalg.solve(_transposed(a) if transposed else a, b)
 
 
 @primitive
@@ -170,8 +174,8 @@ def _sylvester(a, b, q):
 
 @_sylvester.defvjp
 def _(g, x, a, b, q):
-    back = _sylvester(a.T, b.T, g)
-    return -(back @ x.T), -(x.T @ back), back
+    back = _sylvester(_transposed(a), _transposed(b), g)
+    return -(back @ _transposed(x)), -(_transposed(x) @ back), back
 
 
 @_sylvester.defjvp
@@ -200,7 +204,7 @@ def _root(a):
 
 @_root.defvjp
 def _(g, z, a):
-    return (_sylvester(z.T, z.T, g),)
+    return (_sylvester(_transposed(z), _transposed(z), g),)
 
 
 @_root.defjvp
@@ -210,14 +214,17 @@ def _(tangents, z, a):
 
 @primitive
 def _complex_root(re, im):
-    root = imported("scipy.linalg").sqrtm(re + 1j * im)
+    # (Of a negative number, which has two, SciPy takes another one where it stands in a complex matrix.)
+    root = imported("scipy.linalg").sqrtm(re + 1j * im if im.any() else re)
     return np.stack([root.real, root.imag])
 
 
 def _change_of_root(root, q):
     """The solution X of ``root @ X + X @ root = q``, of complex matrices: as one of linear equations, for the real ones could be singular."""
-    eye = np.eye(len(root))
-    return np.linalg.solve(np.kron(root, eye) + np.kron(eye, root.T), np.ravel(q)).reshape(q.shape)
+    n = root.shape[-1]
+    eye, across = np.eye(n), _transposed(root)
+    equations = root[..., :, None, :, None] * eye[:, None, :] + eye[:, None, :, None] * across[..., None, :, None, :]
+    return np.linalg.solve(equations.reshape(*root.shape[:-2], n * n, n * n), q.reshape(*q.shape[:-2], n * n, 1)).reshape(q.shape)
 
 
 @_complex_root.defvjp
@@ -336,7 +343,7 @@ def eigh(
         # With b = f @ f.T the problem is that of inv(f) @ a @ inv(f).T, whose vectors are f.T @ v.
         f = np.linalg.cholesky(_mirrored(_square(b, check_finite), lower))
         half = _triangular(f, _mirrored(a, lower), False, True, False)
-        w, v = np.linalg.eigh(_triangular(f, np.swapaxes(half, -1, -2), False, True, False))
+        w, v = np.linalg.eigh(_triangular(f, _transposed(half), False, True, False))
         v = _triangular(f, v, True, True, False)
     if subset_by_index is not None:
         first, last = subset_by_index
@@ -354,7 +361,7 @@ def eigvalsh(
     """Eigenvalues of a symmetric matrix; see `eigh`."""
     return eigh(
         a, b, lower=lower, eigvals_only=True, check_finite=check_finite, subset_by_index=subset_by_index,
-        subset_by_value=subset_by_value,
+        subset_by_value=subset_by_value, type=type,
     )  # fmt: skip
 
 
@@ -397,7 +404,7 @@ def pinv(a, *, atol=None, rtol=None, return_rank=False, check_finite=True):
         )
     a = _matrix(a, check_finite)
     if rtol is None:
-        rtol = max(a.shape[-2:]) * float(np.finfo(value(a).dtype).eps)
+        rtol = max(a.shape[-2:]) * float(np.finfo(a.dtype).eps)
     elif rtol < 0:
         raise ValueError("atol and rtol values must be positive.")
     return np.linalg.pinv(a, float(rtol))
@@ -428,9 +435,9 @@ def block_diag(*arrs):
 
 @_mirror
 def toeplitz(c, r=None):
-    """The matrix constant along diagonals with first column `c` and first row `r` (`c` by default), 1-d or stacks."""
+    """The matrix constant along diagonals with first column `c` and first row `r` (`c` by default, conjugate if complex), 1-d or stacks."""
     c = np.atleast_1d(array(c))
-    r = c if r is None else np.atleast_1d(array(r))
+    r = np.atleast_1d(array(r)) if r is not None else np.conj(c) if is_complex(c) else c
     m, n = c.shape[-1], r.shape[-1]
     lead = np.broadcast_shapes(c.shape[:-1], r.shape[:-1])
     both = np.concatenate([np.broadcast_to(c, (*lead, m))[..., ::-1], np.broadcast_to(r, (*lead, n))[..., 1:]], axis=-1)
@@ -471,24 +478,31 @@ def expm(A):
     a = array(A)
     if a.ndim < 2 or a.shape[-1] != a.shape[-2]:
         raise np.linalg.LinAlgError(f"The input array must have square last two axes, got shape {tuple(a.shape)}")
-    n = a.shape[-1]
     if a.size == 0:
         return a * 1.0
-    norms = np.abs(value(a)).sum(axis=-2).max(axis=-1)
-    if not np.isfinite(norms).all():
+    order, *times = np.ravel(guard_on(_scaling(), *(split(a) or (a,)))).tolist()
+    if not order:
         return a * np.nan
-    largest = float(norms.max())
-    order = next((m for m, bound in _PADE.items() if largest <= bound), 13)
-    with np.errstate(divide="ignore"):
-        times = np.maximum(np.ceil(np.log2(norms / _PADE_13)), 0.0) if order == 13 else np.zeros_like(norms)
-    eye = np.eye(n, dtype=value(a).dtype)
+    eye, times = np.eye(a.shape[-1], dtype=a.dtype), np.reshape(times, a.shape[:-2])
     if times.any():
         a = a * np.exp2(-times)[..., None, None].astype(eye.dtype)
-    exponential = np.linalg.solve(*_pade(a, eye, order))
+    exponential = np.linalg.solve(*_pade(a, eye, int(order)))
     for k in range(int(times.max())):
         squared = exponential @ exponential
         exponential = squared if (times > k).all() else np.where((times > k)[..., None, None], squared, exponential)
     return exponential
+
+
+@host_function
+def _scaling(*parts):
+    """The order of the approximant, 0 if something is not finite, and how often each matrix is halved."""
+    norms = np.abs(parts[0] + 1j * parts[1] if len(parts) == 2 else parts[0]).sum(axis=-2).max(axis=-1)
+    if not np.isfinite(norms).all():
+        return np.zeros(1 + norms.size)
+    order = next((m for m, bound in _PADE.items() if norms.max() <= bound), 13)
+    with np.errstate(divide="ignore"):
+        times = np.maximum(np.ceil(np.log2(norms / _PADE_13)), 0.0) if order == 13 else np.zeros_like(norms)
+    return np.append(order, times)
 
 
 def _pade(a, eye, order):

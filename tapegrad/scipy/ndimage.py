@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from operator import index
-
 import numpy as np
 
+from ..array.functions.arguments import axis_tuple
 from ..array.record import guard_on
 from ..common.errors import UnsupportedFunctionError
 from ..common.uninterrupted import Lazily
@@ -33,7 +32,7 @@ def gaussian_filter(input, sigma, order=0, output=None, mode="reflect", cval=0.0
     """A Gaussian filter along all axes or some, one after the other."""
     _without_out(output, "gaussian_filter")
     x = array(input)
-    axes = range(x.ndim) if axes is None else [index(axis) % x.ndim for axis in (axes if isinstance(axes, (tuple, list)) else [axes])]
+    axes = range(x.ndim) if axes is None else axis_tuple(axes, x.ndim)
 
     def each(option):
         return option if isinstance(option, (tuple, list)) else [option] * len(axes)

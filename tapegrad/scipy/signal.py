@@ -18,9 +18,12 @@ def _cut(full, mode, one, other, axes):
     """Of a convolution, behind which may be more, what `mode` asks for, for operands of these shapes."""
     if mode not in ("full", "same", "valid"):
         raise ValueError("acceptable mode flags are 'valid', 'same', or 'full'")
+    longer = [np.sign(one[axis] - other[axis]) for axis in axes]
+    if mode == "valid" and min(longer) < 0 < max(longer):
+        raise ValueError("For 'valid' mode, one must be at least as large as the other in every dimension")
     window = [slice(None)] * full.ndim
-    for axis in axes:
-        whole = one[axis] + other[axis] - 1
+    for axis in range(full.ndim) if mode == "same" else axes:
+        whole = one[axis] + other[axis] - 1 if axis in axes else full.shape[axis]
         n = whole if mode == "full" else one[axis] if mode == "same" else abs(one[axis] - other[axis]) + 1
         start = (whole - n) // 2
         window[axis] = slice(start, start + n)
@@ -33,7 +36,13 @@ def fftconvolve(in1, in2, mode="full", axes=None):
     a, b = array(in1), array(in2)
     if a.ndim != b.ndim:
         raise ValueError("in1 and in2 should have the same dimensionality")
-    axes = range(a.ndim) if axes is None else [axis % a.ndim for axis in np.atleast_1d(axes).tolist()]
+    axes = range(a.ndim) if axes is None else [axis % a.ndim for axis in np.atleast_1d(axes).astype(int).tolist()]
+    if a.ndim == 0:
+        return a * b
+    if not axes or len(set(axes)) < len(axes):
+        raise ValueError("axes must be some, each once")
+    if a.size == 0 or b.size == 0:
+        return np.zeros(0)
     whole = is_complex(a) or is_complex(b)
     fast = [imported("scipy.fft").next_fast_len(a.shape[axis] + b.shape[axis] - 1, not whole) for axis in axes]
     forward, back = (np.fft.fftn, np.fft.ifftn) if whole else (np.fft.rfftn, np.fft.irfftn)
@@ -51,7 +60,9 @@ def oaconvolve(in1, in2, mode="full", axes=None):
 def convolve(in1, in2, mode="full", method="auto"):
     """The convolution of two arrays; of vectors directly unless `method` is "fft", of others by `fftconvolve`."""
     a, b = array(in1), array(in2)
-    if a.ndim != 1 or b.ndim != 1 or method == "fft":
+    if method not in ("auto", "direct", "fft"):
+        raise ValueError("Acceptable method flags are 'auto', 'direct', or 'fft'.")
+    if a.ndim != 1 or b.ndim != 1 or method == "fft" or a.size == 0 or b.size == 0:
         return fftconvolve(a, b, mode)
     return _cut(np.convolve(a, b), mode, a.shape, b.shape, (0,))
 
@@ -85,13 +96,15 @@ def lfilter(b, a, x, axis=-1, zi=None):
         raise UnsupportedFunctionError(
             "the filters of scipy.signal have no derivative rule in tapegrad with the argument zi=: put the signal before it in front of x, and cut it off"
         )
-    b, a, x = array(b), array(a), np.moveaxis(array(x), axis, 0)
+    b, a, x = np.atleast_1d(array(b)), np.atleast_1d(array(a)), np.moveaxis(array(x), axis, 0)
+    if a[0] == 0:
+        raise ValueError("lfilter: the first of the coefficients a is zero")
     b, a, n = b / a[0], a / a[0], len(x)
     # Behind x: what each coefficient is a factor of.
     delayed = [x if k == 0 else np.concatenate([np.zeros((min(k, n), *x.shape[1:])), x[: max(n - k, 0)]]) for k in range(len(b))]
     driven = sum(b[k] * delayed[k] for k in range(len(b)))
     order = len(a) - 1
-    if order:
+    if order and n:
         past = np.zeros((order, *x.shape[1:])) + 0.0 * driven[:1]
 
         def iteration(past, now):

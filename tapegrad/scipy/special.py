@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import operator
 
 import numpy as np
 
@@ -30,7 +31,7 @@ def _shares(a, b, result, axes):
     top = _top(a, b, axes)
     hits = np.where(np.isinf(top) & (result == top) & (a == top), b, 0.0)
     total = np.sum(hits, axis=axes, keepdims=True)
-    return (hits / np.where(total == 0, 1.0, total)).astype(a.dtype)
+    return np.where(total == 0, 0.0, hits / np.where(total == 0, 1.0, total)).astype(a.dtype)
 
 
 @_mirror
@@ -63,9 +64,9 @@ def logsumexp(a, axis=None, b=None, keepdims=False, return_sign=False):
     axes = F.chosen_axes(a, axis, None)
     # Any shift gives the same value and derivative; terms with a zero factor do not count.
     shift = record_aux(lambda a, b: _shift(a, b, axes), a, b)
-    # A factor of zero takes its term away, however large: the exponential must stay finite.
+    # A factor of zero takes its term away, however large, or if it is NaN: the exponential must stay finite.
     top = 80.0 if a.dtype == np.float32 else 700.0
-    terms = F.exp(F.where(record_aux(lambda b: b != 0, b), a - shift, F.minimum(a - shift, top)))
+    terms = F.exp(F.where(record_aux(lambda b: b != 0, b), a - shift, np.fmin(a - shift, top)))
     total = F.sum(b * terms, axis=axis, keepdims=True)
     result = F.log(F.absolute(total) if return_sign else total) + shift
     if guard_on(lambda a, b: bool(np.isinf(_top(a, b, axes)).any()), a, b):
@@ -125,9 +126,11 @@ def polygamma(n, x):
 @_mirror
 def multigammaln(a, d):
     """Log of the multivariate gamma function of dimension `d`, an int."""
-    d = int(d)
+    d = operator.index(d)
     if d < 1:
         raise ValueError("multigammaln() takes a positive dimension d")
+    if np.any(a <= 0.5 * (d - 1)):
+        raise ValueError(f"multigammaln() of dimension {d} takes numbers above {0.5 * (d - 1)}")
     result = d * (d - 1) * 0.25 * math.log(math.pi)
     for j in range(d):
         result = result + F.lgamma(a - 0.5 * j)

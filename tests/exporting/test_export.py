@@ -73,8 +73,8 @@ def called(made, *arguments, results, size=None, checksum=None):
     name = made.header.stem
     of = getattr(library, f"{name}_checksum")
     of.restype = ctypes.c_uint64
-    arrays = [a if a is None else np.asarray(a, np.float64) for a in arguments]
-    out = [np.full(shape, -7.0) for shape in results]
+    arrays = [a if a is None else np.asarray(a) for a in arguments]
+    out = [np.full(shape, -7.0) if isinstance(shape, tuple) else np.zeros((), shape) for shape in results]
     work = np.full(made.workspace, 255, np.uint8)
     given = (ctypes.c_void_p * (len(arrays) + len(out)))(*(None if a is None else a.ctypes.data for a in (*arrays, *out)))
     call = getattr(library, f"{name}_call")
@@ -287,6 +287,44 @@ def test_numbers_containers_and_constants(tmp_path):
     assert (status, a, constant, x.tolist()) == (0, 54.0, 3.0, [5.0, 7.0])
     text = made.header.read_text()
     assert "int f(const double *x, double p_rate, double p_double, double *value_a, double *value_constant, double *value_x, void *workspace, size_t size)" in text
+
+
+def test_arrays_of_integers_and_truth_values_are_arguments(tmp_path):
+    def f(x, n, mask):
+        return np.sum(x[n] ** 2 * n) if mask[0] else x[0]
+
+    x, n = np.array([0.5, -1.0, 2.0]), np.array([2, 0, 1], np.int32)
+    made = tg.export(tg.value_and_grad(f), (x, n, np.array([True, False])), tmp_path / "f")
+    assert "int f(const double *x, const int32_t *n, const uint8_t *mask, double *value, double *gradient_x," in made.header.read_text()
+    status, (value, gradient) = called(made, x, np.array([1, 2, 2], np.int32), np.array([True, True]), results=[(), (3,)])
+    assert (status, value, gradient.tolist()) == (0, 17.0, [0.0, -2.0, 16.0])
+    assert called(made, x, n, np.array([False, True]), results=[(), (3,)])[0] == 1
+
+
+def test_constant_results_of_any_dtype(tmp_path):
+    given = (2**63 - 1, np.uint64(2**64 - 3), np.int8(-3), True)
+    made = tg.export(lambda x: (*given, x), 1.5, tmp_path / "f")
+    status, found = called(made, 2.5, results=[np.int64, np.uint64, np.int8, bool, ()])
+    assert (status, *(one.item() for one in found)) == (0, *(np.asarray(one).item() for one in given), 2.5)
+    made = tg.export(tg.hessian(np.sum), ON, tmp_path / "h")
+    assert called(made, ON, results=[(3, 3)])[1][0].tolist() == np.zeros((3, 3)).tolist()
+    with pytest.raises(UnsupportedFunctionError, match="a constant result is of float16, which kernels have not"):
+        tg.export(lambda x: (np.float16(2.0), x), 1.5, tmp_path / "g")
+
+
+def test_loops_and_choices(tmp_path):
+    def f(x):
+        last, each = tg.scan(lambda c, u: (np.sin(c) * u, c * u), x[0], np.arange(1.0, 6.0) * x[1])
+        last = tg.while_loop(lambda s: s < 4.0, lambda s: s * 1.5 + 1.0, last)
+        return tg.cond(x[2] > 0.0, lambda v: v * v, lambda v: -v, last) + np.sum(each) + np.sum(tg.vmap(np.exp)(x))
+
+    x = np.array([0.3, 0.7, 0.5])
+    made = tg.export(tg.value_and_grad(f), x, tmp_path / "f")
+    status, (value, gradient) = called(made, 1.01 * x, results=[(), (3,)])
+    expected = tg.value_and_grad(f)(1.01 * x)
+    assert status == 0
+    np.testing.assert_allclose([value, *gradient], [expected[0], *expected[1]], rtol=1e-13)
+    assert called(made, -x, results=[(), (3,)])[0] > 0
 
 
 def test_large_loops_that_threads_would_share(tmp_path):

@@ -138,3 +138,15 @@ def test_arguments_with_the_names_of_the_headers_own(tmp_path):
     made = tg.export(tg.grad(f, argnums=2), (ON, ON, 2.0), tmp_path / "f")
     main = "int main(void) { static char w[F_WORKSPACE]; double x[3] = {1, 2, 3}, y = -1, z = -1; int s = f(x, x, 2.0, &y, &z, w, sizeof w); "
     assert run(tmp_path, included([made]) + main + r'printf("%d %g %g\n", s, y, z); return 0; }', [made]) == ["0 28 14"]
+
+
+def test_arguments_with_names_that_a_language_reserves(tmp_path):
+    """A dict may have any, of C and of C++."""
+    words = "int namespace explicit xor linux uint64_t NULL true nullptr asm typeof".split()
+    made = tg.export(lambda p: sum(p.values()), dict.fromkeys(words, 1.0), tmp_path / "f")
+    (tmp_path / "header.c").write_text('#include "f.h"\n')
+    for command in (["gcc", "-x", "c", "-std=gnu17"], ["g++", "-x", "c++"]):
+        if shutil.which(command[0]):
+            done = subprocess.run([*command, "-fsyntax-only", "-Wall", "-Werror", "header.c"], cwd=tmp_path, capture_output=True, text=True)
+            assert done.returncode == 0, done.stderr
+    assert len(made.header.read_text().split("static inline")[1].split("{")[0].split("double p_")) == len(words) + 1

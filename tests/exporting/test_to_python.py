@@ -1,6 +1,7 @@
 """The text of a program: run by itself, beside the function that it was made of."""
 
 import re
+import types
 
 import numpy as np
 import pytest
@@ -121,6 +122,31 @@ def test_arguments_have_their_names_and_results_are_said():
     assert "value, gradient by p['a'], gradient by p['np']" in text
     value, gradient, other = run(text, np.array([1.0, 2.0]), 0.0, 3.0)
     assert (value, gradient.tolist(), other) == (9.0, [3.0, 3.0], 0.0)
+
+
+@every("name", ["range", "all", "bool", "ValueError", "lambda_", "None_", "np"])
+def test_arguments_with_names_that_the_program_uses_or_python_reserves(name):
+    def f(x, y):
+        return np.sum(x * y) if x[0] > 0.0 else 0.0
+
+    f = types.FunctionType(f.__code__.replace(co_varnames=(name, "y")), globals())
+    value, gradient = run(tg.to_python(tg.value_and_grad(f), (np.ones(3), np.ones(3))), np.array([1.0, 2.0, 3.0]), np.array([0.5, 1.0, 2.0]))
+    assert (value, gradient.tolist()) == (8.5, [0.5, 1.0, 2.0])
+
+
+def test_largest_and_least():
+    x = np.array([0.5, -1.5, 2.0])
+    for f in (lambda x: np.max(x) * np.min(x), lambda x: np.sum(tg.softmax(3.0 * x) ** 2), np.linalg.norm):
+        for one, other in zip(run(tg.to_python(tg.value_and_grad(f), x), -0.7 * x), tg.value_and_grad(f)(-0.7 * x)):
+            np.testing.assert_allclose(one, other, rtol=1e-13)
+
+
+def test_constant_results():
+    """Integers that no double holds, derivatives that depend on nothing, arrays of nothing."""
+    given = (2**63 - 1, np.uint64(2**64 - 3), np.int8(-3), np.array([2**62 + 1, 5]), True, 2**63)
+    assert [np.asarray(one).tolist() for one in run(tg.to_python(lambda x: (*given, x), 1.5), 2.5)] == [*(np.asarray(one).tolist() for one in given), 2.5]
+    for g, x in ((tg.hessian(np.sum), np.ones(3)), (tg.jacobian(lambda x: np.ones(2)), np.ones(3)), (tg.hessian(lambda x: np.sum(x**2)), np.zeros(0))):
+        np.testing.assert_array_equal(run(tg.to_python(g, x), x), g(x))
 
 
 def test_what_a_library_computes_is_refused_by_name():

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import tapegrad as tg
-from tapegrad.errors import NonFiniteError, OptionError, ShapeError, StructureError, TapeFileError
+from tapegrad.errors import DtypeError, NonFiniteError, OptionError, ShapeError, StructureError, TapeFileError
 from tapegrad.nn import names
 from tests.nn.test_names import torch
 
@@ -255,9 +255,24 @@ def test_files():
             tg.load(io.BytesIO(wrong))
     with pytest.raises(TapeFileError, match="max_bytes"):
         tg.load(io.BytesIO(data), max_bytes=100)
-    for unknown, text in (tg.nn.Linear(1, 1), "Linear cannot be written"), ({(0, 1): 2.0}, "dict cannot be written.*dicts .by strings or ints. of them"):
+    for unknown, text in (
+        (tg.nn.Linear(1, 1), "Linear cannot be written"), ({(0, 1): 2.0}, "dict cannot be written.*dicts .by strings or ints. of them"),
+        (np.ones(2) * 1j, "ndarray of complex128 with 1 axes cannot be written"), (np.zeros((1,) * 17), "float64 with 17 axes"),
+    ):
         with pytest.raises(TapeFileError, match=text):
             tg.save(unknown, io.BytesIO())
+    with pytest.raises(DtypeError, match="save: an array of class MaskedArray"):
+        tg.save({"x": np.ma.array([1.0, 2.0], mask=[False, True])}, io.BytesIO())
+
+
+def test_files_with_large_integers_and_bytes_in_another_order():
+    thing = {"rng": np.random.PCG64(0).state, "limit": -(2**63), "swapped": np.arange(3.0).astype(">f8")}
+    file = io.BytesIO()
+    tg.save(thing, file)
+    file.seek(0)
+    found = tg.load(file)
+    assert found["rng"] == thing["rng"] and found["limit"] == thing["limit"]
+    assert found["swapped"].dtype == np.float64 and found["swapped"].tolist() == [0.0, 1.0, 2.0]
 
 
 @pytest.mark.parametrize("module, thing", [("t", tg.tensor([1.0])), ("tg", tg), ("tg.nn", tg.nn), ("tg.nn.utils", tg.nn.utils), ("tg.nn.functional", tg.nn.functional), ("tg.optim", tg.optim), ("tg.optim.lr_scheduler", tg.optim.lr_scheduler)])

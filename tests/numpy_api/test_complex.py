@@ -241,6 +241,11 @@ def test_what_a_complex_tensor_says_of_itself():
     assert [complex(part) for part in z.detach()] == [1.0 + 2.0j, -0.5j] == z.tolist()
     assert f"{z[0].detach():.1f}" == "1.0+2.0j" and bool(z[0]) and z.detach()[1].item() == -0.5j
     single = tg.tensor(np.array([1j], np.complex64))
+    for f in (
+        lambda z: np.reshape(z, (1, 1)), np.sum, lambda z: np.where([True], z, 0), lambda z: np.where([True], z, 1j), lambda z: z / (z + 1), lambda z: 1 / (z + 1),
+        np.arctan, np.tanh, np.log1p, np.expm1, lambda z: (z + 1) ** 0.5, np.fft.fft, lambda z: np.fft.hfft(z, 4), lambda z: np.fft.irfft(z.imag, 4),
+    ):  # fmt: skip
+        assert f(0.5 * single).dtype == f(0.5 * single.numpy()).dtype
     assert single.dtype == (single * 2.0).dtype == np.exp(single).dtype == np.complex64 and (single + np.ones(1)).dtype == np.complex128
     assert np.iscomplexobj(z) and not np.iscomplexobj(z.real) and np.allclose(z.detach(), z.detach() + 1e-12)
     assert (z == z).detach().numpy().all() and not (z != z).detach().numpy().any()

@@ -3,6 +3,8 @@
 import numpy as np
 import pytest
 import scipy.interpolate
+import scipy.signal
+import scipy.spatial.distance
 
 import tapegrad as tg
 import tapegrad.scipy as mirrored
@@ -114,3 +116,43 @@ def test_plain_arguments_give_scipys_objects_and_numbers():
     np.testing.assert_array_equal(table(AT), scipy.interpolate.RegularGridInterpolator(GRID, TABLE)(AT))
     pchip = mirrored.interpolate.PchipInterpolator(np.arange(7.0), SIGNAL[:7])
     np.testing.assert_array_equal(pchip.roots(), scipy.interpolate.PchipInterpolator(np.arange(7.0), SIGNAL[:7]).roots())
+
+
+def test_convolutions_at_the_edges():
+    """Numbers, arrays of nothing, axes along which one is repeated, and what SciPy refuses."""
+    t = tg.tensor(2.0, requires_grad=True)
+    assert mirrored.signal.convolve(t, 3.0).item() == mirrored.signal.fftconvolve(t, 3.0).item() == 6.0
+    wide = RNG.normal(size=(4, 5))
+    for mode in ("full", "same", "valid"):
+        empty, theirs = mirrored.signal.fftconvolve(np.zeros(0), tg.tensor(SIGNAL), mode), scipy.signal.fftconvolve(np.zeros(0), SIGNAL, mode)
+        assert np.shape(empty) == theirs.shape
+        check_mirror("scipy.signal", "fftconvolve", lambda m, a, b, mode=mode: m.fftconvolve(a, b, mode, axes=0), (wide[:, :1], wide[:3]))
+    signal = mirrored.signal
+    for call, match in {
+        lambda x: signal.convolve(x, np.ones((2, 9)), "valid"): "one must be at least as large", lambda x: signal.convolve(x, x, method="none"): "method flags",
+        lambda x: signal.fftconvolve(x, x, axes=()): "axes", lambda x: signal.fftconvolve(x, x, axes=(0, 0)): "axes",
+        lambda x: signal.lfilter([1.0], [0.0, 1.0], x): "coefficients a is zero",
+    }.items():  # fmt: skip
+        with pytest.raises(ValueError, match=match):
+            call(tg.tensor(wide))
+    np.testing.assert_allclose(signal.lfilter(2.0, 4.0, tg.tensor(SIGNAL)).numpy(), SIGNAL / 2.0)
+    assert signal.lfilter([1.0], [1.0, 0.2], tg.tensor(np.zeros(0))).shape == (0,)
+
+
+def test_axes_and_metrics_that_are_others():
+    with pytest.raises(np.exceptions.AxisError, match="axis 5"):
+        mirrored.ndimage.gaussian_filter(tg.tensor(IMAGE), 1.0, axes=5)
+    for name in ("fftn", "rfft2"):
+        check_mirror("scipy.fft", name, lambda m, x, name=name: abs(getattr(m, name)(x, axes=1)), (IMAGE,))
+        with pytest.raises(ValueError, match="axis is repeated"):
+            getattr(mirrored.fft, name)(tg.tensor(IMAGE), axes=(1, 1))
+
+    def euclidean(x, y):
+        return np.sum(np.abs(x - y) ** 3)
+
+    with pytest.raises(UnsupportedFunctionError, match="have the metrics"):
+        mirrored.spatial.distance.cdist(tg.tensor(A), B, euclidean)
+    named = mirrored.spatial.distance.cdist(tg.tensor(A), B, scipy.spatial.distance.cityblock)
+    np.testing.assert_allclose(named.numpy(), scipy.spatial.distance.cdist(A, B, "cityblock"))
+    with pytest.raises(ValueError, match="p must not be 0"):
+        mirrored.spatial.distance.pdist(tg.tensor(A), "minkowski", p=0)

@@ -281,3 +281,20 @@ def test_a_recording_of_a_periodic_spline_holds_for_other_values(make):
     assert g.stats().records == 1
     with pytest.raises(ValueError):
         make(tg.tensor(Y, requires_grad=True))
+
+
+def test_points_of_a_table_as_one_vector():
+    """A vector is one point, or many of a grid of one dimension, as in SciPy."""
+    plane, line = ((np.arange(3.0), np.arange(4.0)), np.arange(12.0).reshape(3, 4) ** 1.5), ((np.arange(5.0),), np.arange(5.0) ** 2)
+    for (points, values), at in ((plane, [1.3, 2.2]), (plane, [1.3, 2.2, 0.5, 0.1]), (line, [1.3, 2.2, 0.5]), (line, [1.5])):
+        at, theirs = np.array(at), scipy.interpolate.RegularGridInterpolator(points, values)
+        check(mirrored.RegularGridInterpolator(points, values), at, reference=theirs)
+        assert mirrored.RegularGridInterpolator(points, leaf(values))(at).shape == theirs(at).shape
+
+
+@every("extrapolate", [True, False, "periodic"])
+def test_steps_through_points(extrapolate):
+    """Of degree 0 the last value holds from the last point on."""
+    x, at = np.linspace(0.0, 3.0, 8), np.array([-0.3, 0.0, 0.2, 2.2, 3.0, 3.3])
+    theirs = scipy.interpolate.make_interp_spline(x, x**2, 0)(at, extrapolate=extrapolate)
+    np.testing.assert_array_equal(plain(mirrored.make_interp_spline(x, leaf(x**2), 0)(at, extrapolate=extrapolate)), theirs)

@@ -7,6 +7,7 @@ import scipy.linalg
 import tapegrad as tg
 import tapegrad.scipy.linalg as mirrored
 from tapegrad.scipy.mirrors import MIRRORS
+from tests.every import every
 from tests.rules.checker import check, generator, gradient, leaf, plain
 from tests.scipy.mirrored import check_mirror, check_unmodified
 
@@ -259,10 +260,54 @@ def test_bad_input_raises_the_class_of_scipy(name, arguments, error, message):
         getattr(mirrored, name)(*[tracked(a) for a in arguments])
 
 
+TURN = rng.standard_normal((4, 4))
+
+
+def turned(v):
+    """A complex matrix, of two numbers."""
+    return v[0] * A + v[1] * 1j * TURN
+
+
+def hermitian(v):
+    return turned(v) + np.conj(turned(v).T)
+
+
+COMPLEX = {
+    "solve her": lambda m, v: m.solve(hermitian(v), VECTOR * (1 + 2j), assume_a="her"),
+    "solve her lower": lambda m, v: m.solve(hermitian(v), VECTOR * (1 + 2j), assume_a="her", lower=True),
+    "solve sym": lambda m, v: m.solve(turned(v) + turned(v).T, VECTOR * (1 + 2j), assume_a="sym"), "pinv": lambda m, v: m.pinv(turned(v)[:, :2]),
+    "toeplitz": lambda m, v: m.toeplitz(turned(v)[0]), "toeplitz row": lambda m, v: m.toeplitz(turned(v)[0], turned(v)[1]),
+    "sqrtm": lambda m, v: m.sqrtm(turned(v)), "root of negative": lambda m, v: m.sqrtm(-v[0] * (A @ A.T) - v[1] * np.eye(4)),
+}  # fmt: skip
+
+
+@every("name", sorted(COMPLEX))
+def test_of_complex_matrices(name):
+    def parts(m, v):
+        z = COMPLEX[name](m, v)
+        return np.stack([z.real, z.imag])
+
+    check(lambda v: parts(mirrored, v), np.array([0.7, 1.2]), reference=lambda v: parts(scipy.linalg, v))
+
+
+@every("name", ["sqrtm", "complex", "sylvester"])
+def test_stacks_of_matrices(name):
+    """Where SciPy takes one matrix, at least in its older versions."""
+    def call(m, a):
+        if name == "sylvester":
+            return m.solve_sylvester(a, positive(a), 2.0 * a)
+        root = m.sqrtm(positive(a) if name == "sqrtm" else a - 4.0 * np.eye(4))
+        return root.real + root.imag
+
+    stack = STACK[0]
+    check(lambda a: call(mirrored, a), stack, reference=lambda a: np.stack([call(scipy.linalg, one) for one in a]))
+
+
 def test_what_is_refused_for_tensors():
     refusal = tg.errors.UnsupportedFunctionError
-    with pytest.raises(refusal, match="type=2"):
-        mirrored.eigh(leaf(A), np.eye(4), type=2)
+    for ours in (mirrored.eigh, mirrored.eigvalsh):
+        with pytest.raises(refusal, match="type=2"):
+            ours(leaf(A), np.eye(4), type=2)
     for options, message in (({"pivoting": True}, "pivoting"), ({"mode": "raw"}, "raw"), ({}, "tall")):
         with pytest.raises(refusal, match=message):
             mirrored.qr(leaf(TALL), **options)

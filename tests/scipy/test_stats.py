@@ -4,6 +4,7 @@ import warnings
 
 import numpy as np
 import pytest
+import scipy.integrate
 import scipy.stats
 
 import tapegrad as tg
@@ -355,6 +356,46 @@ def test_far_out():
             plain(mirrored.truncnorm.logpdf(leaf(y), a, b)), scipy.stats.truncnorm.logpdf(y, a, b), rtol=1e-12
         )
         check(lambda y, a, b: mirrored.truncnorm.logpdf(y, a, b), y, a, b, reference=scipy.stats.truncnorm.logpdf)
+
+
+#: Distribution, its parameters, the number in standard form and the way for which little is left, minus the logarithm of one minus that; by mpmath.
+NEARLY_CERTAIN = [
+    ("expon", (), 30.0, "logcdf", 9.357622968840614e-14), ("gamma", (2.3,), 30.0, "logcdf", 6.967211269437915e-12),
+    ("gamma", (2.3,), 1e-10, "logsf", 3.726563573477066e-24), ("chi2", (3.0,), 800.0, "logcdf", 4.327470814385205e-173),
+    ("weibull_min", (1.7,), 30.0, "logcdf", 1.278399440350081e-141), ("beta", (2.0, 3.5), 1e-10, "logsf", 7.8749999986875e-20),
+    ("t", (4.0,), 1e5, "logcdf", 2.999999998e-20), ("cauchy", (), 1e10, "logcdf", 3.1830988618885674e-11),
+    ("gumbel_r", (), -5.0, "logsf", 3.507389196464623e-65), ("gumbel_l", (), 5.0, "logcdf", 3.507389196464623e-65),
+    ("rayleigh", (), 9.0, "logcdf", 2.576757109154981e-18), ("halfnorm", (), 9.0, "logcdf", 2.2571768119076813e-19),
+]  # fmt: skip
+
+
+@every("name, shapes, y, how, exact", NEARLY_CERTAIN)
+def test_logarithms_of_what_is_nearly_certain(name, shapes, y, how, exact):
+    ours, theirs = getattr(mirrored, name), getattr(scipy.stats, name)
+    assert plain(getattr(ours, how)(leaf(y), *shapes)) == pytest.approx(-exact, rel=1e-12, abs=0.0)
+    other, sign = ("sf", 1.0) if how == "logcdf" else ("cdf", -1.0)
+    slope = sign * theirs.pdf(y, *shapes) / (1.0 - getattr(theirs, other)(y, *shapes))
+    for f in (tg.grad(lambda y: getattr(ours, how)(y, *shapes)), tg.jit(tg.grad(lambda y: getattr(ours, how)(y, *shapes)), kernel="always")):
+        assert [f(y) for _ in range(3)] == pytest.approx([slope] * 3, rel=1e-9, abs=0.0)
+
+
+def test_tails_of_the_skewed_normal_distribution():
+    """To many digits by mpmath; SciPy has two of the fourth."""
+    y, a = np.array([-9.0, -30.0, -0.5, -3.0, -30.0]), np.array([1.5, 0.3, 10.0, 10.0, -0.3])
+    exact = np.array([5.454849118251662e-61, 1.0151695138159652e-216, 0.0, 1.432226292208952e-202, 9.813427854296097e-198])
+    exact[2] = 2.0 * scipy.integrate.quad(lambda t: scipy.stats.norm.pdf(t) * scipy.stats.norm.cdf(10.0 * t), -np.inf, -0.5, epsabs=0.0, epsrel=1e-12)[0]
+    np.testing.assert_allclose(plain(mirrored.skewnorm.cdf(leaf(y), a)), exact, rtol=1e-11)
+    np.testing.assert_allclose(plain(mirrored.skewnorm.sf(-y, leaf(-a))), exact, rtol=1e-11)
+    np.testing.assert_allclose(plain(mirrored.skewnorm.logcdf(leaf(y), a)), np.log(exact), rtol=1e-13)
+    np.testing.assert_allclose(gradient(lambda y: mirrored.skewnorm.cdf(y, a), y), scipy.stats.skewnorm.pdf(y, a), rtol=1e-11)
+    slope = -np.exp(-0.5 * y**2 * (1.0 + a**2)) / (np.pi * (1.0 + a**2))
+    np.testing.assert_allclose(gradient(lambda a: mirrored.skewnorm.cdf(y, a), a), slope, rtol=1e-11)
+
+
+def test_a_plain_number_at_the_end_of_the_support():
+    for how, expected in (("logpdf", -np.inf), ("pdf", 0.0), ("cdf", 0.0), ("sf", 1.0)):
+        value, slope = tg.value_and_grad(lambda a, how=how: getattr(mirrored.invgamma, how)(0.0, a))(2.3)
+        assert (value, slope) == (expected, 0.0)
 
 
 def test_single_precision_is_kept():

@@ -10,8 +10,10 @@ from __future__ import annotations
 import numpy as np
 
 from ...array.forward import jvp
+from ...array.record import guard_on
 from ...autograd.custom import stop_gradient
 from ...common.errors import OptionError
+from ...common.host_functions import host_function
 from ..mirrors import array, value
 
 #: Halvings after which an interval is as short as it can be.
@@ -51,6 +53,11 @@ def located(event, solution, start, stop):
     return time
 
 
+@host_function
+def _in_order(times):
+    return np.argsort(times, kind="stable")
+
+
 def met(problem, start, end, steps, ts, solutions):
     """For each event the times at which it was met, with the solution there, as pairs; and the time that ends the integration, or None.
 
@@ -74,7 +81,7 @@ def met(problem, start, end, steps, ts, solutions):
         active, step = np.flatnonzero(crossings[k]), solutions[k]
         times = [located(lambda t, y, e=e: problem.events(t, y)[e], step, ts[k], ts[k + 1]) for e in active]
         if k == len(crossings) - 1 and terminal[active].any():
-            order = np.argsort([problem.direction * float(value(time)) for time in times], kind="stable")
+            order = guard_on(_in_order(), problem.direction * array(times))
             order = order[: 1 + np.flatnonzero(terminal[active[order]])[0]]
             active, times = active[order], [times[j] for j in order]
             last = times[-1]

@@ -8,14 +8,13 @@ of E. Hairer, S. Norsett, G. Wanner, "Solving Ordinary Differential Equations I"
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 
+from ...array.record import guard_on
 from ...autograd.custom import stop_gradient
+from ...common.host_functions import host_function
 from ...common.uninterrupted import imported
 from ...transforms.loops.api import scan
-from ..mirrors import value
 from .stepping import LEAST, MOST, SAFETY, StepMethod, combined, norm
 
 
@@ -82,6 +81,11 @@ class DormandPrince853(RungeKutta):
         return [1.0 - x if k % 2 else x for k in range(len(segment["rows"]))]
 
 
+@host_function
+def _steps_in(width, most):
+    return np.maximum(1.0, np.ceil(np.abs(width) / most * (1 - 1e-12)))
+
+
 def classical(problem, y, times):
     """The classical method of order 4 with equal steps of at most `max_step`; times, values, and how often the slope was evaluated.
 
@@ -103,7 +107,7 @@ def classical(problem, y, times):
     ts, hs, counts = [], [], [0]
     for end in [problem.stop] if times is None else [times[k] for k in range(len(times))]:
         width = end - start
-        count = max(1, math.ceil(abs(float(value(width))) / most * (1 - 1e-12)))
+        count = int(guard_on(_steps_in(most), width))
         ts.append(start + width * (np.arange(count) / count))
         hs.append(width / count * np.ones(count))
         counts.append(counts[-1] + count)

@@ -5,9 +5,11 @@ from __future__ import annotations
 import numpy as np
 
 from ...array.functions import stack
+from ...array.record import guard_on
 from ...autograd.custom import stop_gradient
 from ...common.errors import ConvergenceError, UnsupportedFunctionError
-from ...common.uninterrupted import Lazily
+from ...common.host_functions import host_function
+from ...common.uninterrupted import Lazily, cached_property
 from ..mirrors import array, constant, differentiable, finite, plainly, value
 from . import events as happenings
 from .explicit import DormandPrince853, RungeKutta, classical
@@ -29,6 +31,13 @@ MESSAGES = {
 FINISHED = {"failed": 0.0, "ended": 0.0, "njev": 0.0, "nlu": 0.0}
 
 
+@host_function
+def _step_at(ts, t):
+    """The step in which each time lies; one between two steps belongs to the earlier of them along the integration."""
+    way = 1.0 if ts[-1] >= ts[0] else -1.0
+    return np.clip(np.searchsorted(way * ts, way * t, "left") - 1, 0, len(ts) - 2)
+
+
 class OdeSolution:
     """A continuous solution: called with a time (n,) or with times, shape (n, m).
 
@@ -41,20 +50,26 @@ class OdeSolution:
     """
 
     def __init__(self, ts, interpolants):
-        self.ts, self.interpolants = ts, interpolants
-        self.t_min, self.t_max = min(ts), max(ts)
+        self._ts, self.interpolants = ts, interpolants
+
+    @cached_property
+    def ts(self):
+        return value(self._ts)
+
+    @property
+    def t_min(self):
+        return min(self.ts)
+
+    @property
+    def t_max(self):
+        return max(self.ts)
 
     def __call__(self, t):
         t = array(t)
-        times = value(t)
-        count = len(self.interpolants)
-        # A time between two steps belongs to the earlier of them along the integration.
-        forward = self.ts[-1] >= self.ts[0]
-        where = np.searchsorted(self.ts, times, "left") if forward else np.searchsorted(-self.ts, -times, "left")
-        where = np.clip(where - 1, 0, count - 1)
-        if times.ndim == 0:
+        where = guard_on(_step_at(), self._ts, t)
+        if t.ndim == 0:
             return self.interpolants[int(where)](t)
-        if times.ndim != 1:
+        if t.ndim != 1:
             raise ValueError("`t` must be a float or a 1-D array.")
         order = np.argsort(where, kind="stable")
         parts = [self.interpolants[k](t[np.flatnonzero(where == k)]) for k in np.unique(where)]
@@ -163,7 +178,7 @@ def solve_ivp(
         if last is not None:
             ts = np.concatenate([ts[:-1], np.reshape(last, (1,))])
             ys = np.concatenate([ys[:-1], np.expand_dims(solutions[-1](last), 0)])
-    sol = OdeSolution(value(ts), solutions) if solutions else None
+    sol = OdeSolution(ts, solutions) if solutions else None
     calls = end["nfev"] + float(method.dense_calls * count * interpolated)
     if times is not None:
         ts = times[: _reached(problem, times, ts[-1])]
@@ -318,7 +333,7 @@ def _count(number):
 def _nowhere(problem, y0, times, dense_output):
     """The result for an interval of no length, or no unknowns; it moves with the ends."""
     end = y0 + (problem.stop - problem.start) * problem.slope(problem.start, y0)
-    sol = OdeSolution(value([problem.start, problem.stop]), [lambda t: y0 + 0.0 * np.expand_dims(t, -1)])
+    sol = OdeSolution(array([problem.start, problem.stop]), [lambda t: y0 + 0.0 * np.expand_dims(t, -1)])
     ts = [problem.start, problem.stop] if times is None else times
     ys = np.stack([y0, end], axis=1) if times is None else sol(times)
     return _result(FINISHED, 1.0, ts, ys, sol if dense_output else None, None if problem.limits is None else [[] for _ in problem.limits])

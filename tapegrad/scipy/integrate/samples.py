@@ -6,7 +6,7 @@ import numpy as np
 
 from ...array.functions import axis_index, part
 from ...common.uninterrupted import Lazily
-from ..mirrors import array, constant, mirror, value
+from ..mirrors import array, constant, mirror
 
 _mirror = mirror("scipy.integrate")
 _special = Lazily("scipy.special")
@@ -67,7 +67,7 @@ def simpson(y, x=None, *, dx=1.0, axis=-1):
         widths = np.ones([count - 1 if k == axis else 1 for k in range(y.ndim)]) * array(dx)
     else:
         widths = _spacing(x, y, axis)
-        if not value(widths).all():
+        if not np.all(widths):
             raise ValueError("simpson: neighbouring points x are equal, where the rule is not differentiable")
     if count == 2:
         return 0.5 * np.take(widths, 0, axis) * (np.take(y, 0, axis) + np.take(y, 1, axis))

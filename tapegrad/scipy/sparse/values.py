@@ -28,10 +28,10 @@ class Pattern:
 
     def factors(self, values):
         """SciPy's factors of the matrix with these values (ndarray), made once for as long as they are the same."""
-        kept = self._kept
-        if kept is None or not np.array_equal(kept[0], values):
+        kept, found = self._kept, values.tobytes()
+        if kept is None or kept[0] != found:
             matrix = _sparse.coo_array((values, self.coords), self.shape).tocsc()
-            kept = self._kept = np.array(values), _linalg.splu(matrix)
+            kept = self._kept = found, _linalg.splu(matrix)
         return kept[1]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ...common.errors import UnsupportedFunctionError
+from ...common.uninterrupted import imported
 from ..mirrors import array, mirror, names_of
 
 __all__, __dir__, __getattr__ = names_of(__name__)
@@ -18,9 +19,13 @@ _OF_DIFFERENCES = {
 
 
 def _distances(a, b, metric, out, options):
-    metric = getattr(metric, "__name__", metric)
+    # (A function of the user's may have such a name, too.)
+    named = getattr(metric, "__name__", "")
+    metric = named if metric is getattr(imported("scipy.spatial.distance"), named, None) else metric
     if out is not None:
         raise UnsupportedFunctionError("distances of tensors have no out=")
+    if options.get("p") == 0:
+        raise ValueError("p must not be 0")
     if metric not in _OF_DIFFERENCES or options and (metric != "minkowski" or set(options) != {"p"}):
         said = "".join(f", {name}=" for name in options)
         raise UnsupportedFunctionError(f"distances of tensors have the metrics {', '.join(_OF_DIFFERENCES)}, not {metric!r}{said}")

@@ -94,7 +94,7 @@ class Distribution(Named):
     first, last, kind = "x", (("loc", 0.0), ("scale", 1.0)), "pdf"
 
     def __init__(self, name, shapes="", *, ends=(-np.inf, np.inf), closed=True, valid=positive, integers="", **rules):
-        self.name, self.ends, self.closed, self.valid, self.integers, self.rules = name, ends, closed, valid, integers.split(), rules
+        self.name, self.ends, self.closed, self.valid, self.integers, self.rules = name, ends, closed, valid, integers.split(), _with_tails(rules)
         names = dict.fromkeys((self.first, *shapes.split()), inspect.Parameter.empty) | dict(self.last)
         self.signature = inspect.Signature(
             [inspect.Parameter(n, inspect.Parameter.POSITIONAL_OR_KEYWORD, default=default) for n, default in names.items()]
@@ -127,11 +127,10 @@ class Distribution(Named):
         if how in _INVERSES:
             with np.errstate(all="ignore"):
                 return self._inverse(how, *arguments.values())
-        below, above, ways = _WAYS[how]
-        for rule, change in ways:
-            if rule in self.rules:
-                with np.errstate(all="ignore"):
-                    return self._bounded(self.rules[rule], change, below, above, how, *arguments.values())
+        rule, change, below, above = _WAYS[how]
+        if rule in self.rules:
+            with np.errstate(all="ignore"):
+                return self._bounded(self.rules[rule], change, below, above, how, *arguments.values())
         raise UnsupportedFunctionError(
             f"the distribution function of {self.name} has no closed form whose derivative tapegrad knows. Use "
             f"{self.name}.log{self.kind}, or leave the tape on purpose with .detach().numpy()"
@@ -215,23 +214,38 @@ def _same(x):
     return x
 
 
-def _complement(x):
-    return 1.0 - x
+def _with_tails(given):
+    """The rules, with those of both tails and of their logarithms that follow from them."""
+    rules, tails = dict(given), (("lower", "upper"), ("upper", "lower"))
+    for one, _ in tails:
+        if f"log_{one}" in given:
+            rules.setdefault(one, lambda y, *s, log=given[f"log_{one}"]: np.exp(log(y, *s)))
+    known = [one for one, _ in tails if one in rules]
+    for one, other in tails:
+        if one in known:
+            rules.setdefault(f"log_{one}", _logarithm(rules[one], rules[other] if other in known else None))
+        elif other in known:
+            rules[one] = lambda y, *s, rest=rules[other]: 1.0 - rest(y, *s)
+            rules[f"log_{one}"] = lambda y, *s, rest=rules[other]: np.log1p(-rest(y, *s))
+    return rules
 
 
-def _log_complement(x):
-    return np.log1p(-x)
+def _logarithm(tail, rest):
+    """The logarithm of a probability, of `rest` where this is nearly 1; what is not taken has no infinite derivative."""
+    def rule(y, *shapes):
+        p = tail(y, *shapes)
+        return np.log(p) if rest is None else np.where(p < 0.5, np.log(p), np.log1p(-np.minimum(rest(y, *shapes), 0.75)))
+
+    return rule
 
 
 _INVERSES = ("ppf", "isf")
-_DENSITY, _LOG_DENSITY = (0.0, 0.0, [("density", np.exp)]), (-np.inf, -np.inf, [("density", _same)])
-#: Method -> its values below and above the support, and the rules that it may follow from.
+_DENSITY, _LOG_DENSITY = ("density", np.exp, 0.0, 0.0), ("density", _same, -np.inf, -np.inf)
+#: Method -> the rule that it follows from, and how; its values below and above the support.
 _WAYS = {
     "pdf": _DENSITY, "logpdf": _LOG_DENSITY, "pmf": _DENSITY, "logpmf": _LOG_DENSITY,
-    "cdf": (0.0, 1.0, [("lower", _same), ("upper", _complement), ("log_lower", np.exp)]),
-    "sf": (1.0, 0.0, [("upper", _same), ("log_upper", np.exp), ("lower", _complement)]),
-    "logcdf": (-np.inf, 0.0, [("log_lower", _same), ("lower", np.log), ("upper", _log_complement)]),
-    "logsf": (0.0, -np.inf, [("log_upper", _same), ("upper", np.log), ("lower", _log_complement)]),
+    "cdf": ("lower", _same, 0.0, 1.0), "sf": ("upper", _same, 1.0, 0.0),
+    "logcdf": ("log_lower", _same, -np.inf, 0.0), "logsf": ("log_upper", _same, 0.0, -np.inf),
 }  # fmt: skip
 
 

@@ -6,7 +6,9 @@ import math
 
 import numpy as np
 
+from ...array.record import guard_on
 from ...common.errors import UnsupportedFunctionError
+from ...common.host_functions import host_function
 from ...common.uninterrupted import Lazily, imported
 from ..linalg import solve_triangular
 from ..mirrors import array, constant, differentiable, value
@@ -118,6 +120,22 @@ def _parameters(mean, cov):
     return mean, cov
 
 
+def _refused_by_scipy(name, *arguments):
+    """Raise what SciPy's log-density does of numbers that cannot be."""
+    if not guard_on(_accepted(name), *arguments):
+        getattr(_stats, name).logpdf(*(value(one)[()] for one in arguments))
+
+
+@host_function
+def _accepted(*operands):
+    *values, name = operands
+    try:
+        getattr(_stats, name).logpdf(*(np.asarray(one)[()] for one in values))
+    except (ValueError, np.linalg.LinAlgError):
+        return False
+    return True
+
+
 class Dirichlet(Named):
     """The distribution `scipy.stats.dirichlet`."""
 
@@ -145,9 +163,8 @@ class Dirichlet(Named):
         """
         if not differentiable(x, alpha):
             return _stats.dirichlet.logpdf(x, alpha)
-        # SciPy refuses what cannot be.
-        _stats.dirichlet.logpdf(value(x), value(alpha))
         x, alpha = array(x), array(alpha)
+        _refused_by_scipy(self.name, x, alpha)
         d = alpha.shape[0]
         if x.shape[0] == d - 1:
             x = np.concatenate([x, 1.0 - np.sum(x, axis=0, keepdims=True)])
@@ -228,9 +245,8 @@ class Wishart(Named):
         """
         if not differentiable(x, df, scale):
             return _stats.wishart.logpdf(x, df, scale)
-        # SciPy refuses what cannot be.
-        _stats.wishart.logpdf(value(x), value(df)[()], value(scale))
         x, scale = array(x), array(scale)
+        _refused_by_scipy(self.name, x, df, scale)
         scale = np.reshape(scale, (1, 1)) if scale.ndim == 0 else np.diag(scale) if scale.ndim == 1 else scale
         d = scale.shape[0]
         x = np.reshape(x, (1, 1, -1)) if d == 1 else np.diag(x) if x.ndim == 1 else x * np.eye(d) if x.ndim == 0 else x

@@ -15,6 +15,7 @@ import zipfile
 
 import numpy as np
 
+from ...common.dtypes import check_class, readable
 from ...common.errors import TapeFileError
 from ...common.host_functions import FUNCTIONS, HostFunction
 from ...program.trace import HostOperand, ResultOf
@@ -126,10 +127,12 @@ def encoded(thing, arrays):
         return {"dict": [[k, encoded(v, arrays)] for k, v in thing.items()]}
     if kind is slice:
         return {"slice": [encoded(part, arrays) for part in (thing.start, thing.stop, thing.step)]}
-    if isinstance(thing, (np.ndarray, np.generic)) and thing.dtype.char in CHARS:
-        arrays.append(np.asarray(thing))
+    if isinstance(thing, (np.ndarray, np.generic)) and thing.dtype.char in CHARS and thing.ndim <= AXES:
+        check_class(thing, "save")
+        arrays.append(readable(np.asarray(thing)))
         return {"array": len(arrays) - 1}
-    raise TapeFileError(f"{kind.__name__} cannot be written to a file; numbers, strings, arrays, and lists, tuples and dicts (by strings or ints) of them can")
+    which = f"{kind.__name__} of {thing.dtype} with {thing.ndim} axes" if isinstance(thing, np.ndarray) else kind.__name__
+    raise TapeFileError(f"{which} cannot be written to a file; numbers, strings, arrays, and lists, tuples and dicts (by strings or ints) of them can")
 
 
 def decoded(thing, arrays, limit):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 from typing import Any, BinaryIO
 
@@ -91,7 +92,7 @@ def load(f: str | os.PathLike[str] | BinaryIO, max_bytes: int = MAX_BYTES) -> An
         header = json.loads(members["header"].tobytes().decode())
         need(type(header) is dict and header.get("format") == _FORMAT and header.get("version") == 1, "it does not say that it is one")
         arrays = [np.array(members[f"array_{k}"]) for k in range(len(members) - 1)]
-        leaves, structure = flatten(decoded(header["data"], arrays, 1 << 62))
+        leaves, structure = flatten(decoded(header["data"], arrays, math.inf))
         kinds = header["kinds"]
         need(len(kinds) == len(leaves), "its tensors")
         return unflatten(structure, [_made(leaf, kind) for leaf, kind in zip(leaves, kinds)])

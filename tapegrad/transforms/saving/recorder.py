@@ -133,8 +133,10 @@ class Recorder:
         """Descriptions of the arguments, slots of those that are read whole, and elements that are read by themselves."""
         inputs = [_meta(m) for m in self.header["inputs"]]
         leaves, elements, slots = [0] * len(inputs), [], [slot for _, _, slot in self.header["arguments"]]
-        need(all(m is SCALAR or m.char in "df" and m.strides == c_strides(m.shape, m.itemsize) for m in inputs), "an argument that is no float in C order")
-        need(len(self.header["wanted"]) == len(inputs) and len(set(slots)) == len(slots) and min(slots, default=1) > 0, "its arguments")
+        need(all(m is SCALAR or m.strides == c_strides(m.shape, m.itemsize) for m in inputs), "an argument that is not in C order")
+        wanted = self.header["wanted"]
+        need(len(wanted) == len(inputs) and all(m.char in "df" for m, one in zip(inputs, wanted) if one), "an argument that is no float is differentiated")
+        need(len(set(slots)) == len(slots) and min(slots, default=1) > 0, "its arguments")
         for meta in inputs:
             self._take(meta.nbytes)
         for k, position, slot in self.header["arguments"]:
@@ -150,7 +152,7 @@ class Recorder:
 
     def _output(self, found):
         if type(found) is not int:
-            return 0, decoded(found["constant"], self.arrays, 1 << 62)
+            return 0, decoded(found["constant"], self.arrays, math.inf)
         need(0 < found < len(self.metas) and self.metas[found] is not None, f"the output {found}")
         return found, self.metas[found]
 

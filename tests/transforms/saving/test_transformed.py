@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import tapegrad as tg
-from tapegrad.common.errors import GuardError, ShapeError
+from tapegrad.common.errors import GuardError, ShapeError, TapeFileError
 from tapegrad.transforms.saving.save import from_bytes, to_bytes
 from tests.transforms.saving import fuzz
 
@@ -141,3 +141,18 @@ def test_a_tape_saved_from_a_jitted_tape():
     value, gradient = again.value_and_grad(y)
     assert value == pytest.approx(fuzz.order(y), rel=1e-14)
     np.testing.assert_allclose(gradient, tg.grad(fuzz.order)(y), 1e-12)
+
+
+def test_arrays_of_integers_and_truth_values_as_arguments():
+    def f(x, n, mask):
+        return np.sum(x[n] ** 2 * np.where(mask, n, 0.5))
+
+    x, n, mask = np.array([1.0, 2.0, 3.0]), np.array([2, 0]), np.array([True, False])
+    g = tg.value_and_grad(f)
+    loaded = from_bytes(to_bytes(g.tape(x, n, mask)))
+    for numbers in (n, np.array([-1, 1])):
+        for found in (loaded.value_and_grad(x, numbers, ~mask), tg.jit(tg.value_and_grad(loaded))(x, numbers, ~mask)):
+            assert found[0] == f(x, numbers, ~mask) and found[1].tolist() == g(x, numbers, ~mask)[1].tolist()
+    with pytest.raises(TapeFileError, match="out of bounds"):
+        loaded(x, np.array([3, 0]), mask)
+    assert from_bytes(to_bytes(tg.jit(lambda x: (2**63, x)).tape(1.5)))(2.5) == (2**63, 2.5)
