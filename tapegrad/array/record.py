@@ -19,7 +19,7 @@ import numpy as np
 
 from ..common import config
 from ..common.dtypes import check_class, check_classes, check_dtype, readable
-from ..common.errors import ComplexOperandError, NestingError, TapeMismatchError, UnsupportedFunctionError
+from ..common.errors import ClearedTapeError, ComplexOperandError, NestingError, TapeMismatchError, UnsupportedFunctionError
 from ..common.observers import LISTENERS, notify
 from ..common.registry import registry
 from ..interpreter.fields import constant, place
@@ -168,6 +168,11 @@ def slot_of(store, t):
     """The slot on `store` of tensor `t`, which is on another one."""
     if store.trace is not None and store.trace.depth:
         return store.trace.captured_slot(t)
+    if store.trace is not None:
+        raise ClearedTapeError(
+            f"a number is used that the function has kept from an earlier call: it was cleared at {t._t.retired}, and its derivative is gone. "
+            "Keep its value, t.item() or t.detach(), or compute it in this call"
+        )
     # Its own store is used up: an instruction that says so when it is needed.
     slot = store.write(CLEARED, len(store.clearings))
     store.clearings.append(t._t.retired)
