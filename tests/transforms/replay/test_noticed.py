@@ -185,6 +185,22 @@ def test_the_best_value_so_far_is_a_number_in_later_calls():
             np.sum(used * 2.0).backward()
 
 
+def test_a_start_without_derivative_is_a_number_in_later_calls():
+    kept = {"scale": 1.0, "y": np.ones(3)}
+
+    def f(x):
+        y = kept["scale"] * x + 0.0 * kept["y"]
+        product = kept["y"] * kept["scale"]
+        kept.update(y=y.detach(), scale=(x[0] / x[0]).detach())
+        return np.sum(y * y) + 0.0 * np.sum(product)
+
+    g = tg.jit(tg.grad(f))
+    with quiet():
+        for k in range(1, 7):
+            np.testing.assert_array_equal(g(np.arange(1.0, 4.0) * k), 2.0 * k * np.arange(1.0, 4.0))
+    assert g.stats().records == 3
+
+
 @pytest.mark.parametrize("first", [tg.grad, lambda f: tg.jit(tg.grad(f))])
 @pytest.mark.parametrize("then", [tg.jit, lambda f: tg.jit(tg.grad(f)), lambda f: tg.jit(tg.hessian(f))])
 def test_a_result_of_an_earlier_call_is_no_operand_of_a_recording(first, then):
