@@ -76,11 +76,11 @@ from .array.differentiable import Differentiable
 
 
 
-def _advice():
+def _advice(frame=None):
     """Which mirror of SciPy to call; `tapegrad.scipy` is loaded when the first error asks."""
     from .scipy.mirrors import advice
 
-    return advice()
+    return advice(frame)
 
 
 def _beside_table(ufunc, a, b):

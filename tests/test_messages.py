@@ -1,5 +1,6 @@
 """What programs of new users run into, and the first sentence of what they are told: the one advice that fits."""
 
+import dataclasses
 import math
 import traceback
 from math import lgamma
@@ -9,7 +10,10 @@ import numpy as np
 import pytest
 import scipy.integrate
 import scipy.linalg
+import scipy.ndimage
 import scipy.optimize
+import scipy.signal
+import scipy.spatial.distance
 import scipy.special
 import scipy.stats
 from scipy.spatial.transform import Rotation
@@ -31,6 +35,19 @@ def _assigned(t):
 def _added(t):
     a = np.zeros(2)
     a += t * np.ones(2)
+    return a.sum()
+
+
+def _updated(t):
+    a, b = np.zeros(3), {"it": np.zeros(2)}
+    b["it"] += 1.0
+    a[1:] += np.array([t, 1.0])
+    return a.sum()
+
+
+def _updated_part(t):
+    a = np.zeros(3)
+    a[1:] *= t * np.ones(2)
     return a.sum()
 
 
@@ -74,6 +91,13 @@ DIFFERENTIATED = [
     (lambda x: x.block_until_ready(), "a tensor has no attribute 'block_until_ready'; write nothing: the value is there"),
     (_assigned, "a is a plain array, which cannot hold it: write a = tg.tensor(a) first"),
     (_added, "a is a plain array, which cannot hold it: write a = tg.tensor(a) first"),
+    (_updated, "a is a plain array, which cannot hold it: write a = tg.tensor(a) first"),
+    (_updated_part, "a is a plain array, which cannot hold it: write a = tg.tensor(a) first"),
+    (lambda k: scipy.signal.lfilter(np.array([k, 1.0]), [1.0, 0.5], np.ones(4)).sum(), "call tapegrad.scipy.signal.lfilter, which takes tensors; of an array of tensors SciPy says: "),
+    (lambda k: scipy.ndimage.map_coordinates(np.eye(4), np.array([[k], [1.0]])).sum(), "call tapegrad.scipy.ndimage.map_coordinates, which takes tensors; "),
+    (lambda k: scipy.spatial.distance.cdist(k * np.ones((2, 1)), np.ones((2, 1))).sum(), "call tapegrad.scipy.spatial.distance.cdist, which takes tensors. "),
+    (lambda k: scipy.special.kv(1.0, k), "scipy.special.kv has no derivative rule in tapegrad"),
+    (lambda x: x.tobytes(), "a tensor has no attribute 'tobytes'; write t.detach().numpy().tobytes()"),
     (lambda t: np.mean([t, t * 2]), "write np.mean(tg.array(a)): np.mean takes numbers out of an array of tensors. "),
     (lambda t: np.float64(t), "leave np.float64 out: a tensor needs none"),
     (lambda t: np.asarray(t * np.ones(2)).sum(), "leave np.asarray out: a tensor needs none"),
@@ -244,6 +268,17 @@ def test_a_table_of_pandas_as_a_parameter():
     pandas = pytest.importorskip("pandas")
     with pytest.raises(tg.errors.StructureError, match=r"argument 0 is of type Series, which cannot be differentiated: give its numbers, \.to_numpy\(\)"):
         tg.grad(lambda p: (p**2).sum())(pandas.Series([1.0, 2.0]))
+
+
+def test_text_in_a_dataclass_of_parameters():
+    def made(**options):
+        return dataclasses.make_dataclass("Model", [("a", float, 2.0), ("name", str, dataclasses.field(default="x", **options))])()
+
+    said = r"^argument 0\.name is of type str, which cannot be differentiated: pass it apart, or declare it in its dataclass as field\(metadata=\{'static': True\}\)"
+    with pytest.raises(tg.errors.StructureError, match=said):
+        tg.grad(lambda m: m.a**2)(made())
+    slope = tg.grad(lambda m: m.a**2)(made(metadata={"static": True}))
+    assert (slope.a, slope.name) == (4.0, "x")
 
 
 def test_libraries_that_draw_are_told_to_take_plain_numbers():

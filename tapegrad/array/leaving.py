@@ -41,6 +41,8 @@ _ADVICE = (
     (r"(?:np|numpy)\.([\w.]+)\(", "write np.{0}(tg.array(a)): np.{0} does not know arrays of tensors"),
     (r"(\w+)\.astype\(", "write tg.array({}), which makes an array of tensors one tensor"),
 )  # fmt: skip
+#: A statement that computes into an array in place.
+_UPDATE = re.compile(r"([\w.]+)(?:\[.*\])? [^\s=]{1,2}= ")
 #: Functions of `math` that NumPy does not have, and their names in `scipy.special`; names that are Python's own without ``math.``.
 _SPECIAL = {name: f"scipy.special.{name}" for name in ("erf", "erfc", "gamma")} | {"lgamma": "scipy.special.gammaln"}
 _BUILTIN = {"pow", "sum"}
@@ -115,6 +117,10 @@ def clearer(error: BaseException | None) -> Exception | None:
         error.name = ""
     elif text == "'int' object is not callable" and (number := re.match(r"(.+?)\.size\(", running_text(frames[-1])[0])):
         return TypeError(f"{number[1]}.size is a number, as NumPy has it: write {number[1]}.shape, or {number[1]}.shape[0]")
+    elif _package(frames[-1]) == "scipy" and re.search(r"\btype\b", text) and _hold_tensors(frames[-1:]):
+        return LeaveTapeError(f"{registry.later.advice(frames[-1])}; of an array of tensors SciPy says: {text.strip()}")
+    elif "output from dtype('O')" in text and (update := _UPDATE.match(running_text(frames[-1])[0])):
+        return LeaveTapeError(f"{copied_first(update[1])}; NumPy says: {text}")
     elif isinstance(error, (TypeError, ValueError, AttributeError)) and (said := _OF_OBJECTS.search(text)):
         if (not said[1] or isinstance(getattr(np, said[1], None), np.ufunc) or library) and _hold_tensors(frames):
             return UnsupportedFunctionError(
@@ -164,8 +170,9 @@ def copied_first(array: str) -> str:
 
 def into_plain(how: str, array: np.ndarray) -> LeaveTapeError:
     """The error for a tensor that is written into a plain array."""
+    update = _UPDATE.match(running_text(caller_frame(2))[0])
     return LeaveTapeError(
-        f"{copied_first(name_of(array) or 'array')}; or write `result = a + t`, or make the array with tg.zeros. "
+        f"{copied_first(name_of(array) or (update[1] if update else 'array'))}; or write `result = a + t`, or make the array with tg.zeros. "
         f"{how} would write a tensor into a plain array and cut its derivative"
     )
 

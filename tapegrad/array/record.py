@@ -19,7 +19,7 @@ import numpy as np
 
 from ..common import config
 from ..common.dtypes import check_class, check_classes, check_dtype, readable
-from ..common.errors import ComplexOperandError, NestingError, TapeMismatchError, UnsupportedFunctionError
+from ..common.errors import ClearedTapeError, ComplexOperandError, NestingError, TapeMismatchError, UnsupportedFunctionError
 from ..common.observers import LISTENERS, notify
 from ..common.registry import registry
 from ..interpreter.fields import constant, place
@@ -165,9 +165,16 @@ def _innermost(*stores):
 
 
 def slot_of(store, t):
-    """The slot on `store` of tensor `t`, which is on another one."""
+    """The slot on `store` of tensor `t`, which is on another one; None if it was recorded there without derivative."""
     if store.trace is not None and store.trace.depth:
         return store.trace.captured_slot(t)
+    if not t.requires_grad:
+        return None
+    if store.trace is not None:
+        raise ClearedTapeError(
+            f"a number is used that the function has kept from an earlier call: it was cleared at {t._t.retired}, and its derivative is gone. "
+            "Keep its value, t.item() or t.detach(), or compute it in this call"
+        )
     # Its own store is used up: an instruction that says so when it is needed.
     slot = store.write(CLEARED, len(store.clearings))
     store.clearings.append(t._t.retired)
@@ -388,6 +395,9 @@ def _write(row, operands, values, metas, flags, attrs, value, integer, depth=3):
         store = _with_room(store, on_tape, len(operands))
     for t in on_tape:
         operand_slots.append(0 if t is None else t._i if t._t is store else store.enter(t) if t._t is None else slot_of(store, t))
+    if None in operand_slots:
+        operands = [o if isinstance(o, Differentiable) and o.requires_grad else getattr(o, "_v", o) for o in operands]
+        return apply(row, operands, attrs, value, integer, depth + 2)
     scalar = value.__class__ is float
     frame = store.calling
     if frame is None:

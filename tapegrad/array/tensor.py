@@ -39,6 +39,7 @@ from .assigning import assign_value
 from .differentiable import Differentiable
 from .leaving import refused
 from .record import normalise, plain
+from .traces import trace_of
 from .typing import TensorLike
 from .views import note_leaf, source_of
 
@@ -88,7 +89,7 @@ class Tensor(Differentiable):
         """
         if LISTENERS:
             notify(".detach()", self)
-        if self._t is not None and self._t.trace is not None:
+        if trace_of((self,)) is not None:
             return self._t.trace.detached(self)
         if type(self._v) is float:
             return plain(self._v)

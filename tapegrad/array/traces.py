@@ -21,10 +21,10 @@ def trace_of(operands):
         o = below(o)
         if isinstance(o, registry.Tensor) and o._t is not None:
             trace = o._t.trace
-            if trace is not None and (chosen is None or trace.depth > chosen.depth):
+            if trace is not None and (chosen is None or trace.depth > chosen.depth or chosen.store.retired):
                 chosen = trace
     # While a body is recorded, what it does to tensors of a recording around it is done in each iteration.
-    return chosen and (current_body() or chosen)
+    return chosen and (current_body() or (None if chosen.store.retired else chosen))
 
 
 def current_body():

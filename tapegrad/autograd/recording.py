@@ -57,8 +57,9 @@ def differentiable(leaf, what):
             )
         leaf = leaf._v
     if not isinstance(leaf, (int, float, np.ndarray, np.generic)) or leaf is True or leaf is False:
-        table = ": give its numbers, .to_numpy()" if hasattr(leaf, "to_numpy") else ""
-        raise StructureError(f"{what} is of type {type(leaf).__name__}, which cannot be differentiated{table}")
+        apart = "pass it apart, or declare it in its dataclass as field(metadata={'static': True})"
+        instead = "give its numbers, .to_numpy()" if hasattr(leaf, "to_numpy") else apart
+        raise StructureError(f"{what} is of type {type(leaf).__name__}, which cannot be differentiated: {instead}")
     if isinstance(leaf, (np.ndarray, np.generic)) and leaf.dtype.kind in "iub":
         kind, instead = ("an array", ".astype(float)") if leaf.ndim else ("a number", "float(...)")
         raise DtypeError(f"{what} is {kind} of {leaf.dtype}, which has no derivative; pass it as {instead}")

@@ -61,6 +61,9 @@ class Tape:
         state = thread_state()
         state.tapes.remove(self)
         state.store = state.tapes[-1].store if state.tapes else state.anonymous
+        if self.store.trace is not None and not self.store.trace.depth:
+            # Tensors that the function has left somewhere can no longer be differentiated.
+            self.store.retired, self.store.ident = "the end of the recording that it was computed in", -1
 
     def __len__(self) -> int:
         """Number of instructions (leaves are not instructions)."""

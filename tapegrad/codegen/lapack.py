@@ -29,9 +29,11 @@ from .memory import (
 )
 from .python_api import raise_later
 
-#: In `data`: bytes of an element, not 0; a NaN; the letter that says what is wanted of singular values; addresses of the routine and of `MemoryError`.
-SIZE, NAN, JOB, ROUTINE, NO_MEMORY = range(0, 40, 8)
-call6, call8, call14 = (c_function(None, "void", *["int64"] * n) for n in (6, 8, 14))
+#: In `data`: bytes of an element, not 0; a NaN; the letter that says what is wanted; addresses of the routine and of `MemoryError`; a zero.
+SIZE, NAN, JOB, ROUTINE, NO_MEMORY, ZERO = range(0, 48, 8)
+#: The letter for a lower triangle, and for logarithms.
+LOWER = ord("L")
+call5, call6, call8, call14 = (c_function(None, "void", *["int64"] * n) for n in (5, 6, 8, 14))
 
 
 @helper
@@ -91,7 +93,7 @@ def solve(args, dims, steps, data):
 
 @compiled("void(int64, int64, int64, int64)")
 def determinant(args, dims, steps, data):
-    """Determinants."""
+    """Determinants, or the logarithms of their absolute values."""
     size, m = load_int(data), load_int(dims + 8)
     numbers = allocate(16 + 8 * m + size * m * m)
     info, pivots, a = _info(numbers, 8, data), numbers + 16, numbers + 16 + 8 * m
@@ -110,10 +112,29 @@ def determinant(args, dims, steps, data):
                     sign = -sign
                 logarithm += math.log(abs(x))
         target = load_int(args + 8) + k * load_int(steps + 8)
+        result = logarithm if load_int(data + JOB) == LOWER and sign == sign else sign * math.exp(logarithm)
         if size == 8:
-            store_double(target, sign * math.exp(logarithm))
+            store_double(target, result)
         else:
-            store_float(target, np.float32(sign * math.exp(logarithm)))
+            store_float(target, np.float32(result))
+    release(numbers)
+
+
+@compiled("void(int64, int64, int64, int64)")
+def cholesky(args, dims, steps, data):
+    """Lower triangular factors of positive definite matrices."""
+    size, m = load_int(data), load_int(dims + 8)
+    numbers = allocate(16 + size * m * m)
+    info, a = _info(numbers, 8, data), numbers + 16
+    for k in range(load_int(dims)):
+        if numbers != 0:
+            store_int32(numbers, m)
+            _take(a, args, steps, steps + 16, 0, k, m, m, size)
+            call5(load_int(data + ROUTINE), data + JOB, numbers, a, numbers, info)
+            for j in range(m):
+                for i in range(j):
+                    _copy(a + size * (i + j * m), 0, 0, data + ZERO, 0, 0, 1, 1, size)
+        _give(a, args, steps, steps + 32, 1, k, m, m, data, info)
     release(numbers)
 
 
@@ -159,5 +180,8 @@ def svd(args, dims, steps, data):
     release(numbers)
 
 
-#: Function -> loop, routine of LAPACK.
-LOOPS = {"solve": (solve, "gesv"), "det": (determinant, "getrf"), "svd": (svd, "gesdd")}
+#: Function -> loop, routine of LAPACK, letter.
+LOOPS = {
+    "solve": (solve, "gesv", "S"), "det": (determinant, "getrf", "S"), "logabsdet": (determinant, "getrf", "L"),
+    "cholesky": (cholesky, "potrf", "L"), "svd": (svd, "gesdd", "S"),
+}  # fmt: skip

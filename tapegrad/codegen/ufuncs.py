@@ -101,7 +101,8 @@ def _try_loop(ufunc, types, address, data):
 
 #: Function -> core dimensions of the operands and of the results; p is the lesser of m and n.
 CORES = {
-    "matmul": (("nk", "km"), ("nm",)), "solve": (("mm", "mn"), ("mn",)), "det": (("nn",), ("",)), "svd": (("mn",), ("mp", "p", "pn")),
+    "matmul": (("nk", "km"), ("nm",)), "solve": (("mm", "mn"), ("mn",)), "det": (("nn",), ("",)), "logabsdet": (("nn",), ("",)),
+    "cholesky": (("nn",), ("nn",)), "svd": (("mn",), ("mp", "p", "pn")),
 }  # fmt: skip
 
 
@@ -121,15 +122,16 @@ class MatrixLoop:
         if self.name == "matmul":
             return inner_loop(np.matmul, f"{2 * self.char}->{self.char}")[0]
         from .compile import plain_address
-        from .lapack import LOOPS, ROUTINE
+        from .lapack import JOB, LOOPS, ROUTINE
 
-        loop, routine = LOOPS[self.name]
+        loop, routine, letter = LOOPS[self.name]
+        _block(self)[JOB // 8] = ord(letter)
         _block(self)[ROUTINE // 8] = capsule("scipy.linalg.cython_lapack", ("s" if self.char == "f" else "d") + routine)
         return plain_address(loop)
 
 
 @cache
 def _block(loop):
-    block = np.zeros(5, np.int64)
-    block[0], block[1:2].view(loop.char)[0], block[2], block[4] = np.dtype(loop.char).itemsize, math.nan, ord("S"), id(MemoryError)
+    block = np.zeros(6, np.int64)
+    block[0], block[1:2].view(loop.char)[0], block[4] = np.dtype(loop.char).itemsize, math.nan, id(MemoryError)
     return block

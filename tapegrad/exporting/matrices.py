@@ -53,9 +53,10 @@ def call_of(run):
     extents, strides = taken(*taken(1)), taken(*taken(1))
     outer = [taken(count + 1) for _ in range(*taken(1))]
     if isinstance(spec, MatrixLoop):
-        name, letters, done, rest = spec.name, "S", 0, iter(strides[count:])
+        done, rest = 0, iter(strides[count:])
         outer.append([extents.pop(0), *strides[:count]])
-        strides = [(*islice(rest, len(core)), 0, 0) for core in chain(*CORES[name])]
+        strides = [(*islice(rest, len(core)), 0, 0) for core in chain(*CORES[spec.name])]
+        name, letters = _ROWS[spec.name]() if spec.name in _ROWS else (spec.name, "S")
     elif isinstance(spec, Called) and spec.name in _ROWS and _is_row(spec.function.called):
         name, letters = _ROWS[spec.name](**getattr(spec.function.called, "keywords", {}))
         *places, (done, _) = places

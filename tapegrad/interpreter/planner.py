@@ -215,8 +215,8 @@ class Planner(ABC):
         if "p" in "".join(outputs):
             extents["p"] = min(extents.values())  # (m, n) -> p
         batch = np.broadcast_shapes(*batches)
-        if name == "det" and extents["n"] == 0:
-            return [self.constant(np.ones(batch), char)]
+        if name in ("det", "logabsdet") and extents["n"] == 0:
+            return [self.constant(np.full(batch, float(name == "det")), char)]
         empty = 0 in batch or 0 in extents.values()
         results = [self.temporary((*batch, *(extents[letter] for letter in names)), char, zero=empty) for names in outputs]
         if not empty:

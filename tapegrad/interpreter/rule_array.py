@@ -34,6 +34,7 @@ from abc import ABC, abstractmethod
 import numpy as np
 
 from ..rules import lang as L
+from ..rules.cofactors import joined
 from ..rules.linalg import results
 from ..rules.shapes import axes_of
 from ..rules.shaping import logical_view
@@ -184,13 +185,21 @@ class RuleArray(L.Operators, ABC):
         """The determinants of matrices."""
         return self._matrices("det")
 
+    def logabsdet(self):
+        """The logarithms of the absolute values of the determinants of matrices."""
+        return self._call("logabsdet", (self,))
+
+    def cholesky(self, upper):
+        """The triangular factors of positive definite matrices."""
+        return self._call("cholesky", (self,), (("upper", upper),))
+
     def solve(self, other):
         """The solutions X of ``self @ X = other``."""
         return self._matrices("solve", other)
 
     def cofactors(self):
         """The cofactors of matrices."""
-        return self._call("cofactors", (self,))
+        return self._call("cofactors", (self,), compute=lambda a: joined(*results("svd", a)))
 
     def fourier(self, **attrs):
         """A discrete Fourier transform (`rules.complex`)."""

@@ -114,7 +114,7 @@ def value_of(thing):
 def name_of(function):
     """The public name of a NumPy or SciPy function: ``numpy.linalg.svd``."""
     name = getattr(function, "__name__", str(function))
-    module = (getattr(function, "__module__", None) or "numpy").replace("scipy.special._ufuncs", "scipy.special")
+    module = getattr(function, "__module__", None) or ("numpy" if hasattr(np, name) else "scipy.special")
     return f"{module}.{name}"
 
 

@@ -30,7 +30,7 @@ from ..array.dual import Dual
 from ..array.record import live as live_tensor
 from ..array.record import nesting_error, normalise, plain, tracked
 from ..array.tensor import Tensor
-from ..array.traces import of_another_thread
+from ..array.traces import current_body, of_another_thread
 from ..autograd.custom.calls import Call
 from ..codegen.ufuncs import is_elementwise
 from ..common.dtypes import check_class, readable
@@ -337,23 +337,23 @@ class Trace:
 
     def truth(self, t):
         """``bool(t)``: a guard on the truth value."""
-        self._require_open()
         seen = bool(t._v)
-        self._guard(t, "bool", np.asarray(seen).tobytes())
+        if self._is_open():
+            self._guard(t, "bool", np.asarray(seen).tobytes())
         return seen
 
     def exact(self, t, how):
         """A guard on the whole value of `t`; returns the value."""
-        self._require_open()
-        if t._t is self.store:
+        if self._is_open() and t._t is self.store:
             self._guard(t, how, np.asarray(t._v).tobytes())
             if how in _CUTS and self.carries(t._i):
                 self.cuts.append((how, self.store.place(self.store.length - 1)))
         return t._v
 
-    def _require_open(self):
-        if self.done:
+    def _is_open(self):
+        if self.done and (not self.store.retired or current_body() is not None):
             raise GuardError("a value of an earlier call is needed: a body that is recorded during a replay branches on a number that is not its operand")
+        return not self.store.retired
 
     def _guard(self, t, how, seen):
         self._room()
@@ -417,7 +417,7 @@ class Trace:
     def _reference(self, operand, value):
         if isinstance(operand, Tensor) and operand._t is self.store:
             return operand._i
-        if tracked(operand) and (operand._t is not None or operand.__class__ is Dual or self.depth):
+        if tracked(operand) and (operand._t is not None and not operand._t.retired or operand.__class__ is Dual or self.depth):
             return self.captured_slot(operand)
         return -1 - self._constant(value)
 

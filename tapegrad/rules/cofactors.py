@@ -86,9 +86,8 @@ def svd(a):
     return np.linalg.svd(a, full_matrices=False)
 
 
-def _value(a):
-    """`cofactors` in NumPy."""
-    u, s, vh = svd(a)
+def joined(u, s, vh):
+    """`cofactors` in NumPy, of the parts of the decomposition."""
     one = np.ones_like(s[..., :1])
     before = np.cumprod(np.concatenate([one, s[..., :-1]], -1), -1)
     after = np.cumprod(np.concatenate([one, s[..., :0:-1]], -1), -1)[..., ::-1]
@@ -114,7 +113,7 @@ def _change(a, t):
 
 
 structural(
-    "cofactors", 1, _value, lambda g, a, z: (_change(a, g),), jvp=of_one(lambda t, a, z: _change(a, t)), forward=cofactors,
+    "cofactors", 1, lambda a: joined(*svd(a)), lambda g, a, z: (_change(a, g),), jvp=of_one(lambda t, a, z: _change(a, t)), forward=cofactors,
     node="LinalgCofactors", doc="the cofactors of a matrix, the gradient of its determinant",
     shape=lambda a: (S.square(a), S.floating(a)), effect="dense",
 )

@@ -27,7 +27,7 @@ import numpy as np
 from ..common.errors import require
 from . import lang as L
 from . import shapes as S
-from .cofactors import cofactors, svd, whole
+from .cofactors import svd, whole
 from .cofactors import transposed as _t
 from .shapes import added, of_one, tangent_of_parts
 from .table import structural
@@ -97,17 +97,12 @@ def _inner(x, y):
     return L.times(x, y).sum((x.ndim - 2, x.ndim - 1))
 
 
-def _cofactors(a):
-    # To be differentiated again they are a row of their own.
-    return a.cofactors() if getattr(a, "recorded", False) else cofactors(a)
-
-
 def _det_vjp(g, a, z):
-    return (L.times(whole(g), _cofactors(a)),)
+    return (L.times(whole(g), a.cofactors()),)
 
 
 structural(
-    "det", 1, np.linalg.det, _det_vjp, jvp=of_one(lambda t, a, z: _inner(t, _cofactors(a))), forward=lambda a: a.det(), node="LinalgDet",
+    "det", 1, np.linalg.det, _det_vjp, jvp=of_one(lambda t, a, z: _inner(t, a.cofactors())), forward=lambda a: a.det(), node="LinalgDet",
     doc="determinant; its derivative holds at singular matrices too",
     shape=lambda a: (S.square(a)[:-2], S.floating(a)), effect="dense",
 )
@@ -119,7 +114,7 @@ def _logabsdet_vjp(g, a, z):
 
 structural(
     "logabsdet", 1, lambda a: np.linalg.slogdet(a).logabsdet, _logabsdet_vjp,
-    jvp=of_one(lambda t, a, z: _inner(t, _t(a.inv()))), node="LinalgSlogdet",
+    jvp=of_one(lambda t, a, z: _inner(t, _t(a.inv()))), forward=lambda a: a.logabsdet(), node="LinalgSlogdet",
     doc="log(abs(det A)), the second result of slogdet; the derivative at a singular matrix is NaN",
     shape=lambda a: (S.square(a)[:-2], S.floating(a)), effect="dense",
 )
@@ -150,7 +145,8 @@ def _cholesky_jvp(t, a, z, upper=False):
 
 structural(
     "cholesky", 1, lambda a, upper=False: np.linalg.cholesky(a, upper=True) if upper else np.linalg.cholesky(a), _cholesky_vjp,
-    jvp=of_one(_cholesky_jvp), node="LinalgCholesky", raises=True, doc="triangular factor of a positive definite matrix; the adjoint is symmetric",
+    jvp=of_one(_cholesky_jvp), forward=lambda a, upper=False: a.cholesky(upper), node="LinalgCholesky", raises=True,
+    doc="triangular factor of a positive definite matrix; the adjoint is symmetric",
     shape=lambda a, upper=False: (S.square(a), S.floating(a)), effect="dense",
 )
 

@@ -179,9 +179,9 @@ INSTEAD = {
 }
 
 
-def advice():
-    """What to call for the function of SciPy that turns a tensor into an array: its mirror, or what does its work here."""
-    names = [name for frame in _frames_of_scipy(sys._getframe(1)) for name in _names(frame)]
+def advice(frame=None):
+    """What to call for the function of SciPy that turns a tensor into an array (in `frame`, or now): its mirror, or what does its work here."""
+    names = [name for frame in _frames_of_scipy(frame or sys._getframe(1)) for name in _names(frame)]
     if not names:
         return "look for SciPy's functions that take tensors in tapegrad.scipy"
     mirrors = [f"tapegrad.{home}.{name}{tail}" for home, name, tail in names if home != "scipy.sparse" and name in MIRRORS.get(home, ())]
@@ -192,7 +192,7 @@ def advice():
         if home == "scipy.optimize" and name in INSTEAD:
             return f"call {INSTEAD[name]} for scipy.optimize.{name}{', and differentiate by args' if 'args' in INSTEAD[name] else ''}"
     home, called = public[-1] if public else ("scipy", "this function")
-    if home == "scipy.sparse":
+    if home.startswith("scipy.sparse"):
         return (
             "of SciPy's sparse matrices write A @ t or t @ A, or call spsolve and splu of tapegrad.scipy.sparse.linalg; one with values on the "
             "tape is made by tapegrad.scipy.sparse.csr_array and its kin; "
@@ -225,4 +225,10 @@ def _names(frame):
         kinds = [c.__name__.removesuffix("_gen") for c in reversed(type(owner).__mro__)]
         distribution = getattr(getattr(owner, "dist", owner), "name", None)
         named += [(type(owner).__module__, name, tail) for name in (*kinds, distribution) if isinstance(name, str)]
-    return [(".".join(module.split(".")[:2]), name, tail) for module, name, tail in named]
+    return [(_home(module), name, tail) for module, name, tail in named]
+
+
+def _home(module):
+    """The public module of SciPy that `module` belongs to."""
+    first = ".".join(module.split(".")[:3])
+    return first if first in MIRRORS else first.rpartition(".")[0] if first.count(".") == 2 else first

@@ -89,7 +89,7 @@ def checked(write):
             if m is not meta_of(v):
                 raise InternalError(f"{row.name}: an operand {meta_of(v)} of strides {v.strides} is described as {m} of strides {m.strides}")
         t = write(row, operands, values, metas, flags, attrs, value, integer, depth + 1)
-        require(t._v.__class__ is float or t._m is meta_of(t._v), f"{row.name}: shape rule disagrees with the computed result")
+        require(t._t is None or t._v.__class__ is float or t._m is meta_of(t._v), f"{row.name}: shape rule disagrees with the computed result")
         return t
 
     return checking

@@ -17,7 +17,7 @@ def resolved(function, argnums):
     """Whether `argnums` is one argument, and all of them as positions from the front; by name, or from the end, where that is certain."""
     if argnums.__class__ is int and argnums >= 0:
         return True, (argnums,)
-    wanted = argnums if isinstance(argnums, (tuple, list)) else (argnums,)
+    wanted = argnums if isinstance(argnums, (tuple, list, range)) else (argnums,)
     if not wanted or not all(is_number(one) or isinstance(one, str) for one in wanted):
         raise StructureError(f"argnums={argnums!r} is not the position of an argument, or a tuple of them")
     return wanted is not argnums, tuple(_position(function, one) for one in wanted)

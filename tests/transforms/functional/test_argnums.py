@@ -37,7 +37,7 @@ def same(one, other):
 @every("name", sorted(TRANSFORMATIONS))
 def test_names_and_positions_from_the_end_are_positions(name):
     make = TRANSFORMATIONS[name]
-    for named, numbers in (("a", 0), ("b", 1), (("b", "a"), (1, 0)), (("a", 1), (0, 1))):
+    for named, numbers in (("a", 0), ("b", 1), (("b", "a"), (1, 0)), (("a", 1), (0, 1)), (range(2), (0, 1))):
         same(make(f, argnums=named)(X, 3.0), make(f, argnums=numbers)(X, 3.0))
     for last, numbers in ((-1, 1), ((-1, 0), (1, 0)), (("a", -1), (0, 1))):
         same(make(of_two, argnums=last)(X, 3.0), make(of_two, argnums=numbers)(X, 3.0))

@@ -12,7 +12,9 @@ import pytest
 
 import tapegrad as tg
 from benchmarks.plain_and_jit import NOTICED, OTHERS, STALE, UNNOTICED, defined
+from tapegrad.common.errors import ClearedTapeError
 from tapegrad.transforms.environment import ITEMS, SMALL
+from tests.transforms.replay.agreement import quiet
 
 PAGE = Path(__file__).parents[3] / "docs" / "functional.md"
 
@@ -159,6 +161,59 @@ def test_a_function_that_changes_what_it_reads_now_and_then_is_recorded():
     for n in (1, 2, 1, 2, 2, 1):
         np.testing.assert_array_equal(g(np.ones(n)), np.full(n, 2.0))
     assert not g.stats().fallback and (g.stats().records, g.stats().replays) == (4, 2)
+
+
+def test_the_best_value_so_far_is_a_number_in_later_calls():
+    """What a recording leaves somewhere is known by its value; what has its derivative is gone."""
+    best, x0 = {"value": np.inf}, np.array([0.5, 1.0, 1.5])
+
+    def f(x):
+        value = np.sum((x - 1.0) ** 2)
+        if value < best["value"] and not best["value"] < value:
+            best.update(value=value, x=x.copy(), least=np.argmin(x))
+        return value
+
+    g = tg.jit(tg.grad(f))
+    with quiet():
+        for x in (x0, 2.0 * x0, 1.5 * x0, 1.2 * x0, 1.1 * x0):
+            np.testing.assert_array_equal(g(x), 2.0 * (x - 1.0))
+    # Left by the first call, which was recorded.
+    assert best["value"].item() == 0.5 and best["x"].numpy().tolist() == best["x"].detach().tolist() == x0.tolist()
+    assert best["value"] < 1.0 and bool(best["least"] == 0) and np.argmax(best["x"]) == 2
+    for used in (best["value"], best["x"]):
+        with pytest.raises(ClearedTapeError, match="end of the recording"):
+            np.sum(used * 2.0).backward()
+
+
+def test_a_start_without_derivative_is_a_number_in_later_calls():
+    kept = {"scale": 1.0, "y": np.ones(3)}
+
+    def f(x):
+        y = kept["scale"] * x + 0.0 * kept["y"]
+        product = kept["y"] * kept["scale"]
+        kept.update(y=y.detach(), scale=(x[0] / x[0]).detach())
+        return np.sum(y * y) + 0.0 * np.sum(product)
+
+    g = tg.jit(tg.grad(f))
+    with quiet():
+        for k in range(1, 7):
+            np.testing.assert_array_equal(g(np.arange(1.0, 4.0) * k), 2.0 * k * np.arange(1.0, 4.0))
+    assert g.stats().records == 3
+
+
+@pytest.mark.parametrize("first", [tg.grad, lambda f: tg.jit(tg.grad(f))])
+@pytest.mark.parametrize("then", [tg.jit, lambda f: tg.jit(tg.grad(f)), lambda f: tg.jit(tg.hessian(f))])
+def test_a_result_of_an_earlier_call_is_no_operand_of_a_recording(first, then):
+    """(It was 0, without a word.)"""
+    kept = []
+
+    def keeps(x):
+        kept.append(x * x)
+        return kept[0]
+
+    first(keeps)(2.0)
+    with pytest.raises(ClearedTapeError, match="kept from an earlier call: .*t.item()"):
+        then(lambda x: x * kept[0])(1.0)
 
 
 def test_installed_packages_are_not_looked_into(monkeypatch):
