@@ -280,8 +280,8 @@ def _overlap(a, b):
 
 _PIECES = {
     "np": np, "as_dual": as_dual, "component": component, "primal": primal, "seeded": seeded, "seeds": seeds, "along": along,
-    "collect": collect, "collect_rows": collect_rows, "symmetric": symmetric, "cleared": cleared, "apart": apart, "apart_if_stored": apart_if_stored, "fixed": fixed,
-    "as_seed": as_seed, "values": values, "tangents": tangents,
+    "collect": collect, "collect_rows": collect_rows, "symmetric": symmetric, "cleared": cleared, "apart": apart, "apart_if_stored": apart_if_stored,
+    "fixed": fixed, "as_seed": as_seed, "values": values, "tangents": tangents,
 }  # fmt: skip
 
 

@@ -19,7 +19,7 @@ from ...autograd.recording import differentiable
 from ...common.dtypes import check_class
 from ...common.errors import StructureError
 from ...common.exact import exact
-from ...common.tree import NOTHING, flatten, leaf_names, unflatten
+from ...common.tree import NOTHING, flatten, leaf_names
 
 #: Mark of an array argument that is not C-contiguous.
 REORDERED = "*"
