@@ -117,6 +117,17 @@ def test_returned_arrays_have_the_values_of_the_end():
     assert np.allclose(product, along, rtol=2e-7, atol=2e-8)
 
 
+def test_seeds_have_the_form_of_the_result():
+    pair = tg.njit_vjp(lambda x: (x[0] * x[1], x[1:]))
+    for product, seeds in (tg.njit_vjp(lambda x: x * 2.0), (1.0, np.ones((1, 8)), 1j * AT, (AT,))), (tg.njit_vjp(lambda x: np.sum(x)), (AT,)), (pair, (1.0, (1.0,), (1.0, AT[1:], AT))):
+        for seed in seeds:
+            with pytest.raises(UnsupportedInNumbaError, match="and the seed (?s:.*)give a seed of the form of the result"):
+                product(AT, seed)
+    with pytest.raises(UnsupportedInNumbaError, match="a gradient is of one number"):
+        tg.njit_grad(lambda x: x * 2.0, mode="reverse")(AT)
+    assert np.array_equal(tg.njit_vjp(lambda x: x * 2.0)(AT, np.arange(8))[1], 2.0 * np.arange(8))
+
+
 def test_arguments_and_results_of_several_kinds():
     p, start = Parameters(0.5, np.array([0.1, 0.2])), 0.7
     value, (dp, ds) = tg.njit_value_and_grad(damped, (0, 1), mode="reverse")(p, start, 5)
