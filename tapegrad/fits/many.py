@@ -299,7 +299,8 @@ class _Given:
         left_out = np.isinf(weights).sum(axis=-1) if np.isinf(weights).any() else 0
         self.size = int(np.size(self.residuals(self.start[0], *first))) - left_out
         if np.min(self.size) < len(scale):
-            raise OptimizationError(f"there are {np.min(self.size)} observations for {len(scale)} free parameters; name some in fixed=, or give more data")
+            whose = f"fit {np.argmin(self.size)} has" if np.ndim(self.size) else "each fit has"
+            raise OptimizationError(f"{whose} {np.min(self.size)} observations for {len(scale)} free parameters; name some in fixed=, or give more data")
 
     def evaluate(self, u, args):
         """Of a batch: sums of squares, half their gradients, and Gauss-Newton matrices; `args` are those of its fits."""

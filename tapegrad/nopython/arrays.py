@@ -17,7 +17,7 @@ from numba.extending import infer_getattr, lower_builtin, overload, register_jit
 from ..codegen.numba_inside import AbstractTemplate, AttributeTemplate, call_of
 from ..rules.table import BY_NAME
 from .allocate import holds_floats
-from .builtins import component, extremum_of, primal, seeded
+from .builtins import extremum_of, primal
 from .scalars import IN_PLACE, OPERATORS
 from .types import Token, common_dual, compiled_only, element, is_dual_array, is_real
 from .vectorized import of_dual_arrays
@@ -159,25 +159,18 @@ def _extremum(function, pair):
     """Let NumPy's `function` of an array of dual numbers, and the method, be the extreme element; equal ones share evenly."""
     of_items = register_jitable(extremum_of(pair))
 
-    def typed(a):
-        if not is_dual_array(a):
-            return None
-        token, lanes = Token(a.dtype.lanes), a.dtype.lanes
+    def extremum(a):
+        extreme, total, count = of_items(a.flat), 0.0, 0
+        value = primal(extreme)
+        for x in a.flat:
+            if x == extreme or x != x:
+                total += x if math.isinf(value) else x - value  # (the value stays what it is)
+                count += 1
+        if count == 1:
+            return extreme
+        return total / count if math.isinf(value) else total / count + value
 
-        def extremum(a):
-            extreme = of_items(a.flat)
-            places = [k for k, x in enumerate(a.flat) if x == extreme or x != x]
-            shared = seeded(token, primal(extreme), 0, 0.0)
-            for lane in range(lanes):
-                total = 0.0
-                for k in places:
-                    total += component(a.flat[k], lane)
-                shared += seeded(token, 0.0, lane, total / len(places))
-            return shared
-
-        return extremum
-
-    both(function, function.__name__)(typed)
+    both(function, function.__name__)(lambda a: extremum if is_dual_array(a) else None)
 
 
 _of_one(np.mean, lambda a: np.divide(np.sum(a), a.size))

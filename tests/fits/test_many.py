@@ -140,7 +140,7 @@ def test_an_observation_of_infinite_sigma_is_left_out():
     alike(fits, 3, one)
     assert fits.dof.tolist() == [34 if k == 3 else 37 for k in range(COUNT)] and one.dof == 34
     sigma[3, 2:] = np.inf
-    with pytest.raises(OptimizationError, match="2 observations for 3 free parameters"):
+    with pytest.raises(OptimizationError, match="fit 3 has 2 observations for 3 free parameters"):
         tg.fit_many(decay, STARTS, TIMES, observed=SEEN, sigma=sigma, in_axes=None)
 
 
@@ -181,7 +181,7 @@ def test_bad_input_is_named():
         "observed of fit 4 has nan at place 2; give any number there, and sigma=np.inf": lambda: tg.fit_many(
             decay, STARTS, TIMES, observed=np.where(np.arange(COUNT * 40).reshape(COUNT, 40) == 162, np.nan, SEEN), in_axes=None
         ),
-        "2 observations for 3 free parameters": lambda: tg.fit_many(decay, STARTS, TIMES[:2], observed=SEEN[:, :2], in_axes=None),
+        "each fit has 2 observations for 3 free parameters": lambda: tg.fit_many(decay, STARTS, TIMES[:2], observed=SEEN[:, :2], in_axes=None),
         "sigma does not fit": lambda: tg.fit_many(decay, STARTS, TIMES, observed=SEEN, in_axes=None, sigma=np.ones((3, 3))),
         "not observed: 0": lambda: tg.fit_many(decay, {"height": 1.0, "rate": 1.0, "floor": 0.0}, TIMES, observed=1.0, in_axes=None),
     }.items():

@@ -117,6 +117,37 @@ def test_returned_arrays_have_the_values_of_the_end():
     assert np.allclose(product, along, rtol=2e-7, atol=2e-8)
 
 
+def truths(x):
+    total, y = 0.0, x.copy()
+    while not y[1] > 3.0:
+        y[1] += 1.0
+        total += y[1] * x[0]
+    for i in range(8):
+        if x[i] and not y[7 - i]:
+            total *= x[i]
+    return total + (x[2] or x[3]) * (x[4] and x[5]) + (x[6] or x[0] ** 2)
+
+
+def test_truth_values_of_numbers():
+    at = np.array([0.7, 0.5, 1.5, 0.3, -0.4, 0.0, 0.2, 0.9])
+    gradient = tg.njit_value_and_grad(truths, mode="reverse")
+    for x in (at, np.where(at == 0.2, 0.0, at), np.where(at == 1.5, 0.0, at)):
+        (value, slopes), (expected, forward) = gradient(x), tg.njit_value_and_grad(truths, mode="forward")(x)
+        assert value == expected == truths(x) and np.allclose(slopes, forward, rtol=1e-14)
+    assert np.allclose(gradient(at)[1][:5], differences(truths, at)[:5], rtol=1e-7, atol=1e-7)
+
+
+def test_seeds_have_the_form_of_the_result():
+    pair = tg.njit_vjp(lambda x: (x[0] * x[1], x[1:]))
+    for product, seeds in (tg.njit_vjp(lambda x: x * 2.0), (1.0, np.ones((1, 8)), 1j * AT, (AT,))), (tg.njit_vjp(lambda x: np.sum(x)), (AT,)), (pair, (1.0, (1.0,), (1.0, AT[1:], AT))):
+        for seed in seeds:
+            with pytest.raises(UnsupportedInNumbaError, match="and the seed (?s:.*)give a seed of the form of the result"):
+                product(AT, seed)
+    with pytest.raises(UnsupportedInNumbaError, match="a gradient is of one number"):
+        tg.njit_grad(lambda x: x * 2.0, mode="reverse")(AT)
+    assert np.array_equal(tg.njit_vjp(lambda x: x * 2.0)(AT, np.arange(8))[1], 2.0 * np.arange(8))
+
+
 def test_arguments_and_results_of_several_kinds():
     p, start = Parameters(0.5, np.array([0.1, 0.2])), 0.7
     value, (dp, ds) = tg.njit_value_and_grad(damped, (0, 1), mode="reverse")(p, start, 5)

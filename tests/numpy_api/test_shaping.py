@@ -161,7 +161,9 @@ def test_orders_in_memory_of_arguments_that_are_copied():
     for order in "AK":
         for plainly in (lambda x: np.ravel(x, order) @ weights, lambda x: np.reshape(2.0 * x, -1, order="A") @ weights):
             for transformed in (tg.grad(plainly), tg.jit(tg.grad(plainly)), tg.elementwise_grad(plainly), tg.jacobian(plainly), tg.hessian(plainly),
-                                lambda x: tg.vjp(plainly, x), lambda x: tg.linearize(plainly, x)):  # fmt: skip
+                                lambda x: tg.vjp(plainly, x), lambda x: tg.linearize(plainly, x), lambda x: tg.vmap(plainly)(np.asfortranarray(x[None])),
+                                lambda x: tg.grad(lambda s: tg.scan(lambda c, a: (c + plainly(s * a), None), 0.0 * s, np.asfortranarray([x, x]))[0])(1.0),
+                                lambda x: tg.jit(lambda s: tg.fori_loop(0, 2, lambda i, c: s * c + plainly(c), x))(1.0)):  # fmt: skip
                 with pytest.raises(UnsupportedFunctionError, match="ask for order='C' or 'F'"):
                     transformed(np.asfortranarray(A))
             for x in (A, A[:, ::-1], np.repeat(A, 2, axis=1)[:, ::2]):

@@ -259,7 +259,7 @@ class Activity:
         if isinstance(e, ir.Var):  # a copy, perhaps to another type
             e = ir.Expr.cast(e, s.loc)
         function = self.p.callee(e) if e.op == "call" else None
-        converts = function is bool or self.rule(s) is not None or isinstance(function, type) and issubclass(function, np.generic)
+        converts = self.rule(s) is not None or isinstance(function, type) and issubclass(function, np.generic)
         if converts and not carries(ty):
             raise Refused("a conversion to integers would cut the derivative; int, math.floor and round return integers and have derivative 0", s.loc)
         if e.op == "call" and not self._known(s) and not self.called_apart(s) and not all(is_plain(self.p.type_of(n)) for n in self.operands(s)):

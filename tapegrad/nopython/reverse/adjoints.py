@@ -10,6 +10,7 @@ from numba import types
 
 from ...codegen.numba_inside import INNER, ir
 from ...rules import lang as L
+from ..types import is_real
 from . import runtime
 from .activity import Activity, refuse_unknown
 from .rows import CHEAP, ExpressionTree, elementwise, is_array, is_float, kernel
@@ -225,6 +226,8 @@ class Adjoints(Activity):
 
     def _seed(self):
         names, self.used = self.results(), True
+        if not self.apart:
+            self._check_seed([self.p.type_of(name) for name in names], names == [self.p.result])
         for k, name in enumerate(names):
             if self.active(name):
                 w = self.args[1] if names == [self.p.result] else self.item(self.args[1], k)
@@ -235,6 +238,20 @@ class Adjoints(Activity):
                 else:
                     add = add_unit if isinstance(self.p.type_of(self.args[1]), types.Integer) else add_into
                     self.call(add, self.val(self.shadow[name]), w)
+
+    def _check_seed(self, results, single):
+        """Refuse a seed that has not the form of the result; that of a row of a Jacobian is an integer, its number."""
+        given = self.p.type_of(self.args[1])
+        if single and isinstance(given, types.Integer):
+            return
+        seeds = [given] if single else list(given) if isinstance(given, types.BaseTuple) else []
+        fits = len(seeds) == len(results) and all(
+            isinstance(seed, types.Array) and seed.ndim == ty.ndim and is_real(seed.dtype) if is_array(ty) else is_float(seed) or not is_float(ty)
+            for ty, seed in zip(results, seeds)
+        )
+        if not fits:
+            wanted = results[0] if single else types.Tuple(results)
+            raise Refused(f"the result is {wanted}, and the seed {given}", self.p.loc, "give a seed of the form of the result; a gradient is of one number")
 
     def phis(self, label):
         """(adjoint, names by predecessor) of a block's active phis, after everything else of the block."""

@@ -23,6 +23,7 @@ from ...array.functions import concatenate, reshape, stack
 from ...array.leaving import clarified
 from ...array.record import record_nondiff, store_of, tracked
 from ...autograd.tape import Tape
+from ...common.dtypes import in_another_order
 from ...common.errors import GradientError, LeaveTapeError, NestingError, StructureError
 from ...common.host_functions import HostFunction
 from ...common.observers import LISTENERS
@@ -60,7 +61,11 @@ class LeafLayout:
         Shape and dtype of each.
     size : int
         Of the vector.
+    reordered : bool
+        Whether one lay in memory in another order than that of C, in which the body sees it.
     """
+
+    reordered = False
 
     def __init__(self, leaves, structure):
         self.structure, self.leaves = structure, leaves
@@ -73,7 +78,10 @@ class LeafLayout:
     def of(cls, thing):
         """The layout of a container of numbers and arrays."""
         leaves, structure = flatten(thing)
-        return cls([_described(leaf) for leaf in leaves], structure)
+        layout = cls([_described(leaf) for leaf in leaves], structure)
+        values = [getattr(leaf, "_v", leaf) for leaf in leaves]
+        layout.reordered = any(isinstance(value, np.ndarray) and in_another_order(value) for value in values)
+        return layout
 
     @staticmethod
     def pack(leaves):
@@ -289,6 +297,7 @@ class _BodyRecorder:
         with Tape() as tape, enable_grad():
             trace = BodyTrace(tape.store, self.captures)
             trace.keeping = self.keeping
+            tape.store.reordered = any(layout is not None and layout.reordered for layout in (self.carry, self.element))
             try:
                 for store, _ in around:
                     store.ident = -1
