@@ -113,9 +113,11 @@ class Module:
                 yield from ((f"{name}.{key}".lstrip("."), t) for key in names if isinstance(t := vars(module)[key], kind))
 
     def named_parameters(self, prefix: str = "") -> Iterator[tuple[str, Parameter]]:
-        """Dotted names and parameters, each parameter once."""
-        once = {id(p): (name, p) for name, p in reversed([*self._named((Parameter,), prefix)])}
-        return reversed([*once.values()])
+        """Dotted names and parameters, each parameter once, where it comes first."""
+        once: dict[int, tuple[str, Parameter]] = {}
+        for name, p in self._named((Parameter,), prefix):
+            once.setdefault(id(p), (name, p))
+        return iter(once.values())
 
     def children(self) -> Iterator[Module]:
         """Layers that are attributes of this one."""

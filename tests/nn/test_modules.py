@@ -328,3 +328,13 @@ def test_methods_on_dual_numbers_and_in_recordings():
     with tg.Tape() as tape:
         tg.tensor([1.0, -1.0], requires_grad=True).clamp(min=0.0)
     assert "test_modules.py" in str(tape)
+
+
+def test_a_shared_parameter_stands_where_it_comes_first():
+    class Tied(tg.nn.Module):
+        def __init__(self):
+            self.one, self.other = tg.nn.Linear(2, 2), tg.nn.Linear(2, 2)
+            self.other.weight = self.one.weight
+
+    assert [name for name, _ in Tied().named_parameters()] == ["one.weight", "one.bias", "other.bias"]
+    assert list(Tied().state_dict()) == ["one.weight", "one.bias", "other.weight", "other.bias"]

@@ -391,6 +391,8 @@ class CachedTape:
 
     def as_recorded(self, inputs, values, stats):
         """The answer to the call that was recorded, for which nothing has to be computed again: nor planned, before there is a second call."""
+        # Constants as they are: the recording made arrays of integers.
+        values = [value if slot else what for value, (slot, what) in zip(values, self.tape.outputs, strict=True)]
         outcome = Outcome(values, self.tape.structure, None, self.tape)
         self._promote(inputs, False, outcome, None, stats)
         return outcome

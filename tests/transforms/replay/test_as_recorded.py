@@ -19,6 +19,7 @@ FUNCTIONS = {
     "the same array twice": lambda x: (lambda y: (y, y))(x * 2.0),
     "containers": lambda x: {"a": (x + 1.0, [np.sum(x)]), "b": x[0, 0] * x[1, 1]},
     "constants beside": lambda x: (np.mean(x), 2.0, A),
+    "other constants": lambda x: (3, True, np.int8(2), np.float32(1.5), np.array(4), x),
     "by integers": lambda x: x[np.argmax(x, axis=0), np.argsort(x[0])] * np.sum(x > 0.5),
     "an assignment": lambda x: (lambda y: (y.__setitem__((0, slice(None)), 1.0), y)[1])(x.copy()),
     "a decision": lambda x: x * 2.0 if np.sum(x) > 0 else -x,
