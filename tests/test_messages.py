@@ -99,6 +99,7 @@ DIFFERENTIATED = [
     (lambda k: scipy.special.kv(1.0, k), "scipy.special.kv has no derivative rule in tapegrad"),
     (lambda x: x.tobytes(), "a tensor has no attribute 'tobytes'; write t.detach().numpy().tobytes()"),
     (lambda t: np.mean([t, t * 2]), "write np.mean(tg.array(a)): np.mean takes numbers out of an array of tensors. "),
+    (lambda t: np.array(t * np.ones(2)).sum(), "write t.copy() for np.array(t), or tg.array(a) for np.array(a) of a list of tensors. "),
     (lambda t: np.float64(t), "leave np.float64 out: a tensor needs none"),
     (lambda t: np.asarray(t * np.ones(2)).sum(), "leave np.asarray out: a tensor needs none"),
     (lambda t: np.fromiter((t for _ in range(3)), float).sum(), "write tg.array([t, ...]) for np.fromiter([t, ...]). "),

@@ -129,6 +129,14 @@ def nesting_error(what):
     )
 
 
+def kept_error(place):
+    """The error for a number that a function has kept from a call that ended at `place`."""
+    return ClearedTapeError(
+        f"a number is used that the function has kept from an earlier call: it was cleared at {place}, and its derivative is gone. Keep its value, "
+        "t.item() or t.detach(), or compute it in this call; make arrays that are filled in the function, too"
+    )
+
+
 def choose_store(operands):
     """The store that an operation on these tracked tensors is recorded on (None: a constant)."""
     chosen, ident = None, get_ident()
@@ -171,10 +179,7 @@ def slot_of(store, t):
     if not t.requires_grad:
         return None
     if store.trace is not None:
-        raise ClearedTapeError(
-            f"a number is used that the function has kept from an earlier call: it was cleared at {t._t.retired}, and its derivative is gone. "
-            "Keep its value, t.item() or t.detach(), or compute it in this call"
-        )
+        raise kept_error(t._t.retired)
     # Its own store is used up: an instruction that says so when it is needed.
     slot = store.write(CLEARED, len(store.clearings))
     store.clearings.append(t._t.retired)

@@ -7,12 +7,13 @@ of a slot when it is asked for.
 A store whose graph was cleared is ended (`retire`), and a later use of its instructions is an error (`second_backward_error`).
 """
 
+from ..array.record import kept_error
 from ..common.errors import ClearedTapeError
 from ..interpreter.plan import Signature
 from ..interpreter.walks import walks
 from ..rules import by_opcode, table
 from ..tape.layout import ARRAY_LEAF, ARRAY_RECORD, CLEARED, CONTINUATION, CONTINUES, FIRST_ARRAY, SCALAR_LEAF, TRACED
-from ..tape.store import TapeStore
+from ..tape.store import CALL_ENDED, TapeStore
 
 SECOND_BACKWARD = (
     "Trying to backward through the graph a second time (or directly access saved tensors after they have already "
@@ -83,6 +84,8 @@ class Instruction:
 def second_backward_error(store, slot):
     """The error for instruction `slot`, which was cleared."""
     cleared = store.retired or store.clearings[store.read(slot, ARRAY_RECORD)[-1]]
+    if cleared == CALL_ENDED:
+        return kept_error(cleared)
     where = f"It was cleared at {cleared}. " if cleared is not None else ""
     return ClearedTapeError(
         f"{SECOND_BACKWARD}\n{where}Three ways out: (1) pass retain_graph=True to the call there; (2) cut the old part "

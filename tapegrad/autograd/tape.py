@@ -17,7 +17,7 @@ from ..array.tensor import Tensor
 from ..array.typing import TensorLike
 from ..common.printing import Picture, PlainTable
 from ..tape.places import caller_place
-from ..tape.store import TapeStore, thread_state
+from ..tape.store import CALL_ENDED, TapeStore, thread_state
 from . import draw, inspect
 from .instruction import retire
 
@@ -63,7 +63,7 @@ class Tape:
         state.store = state.tapes[-1].store if state.tapes else state.anonymous
         if self.store.trace is not None and not self.store.trace.depth:
             # Tensors that the function has left somewhere can no longer be differentiated.
-            self.store.retired, self.store.ident = "the end of the recording that it was computed in", -1
+            self.store.retired, self.store.ident = CALL_ENDED, -1
 
     def __len__(self) -> int:
         """Number of instructions (leaves are not instructions)."""

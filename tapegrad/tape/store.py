@@ -68,6 +68,8 @@ from .watch import Exposure, Watched
 
 #: Records a new store has room for; a full store first tries to reclaim.
 FIRST_CAPACITY = 4096
+#: Where a store is retired that was recorded for one call of a function.
+CALL_ENDED = "the end of the call that it was computed in"
 #: Bytes of saved values after which a reclaim is tried.
 FIRST_BYTES = 2 << 20
 #: A buffer of at most this many records goes on to the next generation.

@@ -21,7 +21,7 @@ from ..common.tree import LEAF, flatten, leaf_names, unflatten
 from ..interpreter.fields import constant, place
 from ..tape.meta import meta_of
 from ..tape.places import placed_name
-from ..tape.store import LARGEST_REUSED, TapeStore, thread_state
+from ..tape.store import CALL_ENDED, LARGEST_REUSED, TapeStore, thread_state
 
 
 def value_and_gradients(function, args, kwargs, argnums, has_aux=False, scalar=True):
@@ -127,7 +127,7 @@ class _EagerCall:
             self.store.renew()
             state.spare = self.store
         else:
-            self.store.retire("the end of the call that it was computed in")
+            self.store.retire(CALL_ENDED)
 
     def argument(self, k, value, variables):
         """What the function gets for argument `k`, which is differentiated; a variable, or several, are added to `variables`."""

@@ -25,7 +25,7 @@ OWN = {
     Sym: {"constant", "cast", "own", "svd", "assemble", "zeroed", "zeroed_at"},
 }
 #: Rows that only the operations call which the planner has its own for, or that only a recording asks for.
-UNPLANNED = {"svd", "setitem", "cofactors", "stack"}
+UNPLANNED = {"svd", "setitem", "stack"}
 
 
 @pytest.mark.parametrize("store", OWN)
