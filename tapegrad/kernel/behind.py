@@ -8,6 +8,7 @@ run on tensors.  Nothing is remembered of a tape: templates belong to rows.
 import itertools
 import struct
 import threading
+from bisect import bisect_right
 
 import numpy as np
 
@@ -208,7 +209,8 @@ class _Walk:
             self._allocate(2 * size)
         self.adjoints[: size + size // 8 + 1] = 0
         self.reached = 8 * (S.WORDS + S.LONGEST + size)
-        _WALK.pack_into(self.words, 0, low, root, 0, self.address + self.reached, store.words, frame.f_lasti)
+        _WALK.pack_into(self.words, 0, low, root, 0, self.address + self.reached, store.words, frame.f_lasti if entries is None else -1)
+        self.words[S.FLOOR] = low
         self._columns()
         #: Of array slots: adjoints, elements that are read one by one (position and reference), adjoints that are asked for.
         self.arrays, self.reads, self.asked = {}, {}, {}
@@ -284,15 +286,23 @@ class _Walk:
     def _down(self):
         """Pass numbers, down to a slot that only its rule can pass, which is returned; or -1."""
         words = self.words
-        store, frame = self.store, self.frame
+        store, frame, low = self.store, self.frame, self.low
         while True:
+            if self.entries is not None:
+                # In a recording the derivative of an instruction stands where that does.
+                at = words.item(S.AT)
+                run = bisect_right(store.runs, at)
+                if not run:
+                    return -1
+                words[S.FLOOR], frame = max(low, store.runs[run - 1]), store.place(at)
             if id(frame.f_code) != store.running:
                 store.note_code(frame)
             status = S.down(self.address)
-            if status == S.THROUGH:
-                return -1
             at = words.item(S.AT)
-            if status == S.FULL:
+            if status == S.THROUGH:
+                if at < low:
+                    return -1
+            elif status == S.FULL:
                 self._room(2 * (store.length - self.first) + 3 * S.LONGEST)
             elif status == S.UNKNOWN:
                 refuse_unknown(words.item(S.RECORDS), UNKNOWN - at)

@@ -27,13 +27,14 @@ from ..interpreter.calls import SIZE, operand_slot
 from ..tape.layout import ARRAY_LEAF, CONSTANT, FIRST_ARRAY, OFFSET_AT, SCALAR_LEAF
 from ..tape.store import WORDS as STORE_WORDS
 
-#: The words of `down`.  (`STORE`: the address of the store's own words; `OFFSET`: where the gradient was asked for.)
+#: The words of `down`.  (`STORE`: the address of the store's own words; `OFFSET`: where the gradient was asked for, or negative: what is
+#: written stands where the instruction does that it belongs to.)
 LOW, AT, POOLED, REACHED, STORE, OFFSET, RECORDS, COUNT, MOST, MOST_POOLED, ADJOINTS, POOL = range(12)
 #: Of templates, written as one; the address of what was chosen by constant, and of what templates compute of theirs.
 TEMPLATES, STARTS, LINES, LITERALS, ENDS, SHARES, CHOSEN, OWN = range(12, 20)
-#: Results of a template's lines; opcodes of sums and products; the switch of values (`codegen.of_rows`).
-DONE, ARITHMETIC, VALUES = range(20, 23)
-WORDS = 23
+#: Results of a template's lines; opcodes of sums and products; the switch of values (`codegen.of_rows`); the slot at which it ends.
+DONE, ARITHMETIC, VALUES, FLOOR = range(20, 24)
+WORDS = 24
 #: Words of a store.
 _LENGTH, _ADDRESS = STORE_WORDS["length"] // 8, STORE_WORDS["address"] // 8
 #: What `down` returns: it is through; the template of the instruction at hand is asked for; there is no more room; it has no template;
@@ -100,6 +101,7 @@ def _appended(words, op, a, b, constant):
     store_int32(record, op)
     store_int32(record + 4, a)
     store_int32(record + 8, b)
+    store_int32(record + OFFSET_AT, load_int32(int_at(words, RECORDS) + SIZE * int_at(words, AT) + OFFSET_AT))
     store_double(record + CONSTANT, constant)
     set_int_at(words, COUNT, slot + 1)
     return slot
@@ -151,8 +153,8 @@ def _down(words):
     arithmetic = int_at(words, ARITHMETIC)
     add, subtract, negative = int_at(arithmetic, 0), int_at(arithmetic, 1), int_at(arithmetic, 3)
     records, low, adjoints, done = int_at(words, RECORDS), int_at(words, LOW), int_at(words, ADJOINTS), int_at(words, DONE)
-    i = int_at(words, AT)
-    while i >= low:
+    i, floor = int_at(words, AT), int_at(words, FLOOR)
+    while i >= floor:
         set_int_at(words, AT, i)
         w = int_at(adjoints, i - low)
         record = records + SIZE * i
@@ -217,12 +219,13 @@ def _down(words):
                 after = _made(words, add if positive else subtract, 2, before, value, arithmetic)
             set_int_at(adjoints, target, after)
         i -= 1
+    set_int_at(words, AT, i)
     return THROUGH
 
 
 @compiled("int64(int64)")
 def down(words):
-    """Write adjoints behind what the store has, from the slot that the words say down to the lowest: `THROUGH`, or why it has stopped at a slot.
+    """Write adjoints behind what the store has, from the slot that the words say down to another: `THROUGH`, or why it has stopped at a slot.
 
     The records that it has written are the store's when it returns, with their values: whatever is recorded from then on comes behind them.
     """
@@ -232,8 +235,9 @@ def down(words):
     set_int_at(words, COUNT, start)
     status, count = _down(words), int_at(words, COUNT)
     set_int_at(store, _LENGTH, count)
-    for i in range(start, count):
-        store_int32(records + SIZE * i + OFFSET_AT, int_at(words, OFFSET))
+    if int_at(words, OFFSET) >= 0:
+        for i in range(start, count):
+            store_int32(records + SIZE * i + OFFSET_AT, int_at(words, OFFSET))
     known = call4_int(int_at(words, VALUES), records, 0, start, count - 1) if start < count else count
     if known < count:
         set_int_at(words, AT, known)
