@@ -350,8 +350,7 @@ class TapeStore(_Words):
 
     def renew(self):
         """Forget what is recorded and start again in the same memory: of a store that no tensor points to."""
-        self.length, self.generation, self.special, self.due = 1, next(_GENERATIONS), False, self.capacity
-        self.reordered = False
+        self.length, self.generation, self.special, self.reordered, self.due = 1, next(_GENERATIONS), False, False, self.capacity
         self.leaves.clear()
         self.leaf_list.clear()
         if self.codes:

@@ -143,7 +143,7 @@ class _EagerCall:
     def _variable(self, value):
         """A tensor with a copy of `value` that lies on the tape."""
         if value.__class__ is not float:
-            if in_another_order(value):
+            if not value.flags.c_contiguous and in_another_order(value):
                 self.store.reordered = True
             value = normalise(value.copy())
         t = constant(Tensor, value)
