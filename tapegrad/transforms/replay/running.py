@@ -76,6 +76,8 @@ class Running:
         By key.
     recent : tuple of Specialization
         Those whose calls go the short way, the last one first.
+    last : int
+        The last argument that is differentiated; -1: none is.
     own : (str, int)
         What the function has changed itself, and in how many recordings in a row.
     plain : str
@@ -93,7 +95,7 @@ class Running:
 
     def __init__(self, function, argnums, has_aux=False, scalar=True, adjoints=True, jit=None, stats=None, planned=None):
         self.function, self.argnums, self.has_aux, self.scalar = function, argnums, has_aux, scalar
-        self.adjoints, self.jit, self.plain, self.planned = adjoints, jit, "", planned
+        self.adjoints, self.jit, self.plain, self.planned, self.last = adjoints, jit, "", planned, max(argnums, default=-1)
         self.kinds, self.recent, self.own = {}, (), (None, 0)
         self.lock, self.iteration = remade(threading.RLock()), remade(threading.RLock())
         #: Whether to leave out the warning that the function is run plainly: the user did not ask for `jit`.
@@ -199,7 +201,8 @@ class Running:
         self.stats.runs += 1
         if self.given is not None:
             args, kwargs = self._as_given(args, kwargs)
-        check_given(self.argnums, args)
+        if self.last >= len(args):
+            check_given(self.argnums, args)
         if backward is True:
             return Outcome(*plain.value_and_gradients(self.function, args, kwargs, self.argnums, self.has_aux, self.scalar))
         if backward:
