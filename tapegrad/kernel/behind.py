@@ -292,9 +292,7 @@ class _Walk:
                 # In a recording the derivative of an instruction stands where that does.
                 at = words.item(S.AT)
                 run = bisect_right(store.runs, at)
-                if not run:
-                    return -1
-                words[S.FLOOR], frame = max(low, store.runs[run - 1]), store.place(at)
+                words[S.FLOOR], frame = (max(low, store.runs[run - 1]), store.place(at)) if run else (low, self.frame)
             if id(frame.f_code) != store.running:
                 store.note_code(frame)
             status = S.down(self.address)
