@@ -90,12 +90,11 @@ def _beside_table(ufunc, a, b):
     return calculated(ufunc, a, b)
 
 
-def _behind(*walk):
-    """The adjoint of numbers, written behind them on their tape; `kernel.behind` is loaded by the first derivative inside of another one."""
-    from .kernel.behind import pulled
+def _behind():
+    """What writes adjoints and tangents behind a tape, on it; it is loaded by the first derivative inside of another one."""
+    from .kernel import behind
 
-    _registry.later.behind = pulled
-    return pulled(*walk)
+    return behind
 
 
 def _namespace(api_version):

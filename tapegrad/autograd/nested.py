@@ -264,7 +264,7 @@ class TensorWalk:
                 roots.append(result)
                 weights.append(seed._v if isinstance(seed, Differentiable) and not tracked(seed) else seed)
         if lanes is None and roots and roots[0]._t is not None:
-            found = registry.later.behind(roots, weights, self.bases, self.frame)
+            found = registry.later.behind().pulled(roots, weights, self.bases, self.frame)
             if found is not None:
                 return found
         requested = sweep_recorded(roots, weights, self.bases, lanes=lanes).requested
@@ -281,7 +281,7 @@ class TensorWalk:
             return _filled([f if f is None or lanes else normalise(f[0]) for f in found], bases, lanes)
 
         def pushed(outputs, tangents, lanes):
-            return self.carried(outputs, tangents, lambda *walk: push(*walk, lanes))
+            return self.carried(outputs, tangents, lambda *walk: push(*walk, lanes), behind=lanes is None)
 
         return _filled(recording(_through, pushed, bases, outputs, tangents, lanes), bases, lanes)
 
@@ -291,7 +291,7 @@ class TensorWalk:
             return False
         return not any(isinstance(t, Differentiable) for t in tangents) and self._alone()
 
-    def carried(self, outputs, seeds_of_variables, walk, plain=False):
+    def carried(self, outputs, seeds_of_variables, walk, plain=False, behind=False):
         """What a walk up the tape carries from the variables to `outputs` (tensors and plain values): None where nothing arrives.
 
         Parameters
@@ -302,6 +302,8 @@ class TensorWalk:
             ``walk(stretch, order, carried)`` as `tangents.push`: `carried` has the seeds by slot; gives what any slot has.
         plain : bool
             As of a `Region`.
+        behind : bool
+            Whether what is carried are tangents, which compiled code writes behind the tape where it can (`kernel.behind`).
         """
         seeds = [seed._v if isinstance(seed, Differentiable) and not tracked(seed) else seed for seed in seeds_of_variables]
         # A variable that was returned without being used is no operand of anything.
@@ -311,19 +313,22 @@ class TensorWalk:
             here = [t for t in live if t._t is not None and store_of(t) is store]
             slots = [(slot_on(store, base), seed) for base, seed in zip(self.bases, seeds)]
             known = {slot: seed for slot, seed in slots if slot is not None and seed is not None}
-            carried_to = self._carry(store, [t._i for t in here], known, walk, plain) if known else known.get
+            carried_to = self._carry(store, [t._i for t in here], known, walk, plain, behind) if known else known.get
             carried.update((id(t), carried_to(t._i)) for t in here)
         return [carried.get(id(t)) if tracked(t) else None for t in outputs]
 
-    def _carry(self, store, roots, known, walk, plain):
+    def _carry(self, store, roots, known, walk, plain, behind):
         """`carried`, to slots of one store: what any of them has."""
         stretch, marks = Region(store, plain), None
         if store.trace is None:
-            behind = Pass(store, [(slot, None) for slot in roots], None)
-            behind.check()
-            marks = behind.marks[: max(roots) + 1]
+            passed = Pass(store, [(slot, None) for slot in roots], None)
+            passed.check()
+            marks = passed.marks[: max(roots) + 1]
         store.pinned += 1
         try:
+            found = registry.later.behind().pushed(store, roots, known, self.frame) if behind else None
+            if found is not None:
+                return found
             with values_of(store):
                 if plain:
                     low = min(known)

@@ -40,19 +40,23 @@ def push(stretch, order, tangents, lanes=None):
     with np.errstate(all="ignore"):
         for slot in order if numbers is None else numbers.others():
             read = None if slot in tangents else stretch.read(slot)
-            if read is None:
-                continue
-            row, of = read.row, dict(read.slots)
-            parts = [carried(of.get(k, 0)) for k in row.slots(len(read.operands))]
-            if all(part is None for part in parts):
-                continue
-            with naming(row, stretch, slot):
-                tangent = row.tangent([None if part is None else Recorded(part, lanes) for part in parts], *operands_of(read), read.attrs)
+            tangent = None if read is None else passed(stretch, slot, read, carried, lanes)
             if tangent is not None:
-                tangents[slot] = tangent.as_tangent(read.out, lanes).value
+                tangents[slot] = tangent
                 if numbers is not None and read.out is SCALAR:
                     numbers.matrix[slot - numbers.base] = tangents[slot]
     return carried
+
+
+def passed(stretch, slot, read, carried, lanes):
+    """The tangent of an instruction, from those of its operands, which ``carried(slot)`` gives; None if it is zero."""
+    row, of = read.row, dict(read.slots)
+    parts = [carried(of.get(k, 0)) for k in row.slots(len(read.operands))]
+    if all(part is None for part in parts):
+        return None
+    with naming(row, stretch, slot):
+        tangent = row.tangent([None if part is None else Recorded(part, lanes) for part in parts], *operands_of(read), read.attrs)
+    return None if tangent is None else tangent.as_tangent(read.out, lanes).value
 
 
 class _NumberTangents:

@@ -1,6 +1,6 @@
-"""The adjoint of a tape written on the same tape: what a gradient inside of another derivative costs.
+"""The adjoint of a tape, or a tangent, written on the same tape: what a derivative inside of another one costs.
 
-`autograd.passes` runs the rules of rows on tensors.  Here runs of scalar instructions are passed by compiled code, which writes the same
+`autograd.passes` and `autograd.tangents` run the rules of rows on tensors.  Here runs of scalar instructions are passed by compiled code, which writes the same
 instructions from templates (`kernel.templates`, `kernel.scalars`), with their values.  In between the rules of array instructions are
 run on tensors.  Nothing is remembered of a tape: templates belong to rows.
 """
@@ -18,6 +18,7 @@ from ..autograd.adjoint import FEW, accumulated, contributions, elements_at, pas
 from ..autograd.backward import Pass, own_copy
 from ..autograd.passes import values_of
 from ..autograd.reading import Region
+from ..autograd.tangents import passed
 from ..codegen.of_rows import value_switch
 from ..codegen.python_api import data_address
 from ..common.uninterrupted import remade
@@ -45,14 +46,15 @@ CONSTANTS = S.ENTRIES // 2
 MIXED = 3
 #: Records that are left free behind what a walk writes.
 SPARE = 64
-#: Stands for the adjoint of an array, which is a tensor.
+#: Stands for the adjoint or tangent of an array, which is a tensor.
 ELSEWHERE = 1 << 40
 
 
 class _Templates:
-    """All templates that were asked for, in columns that `scalars.down` reads; number 0 is none."""
+    """All templates of adjoints, or of tangents, that were asked for, in columns that `scalars.write` reads; number 0 is none."""
 
-    def __init__(self):
+    def __init__(self, forward):
+        self.forward = forward
         #: By opcode and pattern: a number, 0 where it has not been asked for, -1 where there is none, or where it is chosen by the constant.
         self.numbers = np.zeros(FIRST_ARRAY << 4, np.int32)
         self.known, self.special, self.lock = {}, False, remade(threading.Lock())
@@ -69,7 +71,7 @@ class _Templates:
         """The columns anew: a walk goes on with those that it took, which know nothing of what another one adds meanwhile."""
         self.entries, self.computed = self.entries.copy(), self.computed.copy()
         arrays = [self.numbers.copy(), *self.templates.arrays(), self.entries, self.computed]
-        #: Addresses, as `down` reads them, and what is there.
+        #: Addresses, as `write` reads them, and what is there.
         self.arrays = list(map(data_address, arrays)), arrays
 
     def chosen(self, op, pattern, constant):
@@ -94,7 +96,7 @@ class _Templates:
     def _chosen(self, code, row, pattern, constant):
         decisions = ()
         try:
-            while isinstance(made := template(row, pattern, decisions, False, True), L.Expr):
+            while isinstance(made := template(row, pattern, decisions, self.forward, True), L.Expr):
                 decisions = *decisions, (made.key(), bool(evaluate(made, constant)))
         except NotLowered:
             self.numbers[code] = -1
@@ -119,9 +121,8 @@ class _Templates:
         return self.known[made]
 
 
-_TEMPLATES = None
-#: Walks that are not under way; of so many slots one is kept.
-_FREE, KEPT = [], 1 << 16
+#: Of so many slots the memory of a walk is kept.
+KEPT = 1 << 16
 #: The words of a walk that no other has, which are its first.
 _WALK = struct.Struct("6q")
 
@@ -136,55 +137,75 @@ def pulled(roots, seeds, wanted, frame=None):
     list of (Tensor, float, ndarray or None), or None
         None for what the roots do not depend on.
     """
-    global _TEMPLATES
     store = roots[0]._t
-    state = store.thread
-    if (
-        store.retired is not None or store.ident != state.ident or store.hooks
-        or store.node_hooks or store.pre_hooks or store.retained or state.checking is not None or len(store.leaf_list) > LEAVES
-        or len({t._i for t in roots}) < len(roots) or any([t._t is not store for t in roots])
-    ):  # fmt: skip
+    if store.hooks or store.node_hooks or store.pre_hooks or store.retained or len({t._i for t in roots}) < len(roots) or any([t._t is not store for t in roots]):
         return None
-    for _, reference, key in store.leaf_list:
-        leaf = reference()
-        if leaf is not None and leaf._k is not key:
-            return None
     bottoms = []
     for t in wanted:
         if t._t is not store and (t._t is not None or t._x is not None and t._x.hooks):
             return None
         bottoms.append(t._i if t._t is store else store.leaves.get(t._k))
-    known = [slot for slot in bottoms if slot is not None]
-    root = max([t._i for t in roots])
+    known, root = [slot for slot in bottoms if slot is not None], max([t._i for t in roots])
     if not known or root < min(known):
         return [None] * len(wanted)
+    return _walked(_Pulled, store, min(known), root, frame, wanted, [(t._i, t._v.__class__ is float, seed) for t, seed in zip(roots, seeds)], bottoms)
+
+
+def pushed(store, roots, known, frame):
+    """The tangents of the slots `roots` of a store, recorded behind, from those of `known` slots; None if that cannot be.
+
+    Returns
+    -------
+    callable or None
+        Gives the tangent of one of the slots: a Tensor, float, ndarray or None.
+    """
+    return _walked(_Pushed, store, min(known), max(roots), frame, roots, known) if min(known) <= max(roots) else known.get
+
+
+def _walked(kind, store, low, root, frame, wanted, *more):
+    """What a walk of a `kind` finds between two slots, if it can be."""
+    state = store.thread
+    if store.retired is not None or store.ident != state.ident or state.checking is not None or len(store.leaf_list) > LEAVES:
+        return None
+    for _, reference, key in store.leaf_list:
+        leaf = reference()
+        if leaf is not None and leaf._k is not key:
+            return None
     entries = None
     if store.trace is not None:
-        entries = [*itertools.takewhile(min(known).__le__, reversed(store.trace.entries))]
-        if MIXED * len(entries) > root - min(known):
+        entries = [*itertools.takewhile(low.__le__, reversed(store.trace.entries))]
+        if MIXED * len(entries) > root - low:
             return None
-    if _TEMPLATES is None:
-        _TEMPLATES = _Templates()
+    if kind.templates is None:
+        kind.templates = _Templates(kind.step > 0)
     try:
-        walk = _FREE.pop()
+        walk = kind.free.pop()
     except IndexError:
-        walk = _Walk()
+        walk = kind()
     store.pinned += 1
     try:
-        walk.begin(store, min(known), root, wanted, frame or caller_frame(3), entries)
+        walk.begin(store, low, root, wanted, frame or caller_frame(4), entries)
         if entries is None:
-            return walk.run(roots, seeds, bottoms)
+            return walk.run(*more)
         with values_of(store):
-            return walk.run(roots, seeds, bottoms)
+            return walk.run(*more)
     finally:
         store.unpin()
         walk.end()
 
 
 class _Walk:
-    """A walk down from the `root` to slot `low`; adjoints of numbers are references (`kernel.scalars`), those of arrays are in `arrays`.
+    """A walk between the `root` and slot `low`; adjoints or tangents of numbers are references (`kernel.scalars`), those of arrays are in `arrays`.
 
     Its memory serves one walk after another.
+
+    Attributes
+    ----------
+    templates : _Templates
+    free : list
+        Walks that are not under way.
+    step : int
+        1 upwards, for tangents, -1 downwards, for adjoints.
     """
 
     def __init__(self):
@@ -192,13 +213,14 @@ class _Walk:
         self._allocate(S.LONGEST)
 
     def _allocate(self, size):
-        """Memory for `size` slots: the words, the lines of a template, the adjoints, a byte for each slot that is reached."""
+        """Memory for `size` slots: the words, the lines of a template, the adjoints or tangents, a byte for each slot that is on the way."""
         self.size = size
         self.words = words = np.zeros(S.WORDS + S.LONGEST + size + size // 8 + 1, np.int64)
         self.adjoints, self.bytes = words[S.WORDS + S.LONGEST :], words.view(np.uint8)
         self.address = data_address(words)
         words[S.DONE], words[S.ADJOINTS] = self.address + 8 * S.WORDS, self.address + 8 * (S.WORDS + S.LONGEST)
         words[S.ARITHMETIC], words[S.POOL], words[S.MOST_POOLED] = _ARITHMETIC_AT, data_address(self.pool), len(self.pool)
+        words[S.STEP] = self.step
         self.columns = None
 
     def begin(self, store, low, root, wanted, frame, entries):
@@ -208,26 +230,27 @@ class _Walk:
         if size > self.size:
             self._allocate(2 * size)
         self.adjoints[: size + size // 8 + 1] = 0
-        self.reached = 8 * (S.WORDS + S.LONGEST + size)
-        _WALK.pack_into(self.words, 0, low, root, 0, self.address + self.reached, store.words, frame.f_lasti if entries is None else -1)
-        self.words[S.FLOOR] = low
+        self.marks = 8 * (S.WORDS + S.LONGEST + size)
+        first, self.words[S.LAST] = (low, root)[:: self.step]
+        _WALK.pack_into(self.words, 0, low, first, 0, self.address + self.marks, store.words, frame.f_lasti if entries is None else -1)
         self._columns()
         #: Of array slots: adjoints, elements that are read one by one (position and reference), adjoints that are asked for.
         self.arrays, self.reads, self.asked = {}, {}, {}
-        self.stretch, self.entries = None, entries
+        self.stretch, self.entries = None if entries is None else Region(store), entries
+        self._room(2 * size + 3 * S.LONGEST + len(wanted))
 
     def end(self):
         """Let go of everything but the memory, if that is not much."""
         self.store = self.wanted = self.frame = self.arrays = self.reads = self.asked = self.stretch = self.entries = self.roots = None
         if self.size <= KEPT:
-            _FREE.append(self)
+            self.free.append(self)
 
     def _columns(self):
-        if self.columns is not _TEMPLATES.arrays:
-            self.columns = _TEMPLATES.arrays
+        if self.columns is not self.templates.arrays:
+            self.columns = self.templates.arrays
             self.words[S.TEMPLATES : S.OWN + 1] = self.columns[0]
         store = self.store
-        store.special = store.special or _TEMPLATES.special
+        store.special = store.special or self.templates.special
         self.words[S.VALUES] = value_switch(store.special)
 
     def _room(self, more):
@@ -245,71 +268,72 @@ class _Walk:
             self.pool = pool
             words[S.POOL], words[S.MOST_POOLED] = data_address(pool), len(pool)
 
-    def run(self, roots, seeds, bottoms):
-        words, low = self.words, self.low
-        for slot in bottoms:
-            if slot is not None and slot <= self.root:
-                self.bytes[self.reached + slot - low] = 1
-        self._room(2 * (self.root + 1 - low) + 3 * S.LONGEST + len(roots))
-        self._reach()
-        self.roots = [(t._i, seed) for t, seed in zip(roots, seeds)]
-        for t, seed in zip(roots, seeds):
-            if t._i >= low and not self._set(t._i, t._v.__class__ is float, seed):
-                return None
-        if (at := self._down()) >= 0:
-            asked = set(bottoms)
+    def _mark(self, slots):
+        """Mark what lies on the way from `slots` on; what the entries of a recording read, the records do not say."""
+        step, low, root, table = -self.step, self.low, self.root, table_address()
+        marks, bits = self.words.item(S.MARKED), self.bytes[self.marks :]
+        for slot in slots:
+            if low <= slot <= root:
+                bits[slot - low] = 1
+        at, last = (low, root)[::step]
+        for slot in () if self.entries is None else self.entries[::-step]:
+            if slot <= root:
+                S.mark(self.store.address, low, at, slot, marks, table, step)
+                at, operands = slot + step, [o - low for o in self.stretch.operands(slot) if o >= low]
+                if step > 0:
+                    bits[slot - low] |= bits[operands].any()
+                elif bits[slot - low]:
+                    bits[operands] = 1
+        S.mark(self.store.address, low, at, last, marks, table, step)
+
+    def _through(self):
+        """Write, and pass what only its rule can pass; whether all could be passed."""
+        if (at := self._write()) >= 0:
             with np.errstate(all="ignore"):
                 while at >= 0:
-                    if not self._pass(at, asked):
-                        return None
-                    words[S.AT] = at - 1
-                    at = self._down()
-        return self._out(bottoms)
+                    if not self._pass(at):
+                        return False
+                    self._room(3 * S.LONGEST)
+                    self.words[S.AT] = at + self.step
+                    at = self._write()
+        return True
 
-    def _reach(self):
-        """Mark what lies on the way up; what the entries of a recording read, the records do not say."""
-        store, low, at, table = self.store, self.low, self.low, table_address()
-        marks = self.words.item(S.REACHED)
-        if self.entries is not None:
-            self.stretch = Region(store)
-            for slot in reversed(self.entries):
-                if slot <= self.root:
-                    S.reach(store.address, low, at, slot, marks, table)
-                    at = slot + 1
-                    self.bytes[self.reached + slot - low] |= any(map(self._reaches, self.stretch.operands(slot)))
-        S.reach(store.address, low, at, self.root, marks, table)
-
-    def _reaches(self, slot):
-        """Whether a slot lies on the way."""
-        return slot >= self.low and self.bytes.item(self.reached + slot - self.low) > 0
-
-    def _down(self):
-        """Pass numbers, down to a slot that only its rule can pass, which is returned; or -1."""
-        words = self.words
-        store, frame, low = self.store, self.frame, self.low
-        while True:
+    def _write(self):
+        """Pass numbers, to a slot that only its rule can pass, which is returned; or -1."""
+        words, store, frame, step = self.words, self.store, self.frame, self.step
+        last = self.root if step > 0 else self.low
+        while ((at := words.item(S.AT)) - last) * step <= 0:
             if self.entries is not None:
                 # In a recording the derivative of an instruction stands where that does.
-                at = words.item(S.AT)
                 run = bisect_right(store.runs, at)
-                words[S.FLOOR], frame = (max(low, store.runs[run - 1]), store.place(at)) if run else (low, self.frame)
+                frame = store.place(at) if run else self.frame
+                if step < 0:
+                    words[S.LAST] = max(last, store.runs[run - 1]) if run else last
+                else:
+                    words[S.LAST] = min(last, store.runs[run] - 1) if run < len(store.runs) else last
             if id(frame.f_code) != store.running:
                 store.note_code(frame)
-            status = S.down(self.address)
+            status = S.write(self.address)
             at = words.item(S.AT)
-            if status == S.THROUGH:
-                if at < low:
-                    return -1
-            elif status == S.FULL:
+            if status == S.FULL:
                 self._room(2 * (store.length - self.first) + 3 * S.LONGEST)
             elif status == S.UNKNOWN:
                 refuse_unknown(words.item(S.RECORDS), UNKNOWN - at)
-            elif status == S.CANNOT or not self._choose(at):
+            elif status == S.CANNOT or status == S.ASKS and not self._choose(at):
                 return at
+        return -1
 
-    # -- adjoints -------------------------------------------------------------------
+    def _choose(self, slot):
+        """Choose the template of the instruction in a slot; returns whether there is one."""
+        op, a, b, _, _, constant = self.store.read(slot)
+        pattern = (a == 0) * 4 | (b == 0) * 8 | self._reaches(a) | (self._reaches(b) << 1)
+        there = self.templates.chosen(op, pattern, constant)
+        if self.columns is not self.templates.arrays:
+            self._columns()
+        return there
+
     def _set(self, slot, is_number, value):
-        """Let `value` be the adjoint of a slot; whether it can be."""
+        """Let `value` be the adjoint or tangent of a slot; whether it can be."""
         if not is_number:
             self.arrays[slot], reference = value, ELSEWHERE
         elif isinstance(value, Tensor) and tracked(value):
@@ -335,9 +359,42 @@ class _Walk:
         place(t, self.store, reference)
         return t
 
-    def _pass(self, slot, bottoms):
+    def _found(self, slot, own):
+        """What a walk has found at a slot that holds a number; `own` has the numbers that were made here, by reference."""
+        reference, store = self.adjoints.item(slot - self.low) if self.low <= slot <= self.root else 0, self.store
+        if store.trace is None and reference > 0 and (reference < self.first or store.read(reference)[0] == SCALAR_LEAF):
+            # What stood there already gets a number of its own: hooks of one are no hooks of the other.
+            if reference not in own:
+                self._room(1)
+                own[reference] = store.append(_MULTIPLY, 0, reference, self.frame.f_lasti, store.read(reference)[4], 1.0)
+            reference = own[reference]
+        return self._value(reference) if reference else None
+
+
+class _Pulled(_Walk):
+    """A walk down, for adjoints."""
+
+    templates, free, step = None, [], -1
+
+    def run(self, seeds, bottoms):
+        """The adjoints of the slots `bottoms`, from seeds: slots, whether they hold numbers, and their adjoints."""
+        self.roots, self.bottoms = [(slot, seed) for slot, _, seed in seeds], set(bottoms)
+        self._mark([slot for slot in bottoms if slot is not None])
+        for slot, is_number, seed in seeds:
+            if slot >= self.low and not self._set(slot, is_number, seed):
+                return None
+        if not self._through():
+            return None
+        own = {}
+        return [None if s is None else own_copy(self.asked[s]) if s in self.asked else self._found(s, own) for s in bottoms]
+
+    def _reaches(self, slot):
+        """Whether a slot lies on the way."""
+        return slot >= self.low and self.bytes.item(self.marks + slot - self.low) > 0
+
+    def _pass(self, slot):
         """Pass an instruction by its rule, on tensors; whether that can be."""
-        reference, low = self.adjoints.item(slot - self.low), self.low
+        reference, low, bottoms = self.adjoints.item(slot - self.low), self.low, self.bottoms
         if self.stretch is None:
             self.stretch = Region(self.store)
             Pass(self.store, self.roots, self.wanted).check()
@@ -366,34 +423,35 @@ class _Walk:
                         before = self.arrays.get(o) if meta is not SCALAR else self._value(before) if before else None
                         if not self._set(o, meta is SCALAR, accumulated(before, part, meta, None)):
                             return False
-        self._room(3 * S.LONGEST)
         return True
 
-    def _choose(self, slot):
-        """Choose the template of the instruction in a slot; returns whether there is one."""
-        op, a, b, _, _, constant = self.store.read(slot)
-        pattern = (a == 0) * 4 | (b == 0) * 8 | self._reaches(a) | (self._reaches(b) << 1)
-        there = _TEMPLATES.chosen(op, pattern, constant)
-        if self.columns is not _TEMPLATES.arrays:
-            self._columns()
-        return there
 
-    # -- results --------------------------------------------------------------------
-    def _out(self, bottoms):
-        """The adjoints that are asked for."""
-        store, low, found = self.store, self.low, []
-        #: By reference.
+class _Pushed(_Walk):
+    """A walk up, for tangents."""
+
+    templates, free, step = None, [], 1
+
+    def run(self, known):
+        """The tangents of the slots that are wanted, from those that are known, by slot."""
+        self._mark(self.wanted)
+        for slot, seed in known.items():
+            if slot <= self.root and not self._set(slot, getattr(seed, "_v", seed).__class__ is float, seed):
+                return None
+        if not self._through():
+            return None
         own = {}
-        for slot in bottoms:
-            reference = self.adjoints.item(slot - low) if slot is not None and slot <= self.root else 0
-            if reference == ELSEWHERE:
-                found.append(own_copy(self.asked.get(slot)))
-                continue
-            if store.trace is None and reference > 0 and (reference < self.first or store.read(reference)[0] == SCALAR_LEAF):
-                # What stood there already gets a number of its own: hooks of one are no hooks of the other.
-                if reference not in own:
-                    self._room(1)
-                    own[reference] = store.append(_MULTIPLY, 0, reference, self.frame.f_lasti, store.read(reference)[4], 1.0)
-                reference = own[reference]
-            found.append(self._value(reference) if reference else None)
-        return found
+        return {slot: self.arrays[slot] if slot in self.arrays else self._found(slot, own) for slot in self.wanted}.get
+
+    def _reaches(self, slot):
+        """Whether a slot has a tangent."""
+        return slot >= self.low and self.adjoints.item(slot - self.low) != 0
+
+    def _carried(self, slot):
+        return self.arrays[slot] if slot in self.arrays else self._value(self.adjoints.item(slot - self.low)) if self._reaches(slot) else None
+
+    def _pass(self, slot):
+        """Pass an instruction by its rule, on tensors; whether that can be."""
+        self.stretch = self.stretch or Region(self.store)
+        read = self.stretch.read(slot)
+        tangent = None if read is None else passed(self.stretch, slot, read, self._carried, None)
+        return tangent is None or self._set(slot, read.out is SCALAR, tangent)

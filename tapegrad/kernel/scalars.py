@@ -1,11 +1,12 @@
-"""The adjoint of scalar instructions of a store, written right behind them: compiled walks over records.
+"""The adjoints, or the tangents, of scalar instructions of a store, written right behind them: compiled walks over records.
 
-`reach`     marks what lies on the way up from the wanted slots.
-`down`      writes, from the root down, what the templates (`kernel.templates`) of the marked instructions say, with values and place.
+`mark`      marks what lies on the way up from the wanted slots, or on the way down from the roots.
+`write`     writes what the templates (`kernel.templates`) of the marked instructions say, with values and place: adjoints from the root
+            down, or tangents from the lowest slot up.
 `entry_of`  finds what was chosen for a constant.
 
-An adjoint is a *reference*: the slot of a record, or ``-1 - k`` for the constant k of a pool; 0 is zero.  What is constant is folded, so
-that the derivative of ``3 * x`` is the number 3, as if Python had multiplied.
+An adjoint or tangent is a *reference*: the slot of a record, or ``-1 - k`` for the constant k of a pool; 0 is zero.  What is constant is
+folded, so that the derivative of ``3 * x`` is the number 3, as if Python had multiplied.
 """
 
 from ..codegen.compile import compiled, helper
@@ -27,17 +28,18 @@ from ..interpreter.calls import SIZE, operand_slot
 from ..tape.layout import ARRAY_LEAF, CONSTANT, FIRST_ARRAY, OFFSET_AT, SCALAR_LEAF
 from ..tape.store import WORDS as STORE_WORDS
 
-#: The words of `down`.  (`STORE`: the address of the store's own words; `OFFSET`: where the gradient was asked for, or negative: what is
+#: The words of `write`.  (`STORE`: the address of the store's own words; `OFFSET`: where the gradient was asked for, or negative: what is
 #: written stands where the instruction does that it belongs to.)
-LOW, AT, POOLED, REACHED, STORE, OFFSET, RECORDS, COUNT, MOST, MOST_POOLED, ADJOINTS, POOL = range(12)
+LOW, AT, POOLED, MARKED, STORE, OFFSET, RECORDS, COUNT, MOST, MOST_POOLED, ADJOINTS, POOL = range(12)
 #: Of templates, written as one; the address of what was chosen by constant, and of what templates compute of theirs.
 TEMPLATES, STARTS, LINES, LITERALS, ENDS, SHARES, CHOSEN, OWN = range(12, 20)
-#: Results of a template's lines; opcodes of sums and products; the switch of values (`codegen.of_rows`); the slot at which it ends.
-DONE, ARITHMETIC, VALUES, FLOOR = range(20, 24)
-WORDS = 24
+#: Results of a template's lines; opcodes of sums and products; the switch of values (`codegen.of_rows`); the slot at which it ends; 1 for
+#: tangents, upwards, -1 for adjoints, downwards.
+DONE, ARITHMETIC, VALUES, LAST, STEP = range(20, 25)
+WORDS = 25
 #: Words of a store.
 _LENGTH, _ADDRESS = STORE_WORDS["length"] // 8, STORE_WORDS["address"] // 8
-#: What `down` returns: it is through; the template of the instruction at hand is asked for; there is no more room; it has no template;
+#: What `write` returns: it is through; the template of the instruction at hand is asked for; there is no more room; it has no template;
 #: there is no value for the record at hand.
 THROUGH, ASKS, FULL, CANNOT, UNKNOWN = range(5)
 #: Words of a line of a template: opcode, operands (as of `kernel.templates`), which constant, number of operands.
@@ -48,10 +50,11 @@ LONGEST = 64
 ENTRIES, ENTRY = 8192, 4
 
 
-@compiled("void(int64, int64, int64, int64, int64, int64)")
-def reach(records, low, first, last, reached, table):
-    """Mark what depends on the marked slots, from slot `first` to `last`: a byte for each, beginning with slot `low`."""
-    for i in range(first, last + 1):
+@compiled("void(int64, int64, int64, int64, int64, int64, int64)")
+def mark(records, low, first, last, marks, table, step):
+    """Mark, from slot `first` to `last`, what depends on the marked slots (`step` is 1) or what these depend on (-1): a byte for each from slot `low` on."""
+    for n in range((last - first) * step + 1):
+        i = first + n * step
         op = load_int32(records + SIZE * i)
         if op <= SCALAR_LEAF or ARRAY_LEAF <= op < 2 * ARRAY_LEAF:
             continue
@@ -60,8 +63,8 @@ def reach(records, low, first, last, reached, table):
             operands = int_at(table + P.ROW_BYTES * (op - FIRST_ARRAY) + P.ROW_OPERANDS, 0)
         for k in range(operands):
             slot = operand_slot(records, i, k)
-            if slot >= low and load_byte(reached + slot - low) != 0:
-                store_byte(reached + i - low, 1)
+            if slot >= low and load_byte(marks + (slot if step > 0 else i) - low) != 0:
+                store_byte(marks + (i if step > 0 else slot) - low, 1)
 
 
 @helper
@@ -128,11 +131,6 @@ def _made(words, op, operands, a, b, arithmetic):
 
 
 @helper
-def _adjoint(words, slot):
-    return int_at(int_at(words, ADJOINTS), slot - int_at(words, LOW))
-
-
-@helper
 def _entry(table, code, bits):
     k = (bits ^ (bits >> 31) ^ (bits >> 47) ^ (code << 3)) & (ENTRIES - 1)
     while True:
@@ -149,26 +147,31 @@ def entry_of(table, code, bits):
 
 
 @helper
-def _down(words):
+def _written(words):
     arithmetic = int_at(words, ARITHMETIC)
     add, subtract, negative = int_at(arithmetic, 0), int_at(arithmetic, 1), int_at(arithmetic, 3)
     records, low, adjoints, done = int_at(words, RECORDS), int_at(words, LOW), int_at(words, ADJOINTS), int_at(words, DONE)
-    i, floor = int_at(words, AT), int_at(words, FLOOR)
-    while i >= floor:
+    start, marked, step = int_at(words, AT), int_at(words, MARKED), int_at(words, STEP)
+    many = max((int_at(words, LAST) - start) * step + 1, 0)
+    for n in range(many):
+        i = start + n * step
         set_int_at(words, AT, i)
-        w = int_at(adjoints, i - low)
+        w, v = int_at(adjoints, i - low), 0
         record = records + SIZE * i
         op, a, b = load_int32(record), load_int32(record + 4), load_int32(record + 8)
-        if w == 0 or load_byte(int_at(words, REACHED) + i - low) == 0 or op == SCALAR_LEAF:
-            i -= 1
+        # An adjoint that is there passes on; where a tangent is there, it stays.
+        if (w == 0) == (step < 0) or load_byte(marked + i - low) == 0 or op == SCALAR_LEAF:
             continue
         if op < SCALAR_LEAF or op >= FIRST_ARRAY:
             return CANNOT
         code = (op << 4) + (4 if a == 0 else 0) + (8 if b == 0 else 0)
-        if a >= low and load_byte(int_at(words, REACHED) + a - low) != 0:
-            code += 1
-        if b >= low and load_byte(int_at(words, REACHED) + b - low) != 0:
-            code += 2
+        if step > 0:
+            w, v = int_at(adjoints, a - low) if a >= low else 0, int_at(adjoints, b - low) if b >= low else 0
+            code += (1 if w != 0 else 0) + (2 if v != 0 else 0)
+            if w == 0 and v == 0:
+                continue
+        else:
+            code += (1 if a >= low and load_byte(marked + a - low) != 0 else 0) + (2 if b >= low and load_byte(marked + b - low) != 0 else 0)
         # If that is the only expression of its constant that a template has, it is in the record.
         t, own = load_int32(int_at(words, TEMPLATES) + 4 * code), record + CONSTANT
         if t == 0:
@@ -197,6 +200,8 @@ def _down(words):
                     reference = i
                 elif ref == 4:
                     reference = w
+                elif ref == 5:
+                    reference = v
                 else:
                     reference = int_at(done, ref - 6)
                 if side == 0:
@@ -209,23 +214,22 @@ def _down(words):
             set_int_at(done, k - first, made)
         for k in range(int_at(int_at(words, ENDS), t), int_at(int_at(words, ENDS), t + 1)):
             share = int_at(words, SHARES) + 24 * k
-            target = (a if int_at(share, 0) == 0 else b) - low
+            target = (i if step > 0 else a if int_at(share, 0) == 0 else b) - low
             ref, positive = int_at(share, 1), int_at(share, 2) > 0
-            value = w if ref == 4 else int_at(done, ref - 6)
+            value = w if ref == 4 else v if ref == 5 else int_at(done, ref - 6)
             before = int_at(adjoints, target)
             if before == 0:
                 after = value if positive else _made(words, negative, 1, value, 0, arithmetic)
             else:
                 after = _made(words, add if positive else subtract, 2, before, value, arithmetic)
             set_int_at(adjoints, target, after)
-        i -= 1
-    set_int_at(words, AT, i)
+    set_int_at(words, AT, start + many * step)
     return THROUGH
 
 
 @compiled("int64(int64)")
-def down(words):
-    """Write adjoints behind what the store has, from the slot that the words say down to another: `THROUGH`, or why it has stopped at a slot.
+def write(words):
+    """Write behind what the store has, from the slot that the words say to another: `THROUGH`, or why it has stopped at a slot.
 
     The records that it has written are the store's when it returns, with their values: whatever is recorded from then on comes behind them.
     """
@@ -233,7 +237,7 @@ def down(words):
     start, records = int_at(store, _LENGTH), int_at(store, _ADDRESS)
     set_int_at(words, RECORDS, records)
     set_int_at(words, COUNT, start)
-    status, count = _down(words), int_at(words, COUNT)
+    status, count = _written(words), int_at(words, COUNT)
     set_int_at(store, _LENGTH, count)
     if int_at(words, OFFSET) >= 0:
         for i in range(start, count):
