@@ -51,7 +51,7 @@ from .tools.installation import info
 from .array.dual import Dual
 from .array.leaving import clearer as _clearer
 from .array.objects import array
-from .array.forward import derivative, jvp
+from .transforms.forward import derivative, jvp
 from .transforms.functional import elementwise_grad, grad, jit, value_and_grad
 from .transforms.functional import elementwise_grad as egrad
 from .array.functions import *  # noqa: F401,F403

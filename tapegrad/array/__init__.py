@@ -10,6 +10,5 @@ Imports: common, rules, tape, interpreter.
 `indexing`, `inplace`, `assigning`, `views`, `creation`   are what their names say.
 `recorded`         the language that rules are written in, on arrays, tensors and dual numbers; `series`, on power series; `closures`, on floats.
 `array_api`        what other libraries ask tensors for: their namespace, their memory.
-`forward`          `jvp`, `derivative`, `jacfwd`.
 `typing`           types for annotations; `typed_methods`, what type checkers are told of methods.
 """

@@ -17,12 +17,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..array.forward import jvp
 from ..array.typing import Pytree
 from ..common.errors import OptimizationError
 from ..common.printing import Printed, table
 from ..common.tree import flatten, leaf_names, unflatten
 from ..optimize.progress import Progress
+from ..transforms.forward import jvp
 from ..transforms.functional import jit
 from ..transforms.jacobians import jacobian
 from ..transforms.keep import kept

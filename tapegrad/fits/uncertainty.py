@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..array.forward import jvp
+from ..transforms.forward import jvp
 from ..transforms.hessians import hessian
 from ..transforms.jacobians import jacobian
 from .models import halved

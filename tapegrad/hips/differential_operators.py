@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 
 from ..array import trees
-from ..array.forward import jvp
 from ..transforms import functional, hessians, jacobians
 from ..transforms.argnums import resolved
 from ..transforms.checkpoint import checkpoint
+from ..transforms.forward import jvp
 from ..transforms.hessians import hessian as _hessian
 
 __all__ = [

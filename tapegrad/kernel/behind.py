@@ -138,7 +138,10 @@ def pulled(roots, seeds, wanted, frame=None):
         None for what the roots do not depend on.
     """
     store = roots[0]._t
-    if store.hooks or store.node_hooks or store.pre_hooks or store.retained or len({t._i for t in roots}) < len(roots) or any([t._t is not store for t in roots]):
+    if (
+        store.hooks or store.node_hooks or store.pre_hooks or store.retained
+        or len({t._i for t in roots}) < len(roots) or any([t._t is not store for t in roots])
+    ):  # fmt: skip
         return None
     bottoms = []
     for t in wanted:
@@ -148,7 +151,8 @@ def pulled(roots, seeds, wanted, frame=None):
     known, root = [slot for slot in bottoms if slot is not None], max([t._i for t in roots])
     if not known or root < min(known):
         return [None] * len(wanted)
-    return _walked(_Pulled, store, min(known), root, frame, wanted, [(t._i, t._v.__class__ is float, seed) for t, seed in zip(roots, seeds)], bottoms)
+    seeds = [(t._i, t._v.__class__ is float, seed) for t, seed in zip(roots, seeds)]
+    return _walked(_Pulled, store, min(known), root, frame, wanted, seeds, bottoms)
 
 
 def pushed(store, roots, known, frame):

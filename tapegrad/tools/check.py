@@ -20,7 +20,6 @@ import numpy as np
 from ..array.creation import as_tensor
 from ..array.differentiable import Differentiable
 from ..array.dual import Dual
-from ..array.forward import jvp
 from ..array.record import normalise
 from ..array.tensor import Tensor
 from ..autograd.gradients import grad
@@ -30,6 +29,7 @@ from ..common.printing import Printed, table
 from ..common.tree import flatten
 from ..nopython.api import njit_jvp, njit_vjp
 from ..transforms import functional
+from ..transforms.forward import jvp
 from ..transforms.jacobians import jacfwd, jacrev, linearize, vjp
 from ..transforms.vmap import vmap
 from .arguments import Arguments

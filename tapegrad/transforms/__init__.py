@@ -3,6 +3,7 @@
 Imports: common, rules, tape, codegen, interpreter, array, autograd, program, kernel, nopython.
 
 `transformed`  what they return, also of transformations that are one function of an evaluation; `functional`, `grad`, `value_and_grad` and `jit`.
+`forward`      `jvp`, `derivative`, and the passes on dual numbers of `jacfwd`.
 `jacobians`    `vjp`, `linearize`, `jacfwd`, `jacrev`, `jacobian`.
 `hessians`     `hessian`, `hessian_diag`, `laplacian`, `hvp`, `gnvp`.
 `vmap`         `vmap`: a function of many points at once; `loops`, of which these are the iterations.

@@ -26,7 +26,6 @@ from typing import Any, Literal, TypeAlias, get_args
 import numpy as np
 
 from ..array.differentiable import Differentiable, below
-from ..array.forward import jvp
 from ..array.record import guard_on
 from ..array.trees import joined, ravel
 from ..array.typing import Pytree
@@ -37,6 +36,7 @@ from ..common.host_functions import host_function
 from ..common.keywords import answers
 from ..common.tree import flatten, rearranged, unflatten
 from ..common.uninterrupted import imported
+from .forward import jvp
 from .functional import grad, value_and_grad
 from .jacobians import jacobian, vjp
 

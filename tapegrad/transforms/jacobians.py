@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 import numpy as np
 
 from ..array.differentiable import Differentiable
-from ..array.forward import columns
 from ..array.objects import operand
 from ..array.record import normalise, tracked
 from ..array.tensor import Tensor
@@ -29,6 +28,7 @@ from ..program.evaluation import Evaluation, on_tensors
 from ..program.sweeps import StoreWalk
 from ..tape.store import thread_state
 from .contents import Contents
+from .forward import columns
 from .functional import chosen
 from .transformed import OfDirections, Transformed
 

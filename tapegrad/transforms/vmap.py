@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 
 from ..array.differentiable import Differentiable
-from ..array.forward import recorded
 from ..array.record import tracked
 from ..common.errors import StructureError
 from ..common.keywords import answers
@@ -21,6 +20,7 @@ from ..common.tree import REGISTERED, flatten, flatten_result, has_fields, leaf_
 from ..program.finish import depends
 from ..tape.places import function_name
 from .argnums import is_number
+from .forward import recorded
 from .loops import plain
 from .loops.body import restoring, state_of
 

@@ -10,7 +10,7 @@ from tapegrad.common.errors import CheckError
 from tapegrad.tools.check import COMPOSED
 
 X, Y = np.array([0.5, 1.5, -2.0]), np.array([[2.0], [0.3]])
-forward_mode = pytest.mark.skipif(importlib.util.find_spec("tapegrad.array.forward") is None, reason="no forward mode yet")
+forward_mode = pytest.mark.skipif(importlib.util.find_spec("tapegrad.transforms.forward") is None, reason="no forward mode yet")
 
 
 def test_what_is_right_passes_and_prints():

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from ...array.forward import jvp
 from ...array.record import guard_on
 from ...autograd.custom import stop_gradient
 from ...common.errors import OptionError
 from ...common.host_functions import host_function
+from ...transforms.forward import jvp
 from ..mirrors import array, value
 
 #: Halvings after which an interval is as short as it can be.

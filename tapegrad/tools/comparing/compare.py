@@ -22,7 +22,6 @@ from typing import Any, Literal
 
 import numpy as np
 
-from ...array.forward import MOST_LANES
 from ...array.tensor import Tensor
 from ...common.errors import CheckError, OptionError, PerformanceWarning
 from ...common.printing import Printed, bytes_text, count_text, plural, seconds_text, table
@@ -34,6 +33,7 @@ from ...tape.layout import FIRST_ARRAY
 from ...tape.meta import SCALAR
 from ...tape.places import function_name
 from ...transforms.argnums import check_given, resolved
+from ...transforms.forward import MOST_LANES
 from ...transforms.functional import jit
 from ...transforms.jacobians import JacobianFunction, jacfwd, jacobian, jacrev
 from ...transforms.replay.directions import MOST as MOST_AT_ONCE

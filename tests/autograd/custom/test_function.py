@@ -11,7 +11,7 @@ from tapegrad.tape.store import thread_state
 from tests.rules.checker import leaf
 
 X, Y = np.array([0.5, 1.5, -2.0]), np.array([2.0, 0.3, 1.1])
-forward_mode = pytest.mark.skipif(importlib.util.find_spec("tapegrad.array.forward") is None, reason="no forward mode yet")
+forward_mode = pytest.mark.skipif(importlib.util.find_spec("tapegrad.transforms.forward") is None, reason="no forward mode yet")
 
 
 class MyExp(tg.autograd.Function):

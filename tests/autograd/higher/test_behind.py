@@ -1,4 +1,4 @@
-"""The adjoint of numbers, written behind them on their tape (`kernel.behind`), beside the rules run on tensors (`autograd.adjoint`)."""
+"""Adjoints and tangents of numbers, written behind them on their tape (`kernel.behind`), beside the rules run on tensors (`autograd`)."""
 
 import numpy as np
 import pytest
@@ -6,7 +6,6 @@ import pytest
 import tapegrad as tg
 from tapegrad.array import recorded
 from tapegrad.autograd import nested
-from tapegrad.common.registry import registry
 from tapegrad.kernel import behind
 from tapegrad.rules import ROWS
 from tests.every import every
@@ -49,7 +48,12 @@ def derivatives(f, x, y):
     first = tg.value_and_grad(outer, argnums=(0, 1))(x, y)
     second = tg.grad(lambda x: tg.grad(outer, argnums=1)(x, y))(x)
     third = tg.grad(lambda x: tg.grad(lambda x: tg.grad(outer)(x, y))(x))(x)
-    return np.array([first[0], *first[1], second, third])
+
+    def forward(x, y):
+        value, slope = tg.jvp(lambda a, b: f(a, b, x * y), (x, y), (y, 0.5))
+        return value * slope + tg.derivative(lambda a: tg.derivative(lambda b: f(a, b, 1.2))(y * a))(x)
+
+    return np.array([first[0], *first[1], second, third, forward(x, y), *tg.grad(forward, argnums=(0, 1))(x, y), tg.hvp(forward)(x, y, y)])
 
 
 @pytest.fixture
@@ -57,12 +61,15 @@ def both(monkeypatch):
     """A function's results with the adjoints written behind, and with the rules run on tensors; and how often the first way was taken."""
 
     def run(function, *args):
-        taken, pulled = [], behind.pulled
-        monkeypatch.setattr(registry.later, "behind", lambda *walk: taken.append(pulled(*walk)) or taken[-1])
-        here = function(*args)
-        monkeypatch.setattr(registry.later, "behind", lambda *walk: None)
-        there = function(*args)
-        monkeypatch.setattr(registry.later, "behind", pulled)
+        taken = []
+        with monkeypatch.context() as patch:
+            for way in (behind.pulled, behind.pushed):
+                patch.setattr(behind, way.__name__, lambda *walk, way=way: taken.append(way(*walk)) or taken[-1])
+            here = function(*args)
+        with monkeypatch.context() as patch:
+            for way in (behind.pulled, behind.pushed):
+                patch.setattr(behind, way.__name__, lambda *walk: None)
+            there = function(*args)
         return here, there, sum(t is not None for t in taken), len(taken)
 
     return run
@@ -261,7 +268,7 @@ def test_both_ways_agree_where_arrays_lie_between_the_numbers(k, both):
     def run():
         def outer(x):
             g = tg.grad(f)(x * 1.0)
-            return np.sum(g * g * x) + g[0]
+            return np.sum(g * g * x) + g[0] + tg.jvp(f, (x,), (x[::-1],))[1]
 
         def deeper(x):
             return np.sum(tg.grad(outer)(x) ** 2)
@@ -315,7 +322,7 @@ def test_what_a_constant_decides_is_decided_once(monkeypatch):
     asked = []
     before = behind.template
     monkeypatch.setattr(behind, "template", lambda *a: asked.append(a) or before(*a))
-    monkeypatch.setattr(behind, "_TEMPLATES", None)
+    monkeypatch.setattr(behind._Pulled, "templates", None)
 
     def f(x):
         y = x
@@ -340,6 +347,6 @@ def test_constants_of_many_templates_at_many_instructions():
 
 
 def test_a_walk_in_a_walk_adds_templates_that_the_outer_one_does_not_know(monkeypatch):
-    monkeypatch.setattr(behind, "_TEMPLATES", None)
+    monkeypatch.setattr(behind._Pulled, "templates", None)
     root = tg.grad(tg.grad(lambda a: tg.implicit.root(lambda x, a: x * x * np.exp(0.0 * x) - a, 1.0, a)))
     assert root(4.0) == pytest.approx(-1 / 32, rel=1e-9)

@@ -2,6 +2,8 @@
 
 Each runs the function once per pass on dual numbers of a fresh level
 (`tapegrad.array.dual`) and takes the tangents of that level out of what it returns.
+Of tensors `jvp` and `derivative` evaluate the function on the tape that is there, and push the tangents
+along it (`program.evaluation`): what the derivative outside has to pass are then records, of which compiled code writes most.
 Forward mode costs about as much as the function itself, times the number of
 inputs that are varied; see ``docs/forward.md`` for when that is the better way.
 """
@@ -15,18 +17,20 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from ..array.differentiable import Differentiable
+from ..array.dual import LEVELS_APART, Dual, as_primal, check_tangent, made, running, zeros_of
+from ..array.inplace import restore, unshared
+from ..array.leaving import clarified
+from ..array.objects import joined
+from ..array.record import normalise, tracked
+from ..array.tensor import Tensor
+from ..array.typing import Between
 from ..common.dtypes import check_derivative, check_returned
 from ..common.errors import StructureError
 from ..common.registry import registry
 from ..common.tree import REGISTERED, flatten, leaf_names, unflatten
+from ..program.evaluation import on_tensors
 from ..tape.places import function_name
-from .differentiable import Differentiable
-from .dual import LEVELS_APART, Dual, as_primal, check_tangent, made, running, zeros_of
-from .inplace import restore, unshared
-from .leaving import clarified
-from .objects import joined
-from .record import normalise, tracked
-from .typing import Between
 
 R = TypeVar("R", bound=Any)
 X = TypeVar("X", bound=Any)
@@ -134,6 +138,18 @@ def _pass(function, arguments, level, lanes, what):
     return values, [_given_out(zeros_of(value, lanes) if tangent is None else tangent) for value, tangent in pairs], structure
 
 
+def _on_tape(values, tangents):
+    """Whether some value is a tensor of a derivative outside, and nothing a dual number."""
+    return any(isinstance(value, Tensor) for value in values) and not any(part.__class__ is Dual for part in (*values, *tangents))
+
+
+def _pushed(function, args, argnums, kwargs, tangents):
+    """Value and tangent of a function of tensors, on the tape that is there."""
+    with on_tensors(function, args, argnums, kwargs) as e:
+        e.check()
+        return e.out(e.value()), e.out(unflatten(e.structure, e.push(tangents)))
+
+
 def jvp(f: Callable[..., R], primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[R, R]:
     """The value of a function and its derivative along one direction: the Jacobian-vector product.
 
@@ -177,16 +193,17 @@ def jvp(f: Callable[..., R], primals: Sequence[Any], tangents: Sequence[Any]) ->
                 f"jvp: {what} must be a tuple or list of the arguments, not {_described(sequence)}; write (x,)"
             )
 
+    leaves, structure = flatten(tuple(primals))
+    values, along = [], []
+    for primal, tangent, where in zip(leaves, _partners(structure, tangents, "primals"), leaf_names(structure)):
+        values.append(_entered(primal, f"jvp: primals{where}"))
+        if isinstance(tangent, (dict, tuple)) or tangent is None:
+            raise StructureError(f"jvp: the tangent of primals{where} is {_described(tangent)}, not a number or an array")
+        along.append(check_tangent(tangent, values[-1], np.shape(values[-1])))
+    if _on_tape(values, along):
+        return _pushed(f, unflatten(structure, values), range(len(primals)), {}, along)
     with _Level() as level:
-
-        def enter(primal, tangent, where):
-            value = _entered(primal, f"jvp: primals{where}")
-            if isinstance(tangent, (dict, tuple)) or tangent is None:
-                raise StructureError(f"jvp: the tangent of primals{where} is {_described(tangent)}, not a number or an array")
-            return made(value, check_tangent(tangent, value, np.shape(value)), None, level)
-
-        leaves, structure = flatten(tuple(primals))
-        arguments = map(enter, leaves, _partners(structure, tangents, "primals"), leaf_names(structure))
+        arguments = [made(value, tangent, None, level) for value, tangent in zip(values, along)]
         values, carried, structure = _pass(f, unflatten(structure, arguments), level, None, f"the result of {function_name(f)}")
         return unflatten(structure, values), unflatten(structure, carried)
 
@@ -231,9 +248,11 @@ def derivative(f: Between[Any, R]) -> Callable[..., R]:
                 f"derivative({function_name(f)}) takes a number, not an array of shape {tuple(np.shape(value))}; "
                 "use tg.jacfwd or tg.jvp"
             )
+        one = normalise(np.ones((), getattr(value, "dtype", np.float64)))
+        if _on_tape([value], ()):
+            return _pushed(f, (value, *args), (0,), kwargs, [one])[1]
         with _Level() as level:
-            one = np.ones((), getattr(value, "dtype", np.float64))
-            seeded = made(value, normalise(one), None, level)
+            seeded = made(value, one, None, level)
             _, tangents, structure = _pass(functools.partial(f, **kwargs), (seeded, *args), level, None, f"the result of {function_name(f)}")
             return unflatten(structure, tangents)
 
