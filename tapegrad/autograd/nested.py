@@ -43,8 +43,11 @@ _CLONE = BY_NAME["clone"].opcode
 
 def inside():
     """Whether this thread is computing some derivative already."""
-    if running.level:
-        return True
+    return running.level > 0 or _taped()
+
+
+def _taped():
+    """Whether this thread is recording for some derivative."""
     state = thread_state()
     return bool(state.tapes) and (bool(state.variables) or current_trace() is not None)
 
@@ -287,7 +290,7 @@ class TensorWalk:
 
     def _ends(self, tangents):
         """Whether what is pushed has no derivative: the tangents are plain, and nothing outside has a part in the results."""
-        if self.trace is not None or self.store.in_python or inside() or any(r.__class__ is Dual for r in self.results):
+        if self.trace is not None or self.store.in_python or _taped() or any(r.__class__ is Dual for r in self.results):
             return False
         return not any(isinstance(t, Differentiable) for t in tangents) and self._alone()
 
@@ -394,8 +397,8 @@ def _through(linear, targets, operands, seeds, lanes):
     if not levels:
         return linear(operands, seeds, lanes)
     level = max(levels)
-    primals, moved, counts = zip(*(_split(o, level) for o in operands))
-    straight, turned, others = zip(*(_split(s, level) for s in seeds))
+    primals, moved, counts = zip(*(split(o, level) for o in operands))
+    straight, turned, others = zip(*(split(s, level) for s in seeds))
     count = next((c for c in (*counts, *others) if c is not None), None)
 
     def tangents(lane):
@@ -416,7 +419,7 @@ def _through(linear, targets, operands, seeds, lanes):
     ]
 
 
-def _split(value, level):
+def split(value, level):
     """Primal and tangent at `level` (None: zero), and the lanes of the tangent."""
     if value.__class__ is Dual and value._level == level:
         return value.value, value._d, value._lanes

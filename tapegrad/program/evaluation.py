@@ -18,9 +18,10 @@ multiplied out at a cut, of whatever walk there is.
 import numpy as np
 
 from ..array.differentiable import Differentiable, below, value_below
+from ..array.dual import level_of, made
 from ..array.functions import concatenate, frozen, reshape
 from ..array.record import apply, normalise
-from ..autograd.nested import TensorWalk, ones_of
+from ..autograd.nested import TensorWalk, ones_of, split
 from ..autograd.recording import check_number, check_result
 from ..common.dtypes import check_derivative
 from ..common.tree import LEAF, flatten, leaf_names, unflatten
@@ -273,7 +274,36 @@ def on_tensors(function, args, argnums, kwargs, one=False):
     return Evaluation(walk, argnums, one, walk.structures)
 
 
+def _along(function, duals, level):
+    """A function of dual numbers of one level: evaluated on tensors for their primals, and pushed along their tangents."""
+    lanes = next((d.lanes for d in duals if d._d is not None), None)
+    with on_tensors(function, [d.value for d in duals], range(len(duals)), {}) as e:
+        parts = [split(result, level) for result in e.walk.results]
+        results = [part for part, *_ in parts]
+        live = [k for k, result in enumerate(results) if isinstance(result, Differentiable)]
+        pushed = dict(zip(live, e.walk.towards([results[k] for k in live]).push([d._d for d in duals], lanes)))
+        for k, (value, captured, of) in enumerate(parts):
+            # What the function has from dual numbers that are no arguments moves with these.
+            moved = [part for part in (pushed.get(k), captured) if part is not None]
+            if moved:
+                results[k] = made(*e.walk.out([value, sum(moved[1:], moved[0])]), lanes if captured is None else of, level)
+        return unflatten(e.structure, results)
+
+
 def applied(body, function, args, argnums, kwargs, one=False, ahead=()):
     """What a `body` computes on tensors, of the evaluation and what goes ahead: containers, as they leave."""
+    leaves, structure = flatten((*ahead, *(args[k] for k in argnums)))
+    level = max(map(level_of, leaves), default=0)
+    if level:
+        at = [k for k, leaf in enumerate(leaves) if level_of(leaf) == level]
+
+        def of_values(*values):
+            values, inner = dict(zip(at, values)), list(args)
+            given = unflatten(structure, [values.get(k, leaf) for k, leaf in enumerate(leaves)])
+            for k, arg in zip(argnums, given[len(ahead) :]):
+                inner[k] = arg
+            return applied(body, function, inner, argnums, kwargs, one, given[: len(ahead)])
+
+        return _along(of_values, [leaves[k] for k in at], level)
     with on_tensors(function, args, argnums, kwargs, one) as e:
         return e.out(body(e, *ahead))
