@@ -26,13 +26,14 @@ from ..common.errors import DtypeError, TapeMismatchError
 from ..common.registry import registry
 from ..common.tree import Structure, flatten, leaf_names, unflatten
 from ..interpreter.fields import place
+from ..interpreter.plan import Signature
 from ..rules import BY_NAME
-from ..tape.layout import ARRAY_LEAF, CLEARED, CONTINUES, MARK, SCALAR_LEAF, TRACED
+from ..tape.layout import ARRAY_LEAF, CLEARED, CONTINUES, FIRST_ARRAY, MARK, SCALAR_LEAF, TRACED
 from ..tape.modes import enable_grad, recording
 from ..tape.places import caller_frame
 from ..tape.store import thread_state
 from .adjoint import between
-from .backward import Pass, own_copy, slot_on
+from .backward import Pass, own_copy, slot_on, sweep_back
 from .passes import sweep_recorded, values_of
 from .reading import Region
 from .recording import check_result, was_variable
@@ -274,11 +275,13 @@ class TensorWalk:
         return [requested.get(id(b)) for b in self.bases]
 
     # -- forward mode -----------------------------------------------------------------
-    def push(self, tangents, lanes=None):
-        """As of an `Evaluation`."""
+    def push(self, tangents, lanes=None, symmetric=False):
+        """As of an `Evaluation`; of the gradient of a number (`symmetric`) the same is pulled where that is less work."""
         outputs, bases = self.results, [below(t) for t in self.results]
         tangents = [t if t is None or isinstance(t, Differentiable) else normalise(np.asarray(t)) for t in map(operand, tangents)]
         if lanes != 0 and self._ends(tangents):
+            if symmetric and lanes is None and not self._calls_primitives():
+                return self._pulled_numbers(tangents)
             rows = [t if t is None else np.reshape(t, (lanes or 1, *b.shape)).astype(b.dtype) for t, b in zip(tangents, self.bases)]
             found = self.carried(outputs, rows, lambda *walk: push(*walk, lanes or 1), True)
             return _filled([f if f is None or lanes else normalise(f[0]) for f in found], bases, lanes)
@@ -287,6 +290,17 @@ class TensorWalk:
             return self.carried(outputs, tangents, lambda *walk: push(*walk, lanes), behind=lanes is None)
 
         return _filled(recording(_through, pushed, bases, outputs, tangents, lanes), bases, lanes)
+
+    def _calls_primitives(self):
+        """Whether a primitive was called: the rules of one may contradict each other."""
+        ops = self.store.records()["op"][self.start :]
+        return any(Signature.ALL[op - FIRST_ARRAY].row.primitive for op in np.unique(ops[(ops >= FIRST_ARRAY) & (ops < ARRAY_LEAF)]).tolist())
+
+    def _pulled_numbers(self, seeds):
+        """What compiled sweeps pull back from the results."""
+        pairs = [(r, normalise(np.asarray(s, r.dtype))) for r, s in zip(self.results, seeds) if s is not None and tracked(r)]
+        found = sweep_back(*zip(*pairs), True, self.bases).requested if pairs else {}
+        return _filled([found.get(id(b)) for b in self.bases], self.bases, None)
 
     def _ends(self, tangents):
         """Whether what is pushed has no derivative: the tangents are plain, and nothing outside has a part in the results."""

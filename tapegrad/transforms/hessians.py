@@ -408,7 +408,7 @@ class CurvatureProduct(RecordedWhole):
 def _hvp(has_aux, e, direction):
     """The tangent of the gradient."""
     gradient = e.gradient(has_aux)
-    products = e.contained(gradient.push(*_directions(direction, e.inputs, gradient.structure)))
+    products = e.contained(gradient.walk.push(*_directions(direction, e.inputs, gradient.structure), symmetric=True))
     return (products, e.value()[1]) if has_aux else products
 
 
