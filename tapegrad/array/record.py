@@ -397,7 +397,7 @@ def _write(row, operands, values, metas, flags, attrs, value, integer, depth=3):
         on_tape.append(operands[k] if on else None)
     store = choose_store(on_tape)
     if store.length + len(operands) >= store.limit or store.nbytes > store.byte_limit and not store.explicit and not store.pinned:
-        store = _with_room(store, on_tape, len(operands))
+        store = with_room(store, on_tape, len(operands))
     for t in on_tape:
         operand_slots.append(0 if t is None else t._i if t._t is store else store.enter(t) if t._t is None else slot_of(store, t))
     if None in operand_slots:
@@ -472,7 +472,7 @@ def _write(row, operands, values, metas, flags, attrs, value, integer, depth=3):
 _RANGES = (range(0), range(1), range(2))
 
 
-def _with_room(store, operands, count):
+def with_room(store, operands, count):
     """The store to record on where `store`, chosen for these operands, has no room for as many entries, or holds too many bytes."""
     if store.length + count >= store.limit:
         store.make_room()

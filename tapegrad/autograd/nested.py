@@ -20,7 +20,7 @@ from ..array.dual import Dual, made, running, zeros_of
 from ..array.inplace import argument_changed, restore
 from ..array.leaving import clarify
 from ..array.objects import operand
-from ..array.record import apply, nesting_error, normalise, plain, store_of, tracked
+from ..array.record import apply, nesting_error, normalise, plain, store_of, tracked, with_room
 from ..array.tensor import Tensor, tensor
 from ..common.errors import DtypeError, TapeMismatchError
 from ..common.registry import registry
@@ -44,10 +44,10 @@ _CLONE = BY_NAME["clone"].opcode
 
 def inside():
     """Whether this thread is computing some derivative already."""
-    return running.level > 0 or _taped()
+    return running.level > 0 or taped()
 
 
-def _taped():
+def taped():
     """Whether this thread is recording for some derivative."""
     state = thread_state()
     return bool(state.tapes) and (bool(state.variables) or current_trace() is not None)
@@ -156,6 +156,9 @@ class TensorWalk:
         if self.mode is not None:
             self.mode.__enter__()
         store = thread_state().store if self.trace is None else self.trace.store
+        if not (store.explicit or store.pinned) and self.trace is None and (store.length >= store.limit or store.nbytes > store.byte_limit):
+            # While a walk is under way nothing is forgotten: one after another, they would fill any memory.
+            store = with_room(store, (), 0)
         self.store, self.start = store, store.length
         store.pinned += 1
         if self.trace is not None:
@@ -304,7 +307,7 @@ class TensorWalk:
 
     def _ends(self, tangents):
         """Whether what is pushed has no derivative: the tangents are plain, and nothing outside has a part in the results."""
-        if self.trace is not None or self.store.in_python or _taped() or any(r.__class__ is Dual for r in self.results):
+        if self.trace is not None or self.store.in_python or taped() or any(r.__class__ is Dual for r in self.results):
             return False
         return not any(isinstance(t, Differentiable) for t in tangents) and self._alone()
 

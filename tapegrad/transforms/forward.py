@@ -2,8 +2,8 @@
 
 Each runs the function once per pass on dual numbers of a fresh level
 (`tapegrad.array.dual`) and takes the tangents of that level out of what it returns.
-Of tensors `jvp` and `derivative` evaluate the function on the tape that is there, and push the tangents
-along it (`program.evaluation`): what the derivative outside has to pass are then records, of which compiled code writes most.
+Where a derivative outside is recorded, `jvp` and `derivative` evaluate the function on the tape that is there, and push the
+tangents along it (`program.evaluation`): what has to be passed are then records, of which compiled code writes most.
 Forward mode costs about as much as the function itself, times the number of
 inputs that are varied; see ``docs/forward.md`` for when that is the better way.
 """
@@ -25,6 +25,7 @@ from ..array.objects import joined
 from ..array.record import normalise, tracked
 from ..array.tensor import Tensor
 from ..array.typing import Between
+from ..autograd.nested import taped
 from ..common.dtypes import check_derivative, check_returned
 from ..common.errors import StructureError
 from ..common.registry import registry
@@ -139,15 +140,16 @@ def _pass(function, arguments, level, lanes, what):
 
 
 def _on_tape(values, tangents):
-    """Whether some value is a tensor of a derivative outside, and nothing a dual number."""
-    return any(isinstance(value, Tensor) for value in values) and not any(part.__class__ is Dual for part in (*values, *tangents))
+    """Whether a derivative outside is recorded, and nothing a dual number."""
+    return (taped() or any(isinstance(value, Tensor) for value in values)) and not any(part.__class__ is Dual for part in (*values, *tangents))
 
 
 def _pushed(function, args, argnums, kwargs, tangents):
-    """Value and tangent of a function of tensors, on the tape that is there."""
+    """Value and tangent of a function, on the tape that is there."""
     with on_tensors(function, args, argnums, kwargs) as e:
         e.check()
-        return e.out(e.value()), e.out(unflatten(e.structure, e.push(tangents)))
+        moved = unflatten(e.structure, e.push(tangents))
+        return e.out(e.value()), moved if any(isinstance(tangent, Tensor) for tangent in tangents) else e.out(moved)
 
 
 def jvp(f: Callable[..., R], primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[R, R]:

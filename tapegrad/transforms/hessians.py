@@ -455,7 +455,8 @@ def hvp(
     -----
     Forward over reverse: the gradient is recorded, followed by the tangent of the recording
     along `v`; under `jit` a call replays both.  (B. Pearlmutter, "Fast exact multiplication by the
-    Hessian", 1994.)
+    Hessian", 1994.)  A plain call with one direction pulls `v` back through the recorded gradient instead, which gives the same,
+    as a Hessian is symmetric; not through custom primitives, whose rules are the user's.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Adjoints of numbers written by compiled code, wherever a gradient is itself differentiated: no rule is run for them, and they are the same."""
+"""Adjoints and tangents of numbers written by compiled code, wherever a derivative is itself differentiated: no rule is run, and they are the same."""
 
 import numpy as np
 import pytest
@@ -43,6 +43,11 @@ def along(x, h=1e-5):
 #: Each gives the Hessian at X, times V.
 PRODUCTS = {
     "hvp": lambda x: tg.hvp(loop)(x, V),
+    "hvp, recorded": lambda x: tg.jit(tg.hvp(loop), kernel="never")(x, V),
+    "jvp of grad": lambda x: tg.jvp(tg.grad(loop), (x,), (V,))[1],
+    "grad of jvp": lambda x: tg.grad(lambda x: tg.jvp(loop, (x,), (V,))[1])(x),
+    "grad of derivative": lambda x: tg.grad(lambda x: tg.derivative(lambda t: loop(x + t * V))(0.0))(x),
+    "grad of jvp, recorded": lambda x: tg.jit(tg.grad(lambda x: tg.jvp(loop, (x,), (V,))[1]), kernel="never")(x),
     "several directions": lambda x: tg.hvp(loop)(x, np.stack([X, V]))[1],
     "create_graph": create_graph,
     "accumulated": accumulated,

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import tapegrad as tg
+from tapegrad.autograd import tangents
 from tapegrad.program import evaluation
 
 RNG = np.random.default_rng(7)
@@ -156,3 +157,31 @@ def test_a_long_recording_is_not_gone_through_for_each_of_many(monkeypatch):
     found = tg.jit(descent, kernel="never")
     np.testing.assert_allclose([found(at), found(at)], [descent(at)] * 2, rtol=1e-12)
     assert 2 < len(sizes) < 15
+
+
+def test_a_plain_product_with_one_direction_is_pulled_back(monkeypatch):
+    """The Hessian is symmetric, and sweeps are compiled: no rule carries a tangent."""
+    v, carried = RNG.normal(size=10), []
+    monkeypatch.setattr(tangents, "passed", lambda *a, before=tangents.passed: carried.append(a) or before(*a))
+    functions = {
+        "arrays": rosenbrock, "numbers": lambda x: sum((x[k] * x[k + 1] ** 2 for k in range(9)), 0.0), "linear": np.sum,
+        "nothing of it": lambda x: 3.0, "part of it": lambda x: np.exp(x[2]), "its square": lambda x: x @ x,
+    }  # fmt: skip
+    for name, f in functions.items():
+        np.testing.assert_allclose(tg.hvp(f)(X, v), tg.hessian(f)(X) @ v, rtol=1e-12, atol=1e-12, err_msg=name)
+        single = tg.hvp(f)(X.astype("f"), v.astype("f"))
+        assert single.dtype == np.float32
+        np.testing.assert_allclose(single, tg.hessian(f)(X) @ v, rtol=1e-4, atol=1e-3, err_msg=name)
+    two = tg.hvp(lambda p: np.sum(p["a"] ** 3 * p["b"]))({"a": X, "b": 2.0}, {"a": v, "b": 1.0})
+    np.testing.assert_allclose(two["a"], 12.0 * X * v + 3.0 * X**2, rtol=1e-12)
+    assert two["b"] == pytest.approx(3.0 * X**2 @ v) and not carried
+
+
+def test_rules_of_a_primitive_that_contradict_each_other_are_run_as_a_recording_runs_them():
+    g = tg.primitive(np.sin)
+    g.defvjp(lambda w, result, x: w * np.cos(x))
+    g.defjvp(lambda t, result, x: 2.0 * t[0] * np.cos(x))
+    product = tg.hvp(lambda x: np.sum(g(x) ** 2))
+    v = np.ones(10)
+    np.testing.assert_allclose(product(X, v), tg.jit(product)(X, v), rtol=1e-14)
+    np.testing.assert_allclose(product(X, v), 4.0 * np.cos(X) ** 2 - 2.0 * np.sin(X) ** 2, rtol=1e-14)

@@ -5,6 +5,7 @@ import pytest
 
 import tapegrad as tg
 from tapegrad.common.errors import DtypeError, NonScalarOutputError, SeedShapeError, StructureError
+from tapegrad.tape.store import thread_state
 from tests.every import every
 from tests.rules.checker import leaf, plain
 from tests.transforms.replay.agreement import Log
@@ -396,3 +397,21 @@ def test_positions_that_depend_on_the_point_move_constant_adjoints():
 def test_a_variable_that_is_given_back_moves_as_it_was_told_to():
     assert tg.grad(lambda w: tg.linearize(lambda x: x, 2.0)[1](3.0) * w)(5.0) == 3.0
     assert tg.grad(lambda w: tg.linearize(lambda x: {"same": x, "product": x * w}, 2.0)[1](3.0)["same"] * w)(5.0) == 3.0
+
+
+@pytest.mark.parametrize("of", ["numbers", "arrays"])
+def test_one_call_after_another_fills_no_memory(of):
+    """What a walk has recorded is forgotten before the next one begins, also where nothing else is recorded in between."""
+
+    def f(x):
+        total = np.sum(np.sin(x) * x)
+        for k in range(200 if of == "numbers" else 0):
+            total = total * 0.9 + np.sin(x[0] * k)
+        return total
+
+    x = X if of == "numbers" else np.linspace(0.0, 1.0, 20_000)
+    for _ in range(150):
+        tg.jvp(tg.grad(f), (x,), (x,))
+        tg.derivative(lambda t: np.sum(tg.grad(f)(t * x)))(1.0)
+        store = thread_state().store
+        assert store.capacity < 50_000 and store.nbytes < 100_000_000
