@@ -72,22 +72,22 @@ def tangent_on_floats(row):
     Returns
     -------
     callable or None
-        None if the row has no such form.  A zero tangent or partial counts
-        absolutely.  Raises ArithmeticError or ValueError where Python's functions do.
+        None if the row has no such form.  Tangents are floats, or arrays of several directions, or None, which is zero.
+        Raises ArithmeticError or ValueError where Python's functions do, and where a partial derivative is not finite: a zero counts
+        absolutely there.
     """
     if not row.elementwise or row.scalar is None or row.constants:
         return None
-    # Of a row of steps it is no number that happens to be 0.
-    lines = [f"    total = {None if row.steps else 0.0}"]
+    lines = ["    total = None"]
     try:
         for k, expression in partials_of(row).items():
             if not _OWN_BITS.isdisjoint(_operations(expression)):
                 return None
-            lines.append(f"    if t{k} != 0.0:")
+            lines.append(f"    if t{k} is not None:")
             partial = _written(expression, lines, "        ")
             lines.append(f"        p = {partial}")
-            lines.append("        if p != 0.0:")
-            lines.append(f"            total += t{k} * p")
+            lines.append("        if p - p != 0.0: raise ArithmeticError")
+            lines.append(f"        if p != 0.0: total = t{k} * p if total is None else total + t{k} * p")
     except _NoFloatForm:
         return None
     positions = range(row.arity)

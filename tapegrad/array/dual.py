@@ -272,22 +272,22 @@ def _inside(operand, level):
 
 
 def _on_scalars(row, operands):
-    """The result on float64 scalars with one tangent; None if that is not the case, or takes NumPy's care."""
+    """The result on float64 scalars, with tangents that are numbers; None if that is not the case, or takes NumPy's care."""
     rule = tangent_on_floats(row)
     if rule is None:
         return None
-    values, tangents, level = [], [], 0
+    values, tangents, level, lanes = [], [], 0, None
     for o in operands:
         kind = o.__class__
         if kind is Dual:
-            if o._p is not None or o._lanes is not None or level and o._level != level:
+            if o._p is not None or level and (o._level != level or o._lanes != lanes):
                 return None
-            level = o._level
-            x, t = o._v, 0.0 if o._d is None else o._d
-            if x.__class__ is not float or t.__class__ is not float:
+            level, lanes = o._level, o._lanes
+            x, t = o._v, o._d
+            if x.__class__ is not float or t is not None and t.__class__ is not (float if lanes is None else np.ndarray):
                 return None
         elif kind is float or kind is int:
-            x, t = float(o), 0.0
+            x, t = float(o), None
         else:
             return None
         values.append(x)
@@ -297,7 +297,7 @@ def _on_scalars(row, operands):
         tangent = rule(*values, value, *tangents)
     except (ArithmeticError, ValueError):
         return None
-    return made(value, tangent, None, level) if value.__class__ is float else None
+    return made(value, tangent, lanes, level) if value.__class__ is float else None
 
 
 def _carried(row, operands, primals, result, attrs, lanes, level):
