@@ -200,7 +200,7 @@ class Dual(Differentiable):
     def _apply_row(self, row, operands, attrs=(), value=None, integer=0):
         """`tapegrad.array.record.apply` where some operand is a dual number."""
         if not attrs:
-            dual = _on_scalars(row, operands)
+            dual = on_scalars(row, operands)
             if dual is not None:
                 return dual
         operands = [registry.objects.operand(o) for o in operands]
@@ -271,7 +271,7 @@ def _inside(operand, level):
     return operand.value if operand.__class__ is Dual and operand._level == level else operand
 
 
-def _on_scalars(row, operands):
+def on_scalars(row, operands):
     """The result on float64 scalars, with tangents that are numbers; None if that is not the case, or takes NumPy's care."""
     rule = tangent_on_floats(row)
     if rule is None:
