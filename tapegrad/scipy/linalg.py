@@ -21,8 +21,6 @@ from .mirrors import array, finite, mirror, names_of
 
 __all__, __dir__, __getattr__ = names_of(__name__)
 
-_mirror = mirror("scipy.linalg")
-
 
 def _matrix(a, check_finite, square=False):
     a = array(a)
@@ -63,7 +61,7 @@ def _triangular(a, b, trans, lower, unit):
     return apply("solve_triangular", (a, b), attrs)
 
 
-@_mirror
+@mirror
 def solve_triangular(a, b, trans=0, lower=False, unit_diagonal=False, overwrite_b=False, check_finite=True):
     """Solve ``a @ x = b`` for `x`, where `a` is triangular; differentiable in `a` (its triangle) and `b`.
 
@@ -114,7 +112,7 @@ def _keeps():
     return np.lib.NumpyVersion(imported("scipy").__version__) < "1.18.0"
 
 
-@_mirror
+@mirror
 def cho_factor(a, lower=False, overwrite_a=False, check_finite=True):
     """Cholesky factor of a positive definite matrix for `cho_solve`, as ``(c, lower)``.
 
@@ -127,7 +125,7 @@ def cho_factor(a, lower=False, overwrite_a=False, check_finite=True):
     return np.where(inside if lower else inside.T, factor, a if _keeps() else 0.0), lower
 
 
-@_mirror
+@mirror
 def cho_solve(c_and_lower, b, overwrite_b=False, check_finite=True):
     """Solve ``a @ x = b`` for `x`, given the result of `cho_factor`; differentiable in the factor and in `b`."""
     c, lower = c_and_lower
@@ -136,13 +134,13 @@ def cho_solve(c_and_lower, b, overwrite_b=False, check_finite=True):
     return _triangular(c, _triangular(c, b, lower == 0, lower, False), lower != 0, lower, False)
 
 
-@_mirror
+@mirror
 def cholesky(a, lower=False, overwrite_a=False, check_finite=True):
     """Triangular factor of a positive definite matrix: ``U`` of ``U.T @ U``, or ``L`` of ``L @ L.T`` if `lower`."""
     return np.linalg.cholesky(_square(a, check_finite), upper=not lower)
 
 
-@_mirror
+@mirror
 def solve(a, b, lower=False, overwrite_a=False, overwrite_b=False, check_finite=True, assume_a=None, transposed=False):
     """Solve ``a @ x = b`` for `x`; differentiable in `a` and `b`.
 
@@ -184,7 +182,7 @@ def _(tangents, x, a, b, q):
     return _sylvester(a, b, dq - da @ x - x @ db)
 
 
-@_mirror
+@mirror
 def solve_sylvester(a, b, q):
     """The solution X of ``a @ X + X @ b = q``, differentiable in all three.
 
@@ -245,7 +243,7 @@ def _real_root(a):
     return bool(np.all((w.imag != 0) | (w.real >= 0)))
 
 
-@_mirror
+@mirror
 def sqrtm(A, disp=None, blocksize=None):
     """The principal square root of a matrix, complex if a real one has negative eigenvalues; derivatives where no two eigenvalues of
     the root add up to zero."""
@@ -287,7 +285,7 @@ def _(tangents, x, ab, b, *, low, high):
     return _banded(ab, tangents[1] - change, low=low, high=high)
 
 
-@_mirror
+@mirror
 def solve_banded(l_and_u, ab, b, overwrite_ab=False, overwrite_b=False, check_finite=True):
     """The solution x of ``A @ x = b``, A being a matrix in bands; differentiable in these and in `b`.
 
@@ -309,7 +307,7 @@ def solve_banded(l_and_u, ab, b, overwrite_ab=False, overwrite_b=False, check_fi
     return _banded(ab, b[:, None], low=low, high=high)[:, 0] if b.ndim == 1 else _banded(ab, b, low=low, high=high)
 
 
-@_mirror
+@mirror
 def inv(a, overwrite_a=False, check_finite=True, *, assume_a=None, lower=False):
     """Inverse of a matrix; `assume_a` other than general is refused for tensors."""
     if assume_a not in (None, "gen", "general"):
@@ -317,13 +315,13 @@ def inv(a, overwrite_a=False, check_finite=True, *, assume_a=None, lower=False):
     return np.linalg.inv(_square(a, check_finite))
 
 
-@_mirror
+@mirror
 def det(a, overwrite_a=False, check_finite=True):
     """Determinant of a matrix; its derivative holds at singular matrices too."""
     return np.linalg.det(_square(a, check_finite))
 
 
-@_mirror
+@mirror
 def eigh(
     a, b=None, *, lower=True, eigvals_only=False, overwrite_a=False, overwrite_b=False, type=1, check_finite=True,
     subset_by_index=None, subset_by_value=None, driver=None,
@@ -353,7 +351,7 @@ def eigh(
     return w if eigvals_only else (w, v)
 
 
-@_mirror
+@mirror
 def eigvalsh(
     a, b=None, *, lower=True, overwrite_a=False, overwrite_b=False, type=1, check_finite=True, subset_by_index=None,
     subset_by_value=None, driver=None,
@@ -365,20 +363,20 @@ def eigvalsh(
     )  # fmt: skip
 
 
-@_mirror
+@mirror
 def svd(a, full_matrices=True, compute_uv=True, overwrite_a=False, check_finite=True, lapack_driver="gesdd"):
     """Singular value decomposition ``U, s, Vh``; tensors that are not square need ``full_matrices=False``."""
     result = np.linalg.svd(_matrix(a, check_finite), full_matrices=full_matrices, compute_uv=compute_uv)
     return tuple(result) if compute_uv else result
 
 
-@_mirror
+@mirror
 def svdvals(a, overwrite_a=False, check_finite=True):
     """Singular values of a matrix, descending."""
     return np.linalg.svd(_matrix(a, check_finite), compute_uv=False)
 
 
-@_mirror
+@mirror
 def qr(a, overwrite_a=False, lwork=None, mode="full", pivoting=False, check_finite=True):
     """QR factors ``(Q, R)``, or ``(R,)`` for ``mode="r"``; tall tensors need "economic", `pivoting` is refused."""
     a = _matrix(a, check_finite)
@@ -394,7 +392,7 @@ def qr(a, overwrite_a=False, lwork=None, mode="full", pivoting=False, check_fini
     return (r,) if mode == "r" else (q, r)
 
 
-@_mirror
+@mirror
 def pinv(a, *, atol=None, rtol=None, return_rank=False, check_finite=True):
     """Pseudo-inverse of a matrix; `atol` and `return_rank` are refused for tensors."""
     if return_rank or atol:
@@ -410,7 +408,7 @@ def pinv(a, *, atol=None, rtol=None, return_rank=False, check_finite=True):
     return np.linalg.pinv(a, float(rtol))
 
 
-@_mirror
+@mirror
 def norm(a, ord=None, axis=None, keepdims=False, check_finite=True):
     """Norm of a vector or matrix, with the orders of ``np.linalg.norm``."""
     a = array(a)
@@ -418,7 +416,7 @@ def norm(a, ord=None, axis=None, keepdims=False, check_finite=True):
     return np.linalg.norm(a, ord, axis, keepdims)
 
 
-@_mirror
+@mirror
 def block_diag(*arrs):
     """The matrices `arrs` (scalars and vectors count as rows) down the diagonal of a matrix of zeros."""
     blocks = [np.atleast_2d(array(block)) for block in arrs]
@@ -433,7 +431,7 @@ def block_diag(*arrs):
     return np.concatenate([np.broadcast_to(row, (*lead, *row.shape[-2:])) for row in rows], axis=-2)
 
 
-@_mirror
+@mirror
 def toeplitz(c, r=None):
     """The matrix constant along diagonals with first column `c` and first row `r` (`c` by default, conjugate if complex), 1-d or stacks."""
     c = np.atleast_1d(array(c))
@@ -450,7 +448,7 @@ _PADE = {3: 1.495585217958292e-2, 5: 2.539398330063230e-1, 7: 9.504178996162932e
 _PADE_13 = 5.371920351148152
 
 
-@_mirror
+@mirror
 def expm(A):
     """Matrix exponential, of each matrix of a stack.
 

@@ -136,23 +136,19 @@ def weighted(table, parts):
     return total
 
 
-def mirror(module):
-    """Decorator: plain arguments go to SciPy's function of the same name in `module`, tensors to our own."""
+def mirror(ours):
+    """Decorator: plain arguments go to SciPy's function of the same name, in the module that ours stands for, tensors to our own."""
+    name, home = ours.__name__, _home(ours.__module__.partition(".")[2])
+    if name not in MIRRORS.get(home, ()):
+        raise InternalError(f"{name} is missing in MIRRORS[{home!r}]")
 
-    def decorate(ours):
-        name = ours.__name__
-        if name not in MIRRORS[module]:
-            raise InternalError(f"{name} is missing in MIRRORS[{module!r}]")
+    @functools.wraps(ours)
+    def call(*args, **kwargs):
+        if differentiable(args, kwargs):
+            return ours(*args, **kwargs)
+        return getattr(imported(home), name)(*args, **kwargs)
 
-        @functools.wraps(ours)
-        def call(*args, **kwargs):
-            if differentiable(args, kwargs):
-                return ours(*args, **kwargs)
-            return getattr(imported(module), name)(*args, **kwargs)
-
-        return call
-
-    return decorate
+    return call
 
 
 def names_of(module, *ours):

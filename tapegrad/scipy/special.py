@@ -13,8 +13,6 @@ from .mirrors import constant, mirror, names_of
 
 __all__, __dir__, __getattr__ = names_of(__name__)
 
-_mirror = mirror("scipy.special")
-
 
 def _top(a, b, axes):
     """The largest entries whose factor is not zero."""
@@ -34,7 +32,7 @@ def _shares(a, b, result, axes):
     return np.where(total == 0, 0.0, hits / np.where(total == 0, 1.0, total)).astype(a.dtype)
 
 
-@_mirror
+@mirror
 def logsumexp(a, axis=None, b=None, keepdims=False, return_sign=False):
     """Log of the sum of exponentials, ``log(sum(b * exp(a)))``, without overflow.
 
@@ -88,21 +86,21 @@ def _over_axes(row, x, axis):
     return None
 
 
-@_mirror
+@mirror
 def softmax(x, axis=None):
     """Exponentials normalised to sum 1 over `axis` (an int, a tuple; all axes by default)."""
     result = _over_axes(F.softmax, x, axis)
     return F.exp(log_softmax(x, axis)) if result is None else result
 
 
-@_mirror
+@mirror
 def log_softmax(x, axis=None):
     """Logarithm of `softmax`, accurate where that underflows."""
     result = _over_axes(F.log_softmax, x, axis)
     return x - F.logsumexp(x, axis=axis, keepdims=True) if result is None else result
 
 
-@_mirror
+@mirror
 def polygamma(n, x):
     """The `n`-th derivative of digamma at positive `x`.
 
@@ -123,7 +121,7 @@ def polygamma(n, x):
     return apply("polygamma", (n.astype(float) if n.ndim else float(n), x))
 
 
-@_mirror
+@mirror
 def multigammaln(a, d):
     """Log of the multivariate gamma function of dimension `d`, an int."""
     d = operator.index(d)

@@ -65,7 +65,7 @@ def splu(A, permc_spec=None, diag_pivot_thresh=None, relax=None, panel_size=None
     return Factors(_theirs.splu(A, permc_spec, diag_pivot_thresh, relax, panel_size, options or {}))
 
 
-@mirror("scipy.sparse.linalg")
+@mirror
 def spsolve(A, b, permc_spec=None, use_umfpack=True):
     """The solution of ``A @ x = b``, differentiable in the vector or matrix `b` and, of a `SparseTensor`, in its values."""
     b = array(b)

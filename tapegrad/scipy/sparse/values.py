@@ -207,7 +207,7 @@ def _with_values(name):
             return SparseTensor(data[np.asarray(places.data, int) - 1], places.coords, places.shape)
         return SparseTensor(data, tuple(map(np.asarray, arg1[1])), places.shape)
 
-    return mirror("scipy.sparse")(named(made, name))
+    return mirror(named(made, name))
 
 
 coo_array, csc_array, csr_array = map(_with_values, ("coo_array", "csc_array", "csr_array"))
