@@ -151,6 +151,32 @@ def mirror(ours):
     return call
 
 
+class Beside:
+    """An object beside one of SciPy's, `theirs`, which answers plain arguments and has what is not mirrored; None where a derivative is in it."""
+
+    theirs = None
+
+    def __getattr__(self, attribute):
+        if attribute.startswith("_"):
+            raise AttributeError(attribute)
+        if self.theirs is None:
+            own = ", ".join(name for name in dir(type(self)) if not name.startswith("_") and name != "theirs")
+            raise UnsupportedFunctionError(f"a {type(self).__name__} of tensors has no {attribute!r}; it can be called, and has {own}")
+        return getattr(self.theirs, attribute)
+
+
+def of_theirs(method):
+    """Decorator of a method of an object `Beside`: plain arguments go to that of SciPy's object."""
+
+    @functools.wraps(method)
+    def call(self, *args, **kwargs):
+        if self.theirs is None or differentiable(args, kwargs):
+            return method(self, *args, **kwargs)
+        return getattr(self.theirs, method.__name__)(*args, **kwargs)
+
+    return call
+
+
 def names_of(module, *ours):
     """``__all__``, ``__dir__`` and ``__getattr__`` of a mirror: its own names and those it mirrors are listed, every other is SciPy's own object."""
     home = module.partition(".")[2]
