@@ -3,8 +3,6 @@
 Each command is a function of the parsed options, and returns the exit code; its docstring is its help.
 """
 
-from __future__ import annotations
-
 import argparse
 import inspect
 import os

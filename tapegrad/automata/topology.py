@@ -3,8 +3,6 @@
 Graphs share a topology where they have the same; a topology is never changed.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from ..common import pool

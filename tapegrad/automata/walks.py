@@ -4,8 +4,6 @@ Arrays are passed by address, of int64 but weights, scores and tangents (float64
 written into arrays with room for so much; where that ends the walk comes back, and is called again with more.
 """
 
-from __future__ import annotations
-
 import math
 
 from ..codegen import memory

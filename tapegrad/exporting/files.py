@@ -1,7 +1,5 @@
 """The files of an exported function, and the kernel that they are made of."""
 
-from __future__ import annotations
-
 import inspect
 import keyword
 import re

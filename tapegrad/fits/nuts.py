@@ -8,8 +8,6 @@ which records the other path: only a density or gradient that is not finite ther
 (A. Seyboldt et al., nutpie; M. Hoffman, A. Gelman, "The No-U-Turn Sampler", 2014.)
 """
 
-from __future__ import annotations
-
 import ctypes
 import importlib.metadata
 import importlib.util

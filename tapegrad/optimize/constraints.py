@@ -3,8 +3,6 @@
 `minimize` hands on what `with_jacobians` gives; each function is a `VectorFunction`.
 """
 
-from __future__ import annotations
-
 import numpy as np
 from scipy.optimize import BFGS, LinearConstraint, NonlinearConstraint
 

@@ -3,8 +3,6 @@
 `minimize` gives what a `Curvature` makes, `constraints` what `of_constraint` does, as the functions that SciPy calls.
 """
 
-from __future__ import annotations
-
 import numpy as np
 from scipy.sparse.linalg import LinearOperator
 

@@ -1,7 +1,5 @@
 """Driving the compiled loop: chunks of a tenth of a second, evaluations that need Python, Ctrl-C."""
 
-from __future__ import annotations
-
 import time
 
 import numpy as np

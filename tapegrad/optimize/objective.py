@@ -7,8 +7,6 @@ What the function depends on besides its arguments is looked at when an optimisa
 (`suspect`); in between nothing but our own code runs.
 """
 
-from __future__ import annotations
-
 import math
 import time
 

@@ -4,8 +4,6 @@ It is written to stderr, over itself, if that is a terminal or a notebook, and o
 when the work has taken a second.
 """
 
-from __future__ import annotations
-
 import math
 import sys
 import time

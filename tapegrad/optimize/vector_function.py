@@ -5,8 +5,6 @@ the Jacobian from the same replay, forward or reverse by predicted cost
 (`tg.jacobian`), or compressed where it is sparse.  The first calls are run plainly, too, and compared (`optimize.proof`).
 """
 
-from __future__ import annotations
-
 from functools import partial
 
 import numpy as np

@@ -3,8 +3,6 @@
 Arguments about memory and threads (`overwrite_x`, `workers`, `plan`) are accepted and have no effect.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from ..array.functions.arguments import axis_tuple, named

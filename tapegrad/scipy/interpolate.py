@@ -4,8 +4,6 @@ C. de Boor, "A Practical Guide to Splines" (1978): the slopes of a cubic spline 
 a linear system, which is dense here (n knots take a matrix of n by n).
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -4,8 +4,6 @@ Arguments about memory (`overwrite_a`, `overwrite_b`) and about the choice of a
 LAPACK routine that does not change the result are accepted and have no effect.
 """
 
-from __future__ import annotations
-
 from functools import cache
 from math import factorial
 

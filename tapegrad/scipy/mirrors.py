@@ -6,8 +6,6 @@ SciPy's own function turns it into an array.  Nothing here imports SciPy before
 it is needed.
 """
 
-from __future__ import annotations
-
 import functools
 import inspect
 import itertools

@@ -1,7 +1,5 @@
 """Filters of `scipy.ndimage` on tensors; every other name is SciPy's own."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from ..array.functions.arguments import axis_tuple

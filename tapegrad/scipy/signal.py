@@ -1,7 +1,5 @@
 """Convolutions and filters of `scipy.signal` on tensors, real and complex; every other name is SciPy's own."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from ..array.complex import is_complex, lifted

@@ -1,7 +1,5 @@
 """Functions of `scipy.special` that are not ufuncs; every other name is SciPy's own."""
 
-from __future__ import annotations
-
 import math
 import operator
 

@@ -6,8 +6,6 @@ J. Comput. Appl. Math. 6 (1980), with the quartic interpolant of L. Shampine, "S
 of E. Hairer, S. Norsett, G. Wanner, "Solving Ordinary Differential Equations I" (1993), II.5 and II.6.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from ...array.record import guard_on

@@ -1,7 +1,5 @@
 """Integrals from samples, and Gauss-Legendre quadrature."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from ...array.functions import axis_index, part

@@ -1,7 +1,5 @@
 """Solutions of systems with a sparse matrix, and log determinants; every other name of `scipy.sparse.linalg` is SciPy's own."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from ...common.uninterrupted import Lazily

@@ -4,8 +4,6 @@ A product is a gather, a multiplication and a sum by rows, so all modes and orde
 are SciPy's, and its derivatives are solutions with the same matrix and products of what is known.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from ...array import functions as F

@@ -1,7 +1,5 @@
 """Distances of `scipy.spatial.distance` on tensors; every other name is SciPy's own."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from ...common.errors import UnsupportedFunctionError

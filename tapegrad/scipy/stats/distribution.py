@@ -6,8 +6,6 @@ of NumPy's and SciPy's functions.  Outside the support the result is a constant,
 so that its derivative is zero; where a parameter is not valid it is NaN, as in SciPy.
 """
 
-from __future__ import annotations
-
 import inspect
 from functools import reduce
 

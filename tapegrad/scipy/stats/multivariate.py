@@ -1,7 +1,5 @@
 """Distributions of vectors and matrices, and the estimate of a density by kernels."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np
