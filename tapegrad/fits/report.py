@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..common.errors import OptimizationError
-from ..common.pictures import new_figure
+from ..common.pictures import new_figure, saved
 from ..common.printing import table
 from ..common.uninterrupted import imported
 from ..optimize.layout import shaped
@@ -288,6 +288,4 @@ class Fit:
         below.axhline(0.0, color="0.7", linewidth=0.8)
         below.plot(x, left, ".", color="0.35", markersize=4)
         below.set_ylabel("residual" if model.sigma is None else "residual / sigma")
-        if path is not None:
-            figure.savefig(path)
-        return figure
+        return saved(figure, path)

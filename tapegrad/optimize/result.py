@@ -12,7 +12,7 @@ from scipy.optimize import OptimizeResult
 
 from ..array.typing import Array
 from ..common.errors import OptimizationError
-from ..common.pictures import new_figure
+from ..common.pictures import new_figure, saved
 from ..common.registry import registry
 from .layout import shaped
 from .proof import DIFFERS
@@ -133,9 +133,7 @@ class Result(OptimizeResult):
             ax.set_xlabel(self.get("unit", "iteration"))
             ax.set_title(label, fontsize=10)
             ax.grid(alpha=0.3)
-        if path is not None:
-            figure.savefig(path)
-        return figure
+        return saved(figure, path)
 
     def _repr_html_(self):
         shown = ("message", "success", "fun", "x", "nit", "nfev", "counts", "seconds")
