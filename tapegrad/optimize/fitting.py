@@ -16,6 +16,7 @@ import numpy as np
 
 from ..array.typing import ArrayLike, Pytree
 from ..common.errors import OptimizationError, StructureError
+from ..common.keywords import signature_of
 from ..common.uninterrupted import imported, uninterrupted
 from ..transforms.keep import kept
 from .layout import Layout, as_bounds
@@ -274,10 +275,7 @@ def curve_fit(
 
 def _signature_of(f):
     """The signature of a model, which has to say how many parameters there are."""
-    try:
-        signature = inspect.signature(f)
-    except (TypeError, ValueError):
-        signature = inspect.Signature()
+    signature = signature_of(f)
     kinds = [p.kind for p in signature.parameters.values()]
     count = kinds.count(inspect.Parameter.POSITIONAL_ONLY) + kinds.count(inspect.Parameter.POSITIONAL_OR_KEYWORD)
     if count < 2 or inspect.Parameter.VAR_POSITIONAL in kinds:

@@ -6,7 +6,6 @@ both at once and keeps those of the last point.
 
 from __future__ import annotations
 
-import inspect
 import math
 import time
 from collections.abc import Callable
@@ -16,6 +15,7 @@ import numpy as np
 
 from ..array.typing import Pytree
 from ..common.errors import OptimizationError
+from ..common.keywords import signature_of
 from ..common.uninterrupted import uninterrupted
 from ..many.sums import computed_by
 from ..transforms.hessians import hvp
@@ -158,7 +158,7 @@ def _loop(name, f, x0, args, bounds, constraints, tol, options, callback, progre
         if theirs in options:
             options[ours] = options.pop(theirs)
     run = getattr(loops, name)
-    accepted = [p for p in inspect.signature(run).parameters if p not in ("f", "x0", "args", "bounds", "callback", "progress", "client")]
+    accepted = [p for p in signature_of(run).parameters if p not in ("f", "x0", "args", "bounds", "callback", "progress", "client")]
     for option in options:
         if option not in accepted:
             raise OptimizationError(f"{name} has no option {option!r}; it has {', '.join(accepted)}")
@@ -262,10 +262,7 @@ class SciPyRun:
         with uninterrupted:
             from .result import Result
 
-        try:
-            names = list(inspect.signature(callback).parameters)
-        except (TypeError, ValueError):
-            names = [""]
+        names = [*signature_of(callback).parameters]
 
         def called(xk, *state):
             # What SciPy wants, so that its own signature check takes the vector.
