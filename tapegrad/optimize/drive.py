@@ -66,7 +66,6 @@ def drive(objective, state, max_iter, max_evaluations=None, callback=None, progr
     -------
     Result
     """
-    start = time.perf_counter()
     integers, reals = state.integers, state.reals
     integers[P.I_LIMIT] = state.iterations + max_iter
     history = np.empty((ROOM, P.COLUMNS))
@@ -134,7 +133,7 @@ def drive(objective, state, max_iter, max_evaluations=None, callback=None, progr
         "status": status, "message": message, "nit": state.iterations, "nfev": state.evaluations, "njev": state.evaluations,
     }  # fmt: skip
     return finished(
-        solution, objective.layout, objective.proof.differs, start, jac=shaped(objective.layout, state.vectors[P.G]),
+        solution, objective.layout, objective.proof.differs, shown, jac=shaped(objective.layout, state.vectors[P.G]),
         gradient_norm=float(reals[P.R_NORM]), counts=objective.counts, seconds={"recording": objective.seconds},
         history=state.history, state=state, asked=objective.asked((state.vectors[P.LOWER].copy(), state.vectors[P.UPPER].copy())),
     )  # fmt: skip

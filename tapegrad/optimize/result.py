@@ -157,12 +157,12 @@ class Result(OptimizeResult):
         )
 
 
-def finished(solution, layout, differs, start, asked=None, **more):
-    """SciPy's `solution` of an optimisation that began at `start` as a `Result`; `differs` as of `Proof`, `asked` as of `fits.fitting.determined`."""
+def finished(solution, layout, differs, shown, asked=None, **more):
+    """SciPy's `solution` of an optimisation with this `Progress` as a `Result`; `differs` as of `Proof`, `asked` as of `fits.fitting.determined`."""
     result = Result(solution)
     vars(result)["asked"] = asked
     if differs:
         result.message = f"{result.message}; {DIFFERS}"
-    result.update({"x": shaped(layout, solution["x"]), **more})
-    result.seconds = {"total": time.perf_counter() - start, **more.get("seconds", {})}
+    result.update({"x": shaped(layout, solution["x"]), "history": np.array(shown.history).reshape(-1, 2), **more})
+    result.seconds = {"total": time.perf_counter() - shown.start, **more.get("seconds", {})}
     return result

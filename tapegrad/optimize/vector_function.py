@@ -16,6 +16,7 @@ from ..common.tree import flatten
 from ..program.evaluation import Evaluation
 from ..sparse.api import sparse_hessian, sparse_jacobian
 from ..transforms.jacobians import jacobian
+from .progress import Progress
 from .proof import Proof, recorded
 
 _WEIGHTED = partial(sparse_hessian, weights=True)
@@ -42,21 +43,20 @@ class VectorFunction:
     ----------
     evaluations, jacobians : int
         Asked for at different points.
-    history : list of (float, float)
+    shown : Progress
         Where a Jacobian was asked for: half the sum of squares, and the largest component of its gradient.
-    shown : Progress or None
     proof : Proof
     """
 
-    def __init__(self, function, layout, args=(), what="the function"):
+    def __init__(self, function, layout, args=(), what="the function", shown=None):
         if not callable(function):
             raise StructureError(f"{what} must be a function, got {type(function).__name__}")
-        self.function, self.layout, self.args, self.what = function, layout, tuple(args), what
+        self.function, self.layout, self.args, self.what = function, layout, args if isinstance(args, tuple) else (args,), what
         self.derivative = recorded(function, "jacobian", jacobian)
         self.replayed = self.derivative._replayed
         self.before = self.replayed.stats.records
         self.evaluations = self.jacobians = 0
-        self.history, self.shown = [], None
+        self.shown = shown or Progress(False)
         self.proof = Proof(self.replayed, layout, self.args)
         self._values = self._rows = (None, None)
 
@@ -111,9 +111,7 @@ class VectorFunction:
 
     def _note(self, values, rows):
         with np.errstate(all="ignore"):
-            self.history.append((0.5 * float(values @ values), float(np.max(np.abs(values @ rows), initial=0.0))))
-        if self.shown is not None:
-            self.shown.update(len(self.history), *self.history[-1])
+            self.shown.note(0.5 * float(values @ values), float(np.max(np.abs(values @ rows), initial=0.0)))
 
     def stands(self, x):
         """Whether the function itself gives at the solution `x` what was recorded; if not, it is run plainly from now on."""
