@@ -9,6 +9,7 @@ it is needed.
 import functools
 import inspect
 import itertools
+import operator
 import sys
 
 import numpy as np
@@ -110,6 +111,11 @@ def finite(check, *things):
     parts = [part for thing in things for part in (split(thing) or (thing,))] if check else ()
     if not all(guard_on(all_finite(), part) for part in parts):
         raise ValueError("array must not contain infs or NaNs")
+
+
+def combined(factors, arrays):
+    """The sum of the arrays with these factors; zeros are left out."""
+    return functools.reduce(operator.add, [array if factor == 1.0 else float(factor) * array for factor, array in zip(factors, arrays) if factor])
 
 
 def along(x, axis, function):

@@ -13,7 +13,8 @@ from ...autograd.custom import stop_gradient
 from ...common.host_functions import host_function
 from ...common.uninterrupted import imported
 from ...transforms.loops.api import scan
-from .stepping import LEAST, MOST, SAFETY, StepMethod, combined, norm
+from ..mirrors import combined
+from .stepping import LEAST, MOST, SAFETY, StepMethod, norm
 
 
 class RungeKutta(StepMethod):
