@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..array.objects import array
+from ..array.trees import joined
 from ..array.typing import Pytree
 from ..common.errors import NonFiniteError, OptimizationError
-from ..common.tree import flatten, unflatten
+from ..common.tree import unflatten
 from ..common.uninterrupted import imported, uninterrupted
 from . import ipopt
 from .layout import Layout, as_bounds, shaped
@@ -290,8 +291,7 @@ def _method(method):
 
 
 def _flat_multipliers(problem, warm):
-    parts = [np.reshape(np.asarray(leaf, float), -1) for part in warm.multipliers for leaf in flatten(part)[0]]
-    found = np.concatenate([np.zeros(0), *parts])
+    found = np.asarray(joined(warm.multipliers), float)
     if len(found) != len(problem.lower):
         raise OptimizationError(f"the result to begin with has {len(found)} multipliers, but there are {len(problem.lower)} constraints")
     return found, problem.layout.spread(warm.bound_multipliers, "the multipliers of the bounds")

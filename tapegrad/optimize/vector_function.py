@@ -9,10 +9,9 @@ from functools import partial
 
 import numpy as np
 
-from ..array.functions import sum as total
+from ..array.trees import joined
 from ..autograd.anomaly import first_anomaly
 from ..common.errors import NonFiniteError, StructureError
-from ..common.tree import flatten
 from ..program.evaluation import Evaluation
 from ..sparse.api import sparse_hessian, sparse_jacobian
 from ..transforms.jacobians import jacobian
@@ -142,8 +141,4 @@ class VectorFunction:
 
     def _summed(self, x):
         """One number with a derivative from every one of the function's."""
-        leaves, _ = flatten(self.function(x, *self.args))
-        result = 0.0
-        for leaf in leaves:
-            result = result + (total(leaf) if np.ndim(getattr(leaf, "_v", leaf)) else leaf)
-        return result
+        return np.sum(joined(self.function(x, *self.args)))
