@@ -127,7 +127,4 @@ def multigammaln(a, d):
         raise ValueError("multigammaln() takes a positive dimension d")
     if np.any(a <= 0.5 * (d - 1)):
         raise ValueError(f"multigammaln() of dimension {d} takes numbers above {0.5 * (d - 1)}")
-    result = d * (d - 1) * 0.25 * math.log(math.pi)
-    for j in range(d):
-        result = result + F.lgamma(a - 0.5 * j)
-    return result
+    return d * (d - 1) * 0.25 * math.log(math.pi) + sum(F.lgamma(a - 0.5 * j) for j in range(d))
