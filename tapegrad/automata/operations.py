@@ -290,11 +290,7 @@ def closure(graph: Graph) -> Graph:
     t = graph.topology
     own = made(Topology([True], [True], [], [], [], []), np.zeros(0))
     ends = np.arange(t.num_nodes + 1) == t.num_nodes
-    joints = [
-        (np.full(np.count_nonzero(t.start), t.num_nodes), np.flatnonzero(t.start)),
-        (np.flatnonzero(t.accept), np.full(np.count_nonzero(t.accept), t.num_nodes)),
-    ]
-    return _joined([graph, own], ends, ends, joints)
+    return _joined([graph, own], ends, ends, [_pairs(ends, t.start), _pairs(t.accept, ends)])
 
 
 def _listed(*graphs):
