@@ -138,9 +138,6 @@ def _alone(function, args):
 
 
 def _short(function):
-    name = getattr(function, "__name__", "")
-    if isinstance(function, np.ufunc):
-        return f"np.{name}"
     return name_of(function).replace("numpy.", "np.", 1)
 
 
