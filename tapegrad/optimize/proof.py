@@ -40,6 +40,9 @@ DIFFERS = (
     "(data that change belong in args=, random minibatches in a loop with tg.optim)"
 )
 
+#: What an error says of numbers that are not finite where no operation is to blame.
+UNKNOWN = "each operation by itself gives finite numbers; start elsewhere, or give bounds"
+
 #: Finished tapes that were compared at the first evaluations and at a solution.
 _PROVED: weakref.WeakSet = weakref.WeakSet()
 

@@ -16,7 +16,7 @@ from ..program.evaluation import Evaluation
 from ..sparse.api import sparse_hessian, sparse_jacobian
 from ..transforms.jacobians import jacobian
 from .progress import Progress
-from .proof import Proof, recorded
+from .proof import UNKNOWN, Proof, recorded
 
 _WEIGHTED = partial(sparse_hessian, weights=True)
 
@@ -136,8 +136,7 @@ class VectorFunction:
                 return
             name = self.layout.name_of(int(bad[0][1])).replace("x0", "x", 1)
             what = f"the derivative of number {bad[0][0]} of {self.what} by {name} is not finite"
-        culprit = first_anomaly(self._summed, (self.layout.container(x.copy()),))
-        raise NonFiniteError(f"{what}: {culprit or 'each operation by itself gives finite numbers; start elsewhere, or give bounds'}")
+        raise NonFiniteError(f"{what}: {first_anomaly(self._summed, (self.layout.container(x.copy()),)) or UNKNOWN}")
 
     def _summed(self, x):
         """One number with a derivative from every one of the function's."""
