@@ -182,7 +182,7 @@ def project_input(graph: Graph) -> Graph:
     [3]
     """
     t = graph.topology
-    return made(t.replaced(olabel=t.ilabel), graph.weights() + 0.0)
+    return made(Topology(t.start, t.accept, t.source, t.target, t.ilabel, t.ilabel), graph.weights() + 0.0)
 
 
 @of_graphs
@@ -207,7 +207,7 @@ def project_output(graph: Graph) -> Graph:
     [7]
     """
     t = graph.topology
-    return made(t.replaced(ilabel=t.olabel), graph.weights() + 0.0)
+    return made(Topology(t.start, t.accept, t.source, t.target, t.olabel, t.olabel), graph.weights() + 0.0)
 
 
 # -- of languages ----------------------------------------------------------------------------------------

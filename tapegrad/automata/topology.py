@@ -88,11 +88,6 @@ class Topology:
     def num_arcs(self):
         return len(self.source)
 
-    def replaced(self, **arrays):
-        """This topology with other arrays."""
-        names = ("start", "accept", "source", "target", "ilabel", "olabel")
-        return Topology(*(arrays.get(name, getattr(self, name)) for name in names))
-
     @cached_property
     def into(self):
         """Arcs by their target."""
