@@ -278,6 +278,8 @@ class gaussian_kde(Beside):
     def logpdf(self, x):
         """Logarithm of the estimate at the points `x`, of shape (m,) or (d, m)."""
         dataset, width, weights = self._arguments
+        # As `set_bandwidth` may have left it.
+        width = width if self.theirs is None else self.theirs.factor
         data, points = (np.atleast_2d(array(a)) for a in (dataset, x))
         d, n = data.shape
         if points.shape[0] != d and points.shape[1] == d:
