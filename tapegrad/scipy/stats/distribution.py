@@ -20,7 +20,7 @@ from ...common.uninterrupted import Lazily
 from ..mirrors import Beside, array, constant, of_theirs
 
 special = Lazily("scipy.special")
-_stats = Lazily("scipy.stats")
+stats = Lazily("scipy.stats")
 
 
 class Named(Beside):
@@ -30,7 +30,7 @@ class Named(Beside):
 
     @property
     def theirs(self):
-        return getattr(_stats, self.name)
+        return getattr(stats, self.name)
 
     def __repr__(self):
         return f"<tapegrad.scipy.stats.{self.name}>"
@@ -179,7 +179,7 @@ class Distribution(Named):
 def _of_scipy(*operands):
     """What a method of a distribution of SciPy gives, by their names."""
     *values, name, how = operands
-    return np.asarray(getattr(getattr(_stats, name), how)(*values))
+    return np.asarray(getattr(getattr(stats, name), how)(*values))
 
 
 class Discrete(Distribution):

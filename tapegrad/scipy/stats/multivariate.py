@@ -7,13 +7,11 @@ import numpy as np
 from ...array.record import guard_on
 from ...common.errors import UnsupportedFunctionError
 from ...common.host_functions import host_function
-from ...common.uninterrupted import Lazily, imported
+from ...common.uninterrupted import imported
 from ..linalg import solve_triangular
 from ..mirrors import Beside, array, constant, differentiable, of_theirs, value
 from ..special import logsumexp, multigammaln
-from .distribution import Named, both, special
-
-_stats = Lazily("scipy.stats")
+from .distribution import Named, both, special, stats
 
 
 class MultivariateNormal(Named):
@@ -118,14 +116,14 @@ def _parameters(mean, cov):
 def _refused_by_scipy(name, *arguments):
     """Raise what SciPy's log-density does of numbers that cannot be."""
     if not guard_on(_accepted(name), *arguments):
-        getattr(_stats, name).logpdf(*(value(one)[()] for one in arguments))
+        getattr(stats, name).logpdf(*(value(one)[()] for one in arguments))
 
 
 @host_function
 def _accepted(*operands):
     *values, name = operands
     try:
-        getattr(_stats, name).logpdf(*(np.asarray(one)[()] for one in values))
+        getattr(stats, name).logpdf(*(np.asarray(one)[()] for one in values))
     except (ValueError, np.linalg.LinAlgError):
         return False
     return True
@@ -272,7 +270,7 @@ class gaussian_kde(Beside):
 
     def __init__(self, dataset, bw_method=None, weights=None):
         self._arguments = dataset, bw_method, weights
-        self.theirs = None if differentiable(self._arguments) else _stats.gaussian_kde(*self._arguments)
+        self.theirs = None if differentiable(self._arguments) else stats.gaussian_kde(*self._arguments)
 
     @of_theirs
     def logpdf(self, x):
