@@ -6,11 +6,8 @@ written into arrays with room for so much; where that ends the walk comes back, 
 
 import math
 
-from ..codegen import memory
 from ..codegen.compile import compiled, helper
-
-int_at, set_int_at = memory.int_at, memory.set_int_at
-double_at, set_double_at = memory.double_at, memory.set_double_at
+from ..codegen.memory import double_at, int_at, set_double_at, set_int_at
 
 #: The label of an arc that reads, or writes, nothing; the smallest of all labels.
 EPSILON = -1
