@@ -16,6 +16,7 @@ import numpy as np
 
 from ..array.complex import split
 from ..array.functions import lift
+from ..array.leaving import package_of
 from ..array.objects import holds_tensors, operand
 from ..array.record import guard_on
 from ..autograd.nested import current_trace
@@ -229,15 +230,11 @@ def advice(frame=None):
 
 def _frames_of_scipy(frame):
     """The frames of SciPy nearest to the conversion, innermost first."""
-    while frame is not None and _package(frame) in ("tapegrad", "numpy"):
+    while package_of(frame) in ("tapegrad", "numpy"):
         frame = frame.f_back
-    while frame is not None and _package(frame) in ("scipy", "numpy"):
+    while package_of(frame) in ("scipy", "numpy"):
         yield frame
         frame = frame.f_back
-
-
-def _package(frame):
-    return str(frame.f_globals.get("__name__", "")).partition(".")[0]
 
 
 def _names(frame):
