@@ -22,16 +22,14 @@ ROOM = 4096
 #: Advice when steps of a fixed length end where there are no numbers.
 DIVERGED = ". If the values grew before: a smaller learning_rate"
 
+#: Stops that Python decides on.
+EVALUATIONS, CALLBACK, INTERRUPTED = 21, 22, 23
 MESSAGES = {
     P.GRADIENT: (True, 0, "the gradient is at most gtol"),
     P.CHANGE: (True, 1, "the value changes by at most ftol"),
     P.LIMIT: (False, 2, "max_iter iterations are done; result.state goes on"),
     P.STUCK: (False, 3, "no step lowers the value: the precision of the numbers is reached, or the gradient is not that of the value"),
     P.ENDLESS: (False, 7, "the value falls without end along a line: there is no minimum; give bounds"),
-}
-#: Stops that Python decides on.
-EVALUATIONS, CALLBACK, INTERRUPTED = 21, 22, 23
-MESSAGES |= {
     EVALUATIONS: (False, 4, "max_evaluations are done; result.state goes on"),
     CALLBACK: (False, 5, "the callback asked to stop; result.state goes on"),
     INTERRUPTED: (False, 6, "interrupted; result.state goes on"),
