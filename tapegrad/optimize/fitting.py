@@ -181,14 +181,9 @@ def root(
     return _result(solution, equations)
 
 
-class Model:
+def _of_vector(model):
     """A model ``f(xdata, *parameters)``, as a function of one vector of parameters."""
-
-    def __init__(self, function):
-        self.function = function
-
-    def __call__(self, parameters, xdata):
-        return self.function(xdata, *[parameters[k] for k in range(len(parameters))])
+    return lambda parameters, xdata: model(xdata, *[parameters[k] for k in range(len(parameters))])
 
 
 def curve_fit(
@@ -232,7 +227,7 @@ def curve_fit(
     """
     if not callable(f):
         raise StructureError(f"the model must be a function f(xdata, *parameters), got {type(f).__name__}")
-    model = kept(f, "model", Model)
+    model = kept(f, "model", _of_vector)
     functions = {}
 
     def of(data, start):
