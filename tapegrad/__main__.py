@@ -3,8 +3,6 @@
 Each command is a function of the parsed options, and returns the exit code; its docstring is its help.
 """
 
-from __future__ import annotations
-
 import argparse
 import inspect
 import os
@@ -14,6 +12,7 @@ import tapegrad as tg
 
 from .codegen.disk import clear
 from .common import config, errors
+from .common.printing import table
 from .tools import demo
 from .tools.commands import explanations
 from .tools.commands import reference as reference_page
@@ -71,10 +70,8 @@ def run_info(options):
 
     exit code: 0
     """
-    facts = tg.info()
-    width = max(map(len, facts))
-    for name, value in facts.items():
-        print(f"{name:<{width}}  {value}")
+    first, *rest = tg.info().items()
+    print(table(first, rest))
     return 0
 
 
@@ -137,10 +134,8 @@ def run_explain(options):
     exit codes: 0, or 2 if there is no such class
     """
     if options.error is None:
-        names = explanations.names()
-        width = max(map(len, names))
-        for name in names:
-            print(f"{name:<{width}}  {getattr(errors, name).__doc__.splitlines()[0]}")
+        first, *rest = [(name, getattr(errors, name).__doc__.splitlines()[0]) for name in explanations.names()]
+        print(table(first, rest))
         return 0
     try:
         print(explanations.explanation(options.error))

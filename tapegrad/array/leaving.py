@@ -54,7 +54,7 @@ _LAST = threading.local()
 
 def refused(message: str) -> LeaveTapeError:
     """The error for a number that would leave the tape."""
-    frame = next((frame for frame, _ in walk_stack(caller_frame(2)) if _package(frame) == "scipy"), None)
+    frame = next((frame for frame, _ in walk_stack(caller_frame(2)) if package_of(frame) == "scipy"), None)
     _LAST.said = (id(frame), frame.f_code, message) if frame is not None else None
     return LeaveTapeError(message)
 
@@ -63,10 +63,10 @@ def instead(whole: bool = False) -> str:
     """What to write for the expression that is running, which asks a tensor for its number, or (`whole`) for its array: one advice, the one that fits."""
     frame = caller_frame(2)
     text, assigned = running_text(frame)
-    package = _package(frame)
-    while package == "numpy" and not assigned and _package(frame.f_back) == "numpy":
+    package = package_of(frame)
+    while package == "numpy" and not assigned and package_of(frame.f_back) == "numpy":
         frame = frame.f_back
-    if package == "scipy" or package == "numpy" and not assigned and _package(frame.f_back) == "scipy":
+    if package == "scipy" or package == "numpy" and not assigned and package_of(frame.f_back) == "scipy":
         return registry.later.advice()
     if package == "numpy" and not assigned:
         called = frame.f_code.co_name
@@ -103,7 +103,7 @@ def clearer(error: BaseException | None) -> Exception | None:
     if error is None or isinstance(error, TapegradError) or not isinstance(error, Exception):
         return None
     frames = [frame for frame, _ in walk_tb(error.__traceback__)]
-    text, library, said = str(error), _package(frames[-1]) in ("numpy", "scipy"), getattr(_LAST, "said", None)
+    text, library, said = str(error), package_of(frames[-1]) in ("numpy", "scipy"), getattr(_LAST, "said", None)
     if library and said is not None and any(id(frame) == said[0] and frame.f_code is said[1] for frame in frames):
         # Compiled code of SciPy's has its own words for whatever its callback raised, or goes on with what was in memory.
         return LeaveTapeError(said[2])
@@ -118,7 +118,7 @@ def clearer(error: BaseException | None) -> Exception | None:
         error.name = ""
     elif text == "'int' object is not callable" and (number := re.match(r"(.+?)\.size\(", running_text(frames[-1])[0])):
         return TypeError(f"{number[1]}.size is a number, as NumPy has it: write {number[1]}.shape, or {number[1]}.shape[0]")
-    elif _package(frames[-1]) == "scipy" and re.search(r"\btype\b", text) and _hold_tensors(frames[-1:]):
+    elif package_of(frames[-1]) == "scipy" and re.search(r"\btype\b", text) and _hold_tensors(frames[-1:]):
         return LeaveTapeError(f"{registry.later.advice(frames[-1])}; of an array of tensors SciPy says: {text.strip()}")
     elif "output from dtype('O')" in text and (update := _UPDATE.match(running_text(frames[-1])[0])):
         return LeaveTapeError(f"{copied_first(update[1])}; NumPy says: {text}")
@@ -186,7 +186,7 @@ def not_in_pandas(operands: tuple[Any, ...]) -> None:
     # What `tapegrad.pandas` computes is its own affair, and so is what the user's functions do that pandas calls.
     while frame.f_code.co_filename.startswith(PACKAGE) and frame.f_back is not None and not frame.f_globals.get("__name__", "").startswith(f"{_HERE}.pandas."):
         frame = frame.f_back
-    if _package(frame) == "pandas":
+    if package_of(frame) == "pandas":
         raise LeaveTapeError(
             f"a method of pandas ({frame.f_code.co_name}) computes with a tensor and the plain array of a table, whose missing values it would "
             "not see any more; write df * t for df.mul(t), np.where(mask, s, t) for s.where(mask, t) and s.fillna(t), np.clip(s, t, None) for s.clip(t)"
@@ -195,7 +195,7 @@ def not_in_pandas(operands: tuple[Any, ...]) -> None:
 
 def not_for_pandas() -> None:
     """Raise if pandas asks for the plain number, of which it holds an array of objects."""
-    if _package(caller_frame(2)) == "pandas":
+    if package_of(caller_frame(2)) == "pandas":
         # What it would not take for a reason to try another way.
         raise GradientError(
             "pandas holds numbers on the tape as objects here, and asks for plain ones, which would cut the derivative (mean, std, median and rolling "
@@ -203,5 +203,6 @@ def not_for_pandas() -> None:
         )
 
 
-def _package(frame):
+def package_of(frame):
+    """The package whose code runs in a frame; empty for None."""
     return "" if frame is None else str(frame.f_globals.get("__name__", "")).partition(".")[0]

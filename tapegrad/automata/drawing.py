@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from ..common.errors import GraphError, MissingPackageError
+from ..common.errors import GraphError
+from ..common.pictures import new_figure, saved
 from ..common.uninterrupted import imported
 from .graph import EPSILON, Graph
 
@@ -100,10 +101,6 @@ def draw(
     >>> automata.draw(automata.linear_graph(2, 2), isymbols="ab")  # doctest: +SKIP
     <Figure size 432x120 with 1 Axes>
     """
-    try:
-        figures, patches = imported("matplotlib.figure"), imported("matplotlib.patches")
-    except ImportError as error:
-        raise MissingPackageError("draw needs matplotlib; automata.dot(graph) gives text for Graphviz without") from error
     places, t = _places(graph), graph.topology
     texts = defaultdict(list)
     for arc, text in _names(graph, isymbols, osymbols, digits):
@@ -111,9 +108,10 @@ def draw(
     # Loops stand above their nodes, with what is written at them.
     lines = max([len(parts) for (source, target), parts in texts.items() if source == target], default=0)
     low, high = places.min(axis=0, initial=0.0) - (0.6, 0.5), places.max(axis=0, initial=0.0) + (0.6, 0.5 + 0.12 * lines)
-    figure = figures.Figure(figsize=1.2 * (high - low))
-    axes = figure.add_axes((0.0, 0.0, 1.0, 1.0))
-    axes.set(xlim=(low[0], high[0]), ylim=(low[1], high[1]))
+    figure = new_figure("draw (automata.dot(graph) gives text for Graphviz without)", 1.2 * (high - low))
+    patches = imported("matplotlib.patches")
+    axes = figure.subplots()
+    axes.set(xlim=(low[0], high[0]), ylim=(low[1], high[1]), aspect="equal")
     axes.axis("off")
     for (source, target), parts in texts.items():
         _arrow(axes, patches, places, source, target, "\n".join(parts), (target, source) in texts)
@@ -121,9 +119,7 @@ def draw(
         for radius, width in [(_RADIUS, 1.0 + 1.4 * t.start[node]), (0.78 * _RADIUS, 1.0)][: 1 + t.accept[node]]:
             axes.add_patch(patches.Circle((x, y), radius, facecolor="white", edgecolor="black", linewidth=width, zorder=3))
         axes.text(x, y, str(node), ha="center", va="center", fontsize=9, zorder=4)
-    if path is not None:
-        figure.savefig(path, dpi=120)
-    return figure
+    return saved(figure, path, dpi=120)
 
 
 _RADIUS = 0.17

@@ -182,7 +182,7 @@ def project_input(graph: Graph) -> Graph:
     [3]
     """
     t = graph.topology
-    return made(t.replaced(olabel=t.ilabel), graph.weights() + 0.0)
+    return made(Topology(t.start, t.accept, t.source, t.target, t.ilabel, t.ilabel), graph.weights() + 0.0)
 
 
 @of_graphs
@@ -207,7 +207,7 @@ def project_output(graph: Graph) -> Graph:
     [7]
     """
     t = graph.topology
-    return made(t.replaced(ilabel=t.olabel), graph.weights() + 0.0)
+    return made(Topology(t.start, t.accept, t.source, t.target, t.olabel, t.olabel), graph.weights() + 0.0)
 
 
 # -- of languages ----------------------------------------------------------------------------------------
@@ -290,11 +290,7 @@ def closure(graph: Graph) -> Graph:
     t = graph.topology
     own = made(Topology([True], [True], [], [], [], []), np.zeros(0))
     ends = np.arange(t.num_nodes + 1) == t.num_nodes
-    joints = [
-        (np.full(np.count_nonzero(t.start), t.num_nodes), np.flatnonzero(t.start)),
-        (np.flatnonzero(t.accept), np.full(np.count_nonzero(t.accept), t.num_nodes)),
-    ]
-    return _joined([graph, own], ends, ends, joints)
+    return _joined([graph, own], ends, ends, [_pairs(ends, t.start), _pairs(t.accept, ends)])
 
 
 def _listed(*graphs):

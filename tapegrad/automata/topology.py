@@ -3,8 +3,6 @@
 Graphs share a topology where they have the same; a topology is never changed.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from ..common import pool
@@ -89,11 +87,6 @@ class Topology:
     @property
     def num_arcs(self):
         return len(self.source)
-
-    def replaced(self, **arrays):
-        """This topology with other arrays."""
-        names = ("start", "accept", "source", "target", "ilabel", "olabel")
-        return Topology(*(arrays.get(name, getattr(self, name)) for name in names))
 
     @cached_property
     def into(self):

@@ -4,15 +4,10 @@ Arrays are passed by address, of int64 but weights, scores and tangents (float64
 written into arrays with room for so much; where that ends the walk comes back, and is called again with more.
 """
 
-from __future__ import annotations
-
 import math
 
-from ..codegen import memory
 from ..codegen.compile import compiled, helper
-
-int_at, set_int_at = memory.int_at, memory.set_int_at
-double_at, set_double_at = memory.double_at, memory.set_double_at
+from ..codegen.memory import double_at, int_at, set_double_at, set_int_at
 
 #: The label of an arc that reads, or writes, nothing; the smallest of all labels.
 EPSILON = -1

@@ -1,7 +1,8 @@
-"""What to write for a keyword that other libraries have."""
+"""Parameters of functions: what to write for a keyword that other libraries have, and signatures."""
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from functools import wraps
 from typing import Any, TypeVar
@@ -22,3 +23,11 @@ def answers(**known: str) -> Callable[[F], F]:
         return call  # type: ignore[return-value]
 
     return decorate
+
+
+def signature_of(function: Callable[..., Any]) -> inspect.Signature:
+    """The signature of a function; one without parameters where Python knows none, as of some that are compiled."""
+    try:
+        return inspect.signature(function)
+    except (TypeError, ValueError):
+        return inspect.Signature()

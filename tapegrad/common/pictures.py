@@ -28,3 +28,10 @@ def new_figure(what: str, size: tuple[float, float]) -> Any:
     # Only pyplot's figures are shown by themselves.
     figure._repr_png_ = png
     return figure
+
+
+def saved(figure: Any, path: Any, **options: Any) -> Any:
+    """The figure, also written to `path` unless that is None; `options` as of its ``savefig``."""
+    if path is not None:
+        figure.savefig(path, **options)
+    return figure

@@ -1,8 +1,5 @@
 """The files of an exported function, and the kernel that they are made of."""
 
-from __future__ import annotations
-
-import inspect
 import keyword
 import re
 import shutil
@@ -12,6 +9,7 @@ import numpy as np
 
 from ..codegen.llvm import optimise
 from ..common.errors import UnsupportedFunctionError
+from ..common.keywords import signature_of
 from ..common.observers import listening
 from ..common.tree import flatten, leaf_names
 from ..program.executable import described
@@ -53,11 +51,7 @@ def asked(g, arguments):
 
 def _names(g, arguments):
     """What each number or array among the arguments is."""
-    try:
-        parameters = [p.name for p in inspect.signature(g).parameters.values() if p.kind is not p.VAR_POSITIONAL]
-    except (TypeError, ValueError):
-        parameters = []
-    found = []
+    parameters, found = [p.name for p in signature_of(g).parameters.values() if p.kind is not p.VAR_POSITIONAL], []
     for k, argument in enumerate(arguments):
         leaves, structure = flatten(argument)
         name = parameters[k] if k < len(parameters) else f"x{k}"

@@ -1,7 +1,5 @@
 """The C header of an exported function."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from ..common.version import __version__

@@ -1,7 +1,5 @@
 """How functions of matrices are computed in exported code: by LAPACK, which its caller sets, in steps (`exporting.inside`)."""
 
-from __future__ import annotations
-
 from functools import partial
 from itertools import chain, islice
 from math import prod

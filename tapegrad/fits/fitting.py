@@ -12,7 +12,6 @@ from .models import FitModel
 from .parameters import Parameters
 from .report import Fit
 from .solving import Minimum, optimised
-from .uncertainty import Covariance
 
 
 def fit(
@@ -99,7 +98,7 @@ def fit(
     u, converged = point.refined(u)
     if success and not converged:
         message = "the optimiser ended where the cost still falls"
-    return _reported(point, options, u, bool(success and converged), message, evaluations, time.perf_counter() - began)
+    return Fit(point, options, u, bool(success and converged), message, evaluations, time.perf_counter() - began)
 
 
 class FitOptions:
@@ -117,10 +116,6 @@ class FitOptions:
             raise OptimizationError("absolute_sigma= is for sums of squares; a likelihood has its scale")
         if covariance is None:
             self.covariance = "hessian" if not model.squares else "gauss-newton" if model.loss == "linear" else "sandwich"
-
-
-def _reported(point, options, u, *outcome):
-    return Fit(point, options, Covariance(point, options, u), u, *outcome)
 
 
 def determined(result, function, args, bounds, loss=None, f_scale=1.0):
@@ -154,4 +149,4 @@ def determined(result, function, args, bounds, loss=None, f_scale=1.0):
     u, converged = point.refined(point.start)
     if not (result.success and converged):
         raise OptimizationError(f"the optimiser has not converged ({result.message}): there are no standard errors at this point")
-    return _reported(point, options, u, True, result.message, result.nfev, result.seconds["total"])
+    return Fit(point, options, u, True, result.message, result.nfev, result.seconds["total"])

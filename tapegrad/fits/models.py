@@ -5,8 +5,6 @@ sum is the cost, for all.  The cost is half the sum of squares, or the negative 
 is the square of a number of standard deviations.
 """
 
-from __future__ import annotations
-
 import copy
 
 import numpy as np

@@ -8,8 +8,6 @@ which records the other path: only a density or gradient that is not finite ther
 (A. Seyboldt et al., nutpie; M. Hoffman, A. Gelman, "The No-U-Turn Sampler", 2014.)
 """
 
-from __future__ import annotations
-
 import ctypes
 import importlib.metadata
 import importlib.util
@@ -134,7 +132,7 @@ class Target:
         """The same as a model of nutpie's."""
         if not by_address():
             return imported("nutpie.compiled_pyfunc").from_pyfunc(
-                self.size, lambda: self._called, lambda *_: lambda y: dict(zip(self.names, map(np.asarray, self._expand(y)))),
+                self.size, lambda: lambda y: self.asked_python(np.array(y))[1:], lambda *_: lambda y: dict(zip(self.names, map(np.asarray, self._expand(y)))),
                 ["float64"] * len(self.names), self.shapes, self.names, coords=self.coords, dims=self.dims, make_initial_point_fn=self.begin,
             )  # fmt: skip
         self._expander = _EXPAND(self._numbers)
@@ -146,9 +144,6 @@ class Target:
             n_expanded=int(sum(np.prod(shape) for shape in self.shapes)), shape_info=(self.names, None, self.shapes), logp_func=None, expand_func=None,
             _n_dim=self.size, _shapes=dict(zip(self.names, self.shapes)), _coords=self.coords,
         )  # fmt: skip
-
-    def _called(self, y):
-        return self.asked_python(np.array(y))[1:]
 
 
 def _at(address, count):

@@ -4,8 +4,6 @@ An optimiser sees a vector of the free parameters, each divided by its scale.  T
 `Parameters.container` goes from the one to the other, and may be differentiated.
 """
 
-from __future__ import annotations
-
 import copy
 import re
 

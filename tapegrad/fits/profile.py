@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..common.errors import OptimizationError
-from ..common.pictures import new_figure
+from ..common.pictures import new_figure, saved
 from ..common.printing import table
 from ..common.uninterrupted import imported
 from ..optimize.layout import shaped
@@ -83,9 +83,7 @@ class Profile:
         axes.set_xlabel(self.name)
         axes.set_ylabel("twice the rise of the cost")
         axes.set_title(self._said, fontsize=10)
-        if path is not None:
-            figure.savefig(path)
-        return figure
+        return saved(figure, path)
 
 
 def _ready(fit, name):

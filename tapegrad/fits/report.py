@@ -11,11 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..common.errors import OptimizationError
-from ..common.pictures import new_figure
+from ..common.pictures import new_figure, saved
 from ..common.printing import table
 from ..common.uninterrupted import imported
 from ..optimize.layout import shaped
 from . import profile, propagation
+from .uncertainty import Covariance
 
 #: Correlations below which the table shows none.
 SHOWN = 0.1
@@ -74,10 +75,9 @@ class Fit:
     p[0]   1.03     0.07937  0.6885 to 1.372
     """
 
-    def __init__(
-        self, point: Any, options: Any, curvature: Any, u: Any, success: bool, message: str, evaluations: int, seconds: float
-    ) -> None:
-        self.model, self.options, self.curvature, self.u = point.model, options, curvature, u
+    def __init__(self, point: Any, options: Any, u: Any, success: bool, message: str, evaluations: int, seconds: float) -> None:
+        self.model, self.options, self.u = point.model, options, u
+        self.curvature = curvature = Covariance(point, options, u)
         self.parameters = parameters = point.model.parameters
         self.success, self.message, self.evaluations, self.seconds = success, message, evaluations, seconds
         self.names, self.x = parameters.names, point.full(u)
@@ -288,6 +288,4 @@ class Fit:
         below.axhline(0.0, color="0.7", linewidth=0.8)
         below.plot(x, left, ".", color="0.35", markersize=4)
         below.set_ylabel("residual" if model.sigma is None else "residual / sigma")
-        if path is not None:
-            figure.savefig(path)
-        return figure
+        return saved(figure, path)

@@ -130,9 +130,8 @@ def sample(
             target.model(), draws=int(draws), tune=int(tune), chains=int(chains), cores=cores, seed=seed, progress_bar=Progress(progress).wanted, **options
         )
     except Exception:
-        if target.error is not None:
-            raise target.error from None
-        raise
+        if target.error is None:
+            raise
     if target.error is not None:
         raise target.error
     numbers = np.asarray(parameters.bounded(centre)[0])

@@ -1,7 +1,5 @@
 """Where a cost is least: SciPy's optimisers with exact derivatives, and Newton's steps at the end."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from ..common.errors import NonFiniteError

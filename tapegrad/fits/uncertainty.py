@@ -1,7 +1,5 @@
 """How well data determine parameters: covariances by curvature, and what follows from them."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from ..transforms.forward import jvp

@@ -1,7 +1,5 @@
 """autograd's ``builtins``, its ``misc`` (containers as vectors, optimisers, fixed points), and its ``scipy.signal.convolve``."""
 
-from __future__ import annotations
-
 import builtins
 import functools
 

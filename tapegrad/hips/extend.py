@@ -1,7 +1,5 @@
 """autograd's ``primitive`` and rules for it, made of `tapegrad.primitive`."""
 
-from __future__ import annotations
-
 import functools
 
 from ..array.differentiable import Differentiable

@@ -1,7 +1,5 @@
 """autograd's checks of derivatives, by `tapegrad.check`; each raises an AssertionError."""
 
-from __future__ import annotations
-
 import itertools
 
 import numpy as np

@@ -5,8 +5,6 @@ So what counts here is always the kernel's, where there is one: a call that had 
 binary tree whose shape is that of the number of chunks: a task of 2 ** m chunks sums a branch of it, and is a leaf of what is above.
 """
 
-from __future__ import annotations
-
 import threading
 
 import numpy as np

@@ -75,10 +75,12 @@ class Source(ABC):
         Chunks, if that is known before they are read.
     sent : float
         Bytes that are sent with a piece (inf: it is at a worker already, or there is no telling).
+    why : str
+        Why it has chunks of its own; empty if it has not.
     """
 
     count: int | None = None
-    sent = math.inf
+    sent, why = math.inf, ""
 
     @abstractmethod
     def pieces(self):
@@ -87,6 +89,16 @@ class Source(ABC):
     def samples(self):
         """Pieces like which all are in their shapes, as far as that is known."""
         return islice(self.pieces(), 1)
+
+
+class _Listed(Source):
+    """Chunks of which there is a list."""
+
+    def __init__(self, pieces, why, sent=math.inf):
+        self._pieces, self.count, self.why, self.sent = pieces, len(pieces), why, sent
+
+    def pieces(self):
+        return iter(self._pieces)
 
 
 def source_of(data, chunk=None):
@@ -99,7 +111,7 @@ def source_of(data, chunk=None):
             f"data is of type {type(data).__name__}; give arrays (or containers of them) with a common first axis, a DataFrame, the path of a "
             "Parquet file, a collection of Dask's, or what gives chunks when it is iterated, each time from the first one"
         )
-    if chunk is not None and not isinstance(source, _ArraySource):
+    if chunk is not None and source.why:
         raise OptionError(f"chunk={chunk} is for arrays and DataFrames; {source.why}")
     return source
 
@@ -270,19 +282,6 @@ class _RowGroup(ChunkRows):
         return _columns(_parquet(path).read_row_group(group), "column_names")
 
 
-class _ParquetSource(Source):
-    sent = 0
-    why = "a Parquet file has chunks of its own, its row groups"
-
-    def __init__(self, path):
-        self._path = path
-        self.count = _parquet(path).num_row_groups
-
-    def pieces(self):
-        for group in range(self.count):
-            yield _RowGroup(f"row group {group} of {self._path}", (self._path, group))
-
-
 def _parquet(path):
     try:
         return imported("pyarrow.parquet").ParquetFile(path)
@@ -291,7 +290,11 @@ def _parquet(path):
 
 
 def _of_file(data):
-    return _ParquetSource(os.path.abspath(data)) if isinstance(data, (str, os.PathLike)) else None
+    if not isinstance(data, (str, os.PathLike)):
+        return None
+    path = os.path.abspath(data)
+    groups = [_RowGroup(f"row group {k} of {path}", (path, k)) for k in range(_parquet(path).num_row_groups)]
+    return _Listed(groups, "a Parquet file has chunks of its own, its row groups", 0)
 
 
 # ---- Dask's collections -----------------------------------------------------------------------
@@ -305,21 +308,16 @@ class _Partition(ChunkRows):
         return client.compute(self._rows)
 
 
-class _DaskSource(Source):
-    why = "a collection of Dask's has chunks of its own; use its rechunk or repartition"
-
-    def __init__(self, parts):
-        self._parts, self.count = parts, len(parts)
-
-    def pieces(self):
-        for k, part in enumerate(self._parts):
-            yield _Partition(f"partition {k}", part)
-
-
 def _of_dask(data):
+    parts = _dask_parts(data)
+    why = "a collection of Dask's has chunks of its own; use its rechunk or repartition"
+    return None if parts is None else _Listed([_Partition(f"partition {k}", part) for k, part in enumerate(parts)], why)
+
+
+def _dask_parts(data):
     if class_of(data, "dask", "DataFrame"):
         delayed = imported("dask").delayed
-        return _DaskSource([delayed(_columns)(part) for part in data.to_delayed()])
+        return [delayed(_columns)(part) for part in data.to_delayed()]
     leaves, structure = flatten(data)
     arrays = [class_of(leaf, "dask", "Array") for leaf in leaves]
     if not any(arrays):
@@ -332,4 +330,4 @@ def _of_dask(data):
             raise ShapeError(f"{name} has chunks of {leaf.chunks[0]} rows, {names[0]} of {leaves[0].chunks[0]}; rechunk one of them")
     delayed = imported("dask").delayed
     blocks = [leaf.rechunk(dict.fromkeys(range(1, leaf.ndim), -1)).to_delayed().ravel() for leaf in leaves]
-    return _DaskSource([delayed(partial(unflatten, structure))(list(parts)) for parts in zip(*blocks)])
+    return [delayed(partial(unflatten, structure))(list(parts)) for parts in zip(*blocks)]

@@ -1,7 +1,5 @@
 """What rows of PyTorch's names are made of (`names`), where an expression would be too long."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from ..array import creation

@@ -5,8 +5,6 @@ where that is typed, the user's function is compiled for dual arguments, and the
 around it, from the pieces below.
 """
 
-from __future__ import annotations
-
 import numpy as np
 from numba import types
 from numba.extending import intrinsic, overload, register_jitable

@@ -71,18 +71,16 @@ class LBFGS(Optimizer):
 
     # -- parameters as one vector ---------------------------------------------------
     def _gradient(self):
-        parts = [np.zeros(p.size) if p.grad is None else value_of(p.grad).reshape(-1) for p in self._params()]
-        return np.concatenate(parts)
+        return np.concatenate([np.zeros(p.size) if p.grad is None else value_of(p.grad).reshape(-1) for p in self._params()])
 
     def _point(self):
         return np.concatenate([value_of(p).reshape(-1) for p in self._params()])
 
     def _go(self, x):
-        at = 0
+        params = self._params()
         with no_grad():
-            for p in self._params():
-                put(p, x[at : at + p.size].reshape(p.shape))
-                at += p.size
+            for p, part in zip(params, np.split(x, np.cumsum([p.size for p in params])[:-1])):
+                put(p, part.reshape(p.shape))
 
     def _evaluate(self, closure):
         """The loss and gradient at the present parameters."""

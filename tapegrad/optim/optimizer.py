@@ -100,13 +100,9 @@ class Optimizer:
 
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Forget the gradients (or fill them with zeros)."""
-        for group in self.param_groups:
-            for p in group["params"]:
-                if p.grad is not None:
-                    if set_to_none:
-                        p.grad = None
-                    else:
-                        p.grad = plain(normalise(np.zeros(p.shape, p.dtype)))
+        for p in self._params():
+            if p.grad is not None:
+                p.grad = None if set_to_none else plain(normalise(np.zeros(p.shape, p.dtype)))
 
     def step(self, closure: Callable[[], L] | None = None) -> L | None:
         """Change each parameter once, by its ``.grad``; parameters without one stay.

@@ -3,8 +3,6 @@
 `minimize` hands on what `with_jacobians` gives; each function is a `VectorFunction`.
 """
 
-from __future__ import annotations
-
 import numpy as np
 from scipy.optimize import BFGS, LinearConstraint, NonlinearConstraint
 
@@ -36,7 +34,7 @@ def with_jacobians(constraints, layout, method):
         if isinstance(one, dict):
             if one.get("type") not in ("eq", "ineq") or not callable(one.get("fun")):
                 raise OptimizationError(f'constraint {k}: give {{"type": "eq" or "ineq", "fun": function}}, got {sorted(one)}')
-            fun, args, jac = one["fun"], one.get("args", ()), one.get("jac")
+            fun, args, jac = one["fun"], tuple(one.get("args", ())), one.get("jac")
             if method == "trust-constr":
                 # SciPy would approximate its curvature by a dense matrix.
                 one = NonlinearConstraint(fun, 0.0, 0.0 if one["type"] == "eq" else np.inf, hess=BFGS())

@@ -3,12 +3,10 @@
 `minimize` gives what a `Curvature` makes, `constraints` what `of_constraint` does, as the functions that SciPy calls.
 """
 
-from __future__ import annotations
-
 import numpy as np
 from scipy.sparse.linalg import LinearOperator
 
-from ..common.tree import flatten
+from ..array.trees import joined
 from ..sparse.api import sparse_hessian
 from ..transforms.hessians import hessian, hvp
 from .layout import Flat, flat
@@ -54,16 +52,7 @@ class Weighted(Flat):
     """The numbers that a function gives, times weights, summed: the curvature that a constraint adds to a Lagrangian."""
 
     def __call__(self, x, weights):
-        total, at = 0.0, 0
-        for part in flatten(super().__call__(x))[0]:
-            shape = np.shape(getattr(part, "_v", part))
-            count = int(np.prod(shape))
-            if shape:
-                total = total + (weights[at : at + count].reshape(shape) * part).sum()
-            else:
-                total = total + weights[at] * part
-            at += count
-        return total
+        return np.sum(weights * joined(super().__call__(x)))
 
 
 def of_constraint(function):

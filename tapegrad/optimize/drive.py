@@ -1,7 +1,5 @@
 """Driving the compiled loop: chunks of a tenth of a second, evaluations that need Python, Ctrl-C."""
 
-from __future__ import annotations
-
 import time
 
 import numpy as np
@@ -24,16 +22,14 @@ ROOM = 4096
 #: Advice when steps of a fixed length end where there are no numbers.
 DIVERGED = ". If the values grew before: a smaller learning_rate"
 
+#: Stops that Python decides on.
+EVALUATIONS, CALLBACK, INTERRUPTED = 21, 22, 23
 MESSAGES = {
     P.GRADIENT: (True, 0, "the gradient is at most gtol"),
     P.CHANGE: (True, 1, "the value changes by at most ftol"),
     P.LIMIT: (False, 2, "max_iter iterations are done; result.state goes on"),
     P.STUCK: (False, 3, "no step lowers the value: the precision of the numbers is reached, or the gradient is not that of the value"),
     P.ENDLESS: (False, 7, "the value falls without end along a line: there is no minimum; give bounds"),
-}
-#: Stops that Python decides on.
-EVALUATIONS, CALLBACK, INTERRUPTED = 21, 22, 23
-MESSAGES |= {
     EVALUATIONS: (False, 4, "max_evaluations are done; result.state goes on"),
     CALLBACK: (False, 5, "the callback asked to stop; result.state goes on"),
     INTERRUPTED: (False, 6, "interrupted; result.state goes on"),
@@ -68,7 +64,6 @@ def drive(objective, state, max_iter, max_evaluations=None, callback=None, progr
     -------
     Result
     """
-    start = time.perf_counter()
     integers, reals = state.integers, state.reals
     integers[P.I_LIMIT] = state.iterations + max_iter
     history = np.empty((ROOM, P.COLUMNS))
@@ -136,7 +131,7 @@ def drive(objective, state, max_iter, max_evaluations=None, callback=None, progr
         "status": status, "message": message, "nit": state.iterations, "nfev": state.evaluations, "njev": state.evaluations,
     }  # fmt: skip
     return finished(
-        solution, objective.layout, objective.proof.differs, start, jac=shaped(objective.layout, state.vectors[P.G]),
+        solution, objective.layout, objective.proof.differs, shown, jac=shaped(objective.layout, state.vectors[P.G]),
         gradient_norm=float(reals[P.R_NORM]), counts=objective.counts, seconds={"recording": objective.seconds},
         history=state.history, state=state, asked=objective.asked((state.vectors[P.LOWER].copy(), state.vectors[P.UPPER].copy())),
     )  # fmt: skip

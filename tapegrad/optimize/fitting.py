@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import functools
 import inspect
-import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +15,8 @@ import numpy as np
 
 from ..array.typing import ArrayLike, Pytree
 from ..common.errors import OptimizationError, StructureError
-from ..common.uninterrupted import imported, uninterrupted
+from ..common.keywords import signature_of
+from ..common.uninterrupted import Lazily, uninterrupted
 from ..transforms.keep import kept
 from .layout import Layout, as_bounds
 from .progress import Progress
@@ -25,6 +25,8 @@ from .vector_function import VectorFunction
 
 if TYPE_CHECKING:
     from .result import Result
+
+_optimize = Lazily("scipy.optimize")
 
 #: Methods of `root` that are given the Jacobian; the others make do with values.
 ROOT_WITH_JACOBIAN = ("hybr", "lm")
@@ -73,31 +75,28 @@ def least_squares(
     >>> bool(np.allclose(result.x, 1.0))
     True
     """
-    optimize = imported("scipy.optimize")
-    start = time.perf_counter()
     layout = Layout(x0)
     function = functools.partial(fun, **kwargs) if kwargs else fun
-    args = args if isinstance(args, tuple) else (args,)
-    residuals = VectorFunction(function, layout, args, "the residuals")
-    residuals.shown = Progress(progress, unit="Jacobians")
+    residuals = VectorFunction(function, layout, args, "the residuals", Progress(progress, unit="Jacobians"))
     residuals.refuse(layout.vector, derivative=jac == "exact")
     keywords: dict[str, Any] = {"method": method, **options}
     if bounds is not None:
         keywords["bounds"] = as_bounds(bounds, layout, two_sided=True)
-    keywords["jac"] = _jacobian_for(jac, residuals, layout, args)
+    keywords["jac"] = _jacobian_for(jac, residuals)
     try:
-        solution = proved(lambda x: optimize.least_squares(residuals.values, x, **keywords), layout.vector, residuals.stands)
+        solution = proved(lambda x: _optimize.least_squares(residuals.values, x, **keywords), layout.vector, residuals.stands)
     finally:
-        residuals.shown.close(len(residuals.history), *(residuals.history[-1] if residuals.history else ()))
-    return _result(solution, residuals, layout, start, {
-        "function": function, "args": args, "bounds": keywords.get("bounds"), "loss": options.get("loss", "linear"), "f_scale": options.get("f_scale", 1.0),
+        residuals.shown.close()
+    return _result(solution, residuals, {
+        "function": function, "args": residuals.args, "bounds": keywords.get("bounds"), "loss": options.get("loss", "linear"),
+        "f_scale": options.get("f_scale", 1.0),
     })  # fmt: skip
 
 
-def _jacobian_for(jac, residuals, layout, args):
+def _jacobian_for(jac, residuals):
     """The function of the vector that SciPy calls for the Jacobian."""
     if callable(jac):
-        return lambda x: jac(layout.container(x.copy()), *args)
+        return lambda x: jac(residuals.layout.container(x.copy()), *residuals.args)
     if jac == "exact":
         return _finite(residuals)
     if jac == "sparse":
@@ -117,12 +116,12 @@ def _finite(residuals):
     return jacobian
 
 
-def _result(solution, function, layout, start, asked=None):
+def _result(solution, function, asked=None):
     with uninterrupted:
         from .result import finished
 
     return finished(
-        solution, layout, function.proof.differs, start, history=np.array(function.history).reshape(-1, 2), unit="Jacobian",
+        solution, function.layout, function.proof.differs, function.shown, unit="Jacobian",
         counts={"evaluations": function.evaluations, "jacobians": function.jacobians, "records": function.records}, asked=asked,
     )  # fmt: skip
 
@@ -165,10 +164,7 @@ def root(
     >>> result.success, bool(np.allclose(result.x, [0.8411639, 0.1588361]))
     (True, True)
     """
-    optimize = imported("scipy.optimize")
-    start = time.perf_counter()
     layout = Layout(x0)
-    args = args if isinstance(args, tuple) else (args,)
     equations = VectorFunction(fun, layout, args, "the equations")
     equations.refuse(layout.vector, derivative=method in ROOT_WITH_JACOBIAN)
     count = len(equations.values(layout.vector))
@@ -180,19 +176,14 @@ def root(
     if callback is not None:
         keywords["callback"] = lambda x, f: callback(layout.container(x.copy()), f)
     if method in ROOT_WITH_JACOBIAN:
-        keywords["jac"] = _jacobian_for("exact" if jac is None else jac, equations, layout, args)
-    solution = proved(lambda x: optimize.root(equations.values, x, **keywords), layout.vector, equations.stands)
-    return _result(solution, equations, layout, start)
+        keywords["jac"] = _jacobian_for("exact" if jac is None else jac, equations)
+    solution = proved(lambda x: _optimize.root(equations.values, x, **keywords), layout.vector, equations.stands)
+    return _result(solution, equations)
 
 
-class Model:
+def _of_vector(model):
     """A model ``f(xdata, *parameters)``, as a function of one vector of parameters."""
-
-    def __init__(self, function):
-        self.function = function
-
-    def __call__(self, parameters, xdata):
-        return self.function(xdata, *[parameters[k] for k in range(len(parameters))])
+    return lambda parameters, xdata: model(xdata, *[parameters[k] for k in range(len(parameters))])
 
 
 def curve_fit(
@@ -234,10 +225,9 @@ def curve_fit(
     >>> np.round(popt, 6)
     array([2.5, 1.3, 0.5])
     """
-    optimize = imported("scipy.optimize")
     if not callable(f):
         raise StructureError(f"the model must be a function f(xdata, *parameters), got {type(f).__name__}")
-    model = kept(f, "model", Model)
+    model = kept(f, "model", _of_vector)
     functions = {}
 
     def of(data, start):
@@ -263,7 +253,7 @@ def curve_fit(
         keywords["nan_policy"] = nan_policy
 
     def fit(p0):
-        return optimize.curve_fit(
+        return _optimize.curve_fit(
             values, xdata, ydata, p0=p0, sigma=sigma, absolute_sigma=absolute_sigma, bounds=bounds, method=method,
             jac=rows if jac is None else jac, full_output=full_output, **keywords, **kwargs,
         )  # fmt: skip
@@ -274,10 +264,7 @@ def curve_fit(
 
 def _signature_of(f):
     """The signature of a model, which has to say how many parameters there are."""
-    try:
-        signature = inspect.signature(f)
-    except (TypeError, ValueError):
-        signature = inspect.Signature()
+    signature = signature_of(f)
     kinds = [p.kind for p in signature.parameters.values()]
     count = kinds.count(inspect.Parameter.POSITIONAL_ONLY) + kinds.count(inspect.Parameter.POSITIONAL_OR_KEYWORD)
     if count < 2 or inspect.Parameter.VAR_POSITIONAL in kinds:

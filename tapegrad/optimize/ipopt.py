@@ -9,8 +9,6 @@ them, Ctrl-C too, would be lost in C++: it is kept, each later call fails at onc
 programming", 2006; J. A. E. Andersson et al., "CasADi", 2019.)
 """
 
-from __future__ import annotations
-
 import importlib.util
 from functools import cache
 

@@ -4,8 +4,6 @@ SciPy's methods and our loops see a flat vector of float64; the user's function 
 the result have the containers, shapes and dtypes of `x0`.  Bounds are two such vectors (`as_bounds`).
 """
 
-from __future__ import annotations
-
 import itertools
 import numbers
 

@@ -15,8 +15,6 @@ The state is a row of float64 (`L_*`).  `begin` gives the first step, `advance` 
 value and slope there and gives the next one, or says that the search has ended.
 """
 
-from __future__ import annotations
-
 import math
 
 from ..codegen.array_functions import compiled_on_arrays

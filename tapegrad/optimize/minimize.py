@@ -6,9 +6,7 @@ both at once and keeps those of the last point.
 
 from __future__ import annotations
 
-import inspect
 import math
-import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -16,6 +14,7 @@ import numpy as np
 
 from ..array.typing import Pytree
 from ..common.errors import OptimizationError
+from ..common.keywords import signature_of
 from ..common.uninterrupted import uninterrupted
 from ..many.sums import computed_by
 from ..transforms.hessians import hvp
@@ -158,7 +157,7 @@ def _loop(name, f, x0, args, bounds, constraints, tol, options, callback, progre
         if theirs in options:
             options[ours] = options.pop(theirs)
     run = getattr(loops, name)
-    accepted = [p for p in inspect.signature(run).parameters if p not in ("f", "x0", "args", "bounds", "callback", "progress", "client")]
+    accepted = [p for p in signature_of(run).parameters if p not in ("f", "x0", "args", "bounds", "callback", "progress", "client")]
     for option in options:
         if option not in accepted:
             raise OptimizationError(f"{name} has no option {option!r}; it has {', '.join(accepted)}")
@@ -175,7 +174,6 @@ class SciPyRun:
         self.layout = self.objective.layout
         self.name, self.nonfinite = name, nonfinite
         self.shown = Progress(progress, unit="evaluations")
-        self.history = []
         self._key, self._value = None, np.nan
         self._g = np.empty(self.layout.size)
         self._point = np.empty(self.layout.size)
@@ -192,8 +190,7 @@ class SciPyRun:
         self._value = self.objective.evaluate(self._point, self._g)
         # Not a number if one component is none.
         norm = max(float(self._g.max()), -float(self._g.min()))
-        self.history.append((self._value, norm))
-        self.shown.update(len(self.history), self._value, norm)
+        self.shown.note(self._value, norm)
         if not (math.isfinite(self._value) and (math.isfinite(norm) or not self.asked_gradient)) and self.nonfinite == "raise":
             self.objective.refuse(self._point, self._value, self._g)
         self._key = key
@@ -210,10 +207,6 @@ class SciPyRun:
         """What is kept of the last point may be that of a recording."""
         self._key = None
 
-    def closed(self):
-        """The live line is over."""
-        self.shown.close(len(self.history), *(self.history[-1] if self.history else (np.nan, np.nan)))
-
     # -- the run ---------------------------------------------------------------------------
     def run(self, bounds, constraints, tol, options, callback):
         with uninterrupted:
@@ -223,7 +216,6 @@ class SciPyRun:
             from .curvature import Curvature
             from .result import finished
 
-        start = time.perf_counter()
         name, layout = self.name, self.layout
         keywords = {"method": SCIPY[name], "tol": tol, "options": options}
         if bounds is not None:
@@ -249,11 +241,11 @@ class SciPyRun:
             solution = proved(solve, layout.vector, lambda x: all([one.stands(x) for one in recorded]))
             g = self.gradient(solution.x)
         finally:
-            self.closed()
+            self.shown.close()
         counts = {**self.objective.counts, **curvature.counts, **{f"constraint {k}": f.evaluations for k, f in enumerate(functions)}}
         return finished(
-            solution, layout, any(one.proof.differs for one in recorded), start, fun=float(solution.fun), jac=shaped(layout, g), counts=counts,
-            seconds={"recording": self.objective.seconds}, history=np.array(self.history).reshape(-1, 2), unit="evaluation",
+            solution, layout, any(one.proof.differs for one in recorded), self.shown, fun=float(solution.fun), jac=shaped(layout, g), counts=counts,
+            seconds={"recording": self.objective.seconds}, unit="evaluation",
             asked=None if "constraints" in keywords else self.objective.asked((keywords["bounds"].lb, keywords["bounds"].ub) if bounds is not None else None),
         )  # fmt: skip
 
@@ -262,10 +254,7 @@ class SciPyRun:
         with uninterrupted:
             from .result import Result
 
-        try:
-            names = list(inspect.signature(callback).parameters)
-        except (TypeError, ValueError):
-            names = [""]
+        names = [*signature_of(callback).parameters]
 
         def called(xk, *state):
             # What SciPy wants, so that its own signature check takes the vector.

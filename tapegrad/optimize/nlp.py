@@ -8,16 +8,16 @@ pattern has no place for, the method begins again, at that point, with the patte
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ..array.objects import array
+from ..array.trees import joined
 from ..array.typing import Pytree
 from ..common.errors import NonFiniteError, OptimizationError
-from ..common.tree import flatten, unflatten
+from ..common.tree import unflatten
 from ..common.uninterrupted import imported, uninterrupted
 from . import ipopt
 from .layout import Layout, as_bounds, shaped
@@ -240,7 +240,6 @@ def nlp(
     >>> found.success, bool(np.allclose(found.x, [1.0, 4.743, 3.8211, 1.3794], atol=1e-3)), round(found.fun, 4)
     (True, True, 17.014)
     """
-    began = time.perf_counter()
     with uninterrupted:
         from .result import Result, finished
 
@@ -272,12 +271,12 @@ def nlp(
         run.forget()
         g = run.gradient(solution.x)
     finally:
-        run.closed()
+        run.shown.close()
     solution.update(method=name, chosen=chosen, constr_violation=problem.violation(solution.x), multipliers=problem.multipliers(solution.pop("v")))
     return finished(
-        solution, layout, any(one.proof.differs for one in (recorded, *functions)), began, fun=run.value(solution.x), jac=shaped(layout, g),
+        solution, layout, any(one.proof.differs for one in (recorded, *functions)), run.shown, fun=run.value(solution.x), jac=shaped(layout, g),
         bound_multipliers=shaped(layout, solution.pop("z")), counts={**recorded.counts, **{f.what: f.evaluations for f in functions}},
-        seconds={"recording": recorded.seconds}, history=np.array(run.history).reshape(-1, 2), unit="evaluation", nfev=len(run.history),
+        seconds={"recording": recorded.seconds}, unit="evaluation", nfev=len(run.shown.history),
     )  # fmt: skip
 
 
@@ -292,8 +291,7 @@ def _method(method):
 
 
 def _flat_multipliers(problem, warm):
-    parts = [np.reshape(np.asarray(leaf, float), -1) for part in warm.multipliers for leaf in flatten(part)[0]]
-    found = np.concatenate([np.zeros(0), *parts])
+    found = np.asarray(joined(warm.multipliers), float)
     if len(found) != len(problem.lower):
         raise OptimizationError(f"the result to begin with has {len(found)} multipliers, but there are {len(problem.lower)} constraints")
     return found, problem.layout.spread(warm.bound_multipliers, "the multipliers of the bounds")

@@ -7,8 +7,6 @@ What the function depends on besides its arguments is looked at when an optimisa
 (`suspect`); in between nothing but our own code runs.
 """
 
-from __future__ import annotations
-
 import math
 import time
 
@@ -20,7 +18,7 @@ from ..transforms.keep import kept as kept_with
 from ..transforms.replay.arguments import sort_arguments
 from ..transforms.transformed import Transformed, options_of
 from .layout import Layout
-from .proof import Proof, own_options
+from .proof import UNKNOWN, Proof, own_options
 
 
 class Objective:
@@ -178,11 +176,8 @@ class Objective:
         else:
             k = int(np.flatnonzero(~np.isfinite(g))[0])
             what = f"the derivative by {self.layout.name_of(k).replace('x0', 'x', 1)} is {g[k]}"
-        raise NonFiniteError(f"{what} at x = {self._point(x)} (evaluation {self.counts['evaluations']}): {self._culprit(x)}{hint}")
-
-    def _culprit(self, x):
-        found = first_anomaly(self.function, (self.layout.container(x.copy()), *self.args))
-        return found or "each operation by itself gives finite numbers; start elsewhere, or give bounds"
+        culprit = first_anomaly(self.function, (self.layout.container(x.copy()), *self.args)) or UNKNOWN
+        raise NonFiniteError(f"{what} at x = {self._point(x)} (evaluation {self.counts['evaluations']}): {culprit}{hint}")
 
     def _point(self, x):
         with np.printoptions(precision=6, threshold=8, edgeitems=3):

@@ -4,8 +4,6 @@ It is written to stderr, over itself, if that is a terminal or a notebook, and o
 when the work has taken a second.
 """
 
-from __future__ import annotations
-
 import math
 import sys
 import time
@@ -17,7 +15,7 @@ PATIENCE, EVERY = 1.0, 0.1
 
 
 class Progress:
-    """The progress line of one optimisation.
+    """The course of one optimisation: what was noted of its steps, and the line that shows it.
 
     Parameters
     ----------
@@ -27,6 +25,13 @@ class Progress:
         How many steps there will be, where that is known.
     unit : str
         What is counted.
+
+    Attributes
+    ----------
+    start : float
+        When it began.
+    history : list of (float, float)
+        Of each step that was noted the value, and the largest component of the gradient.
     """
 
     def __init__(self, show=None, total=None, unit="it"):
@@ -35,9 +40,14 @@ class Progress:
         self.stream = sys.stderr
         self.wanted = watched(self.stream) if show is None else show
         self.total, self.unit = total, unit
-        self.start = time.perf_counter()
+        self.start, self.history = time.perf_counter(), []
         self._next = self.start + (PATIENCE if show is None else 0.0)
         self._width = 0
+
+    def note(self, value, norm):
+        """Take in a step, and show it."""
+        self.history.append((value, norm))
+        self.update(len(self.history), value, norm)
 
     def update(self, steps, value, norm):
         """Show the line, if it is time."""
@@ -49,10 +59,11 @@ class Progress:
             self._write(line(steps, value, norm, now - self.start, self.total, self.unit))
 
     def close(self, steps=None, value=math.nan, norm=math.nan):
-        """Leave the last line standing (or none, if there was none)."""
+        """Leave the last line standing (or none, if there was none); by default that of the last step that was noted."""
         if self._width:
-            if steps is not None:
-                self._write(line(steps, value, norm, time.perf_counter() - self.start, None, self.unit))
+            if steps is None and self.history:
+                steps, (value, norm) = len(self.history), self.history[-1]
+            self._write(line(steps or 0, value, norm, time.perf_counter() - self.start, None, self.unit))
             self.stream.write("\n")
             self.stream.flush()
             self._width = 0

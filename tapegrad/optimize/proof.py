@@ -24,6 +24,7 @@ import weakref
 import numpy as np
 
 from ..array.tensor import Tensor
+from ..array.trees import leaves
 from ..transforms.keep import kept
 from ..transforms.replay.kernels import JitOptions, agree, checked_policy
 from ..transforms.transformed import options_of, under_jit
@@ -39,6 +40,9 @@ DIFFERS = (
     "the function gives something else when it is run than when it was recorded, so it was run at each evaluation from then on "
     "(data that change belong in args=, random minibatches in a loop with tg.optim)"
 )
+
+#: What an error says of numbers that are not finite where no operation is to blame.
+UNKNOWN = "each operation by itself gives finite numbers; start elsewhere, or give bounds"
 
 #: Finished tapes that were compared at the first evaluations and at a solution.
 _PROVED: weakref.WeakSet = weakref.WeakSet()
@@ -168,7 +172,7 @@ def same(plainly, replayed, derivatives, start=None):
     Constraints and gradients vanish at a solution, where all that is left of them is rounding: that is small beside what they were at
     the `start`, if that is given.
     """
-    one, other, began = ([*each.values, *(_flat(each.gradients) if derivatives else ())] for each in (plainly, replayed, start or replayed))
+    one, other, began = ([*each.values, *(leaves(each.gradients) if derivatives else ())] for each in (plainly, replayed, start or replayed))
     return len(one) == len(other) == len(began) and all(map(_near, one, other, began))
 
 
@@ -177,10 +181,3 @@ def _near(plainly, replayed, began):
     plainly = plainly if plainly.dtype.char == "f" else plainly.astype(np.float64)
     # An array of one element is differentiated as that number.
     return (plainly.shape == shape or plainly.size == np.prod(shape) == 1) and agree(plainly.reshape(shape), replayed, beside=began)
-
-
-def _flat(gradients):
-    """Gradients, or blocks of a Jacobian, in one list."""
-    if isinstance(gradients, (list, tuple)):
-        return [g for part in gradients for g in _flat(part)]
-    return [] if gradients is None else [gradients]

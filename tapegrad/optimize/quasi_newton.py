@@ -12,8 +12,6 @@ problems with simple constraints", SIAM Journal on Control and Optimization 20 (
 quasi-Newton direction, and the step is halved until the projected point is low enough.
 """
 
-from __future__ import annotations
-
 from ..codegen.compile import helper
 from . import state as P
 from .line_search import BROKEN, FOUND, GO_ON, L_FX, L_STEP, L_VALUE, L_X, STUCK, advance, begin

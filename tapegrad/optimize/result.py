@@ -12,7 +12,7 @@ from scipy.optimize import OptimizeResult
 
 from ..array.typing import Array
 from ..common.errors import OptimizationError
-from ..common.pictures import new_figure
+from ..common.pictures import new_figure, saved
 from ..common.registry import registry
 from .layout import shaped
 from .proof import DIFFERS
@@ -133,9 +133,7 @@ class Result(OptimizeResult):
             ax.set_xlabel(self.get("unit", "iteration"))
             ax.set_title(label, fontsize=10)
             ax.grid(alpha=0.3)
-        if path is not None:
-            figure.savefig(path)
-        return figure
+        return saved(figure, path)
 
     def _repr_html_(self):
         shown = ("message", "success", "fun", "x", "nit", "nfev", "counts", "seconds")
@@ -159,12 +157,12 @@ class Result(OptimizeResult):
         )
 
 
-def finished(solution, layout, differs, start, asked=None, **more):
-    """SciPy's `solution` of an optimisation that began at `start` as a `Result`; `differs` as of `Proof`, `asked` as of `fits.fitting.determined`."""
+def finished(solution, layout, differs, shown, asked=None, **more):
+    """SciPy's `solution` of an optimisation with this `Progress` as a `Result`; `differs` as of `Proof`, `asked` as of `fits.fitting.determined`."""
     result = Result(solution)
     vars(result)["asked"] = asked
     if differs:
         result.message = f"{result.message}; {DIFFERS}"
-    result.update({"x": shaped(layout, solution["x"]), **more})
-    result.seconds = {"total": time.perf_counter() - start, **more.get("seconds", {})}
+    result.update({"x": shaped(layout, solution["x"]), "history": np.array(shown.history).reshape(-1, 2), **more})
+    result.seconds = {"total": time.perf_counter() - shown.start, **more.get("seconds", {})}
     return result

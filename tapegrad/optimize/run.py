@@ -3,8 +3,6 @@
 They differ in how they choose the trial point (`descended`, `quasi_newton`), and L-BFGS in when it is content with one.
 """
 
-from __future__ import annotations
-
 import math
 
 from ..codegen.array_functions import compiled_on_arrays

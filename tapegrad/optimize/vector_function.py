@@ -5,20 +5,18 @@ the Jacobian from the same replay, forward or reverse by predicted cost
 (`tg.jacobian`), or compressed where it is sparse.  The first calls are run plainly, too, and compared (`optimize.proof`).
 """
 
-from __future__ import annotations
-
 from functools import partial
 
 import numpy as np
 
-from ..array.functions import sum as total
+from ..array.trees import joined
 from ..autograd.anomaly import first_anomaly
 from ..common.errors import NonFiniteError, StructureError
-from ..common.tree import flatten
 from ..program.evaluation import Evaluation
 from ..sparse.api import sparse_hessian, sparse_jacobian
 from ..transforms.jacobians import jacobian
-from .proof import Proof, recorded
+from .progress import Progress
+from .proof import UNKNOWN, Proof, recorded
 
 _WEIGHTED = partial(sparse_hessian, weights=True)
 
@@ -44,21 +42,20 @@ class VectorFunction:
     ----------
     evaluations, jacobians : int
         Asked for at different points.
-    history : list of (float, float)
+    shown : Progress
         Where a Jacobian was asked for: half the sum of squares, and the largest component of its gradient.
-    shown : Progress or None
     proof : Proof
     """
 
-    def __init__(self, function, layout, args=(), what="the function"):
+    def __init__(self, function, layout, args=(), what="the function", shown=None):
         if not callable(function):
             raise StructureError(f"{what} must be a function, got {type(function).__name__}")
-        self.function, self.layout, self.args, self.what = function, layout, tuple(args), what
+        self.function, self.layout, self.args, self.what = function, layout, args if isinstance(args, tuple) else (args,), what
         self.derivative = recorded(function, "jacobian", jacobian)
         self.replayed = self.derivative._replayed
         self.before = self.replayed.stats.records
         self.evaluations = self.jacobians = 0
-        self.history, self.shown = [], None
+        self.shown = shown or Progress(False)
         self.proof = Proof(self.replayed, layout, self.args)
         self._values = self._rows = (None, None)
 
@@ -113,9 +110,7 @@ class VectorFunction:
 
     def _note(self, values, rows):
         with np.errstate(all="ignore"):
-            self.history.append((0.5 * float(values @ values), float(np.max(np.abs(values @ rows), initial=0.0))))
-        if self.shown is not None:
-            self.shown.update(len(self.history), *self.history[-1])
+            self.shown.note(0.5 * float(values @ values), float(np.max(np.abs(values @ rows), initial=0.0)))
 
     def stands(self, x):
         """Whether the function itself gives at the solution `x` what was recorded; if not, it is run plainly from now on."""
@@ -141,13 +136,8 @@ class VectorFunction:
                 return
             name = self.layout.name_of(int(bad[0][1])).replace("x0", "x", 1)
             what = f"the derivative of number {bad[0][0]} of {self.what} by {name} is not finite"
-        culprit = first_anomaly(self._summed, (self.layout.container(x.copy()),))
-        raise NonFiniteError(f"{what}: {culprit or 'each operation by itself gives finite numbers; start elsewhere, or give bounds'}")
+        raise NonFiniteError(f"{what}: {first_anomaly(self._summed, (self.layout.container(x.copy()),)) or UNKNOWN}")
 
     def _summed(self, x):
         """One number with a derivative from every one of the function's."""
-        leaves, _ = flatten(self.function(x, *self.args))
-        result = 0.0
-        for leaf in leaves:
-            result = result + (total(leaf) if np.ndim(getattr(leaf, "_v", leaf)) else leaf)
-        return result
+        return np.sum(joined(self.function(x, *self.args)))

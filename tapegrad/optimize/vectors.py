@@ -4,8 +4,6 @@ Sums go into eight partial sums, so that they take a cycle an element and still
 are the same bits every time.
 """
 
-from __future__ import annotations
-
 from ..codegen.compile import helper
 
 

@@ -3,8 +3,6 @@
 Arguments about memory and threads (`overwrite_x`, `workers`, `plan`) are accepted and have no effect.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from ..array.functions.arguments import axis_tuple, named
@@ -32,7 +30,7 @@ def _transform(name):
         s, axes = (tuple(np.ravel(one).tolist()) if one is not None else None for one in (s, axes))
         return function(x, s, axes and axis_tuple(axes, np.ndim(x)), norm)
 
-    return mirror("scipy.fft")(named({"2": along_two, "n": along_several}.get(name[-1], along_one), name))
+    return mirror(named({"2": along_two, "n": along_several}.get(name[-1], along_one), name))
 
 
 globals().update({name: _transform(name) for name in __all__})

@@ -4,8 +4,6 @@ C. de Boor, "A Practical Guide to Splines" (1978): the slopes of a cubic spline 
 a linear system, which is dense here (n knots take a matrix of n by n).
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np
@@ -17,13 +15,13 @@ from ..common.errors import UnsupportedFunctionError
 from ..common.host_functions import host_function
 from ..common.uninterrupted import Lazily, cached_property
 from ..numpy_api.elementwise import all_finite
-from .mirrors import along, array, differentiable, names_of, value, weighted
+from .mirrors import Beside, along, array, differentiable, names_of, of_theirs, value, weighted
 
 __all__, __dir__, __getattr__ = names_of(__name__)
 _interpolate = Lazily("scipy.interpolate")
 
 
-class PiecewisePolynomial:
+class PiecewisePolynomial(Beside):
     """A piecewise polynomial, as SciPy's ``PPoly``.
 
     Parameters
@@ -35,34 +33,27 @@ class PiecewisePolynomial:
     extrapolate : bool or "periodic"
     axis : int
         Where the axis of evaluation is in the result.
-    ppoly : PPoly, optional
+    theirs : PPoly, optional
         SciPy's object, where all is plain: it answers plain questions.
     """
 
-    def __init__(self, c, x, extrapolate=True, axis=0, ppoly=None):
-        self.c, self.x, self.extrapolate, self.axis, self._ppoly = c, x, extrapolate, axis, ppoly
+    def __init__(self, c, x, extrapolate=True, axis=0, theirs=None):
+        self.c, self.x, self.extrapolate, self.axis, self.theirs = c, x, extrapolate, axis, theirs
 
     def _through(self, plain, x, y, live, slopes):
         """Be the cubics `plain` of SciPy's; if they are `live`, those through the points with certain slopes there.
 
         `slopes` gives them, by widths and slopes between the points.
         """
-        c, knots, ppoly = plain.c, plain.x, plain
+        c, knots, theirs = plain.c, plain.x, plain
         if live:
-            knots, y, ppoly = array(x), np.moveaxis(array(y), plain.axis, 0), None
+            knots, y, theirs = array(x), np.moveaxis(array(y), plain.axis, 0), None
             h = np.reshape(knots[1:] - knots[:-1], (y.shape[0] - 1,) + (1,) * (y.ndim - 1))
             slope = (y[1:] - y[:-1]) / h
             s = slopes(h, slope)
             t = (s[:-1] + s[1:] - 2.0 * slope) / h
             c = np.stack([t / h, (slope - s[:-1]) / h - t, s[:-1], y[:-1]])
-        PiecewisePolynomial.__init__(self, c, knots, plain.extrapolate, plain.axis, ppoly)
-
-    def __getattr__(self, attribute):
-        if attribute.startswith("_"):
-            raise AttributeError(attribute)
-        if self._ppoly is None:
-            raise UnsupportedFunctionError(f"a spline of tensors has no {attribute!r}; it has __call__, derivative, antiderivative and integrate")
-        return getattr(self._ppoly, attribute)
+        PiecewisePolynomial.__init__(self, c, knots, plain.extrapolate, plain.axis, theirs)
 
     def _reduced(self, x):
         """`x` brought into the first period, and how many periods away it was."""
@@ -70,6 +61,7 @@ class PiecewisePolynomial:
         count = np.floor((x - start) / period)
         return x - count * period, count
 
+    @of_theirs
     def __call__(self, x, nu=0, extrapolate=None):
         """The value, or the derivative of order `nu`, at points `x`; differentiable in `x`, knots and values.
 
@@ -81,8 +73,6 @@ class PiecewisePolynomial:
         extrapolate : bool or "periodic", optional
             As given to the spline by default.  False: NaN outside the knots.
         """
-        if self._ppoly is not None and not differentiable(x):
-            return self._ppoly(x, nu, extrapolate)
         if nu < 0:
             raise ValueError("Order of derivative cannot be negative")
         extrapolate = self.extrapolate if extrapolate is None else extrapolate
@@ -105,10 +95,10 @@ class PiecewisePolynomial:
         """The derivative of order `nu` as a piecewise polynomial."""
         if nu < 0:
             return self.antiderivative(-nu)
-        ppoly = None if self._ppoly is None else self._ppoly.derivative(nu)
+        theirs = None if self.theirs is None else self.theirs.derivative(nu)
         degree = self.c.shape[0] - 1
         c = 0.0 * self.c[:1] if nu > degree else np.stack([float(math.perm(degree - k, nu)) * self.c[k] for k in range(degree - nu + 1)])
-        return PiecewisePolynomial(c, self.x, self.extrapolate, self.axis, ppoly)
+        return PiecewisePolynomial(c, self.x, self.extrapolate, self.axis, theirs)
 
     def antiderivative(self, nu=1):
         """The continuous antiderivative that is 0 at the first knot."""
@@ -122,14 +112,13 @@ class PiecewisePolynomial:
             whole = (whole + term) * width
         start = np.cumsum(np.concatenate([0.0 * whole[:1], whole[:-1]]), axis=0)
         extrapolate = False if self.extrapolate == "periodic" else self.extrapolate
-        ppoly = None if self._ppoly is None else self._ppoly.antiderivative()
-        polynomial = PiecewisePolynomial(np.stack([*terms, start]), self.x, extrapolate, self.axis, ppoly)
+        theirs = None if self.theirs is None else self.theirs.antiderivative()
+        polynomial = PiecewisePolynomial(np.stack([*terms, start]), self.x, extrapolate, self.axis, theirs)
         return polynomial if nu == 1 else polynomial.antiderivative(nu - 1)
 
+    @of_theirs
     def integrate(self, a, b, extrapolate=None):
         """The integral from `a` to `b`, both of shape (); differentiable in both ends and in what the polynomial is made of."""
-        if self._ppoly is not None and not differentiable(a, b):
-            return self._ppoly.integrate(a, b, extrapolate)
         extrapolate = self.extrapolate if extrapolate is None else extrapolate
         whole = self.antiderivative()
         a, b = array(a), array(b)
@@ -218,7 +207,7 @@ class PchipInterpolator(PiecewisePolynomial):
         self._through(_interpolate.PchipInterpolator(_knots(x), _stand_in(y), axis, extrapolate), x, y, differentiable(x, y), _monotonic)
 
 
-class BSpline:
+class BSpline(Beside):
     """A spline by its coefficients in the basis of B-splines, as SciPy's.
 
     Differentiable in the coefficients `c` and the points of evaluation; the knots are constant.
@@ -256,9 +245,9 @@ class BSpline:
             raise UnsupportedFunctionError("the knots of a BSpline are tensors: give plain numbers; CubicSpline can be differentiated in its knots")
         # SciPy refuses what cannot be.
         plain = _interpolate.BSpline(t, _stand_in(c), k, extrapolate, axis)
-        self.t, self.c, self.k, self.extrapolate, self.axis, self._plain = plain.t, plain.c, plain.k, plain.extrapolate, plain.axis, plain
+        self.t, self.c, self.k, self.extrapolate, self.axis, self.theirs = plain.t, plain.c, plain.k, plain.extrapolate, plain.axis, plain
         if differentiable(c):
-            self.c, self._plain = np.moveaxis(array(c), self.axis, 0), None
+            self.c, self.theirs = np.moveaxis(array(c), self.axis, 0), None
 
     @cached_property
     def _basis(self):
@@ -276,16 +265,15 @@ class BSpline:
         coefficients = np.reshape(basis, (-1, n)) @ np.reshape(self.c[:n], (n, -1))
         return PiecewisePolynomial(np.reshape(coefficients, (*shape, *self.c.shape[1:])), knots, self.extrapolate, self.axis)
 
+    @of_theirs
     def __call__(self, x, nu=0, extrapolate=None):
         """The value, or the derivative of order `nu`, at points `x`."""
-        if self._plain is not None and not differentiable(x):
-            return self._plain(x, nu, extrapolate)
         return self._pieces()(x, nu, extrapolate)
 
     def _linear(self, of):
         """What `of` makes of a spline of SciPy's, linear in its coefficients."""
-        if self._plain is not None:
-            return _spline(of(self._plain))
+        if self.theirs is not None:
+            return _spline(of(self.theirs))
         return _linear_spline(lambda c: of(_interpolate.BSpline(self.t, c, self.k, self.extrapolate)), np.moveaxis(self.c, 0, self.axis), self.axis)
 
     def derivative(self, nu=1):
@@ -296,10 +284,9 @@ class BSpline:
         """The continuous antiderivative of order `nu`, which is 0 at the first knot."""
         return self._linear(lambda spline: spline.antiderivative(nu))
 
+    @of_theirs
     def integrate(self, a, b, extrapolate=None):
         """The integral from `a` to `b`, both of shape (); without `extrapolate` the spline is 0 beyond its knots."""
-        if self._plain is not None and not differentiable(a, b):
-            return self._plain.integrate(a, b, extrapolate)
         extrapolate = self.extrapolate if extrapolate is None else extrapolate
         if not extrapolate:
             ends = self.t[self.k], self.t[len(self.t) - self.k - 1]
@@ -410,7 +397,7 @@ def _monotonic(h, slope):
     return np.concatenate([ends[:1], inner, ends[1:]])
 
 
-class RegularGridInterpolator:
+class RegularGridInterpolator(Beside):
     """Interpolation in a table on a grid, as SciPy's; with tensors "linear" and "nearest".
 
     Differentiable in the `values` and, where it is linear, in the points of evaluation; the grid is constant.
@@ -445,15 +432,14 @@ class RegularGridInterpolator:
     def __init__(self, points, values, method="linear", bounds_error=True, fill_value=np.nan, *, solver=None, solver_args=None):
         # SciPy refuses what cannot be.
         looked_at, options = np.zeros(array(values).shape) if differentiable(values) else values, {"solver": solver, "solver_args": solver_args}
-        self._plain = _interpolate.RegularGridInterpolator(tuple(map(value, points)), looked_at, method, bounds_error, fill_value, **options)
-        self.grid, self.values, self.method = self._plain.grid, values, method
+        plain = _interpolate.RegularGridInterpolator(tuple(map(value, points)), looked_at, method, bounds_error, fill_value, **options)
+        self.grid, self.values, self.method, self.theirs = plain.grid, values, method, None if differentiable(values) else plain
         self.bounds_error, self.fill_value = bounds_error, fill_value
 
+    @of_theirs
     def __call__(self, xi, method=None):
         """The values at points of shape (..., d)."""
         method = self.method if method is None else method
-        if not differentiable(self.values, xi):
-            return self._plain(xi, method)
         if method not in ("linear", "nearest"):
             raise UnsupportedFunctionError(f"RegularGridInterpolator of tensors is linear or nearest, not {method!r}")
         if isinstance(xi, tuple):

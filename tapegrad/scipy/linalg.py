@@ -4,8 +4,6 @@ Arguments about memory (`overwrite_a`, `overwrite_b`) and about the choice of a
 LAPACK routine that does not change the result are accepted and have no effect.
 """
 
-from __future__ import annotations
-
 from functools import cache
 from math import factorial
 
@@ -17,23 +15,17 @@ from ..autograd.custom import primitive
 from ..common.errors import UnsupportedFunctionError
 from ..common.host_functions import host_function
 from ..common.uninterrupted import imported
-from .mirrors import array, finite, mirror, names_of
+from .mirrors import array, combined, finite, mirror, names_of
 
 __all__, __dir__, __getattr__ = names_of(__name__)
 
-_mirror = mirror("scipy.linalg")
 
-
-def _matrix(a, check_finite, square=False):
+def _matrix(a, check_finite, square=True):
     a = array(a)
     if a.ndim < 2 or square and a.shape[-1] != a.shape[-2]:
         raise ValueError(f"expected {'square ' * square}matrix, got shape {tuple(a.shape)}")
     finite(check_finite, a)
     return a
-
-
-def _square(a, check_finite):
-    return _matrix(a, check_finite, True)
 
 
 def _right(a, b, check_finite):
@@ -63,7 +55,7 @@ def _triangular(a, b, trans, lower, unit):
     return apply("solve_triangular", (a, b), attrs)
 
 
-@_mirror
+@mirror
 def solve_triangular(a, b, trans=0, lower=False, unit_diagonal=False, overwrite_b=False, check_finite=True):
     """Solve ``a @ x = b`` for `x`, where `a` is triangular; differentiable in `a` (its triangle) and `b`.
 
@@ -103,7 +95,7 @@ def solve_triangular(a, b, trans=0, lower=False, unit_diagonal=False, overwrite_
     >>> np.diagonal(a.grad)
     tensor([-0.3750, -0.5000])
     """
-    a = _square(a, check_finite)
+    a = _matrix(a, check_finite)
     b = _right(a, b, check_finite)
     return _triangular(a, b, {"N": 0, "T": 1, "C": 1}.get(trans, trans) != 0, lower, unit_diagonal)
 
@@ -114,35 +106,35 @@ def _keeps():
     return np.lib.NumpyVersion(imported("scipy").__version__) < "1.18.0"
 
 
-@_mirror
+@mirror
 def cho_factor(a, lower=False, overwrite_a=False, check_finite=True):
     """Cholesky factor of a positive definite matrix for `cho_solve`, as ``(c, lower)``.
 
     One triangle of `a` is read, with the symmetric adjoint of ``np.linalg.cholesky``.
     As in SciPy, the other triangle of `c` keeps the elements of `a`, or has zeros (since 1.18).
     """
-    a = _square(a, check_finite)
+    a = _matrix(a, check_finite)
     factor = np.linalg.cholesky(a, upper=not lower)
     inside = np.tri(a.shape[-1], dtype=bool)
     return np.where(inside if lower else inside.T, factor, a if _keeps() else 0.0), lower
 
 
-@_mirror
+@mirror
 def cho_solve(c_and_lower, b, overwrite_b=False, check_finite=True):
     """Solve ``a @ x = b`` for `x`, given the result of `cho_factor`; differentiable in the factor and in `b`."""
     c, lower = c_and_lower
-    c = _square(c, check_finite)
+    c = _matrix(c, check_finite)
     b = _right(c, b, check_finite)
     return _triangular(c, _triangular(c, b, lower == 0, lower, False), lower != 0, lower, False)
 
 
-@_mirror
+@mirror
 def cholesky(a, lower=False, overwrite_a=False, check_finite=True):
     """Triangular factor of a positive definite matrix: ``U`` of ``U.T @ U``, or ``L`` of ``L @ L.T`` if `lower`."""
-    return np.linalg.cholesky(_square(a, check_finite), upper=not lower)
+    return np.linalg.cholesky(_matrix(a, check_finite), upper=not lower)
 
 
-@_mirror
+@mirror
 def solve(a, b, lower=False, overwrite_a=False, overwrite_b=False, check_finite=True, assume_a=None, transposed=False):
     """Solve ``a @ x = b`` for `x`; differentiable in `a` and `b`.
 
@@ -151,7 +143,7 @@ def solve(a, b, lower=False, overwrite_a=False, overwrite_b=False, check_finite=
     ("sym", "her", "pos"), "upper triangular", "lower triangular", "tridiagonal",
     "diagonal".  The derivative is with respect to the elements that are read.
     """
-    a = _square(a, check_finite)
+    a = _matrix(a, check_finite)
     b = _right(a, b, check_finite)
     if assume_a in ("upper triangular", "lower triangular"):
         return _triangular(a, b, transposed, assume_a == "lower triangular", False)
@@ -184,7 +176,7 @@ def _(tangents, x, a, b, q):
     return _sylvester(a, b, dq - da @ x - x @ db)
 
 
-@_mirror
+@mirror
 def solve_sylvester(a, b, q):
     """The solution X of ``a @ X + X @ b = q``, differentiable in all three.
 
@@ -245,11 +237,11 @@ def _real_root(a):
     return bool(np.all((w.imag != 0) | (w.real >= 0)))
 
 
-@_mirror
+@mirror
 def sqrtm(A, disp=None, blocksize=None):
     """The principal square root of a matrix, complex if a real one has negative eigenvalues; derivatives where no two eigenvalues of
     the root add up to zero."""
-    a = _square(A, True)
+    a = _matrix(A, True)
     if not is_complex(a) and guard_on(_real_root(), a):
         return _root(a)
     root = _complex_root(lifted(a).real, lifted(a).imag)
@@ -287,7 +279,7 @@ def _(tangents, x, ab, b, *, low, high):
     return _banded(ab, tangents[1] - change, low=low, high=high)
 
 
-@_mirror
+@mirror
 def solve_banded(l_and_u, ab, b, overwrite_ab=False, overwrite_b=False, check_finite=True):
     """The solution x of ``A @ x = b``, A being a matrix in bands; differentiable in these and in `b`.
 
@@ -309,21 +301,21 @@ def solve_banded(l_and_u, ab, b, overwrite_ab=False, overwrite_b=False, check_fi
     return _banded(ab, b[:, None], low=low, high=high)[:, 0] if b.ndim == 1 else _banded(ab, b, low=low, high=high)
 
 
-@_mirror
+@mirror
 def inv(a, overwrite_a=False, check_finite=True, *, assume_a=None, lower=False):
     """Inverse of a matrix; `assume_a` other than general is refused for tensors."""
     if assume_a not in (None, "gen", "general"):
         raise UnsupportedFunctionError(f"tapegrad.scipy.linalg.inv takes no assume_a={assume_a!r} for tensors")
-    return np.linalg.inv(_square(a, check_finite))
+    return np.linalg.inv(_matrix(a, check_finite))
 
 
-@_mirror
+@mirror
 def det(a, overwrite_a=False, check_finite=True):
     """Determinant of a matrix; its derivative holds at singular matrices too."""
-    return np.linalg.det(_square(a, check_finite))
+    return np.linalg.det(_matrix(a, check_finite))
 
 
-@_mirror
+@mirror
 def eigh(
     a, b=None, *, lower=True, eigvals_only=False, overwrite_a=False, overwrite_b=False, type=1, check_finite=True,
     subset_by_index=None, subset_by_value=None, driver=None,
@@ -336,12 +328,12 @@ def eigh(
     if subset_by_value is not None or type != 1:
         which = f"type={type}" if subset_by_value is None else "subset_by_value="
         raise UnsupportedFunctionError(f"tapegrad.scipy.linalg.eigh takes no {which} for tensors")
-    a = _square(a, check_finite)
+    a = _matrix(a, check_finite)
     if b is None:
         w, v = np.linalg.eigh(a, "L" if lower else "U")
     else:
         # With b = f @ f.T the problem is that of inv(f) @ a @ inv(f).T, whose vectors are f.T @ v.
-        f = np.linalg.cholesky(_mirrored(_square(b, check_finite), lower))
+        f = np.linalg.cholesky(_mirrored(_matrix(b, check_finite), lower))
         half = _triangular(f, _mirrored(a, lower), False, True, False)
         w, v = np.linalg.eigh(_triangular(f, _transposed(half), False, True, False))
         v = _triangular(f, v, True, True, False)
@@ -353,7 +345,7 @@ def eigh(
     return w if eigvals_only else (w, v)
 
 
-@_mirror
+@mirror
 def eigvalsh(
     a, b=None, *, lower=True, overwrite_a=False, overwrite_b=False, type=1, check_finite=True, subset_by_index=None,
     subset_by_value=None, driver=None,
@@ -365,23 +357,23 @@ def eigvalsh(
     )  # fmt: skip
 
 
-@_mirror
+@mirror
 def svd(a, full_matrices=True, compute_uv=True, overwrite_a=False, check_finite=True, lapack_driver="gesdd"):
     """Singular value decomposition ``U, s, Vh``; tensors that are not square need ``full_matrices=False``."""
-    result = np.linalg.svd(_matrix(a, check_finite), full_matrices=full_matrices, compute_uv=compute_uv)
+    result = np.linalg.svd(_matrix(a, check_finite, square=False), full_matrices=full_matrices, compute_uv=compute_uv)
     return tuple(result) if compute_uv else result
 
 
-@_mirror
+@mirror
 def svdvals(a, overwrite_a=False, check_finite=True):
     """Singular values of a matrix, descending."""
-    return np.linalg.svd(_matrix(a, check_finite), compute_uv=False)
+    return np.linalg.svd(_matrix(a, check_finite, square=False), compute_uv=False)
 
 
-@_mirror
+@mirror
 def qr(a, overwrite_a=False, lwork=None, mode="full", pivoting=False, check_finite=True):
     """QR factors ``(Q, R)``, or ``(R,)`` for ``mode="r"``; tall tensors need "economic", `pivoting` is refused."""
-    a = _matrix(a, check_finite)
+    a = _matrix(a, check_finite, square=False)
     if mode not in ("full", "r", "economic", "raw"):
         raise ValueError("Mode argument should be one of ['full', 'r', 'economic', 'raw']")
     tall = a.shape[-2] > a.shape[-1]
@@ -394,7 +386,7 @@ def qr(a, overwrite_a=False, lwork=None, mode="full", pivoting=False, check_fini
     return (r,) if mode == "r" else (q, r)
 
 
-@_mirror
+@mirror
 def pinv(a, *, atol=None, rtol=None, return_rank=False, check_finite=True):
     """Pseudo-inverse of a matrix; `atol` and `return_rank` are refused for tensors."""
     if return_rank or atol:
@@ -402,7 +394,7 @@ def pinv(a, *, atol=None, rtol=None, return_rank=False, check_finite=True):
             f"tapegrad.scipy.linalg.pinv takes no {'return_rank' if return_rank else 'atol'}= for tensors; "
             "the cut-off is relative to the largest singular value, rtol="
         )
-    a = _matrix(a, check_finite)
+    a = _matrix(a, check_finite, square=False)
     if rtol is None:
         rtol = max(a.shape[-2:]) * float(np.finfo(a.dtype).eps)
     elif rtol < 0:
@@ -410,7 +402,7 @@ def pinv(a, *, atol=None, rtol=None, return_rank=False, check_finite=True):
     return np.linalg.pinv(a, float(rtol))
 
 
-@_mirror
+@mirror
 def norm(a, ord=None, axis=None, keepdims=False, check_finite=True):
     """Norm of a vector or matrix, with the orders of ``np.linalg.norm``."""
     a = array(a)
@@ -418,7 +410,7 @@ def norm(a, ord=None, axis=None, keepdims=False, check_finite=True):
     return np.linalg.norm(a, ord, axis, keepdims)
 
 
-@_mirror
+@mirror
 def block_diag(*arrs):
     """The matrices `arrs` (scalars and vectors count as rows) down the diagonal of a matrix of zeros."""
     blocks = [np.atleast_2d(array(block)) for block in arrs]
@@ -433,7 +425,7 @@ def block_diag(*arrs):
     return np.concatenate([np.broadcast_to(row, (*lead, *row.shape[-2:])) for row in rows], axis=-2)
 
 
-@_mirror
+@mirror
 def toeplitz(c, r=None):
     """The matrix constant along diagonals with first column `c` and first row `r` (`c` by default, conjugate if complex), 1-d or stacks."""
     c = np.atleast_1d(array(c))
@@ -450,7 +442,7 @@ _PADE = {3: 1.495585217958292e-2, 5: 2.539398330063230e-1, 7: 9.504178996162932e
 _PADE_13 = 5.371920351148152
 
 
-@_mirror
+@mirror
 def expm(A):
     """Matrix exponential, of each matrix of a stack.
 
@@ -511,10 +503,5 @@ def _pade(a, eye, order):
     powers = [eye, a @ a]
     while len(powers) <= order // 2:
         powers.append(powers[-1] @ powers[1])
-    odd, even = a @ _combined(b[1::2], powers), _combined(b[::2], powers)
+    odd, even = a @ combined(b[1::2], powers), combined(b[::2], powers)
     return even - odd, even + odd
-
-
-def _combined(factors, matrices):
-    terms = [factor * matrix for factor, matrix in zip(factors, matrices, strict=True)]
-    return sum(terms[1:], terms[0])

@@ -6,17 +6,17 @@ SciPy's own function turns it into an array.  Nothing here imports SciPy before
 it is needed.
 """
 
-from __future__ import annotations
-
 import functools
 import inspect
 import itertools
+import operator
 import sys
 
 import numpy as np
 
 from ..array.complex import split
 from ..array.functions import lift
+from ..array.leaving import package_of
 from ..array.objects import holds_tensors, operand
 from ..array.record import guard_on
 from ..autograd.nested import current_trace
@@ -114,6 +114,11 @@ def finite(check, *things):
         raise ValueError("array must not contain infs or NaNs")
 
 
+def combined(factors, arrays):
+    """The sum of the arrays with these factors; zeros are left out."""
+    return functools.reduce(operator.add, [array if factor == 1.0 else float(factor) * array for factor, array in zip(factors, arrays) if factor])
+
+
 def along(x, axis, function):
     """``function`` of an array, linear but for a constant and along the first axis, applied to a tensor along `axis`: by its matrix, which is sparse."""
     moved = np.moveaxis(x, axis, 0)
@@ -136,23 +141,45 @@ def weighted(table, parts):
     return total
 
 
-def mirror(module):
-    """Decorator: plain arguments go to SciPy's function of the same name in `module`, tensors to our own."""
+def mirror(ours):
+    """Decorator: plain arguments go to SciPy's function of the same name, in the module that ours stands for, tensors to our own."""
+    name, home = ours.__name__, _home(ours.__module__.partition(".")[2])
+    if name not in MIRRORS.get(home, ()):
+        raise InternalError(f"{name} is missing in MIRRORS[{home!r}]")
 
-    def decorate(ours):
-        name = ours.__name__
-        if name not in MIRRORS[module]:
-            raise InternalError(f"{name} is missing in MIRRORS[{module!r}]")
+    @functools.wraps(ours)
+    def call(*args, **kwargs):
+        if differentiable(args, kwargs):
+            return ours(*args, **kwargs)
+        return getattr(imported(home), name)(*args, **kwargs)
 
-        @functools.wraps(ours)
-        def call(*args, **kwargs):
-            if differentiable(args, kwargs):
-                return ours(*args, **kwargs)
-            return getattr(imported(module), name)(*args, **kwargs)
+    return call
 
-        return call
 
-    return decorate
+class Beside:
+    """An object beside one of SciPy's, `theirs`, which answers plain arguments and has what is not mirrored; None where a derivative is in it."""
+
+    theirs = None
+
+    def __getattr__(self, attribute):
+        if attribute.startswith("_"):
+            raise AttributeError(attribute)
+        if self.theirs is None:
+            own = ", ".join(name for name in dir(type(self)) if not name.startswith("_") and name != "theirs")
+            raise UnsupportedFunctionError(f"a {type(self).__name__} of tensors has no {attribute!r}; it can be called, and has {own}")
+        return getattr(self.theirs, attribute)
+
+
+def of_theirs(method):
+    """Decorator of a method of an object `Beside`: plain arguments go to that of SciPy's object."""
+
+    @functools.wraps(method)
+    def call(self, *args, **kwargs):
+        if self.theirs is None or differentiable(args, kwargs):
+            return method(self, *args, **kwargs)
+        return getattr(self.theirs, method.__name__)(*args, **kwargs)
+
+    return call
 
 
 def names_of(module, *ours):
@@ -203,15 +230,11 @@ def advice(frame=None):
 
 def _frames_of_scipy(frame):
     """The frames of SciPy nearest to the conversion, innermost first."""
-    while frame is not None and _package(frame) in ("tapegrad", "numpy"):
+    while package_of(frame) in ("tapegrad", "numpy"):
         frame = frame.f_back
-    while frame is not None and _package(frame) in ("scipy", "numpy"):
+    while package_of(frame) in ("scipy", "numpy"):
         yield frame
         frame = frame.f_back
-
-
-def _package(frame):
-    return str(frame.f_globals.get("__name__", "")).partition(".")[0]
 
 
 def _names(frame):

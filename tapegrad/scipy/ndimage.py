@@ -1,7 +1,5 @@
 """Filters of `scipy.ndimage` on tensors; every other name is SciPy's own."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from ..array.functions.arguments import axis_tuple
@@ -20,14 +18,14 @@ def _without_out(output, name):
         raise TypeError(f"{name} of tensors has no output=")
 
 
-@mirror("scipy.ndimage")
+@mirror
 def gaussian_filter1d(input, sigma, axis=-1, order=0, output=None, mode="reflect", cval=0.0, truncate=4.0, *, radius=None):
     """A Gaussian filter along an axis: SciPy's weights, as a constant sparse matrix."""
     _without_out(output, "gaussian_filter1d")
     return along(array(input), axis, lambda x: _ndimage.gaussian_filter1d(x, sigma, 0, order, None, mode, cval, truncate, radius=radius))
 
 
-@mirror("scipy.ndimage")
+@mirror
 def gaussian_filter(input, sigma, order=0, output=None, mode="reflect", cval=0.0, truncate=4.0, *, radius=None, axes=None):
     """A Gaussian filter along all axes or some, one after the other."""
     _without_out(output, "gaussian_filter")
@@ -60,7 +58,7 @@ _MODES = (*_FOLDED, "constant", "grid-constant", "nearest")
 _BESIDE = 12
 
 
-@mirror("scipy.ndimage")
+@mirror
 def map_coordinates(input, coordinates, output=None, order=3, mode="constant", cval=0.0, prefilter=True):
     """The values of `input` at `coordinates` (one row for each of its axes), between its elements by splines of order 0 to 3.
 

@@ -6,7 +6,7 @@ from .mirrors import array, mirror, names_of
 __all__, __dir__, __getattr__ = names_of(__name__)
 
 
-@mirror("scipy.optimize")
+@mirror
 def rosen(x):
     """Rosenbrock's function: the sum over the first axis of ``100 (x[i+1] - x[i]**2)**2 + (1 - x[i])**2``."""
     x = array(x)

@@ -1,7 +1,5 @@
 """Convolutions and filters of `scipy.signal` on tensors, real and complex; every other name is SciPy's own."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from ..array.complex import is_complex, lifted
@@ -11,7 +9,6 @@ from ..transforms.loops.api import scan
 from .mirrors import along, array, mirror, names_of
 
 __all__, __dir__, __getattr__ = names_of(__name__)
-_mirror = mirror("scipy.signal")
 
 
 def _cut(full, mode, one, other, axes):
@@ -30,7 +27,7 @@ def _cut(full, mode, one, other, axes):
     return full[tuple(window)]
 
 
-@_mirror
+@mirror
 def fftconvolve(in1, in2, mode="full", axes=None):
     """The convolution of two arrays by Fourier transforms, along all axes or some."""
     a, b = array(in1), array(in2)
@@ -50,13 +47,13 @@ def fftconvolve(in1, in2, mode="full", axes=None):
     return _cut(full, mode, a.shape, b.shape, axes)
 
 
-@_mirror
+@mirror
 def oaconvolve(in1, in2, mode="full", axes=None):
     """As `fftconvolve`."""
     return fftconvolve(in1, in2, mode, axes)
 
 
-@_mirror
+@mirror
 def convolve(in1, in2, mode="full", method="auto"):
     """The convolution of two arrays; of vectors directly unless `method` is "fft", of others by `fftconvolve`."""
     a, b = array(in1), array(in2)
@@ -67,13 +64,13 @@ def convolve(in1, in2, mode="full", method="auto"):
     return _cut(np.convolve(a, b), mode, a.shape, b.shape, (0,))
 
 
-@_mirror
+@mirror
 def correlate(in1, in2, mode="full", method="auto"):
     """The correlation of two arrays: the convolution with the conjugate of the second one, reversed."""
     return convolve(in1, np.conjugate(array(in2)[(slice(None, None, -1),) * np.ndim(in2)]), mode, method)
 
 
-@_mirror
+@mirror
 def hilbert(x, N=None, axis=-1):
     """The analytic signal ``x + i H(x)`` of a real one."""
     x = array(x)
@@ -89,7 +86,7 @@ def hilbert(x, N=None, axis=-1):
     return np.moveaxis(np.fft.ifft(turned), -1, axis)
 
 
-@_mirror
+@mirror
 def lfilter(b, a, x, axis=-1, zi=None):
     """A recursive filter: ``a[0] y[n] = b[0] x[n] + b[1] x[n - 1] + ... - a[1] y[n - 1] - ...`` along an axis; differentiable in all three."""
     if zi is not None:
@@ -115,7 +112,7 @@ def lfilter(b, a, x, axis=-1, zi=None):
     return np.moveaxis(driven, 0, axis)
 
 
-@_mirror
+@mirror
 def sosfilt(sos, x, axis=-1, zi=None):
     """A recursive filter in sections of second order, one after the other; differentiable in the sections and in the signal."""
     sos, x = array(sos), array(x)
@@ -128,7 +125,7 @@ def sosfilt(sos, x, axis=-1, zi=None):
     return x
 
 
-@_mirror
+@mirror
 def savgol_filter(x, window_length, polyorder, deriv=0, delta=1.0, axis=-1, mode="interp", cval=0.0):
     """The filter of Savitzky and Golay: polynomials through windows, SciPy's weights as a constant sparse matrix; differentiable in the signal."""
     return along(array(x), axis, lambda x: imported("scipy.signal").savgol_filter(x, window_length, polyorder, deriv, delta, 0, mode, cval))

@@ -1,7 +1,5 @@
 """Functions of `scipy.special` that are not ufuncs; every other name is SciPy's own."""
 
-from __future__ import annotations
-
 import math
 import operator
 
@@ -12,8 +10,6 @@ from ..array.record import apply, guard_on, record_aux
 from .mirrors import constant, mirror, names_of
 
 __all__, __dir__, __getattr__ = names_of(__name__)
-
-_mirror = mirror("scipy.special")
 
 
 def _top(a, b, axes):
@@ -34,7 +30,7 @@ def _shares(a, b, result, axes):
     return np.where(total == 0, 0.0, hits / np.where(total == 0, 1.0, total)).astype(a.dtype)
 
 
-@_mirror
+@mirror
 def logsumexp(a, axis=None, b=None, keepdims=False, return_sign=False):
     """Log of the sum of exponentials, ``log(sum(b * exp(a)))``, without overflow.
 
@@ -88,21 +84,21 @@ def _over_axes(row, x, axis):
     return None
 
 
-@_mirror
+@mirror
 def softmax(x, axis=None):
     """Exponentials normalised to sum 1 over `axis` (an int, a tuple; all axes by default)."""
     result = _over_axes(F.softmax, x, axis)
     return F.exp(log_softmax(x, axis)) if result is None else result
 
 
-@_mirror
+@mirror
 def log_softmax(x, axis=None):
     """Logarithm of `softmax`, accurate where that underflows."""
     result = _over_axes(F.log_softmax, x, axis)
     return x - F.logsumexp(x, axis=axis, keepdims=True) if result is None else result
 
 
-@_mirror
+@mirror
 def polygamma(n, x):
     """The `n`-th derivative of digamma at positive `x`.
 
@@ -123,7 +119,7 @@ def polygamma(n, x):
     return apply("polygamma", (n.astype(float) if n.ndim else float(n), x))
 
 
-@_mirror
+@mirror
 def multigammaln(a, d):
     """Log of the multivariate gamma function of dimension `d`, an int."""
     d = operator.index(d)
@@ -131,7 +127,4 @@ def multigammaln(a, d):
         raise ValueError("multigammaln() takes a positive dimension d")
     if np.any(a <= 0.5 * (d - 1)):
         raise ValueError(f"multigammaln() of dimension {d} takes numbers above {0.5 * (d - 1)}")
-    result = d * (d - 1) * 0.25 * math.log(math.pi)
-    for j in range(d):
-        result = result + F.lgamma(a - 0.5 * j)
-    return result
+    return d * (d - 1) * 0.25 * math.log(math.pi) + sum(F.lgamma(a - 0.5 * j) for j in range(d))

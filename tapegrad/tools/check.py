@@ -143,7 +143,7 @@ class CheckedProblem(Arguments):
 
     def weighted(self, points):
         """The sum of the reference's results times the weights."""
-        return _dot(self.expected(points), self.weights)
+        return _contracted(self.expected(points), self.weights)
 
     def difference(self, way, function=None):
         """The derivative of `weighted`, or of another function of the points, along `way`, by central differences in float64."""
@@ -211,10 +211,6 @@ def _value(problem, check):
         check.note(error[at], allowed[at], f"result {j}{index}: {ours[at]!r} on tensors, {theirs[at]!r} on plain arrays")
 
 
-def _dot(parts, others):
-    return sum(float(np.sum(np.asarray(p, np.float64) * o)) for p, o in zip(parts, others))
-
-
 def _by_differences(problem, check, derivative):
     for d, way in enumerate(problem.ways):
         ours, theirs = derivative(way), problem.difference(way)
@@ -229,11 +225,11 @@ def _reverse(problem, check):
                 f"check 'reverse': the gradient of argument {problem.argnums[k]} is {g.dtype} of shape {g.shape}, the "
                 f"argument {np.asarray(p).dtype} of shape {np.shape(p)}"
             )
-    _by_differences(problem, check, lambda way: _dot(problem.reverse(), way))
+    _by_differences(problem, check, lambda way: _contracted(problem.reverse(), way))
 
 
 def _forward(problem, check):
-    _by_differences(problem, check, lambda way: _dot(problem.forward(way), problem.weights))
+    _by_differences(problem, check, lambda way: _contracted(problem.forward(way), problem.weights))
 
 
 def _identity(problem, check):
@@ -258,7 +254,7 @@ def _replay(problem, check):
             gradients = another.submit(g, *moved).result() if number else g(*moved)
         there = CheckedProblem(problem.f, problem.arguments_at(moved), problem.reference, number, 1, problem.rtol, None)
         there.weights = problem.weights
-        _by_differences(there, check, lambda way, gradients=gradients: _dot(gradients, way))
+        _by_differences(there, check, lambda way, gradients=gradients: _contracted(gradients, way))
         how = f"replayed {'in another thread, ' if number else ''}at another point,"
         for k, ours, theirs in zip(problem.argnums, gradients, there.reverse()):
             _alike(problem, check, f"the gradient of argument {k}, {how}", ours, "that of a plain run there", theirs)
@@ -290,7 +286,7 @@ def _alike(problem, check, what, ours, other, theirs):
 
 
 def _contracted(parts, others):
-    """The sum of products of results with weights, or of gradients with a direction, of any kind: `_dot` where derivatives go through."""
+    """The sum of products of results with weights, or of gradients with a direction, of any kind."""
     return sum((np.sum(p * o) for p, o in zip(parts, others)), 0.0)
 
 
@@ -298,7 +294,7 @@ def _same(problem, check, ways, tangents):
     """<w, Jv> and <J^T w, v> for each v of `ways`, with its tangents Jv, compared relative to the terms of both sums."""
     gradients = problem.reverse()
     for d, (way, pushed) in enumerate(zip(ways, tangents, strict=True)):
-        left, right = _dot(pushed, problem.weights), _dot(gradients, way)
+        left, right = _contracted(pushed, problem.weights), _contracted(gradients, way)
         terms = sum(float(np.sum(np.abs(a * b))) for a, b in [*zip(pushed, problem.weights), *zip(gradients, way)])
         check.note(abs(left - right), problem.exact * (1.0 + terms), f"direction {d}: <w, Jv> = {left:.12g}, <J^T w, v> = {right:.12g}")
 
@@ -311,7 +307,7 @@ def _numba(problem, check):
     _, gradients = njit_vjp(problem.reference, chosen)(*args, seeds if isinstance(result, tuple) else seeds[0])
     for k, ours, theirs in zip(chosen, gradients, problem.reverse()):
         _alike(problem, check, f"the gradient of argument {k} inside Numba", ours, "the recorded one", theirs)
-    _by_differences(problem, check, lambda way: _dot(gradients, way))
+    _by_differences(problem, check, lambda way: _contracted(gradients, way))
     along = njit_jvp(problem.reference, chosen)
     tangents = [along(*args, *[v if v.ndim else float(v) for v in map(np.asarray, way)])[1] for way in problem.ways]
     _same(problem, check, problem.ways, tangents if isinstance(result, tuple) else zip(tangents))

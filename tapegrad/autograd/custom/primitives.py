@@ -15,7 +15,6 @@ selection for each.  `tapegrad.autograd.custom.transposing` makes the rule that 
 from __future__ import annotations
 
 import functools
-import inspect
 from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
@@ -28,6 +27,7 @@ from ...array.tensor import Tensor
 from ...array.traces import computed
 from ...common.dtypes import plain_array
 from ...common.errors import DtypeError, HigherOrderError, MissingRuleError, RuleError, noted
+from ...common.keywords import signature_of
 from ...common.tree import LEAF, Structure, alike, flatten, rearranged, unflatten
 from ...common.tree import parts_of as things_of
 from ...rules.table import Row
@@ -321,11 +321,8 @@ class Primitive(Generic[R]):
         return [joined(c) for c in cotangents]
 
     def _argument(self, k):
-        try:
-            names = list(inspect.signature(self.function).parameters)[self._skipped :]
-            return f"argument {k} ({names[k]!r})"
-        except (ValueError, TypeError, IndexError):
-            return f"argument {k}"
+        names = [*signature_of(self.function).parameters][self._skipped :]
+        return f"argument {k} ({names[k]!r})" if k < len(names) else f"argument {k}"
 
     #: Leading parameters of the function that are not arguments of a call.
     _skipped = 0
@@ -482,7 +479,7 @@ class PairedPrimitive(ByPosition[R]):
 
     def __init__(self, function: Callable[..., R], fixed: tuple[int, ...] = ()) -> None:
         super().__init__(function)
-        self.fixed, self._signature = tuple(fixed), inspect.signature(function)
+        self.fixed, self._signature = tuple(fixed), signature_of(function)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if kwargs or len(args) < len(self._signature.parameters):

@@ -6,8 +6,6 @@ J. Comput. Appl. Math. 6 (1980), with the quartic interpolant of L. Shampine, "S
 of E. Hairer, S. Norsett, G. Wanner, "Solving Ordinary Differential Equations I" (1993), II.5 and II.6.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from ...array.record import guard_on
@@ -15,7 +13,8 @@ from ...autograd.custom import stop_gradient
 from ...common.host_functions import host_function
 from ...common.uninterrupted import imported
 from ...transforms.loops.api import scan
-from .stepping import LEAST, MOST, SAFETY, StepMethod, combined, norm
+from ..mirrors import combined
+from .stepping import LEAST, MOST, SAFETY, StepMethod, norm
 
 
 class RungeKutta(StepMethod):

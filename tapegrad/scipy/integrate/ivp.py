@@ -155,8 +155,9 @@ def solve_ivp(
             raise UnsupportedFunctionError("solve_ivp with method='RK4' has no dense_output and no events; pass t_eval")
         ts, ys, calls = classical(problem, y0, times)
         return _result(FINISHED, calls, ts, ys)
+    met = None if problem.limits is None else [[] for _ in problem.limits]
     if y0.size == 0 or problem.start == problem.stop:
-        return _nowhere(problem, y0, times, dense_output)
+        return _nowhere(problem, y0, times, dense_output, met)
     method = METHODS[name](problem, name, jac)
     state = method.start(y0, first_step)
     if times is not None and not dense_output and events is None:
@@ -170,10 +171,7 @@ def solve_ivp(
         ts, ys = np.concatenate([ts, steps["t"]]), np.concatenate([ys, steps["y"]])
         segments = [{key: leaf[k] for key, leaf in steps["segment"].items()} for k in range(count * interpolated)]
     solutions = [lambda t, segment=segment: method.between(segment, t) for segment in segments]
-    met: list | None = None
-    if happening and not count:
-        met = [[] for _ in problem.limits]
-    elif happening:
+    if happening and count:
         met, last = happenings.met(problem, state, end, steps, ts, solutions)
         if last is not None:
             ts = np.concatenate([ts[:-1], np.reshape(last, (1,))])
@@ -330,10 +328,10 @@ def _count(number):
     return int(number) if isinstance(number, float) else number
 
 
-def _nowhere(problem, y0, times, dense_output):
+def _nowhere(problem, y0, times, dense_output, met):
     """The result for an interval of no length, or no unknowns; it moves with the ends."""
     end = y0 + (problem.stop - problem.start) * problem.slope(problem.start, y0)
     sol = OdeSolution(array([problem.start, problem.stop]), [lambda t: y0 + 0.0 * np.expand_dims(t, -1)])
     ts = [problem.start, problem.stop] if times is None else times
     ys = np.stack([y0, end], axis=1) if times is None else sol(times)
-    return _result(FINISHED, 1.0, ts, ys, sol if dense_output else None, None if problem.limits is None else [[] for _ in problem.limits])
+    return _result(FINISHED, 1.0, ts, ys, sol if dense_output else None, met)

@@ -7,8 +7,6 @@ R. Piessens, E. de Doncker-Kapenga, C. Ueberhuber, D. Kahaner: QUADPACK (1983), 
 the polynomial of Stieltjes, see G. Monegato, "A note on extended Gaussian quadrature rules", Math. Comput. 30 (1976).
 """
 
-from __future__ import annotations
-
 import functools
 import warnings
 

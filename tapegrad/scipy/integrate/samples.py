@@ -1,14 +1,11 @@
 """Integrals from samples, and Gauss-Legendre quadrature."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from ...array.functions import axis_index, part
 from ...common.uninterrupted import Lazily
 from ..mirrors import array, constant, mirror
 
-_mirror = mirror("scipy.integrate")
 _special = Lazily("scipy.special")
 
 
@@ -24,7 +21,7 @@ def _spacing(x, y, axis):
     return part(x, axis, 1, None) - part(x, axis, None, -1)
 
 
-@_mirror
+@mirror
 def trapezoid(y, x=None, dx=1.0, axis=-1):
     """Integral by the trapezoidal rule; differentiable in `y`, `x` and `dx`."""
     y = array(y)
@@ -33,7 +30,7 @@ def trapezoid(y, x=None, dx=1.0, axis=-1):
     return np.sum(d * (part(y, axis, 1, None) + part(y, axis, None, -1)) / 2.0, axis=axis)
 
 
-@_mirror
+@mirror
 def cumulative_trapezoid(y, x=None, dx=1.0, axis=-1, initial=None):
     """Running integral by the trapezoidal rule; differentiable in `y`, `x` and `dx`.
 
@@ -53,7 +50,7 @@ def cumulative_trapezoid(y, x=None, dx=1.0, axis=-1, initial=None):
     return np.concatenate([first, sums], axis=axis)
 
 
-@_mirror
+@mirror
 def simpson(y, x=None, *, dx=1.0, axis=-1):
     """Integral by the composite Simpson's rule; differentiable in `y`, `x` and `dx`.
 

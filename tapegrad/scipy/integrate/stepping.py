@@ -19,7 +19,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import reduce
-from operator import add
 from typing import Any
 
 import numpy as np
@@ -82,11 +81,6 @@ class InitialValueProblem:
 def norm(x):
     """The root of the mean square."""
     return np.sqrt(np.mean(x * x))
-
-
-def combined(factors, arrays):
-    """The sum of the arrays with these factors; zeros are left out."""
-    return reduce(add, [array if factor == 1.0 else float(factor) * array for factor, array in zip(factors, arrays) if factor])
 
 
 def flag(condition):

@@ -1,38 +1,32 @@
 """Solutions of systems with a sparse matrix, and log determinants; every other name of `scipy.sparse.linalg` is SciPy's own."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from ...common.uninterrupted import Lazily
-from ..mirrors import array, differentiable, mirror, names_of
+from ..mirrors import Beside, array, mirror, names_of, of_theirs
 from .values import SparseTensor, logdet, solution  # noqa: F401
 
 __all__, __dir__, __getattr__ = names_of(__name__, "logdet")
 _theirs = Lazily("scipy.sparse.linalg")
 
 
-class Factors:
+class Factors(Beside):
     """What `splu` gives: SciPy's factors of a sparse matrix, whose solutions are differentiable in the right side."""
 
     #: As a `Pattern`, it has no values that are differentiated.
     coords = None
 
     def __init__(self, factors):
-        self._factors = factors
+        self.theirs = factors
 
-    def __getattr__(self, attribute):
-        if attribute.startswith("_"):
-            raise AttributeError(attribute)
-        return getattr(self._factors, attribute)
-
+    @of_theirs
     def solve(self, rhs, trans="N"):
         """The solution of ``A @ x = rhs``, or of ``A.T @ x = rhs`` ("T", "H"), for a vector or matrix `rhs`."""
-        return solution(None, array(rhs), pattern=self, trans=trans) if differentiable(rhs) else self._factors.solve(rhs, trans)
+        return solution(None, array(rhs), pattern=self, trans=trans)
 
     def factors(self, values):
         """As of a `Pattern`; there are no `values`."""
-        return self._factors
+        return self.theirs
 
 
 def splu(A, permc_spec=None, diag_pivot_thresh=None, relax=None, panel_size=None, options=None):
@@ -65,7 +59,7 @@ def splu(A, permc_spec=None, diag_pivot_thresh=None, relax=None, panel_size=None
     return Factors(_theirs.splu(A, permc_spec, diag_pivot_thresh, relax, panel_size, options or {}))
 
 
-@mirror("scipy.sparse.linalg")
+@mirror
 def spsolve(A, b, permc_spec=None, use_umfpack=True):
     """The solution of ``A @ x = b``, differentiable in the vector or matrix `b` and, of a `SparseTensor`, in its values."""
     b = array(b)

@@ -4,8 +4,6 @@ A product is a gather, a multiplication and a sum by rows, so all modes and orde
 are SciPy's, and its derivatives are solutions with the same matrix and products of what is known.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from ...array import functions as F
@@ -207,7 +205,7 @@ def _with_values(name):
             return SparseTensor(data[np.asarray(places.data, int) - 1], places.coords, places.shape)
         return SparseTensor(data, tuple(map(np.asarray, arg1[1])), places.shape)
 
-    return mirror("scipy.sparse")(named(made, name))
+    return mirror(named(made, name))
 
 
 coo_array, csc_array, csr_array = map(_with_values, ("coo_array", "csc_array", "csr_array"))

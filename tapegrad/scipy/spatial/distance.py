@@ -1,7 +1,5 @@
 """Distances of `scipy.spatial.distance` on tensors; every other name is SciPy's own."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from ...common.errors import UnsupportedFunctionError
@@ -32,7 +30,7 @@ def _distances(a, b, metric, out, options):
     return _OF_DIFFERENCES[metric](a - b, **options)
 
 
-@mirror("scipy.spatial.distance")
+@mirror
 def cdist(XA, XB, metric="euclidean", *, out=None, **kwargs):
     """The distances between two sets of points, (m, n) for points (m, k) and (n, k); differentiable in both."""
     a, b = array(XA), array(XB)
@@ -41,7 +39,7 @@ def cdist(XA, XB, metric="euclidean", *, out=None, **kwargs):
     return _distances(np.expand_dims(a, 1), np.expand_dims(b, 0), metric, out, kwargs)
 
 
-@mirror("scipy.spatial.distance")
+@mirror
 def pdist(X, metric="euclidean", *, out=None, **kwargs):
     """The distances between the points of one set (m, k), each pair once, in the order of SciPy's."""
     x = array(X)

@@ -6,8 +6,6 @@ of NumPy's and SciPy's functions.  Outside the support the result is a constant,
 so that its derivative is zero; where a parameter is not valid it is NaN, as in SciPy.
 """
 
-from __future__ import annotations
-
 import inspect
 from functools import reduce
 
@@ -19,16 +17,20 @@ from ...array.record import record_aux
 from ...common.errors import UnsupportedFunctionError
 from ...common.host_functions import host_function
 from ...common.uninterrupted import Lazily
-from ..mirrors import array, constant, differentiable
+from ..mirrors import Beside, array, constant, of_theirs
 
 special = Lazily("scipy.special")
-_stats = Lazily("scipy.stats")
+stats = Lazily("scipy.stats")
 
 
-class Named:
+class Named(Beside):
     """An object of `scipy.stats`: what is not mirrored (random variates, fits, moments) is SciPy's own."""
 
     name = ""
+
+    @property
+    def theirs(self):
+        return getattr(stats, self.name)
 
     def __repr__(self):
         return f"<tapegrad.scipy.stats.{self.name}>"
@@ -36,11 +38,6 @@ class Named:
     def __call__(self, *args, **kwds):
         """The distribution with these parameters, as ``norm(loc, scale).logpdf(x)``."""
         return Frozen(self, args, kwds)
-
-    def __getattr__(self, attribute):
-        if attribute.startswith("_"):
-            raise AttributeError(attribute)
-        return getattr(getattr(_stats, self.name), attribute)
 
 
 class Frozen:
@@ -115,8 +112,6 @@ class Distribution(Named):
         return bound.arguments
 
     def _evaluate(self, how, x, args, kwds):
-        if not differentiable(x, args, kwds):
-            return getattr(getattr(_stats, self.name), how)(x, *args, **kwds)
         arguments = self._bound(x, args, kwds)
         for k, v in arguments.items():
             if k in self.integers and how not in _INVERSES:
@@ -184,7 +179,7 @@ class Distribution(Named):
 def _of_scipy(*operands):
     """What a method of a distribution of SciPy gives, by their names."""
     *values, name, how = operands
-    return np.asarray(getattr(getattr(_stats, name), how)(*values))
+    return np.asarray(getattr(getattr(stats, name), how)(*values))
 
 
 class Discrete(Distribution):
@@ -275,7 +270,7 @@ def _method(how, what, scale):
         """
         return self._evaluate(how, x, args, kwds)
 
-    return named(method, how, what=what, scale=scale)
+    return of_theirs(named(method, how, what=what, scale=scale))
 
 
 _TAILS = {

@@ -1,7 +1,5 @@
 """Distributions of vectors and matrices, and the estimate of a density by kernels."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np
@@ -9,13 +7,11 @@ import numpy as np
 from ...array.record import guard_on
 from ...common.errors import UnsupportedFunctionError
 from ...common.host_functions import host_function
-from ...common.uninterrupted import Lazily, imported
+from ...common.uninterrupted import imported
 from ..linalg import solve_triangular
-from ..mirrors import array, constant, differentiable, value
+from ..mirrors import Beside, array, constant, differentiable, of_theirs, value
 from ..special import logsumexp, multigammaln
-from .distribution import Named, both, special
-
-_stats = Lazily("scipy.stats")
+from .distribution import Named, both, special, stats
 
 
 class MultivariateNormal(Named):
@@ -23,6 +19,7 @@ class MultivariateNormal(Named):
 
     name = "multivariate_normal"
 
+    @of_theirs
     def logpdf(self, x, mean=None, cov=1, allow_singular=False):
         """Logarithm of the density.
 
@@ -48,8 +45,6 @@ class MultivariateNormal(Named):
         UnsupportedFunctionError
             With `allow_singular`, if `cov` carries a derivative.
         """
-        if not differentiable(x, mean, cov):
-            return _stats.multivariate_normal.logpdf(x, mean, cov, allow_singular)
         if allow_singular and differentiable(cov):
             raise UnsupportedFunctionError(
                 "pass cov as a constant to multivariate_normal.logpdf with allow_singular=True, or leave that out: the rank of a matrix has "
@@ -74,16 +69,14 @@ class MultivariateNormal(Named):
             result = -0.5 * (d * math.log(2 * math.pi) + log_det + np.sum(z * z, axis=0))
         return np.squeeze(np.reshape(result, x.shape[:-1]))
 
+    @of_theirs
     def pdf(self, x, mean=None, cov=1, allow_singular=False):
         """Density; see `logpdf`."""
-        if not differentiable(x, mean, cov):
-            return _stats.multivariate_normal.pdf(x, mean, cov, allow_singular)
         return np.exp(self.logpdf(x, mean, cov, allow_singular))
 
+    @of_theirs
     def entropy(self, mean=None, cov=1):
         """Differential entropy; see `logpdf`."""
-        if not differentiable(mean, cov):
-            return _stats.multivariate_normal.entropy(mean, cov)
         _, cov = _parameters(mean, cov)
         return 0.5 * cov.shape[0] * (1.0 + math.log(2 * math.pi)) + np.sum(np.log(np.diagonal(np.linalg.cholesky(cov))))
 
@@ -123,14 +116,14 @@ def _parameters(mean, cov):
 def _refused_by_scipy(name, *arguments):
     """Raise what SciPy's log-density does of numbers that cannot be."""
     if not guard_on(_accepted(name), *arguments):
-        getattr(_stats, name).logpdf(*(value(one)[()] for one in arguments))
+        getattr(stats, name).logpdf(*(value(one)[()] for one in arguments))
 
 
 @host_function
 def _accepted(*operands):
     *values, name = operands
     try:
-        getattr(_stats, name).logpdf(*(np.asarray(one)[()] for one in values))
+        getattr(stats, name).logpdf(*(np.asarray(one)[()] for one in values))
     except (ValueError, np.linalg.LinAlgError):
         return False
     return True
@@ -141,6 +134,7 @@ class Dirichlet(Named):
 
     name = "dirichlet"
 
+    @of_theirs
     def logpdf(self, x, alpha):
         """Logarithm of the density.
 
@@ -161,8 +155,6 @@ class Dirichlet(Named):
         ValueError
             If an `alpha` is not positive or `x` is not in the simplex.
         """
-        if not differentiable(x, alpha):
-            return _stats.dirichlet.logpdf(x, alpha)
         x, alpha = array(x), array(alpha)
         _refused_by_scipy(self.name, x, alpha)
         d = alpha.shape[0]
@@ -172,10 +164,9 @@ class Dirichlet(Named):
         powers = np.reshape(alpha - 1.0, (d,) + (1,) * (x.ndim - 1))
         return np.sum(special.xlogy(powers, x), axis=0) - log_b
 
+    @of_theirs
     def pdf(self, x, alpha):
         """Density; see `logpdf`."""
-        if not differentiable(x, alpha):
-            return _stats.dirichlet.pdf(x, alpha)
         return np.exp(self.logpdf(x, alpha))
 
 
@@ -184,6 +175,7 @@ class Multinomial(Named):
 
     name = "multinomial"
 
+    @of_theirs
     def logpmf(self, x, n, p):
         """Logarithm of the probability.
 
@@ -200,8 +192,6 @@ class Multinomial(Named):
         -------
         Tensor, or SciPy's result for plain arguments
         """
-        if not differentiable(x, n, p):
-            return _stats.multinomial.logpmf(x, n, p)
         x, n = (constant(v, "multinomial.logpmf", name, "it is an integer") for v, name in ((x, "x"), (n, "n")))
         given = p = array(p)
         p = np.concatenate([p[..., :-1], 1.0 - np.sum(p[..., :-1], axis=-1, keepdims=True)], axis=-1)
@@ -212,9 +202,10 @@ class Multinomial(Named):
             valid = both(valid, np.abs(np.sum(given, axis=-1) - 1.0) <= 10 * np.finfo(np.result_type(given.dtype, np.float32)).eps)
         return np.where(valid, np.where(possible, result, -np.inf), np.nan)
 
+    @of_theirs
     def pmf(self, x, n, p):
         """Probability; see `logpmf`."""
-        return np.exp(self.logpmf(x, n, p)) if differentiable(x, n, p) else _stats.multinomial.pmf(x, n, p)
+        return np.exp(self.logpmf(x, n, p))
 
 
 class Wishart(Named):
@@ -222,6 +213,7 @@ class Wishart(Named):
 
     name = "wishart"
 
+    @of_theirs
     def logpdf(self, x, df, scale):
         """Logarithm of the density.
 
@@ -243,8 +235,6 @@ class Wishart(Named):
         numpy.linalg.LinAlgError
             If `scale` is not positive definite.
         """
-        if not differentiable(x, df, scale):
-            return _stats.wishart.logpdf(x, df, scale)
         x, scale = array(x), array(scale)
         _refused_by_scipy(self.name, x, df, scale)
         scale = np.reshape(scale, (1, 1)) if scale.ndim == 0 else np.diag(scale) if scale.ndim == 1 else scale
@@ -259,12 +249,13 @@ class Wishart(Named):
         result = (half - 0.5 * (d + 1)) * np.linalg.slogdet(x)[1] - 0.5 * whitened
         return np.squeeze(result - half * (d * math.log(2.0) + log_det) - multigammaln(half, d))
 
+    @of_theirs
     def pdf(self, x, df, scale):
         """Density; see `logpdf`."""
-        return np.exp(self.logpdf(x, df, scale)) if differentiable(x, df, scale) else _stats.wishart.pdf(x, df, scale)
+        return np.exp(self.logpdf(x, df, scale))
 
 
-class gaussian_kde:
+class gaussian_kde(Beside):
     """The estimate of a density from points by normal distributions around them, `scipy.stats.gaussian_kde`.
 
     `logpdf`, `pdf` and `evaluate` (a call) are differentiable; everything else is that of SciPy's object.
@@ -279,17 +270,14 @@ class gaussian_kde:
 
     def __init__(self, dataset, bw_method=None, weights=None):
         self._arguments = dataset, bw_method, weights
+        self.theirs = None if differentiable(self._arguments) else stats.gaussian_kde(*self._arguments)
 
-    def __getattr__(self, attribute):
-        if attribute.startswith("_"):
-            raise AttributeError(attribute)
-        return getattr(_stats.gaussian_kde(*self._arguments), attribute)
-
+    @of_theirs
     def logpdf(self, x):
         """Logarithm of the estimate at the points `x`, of shape (m,) or (d, m)."""
-        if not differentiable(x, self._arguments):
-            return _stats.gaussian_kde(*self._arguments).logpdf(x)
         dataset, width, weights = self._arguments
+        # As `set_bandwidth` may have left it.
+        width = width if self.theirs is None else self.theirs.factor
         data, points = (np.atleast_2d(array(a)) for a in (dataset, x))
         d, n = data.shape
         if points.shape[0] != d and points.shape[1] == d:
@@ -307,10 +295,9 @@ class gaussian_kde:
         log_norm = 0.5 * d * math.log(2 * math.pi) + np.sum(np.log(np.diagonal(factor)))
         return logsumexp(np.log(weights)[:, None] - energies, axis=0) - log_norm
 
+    @of_theirs
     def evaluate(self, points):
         """The estimate at `points`, of shape (m,) or (d, m)."""
-        if not differentiable(points, self._arguments):
-            return _stats.gaussian_kde(*self._arguments).evaluate(points)
         return np.exp(self.logpdf(points))
 
     __call__ = pdf = evaluate

@@ -5,8 +5,6 @@ N. Johnson, S. Kotz and N. Balakrishnan, "Continuous Univariate Distributions",
 Distributions", 3rd edition (2005).
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -13,7 +13,7 @@ import numpy as np
 from ...common.printing import seconds_text, table
 from ...common.uninterrupted import imported
 from ...transforms.functional import jit, value_and_grad
-from ..comparing.compare import least, write_json
+from ..comparing.compare import least, told
 from ..demo import first_guess, misfit, read_pelts
 
 #: How near finite differences have to be, relative to the largest component.
@@ -80,16 +80,11 @@ def run_bench(options):
     """
     measurements = {name: measure(f, point, options.seconds) for name, f, point in functions()}
     good = all(m["disagreement"] <= TOLERANCE for m in measurements.values())
-    if options.json == "-":
-        print(write_json(measurements, None))
-        return 0 if good else 1
     lines = []
     for name, m in measurements.items():
         times = [seconds_text(m[k]) for k in ("value", "plain", "sweep", "kernel", "differences")]
         faster = f"{m['differences'] / min(m['sweep'], m['kernel']):.0f} x"
         lines.append((name, str(m["inputs"]), *times, faster, f"{m['disagreement']:.0e}"))
-    print("value and gradient\n\n" + table(HEAD, lines, numbers=True))
-    print("\nfaster: than finite differences, by the better of sweep and kernel")
-    if options.json:
-        write_json(measurements, options.json)
+    said = table(HEAD, lines, numbers=True)
+    told(f"value and gradient\n\n{said}\n\nfaster: than finite differences, by the better of sweep and kernel", measurements, options.json)
     return 0 if good else 1

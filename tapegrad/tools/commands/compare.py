@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from ...common.errors import CheckError, OptionError, TapegradError
-from ..comparing.compare import compare
+from ..comparing.compare import compare, told
 from ..comparing.plots import figure
 from ..comparing.scaling import axes_of, compare_scaling, make_at
 
@@ -83,12 +83,7 @@ def run_compare(options):
             comparison = compare(f, *args)
         else:
             comparison = compare_scaling(make, sizes)
-        if options.json == "-":
-            print(comparison.to_json())
-        else:
-            print(comparison)
-            if options.json:
-                comparison.to_json(options.json)
+        told(comparison, comparison.to_dict(), options.json)
         if options.plot:
             comparison.plot(options.plot)
     except BrokenPipeError:

@@ -10,6 +10,7 @@ from functools import cache
 import numpy as np
 from scipy import special
 
+from ...array import trees
 from ...array.differentiable import Differentiable
 from ...array.tensor import tensor
 from ...common.errors import TapegradError
@@ -60,20 +61,16 @@ _OTHERS = (
 
 def _arrays(value):
     """The arrays of floats in arguments or a result."""
-    if isinstance(value, (list, tuple)):
-        return [a for part in value for a in _arrays(part)]
-    return [value] if isinstance(value, Differentiable) or isinstance(value, np.ndarray) and value.dtype.kind == "f" else []
+    return [a for a in trees.leaves(value) if isinstance(a, Differentiable) or isinstance(a, np.ndarray) and a.dtype.kind == "f"]
 
 
 def _with_tensors(args, alone=None):
     """Arguments with tensors, which are computed, in place of the arrays of floats; only in that at position `alone` if it is given."""
 
     def changed(value):
-        if isinstance(value, (list, tuple)):
-            return type(value)(map(changed, value))
         return tensor(value, requires_grad=True) * 1.0 if _arrays(value) else value
 
-    return [changed(a) if k == alone or alone is None else a for k, a in enumerate(args)]
+    return [trees.map(changed, a) if k == alone or alone is None else a for k, a in enumerate(args)]
 
 
 def _called(function, arguments):
@@ -138,9 +135,6 @@ def _alone(function, args):
 
 
 def _short(function):
-    name = getattr(function, "__name__", "")
-    if isinstance(function, np.ufunc):
-        return f"np.{name}"
     return name_of(function).replace("numpy.", "np.", 1)
 
 

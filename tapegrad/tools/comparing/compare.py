@@ -258,6 +258,13 @@ def write_json(data, path):
     return text
 
 
+def told(text, data, to):
+    """Print a report as text, or only its data as JSON if these go `to` "-"; any other `to` but None is a file that they are written to."""
+    print(write_json(data, None) if to == "-" else text)
+    if to not in (None, "-"):
+        write_json(data, to)
+
+
 # ---- measuring ----------------------------------------------------------------------------
 
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from ...common.pictures import new_figure
+from ...common.pictures import new_figure, saved
 from ...common.printing import count_text, plural, seconds_text
 
 
@@ -29,7 +29,7 @@ def plot_comparison(comparison, path=None):
         _decades(axes.xaxis)
     sizes = plural(comparison.inputs, "input"), plural(comparison.outputs, "output")
     made.suptitle(f"{_named(comparison.function)} of {sizes[0]} with {sizes[1]}: use {comparison.recommended} mode")
-    return _saved(made, path, 150)
+    return saved(made, path, dpi=150)
 
 
 def plot_scaling(scalings, path=None, measure="seconds"):
@@ -66,7 +66,7 @@ def plot_scaling(scalings, path=None, measure="seconds"):
         axes.minorticks_off()
         _decades(axes.yaxis)
         axes.legend(fontsize=8)
-    return _saved(made, path, 100)
+    return saved(made, path, dpi=100)
 
 
 def _named(function):
@@ -80,9 +80,3 @@ def _decades(axis):
 
     axis.set_major_locator(LogLocator(base=10.0, numticks=7))
     axis.set_minor_locator(NullLocator())
-
-
-def _saved(made, path, dpi):
-    if path is not None:
-        made.savefig(path, dpi=dpi)
-    return made

@@ -19,6 +19,7 @@ from ...array.tensor import Tensor
 from ...autograd import inspect as listing
 from ...autograd.backward import slot_on
 from ...common.errors import NonScalarOutputError, OptionError, SeedShapeError, StructureError
+from ...common.keywords import signature_of
 from ...common.tree import flatten
 from ...program.choosing import work
 from ...tape.places import function_name
@@ -93,10 +94,7 @@ def _row(operation, **known):
 
 def _names(f, run):
     """Names of leaves: those of the parameters."""
-    try:
-        parameters = list(inspect.signature(f).parameters)
-    except (TypeError, ValueError):
-        parameters = []
+    parameters = [*signature_of(f).parameters]
     return {slot_on(run.store, leaf): parameters[k] if k < len(parameters) else f"argument {k}" for k, leaf in zip(run.argnums, run.leaves)}
 
 
