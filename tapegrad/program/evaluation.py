@@ -280,7 +280,7 @@ def _along(function, duals, level):
     with on_tensors(function, [d.value for d in duals], range(len(duals)), {}) as e:
         parts = [split(result, level) for result in e.walk.results]
         results = [part for part, *_ in parts]
-        live = [k for k, result in enumerate(results) if isinstance(result, Differentiable)]
+        live = [k for k, result in enumerate(results) if isinstance(result, Differentiable) and result.dtype.kind == "f"]
         pushed = dict(zip(live, e.walk.towards([results[k] for k in live]).push([d._d for d in duals], lanes)))
         for k, (value, captured, of) in enumerate(parts):
             # What the function has from dual numbers that are no arguments moves with these.

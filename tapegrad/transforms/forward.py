@@ -203,7 +203,12 @@ def jvp(f: Callable[..., R], primals: Sequence[Any], tangents: Sequence[Any]) ->
             raise StructureError(f"jvp: the tangent of primals{where} is {_described(tangent)}, not a number or an array")
         along.append(check_tangent(tangent, values[-1], np.shape(values[-1])))
     if _on_tape(values, along):
-        return _pushed(f, unflatten(structure, values), range(len(primals)), {}, along)
+
+        def on_copies(*primals):
+            # As a dual number, an argument is the function's to write into.
+            return f(*unflatten(structure, [leaf.clone() if leaf.ndim else leaf for leaf in flatten(primals)[0]]))
+
+        return _pushed(on_copies, unflatten(structure, values), range(len(primals)), {}, along)
     with _Level() as level:
         arguments = [made(value, tangent, None, level) for value, tangent in zip(values, along)]
         values, carried, structure = _pass(f, unflatten(structure, arguments), level, None, f"the result of {function_name(f)}")

@@ -267,3 +267,18 @@ def test_broadcasting_with_lanes(shapes, lanes, seed):
     expected = moves[0].reshape((lanes, *(1,) * (found.ndim - a.ndim), *a.shape)) * np.sin(b)
     expected = expected + a * np.cos(b) * moves[1].reshape((lanes, *(1,) * (found.ndim - b.ndim), *b.shape))
     np.testing.assert_allclose(found.tangent, np.broadcast_to(expected, (lanes, *found.shape)), rtol=1e-12, atol=1e-14)
+
+
+def test_a_function_may_write_into_its_argument_also_where_a_derivative_outside_is_recorded():
+    def f(x):
+        x[0] = x[1] * x[2]
+        x *= 2.0
+        return np.sum(x**3)
+
+    x, v = np.array([0.3, 0.9, 0.5]), np.array([1.0, 2.0, -1.0])
+    expected = tg.jvp(f, (x,), (v,))[1]
+    assert tg.jit(lambda x: tg.jvp(f, (x,), (v,))[1])(x) == pytest.approx(expected, rel=1e-14)
+    second = tg.grad(lambda x: tg.jvp(f, (x,), (v,))[1])(x)
+    ahead, behind = (tg.jvp(f, (x + h * np.eye(3)[1],), (v,))[1] for h in (1e-6, -1e-6))
+    assert second[1] == pytest.approx((ahead - behind) / 2e-6, rel=1e-7)
+    np.testing.assert_array_equal(x, [0.3, 0.9, 0.5])
