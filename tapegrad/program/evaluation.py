@@ -102,13 +102,13 @@ class Evaluation:
         return unflatten(structure, self.walk.out(leaves))
 
     # -- the results ----------------------------------------------------------------------
-    def check(self, which=None):
+    def check(self, which=None, what="the result"):
         """Refuse results without derivative among the first `which`."""
         for result, name in zip(self.walk.results[:which], leaf_names(self.structure)):
             if isinstance(result, Differentiable):
-                check_derivative(result, f"the result{name}")
+                check_derivative(result, f"{what}{name}")
             else:
-                check_result(result, None, f"the result{name}")
+                check_result(result, None, f"{what}{name}")
 
     # -- derivatives ------------------------------------------------------------------------
     def pull(self, seeds, lanes=None):

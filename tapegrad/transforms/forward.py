@@ -144,10 +144,10 @@ def _on_tape(values, tangents):
     return (taped() or any(isinstance(value, Tensor) for value in values)) and not any(part.__class__ is Dual for part in (*values, *tangents))
 
 
-def _pushed(function, args, argnums, kwargs, tangents):
+def _pushed(function, args, argnums, kwargs, tangents, what):
     """Value and tangent of a function, on the tape that is there."""
     with on_tensors(function, args, argnums, kwargs) as e:
-        e.check()
+        e.check(what=what)
         moved = unflatten(e.structure, e.push(tangents))
         return e.out(e.value()), moved if any(isinstance(tangent, Tensor) for tangent in tangents) else e.out(moved)
 
@@ -195,7 +195,7 @@ def jvp(f: Callable[..., R], primals: Sequence[Any], tangents: Sequence[Any]) ->
                 f"jvp: {what} must be a tuple or list of the arguments, not {_described(sequence)}; write (x,)"
             )
 
-    leaves, structure = flatten(tuple(primals))
+    (leaves, structure), what = flatten(tuple(primals)), f"the result of {function_name(f)}"
     values, along = [], []
     for primal, tangent, where in zip(leaves, _partners(structure, tangents, "primals"), leaf_names(structure)):
         values.append(_entered(primal, f"jvp: primals{where}"))
@@ -208,10 +208,10 @@ def jvp(f: Callable[..., R], primals: Sequence[Any], tangents: Sequence[Any]) ->
             # As a dual number, an argument is the function's to write into.
             return f(*unflatten(structure, [leaf.clone() if leaf.ndim else leaf for leaf in flatten(primals)[0]]))
 
-        return _pushed(on_copies, unflatten(structure, values), range(len(primals)), {}, along)
+        return _pushed(on_copies, unflatten(structure, values), range(len(primals)), {}, along, what)
     with _Level() as level:
         arguments = [made(value, tangent, None, level) for value, tangent in zip(values, along)]
-        values, carried, structure = _pass(f, unflatten(structure, arguments), level, None, f"the result of {function_name(f)}")
+        values, carried, structure = _pass(f, unflatten(structure, arguments), level, None, what)
         return unflatten(structure, values), unflatten(structure, carried)
 
 
@@ -255,12 +255,12 @@ def derivative(f: Between[Any, R]) -> Callable[..., R]:
                 f"derivative({function_name(f)}) takes a number, not an array of shape {tuple(np.shape(value))}; "
                 "use tg.jacfwd or tg.jvp"
             )
-        one = normalise(np.ones((), getattr(value, "dtype", np.float64)))
+        one, what = normalise(np.ones((), getattr(value, "dtype", np.float64))), f"the result of {function_name(f)}"
         if _on_tape([value], ()):
-            return _pushed(f, (value, *args), (0,), kwargs, [one])[1]
+            return _pushed(f, (value, *args), (0,), kwargs, [one], what)[1]
         with _Level() as level:
             seeded = made(value, one, None, level)
-            _, tangents, structure = _pass(functools.partial(f, **kwargs), (seeded, *args), level, None, f"the result of {function_name(f)}")
+            _, tangents, structure = _pass(functools.partial(f, **kwargs), (seeded, *args), level, None, what)
             return unflatten(structure, tangents)
 
     return recorded(df, f, derivative)
