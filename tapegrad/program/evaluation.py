@@ -18,7 +18,7 @@ multiplied out at a cut, of whatever walk there is.
 import numpy as np
 
 from ..array.differentiable import Differentiable, below, value_below
-from ..array.dual import level_of, made
+from ..array.dual import level_of, made, running
 from ..array.functions import concatenate, frozen, reshape
 from ..array.record import apply, normalise
 from ..autograd.nested import TensorWalk, ones_of, split
@@ -274,28 +274,34 @@ def on_tensors(function, args, argnums, kwargs, one=False):
     return Evaluation(walk, argnums, one, walk.structures)
 
 
-def _along(function, duals, level):
-    """A function of dual numbers of one level: evaluated on tensors for their primals, and pushed along their tangents."""
-    lanes = next((d.lanes for d in duals if d._d is not None), None)
-    with on_tensors(function, [d.value for d in duals], range(len(duals)), {}) as e:
-        parts = [split(result, level) for result in e.walk.results]
+def _along(function, duals, lanes):
+    """What a function gives for dual numbers of the innermost pass: evaluated on tensors for their primals, and pushed along their tangents.
+
+    None if it uses dual numbers made inside of the pass: of these ours would be part.
+    """
+    level = running.level
+    with on_tensors(function, [d._v for d in duals], range(len(duals)), {}) as e:
+        results = e.walk.results
+        if any(level_of(result) > level for result in results):
+            return None
+        parts = [split(result, level) for result in results]
         results = [part for part, *_ in parts]
         live = [k for k, result in enumerate(results) if isinstance(result, Differentiable) and result.dtype.kind == "f"]
         pushed = dict(zip(live, e.walk.towards([results[k] for k in live]).push([d._d for d in duals], lanes)))
-        for k, (value, captured, of) in enumerate(parts):
+        for k, (value, captured, _) in enumerate(parts):
             # What the function has from dual numbers that are no arguments moves with these.
             moved = [part for part in (pushed.get(k), captured) if part is not None]
             if moved:
-                results[k] = made(*e.walk.out([value, sum(moved[1:], moved[0])]), lanes if captured is None else of, level)
+                results[k] = made(*e.walk.out([value, sum(moved[1:], moved[0])]), lanes, level)
         return unflatten(e.structure, results)
 
 
 def applied(body, function, args, argnums, kwargs, one=False, ahead=()):
     """What a `body` computes on tensors, of the evaluation and what goes ahead: containers, as they leave."""
     leaves, structure = flatten((*ahead, *(args[k] for k in argnums)))
-    level = max(map(level_of, leaves), default=0)
-    if level:
-        at = [k for k, leaf in enumerate(leaves) if level_of(leaf) == level]
+    at = [k for k, leaf in enumerate(leaves) if level_of(leaf) == running.level > 0]
+    duals = [leaves[k] for k in at]
+    if at and not any(isinstance(part, Differentiable) for d in duals for part in (d.value, d._d)):
 
         def of_values(*values):
             values, inner = dict(zip(at, values)), list(args)
@@ -304,6 +310,8 @@ def applied(body, function, args, argnums, kwargs, one=False, ahead=()):
                 inner[k] = arg
             return applied(body, function, inner, argnums, kwargs, one, given[: len(ahead)])
 
-        return _along(of_values, [leaves[k] for k in at], level)
+        found = _along(of_values, duals, duals[0].lanes)
+        if found is not None:
+            return found
     with on_tensors(function, args, argnums, kwargs, one) as e:
         return e.out(body(e, *ahead))

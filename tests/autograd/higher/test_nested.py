@@ -415,3 +415,23 @@ def test_one_call_after_another_fills_no_memory(of):
         tg.derivative(lambda t: np.sum(tg.grad(f)(t * x)))(1.0)
         store = thread_state().store
         assert store.capacity < 50_000 and store.nbytes < 100_000_000
+
+
+def test_passes_around_a_gradient_that_uses_what_they_vary():
+    """Dual numbers of two passes, captured and as arguments, and of the user's own making, in a gradient inside."""
+    grad, two = tg.grad, np.array([1.0, 2.0])
+    cases = {
+        "captured by both": (F(F(lambda t: grad(lambda y: y * t * y)(t)))(1.5), 4.0),
+        "a keyword": (F(F(lambda t: grad(lambda y, b: y * b**3)(2.0 * t, b=t)))(1.5), 9.0),
+        "one in another": (F(lambda t: F(lambda s: grad(lambda y: y * s * y * t)(s))(t))(1.5), 12.0),
+        "gradients between": (F(lambda t: grad(lambda s: F(lambda u: grad(lambda y: y**3 * t * s)(u))(t * s))(t))(1.5), 81.0),
+        "not an argument": (F(F(lambda t: grad(lambda y: y**3 * t**2)(2.0)))(1.5), 24.0),
+        "columns": (tg.jacfwd(lambda x: F(lambda t: grad(lambda y: np.sum(y**3 * t * x))(x))(2.0))(two), np.diag(9.0 * two**2)),
+        "part of a container": (F(lambda t: grad(lambda p: p["a"] ** 2 * p["b"] * t)({"a": t, "b": 3.0})["a"])(1.5), 18.0),
+        "of hessians": (F(lambda t: tg.hessian(lambda x: np.sum(x**3) * t)(two * t)[1, 1])(1.5), 36.0),
+    }
+    for name, (found, expected) in cases.items():
+        np.testing.assert_allclose(found, expected, rtol=1e-13, err_msg=name)
+    value, slope = tg.jvp(lambda x: grad(lambda y: y * y * tg.Dual(x, 1.0))(x), (2.0,), (1.0,))
+    assert repr(value) == "Dual(8.0, tangent=4.0)" and repr(slope) == "Dual(8.0, tangent=2.0)"
+    assert repr(grad(lambda x: 3.0 * x)(tg.Dual(2.0, 1.0))) == "Dual(3.0, tangent=0.0)"
