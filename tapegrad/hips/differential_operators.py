@@ -1,6 +1,7 @@
 """autograd's derivatives, with its names, order of arguments and results (D. Maclaurin et al., autograd, 2015).
 
-Arrays of integers are differentiated as floats.  The gradient of a real function of complex numbers is autograd's, the conjugate of ours.
+Arrays of integers are differentiated as floats.  Derivatives by complex numbers are autograd's, the conjugates of ours,
+and so are the adjoints that `make_vjp` takes.
 """
 
 from __future__ import annotations
@@ -14,10 +15,11 @@ import numpy as np
 
 from ..array import trees
 from ..array.forward import jvp
+from ..common.errors import NonScalarOutputError
+from ..common.tree import conjugated
 from ..transforms import functional, hessians, jacobians
 from ..transforms.argnums import resolved
 from ..transforms.checkpoint import checkpoint
-from ..transforms.hessians import hessian as _hessian
 
 __all__ = [
     "checkpoint", "deriv", "elementwise_grad", "grad", "grad_and_aux", "grad_named", "hessian", "hessian_tensor_product", "hessian_vector_product",
@@ -72,23 +74,40 @@ def unary_to_nary(operator: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _by(transformation, **options):
-    """autograd's form of a transformation of ours."""
+    """autograd's form of a transformation of ours, whose derivatives by complex numbers are those by their conjugates."""
 
     def operator(fun, x):
-        return transformation(fun, **options)(x)
+        return transformation(_of_conjugates(fun), **options)(conjugated(x))
 
     said = "".join(f", {name}={value}" for name, value in options.items())
     operator.__name__, operator.__doc__ = transformation.__name__, f"`tapegrad.{transformation.__name__}` by the argument ``argnum=0``{said}."
     return unary_to_nary(operator)
 
 
-grad = _by(functional.grad, conjugate=True)
-value_and_grad = _by(functional.value_and_grad, conjugate=True)
+def _of_conjugates(fun):
+    return lambda x: fun(conjugated(x))
+
+
+grad = _by(functional.grad)
+value_and_grad = _by(functional.value_and_grad)
 elementwise_grad = _by(functional.elementwise_grad)
-holomorphic_grad = _by(functional.grad, holomorphic=True)
 grad_and_aux = _by(functional.grad, has_aux=True)
 jacobian = _by(jacobians.jacobian)
-hessian = _by(_hessian)
+
+
+@unary_to_nary
+def holomorphic_grad(fun, x):
+    """``holomorphic_grad(fun, argnum=0)``: the complex derivative of a holomorphic function."""
+    return functional.grad(fun, holomorphic=True)(x)
+
+
+@unary_to_nary
+def hessian(fun, x):
+    """``hessian(fun, argnum=0)``: the Hessian of a function that returns a number; of one that returns an array, that of each element."""
+    try:
+        return hessians.hessian(fun)(x)
+    except NonScalarOutputError:
+        return jacobian(jacobian(fun))(x)
 
 
 @unary_to_nary
@@ -100,8 +119,8 @@ def deriv(fun, x):
 @unary_to_nary
 def make_vjp(fun, x):
     """``make_vjp(fun, argnum=0)(*args)``: the VJP, a function of an adjoint, and the value."""
-    value, pullback = jacobians.vjp(fun, x)
-    return (lambda g: pullback(g)[0]), value
+    value, pullback = jacobians.vjp(_of_conjugates(fun), conjugated(x))
+    return (lambda g: pullback(conjugated(g))[0]), value
 
 
 @unary_to_nary
@@ -119,12 +138,12 @@ def make_jvp_reversemode(fun, x):
 @unary_to_nary
 def make_hvp(fun, x):
     """``make_hvp(fun, argnum=0)(*args)``: the product of the Hessian with a vector, as a function of that, and the gradient."""
-    return make_vjp(functional.grad(fun))(x)
+    return make_vjp(grad(fun))(x)
 
 
 def make_ggnvp(f, g=lambda x: 1.0 / 2.0 * np.sum(x**2, axis=-1), f_argnum=0):
     """``make_ggnvp(f, g)(*args)``: the product of the Gauss-Newton matrix of ``g(f(x))`` with a vector, as a function of that."""
-    return unary_to_nary(lambda f, x: lambda v: hessians.gnvp(f, g)(x, v))(f, f_argnum)
+    return unary_to_nary(lambda f, x: lambda v: hessians.gnvp(_of_conjugates(f), g)(conjugated(x), conjugated(v)))(f, f_argnum)
 
 
 def _with_tensor(product):
@@ -140,7 +159,7 @@ def _with_tensor(product):
 @_with_tensor
 def hessian_tensor_product(fun, x, tensor):
     """``hessian_tensor_product(fun, argnum=0)(*args, vector)``: the Hessian times the vector."""
-    return hessians.hvp(fun)(x, tensor)
+    return hessians.hvp(_of_conjugates(fun))(conjugated(x), conjugated(tensor))
 
 
 @_with_tensor

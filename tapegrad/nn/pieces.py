@@ -77,6 +77,11 @@ def to(x, *kinds, copy=False):
     return F.clone(x) if copy else x
 
 
+def floored(x, least):
+    """`x`, not below `least`, with the derivative of `x`: PyTorch bounds it under ``no_grad``."""
+    return x + (F.clip(x, least) - x).detach()
+
+
 def kept(x, p):
     """Each element with probability ``1 - p``, else 0; scaled so that the mean stays."""
     if not 0.0 <= p <= 1.0:
