@@ -77,6 +77,13 @@ def to(x, *kinds, copy=False):
     return F.clone(x) if copy else x
 
 
+def alike(target, input):
+    """`target`, which has to have the shape of `input`."""
+    if np.shape(target) != tuple(input.shape):
+        raise ShapeError(f"target has shape {np.shape(target)}, input has {tuple(input.shape)}; give one target for each number")
+    return target
+
+
 def floored(x, least):
     """`x`, not below `least`, with the derivative of `x`: PyTorch bounds it under ``no_grad``."""
     return x + (F.clip(x, least) - x).detach()
