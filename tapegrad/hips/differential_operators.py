@@ -143,7 +143,15 @@ def make_hvp(fun, x):
 
 def make_ggnvp(f, g=lambda x: 1.0 / 2.0 * np.sum(x**2, axis=-1), f_argnum=0):
     """``make_ggnvp(f, g)(*args)``: the product of the Gauss-Newton matrix of ``g(f(x))`` with a vector, as a function of that."""
-    return unary_to_nary(lambda f, x: lambda v: hessians.gnvp(_of_conjugates(f), g)(conjugated(x), conjugated(v)))(f, f_argnum)
+
+    @unary_to_nary
+    def operator(f, x):
+        pull, y = make_vjp(f)(x)
+        push = make_vjp(pull)(trees.map(lambda part: 0.0 * part, y))[0]
+        product = make_hvp(g)(y)[0]
+        return lambda v: pull(product(push(v)))
+
+    return operator(f, f_argnum)
 
 
 def _with_tensor(product):
@@ -159,7 +167,7 @@ def _with_tensor(product):
 @_with_tensor
 def hessian_tensor_product(fun, x, tensor):
     """``hessian_tensor_product(fun, argnum=0)(*args, vector)``: the Hessian times the vector."""
-    return hessians.hvp(_of_conjugates(fun))(conjugated(x), conjugated(tensor))
+    return make_hvp(fun)(x)[0](tensor)
 
 
 @_with_tensor
