@@ -16,7 +16,7 @@ import numpy as np
 from ..array import trees
 from ..array.forward import jvp
 from ..common.errors import NonScalarOutputError
-from ..common.tree import conjugated
+from ..common.tree import conjugated, flatten, holds_complex
 from ..transforms import functional, hessians, jacobians
 from ..transforms.argnums import resolved
 from ..transforms.checkpoint import checkpoint
@@ -77,15 +77,17 @@ def _by(transformation, **options):
     """autograd's form of a transformation of ours, whose derivatives by complex numbers are those by their conjugates."""
 
     def operator(fun, x):
-        return transformation(_of_conjugates(fun), **options)(conjugated(x))
+        fun, x = _conjugate(fun, x)
+        return transformation(fun, **options)(x)
 
     said = "".join(f", {name}={value}" for name, value in options.items())
     operator.__name__, operator.__doc__ = transformation.__name__, f"`tapegrad.{transformation.__name__}` by the argument ``argnum=0``{said}."
     return unary_to_nary(operator)
 
 
-def _of_conjugates(fun):
-    return lambda x: fun(conjugated(x))
+def _conjugate(fun, x):
+    """A function and its argument, where that holds complex numbers as the function of the conjugates, and these."""
+    return (lambda z: fun(conjugated(z)), conjugated(x)) if holds_complex(flatten(x)[1]) else (fun, x)
 
 
 grad = _by(functional.grad)
@@ -119,7 +121,7 @@ def deriv(fun, x):
 @unary_to_nary
 def make_vjp(fun, x):
     """``make_vjp(fun, argnum=0)(*args)``: the VJP, a function of an adjoint, and the value."""
-    value, pullback = jacobians.vjp(_of_conjugates(fun), conjugated(x))
+    value, pullback = jacobians.vjp(*_conjugate(fun, x))
     return (lambda g: pullback(conjugated(g))[0]), value
 
 
