@@ -66,12 +66,12 @@ check_jvp = check_vjp
 
 
 def combo_check(fun, *args, **kwargs):
-    """``combo_check(fun)(list, list, ...)`` checks all combinations of arguments, and of those by keyword."""
+    """``combo_check(fun, ...)(list, list, ...)`` is `check_grads` of these options at all combinations of arguments, and of those by keyword."""
 
     def over(*lists, **choices):
         for given in itertools.product(*lists):
             for named in itertools.product(*choices.values()):
-                check_grads(lambda *a, named=named: fun(*a, **dict(zip(choices, named))), tuple(range(len(given))), *args, **kwargs)(*given)
+                check_grads(fun, *args, **kwargs)(*given, **dict(zip(choices, named)))
 
     return over
 

@@ -144,7 +144,7 @@ def norm(
     axes = tuple(range(x.ndim)) if axes is None else axes
     rest = [n for k, n in enumerate(x.shape) if k not in axes]
     vectors = reshape(moveaxis(x, axes, tuple(range(-len(axes), 0))), (*rest, -1))
-    result: Any = np.linalg.norm(vectors, p, axis=-1)  # type: ignore[call-overload]
+    result: Any = np.linalg.norm(vectors, p, axis=-1)
     return np.expand_dims(result, axes) if kept else result
 
 
