@@ -372,6 +372,10 @@ def test_checks():
     a.test_util.check_jvp(a.np.tanh, X)
     a.test_util.check_equivalent({"a": X}, {"a": X + 1e-9})
     a.test_util.combo_check(lambda x, axis=0: a.np.sum(x, axis=axis), order=1)([onp.ones((2, 2)), onp.eye(2)], axis=[0, 1])
+    # As `check_grads`, by the first argument unless others are named.
+    a.test_util.combo_check(lambda x, n: a.np.sum(x**2) * onp.floor(n), [0], modes=["rev"])([X, V], [2.0, 3.5])
+    with pytest.raises(AssertionError):
+        a.test_util.combo_check(lambda x, n: a.np.sum(x**2) * (a.tracer.getval(n) + 0.0), (0, 1), order=1)([X], [2.0])
     a.util.quick_grad_check(lambda x: a.np.sum(x**3), X, verbose=False)
     wrong = a.extend.primitive(lambda x: x**2)
     a.extend.defvjp(wrong, lambda ans, x: lambda g: g * x)
