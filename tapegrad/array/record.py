@@ -282,7 +282,7 @@ def _promote(row, numbers, operands, values, metas):
     """Let constant numbers promote as in NumPy beside an array that is not float64.
 
     A Python float, and a tracked one, is weak, as is a float32 number beside a tracked one; a NumPy scalar is float64; a Python int
-    beside integers stays one.
+    beside integers stays one, and a truth value is one.
 
     Parameters
     ----------
@@ -300,6 +300,8 @@ def _promote(row, numbers, operands, values, metas):
             continue
         if isinstance(number, (np.float64, np.ndarray)):
             strong = np.asarray(values[k])
+        elif number.__class__ is bool and char not in "df":
+            strong = np.asarray(number)
         elif number.__class__ is int and char not in "df":
             strong = np.asarray(number, "l" if char == "?" else char)
         else:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..common.errors import StructureError
-from ..common.tree import flatten_result, unflatten
+from ..common.tree import flatten_result, rearranged, unflatten
 from ..common.tree import register as _register
 from .differentiable import Differentiable
 from .typing import Pytree
@@ -64,11 +64,13 @@ def map(f: Callable[..., Any], tree: Pytree, *rest: Pytree) -> Pytree:
     {'w': [0.95, 1.95], 'b': 2.9}
     """
     mine, structure = flatten_result(tree)
-    others = [flatten_result(one) for one in rest]
-    for _, other in others:
-        if other != structure:
+    others = []
+    for one in rest:
+        leaves, other = flatten_result(one)
+        others.append(rearranged(leaves, other, structure))
+        if others[-1] is None:
             raise StructureError(f"tree.map: {structure} and {other} are containers of different forms")
-    return unflatten(structure, [f(*parts) for parts in zip(mine, *(leaves for leaves, _ in others))])
+    return unflatten(structure, [f(*parts) for parts in zip(mine, *others)])
 
 
 def ravel(tree: Pytree) -> tuple[Any, Callable[[Any], Pytree]]:
@@ -81,9 +83,10 @@ def ravel(tree: Pytree) -> tuple[Any, Callable[[Any], Pytree]]:
     Returns
     -------
     vector : ndarray or Tensor
-        Has one axis, and the dtype of the joined numbers.
+        Has one axis, and the dtype of the joined numbers.  Dicts are joined in the order of their keys, and of
+        complex numbers first the real parts, then the imaginary ones.
     unravel : callable
-        Takes a vector of that length, plain or on the tape.
+        Takes a vector of that length, plain or on the tape; what was float32 beside float64 is float32 again.
 
     Examples
     --------
@@ -96,12 +99,14 @@ def ravel(tree: Pytree) -> tuple[Any, Callable[[Any], Pytree]]:
     """
     parts, structure = flatten_result(tree)
     shapes, vector = [np.shape(part) for part in parts], joined(tree)
+    narrower = [getattr(part, "dtype", None) == np.float32 != vector.dtype for part in parts]
     ends = np.cumsum([0, *(math.prod(shape) for shape in shapes)]).tolist()
 
     def unravel(vector: Any) -> Pytree:
         if np.shape(vector) != (ends[-1],):
             raise StructureError(f"unravel takes a vector of {ends[-1]} numbers, got the shape {np.shape(vector)}")
         leaves = [np.reshape(vector[a:b], shape) if shape else vector[a] for a, b, shape in zip(ends, ends[1:], shapes)]
+        leaves = [leaf.astype(np.float32) if single else leaf for leaf, single in zip(leaves, narrower)]
         return unflatten(structure, [float(leaf) if type(leaf) is np.float64 else leaf for leaf in leaves])
 
     return (vector if isinstance(vector, Differentiable) else np.array(vector)), unravel

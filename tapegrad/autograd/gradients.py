@@ -11,11 +11,12 @@ from typing import Literal, TypeAlias, overload
 
 import numpy as np
 
+from ..array.complex import ComplexTensor, is_complex, split
 from ..array.differentiable import Differentiable
 from ..array.record import tracked
 from ..array.tensor import Tensor
 from ..array.typing import TensorLike
-from ..common.errors import GradientError, NonScalarOutputError, SeedShapeError
+from ..common.errors import DtypeError, GradientError, NonScalarOutputError, SeedShapeError
 from ..tape.places import name_of
 from ..tape.store import thread_state
 from . import nested
@@ -40,7 +41,7 @@ def tensors_of(tensors, what):
 
 
 def _listed(grads):
-    return (grads,) if isinstance(grads, (Differentiable, np.ndarray, float, int)) else tuple(grads or ())
+    return (grads,) if isinstance(grads, (Differentiable, ComplexTensor, np.ndarray, float, int, complex)) else tuple(grads or ())
 
 
 def _differentiated(grads):
@@ -57,15 +58,17 @@ def _swept(roots, seeds, wanted, retain_graph, create_graph, recorded, allow_unu
     return sweep_back(roots, seeds, bool(retain_graph), wanted, allow_unused)
 
 
-def seeds_of(outputs, grads, what, recorded=False):
-    """The seeds as values; with `recorded` those that are on a tape stay tensors."""
-    if grads is None:
-        grads = (None,) * len(outputs)
-    grads = _listed(grads)
+def _one_each(outputs, grads, what):
+    grads = (None,) * len(outputs) if grads is None else _listed(grads)
     if len(grads) != len(outputs):
         raise SeedShapeError(f"{len(outputs)} outputs but {len(grads)} {what}; give one seed (or None) for each output")
+    return grads
+
+
+def seeds_of(outputs, grads, what, recorded=False):
+    """The seeds as values; with `recorded` those that are on a tape stay tensors."""
     seeds = []
-    for k, (output, grad) in enumerate(zip(outputs, grads)):
+    for k, (output, grad) in enumerate(zip(outputs, _one_each(outputs, grads, what))):
         if not output.requires_grad:
             raise GradientError(
                 f"element {k} of tensors does not require grad and does not have a grad_fn: nothing it was computed "
@@ -84,10 +87,13 @@ def seeds_of(outputs, grads, what, recorded=False):
                 )
             seed = np.ones(output.shape, output.dtype)
         else:
+            grad = grad if isinstance(grad, (Differentiable, ComplexTensor)) else np.asarray(grad)
+            if is_complex(grad):
+                raise DtypeError(f"the seed of output {k} is complex and the output is real; give the real part of it")
             if recorded and tracked(grad) and grad.shape == output.shape:
                 seeds.append(grad if grad.dtype == output.dtype else grad.astype(output.dtype))
                 continue
-            seed = np.asarray(grad._let_out("a seed") if isinstance(grad, Differentiable) else grad)
+            seed = np.asarray(grad._let_out("a seed")) if isinstance(grad, Differentiable) else grad
             if seed.shape != tuple(output.shape):
                 raise SeedShapeError(
                     f"Mismatch in shape: grad_output[{k}] has a shape of {tuple(seed.shape)} and output[{k}] has a "
@@ -146,7 +152,7 @@ def backward(
     if recorded > create_graph and (trace := nested.current_trace()) is not None:
         raise refuse_accumulating(trace)
     seeds = seeds_of(roots, grad_tensors, "grad_tensors", recorded)
-    wanted = None if inputs is None else tensors_of(inputs, "inputs")
+    wanted = None if inputs is None else tensors_of([p for t in _listed(inputs) for p in split(t) or (t,)], "inputs")
     if wanted is not None:
         for k, t in enumerate(wanted):
             if not t.requires_grad:
@@ -212,6 +218,8 @@ def grad(
     """
     if not only_inputs:
         raise ValueError("only_inputs=False is not supported; call .backward() to accumulate into all leaves")
+    if any(isinstance(t, ComplexTensor) for t in (*_listed(outputs), *_listed(inputs))):
+        return _of_parts(_listed(outputs), _listed(inputs), grad_outputs, allow_unused, retain_graph, create_graph, is_grads_batched)
     if is_grads_batched:
         return _batched(outputs, inputs, grad_outputs, retain_graph, create_graph, allow_unused)
     roots = tensors_of(outputs, "outputs")
@@ -229,6 +237,30 @@ def grad(
     for t, value in result.retained_alive():
         accumulate(t, value)
     return tuple(as_tensor(result.requested[id(t)]) if id(t) in result.requested else None for t in wanted)
+
+
+def _of_parts(outputs, inputs, grad_outputs, allow_unused, retain_graph, create_graph, batched):
+    """`grad` of complex tensors, or by them: of the real and imaginary parts that require a gradient."""
+    roots = []
+    for output, seed in zip(outputs, _one_each(outputs, grad_outputs, "grad_outputs")):
+        if not isinstance(output, ComplexTensor):
+            roots.append((output, seed))
+        elif seed is None:
+            raise NonScalarOutputError("a complex output has no gradient without a seed: take its .real, .imag or abs(), or pass grad_outputs")
+        else:
+            seed = seed if isinstance(seed, (Differentiable, ComplexTensor)) else np.asarray(seed)
+            roots += [pair for pair in zip(split(output), split(seed) or (seed, np.zeros_like(seed))) if pair[0].requires_grad]
+    parts = [[p for p in split(t) or (t,) if p.requires_grad] for t in inputs]
+    given = [t for t, _ in roots], [p for some in parts for p in some], [s for _, s in roots]
+    found = iter(grad(*given, retain_graph, create_graph, allow_unused=True, is_grads_batched=batched))
+    gradients = []
+    for k, (t, some) in enumerate(zip(inputs, parts)):
+        by_part = {id(p): g for p, g in zip(some, found)}
+        values = [by_part.get(id(p)) for p in split(t) or (t,)]
+        if not allow_unused and all(g is None for g in values):
+            raise GradientError(f"the outputs do not depend on input {k}, of shape {tuple(t.shape)}; allow_unused=True gives None for it")
+        gradients.append(values[0] if len(values) == 1 else None if values == [None, None] else ComplexTensor(*values))
+    return tuple(gradients)
 
 
 def _batched(outputs, inputs, grad_outputs, retain_graph, create_graph, allow_unused):

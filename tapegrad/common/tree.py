@@ -177,7 +177,7 @@ def _unflatten(structure, leaves):
 def of_complex(re, im):
     """The complex value with these real and imaginary parts; of containers, such as the derivatives of both by several arguments, the container."""
     (ones, structure), (others, _) = flatten(re), flatten(im)
-    if _holds_complex(structure):
+    if holds_complex(structure):
         raise StructureError(
             "the derivative of complex numbers by complex ones is four real arrays, not a complex one: pass holomorphic=True for the derivative "
             "of a holomorphic function, or differentiate the parts, z.real and z.imag, as two results (or arguments)"
@@ -185,8 +185,9 @@ def of_complex(re, im):
     return unflatten(structure, list(map(registry.objects.of_parts, ones, others)))
 
 
-def _holds_complex(structure):
-    return structure.kind is complex or any(map(_holds_complex, structure.parts))
+def holds_complex(structure):
+    """Whether there is a complex number in a container of this structure."""
+    return structure.kind is complex or any(map(holds_complex, structure.parts))
 
 
 def conjugated(thing):

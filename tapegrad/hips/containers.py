@@ -7,7 +7,8 @@ import numpy as np
 
 from .. import numpy as tnp
 from ..array.differentiable import Differentiable
-from ..array.trees import ravel as flatten
+from ..array.trees import ravel
+from ..common import tree
 from ..transforms.implicit import fixed_point as _fixed_point
 from .extend import getval
 
@@ -36,6 +37,25 @@ def of_iterables(function):
         return function(given, *args, **kwargs)
 
     return joined
+
+
+def _by_name(x):
+    """A container, with dicts in the order of their sorted keys."""
+    if builtins.type(x) is dict:
+        return {key: _by_name(x[key]) for key in sorted(x)}
+    return builtins.type(x)(map(_by_name, x)) if builtins.type(x) in (list, tuple) else x
+
+
+def flatten(value):
+    """The numbers of containers as one vector, those of dicts in the order of their sorted keys, and the function that makes the containers of a vector."""
+    vector, unravel = ravel(_by_name(value))
+    form = tree.flatten(value)[1]
+
+    def unflatten(vector):
+        leaves, found = tree.flatten(unravel(vector))
+        return tree.unflatten(form, tree.rearranged(leaves, found, form))
+
+    return vector, unflatten
 
 
 def flatten_func(func, example):

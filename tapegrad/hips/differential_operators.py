@@ -1,6 +1,7 @@
 """autograd's derivatives, with its names, order of arguments and results (D. Maclaurin et al., autograd, 2015).
 
-Arrays of integers are differentiated as floats.  The gradient of a real function of complex numbers is autograd's, the conjugate of ours.
+Arrays of integers are differentiated as floats.  Derivatives by complex numbers are autograd's, the conjugates of ours,
+and so are the adjoints that `make_vjp` takes.
 """
 
 from __future__ import annotations
@@ -13,11 +14,12 @@ from typing import Any
 import numpy as np
 
 from ..array import trees
+from ..common.errors import NonScalarOutputError
+from ..common.tree import conjugated, flatten, holds_complex
 from ..transforms import functional, hessians, jacobians
 from ..transforms.argnums import resolved
 from ..transforms.checkpoint import checkpoint
 from ..transforms.forward import jvp
-from ..transforms.hessians import hessian as _hessian
 
 __all__ = [
     "checkpoint", "deriv", "elementwise_grad", "grad", "grad_and_aux", "grad_named", "hessian", "hessian_tensor_product", "hessian_vector_product",
@@ -72,9 +74,10 @@ def unary_to_nary(operator: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _by(transformation, **options):
-    """autograd's form of a transformation of ours."""
+    """autograd's form of a transformation of ours, whose derivatives by complex numbers are those by their conjugates."""
 
     def operator(fun, x):
+        fun, x = _conjugate(fun, x)
         return transformation(fun, **options)(x)
 
     said = "".join(f", {name}={value}" for name, value in options.items())
@@ -82,13 +85,31 @@ def _by(transformation, **options):
     return unary_to_nary(operator)
 
 
-grad = _by(functional.grad, conjugate=True)
-value_and_grad = _by(functional.value_and_grad, conjugate=True)
+def _conjugate(fun, x):
+    """A function and its argument, where that holds complex numbers as the function of the conjugates, and these."""
+    return (lambda z: fun(conjugated(z)), conjugated(x)) if holds_complex(flatten(x)[1]) else (fun, x)
+
+
+grad = _by(functional.grad)
+value_and_grad = _by(functional.value_and_grad)
 elementwise_grad = _by(functional.elementwise_grad)
-holomorphic_grad = _by(functional.grad, holomorphic=True)
 grad_and_aux = _by(functional.grad, has_aux=True)
 jacobian = _by(jacobians.jacobian)
-hessian = _by(_hessian)
+
+
+@unary_to_nary
+def holomorphic_grad(fun, x):
+    """``holomorphic_grad(fun, argnum=0)``: the complex derivative of a holomorphic function."""
+    return functional.grad(fun, holomorphic=True)(x)
+
+
+@unary_to_nary
+def hessian(fun, x):
+    """``hessian(fun, argnum=0)``: the Hessian of a function that returns a number; of one that returns an array, that of each element."""
+    try:
+        return hessians.hessian(fun)(x)
+    except NonScalarOutputError:
+        return jacobian(jacobian(fun))(x)
 
 
 @unary_to_nary
@@ -100,8 +121,8 @@ def deriv(fun, x):
 @unary_to_nary
 def make_vjp(fun, x):
     """``make_vjp(fun, argnum=0)(*args)``: the VJP, a function of an adjoint, and the value."""
-    value, pullback = jacobians.vjp(fun, x)
-    return (lambda g: pullback(g)[0]), value
+    value, pullback = jacobians.vjp(*_conjugate(fun, x))
+    return (lambda g: pullback(conjugated(g))[0]), value
 
 
 @unary_to_nary
@@ -119,12 +140,20 @@ def make_jvp_reversemode(fun, x):
 @unary_to_nary
 def make_hvp(fun, x):
     """``make_hvp(fun, argnum=0)(*args)``: the product of the Hessian with a vector, as a function of that, and the gradient."""
-    return make_vjp(functional.grad(fun))(x)
+    return make_vjp(grad(fun))(x)
 
 
 def make_ggnvp(f, g=lambda x: 1.0 / 2.0 * np.sum(x**2, axis=-1), f_argnum=0):
     """``make_ggnvp(f, g)(*args)``: the product of the Gauss-Newton matrix of ``g(f(x))`` with a vector, as a function of that."""
-    return unary_to_nary(lambda f, x: lambda v: hessians.gnvp(f, g)(x, v))(f, f_argnum)
+
+    @unary_to_nary
+    def operator(f, x):
+        pull, y = make_vjp(f)(x)
+        push = make_vjp(pull)(trees.map(lambda part: 0.0 * part, y))[0]
+        product = make_hvp(g)(y)[0]
+        return lambda v: pull(product(push(v)))
+
+    return operator(f, f_argnum)
 
 
 def _with_tensor(product):
@@ -140,7 +169,7 @@ def _with_tensor(product):
 @_with_tensor
 def hessian_tensor_product(fun, x, tensor):
     """``hessian_tensor_product(fun, argnum=0)(*args, vector)``: the Hessian times the vector."""
-    return hessians.hvp(fun)(x, tensor)
+    return make_hvp(fun)(x)[0](tensor)
 
 
 @_with_tensor

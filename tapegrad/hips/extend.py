@@ -6,7 +6,7 @@ from ..array.differentiable import Differentiable
 from ..array.record import tracked
 from ..autograd.custom.primitives import ByPosition, together
 from ..common.errors import MissingRuleError
-from ..common.tree import parts_of
+from ..common.tree import conjugated, parts_of
 from .differential_operators import subval
 
 __all__ = [
@@ -55,12 +55,13 @@ def defvjp(fun, *vjpmakers, argnums=None):
 
 def defvjp_argnum(fun, vjpmaker):
     """One rule for every argument: ``vjpmaker(argnum, ans, args, kwargs)(g)``."""
-    fun.set_vjp(lambda wanted, ans, args, kwargs: lambda g: [vjpmaker(k, ans, args, kwargs)(g) for k in wanted])
+    defvjp_argnums(fun, lambda wanted, ans, args, kwargs: lambda g: [vjpmaker(k, ans, args, kwargs)(g) for k in wanted])
 
 
 def defvjp_argnums(fun, vjpmaker):
     """One rule for all arguments at once: ``vjpmaker(argnums, ans, args, kwargs)(g)`` gives their adjoints."""
-    fun.set_vjp(lambda *call: lambda g: [*vjpmaker(*call)(g)])
+    # By complex arguments they are the conjugates of ours.
+    fun.set_vjp(lambda *call: lambda g: [*map(conjugated, vjpmaker(*call)(g))])
 
 
 def defjvp(fun, *jvpfuns, argnums=None):

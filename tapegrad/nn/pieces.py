@@ -75,6 +75,18 @@ def to(x, *kinds, copy=False):
     return F.clone(x) if copy else x
 
 
+def alike(target, input):
+    """`target`, which has to have the shape of `input`."""
+    if np.shape(target) != tuple(input.shape):
+        raise ShapeError(f"target has shape {np.shape(target)}, input has {tuple(input.shape)}; give one target for each number")
+    return target
+
+
+def floored(x, least):
+    """`x`, not below `least`, with the derivative of `x`: PyTorch bounds it under ``no_grad``."""
+    return x + (F.clip(x, least) - x).detach()
+
+
 def kept(x, p):
     """Each element with probability ``1 - p``, else 0; scaled so that the mean stays."""
     if not 0.0 <= p <= 1.0:

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
+from ..array.complex import ComplexTensor, split
 from ..array.tensor import Tensor, tensor
 from ..common.errors import NonFiniteError
 from ..tape.modes import no_grad
@@ -48,7 +49,8 @@ def clip_grad_norm_(
     >>> tg.nn.utils.clip_grad_norm_([w], 5.0), w.grad
     (tensor(10.), tensor([3.0000, 4.0000]))
     """
-    gradients = [p.grad for p in ([parameters] if isinstance(parameters, Tensor) else parameters) if p.grad is not None]
+    given = [parameters] if isinstance(parameters, (Tensor, ComplexTensor)) else parameters
+    gradients = [p.grad for p in given if p.grad is not None]
     norms = [np.linalg.norm(np.ravel(g.detach().numpy()), norm_type) for g in gradients]
     total = float(np.linalg.norm(norms, norm_type)) if norms else 0.0
     if error_if_nonfinite and not np.isfinite(total):
@@ -56,5 +58,6 @@ def clip_grad_norm_(
     scale = max_norm / (total + 1e-6)
     with no_grad():
         for g in gradients if not scale >= 1.0 else ():
-            g.mul_(scale)
+            for part in split(g) or (g,):
+                part.mul_(scale)
     return tensor(total)

@@ -20,7 +20,12 @@ class LRScheduler:
     ----------
     optimizer : Optimizer
     last_epoch : int
-        The last step made; -1 at the beginning.
+        The last step made; -1 at the beginning. Otherwise each group has ``"initial_lr"``, the rate that it began with.
+
+    Raises
+    ------
+    OptionError
+        `last_epoch` is not -1, and a group does not have the rate that it began with.
 
     Examples
     --------
@@ -34,8 +39,13 @@ class LRScheduler:
     [0.25]
     """
 
+    #: Whether a rate that was changed since, by hand or by another schedule, is changed by the same factor as `rate`, as in PyTorch; else it is `rate`.
+    chainable = False
+
     def __init__(self, optimizer: Optimizer, last_epoch: int = -1) -> None:
         self.optimizer, self.last_epoch = optimizer, last_epoch
+        if last_epoch != -1 and not all("initial_lr" in group for group in optimizer.param_groups):
+            raise OptionError(f'last_epoch={last_epoch}: put the rate of the beginning into each group of the optimizer, {{"params": ..., "initial_lr": ...}}')
         self.base_lrs = [group.setdefault("initial_lr", group["lr"]) for group in optimizer.param_groups]
         self.step()
 
@@ -47,11 +57,21 @@ class LRScheduler:
         """Make one step."""
         self.last_epoch += 1
         for group, lr in zip(self.optimizer.param_groups, self.base_lrs):
-            group["lr"] = self.rate(lr, self.last_epoch)
+            before, now = self.rate(lr, self.last_epoch - 1) if self.last_epoch else lr, self.rate(lr, self.last_epoch)
+            group["lr"] = self._onward(group["lr"], before, now) if self.chainable and group["lr"] != before else now
+        self._note()
+
+    def _onward(self, lr, before, now):
+        """What becomes of another rate than `before` where `before` becomes `now`."""
+        low = vars(self).get("eta_min", 0.0)
+        return low + (lr - low) * (now - low) / (before - low) if before != low else lr + now - before
+
+    def _note(self):
+        self._last_lr = [group["lr"] for group in self.optimizer.param_groups]
 
     def get_last_lr(self) -> list[float]:
-        """The rate of each group of parameters."""
-        return [group["lr"] for group in self.optimizer.param_groups]
+        """The rate of each group of parameters that the last step of this schedule left."""
+        return self._last_lr
 
     def state_dict(self) -> dict[str, Any]:
         """What is kept from step to step, as plain data; functions are left out."""
@@ -79,8 +99,10 @@ class ReduceLROnPlateau(LRScheduler):
         How much counts as an improvement: a part of the best measure so far, or a difference.
     cooldown : int
         Steps after a change in which nothing is counted.
-    min_lr, eps : float
-        Rates do not fall below `min_lr`, nor by less than `eps`.
+    min_lr : float, or list of float
+        Rates do not fall below it, or that of their group.
+    eps : float
+        Nor do they fall by less.
 
     Raises
     ------
@@ -100,12 +122,13 @@ class ReduceLROnPlateau(LRScheduler):
 
     def __init__(
         self, optimizer: Optimizer, mode: str = "min", factor: float = 0.1, patience: int = 10, threshold: float = 1e-4, threshold_mode: str = "rel",
-        cooldown: int = 0, min_lr: float = 0.0, eps: float = 1e-8,
+        cooldown: int = 0, min_lr: float | list[float] = 0.0, eps: float = 1e-8,
     ) -> None:  # fmt: skip
         if mode not in ("min", "max") or threshold_mode not in ("rel", "abs") or not 0.0 < factor < 1.0:
             raise OptionError(f'mode={mode!r}, threshold_mode={threshold_mode!r}, factor={factor!r}: give "min" or "max", "rel" or "abs", a number below 1')
         self.optimizer, self.mode, self.factor, self.patience, self.threshold = optimizer, mode, factor, patience, threshold
         self.threshold_mode, self.cooldown, self.min_lr, self.eps = threshold_mode, cooldown, min_lr, eps
+        self._note()
         self.best, self.num_bad_epochs, self.cooldown_counter = math.inf if mode == "min" else -math.inf, 0, 0
 
     def step(self, metrics: Any) -> None:  # type: ignore[override]
@@ -117,11 +140,14 @@ class ReduceLROnPlateau(LRScheduler):
         self.num_bad_epochs = 0 if better or self.cooldown_counter else self.num_bad_epochs + 1
         self.cooldown_counter = max(self.cooldown_counter - 1, 0)
         if self.num_bad_epochs > self.patience:
-            for group in self.optimizer.param_groups:
-                lower = max(group["lr"] * self.factor, self.min_lr)
+            groups = self.optimizer.param_groups
+            lowest = [self.min_lr] * len(groups) if isinstance(self.min_lr, (int, float)) else self.min_lr
+            for group, least in zip(groups, lowest, strict=True):
+                lower = max(group["lr"] * self.factor, least)
                 if group["lr"] - lower > self.eps:
                     group["lr"] = lower
             self.cooldown_counter, self.num_bad_epochs = self.cooldown, 0
+        self._note()
 
 
 @cache
@@ -140,4 +166,6 @@ def __getattr__(name: str) -> Any:
     def at(self, lr, t):
         return rate(lr, t, *[vars(self)[option] for option in [*signature.parameters][2:]])
 
-    return type(name, (LRScheduler,), {"__init__": init, "rate": at, "__doc__": f"The rate is ``{rows[name][1]}``.", "__module__": __name__})
+    # A function of the user's is the whole rate.
+    made = {"chainable": name != "LambdaLR", "__init__": init, "rate": at, "__doc__": f"The rate is ``{rows[name][1]}``.", "__module__": __name__}
+    return type(name, (LRScheduler,), made)

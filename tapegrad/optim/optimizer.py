@@ -69,7 +69,7 @@ class Optimizer:
 
     def add_param_group(self, group: dict[str, Any]) -> None:
         """Optimise more parameters: a dict with ``params`` and options."""
-        unknown = set(group) - {"params", *self.defaults}
+        unknown = set(group) - {"params", "initial_lr", *self.defaults}
         if unknown:
             raise OptimizationError(f"{type(self).__name__} has no option {sorted(unknown)[0]!r}; it has {', '.join(self.defaults)}")
         params = group["params"]
@@ -95,7 +95,7 @@ class Optimizer:
     def _check(self, group):
         """Raise for options that cannot be."""
         for name, value in group.items():
-            if name in ("lr", "momentum", "weight_decay", "eps") and not value >= 0:
+            if name in ("lr", "momentum", "weight_decay", "eps", "alpha") and not value >= 0:
                 raise OptimizationError(f"{name}={value!r} must be at least 0")
 
     def zero_grad(self, set_to_none: bool = True) -> None:

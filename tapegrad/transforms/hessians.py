@@ -22,7 +22,7 @@ from ..array.typing import Argnums, Mode, OfFirst
 from ..autograd.nested import together
 from ..common.errors import OptionError, SeedShapeError, StructureError
 from ..common.keywords import answers
-from ..common.tree import Structure, alike, flatten, leaf_names, unflatten
+from ..common.tree import Structure, alike, flatten, leaf_names, rearranged, unflatten
 from ..common.uninterrupted import cached_property
 from ..program.evaluation import Evaluation, applied, on_tensors
 from ..program.ports import units
@@ -363,6 +363,8 @@ def _directions(direction, inputs, structure):
     """Tangents of the variables, and how many directions there are (None: one, without an axis for it)."""
     tangents, own_structure = flatten(direction)
     if len(tangents) != len(inputs) or len(inputs) > 1 and not alike(own_structure, structure):
+        tangents = rearranged(tangents, own_structure, structure)
+    if tangents is None:
         raise StructureError(f"the direction is {own_structure}, but the arguments to differentiate are {structure}")
     shapes = [(np.shape(v), p.shape) for v, p in zip(tangents, inputs)]
     if all(v == b for v, b in shapes):

@@ -23,7 +23,7 @@ from ..autograd import nested
 from ..autograd.recording import RealPart, as_plain
 from ..common.errors import OptionError, SeedShapeError, StructureError
 from ..common.keywords import answers
-from ..common.tree import alike, conjugated, flatten, leaf_names, own, unflatten
+from ..common.tree import alike, conjugated, flatten, leaf_names, own, rearranged, unflatten
 from ..program.evaluation import Evaluation, on_tensors
 from ..program.sweeps import StoreWalk
 from ..tape.store import thread_state
@@ -47,7 +47,8 @@ def _fitted(container, structure, ports, what, of):
         seed_structure = structure
     if len(leaves) != len(ports):
         raise SeedShapeError(f"{what}: {of} has {len(ports)} parts but the seed has {len(leaves)}")
-    if seed_structure != structure and not alike(seed_structure, structure):
+    leaves = leaves if alike(seed_structure, structure) else rearranged(leaves, seed_structure, structure)
+    if leaves is None:
         raise StructureError(f"{what} is {seed_structure} but {of} is {structure}")
     seeds = []
     for p, seed, name in zip(ports, leaves, leaf_names(structure)):

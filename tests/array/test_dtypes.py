@@ -220,3 +220,14 @@ def test_float32_numbers_beside_float64_ones():
     for f in (lambda x: x * s, lambda x: np.where(x > 0, x, s), lambda x: np.stack([x[0], s]), lambda x: x[0] * s + x, lambda x: np.clip(x, s, 1)):
         for result in (tg.vjp(f, single)[0], tg.jit(f)(single), f(tg.tensor(single))):
             assert result.dtype == f(single).dtype == np.float32
+
+
+@pytest.mark.parametrize("dtype", [np.int64, np.int32, np.bool_, np.float32])
+def test_a_truth_value_beside_an_array_promotes_as_in_numpy(dtype):
+    array = np.array([1, 0], dtype)
+    for call in (lambda a: a + True, lambda a: True * a, lambda a: np.maximum(a, False), lambda a: np.add(a, True)):
+        found, expected = call(tg.tensor(array)), call(array)
+        assert found.dtype == expected.dtype and found.tolist() == expected.tolist()
+    slope = tg.jit(tg.grad(lambda x, b: np.sum(x * (tg.tensor([1, 2]) + b))))
+    for b in (True, False, True, False):
+        assert slope(np.array([0.5, 1.5]), b).tolist() == [1.0 + b, 2.0 + b]

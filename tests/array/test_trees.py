@@ -36,6 +36,39 @@ def test_ravel_and_back():
         unravel(np.ones(3))
 
 
+def test_what_was_float32_is_float32_again():
+    tree = {"a": np.ones(2, np.float32), "b": np.arange(2.0), "c": np.float32(3.0), "d": 2.0}
+    vector, unravel = tg.tree.ravel(tree)
+    assert vector.dtype == np.float64 and [getattr(leaf, "dtype", None) for leaf in tg.tree.leaves(unravel(vector))] == ["float32", "float64", "float32", None]
+
+    def loss(vector):
+        parts = unravel(vector)
+        return np.sum(parts["a"] ** 2) * parts["c"] + np.sum(parts["b"]) * parts["d"]
+
+    for slope in (tg.grad(loss), tg.jit(tg.grad(loss)), tg.jacfwd(loss)):
+        np.testing.assert_allclose(slope(vector), [6.0, 6.0, 2.0, 2.0, 2.0, 1.0], rtol=1e-6)
+
+
+def test_dicts_are_paired_by_their_keys():
+    x, v = {"b": np.array([1.0, 2.0]), "a": 3.0}, {"a": 1.0, "b": np.array([0.5, 4.0])}
+    same = {key: v[key] for key in x}
+
+    def loss(t):
+        return np.sum(t["b"] ** 2) * t["a"] ** 2
+
+    assert tg.tree.map(lambda p, q: np.sum(p * q), x, v) == {"b": 8.5, "a": 3.0}
+    linear, pull = tg.linearize(loss, x)[1], tg.vjp(lambda t: {"a": t["a"], "b": 2.0 * t["b"]}, x)[1]
+    assert linear(v) == linear(same) == tg.jvp(loss, (x,), (v,))[1]
+    assert tg.tree.leaves(tg.tree.map(np.array_equal, pull(same)[0], pull(v)[0])) == [True, True]
+    for product in (tg.hvp(loss), tg.jit(tg.hvp(loss)), tg.gnvp(lambda t: t["b"] * t["a"])):
+        for _ in range(4):
+            assert tg.tree.leaves(tg.tree.map(np.array_equal, product(x, v), product(x, same))) == [True, True]
+    for other in ({"a": 1.0, "c": np.ones(2)}, [np.ones(2), 1.0]):
+        for call in (linear, tg.vjp(lambda t: t, x)[1], lambda t: tg.hvp(loss)(x, t), lambda t: tg.tree.map(lambda p, q: p, x, t)):
+            with pytest.raises(StructureError):
+                call(other)
+
+
 def test_derivatives_go_through_it():
     def loss(tree):
         return sum(np.sum(leaf**2) for leaf in tg.tree.leaves(tg.tree.map(np.sin, tree)))

@@ -7,7 +7,7 @@ import numpy as onp
 import pytest
 
 import tapegrad.hips
-from tapegrad.errors import MissingRuleError
+from tapegrad.errors import MissingRuleError, OptionError
 from tests.every import every
 from tests.numpy.test_hips import ALONE, CALLS, loss_of
 
@@ -260,8 +260,72 @@ def what_is_left(a):
     )  # fmt: skip
 
 
+Z = X + 1j * V
+
+
+def conjugates(a):
+    """Derivatives by complex numbers, which are the conjugates of tapegrad's."""
+    np, ag = a.np, a.ag
+
+    def real(z):
+        return np.abs(z) ** 2 * np.real(z[0])
+
+    def loss(z):
+        return np.sum(np.abs(z) ** 3 * np.imag(z))
+
+    vjp, value = ag.make_vjp(lambda z: z**2 * np.conj(z))(Z)
+    hvp, slope = ag.make_hvp(loss)(Z)
+    return {
+        "jacobian": ag.jacobian(real)(Z), "elementwise": ag.elementwise_grad(np.abs)(Z), "aux": ag.grad_and_aux(lambda z: (loss(z), 1.0))(Z), "vjp": vjp(V - 1j * X), "value": value,
+        "vjp of real": ag.make_vjp(real)(Z)[0](V), "vjp of complex": ag.make_vjp(lambda x: np.exp(1j * x))(X)[0](Z), "hvp": (hvp(V - 1j * X), slope),
+        "ggnvp": ag.make_ggnvp(real)(Z)(V - 0.3j * X), "tensor": ag.tensor_jacobian_product(real)(Z, V), "both": ag.value_and_grad(lambda z, x: np.sum(real(z) * x), (0, 1))(Z, X),
+        "containers": ag.grad(lambda d: np.sum(real(d["z"]) * d["x"][0]))({"z": Z, "x": [X]}), "jvp": ag.make_jvp(ag.grad(loss))(Z)(V - 0.2j),
+        "inside": ag.grad(lambda x: np.real(np.sum(ag.grad(loss)(x + 1j * V))))(X), "twice": ag.grad(lambda z: np.sum(np.abs(ag.grad(loss)(z)) ** 2))(Z),
+        "holomorphic": ag.grad(lambda z: np.abs(ag.holomorphic_grad(lambda w: w**3)(z)))(1.0 + 1.0j), "named": ag.grad_named(lambda k, z: k * loss(z), "z")(2.0, Z),
+    }  # fmt: skip
+
+
+def rules_of_complex(a):
+    """Rules for complex arguments, and what is made of them."""
+    np, square, parts = a.np, a.extend.primitive(lambda z: onp.abs(z) ** 2), a.extend.primitive(lambda d: onp.sum(onp.abs(d["z"]) ** 2) * d["x"])
+    a.extend.defvjp(square, lambda ans, z: lambda g: 2 * g * np.conj(z))
+    a.extend.defvjp_argnums(parts, lambda ks, ans, args, kwargs: lambda g: [{"z": 2 * g * np.conj(args[0]["z"]) * args[0]["x"], "x": g * np.sum(np.abs(args[0]["z"]) ** 2)}])
+
+    def loss(z):
+        return np.sum(square(z**2) * np.real(z))
+
+    return a.ag.grad(loss)(Z), a.ag.make_hvp(loss)(Z)[0](V + 0.1j), a.ag.make_vjp(square)(Z)[0](V), a.ag.grad(parts)({"z": Z, "x": 2.0}), a.ag.grad(lambda x: np.sum(square(x + 1j * V) * x))(X)
+
+
+def second_derivatives(a):
+    """Hessians of what returns arrays, and of a primitive that has only a VJP."""
+    np, ag, cube = a.np, a.ag, a.extend.primitive(lambda x: x**3)
+    a.extend.defvjp(cube, lambda ans, x: lambda g: g * 3 * x**2)
+
+    def loss(x):
+        return np.sum(cube(x) * x[::-1])
+
+    for order in (1, 2, 3):
+        a.test_util.check_grads(loss, modes=["rev"], order=order)(X)
+        a.test_util.check_grads(np.tanh, modes=["fwd"], order=order)(0.3)
+    return (
+        ag.hessian(lambda x: np.outer(x, np.sin(x)))(X), ag.hessian(lambda x, y: x * y**3, 1)(X, V), ag.hessian(lambda x: np.array([x, x**3]))(2.0),
+        ag.hessian_vector_product(loss)(X, V), ag.make_ggnvp(cube)(X)(V), ag.hessian(loss)(X),
+    )  # fmt: skip
+
+
+def order_of_keys(a):
+    """Vectors made of dicts, which autograd sorts, and the dicts that are made of them."""
+    np, tree = a.np, {"z": X, "a": {"q": onp.ones((2, 2)), "b": 2.0}, "m": [1.0, {"y": V, "x": 3.0}, ()]}
+    vector, unflatten = a.flatten.flatten(tree)
+    seen = list(unflatten(vector)), list(unflatten(vector)["m"][1])
+    slope = a.ag.grad(lambda w: np.sum(unflatten(w)["z"] ** 2) * unflatten(w)["a"]["b"] + np.sum(unflatten(w)["m"][1]["y"]))
+    single = a.flatten.flatten([onp.float32(X), 2.0])
+    return vector, seen, unflatten(2 * vector), slope(vector), a.ag.grad(lambda d: np.sum(a.flatten.flatten(d)[0] * onp.arange(13.0)))(tree), str(single[1](single[0])[0].dtype)
+
+
 PROGRAMS = (
-    logistic_regression, network, mixture, own_primitive, rules, operators, ordinary_differential_equation, variational, convolutions, fixed_point, recurrent, containers, what_is_left,
+    conjugates, rules_of_complex, second_derivatives, order_of_keys, logistic_regression, network, mixture, own_primitive, rules, operators, ordinary_differential_equation, variational, convolutions, fixed_point, recurrent, containers, what_is_left,
 )  # fmt: skip
 
 
@@ -308,6 +372,10 @@ def test_checks():
     a.test_util.check_jvp(a.np.tanh, X)
     a.test_util.check_equivalent({"a": X}, {"a": X + 1e-9})
     a.test_util.combo_check(lambda x, axis=0: a.np.sum(x, axis=axis), order=1)([onp.ones((2, 2)), onp.eye(2)], axis=[0, 1])
+    # As `check_grads`, by the first argument unless others are named.
+    a.test_util.combo_check(lambda x, n: a.np.sum(x**2) * onp.floor(n), [0], modes=["rev"])([X, V], [2.0, 3.5])
+    with pytest.raises(AssertionError):
+        a.test_util.combo_check(lambda x, n: a.np.sum(x**2) * (a.tracer.getval(n) + 0.0), (0, 1), order=1)([X], [2.0])
     a.util.quick_grad_check(lambda x: a.np.sum(x**3), X, verbose=False)
     wrong = a.extend.primitive(lambda x: x**2)
     a.extend.defvjp(wrong, lambda ans, x: lambda g: g * x)
@@ -315,6 +383,13 @@ def test_checks():
     for check in (a.test_util.check_grads(wrong, order=1), lambda x: a.test_util.check_vjp(wrong, x), lambda x: a.util.quick_grad_check(wrong, x)):
         with pytest.raises(AssertionError):
             check(0.7)
+    second = a.extend.primitive(lambda x: x**3)
+    a.extend.defvjp(second, lambda ans, x: lambda g: g * 3 * onp.square(a.tracer.getval(x)))
+    a.test_util.check_grads(second, modes=["rev"], order=1)(0.7)
+    with pytest.raises(AssertionError):
+        a.test_util.check_grads(second, modes=["rev"])(0.7)
+    with pytest.raises(OptionError, match="modes"):
+        a.test_util.check_grads(second, modes=["both"])(0.7)
     with pytest.raises(AssertionError):
         a.test_util.check_equivalent([1.0], (1.0,))
     assert a.test_util.scalar_close(1.0, 1.0 + 1e-9) and not a.test_util.scalar_close(1.0, 1.1)

@@ -22,6 +22,17 @@ def test_classes_count_from_zero(which):
     assert F.one_hot(np.array([2, 0])).tolist() == [[0, 0, 1], [1, 0, 0]]
 
 
+def test_what_stands_for_classes_is_a_tensor():
+    assert F.one_hot(np.array([1, 0]), 2).float().dtype == np.float32 and (F.one_hot(tg.tensor([1, 0]), 2) @ tg.tensor([3.0, 4.0])).tolist() == [4.0, 3.0]
+
+
+def test_each_number_has_its_own_target():
+    """NumPy would broadcast."""
+    for loss in (F.binary_cross_entropy, F.binary_cross_entropy_with_logits):
+        with pytest.raises(ValueError, match="[Tt]arget"):
+            loss(tg.tensor([0.5, 0.2]), tg.tensor([1.0]))
+
+
 def test_widths_of_huber_losses():
     x, y = np.array([0.5, -2.0]), np.array([1.5, 1.0])
     value, slope = tg.value_and_grad(lambda x: F.smooth_l1_loss(x, y, beta=0.0))(x)

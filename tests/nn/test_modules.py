@@ -79,6 +79,49 @@ def test_schedules_as_in_pytorch(name, options):
     np.testing.assert_allclose(*rates, rtol=1e-12)
 
 
+CHAINS = {
+    "factors": lambda s, o: [s.ExponentialLR(o, 0.9), s.MultiStepLR(o, [3, 6], 0.1)], "warm": lambda s, o: [s.ConstantLR(o, 0.1, 3), s.ExponentialLR(o, 0.9)],
+    "slope": lambda s, o: [s.LinearLR(o, 0.1, 1.0, 4), s.StepLR(o, 3, 0.5)], "cosine": lambda s, o: [s.LinearLR(o, 0.1, 1.0, 4), s.CosineAnnealingLR(o, 3, 0.05)],
+    "power": lambda s, o: [s.PolynomialLR(o, 6, 2.0), s.StepLR(o, 2, 0.5)], "function": lambda s, o: [s.StepLR(o, 2, 0.5), s.LambdaLR(o, lambda t: 0.9**t)],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CHAINS)
+def test_schedules_in_a_chain_as_in_pytorch(name):
+    """Each changes the rates by its factor, whatever others, or a hand, have done to them."""
+    rates = []
+    for library in (tg, torch):
+        parameters = [library.nn.Parameter(library.tensor([1.0])) for _ in range(2)]
+        optimizer = library.optim.SGD([{"params": parameters[:1]}, {"params": parameters[1:], "lr": 3.0}], lr=0.5)
+        schedules = CHAINS[name](library.optim.lr_scheduler, optimizer)
+        rates.append([])
+        for k in range(12):
+            optimizer.step()
+            for schedule in schedules:
+                schedule.step()
+                rates[-1].append(schedule.get_last_lr())
+            if k == 7:
+                optimizer.param_groups[0]["lr"] = 0.7
+            rates[-1].append([group["lr"] for group in optimizer.param_groups])
+        rates[-1] += [schedule.get_last_lr() for schedule in schedules]
+    np.testing.assert_allclose(*rates, rtol=1e-12)
+
+
+def test_a_schedule_that_goes_on_from_a_step_needs_the_rate_of_the_beginning():
+    p, rates = tg.Parameter([1.0]), []
+    for library in (tg, torch):
+        optimizer = library.optim.SGD([{"params": [library.nn.Parameter(library.tensor([1.0]))], "initial_lr": 0.8}], lr=0.2)
+        scheduler = library.optim.lr_scheduler.StepLR(optimizer, 2, 0.5, last_epoch=4)
+        rates.append([])
+        for _ in range(4):
+            optimizer.step()
+            scheduler.step()
+            rates[-1].append(optimizer.param_groups[0]["lr"])
+    np.testing.assert_allclose(*rates, rtol=1e-12)
+    with pytest.raises(OptionError, match='"initial_lr"'):
+        tg.optim.lr_scheduler.StepLR(tg.optim.SGD([p], lr=0.1), 2, last_epoch=4)
+
+
 def test_every_schedule_of_the_page_is_compared():
     assert set(names.calls_of("Schedules")) == set(SCHEDULES)
 

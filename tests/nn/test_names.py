@@ -38,7 +38,8 @@ CALLS = {
     "topk": [((V, 2), {}), ((M, 3), {"dim": 1}), ((M, 1, 0, False), {}), ((B, 2), {"largest": False})],
     "mm": [((M, N), {})], "bmm": [((B, C), {})], "mv": [((M, V), {})], "ger": [((V, W), {})], "addmm": [((RNG.normal(size=(3, 2)), M, N), {}), ((W[:2], M, N), {"beta": 0.5, "alpha": 2})],
     "baddbmm": [((RNG.normal(size=(2, 3, 5)), B, C), {"alpha": 2}), ((np.ones((2, 3, 5)), B, C), {"beta": 3})], "tensordot": [((B, C, ([0, 2], [0, 1])), {}), ((M, N), {"dims": 1})],
-    "cross": [((S, D), {"dim": -1}), ((S, D), {"dim": 0})], "det": [((S,), {})], "logdet": [((D,), {})], "inverse": [((D,), {})], "cholesky": [((D,), {})], "dist": [((M, T), {})],
+    "cross": [((S, D), {"dim": -1}), ((S, D), {"dim": 0})], "det": [((S,), {})], "logdet": [((D,), {})], "inverse": [((D,), {})], "cholesky": [((D,), {})], "dist": [((M, T), {}), ((M, T, 1), {})],
+    "norm": [((M,), {}), ((M, 1), {}), ((M, 3, 1), {}), ((M,), {"p": 1, "dim": 0}), ((B, 3, (0, 2), True), {}), ((M, np.inf), {}), ((M, "fro", -1), {"keepdim": True}), ((V, 0), {}), ((M, -1, 1), {})],
     "cpu": [((M,), {})], "type_as": [((M, T), {})], "nelement": [((B,), {})], "ndimension": [((B,), {})], "numel": [((B,), {})], "dim": [((B,), {})], "is_floating_point": [((B,), {})],
     "new_zeros": [((M, 2, 3), {}), ((M, (2,)), {})], "new_ones": [((M, 2, 3), {})], "new_full": [((M, (2, 2), 5.0), {})], "bool": [((M * MASK,), {})],
     "argmax": [((M,), {}), ((M,), {"dim": 1}), ((M,), {"dim": 0, "keepdim": True})], "argmin": [((M, 1), {}), ((M,), {"dim": -1})], "argsort": [((M,), {}), ((M,), {"dim": 0})], "argwhere": [((M * MASK,), {})],
@@ -148,7 +149,7 @@ FUNCTIONAL = {
     **{name: [((M, T), {}), ((M, T), {"reduction": "sum"}), ((M, T), {"reduction": "none"})] for name in ("l1_loss", "mse_loss", "smooth_l1_loss", "huber_loss")},
     "binary_cross_entropy": [((PROBABLE, PROBABLE[::-1].copy()), {}), ((PROBABLE, 1.0 * MASK), {"reduction": "sum"})], "nll_loss": [((M, CLASSES), {}), ((M, CLASSES), {"reduction": "none"})],
     "cross_entropy": [((M, CLASSES), {}), ((M, CLASSES), {"reduction": "sum"})], "binary_cross_entropy_with_logits": [((M, PROBABLE), {})], "kl_div": [((np.log(PROBABLE), PROBABLE[::-1].copy()), {"reduction": "sum"}), ((M, T), {"log_target": True, "reduction": "none"})],
-    "gaussian_nll_loss": [((M, T, P), {}), ((M, T, P), {"reduction": "sum"})], "poisson_nll_loss": [((M, P), {}), ((P, P[::-1].copy()), {"log_input": False})],
+    "gaussian_nll_loss": [((M, T, P), {}), ((M, T, P), {"eps": float(np.median(P))}), ((M, T, P), {"reduction": "sum"})], "poisson_nll_loss": [((M, P), {}), ((P, P[::-1].copy()), {"log_input": False})],
 }  # fmt: skip
 FUNCTIONAL["smooth_l1_loss"].append(((M, T), {"beta": 0.3}))
 FUNCTIONAL["huber_loss"].append(((M, T), {"delta": 0.3}))

@@ -132,6 +132,34 @@ def test_the_schedule_that_waits_for_a_plateau():
         assert np.allclose(rates(tg, tg.optim, **options), rates(torch, torch.optim, **options), rtol=1e-12), options
 
 
+def test_a_plateau_with_a_lowest_rate_for_each_group_and_another_schedule():
+    torch, found = pytest.importorskip("torch"), []
+    for library in (tg, torch):
+        groups = [{"params": [library.nn.Parameter(library.tensor([1.0]))], "lr": lr} for lr in (1.0, 2.0)]
+        optimizer = library.optim.SGD(groups, lr=1.0)
+        warm = library.optim.lr_scheduler.LinearLR(optimizer, 0.1, 1.0, 3)
+        plateau = library.optim.lr_scheduler.ReduceLROnPlateau(optimizer, factor=0.5, patience=0, min_lr=[0.3, 0.1])
+        found.append([])
+        for loss in (3.0, 2.0, 2.0, 2.0, 1.0, 1.0, 1.0, 1.0):
+            optimizer.step()
+            warm.step()
+            plateau.step(loss)
+            found[-1].append(plateau.get_last_lr())
+    np.testing.assert_allclose(*found, rtol=1e-12)
+
+
+def test_gradients_of_complex_parameters_are_clipped():
+    torch, found = pytest.importorskip("torch"), []
+    for library in (tg, torch):
+        z = library.tensor(np.array([1.0 + 2.0j, -3.0j]), requires_grad=True)
+        (abs(z) ** 2).sum().backward()
+        found.append([float(library.nn.utils.clip_grad_norm_([z], 1.0)), *z.grad.numpy()])
+        z.grad = None
+        (abs(z) ** 2).sum().backward()
+        found[-1].append(float(library.nn.utils.clip_grad_norm_(z, 100.0)))
+    np.testing.assert_allclose(*found, rtol=1e-6)
+
+
 def test_gradcheck():
     x, y = tg.tensor([0.5, 1.5], requires_grad=True), tg.tensor([2.0, 3.0])
     assert tg.autograd.gradcheck(lambda x, y: x.sin() * y, (x, y), eps=1e-6, atol=1e-4)

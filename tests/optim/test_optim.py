@@ -160,6 +160,8 @@ def test_refused():
     ):  # fmt: skip
         with pytest.raises(OptimizationError, match=message):
             tg.optim.SGD(params)
+    with pytest.raises(OptimizationError, match="alpha=-0.5 must be at least 0"):
+        tg.optim.RMSprop([w], alpha=-0.5)
     with pytest.raises(OptimizationError, match="nesterov=True needs momentum"):
         tg.optim.SGD([w], nesterov=True)
     with pytest.raises(OptimizationError, match=r"betas\[1\]=1.0"):

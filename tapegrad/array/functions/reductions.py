@@ -109,8 +109,43 @@ prod = _reduction("prod", "Product over axes; its derivative is exact where fact
 amax = _reduction("max", "Maximum over axes; ties share the derivative evenly.", "4.")
 amin = _reduction("min", "Minimum over axes; ties share the derivative evenly.", "3.")
 max, min = _extreme("max", amax, "Maximum", "4."), _extreme("min", amin, "Minimum", "3.")
-norm = _reduction("norm", "Euclidean norm over axes; its derivative at 0 is 0.", "5.")
 logsumexp = _reduction("logsumexp", "log(sum(exp(x))) over axes, without overflow.", "4.3133")
+
+
+def norm(
+    x: TensorLike, p: float | str | None = 2.0, axis: Axis = None, keepdims: bool = False, *, dim: Axis = None, keepdim: bool = False
+) -> Tensor:  # fmt: skip
+    """Norm over axes, of the numbers there as one vector; its derivative at 0 is 0.
+
+    Parameters
+    ----------
+    x : Tensor or array-like
+    p : float, or {"fro", None}
+        The order, as in `numpy.linalg.norm`; by default, or with these, the Euclidean norm.
+    axis : int or tuple of int, optional
+        Axes to reduce; all by default.  `dim` is a synonym.
+    keepdims : bool
+        Keep reduced axes with extent 1.  `keepdim` is a synonym.
+
+    Returns
+    -------
+    Tensor
+
+    Examples
+    --------
+    >>> import tapegrad as tg
+    >>> tg.norm(tg.tensor([3.0, 4.0])), tg.norm(tg.tensor([3.0, 4.0]), 1)
+    (tensor(5.), tensor(7.))
+    """
+    x, kept = lift(x), bool(keepdims or keepdim)
+    axes = chosen_axes(x, axis, dim)
+    if p in (None, 2, "fro"):
+        return apply("norm", (x,), (("axis", axes), ("keepdims", kept)))
+    axes = tuple(range(x.ndim)) if axes is None else axes
+    rest = [n for k, n in enumerate(x.shape) if k not in axes]
+    vectors = reshape(moveaxis(x, axes, tuple(range(-len(axes), 0))), (*rest, -1))
+    result: Any = np.linalg.norm(vectors, p, axis=-1)
+    return np.expand_dims(result, axes) if kept else result
 
 
 def _moment(name: str, doc: str, example: str) -> Moment:
