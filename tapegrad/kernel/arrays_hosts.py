@@ -6,10 +6,11 @@ matrices, and steps that are run whole, are NumPy's own loops, in a `Run`.
 Products with vectors are loops: they are bound by memory, and fused with what
 makes or uses the vector; so are those of tiny matrices, where a call costs more than the
 product.  All others go to BLAS through NumPy's loop.  An absolute product is a plain one here: a
-kernel does not answer where a factor is not finite (`arrays.Arrays`).
+kernel does not answer where a factor is not finite (`arrays.Arrays`), but for a path of a loop.
 """
 
 import math
+import operator
 from dataclasses import replace
 
 import numpy as np
@@ -17,7 +18,7 @@ import numpy as np
 from ..array.recorded import LOGICAL
 from ..interpreter import program as P
 from ..interpreter.calls import Called
-from ..interpreter.planner import call_words
+from ..interpreter.planner import call_words, repair_words
 from ..program.stream import HostStep
 from ..rules import BY_FUNCTION
 from ..rules import lang as L
@@ -132,10 +133,16 @@ class MatrixProducts:
             return self.sym(self.temporary((*batch, m, n), char, zero=True))
         if vector or max(m, k, n) <= TINY:
             a, b = (s.window().cast(char) for s in (a, b))
-            products = a.expand_dims([a.ndim]) * b.expand_dims([b.ndim - 2])
+            times = L.absolute_product if absolute and self.exact else operator.mul
+            products = times(a.expand_dims([a.ndim]), b.expand_dims([b.ndim - 2]))
             total = self.reduced(products, "add", (products.ndim - 2,), (*batch, m, 1, n), None if vector else True)
             return total.reshape((*batch, m, n))
-        return self.called_product(a, b, char)[2]
+        a, b, product = self.called_product(*[self.in_memory(s.cast(char)) for s in (a, b)], char)
+        if absolute and self.exact:
+            run = self.body[-1]
+            words = repair_words(a, b, product, ((P.FIRST_SAVED, 0), (P.FIRST_SAVED + 1, 0)), 0)
+            run.program, run.product = np.concatenate([run.program[:-2], [P.REPAIR, len(words), *words], run.program[-2:]]), None
+        return product
 
     def call(self, spec, atoms, inputs, *around):
         # A program by itself: the result is in register 0, the others in registers of their own, where they begin.

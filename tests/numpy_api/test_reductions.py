@@ -159,6 +159,18 @@ def test_medians_of_infinities_and_of_nothing(function):
         np.quantile(leaf(EMPTY), 0.5, axis=0)
 
 
+@pytest.mark.parametrize("method", ["linear", "hazen", "weibull", "lower", "higher", "midpoint"])
+def test_quantiles_of_infinities(method):
+    q = np.array([0.0, 0.1, 0.3, 0.6, 0.75, 0.9, 1.0])
+    for x in ([-np.inf], [1.0, np.inf], [-np.inf, 2.0], [-np.inf, 1.0, 2.0, np.inf], [[1.0, np.inf], [np.nan, 2.0], [-np.inf, 3.0]]):
+        x = np.array(x)
+        for axis in (None, 0):
+            with np.errstate(all="ignore"):
+                expected = np.quantile(x, q, axis=axis, method=method)
+                np.testing.assert_allclose(plain(np.quantile(leaf(x), q, axis=axis, method=method)), expected, rtol=1e-14)
+                np.testing.assert_allclose(tg.jit(lambda t, a=axis: np.percentile(t, 100.0 * q, axis=a, method=method))(x), expected, rtol=1e-14)
+
+
 def test_ties_and_zeros():
     np.testing.assert_array_equal(gradient(np.median, np.array([2.0, 1.0, 1.0, 1.0])), [0, 0, 0.5, 0.5])
     np.testing.assert_array_equal(gradient(np.ptp, np.array([1.0, 1.0, 3.0])), [-0.5, -0.5, 1])
