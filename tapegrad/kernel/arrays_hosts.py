@@ -107,14 +107,25 @@ def _nonzero_along(plan, mask, axis):
     return plan.sym(target).narrow(0, 0, count)
 
 
+def _piece(plan, x, knots):
+    if not isinstance(knots, np.ndarray) or knots.size > COUNTED or knots.size > 1 and knots[0] == knots[1]:
+        return None
+    # As many knots begin at or before it, but for the first; NaN lies on the last piece.
+    below = L.select(x.expand_dims([x.ndim]) < plan.constant(knots[1:], "d"), 0.0, 1.0).sum((x.ndim,))
+    last = float(knots.size - 1 - (knots.size > 1 and knots[-2] != knots[-1]))
+    return plan.compute(L.select(below < last, below, last), "l")
+
+
 #: Functions of `tapegrad.common.host_functions` by name: ``(planner, *operands, *data)``; None if NumPy has to be called after all,
 #: as it is for the others.  What is cast is delivered in its own dtype.
 RECOMPUTED = {
     "truth": _truth, "cast": lambda plan, x, *_: x, "all_finite": _all_finite, "at_classes": _at_classes, "taken": _taken,
-    "indexed": _indexed, "repeats": _repeats, "nonzero_along": _nonzero_along,
+    "indexed": _indexed, "repeats": _repeats, "nonzero_along": _nonzero_along, "piece": _piece,
 }  # fmt: skip
 
 
+#: Knots of a table up to which kernels count those below a number; NumPy finds its place among more.
+COUNTED = 512
 #: Matrix products with no extent above this are loops.
 TINY = 8
 #: Where the program of a single matrix product has how many products there are, its extents, the strides of rows and columns of
