@@ -33,17 +33,17 @@ def _checked(function, x, dtype=None, **others):
 
 
 def _mask(where, x):
-    """A ``where=`` argument as a boolean array of the shape of `x`; None if it leaves nothing out."""
+    """A ``where=`` argument as a boolean array of the shape of `x`, computed again in a replay; None if it leaves nothing out."""
     if where is NO_VALUE or where is None or where is True:
         return None
-    return np.broadcast_to(np.asarray(value_of(where)).astype(bool), x.shape)
+    return np.broadcast_to(where != 0 if isinstance(where, Differentiable) else np.asarray(where).astype(bool), x.shape)
 
 
 def _kept(function, x, where=NO_VALUE):
     """The places of `x` that a function combines: not left out, and numbers for one that ignores what is none; None if all are."""
     mask = _mask(where, x)
     if function.__name__.startswith("nan"):
-        numbers = guard_on(lambda x: ~np.isnan(x), x)
+        numbers = np.logical_not(record_aux(np.isnan, x))
         mask = numbers if mask is None else numbers & mask
         mask = None if mask.all() else mask
     return mask
@@ -129,8 +129,8 @@ METHODS[np.logaddexp, "reduce"] = _log_of_sum
 def _mean_of(x, axis, mask, keepdims, less=0):
     """The mean of what `mask` keeps, or the sum over a number that is `less`."""
     with np.errstate(all="ignore"):
-        scale = (1.0 / np.maximum(_count(x, axis, mask) - less, 0)).astype(x.dtype)
-        scale[scale == inf] = nan
+        number = np.maximum(_count(x, axis, mask) - less, 0)
+        scale = np.where(number > 0, 1.0 / number, nan).astype(x.dtype)
     return _dropped(F.sum(_masked(x, mask, 0.0), axis=axis, keepdims=True) * scale, axis, keepdims)
 
 
