@@ -108,11 +108,12 @@ def _nonzero_along(plan, mask, axis):
 
 
 def _piece(plan, x, knots):
-    if not isinstance(knots, np.ndarray) or knots.size > COUNTED or knots.size > 1 and knots[0] == knots[1]:
+    at = knots.atom and plan.ref_of(knots.atom).buffer.data
+    if at is None or at.size != knots.size or knots.atom.strides != (8,) or x.size * at.size > COUNTED or at.size > 1 and at[0] == at[1]:
         return None
     # As many knots begin at or before it, but for the first; NaN lies on the last piece.
-    below = L.select(x.expand_dims([x.ndim]) < plan.constant(knots[1:], "d"), 0.0, 1.0).sum((x.ndim,))
-    last = float(knots.size - 1 - (knots.size > 1 and knots[-2] != knots[-1]))
+    below = L.select(x.expand_dims([x.ndim]) < plan.constant(at[1:], "d"), 0.0, 1.0).sum((x.ndim,))
+    last = float(at.size - 1 - (at.size > 1 and at[-2] != at[-1]))
     return plan.compute(L.select(below < last, below, last), "l")
 
 
@@ -124,8 +125,8 @@ RECOMPUTED = {
 }  # fmt: skip
 
 
-#: Knots of a table up to which kernels count those below a number; NumPy finds its place among more.
-COUNTED = 512
+#: Comparisons up to which kernels count the knots of a table that are below each number; beyond that NumPy searches for its place.
+COUNTED = 1 << 17
 #: Matrix products with no extent above this are loops.
 TINY = 8
 #: Where the program of a single matrix product has how many products there are, its extents, the strides of rows and columns of

@@ -167,7 +167,7 @@ def _polyval(p, x):
 def _interp(x, xp, fp, left=None, right=None, period=None):
     # NumPy computes in float64 whatever the operands are.
     x, fp = F.astype(x, np.float64), F.astype(fp, np.float64)
-    knots = F.astype(xp, np.float64) if tracked(xp) else np.asarray(value_of(xp), float)
+    knots = F.astype(xp, np.float64) if tracked(xp) else np.asarray(value_of(xp), float, order="C")
     if knots.ndim != 1 or fp.ndim != 1 or knots.shape != tuple(fp.shape):
         raise ValueError("fp and xp are not of the same length, or not one-dimensional")
     if not knots.size:
@@ -184,7 +184,7 @@ def _interp(x, xp, fp, left=None, right=None, period=None):
         knots, fp = knots[order], fp[order]
         knots = np.concatenate((knots[-1:] - period, knots, knots[:1] + period))
         fp = F.concatenate((fp[-1:], fp, fp[:1]))
-    at = record_aux(_piece(), x, knots) if tracked(xp) else record_aux(_piece(knots), x)
+    at = record_aux(_piece(), x, knots)
     after = np.minimum(at + 1, len(knots) - 1)
     (start, stop), (low, high) = ([_picked(table, position) for position in (at, after)] for table in (fp, knots))
     # The last knot itself is on the last piece, whose derivative it shares.

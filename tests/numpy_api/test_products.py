@@ -166,7 +166,7 @@ def test_interp_computes_in_float64_as_numpy_does():
     assert x.grad.dtype == f.grad.dtype == np.float32 and plain(x.grad).tolist() == [2.0, np.float32(-0.6)]
 
 
-@pytest.mark.parametrize("knots", [KNOTS, np.array([0.0, 1.0, 1.0]), np.array([0.0, 0.0, 1.0])], ids=str)
+@pytest.mark.parametrize("knots", [KNOTS, KNOTS[::-1].copy()[::-1], np.repeat(KNOTS, 2)[::2], np.array([0.0, 1.0, 1.0]), np.array([0.0, 0.0, 1.0])], ids=str)
 @pytest.mark.filterwarnings("ignore")
 def test_a_table_is_one_path_wherever_the_points_lie(knots):
     values = np.linspace(1.0, -2.0, len(knots)) ** 2
@@ -188,9 +188,9 @@ def test_a_table_is_one_path_wherever_the_points_lie(knots):
         assert given.stats().records == 1
 
 
-def test_a_table_of_more_knots_than_kernels_count():
+def test_more_points_on_a_larger_table_than_kernels_count():
     knots = np.linspace(0.0, 1.0, 2000)
-    points = RNG.random(50)
+    points = RNG.random((5, 100))
     g = tg.jit(lambda x: np.interp(x, knots, np.sin(knots)), kernel="always")
     np.testing.assert_allclose([g(x) for x in points], np.interp(points, knots, np.sin(knots)), rtol=1e-12)
     assert g.stats().records == 1

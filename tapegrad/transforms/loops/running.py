@@ -122,9 +122,11 @@ class _LoopRun:
     def _meet(self, carry, iteration, rows, known=None):
         """Record the path of this iteration, of `known` captured values if that is a number; returns these, which otherwise may be more now."""
         if self.loop is not None and len(self.loop.paths) == self.limit:
+            before, last = (path.tape.guards for path in (self.loop.paths[-2:] * 2)[:2])
+            guard = next((new for old, new in zip(before, last) if old.seen != new.seen), last[-1])
             raise GradientError(
-                f"{self.name} has taken {self.limit} paths, and takes another one in iteration {iteration}: it decides on values by `if`, the last time at "
-                f"{self.loop.paths[-1].tape.guards[-1].place}. Write such a choice with tg.cond or np.where, or raise tg.config.paths"
+                f"{self.name} has taken {self.limit} paths, and takes another one in iteration {iteration}: it decides on values, the last time at "
+                f"{guard.place}: {guard.advice}. Or raise tg.config.paths"
             )
         element = rows[len(rows) - 1 - iteration if self.reverse else iteration] if self.element is not None else np.zeros(0)
         tape, places, results, stops = recorded(

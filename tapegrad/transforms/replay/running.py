@@ -230,8 +230,7 @@ class Running:
         if kind.tapes:
             missed = kind.missed
             if missed is not None and missed.how == "index":
-                advice = "let it be one in a tensor (a = tg.tensor(a), outside)"
-                return f"its path changes at {missed.place}: a number that it computes is a position there; {advice}"
+                return f"its path changes at {missed.place}: {missed.advice}"
             return f"its path changes at {missed.place}: {missed}" if missed is not None else "its path changes"
         others = [other for other in self.kinds if other is not key and other[0] == key[0]]
         k = next((k for k, (a, b) in enumerate(zip(others[-1][1], key[1])) if a != b), None) if others else None
