@@ -230,6 +230,8 @@ def apply(row, operands, attrs=(), value=None, integer=0, depth=3):
             if o.__class__ is float:
                 numbers.append((k, given))
         if o.__class__ is registry.Dual:
+            for at, given in numbers:
+                operands[at] = given
             return o._apply_row(row, operands, attrs, value, integer)
         tensor = isinstance(o, Tensor)
         v = o._v if tensor else o

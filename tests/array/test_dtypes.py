@@ -1,4 +1,4 @@
-"""Arrays in another byte order count by their values; those with an arithmetic of their own are refused."""
+"""Arrays in another byte order count by their values; those with an arithmetic of their own are refused; numbers promote in forward mode as in NumPy."""
 
 import numpy as np
 import pytest
@@ -220,3 +220,15 @@ def test_float32_numbers_beside_float64_ones():
     for f in (lambda x: x * s, lambda x: np.where(x > 0, x, s), lambda x: np.stack([x[0], s]), lambda x: x[0] * s + x, lambda x: np.clip(x, s, 1)):
         for result in (tg.vjp(f, single)[0], tg.jit(f)(single), f(tg.tensor(single))):
             assert result.dtype == f(single).dtype == np.float32
+
+
+@pytest.mark.parametrize("number", [np.float64(2.0), np.array(2.0), 2.0, np.float32(2.0), 2], ids=repr)
+def test_forward_mode_promotes_numbers_on_either_side_as_numpy_does(number):
+    x = np.array([1.0, 2.0], np.float32)
+    for f in (
+        lambda x: number * x, lambda x: x * number, lambda x: number - x[0], lambda x: x[0] - number, lambda x: number / x, lambda x: np.maximum(number, x),
+        lambda x: np.hypot(number, x[1]),
+    ):  # fmt: skip
+        value, tangent = tg.jvp(f, (x,), (x,))
+        assert np.asarray(value).dtype == np.asarray(tangent).dtype == np.asarray(f(x)).dtype
+        np.testing.assert_array_equal(value, f(x))
