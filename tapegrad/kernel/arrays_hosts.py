@@ -108,13 +108,15 @@ def _nonzero_along(plan, mask, axis):
 
 
 def _piece(plan, x, knots):
-    at = knots.atom and plan.ref_of(knots.atom).buffer.data
-    if at is None or at.size != knots.size or knots.atom.strides != (8,) or x.size * at.size > COUNTED or at.size > 1 and at[0] == at[1]:
+    n = knots.size
+    if n < 2 or x.size * n > COUNTED:
         return None
+    first, second, before, last = (knots.narrow(0, k, k + 1).reshape(()) for k in (0, 1, n - 2, n - 1))
     # As many knots begin at or before it, but for the first; NaN lies on the last piece.
-    below = L.select(x.expand_dims([x.ndim]) < plan.constant(at[1:], "d"), 0.0, 1.0).sum((x.ndim,))
-    last = float(at.size - 1 - (at.size > 1 and at[-2] != at[-1]))
-    return plan.compute(L.select(below < last, below, last), "l")
+    below = L.select(x.expand_dims([x.ndim]) < knots.narrow(0, 1, n), 0.0, 1.0).sum((x.ndim,))
+    most = L.select(L.eq(before, last), n - 1.0, n - 2.0)
+    at = L.select(below < most, below, most)
+    return plan.compute(L.select(L.eq(at, 0.0) & L.eq(first, second), 1.0, at), "l")
 
 
 #: Functions of `tapegrad.common.host_functions` by name: ``(planner, *operands, *data)``; None if NumPy has to be called after all,

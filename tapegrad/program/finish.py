@@ -45,18 +45,12 @@ from ..tape.meta import SCALAR, meta_of
 from ..tape.places import Place
 from ..tape.store import RECORD_DTYPE
 from .short_arrays import SHORT, ShortArrays, computes_with_short
-from .trace import FAILS, GUARD, HOST, ROW, SHAPE, by_value, may_raise
+from .trace import FAILS, GUARD, HOST, ROW, by_value, may_raise
 
 if TYPE_CHECKING:
     from .planned import MemoryPlan
 
 _SELECT = BY_NAME["select"]
-#: What to write in place of what a guard looks at, by how it was read: so that it is one path for any value.
-_ADVICE = {
-    "bool": "such a choice is one path with tg.cond or np.where",
-    "index": "a number that it computes is a position there; let it be one in a tensor (a = tg.tensor(a), outside)",
-    SHAPE: "a shape depends on values there; np.where(mask, x, 0.0) has one shape, x[mask] has many",
-}
 
 
 @dataclass
@@ -71,11 +65,6 @@ class ReplayGuard:
     def __str__(self):
         what = bool(self.seen[0]) if self.how in ("bool", FAILS) else f"{len(self.seen)} bytes"
         return f"{self.how} of slot {self.slot} was {what} at {self.place}"
-
-    @property
-    def advice(self):
-        """What happens there, and what to write for it."""
-        return _ADVICE.get(self.how, f"{self.how} takes a value there, and each value is a path; compare it, by `if`, tg.cond or np.where")
 
 
 @dataclass(slots=True)

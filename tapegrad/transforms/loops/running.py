@@ -12,6 +12,7 @@ from ...common import config
 from ...common.errors import GradientError, GuardError, OptionError, StructureError, TapegradError
 from ...common.tree import flatten, unflatten
 from ...kernel.reasons import NotLowered
+from ...program.listing import advice
 from ...rules.loops import CAPTURED, CARRY, ELEMENT, NEXT, RESULT
 from .body import DtypeWidened, LeafLayout, Unrecordable, as_float64, is_inside, recorded, value_of
 from .known import path_of
@@ -126,7 +127,7 @@ class _LoopRun:
             guard = next((new for old, new in zip(before, last) if old.seen != new.seen), last[-1])
             raise GradientError(
                 f"{self.name} has taken {self.limit} paths, and takes another one in iteration {iteration}: it decides on values, the last time at "
-                f"{guard.place}: {guard.advice}. Or raise tg.config.paths"
+                f"{guard.place}: {advice(guard.how)}. Or raise tg.config.paths"
             )
         element = rows[len(rows) - 1 - iteration if self.reverse else iteration] if self.element is not None else np.zeros(0)
         tape, places, results, stops = recorded(
