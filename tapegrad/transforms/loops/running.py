@@ -124,11 +124,13 @@ class _LoopRun:
         """Record the path of this iteration, of `known` captured values if that is a number; returns these, which otherwise may be more now."""
         if self.loop is not None and len(self.loop.paths) == self.limit:
             before, last = (path.tape.guards for path in (self.loop.paths[-2:] * 2)[:2])
-            guard = next((new for old, new in zip(before, last) if old.seen != new.seen), last[-1])
+            guard = next((new for old, new in zip(before, last) if old.seen != new.seen), last[-1] if last else None)
             raise GradientError(
                 f"{self.name} has taken {self.limit} paths, and takes another one in iteration {iteration}: it decides on values, the last time at "
-                f"{guard.place}: {advice(guard.how)}. Or raise tg.config.paths"
-            )
+                f"{guard.place}: {advice(guard.how)}. Or raise tg.config.paths" if guard else
+                f"{self.name} fails in iteration {iteration}: a step of its derivative is NumPy's, which raises there (the second derivative of a determinant "
+                "of numbers that are not finite)"
+            )  # fmt: skip
         element = rows[len(rows) - 1 - iteration if self.reverse else iteration] if self.element is not None else np.zeros(0)
         tape, places, results, stops = recorded(
             self.function, self.carry, self.element, (np.array(carry), np.array(element)), self.captures, self.name

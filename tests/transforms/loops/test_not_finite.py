@@ -80,3 +80,12 @@ def test_a_singular_matrix_in_a_lane_raises_what_numpy_raises(kernels, monkeypat
         assert np.isnan(tg.vmap(f)(matrices[:2])[1]).any()
         with pytest.raises(np.linalg.LinAlgError):
             tg.vmap(f)(matrices)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_step_that_numpy_refuses_is_named():
+    points = rows(4)
+    f = lambda x: np.linalg.det(square(x))  # noqa: E731
+    np.testing.assert_allclose(tg.vmap(lambda x: tg.hvp(f)(x, np.ones(4)))(points[1::2]), [tg.hvp(f)(x, np.ones(4)) for x in points[1::2]], rtol=1e-9)
+    with pytest.raises(tg.errors.GradientError, match=r"vmap\(<lambda>\) fails in iteration 0: a step of its derivative is NumPy's"):
+        tg.vmap(lambda x: tg.hvp(f)(x, np.ones(4)))(points)
