@@ -230,6 +230,8 @@ def apply(row, operands, attrs=(), value=None, integer=0, depth=3):
             if o.__class__ is float:
                 numbers.append((k, given))
         if o.__class__ is registry.Dual:
+            for at, given in numbers:
+                operands[at] = given
             return o._apply_row(row, operands, attrs, value, integer)
         tensor = isinstance(o, Tensor)
         v = o._v if tensor else o
@@ -255,6 +257,12 @@ def apply(row, operands, attrs=(), value=None, integer=0, depth=3):
         except Exception as error:
             failed(error, row, operands, values, attrs, integer)
             raise
+        if row.raises:
+            # What a rule computes, and gives, is NaN where this raises.
+            result, trace = apply(row, operands, attrs, value, integer, depth + 1), trace_of(operands)
+            if trace is not None:
+                trace.succeeded(result)
+            return result
     if True not in flags:
         return plain(value)
     enabled = thread_state().enabled
@@ -466,8 +474,6 @@ def _write(row, operands, values, metas, flags, attrs, value, integer, depth=3):
     place(t, store, store.append(opcode, left, right, frame.f_lasti, number, last))
     if not scalar:
         t._m = meta if trace is not None else signature.out
-    if trace is not None and row.raises:
-        trace.succeeded(t)
     return t
 
 

@@ -18,11 +18,11 @@ from ..rules import lang as L
 from ..rules.shapes import inside
 from ..tape.meta import SCALAR, c_array, c_strides
 from . import program as P
-from .planner import Planner, call_words
+from .planner import Planner, call_words, repair_words
 from .registered import Registered
 from .rule_array import Scattered, Windowed
 from .symbolic import ITEMSIZE, Atom, Sym
-from .windows import aligned, aligned_shape, coalesce, fits, longest_inside, renumber, within
+from .windows import aligned, coalesce, fits, longest_inside, renumber, within
 
 #: Saved values of at least this many bytes are let go during the sweep.
 LARGE = 1 << 18
@@ -189,13 +189,7 @@ class Steps(Planner):
         a, b, product = self.called_product(a, b, char)
         if absolute and 0 not in product.shape and a.shape[-1]:
             # BLAS knows no absolute zero; a result that is not finite is computed again.
-            batch = product.shape[:-2]
-            outer = [aligned_shape(s.atom.shape[:-2], s.atom.strides[:-2], batch) for s in (a, b)]
-            words = [word for s in (a, b) for word in (s.atom.reg, s.atom.offset, *s.atom.strides[-2:])]
-            words += [product.atom.reg, P.CHARS[char], *a.shape[-2:], product.shape[-1], len(batch)]
-            for extent, *steps in zip(batch, *outer):
-                words += [extent, *steps]
-            self.step(P.REPAIR, *words)
+            self.step(P.REPAIR, *repair_words(a, b, product, [(s.atom.reg, s.atom.offset) for s in (a, b)], product.atom.reg))
         return product
 
     # -- positions --------------------------------------------------------------

@@ -16,7 +16,7 @@ from ..common.errors import require
 from ..common.uninterrupted import cached_property
 from ..rules import lang as L
 from ..tape.meta import c_strides
-from .program import MOST_ARGUMENTS
+from .program import CHARS, MOST_ARGUMENTS
 from .symbolic import ITEMSIZE, Sym
 from .windows import aligned_shape, coalesce
 
@@ -288,6 +288,17 @@ def call_words(loop, data, places, dims, steps, outer, strides):
     words += [len(dims), *dims, len(steps), *steps, len(outer)]
     for d, extent in enumerate(outer):
         words += [extent, *(s[d] for s in strides)]
+    return words
+
+
+def repair_words(a, b, product, places, target):
+    """The words of `REPAIR`: the factors as they are read, at (register, offset) each, and the product, in a register."""
+    batch = product.shape[:-2]
+    outer = [aligned_shape(s.atom.shape[:-2], s.atom.strides[:-2], batch) for s in (a, b)]
+    words = [word for s, place in zip((a, b), places) for word in (*place, *s.atom.strides[-2:])]
+    words += [target, CHARS[product.char], *a.shape[-2:], product.shape[-1], len(batch)]
+    for extent, *steps in zip(batch, *outer):
+        words += [extent, *steps]
     return words
 
 

@@ -54,10 +54,12 @@ class Arrays:
     guards : int
         Number of guards of the tape; a guard of this number says that the function itself has
         to find out whether it raises (a singular matrix), or what it gives (a product in which zero is absolute).
+    failing : set of int, optional
+        Of a path of a loop, where nothing else can answer, the slots of rows that may raise: all else is computed, finite or not.
     """
 
-    def __init__(self, guards=0):
-        self.guards = guards
+    def __init__(self, guards=0, failing=None):
+        self.guards, self.failing = guards, failing
         self._constants = {}
 
     # -- constants ----------------------------------------------------------------
@@ -110,8 +112,8 @@ class Arrays:
         if row.effect == "view" and isinstance(operands[0], ArrayRef):
             # A window on a number repeated stays one.
             operands[0] = replace(operands[0], number=None)
-        plan = LoopPlanner(operands, entry.meta, body, self.guards)
-        if row is _ABSOLUTE:
+        plan = LoopPlanner(operands, entry.meta, body, self.guards, self.failing is not None)
+        if row is _ABSOLUTE and self.failing is None:
             # Of finite factors it is the plain product.
             for o in operands:
                 if o.buffer.data is None or not np.isfinite(o.buffer.data).all():
@@ -123,9 +125,17 @@ class Arrays:
             if in_place and isinstance(value, ArrayRef) and value.buffer is x.buffer:
                 plan.operands[1] = plan.compute(plan.operands[1])
         result = plan.row(row, attrs, target)
-        if row.raises or row is _RECURRENCE:
+        if item.slot in self.failing if self.failing is not None else row.raises or row is _RECURRENCE:
             # For values that are not finite the eager operation raises, or (a recurrence) zero is absolute.
-            plan.demand_zero(plan.sym_of(result) * 0.0)
+            z = plan.sym_of(result)
+            if self.failing is None or row.raises != "finite":
+                plan.demand_zero(z * 0.0)
+            else:
+                # It is its answer where an operand is not finite.
+                wrong = L.select(L.isnan(z), 1.0, 0.0).sum()
+                for x in plan.operands:
+                    wrong = L.select(L.eq((x * 0.0).sum(), 0.0), wrong, 0.0)
+                plan.demand_zero(wrong)
         return body, result
 
     def copied(self, source, target):

@@ -6,10 +6,11 @@ matrices, and steps that are run whole, are NumPy's own loops, in a `Run`.
 Products with vectors are loops: they are bound by memory, and fused with what
 makes or uses the vector; so are those of tiny matrices, where a call costs more than the
 product.  All others go to BLAS through NumPy's loop.  An absolute product is a plain one here: a
-kernel does not answer where a factor is not finite (`arrays.Arrays`).
+kernel does not answer where a factor is not finite (`arrays.Arrays`), but for a path of a loop.
 """
 
 import math
+import operator
 from dataclasses import replace
 
 import numpy as np
@@ -17,7 +18,7 @@ import numpy as np
 from ..array.recorded import LOGICAL
 from ..interpreter import program as P
 from ..interpreter.calls import Called
-from ..interpreter.planner import call_words
+from ..interpreter.planner import call_words, repair_words
 from ..program.stream import HostStep
 from ..rules import BY_FUNCTION
 from ..rules import lang as L
@@ -106,14 +107,28 @@ def _nonzero_along(plan, mask, axis):
     return plan.sym(target).narrow(0, 0, count)
 
 
+def _piece(plan, x, knots):
+    n = knots.size
+    if n < 2 or x.size * n > COUNTED:
+        return None
+    first, second, before, last = (knots.narrow(0, k, k + 1).reshape(()) for k in (0, 1, n - 2, n - 1))
+    # As many knots begin at or before it, but for the first; NaN lies on the last piece.
+    below = L.select(x.expand_dims([x.ndim]) < knots.narrow(0, 1, n), 0.0, 1.0).sum((x.ndim,))
+    most = L.select(L.eq(before, last), n - 1.0, n - 2.0)
+    at = L.select(below < most, below, most)
+    return plan.compute(L.select(L.eq(at, 0.0) & L.eq(first, second), 1.0, at), "l")
+
+
 #: Functions of `tapegrad.common.host_functions` by name: ``(planner, *operands, *data)``; None if NumPy has to be called after all,
 #: as it is for the others.  What is cast is delivered in its own dtype.
 RECOMPUTED = {
     "truth": _truth, "cast": lambda plan, x, *_: x, "all_finite": _all_finite, "at_classes": _at_classes, "taken": _taken,
-    "indexed": _indexed, "repeats": _repeats, "nonzero_along": _nonzero_along,
+    "indexed": _indexed, "repeats": _repeats, "nonzero_along": _nonzero_along, "piece": _piece,
 }  # fmt: skip
 
 
+#: Comparisons up to which kernels count the knots of a table that are below each number; beyond that NumPy searches for its place.
+COUNTED = 1 << 17
 #: Matrix products with no extent above this are loops.
 TINY = 8
 #: Where the program of a single matrix product has how many products there are, its extents, the strides of rows and columns of
@@ -132,10 +147,16 @@ class MatrixProducts:
             return self.sym(self.temporary((*batch, m, n), char, zero=True))
         if vector or max(m, k, n) <= TINY:
             a, b = (s.window().cast(char) for s in (a, b))
-            products = a.expand_dims([a.ndim]) * b.expand_dims([b.ndim - 2])
+            times = L.absolute_product if absolute and self.exact else operator.mul
+            products = times(a.expand_dims([a.ndim]), b.expand_dims([b.ndim - 2]))
             total = self.reduced(products, "add", (products.ndim - 2,), (*batch, m, 1, n), None if vector else True)
             return total.reshape((*batch, m, n))
-        return self.called_product(a, b, char)[2]
+        a, b, product = self.called_product(*[self.in_memory(s.cast(char)) for s in (a, b)], char)
+        if absolute and self.exact:
+            run = self.body[-1]
+            words = repair_words(a, b, product, ((P.FIRST_SAVED, 0), (P.FIRST_SAVED + 1, 0)), 0)
+            run.program, run.product = np.concatenate([run.program[:-2], [P.REPAIR, len(words), *words], run.program[-2:]]), None
+        return product
 
     def call(self, spec, atoms, inputs, *around):
         # A program by itself: the result is in register 0, the others in registers of their own, where they begin.

@@ -25,6 +25,7 @@ Loads that do not depend on the counter of a loop are hoisted out of it.
 """
 
 import math
+import operator
 from functools import partial
 
 import numpy as np
@@ -163,12 +164,14 @@ class LoopPlanner(MatrixProducts, Planner):
         Receives the statements.
     refusal : int
         Number of the guard that says that the function itself has to answer.
+    exact : bool
+        Whether zero is absolute where a row says so; else these are plain products.
     """
 
     compiled = True
 
-    def __init__(self, operands, out, body, refusal=0):
-        self.out, self.body, self.refusal = out, body, refusal
+    def __init__(self, operands, out, body, refusal=0, exact=False):
+        self.out, self.body, self.refusal, self.exact = out, body, refusal, exact
         self.bases = []
         self.operands = [self.sym_of(o) for o in operands]
 
@@ -299,11 +302,13 @@ class LoopPlanner(MatrixProducts, Planner):
         return self._along(sym, None, axis, IDENTITY[how], lambda before, x, _: _combined(how, before, x))
 
     def recurred(self, sym, factors, axis, lag):
+        times = L.absolute_product if self.exact else operator.mul
+
         def lagging(before, x, f):
             # Carried is the factor times what came before.
-            return (x + before) if f is None else (x + before) * f
+            return (x + before) if f is None else times(x + before, f)
 
-        return self._along(sym, factors, axis, 0.0, lagging if lag else lambda before, x, f: x + f * before, after=lag)
+        return self._along(sym, factors, axis, 0.0, lagging if lag else lambda before, x, f: x + times(f, before), after=lag)
 
     def _along(self, sym, factors, axis, start, step, after=False):
         """A scan along one axis: carried in a value if that axis is the last, else in a row in memory.

@@ -83,7 +83,7 @@ class Builder:
     def __init__(self, columns, references):
         self.columns, self.references = columns, references
         self.tape, self.tables = columns.tape, references.tables
-        self.arrays = Arrays(len(self.tape.guards))
+        self.arrays = Arrays(len(self.tape.guards), self.tape.failing if self.tape.of_iteration else None)
         self.outputs, self.slot = [], 0
         for storage in references.storages:
             meta = self.meta(storage.templates[0])

@@ -11,7 +11,8 @@ import numpy as np
 
 from ..array import functions as F
 from ..array.differentiable import Differentiable
-from ..array.record import guard_on, tracked
+from ..array.record import guard_on, record_aux, tracked
+from ..common.host_functions import host_function
 from .dispatch import DIRECT, METHODS, implements, only_defaults, refuse, value_of
 from .elementwise import all_finite
 from .own_code import own_code
@@ -164,11 +165,9 @@ def _polyval(p, x):
 
 @implements(np.interp)
 def _interp(x, xp, fp, left=None, right=None, period=None):
-    if tracked(xp):
-        raise refuse(np.interp, " for tracked knots xp (x and fp may be tracked)")
     # NumPy computes in float64 whatever the operands are.
     x, fp = F.astype(x, np.float64), F.astype(fp, np.float64)
-    knots = np.asarray(value_of(xp), float)
+    knots = F.astype(xp, np.float64) if tracked(xp) else np.asarray(value_of(xp), float, order="C")
     if knots.ndim != 1 or fp.ndim != 1 or knots.shape != tuple(fp.shape):
         raise ValueError("fp and xp are not of the same length, or not one-dimensional")
     if not knots.size:
@@ -176,6 +175,8 @@ def _interp(x, xp, fp, left=None, right=None, period=None):
     if period is not None:
         if period == 0:
             raise ValueError("period must be a non-zero value")
+        if tracked(xp):
+            raise refuse(np.interp, " for tracked knots xp with period= (x and fp may be tracked)")
         period = abs(float(period))
         left = right = None
         x, knots = np.remainder(x, period), knots % period
@@ -183,24 +184,31 @@ def _interp(x, xp, fp, left=None, right=None, period=None):
         knots, fp = knots[order], fp[order]
         knots = np.concatenate((knots[-1:] - period, knots, knots[:1] + period))
         fp = F.concatenate((fp[-1:], fp, fp[:1]))
-    at = guard_on(lambda here: np.clip(np.searchsorted(knots, here, "right") - 1, 0, max(len(knots) - 2, 0)), x)
+    at = record_aux(_piece(), x, knots)
     after = np.minimum(at + 1, len(knots) - 1)
-    at = np.where(knots[after] == knots[at], after, at)
-    width = np.where(after == at, 1.0, knots[after] - knots[at])
-    start, stop = _picked(fp, at), _picked(fp, after)
+    (start, stop), (low, high) = ([_picked(table, position) for position in (at, after)] for table in (fp, knots))
     # The last knot itself is on the last piece, whose derivative it shares.
-    slope = (stop - start) / width
-    result = start + slope * (x - knots[at])
+    slope = (stop - start) / np.where(after == at, 1.0, high - low)
+    result = start + slope * (x - low)
     if not guard_on(all_finite(), fp):
         # What is NaN from one side may be a number from the other, and on a knot nothing else counts.
-        result = F.where(np.isnan(result), stop + slope * (x - knots[after]), result)
-        result = F.where(x == knots[at], start, F.where(np.isnan(result) & (start == stop), start, result))
+        result = F.where(np.isnan(result), stop + slope * (x - high), result)
+        result = F.where(x == low, start, F.where(np.isnan(result) & (start == stop), start, result))
     last, first = fp[len(knots) - 1], fp[0]
     result = F.where(x > knots[-1], last if right is None else right, result)
     return F.where(x < knots[0], first if left is None else left, result)
 
 
-def _picked(x, positions):
-    return F.take(x, positions) if np.ndim(positions) else x[int(positions)]
+@host_function
+def _piece(x, knots):
+    """The piece of a table on which each number lies, by the knot where it begins."""
+    at = np.clip(np.searchsorted(knots, x, "right") - 1, 0, max(len(knots) - 2, 0))
+    after = np.minimum(at + 1, len(knots) - 1)
+    return np.where(knots[after] == knots[at], after, at)
+
+
+def _picked(table, at):
+    """The numbers of a table at positions, which change from replay to replay where a recording computes them."""
+    return F.take(table, at) if isinstance(at, Differentiable) else table[at if np.ndim(at) else int(at)]
 
 

@@ -33,17 +33,17 @@ def _checked(function, x, dtype=None, **others):
 
 
 def _mask(where, x):
-    """A ``where=`` argument as a boolean array of the shape of `x`; None if it leaves nothing out."""
+    """A ``where=`` argument as a boolean array of the shape of `x`, computed again in a replay; None if it leaves nothing out."""
     if where is NO_VALUE or where is None or where is True:
         return None
-    return np.broadcast_to(np.asarray(value_of(where)).astype(bool), x.shape)
+    return np.broadcast_to(where != 0 if isinstance(where, Differentiable) else np.asarray(where).astype(bool), x.shape)
 
 
 def _kept(function, x, where=NO_VALUE):
     """The places of `x` that a function combines: not left out, and numbers for one that ignores what is none; None if all are."""
     mask = _mask(where, x)
     if function.__name__.startswith("nan"):
-        numbers = guard_on(lambda x: ~np.isnan(x), x)
+        numbers = np.logical_not(record_aux(np.isnan, x))
         mask = numbers if mask is None else numbers & mask
         mask = None if mask.all() else mask
     return mask
@@ -129,8 +129,8 @@ METHODS[np.logaddexp, "reduce"] = _log_of_sum
 def _mean_of(x, axis, mask, keepdims, less=0):
     """The mean of what `mask` keeps, or the sum over a number that is `less`."""
     with np.errstate(all="ignore"):
-        scale = (1.0 / np.maximum(_count(x, axis, mask) - less, 0)).astype(x.dtype)
-        scale[scale == inf] = nan
+        number = np.maximum(_count(x, axis, mask) - less, 0)
+        scale = np.where(number > 0, 1.0 / number, nan).astype(x.dtype)
     return _dropped(F.sum(_masked(x, mask, 0.0), axis=axis, keepdims=True) * scale, axis, keepdims)
 
 
@@ -284,31 +284,36 @@ def _quantiles(function, x, q, axis, method, keepdims):
     alpha, beta = _INTERPOLATING.get(method, (1.0, 1.0))
     # Positions from 0 in the sorted line: one row per quantile, one column per line.
     slope = counts + 1.0 - alpha - beta
-    virtual = np.clip(wide * slope + (alpha - 1.0), 0.0, np.maximum(counts - 1.0, 0.0))
+    place, last = wide * slope + (alpha - 1.0), np.maximum(counts - 1.0, 0.0)
+    virtual = np.clip(place, 0.0, last)
     low = np.floor(virtual)
     share = virtual - low
     if method in _NEIGHBOUR:
         share = np.where(share > 0, _NEIGHBOUR[method], 0.0)
     # A line with a NaN is NaN: the sort has put it last.
     low = np.where(bad, n - 1, low).astype(np.int64)
-    high = np.where(bad, n - 1, np.minimum(low + 1, np.maximum(counts - 1, 0))).astype(np.int64)
+    high = np.where(bad, n - 1, np.clip(np.floor(place) + 1.0, 0.0, last)).astype(np.int64)
     shape = (*points.shape, *front)
 
     def taken(position):
         return apply("gather", (x, record_aux(_ranked(order, n, position), x)), (("shape", shape),))
 
-    below, above = taken(low), taken(high)
+    below, above, late = taken(low), taken(high), share >= 0.5
+    # From the nearer neighbour, as NumPy does: of infinities that is seen.
+    nearer = above if late.all() else F.where(late.reshape(shape), above, below) if late.any() else below
     if function in (np.median, np.nanmedian):
         # Between two infinities there is no way.
         result = F.where((share > 0).reshape(shape), (below + above) / 2.0, below) if share.any() else below
+    elif method in ("lower", "higher"):
+        result = nearer
     elif isinstance(q, Differentiable) and q.requires_grad:
-        inside = (wide * slope + (alpha - 1.0) > 0) & (wide * slope + (alpha - 1.0) < np.maximum(counts - 1.0, 0.0))
+        inside = (place > 0) & (place < last)
         q = F.reshape(q, (*points.shape, *(1,) * len(front)))
         # The slope in q, and no change of the value.
         moved = (q - points.reshape(q.shape)) * (inside * slope).reshape(shape)
-        result = below + (above - below) * (moved + share.reshape(shape))
+        result = nearer + (above - below) * (moved + (share - late).reshape(shape))
     else:
-        result = below + (above - below) * share.reshape(shape).astype(x.dtype)
+        result = nearer + (above - below) * (share - late).reshape(shape).astype(x.dtype)
     if keepdims:
         kept = tuple(1 if k in axes else m for k, m in enumerate(x.shape))
         result = F.reshape(result, (*points.shape, *kept))

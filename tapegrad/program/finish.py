@@ -127,6 +127,7 @@ class FinishedTape:
         Whether it is a derivative made into a tape (`kernel.adjoint`), which is replayed forward only.
     of_iteration : bool
         Whether it is a path of a loop: what fails in it makes the iteration be recorded again, so that it may call loops as compiled code.
+        Nothing else answers in its place: it computes what is not finite, too.
     """
 
     records: np.ndarray
@@ -215,6 +216,11 @@ class FinishedTape:
         return len(self.records) - 1 - leaves - guards - others
 
     # -- in use -----------------------------------------------------------------
+    @cached_property
+    def failing(self):
+        """The slots of rows of which the function saw that they do not raise; a derivative is NaN where one would."""
+        return {item.operands[0] for item in self.items if item.entry.kind == GUARD and item.entry.function == FAILS}
+
     @cached_property
     def kept(self):
         """Its pool of workspaces."""

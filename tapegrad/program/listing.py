@@ -11,7 +11,14 @@ import numpy as np
 from ..common.printing import table
 from ..rules.table import ROWS
 from ..tape.layout import ARRAY_LEAF, CONTINUES, SCALAR_LEAF, TRACED
-from .trace import FAILS, GUARD, ROW
+from .trace import FAILS, GUARD, ROW, SHAPE
+
+#: What to write in place of what a guard looks at, by how it was read: so that it is one path for any value.
+_ADVICE = {
+    "bool": "such a choice is one path with tg.cond or np.where",
+    "index": "a number that it computes is a position there; let it be one in a tensor (a = tg.tensor(a), outside)",
+    SHAPE: "a shape depends on values there; np.where(mask, x, 0.0) has one shape, x[mask] has many",
+}
 
 HEAD = ("slot", "primitive", "operands", "shape", "recorded at")
 
@@ -75,3 +82,8 @@ def _constant(value):
 
 def _shape(meta):
     return "x".join(map(str, meta.shape)) or "scalar"
+
+
+def advice(how):
+    """What happens where a guard differs from call to call that was read so, and what to write for it."""
+    return _ADVICE.get(how, f"{how} takes a value there, and each value is a path; compare it, by `if`, tg.cond or np.where")

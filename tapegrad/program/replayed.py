@@ -7,7 +7,7 @@ host function, the rule of a custom primitive), or a result that does not lie in
 
 import numpy as np
 
-from ..codegen.compile import compiled, plain_address
+from ..codegen.compile import compiled, helper, plain_address
 from ..codegen.memory import copy_bytes, load_double, load_float, load_int, store_int
 from ..interpreter.native import data_address
 from ..tape.meta import SCALAR
@@ -17,8 +17,27 @@ from .status import BROKEN, FINE
 from .walk import replay
 
 #: Words of a block: parameters of the workspace, whether gradients are wanted, the number of guards; how many outputs are
-#: copied, (output, address, bytes) of each; how many arrays have to be finite, (address, numbers, bytes of one) of each.
+#: copied, (output, address, bytes) of each; how many results have to be finite, and of each the words of `program.stream.Delicate`.
 R_PARAMETERS, R_BACKWARD, R_GUARDS, R_LISTS = range(4)
+
+
+@helper
+def _has(words, infinities):
+    """Whether there is NaN in an array, or one of `infinities`."""
+    size, last, lines = load_int(words + 8), words + 8 + 16 * load_int(words + 16), 1
+    for axis in range(words + 24, last, 16):
+        lines *= load_int(axis)
+    for line in range(lines):
+        at, rest = load_int(words), line
+        for axis in range(words + 24, last, 16):
+            at += rest % load_int(axis) * load_int(axis + 8)
+            rest //= load_int(axis)
+        for _ in range(load_int(last)):
+            number = load_double(at) if size == 8 else load_float(at)
+            if number != number or infinities and number - number != 0.0:
+                return True
+            at += load_int(last + 8)
+    return False
 
 
 @compiled("int64(int64, int64, int64)")
@@ -44,13 +63,15 @@ def code(inputs, outputs, block):
     count = load_int(at)
     at += 8
     for _ in range(count):
-        address, size = load_int(at), load_int(at + 16)
-        for k in range(load_int(at + 8)):
-            number = load_double(address + 8 * k) if size == 8 else load_float(address + 4 * k)
-            # Not finite: the function itself has to say what NumPy does there.
-            if number - number != 0.0:
-                return load_int(block + 8 * R_GUARDS)
-        at += 24
+        parts, at = load_int(at), at + 8
+        bad = _has(at, parts == 1)
+        for k in range(parts):
+            if bad and k > 0:
+                bad = not _has(at, True)
+            at += 24 + 16 * load_int(at + 16)
+        if bad:
+            # The function itself has to say what NumPy does there.
+            return load_int(block + 8 * R_GUARDS)
     return FINE
 
 
@@ -97,8 +118,8 @@ class Replay(Executable):
         for slot, _ in self.tape.outputs:
             if slot in workspace.arrays and not workspace.arrays[slot].flags.c_contiguous:
                 return "a result does not lie in one piece"
-        if not all(step.target.dtype.char in "df" and step.target.flags.c_contiguous for step in workspace.delicate):
-            return "a result that has to be finite is not one piece of floats"
+        if not all(step.target.dtype.char in "df" for step in workspace.delicate):
+            return "a result that has to be finite is not of floats"
         return ""
 
     def _block(self, workspace):
@@ -110,8 +131,8 @@ class Replay(Executable):
         copied += [(k, data_address(a), a.nbytes) for k, a in self._constants.items()]
         gradients = workspace.gradients if self.gradients else []
         copied += [(self.values + k, data_address(g), g.nbytes) for k, g in enumerate(gradients)]
-        finite = [(data_address(step.target), step.target.size, step.target.itemsize) for step in workspace.delicate]
-        words = [workspace.pointer, self.gradients, len(self.tape.guards), len(copied), *sum(copied, ()), len(finite), *sum(finite, ())]
+        finite = [step.words(self.tape.of_iteration) for step in workspace.delicate]
+        words = [workspace.pointer, self.gradients, len(self.tape.guards), len(copied), *sum(copied, ()), len(finite), *sum(finite, [])]
         return np.array(words, np.int64)
 
     def run(self, inputs, outputs):

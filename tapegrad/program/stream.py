@@ -72,16 +72,28 @@ class HostStep:
 class Delicate:
     """The result of a row whose loop gives NaN where NumPy raises."""
 
-    __slots__ = ("slot", "target", "test", "operands", "failure")
+    __slots__ = ("row", "slot", "target", "test", "operands", "failure")
 
-    def __init__(self, slot, target, test, operands):
-        self.slot, self.target, self.test, self.operands = slot, target, test, operands
+    def __init__(self, row, slot, target, test, operands):
+        self.row, self.slot, self.target, self.test, self.operands = row, slot, target, test, operands
         # The number of the guard that it does not fail.
         self.failure = None
 
     def fails(self):
         """Whether NumPy raises here."""
         return not np.isfinite(self.target).all() and bool(self.test(*self.operands))
+
+    def words(self, of_iteration):
+        """What `program.replayed` is told: the result, and in an iteration the operands. NaN out of one that is not finite is no failure there."""
+        operands = [o for o in self.operands if o.dtype.char in "df"] if of_iteration and self.row.raises == "finite" else []
+        parts = [_array_words(a) for a in (self.target, *operands)]
+        return [len(parts), *sum(parts, [])]
+
+
+def _array_words(a):
+    """Where the numbers of an array are: address, bytes of one, how many axes, extent and stride of each; as one where they lie in order."""
+    axes = [(a.size, a.itemsize)] if a.flags.c_contiguous else [*zip(a.shape, a.strides)]
+    return [native.data_address(a), a.itemsize, len(axes), *sum(axes, ())]
 
 
 class EntryLayout:
@@ -199,9 +211,9 @@ class EntryLayout:
             self._step(item, None, partial(row.value, **row.keywords(entry.attrs, entry.integer)))
         else:
             self._step(item, program, None)
-            if row.raises:
+            if item.slot in self.tape.failing:
                 test = fails(row.name, tuple(row.keywords(entry.attrs, entry.integer).items()))
-                self.delicate.append(Delicate(item.slot, self.value_array(item.slot), test, [self.value_array(o) for o in operands]))
+                self.delicate.append(Delicate(row, item.slot, self.value_array(item.slot), test, [self.value_array(o) for o in operands]))
                 # They are looked at in the end.
                 self.kept_roots.update(self._roots.get(o) for o in (item.slot, *operands))
         self._signature(item, signature)

@@ -252,10 +252,7 @@ class Trace:
     def record(self, row, attrs, operands, values, integer, value):
         """Note and write an operation through which no derivative passes; returns its tensor."""
         self._room()
-        t = self._write(value, self.note(row, attrs, operands, values, None, integer, value))
-        if row.raises:
-            self.succeeded(t)
-        return t
+        return self._write(value, self.note(row, attrs, operands, values, None, integer, value))
 
     def host(self, function, args, kwargs, value):
         """Note a function without derivative; returns its result as a live tensor.

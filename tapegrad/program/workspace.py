@@ -249,7 +249,7 @@ class Workspace(EntryLayout):
         """The guard of the first row before slot `end` that fails at this point; if there is none, `otherwise`."""
         for step in self.delicate:
             if step.slot < end and step.fails():
-                return len(self.tape.guards) if step.failure is None else step.failure
+                return step.failure
         return otherwise
 
     def backward_with_python(self):

@@ -70,7 +70,7 @@ def _inv_vjp(g, a, z):
 
 
 structural(
-    "inv", 1, np.linalg.inv, _inv_vjp, jvp=of_one(lambda t, a, z: -(z @ t @ z)), forward=lambda a: a.inv(), node="LinalgInv", raises=True,
+    "inv", 1, np.linalg.inv, _inv_vjp, jvp=of_one(lambda t, a, z: -(z @ t @ z)), forward=lambda a: a.inv(), node="LinalgInv", raises="finite",
     doc="inverse of a matrix", shape=lambda a: (S.square(a), S.floating(a)), effect="dense",
 )
 
@@ -86,7 +86,7 @@ def _solve_jvp(tangents, a, b, z):
 
 
 structural(
-    "solve", 2, np.linalg.solve, _solve_vjp, jvp=_solve_jvp, forward=lambda a, b: a.solve(b), node="LinalgSolve", raises=True,
+    "solve", 2, np.linalg.solve, _solve_vjp, jvp=_solve_jvp, forward=lambda a, b: a.solve(b), node="LinalgSolve", raises="finite",
     doc="solution X of A @ X = B, B a matrix or a stack",
     shape=lambda a, b: (S.solution(a, b), S.floating(a, b)), effect="dense",
 )
@@ -145,7 +145,7 @@ def _cholesky_jvp(t, a, z, upper=False):
 
 structural(
     "cholesky", 1, lambda a, upper=False: np.linalg.cholesky(a, upper=True) if upper else np.linalg.cholesky(a), _cholesky_vjp,
-    jvp=of_one(_cholesky_jvp), forward=lambda a, upper=False: a.cholesky(upper), node="LinalgCholesky", raises=True,
+    jvp=of_one(_cholesky_jvp), forward=lambda a, upper=False: a.cholesky(upper), node="LinalgCholesky", raises="finite",
     doc="triangular factor of a positive definite matrix; the adjoint is symmetric",
     shape=lambda a, upper=False: (S.square(a), S.floating(a)), effect="dense",
 )

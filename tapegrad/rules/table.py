@@ -111,8 +111,9 @@ class Row:
     primitive : tapegrad.autograd.custom.Primitive, optional
         The user's function that this row stands for, whose rules run in Python; such
         a row is not in the table.
-    raises : bool
-        Whether `value` raises ``LinAlgError`` at some values; its loop inside NumPy gives NaN there.
+    raises : bool or "finite"
+        Whether `value` raises ``LinAlgError`` at some values; its loop inside NumPy gives NaN there.  "finite": at finite ones, while NaN
+        and infinities pass through.
     silent : str
         What it means, in words, if no derivative comes back to an operand, where the row can say more than that it is 0.
     example : str
@@ -143,7 +144,7 @@ class Row:
     linear: bool = False
     forward: Callable | None = None
     primitive: object = None
-    raises: bool = False
+    raises: bool | str = False
     shape: Callable | None = None
     effect: str = "dense"
     adds: bool = False

@@ -56,7 +56,7 @@ def _jvp(tangents, a, b, z, trans=0, lower=False, unit=False):
 
 
 structural(
-    "solve_triangular", 2, _value, _vjp, jvp=_jvp, node="LinalgSolveTriangular", raises=True,
+    "solve_triangular", 2, _value, _vjp, jvp=_jvp, node="LinalgSolveTriangular", raises="finite",
     doc="solution X of A @ X = B for a triangular A; only that triangle is read and has an adjoint",
     shape=lambda a, b, trans=0, lower=False, unit=False: (S.solution(a, b), S.floating(a, b)), effect="dense",
 )

@@ -24,6 +24,7 @@ from ..common.registry import registry
 from ..common.tree import flatten
 from ..common.uninterrupted import uninterrupted
 from ..kernel.reasons import NotLowered, faults_are_reasons
+from ..program.status import NOT_FINITE
 from .replay.kernels import JitOptions, agree, checked_policy
 
 if TYPE_CHECKING:
@@ -272,6 +273,8 @@ def _recorded(function, x0, data):
 
 def _what_failed(number, handle):
     """The message for guard `number` of the compiled function with this handle."""
+    if number + 1 == NOT_FINITE:
+        return "a derivative is not finite here, and what it is only Python can compute: call tg.value_and_grad for it; the gradient was not computed"
     if number < 0:
         return "a compiled function did not come to an end: an error inside tapegrad, please report it with the program"
     compiled = _ALIVE.get(handle)

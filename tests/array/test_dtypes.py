@@ -1,4 +1,4 @@
-"""Arrays in another byte order count by their values; those with an arithmetic of their own are refused."""
+"""Arrays in another byte order count by their values; those with an arithmetic of their own are refused; numbers promote in forward mode as in NumPy."""
 
 import numpy as np
 import pytest
@@ -231,3 +231,13 @@ def test_a_truth_value_beside_an_array_promotes_as_in_numpy(dtype):
     slope = tg.jit(tg.grad(lambda x, b: np.sum(x * (tg.tensor([1, 2]) + b))))
     for b in (True, False, True, False):
         assert slope(np.array([0.5, 1.5]), b).tolist() == [1.0 + b, 2.0 + b]
+@pytest.mark.parametrize("number", [np.float64(2.0), np.array(2.0), 2.0, np.float32(2.0), 2], ids=repr)
+def test_forward_mode_promotes_numbers_on_either_side_as_numpy_does(number):
+    x = np.array([1.0, 2.0], np.float32)
+    for f in (
+        lambda x: number * x, lambda x: x * number, lambda x: number - x[0], lambda x: x[0] - number, lambda x: number / x, lambda x: np.maximum(number, x),
+        lambda x: np.hypot(number, x[1]),
+    ):  # fmt: skip
+        value, tangent = tg.jvp(f, (x,), (x,))
+        assert np.asarray(value).dtype == np.asarray(tangent).dtype == np.asarray(f(x)).dtype
+        np.testing.assert_array_equal(value, f(x))

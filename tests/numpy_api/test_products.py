@@ -102,6 +102,7 @@ CASES["interp"] = [
     (lambda x, f, l, r: np.interp(x, KNOTS, f, l, r), (POINTS, array(4), -2.0, 3.0)), (lambda x: np.interp(x, KNOTS, [1, 2, 3, 4], left=0.0), (POINTS,)), (lambda f: np.interp(POINTS, KNOTS, f, right=9.0), (array(4),)),
     (lambda x, f: np.interp(x, KNOTS, f, period=5.0), (POINTS + 0.1, array(4))), (lambda x, f: np.interp(x, KNOTS[::-1], f, period=-3.0), (POINTS + 0.1, array(4))), (lambda x, f: np.interp(x, [0.5], f), (POINTS, array(1))),
     (lambda f: np.interp(KNOTS, KNOTS, f), (array(4),)), (lambda f: np.interp([1.0, 2.0], [0.0, 1.0, 1.0], f), (array(3),)),
+    (np.interp, (POINTS, KNOTS, array(4))), (lambda x, p: np.interp(x, p, [1.0, 3.0, 2.0, 5.0]), (POINTS.reshape(2, 3), KNOTS)), (lambda p: np.interp(0.3, p, [1.0, 3.0, 2.0, 5.0]), (KNOTS,)),
 ]  # fmt: skip
 
 EINSUMS = [
@@ -163,6 +164,36 @@ def test_interp_computes_in_float64_as_numpy_does():
     assert found.dtype == np.float64
     found.backward(np.ones(2))
     assert x.grad.dtype == f.grad.dtype == np.float32 and plain(x.grad).tolist() == [2.0, np.float32(-0.6)]
+
+
+@pytest.mark.parametrize("knots", [KNOTS, KNOTS[::-1].copy()[::-1], np.repeat(KNOTS, 2)[::2], np.array([0.0, 1.0, 1.0]), np.array([0.0, 0.0, 1.0])], ids=str)
+@pytest.mark.filterwarnings("ignore")
+def test_a_table_is_one_path_wherever_the_points_lie(knots):
+    values = np.linspace(1.0, -2.0, len(knots)) ** 2
+    points = np.concatenate([POINTS, knots, [-0.0, np.nan, np.inf]])
+
+    def f(x, knots=knots):
+        return np.interp(x, knots, values)
+
+    expected = np.stack([f(x) for x in points])
+    slopes = np.stack([tg.grad(f)(x) for x in points])
+    np.testing.assert_array_equal(tg.vmap(f)(points), expected)
+    np.testing.assert_array_equal(tg.vmap(tg.grad(f))(points), slopes)
+    for kernel in ("always", "never"):
+        g = tg.jit(tg.value_and_grad(f), kernel=kernel)
+        np.testing.assert_array_equal([g(x) for x in points], np.column_stack([expected, slopes]))
+        assert g.stats().records == 1
+        given = tg.jit(f, kernel=kernel)
+        np.testing.assert_array_equal([given(x, knots + 0.0) for x in points], expected)
+        assert given.stats().records == 1
+
+
+def test_more_points_on_a_larger_table_than_kernels_count():
+    knots = np.linspace(0.0, 1.0, 2000)
+    points = RNG.random((5, 100))
+    g = tg.jit(lambda x: np.interp(x, knots, np.sin(knots)), kernel="always")
+    np.testing.assert_allclose([g(x) for x in points], np.interp(points, knots, np.sin(knots)), rtol=1e-12)
+    assert g.stats().records == 1
 
 
 def test_constants_that_look_at_foreign_memory():
@@ -227,7 +258,7 @@ REFUSED = {
     "einsum out": lambda t: np.einsum("ij,jk", t, t, out=out), "einsum dtype": lambda t: np.einsum("ij,jk", t, t, dtype="f"), "dot out": lambda t: np.dot(t, t, out=out),
     "outer out": lambda t: np.outer(t, t, out=out), "matmul axes": lambda t: np.matmul(t, t, axes=[(0, 1)] * 3), "matmul dtype": lambda t: np.matmul(t, t, dtype="f"),
     "multi_dot out": lambda t: np.linalg.multi_dot([t, t], out=out),
-    "interp knots": lambda t: np.interp(0.5, t[0], [1, 2, 3]),
+    "interp knots": lambda t: np.interp(0.5, t[0], [1, 2, 3], period=2.0),
     "vecdot axes": lambda t: np.vecdot(t, t, axes=[0, 0, ()]), "vecdot keepdims": lambda t: np.vecdot(t, t, keepdims=True), "polyval poly1d": lambda t: np.polyval(np.poly1d([1, 2]), t),
 }  # fmt: skip
 

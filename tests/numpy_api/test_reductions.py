@@ -159,6 +159,43 @@ def test_medians_of_infinities_and_of_nothing(function):
         np.quantile(leaf(EMPTY), 0.5, axis=0)
 
 
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: np.sum(x, where=x > 0.0), lambda x: np.mean(x, where=x > -1.0), lambda x: np.max(x, where=x < 0.5, initial=-9.0), lambda x: np.std(x, where=x < 0.9, ddof=1),
+        lambda x: np.sum(np.prod(np.outer(x, x), axis=0, where=x > 0.0)), lambda x: np.nansum(np.log(x)), lambda x: np.nanmean(np.log(x)), lambda x: np.nanmin(np.log(x)),
+        lambda x: np.sum(np.nanvar(np.log(np.outer(x, x)), axis=1, ddof=1)), lambda x: np.nanprod(np.log(x), keepdims=True)[0],
+    ],
+)  # fmt: skip
+def test_masks_are_computed_again(function):
+    points = np.random.default_rng(0).normal(size=(40, 5))
+    points[3] = np.abs(points[3])
+    points[4] = -np.abs(points[4])
+    values, gradients = np.stack([function(x) for x in points]), np.stack([tg.grad(function)(x) for x in points])
+    for k in (0, 3):
+        numeric = [(function(points[k] + 1e-6 * e) - function(points[k] - 1e-6 * e)) / 2e-6 for e in np.eye(5)]
+        np.testing.assert_allclose(gradients[k], numeric, rtol=1e-4, atol=1e-5)
+    both = tg.value_and_grad(function)
+    jitted = tg.jit(both)
+    for way in (tg.vmap(both)(points), [np.stack(part) for part in zip(*map(jitted, points))]):
+        np.testing.assert_allclose(way[0], values, rtol=1e-12)
+        np.testing.assert_allclose(way[1], gradients, rtol=1e-12)
+    assert jitted.stats().records <= 4
+
+
+@pytest.mark.parametrize("method", ["linear", "hazen", "weibull", "lower", "higher", "midpoint"])
+def test_quantiles_of_infinities(method):
+    q = np.array([0.0, 0.1, 0.3, 0.6, 0.75, 0.9, 1.0])
+    for x in ([-np.inf], [1.0, np.inf], [-np.inf, 2.0], [-np.inf, 1.0, 2.0, np.inf], [[1.0, np.inf], [np.nan, 2.0], [-np.inf, 3.0]]):
+        x = np.array(x)
+        for axis in (None, 0):
+            with np.errstate(all="ignore"):
+                expected = np.quantile(x, q, axis=axis, method=method)
+                np.testing.assert_allclose(plain(np.quantile(leaf(x), q, axis=axis, method=method)), expected, rtol=1e-14)
+                np.testing.assert_allclose(tg.jit(lambda t, a=axis: np.percentile(t, 100.0 * q, axis=a, method=method))(x), expected, rtol=1e-14)
+
+
 def test_ties_and_zeros():
     np.testing.assert_array_equal(gradient(np.median, np.array([2.0, 1.0, 1.0, 1.0])), [0, 0, 0.5, 0.5])
     np.testing.assert_array_equal(gradient(np.ptp, np.array([1.0, 1.0, 3.0])), [-0.5, -0.5, 1])

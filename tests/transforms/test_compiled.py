@@ -536,3 +536,12 @@ def test_outputs_off_the_path_are_nan_and_name_the_line():
     c.check()
     with pytest.raises(GradientError, match="run again it gives something else"):
         tg.compile(lambda x: x * np.random.default_rng().normal(size=3), np.ones(3))
+
+
+def test_a_derivative_that_only_python_can_compute_says_so():
+    c = tg.compile(lambda x: np.linalg.norm(x, 3), np.ones(4))
+    assert c(np.ones(4), np.empty(4)) == pytest.approx(4.0 ** (1 / 3))
+    with pytest.raises(GuardError, match=r"a derivative is not finite here.* call tg\.value_and_grad"):
+        c(np.zeros(4), np.empty(4))
+    with pytest.raises(GuardError, match="a derivative is not finite here"):
+        once(c, np.zeros(4), np.empty(4))

@@ -471,3 +471,13 @@ def test_positions_among_dual_numbers_are_those_of_each_lane(chosen):
     for k in range(4):
         np.testing.assert_array_equal(recorded(np.roll(POINTS, k, axis=0)), np.roll(expected, k, axis=0))
     assert recorded.stats().records == 1
+
+
+def test_what_takes_many_paths_is_named_with_what_to_write():
+    points, table = np.random.default_rng(0).normal(size=(60, 40)), np.arange(100.0)
+    with pytest.raises(tg.errors.GradientError, match=r"a number that it computes is a position there; let it be one in a tensor"):
+        tg.vmap(lambda x: table[np.argmax(x)] * x[0])(points)
+    with pytest.raises(tg.errors.GradientError, match=r"item\(\) takes a value there, and each value is a path"):
+        tg.vmap(lambda x: x[0] * x[1].item())(points)
+    held = tg.tensor(table)
+    np.testing.assert_array_equal(tg.vmap(lambda x: held[np.argmax(x)] * x[0])(points), table[np.argmax(points, axis=1)] * points[:, 0])

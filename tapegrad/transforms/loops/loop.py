@@ -115,7 +115,7 @@ class LoopPath:
                 from ...kernel.of_tape import TapeKernel
             iterations = IterationLayout(*self._places(), self.sums)
             with faults_are_reasons():
-                return TapeKernel(self.tape, False, CompileOptions(iterations=iterations))
+                return TapeKernel(replace(self.tape, of_iteration=True), False, CompileOptions(iterations=iterations))
         # Only values: the way back is the path of the adjoints.
         executable = Replay(replace(self.tape, forward_only=True, of_iteration=True), False)
         if not executable.pointer:

@@ -12,6 +12,7 @@ from ...common import config
 from ...common.errors import GradientError, GuardError, OptionError, StructureError, TapegradError
 from ...common.tree import flatten, unflatten
 from ...kernel.reasons import NotLowered
+from ...program.listing import advice
 from ...rules.loops import CAPTURED, CARRY, ELEMENT, NEXT, RESULT
 from .body import DtypeWidened, LeafLayout, Unrecordable, as_float64, is_inside, recorded, value_of
 from .known import path_of
@@ -122,10 +123,14 @@ class _LoopRun:
     def _meet(self, carry, iteration, rows, known=None):
         """Record the path of this iteration, of `known` captured values if that is a number; returns these, which otherwise may be more now."""
         if self.loop is not None and len(self.loop.paths) == self.limit:
+            before, last = (path.tape.guards for path in (self.loop.paths[-2:] * 2)[:2])
+            guard = next((new for old, new in zip(before, last) if old.seen != new.seen), last[-1] if last else None)
             raise GradientError(
-                f"{self.name} has taken {self.limit} paths, and takes another one in iteration {iteration}: it decides on values by `if`, the last time at "
-                f"{self.loop.paths[-1].tape.guards[-1].place}. Write such a choice with tg.cond or np.where, or raise tg.config.paths"
-            )
+                f"{self.name} has taken {self.limit} paths, and takes another one in iteration {iteration}: it decides on values, the last time at "
+                f"{guard.place}: {advice(guard.how)}. Or raise tg.config.paths" if guard else
+                f"{self.name} fails in iteration {iteration}: a step of its derivative is NumPy's, which raises there (the second derivative of a determinant "
+                "of numbers that are not finite)"
+            )  # fmt: skip
         element = rows[len(rows) - 1 - iteration if self.reverse else iteration] if self.element is not None else np.zeros(0)
         tape, places, results, stops = recorded(
             self.function, self.carry, self.element, (np.array(carry), np.array(element)), self.captures, self.name

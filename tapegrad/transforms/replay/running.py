@@ -22,6 +22,7 @@ from ...common.tree import flatten, of_one, unflatten
 from ...common.uninterrupted import remade
 from ...kernel.reasons import NotLowered
 from ...program.finish import finish
+from ...program.listing import advice
 from ...program.sweeps import StoreWalk
 from ...program.through import Rules
 from ...program.trace import Trace
@@ -230,8 +231,7 @@ class Running:
         if kind.tapes:
             missed = kind.missed
             if missed is not None and missed.how == "index":
-                advice = "let it be one in a tensor (a = tg.tensor(a), outside)"
-                return f"its path changes at {missed.place}: a number that it computes is a position there; {advice}"
+                return f"its path changes at {missed.place}: {advice(missed.how)}"
             return f"its path changes at {missed.place}: {missed}" if missed is not None else "its path changes"
         others = [other for other in self.kinds if other is not key and other[0] == key[0]]
         k = next((k for k, (a, b) in enumerate(zip(others[-1][1], key[1])) if a != b), None) if others else None
