@@ -282,9 +282,10 @@ class TensorWalk:
         """As of an `Evaluation`; of the gradient of a number (`symmetric`) the same is pulled where that is less work."""
         outputs, bases = self.results, [below(t) for t in self.results]
         tangents = [t if t is None or isinstance(t, Differentiable) else normalise(np.asarray(t)) for t in map(operand, tangents)]
-        if lanes != 0 and self._ends(tangents):
-            if symmetric and lanes is None and not self._calls_primitives():
-                return self._pulled_numbers(tangents)
+        ends = lanes != 0 and self._ends(tangents)
+        if ends and symmetric and lanes is None and not self._of_two_minds():
+            return self._pulled_numbers(tangents)
+        if ends and not self.store.in_python:
             rows = [t if t is None else np.reshape(t, (lanes or 1, *b.shape)).astype(b.dtype) for t, b in zip(tangents, self.bases)]
             found = self.carried(outputs, rows, lambda *walk: push(*walk, lanes or 1), True)
             return _filled([f if f is None or lanes else normalise(f[0]) for f in found], bases, lanes)
@@ -294,10 +295,11 @@ class TensorWalk:
 
         return _filled(recording(_through, pushed, bases, outputs, tangents, lanes), bases, lanes)
 
-    def _calls_primitives(self):
-        """Whether a primitive was called: the rules of one may contradict each other."""
+    def _of_two_minds(self):
+        """Whether a primitive was called that has both rules: the user's may contradict each other."""
         ops = self.store.records()["op"][self.start :]
-        return any(Signature.ALL[op - FIRST_ARRAY].row.primitive for op in np.unique(ops[(ops >= FIRST_ARRAY) & (ops < ARRAY_LEAF)]).tolist())
+        called = [Signature.ALL[op - FIRST_ARRAY].row.primitive for op in np.unique(ops[(ops >= FIRST_ARRAY) & (ops < ARRAY_LEAF)]).tolist()]
+        return any(one is not None and one.has_rule("vjp") and one.has_rule("jvp") for one in called)
 
     def _pulled_numbers(self, seeds):
         """What compiled sweeps pull back from the results."""
@@ -307,7 +309,7 @@ class TensorWalk:
 
     def _ends(self, tangents):
         """Whether what is pushed has no derivative: the tangents are plain, and nothing outside has a part in the results."""
-        if self.trace is not None or self.store.in_python or taped() or any(r.__class__ is Dual for r in self.results):
+        if self.trace is not None or taped() or any(r.__class__ is Dual for r in self.results):
             return False
         return not any(isinstance(t, Differentiable) for t in tangents) and self._alone()
 

@@ -458,7 +458,7 @@ def hvp(
     Forward over reverse: the gradient is recorded, followed by the tangent of the recording
     along `v`; under `jit` a call replays both.  (B. Pearlmutter, "Fast exact multiplication by the
     Hessian", 1994.)  A plain call with one direction pulls `v` back through the recorded gradient instead, which gives the same,
-    as a Hessian is symmetric; not through custom primitives, whose rules are the user's.
+    as a Hessian is symmetric; not through custom primitives with two rules, which may contradict each other.
 
     Examples
     --------

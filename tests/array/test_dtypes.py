@@ -231,6 +231,8 @@ def test_a_truth_value_beside_an_array_promotes_as_in_numpy(dtype):
     slope = tg.jit(tg.grad(lambda x, b: np.sum(x * (tg.tensor([1, 2]) + b))))
     for b in (True, False, True, False):
         assert slope(np.array([0.5, 1.5]), b).tolist() == [1.0 + b, 2.0 + b]
+
+
 @pytest.mark.parametrize("number", [np.float64(2.0), np.array(2.0), 2.0, np.float32(2.0), 2], ids=repr)
 def test_forward_mode_promotes_numbers_on_either_side_as_numpy_does(number):
     x = np.array([1.0, 2.0], np.float32)

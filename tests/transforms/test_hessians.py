@@ -185,3 +185,12 @@ def test_rules_of_a_primitive_that_contradict_each_other_are_run_as_a_recording_
     v = np.ones(10)
     np.testing.assert_allclose(product(X, v), tg.jit(product)(X, v), rtol=1e-14)
     np.testing.assert_allclose(product(X, v), 4.0 * np.cos(X) ** 2 - 2.0 * np.sin(X) ** 2, rtol=1e-14)
+
+
+@pytest.mark.parametrize("of", [np.sin, lambda x: np.asarray([np.sin(e) for e in x])], ids=["NumPy", "Python"])
+def test_a_plain_product_needs_one_rule_of_a_primitive(of):
+    g = tg.primitive(of)
+    g.defvjp(lambda w, result, x: w * np.cos(x))
+    product = tg.hvp(lambda x: np.sum(g(x) ** 2))
+    for one in (product, tg.jit(product)):
+        np.testing.assert_allclose(one(X, X), 2.0 * np.cos(2.0 * X) * X, rtol=1e-13)
