@@ -38,7 +38,7 @@ MENDS = {
         ("codegen/ufuncs.py", "isinstance(function, np.ufunc) and function.signature is None", "isinstance(function, np.ufunc)")),
     "seeds of autograd.grad": Mend(r"autograd\.grad\(y, p, s,",
         ("autograd/gradients.py", "    return any(map(tracked, _listed(grads))) and (nested.inside() or bool(thread_state().evaluating))\n", "    return False\n"),
-        ("autograd/gradients.py", 'grad._let_out("a seed") if', "grad._v if")),
+        ("autograd/gradients.py", 'np.asarray(grad._let_out("a seed")) if', "np.asarray(grad._v) if")),
     "numbers that are arrays without axes": Mend(ALL(r"np\.mean\(m", "tg.jit"),
         ("kernel/terms.py", 'if meta is not SCALAR and meta.shape == () and meta.char == "d":', "if False:"),
         ("program/trace.py", "        value = normalise(value)\n        meta = self._described(value)", "        value = np.asarray(value)\n        meta = self._described(value)")),
