@@ -90,11 +90,14 @@ def _beside_table(ufunc, a, b):
     return calculated(ufunc, a, b)
 
 
-def _behind():
-    """What writes adjoints and tangents behind a tape, on it; it is loaded by the first derivative inside of another one."""
-    from .kernel import behind
+class _Behind:
+    """`kernel.behind`, which writes adjoints and tangents behind a tape, on it; it is loaded by the first derivative inside of another one."""
 
-    return behind
+    def __getattr__(self, name):
+        from .kernel import behind
+
+        _registry.later.behind = behind
+        return getattr(behind, name)
 
 
 def _namespace(api_version):
@@ -106,7 +109,7 @@ def _namespace(api_version):
 
 _tracebacks.install()
 _registry.later = _Namespace(
-    advice=_advice, clearer=_clearer, beside_table=_beside_table, behind=_behind, namespace=_namespace, determined=_determined,
+    advice=_advice, clearer=_clearer, beside_table=_beside_table, behind=_Behind(), namespace=_namespace, determined=_determined,
     debug_nans=_debug_nans, gradcheck=_gradcheck,
 )  # fmt: skip
 

@@ -271,7 +271,7 @@ class TensorWalk:
                 roots.append(result)
                 weights.append(seed._v if isinstance(seed, Differentiable) and not tracked(seed) else seed)
         if lanes is None and roots and roots[0]._t is not None:
-            found = registry.later.behind().pulled(roots, weights, self.bases, self.frame)
+            found = registry.later.behind.pulled(roots, weights, self.bases, self.frame)
             if found is not None:
                 return found
         requested = sweep_recorded(roots, weights, self.bases, lanes=lanes).requested
@@ -348,7 +348,7 @@ class TensorWalk:
             marks = passed.marks[: max(roots) + 1]
         store.pinned += 1
         try:
-            found = registry.later.behind().pushed(store, roots, known, self.frame) if behind else None
+            found = registry.later.behind.pushed(store, roots, known, self.frame) if behind else None
             if found is not None:
                 return found
             with values_of(store):

@@ -60,7 +60,7 @@ def sweep_behind(roots, seeds, wanted, allow_unused):
     if not allow_unused and not one.reaches().issuperset(map(id, targets)):
         return None
     with enable_grad():
-        found = registry.later.behind().pulled(roots, seeds, targets)
+        found = registry.later.behind.pulled(roots, seeds, targets)
     if found is None:
         return None
     result, pairs = BackwardResult(), [(t, value) for t, value in zip(targets, found) if value is not None]

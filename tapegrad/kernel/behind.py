@@ -124,7 +124,7 @@ class _Templates:
 #: Of so many slots the memory of a walk is kept.
 KEPT = 1 << 16
 #: The words of a walk that no other has, which are its first.
-_WALK = struct.Struct("6q")
+_WALK = struct.Struct("7q")
 
 
 def pulled(roots, seeds, wanted, frame=None):
@@ -235,8 +235,9 @@ class _Walk:
             self._allocate(2 * size)
         self.adjoints[: size + size // 8 + 1] = 0
         self.marks = 8 * (S.WORDS + S.LONGEST + size)
-        first, self.words[S.LAST] = (low, root)[:: self.step]
-        _WALK.pack_into(self.words, 0, low, first, 0, self.address + self.marks, store.words, frame.f_lasti if entries is None else -1)
+        first, last = (low, root) if self.step > 0 else (root, low)
+        offset = frame.f_lasti if entries is None else -1
+        _WALK.pack_into(self.words, 0, low, first, 0, self.address + self.marks, store.words, offset, last)
         self._columns()
         #: Of array slots: adjoints, elements that are read one by one (position and reference), adjoints that are asked for.
         self.arrays, self.reads, self.asked = {}, {}, {}
@@ -274,19 +275,19 @@ class _Walk:
 
     def _mark(self, slots):
         """Mark what lies on the way from `slots` on; what the entries of a recording read, the records do not say."""
-        step, low, root, table = -self.step, self.low, self.root, table_address()
-        marks, bits = self.words.item(S.MARKED), self.bytes[self.marks :]
+        step, low, root, bits, first = -self.step, self.low, self.root, self.bytes, self.marks - self.low
+        marks, table = self.address + self.marks, table_address()
         for slot in slots:
             if low <= slot <= root:
-                bits[slot - low] = 1
-        at, last = (low, root)[::step]
-        for slot in () if self.entries is None else self.entries[::-step]:
+                bits[first + slot] = 1
+        at, last = (low, root) if step > 0 else (root, low)
+        for slot in self.entries[::-step] if self.entries else ():
             if slot <= root:
                 S.mark(self.store.address, low, at, slot, marks, table, step)
-                at, operands = slot + step, [o - low for o in self.stretch.operands(slot) if o >= low]
+                at, operands = slot + step, [first + o for o in self.stretch.operands(slot) if o >= low]
                 if step > 0:
-                    bits[slot - low] |= bits[operands].any()
-                elif bits[slot - low]:
+                    bits[first + slot] |= bits[operands].any()
+                elif bits[first + slot]:
                     bits[operands] = 1
         S.mark(self.store.address, low, at, last, marks, table, step)
 
@@ -306,7 +307,8 @@ class _Walk:
         """Pass numbers, to a slot that only its rule can pass, which is returned; or -1."""
         words, store, frame, step = self.words, self.store, self.frame, self.step
         last = self.root if step > 0 else self.low
-        while ((at := words.item(S.AT)) - last) * step <= 0:
+        at = words.item(S.AT)
+        while (last - at) * step >= 0:
             if self.entries is not None:
                 # In a recording the derivative of an instruction stands where that does.
                 run = bisect_right(store.runs, at)

@@ -29,13 +29,13 @@ from ..tape.layout import ARRAY_LEAF, CONSTANT, FIRST_ARRAY, OFFSET_AT, SCALAR_L
 from ..tape.store import WORDS as STORE_WORDS
 
 #: The words of `write`.  (`STORE`: the address of the store's own words; `OFFSET`: where the gradient was asked for, or negative: what is
-#: written stands where the instruction does that it belongs to.)
-LOW, AT, POOLED, MARKED, STORE, OFFSET, RECORDS, COUNT, MOST, MOST_POOLED, ADJOINTS, POOL = range(12)
+#: written stands where the instruction does that it belongs to; `LAST`: the slot at which it ends.)
+LOW, AT, POOLED, MARKED, STORE, OFFSET, LAST, RECORDS, COUNT, MOST, MOST_POOLED, ADJOINTS, POOL = range(13)
 #: Of templates, written as one; the address of what was chosen by constant, and of what templates compute of theirs.
-TEMPLATES, STARTS, LINES, LITERALS, ENDS, SHARES, CHOSEN, OWN = range(12, 20)
-#: Results of a template's lines; opcodes of sums and products; the switch of values (`codegen.of_rows`); the slot at which it ends; 1 for
-#: tangents, upwards, -1 for adjoints, downwards.
-DONE, ARITHMETIC, VALUES, LAST, STEP = range(20, 25)
+TEMPLATES, STARTS, LINES, LITERALS, ENDS, SHARES, CHOSEN, OWN = range(13, 21)
+#: Results of a template's lines; opcodes of sums and products; the switch of values (`codegen.of_rows`); 1 for tangents, upwards, -1 for
+#: adjoints, downwards.
+DONE, ARITHMETIC, VALUES, STEP = range(21, 25)
 WORDS = 25
 #: Words of a store.
 _LENGTH, _ADDRESS = STORE_WORDS["length"] // 8, STORE_WORDS["address"] // 8

@@ -296,22 +296,28 @@ def _along(function, duals, lanes):
         return unflatten(e.structure, results)
 
 
+def _of_pass(body, function, args, argnums, kwargs, one, ahead):
+    """`applied` where arguments are dual numbers of the innermost pass, with numbers for their parts; else None."""
+    leaves, structure = flatten((*ahead, *(args[k] for k in argnums)))
+    at = [k for k, leaf in enumerate(leaves) if level_of(leaf) == running.level]
+    duals = [leaves[k] for k in at]
+    if not at or any(isinstance(part, Differentiable) for d in duals for part in (d.value, d._d)):
+        return None
+
+    def of_values(*values):
+        values, inner = dict(zip(at, values)), list(args)
+        given = unflatten(structure, [values.get(k, leaf) for k, leaf in enumerate(leaves)])
+        for k, arg in zip(argnums, given[len(ahead) :]):
+            inner[k] = arg
+        return applied(body, function, inner, argnums, kwargs, one, given[: len(ahead)])
+
+    return _along(of_values, duals, duals[0].lanes)
+
+
 def applied(body, function, args, argnums, kwargs, one=False, ahead=()):
     """What a `body` computes on tensors, of the evaluation and what goes ahead: containers, as they leave."""
-    leaves, structure = flatten((*ahead, *(args[k] for k in argnums)))
-    at = [k for k, leaf in enumerate(leaves) if level_of(leaf) == running.level > 0]
-    duals = [leaves[k] for k in at]
-    if at and not any(isinstance(part, Differentiable) for d in duals for part in (d.value, d._d)):
-
-        def of_values(*values):
-            values, inner = dict(zip(at, values)), list(args)
-            given = unflatten(structure, [values.get(k, leaf) for k, leaf in enumerate(leaves)])
-            for k, arg in zip(argnums, given[len(ahead) :]):
-                inner[k] = arg
-            return applied(body, function, inner, argnums, kwargs, one, given[: len(ahead)])
-
-        found = _along(of_values, duals, duals[0].lanes)
-        if found is not None:
-            return found
+    found = _of_pass(body, function, args, argnums, kwargs, one, ahead) if running.level else None
+    if found is not None:
+        return found
     with on_tensors(function, args, argnums, kwargs, one) as e:
         return e.out(body(e, *ahead))
