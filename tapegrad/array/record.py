@@ -258,7 +258,7 @@ def apply(row, operands, attrs=(), value=None, integer=0, depth=3):
             failed(error, row, operands, values, attrs, integer)
             raise
         if row.raises:
-            # What a rule computes, and gives, is NaN where this raises.
+            # A rule gives the value of such a row, which is NaN where this raises: only here has it succeeded.
             result, trace = apply(row, operands, attrs, value, integer, depth + 1), trace_of(operands)
             if trace is not None:
                 trace.succeeded(result)

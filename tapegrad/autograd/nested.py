@@ -283,7 +283,7 @@ class TensorWalk:
         outputs, bases = self.results, [below(t) for t in self.results]
         tangents = [t if t is None or isinstance(t, Differentiable) else normalise(np.asarray(t)) for t in map(operand, tangents)]
         ends = lanes != 0 and self._ends(tangents)
-        if ends and symmetric and lanes is None and not self._of_two_minds():
+        if ends and symmetric and lanes is None and not self._may_contradict():
             return self._pulled_numbers(tangents)
         if ends and not self.store.in_python:
             rows = [t if t is None else np.reshape(t, (lanes or 1, *b.shape)).astype(b.dtype) for t, b in zip(tangents, self.bases)]
@@ -295,8 +295,8 @@ class TensorWalk:
 
         return _filled(recording(_through, pushed, bases, outputs, tangents, lanes), bases, lanes)
 
-    def _of_two_minds(self):
-        """Whether a primitive was called that has both rules: the user's may contradict each other."""
+    def _may_contradict(self):
+        """Whether a primitive was called that has both rules, which may contradict each other."""
         ops = self.store.records()["op"][self.start :]
         called = [Signature.ALL[op - FIRST_ARRAY].row.primitive for op in np.unique(ops[(ops >= FIRST_ARRAY) & (ops < ARRAY_LEAF)]).tolist()]
         return any(one is not None and one.has_rule("vjp") and one.has_rule("jvp") for one in called)

@@ -62,7 +62,7 @@ class LRScheduler:
         self._note()
 
     def _onward(self, lr, before, now):
-        """What becomes of another rate than `before` where `before` becomes `now`."""
+        """What becomes of another rate than `before` where `before` becomes `now`; of cosine annealing the distance from `eta_min` shrinks."""
         low = vars(self).get("eta_min", 0.0)
         return low + (lr - low) * (now - low) / (before - low) if before != low else lr + now - before
 

@@ -290,3 +290,16 @@ def test_cond_of_what_has_none():
     for x in (np.ones(3), np.ones((0, 0))):
         with pytest.raises(np.linalg.LinAlgError):
             np.linalg.cond(leaf(x))
+
+
+@pytest.mark.parametrize(("shape", "axis"), [((0, 3), 1), ((3, 0), 1), ((2, 3), -1), ((2, 3), None), ((2, 3, 4), (0, 2)), ((2, 3, 4), (2, 0))])
+def test_norms_of_several_axes_and_of_nothing(shape, axis):
+    """The numbers of the axes are one vector, whatever their order."""
+    x = np.random.default_rng(4).normal(size=shape)
+    axes = tuple(range(x.ndim)) if axis is None else np.atleast_1d(axis) % x.ndim
+    for order in (None, 1, 2, 3.0):
+        p = order or 2.0
+        expected = np.sum(np.abs(x) ** p, axis=tuple(axes)) ** (1.0 / p)
+        found = tg.norm(tg.tensor(x), order, axis=axis)
+        np.testing.assert_allclose(found.numpy(), expected, rtol=1e-13)
+        assert tg.norm(tg.tensor(x), order, axis=axis, keepdims=True).shape == tuple(1 if k in axes else n for k, n in enumerate(shape))

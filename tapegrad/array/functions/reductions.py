@@ -5,6 +5,7 @@ Each product is `matmul`, or a product of elements, and changes of shape around 
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -143,7 +144,7 @@ def norm(
         return apply("norm", (x,), (("axis", axes), ("keepdims", kept)))
     axes = tuple(range(x.ndim)) if axes is None else axes
     rest = [n for k, n in enumerate(x.shape) if k not in axes]
-    vectors = reshape(moveaxis(x, axes, tuple(range(-len(axes), 0))), (*rest, -1))
+    vectors = reshape(moveaxis(x, axes, tuple(range(-len(axes), 0))), (*rest, math.prod(x.shape[k] for k in axes)))
     result: Any = np.linalg.norm(vectors, p, axis=-1)
     return np.expand_dims(result, axes) if kept else result
 
