@@ -24,6 +24,7 @@ from ..interpreter.fields import place, record_element
 from ..rules import BY_NAME
 from ..rules.transposed import look
 from ..tape.meta import c_strides
+from ..tape.store import thread_state
 from .differentiable import Differentiable
 from .functions import broadcast_to, concatenate, frozen, moved_by, positions_of, ravel, reshape, where
 from .inplace import argument_changed, assign_elements, is_argument
@@ -369,8 +370,8 @@ def _fitting(value, shape):
 
 def element(self, key):
     """`getitem` of a tensor; an element of a vector, once one has been recorded, takes a short way."""
-    store, vector = self._t, self._v
-    if type(key) is int and type(vector) is not float and store is not None and store.trace is None:
+    store, vector = thread_state().store if self._t is None else self._t, self._v
+    if type(key) is int and type(vector) is not float and store.trace is None:
         signature = store.signatures.get(self._m)
         if signature is not None:
             value = vector.item(key)

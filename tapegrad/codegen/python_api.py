@@ -111,6 +111,8 @@ offset_of = c_function("PyFrame_GetLasti", "int32", "int64")
 caller_of = c_function("PyFrame_GetBack", "int64", "int64")
 #: The identity of the thread that runs, as `threading.get_ident` has it.
 thread_ident = c_function("PyThread_get_thread_ident", "int64")
+#: The dict of the thread that runs, which nothing outlives that is only there, not counted; or 0.
+of_this_thread = c_function("PyThreadState_GetDict", "int64")
 #: Have the interpreter's lock, whether this thread has it or not; give it back so; let a thread raise an exception of a class as soon as it runs Python.
 ensure_interpreter = c_function("PyGILState_Ensure", "int32")
 release_interpreter = c_function("PyGILState_Release", "void", "int32")

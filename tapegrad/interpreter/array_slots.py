@@ -194,7 +194,7 @@ def _recorded(signature, short, function, store, words, a, a_kind, x, kept_x, le
     """Compute an element-wise operation and record it; see `element_wise`."""
     shared = shared_words()
     opcode, out = integer_of(signature, load_int(shared + OPCODE)), attribute(signature, load_int(shared + OUT))
-    offset = offset_noted(a, a_kind, b, words, back) if opcode >= 0 and out != 0 else -2
+    offset = offset_noted(a, a_kind, b, b_kind, words, back) if opcode >= 0 and out != 0 else -2
     t = new_result() if offset >= 0 else GENERALLY if offset == -1 else 0
     if t == 0 or t == GENERALLY:
         if out != 0:
@@ -259,7 +259,7 @@ def element_wise(row, a, a_kind, b, b_kind, back):
     words = words_of(a, a_kind, b, b_kind)
     if words == 0:
         return GENERALLY
-    store, function, t = store_of(a, a_kind, b, words), attribute(row, load_int(shared_words() + ROW_VALUE)), GENERALLY
+    store, function, t = store_of(a, a_kind, b, b_kind, words), attribute(row, load_int(shared_words() + ROW_VALUE)), GENERALLY
     keep(store)
     x, m = _value_of(a, a_kind), _meta_of(a, a_kind)
     y, n = (_value_of(b, b_kind), _meta_of(b, b_kind)) if b_kind != 0 else (0, 0)

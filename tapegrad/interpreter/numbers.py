@@ -281,7 +281,7 @@ def _short(which, opcode, a, a_kind, b, b_kind, given, position):
     words = words_of(a, a_kind, b, b_kind)
     if words == 0:
         return GENERALLY
-    thread, offset = load_int(words + IDENT), offset_noted(a, a_kind, b, words, which == _ELEMENT)
+    thread, offset = load_int(words + IDENT), offset_noted(a, a_kind, b, b_kind, words, which == _ELEMENT)
     if offset < 0:
         return 0 if offset == -2 else GENERALLY
     t = new_result()
@@ -290,7 +290,7 @@ def _short(which, opcode, a, a_kind, b, b_kind, given, position):
     # From here on nothing else runs: is all still as it was, and is there room?
     still = words_under(a, a_kind, b, b_kind) == words and load_int(words + IDENT) == thread
     if still and load_int(words + LENGTH) < load_int(words + LIMIT):
-        left, x = slot_and_number(a, a_kind, words) if which != _ELEMENT else (load_int(a + SLOT), 0.0)
+        left, x = slot_and_number(a, a_kind, words) if which != _ELEMENT else (slot_on(a, a_kind, words), 0.0)
         right, y = slot_and_number(b, b_kind, words) if b_kind != 0 else (0, 0.0)
         good, number, constant = left >= 0 and right >= 0, given, x if left == 0 else y if right == 0 and b_kind != 0 else 0.0
         if which == _ADD:
@@ -313,7 +313,7 @@ def _short(which, opcode, a, a_kind, b, b_kind, given, position):
             number = _pow(x, y)
             good = good and b_kind == PLAIN_NUMBER and number - number == 0.0
         if good:
-            return written(t, words, store_of(a, a_kind, b, words), opcode, left, right, offset, number, constant, position)
+            return written(t, words, store_of(a, a_kind, b, b_kind, words), opcode, left, right, offset, number, constant, position)
     set_free(t)
     return GENERALLY
 

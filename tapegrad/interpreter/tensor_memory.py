@@ -17,12 +17,14 @@ from ..codegen.python_api import (
     call_with,
     caller_of,
     code_of,
+    dict_item,
     drop,
     keep,
     new_float,
     new_int,
     new_object,
     new_tuple,
+    of_this_thread,
     offset_of,
     raise_class,
     raised,
@@ -37,7 +39,7 @@ from ..codegen.python_api import (
 from ..codegen.symbols import define
 from ..tape.layout import CONSTANT, RECORD, VALUE
 from ..tape.meta import SCALAR
-from ..tape.store import WORDS, TapeStore
+from ..tape.store import STATE_KEY, WORDS, TapeStore
 from ..tape.watch import EXPOSED
 
 HEAD = object.__basicsize__
@@ -68,9 +70,11 @@ THINGS += [(True, True), (True, False), (False, True), (True,)]
 BOTH, ONLY_FIRST, ONLY_SECOND, SINGLE = range(88, 120, 8)
 THINGS += [sys.intern("__call__"), "words", "trace", "signatures", "objects", "savers", "opcode", "short", "out", "charge", "value", "base"]
 CALL, WORDS_NAME, TRACE_NAME, SIGNATURES, OBJECTS, SAVERS, OPCODE, SHORT, OUT, CHARGE, ROW_VALUE, BASE = range(120, 216, 8)
-CLASS, PARAMETER, WRAPPER, DESCRIBE, COPY, UFUNC, OF_ONE, OF_TWO, FREE, FREE_COUNT = range(216, 296, 8)
-OPCODES, GENERAL, ROWS = range(296, 296 + 3 * 64, 64)
-SHARED = np.zeros((296 + 3 * 64) // 8, np.int64)
+THINGS += [STATE_KEY, "store"]
+THREAD, CURRENT = range(216, 232, 8)
+CLASS, PARAMETER, WRAPPER, DESCRIBE, COPY, UFUNC, OF_ONE, OF_TWO, FREE, FREE_COUNT = range(232, 312, 8)
+OPCODES, GENERAL, ROWS = range(312, 312 + 3 * 64, 64)
+SHARED = np.zeros((312 + 3 * 64) // 8, np.int64)
 SHARED[: len(THINGS)] = list(map(id, THINGS))
 define("tapegrad_numbers", SHARED.ctypes.data)
 #: How many tensors wait in the free list at most.
@@ -152,23 +156,50 @@ def is_array(thing, kind):
 
 
 @helper
+def current_store():
+    """The store on which this thread records what has only leaves for operands, not counted; or 0."""
+    things = of_this_thread()
+    state = dict_item(things, load_int(shared_words() + THREAD)) if things != 0 else 0
+    store = attribute(state, load_int(shared_words() + CURRENT)) if state != 0 else 0
+    if store != 0:
+        drop(store)
+    return store
+
+
+@helper
+def is_leaf(thing, kind):
+    """Whether an operand is a tensor that requires a gradient and lies on no store."""
+    return kind == TENSOR and load_int(thing + ON_WORDS) == 0 and load_byte(thing + REQUIRES) != 0
+
+
+@helper
 def words_under(a, a_kind, b, b_kind):
-    """The words of the store that an operand lies on; or 0."""
+    """The words of the store that an operand lies on, or, beside leaves, of the current one; or 0."""
     words = load_int(a + ON_WORDS) if a_kind == TENSOR else 0
-    return load_int(b + ON_WORDS) if words == 0 and b_kind == TENSOR else words
+    if words == 0 and b_kind == TENSOR:
+        words = load_int(b + ON_WORDS)
+    if words == 0 and (is_leaf(a, a_kind) or is_leaf(b, b_kind)):
+        store = current_store()
+        address = attribute(store, load_int(shared_words() + WORDS_NAME)) if store != 0 else 0
+        if address != 0:
+            words = as_int(address)
+            drop(address)
+    return words
 
 
 @helper
 def words_of(a, a_kind, b, b_kind):
-    """The words of the store that an operand lies on and that this thread records on; or 0."""
+    """The words of that store if this thread records on it; or 0."""
     words = words_under(a, a_kind, b, b_kind)
     return words if words != 0 and load_int(words + IDENT) == thread_ident() else 0
 
 
 @helper
-def store_of(a, a_kind, b, words):
-    """The store with these words, which one of the operands lies on."""
-    return load_int(a + STORE) if a_kind == TENSOR and load_int(a + ON_WORDS) == words else load_int(b + STORE)
+def store_of(a, a_kind, b, b_kind, words):
+    """The store with these words, of `words_of`, not counted."""
+    if a_kind == TENSOR and load_int(a + ON_WORDS) == words:
+        return load_int(a + STORE)
+    return load_int(b + STORE) if b_kind == TENSOR and load_int(b + ON_WORDS) == words else current_store()
 
 
 @helper
@@ -248,7 +279,7 @@ def code_at(frame):
 
 
 @inlined
-def offset_noted(a, a_kind, b, words, back):
+def offset_noted(a, a_kind, b, b_kind, words, back):
     """The offset of the code that runs, which the store is told of; -1 if there is none, -2 with an exception."""
     frame = running_frame()
     if back and frame != 0:
@@ -263,7 +294,7 @@ def offset_noted(a, a_kind, b, words, back):
         return -2 if raised() != 0 else -1
     if code == load_int(words + RUNNING):
         return offset_of(frame)
-    store = store_of(a, a_kind, b, words)
+    store = store_of(a, a_kind, b, b_kind, words)
     keep(store)
     good, runs = False, load_int(words + RUNS)
     if runs != 0:

@@ -177,7 +177,7 @@ def _walked(kind, store, low, root, frame, wanted, *more):
             return None
     entries = None
     if store.trace is not None:
-        entries = [*itertools.takewhile(low.__le__, reversed(store.trace.entries))]
+        entries = [slot for slot, entry in itertools.takewhile(lambda pair: low <= pair[0], reversed(store.trace.entries.items())) if entry.differentiable]
         if MIXED * len(entries) > root - low:
             return None
     if kind.templates is None:

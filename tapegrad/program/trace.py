@@ -557,7 +557,8 @@ def _promoted(args):
 
 def _array_of(number, dtype):
     try:
-        return np.asarray(number, dtype)
+        # (Of numbers each is a constant of a recording once.)
+        return plain(float(number)) if dtype == np.float64 else np.asarray(number, dtype)
     except OverflowError:
         # Only comparisons know numbers that do not fit.
         return np.asarray(number)

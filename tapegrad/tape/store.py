@@ -50,6 +50,7 @@ nbytes      of the saved values; above `byte_limit` those that no live tensor ca
 last, first the list of the tensors on the store (`interpreter.numbers`): a tensor that is on none has no place here
 """
 
+import ctypes
 import itertools
 import threading
 import time
@@ -467,6 +468,11 @@ class ThreadState:
 
 
 _LOCAL = threading.local()
+#: Where compiled code finds the state: under this key in the dict that CPython has for each thread.
+STATE_KEY = "tapegrad.ThreadState"
+_of_this_thread = ctypes.pythonapi.PyThreadState_GetDict
+#: (A `py_object` would be taken for a reference of ours.)
+_of_this_thread.restype = ctypes.c_void_p
 
 
 def thread_state():
@@ -474,5 +480,5 @@ def thread_state():
     try:
         return _LOCAL.state
     except AttributeError:
-        _LOCAL.state = ThreadState()
+        _LOCAL.state = ctypes.cast(_of_this_thread(), ctypes.py_object).value[STATE_KEY] = ThreadState()
         return _LOCAL.state
