@@ -159,7 +159,8 @@ class Differentiable(Fields, Methods):
         return operator.index(np.asarray(self._let_out("index")).item())
 
     def __bool__(self) -> bool:
-        if self.shape and self.size != 1:
+        value = self._v
+        if value.__class__ is not float and value.size != 1:
             raise ValueError(
                 f"the truth value of a tensor of shape {tuple(self.shape)} is ambiguous; use np.any(t) or np.all(t)"
             )

@@ -74,6 +74,8 @@ def _compare(name, ufunc):
         if LISTENERS:
             notify(f"comparison ({ufunc.__name__})", self, other)
         result = function(self._v, other._v if isinstance(other, Differentiable) else other)
+        if result.__class__ is bool and other.__class__ in (float, int) and self.__class__ is Tensor and (self._t is None or self._t.trace is None):
+            return plain(np.asarray(result))
         return record_nondiff(ufunc, (self, other), result)
 
     return method

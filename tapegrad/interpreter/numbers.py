@@ -70,6 +70,8 @@ from .tensor_memory import (
     EXTRAS,
     FLOAT,
     FREE_COUNT,
+    FUNCTION_OF_ONE,
+    FUNCTION_OF_TWO,
     GENERAL,
     GENERALLY,
     IDENT,
@@ -475,7 +477,7 @@ def array_ufunc(cls):
 
 #: What `share` is told of, but for operators: the words.
 _TOLD = {
-    "tensor": CLASS, "parameter": PARAMETER, "wrapper": WRAPPER, "describe": DESCRIBE, "copy": COPY, "ufunc": UFUNC, "of one": OF_ONE,
+    "tensor": CLASS, "parameter": PARAMETER, "wrapper": WRAPPER, "function of one": FUNCTION_OF_ONE, "function of two": FUNCTION_OF_TWO, "describe": DESCRIBE, "copy": COPY, "ufunc": UFUNC, "of one": OF_ONE,
     "of two": OF_TWO,
 }  # fmt: skip
 

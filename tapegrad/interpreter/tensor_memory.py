@@ -72,9 +72,9 @@ THINGS += [sys.intern("__call__"), "words", "trace", "signatures", "objects", "s
 CALL, WORDS_NAME, TRACE_NAME, SIGNATURES, OBJECTS, SAVERS, OPCODE, SHORT, OUT, CHARGE, ROW_VALUE, BASE = range(120, 216, 8)
 THINGS += [STATE_KEY, "store"]
 THREAD, CURRENT = range(216, 232, 8)
-CLASS, PARAMETER, WRAPPER, DESCRIBE, COPY, UFUNC, OF_ONE, OF_TWO, FREE, FREE_COUNT = range(232, 312, 8)
-OPCODES, GENERAL, ROWS = range(312, 312 + 3 * 64, 64)
-SHARED = np.zeros((312 + 3 * 64) // 8, np.int64)
+CLASS, PARAMETER, WRAPPER, FUNCTION_OF_ONE, FUNCTION_OF_TWO, DESCRIBE, COPY, UFUNC, OF_ONE, OF_TWO, FREE, FREE_COUNT = range(232, 328, 8)
+OPCODES, GENERAL, ROWS = range(328, 328 + 3 * 64, 64)
+SHARED = np.zeros((328 + 3 * 64) // 8, np.int64)
 SHARED[: len(THINGS)] = list(map(id, THINGS))
 define("tapegrad_numbers", SHARED.ctypes.data)
 #: How many tensors wait in the free list at most.
@@ -286,7 +286,10 @@ def offset_noted(a, a_kind, b, b_kind, words, back):
         # The operation was called by a function of ours.
         frame = caller_at(frame)
     code = code_at(frame) if frame != 0 else 0
-    if code != 0 and code == load_int(shared_words() + WRAPPER):
+    shared = shared_words()
+    if code != 0 and (
+        code == load_int(shared + WRAPPER) or code == load_int(shared + FUNCTION_OF_ONE) or code == load_int(shared + FUNCTION_OF_TWO)
+    ):
         # By one that stands in front of NumPy's.
         frame = caller_at(frame)
         code = code_at(frame) if frame != 0 else 0

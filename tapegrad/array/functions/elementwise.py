@@ -10,6 +10,7 @@ import numpy as np
 from ...common.errors import DtypeError
 from ...common.host_functions import host_function
 from ...common.registry import registry
+from ...interpreter.fields import share
 from ...rules import BY_NAME
 from ..differentiable import Differentiable
 from ..record import apply, record_aux, record_nondiff
@@ -30,6 +31,9 @@ _ALIASES = {
 
 
 def _elementwise(name, row):
+    # Of tensors NumPy's function takes the short way (`interpreter.numbers`).
+    ufunc = next((f for f in row.numpy if isinstance(f, np.ufunc)), None)
+
     def one(x: TensorLike) -> Tensor:
         """{doc}, element-wise.
 
@@ -48,7 +52,7 @@ def _elementwise(name, row):
         >>> tg.value_and_grad(tg.{name}{by})({at})
         ({results})
         """
-        return apply(row, (x,))
+        return apply(row, (x,)) if ufunc is None or x.__class__ is not registry.Tensor else ufunc(x)
 
     def two(x: TensorLike, y: TensorLike) -> Tensor:
         """{doc}, element-wise.
@@ -68,7 +72,7 @@ def _elementwise(name, row):
         >>> tg.value_and_grad(tg.{name}{by})({at})
         ({results})
         """
-        return apply(row, (x, y))
+        return apply(row, (x, y)) if ufunc is None or x.__class__ is not registry.Tensor and y.__class__ is not registry.Tensor else ufunc(x, y)
 
     at, _, results = row.example.partition(" -> ")
     by = {(0,): "", (1,): ", 1"}.get(row.slots(row.arity), ", (0, 1)")
@@ -87,6 +91,8 @@ ELEMENTWISE = {
     if name not in ("power", "polygamma", "clone")
 }
 globals().update(ELEMENTWISE)
+share("function of one", ELEMENTWISE["sin"].__code__)
+share("function of two", ELEMENTWISE["maximum"].__code__)
 #: Name of a row -> these functions of it.
 OF_ROW: dict[str, list] = {}
 for _name, _function in ELEMENTWISE.items():
@@ -168,6 +174,9 @@ def where(condition: TensorLike, x: TensorLike, y: TensorLike) -> Tensor:
     """
     if getattr(getattr(condition, "dtype", None), "char", "") != "?":
         condition = record_aux(_truth(), condition)
+    if getattr(condition, "_t", None) is None and getattr(condition, "ndim", 1) == 0 and all(getattr(b, "_v", b).__class__ is float for b in (x, y)):
+        # A choice between numbers has a record of its own.
+        condition = bool(condition)
     return apply("where", (condition, x, y))
 
 
