@@ -1,6 +1,6 @@
-"""Partial derivatives of element-wise rows as Python functions of floats.
+"""Partial derivatives of element-wise rows as Python functions of floats, or of float64 arrays.
 
-Dual numbers of scalars call them for every operation, where running a rule through
+Dual numbers call them for every operation, where running a rule through
 `tapegrad.interpreter.rule_array.RuleArray` would cost several times the operation itself.  They are
 written out from the same traced expressions as the machine code of the sweeps.
 """
@@ -8,7 +8,9 @@ written out from the same traced expressions as the machine code of the sweeps.
 import math
 from functools import cache
 
-from ..rules.lang import Expr, arg, written
+from ..rules.lang import OPERATORS, Expr, arg, written
+from ..rules.transposed import absolute_product_value
+from .recorded import value_function
 
 #: On floats.  What Python's functions refuse (domain, overflow) raises, and the caller takes the way of arrays.
 _ON_FLOATS = {
@@ -39,7 +41,7 @@ def _on_floats(op):
     return _ON_FLOATS[op]
 
 
-def _written(expression, lines, indent):
+def _written(expression, lines, indent, *spelled):
     """Lines that compute an expression; returns the text that stands for its value."""
     names = {}
 
@@ -49,7 +51,11 @@ def _written(expression, lines, indent):
             lines.append(f"{indent}{names[text]} = {text}")
         return names[text]
 
-    return written(expression, lambda operand: operand if operand == "z" else f"x{operand}", _on_floats, bind)
+    return written(expression, lambda operand: operand if operand == "z" else f"x{operand}", *spelled, bind=bind)
+
+
+#: The operators of arrays: ``and`` asks for one truth value.
+_OF_ARRAYS = OPERATORS - {"and", "or", "not"}
 
 
 @cache
@@ -59,8 +65,10 @@ def partials_of(row):
     return {k: Expr.lift(row.partials[k](*operands, arg("z"))) for k in row.slots(row.arity)}
 
 
-def _compiled(head, lines, tail):
-    text, scope = "\n".join([head, *lines, tail]), {"math": math, "inf": math.inf, "nan": math.nan}
+def _compiled(row, lines, **scope):
+    positions = range(row.arity)
+    head = f"def rule({', '.join(f'x{k}' for k in positions)}, z, {', '.join(f't{k}' for k in positions)}):"
+    text, scope = "\n".join([head, "    total = None", *lines, "    return total"]), {"inf": math.inf, "nan": math.nan} | scope
     exec(compile(text, "<tapegrad rule>", "exec"), scope)
     return scope["rule"]
 
@@ -78,21 +86,49 @@ def tangent_on_floats(row):
     """
     if not row.elementwise or row.scalar is None or row.constants:
         return None
-    lines = ["    total = None"]
+    lines = []
     try:
         for k, expression in partials_of(row).items():
             if not _OWN_BITS.isdisjoint(_operations(expression)):
                 return None
             lines.append(f"    if t{k} is not None:")
-            partial = _written(expression, lines, "        ")
+            partial = _written(expression, lines, "        ", _on_floats)
             lines.append(f"        p = {partial}")
             lines.append("        if p - p != 0.0: raise ArithmeticError")
             lines.append(f"        if p != 0.0: total = t{k} * p if total is None else total + t{k} * p")
     except _NoFloatForm:
         return None
-    positions = range(row.arity)
-    head = f"def rule({', '.join(f'x{k}' for k in positions)}, z, {', '.join(f't{k}' for k in positions)}):"
-    return _compiled(head, lines, "    return total")
+    return _compiled(row, lines, math=math)
+
+
+def _product(t, p):
+    """A tangent times a partial derivative, with an absolute zero."""
+    # A number that is finite, and not zero, makes no zero.
+    return t * p if isinstance(p, float) and p != 0.0 and p - p == 0.0 else absolute_product_value(t, p)
+
+
+@cache
+def tangent_on_arrays(row):
+    """As `tangent_on_floats`, where operands and tangents are float64 arrays or floats; what is not finite stays so.
+
+    What it gives may be of fewer axes than the value; who calls it ignores floating-point errors.
+    """
+    if not row.elementwise or row.constants:
+        return None
+    lines, scope = [], {"product": _product}
+    for k, expression in partials_of(row).items():
+        if expression.is_const and expression.args[0] == 0.0:
+            continue
+        lines.append(f"    if t{k} is not None:")
+        partial = _written(expression, lines, "        ", "on_{}".format, _OF_ARRAYS)
+        scope |= {f"on_{op}": value_function(op) for op in _operations(expression)}
+        if not expression.is_const:
+            part = f"product(t{k}, {partial})"
+        else:
+            part = {1.0: f"t{k}", -1.0: f"-t{k}"}.get(expression.args[0], f"t{k} * {partial}")
+        lines.append(f"        part = {part}")
+        lines.append("        total = part if total is None else total + part")
+    return _compiled(row, lines, **scope)
 
 
 def _operations(expression):

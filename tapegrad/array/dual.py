@@ -33,7 +33,7 @@ from ..tape.meta import meta_of
 from ..tape.places import called
 from ..tape.watch import sealed
 from . import record as _record
-from .closures import tangent_on_floats
+from .closures import tangent_on_arrays, tangent_on_floats
 from .differentiable import Differentiable, below
 from .record import as_operand, normalise, plain, tracked, widened
 from .recorded import Recorded, as_rule_takes
@@ -200,7 +200,7 @@ class Dual(Differentiable):
     def _apply_row(self, row, operands, attrs=(), value=None, integer=0):
         """`tapegrad.array.record.apply` where some operand is a dual number."""
         if not attrs:
-            dual = on_scalars(row, operands)
+            dual = at_once(row, operands)
             if dual is not None:
                 return dual
         operands = [registry.objects.operand(o) for o in operands]
@@ -271,12 +271,9 @@ def _inside(operand, level):
     return operand.value if operand.__class__ is Dual and operand._level == level else operand
 
 
-def on_scalars(row, operands):
-    """The result on float64 scalars, with tangents that are numbers; None if that is not the case, or takes NumPy's care."""
-    rule = tangent_on_floats(row)
-    if rule is None:
-        return None
-    values, tangents, level, lanes = [], [], 0, None
+def at_once(row, operands):
+    """The result on float64 numbers and arrays, with tangents that are such; None if that is not the case, or takes NumPy's care."""
+    values, tangents, level, lanes, arrays = [], [], 0, None, False
     for o in operands:
         kind = o.__class__
         if kind is Dual:
@@ -284,20 +281,46 @@ def on_scalars(row, operands):
                 return None
             level, lanes = o._level, o._lanes
             x, t = o._v, o._d
-            if x.__class__ is not float or t is not None and t.__class__ is not (float if lanes is None else np.ndarray):
+            number = x.__class__ is float
+            if t is not None and t.__class__ is not (float if number and lanes is None else np.ndarray):
                 return None
-        elif kind is float or kind is int:
-            x, t = float(o), None
+        elif kind is float or kind is int or kind is np.float64:
+            x, t, number = float(o), None, True
         else:
-            return None
+            x, t, number = o, None, False
+        if not number:
+            if x.__class__ is not np.ndarray or x.dtype.char != "d" or not x.ndim or not x.dtype.isnative or not x.flags.aligned:
+                return None
+            arrays = True
         values.append(x)
         tangents.append(t)
+    if arrays:
+        return _of_arrays(row, values, tangents, level, lanes)
+    rule = tangent_on_floats(row)
+    if rule is None:
+        return None
     try:
         value = row.scalar(*values)
         tangent = rule(*values, value, *tangents)
     except (ArithmeticError, ValueError):
         return None
     return made(value, tangent, lanes, level) if value.__class__ is float else None
+
+
+def _of_arrays(row, values, tangents, level, lanes):
+    """`at_once` where there are arrays."""
+    rule = tangent_on_arrays(row)
+    if rule is None or lanes is not None and len({np.ndim(x) for x in values}) > 1:
+        return None
+    try:
+        value = row.value(*values)
+    except ValueError:
+        return None
+    shape = value.shape if lanes is None else (lanes, *value.shape)
+    with np.errstate(all="ignore"):
+        # (Python's numbers raise what NumPy's do not.)
+        tangent = rule(*[np.float64(x) if x.__class__ is float else x for x in values], value, *tangents)
+    return made(value, tangent if tangent is None or np.shape(tangent) == shape else np.broadcast_to(tangent, shape), lanes, level)
 
 
 def _carried(row, operands, primals, result, attrs, lanes, level):

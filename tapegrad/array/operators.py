@@ -18,7 +18,7 @@ from ..rules import BY_NAME
 from ..tape.meta import meta_of
 from ..tape.watch import copy_of
 from .differentiable import Differentiable
-from .dual import on_scalars
+from .dual import at_once
 from .functions.groups import sparse_product
 from .leaving import not_in_pandas
 from .record import apply, plain, record_nondiff
@@ -53,7 +53,7 @@ def _arithmetic(row, reflected):
     def method(self, other):
         a, b = (other, self) if reflected else (self, other)
         if self._is_dual:
-            dual = on_scalars(row, (a, b))
+            dual = at_once(row, (a, b))
             if dual is not None:
                 return dual
         return _binary(row, a, b)

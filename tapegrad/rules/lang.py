@@ -214,9 +214,11 @@ def nodes(expr):
 _INFIX = {"add": (" + ", 4), "sub": (" - ", 4), "mul": (" * ", 5), "div": (" / ", 5), "lt": (" < ", 3), "le": (" <= ", 3),
           "gt": (" > ", 3), "ge": (" >= ", 3), "eq": (" == ", 3), "ne": (" != ", 3), "and": (" and ", 2), "or": (" or ", 1)}  # fmt: skip
 _PREFIX = {"neg": ("-", 6), "not": ("not ", 2.5)}
+#: What Python has operators for.
+OPERATORS = _INFIX.keys() | _PREFIX.keys()
 
 
-def written(expr, leaf, spelled={}.get, bind=None):
+def written(expr, leaf, spelled={}.get, operators=OPERATORS, bind=None):
     """An expression in Python's notation.
 
     Parameters
@@ -226,6 +228,8 @@ def written(expr, leaf, spelled={}.get, bind=None):
         ``leaf(operand)``: the text of an operand.
     spelled : callable, optional
         ``spelled(op)``: the name of a function, or its format string; None for ``op(...)``.
+    operators : set of str, optional
+        What is written by an operator instead.
     bind : callable, optional
         ``bind(text)``: the name of a value that is computed by itself, from which the text goes on.
 
@@ -241,21 +245,21 @@ def written(expr, leaf, spelled={}.get, bind=None):
         elif node.op == "arg":
             text = leaf(node.args[0]), 9
         else:
-            text = _operation(node.op, [done[id(a)] for a in node.args], spelled)
+            text = _operation(node.op, [done[id(a)] for a in node.args], spelled, operators)
             if bind is not None:
                 text = bind(text[0]), 9
         done[id(node)] = text
     return done[id(expr)][0]
 
 
-def _operation(op, args, spelled):
+def _operation(op, args, spelled, operators):
     """Text and binding strength of an operation."""
-    if op in _INFIX:
+    if op in _INFIX and op in operators:
         sign, strength = _INFIX[op]
         # A comparison of comparisons is not a chain.
         first = strength + 0.5 * (strength == 3)
         return _bound(args[0], first) + sign + _bound(args[1], strength + 1), strength
-    if op in _PREFIX:
+    if op in _PREFIX and op in operators:
         sign, strength = _PREFIX[op]
         return sign + _bound(args[0], strength), strength
     texts, form = [text for text, _ in args], spelled(op) or op

@@ -18,9 +18,11 @@ import numpy as np
 import pytest
 
 import tapegrad as tg
+from tapegrad.array import record
 from tapegrad.interpreter.fields import Fields, numbers, place
 from tapegrad.tape.layout import FIRST_ARRAY
 from tapegrad.tape.store import WORDS, TapeStore, thread_state
+from tests.counting import calls_of
 from tests.rules.checker import leaf
 
 native = pytest.mark.skipif(numbers is None, reason="numbers are a class of Python here")
@@ -164,6 +166,63 @@ def test_both_ways_of_functions(function):
     for own in (0.0, -0.0, 2.0, -3.0, 1e300, np.inf, np.nan):
         x = leaf(own) * 1.0
         assert outcome(lambda x=x: function(x)) == generally(lambda x=x: function(x)), own
+
+
+def known(value):
+    """A leaf that the store knows."""
+    x = leaf(value)
+    assert (x * 1.0)._t.leaves
+    return x
+
+
+@pytest.mark.parametrize("operation", OPERATORS)
+@pytest.mark.parametrize("reflected", [False, True])
+def test_both_ways_of_leaves_alone(operation, reflected):
+    for own in (0.0, -0.0, 2.0, -3.0, np.inf, np.nan):
+        for other in (*OPERANDS, known(1.5), leaf(1.5), tg.tensor(1.5)):
+            x = known(own)
+            pair = (other, x) if reflected else (x, other)
+            assert outcome(lambda pair=pair: operation(*pair)) == generally(lambda pair=pair: operation(*pair)), (own, other)
+
+
+@native
+def test_leaves_alone_take_the_short_way():
+    x, v, w = known(2.0), leaf(np.arange(3.0)), leaf(np.arange(3.0))
+    v[0], v * 2.0
+    for operation in (
+        lambda: x * 2.0, lambda: 1.0 / x, lambda: x + x, lambda: -x, lambda: np.sin(x), lambda: tg.sin(x), lambda: v * 3.0, lambda: v[1],
+        lambda: tg.multiply(v, 2.0),
+    ):  # fmt: skip
+        assert calls_of(record.apply, operation) == 0
+    assert calls_of(record.apply, lambda: w * 2.0) == 1  # it is met for the first time
+
+
+@pytest.mark.parametrize("short", ["short", "general"])
+def test_leaves_alone_are_recorded_where_this_thread_records(short):
+    x = known(2.0)
+    with tg.Tape() as tape:
+        x * 3.0
+        if short == "short":
+            y = x * 3.0
+            assert y._t is tape.store and len(tape) == 2
+        with tg.Tape() as inner:
+            z = x * x
+            assert z._t is inner.store
+        assert (x + 1.0)._t is tape.store
+    assert (x * 2.0)._t is thread_state().anonymous
+    with tg.no_grad():
+        assert not (x * 2.0).requires_grad
+    x.data = 5.0
+    assert (x * 2.0).item() == 10.0
+    x.requires_grad = False
+    assert not (x * 2.0).requires_grad
+    # A thread that has recorded nothing, and one that may have the identity of the last.
+    for _ in range(3):
+        x, seen = known(2.0), []
+        thread = threading.Thread(target=lambda x=x, seen=seen: seen.extend([x * 2.0, thread_state().store]))
+        thread.start()
+        thread.join()
+        assert seen[0]._t is seen[1] is not thread_state().store
 
 
 # -- memory -----------------------------------------------------------------------------------------

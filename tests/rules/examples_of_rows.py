@@ -7,12 +7,14 @@ cases (`tests.rules.structural_cases`) record, plus some of unusual layout.
 """
 
 from functools import cache
+from types import SimpleNamespace
 from typing import NamedTuple
 
 import numpy as np
 
 from tapegrad.array import record
 from tapegrad.rules import BY_NAME, ROWS
+from tapegrad.tape.store import thread_state
 from tests.rules.checker import generator, wrap
 from tests.rules.structural_cases import CASES
 
@@ -237,6 +239,8 @@ def _recorded(name):
         return write(row, operands, values, metas, flags, attrs, value, integer, depth)
 
     record._write = note
+    # While results are looked at, nothing takes the short way.
+    thread_state().set_checking(SimpleNamespace(result=lambda *what: None))
     try:
         for function, operands, *_ in CASES[name]:
             function(*[wrap(o) for o in operands])
@@ -245,6 +249,7 @@ def _recorded(name):
             function(*[wrap(np.asarray(o, "f")) for o in operands])
     finally:
         record._write = write
+        thread_state().set_checking(None)
     return found
 
 

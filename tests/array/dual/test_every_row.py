@@ -9,8 +9,12 @@ import numpy as np
 import pytest
 
 import tapegrad as tg
-from tapegrad.array.record import apply
+from tapegrad.array import dual
+from tapegrad.array.dual import made
+from tapegrad.array.record import apply, normalise
 from tapegrad.rules import BY_NAME
+from tapegrad.rules.table import Row
+from tests.counting import calls_of
 from tests.rules.checker import generator, plain
 from tests.rules.examples_of_rows import examples_of, free_phases
 
@@ -126,3 +130,52 @@ def test_what_cannot_be_differentiated_again_says_so(name):
     operands = (1.5, 0.4)[1 - BY_NAME[name].arity :]
     with pytest.raises(tg.errors.HigherOrderError, match="again"):
         tg.derivative(tg.derivative(lambda a: apply(name, (a, *operands))))(0.75)
+
+
+SPECIAL = np.array([0.0, -0.0, 1.0, -1.0, np.inf, -np.inf, np.nan, 0.5, 2.0, 1e-300, 1e300, -3.0])
+
+
+@pytest.mark.parametrize("lanes", [None, 3])
+def test_arrays_at_once_are_what_rules_give(lanes, monkeypatch):
+    rng = np.random.default_rng(7)
+
+    def drawn(shape):
+        x = rng.choice(SPECIAL, size=shape) if rng.random() < 0.5 else rng.standard_normal(shape)
+        return np.abs(x) if rng.random() < 0.3 else x
+
+    def operand():
+        shape = [(3,), (2, 3), (2, 3), (2, 1), (0, 3)][rng.integers(5)]
+        kind = rng.integers(8)
+        if kind < 2:
+            return [2.0, float(rng.choice(SPECIAL)), drawn(shape)][rng.integers(3)]
+        shape = () if kind == 2 else shape
+        value, tangent = drawn(shape), drawn(shape if lanes is None else (lanes, *shape))
+        return made(normalise(value), None if kind == 3 else normalise(tangent), lanes, 1)
+
+    def outcome(row, operands):
+        try:
+            d = apply(row, operands)
+        except Exception as error:
+            return type(error)
+        return d._v, d._d if isinstance(d, tg.Dual) else None, getattr(d, "_lanes", None)
+
+    together, wrong = dual._of_arrays, []
+    for row in [row for row in BY_NAME.values() if row.elementwise and not row.constants]:
+        for _ in range(12):
+            operands = [operand() for _ in range(row.arity)]
+            if not any(isinstance(o, tg.Dual) for o in operands):
+                continue
+            with np.errstate(all="ignore"):
+                monkeypatch.setattr(dual, "_of_arrays", together)
+                short = outcome(row, operands)
+                monkeypatch.setattr(dual, "_of_arrays", lambda *given: None)
+                long = outcome(row, operands)
+            if short is not long and not all(np.array_equal(a, b, equal_nan=True) if a is not None and b is not None else a is b for a, b in zip(short, long)):
+                wrong.append((row.name, operands))
+    assert not wrong
+
+
+def test_arrays_at_once_run_no_rule():
+    x, y = tg.Dual(np.ones(3), np.ones(3)), np.full(3, 0.5)
+    for operation in (lambda: x * y, lambda: 2.0 / x, lambda: x**2.0, lambda: np.tanh(x), lambda: np.maximum(x, np.float64(0.3)), lambda: -x):
+        assert calls_of(Row.tangent, operation) == 0
