@@ -14,10 +14,10 @@ comes with a wheel; from a source tree the first process that differentiates com
 `array_ufunc`     the ``__array_ufunc__`` of a class of tensors that has the short ways of numbers and arrays; or None.
 `share`           tells the native type what it has to know: ``share("tensor", cls)`` and ``share("parameter", cls)``, the classes whose
                   instances take the short way (results are of the first); ``share("wrapper", code)``, the code of functions that stand
-                  between the user's and NumPy's, as do those of "function of one" and "function of two"; ``share("describe", function)`` and ``share("copy", function)``, what describes a
-                  constant array (None: the general way has to), and what copies one that is not large; ``share("ufunc", function)``, the
-                  general way of ufuncs, and ``share("of one", table)`` and ``share("of two", table)``, by the ufunc its row and a function of
-                  floats (None: of a power); and
+                  between the user's and NumPy's, as do those of "function of one" and "function of two"; ``share("describe", function)``
+                  and ``share("copy", function)``, what describes a constant array (None: the general way has to), and what copies one
+                  that is not large; ``share("ufunc", function)``, the general way of ufuncs, and ``share("of one", table)`` and
+                  ``share("of two", table)``, by the ufunc its row and a function of floats (None: of a power); and
                   ``share(name, function, row)``, the general way and the row of an operator.
 """
 

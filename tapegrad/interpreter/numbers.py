@@ -477,8 +477,8 @@ def array_ufunc(cls):
 
 #: What `share` is told of, but for operators: the words.
 _TOLD = {
-    "tensor": CLASS, "parameter": PARAMETER, "wrapper": WRAPPER, "function of one": FUNCTION_OF_ONE, "function of two": FUNCTION_OF_TWO, "describe": DESCRIBE, "copy": COPY, "ufunc": UFUNC, "of one": OF_ONE,
-    "of two": OF_TWO,
+    "tensor": CLASS, "parameter": PARAMETER, "wrapper": WRAPPER, "function of one": FUNCTION_OF_ONE, "function of two": FUNCTION_OF_TWO,
+    "describe": DESCRIBE, "copy": COPY, "ufunc": UFUNC, "of one": OF_ONE, "of two": OF_TWO,
 }  # fmt: skip
 
 
