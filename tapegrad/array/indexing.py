@@ -16,6 +16,7 @@ from _thread import get_ident
 
 import numpy as np
 
+from ..codegen.python_api import data_address
 from ..common.errors import DtypeError, GradientError
 from ..common.host_functions import host_function
 from ..common.registry import attach, registry
@@ -31,7 +32,7 @@ from .inplace import argument_changed, assign_elements, is_argument
 from .record import apply, as_operand, guard_on, normalise, plain, record_aux, recorded, tracked
 from .tensor import Tensor
 from .traces import computed
-from .views import address, note_view, root_of, span, steps_of, views_of, window_of
+from .views import note_view, root_of, span, steps_of, views_of, window_of
 
 
 def _clean(key, live=False):
@@ -46,16 +47,17 @@ def _clean(key, live=False):
     if isinstance(key, tuple):
         return tuple(_clean(k, live) for k in key)
     if isinstance(key, slice):
-        return slice(*(_clean(k) if isinstance(k, Differentiable) else k for k in (key.start, key.stop, key.step)))
+        parts = key.start, key.stop, key.step
+        return slice(*map(_clean, parts)) if any([isinstance(k, Differentiable) for k in parts]) else key
     return key
 
 
 def is_basic(key):
     """Whether NumPy answers ``a[key]`` with a view or an element."""
-    return all(
-        k is None or k is Ellipsis or isinstance(k, (int, np.integer, slice)) and not isinstance(k, (bool, np.bool_))
-        for k in (key if isinstance(key, tuple) else (key,))
-    )
+    for k in key if isinstance(key, tuple) else (key,):
+        if not (k is None or k is Ellipsis or isinstance(k, (int, np.integer, slice)) and not isinstance(k, (bool, np.bool_))):
+            return False
+    return True
 
 
 def _in_order(array):
@@ -71,7 +73,7 @@ def _affine(array, key, part):
         part = array[keys if any([k is Ellipsis for k in keys]) else (*keys, ...)]
     item = array.itemsize
     # An empty part may start anywhere; it reads nothing.
-    return tuple([s // item for s in part.strides]), (address(part) - address(array)) // item if part.size else 0
+    return tuple([s // item for s in part.strides]), (data_address(part) - data_address(array)) // item if part.size else 0
 
 
 def _is_live(key):

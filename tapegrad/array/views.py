@@ -12,6 +12,7 @@ import weakref
 
 import numpy as np
 
+from ..codegen.python_api import data_address
 from ..common.errors import ModifiedInPlaceError
 from ..tape.meta import c_strides
 
@@ -63,17 +64,12 @@ def _looks_at(root, x):
     return type(owner) is not float and type(array) is not float and np.may_share_memory(owner, array)
 
 
-def address(array):
-    """Where the first element of an array is."""
-    return array.__array_interface__["data"][0]
-
-
 def window_of(root, view):
     """Strides and offset, in elements of the C-ordered `root`, of what `view` looks at; None if at other memory."""
     owner, array = root._v, view._v
     if type(owner) is float or type(array) is float or array.size == 0:
         return None
-    start = address(array) - address(owner)
+    start = data_address(array) - data_address(owner)
     item = owner.itemsize
     extent = owner.nbytes
     if not owner.flags.c_contiguous:

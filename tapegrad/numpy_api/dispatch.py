@@ -316,6 +316,8 @@ FUNCTIONS = {np.clip: _clip, np.dot: F.dot, np.outer: F.outer}
 
 def any_tracked(thing):
     """Whether something in nested lists, tuples and dicts carries a derivative."""
+    if thing.__class__ is tuple and any([part.__class__ is Tensor and tracked(part) for part in thing]):
+        return True
     return any(map(tracked, parts_of(thing, Differentiable)))
 
 

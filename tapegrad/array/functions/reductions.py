@@ -293,7 +293,7 @@ def dot(a: TensorLike, b: TensorLike) -> Tensor:
     >>> tg.dot(tg.tensor([1.0, 2.0]), [3.0, 4.0])
     tensor(11.)
     """
-    if np.ndim(a) == 0 or np.ndim(b) == 0:
+    if 0 in [x.ndim if isinstance(x, (Differentiable, np.ndarray)) else np.ndim(x) for x in (a, b)]:
         # Numbers are arrays here, as in NumPy.
         kinds = (float if type(x) is int else None for x in (a, b))
         return apply("multiply", [x if isinstance(x, Differentiable) else np.asarray(x, k) for x, k in zip((a, b), kinds)])
