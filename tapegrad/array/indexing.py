@@ -16,12 +16,11 @@ from _thread import get_ident
 
 import numpy as np
 
-from ..codegen.python_api import data_address
 from ..common.errors import DtypeError, GradientError
 from ..common.host_functions import host_function
 from ..common.registry import attach, registry
 from ..common.tree import parts_of
-from ..interpreter.fields import place, record_element
+from ..interpreter.fields import data_address, place, record_element
 from ..rules import BY_NAME
 from ..rules.transposed import look
 from ..tape.meta import c_strides

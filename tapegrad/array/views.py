@@ -12,8 +12,8 @@ import weakref
 
 import numpy as np
 
-from ..codegen.python_api import data_address
 from ..common.errors import ModifiedInPlaceError
+from ..interpreter.fields import data_address
 from ..tape.meta import c_strides
 
 

@@ -64,6 +64,7 @@ numbers = _compiled()
 if numbers is not None and not TYPE_CHECKING:
     Fields, native, place, constant, share = numbers.Fields, numbers.native, numbers.place, numbers.constant, numbers.share
     record_element, array_ufunc = numbers.record_element, numbers.array_ufunc
+    from ..codegen.python_api import data_address
 
     def live(store):
         """The tensors that lie on a store."""
@@ -109,6 +110,10 @@ else:
 
     def _nothing(*_):
         """All go the general way: there is nothing to do."""
+
+    def data_address(array):
+        """The address of the first element of an array."""
+        return array.__array_interface__["data"][0]
 
     record_element = array_ufunc = share = _nothing
 

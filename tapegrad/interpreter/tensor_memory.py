@@ -173,8 +173,25 @@ def is_leaf(thing, kind):
 
 
 @helper
+def slot_on(thing, kind, words):
+    """The slot of an operand on a store (0: it is a constant there; -1: the general way finds out)."""
+    if kind != TENSOR:
+        return 0
+    own = load_int(thing + ON_WORDS)
+    if own == words:
+        return load_int(thing + SLOT)
+    if own != 0:
+        return -1
+    if load_byte(thing + REQUIRES) == 0:
+        return 0
+    if load_int(thing + KNOWN_ON) == load_int(words + GENERATION) and load_int(thing + KNOWN_KEY) == load_int(thing + KEY):
+        return load_int(thing + KNOWN_SLOT)
+    return -1
+
+
+@helper
 def words_under(a, a_kind, b, b_kind):
-    """The words of the store that an operand lies on, or, beside leaves, of the current one; or 0."""
+    """The words of the store that an operand lies on, or, of leaves alone, of the current one if that knows them; or 0."""
     words = load_int(a + ON_WORDS) if a_kind == TENSOR else 0
     if words == 0 and b_kind == TENSOR:
         words = load_int(b + ON_WORDS)
@@ -184,6 +201,8 @@ def words_under(a, a_kind, b, b_kind):
         if address != 0:
             words = as_int(address)
             drop(address)
+            if slot_on(a, a_kind, words) < 0 or slot_on(b, b_kind, words) < 0:
+                words = 0
     return words
 
 
@@ -200,23 +219,6 @@ def store_of(a, a_kind, b, b_kind, words):
     if a_kind == TENSOR and load_int(a + ON_WORDS) == words:
         return load_int(a + STORE)
     return load_int(b + STORE) if b_kind == TENSOR and load_int(b + ON_WORDS) == words else current_store()
-
-
-@helper
-def slot_on(thing, kind, words):
-    """The slot of an operand on a store (0: it is a constant there; -1: the general way finds out)."""
-    if kind != TENSOR:
-        return 0
-    own = load_int(thing + ON_WORDS)
-    if own == words:
-        return load_int(thing + SLOT)
-    if own != 0:
-        return -1
-    if load_byte(thing + REQUIRES) == 0:
-        return 0
-    if load_int(thing + KNOWN_ON) == load_int(words + GENERATION) and load_int(thing + KNOWN_KEY) == load_int(thing + KEY):
-        return load_int(thing + KNOWN_SLOT)
-    return -1
 
 
 @helper
