@@ -23,7 +23,7 @@ import pytest
 from tapegrad.codegen import code, disk, pack
 from tapegrad.common.waiting import busy
 from tapegrad.kernel.kernel import Kernel
-from tapegrad.tape.store import thread_state
+from tapegrad.tape.store import TapeStore, thread_state
 
 if os.environ.pop("PYTHONDONTWRITEBYTECODE", None):
     # Bytecode goes elsewhere then: or every process that a test starts would compile all modules again.
@@ -92,6 +92,13 @@ def background_tasks_are_over():
 
 def pytest_addoption(parser):
     parser.addoption("--optimised", action="store_true", help="optimise the kernels of all tests, as users' are")
+
+
+@pytest.fixture
+def fresh_store():
+    """The test begins on a store of its own, where nothing of earlier tests lies (hooks, leaves)."""
+    state = thread_state()
+    state.store = state.anonymous = TapeStore(state)
 
 
 @pytest.fixture

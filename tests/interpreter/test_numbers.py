@@ -25,14 +25,8 @@ from tapegrad.tape.store import WORDS, TapeStore, thread_state
 from tests.counting import calls_of
 from tests.rules.checker import leaf
 
+pytestmark = pytest.mark.usefixtures("fresh_store")
 native = pytest.mark.skipif(numbers is None, reason="numbers are a class of Python here")
-
-
-@pytest.fixture(autouse=True)
-def fresh_store():
-    """Each test begins on a store of its own."""
-    state = thread_state()
-    state.store = state.anonymous = TapeStore(state)
 
 
 # -- the type ------------------------------------------------------------------------------------

@@ -11,6 +11,8 @@ from tests.rules.checker import generator
 
 X, V = np.array([0.4, 0.9, 1.3, 0.2, 0.7]), np.array([1.0, -0.5, 0.25, 2.0, 0.1])
 
+pytestmark = pytest.mark.usefixtures("fresh_store")
+
 
 def loop(x, steps=40):
     """A number, by a loop over numbers with constants on either side, a choice, functions of one operand, and arrays at its ends."""
