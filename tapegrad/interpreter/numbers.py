@@ -59,7 +59,6 @@ from ..codegen.python_api import (
     untrack,
 )  # fmt: skip
 from ..common.native_types import BOOL, COLLECTED, INTEGER, OBJECT, copied, made, method_of
-from .array_slots import element_wise, is_square
 from .tensor_memory import (
     BOXED,
     CALL,
@@ -106,9 +105,11 @@ from .tensor_memory import (
     WRAPPER,
     boxed,
     called,
+    element_wise,
     give_back,
     integer_of,
     is_array,
+    is_square,
     kind_of,
     link,
     new_result,
@@ -328,7 +329,7 @@ def _operator(which, a, b):
             kind, square = b_kind, which
             if which == _POWER and b_kind == PLAIN_NUMBER and is_square(b):
                 kind, square = 0, _SQUARE
-            t = element_wise(load_int(shared + ROWS + 8 * square), a, a_kind, b, kind, False)
+            t = element_wise(load_int(shared + ROWS + 8 * square), a, a_kind, b, kind)
         else:
             t = _short(which, load_int(shared + OPCODES + 8 * which), a, a_kind, b, b_kind, 0.0, 0)
     return called(load_int(shared + GENERAL + 8 * which), a, b) if t == GENERALLY else t
@@ -395,7 +396,7 @@ def _ufunc(ufunc, method, a, b):
         return GENERALLY
     row, function = tuple_item(entry, 0), tuple_item(entry, 1)
     if is_array(a, a_kind) or is_array(b, b_kind):
-        return element_wise(row, a, a_kind, b, b_kind, False) if function != load_int(shared + NONE) else GENERALLY
+        return element_wise(row, a, a_kind, b, b_kind) if function != load_int(shared + NONE) else GENERALLY
     if words_of(a, a_kind, b, b_kind) == 0:
         return GENERALLY
     opcode, good, value = integer_of(row, load_int(shared + OPCODE)), *_value_of_ufunc(function, a, a_kind, b, b_kind)
