@@ -7,13 +7,12 @@ positions, whose transpose is a scatter-add.
 """
 
 import math
-from itertools import accumulate
 
 import numpy as np
 
 from ..common.errors import require
 from . import shapes as S
-from .shapes import of_one, tangent_of_parts
+from .shapes import of_one
 from .table import structural
 from .transposed import look
 
@@ -131,12 +130,11 @@ for _name, _node, _doc in (
 
 
 def _concatenate_vjp(g, *rest, axis=0):
-    extents = [part.shape[axis] for part in rest[:-1]]
-    return tuple(g.narrow(axis, stop - extent, stop) for extent, stop in zip(extents, accumulate(extents)))
+    return tuple(S.taken_apart(g, [part.shape[axis] for part in rest[:-1]], axis))
 
 
 def _concatenate_jvp(tangents, *rest, axis=0):
-    return tangent_of_parts(rest[-1], tangents, [part.shape[axis] for part in rest[:-1]], axis)
+    return S.side_by_side(rest[-1], rest[-1].shape, tangents, [part.shape[axis] for part in rest[:-1]], axis)
 
 
 structural(
@@ -152,7 +150,7 @@ def _stack_vjp(g, *rest, axis=0):
 
 def _stack_jvp(tangents, *rest, axis=0):
     parts = [None if t is None else t.expand_dims([axis]) for t in tangents]
-    return tangent_of_parts(rest[-1], parts, [1] * len(parts), axis)
+    return S.side_by_side(rest[-1], rest[-1].shape, parts, [1] * len(parts), axis)
 
 
 structural(
