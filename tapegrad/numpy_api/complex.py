@@ -96,20 +96,10 @@ def complex_rule(*functions):
     return register
 
 
-@complex_rule(np.vdot)
-def _vdot(a, b):
-    return np.dot(np.ravel(conjugate(a)), np.ravel(lifted(b)))
-
-
 COMPLEX[np.linalg.vecdot] = COMPLEX[np.vecdot, "__call__"] = lambda a, b, axis=-1: np.sum(conjugate(a) * b, axis=axis)
 COMPLEX[np.add, "reduce"] = lambda a, axis=0, **options: np.sum(lifted(a), axis=axis, **options)
 COMPLEX[np.multiply, "reduce"] = lambda a, axis=0, **options: _prod(a, axis, **options)
 COMPLEX[np.multiply, "outer"] = lambda a, b: MULTIPLY(np.reshape(lifted(a), np.shape(a) + (1,) * np.ndim(b)), b)
-
-
-@complex_rule(np.correlate)
-def _correlate(a, v, mode="valid"):
-    return np.convolve(lifted(a), conjugate(lifted(v)[::-1]), mode)
 
 
 @complex_rule(np.einsum)
@@ -154,11 +144,6 @@ def _cumprod(a, axis=None):
     return z if axis is None else np.moveaxis(z, 0, axis)
 
 
-@complex_rule(np.var)
-def _var(a, *args, **options):
-    return np.var(lifted(a).real, *args, **options) + np.var(lifted(a).imag, *args, **options)
-
-
 @complex_rule(np.std)
 def _std(a, axis=None, dtype=None, ddof=0, keepdims=False, **options):
     # That of the parts together, which has derivatives of all orders where it is 0; a root of `_var` has not.
@@ -181,6 +166,9 @@ def _isclose(a, b, rtol=1e-05, atol=1e-08, equal_nan=False):
 
 
 COMPLEX |= {
+    np.vdot: lambda a, b: np.dot(np.ravel(conjugate(a)), np.ravel(lifted(b))), np.linalg.multi_dot: lambda arrays: reduce(np.dot, map(lifted, arrays)),
+    np.correlate: lambda a, v, mode="valid": np.convolve(lifted(a), conjugate(lifted(v)[::-1]), mode),
+    np.var: lambda a, *args, **options: np.var(lifted(a).real, *args, **options) + np.var(lifted(a).imag, *args, **options),
     np.real: lambda val: lifted(val).real, np.imag: lambda val: lifted(val).imag,
     np.allclose: lambda *args, **options: bool(np.all(_isclose(*args, **options))),
     np.array_equal: lambda a1, a2: np.shape(a1) == np.shape(a2) and bool(np.all(np.equal(lifted(a1), a2))),
@@ -351,11 +339,6 @@ def _matrix_power(a, n):
     if n == 0:
         return lifted(a) * 0.0 + np.eye(np.shape(a)[-1])
     return whole_power(np.linalg.inv(a) if n < 0 else lifted(a), abs(n), np.matmul)
-
-
-@complex_rule(np.linalg.multi_dot)
-def _multi_dot(arrays):
-    return reduce(np.dot, map(lifted, arrays))
 
 
 # ---- methods -----------------------------------------------------------------------------------

@@ -104,8 +104,8 @@ def _extremum(function, ours, identity, combine):
     return call
 
 
-FUNCTIONS[np.sum] = _reduction(np.sum, F.sum, 0.0, operator.add)
-FUNCTIONS[np.prod] = _reduction(np.prod, F.prod, 1.0, operator.mul)
+for _sum, _prod in ((np.sum, np.prod), (np.nansum, np.nanprod)):
+    FUNCTIONS[_sum], FUNCTIONS[_prod] = _reduction(_sum, F.sum, 0.0, operator.add), _reduction(_prod, F.prod, 1.0, operator.mul)
 for _max, _min in ((np.max, np.min), (np.amax, np.amin)):
     FUNCTIONS[_max] = _extremum(_max, F.max, -inf, F.maximum)
     FUNCTIONS[_min] = _extremum(_min, F.min, inf, F.minimum)
@@ -194,10 +194,6 @@ def _average(a, axis=None, weights=None, returned=False, *, keepdims=NO_VALUE):
 
 
 # ---- ignoring what is not a number -------------------------------------------------------
-
-
-FUNCTIONS[np.nansum] = _reduction(np.nansum, F.sum, 0.0, operator.add)
-FUNCTIONS[np.nanprod] = _reduction(np.nanprod, F.prod, 1.0, operator.mul)
 
 
 def _nan_extremum(function, plain_one, identity):
@@ -364,29 +360,25 @@ def _median(function):
     return call
 
 
-FUNCTIONS[np.quantile], FUNCTIONS[np.nanquantile] = _quantile(np.quantile, 1.0), _quantile(np.nanquantile, 1.0)
-FUNCTIONS[np.percentile], FUNCTIONS[np.nanpercentile] = (
-    _quantile(np.percentile, 100.0), _quantile(np.nanpercentile, 100.0),
-)  # fmt: skip
+for _most, _functions in ((1.0, (np.quantile, np.nanquantile)), (100.0, (np.percentile, np.nanpercentile))):
+    FUNCTIONS |= {function: _quantile(function, _most) for function in _functions}
 FUNCTIONS[np.median], FUNCTIONS[np.nanmedian] = _median(np.median), _median(np.nanmedian)
 
 
 # ---- norms --------------------------------------------------------------------------------
 
 
+#: Norms of vectors that are reductions of absolute values, by their order.
+_OF_SIZES = {inf: F.max, -inf: F.min, 1: F.sum, 0: F.sum}
+
+
 def _vector_norm(x, ord, axis, keepdims):
     if ord is None or ord == 2:
         return F.norm(x, axis=axis, keepdims=keepdims)
-    size = F.absolute(x)
-    if ord == inf:
-        return F.max(size, axis=axis, keepdims=keepdims)
-    if ord == -inf:
-        return F.min(size, axis=axis, keepdims=keepdims)
-    if ord == 1:
-        return F.sum(size, axis=axis, keepdims=keepdims)
-    if ord == 0:
-        # Counts what is not zero: a step, with derivative 0.
-        return F.sum(F.absolute(F.sign(x)), axis=axis, keepdims=keepdims)
+    # Of order 0 it counts what is not zero: a step, with derivative 0.
+    size = F.absolute(F.sign(x) if ord == 0 else x)
+    if ord in _OF_SIZES:
+        return _OF_SIZES[ord](size, axis=axis, keepdims=keepdims)
     if isinstance(ord, str):
         raise ValueError(f"Invalid norm order '{ord}' for vectors")
     if ord < 0:

@@ -250,10 +250,6 @@ softmax = _along("softmax", "Exponentials normalised to sum 1 along `axis` (defa
 log_softmax = _along("log_softmax", "Logarithm of `softmax` along `axis` (default: the last).", "[-1.3133, -0.3133]")
 
 
-if TYPE_CHECKING:
-    from ..tensor import Tensor
-
-
 def matmul(a: TensorLike, b: TensorLike) -> Tensor:
     """Matrix product with NumPy's rules for 1-d operands and stacks.
 
