@@ -202,8 +202,7 @@ def _set_value(t, value, _):
     store_int(t + BOXED, value)
     if value != 0:
         _hold(t, value)
-    if old != 0:
-        drop(old)
+    drop(old)
     return 0
 
 
@@ -224,8 +223,7 @@ def _place(t, store, slot):
     store_int(t + SLOT, slot)
     if address != 0:
         link(t, address, store, slot)
-    if old != 0:
-        drop(old)
+    drop(old)
     keep(none)
     return none
 
@@ -374,8 +372,7 @@ def _value_of_ufunc(function, a, a_kind, b, b_kind):
     first, second = new_float(x), new_float(y) if b_kind != 0 else 0
     value = called(function, first, second) if first != 0 and (second != 0 or b_kind == 0) else 0
     for thing in (first, second):
-        if thing != 0:
-            drop(thing)
+        drop(thing)
     if value == 0:
         # Python has no value where NumPy has one.
         forget()

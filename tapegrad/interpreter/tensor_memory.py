@@ -223,8 +223,7 @@ def called(function, a, b):
 def has(thing, name, wanted):
     """Whether an attribute of a thing is this one."""
     value = attribute(thing, name)
-    if value != 0:
-        drop(value)
+    drop(value)
     return value == wanted
 
 
@@ -243,8 +242,7 @@ def integer_of(thing, name):
 def caller_at(frame):
     """The frame that called a running one, which keeps it; 0 if there is none, or with an exception."""
     frame = caller_of(frame)
-    if frame != 0:
-        drop(frame)
+    drop(frame)
     return frame
 
 
@@ -375,8 +373,7 @@ def _meta_of(thing, kind):
     meta = load_int(thing + META) if is_array(thing, kind) else load_int(shared + SCALAR_META)
     if meta == load_int(shared + NONE):
         return 0
-    if meta != 0:
-        keep(meta)
+    keep(meta)
     return meta
 
 
@@ -399,13 +396,10 @@ def _signature(row, store, m, n, left, right):
         signatures = attribute(store, load_int(shared + SIGNATURES))
         if signatures != 0:
             found = dict_item(signatures, key)
-            if found != 0:
-                keep(found)
+            keep(found)
             drop(signatures)
-    if metas != 0:
-        drop(metas)
-    if key != 0:
-        drop(key)
+    drop(metas)
+    drop(key)
     return found
 
 
@@ -417,8 +411,7 @@ def _watched(array):
         return False
     key = new_int(array)
     watched = key == 0 or not has(array, load_int(shared + BASE), load_int(shared + NONE)) or dict_item(load_int(shared + EXPOSED_MEMORY), key) != 0
-    if key != 0:
-        drop(key)
+    drop(key)
     return watched
 
 
@@ -457,8 +450,7 @@ def _kept(store, words, signature, short, x, y, value):
         if position >= 0:
             store_int(words + NBYTES, load_int(words + NBYTES) + charge)
     for thing in (objects, savers, slot):
-        if thing != 0:
-            drop(thing)
+        drop(thing)
     return position
 
 
@@ -470,8 +462,7 @@ def _recorded(signature, short, function, store, words, a, a_kind, x, kept_x, le
     offset = offset_noted(a, a_kind, b, words, False) if opcode >= 0 and out != 0 else -2
     t = new_result() if offset >= 0 else GENERALLY if offset == -1 else 0
     if t == 0 or t == GENERALLY:
-        if out != 0:
-            drop(out)
+        drop(out)
         return t
     value = called(function, x, y)
     if value == 0:
@@ -514,10 +505,8 @@ def _known(row, function, store, words, a, a_kind, x, m, b, b_kind, y, n):
         kept_x, kept_y = _for_store(x, a, a_kind, left, short, 1), _for_store(y, b, b_kind, right, short, 2) if n != 0 else 0
         if kept_x != 0 and (kept_y != 0 or n == 0):
             t = _recorded(signature, short, function, store, words, a, a_kind, x, kept_x, left, b, b_kind, y, kept_y, right)
-        if kept_x != 0:
-            drop(kept_x)
-        if kept_y != 0:
-            drop(kept_y)
+        drop(kept_x)
+        drop(kept_y)
     drop(signature)
     return t
 
@@ -539,8 +528,7 @@ def element_wise(row, a, a_kind, b, b_kind):
     if function != 0 and x != 0 and m != 0 and (b_kind == 0 or y != 0 and n != 0):
         t = _known(row, function, store, words, a, a_kind, x, m, b, b_kind, y, n)
     for thing in (store, function, x, m, y, n):
-        if thing != 0:
-            drop(thing)
+        drop(thing)
     return 0 if t == GENERALLY and raised() != 0 else t
 
 
