@@ -8,7 +8,7 @@ written out from the same traced expressions as the machine code of the sweeps.
 import math
 from functools import cache
 
-from ..rules.lang import Expr, arg, written
+from ..rules.lang import Expr, arg, nodes, written
 
 #: On floats.  What Python's functions refuse (domain, overflow) raises, and the caller takes the way of arrays.
 _ON_FLOATS = {
@@ -29,15 +29,6 @@ _ON_FLOATS = {
 #: Functions that Python computes in another way than the compiled code: the last bit, or the case of infinity, may differ.
 _OWN_BITS = frozenset(["lgamma"])
 
-class _NoFloatForm(Exception):
-    """An operation that has no form on floats."""
-
-
-def _on_floats(op):
-    if op not in _ON_FLOATS:
-        raise _NoFloatForm(op)
-    return _ON_FLOATS[op]
-
 
 def _written(expression, lines, indent):
     """Lines that compute an expression; returns the text that stands for its value."""
@@ -49,7 +40,7 @@ def _written(expression, lines, indent):
             lines.append(f"{indent}{names[text]} = {text}")
         return names[text]
 
-    return written(expression, lambda operand: operand if operand == "z" else f"x{operand}", _on_floats, bind)
+    return written(expression, lambda operand: operand if operand == "z" else f"x{operand}", _ON_FLOATS.__getitem__, bind)
 
 
 @cache
@@ -81,21 +72,16 @@ def tangent_on_floats(row):
     lines = ["    total = None"]
     try:
         for k, expression in partials_of(row).items():
-            if not _OWN_BITS.isdisjoint(_operations(expression)):
+            if not _OWN_BITS.isdisjoint(node.op for node in nodes(expression)):
                 return None
             lines.append(f"    if t{k} is not None:")
             partial = _written(expression, lines, "        ")
             lines.append(f"        p = {partial}")
             lines.append("        if p - p != 0.0: raise ArithmeticError")
             lines.append(f"        if p != 0.0: total = t{k} * p if total is None else total + t{k} * p")
-    except _NoFloatForm:
+    except KeyError:
+        # Of an operation that has no form on floats.
         return None
     positions = range(row.arity)
     head = f"def rule({', '.join(f'x{k}' for k in positions)}, z, {', '.join(f't{k}' for k in positions)}):"
     return _compiled(head, lines, "    return total")
-
-
-def _operations(expression):
-    if expression.op in ("arg", "const"):
-        return set()
-    return {expression.op}.union(*(_operations(a) for a in expression.args))

@@ -361,15 +361,21 @@ def _value_of(thing, kind):
 
 
 @helper
+def _told(word, thing):
+    """What a function that is shared by this word says of a thing, a new reference; 0, with or without an exception, for None."""
+    answer = called(load_int(shared_words() + word), thing, 0)
+    if answer != load_int(shared_words() + NONE):
+        return answer
+    drop(answer)
+    return 0
+
+
+@helper
 def _meta_of(thing, kind):
     """The description of an operand, a new reference; 0, with or without an exception, where the general way finds it out."""
-    shared = shared_words()
     if kind == PLAIN_ARRAY:
-        meta = called(load_int(shared + DESCRIBE), thing, 0)
-        if meta == load_int(shared + NONE):
-            drop(meta)
-            meta = 0
-        return meta
+        return _told(DESCRIBE, thing)
+    shared = shared_words()
     meta = load_int(thing + META) if is_array(thing, kind) else load_int(shared + SCALAR_META)
     if meta == load_int(shared + NONE):
         return 0
@@ -420,12 +426,7 @@ def _for_store(value, thing, kind, slot, short, code):
     """What the store may keep of an operand, a new reference: a copy of a constant; 0, with or without an exception, if that is large, or to be watched."""
     if is_array(thing, kind) and (short & 3 == code or short >> 2 & 3 == code or short >> 4 == code):
         if slot == 0:
-            none = load_int(shared_words() + NONE)
-            copy = called(load_int(shared_words() + COPY), value, 0)
-            if copy == none:
-                drop(copy)
-                copy = 0
-            return copy
+            return _told(COPY, value)
         if _watched(value):
             return 0
     keep(value)

@@ -20,6 +20,7 @@ from .gathers import along_axis, frozen, moved, moved_by, positions_of
 from .groups import *
 from .groups import segment_max, segment_mean, segment_min, segment_sum
 from .reductions import *
+from .reductions import scanned
 from .shapes import *
 from .shapes import part, view
 
