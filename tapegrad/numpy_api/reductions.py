@@ -16,7 +16,7 @@ from ..array import functions as F
 from ..array.differentiable import Differentiable
 from ..array.record import apply, guard_on, plain, record_aux
 from ..common.host_functions import host_function
-from .dispatch import FUNCTIONS, METHODS, NO_VALUE, implements, is_given, only_defaults, refuse, value_of
+from .dispatch import FUNCTIONS, METHODS, NO_VALUE, implements, only_defaults, refuse, value_of
 
 
 def _flag(keepdims):
@@ -83,7 +83,7 @@ def _reduction(function, ours, identity, combine):
         x = _checked(function, a, dtype)
         mask = _kept(function, x, where)
         result = ours(_masked(x, mask, identity), axis=axis, keepdims=_flag(keepdims))
-        return combine(result, _initial(initial, x)) if is_given(initial) else result
+        return combine(result, _initial(initial, x)) if initial is not NO_VALUE else result
 
     return call
 
@@ -92,7 +92,7 @@ def _extremum(function, ours, identity, combine):
     def call(a, axis=None, keepdims=False, initial=NO_VALUE, where=NO_VALUE):
         x = _checked(function, a)
         mask = _mask(where, x)
-        has_initial = is_given(initial) and initial is not None
+        has_initial = initial is not NO_VALUE and initial is not None
         if mask is not None and not has_initial:
             raise ValueError(f"np.{function.__name__} with where= needs initial= too, as in NumPy")
         if has_initial and _count(x, axis) == 0:
@@ -201,7 +201,7 @@ def _nan_extremum(function, plain_one, identity):
         x = _checked(function, a)
         mask = _kept(function, x)
         result = FUNCTIONS[plain_one](_masked(x, mask, identity), axis, keepdims, initial, where)
-        if mask is not None and not is_given(initial):
+        if mask is not None and initial is NO_VALUE:
             empty = _count(x, axis, mask) == 0
             if empty.any():
                 warnings.warn("All-NaN slice encountered", RuntimeWarning, stacklevel=4)
@@ -218,24 +218,11 @@ FUNCTIONS[np.nanmin] = _nan_extremum(np.nanmin, np.min, inf)
 # ---- scans ------------------------------------------------------------------------------
 
 
-def cumprod(x, axis=None):
-    """Cumulative product along `axis` (of the flattened array by default)."""
-    x = F.lift(x)
-    if axis is None or x.ndim == 0:
-        x, axis = F.reshape(x, (-1,)), 0
-    return apply("cumprod", (x,), (("axis", F.axis_index(axis, x.ndim)),))
+def _scan(function):
+    return lambda a, axis=None, dtype=None: F.scanned(function.__name__, _checked(function, a, dtype), axis)
 
 
-def _scan(function, ours):
-    def call(a, axis=None, dtype=None):
-        return ours(_checked(function, a, dtype), axis)
-
-    return call
-
-
-FUNCTIONS[np.cumsum] = _scan(np.cumsum, F.cumsum)
-FUNCTIONS[np.cumprod] = _scan(np.cumprod, cumprod)
-
+FUNCTIONS[np.cumsum], FUNCTIONS[np.cumprod] = _scan(np.cumsum), _scan(np.cumprod)
 
 
 
