@@ -109,6 +109,7 @@ from .tensor_memory import (
     give_back,
     integer_of,
     is_array,
+    is_of,
     is_square,
     kind_of,
     link,
@@ -188,9 +189,7 @@ def _hold(t, value):
     """Let a tensor that has no value have one."""
     keep(value)
     store_int(t + BOXED, value)
-    kind = type_of(value)
-    drop(kind)
-    if kind == load_int(shared_words() + FLOAT):
+    if is_of(value, FLOAT):
         store_int(t + IS_NUMBER, 1)
         store_double(t + NUMBER, as_double(value))
 

@@ -9,6 +9,7 @@ are those of the complex one, block by block.  Determinants and eigenvalues have
 import math
 import operator
 from functools import cache, partial, reduce
+from itertools import product
 
 import numpy as np
 
@@ -104,19 +105,11 @@ COMPLEX[np.multiply, "outer"] = lambda a, b: MULTIPLY(np.reshape(lifted(a), np.s
 
 @complex_rule(np.einsum)
 def _einsum(subscripts, *operands, **options):
-    choices = [[p for p in enumerate(parts_of(o)) if p[1] is not None] for o in operands]
     totals = [None, None]
-
-    def add(k, factors, iterations):
-        if k < len(choices):
-            for which, part in choices[k]:
-                add(k + 1, [*factors, part], iterations + which)
-            return
-        term = np.einsum(subscripts, *factors, **options)
-        term = -term if iterations % 4 > 1 else term
-        totals[iterations % 2] = term if totals[iterations % 2] is None else totals[iterations % 2] + term
-
-    add(0, [], 0)
+    for chosen in product(*([p for p in enumerate(parts_of(o)) if p[1] is not None] for o in operands)):
+        imaginary, term = sum(which for which, _ in chosen), np.einsum(subscripts, *(part for _, part in chosen), **options)
+        term, which = -term if imaginary % 4 > 1 else term, imaginary % 2
+        totals[which] = term if totals[which] is None else totals[which] + term
     return ComplexTensor(*totals)
 
 
@@ -276,27 +269,16 @@ def _eigen(a, kind=""):
     return whole[..., 0, :], whole[..., 1:, :]
 
 
-@complex_rule(np.linalg.eig)
-@implements(np.linalg.eig)
-def _eig(a):
-    return _EigResult(*_eigen(a))
-
-
-@complex_rule(np.linalg.eigvals)
-@implements(np.linalg.eigvals)
-def _eigvals(a):
-    return _eigen(a)[0]
+COMPLEX[np.linalg.eig] = FUNCTIONS[np.linalg.eig] = lambda a: _EigResult(*_eigen(a))
+COMPLEX[np.linalg.eigvals] = FUNCTIONS[np.linalg.eigvals] = lambda a: _eigen(a)[0]
+COMPLEX[np.linalg.eigvalsh] = lambda a, UPLO="L": _eigen(a, UPLO)[0].real
+COMPLEX[np.linalg.svdvals] = lambda x: _svd(x, compute_uv=False)
 
 
 @complex_rule(np.linalg.eigh)
 def _eigh(a, UPLO="L"):
     w, v = _eigen(a, UPLO)
     return EighResult(w.real, v)
-
-
-@complex_rule(np.linalg.eigvalsh)
-def _eigvalsh(a, UPLO="L"):
-    return _eigen(a, UPLO)[0].real
 
 
 @complex_rule(np.linalg.svd)
@@ -315,11 +297,6 @@ def _svd(a, full_matrices=True, compute_uv=True, hermitian=False):
     return SVDResult(v[..., :m, :], w[..., ::-1][..., :k], np.swapaxes(conjugate(v[..., m:, :]), -1, -2))
 
 
-@complex_rule(np.linalg.svdvals)
-def _svdvals(x):
-    return _svd(x, compute_uv=False)
-
-
 @complex_rule(np.linalg.norm)
 def _norm(x, ord=None, axis=None, keepdims=False):
     matrix = np.ndim(x) == 2 if axis is None else np.size(axis) == 2
@@ -329,7 +306,7 @@ def _norm(x, ord=None, axis=None, keepdims=False):
     if not matrix or ord not in (2, -2, "nuc"):
         return np.linalg.norm(np.abs(lifted(x)), ord, axis, keepdims)
     z = lifted(x) if axis is None else np.moveaxis(lifted(x), axis, (-2, -1))
-    values = _svdvals(z)
+    values = _svd(z, compute_uv=False)
     result = np.sum(values, -1) if ord == "nuc" else values[..., 0 if ord == 2 else -1]
     return np.expand_dims(result, axis if axis is not None else (-2, -1)) if keepdims else result
 
