@@ -22,6 +22,7 @@ import pytest
 
 from tapegrad.codegen import code, disk, pack
 from tapegrad.common.waiting import busy
+from tapegrad.interpreter.walks import walks
 from tapegrad.kernel.kernel import Kernel
 from tapegrad.tape.store import TapeStore, thread_state
 
@@ -120,4 +121,4 @@ def what_stays_is_not_searched_again():
     gc.freeze()
     store = thread_state().anonymous
     if not store.pinned:
-        store.reclaim()
+        walks.reclaim(store)

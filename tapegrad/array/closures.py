@@ -8,7 +8,7 @@ written out from the same traced expressions as the machine code of the sweeps.
 import math
 from functools import cache
 
-from ..rules.lang import OPERATORS, Expr, arg, written
+from ..rules.lang import OPERATORS, Expr, arg, nodes, written
 from ..rules.transposed import absolute_product_value
 from .recorded import value_function
 
@@ -30,15 +30,6 @@ _ON_FLOATS = {
 
 #: Functions that Python computes in another way than the compiled code: the last bit, or the case of infinity, may differ.
 _OWN_BITS = frozenset(["lgamma"])
-
-class _NoFloatForm(Exception):
-    """An operation that has no form on floats."""
-
-
-def _on_floats(op):
-    if op not in _ON_FLOATS:
-        raise _NoFloatForm(op)
-    return _ON_FLOATS[op]
 
 
 def _written(expression, lines, indent, *spelled):
@@ -89,14 +80,15 @@ def tangent_on_floats(row):
     lines = []
     try:
         for k, expression in partials_of(row).items():
-            if not _OWN_BITS.isdisjoint(_operations(expression)):
+            if not _OWN_BITS.isdisjoint(node.op for node in nodes(expression)):
                 return None
             lines.append(f"    if t{k} is not None:")
-            partial = _written(expression, lines, "        ", _on_floats)
+            partial = _written(expression, lines, "        ", _ON_FLOATS.__getitem__)
             lines.append(f"        p = {partial}")
             lines.append("        if p - p != 0.0: raise ArithmeticError")
             lines.append(f"        if p != 0.0: total = t{k} * p if total is None else total + t{k} * p")
-    except _NoFloatForm:
+    except KeyError:
+        # Of an operation that has no form on floats.
         return None
     return _compiled(row, lines, math=math)
 
@@ -121,7 +113,7 @@ def tangent_on_arrays(row):
             continue
         lines.append(f"    if t{k} is not None:")
         partial = _written(expression, lines, "        ", "on_{}".format, _OF_ARRAYS)
-        scope |= {f"on_{op}": value_function(op) for op in _operations(expression)}
+        scope |= {f"on_{node.op}": value_function(node.op) for node in nodes(expression) if node.op not in ("arg", "const")}
         if not expression.is_const:
             part = f"product(t{k}, {partial})"
         else:
@@ -129,9 +121,3 @@ def tangent_on_arrays(row):
         lines.append(f"        part = {part}")
         lines.append("        total = part if total is None else total + part")
     return _compiled(row, lines, **scope)
-
-
-def _operations(expression):
-    if expression.op in ("arg", "const"):
-        return set()
-    return {expression.op}.union(*(_operations(a) for a in expression.args))

@@ -27,6 +27,20 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
+def _part_property(own, other):
+    """The part in the slot `own`, made of zeros when it is first read; what is assigned is written to it."""
+
+    def get(self):
+        if getattr(self, own) is None:
+            setattr(self, own, _zeros(getattr(self, other)))
+        return getattr(self, own)
+
+    def put(self, value):
+        get(self)[...] = value
+
+    return property(get, put)
+
+
 class ComplexTensor:
     """A complex number or array that carries derivatives: its parts are two real tensors.
 
@@ -62,25 +76,7 @@ class ComplexTensor:
         self._re, self._im = _part(real, imag, shape), _part(imag, real, shape)
 
     # -- parts ------------------------------------------------------------------------
-    @property
-    def real(self) -> Any:
-        if self._re is None:
-            self._re = _zeros(self._im)
-        return self._re
-
-    @real.setter
-    def real(self, value: Any) -> None:
-        self.real[...] = value
-
-    @property
-    def imag(self) -> Any:
-        if self._im is None:
-            self._im = _zeros(self._re)
-        return self._im
-
-    @imag.setter
-    def imag(self, value: Any) -> None:
-        self.imag[...] = value
+    real, imag = _part_property("_re", "_im"), _part_property("_im", "_re")
 
     @property
     def _any(self):
@@ -88,7 +84,7 @@ class ComplexTensor:
 
     @property
     def _v(self):
-        return of_parts(*(p._v for p in (self.real, self.imag)))
+        return of_parts(self.real._v, self.imag._v)
 
     shape = property(lambda self: self._any.shape)
     ndim = property(lambda self: len(self.shape))

@@ -61,13 +61,8 @@ class Extras:
     __slots__ = ("grad", "hooks", "changed", "source", "leaves", "made", "views", "past", "kept")
 
     def __init__(self):
-        self.grad = None
-        self.hooks = None
-        self.changed = None
-        self.source = None
-        self.leaves = ()
-        self.made = None
-        self.views = {}
+        self.grad = self.hooks = self.changed = self.source = self.made = None
+        self.leaves, self.views = (), {}
         self.past = self.kept = False
 
 
@@ -122,25 +117,24 @@ class Differentiable(Fields, Methods):
         if self.requires_grad:
             not_for_pandas()
             self._refuse("float()", instead())
-        self._let_out("float()")
-        return float(self._only())
+        return float(self._number("float()"))
 
     def __int__(self) -> int:
-        self._refuse("int()", "write int(t.item()) for the integer part of the value")
-        self._let_out("int()")
-        return int(self._only())
+        return int(self._number("int()", "write int(t.item()) for the integer part of the value"))
 
     def __trunc__(self) -> int:
-        self._refuse("math.trunc()", "write np.trunc(t) for math.trunc(t)")
-        self._let_out("int()")
-        return int(self._only())
+        return int(self._number("math.trunc()", "write np.trunc(t) for math.trunc(t)"))
 
     def __complex__(self) -> complex:
         if self.requires_grad:
             not_for_pandas()
-        self._refuse("complex()", "write t + 0j, a tensor of complex numbers")
-        self._let_out("complex()")
-        return complex(self._only())
+        return complex(self._number("complex()", "write t + 0j, a tensor of complex numbers"))
+
+    def _number(self, how, instead=""):
+        """The only element, which leaves the tape here; refused where it carries a derivative."""
+        self._refuse(how, instead)
+        self._let_out(how)
+        return self._only()
 
     def _let_out(self, how):
         """The value, which leaves the tape here: a functional recording guards it."""

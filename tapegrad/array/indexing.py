@@ -282,7 +282,7 @@ def setitem(x, key, value):
         if index.size > 1 and guard_on(_repeats(root.size), positions):
             # The last value written to an element stays, as in NumPy.
             both = concatenate([ravel(root), ravel(broadcast_to(value, index.shape))])
-            value = moved_by("gather", both, _written_last(root.shape), positions)
+            value = moved_by(both, _written_last(root.shape), positions)
             _write(root, value, root.shape, c_strides(root.shape, 1))
         else:
             _write(root, value, index.shape, index=index, positions=positions)

@@ -99,18 +99,6 @@ def _bitwise_update(function):
     return lambda self, other: function(self, registry.objects.operand(other), out=self) if self.shape else NotImplemented
 
 
-def __neg__(self):
-    return apply("negative", (self,))
-
-
-def __pos__(self):
-    return self
-
-
-def __abs__(self):
-    return apply("absolute", (self,))
-
-
 def _power(a, b):
     """``a ** b``, of which one is differentiable."""
     kind = type(b)
@@ -118,18 +106,6 @@ def _power(a, b):
     if (kind is int or kind is float or kind is np.float64 and type(a._v) is float) and b == 2:
         return apply("power2", (a,))
     return _binary(BY_NAME["power"], a, b)
-
-
-def __divmod__(self, other):
-    return self // other, self % other
-
-
-def __rdivmod__(self, other):
-    return other // self, other % self
-
-
-def __invert__(self):
-    return record_nondiff(np.invert, (self,), np.invert(self._v))
 
 
 #: Operators: the rows of binary ones, and the functions of those without derivative.
@@ -158,9 +134,11 @@ def _install_operators():
     methods |= {f"__{name}__": _compare(name, ufunc) for name, ufunc in _COMPARISONS.items()}
     for name, function in _BITWISE.items():
         methods |= {f"__{name}__": _bitwise(function, False), f"__r{name}__": _bitwise(function, True), f"__i{name}__": _bitwise_update(function)}
-    methods |= {name: globals()[name] for name in ("__neg__", "__pos__", "__abs__", "__divmod__", "__rdivmod__", "__invert__")}
-    methods["__pow__"] = lambda self, other: _power(self, other)
-    attach(Differentiable, methods)
+    attach(Differentiable, methods | {
+        "__neg__": lambda self: apply("negative", (self,)), "__pos__": lambda self: self, "__abs__": lambda self: apply("absolute", (self,)),
+        "__divmod__": lambda self, other: (self // other, self % other), "__rdivmod__": lambda self, other: (other // self, other % self),
+        "__invert__": lambda self: record_nondiff(np.invert, (self,), np.invert(self._v)), "__pow__": lambda self, other: _power(self, other),
+    })  # fmt: skip
     ways = {name: partial(_binary, BY_NAME[name]) for name in ("add", "subtract", "multiply", "divide")}
     ways |= {name: lambda a, _, name=name: apply(name, (a,)) for name in ("negative", "absolute")} | {"power": _power, "power2": _power}
     for name, way in ways.items():

@@ -485,7 +485,7 @@ def with_room(store, operands, count):
     if store.length + count >= store.limit:
         store.make_room()
     else:
-        store.let_go()
+        registry.walks.let_go(store)
     return choose_store(operands)
 
 

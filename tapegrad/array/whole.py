@@ -177,14 +177,13 @@ def _note_shared(t, live):
             note_view(t, one)
 
 
-def _numpy_operator(name, function, noted):
-    """An operator: `function` of the values, noted as `noted`; beside a float that of tensors."""
+def _numpy_operator(name, function, reflected):
+    """An operator: `function` of the values, noted as such; beside a float that of tensors."""
     base = getattr(Tensor, name, None)
 
     def method(self, other):
         if is_table(other):
-            pair = (other, self) if name.startswith("__r") and name not in _NOT_REFLECTED else (self, other)
-            return registry.later.beside_table(np.power if noted is operator.pow else noted, *pair)
+            return registry.later.beside_table(np.power if function is operator.pow else function, *((other, self) if reflected else (self, other)))
         other = registry.objects.operand(other)
         if isinstance(other, Differentiable):
             if not is_whole((self, other)):
@@ -195,13 +194,12 @@ def _numpy_operator(name, function, noted):
             return base(self.astype(np.float64), other)
         elif not isinstance(other, (np.ndarray, np.generic, list, tuple)):
             return NotImplemented
-        return by_numpy(noted, (other, self) if name.startswith("__r") and name not in _NOT_REFLECTED else (self, other), {})
+        return by_numpy(function, (other, self) if reflected else (self, other), {})
 
     method.__name__ = name
     return method
 
 
-_NOT_REFLECTED = ("__rshift__",)
 _BINARY = {
     "add": np.add, "sub": np.subtract, "mul": np.multiply, "truediv": np.true_divide, "floordiv": np.floor_divide,
     "mod": np.remainder, "pow": operator.pow, "matmul": np.matmul, "and": np.bitwise_and, "or": np.bitwise_or,
@@ -251,8 +249,8 @@ def _numpy_method(name):
 def _methods():
     methods = {}
     for name, function in _BINARY.items():
-        methods[f"__{name}__"] = _numpy_operator(f"__{name}__", function, function)
-        methods[f"__r{name}__"] = _numpy_operator(f"__r{name}__", function, function)
+        methods[f"__{name}__"] = _numpy_operator(f"__{name}__", function, False)
+        methods[f"__r{name}__"] = _numpy_operator(f"__r{name}__", function, True)
         methods[f"__i{name}__"] = _updated(f"__i{name}__", function)
     for name, function in _UNARY.items():
         methods[f"__{name}__"] = lambda self, function=function: by_numpy(function, (self,), {})

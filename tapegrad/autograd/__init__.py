@@ -2,7 +2,7 @@
 
 Imports: common, rules, tape, interpreter, array.
 
-`gradients`    `backward` and `grad`; `backward` is one pass, `graph` shows its nodes as PyTorch does.
+`gradients`    `backward`, `grad` and `jvp`; `backward` is one pass, `graph` shows its nodes as PyTorch does.
 `tape`         the tape a user may hold; `inspect` and `draw` show it, `anomaly` finds where a number stopped being finite.
 `recording`    one run of a function on a tape of its own.
 `custom`       primitives with derivative rules of the user's own.
@@ -24,8 +24,7 @@ from ..common.public import only_public
 from ..common.registry import registry
 from . import graph, hooks, tape
 from .custom.function import Function
-from .gradients import backward, grad
-from .pushforward import jvp
+from .gradients import backward, grad, jvp
 
 __all__ = ["Function", "backward", "grad", "gradcheck", "jvp"]
 __dir__ = only_public(__name__)

@@ -447,7 +447,7 @@ class Pass:
             return
         stretch = slice(self.low, self.high + 1)
         visited = self.marks[stretch] == MARK
-        for start, stop in walks.native.saved_ranges(store, self.marks, self.low, self.high):
+        for start, stop in walks.native.saved_ranges(store, self.marks, self.low, self.high, 1)[0]:
             store.objects[start:stop] = [None] * (stop - start)
         records = store.records()[stretch]
         records["op"][visited] |= CLEARED

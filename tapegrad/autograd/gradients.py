@@ -1,4 +1,4 @@
-"""Define-by-run meaning: backward passes, gradients, hooks, retain and clear.
+"""Define-by-run meaning: backward passes, gradients, tangents, hooks, retain and clear.
 
 The pass itself is in `tapegrad.autograd.backward`.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable, Sequence
-from typing import Literal, TypeAlias, overload
+from typing import Any, Literal, TypeAlias, overload
 
 import numpy as np
 
@@ -23,6 +23,7 @@ from . import nested
 from .backward import sweep_back
 from .hooks import accumulate, as_tensor
 from .passes import refuse_accumulating, sweep_behind, sweep_recorded
+from .tangents import push
 
 # ---- gradients into leaves --------------------------------------------------------
 
@@ -279,3 +280,51 @@ def _batched(outputs, inputs, grad_outputs, retain_graph, create_graph, allow_un
         for k in range(count)
     ]
     return tuple(None if parts[0] is None else as_tensor(np.stack(parts)) for parts in zip(*rows))
+
+
+# ---- tangents ---------------------------------------------------------------------
+
+
+def jvp(outputs: Any, inputs: Any, tangents: Any) -> Any:
+    """Tangents of `outputs` along `tangents` of `inputs`: forward mode over the recorded tape.
+
+    This is the counterpart of `grad`: the rules of the instructions run from the inputs upwards,
+    with the saved values, and your Python code does not run again.  The tape stays
+    as it is, and no ``.grad`` is touched.
+
+    Parameters
+    ----------
+    outputs, inputs : Tensor or sequence of Tensor
+        Inputs may be leaves, or computed tensors, which then count as independent.
+    tangents : array-like or sequence
+        One per input, of its shape; for a single tensor as `inputs`, its tangent.
+
+    Returns
+    -------
+    tuple of Tensor
+        One per output, of its shape; zeros where it does not depend on the inputs.
+
+    Raises
+    ------
+    GradientError, SeedShapeError, ClearedTapeError, ModifiedInPlaceError
+
+    Examples
+    --------
+    >>> import numpy as np, tapegrad as tg
+    >>> x = tg.tensor([1.0, 2.0], requires_grad=True)
+    >>> y = x * np.sum(x)
+    >>> tg.autograd.jvp(y, x, [1.0, 0.0])
+    (tensor([4., 2.]),)
+    """
+    roots, wanted = tensors_of(outputs, "outputs"), tensors_of(inputs, "inputs")
+    if isinstance(inputs, Tensor):
+        tangents = (tangents,)
+    seeds = seeds_of(wanted, tangents, "tangents")
+    for k, t in enumerate(roots):
+        if not t.requires_grad:
+            raise GradientError(
+                f"output {k} (shape {tuple(t.shape)}) does not require grad: nothing it was computed from is on a tape"
+            )
+    # An input that is itself computed counts as a leaf: nothing comes up from below it.
+    found = nested.carried(wanted, roots, [np.asarray(seed)[None] for seed in seeds], lambda stretch, order, known: push(stretch, order, known, 1), plain=True)
+    return tuple(as_tensor(np.zeros(t.shape, t.dtype) if part is None else np.reshape(part, t.shape) + 0.0) for t, part in zip(roots, found))

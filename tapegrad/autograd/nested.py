@@ -20,7 +20,7 @@ from ..array.dual import Dual, made, running, zeros_of
 from ..array.inplace import argument_changed, restore
 from ..array.leaving import clarify
 from ..array.objects import operand
-from ..array.record import apply, nesting_error, normalise, plain, store_of, tracked, with_room
+from ..array.record import apply, nesting_error, normalise, plain, tracked, with_room
 from ..array.tensor import Tensor, tensor
 from ..common.errors import DtypeError, TapeMismatchError
 from ..common.registry import registry
@@ -33,7 +33,7 @@ from ..tape.modes import enable_grad, recording
 from ..tape.places import caller_frame
 from ..tape.store import thread_state
 from .adjoint import between
-from .backward import Pass, own_copy, slot_on, sweep_back
+from .backward import Pass, own_copy, slot_on, stores_of, sweep_back
 from .passes import sweep_recorded, values_of
 from .reading import Region
 from .recording import check_result, was_variable
@@ -287,11 +287,11 @@ class TensorWalk:
             return self._pulled_numbers(tangents)
         if ends and not self.store.in_python:
             rows = [t if t is None else np.reshape(t, (lanes or 1, *b.shape)).astype(b.dtype) for t, b in zip(tangents, self.bases)]
-            found = self.carried(outputs, rows, lambda *walk: push(*walk, lanes or 1), True)
+            found = carried(self.bases, outputs, rows, lambda *walk: push(*walk, lanes or 1), True)
             return _filled([f if f is None or lanes else normalise(f[0]) for f in found], bases, lanes)
 
         def pushed(outputs, tangents, lanes):
-            return self.carried(outputs, tangents, lambda *walk: push(*walk, lanes), behind=lanes is None)
+            return carried(self.bases, outputs, tangents, lambda *walk: push(*walk, lanes), behind=self.frame if lanes is None else None)
 
         return _filled(recording(_through, pushed, bases, outputs, tangents, lanes), bases, lanes)
 
@@ -312,54 +312,6 @@ class TensorWalk:
         if self.trace is not None or taped() or any(r.__class__ is Dual for r in self.results):
             return False
         return not any(isinstance(t, Differentiable) for t in tangents) and self._alone()
-
-    def carried(self, outputs, seeds_of_variables, walk, plain=False, behind=False):
-        """What a walk up the tape carries from the variables to `outputs` (tensors and plain values): None where nothing arrives.
-
-        Parameters
-        ----------
-        outputs, seeds_of_variables : list
-            None is zero.
-        walk : callable
-            ``walk(stretch, order, carried)`` as `tangents.push`: `carried` has the seeds by slot; gives what any slot has.
-        plain : bool
-            As of a `Region`.
-        behind : bool
-            Whether what is carried are tangents, which compiled code writes behind the tape where it can (`kernel.behind`).
-        """
-        seeds = [seed._v if isinstance(seed, Differentiable) and not tracked(seed) else seed for seed in seeds_of_variables]
-        # A variable that was returned without being used is no operand of anything.
-        carried = {id(base): seed for base, seed in zip(self.bases, seeds)}
-        live = [t for t in outputs if tracked(t)]
-        for store in dict.fromkeys([store_of(t) for t in live if t._t is not None]):
-            here = [t for t in live if t._t is not None and store_of(t) is store]
-            slots = [(slot_on(store, base), seed) for base, seed in zip(self.bases, seeds)]
-            known = {slot: seed for slot, seed in slots if slot is not None and seed is not None}
-            carried_to = self._carry(store, [t._i for t in here], known, walk, plain, behind) if known else known.get
-            carried.update((id(t), carried_to(t._i)) for t in here)
-        return [carried.get(id(t)) if tracked(t) else None for t in outputs]
-
-    def _carry(self, store, roots, known, walk, plain, behind):
-        """`carried`, to slots of one store: what any of them has."""
-        stretch, marks = Region(store, plain), None
-        if store.trace is None:
-            passed = Pass(store, [(slot, None) for slot in roots], None)
-            passed.check()
-            marks = passed.marks[: max(roots) + 1]
-        store.pinned += 1
-        try:
-            found = registry.later.behind.pushed(store, roots, known, self.frame) if behind else None
-            if found is not None:
-                return found
-            with values_of(store):
-                if plain:
-                    low = min(known)
-                    order = low + np.flatnonzero(marks[low:] == MARK)
-                else:
-                    order = between(stretch, roots, [s for s in known if s <= max(roots)])
-                return walk(stretch, order, known)
-        finally:
-            store.unpin()
 
     # -- out ----------------------------------------------------------------------------
     def out(self, values):
@@ -404,6 +356,60 @@ class TensorWalk:
         entries = [store.trace.entries[slot].operands for slot in (np.flatnonzero(ops == TRACED) + start).tolist()]
         operands = np.concatenate([computed["a"], computed["b"], continued.ravel(), *entries])
         return not ((ops >= CLEARED).any() or ((operands > 0) & (operands < start)).any())
+
+
+def carried(bases, outputs, seeds, walk, plain=False, behind=None):
+    """What a walk up the tape carries from `bases` to `outputs` (tensors and plain values): None where nothing arrives.
+
+    Parameters
+    ----------
+    bases : list of Tensor
+    outputs, seeds : list
+        Seeds are of the bases; None is zero.
+    walk : callable
+        ``walk(stretch, order, carried)`` as `tangents.push`: `carried` has the seeds by slot; gives what any slot has.
+    plain : bool
+        As of a `Region`.
+    behind : frame, optional
+        The user's, where what is carried are tangents, which compiled code writes behind the tape if it can (`kernel.behind`).
+    """
+    seeds = [seed._v if isinstance(seed, Differentiable) and not tracked(seed) else seed for seed in seeds]
+    # A variable that was returned without being used is no operand of anything.
+    found = {}
+    for base, seed in zip(bases, seeds):
+        found[id(base)] = found[id(base)] + seed if id(base) in found else seed
+    live = [t for t in outputs if tracked(t)]
+    for store in stores_of([t for t in live if t._t is not None]):
+        here, known = [t for t in live if t._t is store], {}
+        for slot, seed in zip([slot_on(store, base) for base in bases], seeds):
+            if slot is not None and seed is not None:
+                known[slot] = known[slot] + seed if slot in known else seed
+        carried_to = _carry(store, [t._i for t in here], known, walk, plain, behind) if known or plain else known.get
+        found.update((id(t), carried_to(t._i)) for t in here)
+    return [found.get(id(t)) if tracked(t) else None for t in outputs]
+
+
+def _carry(store, roots, known, walk, plain, behind):
+    """`carried`, to slots of one store: what any of them has."""
+    stretch, marks = Region(store, plain), None
+    if plain or store.trace is None:
+        passed = Pass(store, [(slot, None) for slot in roots], None)
+        passed.check()
+        marks = passed.marks[: max(roots) + 1]
+    store.pinned += 1
+    try:
+        written = registry.later.behind.pushed(store, roots, known, behind) if behind is not None else None
+        if written is not None:
+            return written
+        with values_of(store):
+            if plain:
+                low = min(known, default=max(roots))
+                order = low + np.flatnonzero(marks[low:] == MARK)
+            else:
+                order = between(stretch, roots, [s for s in known if s <= max(roots)])
+            return walk(stretch, order, known)
+    finally:
+        store.unpin()
 
 
 def _through(linear, targets, operands, seeds, lanes):

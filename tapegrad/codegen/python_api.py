@@ -36,7 +36,7 @@ set_tuple_item = c_function("PyTuple_SetItem", "int32", "int64", "int64", "int64
 list_item = c_function("PyList_GetItem", "int64", "int64", "int64")
 #: The type of an object, counted.
 type_of = c_function("PyObject_Type", "int64", "int64")
-#: Take a reference, and give one back.
+#: Take a reference, and give one back; of 0, which is no object, there is none.
 keep = c_function("Py_IncRef", "void", "int64")
 drop = c_function("Py_DecRef", "void", "int64")
 #: The number that an object is; -1.0 and an exception if it is none.

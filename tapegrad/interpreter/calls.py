@@ -142,8 +142,7 @@ def loop(args, dims, steps, data):
         raise_later(exception)
     forget()
     for thing in (address, answer):
-        if thing != 0:
-            drop(thing)
+        drop(thing)
     release_interpreter(state)
 
 

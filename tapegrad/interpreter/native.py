@@ -141,8 +141,8 @@ def first_changed(watched, marks, low, high):
     return -1
 
 
-def _ranges(store, marks, low, high, marked):
-    """Bytes saved by the other instructions, and merged ranges of what the (un)marked ones saved."""
+def saved_ranges(store, marks, low, high, marked):
+    """Of the instructions from `low` to `high` merged ranges of `store.objects` that the marked (1) or unmarked (0) ones have saved; bytes of the others."""
     ranges = np.empty(2 * (high - low + 1) + 2, np.int64)
     run, marks, table, room = steps().saved_values, data_address(marks), table_address(), data_address(ranges)
     count = run(store.address, marks, table, low, high, marked, store.objects, None, room)
@@ -151,17 +151,7 @@ def _ranges(store, marks, low, high, marked):
         first = np.concatenate([[True], pairs[1:, 0] != pairs[:-1, 1]])
         last = np.concatenate([first[1:], [True]])
         pairs = np.stack([pairs[first, 0], pairs[last, 1]], axis=1)
-    return int(ranges[0]), pairs.tolist()
-
-
-def saved_ranges(store, marks, low, high):
-    """Ranges of `store.objects` that the marked instructions from `low` to `high` have saved."""
-    return _ranges(store, marks, low, high, 1)[1]
-
-
-def dead_values(store, marks):
-    """Bytes saved by marked instructions, and the ranges of `store.objects` that unmarked ones have saved."""
-    return _ranges(store, marks, 1, store.length - 1, 0)
+    return pairs.tolist(), int(ranges[0])
 
 
 class Sweep:

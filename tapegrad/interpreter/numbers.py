@@ -59,7 +59,6 @@ from ..codegen.python_api import (
     untrack,
 )  # fmt: skip
 from ..common.native_types import BOOL, COLLECTED, INTEGER, OBJECT, copied, made, method_of
-from .array_slots import element_wise, is_square
 from .tensor_memory import (
     BOXED,
     CALL,
@@ -108,9 +107,12 @@ from .tensor_memory import (
     WRAPPER,
     boxed,
     called,
+    element_wise,
     give_back,
     integer_of,
     is_array,
+    is_of,
+    is_square,
     kind_of,
     link,
     new_result,
@@ -189,9 +191,7 @@ def _hold(t, value):
     """Let a tensor that has no value have one."""
     keep(value)
     store_int(t + BOXED, value)
-    kind = type_of(value)
-    drop(kind)
-    if kind == load_int(shared_words() + FLOAT):
+    if is_of(value, FLOAT):
         store_int(t + IS_NUMBER, 1)
         store_double(t + NUMBER, as_double(value))
 
@@ -203,8 +203,7 @@ def _set_value(t, value, _):
     store_int(t + BOXED, value)
     if value != 0:
         _hold(t, value)
-    if old != 0:
-        drop(old)
+    drop(old)
     return 0
 
 
@@ -225,8 +224,7 @@ def _place(t, store, slot):
     store_int(t + SLOT, slot)
     if address != 0:
         link(t, address, store, slot)
-    if old != 0:
-        drop(old)
+    drop(old)
     keep(none)
     return none
 
@@ -330,7 +328,7 @@ def _operator(which, a, b):
             kind, square = b_kind, which
             if which == _POWER and b_kind == PLAIN_NUMBER and is_square(b):
                 kind, square = 0, _SQUARE
-            t = element_wise(load_int(shared + ROWS + 8 * square), a, a_kind, b, kind, False)
+            t = element_wise(load_int(shared + ROWS + 8 * square), a, a_kind, b, kind)
         else:
             t = _short(which, load_int(shared + OPCODES + 8 * which), a, a_kind, b, b_kind, 0.0, 0)
     return called(load_int(shared + GENERAL + 8 * which), a, b) if t == GENERALLY else t
@@ -375,8 +373,7 @@ def _value_of_ufunc(function, a, a_kind, b, b_kind):
     first, second = new_float(x), new_float(y) if b_kind != 0 else 0
     value = called(function, first, second) if first != 0 and (second != 0 or b_kind == 0) else 0
     for thing in (first, second):
-        if thing != 0:
-            drop(thing)
+        drop(thing)
     if value == 0:
         # Python has no value where NumPy has one.
         forget()
@@ -397,7 +394,7 @@ def _ufunc(ufunc, method, a, b):
         return GENERALLY
     row, function = tuple_item(entry, 0), tuple_item(entry, 1)
     if is_array(a, a_kind) or is_array(b, b_kind):
-        return element_wise(row, a, a_kind, b, b_kind, False) if function != load_int(shared + NONE) else GENERALLY
+        return element_wise(row, a, a_kind, b, b_kind) if function != load_int(shared + NONE) else GENERALLY
     if words_of(a, a_kind, b, b_kind) == 0:
         return GENERALLY
     opcode, good, value = integer_of(row, load_int(shared + OPCODE)), *_value_of_ufunc(function, a, a_kind, b, b_kind)

@@ -36,11 +36,12 @@ import numpy as np
 from ..rules import lang as L
 from ..rules.cofactors import joined
 from ..rules.linalg import results
-from ..rules.shapes import axes_of
+from ..rules.shapes import axes_of, taken_apart
 from ..rules.shaping import logical_view
 from ..tape.meta import c_strides
 
-_REDUCTIONS = {"add": "sum", "mul": "prod", "max": "max", "min": "min"}
+#: The rows of reductions, by what they do with two elements.
+REDUCTIONS = {"add": "sum", "mul": "prod", "max": "max", "min": "min"}
 
 
 class RuleArray(L.Operators, ABC):
@@ -209,8 +210,8 @@ class RuleArray(L.Operators, ABC):
         """The reduced singular value decomposition ``U, s, Vh``."""
         (m, n), axis = self.shape[-2:], self.ndim - 2
         packed = self._call("svd", (self,), compute=_packed_svd)
-        values = packed.narrow(axis, m, m + 1).reshape((*self.shape[:-2], min(m, n)))
-        return [packed.narrow(axis, 0, m), values, packed.narrow(axis, m + 1, m + 1 + n).swapaxes(-1, -2)]
+        u, values, v = taken_apart(packed, (m, 1, n), axis)
+        return [u, values.reshape((*self.shape[:-2], min(m, n))), v.swapaxes(-1, -2)]
 
     # -- views --------------------------------------------------------------------------------
     def transpose(self, axes):
@@ -357,7 +358,7 @@ class RuleArray(L.Operators, ABC):
     def reduce(self, how, axis=None, keepdims=False):
         """One of ``"add"``, ``"mul"``, ``"max"``, ``"min"`` over axes."""
         axes = tuple(a + self.lead for a in axes_of(self, axis))
-        return self._call(_REDUCTIONS[how], (self,), (("axis", axes), ("keepdims", bool(keepdims)))) if axes else self
+        return self._call(REDUCTIONS[how], (self,), (("axis", axes), ("keepdims", bool(keepdims)))) if axes else self
 
     def sum(self, axis=None, keepdims=False):
         """The sum over axes."""

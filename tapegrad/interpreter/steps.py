@@ -6,7 +6,7 @@ calls it by address.  The rest looks after the buffers of array adjoints.
 
 import numpy as np
 
-from ..codegen.compile import compiled, helper
+from ..codegen.compile import compiled, helper, inlined
 from ..codegen.memory import (
     BLOCKS,
     copy_bytes,
@@ -95,23 +95,37 @@ def _scan_line(source, target, char, how, n, s, t):
 
 
 @helper
+def _count(around, ndims, width):
+    """How many lines there are: for each dimension around them so many words, the extent and strides of operands."""
+    lines = 1
+    for d in range(ndims):
+        lines *= load_int(around + 8 * width * d)
+    return lines
+
+
+@inlined
+def _begin(a, b, c, around, ndims, width, line):
+    """Where a line begins in each of three operands, or (`width` 3) of two."""
+    for d in range(ndims - 1, -1, -1):
+        row = around + 8 * width * d
+        extent = load_int(row)
+        at = line % extent
+        line //= extent
+        a += at * load_int(row + 8)
+        b += at * load_int(row + 16)
+        if width > 3:
+            c += at * load_int(row + 24)
+    return a, b, c
+
+
+@helper
 def _scan(regs, p):
     source = load_int(regs + 8 * load_int(p)) + load_int(p + 8)
     target = load_int(regs + 8 * load_int(p + 16))
     char, how, n = load_int(p + 24), load_int(p + 32), load_int(p + 40)
     s, t, nouter = load_int(p + 48), load_int(p + 56), load_int(p + 64)
-    outer = p + 72
-    lines = 1
-    for d in range(nouter):
-        lines *= load_int(outer + 24 * d)
-    for line in range(lines):
-        a, b, rest = source, target, line
-        for d in range(nouter - 1, -1, -1):
-            extent = load_int(outer + 24 * d)
-            q = rest % extent
-            rest //= extent
-            a += q * load_int(outer + 24 * d + 8)
-            b += q * load_int(outer + 24 * d + 16)
+    for line in range(_count(p + 72, nouter, 3)):
+        a, b, _ = _begin(source, target, 0, p + 72, nouter, 3, line)
         _scan_line(a, b, char, how, n, s, t)
 
 
@@ -134,21 +148,12 @@ def _repair(regs, p):
     """Compute a matrix product again if it is not finite: zero times anything is zero in it."""
     target, char = load_int(regs + 8 * load_int(p + 64)), load_int(p + 72)
     m, inner, n, nbatch = load_int(p + 80), load_int(p + 88), load_int(p + 96), load_int(p + 104)
-    size = 8 if char == 0 else 4
-    outer, count = p + 112, 1
-    for d in range(nbatch):
-        count *= load_int(outer + 24 * d)
+    size, count = 8 if char == 0 else 4, _count(p + 112, nbatch, 3)
     if _all_finite(target, size * count * m * n, char):
         return
+    first, second = load_int(regs + 8 * load_int(p)) + load_int(p + 8), load_int(regs + 8 * load_int(p + 32)) + load_int(p + 40)
     for j in range(count):
-        a = load_int(regs + 8 * load_int(p)) + load_int(p + 8)
-        b = load_int(regs + 8 * load_int(p + 32)) + load_int(p + 40)
-        rest = j
-        for d in range(nbatch - 1, -1, -1):
-            extent = load_int(outer + 24 * d)
-            a += rest % extent * load_int(outer + 24 * d + 8)
-            b += rest % extent * load_int(outer + 24 * d + 16)
-            rest //= extent
+        a, b, _ = _begin(first, second, 0, p + 112, nbatch, 3, j)
         for row in range(m):
             for column in range(n):
                 total = 0.0
@@ -166,20 +171,9 @@ def _recur(regs, p):
     factor = load_int(regs + 8 * load_int(p + 16)) + load_int(p + 24)
     target = load_int(regs + 8 * load_int(p + 32))
     char, lag, n = load_int(p + 40), load_int(p + 48), load_int(p + 56)
-    nouter, outer = load_int(p + 88), p + 96
-    lines = 1
-    for d in range(nouter):
-        lines *= load_int(outer + 32 * d)
-    for line in range(lines):
-        a, b, c, rest = source, factor, target, line
-        for d in range(nouter - 1, -1, -1):
-            row = outer + 32 * d
-            extent = load_int(row)
-            q = rest % extent
-            rest //= extent
-            a += q * load_int(row + 8)
-            b += q * load_int(row + 16)
-            c += q * load_int(row + 24)
+    nouter = load_int(p + 88)
+    for line in range(_count(p + 96, nouter, 4)):
+        a, b, c = _begin(source, factor, target, p + 96, nouter, 4, line)
         carry = 0.0
         for _ in range(n):
             f = _load(b, char)

@@ -19,8 +19,10 @@ import numpy as np
 from ..common.errors import require
 from ..rules import BY_NAME
 from ..rules import lang as L
+from ..rules import shapes as S
+from ..rules.loops import DRIVEN
 from ..tape.meta import c_strides
-from .rule_array import RuleArray
+from .rule_array import REDUCTIONS, RuleArray
 from .windows import contiguous, fits
 
 #: Bytes of each dtype a program may read, by NumPy's character.
@@ -140,14 +142,12 @@ def _result(syms):
 
 
 def _transposed(plan, x, axes):
-    require(sorted(axes) == list(range(x.ndim)), f"the axes {axes} of {x.ndim}")
     x = x.window()
-    return x.moved([x.shape[k] for k in axes], [x.atom.strides[k] for k in axes])
+    return x.moved(S.permuted(x, axes), [x.atom.strides[k] for k in axes])
 
 
 def _reshaped(plan, x, shape):
-    require(math.prod(shape) == x.size and min(shape, default=0) >= 0, f"{x.shape} reshaped to {shape}")
-    x = x.window()
+    x, shape = x.window(), S.counted(x, shape)
     if x.atom.contiguous:
         return x.moved(shape, c_strides(shape, ITEMSIZE[x.char]))
     return plan.strided(x, shape, c_strides(shape, 1), 0)
@@ -177,30 +177,23 @@ def _concatenated(plan, *parts, axis):
 #: A planner's method for each row of the language: ``(planner, *operands, **attributes)``.  NumPy computes any other.
 STEPS = {
     "transpose": _transposed, "reshape": _reshaped, "flip": _flipped, "broadcast_to": _broadcast, "concatenate": _concatenated,
-    "as_strided": lambda plan, x, shape, strides, offset: plan.strided(x, shape, strides, offset),
-    "select": lambda plan, x, shape, strides, offset: plan.strided(x, shape, strides, offset),
+    **dict.fromkeys(("as_strided", "select"), lambda plan, x, shape, strides, offset: plan.strided(x, shape, strides, offset)),
     "place": lambda plan, x, shape, strides, offset: plan.placed(x, shape, strides, offset),
     "scatter": lambda plan, x, index, shape: plan.scattered(x, index, shape),
     "gather": lambda plan, x, index, shape: plan.gather(x, index, shape),
     "add_window": lambda plan, x, v, shape, strides, offset: plan.added_window(x, v.broadcast_to(shape), strides, offset),
     "add_at": lambda plan, x, v, index: plan.added_at(x, v, index),
     "put": lambda plan, x, v, index, shape: plan.put_at(x, v.broadcast_to(shape), index),
-    "sum": lambda plan, x, axis, keepdims: plan.reduce(x, "add", axis, keepdims),
-    "prod": lambda plan, x, axis, keepdims: plan.reduce(x, "mul", axis, keepdims),
-    "max": lambda plan, x, axis, keepdims: plan.reduce(x, "max", axis, keepdims),
-    "min": lambda plan, x, axis, keepdims: plan.reduce(x, "min", axis, keepdims),
+    **{name: lambda plan, x, axis, keepdims, how=how: plan.reduce(x, how, axis, keepdims) for how, name in REDUCTIONS.items()},
     "cumsum": lambda plan, x, axis: plan.scan(x, axis, "add"),
     "cumprod": lambda plan, x, axis: plan.scan(x, axis, "mul"),
     "recurrence": lambda plan, b, f, axis, reverse, lag: plan.recur(b, f, axis, reverse, lag),
     "matmul": lambda plan, a, b: plan.matmul(a, b, False),
     "absolute_matmul": lambda plan, a, b: plan.matmul(a, b, True),
     "inv": lambda plan, a: a.solve(a.constant(np.eye(a.shape[-1]))),
-    "det": lambda plan, a: plan.matrices("det", a)[0],
     "cofactors": lambda plan, a: BY_NAME["cofactors"].forward(a),
-    "logabsdet": lambda plan, a: plan.matrices("logabsdet", a)[0],
+    **{name: lambda plan, *syms, name=name: plan.matrices(name, *syms)[0] for name in ("det", "logabsdet", "solve")},
     "cholesky": lambda plan, a, upper: plan.matrices("cholesky", a.swapaxes(-1, -2))[0].swapaxes(-1, -2) if upper else plan.matrices("cholesky", a)[0],
-    "solve": lambda plan, a, b: plan.matrices("solve", a, b)[0],
-    "loop": lambda plan, *syms, program: plan.looped(BY_NAME["loop"], syms, program),
+    **{name: lambda plan, *syms, program, name=name: plan.looped(BY_NAME[name], syms, program) for name in DRIVEN},
     "loop_results": lambda plan, carry, captured, xs, z, program: z.narrow(0, 0, program.outputs),
-    "loop_pull": lambda plan, *syms, program: plan.looped(BY_NAME["loop_pull"], syms, program),
 }  # fmt: skip

@@ -1,7 +1,11 @@
-"""The memory of a native tensor, and what the functions in its slots have in common (`interpreter.numbers`, whose essay is of both).
+"""The memory of a native tensor, what the functions in its slots have in common, and the short way of arrays (`interpreter.numbers`, whose essay is of both).
 
 Fields are named by where they lie in a tensor, words by where they lie in a store (`tape.store`) or among what the functions share.
 What is here is compiled into the functions that call it.
+
+The short way of arrays (`element_wise`): element-wise operations on float64 arrays of one shape, and numbers, are computed by NumPy and recorded.
+It is that of numbers, but that the store has to have the signature of the operation already: the general way makes it, the first time.  Whatever
+may run other code comes first here, too: NumPy's function, which may warn, and the copies of constants.
 """
 
 import sys
@@ -12,14 +16,18 @@ from ..codegen.compile import helper, inlined
 from ..codegen.memory import address_named, load_byte, load_double, load_int, store_double, store_int, store_int32
 from ..codegen.python_api import (
     append,
+    as_double,
     as_int,
     attribute,
     call_with,
     caller_of,
     code_of,
     dict_item,
+    dict_size,
     drop,
+    forget,
     keep,
+    list_size,
     new_float,
     new_int,
     new_object,
@@ -247,8 +255,7 @@ def called(function, a, b):
 def has(thing, name, wanted):
     """Whether an attribute of a thing is this one."""
     value = attribute(thing, name)
-    if value != 0:
-        drop(value)
+    drop(value)
     return value == wanted
 
 
@@ -267,8 +274,7 @@ def integer_of(thing, name):
 def caller_at(frame):
     """The frame that called a running one, which keeps it; 0 if there is none, or with an exception."""
     frame = caller_of(frame)
-    if frame != 0:
-        drop(frame)
+    drop(frame)
     return frame
 
 
@@ -372,3 +378,200 @@ def written(t, words, store, opcode, a, b, offset, number, constant, position):
     link(t, words, store, slot)
     track(t)
     return t
+
+
+# ---- the short way of arrays -------------------------------------------------------------------------------
+
+
+@helper
+def _value_of(thing, kind):
+    """What NumPy computes with, a new reference; 0 with an exception."""
+    if kind == TENSOR:
+        return boxed(thing)
+    if kind == PLAIN_NUMBER and not is_of(thing, FLOAT):
+        number = as_double(thing)
+        return 0 if number == -1.0 and raised() != 0 else new_float(number)
+    keep(thing)
+    return thing
+
+
+@helper
+def _told(word, thing):
+    """What a function that is shared by this word says of a thing, a new reference; 0, with or without an exception, for None."""
+    answer = called(load_int(shared_words() + word), thing, 0)
+    if answer != load_int(shared_words() + NONE):
+        return answer
+    drop(answer)
+    return 0
+
+
+@helper
+def _meta_of(thing, kind):
+    """The description of an operand, a new reference; 0, with or without an exception, where the general way finds it out."""
+    if kind == PLAIN_ARRAY:
+        return _told(DESCRIBE, thing)
+    shared = shared_words()
+    meta = load_int(thing + META) if is_array(thing, kind) else load_int(shared + SCALAR_META)
+    if meta == load_int(shared + NONE):
+        return 0
+    keep(meta)
+    return meta
+
+
+@helper
+def _signature(row, store, m, n, left, right):
+    """The signature that the store has for operands of these descriptions, a new reference; 0, with or without an exception, if it has none."""
+    shared, found = shared_words(), 0
+    metas, key = tuple_of(m, n), new_tuple(4)
+    if metas != 0 and key != 0:
+        flags = load_int(shared + (SINGLE if n == 0 else ONLY_SECOND if left == 0 else ONLY_FIRST if right == 0 else BOTH))
+        empty = load_int(shared + EMPTY)
+        keep(row)
+        keep(empty)
+        keep(metas)
+        keep(flags)
+        set_tuple_item(key, 0, row)
+        set_tuple_item(key, 1, empty)
+        set_tuple_item(key, 2, metas)
+        set_tuple_item(key, 3, flags)
+        signatures = attribute(store, load_int(shared + SIGNATURES))
+        if signatures != 0:
+            found = dict_item(signatures, key)
+            keep(found)
+            drop(signatures)
+    drop(metas)
+    drop(key)
+    return found
+
+
+@helper
+def _watched(array):
+    """Whether others may have the memory of an array, as far as can be seen here."""
+    shared = shared_words()
+    if dict_size(load_int(shared + EXPOSED_MEMORY)) == 0:
+        return False
+    key = new_int(array)
+    watched = key == 0 or not has(array, load_int(shared + BASE), load_int(shared + NONE)) or dict_item(load_int(shared + EXPOSED_MEMORY), key) != 0
+    drop(key)
+    return watched
+
+
+@helper
+def _for_store(value, thing, kind, slot, short, code):
+    """What the store may keep of an operand, a new reference: a copy of a constant; 0, with or without an exception, if that is large, or to be watched."""
+    if is_array(thing, kind) and (short & 3 == code or short >> 2 & 3 == code or short >> 4 == code):
+        if slot == 0:
+            return _told(COPY, value)
+        if _watched(value):
+            return 0
+    keep(value)
+    return value
+
+
+@helper
+def _kept(store, words, signature, short, x, y, value):
+    """Let the store keep what the way back reads; the position, or -1 with an exception."""
+    shared = shared_words()
+    objects, savers = attribute(store, load_int(shared + OBJECTS)), attribute(store, load_int(shared + SAVERS))
+    slot, charge, position = new_int(load_int(words + LENGTH)), integer_of(signature, load_int(shared + CHARGE)), -1
+    if objects != 0 and savers != 0 and slot != 0 and charge >= 0:
+        position = list_size(objects)
+        while short != 0 and position >= 0:
+            code = short & 3
+            short >>= 2
+            if append(objects, x if code == 1 else y if code == 2 else value) != 0:
+                position = -1
+        if position >= 0 and append(savers, slot) != 0:
+            position = -1
+        if position >= 0:
+            store_int(words + NBYTES, load_int(words + NBYTES) + charge)
+    for thing in (objects, savers, slot):
+        drop(thing)
+    return position
+
+
+@helper
+def _recorded(signature, short, function, store, words, a, a_kind, x, kept_x, left, b, b_kind, y, kept_y, right):
+    """Compute an element-wise operation and record it; see `element_wise`."""
+    shared = shared_words()
+    opcode, out = integer_of(signature, load_int(shared + OPCODE)), attribute(signature, load_int(shared + OUT))
+    offset = offset_noted(a, a_kind, b, b_kind, words, False) if opcode >= 0 and out != 0 else -2
+    t = new_result() if offset >= 0 else GENERALLY if offset == -1 else 0
+    if t == 0 or t == GENERALLY:
+        drop(out)
+        return t
+    value = called(function, x, y)
+    if value == 0:
+        # The general way says what was computed.
+        forget()
+    else:
+        # From here on nothing else runs: is all still as it was, and is there room?
+        good = is_of(value, ARRAY) and words_of(a, a_kind, b, b_kind) == words and load_int(words + LENGTH) < load_int(words + LIMIT)
+        good = good and slot_on(a, a_kind, words) == left and slot_on(b, b_kind, words) == right
+        if good and load_int(words + NBYTES) <= load_int(words + BYTE_LIMIT):
+            position = _kept(store, words, signature, short, kept_x, kept_y, value) if short != 0 else 0
+            if position >= 0:
+                # The references are the tensor's from now on.
+                none = load_int(shared + NONE)
+                keep(none)
+                keep(none)
+                store_int(t + BOXED, value)
+                store_int(t + META, out)
+                store_int(t + KEY, none)
+                store_int(t + EXTRAS, none)
+                return written(t, words, store, opcode, left, right, offset, 0.0, 0.0, position)
+        drop(value)
+    drop(out)
+    set_free(t)
+    return GENERALLY
+
+
+@helper
+def _known(row, function, store, words, a, a_kind, x, m, b, b_kind, y, n):
+    """`_recorded` for operands with these values and descriptions, if the store has a signature for them that it knows."""
+    shared = shared_words()
+    left, right = slot_on(a, a_kind, words), slot_on(b, b_kind, words)
+    if left < 0 or right < 0 or not has(store, load_int(shared + TRACE_NAME), load_int(shared + NONE)):
+        return GENERALLY
+    signature = _signature(row, store, m, n, left, right)
+    if signature == 0:
+        return GENERALLY
+    t, short = GENERALLY, integer_of(signature, load_int(shared + SHORT))
+    if short >= 0:
+        kept_x, kept_y = _for_store(x, a, a_kind, left, short, 1), _for_store(y, b, b_kind, right, short, 2) if n != 0 else 0
+        if kept_x != 0 and (kept_y != 0 or n == 0):
+            t = _recorded(signature, short, function, store, words, a, a_kind, x, kept_x, left, b, b_kind, y, kept_y, right)
+        drop(kept_x)
+        drop(kept_y)
+    drop(signature)
+    return t
+
+
+@helper
+def element_wise(row, a, a_kind, b, b_kind):
+    """An element-wise operation of which an operand is an array; or, where `b_kind` is 0, of `a` alone.
+
+    As the short way of numbers, but that the value is NumPy's, and that the store has to have a signature for the operation: the general way has made it
+    the first time.
+    """
+    words = words_of(a, a_kind, b, b_kind)
+    if words == 0:
+        return GENERALLY
+    store, function, t = store_of(a, a_kind, b, b_kind, words), attribute(row, load_int(shared_words() + ROW_VALUE)), GENERALLY
+    keep(store)
+    x, m = _value_of(a, a_kind), _meta_of(a, a_kind)
+    y, n = (_value_of(b, b_kind), _meta_of(b, b_kind)) if b_kind != 0 else (0, 0)
+    if function != 0 and x != 0 and m != 0 and (b_kind == 0 or y != 0 and n != 0):
+        t = _known(row, function, store, words, a, a_kind, x, m, b, b_kind, y, n)
+    for thing in (store, function, x, m, y, n):
+        drop(thing)
+    return 0 if t == GENERALLY and raised() != 0 else t
+
+
+@helper
+def is_square(exponent):
+    """Whether an array to this power has an instruction of its own: a number of NumPy is float64 beside an array, too."""
+    number = as_double(exponent)
+    if number == -1.0 and raised() != 0:
+        forget()
+    return number == 2.0 and not is_of(exponent, FLOAT64)

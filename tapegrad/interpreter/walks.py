@@ -39,7 +39,7 @@ def let_go(store):
 
     marks = reachable(store)
     objects = store.objects
-    kept, dead = native.dead_values(store, marks)
+    dead, kept = native.saved_ranges(store, marks, 1, store.length - 1, 0)
     for start, stop in dead:
         objects[start:stop] = [None] * (stop - start)
     store.watched = store.watched.keep(marks)
@@ -140,6 +140,8 @@ def _move(store, new, kept, keep):
 class Walks:
     """The parts of this folder and of `codegen` that `tape.store`, `tape.watch` and the table of rows use."""
 
+    reclaim, let_go = staticmethod(reclaim), staticmethod(let_go)
+
     @cached_property
     def native(self) -> Any:
         """The module `native`, imported (and compiled) when it is first asked for."""
@@ -162,14 +164,6 @@ class Walks:
 
         values = np.vectorize(compiled_function(name), otypes=[float])(*operands)
         return values.astype(np.float32) if getattr(operands[-1], "dtype", None) == np.float32 else values
-
-    def reclaim(self, store: Any) -> Any:
-        """See `reclaim`."""
-        return reclaim(store)
-
-    def let_go(self, store: Any) -> None:
-        """See `let_go`."""
-        let_go(store)
 
 
 walks = registry.walks = Walks()

@@ -13,20 +13,12 @@ NEAR = 1 << 18
 def renumber(expr, numbers):
     """`expr` with its atoms replaced by argument numbers."""
     done = {}
-
-    def visit(node):
-        renumbered = done.get(id(node))
-        if renumbered is None:
-            if node.op == "arg":
-                renumbered = L.arg(numbers[node.args[0]])
-            elif node.op == "const":
-                renumbered = node
-            else:
-                renumbered = L.Expr(node.op, tuple(visit(a) for a in node.args))
-            done[id(node)] = renumbered
-        return renumbered
-
-    return visit(expr)
+    for node in L.nodes(expr):
+        if node.op == "arg":
+            done[id(node)] = L.arg(numbers[node.args[0]])
+        else:
+            done[id(node)] = node if node.op == "const" else L.Expr(node.op, tuple(done[id(a)] for a in node.args))
+    return done[id(expr)]
 
 
 def contiguous(shape, strides, itemsize):

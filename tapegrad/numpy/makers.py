@@ -30,10 +30,10 @@ def differentiates():
 
 def fillable(array):
     """`array`, new memory that is not shared: as a constant tensor if this thread is differentiating."""
-    if (running.level or thread_state().tapes) and array.__class__ is np.ndarray and array.dtype.char in "df" and array.dtype.isnative:
-        return plain(normalise(array)) if array.flags.writeable else array
-    if (running.level or thread_state().tapes) and array.__class__ is np.ndarray and array.dtype.char in "FD" and array.flags.writeable:
-        return tensor(array)
+    if (running.level or thread_state().tapes) and array.__class__ is np.ndarray and array.flags.writeable:
+        if array.dtype.char in "df" and array.dtype.isnative:
+            return plain(normalise(array))
+        return tensor(array) if array.dtype.char in "FD" else array
     return array
 
 

@@ -9,6 +9,7 @@ are those of the complex one, block by block.  Determinants and eigenvalues have
 import math
 import operator
 from functools import cache, partial, reduce
+from itertools import product
 
 import numpy as np
 
@@ -96,37 +97,19 @@ def complex_rule(*functions):
     return register
 
 
-@complex_rule(np.vdot)
-def _vdot(a, b):
-    return np.dot(np.ravel(conjugate(a)), np.ravel(lifted(b)))
-
-
 COMPLEX[np.linalg.vecdot] = COMPLEX[np.vecdot, "__call__"] = lambda a, b, axis=-1: np.sum(conjugate(a) * b, axis=axis)
 COMPLEX[np.add, "reduce"] = lambda a, axis=0, **options: np.sum(lifted(a), axis=axis, **options)
 COMPLEX[np.multiply, "reduce"] = lambda a, axis=0, **options: _prod(a, axis, **options)
 COMPLEX[np.multiply, "outer"] = lambda a, b: MULTIPLY(np.reshape(lifted(a), np.shape(a) + (1,) * np.ndim(b)), b)
 
 
-@complex_rule(np.correlate)
-def _correlate(a, v, mode="valid"):
-    return np.convolve(lifted(a), conjugate(lifted(v)[::-1]), mode)
-
-
 @complex_rule(np.einsum)
 def _einsum(subscripts, *operands, **options):
-    choices = [[p for p in enumerate(parts_of(o)) if p[1] is not None] for o in operands]
     totals = [None, None]
-
-    def add(k, factors, iterations):
-        if k < len(choices):
-            for which, part in choices[k]:
-                add(k + 1, [*factors, part], iterations + which)
-            return
-        term = np.einsum(subscripts, *factors, **options)
-        term = -term if iterations % 4 > 1 else term
-        totals[iterations % 2] = term if totals[iterations % 2] is None else totals[iterations % 2] + term
-
-    add(0, [], 0)
+    for chosen in product(*([p for p in enumerate(parts_of(o)) if p[1] is not None] for o in operands)):
+        imaginary, term = sum(which for which, _ in chosen), np.einsum(subscripts, *(part for _, part in chosen), **options)
+        term, which = -term if imaginary % 4 > 1 else term, imaginary % 2
+        totals[which] = term if totals[which] is None else totals[which] + term
     return ComplexTensor(*totals)
 
 
@@ -154,11 +137,6 @@ def _cumprod(a, axis=None):
     return z if axis is None else np.moveaxis(z, 0, axis)
 
 
-@complex_rule(np.var)
-def _var(a, *args, **options):
-    return np.var(lifted(a).real, *args, **options) + np.var(lifted(a).imag, *args, **options)
-
-
 @complex_rule(np.std)
 def _std(a, axis=None, dtype=None, ddof=0, keepdims=False, **options):
     # That of the parts together, which has derivatives of all orders where it is 0; a root of `_var` has not.
@@ -181,6 +159,9 @@ def _isclose(a, b, rtol=1e-05, atol=1e-08, equal_nan=False):
 
 
 COMPLEX |= {
+    np.vdot: lambda a, b: np.dot(np.ravel(conjugate(a)), np.ravel(lifted(b))), np.linalg.multi_dot: lambda arrays: reduce(np.dot, map(lifted, arrays)),
+    np.correlate: lambda a, v, mode="valid": np.convolve(lifted(a), conjugate(lifted(v)[::-1]), mode),
+    np.var: lambda a, *args, **options: np.var(lifted(a).real, *args, **options) + np.var(lifted(a).imag, *args, **options),
     np.real: lambda val: lifted(val).real, np.imag: lambda val: lifted(val).imag,
     np.allclose: lambda *args, **options: bool(np.all(_isclose(*args, **options))),
     np.array_equal: lambda a1, a2: np.shape(a1) == np.shape(a2) and bool(np.all(np.equal(lifted(a1), a2))),
@@ -288,27 +269,16 @@ def _eigen(a, kind=""):
     return whole[..., 0, :], whole[..., 1:, :]
 
 
-@complex_rule(np.linalg.eig)
-@implements(np.linalg.eig)
-def _eig(a):
-    return _EigResult(*_eigen(a))
-
-
-@complex_rule(np.linalg.eigvals)
-@implements(np.linalg.eigvals)
-def _eigvals(a):
-    return _eigen(a)[0]
+COMPLEX[np.linalg.eig] = FUNCTIONS[np.linalg.eig] = lambda a: _EigResult(*_eigen(a))
+COMPLEX[np.linalg.eigvals] = FUNCTIONS[np.linalg.eigvals] = lambda a: _eigen(a)[0]
+COMPLEX[np.linalg.eigvalsh] = lambda a, UPLO="L": _eigen(a, UPLO)[0].real
+COMPLEX[np.linalg.svdvals] = lambda x: _svd(x, compute_uv=False)
 
 
 @complex_rule(np.linalg.eigh)
 def _eigh(a, UPLO="L"):
     w, v = _eigen(a, UPLO)
     return EighResult(w.real, v)
-
-
-@complex_rule(np.linalg.eigvalsh)
-def _eigvalsh(a, UPLO="L"):
-    return _eigen(a, UPLO)[0].real
 
 
 @complex_rule(np.linalg.svd)
@@ -327,11 +297,6 @@ def _svd(a, full_matrices=True, compute_uv=True, hermitian=False):
     return SVDResult(v[..., :m, :], w[..., ::-1][..., :k], np.swapaxes(conjugate(v[..., m:, :]), -1, -2))
 
 
-@complex_rule(np.linalg.svdvals)
-def _svdvals(x):
-    return _svd(x, compute_uv=False)
-
-
 @complex_rule(np.linalg.norm)
 def _norm(x, ord=None, axis=None, keepdims=False):
     matrix = np.ndim(x) == 2 if axis is None else np.size(axis) == 2
@@ -341,7 +306,7 @@ def _norm(x, ord=None, axis=None, keepdims=False):
     if not matrix or ord not in (2, -2, "nuc"):
         return np.linalg.norm(np.abs(lifted(x)), ord, axis, keepdims)
     z = lifted(x) if axis is None else np.moveaxis(lifted(x), axis, (-2, -1))
-    values = _svdvals(z)
+    values = _svd(z, compute_uv=False)
     result = np.sum(values, -1) if ord == "nuc" else values[..., 0 if ord == 2 else -1]
     return np.expand_dims(result, axis if axis is not None else (-2, -1)) if keepdims else result
 
@@ -351,11 +316,6 @@ def _matrix_power(a, n):
     if n == 0:
         return lifted(a) * 0.0 + np.eye(np.shape(a)[-1])
     return whole_power(np.linalg.inv(a) if n < 0 else lifted(a), abs(n), np.matmul)
-
-
-@complex_rule(np.linalg.multi_dot)
-def _multi_dot(arrays):
-    return reduce(np.dot, map(lifted, arrays))
 
 
 # ---- methods -----------------------------------------------------------------------------------

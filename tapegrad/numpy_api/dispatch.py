@@ -249,11 +249,6 @@ def _assigned(function, result, out, target=..., casting="same_kind"):
 NO_VALUE = inspect.signature(np.mean).parameters["keepdims"].default
 
 
-def is_given(argument):
-    """Whether an argument of a NumPy function was given."""
-    return argument is not NO_VALUE
-
-
 #: Functions that look at shapes, dtypes and memory only: their results are the same at every point of a replay.
 _ABOUT_SHAPES = {
     getattr(np, name)

@@ -46,12 +46,10 @@ def frexp(x):
     return F.ldexp(x, -exponent), plain(exponent)
 
 
-DIRECT[np.float_power] = float_power
-DIRECT[np.ldexp] = F.ldexp
-DIRECT[np.modf] = modf
-DIRECT[np.frexp] = frexp
-DIRECT[np.divmod] = lambda x, y: (F.floor_divide(x, y), F.remainder(x, y))
-DIRECT[np.conjugate] = F.clone
+DIRECT |= {
+    np.float_power: float_power, np.ldexp: F.ldexp, np.modf: modf, np.frexp: frexp, np.conjugate: F.clone,
+    np.divmod: lambda x, y: (F.floor_divide(x, y), F.remainder(x, y)),
+}  # fmt: skip
 
 
 # ---- functions --------------------------------------------------------------------------
@@ -65,7 +63,7 @@ def _round(a, decimals=0):
     return F.rint(a * scale) / scale if decimals > 0 else F.rint(a / scale) * scale
 
 
-FUNCTIONS[np.round] = FUNCTIONS[np.around] = _round
+FUNCTIONS |= {np.round: _round, np.around: _round, np.real: lambda val: val, np.imag: lambda val: plain(np.zeros(val.shape, val.dtype))}
 
 
 @implements(np.nan_to_num)
@@ -88,16 +86,6 @@ def _numbers(x, nan, posinf, neginf):
 def _periods(p, discont, axis, period):
     unwrapped = np.unwrap(p, discont, axis, period=period)
     return np.where(unwrapped == p, 0.0, unwrapped - p)
-
-
-@implements(np.real)
-def _real(val):
-    return val
-
-
-@implements(np.imag)
-def _imag(val):
-    return plain(np.zeros(val.shape, val.dtype))
 
 
 @implements(np.unwrap)

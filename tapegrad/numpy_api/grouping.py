@@ -51,7 +51,7 @@ def _running(values, axis, largest):
 
 def _extremes(ufunc, array, axis=0):
     array = F.lift(array)
-    return F.moved_by("gather", array, _running(F.axis_index(axis, array.ndim), ufunc is np.maximum), array)
+    return F.moved_by(array, _running(F.axis_index(axis, array.ndim), ufunc is np.maximum), array)
 
 
 def _reduceat(array, indices, axis=0):

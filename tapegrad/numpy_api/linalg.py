@@ -16,10 +16,6 @@ EighResult, QRResult = type(np.linalg.eigh(_EYE)), type(np.linalg.qr(_EYE))
 SlogdetResult, SVDResult = type(np.linalg.slogdet(_EYE)), type(np.linalg.svd(_EYE))
 
 
-def _rows(packed, start, stop):
-    return packed[..., start:stop, :]
-
-
 for _name in ("inv", "det"):
     implements(getattr(np.linalg, _name))(lambda a, name=_name: apply(name, (a,)))
 
@@ -46,26 +42,17 @@ def _tensorsolve(a, b, axes=None):
     return F.reshape(_solve(F.reshape(a, (prod(old), prod(old))), F.ravel(b)), old)
 
 
-@implements(np.linalg.slogdet, plainly=True)
-def _slogdet(a):
-    return SlogdetResult(F.lift(record_aux(_sign_of_det(), a)), apply("logabsdet", (a,)))
-
-
-@implements(np.linalg.cholesky)
-def _cholesky(a, /, *, upper=False):
-    return apply("cholesky", (a,), (("upper", bool(upper)),))
+implements(np.linalg.slogdet, plainly=True)(lambda a: SlogdetResult(F.lift(record_aux(_sign_of_det(), a)), apply("logabsdet", (a,))))
+implements(np.linalg.cholesky)(lambda a, /, *, upper=False: apply("cholesky", (a,), (("upper", bool(upper)),)))
 
 
 @implements(np.linalg.eigh)
 def _eigh(a, UPLO="L"):
     packed = apply("eigh", (a,), (("UPLO", UPLO.upper()),))
-    n = packed.shape[-1]
-    return EighResult(packed[..., 0, :], _rows(packed, 1, n + 1))
+    return EighResult(packed[..., 0, :], packed[..., 1:, :])
 
 
-@implements(np.linalg.eigvalsh, plainly=True)
-def _eigvalsh(a, UPLO="L"):
-    return _eigh(a, UPLO)[0]
+implements(np.linalg.eigvalsh, plainly=True)(lambda a, UPLO="L": _eigh(a, UPLO)[0])
 
 
 @implements(np.linalg.svd, plainly=True)
@@ -78,11 +65,10 @@ def _svd(a, full_matrices=True, compute_uv=True, hermitian=False):
         )
     if hermitian:
         return own_code(np.linalg.svd)(a, full_matrices, compute_uv, True)
-    packed = apply("svd", (a,))
-    m, n = a.shape[-2:]
+    packed, m = apply("svd", (a,)), a.shape[-2]
     if not compute_uv:
         return packed[..., m, :]
-    return SVDResult(_rows(packed, 0, m), packed[..., m, :], F.swapaxes(_rows(packed, m + 1, m + n + 1), -1, -2))
+    return SVDResult(packed[..., :m, :], packed[..., m, :], F.swapaxes(packed[..., m + 1 :, :], -1, -2))
 
 
 @host_function
@@ -100,7 +86,7 @@ def _qr(a, mode="reduced"):
     m, n = a.shape[-2:]
     if m >= n:
         packed = apply("qr", (a,))
-        q, r = _rows(packed, 0, m), _rows(packed, m, m + n)
+        q, r = packed[..., :m, :], packed[..., m:, :]
     else:
         # The left square block determines Q; the rest of R is Q^T times the rest.
         q, r = _qr(a[..., :m])

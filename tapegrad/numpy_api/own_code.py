@@ -17,6 +17,7 @@ import types
 import warnings
 from collections.abc import Hashable
 from functools import cache
+from operator import attrgetter
 from operator import index as as_index
 from threading import RLock
 
@@ -163,7 +164,7 @@ _REPLACED = {
     **{function: _making(function) for function in (np.zeros, np.ones, np.empty, np.eye)},
     np.broadcast: lambda *arrays: np.broadcast(*[np.broadcast_to(0.0, np.shape(a)) for a in arrays]),
     np.ndarray: (np.ndarray, Differentiable),  # of isinstance
-    # The frames of `dispatch` and of `_by_own_code` lie between NumPy's code and the caller.
+    # The frames of `dispatch` and of what stands for a function here lie between NumPy's code and the caller.
     warnings: types.SimpleNamespace(warn=lambda text, kind=None, stacklevel=1: warnings.warn(text, kind, stacklevel + 3)),
 }
 #: The same for what has no public name, by the name that it has there.
@@ -211,13 +212,8 @@ def own_code(function):
     return private_code(function._implementation)
 
 
-def _by_own_code(function):
-    FUNCTIONS[function] = lambda *args, **kwargs: own_code(function)(*args, **kwargs)
-
-
-for _name in _NAMES.split():
-    _place, _, _last = _name.rpartition(".")
-    _by_own_code(getattr(getattr(np, _place) if _place else np, _last))
+for _function in [attrgetter(name)(np) for name in _NAMES.split()]:
+    FUNCTIONS[_function] = lambda *args, function=_function, **kwargs: own_code(function)(*args, **kwargs)
 
 
 @implements(np.linspace)

@@ -16,7 +16,7 @@ from ..array import functions as F
 from ..array.differentiable import Differentiable
 from ..array.record import apply, guard_on, plain, record_aux
 from ..common.host_functions import host_function
-from .dispatch import FUNCTIONS, METHODS, NO_VALUE, implements, is_given, only_defaults, refuse, value_of
+from .dispatch import FUNCTIONS, METHODS, NO_VALUE, implements, only_defaults, refuse, value_of
 
 
 def _flag(keepdims):
@@ -83,7 +83,7 @@ def _reduction(function, ours, identity, combine):
         x = _checked(function, a, dtype)
         mask = _kept(function, x, where)
         result = ours(_masked(x, mask, identity), axis=axis, keepdims=_flag(keepdims))
-        return combine(result, _initial(initial, x)) if is_given(initial) else result
+        return combine(result, _initial(initial, x)) if initial is not NO_VALUE else result
 
     return call
 
@@ -92,7 +92,7 @@ def _extremum(function, ours, identity, combine):
     def call(a, axis=None, keepdims=False, initial=NO_VALUE, where=NO_VALUE):
         x = _checked(function, a)
         mask = _mask(where, x)
-        has_initial = is_given(initial) and initial is not None
+        has_initial = initial is not NO_VALUE and initial is not None
         if mask is not None and not has_initial:
             raise ValueError(f"np.{function.__name__} with where= needs initial= too, as in NumPy")
         if has_initial and _count(x, axis) == 0:
@@ -104,8 +104,8 @@ def _extremum(function, ours, identity, combine):
     return call
 
 
-FUNCTIONS[np.sum] = _reduction(np.sum, F.sum, 0.0, operator.add)
-FUNCTIONS[np.prod] = _reduction(np.prod, F.prod, 1.0, operator.mul)
+for _sum, _prod in ((np.sum, np.prod), (np.nansum, np.nanprod)):
+    FUNCTIONS[_sum], FUNCTIONS[_prod] = _reduction(_sum, F.sum, 0.0, operator.add), _reduction(_prod, F.prod, 1.0, operator.mul)
 for _max, _min in ((np.max, np.min), (np.amax, np.amin)):
     FUNCTIONS[_max] = _extremum(_max, F.max, -inf, F.maximum)
     FUNCTIONS[_min] = _extremum(_min, F.min, inf, F.minimum)
@@ -196,16 +196,12 @@ def _average(a, axis=None, weights=None, returned=False, *, keepdims=NO_VALUE):
 # ---- ignoring what is not a number -------------------------------------------------------
 
 
-FUNCTIONS[np.nansum] = _reduction(np.nansum, F.sum, 0.0, operator.add)
-FUNCTIONS[np.nanprod] = _reduction(np.nanprod, F.prod, 1.0, operator.mul)
-
-
 def _nan_extremum(function, plain_one, identity):
     def call(a, axis=None, keepdims=False, initial=NO_VALUE, where=NO_VALUE):
         x = _checked(function, a)
         mask = _kept(function, x)
         result = FUNCTIONS[plain_one](_masked(x, mask, identity), axis, keepdims, initial, where)
-        if mask is not None and not is_given(initial):
+        if mask is not None and initial is NO_VALUE:
             empty = _count(x, axis, mask) == 0
             if empty.any():
                 warnings.warn("All-NaN slice encountered", RuntimeWarning, stacklevel=4)
@@ -222,24 +218,11 @@ FUNCTIONS[np.nanmin] = _nan_extremum(np.nanmin, np.min, inf)
 # ---- scans ------------------------------------------------------------------------------
 
 
-def cumprod(x, axis=None):
-    """Cumulative product along `axis` (of the flattened array by default)."""
-    x = F.lift(x)
-    if axis is None or x.ndim == 0:
-        x, axis = F.reshape(x, (-1,)), 0
-    return apply("cumprod", (x,), (("axis", F.axis_index(axis, x.ndim)),))
+def _scan(function):
+    return lambda a, axis=None, dtype=None: F.scanned(function.__name__, _checked(function, a, dtype), axis)
 
 
-def _scan(function, ours):
-    def call(a, axis=None, dtype=None):
-        return ours(_checked(function, a, dtype), axis)
-
-    return call
-
-
-FUNCTIONS[np.cumsum] = _scan(np.cumsum, F.cumsum)
-FUNCTIONS[np.cumprod] = _scan(np.cumprod, cumprod)
-
+FUNCTIONS[np.cumsum], FUNCTIONS[np.cumprod] = _scan(np.cumsum), _scan(np.cumprod)
 
 
 
@@ -364,29 +347,25 @@ def _median(function):
     return call
 
 
-FUNCTIONS[np.quantile], FUNCTIONS[np.nanquantile] = _quantile(np.quantile, 1.0), _quantile(np.nanquantile, 1.0)
-FUNCTIONS[np.percentile], FUNCTIONS[np.nanpercentile] = (
-    _quantile(np.percentile, 100.0), _quantile(np.nanpercentile, 100.0),
-)  # fmt: skip
+for _most, _functions in ((1.0, (np.quantile, np.nanquantile)), (100.0, (np.percentile, np.nanpercentile))):
+    FUNCTIONS |= {function: _quantile(function, _most) for function in _functions}
 FUNCTIONS[np.median], FUNCTIONS[np.nanmedian] = _median(np.median), _median(np.nanmedian)
 
 
 # ---- norms --------------------------------------------------------------------------------
 
 
+#: Norms of vectors that are reductions of absolute values, by their order.
+_OF_SIZES = {inf: F.max, -inf: F.min, 1: F.sum, 0: F.sum}
+
+
 def _vector_norm(x, ord, axis, keepdims):
     if ord is None or ord == 2:
         return F.norm(x, axis=axis, keepdims=keepdims)
-    size = F.absolute(x)
-    if ord == inf:
-        return F.max(size, axis=axis, keepdims=keepdims)
-    if ord == -inf:
-        return F.min(size, axis=axis, keepdims=keepdims)
-    if ord == 1:
-        return F.sum(size, axis=axis, keepdims=keepdims)
-    if ord == 0:
-        # Counts what is not zero: a step, with derivative 0.
-        return F.sum(F.absolute(F.sign(x)), axis=axis, keepdims=keepdims)
+    # Of order 0 it counts what is not zero: a step, with derivative 0.
+    size = F.absolute(F.sign(x) if ord == 0 else x)
+    if ord in _OF_SIZES:
+        return _OF_SIZES[ord](size, axis=axis, keepdims=keepdims)
     if isinstance(ord, str):
         raise ValueError(f"Invalid norm order '{ord}' for vectors")
     if ord < 0:

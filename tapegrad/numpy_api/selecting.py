@@ -112,19 +112,11 @@ def _piecewise(x, condlist, funclist, *args, **kw):
 # ---- triangles and diagonals ---------------------------------------------------------------
 
 
-@implements(np.diag, plainly=True)
-def _diag(v, k=0):
-    return F.diag(as_tensor(v), k)
-
-
-@implements(np.diagflat, plainly=True)
-def _diagflat(v, k=0):
-    return F.diag(F.ravel(v), k)
-
-
-@implements(np.trace, plainly=True)
-def _trace(a, offset=0, axis1=0, axis2=1, dtype=None):
-    return F.trace(a if dtype is None else cast(a, dtype), offset, axis1, axis2)
+implements(np.diag, plainly=True)(lambda v, k=0: F.diag(v, k))
+implements(np.diagflat, plainly=True)(lambda v, k=0: F.diag(F.ravel(v), k))
+implements(np.trace, plainly=True)(
+    lambda a, offset=0, axis1=0, axis2=1, dtype=None: F.trace(a if dtype is None else cast(a, dtype), offset, axis1, axis2)
+)
 
 
 # ---- sorting -------------------------------------------------------------------------------
@@ -161,7 +153,7 @@ def _permuted(a, axis, index_map, *data):
         a, axis = F.ravel(a), -1
     if a.ndim == 0:
         raise np.exceptions.AxisError(axis, 0)
-    return F.moved_by("gather", a, index_map(axis, *data), a)
+    return F.moved_by(a, index_map(axis, *data), a)
 
 
 # ---- writing -------------------------------------------------------------------------------

@@ -138,14 +138,8 @@ def _ravel(a, order="C"):
     return rearranged(lambda p: p.reshape(-1)[positions], a)
 
 
-@implements(np.transpose)
-def _transpose(a, axes=None):
-    return F.transpose(a, axes if axes is None else _sizes(axes))
-
-
-@implements(np.broadcast_to)
-def _broadcast_to(array, shape, subok=False):
-    return F.broadcast_to(array, _sizes(shape))
+implements(np.transpose)(lambda a, axes=None: F.transpose(a, axes if axes is None else _sizes(axes)))
+implements(np.broadcast_to)(lambda array, shape, subok=False: F.broadcast_to(array, _sizes(shape)))
 
 
 @implements(np.broadcast_arrays)
@@ -179,14 +173,8 @@ def _cast_by(result, dtype, casting):
     return cast(result, dtype)
 
 
-@implements(np.concatenate)
-def _concatenate(arrays, /, axis=0, *, dtype=None, casting="same_kind"):
-    return _cast_by(F.concatenate(arrays, axis), dtype, casting)
-
-
-@implements(np.stack)
-def _stack(arrays, axis=0, *, dtype=None, casting="same_kind"):
-    return _cast_by(F.stack(arrays, axis), dtype, casting)
+implements(np.concatenate)(lambda arrays, /, axis=0, *, dtype=None, casting="same_kind": _cast_by(F.concatenate(arrays, axis), dtype, casting))
+implements(np.stack)(lambda arrays, axis=0, *, dtype=None, casting="same_kind": _cast_by(F.stack(arrays, axis), dtype, casting))
 
 
 @implements(np.lib.stride_tricks.sliding_window_view)
@@ -199,9 +187,7 @@ def _sliding_window_view(x, window_shape, axis=None, *, subok=False, writeable=F
 # ---- copies and constants of the same shape -----------------------------------------------
 
 
-@implements(np.copy)
-def _copy(a, order="K", subok=False):
-    return F.clone(a)
+implements(np.copy)(lambda a, order="K", subok=False: F.clone(a))
 
 
 @implements(np.astype)
@@ -216,8 +202,7 @@ def _full_like(a, fill_value, dtype=None, order="K", subok=True, shape=None, **d
     if not any_tracked(fill_value):
         array = np.full_like(np.asarray(values_of(a, False)), values_of(fill_value), dtype, order, subok, shape, **device)
         return plain(normalise(array))
-    shape = a.shape if shape is None else _sizes(shape)
-    return F.clone(F.broadcast_to(cast(as_tensor(fill_value), dtype or a.dtype), shape))
+    return _full(a.shape if shape is None else shape, fill_value, dtype or a.dtype)
 
 
 @implements(np.full)

@@ -12,7 +12,7 @@ from ..common.errors import require
 from ..common.uninterrupted import imported
 from . import lang as L
 from . import shapes as S
-from .shapes import of_one, side_by_side, tangent_of_parts
+from .shapes import of_one, side_by_side, taken_apart
 from .table import structural
 
 
@@ -97,13 +97,11 @@ class Pair:
     @classmethod
     def of(cls, x):
         """The matrix whose parts are along the last axis."""
-        axis = x.ndim - 1
-        return cls(*(x.narrow(axis, k, k + 1).reshape(x.shape[:-1]) for k in (0, 1)))
+        return cls(*(part.reshape(x.shape[:-1]) for part in taken_apart(x, (1, 1), x.ndim - 1)))
 
-    def packed(self, like, shape):
-        """The parts along a last axis."""
-        shape = (*shape, 2)
-        return tangent_of_parts(like, [p.expand_dims([p.ndim]) for p in (self.re, self.im)], [1, 1], len(shape) - 1)
+    def packed(self, like):
+        """The parts along the last axis of what is of the shape and dtype of `like`."""
+        return side_by_side(like, like.shape, [p.expand_dims([p.ndim]) for p in (self.re, self.im)], [1, 1], like.ndim - 1)
 
     def __add__(self, other):
         return Pair(self.re + other.re, self.im + other.im)
@@ -131,10 +129,9 @@ class Pair:
         """The conjugate transpose."""
         return Pair(self.re.swapaxes(-1, -2), -self.im.swapaxes(-1, -2))
 
-    def rows(self, start, stop):
-        """Some of the rows."""
-        axis = self.re.ndim - 2
-        return Pair(self.re.narrow(axis, start, stop), self.im.narrow(axis, start, stop))
+    def rows(self, *counts):
+        """The rows, so many in each part."""
+        return map(Pair, *(taken_apart(part, counts, part.ndim - 2) for part in (self.re, self.im)))
 
     def solve(self, other):
         """The solution of ``self @ X = other``, by the real matrices ``[[A, -B], [B, A]]`` and ``[[C], [D]]``."""
@@ -142,8 +139,7 @@ class Pair:
         places = zip((self.re, -self.im, self.im, self.re), (0, n, 2 * n * n, 2 * n * n + n))
         whole = self.re.assemble((*lead, 2 * n, 2 * n), [(part, self.re.shape, None, at) for part, at in places])
         solved = whole.solve(side_by_side(other.re, (*lead, 2 * n, other.re.shape[-1]), [other.re, other.im], [n, n], len(lead)))
-        axis = solved.ndim - 2
-        return Pair(solved.narrow(axis, 0, n), solved.narrow(axis, n, 2 * n))
+        return Pair(*taken_apart(solved, (n, n), solved.ndim - 2))
 
 
 # ---- determinants and eigenvectors --------------------------------------------------------------
@@ -159,7 +155,7 @@ def _det_gradient(x, z):
 
 def _det_vjp(g, x, z):
     inverse, det = _det_gradient(x, z)
-    return (inverse.times(det).h().times(Pair.of(g.reshape((*g.shape[:-1], 1, 1, 2)))).packed(x, x.shape[:-1]),)
+    return (inverse.times(det).h().times(Pair.of(g.reshape((*g.shape[:-1], 1, 1, 2)))).packed(x),)
 
 
 def _det_jvp(t, x, z):
@@ -167,7 +163,7 @@ def _det_jvp(t, x, z):
     change = (inverse @ Pair.of(t)).times(det)
     eye = t.constant(np.eye(x.shape[-2]))
     axes = (change.re.ndim - 2, change.re.ndim - 1)
-    return Pair(*(L.times(p, eye).sum(axes) for p in (change.re, change.im))).packed(z, z.shape[:-1])
+    return Pair(*(L.times(p, eye).sum(axes) for p in (change.re, change.im))).packed(z)
 
 
 structural(
@@ -214,8 +210,7 @@ def _symmetric(a):
 
 def _eig_vjp(g, x, z, kind=""):
     n = x.shape[-2]
-    whole, to_whole, eye = Pair.of(z), Pair.of(g), g.constant(np.eye(n))
-    w, v, to_w, to_v = whole.rows(0, 1), whole.rows(1, n + 1), to_whole.rows(0, 1), to_whole.rows(1, n + 1)
+    (w, v), (to_w, to_v), eye = Pair.of(z).rows(1, n), Pair.of(g).rows(1, n), g.constant(np.eye(n))
     if kind not in _TRIANGLES:
         # What would turn them is undone by the phase that makes an element real.
         turned = (L.times(to_v.re, v.im) - L.times(to_v.im, v.re)).sum((v.re.ndim - 2,), keepdims=True)
@@ -225,13 +220,12 @@ def _eig_vjp(g, x, z, kind=""):
     fixed = along - (v.h() @ v).scaled(L.times(along.re, eye).sum((along.re.ndim - 2,), keepdims=True))
     inner = fixed.times(_gaps(w)) + to_w.scaled(eye)
     adjoint = v.h().solve(inner @ v.h())
-    return ((_symmetric(adjoint) if kind in _TRIANGLES else adjoint).packed(x, x.shape[:-1]),)
+    return ((_symmetric(adjoint) if kind in _TRIANGLES else adjoint).packed(x),)
 
 
 def _eig_jvp(t, x, z, kind=""):
     n = x.shape[-2]
-    whole, eye = Pair.of(z), t.constant(np.eye(n))
-    w, v, change = whole.rows(0, 1), whole.rows(1, n + 1), Pair.of(t)
+    (w, v), change, eye = Pair.of(z).rows(1, n), Pair.of(t), t.constant(np.eye(n))
     inner = v.solve((_symmetric(change) if kind in _TRIANGLES else change) @ v)
     axis = inner.re.ndim - 2
     of_w = Pair(*(L.times(p, eye).sum((axis,), keepdims=True) for p in (inner.re, inner.im)))
@@ -243,7 +237,7 @@ def _eig_jvp(t, x, z, kind=""):
         of_v = Pair(of_v.re + L.times(v.im, angle), of_v.im - L.times(v.re, angle))
     parts = zip((of_w.re, of_w.im), (of_v.re, of_v.im))
     like = z.narrow(z.ndim - 1, 0, 1).reshape(z.shape[:-1])
-    return Pair(*(tangent_of_parts(like, pair, [1, n], axis) for pair in parts)).packed(z, z.shape[:-1])
+    return Pair(*(side_by_side(like, like.shape, pair, [1, n], axis) for pair in parts)).packed(z)
 
 
 structural(
@@ -267,7 +261,7 @@ def _erf_slope(x, kind):
 
 structural(
     "complex_erf", 1, lambda x, kind="erf": as_parts(getattr(imported("scipy.special"), kind)(as_complex(x))),
-    lambda g, x, z, kind="erf": (Pair.of(g).times(_erf_slope(x, kind).conj()).packed(x, x.shape[:-1]),),
-    jvp=of_one(lambda t, x, z, kind="erf": Pair.of(t).times(_erf_slope(x, kind)).packed(z, z.shape[:-1])), node="Erf",
+    lambda g, x, z, kind="erf": (Pair.of(g).times(_erf_slope(x, kind).conj()).packed(x),),
+    jvp=of_one(lambda t, x, z, kind="erf": Pair.of(t).times(_erf_slope(x, kind)).packed(z)), node="Erf",
     doc="error function of complex numbers, and its complement (`kind`)", shape=lambda x, kind="erf": (x.shape, S.floating(x)), effect="dense",
 )

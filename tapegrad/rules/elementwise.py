@@ -381,15 +381,11 @@ def _chosen(c, x):
     return np.where(np.not_equal(c, 0), x, np.zeros((), np.result_type(x)))
 
 
-def _left_out(c, x):
-    return np.where(np.not_equal(c, 0), np.zeros((), np.result_type(x)), x)
-
-
 elementwise(
     "if_true", _chosen, lambda c, x: L.select(L.ne(c, 0.0), x, 0.0), (zero, lambda c, x, z: _number(L.ne(c, 0.0))),
     node="IfTrue", doc="x where c is not 0, else exactly 0; derivative 0 in c",
 )
 elementwise(
-    "if_false", _left_out, lambda c, x: L.select(L.ne(c, 0.0), 0.0, x), (zero, lambda c, x, z: _number(L.eq(c, 0.0))),
+    "if_false", lambda c, x: _chosen(np.equal(c, 0), x), lambda c, x: L.select(L.ne(c, 0.0), 0.0, x), (zero, lambda c, x, z: _number(L.eq(c, 0.0))),
     node="IfFalse", doc="x where c is 0, else exactly 0; derivative 0 in c",
 )

@@ -130,15 +130,9 @@ def arg(operand):
 def simplify(op, args):
     """Node for ``op(*args)``; only identities exact in IEEE arithmetic."""
     if op == "mul":
-        a, b = args
-        if a.is_const and a.args[0] == 1.0:
-            return b
-        if b.is_const and b.args[0] == 1.0:
-            return a
-        if a.is_const and a.args[0] == -1.0:
-            return Expr("neg", (b,))
-        if b.is_const and b.args[0] == -1.0:
-            return Expr("neg", (a,))
+        for factor, other in (args, args[::-1]):
+            if factor.is_const and factor.args[0] in (1.0, -1.0):
+                return other if factor.args[0] == 1.0 else Expr("neg", (other,))
     elif op == "div" and args[1].is_const and args[1].args[0] == 1.0:
         return args[0]
     elif op == "neg" and args[0].op == "neg":

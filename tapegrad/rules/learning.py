@@ -4,6 +4,8 @@ Stable forms: Blanchard, Higham & Higham, "Accurately computing the log-sum-exp
 and softmax functions", IMA J. Numer. Anal. 41 (2021).
 """
 
+import math
+
 import numpy as np
 
 from ..common.errors import require
@@ -55,9 +57,15 @@ structural(
 )
 
 
+def _reduced(losses, reduction):
+    """Losses, in NumPy or in a rule, or their sum or mean, as the attribute says."""
+    total = losses if reduction == "none" else losses.sum()
+    return total / float(losses.size) if reduction == "mean" else total
+
+
 def _bce_value(x, y, reduction="mean"):
     loss = np.maximum(x, 0) - x * y + np.log1p(np.exp(-np.abs(x)))
-    return np.mean(loss) if reduction == "mean" else np.sum(loss) if reduction == "sum" else loss
+    return np.mean(loss) if reduction == "mean" else _reduced(loss, reduction)
 
 
 def _bce_shape(x, y, reduction="mean"):
@@ -66,14 +74,13 @@ def _bce_shape(x, y, reduction="mean"):
 
 def _bce_forward(x, y, reduction="mean"):
     loss = L.select(x > 0.0, x, L.select(L.isnan(x), x, 0.0)) - x * y + L.log1p(L.exp(-L.abs(x)))
-    total = loss if reduction == "none" else loss.sum()
-    return total / float(loss.size) if reduction == "mean" else total
+    return _reduced(loss, reduction)
 
 
 def _bce_vjp(g, x, y, z, reduction="mean"):
-    if reduction == "mean":
-        g = g * inverse(int(np.prod(np.broadcast_shapes(x.shape, y.shape))))
     shape = np.broadcast_shapes(x.shape, y.shape)
+    if reduction == "mean":
+        g = g * inverse(math.prod(shape))
     return L.times(g, L.sigmoid(x) - y).broadcast_to(shape), L.times(g, -x).broadcast_to(shape)
 
 
@@ -83,11 +90,7 @@ def _bce_jvp(tangents, x, y, z, reduction="mean"):
         None if to_x is None else L.times(to_x, L.sigmoid(x) - y),
         None if to_y is None else L.times(to_y, -x),
     )
-    if reduction == "none":
-        return loss
-    shape = np.broadcast_shapes(x.shape, y.shape)
-    total = loss.broadcast_to(shape).sum()
-    return total * inverse(int(np.prod(shape))) if reduction == "mean" else total
+    return _reduced(loss.broadcast_to(np.broadcast_shapes(x.shape, y.shape)), reduction)
 
 
 structural(
@@ -106,10 +109,7 @@ def _cross_entropy_value(x, index, reduction="mean"):
     taken = x.take(index)
     taken -= top
     losses -= taken
-    if reduction == "none":
-        return losses.reshape(x.shape[:-1])
-    total = np.add.reduce(losses)
-    return total / losses.size if reduction == "mean" else total
+    return _reduced(losses.reshape(x.shape[:-1]), reduction)
 
 
 def _cross_entropy_shape(x, index, reduction="mean"):
@@ -121,16 +121,19 @@ def _cross_entropy_forward(x, index, reduction="mean"):
     logits = x.reshape((index.size, x.shape[-1])).transpose([1, 0]).own()
     top = logits.reduce("max", 0)
     losses = L.log(L.exp(logits - top).sum(0)) - (x.gather(index, index.shape) - top)
-    if reduction == "none":
-        return losses.reshape(x.shape[:-1])
-    return losses.sum() / float(index.size) if reduction == "mean" else losses.sum()
+    return losses.reshape(x.shape[:-1]) if reduction == "none" else _reduced(losses, reduction)
+
+
+def _exponentials(x, index):
+    """Of scores minus the largest, a line for each class that is given."""
+    lines = x.reshape((index.size, x.shape[-1]))
+    return L.exp(lines - lines.reduce("max", -1, keepdims=True))
 
 
 def _cross_entropy_vjp(g, x, index, z, reduction="mean"):
     if reduction == "mean":
         g = g * (1.0 / index.size)
-    lines = x.reshape((index.size, x.shape[-1]))
-    e = L.exp(lines - lines.reduce("max", -1, keepdims=True))
+    e = _exponentials(x, index)
     share = g if reduction != "none" else g.reshape((index.size, 1))
     probability = e * (share / e.sum(axis=-1, keepdims=True))
     taken = (-g).broadcast_to(index.shape) if reduction != "none" else -g.reshape(index.shape)
@@ -138,14 +141,10 @@ def _cross_entropy_vjp(g, x, index, z, reduction="mean"):
 
 
 def _cross_entropy_jvp(t, x, index, z, reduction="mean"):
-    lines = x.reshape((index.size, x.shape[-1]))
-    e = L.exp(lines - lines.reduce("max", -1, keepdims=True))
+    e = _exponentials(x, index)
     probability = e / e.sum(axis=-1, keepdims=True)
-    taken = t.gather(index, (index.size,))
-    losses = L.times(t.reshape(lines.shape), probability).sum(-1) - taken
-    if reduction == "none":
-        return losses.reshape(z.shape)
-    return losses.sum() * (1.0 / index.size) if reduction == "mean" else losses.sum()
+    losses = L.times(t.reshape(e.shape), probability).sum(-1) - t.gather(index, (index.size,))
+    return losses.reshape(z.shape) if reduction == "none" else _reduced(losses, reduction)
 
 
 structural(

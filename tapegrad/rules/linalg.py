@@ -29,7 +29,7 @@ from . import lang as L
 from . import shapes as S
 from .cofactors import svd, whole
 from .cofactors import transposed as _t
-from .shapes import added, of_one, tangent_of_parts
+from .shapes import added, of_one, side_by_side, taken_apart
 from .table import structural
 
 
@@ -64,14 +64,9 @@ def results(name, *arrays):
 # ---- inverse, solution, determinant -----------------------------------------------------
 
 
-def _inv_vjp(g, a, z):
-    back = _t(z)
-    return (-(back @ g @ back),)
-
-
 structural(
-    "inv", 1, np.linalg.inv, _inv_vjp, jvp=of_one(lambda t, a, z: -(z @ t @ z)), forward=lambda a: a.inv(), node="LinalgInv", raises="finite",
-    doc="inverse of a matrix", shape=lambda a: (S.square(a), S.floating(a)), effect="dense",
+    "inv", 1, np.linalg.inv, lambda g, a, z: (-(_t(z) @ g @ _t(z)),), jvp=of_one(lambda t, a, z: -(z @ t @ z)), forward=lambda a: a.inv(), node="LinalgInv",
+    raises="finite", doc="inverse of a matrix", shape=lambda a: (S.square(a), S.floating(a)), effect="dense",
 )
 
 
@@ -97,23 +92,15 @@ def _inner(x, y):
     return L.times(x, y).sum((x.ndim - 2, x.ndim - 1))
 
 
-def _det_vjp(g, a, z):
-    return (L.times(whole(g), a.cofactors()),)
-
-
 structural(
-    "det", 1, np.linalg.det, _det_vjp, jvp=of_one(lambda t, a, z: _inner(t, a.cofactors())), forward=lambda a: a.det(), node="LinalgDet",
-    doc="determinant; its derivative holds at singular matrices too",
+    "det", 1, np.linalg.det, lambda g, a, z: (L.times(whole(g), a.cofactors()),), jvp=of_one(lambda t, a, z: _inner(t, a.cofactors())),
+    forward=lambda a: a.det(), node="LinalgDet", doc="determinant; its derivative holds at singular matrices too",
     shape=lambda a: (S.square(a)[:-2], S.floating(a)), effect="dense",
 )
 
 
-def _logabsdet_vjp(g, a, z):
-    return (whole(g) * _t(a.inv()),)
-
-
 structural(
-    "logabsdet", 1, lambda a: np.linalg.slogdet(a).logabsdet, _logabsdet_vjp,
+    "logabsdet", 1, lambda a: np.linalg.slogdet(a).logabsdet, lambda g, a, z: (whole(g) * _t(a.inv()),),
     jvp=of_one(lambda t, a, z: _inner(t, _t(a.inv()))), forward=lambda a: a.logabsdet(), node="LinalgSlogdet",
     doc="log(abs(det A)), the second result of slogdet; the derivative at a singular matrix is NaN",
     shape=lambda a: (S.square(a)[:-2], S.floating(a)), effect="dense",
@@ -158,18 +145,17 @@ def _eigh_value(a, UPLO="L"):
 
 def _eigh_vjp(g, a, z, UPLO="L"):
     n, axis = a.shape[-1], a.ndim - 2
-    w, v = z.narrow(axis, 0, 1), z.narrow(axis, 1, n + 1)
-    to_w, to_v = g.narrow(axis, 0, 1), g.narrow(axis, 1, n + 1)
+    (w, v), (to_w, to_v) = (taken_apart(x, (1, n), axis) for x in (z, g))
     inner = _inverse_or_zero(w - _t(w)) * (_t(v) @ to_v) + g.constant(np.eye(n)) * to_w
     return (_symmetric(v @ inner @ _t(v)),)
 
 
 def _eigh_jvp(t, a, z, UPLO="L"):
     n, axis = a.shape[-1], a.ndim - 2
-    w, v = z.narrow(axis, 0, 1), z.narrow(axis, 1, n + 1)
+    w, v = taken_apart(z, (1, n), axis)
     inner = _t(v) @ _symmetric(t) @ v
     of_w = (inner * t.constant(np.eye(n))).sum(axis, keepdims=True)
-    return tangent_of_parts(z, [of_w, v @ (_inverse_or_zero(w - _t(w)) * inner)], [1, n], axis)
+    return side_by_side(z, z.shape, [of_w, v @ (_inverse_or_zero(w - _t(w)) * inner)], [1, n], axis)
 
 
 structural(
@@ -188,13 +174,11 @@ def _svd_value(a):
 def _svd_vjp(g, a, z):
     (m, n), axis = a.shape[-2:], a.ndim - 2
     k = min(m, n)
-    u, s, v = z.narrow(axis, 0, m), z.narrow(axis, m, m + 1), z.narrow(axis, m + 1, m + 1 + n)
-    to_u, to_s, to_v = g.narrow(axis, 0, m), g.narrow(axis, m, m + 1), g.narrow(axis, m + 1, m + 1 + n)
-    gaps = _inverse_or_zero((s - _t(s)) * (s + _t(s)))
+    (u, s, v), (to_u, to_s, to_v) = (taken_apart(x, (m, 1, n), axis) for x in (z, g))
+    gaps, inverse = _inverse_or_zero((s - _t(s)) * (s + _t(s))), _inverse_or_zero(s)
     turn_u, turn_v = _t(u) @ to_u, _t(v) @ to_v
     inner = gaps * (turn_u - _t(turn_u)) * s + _t(s) * (gaps * (turn_v - _t(turn_v))) + g.constant(np.eye(k)) * to_s
     adjoint = u @ inner @ _t(v)
-    inverse = _inverse_or_zero(s)
     if m > k:
         rest = to_u * inverse
         adjoint = adjoint + (rest - u @ (_t(u) @ rest)) @ _t(v)
@@ -207,7 +191,7 @@ def _svd_vjp(g, a, z):
 def _svd_jvp(t, a, z):
     (m, n), axis = a.shape[-2:], a.ndim - 2
     k = min(m, n)
-    u, s, v = z.narrow(axis, 0, m), z.narrow(axis, m, m + 1), z.narrow(axis, m + 1, m + 1 + n)
+    u, s, v = taken_apart(z, (m, 1, n), axis)
     gaps, inverse = _inverse_or_zero((s - _t(s)) * (s + _t(s))), _inverse_or_zero(s)
     inner = (_t(u) @ t @ v).own()
     of_u = u @ (gaps * (inner * s + _t(s) * _t(inner)))
@@ -219,7 +203,7 @@ def _svd_jvp(t, a, z):
     if n > k:
         rest = (_t(t) @ u) * inverse
         of_v = of_v + (rest - v @ (_t(v) @ rest))
-    return tangent_of_parts(z, [of_u, of_s, of_v], [m, 1, n], axis)
+    return side_by_side(z, z.shape, [of_u, of_s, of_v], [m, 1, n], axis)
 
 
 def _svd_shape(a):
@@ -236,8 +220,7 @@ structural(
 
 def _qr_vjp(g, a, z):
     (m, n), axis = a.shape[-2:], a.ndim - 2
-    q, r = z.narrow(axis, 0, m), z.narrow(axis, m, m + n)
-    to_q, to_r = g.narrow(axis, 0, m), g.narrow(axis, m, m + n)
+    (q, r), (to_q, to_r) = (taken_apart(x, (m, n), axis) for x in (z, g))
     inner = r @ _t(to_r) - _t(to_q) @ q
     lower = inner * g.constant(np.tril(np.ones((n, n))))
     strict = inner * g.constant(np.tril(np.ones((n, n)), -1))
@@ -246,12 +229,12 @@ def _qr_vjp(g, a, z):
 
 def _qr_jvp(t, a, z):
     (m, n), axis = a.shape[-2:], a.ndim - 2
-    q, r = z.narrow(axis, 0, m), z.narrow(axis, m, m + n)
+    q, r = taken_apart(z, (m, n), axis)
     change = _t(_t(r).solve(_t(t)))
     inner = _t(q) @ change
     strict = inner * t.constant(np.tril(np.ones((n, n)), -1))
     upper = inner - strict + _t(strict)
-    return tangent_of_parts(z, [change - q @ upper, upper @ r], [m, n], axis)
+    return side_by_side(z, z.shape, [change - q @ upper, upper @ r], [m, n], axis)
 
 
 def _qr_shape(a):

@@ -13,10 +13,8 @@ tangents, for the adjoints (g', g): that gives ``g' @ J + g @ J'``.
 Reference: A. Griewank, A. Walther: Evaluating Derivatives (SIAM 2008), chapters 3 and 5.
 """
 
-from itertools import accumulate
-
 from ..common.errors import require
-from .shapes import side_by_side
+from .shapes import side_by_side, taken_apart
 from .table import structural
 
 #: Words at the head of what is kept in a result: iterations, stride, generation (`program.iterations`).
@@ -55,7 +53,7 @@ def _half(x, which):
 def _split(x, program, of_operands):
     """A vector as its parts: carry and results, or carry, captured values and elements."""
     counts = (program.carry, program.captured, program.rows * program.element) if of_operands else (program.carry, program.rows * program.result)
-    return [x.narrow(0, stop - count, stop) for count, stop in zip(counts, accumulate(counts))]
+    return taken_apart(x, counts, 0)
 
 
 def _run(program, name, *operands):

@@ -28,14 +28,6 @@ def count_of(x, axis):
     return math.prod(x.shape[a] for a in axes_of(x, axis))
 
 
-def _summed_shape(x, axis=None, keepdims=False):
-    return S.reduced(x, axis, keepdims), S.reduced_char(np.add, x.char)
-
-
-def _chosen_shape(x, axis=None, keepdims=False):
-    return S.reduced(x, axis, keepdims), x.char
-
-
 def _float_shape(x, axis=None, keepdims=False, ddof=0):
     return S.reduced(x, axis, keepdims), S.floating(x)
 
@@ -45,14 +37,11 @@ def inverse(count):
     return 1.0 / count if count > 0 else math.nan
 
 
-def _sum_vjp(g, x, z, axis=None, keepdims=False):
-    return (spread(g, x, axis, keepdims).broadcast_to(x.shape),)
-
-
 structural(
-    "sum", 1, lambda x, axis=None, keepdims=False: np.add.reduce(x, axis, keepdims=keepdims), _sum_vjp,
+    "sum", 1, lambda x, axis=None, keepdims=False: np.add.reduce(x, axis, keepdims=keepdims),
+    lambda g, x, z, axis=None, keepdims=False: (spread(g, x, axis, keepdims).broadcast_to(x.shape),),
     jvp=of_one(lambda t, x, z, axis=None, keepdims=False: t.sum(axis, keepdims)), linear=True, node="Sum", doc="sum over axes",
-    shape=_summed_shape, effect="reduce",
+    shape=lambda x, axis=None, keepdims=False: (S.reduced(x, axis, keepdims), S.reduced_char(np.add, x.char)), effect="reduce",
 )
 
 
@@ -64,20 +53,11 @@ def _mean_value(x, axis=None, keepdims=False):
     return np.add.reduce(x, axis, keepdims=keepdims) / count_of(x, axis)
 
 
-def _mean_forward(x, axis=None, keepdims=False):
-    return x.sum(axis, keepdims) / float(count_of(x, axis))
-
-
-def _mean_vjp(g, x, z, axis=None, keepdims=False):
-    return (spread(g * inverse(count_of(x, axis)), x, axis, keepdims).broadcast_to(x.shape),)
-
-
-def _mean_jvp(t, x, z, axis=None, keepdims=False):
-    return t.sum(axis, keepdims) * inverse(count_of(x, axis))
-
-
 structural(
-    "mean", 1, _mean_value, _mean_vjp, jvp=of_one(_mean_jvp), forward=_mean_forward,
+    "mean", 1, _mean_value,
+    lambda g, x, z, axis=None, keepdims=False: (spread(g * inverse(count_of(x, axis)), x, axis, keepdims).broadcast_to(x.shape),),
+    jvp=of_one(lambda t, x, z, axis=None, keepdims=False: t.sum(axis, keepdims) * inverse(count_of(x, axis))),
+    forward=lambda x, axis=None, keepdims=False: x.sum(axis, keepdims) / float(count_of(x, axis)),
     node="Mean", doc="arithmetic mean over axes", shape=_float_shape, effect="reduce",
 )
 
@@ -103,8 +83,8 @@ for _name, _ufunc, _other in (("max", np.maximum, "largest"), ("min", np.minimum
     structural(
         _name, 1, lambda x, axis=None, keepdims=False, ufunc=_ufunc: ufunc.reduce(x, axis, keepdims=keepdims), _extremum_vjp,
         jvp=of_one(_extremum_jvp), forward=lambda x, axis=None, keepdims=False, name=_name: x.reduce(name, axis, keepdims),
-        node=_name.capitalize(), doc=f"{_name}imum over axes; ties share the derivative evenly", shape=_chosen_shape, effect="reduce",
-        silent=f"another element is the {_other}",
+        node=_name.capitalize(), doc=f"{_name}imum over axes; ties share the derivative evenly", silent=f"another element is the {_other}",
+        shape=lambda x, axis=None, keepdims=False: (S.reduced(x, axis, keepdims), x.char), effect="reduce",
     )
 
 

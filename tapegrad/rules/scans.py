@@ -22,13 +22,9 @@ def _cumprod_vjp(g, x, z, axis=0):
     return (L.times(after, x.scan(axis, "mul", exclusive=True)),)
 
 
-def _cumprod_jvp(tangents, x, z, axis=0):
-    (t,) = tangents
-    return L.times(t, x.scan(axis, "mul", exclusive=True)).recur(x, axis)
-
-
 structural(
-    "cumprod", 1, lambda x, axis=0: np.cumprod(x, axis=axis), _cumprod_vjp, jvp=_cumprod_jvp,
+    "cumprod", 1, lambda x, axis=0: np.cumprod(x, axis=axis), _cumprod_vjp,
+    jvp=S.of_one(lambda t, x, z, axis=0: L.times(t, x.scan(axis, "mul", exclusive=True)).recur(x, axis)),
     forward=lambda x, axis=0: x.scan(axis, "mul"), node="Cumprod",
     doc="cumulative product along an axis, exact where factors are zero",
     shape=lambda x, axis=0: (S.along(x, axis), S.reduced_char(np.multiply, x.char)), effect="scan",

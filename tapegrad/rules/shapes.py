@@ -11,6 +11,7 @@ The JVP of a linear row is the operation itself, applied to the tangent.
 import math
 import operator
 from functools import lru_cache, reduce
+from itertools import accumulate
 
 import numpy as np
 
@@ -205,20 +206,9 @@ def added(*parts):
     return reduce(operator.add, [p for p in parts if p is not None])
 
 
-def tangent_of_parts(z, parts, extents, axis):
-    """The tangent of `z`, a result that joins arrays along `axis`.
-
-    Parameters
-    ----------
-    z : array-like
-        The result; only its shape and dtype are read.
-    parts : sequence
-        The tangents of what is joined; None where it is zero.
-    extents : sequence of int
-        How long each part is along `axis`.
-    axis : int
-    """
-    return side_by_side(z, z.shape, parts, extents, axis)
+def taken_apart(x, extents, axis):
+    """The parts of an array along an axis, each so long there."""
+    return [x.narrow(axis, stop - extent, stop) for extent, stop in zip(extents, accumulate(extents))]
 
 
 def side_by_side(like, shape, parts, extents, axis):

@@ -7,13 +7,12 @@ positions, whose transpose is a scatter-add.
 """
 
 import math
-from itertools import accumulate
 
 import numpy as np
 
 from ..common.errors import require
 from . import shapes as S
-from .shapes import of_one, tangent_of_parts
+from .shapes import of_one
 from .table import structural
 from .transposed import look
 
@@ -78,17 +77,13 @@ for _name, _node, _doc in (
     )
 
 
-def _reshape_value(x, shape=()):
-    return x.reshape(shape) if x.__class__ is np.ndarray else np.reshape(x, shape)
-
-
 for _name, _node, _doc in (
     ("reshape", "Reshape", "the same elements in another shape"),
     ("squeeze", "Squeeze", "axes of extent 1 removed"),
     ("expand_dims", "Unsqueeze", "axes of extent 1 added"),
 ):
     structural(
-        _name, 1, _reshape_value, lambda g, x, z, shape=(): (g.reshape(x.shape),),
+        _name, 1, lambda x, shape=(): x.reshape(shape) if x.__class__ is np.ndarray else np.reshape(x, shape), lambda g, x, z, shape=(): (g.reshape(x.shape),),
         jvp=of_one(lambda t, x, z, shape=(): t.reshape(z.shape)), linear=True, node=_node, doc=_doc,
         shape=lambda x, shape=(): (S.counted(x, shape), x.char), effect="view",
     )
@@ -131,12 +126,11 @@ for _name, _node, _doc in (
 
 
 def _concatenate_vjp(g, *rest, axis=0):
-    extents = [part.shape[axis] for part in rest[:-1]]
-    return tuple(g.narrow(axis, stop - extent, stop) for extent, stop in zip(extents, accumulate(extents)))
+    return tuple(S.taken_apart(g, [part.shape[axis] for part in rest[:-1]], axis))
 
 
 def _concatenate_jvp(tangents, *rest, axis=0):
-    return tangent_of_parts(rest[-1], tangents, [part.shape[axis] for part in rest[:-1]], axis)
+    return S.side_by_side(rest[-1], rest[-1].shape, tangents, [part.shape[axis] for part in rest[:-1]], axis)
 
 
 structural(
@@ -147,12 +141,12 @@ structural(
 
 
 def _stack_vjp(g, *rest, axis=0):
-    return tuple(g.narrow(axis, k, k + 1).reshape(part.shape) for k, part in enumerate(rest[:-1]))
+    return tuple(part.reshape(rest[0].shape) for part in S.taken_apart(g, [1] * (len(rest) - 1), axis))
 
 
 def _stack_jvp(tangents, *rest, axis=0):
     parts = [None if t is None else t.expand_dims([axis]) for t in tangents]
-    return tangent_of_parts(rest[-1], parts, [1] * len(parts), axis)
+    return S.side_by_side(rest[-1], rest[-1].shape, parts, [1] * len(parts), axis)
 
 
 structural(
@@ -170,16 +164,9 @@ def _diagonal_window(x, k, shape):
     return x.shape, (shape[1] + 1,), k if k >= 0 else -k * shape[1]
 
 
-def _diagflat_vjp(g, x, z, k=0, shape=()):
-    return (g.strided(*_diagonal_window(x, k, shape)),)
-
-
-def _diagflat_jvp(t, x, z, k=0, shape=()):
-    return z.assemble(shape, [(t, *_diagonal_window(x, k, shape))])
-
-
 structural(
-    "diag", 1, lambda x, k=0, shape=(): np.diag(x, k), _diagflat_vjp, jvp=of_one(_diagflat_jvp), linear=True, node="Diag",
+    "diag", 1, lambda x, k=0, shape=(): np.diag(x, k), lambda g, x, z, k=0, shape=(): (g.strided(*_diagonal_window(x, k, shape)),),
+    jvp=of_one(lambda t, x, z, k=0, shape=(): z.assemble(shape, [(t, *_diagonal_window(x, k, shape))])), linear=True, node="Diag",
     doc="a matrix with a vector on its diagonal", shape=_diagflat_shape, effect="move",
 )
 
@@ -242,18 +229,14 @@ structural(
 )
 
 
-def _astype_vjp(g, x, z, dtype="d"):
-    # The accumulation casts to the dtype of the operand.
-    return (g * 1.0,)
-
-
 def _astype_shape(x, dtype="d"):
     require(dtype in ("d", "f"), f"the dtype {dtype!r}")
     return x.shape, dtype
 
 
 structural(
-    "astype", 1, lambda x, dtype="d": np.asarray(x).astype(dtype), _astype_vjp,
+    # Of the adjoint the accumulation casts to the dtype of the operand.
+    "astype", 1, lambda x, dtype="d": np.asarray(x).astype(dtype), lambda g, x, z, dtype="d": (g * 1.0,),
     jvp=of_one(lambda t, x, z, dtype="d": t * 1.0), linear=True, node="ToCopy",
     doc="conversion between float32 and float64", shape=_astype_shape, effect="elementwise",
 )

@@ -142,24 +142,15 @@ class TapeStore(_Words):
         self.objects, self.savers = [], []
         self.signatures, self.passing, self.pending = {}, 0, []
         self.most_signatures = 2 * SIGNATURES_REUSED
-        self.leaves = {}
-        self.leaf_list = []
+        self.leaves, self.leaf_list, self.live_rows = {}, [], {}
         self.watched = Watched()
         self.running = self.outside = 0
         self.runs, self.codes = [], []
         self.runs_at, self.codes_at = id(self.runs), id(self.codes)
-        self.in_python = {}
-        self.hooks = {}
-        self.node_hooks = {}
-        self.pre_hooks = {}
-        self.retained = {}
-        self.live_rows = {}
-        self.cleared = 0
-        self.clearings = []
-        self.nbytes = 0
-        self.byte_limit = FIRST_BYTES
+        self.in_python, self.hooks, self.node_hooks, self.pre_hooks, self.retained = {}, {}, {}, {}, {}
+        self.others, self.cleared, self.clearings = 0, 0, []
+        self.nbytes, self.byte_limit = 0, FIRST_BYTES
         self.special = False
-        self.others = 0
         self.pinned, self.resting, self.before = 0, 0, []
         self.began = 0.0
         self.ident = self.thread.quick_ident
@@ -205,7 +196,7 @@ class TapeStore(_Words):
         store = self
         if self.length + 2 * MARGIN >= self.due:
             if not (self.explicit or self.pinned):
-                store = self.reclaim()
+                store = registry.walks.reclaim(self)
             if store.length * 2 >= store.capacity:
                 store.resize(int(store.capacity * GROWTH))
             if not store.pinned:
@@ -221,14 +212,6 @@ class TapeStore(_Words):
         if iteration > 1:
             advice = "; a long loop over numbers is compiled by tg.njit_grad" if iteration == 2 else ""
             say(("recording", iteration), f"recording, {len(self):,} instructions after {now - self.began:.0f} s{advice}")
-
-    def let_go(self):
-        """Drop saved values that no tensor can reach."""
-        registry.walks.let_go(self)
-
-    def reclaim(self):
-        """Forget what no tensor can reach; returns the store to go on with."""
-        return registry.walks.reclaim(self)
 
     def enter(self, leaf):
         """The slot of a leaf, recorded if the store does not know it yet."""

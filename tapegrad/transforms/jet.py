@@ -122,7 +122,7 @@ def _evaluated(fun, primals, series, order):
             return known.get
 
         with np.errstate(all="ignore"):
-            parts = e.walk.carried(results, seeds, walk)
+            parts = nested.carried(e.walk.bases, results, seeds, walk)
             coefficients = [_derivatives(result, terms, factorials) for result, terms in zip(results, parts)]
         return value, unflatten(e.structure, [terms if depends else e.walk.out(terms) for terms in coefficients])
 

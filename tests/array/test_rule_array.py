@@ -40,7 +40,7 @@ def test_every_row_of_the_language_is_a_step_of_the_planner():
     named = {call.args[0] for call in calls if getattr(call.func, "attr", "") in ("_call", "_window", "_matrices") and call.args}
     rows = {c.value for node in named for c in ast.walk(node) if isinstance(c, ast.Constant)}
     rows = {name for name in rows if name in BY_NAME and not BY_NAME[name].elementwise}
-    rows |= {*rule_array._REDUCTIONS.values(), "matmul", "absolute_matmul"}
+    rows |= {*rule_array.REDUCTIONS.values(), "matmul", "absolute_matmul"}
     # Rules of loops call these rows by name.
     assert (rows - UNPLANNED) | {"loop", "loop_results", "loop_pull"} == set(STEPS) | {"fourier"}  # NumPy computes it
 

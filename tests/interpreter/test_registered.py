@@ -10,6 +10,7 @@ import pytest
 import tapegrad as tg
 from tapegrad.interpreter import registered
 from tapegrad.interpreter.plan import Signature
+from tapegrad.interpreter.walks import walks
 from tapegrad.tape import meta
 from tapegrad.tape.store import TapeStore, thread_state
 from tests.rules.checker import leaf
@@ -218,7 +219,7 @@ def test_a_store_that_moves_takes_its_signatures_along():
     while thread_state().store is store:
         for n in range(3, 9):
             forward_only(n)
-        store.reclaim()
+        walks.reclaim(store)
     moved = thread_state().store
     assert set(moved.signatures.values()) < set(Signature.ALL.values())
     evict()

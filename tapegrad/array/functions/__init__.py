@@ -20,12 +20,13 @@ from .gathers import along_axis, frozen, moved, moved_by, positions_of
 from .groups import *
 from .groups import segment_max, segment_mean, segment_min, segment_sum
 from .reductions import *
+from .reductions import scanned
 from .shapes import *
 from .shapes import part, view
 
 #: Names of this module that are also methods of tensors.
 METHODS = [
-    *(name for name in ELEMENTWISE if name not in ("where",)),
+    *ELEMENTWISE,
     *"clip sum mean prod max min amax amin norm logsumexp var std cumsum softmax log_softmax matmul dot outer trace "
     "reshape ravel flatten squeeze expand_dims unsqueeze transpose permute t swapaxes moveaxis flip broadcast_to "
     "expand diagonal diag split repeat tile roll take clone astype power".split(),

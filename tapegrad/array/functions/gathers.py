@@ -37,11 +37,11 @@ def frozen(positions):
     return index
 
 
-def moved_by(row, x, function, *others):
-    """As `moved`, with an index map ``function(*values)`` that depends on values (of `others`)."""
+def moved_by(x, function, *others):
+    """As `moved`, by the row ``gather``, with an index map ``function(*values)`` that depends on values (of `others`)."""
     x = lift(x)
     index = record_aux(function, *others)
-    return apply(row, (x, reshape(index, (-1,)) if isinstance(index, Differentiable) else index.reshape(-1)), (("shape", index.shape),))
+    return apply("gather", (x, reshape(index, (-1,)) if isinstance(index, Differentiable) else index.reshape(-1)), (("shape", index.shape),))
 
 
 def repeat(x: TensorLike, repeats: ArrayLike, axis: int | None = None) -> Tensor:
@@ -130,7 +130,7 @@ def take(x: TensorLike, indices: TensorLike, axis: int | None = None, mode: Lite
     tensor([3., 1.])
     """
     x = lift(x)
-    return moved_by("gather", x, _taken(x.shape, None if axis is None else as_index(axis), mode), indices)
+    return moved_by(x, _taken(x.shape, None if axis is None else as_index(axis), mode), indices)
 
 
 @host_function

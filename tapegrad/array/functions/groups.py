@@ -143,7 +143,7 @@ def _extreme(data, ids, num, largest):
     none = reshape(record_aux(_are_empty(num), ids), (-1,) + (1,) * (data.ndim - 1))
     if not len(data):
         return lift(np.full((num, *data.shape[1:]), empty, data.dtype))
-    return where(none, empty, moved_by("gather", data, _extremes(num, largest), data, ids))
+    return where(none, empty, moved_by(data, _extremes(num, largest), data, ids))
 
 
 def _grouped(data, ids, num):

@@ -208,11 +208,14 @@ def cumsum(x: TensorLike, axis: int | None = None, *, dim: int | None = None) ->
     >>> tg.cumsum(tg.tensor([1.0, 2.0, 3.0]))
     tensor([1., 3., 6.])
     """
-    x = lift(x)
-    axis = dim if axis is None else axis
+    return scanned("cumsum", lift(x), dim if axis is None else axis)
+
+
+def scanned(row, x, axis):
+    """The row of a scan along an axis of a tensor, of the flattened one for None."""
     if axis is None or x.ndim == 0:
         x, axis = reshape(x, (-1,)), 0
-    return apply("cumsum", (x,), (("axis", axis_index(axis, x.ndim)),))
+    return apply(row, (x,), (("axis", axis_index(axis, x.ndim)),))
 
 
 def _along(name: str, doc: str, example: str) -> Along:
@@ -248,10 +251,6 @@ def _along(name: str, doc: str, example: str) -> Along:
 
 softmax = _along("softmax", "Exponentials normalised to sum 1 along `axis` (default: the last).", "[0.2689, 0.7311]")
 log_softmax = _along("log_softmax", "Logarithm of `softmax` along `axis` (default: the last).", "[-1.3133, -0.3133]")
-
-
-if TYPE_CHECKING:
-    from ..tensor import Tensor
 
 
 def matmul(a: TensorLike, b: TensorLike) -> Tensor:

@@ -374,15 +374,11 @@ class Primitive(Generic[R]):
         tangents = tuple(tangents) if call.several and isinstance(tangents, (tuple, list)) else (tangents,)
         if len(tangents) != len(call.outputs):
             raise RuleError(f"{name} returned {len(tangents)} tangents for {len(call.outputs)} results; return as many")
-        checked = []
-        for j, (t, o) in enumerate(zip(map(joined, tangents), call.outputs)):
-            if o.value is not None or t is None:
-                checked.append(None)
-                continue
-            if np.shape(t) != o.shape:
+        tangents = [t if o.value is None else None for t, o in zip(map(joined, tangents), call.outputs)]
+        for j, (t, o) in enumerate(zip(tangents, call.outputs)):
+            if t is not None and np.shape(t) != o.shape:
                 raise RuleError(f"{name} returned a tangent of shape {np.shape(t)} for result {j} of shape {o.shape}")
-            checked.append(t)
-        return checked
+        return tangents
 
 
 def _unwrapped(operand):

@@ -11,6 +11,7 @@ import pytest
 
 import tapegrad as tg
 from tapegrad.common.errors import ClearedTapeError, DtypeError, LeaveTapeError, MissingRuleError, ModifiedInPlaceError, RuleError
+from tapegrad.interpreter.walks import walks
 from tapegrad.tape.store import thread_state
 from tests.rules.checker import leaf
 from tests.threads import in_threads
@@ -172,7 +173,7 @@ def test_saved_values_are_released_by_the_pass_and_by_the_last_reference():
             loss.backward()
         else:
             del loss
-            thread_state().store.let_go()
+            walks.let_go(thread_state().store)
         gc.collect()
         assert alive() is None, ending
 
