@@ -6,8 +6,6 @@ the caller's header belongs to it, whether this is the processor, whether all ad
 set; and it gives results to the caller only when no guard has failed: until then they are in the workspace.
 """
 
-from __future__ import annotations
-
 import zlib
 from dataclasses import dataclass
 from itertools import accumulate

@@ -1,7 +1,5 @@
 """Processors that code is exported for."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import llvmlite.binding as llvm

@@ -5,8 +5,6 @@ range of a mapped file, a row group of a Parquet file, a partition of Dask's): i
 memory only while the result of `load` is referenced.  Where chunks begin depends on the data and on ``chunk=`` alone.
 """
 
-from __future__ import annotations
-
 import math
 import mmap
 import os

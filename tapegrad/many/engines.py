@@ -8,8 +8,6 @@ A task is a chunk, or, where its pieces are small, a branch of the tree in which
 depends on the number of workers; what is added to what does not.
 """
 
-from __future__ import annotations
-
 import hashlib
 import os
 import pickle

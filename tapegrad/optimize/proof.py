@@ -17,8 +17,6 @@ a recording that has been compared so      optimisation began
 Values are compared on plain arrays, in a small part of the time of a run on tensors.
 """
 
-from __future__ import annotations
-
 import weakref
 
 import numpy as np

@@ -1,7 +1,5 @@
 """`solve_ivp` and `odeint`: initial value problems whose solution is differentiated through its steps."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from ...array.functions import stack

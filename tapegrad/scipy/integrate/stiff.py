@@ -12,8 +12,6 @@ the numerical solution of ordinary differential equations", ACM Trans. Math. Sof
 Ordinary Differential Equations II" (1996), IV.8.  Constants and decisions are those of SciPy.
 """
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from copy import copy
 
