@@ -98,22 +98,10 @@ def _jacobian_for(jac, residuals):
     if callable(jac):
         return lambda x: jac(residuals.layout.container(x.copy()), *residuals.args)
     if jac == "exact":
-        return _finite(residuals)
+        return residuals.finite_jacobian
     if jac == "sparse":
         return residuals.sparse_jacobian
     raise OptimizationError(f'jac={jac!r}: choose "exact" or "sparse", or give a function; finite differences are not needed')
-
-
-def _finite(residuals):
-    """The Jacobian, which has to be finite."""
-
-    def jacobian(x):
-        rows = residuals.jacobian(x)
-        if not np.isfinite(rows).all():
-            residuals.refuse(x)
-        return rows
-
-    return jacobian
 
 
 def _result(solution, function, asked=None):
@@ -244,7 +232,7 @@ def curve_fit(
 
     def rows(data, *parameters):
         x = np.array(parameters, np.float64)
-        return _finite(of(data, x))(x)
+        return of(data, x).finite_jacobian(x)
 
     if p0 is None:
         values.__signature__ = _signature_of(f)  # type: ignore[attr-defined]  # by which SciPy chooses a start

@@ -127,11 +127,9 @@ def advance(s, f, g):
     if f - f != 0.0 or g - g != 0.0:
         # No number there: nearer, and never so far again.
         s[L_BROKEN] += 1.0
-        if s[L_BROKEN] > MOST_BROKEN:
-            return BROKEN
         x = s[L_X]
         t = x + (t - x) / 4.0
-        if t == x:
+        if s[L_BROKEN] > MOST_BROKEN or t == x:
             return BROKEN
         s[L_STEP], s[L_LARGEST] = t, max(t, x)
         return GO_ON
