@@ -80,13 +80,8 @@ class Topology:
         self.start, self.accept = np.asarray(start, bool), np.asarray(accept, bool)
         self.source, self.target, self.ilabel, self.olabel = map(words, (source, target, ilabel, olabel))
 
-    @property
-    def num_nodes(self):
-        return len(self.start)
-
-    @property
-    def num_arcs(self):
-        return len(self.source)
+    num_nodes = property(lambda self: len(self.start))
+    num_arcs = property(lambda self: len(self.source))
 
     @cached_property
     def into(self):
@@ -103,13 +98,8 @@ class Topology:
         """What the recurrences of a score walk over."""
         return ScorePlan([self])
 
-    @cached_property
-    def by_ilabel(self):
-        return self._matched(self.ilabel)
-
-    @cached_property
-    def by_olabel(self):
-        return self._matched(self.olabel)
+    by_ilabel = cached_property(lambda self: self._matched(self.ilabel))
+    by_olabel = cached_property(lambda self: self._matched(self.olabel))
 
     def _matched(self, labels):
         """Arcs as `walks.search` takes them: starts, labels, order and targets, those of a node by label."""

@@ -45,9 +45,7 @@ class CArgument:
     char: str
     constant: object = None
 
-    @property
-    def nbytes(self):
-        return int(np.prod(self.shape)) * np.dtype(self.char).itemsize
+    nbytes = property(lambda self: int(np.prod(self.shape)) * np.dtype(self.char).itemsize)
 
 
 class Alone:

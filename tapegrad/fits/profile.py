@@ -143,8 +143,7 @@ def _crossing(values, signed, target, edge):
     if not signed.min() <= target <= signed.max():
         return float(edge)
     keep = np.concatenate([[True], np.diff(signed) > 0])
-    interpolate = imported("scipy.interpolate").PchipInterpolator(signed[keep], values[keep])
-    return float(interpolate(target))
+    return float(imported("scipy.interpolate").PchipInterpolator(signed[keep], values[keep])(target))
 
 
 def around(fit, one, other, level, points):

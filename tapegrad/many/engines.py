@@ -246,9 +246,7 @@ class _DaskWorkers(_Executors):
         super().__init__(client.get_executor())
         self.client = client
 
-    @property
-    def workers(self):
-        return max(1, sum(self.client.nthreads().values()))
+    workers = property(lambda self: max(1, sum(self.client.nthreads().values())))
 
 
 class _Joblib(Workers):
@@ -260,9 +258,7 @@ class _Joblib(Workers):
         super().__init__()
         self._parallel, self._waiting = parallel, {}
 
-    @property
-    def workers(self):
-        return imported("joblib").effective_n_jobs(self._parallel.n_jobs)
+    workers = property(lambda self: imported("joblib").effective_n_jobs(self._parallel.n_jobs))
 
     def submit(self, *call):
         future = Future()

@@ -65,9 +65,7 @@ class Layout:
         if len(bad):
             raise OptimizationError(f"{self.name_of(bad[0])} is {self.vector[bad[0]]}; start from finite numbers")
 
-    @property
-    def size(self):
-        return self.offsets[-1]
+    size = property(lambda self: self.offsets[-1])
 
     @property
     def double(self):

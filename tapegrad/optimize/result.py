@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from html import escape
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from scipy.optimize import OptimizeResult
@@ -16,9 +16,7 @@ from ..common.pictures import new_figure, saved
 from ..common.registry import registry
 from .layout import shaped
 from .proof import DIFFERS
-
-if TYPE_CHECKING:
-    from .state import State
+from .state import State
 
 
 class Result(OptimizeResult):

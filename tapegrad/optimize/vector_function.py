@@ -68,8 +68,7 @@ class VectorFunction:
         """All numbers at vector `x`, as a vector."""
         key = x.tobytes()
         if self._values[0] != key:
-            outcome = self.proof.evaluate(x, False)
-            self._values = key, self._joined(outcome)
+            self._values = key, self._joined(self.proof.evaluate(x, False))
             self.evaluations += 1
         return self._values[1].copy()
 

@@ -146,8 +146,7 @@ def solve(a, b, lower=False, overwrite_a=False, overwrite_b=False, check_finite=
     if assume_a in ("upper triangular", "lower triangular"):
         return _triangular(a, b, transposed, assume_a == "lower triangular", False)
     if assume_a in ("pos", "positive definite"):
-        factor = np.linalg.cholesky(a, upper=not lower)
-        return cho_solve((factor, lower), b)
+        return cho_solve((np.linalg.cholesky(a, upper=not lower), lower), b)
     if assume_a in ("sym", "symmetric", "her", "hermitian"):
         a = _mirrored(a, lower, assume_a[:3] == "her")
     elif assume_a in ("diagonal", "tridiagonal"):

@@ -54,13 +54,8 @@ class OdeSolution:
     def ts(self):
         return value(self._ts)
 
-    @property
-    def t_min(self):
-        return min(self.ts)
-
-    @property
-    def t_max(self):
-        return max(self.ts)
+    t_min = property(lambda self: min(self.ts))
+    t_max = property(lambda self: max(self.ts))
 
     def __call__(self, t):
         t = array(t)

@@ -28,9 +28,7 @@ class Named(Beside):
 
     name = ""
 
-    @property
-    def theirs(self):
-        return getattr(stats, self.name)
+    theirs = property(lambda self: getattr(stats, self.name))
 
     def __repr__(self):
         return f"<tapegrad.scipy.stats.{self.name}>"
@@ -162,8 +160,7 @@ class Distribution(Named):
         low, high = ends if how == "ppf" else ends[::-1]
         end = np.where(np.equal(q, 0.0), low, high).astype(getattr(y, "dtype", float))
         y = np.where(both(q > 0, q < 1), y, end)
-        valid = both(self.valid(*shapes), scale[0] > 0, q >= 0, q <= 1)
-        return np.where(valid, y * scale[0] + loc, np.nan)
+        return np.where(both(self.valid(*shapes), scale[0] > 0, q >= 0, q <= 1), y * scale[0] + loc, np.nan)
 
     def _sought(self, p, *shapes):
         """The quantile as SciPy finds it, and two steps of Newton's method: the derivatives up to the third order are in them."""

@@ -102,8 +102,7 @@ halfnorm = Continuous(
 
 
 def _student(y, df):
-    square = y * y
-    result = -0.5 * (df + 1.0) * np.log1p(square / df) - 0.5 * np.log(df) - special.betaln(0.5 * df, 0.5)
+    result = -0.5 * (df + 1.0) * np.log1p(y * y / df) - 0.5 * np.log(df) - special.betaln(0.5 * df, 0.5)
     return np.where(np.isinf(df), _normal(y), result)
 
 
