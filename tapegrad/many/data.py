@@ -314,8 +314,7 @@ def _of_dask(data):
 
 def _dask_parts(data):
     if class_of(data, "dask", "DataFrame"):
-        delayed = imported("dask").delayed
-        return [delayed(_columns)(part) for part in data.to_delayed()]
+        return [imported("dask").delayed(_columns)(part) for part in data.to_delayed()]
     leaves, structure = flatten(data)
     arrays = [class_of(leaf, "dask", "Array") for leaf in leaves]
     if not any(arrays):
@@ -326,6 +325,5 @@ def _dask_parts(data):
     for leaf, name in zip(leaves, names):
         if not np.array_equal(leaf.chunks[0], leaves[0].chunks[0], equal_nan=True):
             raise ShapeError(f"{name} has chunks of {leaf.chunks[0]} rows, {names[0]} of {leaves[0].chunks[0]}; rechunk one of them")
-    delayed = imported("dask").delayed
     blocks = [leaf.rechunk(dict.fromkeys(range(1, leaf.ndim), -1)).to_delayed().ravel() for leaf in leaves]
-    return [delayed(partial(unflatten, structure))(list(parts)) for parts in zip(*blocks)]
+    return [imported("dask").delayed(partial(unflatten, structure))(list(parts)) for parts in zip(*blocks)]
