@@ -249,9 +249,8 @@ class _ChunkSource(Source):
 
     def pieces(self):
         count = 0
-        for rows in self._begin():
-            yield ChunkRows(f"chunk {count}", _columns(rows) if class_of(rows, "pandas", "DataFrame") else rows)
-            count += 1
+        for count, rows in enumerate(self._begin(), 1):
+            yield ChunkRows(f"chunk {count - 1}", _columns(rows) if class_of(rows, "pandas", "DataFrame") else rows)
         if self._known not in (None, count):
             raise StructureError(
                 f"data gave {count} chunks, but {self._known} the first time; each pass needs the same ones. If an iterator was used up, give a "

@@ -153,10 +153,8 @@ def _loop(name, f, x0, args, bounds, constraints, tol, options, callback, progre
     """One of the compiled loops, with SciPy's names for what they have in common."""
     if _any(constraints):
         raise OptimizationError(f"{name} takes no constraints; methods that do: {_listed(CONSTRAINED)}")
-    options = dict(options or {})
-    for theirs, ours in (("maxiter", "max_iter"), ("maxfun", "max_evaluations"), ("maxcor", "memory")):
-        if theirs in options:
-            options[ours] = options.pop(theirs)
+    ours = {"maxiter": "max_iter", "maxfun": "max_evaluations", "maxcor": "memory"}
+    options = {ours.get(option, option): value for option, value in (options or {}).items()}
     run = getattr(loops, name)
     accepted = [p for p in signature_of(run).parameters if p not in ("f", "x0", "args", "bounds", "callback", "progress", "client")]
     for option in options:
