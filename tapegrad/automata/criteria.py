@@ -14,10 +14,8 @@ import numpy as np
 from ..array import functions as F
 from ..array.differentiable import Differentiable
 from ..array.functions.arguments import lift
-from ..array.record import guard_on
 from ..array.typing import ArrayLike, TensorLike
 from ..common.errors import GraphError, ShapeError
-from ..common.host_functions import host_function
 from .graph import Graph, as_weights, chain, made
 from .operations import compose
 from .scores import totals
@@ -214,7 +212,7 @@ def _losses(scores, targets, spelling, losses, blank=None):
     if len(scores) != len(targets):
         raise ShapeError(f"{len(scores)} arrays of scores, and {len(targets)} targets")
     scores = [lift(s) for s in scores]
-    labels = [np.asarray(guard_on(_as_it_is(), t) if isinstance(t, Differentiable) else t) for t in targets]
+    labels = [np.asarray(t._let_out("a decision") if isinstance(t, Differentiable) else t) for t in targets]
     spelt = in_parallel(lambda k: spelling(_checked(labels[k], scores[k].shape[1], blank), scores[k].shape), len(scores))
     return losses([made(t, np.zeros(t.num_arcs)) for t in spelt], [_emissions(s) for s in scores])
 
@@ -236,8 +234,3 @@ def _checked(target, count, blank):
             said = "which is the blank" if label == blank else f"and there are {count} labels (the first is 0)"
             raise GraphError(f"label {place} of the target is {label}, {said}")
     return target.astype(np.int64)
-
-
-@host_function
-def _as_it_is(values):
-    return values

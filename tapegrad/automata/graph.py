@@ -141,8 +141,7 @@ class Graph:
     def topology(self) -> Topology:
         """Nodes, arcs and labels, as arrays that are never changed."""
         if self._topology is None:
-            columns = np.array(self._arcs, np.int64).reshape(-1, 4).T
-            self._topology = Topology(self._start, self._accept, *columns)
+            self._topology = Topology(self._start, self._accept, *np.array(self._arcs, np.int64).reshape(-1, 4).T)
         return self._topology
 
     # -- weights --------------------------------------------------------------------------------
@@ -289,8 +288,7 @@ class Graph:
 
     def __iter__(self) -> Iterator[Arc]:
         t = self.topology
-        columns = t.source, t.target, t.ilabel, t.olabel, self.values
-        return map(Arc, *(c.tolist() for c in columns))
+        return map(Arc, *(column.tolist() for column in (t.source, t.target, t.ilabel, t.olabel, self.values)))
 
     def __repr__(self) -> str:
         nodes, arcs = self.num_nodes(), self.num_arcs()

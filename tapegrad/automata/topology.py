@@ -8,7 +8,7 @@ import numpy as np
 from ..common import pool
 from ..common.errors import GraphError, TapegradError
 from ..common.uninterrupted import cached_property
-from .walks import EPSILON, bucket, reach, topological
+from .walks import EPSILON, bucket, topological
 
 
 def words(values):
@@ -80,13 +80,8 @@ class Topology:
         self.start, self.accept = np.asarray(start, bool), np.asarray(accept, bool)
         self.source, self.target, self.ilabel, self.olabel = map(words, (source, target, ilabel, olabel))
 
-    @property
-    def num_nodes(self):
-        return len(self.start)
-
-    @property
-    def num_arcs(self):
-        return len(self.source)
+    num_nodes = property(lambda self: len(self.start))
+    num_arcs = property(lambda self: len(self.source))
 
     @cached_property
     def into(self):
@@ -103,13 +98,8 @@ class Topology:
         """What the recurrences of a score walk over."""
         return ScorePlan([self])
 
-    @cached_property
-    def by_ilabel(self):
-        return self._matched(self.ilabel)
-
-    @cached_property
-    def by_olabel(self):
-        return self._matched(self.olabel)
+    by_ilabel = cached_property(lambda self: self._matched(self.ilabel))
+    by_olabel = cached_property(lambda self: self._matched(self.olabel))
 
     def _matched(self, labels):
         """Arcs as `walks.search` takes them: starts, labels, order and targets, those of a node by label."""
@@ -142,15 +132,11 @@ class Topology:
 
     def _cycle(self, left):
         """A cycle among the nodes that are `left`, each of which an arc from another one of them goes to."""
-        at, arcs = int(np.argmax(left)), {}
-        while at not in arcs:
-            arcs[at] = next(a for a in self.into.of(at).tolist() if left[self.source[a]])
-            at = int(self.source[arcs[at]])
-        first, names = at, [str(at)]
-        while len(names) == 1 or at != first:
-            at = int(self.source[arcs[at]])
-            names.append(str(at))
-        names.reverse()
+        at, met = int(np.argmax(left)), {}
+        while at not in met:
+            met[at] = len(met)
+            at = next(node for node in self.source[self.into.of(at)].tolist() if left[node])
+        names = [str(node) for node in (at, *reversed([*met][met[at] :]))]
         left_out = [f"({len(names) - 13} nodes)"] if len(names) > 20 else []
         return " -> ".join([*names[:8], *left_out, *names[-5:]] if left_out else names)
 
@@ -194,10 +180,10 @@ def in_parallel(work, count):
 
 def reaching(count, source, target, ends):
     """For each node whether arcs lead from it to one of `ends`."""
-    into, mark, queue = Arcs(count, target), np.zeros(count, np.int64), np.empty(count, np.int64)
-    mark[ends], queue[: len(ends)] = 1, ends
-    reach(len(ends), *(a.ctypes.data for a in (into.starts, into.order, source, queue, mark)))
-    return mark > 0
+    into, left, nodes = Arcs(count, target), np.ones(count, np.int64), np.empty(count, np.int64)
+    left[ends] = 0
+    topological(count, *(a.ctypes.data for a in (into.starts, into.order, source, left, nodes)))
+    return left == 0
 
 
 #: One more than the largest label.

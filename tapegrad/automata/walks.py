@@ -35,7 +35,7 @@ def bucket(count, arcs, ends, starts, order):
 def topological(count, starts, order, target, incoming, nodes):
     """Nodes in an order in which each comes after those that arcs to it come from; returns for how many there is one.
 
-    `incoming` is how many arcs go to each node, used up.
+    `incoming` is how many arcs to each node have to come before it, used up: all, or one where the question is what can be reached.
     """
     known = 0
     for v in range(count):
@@ -48,27 +48,12 @@ def topological(count, starts, order, target, incoming, nodes):
         done += 1
         for k in range(int_at(starts, v), int_at(starts, v + 1)):
             w = int_at(target, int_at(order, k))
-            left = int_at(incoming, w) - 1
-            set_int_at(incoming, w, left)
-            if left == 0:
-                set_int_at(nodes, known, w)
-                known += 1
-    return known
-
-
-@compiled("int64(int64, int64, int64, int64, int64, int64)")
-def reach(known, starts, order, end, queue, mark):
-    """Mark what arcs lead to from the first `known` nodes in `queue` (marked already); returns how many nodes are marked."""
-    done = 0
-    while done < known:
-        v = int_at(queue, done)
-        done += 1
-        for k in range(int_at(starts, v), int_at(starts, v + 1)):
-            w = int_at(end, int_at(order, k))
-            if int_at(mark, w) == 0:
-                set_int_at(mark, w, 1)
-                set_int_at(queue, known, w)
-                known += 1
+            left = int_at(incoming, w)
+            if left > 0:
+                set_int_at(incoming, w, left - 1)
+                if left == 1:
+                    set_int_at(nodes, known, w)
+                    known += 1
     return known
 
 

@@ -15,7 +15,7 @@ from ..common.tree import flatten, leaf_names
 from ..program.executable import described
 from ..transforms.functional import jit
 from ..transforms.transformed import Transformed, not_under_jit
-from .header import header
+from .header import header, libraries
 from .module import Alone, CArgument, meanings
 from .targets import named
 
@@ -118,8 +118,7 @@ def _linked(of_object, to, target, symbols):
     linker = next((found for name in ("cc", "gcc", "clang") if (found := shutil.which(f"{prefix}{name}"))), None)
     if linker is None:
         return None, f"there is no {prefix}cc"
-    libraries = ["-lmvec"] * any(s.startswith("_ZGV") for s in symbols) + ["-lm"]
-    done = subprocess.run([linker, "-shared", "-o", str(to), str(of_object), *libraries], capture_output=True, text=True)
+    done = subprocess.run([linker, "-shared", "-o", str(to), str(of_object), *libraries(symbols)], capture_output=True, text=True)
     if done.returncode:
         return None, f"{linker} says: {(done.stderr.strip() or 'nothing').splitlines()[-1]}"
     return to, ""

@@ -36,7 +36,7 @@ def header(name, module, arguments, results, guards, target, symbols):
         "   arguments would take another path than the one that was recorded, which this code does not have.", "",
         *(f"   {number:4}  {text}" for number, text in STATUSES.values()),
         *(f"   {k:4}  {_comment(text)}" for k, text in enumerate(guards, 1)), "",
-        f"   Called from outside: {', '.join(symbols) or 'nothing'}." + _libraries(symbols),
+        f"   Called from outside: {', '.join(symbols) or 'nothing'}." + f" Link with {' '.join(libraries(symbols))}." * bool(symbols),
         "*/", f"#ifndef {upper}_H", f"#define {upper}_H", "", "#include <stddef.h>", "#include <stdint.h>", "",
         "#ifdef __cplusplus", 'extern "C" {', "#endif", "",
         f"#define {upper}_CHECKSUM UINT64_C({module.checksum:#018x})", f"#define {upper}_WORKSPACE {module.workspace}",
@@ -72,6 +72,6 @@ def _comment(text):
     return text.replace("*/", "* /").replace("/*", "/ *")
 
 
-def _libraries(symbols):
-    needed = ["-lmvec"] * any(s.startswith("_ZGV") for s in symbols) + ["-lm"] * bool(symbols)
-    return f" Link with {' '.join(needed)}." if needed else ""
+def libraries(symbols):
+    """What a linker is asked for."""
+    return ["-lmvec"] * any(s.startswith("_ZGV") for s in symbols) + ["-lm"] * bool(symbols)

@@ -6,8 +6,6 @@ the caller's header belongs to it, whether this is the processor, whether all ad
 set; and it gives results to the caller only when no guard has failed: until then they are in the workspace.
 """
 
-from __future__ import annotations
-
 import zlib
 from dataclasses import dataclass
 from itertools import accumulate
@@ -47,9 +45,7 @@ class CArgument:
     char: str
     constant: object = None
 
-    @property
-    def nbytes(self):
-        return int(np.prod(self.shape)) * np.dtype(self.char).itemsize
+    nbytes = property(lambda self: int(np.prod(self.shape)) * np.dtype(self.char).itemsize)
 
 
 class Alone:

@@ -1,7 +1,5 @@
 """Processors that code is exported for."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import llvmlite.binding as llvm
@@ -40,9 +38,7 @@ class Processor:
     cpu: str
     features: str
 
-    @property
-    def x86(self):
-        return self.triple.startswith("x86_64")
+    x86 = property(lambda self: self.triple.startswith("x86_64"))
 
     @property
     def here(self):

@@ -425,8 +425,7 @@ class _Slots:
         _diagonal(matrix)[...] += np.where(self.held, 1.0, self.damping * np.where(self.size > 0.0, self.size, 1.0) ** 2)
         self.trial = np.clip(self.u - _solutions(matrix, g[:, None])[0][:, 0], self.low, self.high)
         self.moved = self.trial - self.u
-        along = np.sum(self.a * self.moved, axis=1)
-        self.predicted = -np.sum(self.moved * (2.0 * self.g + along), axis=0)
+        self.predicted = -np.sum(self.moved * (2.0 * self.g + np.sum(self.a * self.moved, axis=1)), axis=0)
 
 
 def _without(matrix, held):

@@ -60,8 +60,7 @@ def nutpie():
 
 def by_address():
     """Whether nutpie is one of the versions in `TRIED`."""
-    version = tuple(map(int, re.findall(r"\d+", importlib.metadata.version("nutpie"))[:2]))
-    return TRIED[0] <= version < TRIED[1]
+    return TRIED[0] <= tuple(map(int, re.findall(r"\d+", importlib.metadata.version("nutpie"))[:2])) < TRIED[1]
 
 
 class Target:

@@ -171,9 +171,9 @@ class Parameters:
             log_scale = log_scale + np.sum(where(both, np.log(span) + log_expit(z) + log_expit(-z), 0.0))
         return self.full(x, 1.0, self.start[self._others]), log_scale
 
-    def numbers(self, x, text="{:.6g}"):
+    def numbers(self, x):
         """Names and numbers, for a message."""
-        return ", ".join(f"{name} = {text.format(value)}" for name, value in zip(self.names, x))
+        return ", ".join(f"{name} = {value:.6g}" for name, value in zip(self.names, x))
 
     def replaced(self, start, fixed):
         """The same parameters from another start (all numbers), with other ones fixed (positions)."""

@@ -119,16 +119,15 @@ def along(fit, name, points, level):
     found = [(center, 0.0, fit.x)]
     each = (points - 1) // 2
     for side in (-1.0, 1.0):
-        x, at, step, number = fit.x, 0.0, reach / each * error, 0
-        while number < each and abs(at) < reach:
+        x, at, step = fit.x, 0.0, reach / each * error
+        for _ in range(each):
             value = np.clip(x[k] + side * step, low, high)
             start = x.copy()
             start[k] = value
             rise, x = _at(fit, [k], start)
             before, at = at, side * np.sqrt(rise)
             found.append((value, at, x))
-            number += 1
-            if value in (low, high):
+            if value in (low, high) or not abs(at) < reach:
                 break
             # As far again as made one step of the root, within a factor of three.
             step *= np.clip(reach / each / max(abs(at - before), 1e-3 * reach / each), 1 / 3, 3.0)
@@ -143,8 +142,7 @@ def _crossing(values, signed, target, edge):
     if not signed.min() <= target <= signed.max():
         return float(edge)
     keep = np.concatenate([[True], np.diff(signed) > 0])
-    interpolate = imported("scipy.interpolate").PchipInterpolator(signed[keep], values[keep])
-    return float(interpolate(target))
+    return float(imported("scipy.interpolate").PchipInterpolator(signed[keep], values[keep])(target))
 
 
 def around(fit, one, other, level, points):

@@ -183,12 +183,8 @@ class Fit:
         width, rows = np.sqrt(self.rise(0.95)), [("name", "value", "std. error", "95 % interval")]
         for k, name in enumerate(self.names):
             x, error, state = self.x[k], self.errors[k], self.parameters.state[k]
-            if state == "fixed":
-                rows.append((name, f"{x:.6g}", "", "fixed"))
-            elif not self.success:
-                rows.append((name, f"{x:.6g}", "", ""))
-            elif np.isnan(error):
-                rows.append((name, f"{x:.6g}", "", self._why(k)))
+            if state == "fixed" or np.isnan(error):
+                rows.append((name, f"{x:.6g}", "", "fixed" if state == "fixed" else self._why(k) if self.success else ""))
             else:
                 digits = 6 if not error > 0 else int(np.clip(2 + np.floor(np.log10(abs(x) / error)) if x else 2, 3, 12)) + 1
                 interval = f"{x - width * error:.{digits}g} to {x + width * error:.{digits}g}"

@@ -87,8 +87,7 @@ class Covariance:
             size, values, vectors = scaled_eigh(np.atleast_2d(hessian(model.cost)(u, *args))[np.ix_(used, used)])
             flat = values <= FLAT * np.max(values, initial=0.0)
         across = vectors / size[:, None]
-        inverse = (across[:, ~flat] / values[~flat]) @ across[:, ~flat].T
-        return inverse, across[:, flat], scores
+        return (across[:, ~flat] / values[~flat]) @ across[:, ~flat].T, across[:, flat], scores
 
 
 def scaled_eigh(matrix):

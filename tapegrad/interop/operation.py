@@ -48,23 +48,11 @@ class Operation:
 
     def pulled(self, inputs: tuple[int, ...], results: int) -> Operation:
         """The VJP, as an operation of the arguments and the adjoints of all `results`: the adjoints of the arguments at the positions `inputs`."""
-
-        def pulled(*given):
-            arguments, adjoints = given[: len(given) - results], given[len(given) - results :]
-            at = [arguments[k] for k in inputs]
-            return vjp(self._between(arguments, inputs), *at)[1](tuple(adjoints))
-
-        return self._made(("pulled", inputs, results), pulled, f"the VJP of {self.name}")
+        return self._moved(("pulled", inputs, results), inputs, results, "VJP", lambda f, at, adjoints: vjp(f, *at)[1](adjoints))
 
     def pushed(self, inputs: tuple[int, ...]) -> Operation:
         """The JVP, as an operation of the arguments and the tangents of those at the positions `inputs`: the tangents of all results."""
-
-        def pushed(*given):
-            arguments, tangents = given[: len(given) - len(inputs)], given[len(given) - len(inputs) :]
-            at = [arguments[k] for k in inputs]
-            return linearize(self._between(arguments, inputs), *at)[1](*tangents)
-
-        return self._made(("pushed", inputs), pushed, f"the JVP of {self.name}")
+        return self._moved(("pushed", inputs), inputs, len(inputs), "JVP", lambda f, at, tangents: linearize(f, *at)[1](*tangents))
 
     def mapped(self, axes: tuple[int | None, ...]) -> Operation:
         """The operation of each element along an axis of its arguments; all results have the axis in front."""
@@ -74,16 +62,18 @@ class Operation:
         # Two threads may make it twice: one of them is kept.
         return self._derived.get(key) or self._derived.setdefault(key, type(self)(function, name))
 
-    def _between(self, arguments, inputs):
-        """The function of the `inputs` alone, as a tuple."""
+    def _moved(self, key, inputs, count, what, derivative):
+        """The operation that gives the `derivative` of the function of the `inputs` alone, by `count` seeds behind the arguments."""
 
-        def between(*moved):
-            given = list(arguments)
-            for k, value in zip(inputs, moved):
-                given[k] = value
-            return tuple(flatten(self.function(*given))[0])
+        def moved(*given):
+            arguments, seeds = given[: len(given) - count], given[len(given) - count :]
 
-        return between
+            def of_inputs(*values):
+                return tuple(flatten(self.function(*(dict(enumerate(arguments)) | dict(zip(inputs, values))).values()))[0])
+
+            return derivative(of_inputs, [arguments[k] for k in inputs], seeds)
+
+        return self._made(key, moved, f"the {what} of {self.name}")
 
     def _real(self, structure):
         if structure == COMPLEX or any(map(self._real, structure.parts)):

@@ -5,8 +5,6 @@ range of a mapped file, a row group of a Parquet file, a partition of Dask's): i
 memory only while the result of `load` is referenced.  Where chunks begin depends on the data and on ``chunk=`` alone.
 """
 
-from __future__ import annotations
-
 import math
 import mmap
 import os
@@ -251,9 +249,8 @@ class _ChunkSource(Source):
 
     def pieces(self):
         count = 0
-        for rows in self._begin():
-            yield ChunkRows(f"chunk {count}", _columns(rows) if class_of(rows, "pandas", "DataFrame") else rows)
-            count += 1
+        for count, rows in enumerate(self._begin(), 1):
+            yield ChunkRows(f"chunk {count - 1}", _columns(rows) if class_of(rows, "pandas", "DataFrame") else rows)
         if self._known not in (None, count):
             raise StructureError(
                 f"data gave {count} chunks, but {self._known} the first time; each pass needs the same ones. If an iterator was used up, give a "
@@ -316,8 +313,7 @@ def _of_dask(data):
 
 def _dask_parts(data):
     if class_of(data, "dask", "DataFrame"):
-        delayed = imported("dask").delayed
-        return [delayed(_columns)(part) for part in data.to_delayed()]
+        return [imported("dask").delayed(_columns)(part) for part in data.to_delayed()]
     leaves, structure = flatten(data)
     arrays = [class_of(leaf, "dask", "Array") for leaf in leaves]
     if not any(arrays):
@@ -328,6 +324,5 @@ def _dask_parts(data):
     for leaf, name in zip(leaves, names):
         if not np.array_equal(leaf.chunks[0], leaves[0].chunks[0], equal_nan=True):
             raise ShapeError(f"{name} has chunks of {leaf.chunks[0]} rows, {names[0]} of {leaves[0].chunks[0]}; rechunk one of them")
-    delayed = imported("dask").delayed
     blocks = [leaf.rechunk(dict.fromkeys(range(1, leaf.ndim), -1)).to_delayed().ravel() for leaf in leaves]
-    return [delayed(partial(unflatten, structure))(list(parts)) for parts in zip(*blocks)]
+    return [imported("dask").delayed(partial(unflatten, structure))(list(parts)) for parts in zip(*blocks)]

@@ -8,8 +8,6 @@ A task is a chunk, or, where its pieces are small, a branch of the tree in which
 depends on the number of workers; what is added to what does not.
 """
 
-from __future__ import annotations
-
 import hashlib
 import os
 import pickle
@@ -248,9 +246,7 @@ class _DaskWorkers(_Executors):
         super().__init__(client.get_executor())
         self.client = client
 
-    @property
-    def workers(self):
-        return max(1, sum(self.client.nthreads().values()))
+    workers = property(lambda self: max(1, sum(self.client.nthreads().values())))
 
 
 class _Joblib(Workers):
@@ -262,9 +258,7 @@ class _Joblib(Workers):
         super().__init__()
         self._parallel, self._waiting = parallel, {}
 
-    @property
-    def workers(self):
-        return imported("joblib").effective_n_jobs(self._parallel.n_jobs)
+    workers = property(lambda self: imported("joblib").effective_n_jobs(self._parallel.n_jobs))
 
     def submit(self, *call):
         future = Future()

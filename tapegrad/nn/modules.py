@@ -11,7 +11,7 @@ import math
 from collections import namedtuple
 from collections.abc import Callable, Iterable, Iterator
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -24,10 +24,6 @@ from ..tape.modes import no_grad
 from . import functional
 from .names import absent, rows_of
 from .pieces import to
-
-if TYPE_CHECKING:
-    from typing import Self
-
 
 #: Names that a state did not have, and names that a model does not have.
 Keys = namedtuple("Keys", "missing_keys unexpected_keys")

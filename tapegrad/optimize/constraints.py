@@ -3,6 +3,8 @@
 `minimize` hands on what `with_jacobians` gives; each function is a `VectorFunction`.
 """
 
+from functools import partial
+
 import numpy as np
 from scipy.optimize import BFGS, LinearConstraint, NonlinearConstraint
 
@@ -47,7 +49,7 @@ def with_jacobians(constraints, layout, method):
         function = VectorFunction(fun, layout, args, f"constraint {k}")
         functions.append(function)
         found = function.sparse_jacobian if method == "trust-constr" and layout.size > DENSE else function.jacobian
-        jacobian = _own(jac, layout, args) if callable(jac) else found
+        jacobian = partial(_own, jac, layout, args) if callable(jac) else found
         if isinstance(one, dict):
             derivative = {} if method in ("cobyla", "cobyqa") else {"jac": jacobian}
             converted.append({"type": one["type"], "fun": function.values, **derivative})
@@ -60,10 +62,6 @@ def with_jacobians(constraints, layout, method):
     return converted, functions
 
 
-def _own(jac, layout, args):
-    """A Jacobian of the user's, as a function of the vector."""
-
-    def rows(x):
-        return np.reshape(np.asarray(jac(layout.container(x.copy()), *args), np.float64), (-1, layout.size))
-
-    return rows
+def _own(jac, layout, args, x):
+    """A Jacobian of the user's, at a vector."""
+    return np.reshape(np.asarray(jac(layout.container(x.copy()), *args), np.float64), (-1, layout.size))

@@ -62,8 +62,7 @@ def of_constraint(function):
     ----------
     function : VectorFunction
     """
-    weighted = Weighted(function.function, function.layout, function.args)
-    product = recorded(weighted, "hvp", hvp, function.function)
+    product = recorded(Weighted(function.function, function.layout, function.args), "hvp", hvp, function.function)
     size = function.layout.size
 
     def weighted_hessian(x, weights):

@@ -79,10 +79,9 @@ def least_squares(
     function = functools.partial(fun, **kwargs) if kwargs else fun
     residuals = VectorFunction(function, layout, args, "the residuals", Progress(progress, unit="Jacobians"))
     residuals.refuse(layout.vector, derivative=jac == "exact")
-    keywords: dict[str, Any] = {"method": method, **options}
+    keywords: dict[str, Any] = {"method": method, "jac": _jacobian_for(jac, residuals), **options}
     if bounds is not None:
         keywords["bounds"] = as_bounds(bounds, layout, two_sided=True)
-    keywords["jac"] = _jacobian_for(jac, residuals)
     try:
         solution = proved(lambda x: _optimize.least_squares(residuals.values, x, **keywords), layout.vector, residuals.stands)
     finally:
@@ -98,22 +97,10 @@ def _jacobian_for(jac, residuals):
     if callable(jac):
         return lambda x: jac(residuals.layout.container(x.copy()), *residuals.args)
     if jac == "exact":
-        return _finite(residuals)
+        return residuals.finite_jacobian
     if jac == "sparse":
         return residuals.sparse_jacobian
     raise OptimizationError(f'jac={jac!r}: choose "exact" or "sparse", or give a function; finite differences are not needed')
-
-
-def _finite(residuals):
-    """The Jacobian, which has to be finite."""
-
-    def jacobian(x):
-        rows = residuals.jacobian(x)
-        if not np.isfinite(rows).all():
-            residuals.refuse(x)
-        return rows
-
-    return jacobian
 
 
 def _result(solution, function, asked=None):
@@ -244,22 +231,17 @@ def curve_fit(
 
     def rows(data, *parameters):
         x = np.array(parameters, np.float64)
-        return _finite(of(data, x))(x)
+        return of(data, x).finite_jacobian(x)
 
     if p0 is None:
         values.__signature__ = _signature_of(f)  # type: ignore[attr-defined]  # by which SciPy chooses a start
-    keywords: dict[str, Any] = {} if check_finite is None else {"check_finite": check_finite}
-    if nan_policy is not None:
-        keywords["nan_policy"] = nan_policy
-
-    def fit(p0):
-        return _optimize.curve_fit(
-            values, xdata, ydata, p0=p0, sigma=sigma, absolute_sigma=absolute_sigma, bounds=bounds, method=method,
-            jac=rows if jac is None else jac, full_output=full_output, **keywords, **kwargs,
-        )  # fmt: skip
-
-    fitted = fit(p0)
-    return fitted if all([function.stands(fitted[0]) for _, function in functions.values()]) else fit(fitted[0])
+    kwargs |= {name: value for name, value in (("check_finite", check_finite), ("nan_policy", nan_policy)) if value is not None}
+    fit = functools.partial(
+        _optimize.curve_fit, values, xdata, ydata, sigma=sigma, absolute_sigma=absolute_sigma, bounds=bounds, method=method,
+        jac=rows if jac is None else jac, full_output=full_output, **kwargs,
+    )  # fmt: skip
+    fitted = fit(p0=p0)
+    return fitted if all([function.stands(fitted[0]) for _, function in functions.values()]) else fit(p0=fitted[0])
 
 
 def _signature_of(f):

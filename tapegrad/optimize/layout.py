@@ -65,9 +65,7 @@ class Layout:
         if len(bad):
             raise OptimizationError(f"{self.name_of(bad[0])} is {self.vector[bad[0]]}; start from finite numbers")
 
-    @property
-    def size(self):
-        return self.offsets[-1]
+    size = property(lambda self: self.offsets[-1])
 
     @property
     def double(self):
@@ -191,9 +189,7 @@ def as_bounds(bounds, layout, two_sided=False):
     if hasattr(bounds, "lb") and hasattr(bounds, "ub"):
         lower, upper = layout.spread(bounds.lb, "bounds.lb"), layout.spread(bounds.ub, "bounds.ub")
     elif _pairs(bounds, layout) and not (two_sided and layout.is_vector and len(bounds) == 2):
-        pairs = list(bounds)
-        lower = np.array([-np.inf if low is None else low for low, _ in pairs], np.float64)
-        upper = np.array([np.inf if high is None else high for _, high in pairs], np.float64)
+        lower, upper = np.array([list(pair) for pair in bounds], np.float64).T
     elif isinstance(bounds, (tuple, list)) and len(bounds) == 2 and (two_sided or not layout.is_vector):
         lower, upper = layout.spread(bounds[0], "the lower bound"), layout.spread(bounds[1], "the upper bound")
     else:
@@ -213,11 +209,10 @@ def _pairs(bounds, layout):
     """Whether `bounds` has a (low, high) for each element of the vector."""
     if isinstance(bounds, dict) or not hasattr(bounds, "__len__") or len(bounds) != layout.size:
         return False
-    return all(hasattr(pair, "__len__") and not isinstance(pair, (dict, str)) and len(pair) == 2 and _numbers(pair) for pair in bounds)
-
-
-def _numbers(pair):
-    return all(leaf is None or np.ndim(leaf) == 0 for leaf in flatten(list(pair))[0])
+    return all(
+        hasattr(pair, "__len__") and not isinstance(pair, (dict, str)) and len(pair) == 2 and not any(np.ndim(leaf) for leaf in flatten(list(pair))[0])
+        for pair in bounds
+    )
 
 
 def _short(bounds):

@@ -61,8 +61,7 @@ def cubic(a, fa, ga, b, fb, gb):
     theta = 3.0 * (fa - fb) / (b - a) + ga + gb
     size = max(max(abs(theta), abs(ga)), abs(gb))
     theta_size = theta / size
-    inside = max(0.0, theta_size * theta_size - ga / size * (gb / size))
-    gamma = size * math.sqrt(inside)
+    gamma = size * math.sqrt(max(0.0, theta_size * theta_size - ga / size * (gb / size)))
     if b > a:
         gamma = -gamma
     below = (gamma - gb) + gamma + ga
@@ -127,11 +126,9 @@ def advance(s, f, g):
     if f - f != 0.0 or g - g != 0.0:
         # No number there: nearer, and never so far again.
         s[L_BROKEN] += 1.0
-        if s[L_BROKEN] > MOST_BROKEN:
-            return BROKEN
         x = s[L_X]
         t = x + (t - x) / 4.0
-        if t == x:
+        if s[L_BROKEN] > MOST_BROKEN or t == x:
             return BROKEN
         s[L_STEP], s[L_LARGEST] = t, max(t, x)
         return GO_ON
@@ -143,8 +140,7 @@ def advance(s, f, g):
     if f <= limit and abs(g) <= CURVATURE * -s[L_SLOPE]:
         return FOUND
     low, high, largest = s[L_LOW], s[L_HIGH], s[L_LARGEST]
-    bracket = s[L_BRACKET] != 0.0
-    narrow = bracket and (t <= low or t >= high or high - low <= NARROW * high) or s[L_TRIED] >= MOST
+    narrow = s[L_BRACKET] != 0.0 and (t <= low or t >= high or high - low <= NARROW * high) or s[L_TRIED] >= MOST
     if narrow or t == largest and f <= limit and g <= decrease or t <= SMALLEST:
         if f < s[L_FX]:
             s[L_X], s[L_FX] = t, f

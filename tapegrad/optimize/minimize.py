@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -152,10 +153,8 @@ def _loop(name, f, x0, args, bounds, constraints, tol, options, callback, progre
     """One of the compiled loops, with SciPy's names for what they have in common."""
     if _any(constraints):
         raise OptimizationError(f"{name} takes no constraints; methods that do: {_listed(CONSTRAINED)}")
-    options = dict(options or {})
-    for theirs, ours in (("maxiter", "max_iter"), ("maxfun", "max_evaluations"), ("maxcor", "memory")):
-        if theirs in options:
-            options[ours] = options.pop(theirs)
+    ours = {"maxiter": "max_iter", "maxfun": "max_evaluations", "maxcor": "memory"}
+    options = {ours.get(option, option): value for option, value in (options or {}).items()}
     run = getattr(loops, name)
     accepted = [p for p in signature_of(run).parameters if p not in ("f", "x0", "args", "bounds", "callback", "progress", "client")]
     for option in options:
@@ -214,7 +213,6 @@ class SciPyRun:
 
             from .constraints import with_jacobians
             from .curvature import Curvature
-            from .result import finished
 
         name, layout = self.name, self.layout
         keywords = {"method": SCIPY[name], "tol": tol, "options": options}
@@ -225,28 +223,35 @@ class SciPyRun:
             keywords["constraints"], functions = with_jacobians(constraints, layout, name)
         if self.asked_gradient:
             keywords["jac"] = self.gradient
-        curvature, recorded = Curvature(self.objective), (self.objective, *functions)
+        curvature = Curvature(self.objective)
         if name in WITH_PRODUCTS:
             keywords["hessp"] = curvature.by(hvp, "hessian_products")
         elif name in WITH_HESSIAN:
             keywords["hess"] = curvature.hessian(layout.size, any_form=name == "trust-constr")
         if callback is not None:
             keywords["callback"] = self._callback(callback)
+        asked = None if "constraints" in keywords else self.objective.asked((keywords["bounds"].lb, keywords["bounds"].ub) if bounds is not None else None)
+        return self.ended(partial(optimize.minimize, self.value, **keywords), functions, curvature.counts, asked)
 
-        def solve(start):
+    def ended(self, solve, functions, counts=(), asked=None):
+        """The `Result` of ``solve(start)`` of a problem with these constraints, begun again where a recording does not stand for its function."""
+        with uninterrupted:
+            from .result import finished
+
+        def begun(start):
             self.forget()
-            return optimize.minimize(self.value, start, **keywords)
+            return solve(start)
 
+        recorded = (self.objective, *functions)
         try:
-            solution = proved(solve, layout.vector, lambda x: all([one.stands(x) for one in recorded]))
+            solution = proved(begun, self.layout.vector, lambda x: all([one.stands(x) for one in recorded]))
             g = self.gradient(solution.x)
         finally:
             self.shown.close()
-        counts = {**self.objective.counts, **curvature.counts, **{f"constraint {k}": f.evaluations for k, f in enumerate(functions)}}
         return finished(
-            solution, layout, any(one.proof.differs for one in recorded), self.shown, fun=float(solution.fun), jac=shaped(layout, g), counts=counts,
-            seconds={"recording": self.objective.seconds}, unit="evaluation",
-            asked=None if "constraints" in keywords else self.objective.asked((keywords["bounds"].lb, keywords["bounds"].ub) if bounds is not None else None),
+            solution, self.layout, any(one.proof.differs for one in recorded), self.shown, fun=float(solution.fun), jac=shaped(self.layout, g),
+            counts={**self.objective.counts, **dict(counts), **{f.what: f.evaluations for f in functions}},
+            seconds={"recording": self.objective.seconds}, unit="evaluation", asked=asked,
         )  # fmt: skip
 
     def _callback(self, callback):

@@ -22,7 +22,6 @@ from ..common.uninterrupted import imported, uninterrupted
 from . import ipopt
 from .layout import Layout, as_bounds, shaped
 from .minimize import SciPyRun
-from .proof import proved
 from .vector_function import VectorFunction
 
 if TYPE_CHECKING:
@@ -241,43 +240,36 @@ def nlp(
     (True, True, 17.014)
     """
     with uninterrupted:
-        from .result import Result, finished
+        from .result import Result
 
     warm = x0 if isinstance(x0, Result) else None
     if isinstance(constraints, (tuple, list)) and len(constraints) == 3 and callable(constraints[0]):
         raise OptimizationError("constraints is one (function, lower, upper); give a list of them")
     name, chosen = _method(method)
     run = SciPyRun(objective, x0 if warm is None else warm.x, args if isinstance(args, tuple) else (args,), name, "pass", progress)
-    layout, begin, recorded = run.layout, run.layout.vector, run.objective
+    begin = run.layout.vector
     value, g = run.value(begin), run.gradient(begin)
     if not (np.isfinite(value) and np.all(np.isfinite(g))):
-        recorded.refuse(begin, value, g)
+        run.objective.refuse(begin, value, g)
     problem = Problem(run, constraints, bounds)
-    functions = [f for f, _, _ in problem.constraints]
     multipliers = None if warm is None or "multipliers" not in warm else _flat_multipliers(problem, warm)
     solver = ipopt.solve if name == "ipopt" else _trust_constr
 
     def solve(start):
-        run.forget()
         problem.know(start)
         while True:
             try:
-                return solver(problem, start, multipliers, tol, dict(options or {}))
+                found = solver(problem, start, multipliers, tol, dict(options or {}))
+                break
             except Grown:
                 start = problem.last
+        found.update(fun=run.value(found.x), constr_violation=problem.violation(found.x))
+        found.update(multipliers=problem.multipliers(found.pop("v")), bound_multipliers=shaped(run.layout, found.pop("z")))
+        return found
 
-    try:
-        solution = proved(solve, begin, lambda x: all([one.stands(x) for one in (recorded, *functions)]))
-        run.forget()
-        g = run.gradient(solution.x)
-    finally:
-        run.shown.close()
-    solution.update(method=name, chosen=chosen, constr_violation=problem.violation(solution.x), multipliers=problem.multipliers(solution.pop("v")))
-    return finished(
-        solution, layout, any(one.proof.differs for one in (recorded, *functions)), run.shown, fun=run.value(solution.x), jac=shaped(layout, g),
-        bound_multipliers=shaped(layout, solution.pop("z")), counts={**recorded.counts, **{f.what: f.evaluations for f in functions}},
-        seconds={"recording": recorded.seconds}, unit="evaluation", nfev=len(run.shown.history),
-    )  # fmt: skip
+    result = run.ended(solve, [f for f, _, _ in problem.constraints])
+    result.update(method=name, chosen=chosen, nfev=len(run.shown.history))
+    return result
 
 
 def _method(method):

@@ -7,6 +7,8 @@ when the work has taken a second.
 import math
 import sys
 import time
+from contextlib import suppress
+from datetime import timedelta
 
 from ..common.errors import OptionError
 
@@ -76,12 +78,9 @@ class Progress:
 
 def watched(stream):
     """Whether a stream is being watched: it is a terminal, or that of a notebook."""
-    try:
-        if stream.isatty():
-            return True
-    except (AttributeError, ValueError):
-        return False
-    return type(stream).__module__.startswith("ipykernel")
+    with suppress(AttributeError, ValueError):
+        return stream.isatty() or type(stream).__module__.startswith("ipykernel")
+    return False
 
 
 def line(steps, value, norm, elapsed, total, unit):
@@ -97,8 +96,4 @@ def line(steps, value, norm, elapsed, total, unit):
 
 def duration(seconds):
     """A time as ``1:02:03``, ``4:05`` or ``6.7 s``."""
-    if seconds < 60:
-        return f"{seconds:.1f} s"
-    minutes, seconds = divmod(int(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02}:{seconds:02}" if hours else f"{minutes}:{seconds:02}"
+    return f"{seconds:.1f} s" if seconds < 60 else str(timedelta(seconds=int(seconds))).lstrip("0:")

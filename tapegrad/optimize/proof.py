@@ -17,9 +17,8 @@ a recording that has been compared so      optimisation began
 Values are compared on plain arrays, in a small part of the time of a run on tensors.
 """
 
-from __future__ import annotations
-
 import weakref
+from traceback import walk_tb
 
 import numpy as np
 
@@ -160,10 +159,8 @@ def wants_tensors(error):
     tensors, or given it to a function of this library that refuses it."""
     if isinstance(error, AttributeError) and isinstance(error.obj, (np.ndarray, np.generic, float)):
         return hasattr(Tensor, error.name)
-    traceback = error.__traceback__
-    while traceback.tb_next is not None:
-        traceback = traceback.tb_next
-    return traceback.tb_frame.f_globals.get("__name__", "").startswith(f"{__package__.partition('.')[0]}.")
+    *_, (frame, _) = walk_tb(error.__traceback__)
+    return frame.f_globals.get("__name__", "").startswith(f"{__package__.partition('.')[0]}.")
 
 
 def same(plainly, replayed, derivatives, start=None):

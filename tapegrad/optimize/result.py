@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from html import escape
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from scipy.optimize import OptimizeResult
@@ -16,9 +16,7 @@ from ..common.pictures import new_figure, saved
 from ..common.registry import registry
 from .layout import shaped
 from .proof import DIFFERS
-
-if TYPE_CHECKING:
-    from .state import State
+from .state import State
 
 
 class Result(OptimizeResult):
@@ -118,11 +116,7 @@ class Result(OptimizeResult):
         """
         if not len(self.get("history", ())):
             raise OptimizationError("nothing was noted on the way to this result: there is nothing to draw")
-        if axes is None:
-            figure = new_figure("result.plot()", (8.0, 3.2))
-            axes = figure.subplots(1, 2)
-        else:
-            figure = axes[0].figure
+        axes = new_figure("result.plot()", (8.0, 3.2)).subplots(1, 2) if axes is None else axes
         value, norm = self.history[:, 0], self.history[:, 1]
         steps = np.arange(len(value))
         best = np.nanmin(np.minimum.accumulate(np.where(np.isnan(value), np.inf, value)))
@@ -133,7 +127,7 @@ class Result(OptimizeResult):
             ax.set_xlabel(self.get("unit", "iteration"))
             ax.set_title(label, fontsize=10)
             ax.grid(alpha=0.3)
-        return saved(figure, path)
+        return saved(axes[0].figure, path)
 
     def _repr_html_(self):
         shown = ("message", "success", "fun", "x", "nit", "nfev", "counts", "seconds")

@@ -68,8 +68,7 @@ class VectorFunction:
         """All numbers at vector `x`, as a vector."""
         key = x.tobytes()
         if self._values[0] != key:
-            outcome = self.proof.evaluate(x, False)
-            self._values = key, self._joined(outcome)
+            self._values = key, self._joined(self.proof.evaluate(x, False))
             self.evaluations += 1
         return self._values[1].copy()
 
@@ -78,18 +77,22 @@ class VectorFunction:
         key = x.tobytes()
         if self._rows[0] != key:
             outcome = self.proof.evaluate(x, _blocks)
-            size = self.layout.size
             rows = []
             for blocks, value in zip(outcome.gradients, outcome.values):
-                count = np.size(value)
                 # One block for each leaf, of shape value.shape + leaf.shape.
-                parts = [np.reshape(block, (count, -1)) for block in blocks]
-                rows.append(np.concatenate(parts, axis=1) if parts else np.zeros((count, size)))
+                rows.append(np.concatenate([np.reshape(block, (np.size(value), -1)) for block in blocks], axis=1))
             self._rows = key, np.concatenate(rows, dtype=np.float64)
             self._values = key, self._joined(outcome)
             self.jacobians += 1
             self._note(self._values[1], self._rows[1])
         return self._rows[1].copy()
+
+    def finite_jacobian(self, x):
+        """The Jacobian, which has to be finite."""
+        rows = self.jacobian(x)
+        if not np.isfinite(rows).all():
+            self.refuse(x)
+        return rows
 
     def sparse_jacobian(self, x):
         """The Jacobian at vector `x` as a SciPy array, with an entry for each place of its pattern."""

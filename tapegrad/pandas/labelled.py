@@ -26,8 +26,7 @@ OPERATORS = {
 COMPARISONS = {"lt": np.less, "le": np.less_equal, "gt": np.greater, "ge": np.greater_equal, "eq": np.equal, "ne": np.not_equal}
 LOGICAL = {"and": np.logical_and, "or": np.logical_or, "xor": np.logical_xor}
 #: What pandas does with two tables of booleans for a ufunc.
-OF_BOOLEANS = {np.logical_and: operator.and_, np.logical_or: operator.or_, np.logical_xor: operator.xor}
-OF_BOOLEANS |= {np.bitwise_and: operator.and_, np.bitwise_or: operator.or_, np.bitwise_xor: operator.xor}
+OF_BOOLEANS = {getattr(np, f"{kind}_{name}"): getattr(operator, f"__{name}__") for kind in ("logical", "bitwise") for name in LOGICAL}
 #: Methods that stand for operators -> ufuncs.
 FLEXIBLE = {name: f for name, f in OPERATORS.items() if name != "matmul"} | {
     "subtract": np.subtract, "multiply": np.multiply, "div": np.true_divide, "divide": np.true_divide,
@@ -183,11 +182,7 @@ def _as_tensors(thing):
 # -- reductions, running sums, groups and functions of elements, with pandas' defaults: missing values are passed over -----------------
 
 _IN_NUMPY = {"sum": np.sum, "prod": np.prod, "mean": np.mean, "min": np.min, "max": np.max, "median": np.median}
-_SPREAD = {
-    "var": lambda ddof: lambda a, axis: np.var(a, axis=axis, ddof=ddof),
-    "std": lambda ddof: lambda a, axis: np.std(a, axis=axis, ddof=ddof),
-    "sem": lambda ddof: lambda a, axis: np.std(a, axis=axis, ddof=ddof) / np.sqrt(a.shape[axis]),
-}
+_SPREAD = {"var": np.var, "std": np.std, "sem": lambda a, axis, ddof: np.std(a, axis, ddof=ddof) / np.sqrt(a.shape[axis])}
 
 
 def refused(name, instead="compute with the tensor in it, s.to_numpy(), which counts by position"):
@@ -318,7 +313,7 @@ def _reduction(name):
             raise refused(f".{name} with axis=None, by which this version of pandas means axis=0 and later ones all elements,", "give the axis")
         if name in _IN_NUMPY:
             return self._reduced(_IN_NUMPY[name], min_count if name in ("sum", "prod") else 1, axis, skipna)
-        return self._reduced(_SPREAD[name](ddof), ddof + 1, axis, skipna)
+        return self._reduced(partial(_SPREAD[name], ddof=ddof), ddof + 1, axis, skipna)
 
     return method
 

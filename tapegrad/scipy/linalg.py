@@ -28,13 +28,14 @@ def _matrix(a, check_finite, square=True):
     return a
 
 
-def _right(a, b, check_finite):
-    b = array(b)
+def _system(a, b, check_finite):
+    """The square matrix and the right side of a system of equations."""
+    a, b = _matrix(a, check_finite), array(b)
     rows = b.shape[-1 if b.ndim == 1 else -2] if b.ndim else None
     if rows != a.shape[-1]:
         raise ValueError(f"shapes of a {tuple(a.shape)} and b {tuple(b.shape)} are incompatible")
     finite(check_finite, b)
-    return b
+    return a, b
 
 
 def _transposed(a):
@@ -95,8 +96,7 @@ def solve_triangular(a, b, trans=0, lower=False, unit_diagonal=False, overwrite_
     >>> np.diagonal(a.grad)
     tensor([-0.3750, -0.5000])
     """
-    a = _matrix(a, check_finite)
-    b = _right(a, b, check_finite)
+    a, b = _system(a, b, check_finite)
     return _triangular(a, b, {"N": 0, "T": 1, "C": 1}.get(trans, trans) != 0, lower, unit_diagonal)
 
 
@@ -123,8 +123,7 @@ def cho_factor(a, lower=False, overwrite_a=False, check_finite=True):
 def cho_solve(c_and_lower, b, overwrite_b=False, check_finite=True):
     """Solve ``a @ x = b`` for `x`, given the result of `cho_factor`; differentiable in the factor and in `b`."""
     c, lower = c_and_lower
-    c = _matrix(c, check_finite)
-    b = _right(c, b, check_finite)
+    c, b = _system(c, b, check_finite)
     return _triangular(c, _triangular(c, b, lower == 0, lower, False), lower != 0, lower, False)
 
 
@@ -143,13 +142,11 @@ def solve(a, b, lower=False, overwrite_a=False, overwrite_b=False, check_finite=
     ("sym", "her", "pos"), "upper triangular", "lower triangular", "tridiagonal",
     "diagonal".  The derivative is with respect to the elements that are read.
     """
-    a = _matrix(a, check_finite)
-    b = _right(a, b, check_finite)
+    a, b = _system(a, b, check_finite)
     if assume_a in ("upper triangular", "lower triangular"):
         return _triangular(a, b, transposed, assume_a == "lower triangular", False)
     if assume_a in ("pos", "positive definite"):
-        factor = np.linalg.cholesky(a, upper=not lower)
-        return cho_solve((factor, lower), b)
+        return cho_solve((np.linalg.cholesky(a, upper=not lower), lower), b)
     if assume_a in ("sym", "symmetric", "her", "hermitian"):
         a = _mirrored(a, lower, assume_a[:3] == "her")
     elif assume_a in ("diagonal", "tridiagonal"):

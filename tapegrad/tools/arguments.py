@@ -1,7 +1,5 @@
 """A function that is looked at: which arguments are numbers, leaves of these, its results, and what it does with values on the way."""
 
-from __future__ import annotations
-
 from _thread import get_ident
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any

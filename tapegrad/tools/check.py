@@ -262,8 +262,7 @@ def _replay(problem, check):
 
 def _kernel(problem, check):
     """Value and gradients by machine code, here and nearby, beside those by sweep."""
-    numbers = tuple(range(len(problem.points)))
-    derivative = functional.value_and_grad(problem.weighted_on, numbers)
+    derivative = functional.value_and_grad(problem.weighted_on, tuple(range(len(problem.points))))
     swept, compiled = (functional.jit(derivative, kernel=kernel) for kernel in ("never", "always"))
     try:
         compiled.kernel(*problem.points)

@@ -19,6 +19,7 @@ import sys
 import time
 from functools import partial
 from importlib import resources
+from itertools import islice
 
 import numpy as np
 
@@ -76,12 +77,12 @@ def step(u, v, rates, h):
     return u + h / 6 * (u1 + 2 * u2 + 2 * u3 + u4), v + h / 6 * (v1 + 2 * v2 + 2 * v3 + v4)
 
 
-def sizes(theta, steps, per_year=STEPS_PER_YEAR):
+def sizes(theta, steps):
     """Yield the sizes of both populations now and after each of `steps` steps."""
     *rates, u, v = [np.exp(theta[i]) for i in range(6)]
     yield u, v
     for _ in range(steps):
-        u, v = step(u, v, rates, 1 / per_year)
+        u, v = step(u, v, rates, 1 / STEPS_PER_YEAR)
         yield u, v
 
 
@@ -101,11 +102,9 @@ def misfit(theta, hares, lynxes):
     for i, center in ((4, np.log(10.0)), (5, np.log(10.0)), (6, -1.0), (7, -1.0)):
         total = total + (theta[i] - center) ** 2 / 2
     scatter_u, scatter_v = np.exp(theta[6]), np.exp(theta[7])
-    for k, (u, v) in enumerate(sizes(theta, STEPS_PER_YEAR * (len(hares) - 1))):
-        if k % STEPS_PER_YEAR == 0:
-            year = k // STEPS_PER_YEAR
-            total = total + ((np.log(hares[year]) - np.log(u)) / scatter_u) ** 2 / 2 + theta[6]
-            total = total + ((np.log(lynxes[year]) - np.log(v)) / scatter_v) ** 2 / 2 + theta[7]
+    for year, (u, v) in enumerate(islice(sizes(theta, STEPS_PER_YEAR * (len(hares) - 1)), 0, None, STEPS_PER_YEAR)):
+        total = total + ((np.log(hares[year]) - np.log(u)) / scatter_u) ** 2 / 2 + theta[6]
+        total = total + ((np.log(lynxes[year]) - np.log(v)) / scatter_v) ** 2 / 2 + theta[7]
     return total
 
 

@@ -107,8 +107,7 @@ def explain_zero(f: Callable[..., Any], *args: Any) -> Explanation:
         slot = slot_on(store, leaf)
         g = np.asarray(adjoints.get(slot, np.zeros(np.shape(leaf._v))))
         zeros = int(np.sum(g == 0))
-        reasons = _reasons(run, entries, leaf, slot, adjoints) if zeros else []
-        arguments.append(Argument(k, g.size, zeros, reasons))
+        arguments.append(Argument(k, g.size, zeros, _reasons(run, entries, leaf, slot, adjoints) if zeros else []))
     return Explanation(arguments)
 
 
@@ -119,9 +118,7 @@ def _reasons(run, entries, leaf, slot, adjoints):
         if not entered.isdisjoint(e.operands):
             entered.add(e.slot)
     on_the_way = [e for e in entries if e.row is not None and e.slot in adjoints and not entered.isdisjoint(e.operands)]
-    reasons = []
-    for e in on_the_way:
-        reasons += _blocked(store, e, entered, adjoints[e.slot])
+    reasons = [reason for e in on_the_way for reason in _blocked(store, e, entered, adjoints[e.slot])]
     only = "" if on_the_way else "only "
     for _, place, (how, tensors) in run.events:
         if any(t is leaf or slot_on(store, t) in entered for t in tensors):

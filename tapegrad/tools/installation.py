@@ -1,7 +1,5 @@
 """What this installation is made of (`tg.info`), and ``python -m tapegrad warm``: what would be compiled when it is first needed, now."""
 
-from __future__ import annotations
-
 import platform
 import sys
 import time

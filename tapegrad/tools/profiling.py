@@ -64,9 +64,7 @@ class ProfiledLine:
     in_kernel: float = 0.0
     missed: int = 0
 
-    @property
-    def seconds(self):
-        return self.forward + self.backward
+    seconds = property(lambda self: self.forward + self.backward)
 
 
 @dataclass(repr=False)

@@ -5,8 +5,6 @@ everything the solution depends on, so that the function stays zero: ``dt = -dg 
 solution.  Steps of Newton's method that leave the number as it is have this derivative; two of them, up to the third.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from ...array.record import guard_on

@@ -1,7 +1,5 @@
 """`solve_ivp` and `odeint`: initial value problems whose solution is differentiated through its steps."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from ...array.functions import stack
@@ -56,13 +54,8 @@ class OdeSolution:
     def ts(self):
         return value(self._ts)
 
-    @property
-    def t_min(self):
-        return min(self.ts)
-
-    @property
-    def t_max(self):
-        return max(self.ts)
+    t_min = property(lambda self: min(self.ts))
+    t_max = property(lambda self: max(self.ts))
 
     def __call__(self, t):
         t = array(t)

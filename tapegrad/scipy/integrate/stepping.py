@@ -13,8 +13,6 @@ First sizes and controllers are those of E. Hairer, S. Norsett, G. Wanner, "Solv
 with the constants of SciPy, so that the steps are SciPy's but for rounding.
 """
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -12,8 +12,6 @@ the numerical solution of ordinary differential equations", ACM Trans. Math. Sof
 Ordinary Differential Equations II" (1996), IV.8.  Constants and decisions are those of SciPy.
 """
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from copy import copy
 
@@ -154,8 +152,7 @@ UNCHANGED = _change(1.0)
 def _rescaled(factor, order):
     """The matrix that takes differences up to an order to those of a step `factor` times as large."""
     within = flag(NUMBERS <= order)
-    both = np.expand_dims(within, 1) * within
-    return np.where(both > 0, np.transpose(_change(factor) @ UNCHANGED), np.eye(ROWS))
+    return np.where(np.expand_dims(within, 1) * within > 0, np.transpose(_change(factor) @ UNCHANGED), np.eye(ROWS))
 
 
 class BDF(Implicit):
@@ -164,8 +161,7 @@ class BDF(Implicit):
     order, iterations, stages, factored = 1, 4, 1.0, 1.0
 
     def started(self, t, y, f, size):
-        first = self.problem.direction * size * f
-        differences = stack([y, first, *[0.0 * y] * (ROWS - 2)])
+        differences = stack([y, self.problem.direction * size * f, *[0.0 * y] * (ROWS - 2)])
         return super().started(t, y, f, size) | {"D": differences, "order": 1.0, "equal": 0.0}
 
     def equations(self, state, end, size, cut):

@@ -28,8 +28,7 @@ class Pattern:
         """SciPy's factors of the matrix with these values (ndarray), made once for as long as they are the same."""
         kept, found = self._kept, values.tobytes()
         if kept is None or kept[0] != found:
-            matrix = _sparse.coo_array((values, self.coords), self.shape).tocsc()
-            kept = self._kept = found, _linalg.splu(matrix)
+            kept = self._kept = found, _linalg.splu(_sparse.coo_array((values, self.coords), self.shape).tocsc())
         return kept[1]
 
 
@@ -198,8 +197,7 @@ def _with_values(name):
             )
         data = F.lift(array(arg1[0]))
         # SciPy looks at the arguments; where numbers stand tells which value stands there.
-        numbers = (np.arange(1.0, data.size + 1.0), *arg1[1:])
-        places = getattr(_sparse, name)(numbers, shape=shape)
+        places = getattr(_sparse, name)((np.arange(1.0, data.size + 1.0), *arg1[1:]), shape=shape)
         if places.nnz == data.size:
             places = places.tocoo()
             return SparseTensor(data[np.asarray(places.data, int) - 1], places.coords, places.shape)

@@ -28,9 +28,7 @@ class Named(Beside):
 
     name = ""
 
-    @property
-    def theirs(self):
-        return getattr(stats, self.name)
+    theirs = property(lambda self: getattr(stats, self.name))
 
     def __repr__(self):
         return f"<tapegrad.scipy.stats.{self.name}>"
@@ -119,43 +117,41 @@ class Distribution(Named):
             else:
                 # A Python number stays one: it promotes weakly.
                 arguments[k] = float(v) if isinstance(v, (int, float)) else array(v)
-        if how in _INVERSES:
-            with np.errstate(all="ignore"):
-                return self._inverse(how, *arguments.values())
-        rule, change, below, above = _WAYS[how]
-        if rule in self.rules:
-            with np.errstate(all="ignore"):
-                return self._bounded(self.rules[rule], change, below, above, how, *arguments.values())
+        x, *parameters = arguments.values()
+        shapes, (loc, *scale) = parameters[: -len(self.last)], parameters[-len(self.last) :]
+        with np.errstate(all="ignore"):
+            ends = self.ends(*shapes) if callable(self.ends) else self.ends
+            if how in _INVERSES:
+                return self._inverse(how, x, shapes, ends, loc, scale)
+            if _WAYS[how][0] in self.rules:
+                return self._bounded(how, x, shapes, ends, loc, scale)
         raise UnsupportedFunctionError(
             f"the distribution function of {self.name} has no closed form whose derivative tapegrad knows. Use "
             f"{self.name}.log{self.kind}, or leave the tape on purpose with .detach().numpy()"
         )
 
-    def _bounded(self, rule, change, below, above, how, x, *parameters):
-        """The changed result inside the support, constants outside, NaN where something is not valid."""
-        shapes, (loc, *scale) = parameters[: -len(self.last)], parameters[-len(self.last) :]
+    def _bounded(self, how, x, shapes, ends, loc, scale):
+        """The result inside the support, constants outside, NaN where something is not valid."""
+        (rule, change, below, above), (low, high) = _WAYS[how], ends
         y = x if _is(loc, 0.0) else x - loc
         y = y if not scale or _is(scale[0], 1.0) else y / scale[0]
         mass = how in ("pmf", "logpmf")
         if not scale and not mass:
             y = np.floor(y)
-        low, high = self.ends(*shapes) if callable(self.ends) else self.ends
         valid = both(self.valid(*shapes), *[s > 0 for s in scale], np.logical_not(np.isnan(y)))
         under = False if _is(low, -np.inf) else y < low if self.closed else y <= low
         over = False if _is(high, np.inf) else y > high if self.closed and (scale or mass) else y >= high
         outside = either(under, over, np.floor(y) != y if mass else False)
-        result = rule(y, *shapes)
+        result = self.rules[rule](y, *shapes)
         result = change(result - np.log(scale[0]) if scale and how.endswith("pdf") else result)
         fill = np.where(valid, np.where(over, above, below), np.nan).astype(result.dtype)
         return np.where(np.logical_and(valid, np.logical_not(outside)), result, fill)
 
-    def _inverse(self, how, q, *parameters):
+    def _inverse(self, how, q, shapes, ends, loc, scale):
         """The quantile of `q`, or the one that is exceeded with that probability; NaN where something is not valid."""
-        shapes, (loc, *scale) = parameters[: -len(self.last)], parameters[-len(self.last) :]
         if not scale:
             # It jumps between integers.
-            return F.lift(record_aux(_of_scipy(self.name, how), q, *parameters))
-        ends = self.ends(*shapes) if callable(self.ends) else self.ends
+            return F.lift(record_aux(_of_scipy(self.name, how), q, *shapes, loc))
         if how == "isf" and "upper_quantile" in self.rules:
             y = self.rules["upper_quantile"](q, *shapes)
         else:
@@ -164,8 +160,7 @@ class Distribution(Named):
         low, high = ends if how == "ppf" else ends[::-1]
         end = np.where(np.equal(q, 0.0), low, high).astype(getattr(y, "dtype", float))
         y = np.where(both(q > 0, q < 1), y, end)
-        valid = both(self.valid(*shapes), scale[0] > 0, q >= 0, q <= 1)
-        return np.where(valid, y * scale[0] + loc, np.nan)
+        return np.where(both(self.valid(*shapes), scale[0] > 0, q >= 0, q <= 1), y * scale[0] + loc, np.nan)
 
     def _sought(self, p, *shapes):
         """The quantile as SciPy finds it, and two steps of Newton's method: the derivatives up to the third order are in them."""

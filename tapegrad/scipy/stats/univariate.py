@@ -25,17 +25,30 @@ def _symmetric(name, density, lower, quantile, log_lower=None, shapes=""):
     return Continuous(name, shapes, density=density, **rules)
 
 
+#: Rule -> that of the other side.
+_TURNED = {"lower": "upper", "log_lower": "log_upper", "quantile": "upper_quantile"}
+_TURNED |= {other: one for one, other in _TURNED.items()}
+
+
+def _function_of(base, name, shapes="", *, to, back, of=lambda *s: (), falling=False, **options):
+    """The distribution of ``back(z, *shapes)``, z of another one, `base`, with the shapes ``of(*shapes)``; `to` is the inverse of `back`."""
+
+    def rule(one):
+        if one.endswith("quantile"):
+            return lambda q, *s: back(base.rules[one](q, *of(*s)), *s)
+        return lambda y, *s: base.rules[one](to(y, *s), *of(*s))
+
+    return Continuous(name, shapes, **{one: rule(other if falling else one) for one, other in _TURNED.items()}, **options)
+
+
 def _normal(y):
     return -0.5 * (y * y) - LOG_ROOT_2PI
 
 
 norm = _symmetric("norm", _normal, lambda y: special.ndtr(y), lambda q: special.ndtri(q), lambda y: special.log_ndtr(y))
-lognorm = Continuous(
-    "lognorm", "s", ends=(0.0, np.inf), closed=False,
+lognorm = _function_of(
+    norm, "lognorm", "s", to=lambda y, s: np.log(y) / s, back=lambda z, s: np.exp(s * z), ends=(0.0, np.inf), closed=False,
     density=lambda y, s: _normal(np.log(y) / s) - np.log(s * y),
-    lower=lambda y, s: special.ndtr(np.log(y) / s), log_lower=lambda y, s: special.log_ndtr(np.log(y) / s),
-    upper=lambda y, s: special.ndtr(-np.log(y) / s), log_upper=lambda y, s: special.log_ndtr(-np.log(y) / s),
-    quantile=lambda q, s: np.exp(s * special.ndtri(q)), upper_quantile=lambda q, s: np.exp(-s * special.ndtri(q)),
 )  # fmt: skip
 expon = Continuous(
     "expon", ends=(0.0, np.inf), density=lambda y: -y, lower=lambda y: -np.expm1(-y), log_upper=lambda y: -y,
@@ -46,17 +59,13 @@ gamma = Continuous(
     lower=lambda y, a: special.gammainc(a, y), upper=lambda y, a: special.gammaincc(a, y),
     quantile=lambda q, a: special.gammaincinv(a, q), upper_quantile=lambda q, a: special.gammainccinv(a, q),
 )  # fmt: skip
-chi2 = Continuous(
-    "chi2", "df", ends=(0.0, np.inf),
+chi2 = _function_of(
+    gamma, "chi2", "df", of=lambda df: (0.5 * df,), to=lambda y, df: 0.5 * y, back=lambda z, df: 2.0 * z, ends=(0.0, np.inf),
     density=lambda y, df: special.xlogy(0.5 * df - 1.0, y) - 0.5 * y - special.gammaln(0.5 * df) - LOG_2 * (0.5 * df),
-    lower=lambda y, df: special.gammainc(0.5 * df, 0.5 * y), upper=lambda y, df: special.gammaincc(0.5 * df, 0.5 * y),
-    quantile=lambda q, df: 2.0 * special.gammaincinv(0.5 * df, q), upper_quantile=lambda q, df: 2.0 * special.gammainccinv(0.5 * df, q),
 )  # fmt: skip
-invgamma = Continuous(
-    "invgamma", "a", ends=(0.0, np.inf), closed=False,
-    density=lambda y, a: -(a + 1.0) * np.log(y) - special.gammaln(a) - np.divide(1.0, y),
-    lower=lambda y, a: special.gammaincc(a, np.divide(1.0, y)), upper=lambda y, a: special.gammainc(a, np.divide(1.0, y)),
-    quantile=lambda q, a: 1.0 / special.gammainccinv(a, q), upper_quantile=lambda q, a: 1.0 / special.gammaincinv(a, q),
+invgamma = _function_of(
+    gamma, "invgamma", "a", of=lambda a: (a,), to=lambda y, a: np.divide(1.0, y), back=lambda z, a: 1.0 / z, falling=True, ends=(0.0, np.inf),
+    closed=False, density=lambda y, a: -(a + 1.0) * np.log(y) - special.gammaln(a) - np.divide(1.0, y),
 )  # fmt: skip
 beta = Continuous(
     "beta", "a b", ends=(0.0, 1.0),
@@ -81,10 +90,9 @@ logistic = _symmetric(
     "logistic", lambda y: special.log_expit(y) + special.log_expit(-y), lambda y: special.expit(y), lambda q: special.logit(q),
     lambda y: special.log_expit(y),
 )  # fmt: skip
-weibull_min = Continuous(
-    "weibull_min", "c", ends=(0.0, np.inf), density=lambda y, c: np.log(c) + special.xlogy(c - 1.0, y) - y**c,
-    lower=lambda y, c: -np.expm1(-(y**c)), log_upper=lambda y, c: -(y**c),
-    quantile=lambda q, c: (-np.log1p(-q)) ** (1.0 / c), upper_quantile=lambda q, c: (-np.log(q)) ** (1.0 / c),
+weibull_min = _function_of(
+    expon, "weibull_min", "c", to=lambda y, c: y**c, back=lambda z, c: z ** (1.0 / c), ends=(0.0, np.inf),
+    density=lambda y, c: np.log(c) + special.xlogy(c - 1.0, y) - y**c,
 )  # fmt: skip
 halfnorm = Continuous(
     "halfnorm", ends=(0.0, np.inf), density=lambda y: _normal(y) + LOG_2, lower=lambda y: special.erf(y / ROOT_2),
@@ -94,8 +102,7 @@ halfnorm = Continuous(
 
 
 def _student(y, df):
-    square = y * y
-    result = -0.5 * (df + 1.0) * np.log1p(square / df) - 0.5 * np.log(df) - special.betaln(0.5 * df, 0.5)
+    result = -0.5 * (df + 1.0) * np.log1p(y * y / df) - 0.5 * np.log(df) - special.betaln(0.5 * df, 0.5)
     return np.where(np.isinf(df), _normal(y), result)
 
 
@@ -103,23 +110,17 @@ t = _symmetric(
     "t", _student, lambda y, df: np.where(np.isinf(df), special.ndtr(y), special.stdtr(df, y)),
     lambda q, df: np.where(np.isinf(df), special.ndtri(q), special.stdtrit(df, q)), shapes="df",
 )  # fmt: skip
-gumbel_r = Continuous(
-    "gumbel_r", density=lambda y: -y - np.exp(-y), log_lower=lambda y: -np.exp(-y), upper=lambda y: -np.expm1(-np.exp(-y)),
-    quantile=lambda q: -np.log(-np.log(q)), upper_quantile=lambda q: -np.log(-np.log1p(-q)),
+gumbel_r = _function_of(
+    expon, "gumbel_r", to=lambda y: np.exp(-y), back=lambda z: -np.log(z), falling=True, density=lambda y: -y - np.exp(-y),
 )  # fmt: skip
-gumbel_l = Continuous(
-    "gumbel_l", density=lambda y: y - np.exp(y), lower=lambda y: -np.expm1(-np.exp(y)), log_upper=lambda y: -np.exp(y),
-    quantile=lambda q: np.log(-np.log1p(-q)), upper_quantile=lambda q: np.log(-np.log(q)),
+gumbel_l = _function_of(expon, "gumbel_l", to=np.exp, back=np.log, density=lambda y: y - np.exp(y))
+pareto = _function_of(
+    expon, "pareto", "b", to=lambda y, b: b * np.log(y), back=lambda z, b: np.exp(z / b), ends=(1.0, np.inf),
+    density=lambda y, b: np.log(b) - (b + 1.0) * np.log(y),
 )  # fmt: skip
-pareto = Continuous(
-    "pareto", "b", ends=(1.0, np.inf), density=lambda y, b: np.log(b) - (b + 1.0) * np.log(y),
-    lower=lambda y, b: -np.expm1(-b * np.log(y)), log_upper=lambda y, b: -b * np.log(y),
-    quantile=lambda q, b: np.exp(-np.log1p(-q) / b), upper_quantile=lambda q, b: np.exp(-np.log(q) / b),
-)  # fmt: skip
-rayleigh = Continuous(
-    "rayleigh", ends=(0.0, np.inf), density=lambda y: np.log(y) - 0.5 * (y * y),
-    lower=lambda y: -np.expm1(-0.5 * (y * y)), log_upper=lambda y: -0.5 * (y * y),
-    quantile=lambda q: np.sqrt(-2.0 * np.log1p(-q)), upper_quantile=lambda q: np.sqrt(-2.0 * np.log(q)),
+rayleigh = _function_of(
+    expon, "rayleigh", to=lambda y: 0.5 * (y * y), back=lambda z: np.sqrt(2.0 * z), ends=(0.0, np.inf),
+    density=lambda y: np.log(y) - 0.5 * (y * y),
 )  # fmt: skip
 
 

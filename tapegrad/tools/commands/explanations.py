@@ -1,7 +1,5 @@
 """The explanation of a class of errors by any spelling of its name: ``python -m tapegrad explain``."""
 
-from __future__ import annotations
-
 import difflib
 
 from ...common import errors

@@ -145,8 +145,7 @@ def _modes(row):
 
 def _primitives():
     for row in sorted(ROWS, key=lambda row: row.name):
-        numpy = ", ".join(f"`{_short(f)}`" for f in row.numpy)
-        yield f"`{row.name}`", row.doc, numpy, _modes(row)
+        yield f"`{row.name}`", row.doc, ", ".join(f"`{_short(f)}`" for f in row.numpy), _modes(row)
 
 
 def _functions():

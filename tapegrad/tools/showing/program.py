@@ -4,8 +4,6 @@ All numbers come from the tape, by the functions that the rest of the package us
 plain numbers.  The page adds them up, as the sweep does.
 """
 
-from __future__ import annotations
-
 import inspect
 import linecache
 import re
