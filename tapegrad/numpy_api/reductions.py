@@ -26,8 +26,8 @@ def _flag(keepdims):
 def _checked(function, x, dtype=None, **others):
     """`x` as a tensor; refuses arguments that are not supported."""
     x = F.lift(x)
-    if dtype is not None and np.dtype(dtype) == x.dtype:
-        dtype = None
+    if dtype is not None and (np.dtype(dtype) == x.dtype or np.dtype(dtype).char in "df" and x.dtype.kind in "fiub"):
+        x, dtype = F.astype(x, dtype, copy=False), None
     only_defaults(function, dtype=dtype, **others)
     return x
 
