@@ -197,14 +197,17 @@ class Differentiable(Fields, Methods):
             raise ValueError(f"only a tensor with one element has a number as its value, this one has {self.size}")
         return np.asarray(self._v).reshape(-1)[0]
 
-    def item(self) -> Any:
-        """The only element as a Python number; leaves the tape.
+    def item(self, *position: Any) -> Any:
+        """The only element as a Python number, or that at a position: an index of the flat array, or one for each axis; leaves the tape.
 
         Raises
         ------
         ValueError
             If the tensor does not have exactly one element.
         """
+        if position:
+            at = position[0] if len(position) == 1 else position
+            return (self[at] if isinstance(at, tuple) else self.ravel()[at]).item()
         if LISTENERS:
             notify(".item()", self)
         self._let_out("item()")

@@ -23,7 +23,7 @@ def was_variable(leaf):
 def check_result(result, store, what, differentiated=True, plain=False):
     """Refuse results that carry no derivative where one is wanted, and those that lie on another tape than `store`.
 
-    With `plain` results that depend on nothing may be of any dtype.
+    With `plain` nothing is differentiated: results may be of any dtype.
     """
     if isinstance(result, Differentiable):
         if result.__class__ is Dual:
@@ -35,7 +35,7 @@ def check_result(result, store, what, differentiated=True, plain=False):
             elsewhere = result._t is not store and store_of(result) is not store
         if elsewhere:
             raise nesting_error(what)
-        if differentiated:
+        if differentiated and not plain:
             check_derivative(result, what)
     elif differentiated:
         check_returned(result, what, plain)

@@ -26,8 +26,8 @@ def _flag(keepdims):
 def _checked(function, x, dtype=None, **others):
     """`x` as a tensor; refuses arguments that are not supported."""
     x = F.lift(x)
-    if dtype is not None and np.dtype(dtype) == x.dtype:
-        dtype = None
+    if dtype is not None and (np.dtype(dtype) == x.dtype or np.dtype(dtype).char in "df" and x.dtype.kind in "fiub"):
+        x, dtype = F.astype(x, dtype, copy=False), None
     only_defaults(function, dtype=dtype, **others)
     return x
 
@@ -97,7 +97,7 @@ def _extremum(function, ours, identity, combine):
             raise ValueError(f"np.{function.__name__} with where= needs initial= too, as in NumPy")
         if has_initial and _count(x, axis) == 0:
             shape = np.sum(np.empty(x.shape), axis=F.chosen_axes(x, axis, None), keepdims=_flag(keepdims)).shape
-            return F.broadcast_to(F.lift(initial), shape)
+            return F.broadcast_to(F.lift(_initial(initial, x)), shape)
         result = ours(_masked(x, mask, identity), axis=axis, keepdims=_flag(keepdims))
         return combine(result, _initial(initial, x)) if has_initial else result
 
@@ -355,8 +355,13 @@ FUNCTIONS[np.median], FUNCTIONS[np.nanmedian] = _median(np.median), _median(np.n
 # ---- norms --------------------------------------------------------------------------------
 
 
+def _largest(sizes, axis, keepdims=False):
+    """The largest of numbers that are not negative; 0 of none, as in the norms of NumPy 2.4."""
+    return FUNCTIONS[np.max](sizes, axis, keepdims, NO_VALUE if _count(sizes, axis) else 0.0)
+
+
 #: Norms of vectors that are reductions of absolute values, by their order.
-_OF_SIZES = {inf: F.max, -inf: F.min, 1: F.sum, 0: F.sum}
+_OF_SIZES = {inf: _largest, -inf: F.min, 1: F.sum, 0: F.sum}
 
 
 def _vector_norm(x, ord, axis, keepdims):
@@ -391,13 +396,13 @@ def _matrix_norm(x, ord, axes, keepdims):
         return F.norm(x, axis=axes, keepdims=keepdims)
     if ord in (2, -2, "nuc"):
         s = FUNCTIONS[np.linalg.svd](F.moveaxis(x, (row, column), (-2, -1)), compute_uv=False)
-        norm = F.sum(s, axis=-1) if ord == "nuc" else (F.max if ord > 0 else F.min)(s, axis=-1)
+        norm = F.sum(s, axis=-1) if ord == "nuc" else _largest(s, -1) if ord > 0 else F.min(s, axis=-1)
         return F.expand_dims(norm, tuple(sorted(axes))) if keepdims else norm
     if ord not in (1, -1, inf, -inf):
         raise ValueError(f"Invalid norm order {ord!r} for matrices.")
     summed, kept = (row, column) if abs(ord) == 1 else (column, row)
     sums = F.sum(F.absolute(x), axis=summed, keepdims=True)
-    norm = (F.max if ord > 0 else F.min)(sums, axis=kept, keepdims=True)
+    norm = _largest(sums, kept, True) if ord > 0 else F.min(sums, axis=kept, keepdims=True)
     return norm if keepdims else F.squeeze(norm, axes)
 
 

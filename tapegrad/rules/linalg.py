@@ -159,7 +159,7 @@ def _eigh_jvp(t, a, z, UPLO="L"):
 
 
 structural(
-    "eigh", 1, _eigh_value, _eigh_vjp, jvp=of_one(_eigh_jvp), node="LinalgEigh", raises=True,
+    "eigh", 1, _eigh_value, _eigh_vjp, jvp=of_one(_eigh_jvp), node="LinalgEigh", raises="finite",
     doc="eigenvalues (first row) and eigenvectors (columns of the rows below) of a symmetric matrix, packed; the terms "
     "1/(a-b) of equal eigenvalues count as 0; the adjoint is symmetric",
     shape=lambda a, UPLO="L": ((*a.shape[:-2], S.square(a)[-1] + 1, a.shape[-1]), S.floating(a)), effect="dense",
@@ -169,6 +169,12 @@ structural(
 def _svd_value(a):
     u, s, vh = svd(a)
     return np.concatenate([u, s[..., None, :], np.swapaxes(vh, -1, -2)], axis=-2)
+
+
+def _svd_forward(a):
+    (m, n), axis = a.shape[-2:], a.ndim - 2
+    u, s, vh = a.svd()
+    return side_by_side(a, _svd_shape(a), [u, s.expand_dims([axis]), _t(vh)], [m, 1, n], axis)
 
 
 def _svd_vjp(g, a, z):
@@ -208,13 +214,13 @@ def _svd_jvp(t, a, z):
 
 def _svd_shape(a):
     *batch, m, n = a.shape
-    return (*batch, m + 1 + n, min(m, n)), S.floating(a)
+    return *batch, m + 1 + n, min(m, n)
 
 
 structural(
-    "svd", 1, _svd_value, _svd_vjp, jvp=of_one(_svd_jvp), node="LinalgSvd", raises=True,
+    "svd", 1, _svd_value, _svd_vjp, jvp=of_one(_svd_jvp), forward=_svd_forward, node="LinalgSvd", raises=True,
     doc="reduced singular value decomposition U, s, V, packed below each other; the terms 1/(a-b) of equal singular "
-    "values and 1/a of zero ones count as 0", shape=_svd_shape, effect="dense",
+    "values and 1/a of zero ones count as 0", shape=lambda a: (_svd_shape(a), S.floating(a)), effect="dense",
 )
 
 

@@ -26,7 +26,8 @@ from ..array.tensor import Tensor
 from ..array.traces import trace_of
 from ..autograd.custom.calls import unpacked
 from ..autograd.custom.primitives import Primitive
-from ..autograd.nested import parts_of
+from ..autograd.nested import current_trace, parts_of
+from ..autograd.tape import Tape
 from ..common.errors import GradientError, StructureError, TapeMismatchError
 from ..common.exact import Identity
 from ..common.tree import flatten, flatten_result, leaf_names, unflatten
@@ -34,8 +35,8 @@ from ..program.evaluation import on_tensors
 from ..program.sweeps import StoreWalk
 from ..tape.places import function_name
 from ..tape.store import thread_state
-from .contents import OBJECTS, Contents
-from .loops.body import Unrecordable, restoring, value_of
+from .contents import OBJECTS, Contents, is_plain
+from .loops.body import Unrecordable, restoring, state_of, value_of
 from .replay.kernels import agree
 
 #: How far the value computed again may be from the first one, relative to its largest element: rounding that depends on where
@@ -226,8 +227,7 @@ def checkpoint(fun: F) -> F:
 
     Tensors that `fun` uses without having them as arguments (a layer its parameters) are differentiated,
     too.  Then `fun` is recorded at each call, as the body of a loop is, and its tape runs again on the way
-    back.  If it draws random numbers or changes what it reads, it runs as it is, and everything is stored; so
-    it does if no argument is differentiated.
+    back.  If it draws random numbers or changes what it reads, it runs as it is, and everything is stored.
 
     Parameters
     ----------
@@ -277,9 +277,18 @@ def checkpoint(fun: F) -> F:
     def call(*args, **kwargs):
         leaves, structure = given = flatten((args, kwargs))
         live = [leaf for leaf in leaves if tracked(leaf)]
-        if not any(isinstance(part, Tensor) and tracked(part) for leaf in live for part in parts_of(leaf)):
+        tensors, state = any(isinstance(part, Tensor) and tracked(part) for leaf in live for part in parts_of(leaf)), None
+        if not tensors and (live or not thread_state().enabled or is_plain(fun)):
             # Forward mode stores nothing.
             return fun(*args, **kwargs)
+        if not tensors and not captures:
+            # Whether it uses tensors that are no arguments is seen by its result.
+            state = state_of([fun])
+            with contextlib.suppress(TapeMismatchError), Tape() if current_trace() is None and not state.iterates else contextlib.nullcontext():
+                result = fun(*args, **kwargs)
+                if state.iterates or not any(map(tracked, flatten(result)[0])):
+                    return result
+            captures.append(True)
         if trace_of(live) is not None:
             with contextlib.suppress(Unrecordable):
                 return _recorded(fun, *given)
@@ -293,6 +302,6 @@ def checkpoint(fun: F) -> F:
             else:
                 return unflatten(layout.result, result if isinstance(result, tuple) else (result,))
         # It uses tensors that are no arguments, as a layer its parameters: the body of a loop may.
-        return restoring([fun], function_name(fun), lambda: _recorded(fun, *given), lambda: fun(*args, **kwargs))
+        return restoring([fun], function_name(fun), lambda: _recorded(fun, *given), lambda: fun(*args, **kwargs), state)
 
     return call  # type: ignore[return-value]

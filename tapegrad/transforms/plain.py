@@ -167,7 +167,7 @@ _ALONE = _references(_probe)
 def checked(results, structure, function, store, has_aux, scalar, plain=False):
     """Those of the results of a function that are differentiated; an error if they cannot be.
 
-    With `plain` nothing is differentiated: results that depend on nothing may be of any dtype.
+    With `plain` nothing is differentiated: results may be of any dtype.
     """
     first = len(results)
     if has_aux:

@@ -153,7 +153,7 @@ class _Lanes:
             leaves, structure = flatten_result(restoring(
                 [self.fun], self.name,
                 lambda: loop(iteration, (), (rows, structure), count or 1, False, None, self.name)[1],
-                lambda: plain.scan(lambda *both: iteration(*both)[:2], (), rows, structure, count or 1, False, False, "lane")[1],
+                lambda: plain.scan(lambda *both: iteration(*both)[:2], (), rows, structure, count or 1, False, False, self.name, "lane")[1],
                 state,
             ))
         if state is not None:

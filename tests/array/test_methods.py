@@ -30,6 +30,52 @@ def test_values_with_derivative(call):
     check(call, A)
 
 
+MASK = A > -0.5
+#: With parameters of NumPy's that our functions of these names do not have.
+AS_NUMPY = [
+    lambda x: x.sum(0, np.float64), lambda x: x.sum(1, None, None, True), lambda x: x.sum(dtype=float), lambda x: x.sum(initial=2.0, where=MASK),
+    lambda x: x.prod(axis=0, where=MASK), lambda x: x.mean(where=MASK), lambda x: x.mean(0, dtype=np.float64, keepdims=True),
+    lambda x: x.std(0, None, None, 1), lambda x: x.std(ddof=1, where=MASK), lambda x: x.var(axis=1, ddof=1, keepdims=True, dtype=float),
+    lambda x: x.max(0, None, True), lambda x: x.max(initial=0.5), lambda x: x.min(axis=1, initial=0.5, where=MASK), lambda x: x.cumsum(0, float),
+    lambda x: x.clip(-0.5, 0.5, None), lambda x: x.clip(max=np.ones(4)), lambda x: x.trace(dtype=float), lambda x: x.round(1) + x, lambda x: x.round(decimals=2) * x,
+    lambda x: x.flatten("F"), lambda x: x.flatten(order="C"), lambda x: x.reshape(4, 3, order="F"), lambda x: x.reshape((-1,), copy=True),
+    lambda x: x.astype(np.float64, casting="safe"), lambda x: x.copy("F") * x.copy(order="K"), lambda x: x.astype("f", "C", "same_kind", True, False) * 1.0,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("call", AS_NUMPY)
+def test_parameters_of_numpy(call):
+    for x in (leaf(A), A):
+        assert (y := call(x)).shape == call(A).shape and y.dtype == call(A).dtype
+    np.testing.assert_allclose(plain(call(leaf(A))), call(A), rtol=1e-6)
+    if call(A).dtype == np.float64:
+        check(call, A)
+
+
+def test_parameters_of_pytorch_stay():
+    x = leaf(A)
+    assert x.sum(0, True).shape == (1, 4) and x.std(0, 1).shape == (4,) and x.max(dim=1, keepdim=True).values.shape == (3, 1)
+    assert x.sum(dim=0, keepdim=True, dtype=float).shape == (1, 4) and x.flatten(0, 1).shape == (12,)
+    assert x.mean(-1, np.True_).shape == (3, 1)
+
+
+def test_what_numpy_refuses():
+    x = leaf(A)
+    for call in (lambda x: x.astype(np.float32, casting="safe"), lambda x: x.sum(axes=0), lambda x: x.round(1, 2, 3)):
+        for a in (A, x):
+            with pytest.raises(TypeError):
+                call(a)
+
+
+def test_one_element_by_its_position():
+    for x in (leaf(A), leaf(A).detach()):
+        assert [x.item(5), x.item(-1), x.item(1, 2), x.item((2, -1))] == [A.item(5), A.item(-1), A.item(1, 2), A.item((2, -1))]
+        for position in ((12,), (3, 0), (0, 0, 0)):
+            with pytest.raises(IndexError):
+                x.item(*position)
+    assert leaf(2.5).item(0) == 2.5
+
+
 def test_in_place():
     def sort(x):
         y = x * 1.0

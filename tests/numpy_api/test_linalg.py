@@ -303,3 +303,18 @@ def test_norms_of_several_axes_and_of_nothing(shape, axis):
         found = tg.norm(tg.tensor(x), order, axis=axis)
         np.testing.assert_allclose(found.numpy(), expected, rtol=1e-13)
         assert tg.norm(tg.tensor(x), order, axis=axis, keepdims=True).shape == tuple(1 if k in axes else n for k, n in enumerate(shape))
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("shape", [(0,), (0, 3), (3, 0), (2, 0, 3)])
+def test_norms_of_nothing_are_zero_as_in_numpy_2_4(shape, dtype):
+    x = np.zeros(shape, dtype)
+    orders = [(np.inf, None), (1, None), (2, None)] if x.ndim < 3 else [(2, (0, 1)), (1, (1, 2))]
+    for order, axis in [*orders, *((np.inf, k) for k in range(x.ndim) if not x.shape[k])]:
+        for keepdims in (False, True):
+            norm, pull = tg.vjp(lambda x: np.linalg.norm(x, order, axis, keepdims), x)  # noqa: B023
+            full = np.linalg.norm(np.ones([n or 1 for n in shape]), order, axis, keepdims)
+            assert (np.shape(norm), np.asarray(norm).dtype) == (full.shape, dtype) and not np.any(norm)
+            assert pull(norm)[0].shape == shape
+    with pytest.raises(ValueError, match="zero-size"):
+        np.linalg.norm(leaf(x), -np.inf, shape.index(0))

@@ -215,8 +215,20 @@ def test_plain_values():
     np.testing.assert_array_equal(plain(np.max(leaf(np.zeros((0, 2))), axis=0, initial=3.0)), [3, 3])
 
 
+@pytest.mark.parametrize("name", ["sum", "prod", "mean", "std", "var", "cumsum", "cumprod", "nansum", "nanmean"])
+def test_another_float_dtype_is_that_of_the_computation(name):
+    function = getattr(np, name)
+    for given, wanted in [(np.float64, np.float32), (np.float32, np.float64), (np.int64, np.float32)]:
+        x, axis = np.array([[1.1, 2.0, -3.3], [4.0, 0.7, 6.0]]).astype(given), None if "cum" in name else 1
+        found = function(leaf(x) if given != np.int64 else tg.tensor(x), axis, dtype=wanted)
+        np.testing.assert_allclose(plain(found), expected := function(x, axis, dtype=wanted), rtol=1e-6)
+        assert found.dtype == expected.dtype == wanted
+    pulled = tg.vjp(lambda x: function(x, dtype=np.float32), np.array([1.0, 2.0, 4.0]))[1]
+    assert pulled(np.ones(3, np.float32) if "cum" in name else np.float32(1.0))[0].dtype == np.float64
+
+
 REFUSED = {
-    "out": lambda x: np.sum(x, out=np.zeros(())), "other dtype": lambda x: np.sum(x, dtype=np.float32), "mean=": lambda x: np.var(x, mean=1.0),
+    "out": lambda x: np.sum(x, out=np.zeros(())), "dtype of integers": lambda x: np.sum(x, dtype=int), "mean=": lambda x: np.var(x, mean=1.0),
     "method": lambda x: np.quantile(x, 0.5, method="inverted_cdf"), "weights": lambda x: np.quantile(x, 0.5, method="inverted_cdf", weights=[1, 1, 1]),
     "out of cumsum": lambda x: np.cumsum(x, out=np.zeros(3)),
     "q of a step": lambda x: np.quantile(x, x[0] * 0.1, method="lower"),

@@ -12,7 +12,7 @@ import numpy as np
 
 from ...common.registry import attach
 from ..differentiable import Differentiable
-from .arguments import axis_index, axis_tuple, chosen_axes, lift
+from .arguments import as_method, axis_index, axis_tuple, chosen_axes, lift
 from .elementwise import *
 from .elementwise import ELEMENTWISE, power
 from .gathers import *
@@ -34,10 +34,13 @@ METHODS = [
 
 
 pow = power
-attach(Differentiable, {name: globals()[name] for name in METHODS} | {
+#: Of these the ones that take the arguments of NumPy's methods as well.
+_AS_NUMPY = "sum mean prod max min var std cumsum clip trace round".split()
+
+attach(Differentiable, {name: as_method(globals()[name]) if name in _AS_NUMPY else globals()[name] for name in METHODS} | {
     "pow": power, "T": property(transpose), "mT": property(lambda self: swapaxes(self, -1, -2)),
     "double": lambda self: astype(self, np.float64), "float": lambda self: astype(self, np.float32),
-    "copy": clone,
+    "copy": lambda self, order="C": clone(self),
 })  # fmt: skip
 
 #: Rows that only derivatives and kernels use: no functions of the namespace.

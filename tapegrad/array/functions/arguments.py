@@ -22,6 +22,24 @@ def named(function: F, name: str, **parts: str) -> F:
     return function
 
 
+def as_method(function: Any) -> Any:
+    """A function as a method, which takes the arguments of NumPy's function of its name as well: those go there.
+
+    They are NumPy's if there are more of them, or others by name, or if one behind the first is neither an integer nor a truth value: where
+    PyTorch has ``keepdim``, NumPy has ``dtype``.
+    """
+    name, code, numpys = function.__name__, function.__code__, {"dim": "axis", "keepdim": "keepdims"}
+    own = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+
+    def method(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if len(args) < code.co_argcount and all([key in own for key in kwargs]) and all([isinstance(a, (int, np.integer, np.bool_)) for a in args[1:]]):
+            return function(self, *args, **kwargs)
+        return getattr(np, name)(self, *args, **{numpys.get(key, key): value for key, value in kwargs.items()})
+
+    method.__name__, method.__qualname__, method.__doc__ = name, name, function.__doc__
+    return method
+
+
 def lift(x: Any) -> Any:
     """`x` as a tensor; complex numbers as a `ComplexTensor`, whose rows `array.complex.at_door` has."""
     if x is True or x is False:

@@ -234,7 +234,7 @@ def _cast(x, dtype):
     return np.asarray(x).astype(dtype)
 
 
-def astype(x: TensorLike, dtype: DTypeLike, *, copy: bool = True) -> Tensor:
+def astype(x: TensorLike, dtype: DTypeLike, order: Any = "K", casting: Any = "unsafe", subok: bool = True, copy: bool = True) -> Tensor:
     """Convert `x` to another float dtype; the gradient comes back in the dtype of `x`.
 
     Parameters
@@ -242,6 +242,10 @@ def astype(x: TensorLike, dtype: DTypeLike, *, copy: bool = True) -> Tensor:
     x : Tensor or array-like
     dtype : dtype
         float32 or float64; of what requires no gradient, any.
+    order, subok
+        As in NumPy, without effect here.
+    casting : str
+        Which conversions raise, as in NumPy.
     copy : bool
         If False, return `x` itself where it already has that dtype.
 
@@ -256,6 +260,9 @@ def astype(x: TensorLike, dtype: DTypeLike, *, copy: bool = True) -> Tensor:
     dtype('float32')
     """
     x, dtype = lift(x), np.dtype(dtype)
+    if (order, casting) != ("K", "unsafe"):
+        # NumPy raises what it would.
+        np.empty(0, x.dtype).astype(dtype, order, casting)
     if not copy and dtype == x.dtype:
         return x
     if dtype.kind != "f":

@@ -24,13 +24,15 @@ if TYPE_CHECKING:
     from ..tensor import Tensor
 
 
-def reshape(x: TensorLike, *shape: Any) -> Tensor:
+def reshape(x: TensorLike, *shape: Any, order: Any = "C", copy: bool | None = None) -> Tensor:
     """The same elements in another shape; one extent may be -1.
 
     Parameters
     ----------
     x : Tensor or array-like
     *shape : int, or one tuple
+    order, copy
+        As of `numpy.reshape`.
 
     Returns
     -------
@@ -46,6 +48,8 @@ def reshape(x: TensorLike, *shape: Any) -> Tensor:
     x = lift(x)
     if len(shape) == 1 and isinstance(shape[0], (tuple, list, np.ndarray)):
         shape = tuple(shape[0])
+    if order != "C" or copy is not None:
+        return np.reshape(x, shape, order, copy=copy)
     return _reshaped("reshape", x, np.reshape(x._v, shape))
 
 
@@ -86,13 +90,15 @@ def ravel(x: TensorLike, order: str = "C") -> Tensor:
     return clone(reshape(x, (-1,)))
 
 
-def flatten(x: TensorLike, start_dim: int = 0, end_dim: int = -1) -> Tensor:
-    """`ravel` under PyTorch's name, for the axes from `start_dim` to `end_dim` only.
+def flatten(x: TensorLike, start_dim: int | str = 0, end_dim: int = -1, *, order: str | None = None) -> Tensor:
+    """`ravel` under PyTorch's name, for the axes from `start_dim` to `end_dim` only; with an order, a copy, as NumPy's method gives.
 
     Parameters
     ----------
     x : Tensor or array-like
     start_dim, end_dim : int
+    order : {'C', 'F'}, optional
+        As of `ravel`; it may stand first, as in NumPy.
 
     Returns
     -------
@@ -105,6 +111,8 @@ def flatten(x: TensorLike, start_dim: int = 0, end_dim: int = -1) -> Tensor:
     tensor([1., 2., 3., 4.])
     """
     x = lift(x)
+    if order is not None or isinstance(start_dim, str):
+        return clone(ravel(x, order or start_dim))
     if not x.ndim:
         return reshape(x, (-1,))
     first, last = axis_index(start_dim, x.ndim), axis_index(end_dim, x.ndim)

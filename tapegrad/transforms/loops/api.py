@@ -58,38 +58,43 @@ def scan(
     >>> print(total, sums)
     6.0 [1. 3. 6.]
     """
-    leaves, structure, iterations = plain.turns_of(xs, length)
+    return _along(f, init, xs, length, reverse, memory, "the scan")
+
+
+def _along(f, init, xs, length=None, reverse=False, memory=None, name=""):
+    """`scan` under the `name` that messages give it."""
+    leaves, structure, iterations = plain.turns_of(xs, length, name)
     if not iterations:
-        return init, _of_no_iterations(f, init, leaves, structure)
-    parts = None if structure is None else (leaves, structure)
+        return init, _of_no_iterations(f, init, leaves, structure, name)
+    parts, body = None if structure is None else (leaves, structure), f"the body of {name}"
 
     def iteration(carry, x):
         return *plain.pair(f(carry, x)), False
 
     def in_python(watch):
-        return plain.scan(f, init, leaves, structure, iterations, reverse, watch)
+        return plain.scan(f, init, leaves, structure, iterations, reverse, watch, body)
 
-    return _looped(iteration, [f], init, parts, iterations, reverse, memory, "the body of the scan", in_python)
+    return _looped(iteration, [f], init, parts, iterations, reverse, memory, body, in_python)
 
 
-def _of_no_iterations(f, init, leaves, structure):
+def _of_no_iterations(f, init, leaves, structure, name):
     """The results of no iterations: those of one, at zeros, or at some other numbers if it raises there, without rows."""
-    state, shapes = state_of([f]), [(1, *np.shape(leaf)[1:]) for leaf in leaves]
+    state, shapes, body = state_of([f]), [(1, *np.shape(leaf)[1:]) for leaf in leaves], f"the body of {name}"
     for numbers in (np.zeros, lambda shape: 1.0 + np.random.default_rng(0).random(shape)):
         rows = [numbers(shape).astype(leaf.dtype) for shape, leaf in zip(shapes, leaves)]
         try:
             with np.errstate(all="ignore"):
-                results, container = flatten_result(plain.scan(f, init, rows, structure, 1, False, False)[1])
+                results, container = flatten_result(plain.scan(f, init, rows, structure, 1, False, False, body)[1])
         except Exception as error:
             cause, why = error, reason(error)
         else:
             # There is nothing that could have a derivative.
             return unflatten(container, [x[:0] if isinstance(x, np.ndarray) else stop_gradient(x[:0]) for x in results])
         finally:
-            state.put_back("the body of the scan")
+            state.put_back(body)
     raise StructureError(
-        "the scan has no iterations, and its body, run at zeros and at numbers from 1 to 2 to learn the shapes of its results, raises "
-        f"{why}. Leave the scan out where there are no elements"
+        f"{name} has no iterations, and its body, run at zeros and at numbers from 1 to 2 to learn the shapes of its results, raises "
+        f"{why}. Leave {name} out where there are no elements"
     ) from cause
 
 
@@ -179,7 +184,7 @@ def fori_loop(lower: int, upper: int, body: Callable[[Any, Any], Any], init: Any
     def iteration(value, i):
         return body(i if isinstance(i, Differentiable) else int(i), value), None
 
-    return scan(iteration, init, np.arange(lower, upper))[0] if lower < upper else init
+    return _along(iteration, init, np.arange(lower, upper), name="the fori_loop")[0] if lower < upper else init
 
 
 def cond(pred: Any, true_fun: Callable[..., Any], false_fun: Callable[..., Any], *operands: Any) -> Any:
@@ -269,7 +274,7 @@ def map(f: Callable[[Any], Any], xs: Any) -> Any:  # noqa: A001  (its name in ja
     >>> tg.map(lambda x: x * x, np.array([1.0, 2.0, 3.0]))
     array([1., 4., 9.])
     """
-    return scan(lambda carry, x: (carry, f(x)), (), xs)[1]
+    return _along(lambda carry, x: (carry, f(x)), (), xs, name="the map")[1]
 
 
 def associative_scan(fn: Callable[[Any, Any], Any], elems: Any, reverse: bool = False, axis: int = 0) -> Any:

@@ -42,18 +42,18 @@ def fitting(before, after, what):
     return leaves
 
 
-def turns_of(xs, length):
-    """Leaves and structure of `xs`, and the number of iterations; raises if the leaves disagree."""
+def turns_of(xs, length, loop):
+    """Leaves and structure of `xs`, and the number of iterations; raises, naming the `loop`, if the leaves disagree."""
     leaves, structure = ([], None) if xs is None else flatten(xs)
     for name, leaf in zip(leaf_names(structure) if leaves else (), leaves):
         if np.ndim(leaf) == 0:
-            raise StructureError(f"xs{name} is a number; scan takes arrays, and goes along their first axis")
+            raise StructureError(f"xs{name} is a number; {loop} takes arrays, and goes along their first axis")
         if length is None:
             length = len(leaf)
         elif len(leaf) != length:
             raise StructureError(f"xs{name} has {len(leaf)} elements along its first axis, and there are {length} iterations")
     if length is None:
-        raise StructureError("without xs scan does not know how many iterations there are: give length=")
+        raise StructureError(f"without xs {loop} does not know how many iterations there are: give xs (or, to scan, length=)")
     try:
         iterations = operator.index(length)
     except TypeError:
@@ -100,14 +100,14 @@ def _named(what):
     return NOTHING if checking is None else checking.within(what)
 
 
-def scan(f, init, leaves, structure, iterations, reverse, watch, unit="iteration"):
-    """`api.scan` iteration by iteration; `watch`: whether to raise `NeedsRecording`."""
+def scan(f, init, leaves, structure, iterations, reverse, watch, body, unit="iteration"):
+    """`api.scan` iteration by iteration; `watch`: whether to raise `NeedsRecording`; `body` is the name of `f` in messages."""
     carry, before, results = init, flatten(init), [None] * iterations
     for iteration, k in enumerate(reversed(range(iterations)) if reverse else range(iterations)):
         x = None if structure is None else unflatten(structure, [leaf[k] for leaf in leaves])
         with _named(f"{unit} {k}"):
             carry, results[k] = watched(iteration if watch else -1, pair(f(carry, x)))
-        fitting(before, carry, "the body of the scan")
+        fitting(before, carry, body)
     return carry, stacked(results) if iterations else None
 
 

@@ -145,6 +145,40 @@ def test_layers_store_only_their_ends():
     assert kept_bytes(tg.checkpoint) < 3 * 8 * (200 * 50 * 2 + 50 * 51) + 10_000 < 0.6 * kept_bytes(lambda f: f)
 
 
+def test_a_first_layer_whose_data_have_no_gradient_stores_only_its_ends():
+    model, data, calls = tg.nn.Linear(4, 4), np.linspace(-1.0, 1.0, 8).reshape(2, 4), []
+
+    def layers(x, note=None):
+        for _ in range(20):
+            x = np.tanh(model(x))
+        if note is not None:
+            note.append(len(note))
+        return x
+
+    gradients = []
+    for first in (layers, tg.checkpoint(layers), *[tg.checkpoint(lambda x: layers(x, calls))] * 2):
+        with tg.Tape() as tape:
+            loss = np.sum(first(data) ** 2)
+        assert (len(tape) < 15) == (len(gradients) == 1)
+        model.zero_grad()
+        loss.backward()
+        gradients.append(model.weight.grad.numpy().copy())
+        np.testing.assert_allclose(gradients[-1], gradients[0], rtol=1e-12)
+    # What changes something that it reads runs as it is, once a call.
+    assert calls == [0, 1]
+    noisy = tg.checkpoint(lambda: np.sum(model(data)) * np.random.normal())
+    np.random.seed(3)
+    found = [float(noisy().detach()), float(noisy().detach())]
+    np.random.seed(3)
+    assert found == [float(np.sum(model(data)).detach()) * np.random.normal() for _ in range(2)]
+
+
+def test_plain_values_stay_what_they_are():
+    for result in (None, "text", 3, np.int64(3), (1.0, {"a": np.ones(2)})):
+        assert tg.checkpoint(lambda x: result)(np.ones(2)) is result
+        assert tg.checkpoint(lambda x: [tg, result][1])(np.ones(2)) is result
+
+
 def test_takes_functions():
     with pytest.raises(StructureError):
         tg.checkpoint(3.0)

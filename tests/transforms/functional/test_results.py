@@ -153,6 +153,19 @@ def test_auxiliary_data_and_values_by_jit_may_be_anything():
     assert tg.jit(lambda x: (x * 2.0, 3, np.arange(2)))(X)[1] == 3
 
 
+@pytest.mark.filterwarnings("ignore::tapegrad.errors.PathWarning")
+@every("kernel", ["never", "always", "recorded no more"])
+@every("what", [*WITHOUT_DERIVATIVE, *ARRAYS_WITHOUT, "in containers"])
+def test_jit_gives_truth_values_and_integers_as_they_are_at_each_call(kernel, what):
+    f = {**WITHOUT_DERIVATIVE, **ARRAYS_WITHOUT}.get(what, [lambda x: {"least": (x.min(), np.argmin(x)), "above": [x[0] > x[1], x > 0.0]}])[0]
+    counted = []
+    plainly = lambda x: (counted.append(0), f(x))[1]  # noqa: E731 - appends: what reads the list is not recorded
+    g = tg.jit(plainly) if kernel == "recorded no more" else tg.jit(f, kernel=kernel)
+    for x in (X, -X, X, np.array([0.2, 0.4]), -X, X - 5.0):
+        found, expected = tg.tree.leaves(g(x)), tg.tree.leaves(f(x))
+        assert [(np.asarray(a).dtype, np.asarray(a).tolist()) for a in found] == [(np.asarray(a).dtype, np.asarray(a).tolist()) for a in expected]
+
+
 @pytest.mark.parametrize("name", ["njit_grad", "njit_value_and_grad", "njit_jvp", "njit_derivative", "njit_jacobian"])
 def test_compiled_derivatives_refuse_them_too(name):
     numba = pytest.importorskip("numba")

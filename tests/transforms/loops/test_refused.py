@@ -46,7 +46,7 @@ def test_a_carry_of_another_shape(run, loop):
             return tg.fori_loop(0, 2, lambda i, c: body(c), init)["x"][1]
         return tg.while_loop(lambda c: True, body, init)["x"][1]
 
-    with pytest.raises(StructureError, match=r"\['x'\]\[0\].*\(2,\) float64.*\(3, 1\) float64"):
+    with pytest.raises(StructureError, match=rf"body of the {loop.replace('_loop', '.loop')}.*\['x'\]\[0\].*\(2,\) float64.*\(3, 1\) float64"):
         run(f)
 
 

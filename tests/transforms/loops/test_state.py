@@ -324,7 +324,7 @@ def test_no_turns_change_nothing_and_containers_stay():
 
 
 def test_results_of_no_turns_that_are_not_known():
-    with pytest.raises(StructureError, match="has no iterations, .* raises LinAlgError.*Leave the scan out"):
+    with pytest.raises(StructureError, match="has no iterations, .* raises LinAlgError.*Leave the map out"):
         tg.map(lambda v: np.linalg.inv(np.zeros((2, 2))) * v, np.zeros(0))
 
 
