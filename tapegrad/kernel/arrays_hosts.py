@@ -107,6 +107,10 @@ def _nonzero_along(plan, mask, axis):
     return plan.sym(target).narrow(0, 0, count)
 
 
+def _rank(plan, s, rcond):
+    return L.select(s > s.reduce("max", 0, True) * rcond, 1.0, 0.0).sum() if s.size else None
+
+
 def _piece(plan, x, knots):
     n = knots.size
     if n < 2 or x.size * n > COUNTED:
@@ -124,6 +128,7 @@ def _piece(plan, x, knots):
 RECOMPUTED = {
     "truth": _truth, "cast": lambda plan, x, *_: x, "all_finite": _all_finite, "at_classes": _at_classes, "taken": _taken,
     "indexed": _indexed, "repeats": _repeats, "nonzero_along": _nonzero_along, "piece": _piece,
+    "rank": _rank,
 }  # fmt: skip
 
 
