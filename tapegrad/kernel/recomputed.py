@@ -173,6 +173,10 @@ def _running(plan, x, axis, largest):
     return plan.compute(starts + first * float(step), "l")
 
 
+def _in_range(plan, x, last):
+    return L.eq(L.select((x >= 0.0) & (x <= float(last)), 0.0, 1.0).sum(), 0.0)
+
+
 def _has_zero(plan, x):
     return L.ne(L.select(L.eq(x, 0.0), 1.0, 0.0).sum(), 0.0)
 
@@ -183,7 +187,7 @@ RECOMPUTED = {
     "truth": _truth, "cast": lambda plan, x, *_: x, "all_finite": _all_finite, "at_classes": _at_classes, "taken": _taken,
     "indexed": _indexed, "repeats": _repeats, "nonzero_along": _nonzero_along, "piece": _piece,
     "rank": _rank, "positions": _positions, "missing": _missing, "numbers": _numbers, "running": _running, "has_zero": _has_zero,
-    "ranked": _ranked, "sorted": _sorted,
+    "ranked": _ranked, "sorted": _sorted, "in_range": _in_range,
 }  # fmt: skip
 
 

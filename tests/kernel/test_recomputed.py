@@ -45,6 +45,7 @@ FUNCTIONS = {
     "minimum.accumulate": lambda x: np.sum(np.minimum.accumulate(x.reshape(3, 2, 2), 1) * W.reshape(3, 2, 2)), "nan_to_num": lambda x: np.sum(np.nan_to_num(x) * W),
     "nan_to_num by": lambda x: np.sum(np.nan_to_num(x, nan=2.0, posinf=3.0, neginf=-5.0) * W), "nanmax": lambda x: np.nanmax(x), "nansum": lambda x: np.nansum(x * W),
     "average": lambda x: np.average(W, weights=np.where(np.isfinite(x), np.abs(x) + 1.0, 1.0)),
+    "choose": lambda x: np.sum(np.choose(np.clip(whole(x), 0, 2), [x, x * x, 2.0])),
     "bincount": lambda x: np.sum(np.bincount((x > 0).astype(int) + 2 * (x > 1), weights=x, minlength=4) ** 2),
 }  # fmt: skip
 
