@@ -226,7 +226,12 @@ def setitem(x, key, value):
     if value.__class__ is registry.IntTensor and x.__class__ is registry.Tensor and x._t is None and x.dtype.kind in "biu":
         # An array of the function's own becomes part of the recording.
         raise value._t.trace.refused("integers of a recorded function are put into a tensor of integers; make that an array with .copy()")
-    live = live if recorded(root, value) else None
+    known = not recorded(root, value)
+    value, masked = _for_mask(x, live, value)
+    if known and masked and root is x and x.__class__ is registry.Tensor and x.dtype.kind == "f" and not views_of(x) and _references(x) == _ALONE:
+        # What nobody else sees becomes part of the recording.
+        known = False
+    live = None if known else live
     key = _clean(key, live=live is not None)
     if type(x._v) is float and not (key is Ellipsis or key.__class__ is tuple and not key):
         truth = key[()] if isinstance(key, np.ndarray) else key
@@ -235,7 +240,7 @@ def setitem(x, key, value):
         if truth:
             setitem(x, (), reshape(value, ()))
         return
-    if not recorded(root, value):
+    if known:
         assign_elements(x, key, value._v if isinstance(value, Differentiable) else value)
         return
     if root._t is None and root._r:
@@ -255,6 +260,9 @@ def setitem(x, key, value):
             f"a value that requires a gradient is assigned into a tensor of dtype {array.dtype}, which would round it "
             "and cut its derivative; make that tensor with tg.zeros or .astype(float)"
         )
+    if masked:
+        setitem(x, Ellipsis, where(reshape(live, (*live.shape, *(1,) * (array.ndim - live.ndim))), value, x))
+        return
     steps, start = steps_of(x, window)
     if array.size and any(n > 1 and step == 0 for n, step in zip(array.shape, steps)):
         raise ValueError(
@@ -286,6 +294,17 @@ def setitem(x, key, value):
             _write(root, value, root.shape, c_strides(root.shape, 1))
         else:
             _write(root, value, index.shape, index=index, positions=positions)
+
+
+def _for_mask(x, key, value):
+    """`value` without leading axes of extent 1, and True, if `key` is a live mask and it goes to all places alike: one path for all masks."""
+    if key.__class__ is not registry.IntTensor or key.dtype != bool or not key.ndim or key.shape != x.shape[: key.ndim]:
+        return value, False
+    shape = getattr(value, "shape", ())
+    extra = max(0, len(shape) - x.ndim + key.ndim)
+    if shape[:extra] != (1,) * extra:
+        return value, False
+    return value.reshape(shape[extra:]) if extra else value, True
 
 
 @host_function

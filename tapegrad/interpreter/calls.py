@@ -164,6 +164,8 @@ class Called:
         self._called = self._call
         self._block = np.array([id(self._called), len(operands) + 1], np.int64)
         self._exception = None
+        # Addresses, and the arrays there at the last call: to make them takes longer than a small function.
+        self._places, self._last = ctypes.c_ssize_t * len(self.arrays), ([], [])
 
     def address(self):
         """The address of the loop."""
@@ -175,11 +177,10 @@ class Called:
 
     def _call(self, args):
         try:
-            places = (ctypes.c_ssize_t * len(self.arrays)).from_address(args)
-            *arrays, done = (
-                np.frombuffer(room.from_address(place), dtype).reshape(shape) if room._length_ else np.empty(shape, dtype)
-                for place, (shape, dtype, room) in zip(places, self.arrays)
-            )
+            places = self._places.from_address(args)[:]
+            if places != self._last[0]:
+                self._last = places, [np.ndarray(shape, dtype, room.from_address(p)) for p, (shape, dtype, room) in zip(places, self.arrays)]
+            *arrays, done = self._last[1]
             done[...], self._exception = self.function(*arrays), None
         except BaseException as error:
             if not isinstance(error, Exception) or from_handler(error):

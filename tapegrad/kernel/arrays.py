@@ -31,17 +31,17 @@ from dataclasses import replace
 
 import numpy as np
 
-from ..common.host_functions import HostFunction
 from ..interpreter.windows import contiguous
 from ..program.trace import HOST
 from ..rules import BY_NAME
 from ..rules import lang as L
 from ..tape.meta import Meta, c_strides
 from . import ir
-from .arrays_hosts import RECOMPUTED, expression_of
+from .arrays_hosts import expression_of
 from .arrays_planner import LoopPlanner
 from .arrays_views import ArrayRef, here, without_table
 from .reasons import NotLowered
+from .recomputed import recomputed
 
 _ABSOLUTE, _RECURRENCE, _CLONE = BY_NAME["absolute_matmul"], BY_NAME["recurrence"], BY_NAME["clone"]
 
@@ -155,13 +155,15 @@ class Arrays:
 
     def _host(self, entry, operands, target, body):
         ufunc, plan = entry.function.ufunc, LoopPlanner(operands, entry.meta, body, self.guards)
-        function = entry.function.function
-        if isinstance(function, HostFunction) and function.name in RECOMPUTED:
-            sym = RECOMPUTED[function.name](plan, *plan.operands, *function.data)
-            if sym is not None:
-                return plan.deliver(sym, target)
-        expr = ufunc and expression_of(ufunc, {o.char for o in operands}, entry.meta.char)
-        return plan.deliver(expr(*plan.operands), target) if expr else plan.called(entry.function, target)
+        sym = recomputed(plan, entry.function)
+        if sym is not None:
+            return plan.deliver(sym, target)
+        chars, given = {o.char for o in operands}, plan.operands
+        if len(chars) > 1 and "?" in chars:
+            # Beside numbers truth values are 0 and 1.
+            chars, given = chars - {"?"}, [L.select(o, 1.0, 0.0) if o.char == "?" else o for o in given]
+        expr = ufunc and expression_of(ufunc, chars, entry.meta.char)
+        return plan.deliver(expr(*given), target) if expr else plan.called(entry.function, target)
 
     # -- guards ----------------------------------------------------------------------
     def same(self, value, seen):

@@ -1,6 +1,6 @@
 """What NumPy computes, in loop programs.
 
-Functions without derivative, ufuncs and those of `common.host_functions`, are written in the rules' language.  Products of
+Ufuncs without derivative are written in the rules' language (other functions: `kernel.recomputed`).  Products of
 matrices, and steps that are run whole, are NumPy's own loops, in a `Run`.
 
 Products with vectors are loops: they are bound by memory, and fused with what
@@ -30,7 +30,7 @@ from .reasons import NotLowered
 _OF_ALL = {ufunc.__name__: L.function(name) for name, ufunc in LOGICAL.items() if name != "isnan"}
 _OF_TRUTH = {
     "bitwise_and": L.function("and"), "bitwise_or": L.function("or"), "invert": L.logical_not,
-    "logical_xor": L.ne, "bitwise_xor": L.ne,
+    "logical_xor": L.ne, "bitwise_xor": L.ne, "add": L.function("or"), "multiply": L.function("and"),
 }  # fmt: skip
 _OF_FLOATS = {
     "isnan": L.isnan, "isfinite": lambda x: L.abs(x) < math.inf, "isinf": lambda x: L.eq(L.abs(x), math.inf),
@@ -43,92 +43,13 @@ def expression_of(ufunc, chars, out):
     if chars & set("LQ"):
         # Integers are computed as signed ones of 64 bits.
         return None
-    if row is not None:
+    if row is not None and "?" not in chars:
         integral = out in "df" or all(map(ir.integral, L.nodes(row.expr(*map(L.arg, range(row.arity))))))
-        return row.expr if "?" not in chars and integral else None
+        return row.expr if integral else None
     special = _OF_TRUTH if chars == {"?"} else _OF_FLOATS if chars <= set("df") else {}
     return (_OF_ALL | special).get(ufunc.__name__)
 
 
-def _truth(plan, x):
-    return x if x.char == "?" else L.ne(x, 0.0)
-
-
-def _all_finite(plan, x):
-    wrong = L.select(L.abs(x) < math.inf, 0.0, 1.0)
-    return L.eq(wrong.sum() if x.ndim else wrong, 0.0)
-
-
-def _at_classes(plan, target, classes):
-    plan.demand((target >= 0.0) & (target < float(classes)))
-    return plan.constant(np.arange(target.size) * classes, "l") + target.window().reshape((target.size,))
-
-
-def _within(plan, at, extent, step):
-    """The elements at which integers stand, tested to be in range and counted from the front, in steps of so many."""
-    at = at if at.char == "l" else plan.compute(at, "l")
-    plan.demand((at >= float(-extent)) & (at < float(extent)))
-    return plan.compute(L.select(at < 0.0, at + float(extent), at) * float(step), "l")
-
-
-def _taken(plan, at, shape, axis, mode):
-    if mode != "raise" or 0 in shape:
-        return None
-    axis, shape = (0, (math.prod(shape),)) if axis is None else (axis % len(shape), shape)
-    rest = range(at.ndim, at.ndim + len(shape) - axis - 1)
-    starts = plan.constant(np.arange(math.prod(shape)).reshape(shape).take(0, axis), "l").expand_dims(range(axis, axis + at.ndim))
-    return starts + _within(plan, at, shape[axis], math.prod(shape[axis + 1 :])).expand_dims(rest)
-
-
-def _indexed(plan, *operands):
-    base, *indices, extents, steps, trail = operands
-    total = base
-    for index, extent, step in zip(indices, extents, steps):
-        total = total + _within(plan, index, extent, step).expand_dims(range(index.ndim, index.ndim + trail))
-    total = plan.compute(total, "l")
-    return total.reshape((total.size,))
-
-
-def _repeats(plan, at, count):
-    counts = plan.scattered(plan.constant(np.ones(at.size), "d"), at, (count,))
-    return L.ne(plan.gather(counts, at, (at.size,)).sum(), float(at.size))
-
-
-def _nonzero_along(plan, mask, axis):
-    size, count = mask.size, plan.out.size
-    held = _truth(plan, mask.window().reshape((size,)) if mask.ndim else mask.broadcast_to((1,)))
-    ones = L.select(held, 1.0, 0.0)
-    plan.demand(L.eq(ones.sum(), float(count)))
-    # Each goes to the place of its rank; what is not picked goes to one place at the end.
-    rank = ones.scan(0) - ones
-    at = L.select(held, L.select(rank < float(count), rank, float(count)), float(count))
-    target = plan.temporary((count + 1,), "l")
-    plan.write_at(plan.constant(np.unravel_index(np.arange(size), mask.shape)[axis], "l"), plan.compute(at, "l"), target, False)
-    return plan.sym(target).narrow(0, 0, count)
-
-
-def _piece(plan, x, knots):
-    n = knots.size
-    if n < 2 or x.size * n > COUNTED:
-        return None
-    first, second, before, last = (knots.narrow(0, k, k + 1).reshape(()) for k in (0, 1, n - 2, n - 1))
-    # As many knots begin at or before it, but for the first; NaN lies on the last piece.
-    below = L.select(x.expand_dims([x.ndim]) < knots.narrow(0, 1, n), 0.0, 1.0).sum((x.ndim,))
-    most = L.select(L.eq(before, last), n - 1.0, n - 2.0)
-    at = L.select(below < most, below, most)
-    return plan.compute(L.select(L.eq(at, 0.0) & L.eq(first, second), 1.0, at), "l")
-
-
-#: Functions of `tapegrad.common.host_functions` by name: ``(planner, *operands, *data)``; None if NumPy has to be called after all,
-#: as it is for the others.  What is cast is delivered in its own dtype.
-RECOMPUTED = {
-    "truth": _truth, "cast": lambda plan, x, *_: x, "all_finite": _all_finite, "at_classes": _at_classes, "taken": _taken,
-    "indexed": _indexed, "repeats": _repeats, "nonzero_along": _nonzero_along, "piece": _piece,
-}  # fmt: skip
-
-
-#: Comparisons up to which kernels count the knots of a table that are below each number; beyond that NumPy searches for its place.
-COUNTED = 1 << 17
 #: Matrix products with no extent above this are loops.
 TINY = 8
 #: Where the program of a single matrix product has how many products there are, its extents, the strides of rows and columns of

@@ -37,6 +37,18 @@ def lower_half(a):
     return out
 
 
+@register_jitable
+def back_substituted(low, x):
+    """The solution of ``low.T @ y = x``, `low` being lower triangular, in the place of `x`: loops, which Numba compiles in less time than its functions."""
+    for i in range(len(low) - 1, -1, -1):
+        for k in range(i + 1, len(low)):
+            for j in range(x.shape[1]):
+                x[i, j] -= low[k, i] * x[k, j]
+        for j in range(x.shape[1]):
+            x[i, j] /= low[i, i]
+    return x
+
+
 def _of_arrays(*arrays):
     """The token and the number of lanes of an operation on these arrays; None if no operand is dual."""
     dual = common_dual(*map(element, arrays)) if all(isinstance(a, types.Array) for a in arrays) else None

@@ -396,7 +396,7 @@ _AS_TENSORS = _ABOUT_SHAPES | {
     for name in (
         "reshape ravel transpose swapaxes matrix_transpose moveaxis rollaxis squeeze expand_dims atleast_1d atleast_2d atleast_3d "
         "broadcast_to broadcast_arrays concatenate stack vstack hstack dstack column_stack split array_split hsplit vsplit dsplit "
-        "unstack diagonal flip fliplr flipud take take_along_axis where nonzero sum copy "
+        "unstack diagonal flip fliplr flipud take take_along_axis where nonzero flatnonzero argwhere sum copy "
         "copyto put place putmask put_along_axis fill_diagonal"
     ).split()
 }  # fmt: skip

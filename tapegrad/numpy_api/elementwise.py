@@ -4,7 +4,7 @@ import numpy as np
 
 from ..array import functions as F
 from ..array.differentiable import Differentiable
-from ..array.record import guard_on, plain, record_aux
+from ..array.record import plain, record_aux
 from ..common.host_functions import host_function
 from .dispatch import DIRECT, FUNCTIONS, implements, refuse, value_of
 
@@ -42,8 +42,8 @@ def _exponent(x):
 def frexp(x):
     """Mantissa, with its derivative, and the binary exponent, an array of integers."""
     x = F.lift(x)
-    exponent = guard_on(_exponent(), x)
-    return F.ldexp(x, -exponent), plain(exponent)
+    exponent = record_aux(_exponent(), x)
+    return F.ldexp(x, -exponent), exponent if isinstance(exponent, Differentiable) else plain(exponent)
 
 
 DIRECT |= {

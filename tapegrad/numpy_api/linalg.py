@@ -108,6 +108,12 @@ def _pinv(a, rcond=None, hermitian=False, *, rtol=NO_VALUE):
     return apply("pinv", (a,), (("rcond", float(rcond)), ("hermitian", bool(hermitian))))
 
 
+@host_function
+def _rank(s, rcond):
+    """How many singular values count."""
+    return (s > rcond * s.max(initial=0.0)).sum()
+
+
 @implements(np.linalg.lstsq)
 def _lstsq(a, b, rcond=None):
     a, b = F.lift(a), F.lift(b)
@@ -117,7 +123,7 @@ def _lstsq(a, b, rcond=None):
     rcond = eps * max(a.shape) if rcond is None else eps if rcond < 0 else float(rcond)
     x = F.matmul(_pinv(a, rcond), b)
     s = _svd(a, compute_uv=False)
-    rank = int(guard_on(lambda s: (s > rcond * s.max(initial=0.0)).sum(), s))
+    rank = int(guard_on(_rank(rcond), s))
     if rank == a.shape[1] < a.shape[0]:
         residuals = F.sum((b - F.matmul(a, x)) ** 2.0, axis=0)
         residuals = F.reshape(residuals, (1,)) if b.ndim == 1 else residuals

@@ -170,6 +170,11 @@ FUNCTIONS[np.var], FUNCTIONS[np.nanvar] = _moment(np.var, F.var, _var_of), _mome
 FUNCTIONS[np.std], FUNCTIONS[np.nanstd] = _moment(np.std, F.std, _std_of), _moment(np.nanstd, F.std, _std_of)
 
 
+@host_function
+def _has_zero(x):
+    return np.any(x == 0)
+
+
 @implements(np.average)
 def _average(a, axis=None, weights=None, returned=False, *, keepdims=NO_VALUE):
     x, keepdims = F.lift(a), _flag(keepdims)
@@ -187,7 +192,7 @@ def _average(a, axis=None, weights=None, returned=False, *, keepdims=NO_VALUE):
         w = F.transpose(w, tuple(np.argsort(axes).tolist())) if w.ndim > 1 else w
         w = F.broadcast_to(F.reshape(w, tuple(n if k in axes else 1 for k, n in enumerate(x.shape))), x.shape)
     total = F.sum(w, axis=axis, keepdims=keepdims)
-    if guard_on(lambda total: np.any(total == 0), total):
+    if guard_on(_has_zero(), total):
         raise ZeroDivisionError("the weights sum to zero and cannot be normalised")
     result = F.sum(x * w, axis=axis, keepdims=keepdims) / total
     return (result, total) if returned else result

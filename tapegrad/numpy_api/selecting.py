@@ -14,6 +14,7 @@ from ..array import functions as F
 from ..array.differentiable import Differentiable
 from ..array.indexing import nonzero
 from ..array.leaving import into_plain
+from ..array.record import guard_on
 from ..array.whole import IntTensor, is_whole
 from ..common.host_functions import host_function
 from .dispatch import FUNCTIONS, any_tracked, implements, only_defaults, plain_function, refuse, values_of
@@ -37,15 +38,32 @@ def _take_along_axis(arr, indices, axis=-1):
 
 @implements(np.choose)
 def _choose(a, choices, mode="raise"):
-    a = np.asarray(values_of(a))
     choices = list(choices)
     # Numbers are weak here, as nowhere else in this file.
     kinds = [c._v if isinstance(c, Differentiable) else c if isinstance(c, (int, float)) else np.asarray(values_of(c)) for c in choices]
-    return rearranged(lambda *p: np.choose(a, p, mode=mode), *choices, dtype=np.result_type(*kinds))
+    dtype = np.result_type(*kinds)
+    if isinstance(a, IntTensor) and mode in ("raise", "clip"):
+        last = len(choices) - 1
+        if mode == "raise" and not guard_on(_in_range(last), a):
+            raise ValueError("invalid entry in choice array")
+        # Outside of the range it is the choice at the end.
+        result = cast(as_tensor(choices[last]), dtype)
+        for k in range(last)[::-1]:
+            result = F.where(a <= k, cast(as_tensor(choices[k]), dtype), result)
+        return F.broadcast_to(result, np.broadcast_shapes(a.shape, *map(np.shape, kinds)))
+    a = np.asarray(values_of(a))
+    return rearranged(lambda *p: np.choose(a, p, mode=mode), *choices, dtype=dtype)
+
+
+@host_function
+def _in_range(a, last):
+    return np.all((a >= 0) & (a <= last))
 
 
 @implements(np.compress)
 def _compress(condition, a, axis=None):
+    if isinstance(condition, IntTensor) and condition.ndim == 1:
+        return F.take(as_tensor(a), nonzero(condition)[0], axis)
     condition = np.asarray(values_of(condition))
     return rearranged(lambda p: np.compress(condition, p, axis), a)
 
@@ -83,6 +101,16 @@ def _nonzero(a):
     return nonzero(a) if isinstance(a, IntTensor) else plain_function(np.nonzero)(a)
 
 
+@implements(np.flatnonzero)
+def _flatnonzero(a):
+    return nonzero(F.ravel(a))[0] if isinstance(a, IntTensor) else plain_function(np.flatnonzero)(a)
+
+
+@implements(np.argwhere)
+def _argwhere(a):
+    return np.stack(nonzero(a), -1) if isinstance(a, IntTensor) and a.ndim else plain_function(np.argwhere)(a)
+
+
 @implements(np.select)
 def _select(condlist, choicelist, default=0):
     if len(condlist) != len(choicelist):
@@ -103,10 +131,11 @@ def _select(condlist, choicelist, default=0):
 def _piecewise(x, condlist, funclist, *args, **kw):
     if not isinstance(x, Differentiable):
         raise refuse(np.piecewise, " where only a condition is a tensor")
-    condlist = values_of(condlist)
+    if isinstance(condlist, Differentiable) and condlist.ndim == 1:
+        condlist = [condlist]
     if x.ndim:
         return own_code(np.piecewise)(x, condlist, funclist, *args, **kw)
-    return own_code(np.piecewise)(F.reshape(x, (1,)), np.reshape(condlist, (-1, 1)), funclist, *args, **kw)[0]
+    return own_code(np.piecewise)(F.reshape(x, (1,)), np.reshape(values_of(condlist), (-1, 1)), funclist, *args, **kw)[0]
 
 
 # ---- triangles and diagonals ---------------------------------------------------------------
@@ -139,7 +168,12 @@ def _partition(a, kth, axis=-1, kind="introselect", order=None):
 
 @host_function
 def _sorted(values, axis, kind):
-    return F.along_axis(values.shape, axis)(np.argsort(values, axis, kind=kind))
+    order = np.argsort(values, axis, kind=kind)
+    line = np.moveaxis(np.take_along_axis(values, order, axis), axis, -1)
+    if not (line[..., 1:] > line[..., :-1]).all():
+        # Of equal elements the order counts, for derivatives.
+        order = np.argsort(values, axis, kind="stable")
+    return F.along_axis(values.shape, axis)(order)
 
 
 @host_function
@@ -191,12 +225,12 @@ def _assign(target, positions, values, which):
 
 @_writes(np.copyto)
 def _copyto(dst, src, casting="same_kind", where=True):
-    if where is True:
-        dst[...] = src
-        return
-    if not isinstance(where, IntTensor) or where.dtype != bool or where.shape != dst.shape:
-        where = np.broadcast_to(np.asarray(values_of(where), bool), dst.shape)
-    dst[where] = F.broadcast_to(as_tensor(src), dst.shape)[where]
+    dst[...] = src if where is True else _where(_mask(where), src, dst)
+
+
+def _mask(mask):
+    """What says by its truth values where to write; that of a recording stays live."""
+    return mask if isinstance(mask, IntTensor) and mask.dtype == bool else np.asarray(values_of(mask), bool)
 
 
 @_writes(np.fill_diagonal)
@@ -215,13 +249,23 @@ def _put(a, ind, v, mode="raise"):
 
 @_writes(np.place)
 def _place(arr, mask, vals):
-    positions = np.flatnonzero(np.broadcast_to(np.asarray(values_of(mask), bool), arr.shape))
+    mask, vals = _mask(mask), F.ravel(as_tensor(vals))
+    if isinstance(mask, IntTensor) and mask.shape == arr.shape and vals.size:
+        # The next value for each place.
+        which = (np.cumsum(F.ravel(mask)) - 1) % vals.size if vals.size > 1 else np.zeros(mask.size, int)
+        arr[...] = _where(mask, F.reshape(F.take(vals, which), arr.shape), arr)
+        return
+    positions = np.flatnonzero(np.broadcast_to(np.asarray(values_of(mask)), arr.shape))
     _assign(arr, positions, vals, np.arange(positions.size))
 
 
 @_writes(np.putmask)
 def _putmask(a, mask, values):
-    positions = np.flatnonzero(np.broadcast_to(np.asarray(values_of(mask), bool), a.shape))
+    mask, values = _mask(mask), as_tensor(values)
+    if isinstance(mask, IntTensor) and mask.shape == a.shape and values.size:
+        a[...] = _where(mask, np.resize(values, a.shape), a)
+        return
+    positions = np.flatnonzero(np.broadcast_to(np.asarray(values_of(mask)), a.shape))
     _assign(a, positions, values, positions)
 
 

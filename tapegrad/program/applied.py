@@ -76,7 +76,8 @@ def _row(tape, slot, entry, operands):
 def _called(host, operands):
     """The result of a function without derivative."""
     operands = list(map(below, operands))
-    value = computed(host, [getattr(o, "_v", o) for o in operands], operands)
+    with np.errstate(all="ignore"):
+        value = computed(host, [getattr(o, "_v", o) for o in operands], operands)
     trace = trace_of(operands)
     if trace is None:
         return normalise(value)

@@ -522,14 +522,13 @@ class HostCall:
         self.function, self.layout = function, layout
         self.__name__ = getattr(function, "__name__", str(function))
         args, kwargs = layout
-        #: Whether this is a call on its operands only; and the function if it is an element-wise ufunc, else None.
-        self.plain = not kwargs and all(isinstance(a, HostOperand) for a in args)
+        #: Whether this is a call on its operands only, in order; and the function if it is an element-wise ufunc, else None.
+        self.plain = not kwargs and all(isinstance(a, HostOperand) and a == k for k, a in enumerate(args))
         self.ufunc = function if self.plain and is_elementwise(function) else None
 
     def __call__(self, *values):
-        args, kwargs = filled(self.layout, values)
-        with np.errstate(all="ignore"):
-            return np.asarray(self.function(*args, **kwargs))
+        args, kwargs = (values, {}) if self.plain else filled(self.layout, values)
+        return np.asarray(self.function(*args, **kwargs))
 
 
 class ResultOf:

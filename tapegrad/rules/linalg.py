@@ -27,7 +27,7 @@ import numpy as np
 from ..common.errors import require
 from . import lang as L
 from . import shapes as S
-from .cofactors import svd, whole
+from .cofactors import as_columns, svd, whole
 from .cofactors import transposed as _t
 from .shapes import added, of_one, side_by_side, taken_apart
 from .table import structural
@@ -174,7 +174,7 @@ def _svd_value(a):
 def _svd_forward(a):
     (m, n), axis = a.shape[-2:], a.ndim - 2
     u, s, vh = a.svd()
-    return side_by_side(a, _svd_shape(a), [u, s.expand_dims([axis]), _t(vh)], [m, 1, n], axis)
+    return side_by_side(a, _svd_shape(a), [u, as_columns(s), _t(vh)], [m, 1, n], axis)
 
 
 def _svd_vjp(g, a, z):
@@ -256,19 +256,34 @@ structural(
 )
 
 
+def _pinv_value(a, rcond=1e-15, hermitian=False):
+    if hermitian or 0 in a.shape:
+        return None
+    u, s, vh = a.svd()
+    # A NaN is not below the cutoff: it stays one.
+    inverse = L.select(s <= s.reduce("max", s.ndim - 1, True) * rcond, 0.0, 1.0 / s)
+    return _t(vh) @ _t(as_columns(inverse) * u)
+
+
+def _chain(x, y, z):
+    """The product of three matrices, in the order that takes fewer multiplications."""
+    (p, q), (r, s) = x.shape[-2:], z.shape[-2:]
+    return (x @ y) @ z if p * r * (q + s) <= q * s * (p + r) else x @ (y @ z)
+
+
 def _pinv_vjp(g, a, z, rcond=1e-15, hermitian=False):
     back, gt = _t(z), _t(g)
-    left, right = gt @ z @ back, back @ z @ gt
-    return ((left - a @ (z @ left)) + (right - (right @ z) @ a) - back @ g @ back,)
+    left, right = _chain(gt, z, back), _chain(back, z, gt)
+    return ((left - _chain(a, z, left)) + (right - _chain(right, z, a)) - _chain(back, g, back),)
 
 
 def _pinv_jvp(t, a, z, rcond=1e-15, hermitian=False):
-    left, right = _t(t) @ _t(z) @ z, z @ _t(z) @ _t(t)
-    return (left - z @ (a @ left)) + (right - (right @ a) @ z) - z @ t @ z
+    left, right = _chain(_t(t), _t(z), z), _chain(z, _t(z), _t(t))
+    return (left - _chain(z, a, left)) + (right - _chain(right, a, z)) - _chain(z, t, z)
 
 
 structural(
-    "pinv", 1, lambda a, rcond=1e-15, hermitian=False: np.linalg.pinv(a, rcond, hermitian), _pinv_vjp, jvp=of_one(_pinv_jvp), node="LinalgPinv", raises=True,
-    doc="pseudo-inverse of a matrix; the derivative holds where the rank is constant",
+    "pinv", 1, lambda a, rcond=1e-15, hermitian=False: np.linalg.pinv(a, rcond, hermitian), _pinv_vjp, jvp=of_one(_pinv_jvp), forward=_pinv_value,
+    node="LinalgPinv", raises=True, doc="pseudo-inverse of a matrix; the derivative holds where the rank is constant",
     shape=lambda a, rcond=1e-15, hermitian=False: ((*a.shape[:-2], a.shape[-1], a.shape[-2]), S.floating(a)), effect="dense",
 )

@@ -201,6 +201,9 @@ def clip(x: TensorLike, min: TensorLike | None = None, max: TensorLike | None = 
     """
     if min is None and max is None:
         return lift(x)
+    if (min is None or max is None) and getattr(x, "dtype", np.dtype(float)).kind in "iu":
+        # Integers have no infinity.
+        return apply("minimum" if min is None else "maximum", (x, max if min is None else min))
     min = -inf if min is None else min
     max = inf if max is None else max
     return apply("clip", (x, min, max))

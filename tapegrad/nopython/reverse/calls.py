@@ -10,7 +10,7 @@ import re
 import numpy as np
 from numba import types
 
-from ..algebra import cofactors, log_abs_det, sign_of_det
+from ..algebra import back_substituted, cofactors, log_abs_det, sign_of_det
 from ..allocate import EMPTY
 from ..loops import zeros_for
 from .rows import compiled, is_array, is_float
@@ -50,13 +50,14 @@ def _dot(dims, axis):
 
 def _solve(dims, axis):
     first = ["SA -= np.dot(G, Z.T)"] if dims[1] == 2 else ["for i in range(G.size):", "    for j in range(G.size):", "        SA[i, j] -= G[i] * Z[j]"]
-    solved = ["G = np.linalg.solve(A.T, W)"]
+    # In the layout that most matrices have: Numba takes seconds to compile it for another one.
+    solved = ["G = np.linalg.solve(np.ascontiguousarray(A.T), W)"]
     return {0: solved + first, 1: [*solved, "SB += G"]}
 
 
 def _cholesky(dims, axis):
-    return {0: ["P = np.dot(Z.T, W)", "for i in range(len(P)):", "    P[i, i] *= 0.5", "    P[i, i + 1:] = 0.0", "P = np.linalg.solve(Z.T, P)",
-                "P = np.linalg.solve(Z.T, np.ascontiguousarray(P.T))", "SA += 0.5 * (P + P.T)"]}  # fmt: skip
+    return {0: ["P = np.dot(Z.T, W)", "for i in range(len(P)):", "    P[i, i] *= 0.5", "    P[i, i + 1:] = 0.0", "back_substituted(Z, P)",
+                "P = back_substituted(Z, P.T.copy())", "SA += 0.5 * (P + P.T)"]}  # fmt: skip
 
 
 def _joined(place, single):
@@ -141,7 +142,7 @@ class ArrayCall:
         used = [k for k, letter in [(-1, "Z"), *enumerate(letters)] if letter in words]
         names = ["W", *["Z" if k < 0 else letters[k] for k in used], *[f"S{letters[k]}" for k in shadows]]
         text = "\n    ".join([f"def adjoint({', '.join(names)}):", *body])
-        return compiled(text, "adjoint", {"np": np, "cofactors": cofactors}), used, shadows, numbers
+        return compiled(text, "adjoint", {"np": np, "cofactors": cofactors, "back_substituted": back_substituted}), used, shadows, numbers
 
 
 def call_of(program, s):
