@@ -27,6 +27,7 @@ from ..interpreter import program as P
 from ..interpreter.calls import SIZE, operand_slot
 from ..tape.layout import ARRAY_LEAF, CONSTANT, FIRST_ARRAY, OFFSET_AT, SCALAR_LEAF
 from ..tape.store import WORDS as STORE_WORDS
+from .expand import OWN_LINES, operand
 
 #: The words of `write`.  (`STORE`: the address of the store's own words; `OFFSET`: where the gradient was asked for, or negative: what is
 #: written stands where the instruction does that it belongs to; `LAST`: the slot at which it ends.)
@@ -187,27 +188,12 @@ def _written(words):
             return FULL
         for k in range(first, last):
             line = int_at(words, LINES) + 8 * LINE * k
-            kind, operands, left, right = int_at(line, 3), int_at(line, 4), 0, 0
-            for side in range(operands):
-                ref = int_at(line, 1 + side)
-                if ref == 0:
-                    reference = _pooled(words, double_at(own, kind) if kind >= 0 else double_at(int_at(words, LITERALS), k))
-                elif ref == 1:
-                    reference = a
-                elif ref == 2:
-                    reference = b
-                elif ref == 3:
-                    reference = i
-                elif ref == 4:
-                    reference = w
-                elif ref == 5:
-                    reference = v
-                else:
-                    reference = int_at(done, ref - 6)
-                if side == 0:
-                    left = reference
-                else:
-                    right = reference
+            ref, other, kind, operands = int_at(line, 1), int_at(line, 2), int_at(line, 3), int_at(line, 4)
+            constant = 0
+            if ref == 0 or operands > 1 and other == 0:
+                constant = _pooled(words, double_at(own, kind) if kind >= 0 else double_at(int_at(words, LITERALS), k))
+            left = operand(ref, a, b, i, w, v, constant) if ref < OWN_LINES else int_at(done, ref - OWN_LINES)
+            right = operand(other, a, b, i, w, v, constant) if other < OWN_LINES else int_at(done, other - OWN_LINES)
             made = _made(words, int_at(line, 0), operands, left, right, arithmetic)
             if made == 0:
                 return CANNOT
@@ -216,7 +202,7 @@ def _written(words):
             share = int_at(words, SHARES) + 24 * k
             target = (i if step > 0 else a if int_at(share, 0) == 0 else b) - low
             ref, positive = int_at(share, 1), int_at(share, 2) > 0
-            value = w if ref == 4 else v if ref == 5 else int_at(done, ref - 6)
+            value = operand(ref, 0, 0, 0, w, v, 0) if ref < OWN_LINES else int_at(done, ref - OWN_LINES)
             before = int_at(adjoints, target)
             if before == 0:
                 after = value if positive else _made(words, negative, 1, value, 0, arithmetic)
