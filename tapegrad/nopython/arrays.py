@@ -76,11 +76,6 @@ def both(function, name):
     return register
 
 
-def _of_one(function, loop):
-    """Let NumPy's `function` of an array of dual numbers, and the method, be `loop`."""
-    both(function, function.__name__)(lambda a: loop if is_dual_array(a) else None)
-
-
 def _absent(ty):
     return ty is None or isinstance(ty, (types.NoneType, types.Omitted))
 
@@ -173,7 +168,6 @@ def _extremum(function, pair):
     both(function, function.__name__)(lambda a: extremum if is_dual_array(a) else None)
 
 
-_of_one(np.mean, lambda a: np.divide(np.sum(a), a.size))
 _extremum(np.max, np.maximum)
 _extremum(np.min, np.minimum)
 both(compiled_only("astype"), "astype")(lambda a, dtype: (lambda a, dtype: a.copy()) if is_dual_array(a) and holds_floats(dtype) else None)

@@ -89,7 +89,6 @@ def _same(dims, axis):
 _ROWS = (
     ((np.sum,), "sum", "a axis", _sum),
     ((sum,), None, "a", lambda dims, axis: _sum(dims, None) if dims == [1] else None),
-    ((np.mean,), "mean", "a", lambda dims, axis: {0: ["SA += W / A.size"]}),
     ((np.max, np.amax), "max", "a", _extremum),
     ((np.min, np.amin), "min", "a", _extremum),
     ((np.copy, np.ascontiguousarray), "copy", "a", _same),
