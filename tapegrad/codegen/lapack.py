@@ -17,6 +17,7 @@ from .compile import compiled, helper
 from .memory import (
     allocate,
     c_function,
+    int_at,
     load_double,
     load_float,
     load_int,
@@ -51,7 +52,7 @@ def _copy(target, down, right, source, source_down, source_right, rows, columns,
 @helper
 def _take(target, args, steps, core, k, member, rows, columns, size):
     """A matrix of operand `k` to an address, in Fortran's order; its core strides are at `core`."""
-    source = load_int(args + 8 * k) + member * load_int(steps + 8 * k)
+    source = int_at(args, k) + member * int_at(steps, k)
     _copy(target, size, size * rows, source, load_int(core), load_int(core + 8), rows, columns, size)
 
 
@@ -59,7 +60,7 @@ def _take(target, args, steps, core, k, member, rows, columns, size):
 def _give(source, args, steps, core, k, member, rows, columns, data, info):
     """A matrix in Fortran's order into operand `k`, or NaN if there is no answer; `source`: its address, and what a column takes."""
     size, failed = load_int(data), load_int32(info) != 0
-    target, right = load_int(args + 8 * k) + member * load_int(steps + 8 * k), load_int(core + 8) if columns > 1 else 0
+    target, right = int_at(args, k) + member * int_at(steps, k), load_int(core + 8) if columns > 1 else 0
     start, down, along = (data + NAN, 0, 0) if failed else (source, size, size * rows)
     _copy(target, load_int(core), right, start, down, along, rows, columns, size)
 

@@ -114,6 +114,21 @@ int_at = _loader("int64", index=["int64"])
 double_at = _loader("float64", index=["int64"])
 float_at = _loader("float32", index=["int64"])
 set_int_at = _storer("int64", index=["int64"])
+
+
+@intrinsic
+def set_words(typingctx, address, words):
+    """``set_words(address, (k, x, l, y, ...))``: `set_int_at` of x as word k, of y as word l, ..."""
+
+    def codegen(context, builder, signature, args):
+        items = [context.cast(builder, builder.extract_value(args[1], k), ty, numba.types.int64) for k, ty in enumerate(words)]
+        for index, value in zip(items[::2], items[1::2]):
+            builder.store(value, _pointer(builder, "int64", (args[0], index)))
+        return context.get_dummy_value()
+
+    return numba.types.void(numba.types.int64, words), codegen
+
+
 set_double_at = _storer("float64", index=["int64"])
 set_float_at = _storer("float32", index=["int64"])
 
