@@ -19,7 +19,7 @@ from ..rules.table import BY_NAME
 from .allocate import holds_floats
 from .builtins import extremum_of, primal
 from .scalars import IN_PLACE, OPERATORS
-from .types import Token, common_dual, compiled_only, element, is_dual_array, is_real
+from .types import Token, common_dual, compiled_only, dual_of_arrays, element, is_dual_array, is_real
 from .vectorized import of_dual_arrays
 
 
@@ -216,7 +216,7 @@ def times_matrix(token, a, b):
 
 
 def _product(a, b):
-    dual = common_dual(element(a), element(b)) if isinstance(a, types.Array) and isinstance(b, types.Array) else None
+    dual = dual_of_arrays(a, b)
     if dual is None:
         return None
     token = Token(dual.lanes)
@@ -228,12 +228,6 @@ def _product(a, b):
 
 both(np.dot, "dot")(_product)
 overload(operator.matmul, target="cpu")(_product)
-
-
-@overload(np.outer, target="cpu")
-def _outer(a, b):
-    if is_dual_array(a) or is_dual_array(b):
-        return lambda a, b: np.expand_dims(np.ravel(a), 1) * np.expand_dims(np.ravel(b), 0)
 
 
 # ---- element by element -----------------------------------------------------------------

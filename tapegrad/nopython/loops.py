@@ -139,7 +139,10 @@ def _trace(a):
     return total
 
 
-# ---- running sums and products, differences -----------------------------------------------------
+# ---- products of all pairs, running sums and products, differences -----------------------------------------------------
+loop(np.outer, ..., ...)(lambda a, b: np.expand_dims(np.ravel(a), 1) * np.expand_dims(np.ravel(b), 0))
+
+
 @loop(np.cumsum, 1, method=True)
 def _cumsum(a):
     sums, total = np.empty_like(a), 0.0
