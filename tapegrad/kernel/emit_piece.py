@@ -125,7 +125,7 @@ class Shared:
         self.tables, self._tags, self._addresses = {}, {}, {}
         self._root = module.add_metadata(["tapegrad kernel"])
         self.nothing = module.add_metadata([])
-        self.count = self.loops = 0
+        self.loops = 0
         self.large = size > _SMALL
         self.always = ("contract", "reassoc") if options.fastmath else ()
         self.reordered = reordered_nodes([c for s in K.walk(program.body) if isinstance(s, K.Loop) for c in s.carries])
@@ -166,10 +166,6 @@ class Shared:
         """A function that is no part of the code."""
         define(name, address)
         return self.module.globals.get(name) or ir.Function(self.module, ir.FunctionType(result, arguments), name)
-
-    def new_name(self):
-        self.count += 1
-        return f"piece{self.count}"
 
     def call(self, b, piece, stop, apart=True):
         """Call a piece, in code of its own if it stands apart; if it ends early, go on at the block `stop`."""
@@ -223,7 +219,7 @@ class PieceEmitter:
 
     def __init__(self, shared, piece, kind=PIECE):
         self.shared, self.piece, self.plan = shared, piece, shared.plan
-        self.function = ir.Function(shared.module, kind, shared.new_name())
+        self.function = ir.Function(shared.module, kind, shared.module.get_unique_name("piece"))
         self.function.linkage = "internal"
         self.inputs, self.outputs, self.workspace = self.function.args[:3]
         self.entry = self.function.append_basic_block("entry")

@@ -38,7 +38,7 @@ X = TypeVar("X", bound=Any)
 
 _LEVELS = itertools.count(LEVELS_APART, LEVELS_APART)
 
-#: Tangents that share one pass of `jacfwd`.
+#: Tangents that share one pass of `jacfwd`: a power of two, no less than are left.
 MOST_LANES, FEWEST_LANES = 16, 4
 
 
@@ -276,14 +276,6 @@ def columns(f, argnums):
     return jacobian
 
 
-def lanes_for(rest):
-    """The number of tangents of a pass of dual numbers, if so many are left."""
-    lanes = FEWEST_LANES
-    while lanes < min(rest, MOST_LANES):
-        lanes *= 2
-    return lanes
-
-
 def _jacobian(f, k, args, kwargs, kept=()):
     """The Jacobian in argument `k`, a few columns at a time."""
     value = _entered(args[k], f"argument {k} of {function_name(f)}")
@@ -294,7 +286,7 @@ def _jacobian(f, k, args, kwargs, kept=()):
         if start:
             # The function may have written into an argument: each pass starts from what the caller gave.
             restore(kept)
-        lanes = lanes_for(size - start)
+        lanes = max(FEWEST_LANES, 1 << (min(size - start, MOST_LANES) - 1).bit_length())
         count = min(lanes, size - start)
         with _Level() as level:
             seeds = np.zeros((lanes, size), dtype)
