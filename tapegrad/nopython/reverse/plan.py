@@ -13,12 +13,13 @@ Between what can be kept and what is needed, the cheapest separating set is kept
 from numba import types
 
 from ...codegen.numba_inside import ir
+from ...common.reached import reached
 from ..types import primal_type
 from . import runtime
 from .activity import ELSEWHERE
 from .rows import CHEAP, elementwise, is_float
 from .segments import Segments, arrays_of, outermost
-from .statements import Refused, is_expr, is_phi, reached, reads
+from .statements import Refused, is_expr, is_phi, reads
 
 ENDLESS = 1 << 40
 _FIXED = ("binop", "unary", "build_tuple", "cast")
