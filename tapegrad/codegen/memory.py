@@ -244,9 +244,7 @@ def free_block(kept, block):
 #: Words that a round takes.
 LANES = 128
 #: The primes of XXH64, as signed numbers.
-P1, P2, P3, P4 = (
-    p - (p >> 63 << 64) for p in (0x9E3779B185EBCA87, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9, 0x85EBCA77C2B2AE63)
-)
+P1, P2, P3, P4 = (p - (p >> 63 << 64) for p in (0x9E3779B185EBCA87, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9, 0x85EBCA77C2B2AE63))
 
 
 @helper

@@ -147,9 +147,7 @@ def _combined(how, total, x):
     """One more element of a reduction, as NumPy does it."""
     if how == "add":
         return total + x
-    if how == "mul":
-        return total * x
-    return L.Expr("maximum" if how == "max" else "minimum", (total, x))
+    return total * x if how == "mul" else L.Expr("maximum" if how == "max" else "minimum", (total, x))
 
 
 class LoopPlanner(MatrixProducts, Planner):

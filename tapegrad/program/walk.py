@@ -211,9 +211,7 @@ def resume(p):
     why = forward(p)
     if why != DONE:
         return why
-    if int_at(p, P_BACKWARD) != 0:
-        return backward(p)
-    return DONE
+    return backward(p) if int_at(p, P_BACKWARD) != 0 else DONE
 
 
 @compiled("int64(int64)")

@@ -179,9 +179,7 @@ def jvp(f: Callable[..., R], primals: Sequence[Any], tangents: Sequence[Any]) ->
     """
     for sequence, what in ((primals, "primals"), (tangents, "tangents")):
         if not isinstance(sequence, (tuple, list)):
-            raise StructureError(
-                f"jvp: {what} must be a tuple or list of the arguments, not {_described(sequence)}; write (x,)"
-            )
+            raise StructureError(f"jvp: {what} must be a tuple or list of the arguments, not {_described(sequence)}; write (x,)")
 
     (leaves, structure), what = flatten(tuple(primals)), f"the result of {function_name(f)}"
     values, along = [], []

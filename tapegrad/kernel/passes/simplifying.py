@@ -158,9 +158,7 @@ class _Simplifier:
     def operand(self, value, let):
         """The operand as an expression: constants are written out where that computes the same."""
         constant = self.constants.get(value)
-        if constant is not None and value.char == let.char and let.char in "df":
-            return constant
-        return L.arg(value)
+        return constant if constant is not None and value.char == let.char and let.char in "df" else L.arg(value)
 
     def _written(self, statement):
         for buffer, index, stores in ir.touched(statement):

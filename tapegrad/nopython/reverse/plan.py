@@ -305,9 +305,7 @@ class RematerialisationPlan:
             return 2 * iterations
         if isinstance(ty, (types.Float, types.Integer)):
             return 8 * iterations
-        if isinstance(ty, types.Array):
-            return 8 * (5 + 2 * ty.ndim) * iterations
-        return ENDLESS
+        return 8 * (5 + 2 * ty.ndim) * iterations if isinstance(ty, types.Array) else ENDLESS
 
     def _cut(self):
         graph = {}
